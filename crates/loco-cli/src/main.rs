@@ -1,0 +1,3 @@
+//! loco-cli
+
+fn main() {}

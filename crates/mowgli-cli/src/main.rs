@@ -1,0 +1,3 @@
+//! mowgli-cli
+
+fn main() {}

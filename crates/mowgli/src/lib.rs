@@ -1,0 +1,6 @@
+//! Executable memory models for RDMA and the litmus tests that separate them.
+//!
+//! Pure: no I/O, no operating system, no unsafe code.
+#![forbid(unsafe_code)]
+
+pub mod program;

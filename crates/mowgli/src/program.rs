@@ -1,0 +1,248 @@
+//! Programs: what a litmus test runs, after parsing and before any memory model.
+//!
+//! A program is a set of *locations*, each placed on a node, and a list of *threads*, each running on a node.
+//! Instructions follow RDMA-TSO'24 Fig. 6 (CPU and remote operations, poll, remote fence), LOCO'26 3.3 (work
+//! identifiers and `Wait`) and `docs/rmw.md` (remote read-modify-write). Everything that runs or enumerates
+//! programs (the declarative engine, the operational machines, the printer) starts from this type.
+
+use serde::{Deserialize, Serialize};
+
+/// Values of registers and memory words.
+pub type Value = i64;
+
+/// Index of a location in [`Program::locations`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Loc(pub u16);
+
+/// A node (machine) of the network, numbered from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Node(pub u8);
+
+/// A thread, numbered from 0 in textual order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ThreadId(pub u8);
+
+/// A thread-local register: index into [`Thread::registers`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Reg(pub u16);
+
+/// A work identifier of RDMA^WAIT, local to its thread: index into [`Thread::work_ids`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct WorkId(pub u16);
+
+/// A complete program. Built by the parser, by generators, or by hand; `litmus` checks the
+/// placement rules that the models assume.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Program {
+    /// Number of nodes; nodes are `0..nodes`.
+    pub nodes: u8,
+    /// Every shared location, with its node and initial value.
+    pub locations: Vec<Location>,
+    /// Every thread.
+    pub threads: Vec<Thread>,
+}
+
+/// A shared word of memory placed on one node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Location {
+    /// Name in the source text.
+    pub name: String,
+    /// Node whose memory holds it.
+    pub node: Node,
+    /// Initial value.
+    pub init: Value,
+}
+
+/// A sequential thread on one node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Thread {
+    /// Name in the source text (`P0`).
+    pub name: String,
+    /// Node that runs it.
+    pub node: Node,
+    /// Register names; registers start at 0.
+    pub registers: Vec<String>,
+    /// Names of work identifiers.
+    pub work_ids: Vec<String>,
+    /// Its code.
+    pub code: Vec<Instr>,
+}
+
+/// Expressions over the thread's registers. Arithmetic wraps; comparisons and logic yield 0 or 1.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Expr {
+    /// A constant.
+    Const(Value),
+    /// A register's value.
+    Reg(Reg),
+    /// A unary operator.
+    Unary(UnaryOp, Box<Expr>),
+    /// A binary operator.
+    Binary(BinaryOp, Box<Expr>, Box<Expr>),
+}
+
+/// Unary operators.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum UnaryOp {
+    /// Wrapping negation.
+    Neg,
+    /// 1 if the operand is 0, else 0.
+    Not,
+}
+
+/// Binary operators.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum BinaryOp {
+    /// Wrapping addition.
+    Add,
+    /// Wrapping subtraction.
+    Sub,
+    /// Wrapping multiplication.
+    Mul,
+    /// Equality.
+    Eq,
+    /// Disequality.
+    Ne,
+    /// Less than.
+    Lt,
+    /// At most.
+    Le,
+    /// Greater than.
+    Gt,
+    /// At least.
+    Ge,
+    /// Logical and.
+    And,
+    /// Logical or.
+    Or,
+}
+
+/// Instructions. *Local* locations are on the thread's own node, *remote* ones on the node of the queue pair
+/// that the operation uses; a remote location may be on the thread's own node (loop-back).
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Instr {
+    /// `x := e`: CPU store to a local location.
+    Store {
+        /// Destination.
+        loc: Loc,
+        /// Stored value.
+        value: Expr,
+    },
+    /// `r := x`: CPU load from a local location.
+    Load {
+        /// Destination register.
+        reg: Reg,
+        /// Source.
+        loc: Loc,
+    },
+    /// `r := e`: register assignment, no memory event.
+    Assign {
+        /// Destination register.
+        reg: Reg,
+        /// Value.
+        value: Expr,
+    },
+    /// `r := CAS(x, e1, e2)`: CPU compare-and-swap on a local location; `reg` gets the old value.
+    Cas {
+        /// Register for the old value, if wanted.
+        reg: Option<Reg>,
+        /// Local location.
+        loc: Loc,
+        /// Expected value.
+        expected: Expr,
+        /// New value.
+        new: Expr,
+    },
+    /// CPU memory fence.
+    Mfence,
+    /// `x^n := y` (put of a local location) or `x^n := e` (put of a constant, inlined).
+    Put {
+        /// Remote destination.
+        dst: Loc,
+        /// What is written.
+        src: PutSrc,
+        /// Work identifier (RDMA^WAIT), if any.
+        work: Option<WorkId>,
+    },
+    /// `x := y^n`: get of a remote location into a local one.
+    Get {
+        /// Local destination.
+        dst: Loc,
+        /// Remote source.
+        src: Loc,
+        /// Work identifier (RDMA^WAIT), if any.
+        work: Option<WorkId>,
+    },
+    /// Remote fetch-and-add: the old value lands in local `dst` (ours, `docs/rmw.md`).
+    RemoteFaa {
+        /// Local destination of the old value.
+        dst: Loc,
+        /// Remote location.
+        target: Loc,
+        /// Addend.
+        add: Expr,
+        /// Work identifier, if any.
+        work: Option<WorkId>,
+    },
+    /// Remote compare-and-swap: the old value lands in local `dst` (ours, `docs/rmw.md`).
+    RemoteCas {
+        /// Local destination of the old value.
+        dst: Loc,
+        /// Remote location.
+        target: Loc,
+        /// Expected value.
+        expected: Expr,
+        /// New value.
+        new: Expr,
+        /// Work identifier, if any.
+        work: Option<WorkId>,
+    },
+    /// `poll(n)`: waits for the earliest unpolled operation towards node `n`.
+    Poll {
+        /// The peer.
+        node: Node,
+    },
+    /// `rfence(n)`: remote fence towards node `n`; does not block the CPU.
+    Rfence {
+        /// The peer.
+        node: Node,
+    },
+    /// `wait(d)`: waits for earlier operations with work identifier `d` (RDMA^WAIT).
+    Wait {
+        /// The work identifier.
+        work: WorkId,
+    },
+    /// Continues only if the expression is not 0; executions that fail it are discarded.
+    Assume(Expr),
+    /// Conditional.
+    If {
+        /// Condition (not 0 means true).
+        cond: Expr,
+        /// Run when true.
+        then: Vec<Instr>,
+        /// Run when false.
+        otherwise: Vec<Instr>,
+    },
+    /// Runs `body` while `cond` is not 0, at most `bound` times; needing more iterations makes the verdict
+    /// *Unknown* for the engine, never wrong.
+    While {
+        /// Condition.
+        cond: Expr,
+        /// Body.
+        body: Vec<Instr>,
+        /// Largest number of iterations explored.
+        bound: u32,
+    },
+    /// Non-deterministic choice between blocks.
+    Choose(Vec<Vec<Instr>>),
+}
+
+/// Source of a put.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum PutSrc {
+    /// A local location, read by the NIC.
+    Loc(Loc),
+    /// A value fixed when the instruction is issued. The models of RDMA-TSO'24 have no inlining: a constant put
+    /// still has a NIC local read event, of a fresh location that nobody writes.
+    Value(Expr),
+}
