@@ -1,0 +1,92 @@
+//! What running a program yields: final states, and how far the search that found them went.
+//!
+//! Both engines (declarative and operational) answer in these types, so that their answers can be compared.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+
+use crate::program::Value;
+
+/// A final state: every thread has finished and every buffer has drained.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Outcome {
+    /// `registers[t][r]`: final value of register `r` of thread `t`.
+    pub registers: Vec<Vec<Value>>,
+    /// `memory[l]`: final value of location `l` (the last write in modification order).
+    pub memory: Vec<Value>,
+}
+
+/// Whether a search saw everything. Anything but [`Completeness::Complete`] means that an outcome which was
+/// not found may still be possible (verdict *Unknown*).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Completeness {
+    /// Every execution was considered.
+    Complete,
+    /// The search stopped at a limit.
+    Incomplete(Limit),
+}
+
+/// The limit at which a search stopped.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Limit {
+    /// The deadline passed.
+    Time,
+    /// So many states or candidate executions were considered.
+    States(u64),
+    /// A loop of this thread needs more iterations than its bound.
+    LoopBound {
+        /// Thread index.
+        thread: usize,
+        /// The bound written in the program.
+        bound: u32,
+    },
+    /// The caller asked to stop.
+    Cancelled,
+    /// The program is larger than the engine accepts; says which bound.
+    TooLarge(String),
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Limit::Time => write!(f, "time limit reached"),
+            Limit::States(n) => write!(f, "limit of {n} states reached"),
+            Limit::LoopBound { thread, bound } => {
+                write!(f, "a loop of thread {thread} needs more than {bound} iterations")
+            }
+            Limit::Cancelled => write!(f, "cancelled"),
+            Limit::TooLarge(what) => write!(f, "program too large: {what}"),
+        }
+    }
+}
+
+/// Limits of one search.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Budget<'a> {
+    /// Stop at this instant.
+    pub deadline: Option<Instant>,
+    /// Stop after so many states (operational) or candidate executions (declarative).
+    pub states_max: Option<u64>,
+    /// Stop when this becomes true.
+    pub cancel: Option<&'a AtomicBool>,
+}
+
+impl Budget<'_> {
+    /// The limit that has been reached after `states` states, if any.
+    pub fn exceeded(&self, states: u64) -> Option<Limit> {
+        if self.states_max.is_some_and(|max| states >= max) {
+            return Some(Limit::States(states));
+        }
+        // Relaxed: a late view of the flag only delays the stop.
+        if self.cancel.is_some_and(|c| c.load(Ordering::Relaxed)) {
+            return Some(Limit::Cancelled);
+        }
+        if self.deadline.is_some_and(|d| Instant::now() >= d) {
+            return Some(Limit::Time);
+        }
+        None
+    }
+}
