@@ -3,5 +3,6 @@
 //! Pure: no I/O, no operating system, no unsafe code.
 #![forbid(unsafe_code)]
 
-pub mod program;
+pub mod model;
 pub mod outcome;
+pub mod program;

@@ -2,6 +2,7 @@
 //!
 //! Both engines (declarative and operational) answer in these types, so that their answers can be compared.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -60,6 +61,33 @@ impl fmt::Display for Limit {
             Limit::Cancelled => write!(f, "cancelled"),
             Limit::TooLarge(what) => write!(f, "program too large: {what}"),
         }
+    }
+}
+
+/// What a search found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Search {
+    /// Every final state that was reached, each possible under the model.
+    pub outcomes: BTreeSet<Outcome>,
+    /// Whether these are all of them.
+    pub completeness: Completeness,
+    /// States (operational) or candidate executions (declarative) that were considered.
+    pub states: u64,
+}
+
+impl Search {
+    /// A search that was refused before it began.
+    pub fn refused(limit: Limit) -> Search {
+        Search {
+            outcomes: BTreeSet::new(),
+            completeness: Completeness::Incomplete(limit),
+            states: 0,
+        }
+    }
+
+    /// Whether every execution was considered.
+    pub fn is_complete(&self) -> bool {
+        self.completeness == Completeness::Complete
     }
 }
 
