@@ -1,1 +1,21 @@
-//! loco-fabric
+//! The fabric contract of LOCO, and the fabrics that move bytes.
+//!
+//! [`Fabric`] is all that object code may rely on: registered memory, queue pairs with one-sided operations,
+//! completions, one waiting primitive, and the platform (threads, clock, locks, control plane) through which
+//! the threads of one node affect one another. `loco` is written against it; `loco-sim` implements it on the
+//! operational RDMA model.
+
+mod contract;
+mod control;
+mod error;
+mod ids;
+mod platform;
+
+pub use contract::{
+    Atomicity, Caps, Completion, CompletionStatus, Fabric, Local, Memory, MemoryKind, Peers, Posted,
+    QueuePair, RegionKey, RemoteMemory, Target, Wait, Word, WordCell, Work,
+};
+pub use control::{Control, PeerState};
+pub use error::{FabricError, Result};
+pub use ids::{NodeId, Time, WorkRequestId};
+pub use platform::{AtomicCell, Lock, Platform, RwLock, Std, Task, ThreadKind};

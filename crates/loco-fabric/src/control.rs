@@ -1,0 +1,42 @@
+//! The control plane: reliable, ordered set-up messages between nodes, and who is alive.
+//!
+//! TCP between processes, queues within a process. Objects use it for set-up only; their data moves by one-sided
+//! operations.
+
+use crate::{NodeId, Result, Time};
+
+/// What is known of a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PeerState {
+    /// Connected.
+    Alive,
+    /// It said goodbye before closing.
+    Left,
+    /// Its process died or the connection broke.
+    Lost,
+}
+
+/// One node's end of the control plane.
+pub trait Control: Send + Sync + 'static {
+    /// Sends `payload` to `to` (another node, or this one). Messages from one node to another arrive in order.
+    ///
+    /// # Errors
+    /// [`PeerLost`](crate::FabricError::PeerLost), [`UnknownPeer`](crate::FabricError::UnknownPeer).
+    fn send(&self, to: NodeId, payload: &[u8]) -> Result<()>;
+
+    /// The next message, waiting until `deadline` at the latest. `Ok(None)` when the deadline passed or
+    /// [`close`](Control::close) was called. One thread receives.
+    ///
+    /// # Errors
+    /// Only when the control plane as a whole is broken.
+    fn receive(&self, deadline: Option<Time>) -> Result<Option<(NodeId, Vec<u8>)>>;
+
+    /// State of a peer; this node itself is always [`PeerState::Alive`].
+    fn peer_state(&self, node: NodeId) -> PeerState;
+
+    /// How many peers have left or been lost so far. Cheap (one atomic load): waiting loops look at it first.
+    fn departures(&self) -> u64;
+
+    /// Says goodbye to all peers and wakes the receiver. Idempotent.
+    fn close(&self);
+}

@@ -1,0 +1,88 @@
+//! The error of this crate: each variant names the thing and the remedy.
+
+use std::time::Duration;
+
+use crate::NodeId;
+
+/// Result with [`FabricError`].
+pub type Result<T, E = FabricError> = std::result::Result<T, E>;
+
+/// What can go wrong below the objects.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FabricError {
+    /// The peer's process died, left, or its control connection broke.
+    #[error("{0} is lost: its process ended or its control connection broke")]
+    PeerLost(NodeId),
+    /// A wait ran past its deadline.
+    #[error("timed out after {after:?} waiting for {what}")]
+    Timeout {
+        /// What was waited for.
+        what: String,
+        /// How long.
+        after: Duration,
+    },
+    /// No such peer in this job.
+    #[error("{0} is not part of this job")]
+    UnknownPeer(NodeId),
+    /// An access that does not lie within its region.
+    #[error("range {offset}..{} is outside the region of {region_len} bytes", .offset.saturating_add(*.len))]
+    OutOfRange {
+        /// First byte.
+        offset: usize,
+        /// Bytes.
+        len: usize,
+        /// Length of the region.
+        region_len: usize,
+    },
+    /// A word access whose offset is not a multiple of its size.
+    #[error("offset {offset} is not aligned to the word size {align}")]
+    Misaligned {
+        /// First byte.
+        offset: usize,
+        /// Required alignment in bytes.
+        align: usize,
+    },
+    /// The send queue has no free slot: poll for completions, then post again. Nothing was posted.
+    #[error("the send queue towards {0} is full: poll completions and post again")]
+    QueueFull(NodeId),
+    /// Registered memory ran out.
+    #[error("out of registered memory: {requested} bytes asked, {available} available; {remedy}")]
+    OutOfMemory {
+        /// Bytes asked for.
+        requested: usize,
+        /// Bytes left under the limit.
+        available: usize,
+        /// What to change.
+        remedy: String,
+    },
+    /// The fabric or device cannot do this.
+    #[error("not supported by this fabric: {0}")]
+    Unsupported(String),
+    /// Bad configuration: hosts file, environment, parameters.
+    #[error("{0}")]
+    Config(String),
+    /// A remote side refused us, or we refused it.
+    #[error("refused: {0}")]
+    Refused(String),
+    /// An operation completed with an error.
+    #[error("{operation} towards {peer} failed: {status}; {cause}")]
+    Operation {
+        /// The operation (`put`, `get`, ...).
+        operation: &'static str,
+        /// The peer.
+        peer: NodeId,
+        /// Completion status as the fabric names it.
+        status: String,
+        /// Likely cause and remedy.
+        cause: String,
+    },
+    /// An operating system call failed.
+    #[error("{what}: {source_text}")]
+    Os {
+        /// What was attempted, with the remedy where one is known.
+        what: String,
+        /// The system's error.
+        source_text: String,
+    },
+}

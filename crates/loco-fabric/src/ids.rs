@@ -1,0 +1,42 @@
+//! Small types that every part shares: node ids, work request ids, points in time.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// A node: one process (or one simulated machine) with its own registered memory. Ids are chosen by the hosts
+/// file or the launcher and need not be contiguous.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct NodeId(pub u16);
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "node {}", self.0)
+    }
+}
+
+/// A work request id (WRID): names one posted operation from posting to completion. The fabric hands it back
+/// in the [`Completion`](crate::Completion) and gives it no other meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WorkRequestId(pub u64);
+
+/// A point in time of the fabric's clock, in nanoseconds since an arbitrary origin of this node. Comparable
+/// only with times of the same node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Time(pub u64);
+
+impl Time {
+    /// This time plus `duration`, saturating.
+    pub fn after(self, duration: Duration) -> Time {
+        Time(
+            self.0
+                .saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)),
+        )
+    }
+
+    /// Duration since `earlier`, zero if that is later.
+    pub fn since(self, earlier: Time) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
