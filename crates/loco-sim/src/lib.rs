@@ -1,1 +1,2 @@
 //! loco-sim
+#![forbid(unsafe_code)]
