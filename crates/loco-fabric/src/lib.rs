@@ -9,6 +9,7 @@ mod contract;
 mod control;
 mod error;
 mod ids;
+mod mesh;
 mod platform;
 
 pub use contract::{
@@ -18,4 +19,5 @@ pub use contract::{
 pub use control::{Control, PeerState};
 pub use error::{FabricError, Result};
 pub use ids::{NodeId, Time, WorkRequestId};
+pub use mesh::{Mesh, PAYLOAD_BYTES_MAX};
 pub use platform::{AtomicCell, Lock, Platform, RwLock, Std, Task, ThreadKind};
