@@ -3,6 +3,7 @@
 //! Pure: no I/O, no operating system, no unsafe code.
 #![forbid(unsafe_code)]
 
+pub mod machine;
 pub mod model;
 pub mod outcome;
 pub mod program;

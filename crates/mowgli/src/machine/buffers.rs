@@ -1,0 +1,328 @@
+//! The buffers of the machine: store buffers, and queue pairs with their pipe and write-back buffers.
+//!
+//! Relies on [`smallvec`] for buffers without heap traffic while short. One layout serves both pipelines: the four
+//! main buffers of the concrete queue pair, merged in order, are the pipe of the simplified one
+//! (RDMA-TSO'24 Def. B.4), so a concrete queue pair is a pipe with three boundaries. The rules are in
+//! [`super::simplified`] and [`super::concrete`].
+
+use smallvec::SmallVec;
+
+use super::ops::{Addr, RemoteOp};
+use crate::program::Value;
+
+/// A FIFO buffer, oldest entry first. Cloning into an existing one reuses its storage.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Fifo<T: Copy>(SmallVec<[T; 4]>);
+
+impl<T: Copy> Fifo<T> {
+    pub(crate) fn new() -> Self {
+        Fifo(SmallVec::new())
+    }
+
+    pub(crate) fn push(&mut self, item: T) {
+        self.0.push(item);
+    }
+
+    pub(crate) fn remove(&mut self, index: usize) -> Option<T> {
+        (index < self.0.len()).then(|| self.0.remove(index))
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<T> {
+        self.remove(0)
+    }
+}
+
+impl<T: Copy> std::ops::Deref for Fifo<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        &self.0
+    }
+}
+
+impl<T: Copy> std::ops::DerefMut for Fifo<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        &mut self.0
+    }
+}
+
+impl<T: Copy> Clone for Fifo<T> {
+    fn clone(&self) -> Self {
+        Fifo(SmallVec::from_slice(&self.0))
+    }
+
+    fn clone_from(&mut self, source: &Self) {
+        self.0.clear();
+        self.0.extend_from_slice(&source.0);
+    }
+}
+
+/// How an RMW computes what it writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Rmw {
+    Add(Value),
+    Swap { expected: Value, new: Value },
+}
+
+impl Rmw {
+    /// The value written when `old` is read, or nothing if the operation does not write.
+    pub(crate) fn write(self, old: Value) -> Option<Value> {
+        match self {
+            Rmw::Add(add) => Some(old.wrapping_add(add)),
+            Rmw::Swap { expected, new } => (old == expected).then_some(new),
+        }
+    }
+}
+
+/// Where a put takes its value from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Source {
+    Word(Addr),
+    Constant(Value),
+}
+
+/// How far a remote operation has come: the entries of RDMA-TSO'24 Fig. 5, and those of `docs/rmw.md`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Stage {
+    /// `ybar := x`
+    Put { dst: Addr, src: Source },
+    /// `ybar := v`
+    PutValue { dst: Addr, value: Value },
+    /// `ack_p`
+    Ack,
+    /// `x := ybar`
+    Get { dst: Addr, src: Addr },
+    /// `x := v`
+    Value { dst: Addr, value: Value },
+    /// `x := rmw ybar`
+    Rmw { dst: Addr, target: Addr, rmw: Rmw },
+    /// `x := v; ybar := v'`: has read, has not written; holds the atomic unit.
+    Executing {
+        dst: Addr,
+        old: Value,
+        target: Addr,
+        new: Value,
+    },
+    /// `rfence`
+    Fence,
+}
+
+/// An operation on its way through the store buffer and the pipe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Entry {
+    pub(crate) stage: Stage,
+    pub(crate) tag: u64,
+    pub(crate) signalled: bool,
+}
+
+impl Entry {
+    pub(crate) fn new(op: RemoteOp, tag: u64, signalled: bool) -> Entry {
+        let stage = match op {
+            RemoteOp::Put { dst, src } => Stage::Put {
+                dst,
+                src: Source::Word(src),
+            },
+            RemoteOp::PutValue { dst, value } => Stage::Put {
+                dst,
+                src: Source::Constant(value),
+            },
+            RemoteOp::Get { dst, src } => Stage::Get { dst, src },
+            RemoteOp::FetchAdd { dst, target, add } => Stage::Rmw {
+                dst,
+                target,
+                rmw: Rmw::Add(add),
+            },
+            RemoteOp::CompareSwap {
+                dst,
+                target,
+                expected,
+                new,
+            } => Stage::Rmw {
+                dst,
+                target,
+                rmw: Rmw::Swap { expected, new },
+            },
+            RemoteOp::Fence => Stage::Fence,
+        };
+        Entry {
+            stage,
+            tag,
+            signalled: signalled && !matches!(op, RemoteOp::Fence),
+        }
+    }
+
+    /// Whether a wait for its tag still waits for this entry: a put until its remote write is buffered (it is an
+    /// acknowledgement then), any other operation until it leaves the pipe.
+    pub(crate) fn is_outstanding(&self) -> bool {
+        !matches!(self.stage, Stage::Ack | Stage::Fence)
+    }
+}
+
+/// An entry of a store buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Delayed {
+    Store { loc: Addr, value: Value },
+    Remote { peer: u16, entry: Entry },
+}
+
+/// A write in `wb_R`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct RemoteWrite {
+    pub(crate) dst: Addr,
+    pub(crate) value: Value,
+    /// The write of an RMW: its arrival in memory frees the atomic unit.
+    pub(crate) atomic: bool,
+}
+
+/// An entry of `wb_L`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum LocalBack {
+    Write {
+        dst: Addr,
+        value: Value,
+        tag: u64,
+    },
+    /// `cn`
+    Notification {
+        tag: u64,
+    },
+}
+
+/// The boundaries of the four main buffers within the pipe, for the concrete pipeline: `rsp_L` is `..rsp`, `out_R` is
+/// `rsp..out`, `in_R` is `out..inbox`, `req_L` the rest. All zero in the simplified pipeline.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Bounds {
+    pub(crate) rsp: u16,
+    pub(crate) out: u16,
+    pub(crate) inbox: u16,
+}
+
+/// A queue pair.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(crate) struct QueuePair {
+    pub(crate) peer: u16,
+    pub(crate) bounds: Bounds,
+    pub(crate) pipe: Fifo<Entry>,
+    pub(crate) wb_r: Fifo<RemoteWrite>,
+    pub(crate) wb_l: Fifo<LocalBack>,
+}
+
+impl QueuePair {
+    pub(crate) fn new(peer: u16) -> QueuePair {
+        QueuePair {
+            peer,
+            bounds: Bounds::default(),
+            pipe: Fifo::new(),
+            wb_r: Fifo::new(),
+            wb_l: Fifo::new(),
+        }
+    }
+
+    /// Whether `wb_L` holds a write.
+    pub(crate) fn has_local_write(&self) -> bool {
+        self.wb_l.iter().any(|e| matches!(e, LocalBack::Write { .. }))
+    }
+
+    /// Whether nothing is under way; notifications may be left.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.pipe.is_empty() && self.wb_r.is_empty() && !self.has_local_write()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pipe.is_empty() && self.wb_r.is_empty() && self.wb_l.is_empty()
+    }
+
+    /// Whether an operation with this tag is outstanding in the sense of `wait`.
+    pub(crate) fn is_outstanding(&self, tag: u64) -> bool {
+        self.pipe.iter().any(|e| e.tag == tag && e.is_outstanding())
+            || self
+                .wb_l
+                .iter()
+                .any(|e| matches!(e, LocalBack::Write { tag: t, .. } if *t == tag))
+    }
+
+    /// `(M ◁ wb_R)(loc)`, where `memory` is `M(loc)`.
+    pub(crate) fn through_wb_r(&self, loc: Addr, memory: Value) -> Value {
+        self.wb_r
+            .iter()
+            .rev()
+            .find(|w| w.dst == loc)
+            .map_or(memory, |w| w.value)
+    }
+
+    /// `(M ◁ wb_L)(loc)`, where `memory` is `M(loc)`.
+    pub(crate) fn through_wb_l(&self, loc: Addr, memory: Value) -> Value {
+        let newest = self.wb_l.iter().rev().find_map(|e| match *e {
+            LocalBack::Write { dst, value, .. } if dst == loc => Some(value),
+            _ => None,
+        });
+        newest.unwrap_or(memory)
+    }
+}
+
+impl Clone for QueuePair {
+    fn clone(&self) -> QueuePair {
+        QueuePair {
+            peer: self.peer,
+            bounds: self.bounds,
+            pipe: self.pipe.clone(),
+            wb_r: self.wb_r.clone(),
+            wb_l: self.wb_l.clone(),
+        }
+    }
+
+    fn clone_from(&mut self, source: &QueuePair) {
+        self.peer = source.peer;
+        self.bounds = source.bounds;
+        self.pipe.clone_from(&source.pipe);
+        self.wb_r.clone_from(&source.wb_r);
+        self.wb_l.clone_from(&source.wb_l);
+    }
+}
+
+/// What the machine keeps for a thread: its store buffer and its queue pairs, ordered by peer.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ThreadState {
+    pub(crate) store_buffer: Fifo<Delayed>,
+    pub(crate) queue_pairs: Vec<QueuePair>,
+}
+
+impl ThreadState {
+    pub(crate) fn new() -> ThreadState {
+        ThreadState {
+            store_buffer: Fifo::new(),
+            queue_pairs: Vec::new(),
+        }
+    }
+
+    pub(crate) fn queue_pair(&self, peer: u16) -> Option<&QueuePair> {
+        self.queue_pairs.iter().find(|q| q.peer == peer)
+    }
+
+    pub(crate) fn queue_pair_mut(&mut self, peer: u16) -> Option<&mut QueuePair> {
+        self.queue_pairs.iter_mut().find(|q| q.peer == peer)
+    }
+
+    /// The queue pair, made if it does not exist.
+    pub(crate) fn queue_pair_or_new(&mut self, peer: u16) -> &mut QueuePair {
+        let at = self.queue_pairs.partition_point(|q| q.peer < peer);
+        if self.queue_pairs.get(at).is_none_or(|q| q.peer != peer) {
+            self.queue_pairs.insert(at, QueuePair::new(peer));
+        }
+        &mut self.queue_pairs[at]
+    }
+}
+
+impl Clone for ThreadState {
+    fn clone(&self) -> ThreadState {
+        ThreadState {
+            store_buffer: self.store_buffer.clone(),
+            queue_pairs: self.queue_pairs.clone(),
+        }
+    }
+
+    fn clone_from(&mut self, source: &ThreadState) {
+        self.store_buffer.clone_from(&source.store_buffer);
+        self.queue_pairs.clone_from(&source.queue_pairs);
+    }
+}

@@ -1,0 +1,152 @@
+//! A canonical byte encoding of machine states.
+//!
+//! Two states of machines with the same configuration, words and threads are equal, up to queue pairs that are empty, exactly if
+//! their encodings are equal. Short: a word, an empty buffer and most fields take one byte each. Used by explorers as the key
+//! of visited states.
+
+use super::Machine;
+use super::buffers::{Delayed, Entry, LocalBack, Rmw, Source, Stage};
+use crate::program::Value;
+
+impl Machine {
+    /// Appends the encoding of this state.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        for &word in &self.memory {
+            value(out, word);
+        }
+        for thread in &self.threads {
+            number(out, thread.store_buffer.len() as u64);
+            for entry in thread.store_buffer.iter() {
+                match *entry {
+                    Delayed::Store { loc, value: v } => {
+                        out.push(0);
+                        number(out, loc.0.into());
+                        value(out, v);
+                    }
+                    Delayed::Remote { peer, entry } => {
+                        number(out, u64::from(peer) + 1);
+                        encode_entry(out, &entry);
+                    }
+                }
+            }
+            for qp in thread.queue_pairs.iter().filter(|qp| !qp.is_empty()) {
+                number(out, u64::from(qp.peer) + 1);
+                number(out, qp.pipe.len() as u64);
+                number(out, qp.wb_r.len() as u64);
+                number(out, qp.wb_l.len() as u64);
+                if !qp.pipe.is_empty() {
+                    number(out, qp.bounds.rsp.into());
+                    number(out, qp.bounds.out.into());
+                    number(out, qp.bounds.inbox.into());
+                }
+                for entry in qp.pipe.iter() {
+                    encode_entry(out, entry);
+                }
+                for write in qp.wb_r.iter() {
+                    number(out, u64::from(write.dst.0) << 1 | u64::from(write.atomic));
+                    value(out, write.value);
+                }
+                for entry in qp.wb_l.iter() {
+                    match *entry {
+                        LocalBack::Notification { tag } => {
+                            out.push(0);
+                            number(out, tag);
+                        }
+                        LocalBack::Write { dst, value: v, tag } => {
+                            number(out, u64::from(dst.0) + 1);
+                            value(out, v);
+                            number(out, tag);
+                        }
+                    }
+                }
+            }
+            out.push(0);
+        }
+    }
+}
+
+fn encode_entry(out: &mut Vec<u8>, entry: &Entry) {
+    let kind = out.len();
+    out.push(0);
+    let mut put = |addr: super::Addr| number(out, addr.0.into());
+    let code = match entry.stage {
+        Stage::Put {
+            dst,
+            src: Source::Word(src),
+        } => {
+            put(dst);
+            put(src);
+            0
+        }
+        Stage::Put {
+            dst,
+            src: Source::Constant(v),
+        } => {
+            put(dst);
+            value(out, v);
+            1
+        }
+        Stage::PutValue { dst, value: v } => {
+            put(dst);
+            value(out, v);
+            2
+        }
+        Stage::Ack => 3,
+        Stage::Get { dst, src } => {
+            put(dst);
+            put(src);
+            4
+        }
+        Stage::Value { dst, value: v } => {
+            put(dst);
+            value(out, v);
+            5
+        }
+        Stage::Rmw { dst, target, rmw } => {
+            put(dst);
+            put(target);
+            match rmw {
+                Rmw::Add(add) => {
+                    value(out, add);
+                    6
+                }
+                Rmw::Swap { expected, new } => {
+                    value(out, expected);
+                    value(out, new);
+                    7
+                }
+            }
+        }
+        Stage::Executing {
+            dst,
+            old,
+            target,
+            new,
+        } => {
+            put(dst);
+            put(target);
+            value(out, old);
+            value(out, new);
+            8
+        }
+        Stage::Fence => 9,
+    };
+    out[kind] = code | u8::from(entry.signalled) << 4 | u8::from(entry.tag != 0) << 5;
+    if entry.tag != 0 {
+        number(out, entry.tag);
+    }
+}
+
+/// LEB128.
+pub(crate) fn number(out: &mut Vec<u8>, mut n: u64) {
+    while n >= 0x80 {
+        out.push(n as u8 | 0x80);
+        n >>= 7;
+    }
+    out.push(n as u8);
+}
+
+/// LEB128 of the zigzag form, so that small negative values are short too.
+pub(crate) fn value(out: &mut Vec<u8>, v: Value) {
+    number(out, ((v << 1) ^ (v >> 63)) as u64);
+}

@@ -1,0 +1,593 @@
+//! The operational machine: memory, store buffers, and network interface cards with their queue pairs.
+//!
+//! One state type serves every operational model:
+//!
+//! * RDMA^TSO (RDMA-TSO'24 section 3), with the *simplified* queue pair (a pipe and two write-back buffers, Figs. 19,
+//!   20) or the *concrete* one (six buffers, Figs. 6 to 8), each with or without the PCIe guarantee that reads flush writes;
+//! * RDMA^WAIT (LOCO'26 3.3): the same hardware, with [`Action::Wait`] instead of [`Action::Poll`];
+//! * RDMA^SC (Robust'25 3.2): no store buffers;
+//! * x86-TSO and SC: the same without remote operations; SC also runs remote operations in program order (Robust'25
+//!   Def. 5), each read and each write one step.
+//!
+//! Remote read-modify-writes follow `docs/rmw.md`.
+//!
+//! The machine knows nothing of programs. Whoever runs something on it ([`crate::explore`] for litmus programs, a model
+//! fabric for object code) makes words and threads, calls [`Machine::issue`] for what threads do, lists what the hardware
+//! may do with [`Machine::steps`], and takes one with [`Machine::apply`]. States are cheap to clone
+//! (`clone_from` reuses storage) and have a canonical encoding ([`Machine::encode`]).
+
+mod buffers;
+mod concrete;
+mod encode;
+mod ops;
+mod simplified;
+mod step;
+mod trace;
+
+use smallvec::SmallVec;
+
+pub use ops::{Action, Addr, IssueError, Issued, Post, QpId, RemoteOp};
+pub use step::{Footprint, Rule, Step};
+
+pub(crate) use buffers::{Delayed, Entry, LocalBack, QueuePair, Source, Stage};
+use buffers::{RemoteWrite, ThreadState};
+
+use crate::model::{Model, RmwAtomicity};
+use crate::program::Value;
+
+/// Node numbers are below this.
+pub const NODES_MAX: u16 = 64;
+
+/// The form of the queue pairs. Both give the same outcomes (RDMA-TSO'24 Thm. 3.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Pipeline {
+    /// One pipe and two write-back buffers (RDMA-TSO'24 Fig. 19): fewer states.
+    #[default]
+    Simplified,
+    /// Six buffers (RDMA-TSO'24 Fig. 7).
+    Concrete,
+}
+
+/// The memory of the CPUs of one node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Cpu {
+    /// x86-TSO: stores and remote operations pass through a store buffer.
+    #[default]
+    Tso,
+    /// Sequentially consistent: they take effect, or reach the queue pair, at once.
+    Sc,
+}
+
+/// Which machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Config {
+    /// Store buffers or none.
+    pub cpu: Cpu,
+    /// Whether NIC reads flush the writes buffered on their side of the queue pair (RDMA-TSO'24 section 2, PCIe).
+    pub pcie: bool,
+    /// Form of the queue pairs.
+    pub pipeline: Pipeline,
+    /// Atomicity of remote read-modify-writes.
+    pub atomicity: RmwAtomicity,
+    /// Whether a thread's next action waits until its remote operations are done, in order (SC).
+    pub in_order: bool,
+}
+
+impl Config {
+    /// The machine of a model, with the simplified pipeline.
+    pub const fn new(model: Model, atomicity: RmwAtomicity) -> Config {
+        Config {
+            cpu: match model {
+                Model::Sc | Model::RdmaSc => Cpu::Sc,
+                Model::Tso | Model::RdmaTso | Model::RdmaTsoNoPcie | Model::RdmaWait => Cpu::Tso,
+            },
+            pcie: !matches!(model, Model::RdmaTsoNoPcie),
+            pipeline: Pipeline::Simplified,
+            atomicity,
+            in_order: matches!(model, Model::Sc),
+        }
+    }
+
+    /// The same machine with the concrete pipeline.
+    pub const fn concrete(self) -> Config {
+        Config {
+            pipeline: Pipeline::Concrete,
+            ..self
+        }
+    }
+}
+
+/// A state of the machine.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct Machine {
+    config: Config,
+    memory: SmallVec<[Value; 16]>,
+    threads: SmallVec<[ThreadState; 4]>,
+    /// Bit `n`: an RMW at node `n` is between its read and the arrival of its write. Follows from the queue pairs.
+    units: u64,
+}
+
+/// The step cannot be taken in this state. The machine is unchanged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("step '{0}' is not enabled in this state")]
+pub struct NotEnabled(pub Step);
+
+impl Machine {
+    /// A machine without words or threads.
+    pub fn new(config: Config) -> Machine {
+        Machine {
+            config,
+            memory: SmallVec::new(),
+            threads: SmallVec::new(),
+            units: 0,
+        }
+    }
+
+    /// Adds a word of memory with its initial value. The machine does not ask on which node it is: actions say how they
+    /// reach it.
+    pub fn add_location(&mut self, init: Value) -> Addr {
+        self.memory.push(init);
+        Addr((self.memory.len() - 1) as u32)
+    }
+
+    /// Adds a thread and returns its number.
+    pub fn add_thread(&mut self) -> u16 {
+        self.threads.push(ThreadState::new());
+        (self.threads.len() - 1) as u16
+    }
+
+    /// Which machine this is.
+    pub fn config(&self) -> Config {
+        self.config
+    }
+
+    /// Every word of memory, by [`Addr`].
+    pub fn memory(&self) -> &[Value] {
+        &self.memory
+    }
+
+    /// Number of threads.
+    pub fn thread_count(&self) -> usize {
+        self.threads.len()
+    }
+
+    /// What a load by this thread would read now: its store buffer, then memory. Nothing if there is no such thread or word.
+    pub fn load(&self, thread: u16, loc: Addr) -> Option<Value> {
+        let buffer = &self.threads.get(thread as usize)?.store_buffer;
+        let newest = buffer.iter().rev().find_map(|entry| match *entry {
+            Delayed::Store { loc: l, value } if l == loc => Some(value),
+            _ => None,
+        });
+        newest.or_else(|| self.memory.get(loc.0 as usize).copied())
+    }
+
+    /// Carries out an action of a thread, if it is enabled.
+    ///
+    /// # Errors
+    /// [`IssueError::Blocked`] if other steps must come first, other variants if the action can never work. The state is then
+    /// unchanged.
+    pub fn issue(&mut self, thread: u16, action: Action) -> Result<Issued, IssueError> {
+        self.check(thread, &action)?;
+        if !self.is_enabled(thread, &action) {
+            return Err(IssueError::Blocked);
+        }
+        let state = &mut self.threads[thread as usize];
+        Ok(match action {
+            Action::Store { loc, value } => {
+                match self.config.cpu {
+                    Cpu::Tso => state.store_buffer.push(Delayed::Store { loc, value }),
+                    Cpu::Sc => self.memory[loc.0 as usize] = value,
+                }
+                Issued::Done
+            }
+            Action::Load { loc } => {
+                Issued::Value(self.load(thread, loc).unwrap_or(self.memory[loc.0 as usize]))
+            }
+            Action::Cas { loc, expected, new } => {
+                let word = &mut self.memory[loc.0 as usize];
+                let old = *word;
+                if old == expected {
+                    *word = new;
+                }
+                Issued::Value(old)
+            }
+            Action::Mfence | Action::Wait { .. } => Issued::Done,
+            Action::Post(Post {
+                peer,
+                op,
+                tag,
+                signalled,
+            }) => {
+                let entry = Entry::new(op, tag, signalled);
+                match self.config.cpu {
+                    Cpu::Tso => state.store_buffer.push(Delayed::Remote { peer, entry }),
+                    Cpu::Sc => state.queue_pair_or_new(peer).pipe.push(entry),
+                }
+                Issued::Done
+            }
+            Action::Poll { peer } => {
+                let head = state.queue_pair_mut(peer).and_then(|qp| qp.wb_l.pop());
+                match head {
+                    Some(LocalBack::Notification { tag }) => Issued::Completion(tag),
+                    // Enabled means that the head is a notification.
+                    _ => return Err(IssueError::Blocked),
+                }
+            }
+        })
+    }
+
+    /// Whether [`Machine::issue`] would carry out the action now.
+    pub fn is_enabled(&self, thread: u16, action: &Action) -> bool {
+        let Some(state) = self.threads.get(thread as usize) else {
+            return false;
+        };
+        if self.config.in_order && !state.queue_pairs.iter().all(QueuePair::is_idle) {
+            return false;
+        }
+        match *action {
+            Action::Cas { .. } | Action::Mfence => state.store_buffer.is_empty(),
+            Action::Poll { peer } => state
+                .queue_pair(peer)
+                .is_some_and(|qp| matches!(qp.wb_l.first(), Some(LocalBack::Notification { .. }))),
+            Action::Wait { tag } => !self.is_outstanding(thread, tag),
+            Action::Store { .. } | Action::Load { .. } | Action::Post(_) => true,
+        }
+    }
+
+    /// Whether an operation of this thread with this tag has yet to complete, in the sense of RDMA^WAIT (LOCO'26 Def.
+    /// F.2): a put until its remote write has been issued (is in `wb_R`), a get or RMW until its result is in memory.
+    pub fn is_outstanding(&self, thread: u16, tag: u64) -> bool {
+        self.threads.get(thread as usize).is_some_and(|state| {
+            state.queue_pairs.iter().any(|qp| qp.is_outstanding(tag))
+                || state.store_buffer.iter().any(|entry| match entry {
+                    Delayed::Remote { entry, .. } => entry.tag == tag && entry.is_outstanding(),
+                    Delayed::Store { .. } => false,
+                })
+        })
+    }
+
+    /// Whether nothing is buffered or under way anywhere (unpolled notifications may be left). Memory is final then,
+    /// unless a thread acts.
+    pub fn is_quiescent(&self) -> bool {
+        self.threads
+            .iter()
+            .all(|t| t.store_buffer.is_empty() && t.queue_pairs.iter().all(QueuePair::is_idle))
+    }
+
+    /// Appends every enabled step, in a fixed order (threads, then their queue pairs by peer).
+    pub fn steps(&self, out: &mut Vec<Step>) {
+        for thread in 0..self.threads.len() as u16 {
+            self.drain_step(thread, out);
+            for qp in &self.threads[thread as usize].queue_pairs {
+                self.queue_pair_steps(thread, qp, out);
+            }
+        }
+    }
+
+    fn drain_step(&self, thread: u16, out: &mut Vec<Step>) {
+        if !self.threads[thread as usize].store_buffer.is_empty() {
+            out.push(Step::Drain { thread });
+        }
+    }
+
+    fn queue_pair_steps(&self, thread: u16, qp: &QueuePair, out: &mut Vec<Step>) {
+        let id = QpId {
+            thread,
+            peer: qp.peer,
+        };
+        let mut push = |rule, index: usize| {
+            out.push(Step::Nic {
+                qp: id,
+                rule,
+                index: index as u16,
+            })
+        };
+        let unit_free = self.units & unit_bit(qp.peer) == 0;
+        match self.config.pipeline {
+            Pipeline::Simplified => simplified::enabled(qp, self.config, unit_free, &mut push),
+            Pipeline::Concrete => concrete::enabled(qp, self.config, unit_free, &mut push),
+        }
+        if !qp.wb_r.is_empty() {
+            push(Rule::PlaceRemote, 0);
+        }
+        if qp.has_local_write() {
+            push(Rule::PlaceLocal, 0);
+        }
+    }
+
+    /// Takes a step. Only steps that [`Machine::steps`] lists in this state are meaningful.
+    ///
+    /// # Errors
+    /// [`NotEnabled`] if the entry that the step is about is not there or not in the right stage. Premises about *other* buffers
+    /// are not checked again.
+    pub fn apply(&mut self, step: Step) -> Result<(), NotEnabled> {
+        self.take(step).ok_or(NotEnabled(step))
+    }
+
+    fn take(&mut self, step: Step) -> Option<()> {
+        let Machine {
+            config,
+            memory,
+            threads,
+            units,
+        } = self;
+        match step {
+            Step::Drain { thread } => {
+                let state = threads.get_mut(thread as usize)?;
+                match state.store_buffer.pop()? {
+                    Delayed::Store { loc, value } => *memory.get_mut(loc.0 as usize)? = value,
+                    Delayed::Remote { peer, entry } => state.queue_pair_or_new(peer).pipe.push(entry),
+                }
+            }
+            Step::Nic { qp: id, rule, index } => {
+                let qp = threads.get_mut(id.thread as usize)?.queue_pair_mut(id.peer)?;
+                let at = index as usize;
+                if config.pipeline == Pipeline::Concrete && !concrete::is_in_place(qp, rule, at) {
+                    return None;
+                }
+                match rule {
+                    Rule::PlaceRemote => {
+                        let write = qp.wb_r.pop()?;
+                        *memory.get_mut(write.dst.0 as usize)? = write.value;
+                        if write.atomic {
+                            *units &= !unit_bit(id.peer);
+                        }
+                    }
+                    Rule::PlaceLocal => {
+                        let at = qp
+                            .wb_l
+                            .iter()
+                            .position(|e| matches!(e, LocalBack::Write { .. }))?;
+                        if let LocalBack::Write { dst, value, .. } = qp.wb_l.remove(at)? {
+                            *memory.get_mut(dst.0 as usize)? = value;
+                        }
+                    }
+                    Rule::LocalRead => {
+                        let Stage::Put { dst, src } = qp.pipe.get(at)?.stage else {
+                            return None;
+                        };
+                        let value = match src {
+                            Source::Word(src) => qp.through_wb_l(src, *memory.get(src.0 as usize)?),
+                            Source::Constant(value) => value,
+                        };
+                        qp.pipe[at].stage = Stage::PutValue { dst, value };
+                    }
+                    Rule::RemoteWrite => {
+                        let Stage::PutValue { dst, value } = qp.pipe.get(at)?.stage else {
+                            return None;
+                        };
+                        qp.pipe[at].stage = Stage::Ack;
+                        qp.wb_r.push(RemoteWrite {
+                            dst,
+                            value,
+                            atomic: false,
+                        });
+                    }
+                    Rule::RemoteRead => {
+                        let Stage::Get { dst, src } = qp.pipe.get(at)?.stage else {
+                            return None;
+                        };
+                        let value = qp.through_wb_r(src, *memory.get(src.0 as usize)?);
+                        qp.pipe[at].stage = Stage::Value { dst, value };
+                    }
+                    Rule::AtomicRead => {
+                        let Stage::Rmw { dst, target, rmw } = qp.pipe.get(at)?.stage else {
+                            return None;
+                        };
+                        let word = memory.get_mut(target.0 as usize)?;
+                        let old = *word;
+                        qp.pipe[at].stage = match (rmw.write(old), config.atomicity) {
+                            (None, _) => Stage::Value { dst, value: old },
+                            (Some(new), RmwAtomicity::Glob) => {
+                                *word = new;
+                                Stage::Value { dst, value: old }
+                            }
+                            (Some(new), RmwAtomicity::Hca) => {
+                                *units |= unit_bit(id.peer);
+                                Stage::Executing {
+                                    dst,
+                                    old,
+                                    target,
+                                    new,
+                                }
+                            }
+                        };
+                    }
+                    Rule::AtomicWrite => {
+                        let Stage::Executing {
+                            dst,
+                            old,
+                            target,
+                            new,
+                        } = qp.pipe.get(at)?.stage
+                        else {
+                            return None;
+                        };
+                        qp.pipe[at].stage = Stage::Value { dst, value: old };
+                        qp.wb_r.push(RemoteWrite {
+                            dst: target,
+                            value: new,
+                            atomic: true,
+                        });
+                    }
+                    Rule::Fence => {
+                        (qp.pipe.first()?.stage == Stage::Fence).then_some(())?;
+                        qp.pipe.pop();
+                    }
+                    Rule::Complete => {
+                        let head = *qp.pipe.first()?;
+                        (head.stage == Stage::Ack).then_some(())?;
+                        qp.pipe.pop();
+                        if head.signalled {
+                            qp.wb_l.push(LocalBack::Notification { tag: head.tag });
+                        }
+                    }
+                    Rule::Respond => {
+                        let head = *qp.pipe.first()?;
+                        let Stage::Value { dst, value } = head.stage else {
+                            return None;
+                        };
+                        qp.pipe.pop();
+                        qp.wb_l.push(LocalBack::Write {
+                            dst,
+                            value,
+                            tag: head.tag,
+                        });
+                        if head.signalled {
+                            qp.wb_l.push(LocalBack::Notification { tag: head.tag });
+                        }
+                    }
+                    Rule::Forward => {}
+                }
+                if config.pipeline == Pipeline::Concrete {
+                    concrete::shift(qp, rule, at);
+                }
+            }
+        }
+        Some(())
+    }
+
+    /// What the step would touch in this state. Empty if the step is not possible.
+    pub fn footprint(&self, step: Step) -> Footprint {
+        let mut touch = Footprint::default();
+        match step {
+            Step::Drain { thread } => {
+                touch.store_buffer = Some(thread);
+                match self
+                    .threads
+                    .get(thread as usize)
+                    .and_then(|t| t.store_buffer.first())
+                {
+                    Some(Delayed::Store { loc, .. }) => touch.writes = Some(*loc),
+                    Some(Delayed::Remote { peer, .. }) => {
+                        touch.queue_pair = Some(QpId { thread, peer: *peer })
+                    }
+                    None => {}
+                }
+            }
+            Step::Nic { qp: id, rule, index } => {
+                touch.queue_pair = Some(id);
+                let Some(qp) = self.queue_pair(id) else {
+                    return touch;
+                };
+                let stage = qp.pipe.get(index as usize).map(|e| e.stage);
+                match (rule, stage) {
+                    (Rule::PlaceRemote, _) => {
+                        let head = qp.wb_r.first();
+                        touch.writes = head.map(|w| w.dst);
+                        touch.unit = head.filter(|w| w.atomic).map(|_| id.peer);
+                    }
+                    (Rule::PlaceLocal, _) => {
+                        touch.writes = qp.wb_l.iter().find_map(|e| match *e {
+                            LocalBack::Write { dst, .. } => Some(dst),
+                            LocalBack::Notification { .. } => None,
+                        });
+                    }
+                    (
+                        Rule::LocalRead,
+                        Some(Stage::Put {
+                            src: Source::Word(src),
+                            ..
+                        }),
+                    ) => touch.reads = Some(src),
+                    (Rule::RemoteRead, Some(Stage::Get { src, .. })) => touch.reads = Some(src),
+                    (Rule::AtomicRead, Some(Stage::Rmw { target, .. })) => {
+                        touch.reads = Some(target);
+                        touch.unit = Some(id.peer);
+                        touch.writes = (self.config.atomicity == RmwAtomicity::Glob).then_some(target);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        touch
+    }
+
+    /// What the action would touch.
+    pub fn action_footprint(&self, thread: u16, action: &Action) -> Footprint {
+        let mut touch = Footprint {
+            cpu: Some(thread),
+            ..Footprint::default()
+        };
+        let buffered = self.config.cpu == Cpu::Tso;
+        match *action {
+            Action::Store { .. } if buffered => {}
+            Action::Store { loc, .. } => touch.writes = Some(loc),
+            Action::Load { loc } => touch.reads = Some(loc),
+            Action::Cas { loc, .. } => (touch.reads, touch.writes) = (Some(loc), Some(loc)),
+            Action::Mfence => {}
+            Action::Post(post) if !buffered => {
+                touch.queue_pair = Some(QpId {
+                    thread,
+                    peer: post.peer,
+                })
+            }
+            Action::Post(_) => {}
+            Action::Poll { peer } => touch.queue_pair = Some(QpId { thread, peer }),
+            Action::Wait { .. } => touch.queue_pairs_of = Some(thread),
+        }
+        if buffered && !matches!(action, Action::Poll { .. }) {
+            touch.store_buffer = Some(thread);
+        }
+        if self.config.in_order {
+            touch.queue_pairs_of = Some(thread);
+        }
+        touch
+    }
+
+    fn check(&self, thread: u16, action: &Action) -> Result<(), IssueError> {
+        if self.threads.len() <= thread as usize {
+            return Err(IssueError::UnknownThread(thread as usize));
+        }
+        let word = |loc: Addr| match self.memory.get(loc.0 as usize) {
+            Some(_) => Ok(()),
+            None => Err(IssueError::UnknownWord(loc)),
+        };
+        match *action {
+            Action::Store { loc, .. } | Action::Load { loc } | Action::Cas { loc, .. } => word(loc),
+            Action::Mfence | Action::Poll { .. } | Action::Wait { .. } => Ok(()),
+            Action::Post(Post { peer, .. }) if peer >= NODES_MAX => Err(IssueError::UnknownNode { peer }),
+            Action::Post(Post { op, .. }) => match op {
+                RemoteOp::Put { dst, src } | RemoteOp::Get { dst, src } => word(dst).and(word(src)),
+                RemoteOp::PutValue { dst, .. } => word(dst),
+                RemoteOp::FetchAdd { dst, target, .. } | RemoteOp::CompareSwap { dst, target, .. } => {
+                    word(dst).and(word(target))
+                }
+                RemoteOp::Fence => Ok(()),
+            },
+        }
+    }
+
+    pub(crate) fn queue_pair(&self, id: QpId) -> Option<&QueuePair> {
+        self.threads.get(id.thread as usize)?.queue_pair(id.peer)
+    }
+}
+
+impl Clone for Machine {
+    fn clone(&self) -> Machine {
+        Machine {
+            config: self.config,
+            memory: SmallVec::from_slice(&self.memory),
+            threads: self.threads.clone(),
+            units: self.units,
+        }
+    }
+
+    fn clone_from(&mut self, source: &Machine) {
+        self.config = source.config;
+        self.units = source.units;
+        self.memory.clear();
+        self.memory.extend_from_slice(&source.memory);
+        let common = self.threads.len().min(source.threads.len());
+        self.threads.truncate(common);
+        for (mine, theirs) in self.threads.iter_mut().zip(&source.threads) {
+            mine.clone_from(theirs);
+        }
+        self.threads.extend(source.threads[common..].iter().cloned());
+    }
+}
+
+/// The bit of a node in the mask of atomic units. Peers are below [`NODES_MAX`]: `issue` checked it.
+fn unit_bit(peer: u16) -> u64 {
+    1 << (peer % NODES_MAX)
+}

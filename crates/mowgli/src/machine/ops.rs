@@ -1,0 +1,156 @@
+//! What a thread may ask of the machine: CPU actions, remote operations, and the answers.
+//!
+//! Relies on nothing. Used by [`super::Machine::issue`], by the interpreter of programs in [`crate::explore`], and by
+//! fabrics that run object code on the machine.
+
+use crate::program::Value;
+
+/// Index of a word of memory. Words are numbered densely, in the order of [`super::Machine::add_location`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Addr(pub u32);
+
+/// A queue pair: the one that joins `thread` to the node `peer`. Made when first used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct QpId {
+    /// The thread that posts to it.
+    pub thread: u16,
+    /// The node at its other end (may be the thread's own node).
+    pub peer: u16,
+}
+
+/// A remote operation. *Local* words belong to the issuing thread's node, *remote* ones to the peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RemoteOp {
+    /// `dst := src`, from a local word to a remote one.
+    Put {
+        /// Remote destination.
+        dst: Addr,
+        /// Local source, read by the NIC some time after the operation was issued.
+        src: Addr,
+    },
+    /// `dst := value`. Keeps the NIC local read of a put, of a fresh word that nobody writes: it still waits until the
+    /// queue pair's earlier local writes are flushed (PCIe guarantee).
+    PutValue {
+        /// Remote destination.
+        dst: Addr,
+        /// The value.
+        value: Value,
+    },
+    /// `dst := src`, from a remote word to a local one.
+    Get {
+        /// Local destination.
+        dst: Addr,
+        /// Remote source.
+        src: Addr,
+    },
+    /// Remote fetch-and-add (wrapping); the old value goes to local `dst` (`docs/rmw.md`).
+    FetchAdd {
+        /// Local destination of the old value.
+        dst: Addr,
+        /// Remote target.
+        target: Addr,
+        /// Addend.
+        add: Value,
+    },
+    /// Remote compare-and-swap; the old value goes to local `dst` (`docs/rmw.md`).
+    CompareSwap {
+        /// Local destination of the old value.
+        dst: Addr,
+        /// Remote target.
+        target: Addr,
+        /// Expected value.
+        expected: Value,
+        /// New value.
+        new: Value,
+    },
+    /// Remote fence (`rfence`): later operations of the queue pair wait for the responses of earlier ones.
+    Fence,
+}
+
+/// A remote operation with its queue pair's peer and how its completion is reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Post {
+    /// Node at the other end.
+    pub peer: u16,
+    /// What to do.
+    pub op: RemoteOp,
+    /// The caller's name for the operation (work identifier), for [`Action::Wait`] and [`Issued::Completion`].
+    pub tag: u64,
+    /// Whether completion leaves a notification for [`Action::Poll`]. Unsignalled operations can still be waited for
+    /// by tag. Ignored for fences, which have no completion.
+    pub signalled: bool,
+}
+
+/// What a thread does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// CPU store to a local word.
+    Store {
+        /// Destination.
+        loc: Addr,
+        /// Value.
+        value: Value,
+    },
+    /// CPU load from a local word; answers [`Issued::Value`].
+    Load {
+        /// Source.
+        loc: Addr,
+    },
+    /// CPU compare-and-swap of a local word; answers [`Issued::Value`] with the old value. Blocked while the thread's
+    /// store buffer holds anything, remote operations included.
+    Cas {
+        /// Local word.
+        loc: Addr,
+        /// Expected value.
+        expected: Value,
+        /// New value.
+        new: Value,
+    },
+    /// CPU memory fence. Blocked like [`Action::Cas`].
+    Mfence,
+    /// Posts a remote operation.
+    Post(Post),
+    /// `poll(peer)`: takes the oldest completion notification of the queue pair; answers [`Issued::Completion`].
+    /// Blocked while the head of `wb_L` is not a notification.
+    Poll {
+        /// The peer.
+        peer: u16,
+    },
+    /// `wait(tag)` of RDMA^WAIT: blocked while an operation of this thread with this tag is outstanding
+    /// ([`super::Machine::is_outstanding`]). Takes no notification.
+    Wait {
+        /// The tag.
+        tag: u64,
+    },
+}
+
+/// Answer to an action that was carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Issued {
+    /// Nothing to report.
+    Done,
+    /// The value that a load or CAS read.
+    Value(Value),
+    /// The tag of the operation whose notification a poll took.
+    Completion(u64),
+}
+
+/// Why an action was not carried out. The machine is unchanged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IssueError {
+    /// Not enabled now; it may be after other steps.
+    #[error("blocked: needs other machine steps first")]
+    Blocked,
+    /// The word does not exist: add it first.
+    #[error("no word {0:?}: add it with add_location")]
+    UnknownWord(Addr),
+    /// The thread does not exist: add it first.
+    #[error("no thread {0}: add it with add_thread")]
+    UnknownThread(usize),
+    /// The peer's number is too large.
+    #[error("peer {peer}: node numbers must be below {max}", max = super::NODES_MAX)]
+    UnknownNode {
+        /// The peer.
+        peer: u16,
+    },
+}

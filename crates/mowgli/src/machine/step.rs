@@ -1,0 +1,128 @@
+//! Steps that the machine takes by itself, and what each touches.
+//!
+//! Relies on [`super::ops`]. Used by explorers: [`Step`]s are what a schedule is made of, [`Footprint`]s say which two
+//! steps or actions may be exchanged.
+
+use std::fmt;
+
+use super::ops::{Addr, QpId};
+
+/// A step of the hardware: silent transitions of RDMA-TSO'24 Figs. 7, 19, 20 and of `docs/rmw.md`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Step {
+    /// The oldest entry leaves the thread's store buffer: a store goes to memory, a remote operation to its queue pair.
+    Drain {
+        /// The thread.
+        thread: u16,
+    },
+    /// A queue pair makes progress.
+    Nic {
+        /// The queue pair.
+        qp: QpId,
+        /// What it does.
+        rule: Rule,
+        /// Which pipe entry it concerns, counted from the oldest; 0 for rules of the write-back buffers.
+        index: u16,
+    },
+}
+
+/// What a queue pair can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Rule {
+    /// A remote fence at the head is done.
+    Fence,
+    /// NIC local read: a put reads its source.
+    LocalRead,
+    /// A put's remote write enters `wb_R`; the put becomes an acknowledgement.
+    RemoteWrite,
+    /// The oldest write of `wb_R` reaches the peer's memory.
+    PlaceRemote,
+    /// NIC remote read: a get reads its source.
+    RemoteRead,
+    /// A fulfilled get or RMW leaves the pipe: its local write enters `wb_L`, and its notification behind it.
+    Respond,
+    /// An acknowledged put leaves the pipe: its notification enters `wb_L`.
+    Complete,
+    /// The oldest write of `wb_L` reaches the thread's memory.
+    PlaceLocal,
+    /// NIC atomic read: an RMW reads its target (under `glob`, also writes it).
+    AtomicRead,
+    /// The remote write of an RMW enters `wb_R`.
+    AtomicWrite,
+    /// Concrete pipeline only: an entry moves to the next buffer.
+    Forward,
+}
+
+impl Rule {
+    /// One or two words for traces.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Rule::Fence => "fence",
+            Rule::LocalRead => "local read",
+            Rule::RemoteWrite => "remote write",
+            Rule::PlaceRemote => "place remote",
+            Rule::RemoteRead => "remote read",
+            Rule::Respond => "respond",
+            Rule::Complete => "complete",
+            Rule::PlaceLocal => "place local",
+            Rule::AtomicRead => "atomic read",
+            Rule::AtomicWrite => "atomic write",
+            Rule::Forward => "forward",
+        }
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Step::Drain { thread } => write!(f, "P{thread}: drain"),
+            Step::Nic { qp, rule, index: 0 } => write!(f, "P{}->{}: {}", qp.thread, qp.peer, rule.name()),
+            Step::Nic { qp, rule, index } => {
+                write!(f, "P{}->{}: {} #{index}", qp.thread, qp.peer, rule.name())
+            }
+        }
+    }
+}
+
+/// What a step or an action reads and writes.
+///
+/// Two that are not [dependent](Footprint::depends_on) commute: from any state that enables both, either order is possible
+/// and gives the same state. Steps that enable or disable one another are dependent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Footprint {
+    /// Memory word read.
+    pub reads: Option<Addr>,
+    /// Memory word written.
+    pub writes: Option<Addr>,
+    /// Thread whose store buffer is read or changed.
+    pub store_buffer: Option<u16>,
+    /// Queue pair that is read or changed.
+    pub queue_pair: Option<QpId>,
+    /// All queue pairs of this thread are read.
+    pub queue_pairs_of: Option<u16>,
+    /// Node whose atomic unit is taken or released.
+    pub unit: Option<u16>,
+    /// The thread that acts, for CPU actions (its actions are in program order).
+    pub cpu: Option<u16>,
+}
+
+impl Footprint {
+    /// Whether the order of the two may matter. Symmetric; may say yes too often, never no too often.
+    pub fn depends_on(&self, other: &Footprint) -> bool {
+        fn both<T: PartialEq>(a: Option<T>, b: Option<T>) -> bool {
+            a.is_some() && a == b
+        }
+        let spans = |a: &Footprint, b: &Footprint| {
+            both(a.queue_pairs_of, b.queue_pair.map(|q| q.thread)) || both(a.queue_pairs_of, b.queue_pairs_of)
+        };
+        both(self.writes, other.writes)
+            || both(self.writes, other.reads)
+            || both(self.reads, other.writes)
+            || both(self.store_buffer, other.store_buffer)
+            || both(self.queue_pair, other.queue_pair)
+            || both(self.unit, other.unit)
+            || both(self.cpu, other.cpu)
+            || spans(self, other)
+            || spans(other, self)
+    }
+}
