@@ -3,6 +3,8 @@
 //! Pure: no I/O, no operating system, no unsafe code.
 #![forbid(unsafe_code)]
 
+pub mod catalogue;
+pub mod litmus;
 pub mod machine;
 pub mod model;
 pub mod outcome;

@@ -5,6 +5,8 @@
 //! identifiers and `Wait`) and `docs/rmw.md` (remote read-modify-write). Everything that runs or enumerates
 //! programs (the declarative engine, the operational machines, the printer) starts from this type.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 /// Values of registers and memory words.
@@ -17,6 +19,13 @@ pub struct Loc(pub u16);
 /// A node (machine) of the network, numbered from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Node(pub u8);
+
+impl fmt::Display for Node {
+    /// As in the papers and in litmus files, where nodes are numbered from 1.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", u32::from(self.0) + 1)
+    }
+}
 
 /// A thread, numbered from 0 in textual order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -1,0 +1,220 @@
+//! Final conditions: a quantifier over outcomes and a formula over registers and locations.
+//!
+//! As in herd7, the *formula* describes outcomes and the *quantifier* says what is asked about them. Verdicts
+//! ([`Verdict`]) speak of the formula alone, so that one file can serve models that disagree.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::{Model, RmwAtomicity};
+use crate::outcome::Outcome;
+use crate::program::{Loc, Program, Reg, ThreadId, Value};
+
+/// A final condition.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Condition {
+    /// What is asked.
+    pub quantifier: Quantifier,
+    /// About which outcomes.
+    pub formula: Formula,
+}
+
+/// What a condition asks about the outcomes that satisfy its formula.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Quantifier {
+    /// `exists`: some outcome satisfies the formula.
+    Exists,
+    /// `~exists`: none does.
+    NotExists,
+    /// `forall`: every one does.
+    Forall,
+}
+
+/// A formula over one outcome.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Formula {
+    /// `true` or `false`.
+    Const(bool),
+    /// `0:r=1`, `x!=2`.
+    Atom(Operand, Relation, Value),
+    /// `~ f`.
+    Not(Box<Formula>),
+    /// `f /\ g /\ ..`: at least two.
+    And(Vec<Formula>),
+    /// `f \/ g \/ ..`: at least two.
+    Or(Vec<Formula>),
+}
+
+/// How an atom compares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Relation {
+    /// `=`.
+    Eq,
+    /// `!=` (also written `<>`).
+    Ne,
+}
+
+/// What a formula can look at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Operand {
+    /// A register's final value.
+    Reg(ThreadId, Reg),
+    /// A location's final value.
+    Loc(Loc),
+}
+
+impl Operand {
+    /// Its value in an outcome. An operand outside the outcome reads 0 (the parser builds none).
+    pub fn value(self, outcome: &Outcome) -> Value {
+        match self {
+            Operand::Reg(t, r) => outcome
+                .registers
+                .get(usize::from(t.0))
+                .and_then(|regs| regs.get(usize::from(r.0)))
+                .copied(),
+            Operand::Loc(l) => outcome.memory.get(usize::from(l.0)).copied(),
+        }
+        .unwrap_or(0)
+    }
+
+    /// Its name in conditions and states: `0:r` or `x`.
+    pub fn display(self, program: &Program) -> String {
+        match self {
+            Operand::Reg(t, r) => {
+                let thread = program.threads.get(usize::from(t.0));
+                let name = thread.and_then(|t| t.registers.get(usize::from(r.0)));
+                format!("{}:{}", t.0, name.map_or("?", String::as_str))
+            }
+            Operand::Loc(l) => program
+                .locations
+                .get(usize::from(l.0))
+                .map_or_else(|| "?".to_owned(), |l| l.name.clone()),
+        }
+    }
+}
+
+impl Formula {
+    /// Whether the outcome satisfies the formula.
+    pub fn holds(&self, outcome: &Outcome) -> bool {
+        match self {
+            Formula::Const(b) => *b,
+            Formula::Atom(operand, Relation::Eq, v) => operand.value(outcome) == *v,
+            Formula::Atom(operand, Relation::Ne, v) => operand.value(outcome) != *v,
+            Formula::Not(f) => !f.holds(outcome),
+            Formula::And(fs) => fs.iter().all(|f| f.holds(outcome)),
+            Formula::Or(fs) => fs.iter().any(|f| f.holds(outcome)),
+        }
+    }
+
+    /// Every operand it mentions, in order of first mention.
+    pub fn operands(&self) -> Vec<Operand> {
+        let mut out = Vec::new();
+        self.collect(&mut out);
+        out
+    }
+
+    fn collect(&self, out: &mut Vec<Operand>) {
+        match self {
+            Formula::Const(_) => {}
+            Formula::Atom(operand, ..) if out.contains(operand) => {}
+            Formula::Atom(operand, ..) => out.push(*operand),
+            Formula::Not(f) => f.collect(out),
+            Formula::And(fs) | Formula::Or(fs) => fs.iter().for_each(|f| f.collect(out)),
+        }
+    }
+
+    /// The formula in the language's syntax.
+    pub fn display(&self, program: &Program) -> String {
+        let group = |f: &Formula| match f {
+            Formula::And(_) | Formula::Or(_) => format!("({})", f.display(program)),
+            _ => f.display(program),
+        };
+        let join = |fs: &[Formula], with: &str| fs.iter().map(group).collect::<Vec<_>>().join(with);
+        match self {
+            Formula::Const(b) => b.to_string(),
+            Formula::Atom(operand, Relation::Eq, v) => format!("{}={v}", operand.display(program)),
+            Formula::Atom(operand, Relation::Ne, v) => format!("{}!={v}", operand.display(program)),
+            Formula::Not(f) => format!("~{}", group(f)),
+            Formula::And(fs) => join(fs, " /\\ "),
+            Formula::Or(fs) => join(fs, " \\/ "),
+        }
+    }
+}
+
+impl Quantifier {
+    /// The keyword.
+    pub const fn keyword(self) -> &'static str {
+        match self {
+            Quantifier::Exists => "exists",
+            Quantifier::NotExists => "~exists",
+            Quantifier::Forall => "forall",
+        }
+    }
+}
+
+impl Condition {
+    /// The condition in the language's syntax: `exists (0:r=1)`.
+    pub fn display(&self, program: &Program) -> String {
+        format!(
+            "{} ({})",
+            self.quantifier.keyword(),
+            self.formula.display(program)
+        )
+    }
+}
+
+/// What a model says about a formula.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// Some outcome satisfies it.
+    Allowed,
+    /// No outcome satisfies it.
+    Forbidden,
+    /// Every outcome satisfies it.
+    Required,
+}
+
+impl Verdict {
+    /// All of them.
+    pub const ALL: [Verdict; 3] = [Verdict::Allowed, Verdict::Forbidden, Verdict::Required];
+
+    /// The keyword in files and reports.
+    pub const fn keyword(self) -> &'static str {
+        match self {
+            Verdict::Allowed => "allowed",
+            Verdict::Forbidden => "forbidden",
+            Verdict::Required => "required",
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.keyword())
+    }
+}
+
+/// A model and the atomicity of remote read-modify-writes: what an expectation speaks of. Written `rdma-tso`
+/// (atomicity `hca`) or `rdma-tso/glob`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Setting {
+    /// The model.
+    pub model: Model,
+    /// The atomicity.
+    pub rmw: RmwAtomicity,
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.rmw {
+            RmwAtomicity::Hca => f.pad(self.model.name()),
+            RmwAtomicity::Glob => f.pad(&format!("{}/glob", self.model)),
+        }
+    }
+}
+
+/// Expected verdicts of a query.
+pub type Expected = BTreeMap<Setting, Verdict>;

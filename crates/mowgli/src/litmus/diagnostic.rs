@@ -1,0 +1,210 @@
+//! What the parser has to say about a source text: errors and warnings with byte spans.
+//!
+//! Pure data. `mowgli-cli` draws them under the source line; other users can take the spans as they are.
+
+use std::fmt;
+use std::ops::Range;
+
+/// Byte range in the source text.
+pub type Span = Range<usize>;
+
+/// Whether a diagnostic stops the test from being used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Severity {
+    /// The test is accepted, but probably does not say what its author meant.
+    Warning,
+    /// The test is refused.
+    Error,
+}
+
+/// The kind of a diagnostic; [`Kind::code`] is stable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// A character, or the end of the text, that no token starts with.
+    BadToken,
+    /// A token that the grammar does not allow here.
+    Syntax,
+    /// The first line is not `RDMA NAME`.
+    BadHeader,
+    /// An instruction that does not exist.
+    UnknownInstruction,
+    /// A row with too few or too many cells.
+    RowLength,
+    /// A location that the init block does not place.
+    UnknownLocation,
+    /// A register that its thread never assigns.
+    UnknownRegister,
+    /// A location used on a node that does not hold it.
+    WrongNode,
+    /// An operand of the wrong sort: a register where a location is needed, or the reverse.
+    WrongOperand,
+    /// A name given twice.
+    Duplicate,
+    /// A thread number, node number or value out of its range.
+    OutOfRange,
+    /// A model that does not exist.
+    UnknownModel,
+    /// A model with two different verdicts, or a verdict without a condition.
+    BadExpectation,
+    /// The text exceeds a named bound of [`limits`](super::limits).
+    LimitExceeded,
+    /// Warning: a location without an initial value.
+    UninitialisedLocation,
+    /// Warning: one register name in two threads.
+    SharedRegister,
+    /// Warning: a poll that finds no operation to poll.
+    PollNeverSucceeds,
+    /// Warning: a wait for an identifier that no earlier operation carries.
+    WaitForNothing,
+    /// Warning: a location that nothing uses.
+    UnusedLocation,
+}
+
+impl Kind {
+    /// Short stable name.
+    pub const fn code(self) -> &'static str {
+        match self {
+            Kind::BadToken => "bad-token",
+            Kind::Syntax => "syntax",
+            Kind::BadHeader => "bad-header",
+            Kind::UnknownInstruction => "unknown-instruction",
+            Kind::RowLength => "row-length",
+            Kind::UnknownLocation => "unknown-location",
+            Kind::UnknownRegister => "unknown-register",
+            Kind::WrongNode => "wrong-node",
+            Kind::WrongOperand => "wrong-operand",
+            Kind::Duplicate => "duplicate",
+            Kind::OutOfRange => "out-of-range",
+            Kind::UnknownModel => "unknown-model",
+            Kind::BadExpectation => "bad-expectation",
+            Kind::LimitExceeded => "limit-exceeded",
+            Kind::UninitialisedLocation => "uninitialised-location",
+            Kind::SharedRegister => "shared-register",
+            Kind::PollNeverSucceeds => "poll-never-succeeds",
+            Kind::WaitForNothing => "wait-for-nothing",
+            Kind::UnusedLocation => "unused-location",
+        }
+    }
+
+    /// Whether this kind refuses the test.
+    pub const fn severity(self) -> Severity {
+        match self {
+            Kind::UninitialisedLocation
+            | Kind::SharedRegister
+            | Kind::PollNeverSucceeds
+            | Kind::WaitForNothing
+            | Kind::UnusedLocation => Severity::Warning,
+            _ => Severity::Error,
+        }
+    }
+}
+
+/// One error or warning.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// What sort of trouble.
+    pub kind: Kind,
+    /// One sentence: what was found and why it is wrong.
+    pub message: String,
+    /// Where.
+    pub span: Span,
+    /// A few words under the marked text; may be empty.
+    pub label: String,
+    /// Other places that matter, each with a few words.
+    pub related: Vec<(Span, String)>,
+    /// What would be right.
+    pub help: Option<String>,
+}
+
+impl Diagnostic {
+    /// A diagnostic without label, related places or help.
+    pub fn new(kind: Kind, span: Span, message: impl Into<String>) -> Diagnostic {
+        Diagnostic {
+            kind,
+            message: message.into(),
+            span,
+            label: String::new(),
+            related: Vec::new(),
+            help: None,
+        }
+    }
+
+    /// Adds the words under the marked text.
+    pub fn label(mut self, label: impl Into<String>) -> Diagnostic {
+        self.label = label.into();
+        self
+    }
+
+    /// Adds another place.
+    pub fn related(mut self, span: Span, words: impl Into<String>) -> Diagnostic {
+        self.related.push((span, words.into()));
+        self
+    }
+
+    /// Adds what would be right.
+    pub fn help(mut self, help: impl Into<String>) -> Diagnostic {
+        self.help = Some(help.into());
+        self
+    }
+
+    /// Whether it refuses the test.
+    pub fn severity(&self) -> Severity {
+        self.kind.severity()
+    }
+
+    /// Line and column (both from 1, columns in characters) of the start of the span in `source`.
+    pub fn position(&self, source: &str) -> (usize, usize) {
+        let start = floor_char_boundary(source, self.span.start);
+        let before = &source[..start];
+        let line = before.bytes().filter(|&b| b == b'\n').count() + 1;
+        let column = before.rsplit('\n').next().map_or(0, |tail| tail.chars().count()) + 1;
+        (line, column)
+    }
+}
+
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let severity = match self.severity() {
+            Severity::Warning => "warning",
+            Severity::Error => "error",
+        };
+        write!(f, "{severity}[{}]: {}", self.kind.code(), self.message)?;
+        if let Some(help) = &self.help {
+            write!(f, "; {help}")?;
+        }
+        Ok(())
+    }
+}
+
+/// A refused source text: at least one error, and whatever else was noticed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", self.first_error())]
+pub struct ParseError {
+    /// Errors and warnings in the order of the text.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+impl ParseError {
+    fn first_error(&self) -> String {
+        let mut errors = self
+            .diagnostics
+            .iter()
+            .filter(|d| d.severity() == Severity::Error);
+        let first = errors
+            .next()
+            .map_or_else(|| "refused".to_owned(), Diagnostic::to_string);
+        match errors.count() {
+            0 => first,
+            n => format!("{first} (and {n} more)"),
+        }
+    }
+}
+
+/// The nearest character boundary at or before `at`.
+fn floor_char_boundary(source: &str, at: usize) -> usize {
+    let mut at = at.min(source.len());
+    while !source.is_char_boundary(at) {
+        at -= 1;
+    }
+    at
+}

@@ -1,0 +1,178 @@
+//! The part of a file after the rows: `locations [..]`, final conditions and expected verdicts.
+
+use super::ast::{Formula, Name, Observed, Query};
+use super::condition::{Quantifier, Relation, Verdict};
+use super::diagnostic::{Diagnostic, Kind};
+use super::lexer::Token;
+use super::limits::{ATOMS_MAX, QUERIES_MAX};
+use super::parser::{Parser, Step};
+
+impl Parser {
+    /// `locations [x; 0:r;]`, if present.
+    pub(super) fn observed_list(&mut self) -> Step<Vec<Observed>> {
+        let mut out = Vec::new();
+        if !self.eat_word("locations") {
+            return Ok(out);
+        }
+        self.expect("[", "the list stands in brackets: `locations [x; 0:r;]`")?;
+        while !self.eat("]") {
+            out.push(self.observed()?);
+            if !self.is("]") {
+                self.expect(";", "entries of the list end with `;`")?;
+            }
+        }
+        Ok(out)
+    }
+
+    /// Conditions, each followed by its expected verdicts.
+    pub(super) fn queries(&mut self) -> Step<Vec<Query>> {
+        let mut queries = Vec::new();
+        loop {
+            let span = self.span();
+            let negated = self.eat("~");
+            let quantifier = match (negated, self.eat_word("exists")) {
+                (false, true) => Quantifier::Exists,
+                (true, true) => Quantifier::NotExists,
+                (true, false) => return Err(self.unexpected("`exists` after `~`")),
+                (false, false) if self.eat_word("forall") => Quantifier::Forall,
+                (false, false) => {
+                    if *self.peek() == Token::End && !queries.is_empty() {
+                        return Ok(queries);
+                    }
+                    let diagnostic = self.unexpected("a final condition (`exists`, `~exists` or `forall`)");
+                    return Err(match self.peek() {
+                        Token::Name(w) if ["allowed", "forbidden", "required"].contains(&w.as_str()) => {
+                            Diagnostic {
+                                kind: Kind::BadExpectation,
+                                ..diagnostic
+                            }
+                            .help("a verdict follows the condition that it speaks of")
+                        }
+                        _ => diagnostic.help("`exists (true)` lists every state"),
+                    });
+                }
+            };
+            if queries.len() == QUERIES_MAX {
+                let message = format!("more final conditions than QUERIES_MAX ({QUERIES_MAX})");
+                return Err(Diagnostic::new(Kind::LimitExceeded, span, message));
+            }
+            let mut atoms = 0;
+            let formula = self.or(&mut atoms)?;
+            let mut expected = Vec::new();
+            while let Some(verdict) = Verdict::ALL.into_iter().find(|v| self.eat_word(v.keyword())) {
+                self.expect("[", &format!("models stand in brackets: `{verdict} [rdma-tso;]`"))?;
+                while !self.eat("]") {
+                    expected.push((verdict, self.setting()?));
+                    if !self.is("]") {
+                        self.expect(";", "entries of the list end with `;`")?;
+                    }
+                }
+            }
+            queries.push(Query {
+                quantifier,
+                formula,
+                expected,
+            });
+        }
+    }
+
+    /// A model's name: tokens without space between them, `rdma-tso/glob`.
+    fn setting(&mut self) -> Step<Name> {
+        let mut name = self.name("a model")?;
+        while self.span().start == name.span.end && (self.is("-") || self.is("/")) {
+            let symbol = if self.is("-") { "-" } else { "/" };
+            self.expect(symbol, "")?;
+            name.text.push_str(symbol);
+            if self.span().start != name.span.end + 1 {
+                return Err(self.unexpected("the rest of the model's name"));
+            }
+            let rest = self.name("the rest of the model's name")?;
+            name.text.push_str(&rest.text);
+            name.span.end = rest.span.end;
+        }
+        Ok(name)
+    }
+
+    fn or(&mut self, atoms: &mut usize) -> Step<Formula> {
+        let mut parts = vec![self.and(atoms)?];
+        while self.eat("\\/") {
+            parts.push(self.and(atoms)?);
+        }
+        Ok(single_or(parts, Formula::Or))
+    }
+
+    fn and(&mut self, atoms: &mut usize) -> Step<Formula> {
+        let mut parts = vec![self.not(atoms)?];
+        while self.eat("/\\") {
+            parts.push(self.not(atoms)?);
+        }
+        Ok(single_or(parts, Formula::And))
+    }
+
+    fn not(&mut self, atoms: &mut usize) -> Step<Formula> {
+        self.enter()?;
+        let formula = if self.eat("~") {
+            Formula::Not(Box::new(self.not(atoms)?))
+        } else if self.eat("(") {
+            let inner = self.or(atoms)?;
+            self.expect(
+                ")",
+                "close the parenthesis; conditions combine with `/\\`, `\\/` and `~`",
+            )?;
+            inner
+        } else if self.eat_word("true") {
+            Formula::Const(true)
+        } else if self.eat_word("false") {
+            Formula::Const(false)
+        } else {
+            *atoms += 1;
+            if *atoms > ATOMS_MAX {
+                let message = format!("more atoms in a condition than ATOMS_MAX ({ATOMS_MAX})");
+                return Err(Diagnostic::new(Kind::LimitExceeded, self.span(), message));
+            }
+            let operand = self.observed()?;
+            let relation = if self.eat("=") {
+                Relation::Eq
+            } else if self.eat("!=") || self.eat("<>") {
+                Relation::Ne
+            } else {
+                return Err(self.unexpected("`=` or `!=`").help("an atom is `0:r=1` or `x=1`"));
+            };
+            Formula::Atom(operand, relation, self.signed()?.value)
+        };
+        self.leave();
+        Ok(formula)
+    }
+
+    /// `x`, `[x]` or `0:r`.
+    fn observed(&mut self) -> Step<Observed> {
+        if self.eat("[") {
+            let name = self.new_name("a location")?;
+            self.expect("]", "a location may stand in brackets: `[x]=1`")?;
+            return Ok(Observed { thread: None, name });
+        }
+        let thread = match self.peek() {
+            Token::Number(_) => {
+                let thread = self.number()?;
+                self.expect(":", "a register of thread 0 is written `0:r`")?;
+                Some(thread)
+            }
+            Token::Name(_) => None,
+            _ => return Err(self.unexpected("a location or a register (`x` or `0:r`)")),
+        };
+        Ok(Observed {
+            thread,
+            name: self.new_name("a location or a register")?,
+        })
+    }
+}
+
+fn single_or(mut parts: Vec<Formula>, many: fn(Vec<Formula>) -> Formula) -> Formula {
+    match (parts.len(), parts.pop()) {
+        (1, Some(only)) => only,
+        (_, last) => {
+            parts.extend(last);
+            many(parts)
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Source text to tokens with byte spans. Comments `(* ... *)` nest and vanish here.
+//!
+//! The first line (`RDMA NAME`) is read by [`header`], since a test's name may contain any punctuation
+//! (`MP+poll-get`, `2+2W`).
+
+use super::diagnostic::{Diagnostic, Kind, Span};
+use super::limits::{NAME_BYTES_MAX, NESTING_MAX};
+
+/// A token without its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Token {
+    /// A name, keyword included.
+    Name(String),
+    /// Digits, unsigned.
+    Number(String),
+    /// A quoted text, unescaped.
+    Text(String),
+    /// A symbol of [`SYMBOLS`].
+    Symbol(&'static str),
+    /// The end of the text.
+    End,
+}
+
+impl Token {
+    /// How a message calls it.
+    pub(super) fn describe(&self) -> String {
+        match self {
+            Token::Name(n) => format!("`{n}`"),
+            Token::Number(n) => format!("`{n}`"),
+            Token::Text(_) => "a quoted text".to_owned(),
+            Token::Symbol(s) => format!("`{s}`"),
+            Token::End => "the end of the text".to_owned(),
+        }
+    }
+}
+
+/// A token and its place.
+#[derive(Clone, Debug)]
+pub(super) struct Spanned {
+    pub(super) token: Token,
+    pub(super) span: Span,
+}
+
+/// Every symbol, longer ones before their prefixes.
+const SYMBOLS: [&str; 34] = [
+    "/\\", "\\/", ":=", "==", "!=", "<>", "<=", ">=", "&&", "||", "{", "}", "(", ")", "[", "]", ";", ",",
+    "|", "^", "@", ":", "=", "<", ">", "+", "-", "*", "/", "~", "!", "&", ".", "?",
+];
+
+/// Reads the header line: the architecture, the test's name with its span, and where the rest starts.
+pub(super) fn header(source: &str) -> Result<(String, Span, usize), Diagnostic> {
+    let start = skip_blank(source, 0)?;
+    let line_end = source[start..]
+        .find(['\n', '\r'])
+        .map_or(source.len(), |n| start + n);
+    let line = source[start..line_end].trim_end();
+    let wrong = |message: String| {
+        Diagnostic::new(
+            Kind::BadHeader,
+            start..start + line.len().max(1).min(source.len() - start),
+            message,
+        )
+        .help("the first line is `RDMA` and the test's name, as in `RDMA MP+poll`")
+    };
+    let arch_len = line.find(char::is_whitespace).unwrap_or(line.len());
+    let (arch, name) = (&line[..arch_len], line[arch_len..].trim());
+    if arch != "RDMA" {
+        return Err(match arch {
+            "" => wrong("the text is empty".to_owned()),
+            _ => wrong(format!("the test is for `{arch}`, not for `RDMA`")),
+        });
+    }
+    if name.is_empty() {
+        return Err(wrong("the test has no name".to_owned()));
+    }
+    let name_start = start + line.len() - line[arch_len..].trim_start().len();
+    let span = name_start..name_start + name.len();
+    if let Some(bad) = name.chars().find(|&c| !is_test_name_char(c)) {
+        return Err(Diagnostic::new(
+            Kind::BadHeader,
+            span,
+            format!("the test's name contains {bad:?}; letters, digits and `+-_.'` are allowed"),
+        ));
+    }
+    check_name(name, &span)?;
+    Ok((name.to_owned(), span, line_end))
+}
+
+/// Whether a test's name may contain the character.
+pub(super) fn is_test_name_char(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "+-_.'".contains(c)
+}
+
+fn is_name_start(c: char) -> bool {
+    c.is_ascii_alphabetic() || c == '_'
+}
+
+fn is_name_char(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_' || c == '\''
+}
+
+fn check_name(name: &str, span: &Span) -> Result<(), Diagnostic> {
+    if name.len() > NAME_BYTES_MAX {
+        return Err(Diagnostic::new(
+            Kind::LimitExceeded,
+            span.clone(),
+            format!(
+                "the name has {} bytes; NAME_BYTES_MAX is {NAME_BYTES_MAX}",
+                name.len()
+            ),
+        ));
+    }
+    Ok(())
+}
+
+/// Skips white space and comments from `at`.
+fn skip_blank(source: &str, mut at: usize) -> Result<usize, Diagnostic> {
+    loop {
+        let rest = &source[at..];
+        at += rest.len() - rest.trim_start().len();
+        if !source[at..].starts_with("(*") {
+            return Ok(at);
+        }
+        at = skip_comment(source, at)?;
+    }
+}
+
+/// Skips the comment that starts at `open`, nested ones included.
+fn skip_comment(source: &str, open: usize) -> Result<usize, Diagnostic> {
+    let bytes = source.as_bytes();
+    let mut depth = 0usize;
+    let mut at = open;
+    while at < bytes.len() {
+        match bytes.get(at..at + 2) {
+            Some(b"(*") => {
+                depth += 1;
+                at += 2;
+                if depth > NESTING_MAX {
+                    return Err(Diagnostic::new(
+                        Kind::LimitExceeded,
+                        open..at,
+                        format!("comments nest deeper than NESTING_MAX ({NESTING_MAX})"),
+                    ));
+                }
+            }
+            Some(b"*)") => {
+                depth -= 1;
+                at += 2;
+                if depth == 0 {
+                    return Ok(at);
+                }
+            }
+            _ => at += 1,
+        }
+    }
+    Err(
+        Diagnostic::new(Kind::BadToken, open..open + 2, "this comment is never closed")
+            .help("close it with `*)`; comments nest"),
+    )
+}
+
+/// All tokens from byte `start` on, ended by [`Token::End`].
+pub(super) fn tokens(source: &str, start: usize) -> Result<Vec<Spanned>, Diagnostic> {
+    let mut out = Vec::new();
+    let mut at = start;
+    loop {
+        at = skip_blank(source, at)?;
+        let rest = &source[at..];
+        let Some(first) = rest.chars().next() else {
+            out.push(Spanned {
+                token: Token::End,
+                span: at..at,
+            });
+            return Ok(out);
+        };
+        let (token, len) = if is_name_start(first) {
+            let len = rest.find(|c| !is_name_char(c)).unwrap_or(rest.len());
+            check_name(&rest[..len], &(at..at + len))?;
+            (Token::Name(rest[..len].to_owned()), len)
+        } else if first.is_ascii_digit() {
+            let len = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+            (Token::Number(rest[..len].to_owned()), len)
+        } else if first == '"' {
+            text(rest, at)?
+        } else if let Some(symbol) = SYMBOLS.into_iter().find(|s| rest.starts_with(s)) {
+            (Token::Symbol(symbol), symbol.len())
+        } else {
+            let span = at..at + first.len_utf8();
+            return Err(Diagnostic::new(
+                Kind::BadToken,
+                span,
+                format!("unexpected character {first:?}"),
+            ));
+        };
+        out.push(Spanned {
+            token,
+            span: at..at + len,
+        });
+        at += len;
+    }
+}
+
+/// The quoted text at the start of `rest`, with `\"` and `\\` resolved, and its length in the source.
+fn text(rest: &str, at: usize) -> Result<(Token, usize), Diagnostic> {
+    let mut out = String::new();
+    let mut chars = rest.char_indices().skip(1);
+    while let Some((i, c)) = chars.next() {
+        match c {
+            '"' => return Ok((Token::Text(out), i + 1)),
+            '\\' => match chars.next() {
+                Some((_, escaped @ ('"' | '\\'))) => out.push(escaped),
+                Some((_, other)) => {
+                    out.push('\\');
+                    out.push(other);
+                }
+                None => break,
+            },
+            _ => out.push(c),
+        }
+    }
+    Err(
+        Diagnostic::new(Kind::BadToken, at..at + 1, "this quoted text is never closed")
+            .help("close it with `\"`"),
+    )
+}

@@ -1,0 +1,241 @@
+//! Warnings: tests that are well formed and probably do not say what their author meant.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Litmus;
+use super::ast::{CasArgs, Expr, File, Name, Place, Rhs, Stmt, StmtKind};
+use super::condition::Operand;
+use super::diagnostic::{Diagnostic, Kind};
+use super::limits::INSTRUCTIONS_MAX;
+use super::resolve::Globals;
+use crate::program::Value;
+
+/// Adds the warnings for a file that resolved without error.
+pub(super) fn lint(file: &File, litmus: &Litmus, globals: &Globals, out: &mut Vec<Diagnostic>) {
+    shared_registers(file, globals, out);
+    unused_locations(file, litmus, globals, out);
+    for t in 0..file.columns.len() {
+        let mut pending = Pending {
+            steps: 0,
+            known: BTreeSet::new(),
+            warned: BTreeSet::new(),
+            out,
+        };
+        let mut counts = BTreeMap::new();
+        for stmt in file
+            .rows
+            .iter()
+            .filter_map(|row| row.cells.get(t).and_then(Option::as_ref))
+        {
+            pending.stmt(stmt, &mut counts);
+        }
+    }
+}
+
+/// Calls `f` on every statement, nested ones included.
+fn walk<'a>(stmts: impl IntoIterator<Item = &'a Stmt>, f: &mut impl FnMut(&'a Stmt)) {
+    for stmt in stmts {
+        f(stmt);
+        match &stmt.kind {
+            StmtKind::If { then, otherwise, .. } => {
+                walk(then, f);
+                walk(otherwise, f);
+            }
+            StmtKind::While { body, .. } => walk(body, f),
+            StmtKind::Choose(blocks) => blocks.iter().for_each(|b| walk(b, f)),
+            _ => {}
+        }
+    }
+}
+
+fn thread(file: &File, t: usize) -> impl Iterator<Item = &Stmt> {
+    file.rows
+        .iter()
+        .filter_map(move |row| row.cells.get(t).and_then(Option::as_ref))
+}
+
+/// Two threads assign registers of one name. Registers are private, so a reader may take them for one place.
+/// Names like `r0`, which litmus tests use in every thread by convention, are left alone.
+fn shared_registers(file: &File, globals: &Globals, out: &mut Vec<Diagnostic>) {
+    let mut first: BTreeMap<&str, (usize, &Name)> = BTreeMap::new();
+    let mut warned = BTreeSet::new();
+    for t in 0..file.columns.len() {
+        walk(thread(file, t), &mut |stmt| {
+            let StmtKind::Assign {
+                dst: Place { name, node: None },
+                ..
+            } = &stmt.kind
+            else {
+                return;
+            };
+            if globals.find(&name.text).is_some() || is_conventional(&name.text) {
+                return;
+            }
+            let (owner, place) = *first.entry(&name.text).or_insert((t, name));
+            if owner != t && warned.insert(&name.text) {
+                let message = format!("register `{}` of P{t} is not the one of P{owner}", name.text);
+                out.push(
+                    Diagnostic::new(Kind::SharedRegister, name.span.clone(), message)
+                        .related(place.span.clone(), format!("P{owner}'s own `{}`", name.text))
+                        .help("registers are private to a thread: rename one, or place it in the init block to share it"),
+                );
+            }
+        });
+    }
+}
+
+fn is_conventional(name: &str) -> bool {
+    name.strip_prefix('r')
+        .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()))
+}
+
+fn unused_locations(file: &File, litmus: &Litmus, globals: &Globals, out: &mut Vec<Diagnostic>) {
+    let mut used: BTreeSet<&str> = BTreeSet::new();
+    for t in 0..file.columns.len() {
+        walk(thread(file, t), &mut |stmt| names(stmt, &mut used));
+    }
+    let mut operands: Vec<Operand> = litmus.observed.clone();
+    operands.extend(litmus.queries.iter().flat_map(|q| q.condition.formula.operands()));
+    for (i, name) in globals.declared.iter().enumerate() {
+        let shown = operands
+            .iter()
+            .any(|o| matches!(o, Operand::Loc(l) if usize::from(l.0) == i));
+        if !shown && !used.contains(name.text.as_str()) {
+            let message = format!("nothing uses location `{}`", name.text);
+            out.push(Diagnostic::new(Kind::UnusedLocation, name.span.clone(), message).help("remove it"));
+        }
+    }
+}
+
+/// Every name a statement mentions itself (not those of its blocks).
+fn names<'a>(stmt: &'a Stmt, out: &mut BTreeSet<&'a str>) {
+    let cas = |args: &'a CasArgs, out: &mut BTreeSet<&'a str>| {
+        out.insert(&args.target.name.text);
+    };
+    match &stmt.kind {
+        StmtKind::Cas(args) => cas(args, out),
+        StmtKind::Assign { dst, rhs, .. } => {
+            out.insert(&dst.name.text);
+            match rhs {
+                Rhs::Expr(Expr::Name(name)) => {
+                    out.insert(&name.text);
+                }
+                Rhs::Expr(_) => {}
+                Rhs::Remote(place) | Rhs::Rfaa { target: place, .. } => {
+                    out.insert(&place.name.text);
+                }
+                Rhs::Cas(args) | Rhs::Rcas(args) => cas(args, out),
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Operations that may still be unpolled, at most, by node.
+type Counts = BTreeMap<Value, u64>;
+
+/// Follows a thread with the largest number of unpolled operations that any path can have.
+struct Pending<'a> {
+    steps: usize,
+    /// Work identifiers that some earlier operation may carry.
+    known: BTreeSet<String>,
+    /// Polls and waits already reported, by their place.
+    warned: BTreeSet<usize>,
+    out: &'a mut Vec<Diagnostic>,
+}
+
+impl Pending<'_> {
+    fn block(&mut self, block: &[Stmt], counts: &mut Counts) {
+        block.iter().for_each(|stmt| self.stmt(stmt, counts));
+    }
+
+    fn stmt(&mut self, stmt: &Stmt, counts: &mut Counts) {
+        // Unrolled loops can be long: beyond this many steps nothing more is reported.
+        self.steps += 1;
+        if self.steps > 10 * INSTRUCTIONS_MAX {
+            return;
+        }
+        match &stmt.kind {
+            StmtKind::Assign { dst, work, rhs } => {
+                let remote = match rhs {
+                    Rhs::Remote(place) | Rhs::Rfaa { target: place, .. } => place.node.as_ref(),
+                    Rhs::Rcas(args) => args.target.node.as_ref(),
+                    _ => dst.node.as_ref(),
+                };
+                if let Some(node) = remote {
+                    *counts.entry(node.value).or_default() += 1;
+                }
+                self.known.extend(work.iter().map(|w| w.text.clone()));
+            }
+            StmtKind::Poll(node) => match counts.get_mut(&node.value) {
+                Some(n) if *n > 0 => *n -= 1,
+                _ if self.warned.insert(stmt.span.start) => {
+                    let message = format!(
+                        "this poll never succeeds: no operation towards node {} is left",
+                        node.value
+                    );
+                    self.out.push(
+                        Diagnostic::new(Kind::PollNeverSucceeds, stmt.span.clone(), message).help(
+                            "each poll takes one earlier put, get or remote read-modify-write of its thread; \
+                             executions that reach this one never end and are not counted",
+                        ),
+                    );
+                }
+                _ => {}
+            },
+            StmtKind::Wait(name) => self.wait(name),
+            StmtKind::If { then, otherwise, .. } => {
+                let mut other = counts.clone();
+                self.block(then, counts);
+                self.block(otherwise, &mut other);
+                join(counts, &other);
+            }
+            StmtKind::While { body, bound, .. } => {
+                let mut most = counts.clone();
+                for _ in 0..bound.value.clamp(0, 1000) {
+                    let before = counts.clone();
+                    self.block(body, counts);
+                    join(&mut most, counts);
+                    if *counts == before {
+                        break;
+                    }
+                }
+                *counts = most;
+            }
+            StmtKind::Choose(blocks) => {
+                let start = counts.clone();
+                for (i, block) in blocks.iter().enumerate() {
+                    let mut branch = start.clone();
+                    self.block(block, &mut branch);
+                    if i == 0 {
+                        *counts = branch;
+                    } else {
+                        join(counts, &branch);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn wait(&mut self, name: &Name) {
+        if self.known.contains(&name.text) || !self.warned.insert(name.span.start) {
+            return;
+        }
+        let message = format!(
+            "nothing to wait for: no earlier operation carries `{}`",
+            name.text
+        );
+        let help = format!("give the operation the identifier: `x^2 :=[{}] y`", name.text);
+        self.out
+            .push(Diagnostic::new(Kind::WaitForNothing, name.span.clone(), message).help(help));
+    }
+}
+
+/// The larger of the two, node by node.
+fn join(into: &mut Counts, other: &Counts) {
+    for (&node, &n) in other {
+        let count = into.entry(node).or_default();
+        *count = (*count).max(n);
+    }
+}

@@ -1,0 +1,532 @@
+//! Recursive descent from tokens to [`ast::File`](super::ast::File).
+//!
+//! A mistake inside a cell is reported and the parser goes on with the next cell; a mistake elsewhere ends it.
+
+use super::ast::{CasArgs, Column, File, Init, Name, Number, Place, Rhs, Row, Stmt, StmtKind};
+use super::diagnostic::{Diagnostic, Kind, Span};
+use super::lexer::{self, Spanned, Token};
+use super::limits::{ERRORS_MAX, INSTRUCTIONS_MAX, NESTING_MAX, SOURCE_BYTES_MAX, THREADS_MAX};
+use super::suggest::nearest;
+use crate::program::Value;
+
+/// Result of one step.
+pub(super) type Step<T> = Result<T, Diagnostic>;
+
+/// Names that mean something to the grammar and can name nothing else.
+pub(super) const KEYWORDS: [&str; 20] = [
+    "mfence",
+    "poll",
+    "rfence",
+    "wait",
+    "assume",
+    "cas",
+    "rcas",
+    "rfaa",
+    "if",
+    "else",
+    "while",
+    "bound",
+    "choose",
+    "or",
+    "exists",
+    "forall",
+    "locations",
+    "allowed",
+    "forbidden",
+    "required",
+];
+
+/// Names that start an instruction or a right-hand side: what an unknown instruction is compared with.
+const INSTRUCTIONS: [&str; 11] = [
+    "mfence", "poll", "rfence", "wait", "assume", "cas", "rcas", "rfaa", "if", "while", "choose",
+];
+
+/// Parses a source text. Errors found in cells are all returned.
+pub(super) fn parse(source: &str) -> Result<File, Vec<Diagnostic>> {
+    if source.len() > SOURCE_BYTES_MAX {
+        let message = format!(
+            "the text has {} bytes; SOURCE_BYTES_MAX is {SOURCE_BYTES_MAX}",
+            source.len()
+        );
+        return Err(vec![Diagnostic::new(Kind::LimitExceeded, 0..0, message)]);
+    }
+    let (name, _, start) = lexer::header(source).map_err(|d| vec![d])?;
+    let tokens = lexer::tokens(source, start).map_err(|d| vec![d])?;
+    let mut parser = Parser {
+        tokens,
+        at: 0,
+        depth: 0,
+        instructions: 0,
+        errors: Vec::new(),
+    };
+    match parser.file(name) {
+        Ok(file) if parser.errors.is_empty() => Ok(file),
+        Ok(_) => Err(parser.errors),
+        Err(last) => {
+            parser.errors.push(last);
+            Err(parser.errors)
+        }
+    }
+}
+
+/// Position in the tokens, and the errors that did not stop it.
+pub(super) struct Parser {
+    tokens: Vec<Spanned>,
+    at: usize,
+    depth: usize,
+    instructions: usize,
+    errors: Vec<Diagnostic>,
+}
+
+impl Parser {
+    fn file(&mut self, name: String) -> Step<File> {
+        let description = match self.peek() {
+            Token::Text(text) => {
+                let text = text.clone();
+                self.at += 1;
+                Some(text)
+            }
+            _ => None,
+        };
+        let init = self.init()?;
+        let columns = self.columns()?;
+        let mut rows = Vec::new();
+        while !self.at_final_part() {
+            rows.push(self.row(columns.len())?);
+        }
+        let observed = self.observed_list()?;
+        let queries = self.queries()?;
+        Ok(File {
+            name,
+            description,
+            init,
+            columns,
+            rows,
+            observed,
+            queries,
+        })
+    }
+
+    fn init(&mut self) -> Step<Vec<Init>> {
+        self.expect("{", "the init block places the locations: `{ x@1=0; y@2=0; }`")?;
+        let mut init = Vec::new();
+        while !self.eat("}") {
+            if self.eat(";") {
+                continue;
+            }
+            if let Token::Number(_) = self.peek() {
+                let thread = self.number()?;
+                self.expect(":", "a register of thread 0 is declared as `0:r`")?;
+                let name = self.name("a register")?;
+                if self.eat("=") && self.signed()?.value != 0 {
+                    let message = format!("register `{}` cannot start at another value than 0", name.text);
+                    return Err(Diagnostic::new(Kind::OutOfRange, name.span, message)
+                        .help("assign it in the thread's first row"));
+                }
+                init.push(Init::Register { thread, name });
+            } else {
+                let name = self.new_name("a location")?;
+                let placed = format!("say on which node `{0}` lives: `{0}@1=0;`", name.text);
+                self.expect("@", &placed)?;
+                let node = self.number()?;
+                let value = if self.eat("=") {
+                    Some(self.signed()?.value)
+                } else {
+                    None
+                };
+                init.push(Init::Location { name, node, value });
+            }
+            if !self.is("}") {
+                self.expect(";", "entries of the init block end with `;`")?;
+            }
+        }
+        Ok(init)
+    }
+
+    fn columns(&mut self) -> Step<Vec<Column>> {
+        let mut columns = Vec::new();
+        loop {
+            let name = self.name("a thread, as in `P0@1`")?;
+            let index = columns.len();
+            if name.text != format!("P{index}") {
+                let message = format!("expected thread `P{index}`, found `{}`", name.text);
+                return Err(Diagnostic::new(Kind::Syntax, name.span, message)
+                    .help("threads are named P0, P1, .. from left to right"));
+            }
+            let placed = format!("say on which node `{0}` runs: `{0}@1`", name.text);
+            self.expect("@", &placed)?;
+            let node = self.number()?;
+            if columns.len() == THREADS_MAX {
+                let message = format!("more threads than THREADS_MAX ({THREADS_MAX})");
+                return Err(Diagnostic::new(Kind::LimitExceeded, name.span, message));
+            }
+            columns.push(Column { name, node });
+            if !self.eat("|") {
+                self.expect(";", "the line of threads ends with `;`")?;
+                return Ok(columns);
+            }
+        }
+    }
+
+    fn row(&mut self, columns: usize) -> Step<Row> {
+        let start = self.span().start;
+        let mut cells = Vec::new();
+        let mut broken = false;
+        loop {
+            if self.is("|") || self.is(";") {
+                cells.push(None);
+            } else {
+                match self.cell() {
+                    Ok(stmt) => cells.push(Some(stmt)),
+                    Err(diagnostic) => {
+                        if self.errors.len() + 1 >= ERRORS_MAX || diagnostic.kind == Kind::LimitExceeded {
+                            return Err(diagnostic);
+                        }
+                        self.errors.push(diagnostic);
+                        self.recover();
+                        cells.push(None);
+                        broken = true;
+                    }
+                }
+            }
+            if !self.eat("|") {
+                break;
+            }
+        }
+        let span = start..self.tokens[self.at.saturating_sub(1)].span.end.max(start);
+        self.expect(";", "a row ends with `;`")?;
+        if cells.len() != columns && !broken {
+            let message = format!(
+                "this row has {}, but there {}",
+                cells_of(cells.len()),
+                threads_of(columns)
+            );
+            self.errors.push(
+                Diagnostic::new(Kind::RowLength, span, message)
+                    .help("separate cells with `|`; an empty cell stands for no instruction"),
+            );
+        }
+        Ok(Row { cells })
+    }
+
+    /// A statement that must be followed by `|` or `;`.
+    fn cell(&mut self) -> Step<Stmt> {
+        self.depth = 0;
+        let stmt = self.stmt()?;
+        if self.is("|") || self.is(";") {
+            return Ok(stmt);
+        }
+        Err(self.unexpected("`|` or `;` after the instruction"))
+    }
+
+    /// Skips to the end of the cell.
+    fn recover(&mut self) {
+        self.depth = 0;
+        let mut braces = 0usize;
+        loop {
+            match self.peek() {
+                Token::End => return,
+                Token::Symbol("{") => braces += 1,
+                Token::Symbol("}") => braces = braces.saturating_sub(1),
+                Token::Symbol("|" | ";") if braces == 0 => return,
+                _ if braces == 0 && self.at_final_part() => return,
+                _ => {}
+            }
+            self.at += 1;
+        }
+    }
+
+    fn block(&mut self) -> Step<Vec<Stmt>> {
+        self.expect("{", "a block stands in braces: `{ a := x; b := y }`")?;
+        self.enter()?;
+        let mut block = Vec::new();
+        while !self.eat("}") {
+            if self.eat(";") {
+                continue;
+            }
+            block.push(self.stmt()?);
+            if !self.is("}") {
+                self.expect(";", "instructions in a block are separated by `;`")?;
+            }
+        }
+        self.depth -= 1;
+        Ok(block)
+    }
+
+    fn stmt(&mut self) -> Step<Stmt> {
+        let start = self.span();
+        self.instructions += 1;
+        if self.instructions > INSTRUCTIONS_MAX {
+            let message = format!("more instructions than INSTRUCTIONS_MAX ({INSTRUCTIONS_MAX})");
+            return Err(Diagnostic::new(Kind::LimitExceeded, start, message));
+        }
+        let Token::Name(word) = self.peek().clone() else {
+            return Err(self.unexpected("an instruction"));
+        };
+        let kind = match (word.as_str(), self.peek_at(1)) {
+            ("mfence", _) => {
+                self.at += 1;
+                StmtKind::Mfence
+            }
+            ("poll", _) => StmtKind::Poll(self.call(Parser::number)?),
+            ("rfence", _) => StmtKind::Rfence(self.call(Parser::number)?),
+            ("wait", _) => StmtKind::Wait(self.call(|p| p.new_name("a work identifier"))?),
+            ("assume", _) => StmtKind::Assume(self.call(Parser::expr)?),
+            ("cas", Token::Symbol("(")) => StmtKind::Cas(self.call(Parser::cas_args)?),
+            ("rcas" | "rfaa", Token::Symbol("(")) => {
+                let message = format!("`{word}` needs a local location for the old value");
+                return Err(Diagnostic::new(Kind::WrongOperand, start, message)
+                    .help(format!("write `v := {word}(x^2, ..)` with `v` in the init block")));
+            }
+            ("if", _) => {
+                let cond = self.call(Parser::expr)?;
+                let then = self.block()?;
+                let otherwise = if self.eat_word("else") {
+                    self.block()?
+                } else {
+                    Vec::new()
+                };
+                StmtKind::If {
+                    cond,
+                    then,
+                    otherwise,
+                }
+            }
+            ("while", _) => {
+                let cond = self.call(Parser::expr)?;
+                if !self.eat_word("bound") {
+                    return Err(self.unexpected("`bound`").help(
+                        "a loop states its largest number of iterations: `while (r == 0) bound 3 { .. }`",
+                    ));
+                }
+                let bound = self.number()?;
+                StmtKind::While {
+                    cond,
+                    bound,
+                    body: self.block()?,
+                }
+            }
+            ("choose", _) => {
+                self.at += 1;
+                let mut blocks = vec![self.block()?];
+                while self.eat_word("or") {
+                    blocks.push(self.block()?);
+                }
+                StmtKind::Choose(blocks)
+            }
+            (_, Token::Symbol(":=" | "^")) => self.assign()?,
+            _ => return Err(unknown_instruction(&word, start)),
+        };
+        Ok(Stmt {
+            kind,
+            span: start.start..self.tokens[self.at - 1].span.end,
+        })
+    }
+
+    fn assign(&mut self) -> Step<StmtKind> {
+        let dst = self.place()?;
+        self.expect(":=", "an assignment is `dst := src`")?;
+        let work = if self.eat("[") {
+            let work = self.new_name("a work identifier")?;
+            self.expect("]", "a work identifier stands in brackets: `x^2 :=[d] y`")?;
+            Some(work)
+        } else {
+            None
+        };
+        let rhs = match (self.peek().clone(), self.peek_at(1)) {
+            (Token::Name(_), Token::Symbol("^")) => Rhs::Remote(self.place()?),
+            (Token::Name(word), Token::Symbol("(")) => match word.as_str() {
+                "cas" => Rhs::Cas(self.call(Parser::cas_args)?),
+                "rcas" => Rhs::Rcas(self.call(Parser::cas_args)?),
+                "rfaa" => {
+                    let (target, add) = self.call(|p| {
+                        let target = p.place()?;
+                        p.expect(",", "`rfaa(x^2, e)` takes a remote location and an addend")?;
+                        Ok((target, p.expr()?))
+                    })?;
+                    Rhs::Rfaa { target, add }
+                }
+                _ => return Err(unknown_instruction(&word, self.span())),
+            },
+            _ => Rhs::Expr(self.expr()?),
+        };
+        Ok(StmtKind::Assign { dst, work, rhs })
+    }
+
+    fn cas_args(&mut self) -> Step<CasArgs> {
+        let usage = "a compare-and-swap takes a location, the expected and the new value";
+        let target = self.place()?;
+        self.expect(",", usage)?;
+        let expected = self.expr()?;
+        self.expect(",", usage)?;
+        Ok(CasArgs {
+            target,
+            expected,
+            new: self.expr()?,
+        })
+    }
+
+    fn place(&mut self) -> Step<Place> {
+        let name = self.new_name("a location")?;
+        let node = if self.eat("^") { Some(self.number()?) } else { None };
+        Ok(Place { name, node })
+    }
+
+    /// `word ( inner )`.
+    pub(super) fn call<T>(&mut self, inner: impl FnOnce(&mut Parser) -> Step<T>) -> Step<T> {
+        let word = self.peek().describe();
+        self.at += 1;
+        self.expect("(", &format!("{word} takes its operand in parentheses"))?;
+        let value = inner(self)?;
+        self.expect(")", "close the parenthesis")?;
+        Ok(value)
+    }
+
+    /// Counts one more level of nesting.
+    pub(super) fn enter(&mut self) -> Step<()> {
+        self.depth += 1;
+        if self.depth > NESTING_MAX {
+            let message = format!("nested deeper than NESTING_MAX ({NESTING_MAX})");
+            return Err(Diagnostic::new(Kind::LimitExceeded, self.span(), message));
+        }
+        Ok(())
+    }
+
+    /// Undoes [`Parser::enter`].
+    pub(super) fn leave(&mut self) {
+        self.depth -= 1;
+    }
+
+    /// A name that is not a keyword.
+    pub(super) fn new_name(&mut self, what: &str) -> Step<Name> {
+        let name = self.name(what)?;
+        if KEYWORDS.contains(&name.text.as_str()) {
+            let message = format!("expected {what}, found the keyword `{}`", name.text);
+            return Err(Diagnostic::new(Kind::Syntax, name.span, message).help("choose another name"));
+        }
+        Ok(name)
+    }
+
+    pub(super) fn name(&mut self, what: &str) -> Step<Name> {
+        match self.peek().clone() {
+            Token::Name(text) => {
+                let span = self.span();
+                self.at += 1;
+                Ok(Name { text, span })
+            }
+            _ => Err(self.unexpected(what)),
+        }
+    }
+
+    pub(super) fn number(&mut self) -> Step<Number> {
+        match self.peek() {
+            Token::Number(_) => self.signed(),
+            _ => Err(self.unexpected("a number")),
+        }
+    }
+
+    pub(super) fn signed(&mut self) -> Step<Number> {
+        let start = self.span().start;
+        let sign = if self.eat("-") { "-" } else { "" };
+        let Token::Number(digits) = self.peek() else {
+            return Err(self.unexpected("a number"));
+        };
+        let text = format!("{sign}{digits}");
+        let span = start..self.span().end;
+        self.at += 1;
+        match text.parse::<Value>() {
+            Ok(value) => Ok(Number { value, span }),
+            Err(_) => Err(Diagnostic::new(
+                Kind::OutOfRange,
+                span,
+                format!("`{text}` does not fit in 64 bits"),
+            )),
+        }
+    }
+
+    pub(super) fn is(&self, symbol: &str) -> bool {
+        matches!(self.peek(), Token::Symbol(s) if *s == symbol)
+    }
+
+    pub(super) fn eat(&mut self, symbol: &str) -> bool {
+        let found = self.is(symbol);
+        self.at += usize::from(found);
+        found
+    }
+
+    pub(super) fn eat_word(&mut self, word: &str) -> bool {
+        let found = matches!(self.peek(), Token::Name(w) if w == word);
+        self.at += usize::from(found);
+        found
+    }
+
+    pub(super) fn expect(&mut self, symbol: &str, help: &str) -> Step<()> {
+        if self.eat(symbol) {
+            return Ok(());
+        }
+        Err(self.unexpected(&format!("`{symbol}`")).help(help))
+    }
+
+    pub(super) fn unexpected(&self, wanted: &str) -> Diagnostic {
+        let message = format!("expected {wanted}, found {}", self.peek().describe());
+        Diagnostic::new(Kind::Syntax, self.span(), message)
+    }
+
+    pub(super) fn peek(&self) -> &Token {
+        self.peek_at(0)
+    }
+
+    /// The token `ahead` of the current one; the last one is [`Token::End`] and is never passed.
+    pub(super) fn peek_at(&self, ahead: usize) -> &Token {
+        &self.tokens[(self.at + ahead).min(self.tokens.len() - 1)].token
+    }
+
+    pub(super) fn span(&self) -> Span {
+        self.tokens[self.at.min(self.tokens.len() - 1)].span.clone()
+    }
+
+    /// Whether the rows are over.
+    fn at_final_part(&self) -> bool {
+        match self.peek() {
+            Token::End | Token::Symbol("~") => true,
+            Token::Name(w) => {
+                matches!(
+                    w.as_str(),
+                    "exists" | "forall" | "locations" | "allowed" | "forbidden" | "required"
+                )
+            }
+            _ => false,
+        }
+    }
+}
+
+pub(super) fn unknown_instruction(word: &str, span: Span) -> Diagnostic {
+    let diagnostic = Diagnostic::new(
+        Kind::UnknownInstruction,
+        span,
+        format!("unknown instruction `{word}`"),
+    );
+    match nearest(word, INSTRUCTIONS) {
+        Some(known) => diagnostic.help(format!("did you mean `{known}`?")),
+        None => diagnostic.help(format!(
+            "instructions are assignments and {}",
+            INSTRUCTIONS.join(", ")
+        )),
+    }
+}
+
+fn cells_of(n: usize) -> String {
+    if n == 1 {
+        "1 cell".to_owned()
+    } else {
+        format!("{n} cells")
+    }
+}
+
+fn threads_of(n: usize) -> String {
+    if n == 1 {
+        "is 1 thread".to_owned()
+    } else {
+        format!("are {n} threads")
+    }
+}

@@ -1,0 +1,322 @@
+//! [`Litmus`] to text. `parse(litmus.print())` gives the test back.
+//!
+//! Exactly so for tests in the parser's own form: registers and work identifiers in order of first appearance (other
+//! orders of registers are kept by declaring them in the init block), the number of nodes that the text mentions,
+//! and conjunctions of two parts or more.
+
+use std::fmt::Write;
+
+use super::condition::Verdict;
+use super::{Litmus, Query};
+use crate::program::{BinaryOp, Expr, Instr, Loc, Node, Program, PutSrc, Reg, Thread, UnaryOp, WorkId};
+
+impl Litmus {
+    /// The test as text.
+    pub fn print(&self) -> String {
+        let mut out = format!("RDMA {}\n", self.name);
+        if let Some(description) = &self.description {
+            let escaped = description.replace('\\', "\\\\").replace('"', "\\\"");
+            let _ = writeln!(out, "\"{escaped}\"");
+        }
+        out.push_str(&print_program(&self.program));
+        if !self.observed.is_empty() {
+            let names: Vec<String> = self
+                .observed
+                .iter()
+                .map(|o| format!("{};", o.display(&self.program)))
+                .collect();
+            let _ = writeln!(out, "locations [{}]", names.join(" "));
+        }
+        for query in &self.queries {
+            print_query(&mut out, query, &self.program);
+        }
+        out
+    }
+}
+
+/// A name for a program and its conditions that survives changes of layout, comments, description and expected
+/// verdicts: 128 bits (FNV-1a of the printed text) in hexadecimal, as herd7's `Hash=` line has.
+pub fn fingerprint(litmus: &Litmus) -> String {
+    let mut text = print_program(&litmus.program);
+    for query in &litmus.queries {
+        text.push_str(&query.condition.display(&litmus.program));
+    }
+    let mut hash: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
+    for byte in text.bytes() {
+        hash = (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013B);
+    }
+    format!("{hash:032x}")
+}
+
+fn print_query(out: &mut String, query: &Query, program: &Program) {
+    let _ = writeln!(out, "\n{}", query.condition.display(program));
+    for verdict in Verdict::ALL {
+        let settings: Vec<String> = query
+            .expected
+            .iter()
+            .filter(|(_, v)| **v == verdict)
+            .map(|(s, _)| format!("{s};"))
+            .collect();
+        if !settings.is_empty() {
+            let _ = writeln!(out, "{verdict} [{}]", settings.join(" "));
+        }
+    }
+}
+
+/// Init block, columns and rows.
+fn print_program(program: &Program) -> String {
+    let mut out = String::from("{");
+    for location in &program.locations {
+        let _ = write!(
+            out,
+            " {}@{}={};",
+            location.name,
+            location.node.0 + 1,
+            location.init
+        );
+    }
+    let threads: Vec<ThreadPrinter<'_>> = program
+        .threads
+        .iter()
+        .map(|thread| ThreadPrinter { program, thread })
+        .collect();
+    for (t, printer) in threads.iter().enumerate() {
+        if !printer.registers_follow_the_text() {
+            for register in &printer.thread.registers {
+                let _ = write!(out, " {t}:{register};");
+            }
+        }
+    }
+    out.push_str(" }\n");
+    let mut columns: Vec<Vec<String>> = Vec::new();
+    for printer in &threads {
+        let mut cells = vec![format!("{}@{}", printer.thread.name, printer.thread.node.0 + 1)];
+        cells.extend(printer.thread.code.iter().map(|instr| printer.instr(instr)));
+        columns.push(cells);
+    }
+    let widths: Vec<usize> = columns
+        .iter()
+        .map(|c| c.iter().map(String::len).max().unwrap_or(0))
+        .collect();
+    for row in 0..columns.iter().map(Vec::len).max().unwrap_or(0) {
+        let cells: Vec<String> = columns
+            .iter()
+            .zip(&widths)
+            .map(|(column, &width)| format!("{:width$}", column.get(row).map_or("", String::as_str)))
+            .collect();
+        let _ = writeln!(out, " {} ;", cells.join(" | "));
+    }
+    out
+}
+
+/// Prints one thread's code.
+struct ThreadPrinter<'a> {
+    program: &'a Program,
+    thread: &'a Thread,
+}
+
+impl ThreadPrinter<'_> {
+    fn loc(&self, loc: Loc) -> &str {
+        self.program
+            .locations
+            .get(usize::from(loc.0))
+            .map_or("?", |l| l.name.as_str())
+    }
+
+    /// `x^2`.
+    fn remote(&self, loc: Loc) -> String {
+        let node = self
+            .program
+            .locations
+            .get(usize::from(loc.0))
+            .map_or(0, |l| l.node.0);
+        format!("{}^{}", self.loc(loc), node + 1)
+    }
+
+    fn reg(&self, reg: Reg) -> &str {
+        self.thread
+            .registers
+            .get(usize::from(reg.0))
+            .map_or("?", String::as_str)
+    }
+
+    fn work_name(&self, work: WorkId) -> &str {
+        self.thread
+            .work_ids
+            .get(usize::from(work.0))
+            .map_or("?", String::as_str)
+    }
+
+    /// `:=` or `:=[d]`.
+    fn becomes(&self, work: Option<WorkId>) -> String {
+        work.map_or_else(|| ":=".to_owned(), |w| format!(":=[{}]", self.work_name(w)))
+    }
+
+    fn instr(&self, instr: &Instr) -> String {
+        let node = |n: &Node| n.0 + 1;
+        match instr {
+            Instr::Store { loc, value } => format!("{} := {}", self.loc(*loc), self.expr(value)),
+            Instr::Load { reg, loc } => format!("{} := {}", self.reg(*reg), self.loc(*loc)),
+            Instr::Assign { reg, value } => format!("{} := {}", self.reg(*reg), self.expr(value)),
+            Instr::Cas {
+                reg,
+                loc,
+                expected,
+                new,
+            } => {
+                let target = reg.map_or_else(String::new, |r| format!("{} := ", self.reg(r)));
+                format!(
+                    "{target}cas({}, {}, {})",
+                    self.loc(*loc),
+                    self.expr(expected),
+                    self.expr(new)
+                )
+            }
+            Instr::Mfence => "mfence".to_owned(),
+            Instr::Put { dst, src, work } => {
+                let src = match src {
+                    PutSrc::Loc(loc) => self.loc(*loc).to_owned(),
+                    PutSrc::Value(value) => self.expr(value),
+                };
+                format!("{} {} {src}", self.remote(*dst), self.becomes(*work))
+            }
+            Instr::Get { dst, src, work } => {
+                format!("{} {} {}", self.loc(*dst), self.becomes(*work), self.remote(*src))
+            }
+            Instr::RemoteFaa {
+                dst,
+                target,
+                add,
+                work,
+            } => {
+                let call = format!("rfaa({}, {})", self.remote(*target), self.expr(add));
+                format!("{} {} {call}", self.loc(*dst), self.becomes(*work))
+            }
+            Instr::RemoteCas {
+                dst,
+                target,
+                expected,
+                new,
+                work,
+            } => {
+                let (expected, new) = (self.expr(expected), self.expr(new));
+                let call = format!("rcas({}, {expected}, {new})", self.remote(*target));
+                format!("{} {} {call}", self.loc(*dst), self.becomes(*work))
+            }
+            Instr::Poll { node: n } => format!("poll({})", node(n)),
+            Instr::Rfence { node: n } => format!("rfence({})", node(n)),
+            Instr::Wait { work } => format!("wait({})", self.work_name(*work)),
+            Instr::Assume(e) => format!("assume({})", self.expr(e)),
+            Instr::If {
+                cond,
+                then,
+                otherwise,
+            } => {
+                let mut text = format!("if ({}) {}", self.expr(cond), self.block(then));
+                if !otherwise.is_empty() {
+                    let _ = write!(text, " else {}", self.block(otherwise));
+                }
+                text
+            }
+            Instr::While { cond, body, bound } => {
+                format!("while ({}) bound {bound} {}", self.expr(cond), self.block(body))
+            }
+            Instr::Choose(blocks) => {
+                let blocks: Vec<String> = blocks.iter().map(|b| self.block(b)).collect();
+                format!("choose {}", blocks.join(" or "))
+            }
+        }
+    }
+
+    fn block(&self, block: &[Instr]) -> String {
+        let code: Vec<String> = block.iter().map(|i| self.instr(i)).collect();
+        if code.is_empty() {
+            "{ }".to_owned()
+        } else {
+            format!("{{ {} }}", code.join("; "))
+        }
+    }
+
+    fn expr(&self, expr: &Expr) -> String {
+        match expr {
+            Expr::Const(v) => v.to_string(),
+            Expr::Reg(r) => self.reg(*r).to_owned(),
+            // Parentheses keep `-(1)` apart from the constant `-1`.
+            Expr::Unary(UnaryOp::Neg, e) => format!("-({})", self.expr(e)),
+            Expr::Unary(UnaryOp::Not, e) => format!("!({})", self.expr(e)),
+            Expr::Binary(op, a, b) => format!("{} {} {}", self.operand(a), symbol(*op), self.operand(b)),
+        }
+    }
+
+    fn operand(&self, expr: &Expr) -> String {
+        match expr {
+            Expr::Binary(..) => format!("({})", self.expr(expr)),
+            _ => self.expr(expr),
+        }
+    }
+
+    /// Whether the parser would number the registers as they are: each assigned before it is read, in this order.
+    fn registers_follow_the_text(&self) -> bool {
+        let mut seen = 0;
+        block_follows(&self.thread.code, &mut seen) && seen == self.thread.registers.len()
+    }
+}
+
+/// Follows a block in the resolver's order with the number of registers assigned so far.
+fn block_follows(block: &[Instr], seen: &mut usize) -> bool {
+    block.iter().all(|instr| match instr {
+        Instr::Store { value, .. } => expr_follows(value, *seen),
+        Instr::Load { reg, .. } => assign(*reg, seen),
+        Instr::Assign { reg, value } => expr_follows(value, *seen) && assign(*reg, seen),
+        Instr::Cas {
+            reg, expected, new, ..
+        } => expr_follows(expected, *seen) && expr_follows(new, *seen) && reg.is_none_or(|r| assign(r, seen)),
+        Instr::Put {
+            src: PutSrc::Value(e),
+            ..
+        }
+        | Instr::RemoteFaa { add: e, .. }
+        | Instr::Assume(e) => expr_follows(e, *seen),
+        Instr::RemoteCas { expected, new, .. } => expr_follows(expected, *seen) && expr_follows(new, *seen),
+        Instr::If {
+            cond,
+            then,
+            otherwise,
+        } => expr_follows(cond, *seen) && block_follows(then, seen) && block_follows(otherwise, seen),
+        Instr::While { cond, body, .. } => block_follows(body, seen) && expr_follows(cond, *seen),
+        Instr::Choose(blocks) => blocks.iter().all(|b| block_follows(b, seen)),
+        Instr::Mfence | Instr::Put { .. } | Instr::Get { .. } => true,
+        Instr::Poll { .. } | Instr::Rfence { .. } | Instr::Wait { .. } => true,
+    })
+}
+
+fn assign(reg: Reg, seen: &mut usize) -> bool {
+    let index = usize::from(reg.0);
+    *seen += usize::from(index == *seen);
+    index < *seen
+}
+
+fn expr_follows(expr: &Expr, seen: usize) -> bool {
+    match expr {
+        Expr::Const(_) => true,
+        Expr::Reg(r) => usize::from(r.0) < seen,
+        Expr::Unary(_, e) => expr_follows(e, seen),
+        Expr::Binary(_, a, b) => expr_follows(a, seen) && expr_follows(b, seen),
+    }
+}
+
+fn symbol(op: BinaryOp) -> &'static str {
+    match op {
+        BinaryOp::Add => "+",
+        BinaryOp::Sub => "-",
+        BinaryOp::Mul => "*",
+        BinaryOp::Eq => "==",
+        BinaryOp::Ne => "!=",
+        BinaryOp::Lt => "<",
+        BinaryOp::Le => "<=",
+        BinaryOp::Gt => ">",
+        BinaryOp::Ge => ">=",
+        BinaryOp::And => "&&",
+        BinaryOp::Or => "||",
+    }
+}

@@ -1,0 +1,413 @@
+//! Resolution of one thread's instructions.
+
+use std::collections::BTreeMap;
+
+use super::ast::{CasArgs, Column, Expr as Ast, Name, Place, Rhs, Stmt, StmtKind};
+use super::diagnostic::{Diagnostic, Kind};
+use super::limits::LOOP_BOUND_MAX;
+use super::resolve::{Globals, Registers, node, too_many_registers};
+use super::suggest::nearest;
+use crate::program::{Expr, Instr, Loc, Node, PutSrc, Reg, WorkId};
+
+/// A thread being resolved. A register exists from its first assignment on, in textual order.
+pub(super) struct ThreadScope<'a> {
+    globals: &'a mut Globals,
+    diagnostics: &'a mut Vec<Diagnostic>,
+    node: Node,
+    thread: &'a str,
+    registers: Registers,
+    work_ids: Vec<String>,
+    work_index: BTreeMap<String, WorkId>,
+}
+
+impl<'a> ThreadScope<'a> {
+    pub(super) fn new(
+        globals: &'a mut Globals,
+        diagnostics: &'a mut Vec<Diagnostic>,
+        node: Node,
+        column: &'a Column,
+        registers: Registers,
+    ) -> ThreadScope<'a> {
+        let thread = column.name.text.as_str();
+        ThreadScope {
+            globals,
+            diagnostics,
+            node,
+            thread,
+            registers,
+            work_ids: Vec::new(),
+            work_index: BTreeMap::new(),
+        }
+    }
+
+    /// The registers and work identifiers that the thread turned out to have.
+    pub(super) fn finish(self) -> (Registers, Vec<String>) {
+        (self.registers, self.work_ids)
+    }
+
+    /// One statement; nothing if it was refused.
+    pub(super) fn stmt(&mut self, stmt: &Stmt) -> Option<Instr> {
+        Some(match &stmt.kind {
+            StmtKind::Mfence => Instr::Mfence,
+            StmtKind::Poll(n) => Instr::Poll {
+                node: node(n, self.globals, self.diagnostics),
+            },
+            StmtKind::Rfence(n) => Instr::Rfence {
+                node: node(n, self.globals, self.diagnostics),
+            },
+            StmtKind::Wait(name) => Instr::Wait {
+                work: self.work(name),
+            },
+            StmtKind::Assume(e) => Instr::Assume(self.expr(e)?),
+            StmtKind::Cas(args) => self.cas(None, args)?,
+            StmtKind::If {
+                cond,
+                then,
+                otherwise,
+            } => {
+                let cond = self.expr(cond);
+                let then = self.block(then);
+                let otherwise = self.block(otherwise);
+                Instr::If {
+                    cond: cond?,
+                    then,
+                    otherwise,
+                }
+            }
+            StmtKind::While { cond, bound, body } => {
+                // A loop may assign in its body what its condition reads: the body's registers come first.
+                let body = self.block(body);
+                let cond = self.expr(cond);
+                let in_range = u32::try_from(bound.value).ok().filter(|&b| b <= LOOP_BOUND_MAX);
+                let Some(iterations) = in_range else {
+                    let message = format!(
+                        "a loop bound of {} exceeds LOOP_BOUND_MAX ({LOOP_BOUND_MAX})",
+                        bound.value
+                    );
+                    return self.refuse(Diagnostic::new(Kind::LimitExceeded, bound.span.clone(), message));
+                };
+                Instr::While {
+                    cond: cond?,
+                    body,
+                    bound: iterations,
+                }
+            }
+            StmtKind::Choose(blocks) => Instr::Choose(blocks.iter().map(|b| self.block(b)).collect()),
+            StmtKind::Assign { dst, work, rhs } => self.assign(stmt, dst, work.as_ref(), rhs)?,
+        })
+    }
+
+    fn block(&mut self, block: &[Stmt]) -> Vec<Instr> {
+        block.iter().filter_map(|stmt| self.stmt(stmt)).collect()
+    }
+
+    fn assign(&mut self, stmt: &Stmt, dst: &Place, work: Option<&Name>, rhs: &Rhs) -> Option<Instr> {
+        let is_remote = dst.node.is_some() || matches!(rhs, Rhs::Remote(_) | Rhs::Rcas(_) | Rhs::Rfaa { .. });
+        if let Some(work) = work.filter(|_| !is_remote) {
+            let message = "only remote operations carry work identifiers";
+            return self.refuse(Diagnostic::new(Kind::Syntax, work.span.clone(), message).help("remove it"));
+        }
+        if dst.node.is_some() {
+            return self.put(stmt, dst, work, rhs);
+        }
+        match rhs {
+            Rhs::Expr(expr) => self.cpu_assign(dst, expr),
+            Rhs::Cas(args) => {
+                if self.globals.find(&dst.name.text).is_some() {
+                    let message = format!(
+                        "`{}` is a location, but `cas` gives its old value to a register",
+                        dst.name.text
+                    );
+                    return self.refuse(Diagnostic::new(
+                        Kind::WrongOperand,
+                        dst.name.span.clone(),
+                        message,
+                    ));
+                }
+                let cas = self.cas(None, args)?;
+                let reg = self.assigned(&dst.name)?;
+                match cas {
+                    Instr::Cas {
+                        loc, expected, new, ..
+                    } => Some(Instr::Cas {
+                        reg: Some(reg),
+                        loc,
+                        expected,
+                        new,
+                    }),
+                    other => Some(other),
+                }
+            }
+            Rhs::Remote(src) => {
+                let src = self.remote(src);
+                let dst = self.landing(&dst.name, "a get");
+                let work = work.map(|w| self.work(w));
+                Some(Instr::Get {
+                    dst: dst?,
+                    src: src?,
+                    work,
+                })
+            }
+            Rhs::Rcas(args) => {
+                let (target, expected, new) = (
+                    self.remote(&args.target),
+                    self.expr(&args.expected),
+                    self.expr(&args.new),
+                );
+                let dst = self.landing(&dst.name, "a remote compare-and-swap");
+                let work = work.map(|w| self.work(w));
+                Some(Instr::RemoteCas {
+                    dst: dst?,
+                    target: target?,
+                    expected: expected?,
+                    new: new?,
+                    work,
+                })
+            }
+            Rhs::Rfaa { target, add } => {
+                let (target, add) = (self.remote(target), self.expr(add));
+                let dst = self.landing(&dst.name, "a remote fetch-and-add");
+                let work = work.map(|w| self.work(w));
+                Some(Instr::RemoteFaa {
+                    dst: dst?,
+                    target: target?,
+                    add: add?,
+                    work,
+                })
+            }
+        }
+    }
+
+    fn put(&mut self, stmt: &Stmt, dst: &Place, work: Option<&Name>, rhs: &Rhs) -> Option<Instr> {
+        let target = self.remote(dst);
+        let src = match rhs {
+            Rhs::Expr(Ast::Name(name)) if self.globals.find(&name.text).is_some() => {
+                PutSrc::Loc(self.local(name, "a put reads its source from the thread's own node")?)
+            }
+            Rhs::Expr(expr) => PutSrc::Value(self.expr(expr)?),
+            _ => {
+                let message = "the source of a put is a local location or an expression";
+                return self.refuse(
+                    Diagnostic::new(Kind::WrongOperand, stmt.span.clone(), message).help(
+                        "one remote operation has one remote side: get into a local location, then put",
+                    ),
+                );
+            }
+        };
+        let work = work.map(|w| self.work(w));
+        Some(Instr::Put {
+            dst: target?,
+            src,
+            work,
+        })
+    }
+
+    /// `dst := expr` by the CPU: store, load or register assignment.
+    fn cpu_assign(&mut self, dst: &Place, expr: &Ast) -> Option<Instr> {
+        let source = match expr {
+            Ast::Name(name) if self.globals.find(&name.text).is_some() => Some(name),
+            _ => None,
+        };
+        if self.globals.find(&dst.name.text).is_some() {
+            let loc = self.local(&dst.name, "a CPU store reaches only its thread's own node");
+            if let Some(source) = source {
+                let message = format!("`{}` and `{}` are both locations", dst.name.text, source.text);
+                return self.refuse(
+                    Diagnostic::new(Kind::WrongOperand, source.span.clone(), message)
+                        .label("a second memory access")
+                        .help(format!(
+                            "a CPU instruction makes one access: `r := {}`, then `{} := r`",
+                            source.text, dst.name.text
+                        )),
+                );
+            }
+            let value = self.expr(expr);
+            return Some(Instr::Store {
+                loc: loc?,
+                value: value?,
+            });
+        }
+        if let Some(source) = source {
+            let loc = self.local(source, "a CPU load reaches only its thread's own node")?;
+            return Some(Instr::Load {
+                reg: self.assigned(&dst.name)?,
+                loc,
+            });
+        }
+        let value = self.expr(expr);
+        let reg = self.assigned(&dst.name)?;
+        Some(Instr::Assign { reg, value: value? })
+    }
+
+    fn cas(&mut self, reg: Option<Reg>, args: &CasArgs) -> Option<Instr> {
+        if let Some(number) = &args.target.node {
+            let message = "`cas` is the CPU's: it takes a local location";
+            return self.refuse(
+                Diagnostic::new(Kind::WrongOperand, number.span.clone(), message)
+                    .help("the NIC's is `v := rcas(x^2, e1, e2)` with a local location `v`"),
+            );
+        }
+        let loc = self.local(
+            &args.target.name,
+            "a CPU compare-and-swap reaches only its thread's own node",
+        );
+        let (expected, new) = (self.expr(&args.expected), self.expr(&args.new));
+        Some(Instr::Cas {
+            reg,
+            loc: loc?,
+            expected: expected?,
+            new: new?,
+        })
+    }
+
+    /// A location of the thread's own node.
+    fn local(&mut self, name: &Name, rule: &str) -> Option<Loc> {
+        let Some((loc, location)) = self.globals.find(&name.text) else {
+            return self.refuse(unknown_location(self.globals, name));
+        };
+        if location.node == self.node {
+            return Some(loc);
+        }
+        let (there, here) = (location.node.0 + 1, self.node.0 + 1);
+        let message = format!(
+            "`{}` is on node {there}, but {} runs on node {here}",
+            name.text, self.thread
+        );
+        let declared = self.globals.declaration(loc).span.clone();
+        self.refuse(
+            Diagnostic::new(Kind::WrongNode, name.span.clone(), message)
+                .label("not local")
+                .related(declared, "placed here")
+                .help(format!(
+                    "{rule}; the NIC reaches the location as `{}^{there}`",
+                    name.text
+                )),
+        )
+    }
+
+    /// A location named with its node.
+    fn remote(&mut self, place: &Place) -> Option<Loc> {
+        let name = &place.name;
+        let Some((loc, location)) = self.globals.find(&name.text) else {
+            return self.refuse(unknown_location(self.globals, name));
+        };
+        let there = location.node;
+        let Some(number) = &place.node else {
+            let message = format!("`{}` needs its node", name.text);
+            return self.refuse(
+                Diagnostic::new(Kind::WrongOperand, name.span.clone(), message).help(format!(
+                    "a remote operation names the node it goes to: `{}^{}`",
+                    name.text,
+                    there.0 + 1
+                )),
+            );
+        };
+        if node(number, self.globals, self.diagnostics) == there {
+            return Some(loc);
+        }
+        let message = format!(
+            "`{}` is on node {}, not on node {}",
+            name.text,
+            there.0 + 1,
+            number.value
+        );
+        let declared = self.globals.declaration(loc).span.clone();
+        self.refuse(
+            Diagnostic::new(Kind::WrongNode, number.span.clone(), message)
+                .related(declared, "placed here")
+                .help(format!("write `{}^{}`", name.text, there.0 + 1)),
+        )
+    }
+
+    /// The local location in which a remote operation's result lands.
+    fn landing(&mut self, name: &Name, what: &str) -> Option<Loc> {
+        if self.globals.find(&name.text).is_some() {
+            return self.local(name, &format!("{what} lands on the thread's own node"));
+        }
+        let message = format!("{what} lands in memory, but `{}` is no location", name.text);
+        self.refuse(
+            Diagnostic::new(Kind::WrongOperand, name.span.clone(), message)
+                .label("taken for a register")
+                .help(format!(
+                    "place it in the init block: `{}@{}=0;`",
+                    name.text,
+                    self.node.0 + 1
+                )),
+        )
+    }
+
+    fn expr(&mut self, expr: &Ast) -> Option<Expr> {
+        Some(match expr {
+            Ast::Const(v) => Expr::Const(*v),
+            Ast::Name(name) => Expr::Reg(self.used(name)?),
+            Ast::Unary(op, e) => Expr::Unary(*op, Box::new(self.expr(e)?)),
+            Ast::Binary(op, a, b) => {
+                let (a, b) = (self.expr(a), self.expr(b));
+                Expr::Binary(*op, Box::new(a?), Box::new(b?))
+            }
+        })
+    }
+
+    /// The register that an instruction assigns.
+    fn assigned(&mut self, name: &Name) -> Option<Reg> {
+        match self.registers.add(name) {
+            Ok(reg) => Some(reg),
+            Err(_) => self.refuse(too_many_registers(name)),
+        }
+    }
+
+    /// A register that an expression reads.
+    fn used(&mut self, name: &Name) -> Option<Reg> {
+        if let Some(&reg) = self.registers.index.get(&name.text) {
+            return Some(reg);
+        }
+        if self.globals.find(&name.text).is_some() {
+            let message = format!("`{}` is a location; expressions compute on registers", name.text);
+            return self.refuse(
+                Diagnostic::new(Kind::WrongOperand, name.span.clone(), message)
+                    .help(format!("load it first: `r := {}`", name.text)),
+            );
+        }
+        let message = format!(
+            "`{}` is neither a location nor a register that {} has assigned",
+            name.text, self.thread
+        );
+        let known = self
+            .registers
+            .names
+            .iter()
+            .chain(self.globals.index.keys())
+            .map(String::as_str);
+        let help = match nearest(&name.text, known) {
+            Some(known) => format!("did you mean `{known}`?"),
+            None => "place locations in the init block; registers are private to a thread and start with an assignment"
+                .to_owned(),
+        };
+        self.refuse(Diagnostic::new(Kind::UnknownRegister, name.span.clone(), message).help(help))
+    }
+
+    fn work(&mut self, name: &Name) -> WorkId {
+        if let Some(&work) = self.work_index.get(&name.text) {
+            return work;
+        }
+        // Instructions are bounded by INSTRUCTIONS_MAX, below u16::MAX.
+        let work = WorkId(self.work_ids.len() as u16);
+        self.work_index.insert(name.text.clone(), work);
+        self.work_ids.push(name.text.clone());
+        work
+    }
+
+    fn refuse<T>(&mut self, diagnostic: Diagnostic) -> Option<T> {
+        self.diagnostics.push(diagnostic);
+        None
+    }
+}
+
+fn unknown_location(globals: &Globals, name: &Name) -> Diagnostic {
+    let message = format!("unknown location `{}`", name.text);
+    let diagnostic = Diagnostic::new(Kind::UnknownLocation, name.span.clone(), message);
+    match nearest(&name.text, globals.index.keys().map(String::as_str)) {
+        Some(known) => diagnostic.help(format!("did you mean `{known}`?")),
+        None => diagnostic.help(format!("place it in the init block: `{}@1=0;`", name.text)),
+    }
+}
