@@ -1,0 +1,99 @@
+//! The timeline page: the history as data in a page that draws it. Relies on `timeline.html`, which is ours and
+//! needs nothing from elsewhere; used by [`Report::html`].
+
+use rustc_hash::FxHashMap;
+use serde_json::{Value, json};
+
+use crate::report::{Partition, Report, Verdict, show_states};
+use crate::{Spec, ThreadId};
+
+const TEMPLATE: &str = include_str!("timeline.html");
+/// Where the data goes in the template.
+const PLACE: &str = "/*DATA*/null";
+/// Orders drawn for one partition at most; the report itself has more.
+const ORDERS_MAX: usize = 256;
+/// Partitions drawn at most.
+const PARTITIONS_MAX: usize = 64;
+
+pub(crate) fn page<S: Spec>(report: &Report<'_, S>) -> String {
+    let bad = report.bad_partitions();
+    let drawn: Vec<_> = if bad.is_empty() {
+        report.partitions.iter().collect()
+    } else {
+        bad
+    };
+    let partitions: Vec<Value> = drawn
+        .iter()
+        .take(PARTITIONS_MAX)
+        .map(|part| partition(report, part))
+        .collect();
+    let summary = report.text();
+    let data = json!({
+        "summary": summary.lines().next().unwrap_or_default(),
+        "omitted": drawn.len().saturating_sub(PARTITIONS_MAX),
+        "partitions": partitions,
+    });
+    // A history may contain any text: inside a script element only `<` can end it.
+    TEMPLATE.replace(PLACE, &data.to_string().replace('<', "\\u003c"))
+}
+
+fn partition<S: Spec>(report: &Report<'_, S>, part: &Partition<S::Key>) -> Value {
+    use crate::Outcome;
+    let all = &report.history.operations;
+    let origin = report.origin();
+    let mut threads: Vec<ThreadId> = part.operations.iter().map(|&i| all[i].thread).collect();
+    threads.sort_unstable();
+    threads.dedup();
+    let place: FxHashMap<usize, usize> = part
+        .operations
+        .iter()
+        .enumerate()
+        .map(|(at, &i)| (i, at))
+        .collect();
+    let operations: Vec<Value> = part
+        .operations
+        .iter()
+        .map(|&i| {
+            let operation = &all[i];
+            json!({
+                "index": i,
+                // Threads of the operations are all in the list.
+                "row": threads.binary_search(&operation.thread).unwrap_or(0),
+                "from": operation.invoked.saturating_sub(origin),
+                "to": operation.response.as_ref().map(|r| r.at.max(operation.invoked).saturating_sub(origin)),
+                "text": report.spec.describe(&operation.call, operation.result()),
+            })
+        })
+        .collect();
+    let mut orders: Vec<&[usize]> = Vec::new();
+    match &part.outcome {
+        Outcome::Ok { witness } => orders.push(witness),
+        Outcome::Violation { longest, blocked } | Outcome::Unknown { longest, blocked, .. } => {
+            orders.extend(blocked.as_ref().map(|blocked| blocked.explained.as_slice()));
+            orders.push(longest);
+        }
+    }
+    orders.extend(part.partials.iter().take(ORDERS_MAX).map(Vec::as_slice));
+    let orders: Vec<Value> = orders
+        .into_iter()
+        .map(|order| {
+            let states = report.states(&part.key, order);
+            json!({
+                "operations": order.iter().map(|i| place[i]).collect::<Vec<_>>(),
+                "states": states.iter().map(|states| show_states(states)).collect::<Vec<_>>(),
+            })
+        })
+        .collect();
+    json!({
+        "name": part.key.to_string(),
+        "verdict": match part.verdict() {
+            Verdict::Ok => "ok",
+            Verdict::Violation => "violation",
+            Verdict::Unknown => "unknown",
+        },
+        "threads": threads.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "operations": operations,
+        "orders": orders,
+        "blocked": part.blocked().map(|blocked| place[&blocked.operation]),
+    })
+}

@@ -1,0 +1,128 @@
+//! Recording into a file that survives the process: for tests that kill nodes. Relies on a clock and a writer;
+//! used by one thread at a time.
+
+use std::io::{BufRead, Write};
+use std::marker::PhantomData;
+
+use rustc_hash::FxHashMap;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::{Clock, History, HistoryError, Invocation, Operation, Response, Result, ThreadId};
+
+/// Records the calls of one thread as lines of JSON, each written when it happens and before the call goes on:
+/// after the process is killed, the operation it was in is there, pending.
+///
+/// Give it an unbuffered writer (a `File`): what reached the kernel survives the process. Costs a system call at
+/// each end of an operation; [`Recorder`](crate::Recorder) is the cheap one.
+#[derive(Debug)]
+pub struct Journal<C, R, K, W> {
+    thread: ThreadId,
+    clock: K,
+    out: W,
+    invocations: usize,
+    line: Vec<u8>,
+    types: PhantomData<fn(C, R)>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Record<C, R> {
+    Invoke {
+        id: u64,
+        thread: ThreadId,
+        at: u64,
+        call: C,
+    },
+    Respond {
+        id: u64,
+        at: u64,
+        result: R,
+    },
+}
+
+impl<C: Serialize, R: Serialize, K: Clock, W: Write> Journal<C, R, K, W> {
+    /// A journal of `thread` that appends to `out`.
+    pub fn new(thread: ThreadId, clock: K, out: W) -> Self {
+        Journal {
+            thread,
+            clock,
+            out,
+            invocations: 0,
+            line: Vec::new(),
+            types: PhantomData,
+        }
+    }
+
+    /// Records that `call` is about to begin.
+    ///
+    /// # Errors
+    /// The writer failed; the call should not be made, as the history would miss it.
+    pub fn invoke(&mut self, call: C) -> Result<Invocation> {
+        let id = self.invocations;
+        let (thread, at) = (self.thread, self.clock.now());
+        self.append(&Record::<C, R>::Invoke {
+            id: id as u64,
+            thread,
+            at,
+            call,
+        })?;
+        self.invocations += 1;
+        Ok(Invocation(id))
+    }
+
+    /// Records that the call ended with `result`.
+    ///
+    /// # Errors
+    /// The writer failed; the operation counts as pending.
+    pub fn respond(&mut self, invocation: Invocation, result: R) -> Result<()> {
+        let at = self.clock.now();
+        self.append(&Record::<C, R>::Respond {
+            id: invocation.0 as u64,
+            at,
+            result,
+        })
+    }
+
+    fn append(&mut self, record: &Record<C, R>) -> Result<()> {
+        self.line.clear();
+        serde_json::to_writer(&mut self.line, record).map_err(std::io::Error::from)?;
+        self.line.push(b'\n');
+        // One write a line: a kill leaves at most the last line cut.
+        self.out.write_all(&self.line)?;
+        self.out.flush()?;
+        Ok(())
+    }
+}
+
+/// Reads back the journal of one thread. A last line without its end is dropped: that is where the process died.
+///
+/// # Errors
+/// The reader failed, or a whole line is not a record of these types or answers no open invocation.
+pub fn read_journal<C: DeserializeOwned, R: DeserializeOwned>(
+    mut input: impl BufRead,
+) -> Result<History<C, R>> {
+    let mut operations: Vec<Operation<C, R>> = Vec::new();
+    let mut open: FxHashMap<u64, usize> = FxHashMap::default();
+    let mut bytes = Vec::new();
+    for line in 1.. {
+        bytes.clear();
+        input.read_until(b'\n', &mut bytes)?;
+        if bytes.last() != Some(&b'\n') {
+            break;
+        }
+        let record =
+            serde_json::from_slice(&bytes).map_err(|source| HistoryError::Malformed { line, source })?;
+        match record {
+            Record::Invoke { id, thread, at, call } => {
+                open.insert(id, operations.len());
+                operations.push(Operation::pending(thread, call, at));
+            }
+            Record::Respond { id, at, result } => {
+                let index = open.remove(&id).ok_or(HistoryError::Unmatched { line, id })?;
+                operations[index].response = Some(Response { result, at });
+            }
+        }
+    }
+    Ok(History { operations })
+}

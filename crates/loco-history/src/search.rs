@@ -1,0 +1,514 @@
+//! The search for a linearization. Relies on a [`Spec`] and a [`History`]; its result is a [`Report`].
+//!
+//! The algorithm of Wing and Gong walks the calls and responses in time order. A call whose operation is not yet
+//! placed may be placed next, if the specification allows it in the present state; then the walk starts again
+//! from the first event left. A response whose operation is not yet placed cannot be walked past: the search
+//! backtracks. Lowe's memoisation cuts a branch that reaches a set of placed operations and a state seen before.
+//!
+//! What is ours: the set is kept as the first word that is not full and the words after it, so that remembering
+//! a configuration costs the concurrency of the history and not its length; calls that change nothing are placed
+//! at once and never taken back ([`Spec::read_only`]); a pending call is placed only where it changes the state;
+//! and orders tried are kept as a tree with one node a configuration, so that the longest order through *each*
+//! operation is known at the end without copying orders on the way.
+
+use std::hash::Hash;
+use std::time::{Duration, Instant};
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
+
+use crate::report::{Blocked, Outcome, Partition, Report};
+use crate::{History, Spec};
+
+/// How far a search may go. Whatever runs out first makes what is left *unknown*, never wrong.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Time for the whole check.
+    pub time: Duration,
+    /// Memory that the search of one partition may take, in bytes, as far as it is accounted for.
+    pub memory_bytes: usize,
+    /// Configurations that the search of one partition may visit; a bound that does not depend on the machine.
+    pub configurations: u64,
+}
+
+impl Default for Limits {
+    /// A minute, 2 GiB, any number of configurations.
+    fn default() -> Self {
+        Limits {
+            time: Duration::from_secs(60),
+            memory_bytes: 2 << 30,
+            configurations: u64::MAX,
+        }
+    }
+}
+
+/// Which limit ended a search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exhausted {
+    /// [`Limits::time`].
+    Time,
+    /// [`Limits::memory_bytes`].
+    Memory,
+    /// [`Limits::configurations`].
+    Configurations,
+}
+
+/// What a search cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Configurations visited: sets of placed operations with a state.
+    pub configurations: u64,
+    /// Times a configuration had been visited before.
+    pub repeats: u64,
+    /// Bytes accounted for at the end.
+    pub memory_bytes: usize,
+}
+
+/// Searches for an order of the operations that explains the history, in each partition on its own, small
+/// partitions first so that a hard one does not hide the verdict of the others.
+///
+/// Exact within the limits: *ok* comes with the order, *violation* means that there is none.
+pub fn check<'a, S: Spec>(
+    spec: &'a S,
+    history: &'a History<S::Call, S::Ret>,
+    limits: &Limits,
+) -> Report<'a, S> {
+    let deadline = Instant::now().checked_add(limits.time);
+    let mut index_of: FxHashMap<S::Key, usize> = FxHashMap::default();
+    let mut parts: Vec<(S::Key, Vec<usize>)> = Vec::new();
+    for (index, operation) in history.operations.iter().enumerate() {
+        let key = spec.partition(&operation.call);
+        let part = *index_of.entry(key.clone()).or_insert_with(|| {
+            parts.push((key, Vec::new()));
+            parts.len() - 1
+        });
+        parts[part].1.push(index);
+    }
+    let mut smallest_first: Vec<usize> = (0..parts.len()).collect();
+    smallest_first.sort_by_key(|&part| parts[part].1.len());
+    let mut searched: Vec<Option<Partition<S::Key>>> = parts.iter().map(|_| None).collect();
+    for part in smallest_first {
+        let (key, operations) = &mut parts[part];
+        let operations = std::mem::take(operations);
+        searched[part] = Some(Search::new(spec, history, key, operations).run(key.clone(), limits, deadline));
+    }
+    Report {
+        spec,
+        history,
+        partitions: searched.into_iter().flatten().collect(),
+    }
+}
+
+/// The most entries that all partial orders of one partition together may have.
+const PARTIAL_ENTRIES_MAX: usize = 1 << 20;
+/// Loop iterations between two looks at the clock.
+const CLOCK_INTERVAL: u64 = 1024;
+/// The first entry of the event list.
+const HEAD: usize = 0;
+
+/// An event of the partition; operations are numbered locally, completed ones first.
+#[derive(Clone, Copy)]
+enum Entry {
+    Call(u32),
+    Return(u32),
+    End,
+}
+
+/// A configuration as the memo keeps it: which operations are placed, and the state.
+#[derive(PartialEq, Eq, Hash)]
+struct Config<T> {
+    /// Words of the completed set before this one are full.
+    base: u32,
+    /// Words from there to the last that is not zero.
+    done: SmallVec<[u64; 2]>,
+    /// The pending operations placed, up to the last word that is not zero.
+    pending: SmallVec<[u64; 1]>,
+    state: T,
+}
+
+/// One placed operation, and what to restore when it is taken back.
+struct Frame<T> {
+    op: u32,
+    /// Which of the states that the step allows.
+    alternative: usize,
+    /// No other choice need be tried when this one fails.
+    committed: bool,
+    state_before: T,
+    base_before: usize,
+    high_before: usize,
+    /// This placement in the tree of orders.
+    node: u32,
+    /// Length of the longest order noted while this frame was there; never less than a later frame's.
+    noted: u32,
+}
+
+struct Search<'a, S: Spec> {
+    spec: &'a S,
+    /// Call and result by local number.
+    calls: Vec<(&'a S::Call, Option<&'a S::Ret>)>,
+    /// Index in the history by local number.
+    operations: Vec<usize>,
+    completed: usize,
+    /// Completed operations not placed.
+    remaining: usize,
+    entries: Vec<Entry>,
+    /// The events of operations not placed, as a doubly linked list over `entries`.
+    next: Vec<u32>,
+    prev: Vec<u32>,
+    call_entry: Vec<u32>,
+    /// `HEAD` for pending operations.
+    return_entry: Vec<u32>,
+    done: Vec<u64>,
+    base: usize,
+    /// One past the last word of `done` that is not zero.
+    high: usize,
+    pending: Vec<u64>,
+    state: S::State,
+    frames: Vec<Frame<S::State>>,
+    memo: FxHashSet<Config<S::State>>,
+    /// The orders tried: operation and parent; node 0 is the empty order.
+    tree: Vec<(u32, u32)>,
+    /// By operation: length and end of the longest order noted that contains it.
+    best: Vec<(u32, u32)>,
+    /// Length and end of the longest order noted.
+    longest: (u32, u32),
+    /// The last response that stopped the search, and the longest order that came so far.
+    furthest: (usize, u32, u32),
+    stats: Stats,
+}
+
+impl<'a, S: Spec> Search<'a, S> {
+    fn new(
+        spec: &'a S,
+        history: &'a History<S::Call, S::Ret>,
+        key: &S::Key,
+        mut operations: Vec<usize>,
+    ) -> Self {
+        let all = &history.operations;
+        operations.sort_by_key(|&i| (all[i].response.is_none(), all[i].invoked));
+        let count = operations.len();
+        let completed = operations.iter().filter(|&&i| all[i].response.is_some()).count();
+        // At equal times calls come first: operations that touch overlap.
+        let mut events = Vec::with_capacity(count + completed);
+        for (op, &i) in operations.iter().enumerate() {
+            events.push((all[i].invoked, false, op as u32));
+            if let Some(response) = &all[i].response {
+                events.push((response.at.max(all[i].invoked), true, op as u32));
+            }
+        }
+        events.sort_unstable();
+        let mut entries = vec![Entry::End];
+        let (mut call_entry, mut return_entry) = (vec![0; count], vec![0; count]);
+        for (_, is_return, op) in events {
+            let place = if is_return {
+                &mut return_entry
+            } else {
+                &mut call_entry
+            };
+            place[op as usize] = entries.len() as u32;
+            entries.push(if is_return {
+                Entry::Return(op)
+            } else {
+                Entry::Call(op)
+            });
+        }
+        entries.push(Entry::End);
+        let last = entries.len() as u32 - 1;
+        Search {
+            spec,
+            calls: operations
+                .iter()
+                .map(|&i| (&all[i].call, all[i].result()))
+                .collect(),
+            operations,
+            completed,
+            remaining: completed,
+            next: (0..=last).map(|i| (i + 1).min(last)).collect(),
+            prev: (0..=last).map(|i| i.saturating_sub(1)).collect(),
+            entries,
+            call_entry,
+            return_entry,
+            done: vec![0; completed.div_ceil(64)],
+            base: 0,
+            high: 0,
+            pending: vec![0; (count - completed).div_ceil(64)],
+            state: spec.initial(key),
+            frames: Vec::new(),
+            memo: FxHashSet::default(),
+            tree: vec![(u32::MAX, 0)],
+            best: vec![(0, 0); count],
+            longest: (0, 0),
+            furthest: (HEAD, 0, 0),
+            stats: Stats::default(),
+        }
+    }
+
+    fn run(mut self, key: S::Key, limits: &Limits, deadline: Option<Instant>) -> Partition<S::Key> {
+        let found = self.search(limits, deadline);
+        if found != Ok(true) {
+            self.note();
+        }
+        let blocked = match self.entries[self.furthest.0] {
+            Entry::Return(op) => Some(Blocked {
+                operation: self.operations[op as usize],
+                explained: self.order(self.furthest.2),
+            }),
+            _ => None,
+        };
+        let longest = self.order(self.longest.1);
+        let outcome = match (found, blocked) {
+            (Ok(true), _) => {
+                let witness = self.frames.iter().map(|frame| self.operations[frame.op as usize]);
+                Outcome::Ok {
+                    witness: witness.collect(),
+                }
+            }
+            (Ok(false), blocked) => Outcome::Violation { longest, blocked },
+            (Err(reason), blocked) => Outcome::Unknown {
+                reason,
+                longest,
+                blocked,
+            },
+        };
+        let partials = if found == Ok(true) {
+            Vec::new()
+        } else {
+            self.partials()
+        };
+        let mut operations = self.operations;
+        operations.sort_unstable();
+        Partition {
+            key,
+            operations,
+            outcome,
+            partials,
+            stats: self.stats,
+        }
+    }
+
+    /// Whether there is an order; its frames are then left in place.
+    fn search(&mut self, limits: &Limits, deadline: Option<Instant>) -> Result<bool, Exhausted> {
+        let mut states = Vec::new();
+        let mut entry = self.next[HEAD] as usize;
+        let mut alternative = 0;
+        let mut iterations = 0;
+        while self.remaining > 0 {
+            if iterations % CLOCK_INTERVAL == 0 {
+                self.within(limits, deadline)?;
+            }
+            iterations += 1;
+            let failed = match self.entries[entry] {
+                Entry::Call(op) => {
+                    let (call, result) = self.calls[op as usize];
+                    let pending = op as usize >= self.completed;
+                    let read_only = self.spec.read_only(call, result);
+                    states.clear();
+                    if !(pending && read_only) {
+                        self.spec.step(&self.state, call, result, &mut states);
+                    }
+                    let legal = !states.is_empty();
+                    let mut placed = false;
+                    for (number, state) in states.drain(..).enumerate().skip(alternative) {
+                        // A pending call need not have happened, so without effect it is not worth placing.
+                        if !(pending && state == self.state) && self.place(op, state, number, read_only) {
+                            placed = true;
+                            break;
+                        }
+                    }
+                    alternative = 0;
+                    if placed {
+                        entry = self.next[HEAD] as usize;
+                        continue;
+                    }
+                    // A call that changes nothing leads to a configuration as good as this one: so both fail.
+                    legal && read_only && !pending
+                }
+                Entry::Return(_) | Entry::End => {
+                    let length = self.frames.len() as u32;
+                    if (entry, length) > (self.furthest.0, self.furthest.1) || self.furthest.0 == HEAD {
+                        self.furthest = (entry, length, self.frames.last().map_or(0, |frame| frame.node));
+                    }
+                    true
+                }
+            };
+            if !failed {
+                entry = self.next[entry] as usize;
+                continue;
+            }
+            self.note();
+            loop {
+                let Some(frame) = self.take_back() else {
+                    return Ok(false);
+                };
+                if !frame.committed {
+                    entry = self.call_entry[frame.op as usize] as usize;
+                    alternative = frame.alternative + 1;
+                    break;
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn within(&self, limits: &Limits, deadline: Option<Instant>) -> Result<(), Exhausted> {
+        if self.stats.configurations >= limits.configurations {
+            Err(Exhausted::Configurations)
+        } else if self.stats.memory_bytes >= limits.memory_bytes || self.tree.len() > (u32::MAX / 2) as usize
+        {
+            Err(Exhausted::Memory)
+        } else if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            Err(Exhausted::Time)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Places `op` next, which leads to `state`; false, and nothing changed, if that configuration was visited.
+    fn place(&mut self, op: u32, state: S::State, alternative: usize, committed: bool) -> bool {
+        let (base_before, high_before) = (self.base, self.high);
+        self.mark(op as usize);
+        let config = Config {
+            base: self.base as u32,
+            done: SmallVec::from_slice(&self.done[self.base.min(self.high)..self.high]),
+            pending: {
+                let used = self
+                    .pending
+                    .iter()
+                    .rposition(|&word| word != 0)
+                    .map_or(0, |last| last + 1);
+                SmallVec::from_slice(&self.pending[..used])
+            },
+            state: state.clone(),
+        };
+        let spilled = (config.done.len().saturating_sub(2) + config.pending.len().saturating_sub(1)) * 8;
+        let bytes = size_of::<Config<S::State>>() - size_of::<S::State>()
+            + self.spec.state_bytes(&state)
+            + spilled
+            + size_of::<(u32, u32)>();
+        if !self.memo.insert(config) {
+            self.unmark(op as usize, base_before, high_before);
+            self.stats.repeats += 1;
+            return false;
+        }
+        self.stats.configurations += 1;
+        // The table keeps up to half of its room free.
+        self.stats.memory_bytes += bytes * 3 / 2;
+        let parent = self.frames.last().map_or(0, |frame| frame.node);
+        let node = self.tree.len() as u32;
+        self.tree.push((op, parent));
+        self.unlink(self.call_entry[op as usize]);
+        if (op as usize) < self.completed {
+            self.unlink(self.return_entry[op as usize]);
+            self.remaining -= 1;
+        }
+        let state_before = std::mem::replace(&mut self.state, state);
+        self.frames.push(Frame {
+            op,
+            alternative,
+            committed,
+            state_before,
+            base_before,
+            high_before,
+            node,
+            noted: 0,
+        });
+        true
+    }
+
+    fn take_back(&mut self) -> Option<Frame<S::State>> {
+        let mut frame = self.frames.pop()?;
+        let op = frame.op as usize;
+        std::mem::swap(&mut self.state, &mut frame.state_before);
+        if op < self.completed {
+            self.relink(self.return_entry[op]);
+            self.remaining += 1;
+        }
+        self.relink(self.call_entry[op]);
+        self.unmark(op, frame.base_before, frame.high_before);
+        Some(frame)
+    }
+
+    fn mark(&mut self, op: usize) {
+        let Some(pending) = op.checked_sub(self.completed) else {
+            self.done[op / 64] |= 1 << (op % 64);
+            self.high = self.high.max(op / 64 + 1);
+            while self.base < self.done.len() && self.done[self.base] == u64::MAX {
+                self.base += 1;
+            }
+            return;
+        };
+        self.pending[pending / 64] |= 1 << (pending % 64);
+    }
+
+    fn unmark(&mut self, op: usize, base_before: usize, high_before: usize) {
+        match op.checked_sub(self.completed) {
+            None => self.done[op / 64] &= !(1 << (op % 64)),
+            Some(pending) => self.pending[pending / 64] &= !(1 << (pending % 64)),
+        }
+        (self.base, self.high) = (base_before, high_before);
+    }
+
+    fn unlink(&mut self, entry: u32) {
+        let (prev, next) = (self.prev[entry as usize], self.next[entry as usize]);
+        self.next[prev as usize] = next;
+        self.prev[next as usize] = prev;
+    }
+
+    /// Undoes `unlink`; the calls nest, so the neighbours are the same as then.
+    fn relink(&mut self, entry: u32) {
+        let (prev, next) = (self.prev[entry as usize], self.next[entry as usize]);
+        self.next[prev as usize] = entry;
+        self.prev[next as usize] = entry;
+    }
+
+    /// Notes the present order for each of its operations that has no longer one.
+    fn note(&mut self) {
+        let length = self.frames.len() as u32;
+        let Some(node) = self.frames.last().map(|frame| frame.node) else {
+            return;
+        };
+        if length > self.longest.0 {
+            self.longest = (length, node);
+        }
+        // `noted` does not grow towards the end of the order: the first frame that is high enough ends the walk.
+        for frame in self
+            .frames
+            .iter_mut()
+            .rev()
+            .take_while(|frame| frame.noted < length)
+        {
+            frame.noted = length;
+            let best = &mut self.best[frame.op as usize];
+            *best = (*best).max((length, node));
+        }
+    }
+
+    /// The order that ends at `node`, as indices of the history.
+    fn order(&self, mut node: u32) -> Vec<usize> {
+        let mut order = Vec::new();
+        while node != 0 {
+            let (op, parent) = self.tree[node as usize];
+            order.push(self.operations[op as usize]);
+            node = parent;
+        }
+        order.reverse();
+        order
+    }
+
+    fn partials(&self) -> Vec<Vec<usize>> {
+        let mut ends = self.best.clone();
+        ends.push((self.furthest.1, self.furthest.2));
+        ends.sort_unstable_by(|a, b| b.cmp(a));
+        ends.dedup();
+        let mut room = PARTIAL_ENTRIES_MAX;
+        let mut partials = Vec::new();
+        for (length, node) in ends {
+            if length == 0 || room < length as usize {
+                continue;
+            }
+            room -= length as usize;
+            partials.push(self.order(node));
+        }
+        partials
+    }
+}

@@ -1,0 +1,106 @@
+//! A map with insert, update, delete and get: LOCO's key-value store (LOCO'25 section 6, appendix C).
+
+use std::fmt::{Debug, Display};
+use std::hash::Hash;
+use std::marker::PhantomData;
+
+use serde::{Deserialize, Serialize};
+
+use super::Spec;
+
+/// A map from `K` to `V`, empty at first, one partition a key.
+///
+/// That a store is full depends on all keys together; `Full` is therefore taken as legal whenever the key is
+/// absent. Count entries if the capacity itself is in question.
+#[derive(Clone, Debug, Default)]
+pub struct KeyValue<K, V> {
+    types: PhantomData<fn(K, V)>,
+}
+
+/// A call of a key-value store.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum KeyValueCall<K, V> {
+    /// Looks the key up.
+    Get(K),
+    /// Adds the key, which must be absent.
+    Insert(K, V),
+    /// Changes the value of the key, which must be present.
+    Update(K, V),
+    /// Removes the key, which must be present.
+    Delete(K),
+}
+
+/// A result of a key-value store.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum KeyValueRet<V> {
+    /// What `Get` found.
+    Found(V),
+    /// `Get`, `Update`, `Delete`: the key is absent; nothing changed.
+    Missing,
+    /// `Insert`: the key is present already; nothing changed.
+    Duplicate,
+    /// `Insert`: there is no room; nothing changed.
+    Full,
+    /// `Insert`, `Update`, `Delete`: done.
+    Done,
+}
+
+impl<K, V> KeyValue<K, V> {
+    /// An empty map.
+    pub fn new() -> Self {
+        KeyValue { types: PhantomData }
+    }
+}
+
+impl<K, V> Spec for KeyValue<K, V>
+where
+    K: Clone + Eq + Hash + Debug + Display,
+    V: Clone + Eq + Hash + Debug,
+{
+    type State = Option<V>;
+    type Call = KeyValueCall<K, V>;
+    type Ret = KeyValueRet<V>;
+    type Key = K;
+
+    fn partition(&self, call: &KeyValueCall<K, V>) -> K {
+        let (KeyValueCall::Get(key)
+        | KeyValueCall::Insert(key, _)
+        | KeyValueCall::Update(key, _)
+        | KeyValueCall::Delete(key)) = call;
+        key.clone()
+    }
+
+    fn initial(&self, _: &K) -> Option<V> {
+        None
+    }
+
+    fn step(
+        &self,
+        state: &Option<V>,
+        call: &Self::Call,
+        ret: Option<&KeyValueRet<V>>,
+        next: &mut Vec<Option<V>>,
+    ) {
+        use KeyValueRet::{Done, Duplicate, Found, Full, Missing};
+        let after = match (call, state, ret) {
+            (KeyValueCall::Get(_), Some(value), Some(Found(found))) if value == found => state.clone(),
+            (KeyValueCall::Get(_), _, None) | (KeyValueCall::Get(_), None, Some(Missing)) => state.clone(),
+            (KeyValueCall::Insert(_, value), None, Some(Done)) => Some(value.clone()),
+            (KeyValueCall::Insert(_, value), None, None) => {
+                next.push(None);
+                Some(value.clone())
+            }
+            (KeyValueCall::Insert(..), None, Some(Full)) => None,
+            (KeyValueCall::Insert(..), Some(_), Some(Duplicate) | None) => state.clone(),
+            (KeyValueCall::Update(_, value), Some(_), Some(Done) | None) => Some(value.clone()),
+            (KeyValueCall::Delete(_), Some(_), Some(Done) | None) => None,
+            (KeyValueCall::Update(..) | KeyValueCall::Delete(_), None, Some(Missing) | None) => None,
+            _ => return,
+        };
+        next.push(after);
+    }
+
+    fn read_only(&self, call: &Self::Call, ret: Option<&KeyValueRet<V>>) -> bool {
+        matches!(call, KeyValueCall::Get(_)) || matches!(ret, Some(ret) if !matches!(ret, KeyValueRet::Done))
+    }
+}

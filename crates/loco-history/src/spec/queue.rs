@@ -1,0 +1,140 @@
+//! A FIFO queue, optionally bounded, that can be closed: LOCO's shared queue and, with one writer, its ring buffer.
+
+use std::collections::VecDeque;
+use std::fmt::Debug;
+use std::hash::Hash;
+
+use serde::{Deserialize, Serialize};
+
+use super::Spec;
+
+/// A queue of `V`. Once closed it takes no more entries and hands out those it has.
+///
+/// The search is far quicker when pushed values are distinct, and only then does a violation say which push a
+/// pop answered.
+#[derive(Clone, Debug, Default)]
+pub struct Queue<V> {
+    capacity: Option<usize>,
+    types: std::marker::PhantomData<fn(V)>,
+}
+
+/// A call of a queue. Blocking calls have the same calls and results; one that ran into its deadline returns
+/// `Full` or `Empty` if the queue checked at the deadline, and is pending if nobody knows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum QueueCall<V> {
+    /// Appends a value.
+    Push(V),
+    /// Takes the oldest value.
+    Pop,
+    /// Closes the queue; closing again changes nothing.
+    Close,
+}
+
+/// A result of a queue.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum QueueRet<V> {
+    /// The push is done.
+    Pushed,
+    /// The push was refused: the queue holds as many values as its capacity.
+    Full,
+    /// The pop took this value.
+    Popped(V),
+    /// The pop found an open queue without values.
+    Empty,
+    /// `Close`: done. `Push`: refused, the queue is closed. `Pop`: closed and without values.
+    Closed,
+}
+
+impl<V> Queue<V> {
+    /// A queue without bound: a push never returns `Full`.
+    pub fn unbounded() -> Self {
+        Queue {
+            capacity: None,
+            types: std::marker::PhantomData,
+        }
+    }
+
+    /// A queue that holds at most `capacity` values.
+    pub fn bounded(capacity: usize) -> Self {
+        Queue {
+            capacity: Some(capacity),
+            types: std::marker::PhantomData,
+        }
+    }
+}
+
+impl<V: Clone + Eq + Hash + Debug> Spec for Queue<V> {
+    type State = (VecDeque<V>, bool);
+    type Call = QueueCall<V>;
+    type Ret = QueueRet<V>;
+    type Key = &'static str;
+
+    fn partition(&self, _: &QueueCall<V>) -> &'static str {
+        "queue"
+    }
+
+    fn initial(&self, _: &&'static str) -> Self::State {
+        (VecDeque::new(), false)
+    }
+
+    fn step(
+        &self,
+        state: &Self::State,
+        call: &QueueCall<V>,
+        ret: Option<&QueueRet<V>>,
+        next: &mut Vec<Self::State>,
+    ) {
+        use QueueRet::{Closed, Empty, Full, Popped, Pushed};
+        let (values, closed) = state;
+        // The result is a function of the state; a pending call takes whatever that is.
+        let fits = |expected: &QueueRet<V>| ret.is_none_or(|ret| ret == expected);
+        match call {
+            QueueCall::Push(_) if *closed => {
+                if fits(&Closed) {
+                    next.push(state.clone());
+                }
+            }
+            QueueCall::Push(_) if self.capacity.is_some_and(|capacity| values.len() >= capacity) => {
+                if fits(&Full) {
+                    next.push(state.clone());
+                }
+            }
+            QueueCall::Push(value) => {
+                if fits(&Pushed) {
+                    let mut values = values.clone();
+                    values.push_back(value.clone());
+                    next.push((values, false));
+                }
+            }
+            QueueCall::Pop => match values.front() {
+                Some(front) => {
+                    if ret.is_none_or(|ret| matches!(ret, Popped(value) if value == front)) {
+                        next.push((values.iter().skip(1).cloned().collect(), *closed));
+                    }
+                }
+                None => {
+                    if fits(if *closed { &Closed } else { &Empty }) {
+                        next.push(state.clone());
+                    }
+                }
+            },
+            QueueCall::Close => {
+                if fits(&Closed) {
+                    next.push((values.clone(), true));
+                }
+            }
+        }
+    }
+
+    fn state_bytes(&self, state: &Self::State) -> usize {
+        size_of_val(state) + state.0.capacity() * size_of::<V>()
+    }
+
+    fn read_only(&self, call: &QueueCall<V>, ret: Option<&QueueRet<V>>) -> bool {
+        match call {
+            QueueCall::Push(_) => matches!(ret, Some(QueueRet::Full | QueueRet::Closed)),
+            QueueCall::Pop => matches!(ret, Some(QueueRet::Empty | QueueRet::Closed)),
+            QueueCall::Close => false,
+        }
+    }
+}
