@@ -4,8 +4,12 @@
 #![forbid(unsafe_code)]
 
 pub mod catalogue;
+pub mod declarative;
+pub mod event;
 pub mod litmus;
 pub mod machine;
 pub mod model;
+pub mod models;
 pub mod outcome;
 pub mod program;
+pub mod relation;

@@ -1,0 +1,231 @@
+//! The declarative engine: which outcomes have a consistent execution.
+//!
+//! [`unfold`] turns every thread into its paths; for each choice of paths the search looks for reads-from, modification
+//! order, flush order and order of atomics that the model's data ([`Spec`]) allows, and [`witness`] returns one execution
+//! graph for a given outcome. Polls-from is fixed by program order (RDMA-TSO'24 Def. 4.3 (1): the oldest completion that
+//! has not been polled), so it needs no search. [`reference`](mod@reference) enumerates executions plainly and asks the predicates of [`crate::models`]: slow, and
+//! the yardstick for the search. Used by the command, by tests, and by [`crate::explain`].
+
+pub mod reference;
+pub mod sym;
+pub mod unfold;
+
+mod graph;
+mod order;
+mod problem;
+mod search;
+
+use std::collections::BTreeSet;
+
+use crate::event::Execution;
+use crate::model::{Model, RmwAtomicity};
+use crate::models::Spec;
+use crate::outcome::{Budget, Completeness, Limit, Outcome, Search};
+use crate::program::{Instr, Program};
+
+use problem::{Condition, Problem, Wanted};
+use search::{Detail, Goal, Solution};
+use unfold::{End, Path};
+
+/// Every outcome that the model allows.
+///
+/// `sc` and `tso` are defined for programs without remote operations; `sc` also orders remote ones (Robust'25 Def. 5), `tso`
+/// refuses them with [`Limit::TooLarge`]. The answer is exact when the search is complete. `states` counts partial
+/// executions considered.
+pub fn outcomes(program: &Program, model: Model, atomicity: RmwAtomicity, budget: &Budget<'_>) -> Search {
+    outcomes_under(program, &Spec::of(model, atomicity), budget)
+}
+
+/// [`outcomes`] under a model given as data, which may be a changed one.
+pub fn outcomes_under(program: &Program, spec: &Spec, budget: &Budget<'_>) -> Search {
+    run(program, spec, Detail::Relevant, budget)
+}
+
+/// [`outcomes_under`] by deciding every read and all of modification order, also where they do not matter to the outcome.
+/// Needed for a changed model in which some read may have no source at all; slower, and a check of the other.
+pub fn outcomes_exhaustive(program: &Program, spec: &Spec, budget: &Budget<'_>) -> Search {
+    run(program, spec, Detail::Everything, budget)
+}
+
+/// A consistent execution that ends in `outcome`; `None` if there is none.
+///
+/// # Errors
+/// The limit at which the search stopped without an answer.
+pub fn witness(
+    program: &Program,
+    model: Model,
+    atomicity: RmwAtomicity,
+    outcome: &Outcome,
+    budget: &Budget<'_>,
+) -> Result<Option<Execution>, Limit> {
+    let spec = Spec::of(model, atomicity);
+    let threads = unfold_all(program, &spec, budget)?;
+    let mut states = 0;
+    for choice in Choices::new(&threads, |end| end == End::Complete) {
+        let mut problem = Problem::new(program, &spec, &choice);
+        for (thread, path) in choice.iter().enumerate() {
+            let values = &outcome.registers[thread];
+            let wanted = path.registers.iter().zip(values);
+            problem.conditions.extend(wanted.map(|(sym, &value)| Condition {
+                thread,
+                sym: sym.clone(),
+                wanted: Wanted::Exactly(value),
+            }));
+        }
+        let goal = Goal::Memory(&outcome.memory);
+        if let Some(solution) = solve(&problem, goal, Detail::Relevant, budget, &mut states)? {
+            return Ok(Some(graph::execution(&problem, &solution)));
+        }
+    }
+    Ok(None)
+}
+
+fn run(program: &Program, spec: &Spec, detail: Detail, budget: &Budget<'_>) -> Search {
+    let mut known = BTreeSet::new();
+    let mut states = 0;
+    let result = search_all(program, spec, detail, budget, &mut known, &mut states);
+    Search {
+        outcomes: known,
+        completeness: match result {
+            Ok(completeness) => completeness,
+            Err(limit) => Completeness::Incomplete(limit),
+        },
+        states,
+    }
+}
+
+fn search_all(
+    program: &Program,
+    spec: &Spec,
+    detail: Detail,
+    budget: &Budget<'_>,
+    known: &mut BTreeSet<Outcome>,
+    states: &mut u64,
+) -> Result<Completeness, Limit> {
+    let threads = unfold_all(program, spec, budget)?;
+    for choice in Choices::new(&threads, |end| end == End::Complete) {
+        let problem = Problem::new(program, spec, &choice);
+        solve(&problem, Goal::Outcomes(known), detail, budget, states)?;
+    }
+    exceeded_loop(program, spec, &threads, budget, states)
+}
+
+/// Whether some loop can need more iterations than its bound. The other threads may be anywhere, so their stuck paths count
+/// too: with more iterations this thread might free them.
+fn exceeded_loop(
+    program: &Program,
+    spec: &Spec,
+    threads: &[Vec<Path>],
+    budget: &Budget<'_>,
+    states: &mut u64,
+) -> Result<Completeness, Limit> {
+    for (thread, paths) in threads.iter().enumerate() {
+        for path in paths {
+            let End::LoopBound(bound) = path.end else {
+                continue;
+            };
+            let mut threads = threads.to_vec();
+            threads[thread] = vec![path.clone()];
+            for choice in Choices::new(&threads, |_| true) {
+                let problem = Problem::new(program, spec, &choice);
+                let found = solve(&problem, Goal::Any, Detail::Relevant, budget, states)?;
+                if found.is_some() {
+                    return Ok(Completeness::Incomplete(Limit::LoopBound { thread, bound }));
+                }
+            }
+        }
+    }
+    Ok(Completeness::Complete)
+}
+
+/// Runs the search on rows just wide enough.
+fn solve(
+    problem: &Problem<'_>,
+    goal: Goal<'_>,
+    detail: Detail,
+    budget: &Budget<'_>,
+    states: &mut u64,
+) -> Result<Option<Solution>, Limit> {
+    match problem.points {
+        0..=64 => search::solve::<1>(problem, goal, detail, budget, states),
+        65..=128 => search::solve::<2>(problem, goal, detail, budget, states),
+        129..=256 => search::solve::<4>(problem, goal, detail, budget, states),
+        257..=POINTS_MAX => search::solve::<8>(problem, goal, detail, budget, states),
+        points => Err(Limit::TooLarge(format!(
+            "{points} points in time, at most {POINTS_MAX}"
+        ))),
+    }
+}
+
+/// Most points in time (one an event, two a buffered write) of one execution.
+pub const POINTS_MAX: usize = 512;
+
+fn unfold_all(program: &Program, spec: &Spec, budget: &Budget<'_>) -> Result<Vec<Vec<Path>>, Limit> {
+    if spec.model == Model::Tso && program.threads.iter().any(|t| t.code.iter().any(is_remote)) {
+        return Err(Limit::TooLarge("tso has no remote operations".to_owned()));
+    }
+    (0..program.threads.len())
+        .map(|thread| unfold::paths(program, thread, spec, budget))
+        .collect()
+}
+
+fn is_remote(instr: &Instr) -> bool {
+    match instr {
+        Instr::Store { .. }
+        | Instr::Load { .. }
+        | Instr::Assign { .. }
+        | Instr::Cas { .. }
+        | Instr::Mfence
+        | Instr::Assume(_) => false,
+        Instr::If { then, otherwise, .. } => then.iter().chain(otherwise).any(is_remote),
+        Instr::While { body, .. } => body.iter().any(is_remote),
+        Instr::Choose(blocks) => blocks.iter().flatten().any(is_remote),
+        _ => true,
+    }
+}
+
+/// Every way to choose one path a thread among those whose end is wanted.
+struct Choices<'p> {
+    threads: Vec<Vec<&'p Path>>,
+    /// Index of the next choice in each thread; `None` when done.
+    next: Option<Vec<usize>>,
+}
+
+impl<'p> Choices<'p> {
+    fn new(threads: &'p [Vec<Path>], wanted: impl Fn(End) -> bool) -> Choices<'p> {
+        let threads: Vec<Vec<&Path>> = threads
+            .iter()
+            .map(|paths| paths.iter().filter(|p| wanted(p.end)).collect())
+            .collect();
+        let possible = threads.iter().all(|paths: &Vec<&Path>| !paths.is_empty());
+        Choices {
+            next: possible.then(|| vec![0; threads.len()]),
+            threads,
+        }
+    }
+}
+
+impl<'p> Iterator for Choices<'p> {
+    type Item = Vec<&'p Path>;
+
+    fn next(&mut self) -> Option<Vec<&'p Path>> {
+        let index = self.next.as_mut()?;
+        let choice = index
+            .iter()
+            .zip(&self.threads)
+            .map(|(&i, paths)| paths[i])
+            .collect();
+        let advanced = index.iter_mut().zip(&self.threads).rev().any(|(i, paths)| {
+            *i += 1;
+            if *i == paths.len() {
+                *i = 0;
+                return false;
+            }
+            true
+        });
+        if !advanced {
+            self.next = None;
+        }
+        Some(choice)
+    }
+}

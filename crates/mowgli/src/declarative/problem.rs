@@ -1,0 +1,322 @@
+//! One choice of a path for every thread, compiled to an order problem.
+//!
+//! Every event becomes a point in time, or two if it is buffered: its issue and its observation. The terms of `ib` order
+//! issue points, those of `ob` observation points, an event is issued before it is observed, and an instantaneous event
+//! has one point for both. A consistent execution is then an acyclic graph: a cycle among issue points is a cycle of `ib`,
+//! one among observation points of `ob`, and a mixed one passes from issue to observation at any event and back only at
+//! instantaneous ones, which is condition (3) of RDMA-TSO'24 Def. 4.4. What is not fixed by program order are *choices*
+//! between two sets of edges: modification order against a read, flush order, order of atomics.
+
+use std::sync::Arc;
+
+use crate::event::{Event, Kind};
+use crate::models::{Part, Spec};
+use crate::program::{Program, Value};
+
+use super::sym::Sym;
+use super::unfold::Path;
+
+/// Index that stands for the initial write of a location.
+pub(super) const INIT: u16 = u16::MAX;
+
+/// A few edges between points.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Edges {
+    len: u8,
+    edges: [(u16, u16); 6],
+}
+
+impl Edges {
+    fn push(&mut self, edge: (u16, u16)) {
+        if !self.as_slice().contains(&edge) {
+            self.edges[usize::from(self.len)] = edge;
+            self.len += 1;
+        }
+    }
+
+    pub(super) fn as_slice(&self) -> &[(u16, u16)] {
+        &self.edges[..usize::from(self.len)]
+    }
+}
+
+/// Either these edges or those.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Choice {
+    pub(super) this: Edges,
+    pub(super) that: Edges,
+}
+
+/// A value that must be zero, non-zero, or exactly this.
+#[derive(Clone, Debug)]
+pub(super) struct Condition {
+    pub(super) thread: usize,
+    pub(super) sym: Arc<Sym>,
+    pub(super) wanted: Wanted,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    True,
+    False,
+    Exactly(Value),
+}
+
+impl Wanted {
+    pub(super) fn admits(self, value: Value) -> bool {
+        match self {
+            Wanted::True => value != 0,
+            Wanted::False => value == 0,
+            Wanted::Exactly(wanted) => value == wanted,
+        }
+    }
+}
+
+/// The order problem.
+pub(super) struct Problem<'a> {
+    pub(super) program: &'a Program,
+    pub(super) spec: &'a Spec,
+    pub(super) paths: Vec<&'a Path>,
+    /// Index of the first event of each thread.
+    pub(super) first: Vec<usize>,
+    /// Thread of each event.
+    pub(super) thread: Vec<usize>,
+    /// Issue point of each event.
+    pub(super) issue: Vec<u16>,
+    /// Observation point of each event.
+    pub(super) observe: Vec<u16>,
+    /// Point that carries modification order; the observation point unless `mo` is not in `ob`.
+    place: Vec<u16>,
+    /// Number of points.
+    pub(super) points: usize,
+    /// Edges that every execution has.
+    pub(super) fixed: Vec<(u16, u16)>,
+    /// Choices that every execution makes, whatever its reads-from.
+    pub(super) choices: Vec<Choice>,
+    /// Writes to each location.
+    pub(super) writes: Vec<Vec<u16>>,
+    /// Conditions on values.
+    pub(super) conditions: Vec<Condition>,
+}
+
+impl<'a> Problem<'a> {
+    /// Compiles a choice of paths.
+    pub(super) fn new(program: &'a Program, spec: &'a Spec, paths: &[&'a Path]) -> Problem<'a> {
+        let mut p = Problem {
+            program,
+            spec,
+            paths: paths.to_vec(),
+            first: Vec::with_capacity(paths.len()),
+            thread: Vec::new(),
+            issue: Vec::new(),
+            observe: Vec::new(),
+            place: Vec::new(),
+            points: 0,
+            fixed: Vec::new(),
+            choices: Vec::new(),
+            writes: vec![Vec::new(); program.locations.len()],
+            conditions: Vec::new(),
+        };
+        for (thread, path) in paths.iter().enumerate() {
+            p.first.push(p.issue.len());
+            for event in &path.events {
+                p.add_event(thread, event);
+            }
+            p.conditions
+                .extend(path.conditions.iter().map(|(sym, holds)| Condition {
+                    thread,
+                    sym: sym.clone(),
+                    wanted: if *holds { Wanted::True } else { Wanted::False },
+                }));
+        }
+        for thread in 0..paths.len() {
+            p.order_thread(thread);
+        }
+        p.order_atomics();
+        p
+    }
+
+    /// Number of events.
+    pub(super) fn len(&self) -> usize {
+        self.issue.len()
+    }
+
+    /// An event.
+    pub(super) fn event(&self, e: usize) -> &'a Event {
+        let t = self.thread[e];
+        &self.paths[t].events[e - self.first[t]]
+    }
+
+    /// The symbolic value of an event (see [`Path::values`]).
+    pub(super) fn sym(&self, e: usize) -> Option<&'a Arc<Sym>> {
+        let t = self.thread[e];
+        self.paths[t].values[e - self.first[t]].as_ref()
+    }
+
+    /// Whether the event reads a location that the program names.
+    pub(super) fn is_sourced_read(&self, e: usize) -> bool {
+        self.event(e).is_read() && self.event(e).loc.is_some()
+    }
+
+    /// Edges of `write` reads-from `read`.
+    pub(super) fn rf_edges(&self, write: usize, read: usize) -> Edges {
+        let mut edges = Edges::default();
+        let spec = self.spec;
+        if spec.ib.contains(Part::Rf) {
+            edges.push((self.issue[write], self.issue[read]));
+        }
+        let external =
+            spec.ob.contains(Part::RfExternal) && !spec.forwards(self.event(write), self.event(read));
+        if spec.ob.contains(Part::Rf) || external {
+            edges.push((self.observe[write], self.observe[read]));
+        }
+        edges
+    }
+
+    /// Edges of modification order.
+    pub(super) fn mo_edges(&self, first: usize, second: usize) -> Edges {
+        let mut edges = Edges::default();
+        self.push_mo(&mut edges, first, second);
+        edges
+    }
+
+    /// Edges of `read` reading something older than `write`, which follows `source` in modification order.
+    pub(super) fn rb_edges(&self, read: usize, source: u16, write: usize) -> Edges {
+        let mut edges = Edges::default();
+        if source != INIT {
+            self.push_mo(&mut edges, usize::from(source), write);
+        }
+        if read == write {
+            return edges;
+        }
+        let spec = self.spec;
+        let buffered = spec.forwards(self.event(write), self.event(read));
+        if spec.ib.contains(Part::Rb) || (spec.ib.contains(Part::RbBuffer) && buffered) {
+            edges.push((self.issue[read], self.issue[write]));
+        }
+        if spec.ob.contains(Part::Rb) {
+            edges.push((self.observe[read], self.observe[write]));
+        }
+        edges
+    }
+
+    fn push_mo(&self, edges: &mut Edges, first: usize, second: usize) {
+        if self.spec.ib.contains(Part::Mo) {
+            edges.push((self.issue[first], self.issue[second]));
+        }
+        edges.push((self.place[first], self.place[second]));
+    }
+
+    fn add_event(&mut self, thread: usize, event: &Event) {
+        let e = self.issue.len();
+        let mut point = || {
+            self.points += 1;
+            (self.points - 1) as u16
+        };
+        let issue = point();
+        let merged = self.spec.joint && self.spec.is_instantaneous(event);
+        let observe = if merged { issue } else { point() };
+        let mo_ordered = self.spec.ob.contains(Part::Mo);
+        let place = if mo_ordered || !event.is_write() {
+            observe
+        } else {
+            point()
+        };
+        if !merged && self.spec.joint {
+            self.fixed.push((issue, observe));
+        }
+        self.thread.push(thread);
+        self.issue.push(issue);
+        self.observe.push(observe);
+        self.place.push(place);
+        if let (true, Some(loc)) = (event.is_write(), event.loc) {
+            self.writes[usize::from(loc.0)].push(e as u16);
+        }
+    }
+
+    /// Program order, polls-from and flush order of one thread.
+    fn order_thread(&mut self, thread: usize) {
+        let (spec, first) = (self.spec, self.first[thread]);
+        let path = self.paths[thread];
+        let in_issue = |a: &Event, b: &Event| {
+            spec.ib
+                .iter()
+                .any(|part| spec.preserves(part, a, b) || part == Part::Iso && spec.iso_issue(a, b))
+        };
+        let in_observe = |a: &Event, b: &Event| {
+            spec.ob
+                .iter()
+                .any(|part| spec.preserves(part, a, b) || part == Part::Iso && spec.iso_observe(a, b))
+        };
+        for (j, later) in path.events.iter().enumerate() {
+            for (i, earlier) in path.events[..j].iter().enumerate() {
+                let (a, b) = (first + i, first + j);
+                if in_issue(earlier, later) {
+                    self.fixed.push((self.issue[a], self.issue[b]));
+                }
+                if in_observe(earlier, later) {
+                    self.fixed.push((self.observe[a], self.observe[b]));
+                }
+                for (read, write, events) in [(a, b, (earlier, later)), (b, a, (later, earlier))] {
+                    if spec.flush_pair(events.0, events.1) {
+                        let choice = Choice {
+                            this: self.both(Part::Nfo, &[(read, write)]),
+                            that: self.both(Part::Nfo, &[(write, read)]),
+                        };
+                        self.choices.push(choice);
+                    }
+                }
+            }
+        }
+        for &(write, poll) in &path.pf {
+            let get = path.events[write].kind == Kind::NicLocalWrite;
+            let (w, p) = (first + write, first + poll);
+            let part = if get { Part::PfGet } else { Part::PfPut };
+            if spec.ib.contains(Part::Pf) || spec.ib.contains(part) {
+                self.fixed.push((self.issue[w], self.issue[p]));
+            }
+            if spec.ob.contains(Part::Pf) || spec.ob.contains(part) {
+                self.fixed.push((self.observe[w], self.observe[p]));
+            }
+        }
+    }
+
+    /// `rao`: atomics at one node, in one order or the other, without overlap.
+    fn order_atomics(&mut self) {
+        if !self.spec.orders_atomics() {
+            return;
+        }
+        let atomics: Vec<usize> = (0..self.len())
+            .filter(|&e| self.event(e).kind == Kind::NicAtomicRead)
+            .collect();
+        let end = |e: usize| match e + 1 < self.len() {
+            true if self.event(e + 1).rmw && self.event(e + 1).kind == Kind::NicRemoteWrite => e + 1,
+            _ => e,
+        };
+        let mut choices = Vec::new();
+        for (i, &a) in atomics.iter().enumerate() {
+            for &b in &atomics[i + 1..] {
+                if self.event(a).peer == self.event(b).peer {
+                    choices.push(Choice {
+                        this: self.both(Part::Rao, &[(end(a), b), (a, b)]),
+                        that: self.both(Part::Rao, &[(end(b), a), (b, a)]),
+                    });
+                }
+            }
+        }
+        self.choices.extend(choices);
+    }
+
+    /// Edges between these events in whichever of `ib` and `ob` the part is a term of.
+    fn both(&self, part: Part, pairs: &[(usize, usize)]) -> Edges {
+        let mut edges = Edges::default();
+        for &(a, b) in pairs {
+            if self.spec.ib.contains(part) {
+                edges.push((self.issue[a], self.issue[b]));
+            }
+            if self.spec.ob.contains(part) {
+                edges.push((self.observe[a], self.observe[b]));
+            }
+        }
+        edges
+    }
+}

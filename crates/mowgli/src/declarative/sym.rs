@@ -1,0 +1,82 @@
+//! Symbolic values: what a path writes, tests and leaves in registers, as expressions over what its events read.
+
+use std::sync::Arc;
+
+use crate::program::{BinaryOp, UnaryOp, Value};
+
+/// A value that depends on values read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sym {
+    /// Known.
+    Const(Value),
+    /// What this event of the path reads.
+    Read(usize),
+    /// Unary operation.
+    Unary(UnaryOp, Arc<Sym>),
+    /// Binary operation.
+    Binary(BinaryOp, Arc<Sym>, Arc<Sym>),
+}
+
+impl Sym {
+    /// The value, once `read` knows every read it depends on.
+    pub fn eval(&self, read: &impl Fn(usize) -> Option<Value>) -> Option<Value> {
+        Some(match self {
+            Sym::Const(v) => *v,
+            Sym::Read(event) => read(*event)?,
+            Sym::Unary(op, a) => unary(*op, a.eval(read)?),
+            Sym::Binary(op, a, b) => binary(*op, a.eval(read)?, b.eval(read)?),
+        })
+    }
+
+    /// Calls `f` on every read that the value depends on.
+    pub fn each_read(&self, f: &mut impl FnMut(usize)) {
+        match self {
+            Sym::Const(_) => {}
+            Sym::Read(event) => f(*event),
+            Sym::Unary(_, a) => a.each_read(f),
+            Sym::Binary(_, a, b) => {
+                a.each_read(f);
+                b.each_read(f);
+            }
+        }
+    }
+}
+
+fn unary(op: UnaryOp, a: Value) -> Value {
+    match op {
+        UnaryOp::Neg => a.wrapping_neg(),
+        UnaryOp::Not => Value::from(a == 0),
+    }
+}
+
+fn binary(op: BinaryOp, a: Value, b: Value) -> Value {
+    match op {
+        BinaryOp::Add => a.wrapping_add(b),
+        BinaryOp::Sub => a.wrapping_sub(b),
+        BinaryOp::Mul => a.wrapping_mul(b),
+        BinaryOp::Eq => Value::from(a == b),
+        BinaryOp::Ne => Value::from(a != b),
+        BinaryOp::Lt => Value::from(a < b),
+        BinaryOp::Le => Value::from(a <= b),
+        BinaryOp::Gt => Value::from(a > b),
+        BinaryOp::Ge => Value::from(a >= b),
+        BinaryOp::And => Value::from(a != 0 && b != 0),
+        BinaryOp::Or => Value::from(a != 0 || b != 0),
+    }
+}
+
+/// A binary operation, folded if both operands are known.
+pub(super) fn fold_binary(op: BinaryOp, a: Arc<Sym>, b: Arc<Sym>) -> Arc<Sym> {
+    match (&*a, &*b) {
+        (Sym::Const(x), Sym::Const(y)) => Arc::new(Sym::Const(binary(op, *x, *y))),
+        _ => Arc::new(Sym::Binary(op, a, b)),
+    }
+}
+
+/// A unary operation, folded if the operand is known.
+pub(super) fn fold_unary(op: UnaryOp, a: Arc<Sym>) -> Arc<Sym> {
+    match *a {
+        Sym::Const(x) => Arc::new(Sym::Const(unary(op, x))),
+        _ => Arc::new(Sym::Unary(op, a)),
+    }
+}

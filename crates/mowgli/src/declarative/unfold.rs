@@ -1,0 +1,547 @@
+//! Control-flow unfolding: from the code of a thread to its *paths*, each a straight line of events with symbolic values.
+//!
+//! Every branch, loop iteration, non-deterministic choice and success or failure of a compare-and-swap is a fork; a path
+//! carries the conditions that its forks put on the values read (RDMA-TSO'24 app. C.2 does the same with concrete values,
+//! for all values at once). Used by the search, which then looks for executions that satisfy them.
+
+use std::sync::Arc;
+
+use crate::event::{Event, Kind};
+use crate::model::RmwAtomicity;
+use crate::models::Spec;
+use crate::outcome::{Budget, Limit};
+use crate::program::{BinaryOp, Expr, Instr, Loc, Node, Program, PutSrc, ThreadId, WorkId};
+
+use super::sym::{Sym, fold_binary, fold_unary};
+
+/// Most paths of one thread.
+pub const PATHS_MAX: usize = 1 << 16;
+
+/// Most events on one path.
+pub const EVENTS_MAX: usize = 500;
+
+/// How a path ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The thread finished.
+    Complete,
+    /// It is stuck for ever: an assumption failed, or a poll has nothing to poll. Such a path is part of no outcome; it
+    /// matters only to decide whether another thread can exceed a loop bound.
+    Stuck,
+    /// A loop wants one more iteration than its bound.
+    LoopBound(u32),
+}
+
+/// One way through a thread.
+#[derive(Clone, Debug)]
+pub struct Path {
+    /// Events in program order.
+    pub events: Vec<Event>,
+    /// Value written by each event that writes, and value read by the source of a constant put.
+    pub values: Vec<Option<Arc<Sym>>>,
+    /// `(write, poll)` pairs of polls-from.
+    pub pf: Vec<(usize, usize)>,
+    /// Values that must be non-zero (`true`) or zero (`false`).
+    pub conditions: Vec<(Arc<Sym>, bool)>,
+    /// Final registers.
+    pub registers: Vec<Arc<Sym>>,
+    /// How it ends.
+    pub end: End,
+}
+
+/// Every path of a thread.
+pub fn paths(program: &Program, thread: usize, spec: &Spec, budget: &Budget<'_>) -> Result<Vec<Path>, Limit> {
+    let t = &program.threads[thread];
+    let zero = Arc::new(Sym::Const(0));
+    let start = State {
+        path: Path {
+            events: Vec::new(),
+            values: Vec::new(),
+            pf: Vec::new(),
+            conditions: Vec::new(),
+            registers: vec![zero; t.registers.len()],
+            end: End::Complete,
+        },
+        frames: vec![Frame::Block {
+            code: &t.code,
+            next: 0,
+            place: Vec::new(),
+        }],
+        instances: 0,
+        unpolled: Vec::new(),
+    };
+    let mut unfolding = Unfolding {
+        program,
+        thread: ThreadId(thread as u8),
+        spec,
+        budget,
+        waiting: vec![start],
+        done: Vec::new(),
+    };
+    unfolding.run()?;
+    Ok(unfolding.done)
+}
+
+/// A path under construction.
+#[derive(Clone)]
+struct State<'p> {
+    path: Path,
+    frames: Vec<Frame<'p>>,
+    instances: u32,
+    /// Completions not yet polled, oldest first, with their peer.
+    unpolled: Vec<(Node, usize)>,
+}
+
+#[derive(Clone)]
+enum Frame<'p> {
+    Block {
+        code: &'p [Instr],
+        next: usize,
+        place: Vec<u16>,
+    },
+    Loop {
+        cond: &'p Expr,
+        body: &'p [Instr],
+        bound: u32,
+        done: u32,
+        place: Vec<u16>,
+    },
+}
+
+struct Unfolding<'p> {
+    program: &'p Program,
+    thread: ThreadId,
+    spec: &'p Spec,
+    budget: &'p Budget<'p>,
+    waiting: Vec<State<'p>>,
+    done: Vec<Path>,
+}
+
+impl<'p> Unfolding<'p> {
+    fn run(&mut self) -> Result<(), Limit> {
+        let mut steps = 0u64;
+        while let Some(mut state) = self.waiting.pop() {
+            while let Some(frame) = state.frames.last_mut() {
+                steps += 1;
+                if steps.is_multiple_of(1024)
+                    && let Some(limit) = self.budget.exceeded(0)
+                {
+                    return Err(limit);
+                }
+                let stop = match frame {
+                    Frame::Block { code, next, place } => match code.get(*next) {
+                        None => {
+                            state.frames.pop();
+                            None
+                        }
+                        Some(instr) => {
+                            let mut place = place.clone();
+                            place.push(*next as u16);
+                            *next += 1;
+                            self.step(&mut state, instr, place)
+                        }
+                    },
+                    Frame::Loop { .. } => self.iterate(&mut state),
+                };
+                if let Some(end) = stop {
+                    state.path.end = end;
+                    break;
+                }
+                if state.path.events.len() > EVENTS_MAX {
+                    return Err(Limit::TooLarge(format!(
+                        "thread {} has a path of more than {EVENTS_MAX} events",
+                        self.thread.0
+                    )));
+                }
+            }
+            self.done.push(state.path);
+            if self.done.len() + self.waiting.len() > PATHS_MAX {
+                return Err(Limit::TooLarge(format!(
+                    "thread {} has more than {PATHS_MAX} paths",
+                    self.thread.0
+                )));
+            }
+        }
+        // Depth first took the last fork first.
+        self.done.reverse();
+        Ok(())
+    }
+
+    /// Decides a condition: `Some` if it is known, otherwise forks a state for which it is false and goes on with true.
+    fn decide(
+        &mut self,
+        state: &mut State<'p>,
+        cond: Arc<Sym>,
+        when_false: impl FnOnce(&mut State<'p>),
+    ) -> bool {
+        if let Sym::Const(v) = *cond {
+            if v == 0 {
+                when_false(state);
+            }
+            return v != 0;
+        }
+        // The same value may have been decided before (a loop that does not reload).
+        if let Some(&(_, known)) = state.path.conditions.iter().find(|(c, _)| *c == cond) {
+            if !known {
+                when_false(state);
+            }
+            return known;
+        }
+        let mut other = state.clone();
+        other.path.conditions.push((cond.clone(), false));
+        when_false(&mut other);
+        self.waiting.push(other);
+        state.path.conditions.push((cond, true));
+        true
+    }
+
+    fn iterate(&mut self, state: &mut State<'p>) -> Option<End> {
+        let Some(Frame::Loop { cond, .. }) = state.frames.last() else {
+            unreachable!("called on a loop");
+        };
+        let cond = eval(cond, &state.path);
+        if !self.decide(state, cond, |s| drop(s.frames.pop())) {
+            return None;
+        }
+        let Some(Frame::Loop {
+            body,
+            bound,
+            done,
+            place,
+            ..
+        }) = state.frames.last_mut()
+        else {
+            unreachable!("the true branch keeps the loop");
+        };
+        if *done == *bound {
+            return Some(End::LoopBound(*bound));
+        }
+        *done += 1;
+        let block = Frame::Block {
+            code: body,
+            next: 0,
+            place: place.clone(),
+        };
+        state.frames.push(block);
+        None
+    }
+
+    fn step(&mut self, state: &mut State<'p>, instr: &'p Instr, place: Vec<u16>) -> Option<End> {
+        let at = Site {
+            thread: self.thread,
+            instance: state.instances,
+            place,
+        };
+        state.instances += 1;
+        match instr {
+            Instr::Store { loc, value } => {
+                let value = eval(value, &state.path);
+                state.push(at.event(Kind::LocalWrite).on(*loc), Some(value));
+            }
+            Instr::Load { reg, loc } => {
+                let read = state.push(at.event(Kind::LocalRead).on(*loc), None);
+                state.path.registers[usize::from(reg.0)] = Arc::new(Sym::Read(read));
+            }
+            Instr::Assign { reg, value } => {
+                state.path.registers[usize::from(reg.0)] = eval(value, &state.path);
+            }
+            Instr::Cas {
+                reg,
+                loc,
+                expected,
+                new,
+            } => {
+                let (expected, new) = (eval(expected, &state.path), eval(new, &state.path));
+                let fences = self.spec.failed_cas_fences;
+                self.compare_and_swap(
+                    state,
+                    expected,
+                    |s| {
+                        if fences {
+                            s.push(at.event(Kind::Fence), None);
+                        }
+                        s.push(at.event(Kind::LocalRead).on(*loc), None)
+                    },
+                    |s| s.push(at.event(Kind::Cas).on(*loc).writing(), Some(new.clone())),
+                    |s, read| {
+                        if let Some(reg) = reg {
+                            s.path.registers[usize::from(reg.0)] = Arc::new(Sym::Read(read));
+                        }
+                    },
+                );
+            }
+            Instr::Mfence => {
+                state.push(at.event(Kind::Fence), None);
+            }
+            Instr::Put { dst, src, work } => {
+                let peer = self.node_of(*dst);
+                let event = |kind| at.event(kind).to(peer).named(*work);
+                let (read, value) = match src {
+                    PutSrc::Loc(loc) => {
+                        let read = state.push(event(Kind::NicLocalRead).on(*loc), None);
+                        (read, Arc::new(Sym::Read(read)))
+                    }
+                    PutSrc::Value(value) => {
+                        let value = eval(value, &state.path);
+                        (state.push(event(Kind::NicLocalRead), Some(value.clone())), value)
+                    }
+                };
+                debug_assert!(read < state.path.events.len());
+                let write = state.push(event(Kind::NicRemoteWrite).on(*dst), Some(value));
+                state.unpolled.push((peer, write));
+            }
+            Instr::Get { dst, src, work } => {
+                let peer = self.node_of(*src);
+                let event = |kind| at.event(kind).to(peer).named(*work);
+                let read = state.push(event(Kind::NicRemoteRead).on(*src), None);
+                let value = Arc::new(Sym::Read(read));
+                let write = state.push(event(Kind::NicLocalWrite).on(*dst), Some(value));
+                state.unpolled.push((peer, write));
+            }
+            Instr::RemoteFaa {
+                dst,
+                target,
+                add,
+                work,
+            } => {
+                let add = eval(add, &state.path);
+                let next = state.path.events.len();
+                let sum = fold_binary(BinaryOp::Add, Arc::new(Sym::Read(next)), add);
+                let rmw = Rmw {
+                    at,
+                    peer: self.node_of(*target),
+                    dst: *dst,
+                    target: *target,
+                    work: *work,
+                    atomicity: self.spec.atomicity,
+                };
+                rmw.write(state, sum);
+                rmw.finish(state, next);
+            }
+            Instr::RemoteCas {
+                dst,
+                target,
+                expected,
+                new,
+                work,
+            } => {
+                let (expected, new) = (eval(expected, &state.path), eval(new, &state.path));
+                let rmw = Rmw {
+                    at,
+                    peer: self.node_of(*target),
+                    dst: *dst,
+                    target: *target,
+                    work: *work,
+                    atomicity: self.spec.atomicity,
+                };
+                self.compare_and_swap(
+                    state,
+                    expected,
+                    |s| s.push(rmw.atomic_read(), None),
+                    |s| rmw.write(s, new.clone()),
+                    |s, read| rmw.finish(s, read),
+                );
+            }
+            Instr::Poll { node } => {
+                let oldest = state.unpolled.iter().position(|&(n, _)| n == *node);
+                let Some(oldest) = oldest else {
+                    return Some(End::Stuck);
+                };
+                let (_, write) = state.unpolled.remove(oldest);
+                let poll = state.push(at.event(Kind::Poll).to(*node), None);
+                state.path.pf.push((write, poll));
+            }
+            Instr::Wait { work } => {
+                let wait = state.push(at.event(Kind::Poll).named(Some(*work)), None);
+                let named = |e: &Event| e.is_completion() && e.work == Some(*work);
+                let earlier = (0..wait).filter(|&e| named(&state.path.events[e]));
+                state.path.pf.extend(earlier.map(|write| (write, wait)));
+            }
+            Instr::Rfence { node } => {
+                state.push(at.event(Kind::NicFence).to(*node), None);
+            }
+            Instr::Assume(cond) => {
+                let cond = eval(cond, &state.path);
+                let mut stuck = false;
+                let holds = self.decide(state, cond, |s| {
+                    s.frames.clear();
+                    s.path.end = End::Stuck;
+                    stuck = true;
+                });
+                debug_assert!(holds || stuck);
+                if !holds {
+                    return Some(End::Stuck);
+                }
+            }
+            Instr::If {
+                cond,
+                then,
+                otherwise,
+            } => {
+                let cond = eval(cond, &state.path);
+                let block = |code: &'p [Instr], branch: u16| Frame::Block {
+                    code,
+                    next: 0,
+                    place: [at.place.as_slice(), &[branch]].concat(),
+                };
+                if self.decide(state, cond, |s| s.frames.push(block(otherwise, 1))) {
+                    state.frames.push(block(then, 0));
+                }
+            }
+            Instr::While { cond, body, bound } => state.frames.push(Frame::Loop {
+                cond,
+                body,
+                bound: *bound,
+                done: 0,
+                place: [at.place.as_slice(), &[0]].concat(),
+            }),
+            Instr::Choose(blocks) => {
+                let block = |i: usize| Frame::Block {
+                    code: &blocks[i],
+                    next: 0,
+                    place: [at.place.as_slice(), &[i as u16]].concat(),
+                };
+                for i in 1..blocks.len() {
+                    let mut other = state.clone();
+                    other.frames.push(block(i));
+                    self.waiting.push(other);
+                }
+                if !blocks.is_empty() {
+                    state.frames.push(block(0));
+                }
+            }
+        }
+        None
+    }
+
+    /// Forks a compare-and-swap: the value read equals `expected` and `success` happens, or it does not and `failure`
+    /// does. Both return the event that reads.
+    fn compare_and_swap(
+        &mut self,
+        state: &mut State<'p>,
+        expected: Arc<Sym>,
+        failure: impl Fn(&mut State<'p>) -> usize,
+        success: impl Fn(&mut State<'p>) -> usize,
+        after: impl Fn(&mut State<'p>, usize),
+    ) {
+        let mut other = state.clone();
+        for (s, holds) in [(&mut other, false), (&mut *state, true)] {
+            let read = if holds { success(s) } else { failure(s) };
+            let equal = fold_binary(BinaryOp::Eq, Arc::new(Sym::Read(read)), expected.clone());
+            s.path.conditions.push((equal, holds));
+            after(s, read);
+        }
+        self.waiting.push(other);
+    }
+
+    fn node_of(&self, loc: Loc) -> Node {
+        self.program.locations[usize::from(loc.0)].node
+    }
+}
+
+impl State<'_> {
+    fn push(&mut self, event: Event, value: Option<Arc<Sym>>) -> usize {
+        self.path.events.push(event);
+        self.path.values.push(value);
+        self.path.events.len() - 1
+    }
+}
+
+/// Where an event comes from.
+struct Site {
+    thread: ThreadId,
+    instance: u32,
+    place: Vec<u16>,
+}
+
+impl Site {
+    fn event(&self, kind: Kind) -> Event {
+        Event {
+            thread: Some(self.thread),
+            kind,
+            loc: None,
+            peer: None,
+            work: None,
+            rmw: false,
+            writes: matches!(
+                kind,
+                Kind::LocalWrite | Kind::Cas | Kind::NicRemoteWrite | Kind::NicLocalWrite
+            ),
+            instance: self.instance,
+            path: self.place.clone(),
+        }
+    }
+}
+
+impl Event {
+    fn on(mut self, loc: Loc) -> Event {
+        self.loc = Some(loc);
+        self
+    }
+
+    fn to(mut self, peer: Node) -> Event {
+        self.peer = Some(peer);
+        self
+    }
+
+    fn named(mut self, work: Option<WorkId>) -> Event {
+        self.work = work;
+        self
+    }
+
+    fn writing(mut self) -> Event {
+        self.writes = true;
+        self
+    }
+}
+
+/// The events of one remote read-modify-write (`docs/rmw.md`).
+struct Rmw {
+    at: Site,
+    peer: Node,
+    dst: Loc,
+    target: Loc,
+    work: Option<WorkId>,
+    atomicity: RmwAtomicity,
+}
+
+impl Rmw {
+    fn event(&self, kind: Kind, loc: Loc) -> Event {
+        let mut event = self.at.event(kind).to(self.peer).named(self.work).on(loc);
+        event.rmw = true;
+        event
+    }
+
+    fn atomic_read(&self) -> Event {
+        self.event(Kind::NicAtomicRead, self.target)
+    }
+
+    /// The read and the write: one event under `glob`, two under `hca`. Returns the read.
+    fn write(&self, state: &mut State<'_>, value: Arc<Sym>) -> usize {
+        match self.atomicity {
+            RmwAtomicity::Glob => state.push(self.atomic_read().writing(), Some(value)),
+            RmwAtomicity::Hca => {
+                let read = state.push(self.atomic_read(), None);
+                state.push(self.event(Kind::NicRemoteWrite, self.target), Some(value));
+                read
+            }
+        }
+    }
+
+    /// The result lands in local memory.
+    fn finish(&self, state: &mut State<'_>, read: usize) {
+        let value = Arc::new(Sym::Read(read));
+        let write = state.push(self.event(Kind::NicLocalWrite, self.dst), Some(value));
+        state.unpolled.push((self.peer, write));
+    }
+}
+
+/// An expression over the current registers; constants fold.
+fn eval(expr: &Expr, path: &Path) -> Arc<Sym> {
+    match expr {
+        Expr::Const(v) => Arc::new(Sym::Const(*v)),
+        Expr::Reg(reg) => path.registers[usize::from(reg.0)].clone(),
+        Expr::Unary(op, a) => fold_unary(*op, eval(a, path)),
+        Expr::Binary(op, a, b) => fold_binary(*op, eval(a, path), eval(b, path)),
+    }
+}

@@ -1,0 +1,233 @@
+//! Events and execution graphs: the objects that the declarative models judge.
+//!
+//! RDMA-TSO'24 Defs. 4.1 to 4.3 (Robust'25 Defs. 1 to 3, LOCO'26 app. F.2), with the remote read-modify-write of
+//! `docs/rmw.md`. A *skeleton* of events comes from unfolding a program, an [`Execution`] adds values and relations.
+//! Made by [`crate::declarative`], judged by [`crate::models`], shown by [`crate::explain`].
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::outcome::Outcome;
+use crate::program::{Loc, Node, ThreadId, Value, WorkId};
+use crate::relation::Relation;
+
+/// Event types (RDMA-TSO'24 Def. 4.1), in the order of the rows and columns of its Fig. 9; the stamps of LOCO'26
+/// Fig. 10 are the same with another spelling. The last is ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Kind {
+    /// `lR`, `aCR`: CPU read.
+    LocalRead,
+    /// `lW`, `aCW`: CPU write.
+    LocalWrite,
+    /// `CAS`, `aCAS`: successful CPU compare-and-swap.
+    Cas,
+    /// `F`, `aMF`: CPU memory fence.
+    Fence,
+    /// `P` and `aWT`: poll of a queue pair or wait on a work identifier.
+    Poll,
+    /// `nlR`, `aNLR`: NIC local read, the first half of a put.
+    NicLocalRead,
+    /// `nrW`, `aNRW`: NIC remote write, the second half of a put.
+    NicRemoteWrite,
+    /// `nrR`, `aNRR`: NIC remote read, the first half of a get.
+    NicRemoteRead,
+    /// `nlW`, `aNLW`: NIC local write, the second half of a get.
+    NicLocalWrite,
+    /// `nF`, `aRF`: remote fence.
+    NicFence,
+    /// `nAR`, `aNAR`: NIC atomic read of a remote read-modify-write; with atomicity `glob` also its write.
+    NicAtomicRead,
+}
+
+impl Kind {
+    /// Every kind, in table order.
+    pub const ALL: [Kind; 11] = [
+        Kind::LocalRead,
+        Kind::LocalWrite,
+        Kind::Cas,
+        Kind::Fence,
+        Kind::Poll,
+        Kind::NicLocalRead,
+        Kind::NicRemoteWrite,
+        Kind::NicRemoteRead,
+        Kind::NicLocalWrite,
+        Kind::NicFence,
+        Kind::NicAtomicRead,
+    ];
+
+    /// Row and column in the ordering tables.
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// The papers' label.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Kind::LocalRead => "lR",
+            Kind::LocalWrite => "lW",
+            Kind::Cas => "CAS",
+            Kind::Fence => "F",
+            Kind::Poll => "P",
+            Kind::NicLocalRead => "nlR",
+            Kind::NicRemoteWrite => "nrW",
+            Kind::NicRemoteRead => "nrR",
+            Kind::NicLocalWrite => "nlW",
+            Kind::NicFence => "nF",
+            Kind::NicAtomicRead => "nAR",
+        }
+    }
+
+    /// The name in prose.
+    pub const fn prose(self) -> &'static str {
+        match self {
+            Kind::LocalRead => "CPU read",
+            Kind::LocalWrite => "CPU write",
+            Kind::Cas => "CPU compare-and-swap",
+            Kind::Fence => "memory fence",
+            Kind::Poll => "poll",
+            Kind::NicLocalRead => "NIC local read",
+            Kind::NicRemoteWrite => "NIC remote write",
+            Kind::NicRemoteRead => "NIC remote read",
+            Kind::NicLocalWrite => "NIC local write",
+            Kind::NicFence => "remote fence",
+            Kind::NicAtomicRead => "NIC atomic read",
+        }
+    }
+
+    /// Whether the CPU, not the NIC, performs it.
+    pub const fn is_cpu(self) -> bool {
+        (self as usize) < Kind::NicLocalRead as usize
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.label())
+    }
+}
+
+/// One event, without its values.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Event {
+    /// The thread; `None` for the initial write of a location, which belongs to no thread.
+    pub thread: Option<ThreadId>,
+    /// Type.
+    pub kind: Kind,
+    /// Location accessed. A NIC local read of a constant put has none: it reads a fresh location nobody writes.
+    pub loc: Option<Loc>,
+    /// Peer node of the queue pair (for `poll`, the queue pair polled).
+    pub peer: Option<Node>,
+    /// Work identifier of a put, get or RMW event, or the one that a wait names.
+    pub work: Option<WorkId>,
+    /// Whether it belongs to a remote read-modify-write.
+    pub rmw: bool,
+    /// Whether it writes memory.
+    pub writes: bool,
+    /// Which executed instruction of its thread it comes from, counting from 0 in program order.
+    pub instance: u32,
+    /// Position of the instruction in the thread's code, outermost block first.
+    pub path: Vec<u16>,
+}
+
+impl Event {
+    /// Whether it reads memory (`E.R`; the source of a constant put counts).
+    pub fn is_read(&self) -> bool {
+        matches!(
+            self.kind,
+            Kind::LocalRead | Kind::Cas | Kind::NicLocalRead | Kind::NicRemoteRead | Kind::NicAtomicRead
+        )
+    }
+
+    /// Whether it writes memory (`E.W`).
+    pub fn is_write(&self) -> bool {
+        self.writes
+    }
+
+    /// `sthd`: same thread. Initial writes are in no thread.
+    pub fn same_thread(&self, other: &Event) -> bool {
+        self.thread.is_some() && self.thread == other.thread
+    }
+
+    /// `sqp`: same thread and same peer.
+    pub fn same_queue_pair(&self, other: &Event) -> bool {
+        self.same_thread(other) && self.peer.is_some() && self.peer == other.peer
+    }
+
+    /// Whether both come from one executed instruction.
+    pub fn same_instruction(&self, other: &Event) -> bool {
+        self.same_thread(other) && self.instance == other.instance
+    }
+
+    /// Whether a poll can synchronise with it: the write that ends a put, get or RMW (`docs/rmw.md`: never the
+    /// remote write of an RMW).
+    pub fn is_completion(&self) -> bool {
+        match self.kind {
+            Kind::NicLocalWrite => true,
+            Kind::NicRemoteWrite => !self.rmw,
+            _ => false,
+        }
+    }
+}
+
+/// An execution: events with values, and the relations of RDMA-TSO'24 Defs. 4.2 and 4.3. Whether it is *consistent* is
+/// the models' business.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Execution {
+    /// Initial writes first, one a location in location order, then each thread's events in program order.
+    pub events: Vec<Event>,
+    /// Value read, for each event that reads.
+    pub reads: Vec<Option<Value>>,
+    /// Value written, for each event that writes.
+    pub writes: Vec<Option<Value>>,
+    /// Program order, with every initial write before every other event.
+    pub po: Relation,
+    /// Reads-from.
+    pub rf: Relation,
+    /// Modification order: total on the writes of each location.
+    pub mo: Relation,
+    /// Polls-from: the write that a poll synchronises with, or every earlier write that a wait names.
+    pub pf: Relation,
+    /// NIC flush order; empty in models without the PCIe guarantee.
+    pub nfo: Relation,
+    /// Order of the remote read-modify-writes at a node (`docs/rmw.md`), on their atomic reads.
+    pub rao: Relation,
+    /// Final registers and memory.
+    pub outcome: Outcome,
+}
+
+impl Execution {
+    /// Number of events.
+    pub fn len(&self) -> usize {
+        self.events.len()
+    }
+
+    /// Whether there are no events (a program without locations and instructions).
+    pub fn is_empty(&self) -> bool {
+        self.events.is_empty()
+    }
+
+    /// The papers' notation for an event, such as `nrW(x,1)`, with location names from `locations`.
+    pub fn label(&self, event: usize, locations: &[crate::program::Location]) -> String {
+        let e = &self.events[event];
+        let mut inside: Vec<String> = Vec::new();
+        if let Some(loc) = e.loc {
+            inside.push(locations[usize::from(loc.0)].name.clone());
+        } else if e.kind == Kind::NicLocalRead {
+            inside.push("const".to_owned());
+        }
+        match (self.reads[event], self.writes[event]) {
+            (Some(r), Some(w)) => inside.push(format!("{r}->{w}")),
+            (Some(v), None) | (None, Some(v)) => inside.push(v.to_string()),
+            (None, None) => {
+                if let Some(peer) = e.peer {
+                    inside.push(format!("node {}", peer.0));
+                }
+            }
+        }
+        match inside.is_empty() {
+            true => e.kind.label().to_owned(),
+            false => format!("{}({})", e.kind.label(), inside.join(",")),
+        }
+    }
+}

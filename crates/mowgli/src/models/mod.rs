@@ -1,0 +1,291 @@
+//! The declarative models: which executions are consistent.
+//!
+//! A model is data, a [`Spec`]: two ordering tables, the parts whose union is `ib`, the parts whose union is `ob`, and
+//! which events are instantaneous. Its file states the predicate as the paper does, as relational expressions over
+//! [`Derived`]; the search in [`crate::declarative`] reads the same data, so that a change to a table changes both (and
+//! tests that seed faults can see what each cell is for).
+
+pub mod rdma_sc;
+pub mod rdma_tso;
+pub mod rdma_tso_recursive;
+pub mod rdma_wait;
+pub mod sc;
+pub mod tables;
+pub mod tso;
+
+mod derived;
+
+pub use derived::Derived;
+
+use serde::{Deserialize, Serialize};
+
+use crate::event::{Event, Execution, Kind};
+use crate::model::{Model, RmwAtomicity};
+use tables::Table;
+
+/// A part of `ib` or `ob`: one term of the unions that define them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Part {
+    /// Program order, all of it (`sc` only).
+    Po,
+    /// Issue-preserved program order, by the first table.
+    Ippo,
+    /// Observation-preserved program order (`ppo` of LOCO'26), by the second table.
+    Oppo,
+    /// Order of the subevents of one operation (LOCO'26 app. F.2).
+    Iso,
+    /// Reads-from.
+    Rf,
+    /// Reads-from outside a shared buffer (`rf_b̄`; `rf_e` of LOCO'26).
+    RfExternal,
+    /// Reads-before.
+    Rb,
+    /// Reads-before inside a shared buffer (`rb_b`; `rb_i` of LOCO'26).
+    RbBuffer,
+    /// Modification order.
+    Mo,
+    /// Polls-from.
+    Pf,
+    /// Polls-from of a get (`[nlW]; pf`; `pfg` of LOCO'26).
+    PfGet,
+    /// Polls-from of a put (`pfp` of LOCO'26).
+    PfPut,
+    /// NIC flush order.
+    Nfo,
+    /// Order of remote read-modify-writes at a node (`docs/rmw.md`).
+    Rao,
+}
+
+impl Part {
+    /// Every part.
+    pub const ALL: [Part; 14] = [
+        Part::Po,
+        Part::Ippo,
+        Part::Oppo,
+        Part::Iso,
+        Part::Rf,
+        Part::RfExternal,
+        Part::Rb,
+        Part::RbBuffer,
+        Part::Mo,
+        Part::Pf,
+        Part::PfGet,
+        Part::PfPut,
+        Part::Nfo,
+        Part::Rao,
+    ];
+
+    /// The papers' notation.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Part::Po => "po",
+            Part::Ippo => "ippo",
+            Part::Oppo => "oppo",
+            Part::Iso => "iso",
+            Part::Rf => "rf",
+            Part::RfExternal => "rf_e",
+            Part::Rb => "rb",
+            Part::RbBuffer => "rb_b",
+            Part::Mo => "mo",
+            Part::Pf => "pf",
+            Part::PfGet => "[nlW];pf",
+            Part::PfPut => "[nrW];pf",
+            Part::Nfo => "nfo",
+            Part::Rao => "rao",
+        }
+    }
+}
+
+/// A set of parts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Parts(u32);
+
+impl Parts {
+    /// The union of these parts.
+    pub const fn of(parts: &[Part]) -> Parts {
+        let mut bits = 0;
+        let mut i = 0;
+        while i < parts.len() {
+            bits |= 1 << parts[i] as u32;
+            i += 1;
+        }
+        Parts(bits)
+    }
+
+    /// Whether the part is a term of the union.
+    pub const fn contains(self, part: Part) -> bool {
+        self.0 >> part as u32 & 1 == 1
+    }
+
+    /// The same union without one term.
+    #[must_use]
+    pub const fn without(self, part: Part) -> Parts {
+        Parts(self.0 & !(1 << part as u32))
+    }
+
+    /// The same union with one more term.
+    #[must_use]
+    pub const fn with(self, part: Part) -> Parts {
+        Parts(self.0 | 1 << part as u32)
+    }
+
+    /// The terms, in the order of [`Part::ALL`].
+    pub fn iter(self) -> impl Iterator<Item = Part> {
+        Part::ALL.into_iter().filter(move |&p| self.contains(p))
+    }
+}
+
+/// A set of event kinds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Kinds(u32);
+
+impl Kinds {
+    /// These kinds.
+    pub const fn of(kinds: &[Kind]) -> Kinds {
+        let mut bits = 0;
+        let mut i = 0;
+        while i < kinds.len() {
+            bits |= 1 << kinds[i] as u32;
+            i += 1;
+        }
+        Kinds(bits)
+    }
+
+    /// Whether the kind is in the set.
+    pub const fn contains(self, kind: Kind) -> bool {
+        self.0 >> kind as u32 & 1 == 1
+    }
+
+    /// The set with one kind put in, or taken out if it is in.
+    #[must_use]
+    pub const fn toggled(self, kind: Kind) -> Kinds {
+        Kinds(self.0 ^ 1 << kind as u32)
+    }
+}
+
+/// A declarative model as data.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+pub struct Spec {
+    /// The model.
+    pub model: Model,
+    /// Where the definition is.
+    pub source: &'static str,
+    /// Where the ordering tables are.
+    pub figure: &'static str,
+    /// Table of issue-preserved program order.
+    pub ippo: Table,
+    /// Table of observation-preserved program order.
+    pub oppo: Table,
+    /// Terms of `ib`.
+    pub ib: Parts,
+    /// Terms of `ob` (`hb` of LOCO'26).
+    pub ob: Parts,
+    /// Whether the issue of an instantaneous event is its observation, so that `ib` and `ob` meet there: condition (3)
+    /// of Def. 4.4, or the term `[Inst]; ib` of the other definitions.
+    pub joint: bool,
+    /// The kinds that are *not* instantaneous: they are issued, then observed.
+    pub buffered: Kinds,
+    /// Whether the CPU forwards from its store buffer (TSO).
+    pub forward_cpu: bool,
+    /// Whether the NIC forwards from the write buffers of the queue pair (no PCIe guarantee).
+    pub forward_nic: bool,
+    /// Whether NIC reads and writes of a queue pair are totally ordered (`nfo`, the PCIe guarantee).
+    pub flushes: bool,
+    /// Whether the tables relate subevents of different instructions only (LOCO'26), `iso` doing the rest.
+    pub subevents: bool,
+    /// Whether a failed CAS fences (TSO) or is a read alone (`sc`, RDMA^SC).
+    pub failed_cas_fences: bool,
+    /// Atomicity of remote read-modify-writes.
+    pub atomicity: RmwAtomicity,
+}
+
+impl Spec {
+    /// The data of a model.
+    pub fn of(model: Model, atomicity: RmwAtomicity) -> Spec {
+        match model {
+            Model::Sc => sc::spec(atomicity),
+            Model::Tso => tso::spec(atomicity),
+            Model::RdmaSc => rdma_sc::spec(atomicity),
+            Model::RdmaTso => rdma_tso::spec(atomicity),
+            Model::RdmaTsoNoPcie => rdma_tso::spec_without_pcie(atomicity),
+            Model::RdmaWait => rdma_wait::spec(atomicity),
+        }
+    }
+
+    /// The model's consistency predicate, as its source defines it.
+    pub fn is_consistent(&self, execution: &Execution) -> bool {
+        let derived = Derived::new(execution, self);
+        match self.model {
+            Model::Sc => sc::is_consistent(&derived),
+            Model::Tso | Model::RdmaTso | Model::RdmaTsoNoPcie => rdma_tso::is_consistent(&derived),
+            Model::RdmaSc => rdma_sc::is_consistent(&derived),
+            Model::RdmaWait => rdma_wait::is_consistent(&derived),
+        }
+    }
+
+    /// Whether issue and observation of events of this kind coincide.
+    pub fn is_instantaneous(&self, event: &Event) -> bool {
+        !self.buffered.contains(event.kind)
+    }
+
+    /// Whether the table behind `part` (`Po`, `Ippo`, `Oppo` or `Iso`) keeps the program-order edge between these events.
+    pub fn preserves(&self, part: Part, earlier: &Event, later: &Event) -> bool {
+        let inside = earlier.same_instruction(later);
+        if self.subevents && inside && part != Part::Po {
+            return false;
+        }
+        match part {
+            Part::Po => true,
+            Part::Ippo => self.ippo.orders(earlier, later),
+            Part::Oppo => !self.returns_unplaced(earlier, later) && self.oppo.orders(earlier, later),
+            _ => false,
+        }
+    }
+
+    /// `iso` inside `ob`: like [`Self::iso_issue`] save that the result of an RMW may return before its write is placed.
+    pub fn iso_observe(&self, earlier: &Event, later: &Event) -> bool {
+        self.iso_issue(earlier, later) && !self.returns_unplaced(earlier, later)
+    }
+
+    /// The two writes of one remote read-modify-write: its completion does not place its remote write, so cell G9 of
+    /// `oppo` does not apply between them (`docs/rmw.md`).
+    fn returns_unplaced(&self, earlier: &Event, later: &Event) -> bool {
+        earlier.same_instruction(later)
+            && earlier.rmw
+            && (earlier.kind, later.kind) == (Kind::NicRemoteWrite, Kind::NicLocalWrite)
+    }
+
+    /// `iso` inside `ib`: the subevents of one instruction in their order.
+    pub fn iso_issue(&self, earlier: &Event, later: &Event) -> bool {
+        self.subevents && earlier.same_instruction(later)
+    }
+
+    /// Whether `read` can be served from the buffer in which `write` waits: the pairs over which `rf` and `rb` are `rf_b`
+    /// and `rb_b`. Without the PCIe guarantee RDMA-TSO'24 says *same queue pair*; a queue pair's two write buffers are
+    /// distinct, so we ask for the matching one (this differs only when a node is its own peer).
+    pub fn forwards(&self, write: &Event, read: &Event) -> bool {
+        match (write.kind, read.kind) {
+            (Kind::LocalWrite, Kind::LocalRead) => self.forward_cpu && write.same_thread(read),
+            (Kind::NicRemoteWrite, Kind::NicRemoteRead) | (Kind::NicLocalWrite, Kind::NicLocalRead) => {
+                self.forward_nic && write.same_queue_pair(read)
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether atomics at one node are ordered by `rao`. Under `glob` each is one instantaneous event, so that nothing can
+    /// overlap and `rao` says nothing (`docs/rmw.md`).
+    pub fn orders_atomics(&self) -> bool {
+        self.atomicity == RmwAtomicity::Hca
+    }
+
+    /// Whether `nfo` must order these two events, one way or the other (RDMA-TSO'24 Def. 4.2).
+    pub fn flush_pair(&self, read: &Event, write: &Event) -> bool {
+        self.flushes
+            && read.same_queue_pair(write)
+            && matches!(
+                (read.kind, write.kind),
+                (Kind::NicLocalRead, Kind::NicLocalWrite) | (Kind::NicRemoteRead, Kind::NicRemoteWrite)
+            )
+    }
+}

@@ -1,0 +1,215 @@
+//! The ordering tables of the models: which program-order edges survive, and under what condition.
+//!
+//! Each table is laid out as its figure is, so that a reader with the paper open can check it line by line. The last row
+//! and column (`K`, `11`: the NIC atomic read) is the extension of `docs/rmw.md`. A note on the sources: the NIC columns
+//! of RDMA-TSO'24 Fig. 9 are given here as the identical Robust'25 Fig. 4 has them.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::event::{Event, Kind};
+
+/// One entry of an ordering table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Order {
+    /// A tick: ordered.
+    Yes,
+    /// A cross: not ordered.
+    No,
+    /// `sqp` (or `SN`): ordered if both events are on the same queue pair.
+    SameQueuePair,
+}
+
+use Order::{No as N, SameQueuePair as S, Yes as Y};
+
+/// Position in a table: the earlier event's row, the later event's column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Cell {
+    /// Kind of the earlier event.
+    pub earlier: Kind,
+    /// Kind of the later event.
+    pub later: Kind,
+}
+
+impl Cell {
+    /// Every cell, row by row.
+    pub fn all() -> impl Iterator<Item = Cell> {
+        Kind::ALL
+            .into_iter()
+            .flat_map(|earlier| Kind::ALL.into_iter().map(move |later| Cell { earlier, later }))
+    }
+}
+
+/// The figures' own name for the cell: `G8` is row G, column 8.
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let row = char::from(b'A' + self.earlier.index() as u8);
+        write!(f, "{row}{}", self.later.index() + 1)
+    }
+}
+
+/// An ordering table over all kinds of events.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Table {
+    rows: [[Order; 11]; 11],
+}
+
+impl Table {
+    /// The entry of a cell.
+    pub fn get(&self, cell: Cell) -> Order {
+        self.rows[cell.earlier.index()][cell.later.index()]
+    }
+
+    /// The same table with one entry replaced.
+    #[must_use]
+    pub fn with(&self, cell: Cell, order: Order) -> Table {
+        let mut table = self.clone();
+        table.rows[cell.earlier.index()][cell.later.index()] = order;
+        table
+    }
+
+    /// Whether the table orders `earlier` before `later`, given that they are in program order.
+    pub fn orders(&self, earlier: &Event, later: &Event) -> bool {
+        match self.rows[earlier.kind.index()][later.kind.index()] {
+            Order::Yes => true,
+            Order::No => false,
+            Order::SameQueuePair => earlier.same_queue_pair(later),
+        }
+    }
+
+    /// Every cell in which the two tables differ.
+    pub fn differences(&self, other: &Table) -> Vec<Cell> {
+        Cell::all().filter(|&c| self.get(c) != other.get(c)).collect()
+    }
+}
+
+/// `ippo`, RDMA-TSO'24 Fig. 9, upper table.
+#[rustfmt::skip]
+pub const IPPO: Table = Table {
+    rows: [
+        //             1    2    3    4    5    6    7    8    9   10   11
+        //            lR   lW  CAS    F    P  nlR  nrW  nrR  nlW   nF  nAR
+        /* A lR  */ [  Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y],
+        /* B lW  */ [  Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y],
+        /* C CAS */ [  Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y],
+        /* D F   */ [  Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y],
+        /* E P   */ [  Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y],
+        /* F nlR */ [  N,   N,   N,   N,   N,   S,   S,   S,   S,   S,   S],
+        /* G nrW */ [  N,   N,   N,   N,   N,   N,   S,   S,   S,   S,   S],
+        /* H nrR */ [  N,   N,   N,   N,   N,   N,   N,   N,   S,   S,   N],
+        /* I nlW */ [  N,   N,   N,   N,   N,   N,   N,   N,   S,   S,   N],
+        /* J nF  */ [  N,   N,   N,   N,   N,   S,   S,   S,   S,   S,   S],
+        /* K nAR */ [  N,   N,   N,   N,   N,   N,   S,   S,   S,   S,   S],
+    ],
+};
+
+/// `oppo`, RDMA-TSO'24 Fig. 9, lower table. It differs from [`IPPO`] in B1, B5, G10 and I10: the places where a write
+/// has left its issuer and still waits in a buffer.
+#[rustfmt::skip]
+pub const OPPO: Table = Table {
+    rows: [
+        //             1    2    3    4    5    6    7    8    9   10   11
+        //            lR   lW  CAS    F    P  nlR  nrW  nrR  nlW   nF  nAR
+        /* A lR  */ [  Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y],
+        /* B lW  */ [  N,   Y,   Y,   Y,   N,   Y,   Y,   Y,   Y,   Y,   Y],
+        /* C CAS */ [  Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y],
+        /* D F   */ [  Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y],
+        /* E P   */ [  Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y],
+        /* F nlR */ [  N,   N,   N,   N,   N,   S,   S,   S,   S,   S,   S],
+        /* G nrW */ [  N,   N,   N,   N,   N,   N,   S,   S,   S,   N,   S],
+        /* H nrR */ [  N,   N,   N,   N,   N,   N,   N,   N,   S,   S,   N],
+        /* I nlW */ [  N,   N,   N,   N,   N,   N,   N,   N,   S,   N,   N],
+        /* J nF  */ [  N,   N,   N,   N,   N,   S,   S,   S,   S,   S,   S],
+        /* K nAR */ [  N,   N,   N,   N,   N,   N,   S,   S,   S,   S,   S],
+    ],
+};
+
+/// `oppo` without the PCIe guarantee (RDMA-TSO'24 section 4, last variant): G8 and G9 become crosses, because a later
+/// NIC read no longer flushes the remote write buffer.
+#[rustfmt::skip]
+pub const OPPO_NO_PCIE: Table = Table {
+    rows: [
+        //             1    2    3    4    5    6    7    8    9   10   11
+        //            lR   lW  CAS    F    P  nlR  nrW  nrR  nlW   nF  nAR
+        /* A lR  */ [  Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y],
+        /* B lW  */ [  N,   Y,   Y,   Y,   N,   Y,   Y,   Y,   Y,   Y,   Y],
+        /* C CAS */ [  Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y],
+        /* D F   */ [  Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y],
+        /* E P   */ [  Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y],
+        /* F nlR */ [  N,   N,   N,   N,   N,   S,   S,   S,   S,   S,   S],
+        /* G nrW */ [  N,   N,   N,   N,   N,   N,   S,   N,   N,   N,   S],
+        /* H nrR */ [  N,   N,   N,   N,   N,   N,   N,   N,   S,   S,   N],
+        /* I nlW */ [  N,   N,   N,   N,   N,   N,   N,   N,   S,   N,   N],
+        /* J nF  */ [  N,   N,   N,   N,   N,   S,   S,   S,   S,   S,   S],
+        /* K nAR */ [  N,   N,   N,   N,   N,   N,   S,   S,   S,   S,   S],
+    ],
+};
+
+/// `ippo` of RDMA^SC, Robust'25 Fig. 4, left table.
+#[rustfmt::skip]
+pub const IPPO_SC: Table = from_fig4([
+    //             1    2    3    4    5    6
+    //           cpu  nlR  nrW  nrR  nlW   nF  nAR
+    /* A cpu */ [  Y,   Y,   Y,   Y,   Y,   Y,   Y],
+    /* B nlR */ [  N,   S,   S,   S,   S,   S,   S],
+    /* C nrW */ [  N,   N,   S,   S,   S,   S,   S],
+    /* D nrR */ [  N,   N,   N,   N,   S,   S,   N],
+    /* E nlW */ [  N,   N,   N,   N,   S,   S,   N],
+    /* F nF  */ [  N,   S,   S,   S,   S,   S,   S],
+    /* . nAR */ [  N,   N,   S,   S,   S,   S,   S],
+]);
+
+/// `oppo` of RDMA^SC, Robust'25 Fig. 4, right table.
+#[rustfmt::skip]
+pub const OPPO_SC: Table = from_fig4([
+    //             1    2    3    4    5    6
+    //           cpu  nlR  nrW  nrR  nlW   nF  nAR
+    /* A cpu */ [  Y,   Y,   Y,   Y,   Y,   Y,   Y],
+    /* B nlR */ [  N,   S,   S,   S,   S,   S,   S],
+    /* C nrW */ [  N,   N,   S,   S,   S,   N,   S],
+    /* D nrR */ [  N,   N,   N,   N,   S,   S,   N],
+    /* E nlW */ [  N,   N,   N,   N,   S,   N,   N],
+    /* F nF  */ [  N,   S,   S,   S,   S,   S,   S],
+    /* . nAR */ [  N,   N,   S,   S,   S,   S,   S],
+]);
+
+/// `to`, the stamp order of the RDMA libraries, LOCO'26 Fig. 10, without `aGF` (which no program of ours has).
+/// `SN` is `S` here: the stamps of one thread with the same index node are those of one queue pair.
+#[rustfmt::skip]
+pub const TO: Table = Table {
+    rows: [
+        //              1    2    3    4    5    6    7    8    9   10   11
+        // a..         CR   CW  CAS   MF   WT  NLR  NRW  NRR  NLW   RF  NAR
+        /* A aCR  */ [  Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y],
+        /* B aCW  */ [  N,   Y,   Y,   Y,   N,   Y,   Y,   Y,   Y,   Y,   Y],
+        /* C aCAS */ [  Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y],
+        /* D aMF  */ [  Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y],
+        /* E aWT  */ [  Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y,   Y],
+        /* F aNLR */ [  N,   N,   N,   N,   N,   S,   S,   S,   S,   S,   S],
+        /* G aNRW */ [  N,   N,   N,   N,   N,   N,   S,   S,   S,   N,   S],
+        /* H aNRR */ [  N,   N,   N,   N,   N,   N,   N,   N,   S,   S,   N],
+        /* I aNLW */ [  N,   N,   N,   N,   N,   N,   N,   N,   S,   N,   N],
+        /* J aRF  */ [  N,   N,   N,   N,   N,   S,   S,   S,   S,   S,   S],
+        /* K aNAR */ [  N,   N,   N,   N,   N,   N,   S,   S,   S,   S,   S],
+    ],
+};
+
+/// Spreads the seven rows and columns of Robust'25 Fig. 4 (all CPU events share the first) over the eleven kinds.
+const fn from_fig4(fig: [[Order; 7]; 7]) -> Table {
+    const fn narrow(kind: usize) -> usize {
+        // Kinds 0 to 4 are the CPU's.
+        if kind < 5 { 0 } else { kind - 4 }
+    }
+    let mut rows = [[N; 11]; 11];
+    let mut earlier = 0;
+    while earlier < 11 {
+        let mut later = 0;
+        while later < 11 {
+            rows[earlier][later] = fig[narrow(earlier)][narrow(later)];
+            later += 1;
+        }
+        earlier += 1;
+    }
+    Table { rows }
+}
