@@ -4,6 +4,24 @@
 
 use crate::litmus::{self, Litmus, ParseError};
 
+/// An [`Entry`] of the table; paths start from the table's file.
+macro_rules! entry {
+    ($folder:literal, $name:literal) => {
+        Entry {
+            folder: $folder,
+            name: $name,
+            source: include_str!(concat!("../../../../litmus/", $folder, "/", $name, ".litmus")),
+            expected: include_str!(concat!(
+                "../../../../litmus/",
+                $folder,
+                "/",
+                $name,
+                ".litmus.expected"
+            )),
+        }
+    };
+}
+
 mod table;
 
 use table::TABLE;

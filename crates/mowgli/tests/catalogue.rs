@@ -42,11 +42,6 @@ fn every_file_is_embedded() {
     let mut text = String::from(
         "//! Every test of `litmus/`. Written by the test `catalogue` under `MOWGLI_BLESS=1`; do not edit.\n\n\
          use super::Entry;\n\n\
-         macro_rules! entry {\n    ($folder:literal, $name:literal) => {\n        Entry {\n            \
-         folder: $folder,\n            name: $name,\n            \
-         source: include_str!(concat!(\"../../../../litmus/\", $folder, \"/\", $name, \".litmus\")),\n            \
-         expected: include_str!(concat!(\"../../../../litmus/\", $folder, \"/\", $name, \".litmus.expected\")),\n        \
-         }\n    };\n}\n\n\
          /// The entries, by folder and name.\npub(super) const TABLE: &[Entry] = &[\n",
     );
     for (folder, name) in files() {

@@ -2,23 +2,6 @@
 
 use super::Entry;
 
-macro_rules! entry {
-    ($folder:literal, $name:literal) => {
-        Entry {
-            folder: $folder,
-            name: $name,
-            source: include_str!(concat!("../../../../litmus/", $folder, "/", $name, ".litmus")),
-            expected: include_str!(concat!(
-                "../../../../litmus/",
-                $folder,
-                "/",
-                $name,
-                ".litmus.expected"
-            )),
-        }
-    };
-}
-
 /// The entries, by folder and name.
 pub(super) const TABLE: &[Entry] = &[
     entry!("loco26", "LOCO-2a"),

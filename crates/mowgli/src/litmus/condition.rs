@@ -79,7 +79,7 @@ impl Operand {
         .unwrap_or(0)
     }
 
-    /// Its name in conditions and states: `0:r` or `x`.
+    /// Its name in conditions and states, as herd7 prints it: `0:r` or `[x]`.
     pub fn display(self, program: &Program) -> String {
         match self {
             Operand::Reg(t, r) => {
@@ -87,10 +87,10 @@ impl Operand {
                 let name = thread.and_then(|t| t.registers.get(usize::from(r.0)));
                 format!("{}:{}", t.0, name.map_or("?", String::as_str))
             }
-            Operand::Loc(l) => program
-                .locations
-                .get(usize::from(l.0))
-                .map_or_else(|| "?".to_owned(), |l| l.name.clone()),
+            Operand::Loc(l) => {
+                let location = program.locations.get(usize::from(l.0));
+                format!("[{}]", location.map_or("?", |l| l.name.as_str()))
+            }
         }
     }
 }

@@ -194,6 +194,9 @@ impl Parser {
             }
         }
         let span = start..self.tokens[self.at.saturating_sub(1)].span.end.max(start);
+        if broken && self.at_final_part() {
+            return Ok(Row { cells }); // The missing end is part of what was reported.
+        }
         self.expect(";", "a row ends with `;`")?;
         if cells.len() != columns && !broken {
             let message = format!(
