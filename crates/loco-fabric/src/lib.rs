@@ -5,12 +5,15 @@
 //! the threads of one node affect one another. `loco` is written against it; `loco-sim` implements it on the
 //! operational RDMA model.
 
+#![deny(unsafe_code)]
+
 mod contract;
 mod control;
 mod error;
 mod ids;
 mod mesh;
 mod platform;
+mod shm;
 
 pub use contract::{
     Atomicity, Caps, Completion, CompletionStatus, Fabric, Local, Memory, MemoryKind, Peers, Posted,
@@ -21,3 +24,4 @@ pub use error::{FabricError, Result};
 pub use ids::{NodeId, Time, WorkRequestId};
 pub use mesh::{Mesh, PAYLOAD_BYTES_MAX};
 pub use platform::{AtomicCell, Lock, Platform, RwLock, Std, Task, ThreadKind};
+pub use shm::{HugePages, Nic, ShmCell, ShmConfig, ShmFabric, ShmMemory, ShmQueuePair, ShmRemote};

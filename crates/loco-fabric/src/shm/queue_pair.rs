@@ -1,0 +1,209 @@
+//! A queue pair: checks, then either does the operation at once or hands it to the deferred NIC.
+
+use std::sync::Arc;
+
+use super::nic::QueueId;
+use super::send_queue::{Kind, Request};
+use super::{Node, ShmMemory, ShmRemote, word};
+use crate::{Control, FabricError, Local, NodeId, Posted, QueuePair, RemoteMemory, Result, Target, Work};
+
+/// A queue pair of the shared-memory fabric.
+#[derive(Debug)]
+pub struct ShmQueuePair {
+    node: Arc<Node>,
+    peer: NodeId,
+    /// How many departures were looked at; a change asks for another look at `peer`.
+    departures_seen: u64,
+    peer_gone: bool,
+    /// With the deferred NIC.
+    queue: Option<QueueId>,
+}
+
+impl ShmQueuePair {
+    pub(super) fn new(node: Arc<Node>, peer: NodeId) -> ShmQueuePair {
+        let queue = node.nic.as_ref().map(|nic| nic.open(peer));
+        ShmQueuePair {
+            node,
+            peer,
+            departures_seen: 0,
+            peer_gone: false,
+            queue,
+        }
+    }
+
+    /// Fails if `remote` is not the peer's, or the peer is known to be gone.
+    #[inline]
+    fn check(&mut self, remote: &ShmRemote) -> Result<()> {
+        if remote.node() != self.peer {
+            return Err(self.foreign(remote));
+        }
+        self.check_alive()
+    }
+
+    #[inline]
+    fn check_alive(&mut self) -> Result<()> {
+        if self.node.mesh.departures() != self.departures_seen {
+            self.look_at_peer();
+        }
+        if self.peer_gone {
+            return Err(FabricError::PeerLost(self.peer));
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn look_at_peer(&mut self) {
+        self.departures_seen = self.node.mesh.departures();
+        self.peer_gone = self.node.is_gone(self.peer);
+    }
+
+    #[cold]
+    fn foreign(&self, remote: &ShmRemote) -> FabricError {
+        FabricError::Config(format!(
+            "memory of {} on a queue pair towards {}: each peer needs its own queue pair",
+            remote.node(),
+            self.peer
+        ))
+    }
+
+    #[cold]
+    fn post(&self, queue: QueueId, request: Request) -> Result<Posted> {
+        let nic = self.node.nic.as_ref();
+        // A queue exists only where there is a NIC (`new`).
+        let nic = nic.ok_or_else(|| FabricError::Unsupported("a queue without its NIC".into()))?;
+        nic.post(queue, request)?;
+        Ok(Posted::Pending)
+    }
+
+    /// The read-modify-writes.
+    #[inline]
+    fn atomic(
+        &mut self,
+        target: Target<'_, ShmRemote>,
+        result: Local<'_, ShmMemory>,
+        work: Work,
+        kind: Kind,
+    ) -> Result<Posted> {
+        target.remote.check_word(target.offset)?;
+        result.memory.check_word(result.offset)?;
+        if result.len != 8 {
+            return Err(FabricError::Unsupported(format!(
+                "a result of {} bytes: that of an atomic operation has 8",
+                result.len
+            )));
+        }
+        self.check(target.remote)?;
+        if let Some(queue) = self.queue {
+            let request = Request::new(kind, work).remote(target, 8).local(result);
+            return self.post(queue, request);
+        }
+        // A full fence by itself, so after all earlier operations (LOCO'26 Fig. 10 has none of these; ours come
+        // after the queue pair's earlier puts and before its later operations).
+        let old = kind.apply(target.remote, target.offset)?;
+        result.memory.store_word(result.offset, old)?;
+        Ok(Posted::Done)
+    }
+}
+
+impl Drop for ShmQueuePair {
+    fn drop(&mut self) {
+        if let (Some(nic), Some(queue)) = (&self.node.nic, self.queue) {
+            nic.close(queue);
+        }
+    }
+}
+
+impl QueuePair for ShmQueuePair {
+    type Memory = ShmMemory;
+    type Remote = ShmRemote;
+
+    fn peer(&self) -> NodeId {
+        self.peer
+    }
+
+    #[inline]
+    fn put(&mut self, src: Local<'_, ShmMemory>, dst: Target<'_, ShmRemote>, work: Work) -> Result<Posted> {
+        src.memory.check(src.offset, src.len)?;
+        dst.remote.check(dst.offset, src.len)?;
+        self.check(dst.remote)?;
+        if let Some(queue) = self.queue {
+            let request = Request::new(Kind::Put, work).remote(dst, src.len).local(src);
+            return self.post(queue, request);
+        }
+        // This thread's earlier stores come before the NIC's read of the source (LOCO'26 Fig. 10, B6).
+        word::full_fence();
+        dst.remote
+            .copy_from(dst.offset, src.memory, src.offset, src.len)?;
+        Ok(Posted::Done)
+    }
+
+    #[inline]
+    fn put_inline(&mut self, data: &[u8], dst: Target<'_, ShmRemote>, work: Work) -> Result<Posted> {
+        if data.len() > self.node.caps.inline_bytes_max {
+            return Err(FabricError::Unsupported(format!(
+                "{} bytes inline: at most {} go, put the rest from registered memory",
+                data.len(),
+                self.node.caps.inline_bytes_max
+            )));
+        }
+        dst.remote.check(dst.offset, data.len())?;
+        self.check(dst.remote)?;
+        if let Some(queue) = self.queue {
+            return self.post(
+                queue,
+                Request::new(Kind::Put, work).remote(dst, data.len()).inline(data),
+            );
+        }
+        dst.remote.write(dst.offset, data)?;
+        Ok(Posted::Done)
+    }
+
+    #[inline]
+    fn get(&mut self, dst: Local<'_, ShmMemory>, src: Target<'_, ShmRemote>, work: Work) -> Result<Posted> {
+        dst.memory.check(dst.offset, dst.len)?;
+        src.remote.check(src.offset, dst.len)?;
+        self.check(src.remote)?;
+        if let Some(queue) = self.queue {
+            let request = Request::new(Kind::Get, work).remote(src, dst.len).local(dst);
+            return self.post(queue, request);
+        }
+        // This thread's stores, and the queue pair's puts, come before the NIC's remote read (Fig. 10, B8 and G8).
+        word::full_fence();
+        src.remote.copy_to(src.offset, dst.memory, dst.offset, dst.len)?;
+        Ok(Posted::Done)
+    }
+
+    #[inline]
+    fn fetch_add(
+        &mut self,
+        target: Target<'_, ShmRemote>,
+        add: u64,
+        result: Local<'_, ShmMemory>,
+        work: Work,
+    ) -> Result<Posted> {
+        self.atomic(target, result, work, Kind::FetchAdd { add })
+    }
+
+    #[inline]
+    fn compare_swap(
+        &mut self,
+        target: Target<'_, ShmRemote>,
+        expected: u64,
+        new: u64,
+        result: Local<'_, ShmMemory>,
+        work: Work,
+    ) -> Result<Posted> {
+        self.atomic(target, result, work, Kind::CompareSwap { expected, new })
+    }
+
+    #[inline]
+    fn flush(&mut self, work: Work) -> Result<Posted> {
+        self.check_alive()?;
+        if let Some(queue) = self.queue {
+            return self.post(queue, Request::new(Kind::Flush, work));
+        }
+        // Puts are stores of this thread: they are placed when its store buffer is empty.
+        word::full_fence();
+        Ok(Posted::Done)
+    }
+}

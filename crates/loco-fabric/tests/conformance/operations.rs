@@ -1,0 +1,470 @@
+//! Each operation by itself: what it moves, what it refuses, how it ends.
+
+use std::collections::HashSet;
+use std::sync::atomic::Ordering;
+
+use loco_fabric::{
+    Atomicity, Completion, CompletionStatus, Fabric, FabricError, Memory, MemoryKind, Posted, QueuePair,
+    RemoteMemory, WordCell, Work, WorkRequestId,
+};
+
+use super::{Poster, World, allocate, local, set_word, share, target, together, wait_for, wait_word, word};
+
+fn pattern(len: usize, seed: usize) -> Vec<u8> {
+    #[allow(clippy::cast_possible_truncation)]
+    (0..len).map(|at| (at * 31 + seed * 7 + 1) as u8).collect()
+}
+
+/// Every alignment of source and target, lengths around the word sizes; bytes around the target stay.
+pub fn put_and_get_move_bytes<W: World>() {
+    let [a, b] = &W::nodes(2)[..] else { unreachable!() };
+    let (there, remote) = share(b, a, 512);
+    let here = allocate(a, 512);
+    let mut poster = Poster::new(a, b.node());
+    for (round, len) in [0, 1, 2, 3, 4, 7, 8, 9, 15, 16, 31, 64, 100]
+        .into_iter()
+        .enumerate()
+    {
+        for (from, to) in [(0, 0), (0, 3), (5, 5), (4, 8), (2, 4), (7, 6), (1, 8)] {
+            let bytes = pattern(len, round);
+            there.write(0, &[0xee; 256]).unwrap();
+            here.write(from, &bytes).unwrap();
+            poster.complete(|qp, work| qp.put(local(&here, from, len), target(&remote, to), work));
+            poster.complete(|qp, work| qp.flush(work));
+            let mut seen = vec![0; 256];
+            there.read(0, &mut seen).unwrap();
+            assert_eq!(&seen[to..to + len], bytes, "put of {len} from {from} to {to}");
+            assert!(
+                seen[..to]
+                    .iter()
+                    .chain(&seen[to + len..])
+                    .all(|&byte| byte == 0xee)
+            );
+
+            here.write(256, &[0xdd; 256]).unwrap();
+            poster.complete(|qp, work| qp.get(local(&here, 256 + from, len), target(&remote, to), work));
+            here.read(256, &mut seen).unwrap();
+            assert_eq!(&seen[from..from + len], bytes, "get of {len} from {to} to {from}");
+            assert!(
+                seen[..from]
+                    .iter()
+                    .chain(&seen[from + len..])
+                    .all(|&byte| byte == 0xdd)
+            );
+        }
+    }
+}
+
+/// CPU access by words of 1, 2, 4 and 8 bytes and by bulk copies agree.
+pub fn words_of_every_size<W: World>() {
+    let [a] = &W::nodes(1)[..] else { unreachable!() };
+    let memory = allocate(a, 64);
+    memory.cell::<u8>(1).unwrap().store(0x11, Ordering::Relaxed);
+    memory.cell::<u16>(2).unwrap().store(0x2222, Ordering::Release);
+    memory
+        .cell::<u32>(4)
+        .unwrap()
+        .store(0x4444_4444, Ordering::SeqCst);
+    memory
+        .cell::<u64>(8)
+        .unwrap()
+        .store(0x8888_8888_8888_8888, Ordering::Release);
+    let mut seen = [0; 16];
+    memory.read(0, &mut seen).unwrap();
+    let mut expected = [
+        0, 0x11, 0x22, 0x22, 0x44, 0x44, 0x44, 0x44, 0, 0, 0, 0, 0, 0, 0, 0,
+    ];
+    expected[8..].fill(0x88);
+    assert_eq!(seen, expected);
+    let cell = memory.cell::<u32>(4).unwrap();
+    assert_eq!(cell.compare_exchange(0, 1), Err(0x4444_4444));
+    assert_eq!(cell.compare_exchange(0x4444_4444, 1), Ok(0x4444_4444));
+    let slice = memory.slice(4, 12).unwrap();
+    assert_eq!(slice.cell::<u32>(0).unwrap().load(Ordering::SeqCst), 1);
+    assert_eq!(slice.len(), 12);
+}
+
+/// Nothing outside of a region, or of a slice of it, can be named.
+pub fn ranges_are_checked<W: World>() {
+    let [a, b] = &W::nodes(2)[..] else { unreachable!() };
+    let (there, remote) = share(b, a, 100);
+    let here = allocate(a, 256);
+    let mut qp = a.queue_pair(b.node()).unwrap();
+    let mut bytes = [0; 16];
+    fn refused<T: std::fmt::Debug>(result: loco_fabric::Result<T>) {
+        assert!(
+            matches!(result, Err(FabricError::OutOfRange { .. })),
+            "{result:?}"
+        );
+    }
+    for offset in [85, 101, usize::MAX - 3, usize::MAX] {
+        refused(there.read(offset, &mut bytes));
+        refused(there.write(offset, &bytes));
+        refused(qp.put(local(&here, 0, 16), target(&remote, offset), Work::unsignaled()));
+        refused(qp.put_inline(&bytes, target(&remote, offset), Work::unsignaled()));
+        refused(qp.get(local(&here, 0, 16), target(&remote, offset), Work::unsignaled()));
+    }
+    for offset in [241, usize::MAX - 3] {
+        refused(qp.put(local(&here, offset, 16), target(&remote, 0), Work::unsignaled()));
+        refused(qp.get(local(&here, offset, 16), target(&remote, 0), Work::unsignaled()));
+    }
+    refused(qp.put(
+        local(&here, 0, usize::MAX),
+        target(&remote, 0),
+        Work::unsignaled(),
+    ));
+    refused(qp.fetch_add(target(&remote, 96), 1, local(&here, 0, 8), Work::unsignaled()));
+    refused(qp.compare_swap(target(&remote, 104), 0, 1, local(&here, 0, 8), Work::unsignaled()));
+    refused(qp.fetch_add(target(&remote, 0), 1, local(&here, 256, 8), Work::unsignaled()));
+    refused(there.cell::<u64>(96).map(|_| ()));
+    refused(there.slice(50, 51).map(|_| ()));
+    refused(remote.slice(usize::MAX, 2).map(|_| ()));
+    let part = remote.slice(90, 10).unwrap();
+    assert_eq!((part.len(), part.node()), (10, b.node()));
+    refused(qp.put(local(&here, 0, 11), target(&part, 0), Work::unsignaled()));
+    refused(there.slice(90, 10).unwrap().write(3, &[0; 8]));
+    assert_eq!(word(&there, 88), 0, "nothing was written");
+}
+
+/// Words and the targets of atomics are aligned by their size.
+pub fn words_must_be_aligned<W: World>() {
+    let [a, b] = &W::nodes(2)[..] else { unreachable!() };
+    let (there, remote) = share(b, a, 64);
+    let here = allocate(a, 64);
+    let mut qp = a.queue_pair(b.node()).unwrap();
+    fn refused<T: std::fmt::Debug>(result: loco_fabric::Result<T>) {
+        assert!(
+            matches!(result, Err(FabricError::Misaligned { .. })),
+            "{result:?}"
+        );
+    }
+    refused(there.cell::<u16>(1).map(|_| ()));
+    refused(there.cell::<u32>(2).map(|_| ()));
+    refused(there.cell::<u64>(4).map(|_| ()));
+    refused(there.slice(4, 32).unwrap().cell::<u64>(0).map(|_| ()));
+    refused(qp.fetch_add(target(&remote, 4), 1, local(&here, 0, 8), Work::unsignaled()));
+    refused(qp.fetch_add(target(&remote, 8), 1, local(&here, 4, 8), Work::unsignaled()));
+    refused(qp.compare_swap(target(&remote, 1), 0, 1, local(&here, 0, 8), Work::unsignaled()));
+    assert!(
+        there.slice(4, 32).unwrap().cell::<u64>(4).is_ok(),
+        "what counts is the address"
+    );
+}
+
+/// A queue pair accesses its own peer's memory only.
+pub fn foreign_memory_is_refused<W: World>() {
+    let [a, b, c] = &W::nodes(3)[..] else {
+        unreachable!()
+    };
+    let (_there, remote) = share(b, a, 64);
+    let here = allocate(a, 64);
+    let mut qp = a.queue_pair(c.node()).unwrap();
+    assert!(
+        qp.put(local(&here, 0, 8), target(&remote, 0), Work::unsignaled())
+            .is_err()
+    );
+}
+
+/// Memory comes zeroed and aligned, also where it was in use before.
+pub fn memory_is_zeroed_and_returns<W: World>() {
+    let [a] = &W::nodes(1)[..] else { unreachable!() };
+    for round in 0..50 {
+        let memory = allocate(a, 1 + 1000 * (round % 7));
+        let mut bytes = vec![1; memory.len()];
+        memory.read(0, &mut bytes).unwrap();
+        assert!(bytes.iter().all(|&byte| byte == 0));
+        memory.write(0, &vec![0xff; memory.len()]).unwrap();
+        assert!(memory.is_empty() || a.export(&memory).address.is_multiple_of(64));
+        let part = memory.slice(0, 1).unwrap();
+        drop(memory);
+        let other = allocate(a, 4096);
+        other.write(0, &[0xaa; 4096]).unwrap();
+        part.read(0, &mut bytes[..1]).unwrap();
+        assert_eq!(bytes[0], 0xff, "a slice keeps its memory");
+    }
+}
+
+/// Asking for more than there is names the remedy.
+pub fn exhausted_memory_is_an_error<W: World>() {
+    let [a] = &W::nodes(1)[..] else { unreachable!() };
+    for len in [1 << 50, usize::MAX - 10, usize::MAX] {
+        match a.allocate(len, MemoryKind::Host) {
+            Err(FabricError::OutOfMemory {
+                requested, remedy, ..
+            }) => {
+                assert_eq!(requested, len);
+                assert!(!remedy.is_empty());
+            }
+            other => panic!("{len} bytes: {:?}", other.map(|_| ())),
+        }
+    }
+    if a.caps().device_memory_bytes == 0 {
+        let device = a.allocate(64, MemoryKind::Device);
+        assert!(matches!(device, Err(FabricError::Unsupported(_))));
+    }
+}
+
+/// Fetch-and-add wraps; compare-and-swap returns what it found, whether it swaps or not.
+pub fn atomics_return_the_old_value<W: World>() {
+    let [a, b] = &W::nodes(2)[..] else { unreachable!() };
+    if a.caps().atomicity == Atomicity::None {
+        return;
+    }
+    let (there, remote) = share(b, a, 64);
+    let here = allocate(a, 64);
+    let mut poster = Poster::new(a, b.node());
+    set_word(&there, 8, u64::MAX);
+    poster.complete(|qp, work| qp.fetch_add(target(&remote, 8), 3, local(&here, 16, 8), work));
+    assert_eq!(word(&here, 16), u64::MAX);
+    poster.complete(|qp, work| qp.compare_swap(target(&remote, 8), 7, 9, local(&here, 16, 8), work));
+    assert_eq!(word(&here, 16), 2, "found, not swapped");
+    poster.complete(|qp, work| qp.compare_swap(target(&remote, 8), 2, 9, local(&here, 24, 8), work));
+    assert_eq!(word(&here, 24), 2, "found and swapped");
+    poster.complete(|qp, work| qp.flush(work));
+    assert_eq!(word(&there, 8), 9);
+    assert_eq!((word(&there, 0), word(&there, 16)), (0, 0));
+    let short = poster
+        .qp
+        .fetch_add(target(&remote, 8), 1, local(&here, 0, 4), Work::unsignaled());
+    assert!(short.is_err(), "a result takes 8 bytes");
+}
+
+/// Adds from several nodes, the word's own node among them, sum up, and no old value is seen twice.
+pub fn concurrent_adds_sum_up<W: World>() {
+    const ADDS: u64 = 300;
+    let nodes = W::nodes(3);
+    let counter = allocate(&nodes[0], 64);
+    let key = nodes[0].export(&counter);
+    let seen = std::sync::Mutex::new(HashSet::new());
+    let body = |node: &W::Fabric| {
+        let home = nodes[0].node();
+        let remote = node.import(home, &key).unwrap();
+        let result = allocate(node, 8);
+        let mut poster = Poster::new(node, home);
+        for _ in 0..ADDS {
+            poster.complete(|qp, work| qp.fetch_add(target(&remote, 0), 2, local(&result, 0, 8), work));
+            assert!(seen.lock().unwrap().insert(word(&result, 0)));
+        }
+    };
+    together(
+        nodes
+            .iter()
+            .map(|node| Box::new(|| body(node)) as Box<dyn FnOnce() + Send>)
+            .collect(),
+    );
+    wait_word(&nodes[0], &counter, 0, |sum| sum == 2 * ADDS * nodes.len() as u64);
+}
+
+/// Of those who swap the same value, one wins.
+pub fn compare_swap_is_won_once<W: World>() {
+    const ROUNDS: u64 = 100;
+    let nodes = W::nodes(2);
+    let shared = allocate(&nodes[0], 64);
+    let key = nodes[0].export(&shared);
+    let wins = std::sync::Mutex::new(vec![0; usize::try_from(ROUNDS).unwrap()]);
+    let body = |node: &W::Fabric| {
+        let home = nodes[0].node();
+        let remote = node.import(home, &key).unwrap();
+        let result = allocate(node, 8);
+        let mut poster = Poster::new(node, home);
+        for round in 0..ROUNDS {
+            poster.complete(|qp, work| {
+                qp.compare_swap(target(&remote, 0), round, round + 1, local(&result, 0, 8), work)
+            });
+            if word(&result, 0) == round {
+                wins.lock().unwrap()[usize::try_from(round).unwrap()] += 1;
+            }
+        }
+    };
+    together(
+        nodes
+            .iter()
+            .map(|node| Box::new(|| body(node)) as Box<dyn FnOnce() + Send>)
+            .collect(),
+    );
+    assert!(wins.lock().unwrap().iter().all(|&wins| wins == 1));
+}
+
+/// Where the fabric says so, remote atomics are atomic against the CPU's.
+pub fn atomics_with_cpu_accesses<W: World>() {
+    const ADDS: u64 = 300;
+    let [a, b] = &W::nodes(2)[..] else { unreachable!() };
+    if a.caps().atomicity != Atomicity::Glob {
+        return;
+    }
+    let (there, remote) = share(b, a, 64);
+    let remote_side = || {
+        let result = allocate(a, 8);
+        let mut poster = Poster::new(a, b.node());
+        for _ in 0..ADDS {
+            poster.complete(|qp, work| qp.fetch_add(target(&remote, 0), 1, local(&result, 0, 8), work));
+        }
+    };
+    let cpu_side = || {
+        let cell = there.cell::<u64>(0).unwrap();
+        for _ in 0..ADDS {
+            let mut value = cell.load(Ordering::Relaxed);
+            while let Err(found) = cell.compare_exchange(value, value + 1) {
+                value = found;
+            }
+        }
+    };
+    together(vec![Box::new(remote_side), Box::new(cpu_side)]);
+    wait_word(b, &there, 0, |sum| sum == 2 * ADDS);
+}
+
+/// A node is its own peer too.
+pub fn loop_back<W: World>() {
+    let nodes = W::nodes(2);
+    let a = &nodes[0];
+    let (there, remote) = share(a, a, 64);
+    let here = allocate(a, 64);
+    let mut poster = Poster::new(a, a.node());
+    set_word(&here, 0, 5);
+    poster.complete(|qp, work| qp.put(local(&here, 0, 8), target(&remote, 8), work));
+    poster.complete(|qp, work| qp.flush(work));
+    assert_eq!(word(&there, 8), 5);
+    poster.complete(|qp, work| qp.get(local(&here, 16, 8), target(&remote, 8), work));
+    assert_eq!(word(&here, 16), 5);
+}
+
+/// Inline data is copied at the call, up to the limit and not beyond.
+pub fn inline_data_may_be_reused_at_once<W: World>() {
+    let [a, b] = &W::nodes(2)[..] else { unreachable!() };
+    let most = a.caps().inline_bytes_max;
+    let (there, remote) = share(b, a, most + 8);
+    let mut poster = Poster::new(a, b.node());
+    let data = std::cell::RefCell::new(vec![3; most]);
+    let posted = poster.post(|qp, work| {
+        let posted = qp.put_inline(&data.borrow(), target(&remote, 8), work);
+        data.borrow_mut().fill(4);
+        posted
+    });
+    if posted.is_some() {
+        wait_for(a, || (a.poll(&mut Vec::new()).unwrap() > 0).then_some(()));
+    }
+    poster.complete(|qp, work| qp.flush(work));
+    let mut seen = vec![0; most];
+    there.read(8, &mut seen).unwrap();
+    assert!(seen.iter().all(|&byte| byte == 3));
+    let long = poster
+        .qp
+        .put_inline(&vec![0; most + 1], target(&remote, 0), Work::unsignaled());
+    assert!(matches!(long, Err(FabricError::Unsupported(_))));
+}
+
+/// Operations posted without a signal happen and are never reported.
+pub fn unsignaled_operations_report_nothing<W: World>() {
+    let [a, b] = &W::nodes(2)[..] else { unreachable!() };
+    let (there, remote) = share(b, a, 64);
+    let here = allocate(a, 64);
+    let mut poster = Poster::new(a, b.node());
+    for value in 1..=5_u64 {
+        let bytes = value.to_ne_bytes();
+        let _posted = poster
+            .qp
+            .put_inline(&bytes, target(&remote, 8), Work::unsignaled())
+            .unwrap();
+    }
+    let _posted = poster
+        .qp
+        .get(local(&here, 0, 8), target(&remote, 8), Work::unsignaled())
+        .unwrap();
+    // `complete` insists that its own is the only completion.
+    poster.complete(|qp, work| qp.flush(work));
+    assert_eq!(word(&there, 8), 5);
+    assert_eq!(word(&here, 0), 5, "a later completion covers it");
+}
+
+/// Every id comes back exactly once, in posting order per queue pair, with the right peer.
+pub fn each_operation_is_reported_once<W: World>() {
+    const OPERATIONS: u64 = 400;
+    let [a, b, c] = &W::nodes(3)[..] else {
+        unreachable!()
+    };
+    let here = allocate(a, 64);
+    let mut queue_pairs = Vec::new();
+    for (tag, peer) in [b, c, b].into_iter().enumerate() {
+        let (memory, remote) = share(peer, a, 64);
+        queue_pairs.push((tag as u64, a.queue_pair(peer.node()).unwrap(), memory, remote));
+    }
+    let mut pending = [vec![], vec![], vec![]];
+    let mut completions: Vec<Completion> = Vec::new();
+    for number in 0..OPERATIONS {
+        for (tag, qp, _, remote) in &mut queue_pairs {
+            let id = WorkRequestId(*tag << 32 | number);
+            let mut work = Work::signaled(id);
+            work.signaled = number % 5 != 0;
+            let posted = wait_for(a, || {
+                let posted = match number % 4 {
+                    0 => qp.put(local(&here, 0, 8), target(remote, 0), work),
+                    1 => qp.get(local(&here, 8, 24), target(remote, 8), work),
+                    2 => qp.put_inline(&[1; 8], target(remote, 32), work.fenced()),
+                    _ => qp.flush(work.more()),
+                };
+                match posted {
+                    Err(FabricError::QueueFull(peer)) => {
+                        assert_eq!(peer, qp.peer());
+                        a.poll(&mut completions).unwrap();
+                        None
+                    }
+                    posted => Some(posted.unwrap()),
+                }
+            });
+            if posted == Posted::Pending && work.signaled {
+                pending[usize::try_from(*tag).unwrap()].push(id);
+            }
+        }
+    }
+    let expected: usize = pending.iter().map(Vec::len).sum();
+    wait_for(a, || {
+        a.poll(&mut completions).unwrap();
+        (completions.len() >= expected).then_some(())
+    });
+    std::thread::sleep(std::time::Duration::from_millis(2));
+    a.poll(&mut completions).unwrap();
+    for (tag, qp, _, _) in &queue_pairs {
+        let reported: Vec<_> = completions.iter().filter(|c| c.id.0 >> 32 == *tag).collect();
+        assert!(
+            reported
+                .iter()
+                .all(|c| c.peer == qp.peer() && c.status == CompletionStatus::Success)
+        );
+        let ids: Vec<_> = reported.iter().map(|c| c.id).collect();
+        assert_eq!(ids, pending[usize::try_from(*tag).unwrap()]);
+    }
+}
+
+/// Posting without polling ends in `QueueFull` (or never does); polling makes room; what was refused was not posted.
+pub fn a_full_queue_says_so<W: World>() {
+    let [a, b] = &W::nodes(2)[..] else { unreachable!() };
+    let (there, remote) = share(b, a, 64);
+    let mut poster = Poster::new(a, b.node());
+    let mut posted = 0_u64;
+    let mut full = false;
+    while posted < 100_000 && !full {
+        let work = Work::signaled(WorkRequestId(posted));
+        match poster
+            .qp
+            .put_inline(&(posted + 1).to_ne_bytes(), target(&remote, 0), work)
+        {
+            Ok(Posted::Done) => posted += 1,
+            Ok(Posted::Pending) => posted += 1,
+            Err(FabricError::QueueFull(peer)) => {
+                assert_eq!(peer, b.node());
+                full = true;
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!(full || a.caps().synchronous, "a queue without end");
+    let mut completions = Vec::new();
+    if !a.caps().synchronous {
+        wait_for(a, || {
+            a.poll(&mut completions).unwrap();
+            (completions.len() as u64 == posted).then_some(())
+        });
+    }
+    poster.complete(|qp, work| qp.flush(work));
+    assert_eq!(word(&there, 0), posted);
+}

@@ -1,0 +1,368 @@
+//! What may not be seen: torn words, and outcomes that the stamp order forbids (LOCO'26 Fig. 10).
+//!
+//! Stress: each shape runs many rounds; a round takes part of a microsecond on a synchronous fabric and much longer on
+//! others, which run fewer.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use loco_fabric::{Atomicity, Fabric, FabricError, Memory, Posted, QueuePair, Result, WordCell, Work};
+
+use super::{
+    Poster, STREAMED, World, allocate, local, set_word, share, target, together, wait_for, wait_word, word,
+};
+
+fn rounds<F: Fabric>(fabric: &F) -> u64 {
+    if fabric.caps().synchronous { 20_000 } else { 200 }
+}
+
+/// Posts as soon as there is room, and leaves the completion to whoever polls. Signalled, so that a fabric that frees
+/// its slots by completions can.
+fn stream<F: Fabric>(
+    fabric: &F,
+    qp: &mut F::QueuePair,
+    operation: impl Fn(&mut F::QueuePair, Work) -> Result<Posted>,
+) {
+    let work = Work::signaled(STREAMED);
+    let mut completions = Vec::new();
+    let _posted = wait_for(fabric, || match operation(qp, work) {
+        Err(FabricError::QueueFull(_)) => {
+            fabric.poll(&mut completions).unwrap();
+            None
+        }
+        posted => Some(posted.unwrap()),
+    });
+}
+
+/// Runs `observe` until `act` is through, and once more after that.
+fn while_acting(act: impl FnOnce() + Send, mut observe: impl FnMut() + Send) {
+    let over = AtomicBool::new(false);
+    let observer = || {
+        // Acquire and Release: the last observation comes after the last act.
+        while !over.load(Ordering::Acquire) {
+            observe();
+            std::thread::yield_now();
+        }
+        observe();
+    };
+    let actor = || {
+        // The observer ends even if the actor panics.
+        struct Over<'a>(&'a AtomicBool);
+        impl Drop for Over<'_> {
+            fn drop(&mut self) {
+                self.0.store(true, Ordering::Release);
+            }
+        }
+        let _over = Over(&over);
+        act();
+    };
+    together(vec![Box::new(observer), Box::new(actor)]);
+}
+
+/// Aligned words of 2, 4 and 8 bytes are seen whole, by CPU loads under puts and by gets under CPU stores.
+pub fn words_do_not_tear<W: World>() {
+    const VALUES: [u64; 2] = [0, u64::MAX];
+    let [a, b] = &W::nodes(2)[..] else { unreachable!() };
+    let (there, remote) = share(b, a, 64);
+    let here = allocate(a, 64);
+    let mut qp = a.queue_pair(b.node()).unwrap();
+    let putting = || {
+        for round in 0..rounds(a) {
+            let value = VALUES[usize::from(round % 2 == 0)].to_ne_bytes();
+            stream(a, &mut qp, |qp, work| {
+                qp.put_inline(&value, target(&remote, 8), work)
+            });
+            stream(a, &mut qp, |qp, work| {
+                qp.put_inline(&value[..4], target(&remote, 20), work)
+            });
+            stream(a, &mut qp, |qp, work| {
+                qp.put_inline(&value[..2], target(&remote, 26), work)
+            });
+        }
+    };
+    let (long, middle, short) = (there.cell::<u64>(8), there.cell::<u32>(20), there.cell::<u16>(26));
+    let (long, middle, short) = (long.unwrap(), middle.unwrap(), short.unwrap());
+    while_acting(putting, || {
+        assert!([0, u64::MAX].contains(&long.load(Ordering::Relaxed)));
+        assert!([0, u32::MAX].contains(&middle.load(Ordering::Relaxed)));
+        assert!([0, u16::MAX].contains(&short.load(Ordering::Relaxed)));
+    });
+    let mut poster = Poster::new(a, b.node());
+    let storing = || {
+        for round in 0..rounds(a) {
+            long.store(VALUES[usize::from(round % 2 == 0)], Ordering::Relaxed);
+            if !a.caps().synchronous {
+                std::thread::yield_now();
+            }
+        }
+    };
+    while_acting(storing, || {
+        poster.complete(|qp, work| qp.get(local(&here, 0, 8), target(&remote, 8), work));
+        assert!(VALUES.contains(&word(&here, 0)));
+    });
+}
+
+/// Copies may tear as a whole, the aligned 8-byte words in them do not, wherever the copy begins.
+pub fn words_within_copies_do_not_tear<W: World>() {
+    const LEN: usize = 340;
+    let [a, b] = &W::nodes(2)[..] else { unreachable!() };
+    let (there, remote) = share(b, a, 512);
+    let (source, sink) = (allocate(a, 512), allocate(a, 512));
+    let check = |memory: &<W::Fabric as Fabric>::Memory| {
+        let mut seen = [0; 512];
+        memory.read(0, &mut seen).unwrap();
+        for at in (8..4 + LEN - 7).step_by(8) {
+            let torn = seen[at..at + 8].iter().any(|&byte| byte != seen[at]);
+            assert!(!torn, "the word at {at}: {:x?}", &seen[at..at + 8]);
+        }
+    };
+    let mut qp = a.queue_pair(b.node()).unwrap();
+    let putting = || {
+        for round in 0..rounds(a) / 10 {
+            // The source may be read until completion, so whole words change in it too.
+            source.write(4, &[round.to_ne_bytes()[0]; LEN]).unwrap();
+            stream(a, &mut qp, |qp, work| {
+                qp.put(local(&source, 4, LEN), target(&remote, 4), work)
+            });
+        }
+    };
+    while_acting(putting, || check(&there));
+    let mut poster = Poster::new(a, b.node());
+    let storing = || {
+        for round in 0..rounds(a) / 10 {
+            there.write(4, &[round.to_ne_bytes()[0]; LEN]).unwrap();
+            if !a.caps().synchronous {
+                std::thread::yield_now();
+            }
+        }
+    };
+    while_acting(storing, || {
+        poster.complete(|qp, work| qp.get(local(&sink, 4, LEN), target(&remote, 4), work));
+        check(&sink);
+    });
+}
+
+/// Message passing: data by one put, the flag by the next (G7).
+pub fn puts_are_placed_in_order<W: World>() {
+    let [a, b] = &W::nodes(2)[..] else { unreachable!() };
+    let (there, remote) = share(b, a, 256);
+    let mut qp = a.queue_pair(b.node()).unwrap();
+    let sending = || {
+        for round in 1..=rounds(a) {
+            let value = round.to_ne_bytes();
+            stream(a, &mut qp, |qp, work| {
+                qp.put_inline(&value, target(&remote, 0), work)
+            });
+            stream(a, &mut qp, |qp, work| {
+                qp.put_inline(&value, target(&remote, 128), work)
+            });
+        }
+    };
+    let receiving = || {
+        let mut flag = 0;
+        while flag < rounds(a) {
+            flag = wait_word(b, &there, 128, |seen| seen > flag);
+            let data = word(&there, 0);
+            assert!(data >= flag, "flag {flag} before data {data}");
+        }
+    };
+    together(vec![Box::new(sending), Box::new(receiving)]);
+}
+
+/// All words of a long put are placed before the next put of the queue pair.
+pub fn a_put_of_many_words_precedes_the_next_put<W: World>() {
+    const WORDS: usize = 64;
+    let [a, b] = &W::nodes(2)[..] else { unreachable!() };
+    let (there, remote) = share(b, a, 8 * WORDS + 64);
+    let source = allocate(a, 8 * WORDS);
+    let mut poster = Poster::new(a, b.node());
+    let sending = || {
+        for round in 1..=rounds(a) / 10 {
+            for at in 0..WORDS {
+                set_word(&source, 8 * at, round);
+            }
+            poster.complete(|qp, work| qp.put(local(&source, 0, 8 * WORDS), target(&remote, 64), work));
+            poster.complete(|qp, work| qp.put_inline(&round.to_ne_bytes(), target(&remote, 0), work));
+        }
+    };
+    let receiving = || {
+        let mut flag = 0;
+        while flag < rounds(a) / 10 {
+            flag = wait_word(b, &there, 0, |seen| seen > flag);
+            for at in 0..WORDS {
+                let data = word(&there, 64 + 8 * at);
+                assert!(data >= flag, "flag {flag} before word {at}: {data}");
+            }
+        }
+    };
+    together(vec![Box::new(sending), Box::new(receiving)]);
+}
+
+/// A completed flush: every earlier put is there for whoever learns of it by other means.
+pub fn a_flush_places_puts<W: World>() {
+    let [a, b] = &W::nodes(2)[..] else { unreachable!() };
+    let (there, remote) = share(b, a, 64);
+    let told = AtomicU64::new(0);
+    let mut poster = Poster::new(a, b.node());
+    let putting = || {
+        for round in 1..=rounds(a) {
+            let value = round.to_ne_bytes();
+            poster.complete(|qp, work| qp.put_inline(&value, target(&remote, 8), work));
+            poster.complete(|qp, work| qp.flush(work));
+            told.store(round, Ordering::Release);
+        }
+    };
+    while_acting(putting, || {
+        let told = told.load(Ordering::Acquire);
+        let seen = word(&there, 8);
+        assert!(seen >= told, "flushed {told}, placed {seen}");
+    });
+}
+
+/// A get sees the earlier puts of its queue pair (G8).
+pub fn a_get_comes_after_puts<W: World>() {
+    let [a, b] = &W::nodes(2)[..] else { unreachable!() };
+    let (_there, remote) = share(b, a, 64);
+    let here = allocate(a, 64);
+    let mut poster = Poster::new(a, b.node());
+    for round in 1..=rounds(a) {
+        let value = round.to_ne_bytes();
+        stream(a, &mut poster.qp, |qp, work| {
+            qp.put_inline(
+                &value,
+                target(&remote, 8),
+                Work {
+                    signaled: false,
+                    ..work
+                },
+            )
+        });
+        poster.complete(|qp, work| qp.get(local(&here, 0, 8), target(&remote, 8), work));
+        assert_eq!(word(&here, 0), round);
+    }
+}
+
+/// Load buffering: a get, then a fenced put; what is stored in answer to the put comes too late for the get (H10, J7).
+pub fn a_fenced_put_comes_after_a_get<W: World>() {
+    let [a, b] = &W::nodes(2)[..] else { unreachable!() };
+    let (there, remote) = share(b, a, 256);
+    let here = allocate(a, 64);
+    let mut poster = Poster::new(a, b.node());
+    let asking = || {
+        for round in 1..=rounds(a) {
+            let value = round.to_ne_bytes();
+            stream(a, &mut poster.qp, |qp, work| {
+                qp.get(
+                    local(&here, 0, 8),
+                    target(&remote, 128),
+                    Work {
+                        signaled: false,
+                        ..work
+                    },
+                )
+            });
+            poster.complete(|qp, work| qp.put_inline(&value, target(&remote, 0), work.fenced()));
+            assert!(word(&here, 0) < round, "the answer came before the question");
+        }
+    };
+    let answering = || {
+        for round in 1..=rounds(a) {
+            wait_word(b, &there, 0, |asked| asked >= round);
+            set_word(&there, 128, round);
+        }
+    };
+    together(vec![Box::new(asking), Box::new(answering)]);
+}
+
+/// Two threads in lock step: each acts and then looks; that both look too early is forbidden.
+fn store_buffering(
+    rounds: u64,
+    mut first: impl FnMut(u64) -> u64 + Send,
+    mut second: impl FnMut(u64) -> u64 + Send,
+) {
+    let meet = Barrier::new(2);
+    let seen = [AtomicU64::new(0), AtomicU64::new(0)];
+    let run = |side: usize, act: &mut (dyn FnMut(u64) -> u64 + Send)| {
+        for round in 1..=rounds {
+            meet.wait();
+            seen[side].store(act(round), Ordering::Relaxed); // The barrier orders.
+            meet.wait();
+            let [first, second] = [&seen[0], &seen[1]].map(|seen| seen.load(Ordering::Relaxed));
+            assert!(
+                first >= round || second >= round,
+                "round {round}: {first}, {second}"
+            );
+        }
+    };
+    together(vec![
+        Box::new(|| run(0, &mut first)),
+        Box::new(|| run(1, &mut second)),
+    ]);
+}
+
+/// Two nodes put to a third and get what the other put (B8, G8).
+pub fn store_buffering_with_puts_and_gets<W: World>() {
+    let [a, b, c] = &W::nodes(3)[..] else {
+        unreachable!()
+    };
+    let memory = allocate(c, 256);
+    let side = |node: &W::Fabric, own: usize, other: usize| {
+        let remote = node.import(c.node(), &c.export(&memory)).unwrap();
+        let here = allocate(node, 64);
+        let mut poster = Poster::new(node, c.node());
+        move |round: u64| {
+            let value = round.to_ne_bytes();
+            stream(&poster.fabric, &mut poster.qp, |qp, work| {
+                qp.put_inline(
+                    &value,
+                    target(&remote, own),
+                    Work {
+                        signaled: false,
+                        ..work
+                    },
+                )
+            });
+            poster.complete(|qp, work| qp.get(local(&here, 0, 8), target(&remote, other), work));
+            word(&here, 0)
+        }
+    };
+    store_buffering(rounds(a) / 4, side(a, 0, 128), side(b, 128, 0));
+}
+
+/// Two nodes put to one another, flush, and look at their own memory (RDMA-TSO'24, store buffering with fences).
+pub fn store_buffering_with_flush<W: World>() {
+    two_nodes_put_and_look::<W>(|poster, _, _| poster.complete(|qp, work| qp.flush(work)));
+}
+
+/// The same, with an atomic in place of the flush: it comes after the queue pair's puts (`docs/rmw.md`,
+/// `SB+put-rmw+polls`).
+pub fn an_atomic_comes_after_puts<W: World>() {
+    two_nodes_put_and_look::<W>(|poster, remote, result| {
+        if poster.fabric.caps().atomicity == Atomicity::None {
+            return poster.complete(|qp, work| qp.flush(work));
+        }
+        poster.complete(|qp, work| qp.fetch_add(target(remote, 128), 0, local(result, 0, 8), work));
+    });
+}
+
+type RemoteOf<W> = <<W as World>::Fabric as Fabric>::Remote;
+type MemoryOf<W> = <<W as World>::Fabric as Fabric>::Memory;
+
+fn two_nodes_put_and_look<W: World>(
+    fence: impl Fn(&mut Poster<W::Fabric>, &RemoteOf<W>, &MemoryOf<W>) + Send + Sync + Copy,
+) {
+    let [a, b] = &W::nodes(2)[..] else { unreachable!() };
+    let side = |own: &W::Fabric, other: &W::Fabric, memory: MemoryOf<W>, remote: RemoteOf<W>| {
+        let result = allocate(own, 64);
+        let mut poster = Poster::new(own, other.node());
+        move |round: u64| {
+            let value = round.to_ne_bytes();
+            poster.complete(|qp, work| qp.put_inline(&value, target(&remote, 0), work));
+            fence(&mut poster, &remote, &result);
+            word(&memory, 0)
+        }
+    };
+    let (at_a, of_a) = share(a, b, 192);
+    let (at_b, of_b) = share(b, a, 192);
+    store_buffering(rounds(a) / 4, side(a, b, at_a, of_b), side(b, a, at_b, of_a));
+}
