@@ -1,2 +1,163 @@
-//! loco-sim
-#![forbid(unsafe_code)]
+//! The model fabric: loco's objects, unchanged, on the operational RDMA model, with an explorer that drives its steps.
+//!
+//! In the manner of `loom`: a closure builds a world of nodes and threads that assert; [`explore`] runs it under every
+//! schedule that the model allows (or many random ones), and reports the first failure with a schedule that
+//! [`replay`] repeats.
+//!
+//! Relies on `mowgli` for the machine and on `loco-fabric` for the contract; knows nothing of objects.
+#![deny(unsafe_code)]
+
+mod behaviour;
+mod coroutine;
+mod fabric;
+mod history;
+mod names;
+mod platform;
+mod random;
+mod report;
+mod request;
+mod run;
+mod schedule;
+mod search;
+mod sharing;
+mod state;
+mod trail;
+mod walk;
+mod world;
+
+use std::time::Duration;
+
+use mowgli::machine;
+use mowgli::model::{Model, RmwAtomicity};
+
+pub use fabric::{ModelCell, ModelControl, ModelFabric, ModelMemory, ModelQueuePair, ModelRemote};
+pub use history::{End, Event, ThreadHistory};
+pub use platform::{
+    ModelAtomic, ModelGuard, ModelMutex, ModelPlatform, ModelReadGuard, ModelRwLock, ModelTask, ModelWord,
+    ModelWriteGuard,
+};
+pub use report::{Completeness, Failure, FailureKind, Report, Stats};
+pub use schedule::{NotASchedule, Schedule};
+pub use world::{Node, World, call, note};
+
+/// How to explore.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Which schedules.
+    pub strategy: Strategy,
+    /// Remote read-modify-writes are atomic against the CPU as well.
+    pub glob: bool,
+    /// Explorers that work in parallel (exhaustive strategy).
+    pub workers: usize,
+    /// Give up after so many states.
+    pub states_max: Option<u64>,
+    /// Give up after so long.
+    pub time_max: Option<Duration>,
+    /// Longest execution, moves; a longer one makes the result incomplete.
+    pub steps_max: usize,
+    /// Called now and then with the number of states and the time spent.
+    pub progress: Option<fn(u64, Duration)>,
+}
+
+/// Which schedules to explore.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strategy {
+    /// All of them.
+    Exhaustive,
+    /// Uniform choices at every move.
+    Random {
+        /// Number of executions.
+        executions: u64,
+        /// Seed of the generator.
+        seed: u64,
+    },
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            strategy: Strategy::Exhaustive,
+            glob: false,
+            workers: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            states_max: None,
+            time_max: None,
+            steps_max: 100_000,
+            progress: None,
+        }
+    }
+}
+
+impl Config {
+    pub(crate) fn machine(&self) -> machine::Config {
+        let atomicity = if self.glob {
+            RmwAtomicity::Glob
+        } else {
+            RmwAtomicity::Hca
+        };
+        machine::Config::new(Model::RdmaTso, atomicity)
+    }
+}
+
+/// Why an exploration could not be carried out.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SimError {
+    /// The set-up of the world failed or never ends.
+    #[error("set-up: {0}")]
+    SetUp(String),
+    /// A thread did different things after the same replies.
+    #[error(
+        "a thread is not a function of what it is told: after the same replies it asked for {before}, now for {now}; \
+         share state between threads only through the fabric, and use no clock, randomness or addresses"
+    )]
+    NotDeterministic {
+        /// What it asked for before.
+        before: String,
+        /// What it asked for now.
+        now: String,
+    },
+    /// A schedule does not fit this world.
+    #[error(
+        "move {number} of the schedule, {what}, is not possible here: the world or the object has changed"
+    )]
+    Replay {
+        /// Position of the move.
+        number: usize,
+        /// The move.
+        what: String,
+    },
+    /// The machine that runs the exploration let us down.
+    #[error("{0}")]
+    Host(String),
+}
+
+impl SimError {
+    pub(crate) fn diverged(diverged: behaviour::Diverged) -> SimError {
+        SimError::NotDeterministic {
+            before: format!("{:?}", diverged.before),
+            now: format!("{:?}", diverged.now),
+        }
+    }
+}
+
+/// Explores the world that `builder` builds.
+///
+/// # Errors
+/// [`SimError`] when the world cannot be explored; a failing execution is not an error but part of the report.
+pub fn explore(config: &Config, builder: impl Fn(&mut World) + Sync) -> Result<Report, SimError> {
+    match config.strategy {
+        Strategy::Exhaustive => search::exhaustive(config, &builder),
+        Strategy::Random { executions, seed } => random::uniform(config, &builder, executions, seed),
+    }
+}
+
+/// Repeats one execution.
+///
+/// # Errors
+/// [`SimError::Replay`] when the schedule does not fit the world; otherwise as [`explore`].
+pub fn replay(
+    config: &Config,
+    schedule: &Schedule,
+    builder: impl Fn(&mut World) + Sync,
+) -> Result<Report, SimError> {
+    random::replay(config, &builder, schedule)
+}

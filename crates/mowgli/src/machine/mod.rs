@@ -19,6 +19,7 @@
 mod buffers;
 mod concrete;
 mod encode;
+mod independence;
 mod ops;
 mod simplified;
 mod step;
@@ -26,6 +27,7 @@ mod trace;
 
 use smallvec::SmallVec;
 
+pub use independence::Commutes;
 pub use ops::{Action, Addr, IssueError, Issued, Post, QpId, RemoteOp};
 pub use step::{Footprint, Rule, Step};
 

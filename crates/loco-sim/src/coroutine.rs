@@ -1,0 +1,207 @@
+//! Model threads as coroutines. The one module of this crate with `unsafe`: it lets code deep inside object calls reach
+//! the coroutine that runs it.
+//!
+//! Relies on `corosensei`. Used by [`crate::run`], which resumes threads, and by the fabric's types, which ask through
+//! [`ask`].
+#![allow(unsafe_code)]
+
+use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::NonNull;
+use std::sync::{Arc, Once};
+
+use corosensei::stack::DefaultStack;
+use corosensei::{Coroutine, CoroutineResult, Yielder};
+
+use crate::request::{Reply, Request};
+
+/// Bytes of stack of one model thread.
+const STACK_BYTES: usize = 256 * 1024;
+
+/// The body of a model thread.
+pub(crate) type Body = Box<dyn FnOnce() + Send>;
+
+/// What the running code must know of its thread.
+#[derive(Clone, Copy)]
+struct Current {
+    yielder: NonNull<Yielder<Reply, Request>>,
+    thread: u16,
+    node: u16,
+}
+
+thread_local! {
+    static CURRENT: Cell<Option<Current>> = const { Cell::new(None) };
+    /// Set while suspended threads are unwound: requests get no answer any more.
+    static DISMANTLING: Cell<bool> = const { Cell::new(false) };
+    /// Bodies of threads that running threads have asked for; taken when the request is granted.
+    static SPAWNED: RefCell<Vec<(u16, Body)>> = const { RefCell::new(Vec::new()) };
+    /// Where the last panic of a model thread came from.
+    static PANIC_PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
+    static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A suspended or finished model thread.
+pub(crate) struct Task {
+    coroutine: Option<Coroutine<Reply, Request, Result<(), Arc<str>>, DefaultStack>>,
+    current: Option<Current>,
+}
+
+impl Task {
+    /// A thread that has not started. Errors when no stack can be had.
+    pub(crate) fn new(thread: u16, node: u16, body: Body) -> std::io::Result<Task> {
+        let pooled = STACKS.with_borrow_mut(Vec::pop);
+        let stack = match pooled {
+            Some(stack) => stack,
+            None => DefaultStack::new(STACK_BYTES)?,
+        };
+        install_panic_hook();
+        let coroutine =
+            Coroutine::with_stack(stack, move |yielder: &Yielder<Reply, Request>, _first: Reply| {
+                CURRENT.set(Some(Current {
+                    yielder: NonNull::from(yielder),
+                    thread,
+                    node,
+                }));
+                catch_unwind(AssertUnwindSafe(body)).map_err(|panic| {
+                    let text = panic
+                        .downcast_ref::<&str>()
+                        .map(|s| (*s).to_owned())
+                        .or_else(|| panic.downcast_ref::<String>().cloned());
+                    match text {
+                        Some(text) => {
+                            let place = PANIC_PLACE.take().map(|p| format!(" ({p})")).unwrap_or_default();
+                            Arc::from(format!("{text}{place}"))
+                        }
+                        // Not ours: the forced unwinding of a suspended coroutine must go on.
+                        None => std::panic::resume_unwind(panic),
+                    }
+                })
+            });
+        Ok(Task {
+            coroutine: Some(coroutine),
+            current: None,
+        })
+    }
+
+    /// Runs the thread with `reply` to its next request.
+    pub(crate) fn resume(&mut self, reply: Reply) -> Request {
+        let Some(coroutine) = self.coroutine.as_mut() else {
+            return Request::End(Ok(()));
+        };
+        CURRENT.set(self.current);
+        let result = coroutine.resume(reply);
+        self.current = CURRENT.take();
+        match result {
+            CoroutineResult::Yield(request) => request,
+            CoroutineResult::Return(end) => {
+                if let Some(done) = self.coroutine.take() {
+                    STACKS.with_borrow_mut(|stacks| stacks.push(done.into_stack()));
+                }
+                Request::End(end)
+            }
+        }
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        let Some(mut coroutine) = self.coroutine.take() else {
+            return;
+        };
+        let before = DISMANTLING.replace(true);
+        CURRENT.set(None);
+        if coroutine.started() && !coroutine.done() {
+            coroutine.force_unwind();
+        }
+        DISMANTLING.set(before);
+        if coroutine.done() {
+            STACKS.with_borrow_mut(|stacks| stacks.push(coroutine.into_stack()));
+        }
+    }
+}
+
+/// Asks the scheduler on behalf of the running thread. Outside a model thread, and while an execution is dismantled,
+/// the answer is [`Reply::Dismantled`].
+pub(crate) fn ask(request: Request) -> Reply {
+    let Some(current) = CURRENT.get() else {
+        return Reply::Dismantled;
+    };
+    if DISMANTLING.get() || std::thread::panicking() {
+        return Reply::Dismantled;
+    }
+    // SAFETY: `CURRENT` is set only while the coroutine that owns this yielder is running on this OS thread (`resume`
+    // takes it away when the coroutine suspends or ends), so the yielder, which lives as long as the coroutine's
+    // stack, is alive, and this code runs on that stack.
+    let reply = unsafe { current.yielder.as_ref() }.suspend(request);
+    CURRENT.set(Some(current));
+    reply
+}
+
+/// Number and node of the running model thread.
+pub(crate) fn current() -> Option<(u16, u16)> {
+    CURRENT.get().map(|c| (c.thread, c.node))
+}
+
+/// Hands over the body of a thread that the running thread asks for next.
+pub(crate) fn hand_over(body: Body) {
+    if let Some((thread, _)) = current() {
+        SPAWNED.with_borrow_mut(|bodies| bodies.push((thread, body)));
+    }
+}
+
+/// Takes the body that `thread` has handed over.
+pub(crate) fn take_over(thread: u16) -> Option<Body> {
+    SPAWNED.with_borrow_mut(|bodies| {
+        let at = bodies.iter().position(|(owner, _)| *owner == thread)?;
+        Some(bodies.swap_remove(at).1)
+    })
+}
+
+/// Drops bodies whose threads never started.
+pub(crate) fn forget_handed_over() {
+    drop(SPAWNED.take());
+}
+
+/// Runs `f`, in which requests get no answer: for dropping what an execution leaves behind.
+pub(crate) fn dismantle<T>(f: impl FnOnce() -> T) -> T {
+    let before = DISMANTLING.replace(true);
+    let result = f();
+    DISMANTLING.set(before);
+    result
+}
+
+/// A panic of a model thread is a finding, printed once with its schedule: keep the default hook from printing it in
+/// each of many executions.
+fn install_panic_hook() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let default = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if CURRENT.get().is_some() || DISMANTLING.get() {
+                let place = info.location().map(ToString::to_string);
+                PANIC_PLACE.with_borrow_mut(|p| *p = place);
+            } else {
+                default(info);
+            }
+        }));
+    });
+}
+
+/// Runs a check outside model threads; the message of its panic.
+pub(crate) fn catch(check: impl FnOnce()) -> Result<(), String> {
+    install_panic_hook();
+    let before = DISMANTLING.replace(true);
+    let result = catch_unwind(AssertUnwindSafe(check));
+    DISMANTLING.set(before);
+    result.map_err(|panic| {
+        let text = panic
+            .downcast_ref::<&str>()
+            .map(|s| (*s).to_owned())
+            .or_else(|| panic.downcast_ref::<String>().cloned())
+            .unwrap_or_else(|| "the check panicked".into());
+        match PANIC_PLACE.take() {
+            Some(place) => format!("{text} ({place})"),
+            None => text,
+        }
+    })
+}

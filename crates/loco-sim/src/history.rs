@@ -1,0 +1,129 @@
+//! What an execution did, as its threads recorded it: for checks at the end and for reports.
+
+use std::fmt;
+
+use mowgli::machine::Addr;
+
+use crate::fabric::ModelMemory;
+use crate::request::{Note, Reply};
+use crate::state::{Common, State};
+
+/// The end of a complete execution: every thread has returned and nothing is buffered any more.
+pub struct End<'a> {
+    pub(crate) common: &'a Common,
+    pub(crate) state: &'a State,
+}
+
+/// What one thread recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ThreadHistory {
+    /// Name of the thread.
+    pub name: String,
+    /// Its node.
+    pub node: u16,
+    /// Its records, oldest first.
+    pub events: Vec<Event>,
+}
+
+/// A record of a history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A line from [`note`](crate::note).
+    Note(String),
+    /// An object call from [`call`](crate::call).
+    Call {
+        /// What was called.
+        call: String,
+        /// What it returned; nothing if it has not.
+        result: Option<String>,
+        /// For each thread of the world, how many of its calls had returned when this one began.
+        finished_before: Vec<u16>,
+    },
+}
+
+impl End<'_> {
+    /// Final value of the 8-byte word of `memory` that holds byte `offset`.
+    pub fn word(&self, memory: &ModelMemory, offset: usize) -> u64 {
+        let addr = Addr(self.common.words.index(memory.word(offset).0));
+        self.state
+            .machine
+            .memory()
+            .get(addr.0 as usize)
+            .map_or(0, |&v| v as u64)
+    }
+
+    /// The histories of all threads that recorded anything.
+    pub fn histories(&self) -> Vec<ThreadHistory> {
+        histories(self.common, self.state)
+    }
+
+    /// Every line that was recorded by [`note`](crate::note), thread after thread.
+    pub fn notes(&self) -> Vec<String> {
+        self.histories()
+            .into_iter()
+            .flat_map(|h| h.events)
+            .filter_map(|e| match e {
+                Event::Note(line) => Some(line),
+                Event::Call { .. } => None,
+            })
+            .collect()
+    }
+}
+
+/// The histories up to `state`.
+pub(crate) fn histories(common: &Common, state: &State) -> Vec<ThreadHistory> {
+    state
+        .threads
+        .iter()
+        .map(|t| {
+            let mut events = Vec::new();
+            for (note, reply) in common.behaviour.notes(t.past) {
+                match note {
+                    Note::Mark(line) => events.push(Event::Note(line.to_string())),
+                    Note::Call(call) => {
+                        let finished_before = match reply {
+                            Reply::Finished(counts) => counts.to_vec(),
+                            _ => Vec::new(),
+                        };
+                        events.push(Event::Call {
+                            call: call.to_string(),
+                            result: None,
+                            finished_before,
+                        });
+                    }
+                    Note::Return(text) => {
+                        if let Some(Event::Call { result, .. }) = events.last_mut() {
+                            *result = Some(text.to_string());
+                        }
+                    }
+                }
+            }
+            ThreadHistory {
+                name: t.name.to_string(),
+                node: t.node,
+                events,
+            }
+        })
+        .filter(|h| !h.events.is_empty())
+        .collect()
+}
+
+impl fmt::Display for ThreadHistory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} on node {}:", self.name, self.node)?;
+        for event in &self.events {
+            match event {
+                Event::Note(line) => writeln!(f, "  {line}")?,
+                Event::Call {
+                    call,
+                    result: Some(result),
+                    ..
+                } => writeln!(f, "  {call} -> {result}")?,
+                Event::Call {
+                    call, result: None, ..
+                } => writeln!(f, "  {call} -> (has not returned)")?,
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,169 @@
+//! What an exploration found, and how much it has seen.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::history::{ThreadHistory, histories};
+use crate::schedule::Schedule;
+use crate::state::{Common, Status};
+use crate::walk::Position;
+
+/// How much of the behaviours an exploration has seen. Never claims more than that.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub enum Completeness {
+    /// Every behaviour of the world under the model.
+    Complete,
+    /// So many random schedules.
+    Random(u64),
+    /// The search ended at a limit; the reason.
+    Incomplete(String),
+    /// The search ended because it found what it looked for.
+    Stopped,
+}
+
+/// Counters of an exploration.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Stats {
+    /// Distinct states with a choice, or final, in the last pass.
+    pub states: u64,
+    /// Distinct final states in the last pass; executions for random strategies.
+    pub executions: u64,
+    /// Moves taken, all passes.
+    pub transitions: u64,
+    /// Longest execution, moves.
+    pub depth_max: u64,
+    /// Times that the world's threads were started afresh.
+    pub runs: u64,
+    /// Searches until nothing new about conflicts was learned.
+    pub passes: u64,
+    /// Distinct pasts of threads.
+    pub pasts: u64,
+    /// Wall-clock seconds.
+    pub seconds: f64,
+}
+
+impl Stats {
+    /// Adds another explorer's counters.
+    pub(crate) fn add(&mut self, other: &Stats) {
+        self.states += other.states;
+        self.executions += other.executions;
+        self.transitions += other.transitions;
+        self.depth_max = self.depth_max.max(other.depth_max);
+        self.runs += other.runs;
+    }
+}
+
+/// The result of an exploration.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// How much was seen.
+    pub completeness: Completeness,
+    /// The first failure, if there was one.
+    pub failure: Option<Failure>,
+    /// Counters.
+    pub stats: Stats,
+}
+
+/// What went wrong in an execution.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub enum FailureKind {
+    /// A thread panicked.
+    Assertion {
+        /// Its number.
+        thread: u16,
+        /// The message and the place.
+        message: String,
+    },
+    /// A check of the complete execution panicked.
+    End {
+        /// The message and the place.
+        message: String,
+    },
+    /// Threads wait for ever.
+    Deadlock,
+    /// Not a failure: the search met a limit.
+    Limit,
+}
+
+/// A failing execution.
+#[derive(Clone, Debug, Serialize)]
+pub struct Failure {
+    /// What went wrong.
+    pub kind: FailureKind,
+    /// Threads that had not finished, with what they waited for.
+    pub waiting: Vec<String>,
+    /// What the threads had recorded.
+    #[serde(skip)]
+    pub histories: Vec<ThreadHistory>,
+    /// The schedule, for [`replay`](crate::replay).
+    pub schedule: Schedule,
+}
+
+impl Failure {
+    pub(crate) fn limit() -> Failure {
+        Failure {
+            kind: FailureKind::Limit,
+            waiting: Vec::new(),
+            histories: Vec::new(),
+            schedule: Schedule::default(),
+        }
+    }
+
+    pub(crate) fn is_limit(&self) -> bool {
+        self.kind == FailureKind::Limit
+    }
+
+    pub(crate) fn new(common: &Common, at: &Position, kind: FailureKind) -> Failure {
+        let waiting = at
+            .state
+            .threads
+            .iter()
+            .filter(|t| matches!(t.status, Status::Parked | Status::Ready))
+            .map(|t| match &t.wait {
+                Some(wait) => format!("{} on node {} waits for {}", t.name, t.node, wait.what),
+                None => format!(
+                    "{} on node {} is blocked at {:?}",
+                    t.name,
+                    t.node,
+                    common.behaviour.request(t.past)
+                ),
+            })
+            .collect();
+        Failure {
+            kind,
+            waiting,
+            histories: histories(common, &at.state),
+            schedule: Schedule::new(at.schedule.to_vec()),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            FailureKind::Assertion { thread, message } => writeln!(f, "thread {thread} panicked: {message}")?,
+            FailureKind::End { message } => writeln!(f, "the check of the end failed: {message}")?,
+            FailureKind::Deadlock => writeln!(f, "deadlock: no thread can go on")?,
+            FailureKind::Limit => writeln!(f, "limit")?,
+        }
+        for line in &self.waiting {
+            writeln!(f, "  {line}")?;
+        }
+        for history in &self.histories {
+            write!(f, "{history}")?;
+        }
+        write!(f, "replay: {}", self.schedule)
+    }
+}
+
+impl fmt::Display for Completeness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Completeness::Complete => write!(f, "complete"),
+            Completeness::Random(n) => write!(f, "{n} random schedules"),
+            Completeness::Incomplete(why) => write!(f, "incomplete: {why}"),
+            Completeness::Stopped => write!(f, "stopped at the first finding"),
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! A run: the threads of the world as coroutines, brought to the end of a path by giving them its replies.
+//!
+//! Relies on [`crate::coroutine`]. Explorers keep one run each and consult it only for pasts that nobody has seen.
+
+use std::sync::Arc;
+
+use mowgli::machine::Machine;
+
+use crate::behaviour::Past;
+use crate::coroutine::{self, Body, Task};
+use crate::history::End;
+use crate::request::{Kind, Reply, Request};
+use crate::sharing::Seen;
+use crate::state::{Common, State, Status};
+use crate::world::{SetUp, World};
+use crate::{Config, SimError};
+
+/// One granted request of a path: who, and what it was told.
+pub(crate) type Granted = (u16, Reply);
+
+/// The threads, suspended at their requests.
+pub(crate) struct Run {
+    tasks: Vec<Task>,
+    requests: Vec<Request>,
+    log: Vec<Granted>,
+    /// What the world keeps alive while its threads run; dropped after them.
+    world: Option<World>,
+}
+
+/// What a fresh run starts from.
+pub(crate) struct Start {
+    pub(crate) run: Run,
+    pub(crate) state: State,
+}
+
+impl Run {
+    /// Builds the world and runs its set-up to the end, with one fixed schedule in which the machine never delays anything.
+    pub(crate) fn start(
+        common: &Common,
+        config: &Config,
+        world: &(dyn Fn(&mut World) + Sync),
+    ) -> Result<Start, SimError> {
+        let mut run = Run {
+            tasks: Vec::new(),
+            requests: Vec::new(),
+            log: Vec::new(),
+            world: None,
+        };
+        let mut built = World::new(config);
+        world(&mut built);
+        let machine = Machine::new(config.machine());
+        let mut state = State::new(machine, built.nodes());
+        for SetUp {
+            node,
+            kind,
+            name,
+            body,
+        } in built.take_set_up()
+        {
+            run.add(common, &mut state, node, kind, name, body)?;
+        }
+        run.settle(common, &mut state)?;
+        let unfinished: Vec<_> = state
+            .threads
+            .iter()
+            .filter(|t| t.kind == Kind::Worker && t.status != Status::Done)
+            .map(|t| match &t.wait {
+                Some(wait) => format!("{} (waits for {})", t.name, wait.what),
+                None => t.name.to_string(),
+            })
+            .collect();
+        if !unfinished.is_empty() {
+            let failed = run.requests.iter().find_map(|r| match r {
+                Request::End(Err(message)) => Some(message.to_string()),
+                _ => None,
+            });
+            return Err(SimError::SetUp(failed.unwrap_or_else(|| {
+                format!("the set-up never ends: {}", unfinished.join(", "))
+            })));
+        }
+        for SetUp {
+            node,
+            kind,
+            name,
+            body,
+        } in built.take_threads()
+        {
+            run.add(common, &mut state, node, kind, name, body)?;
+        }
+        run.world = Some(built);
+        run.log.clear();
+        Ok(Start { run, state })
+    }
+
+    fn add(
+        &mut self,
+        common: &Common,
+        state: &mut State,
+        node: u16,
+        kind: Kind,
+        name: Arc<str>,
+        body: Body,
+    ) -> Result<(), SimError> {
+        let thread = state.add_thread(common, node, kind, name);
+        self.start_task(thread, node, body)?;
+        let request = &self.requests[thread as usize];
+        common
+            .behaviour
+            .learn(state.threads[thread as usize].past, request)
+            .map_err(SimError::diverged)?;
+        Ok(())
+    }
+
+    fn start_task(&mut self, thread: u16, node: u16, body: Body) -> Result<(), SimError> {
+        let mut task = Task::new(thread, node, body)
+            .map_err(|e| SimError::Host(format!("no stack for another model thread: {e}")))?;
+        let request = task.resume(Reply::Unit);
+        self.tasks.push(task);
+        self.requests.push(request);
+        Ok(())
+    }
+
+    /// Grants requests in a fixed order, running the machine dry after each, until nothing moves.
+    fn settle(&mut self, common: &Common, state: &mut State) -> Result<(), SimError> {
+        let mut seen = Seen::default();
+        let mut steps = Vec::new();
+        loop {
+            let mut moved = false;
+            for thread in 0..state.threads.len() as u16 {
+                // A thread goes on as long as it can: a set-up is mostly one thread at a time.
+                while let Some(request) = state.request(common, thread) {
+                    let Some(reply) = state.grant(common, &mut seen, thread, &request) else {
+                        break;
+                    };
+                    moved = true;
+                    let parked = matches!(*request, Request::Park | Request::End(_));
+                    state.advance(common, thread, &reply);
+                    if !parked {
+                        self.give(thread, reply)?;
+                        self.learn(common, state)?;
+                    }
+                    loop {
+                        steps.clear();
+                        state.machine.steps(&mut steps);
+                        let Some(&step) = steps.first() else { break };
+                        state.take(&mut seen, step);
+                    }
+                    if parked {
+                        break;
+                    }
+                }
+                while let Some(woken) = state.wake(common) {
+                    moved = true;
+                    self.give(woken, Reply::Unit)?;
+                    self.learn(common, state)?;
+                }
+            }
+            if !moved {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Gives a thread its reply; it runs to its next request.
+    fn give(&mut self, thread: u16, reply: Reply) -> Result<(), SimError> {
+        let index = thread as usize;
+        let spawn = match &self.requests[index] {
+            Request::Spawn { node, .. } => Some(*node),
+            _ => None,
+        };
+        // The body was handed over just before the thread asked; nothing else ran in between when it is taken at once.
+        if let (Some(node), Reply::Value(number)) = (spawn, &reply) {
+            let body = self.take_body(thread)?;
+            debug_assert_eq!(
+                *number as usize,
+                self.tasks.len(),
+                "threads are numbered as they start"
+            );
+            self.start_task(*number as u16, node, body)?;
+        }
+        self.requests[index] = self.tasks[index].resume(reply.clone());
+        self.log.push((thread, reply));
+        Ok(())
+    }
+
+    fn take_body(&self, thread: u16) -> Result<Body, SimError> {
+        coroutine::take_over(thread)
+            .ok_or_else(|| SimError::Host("a thread was asked for without a body".into()))
+    }
+
+    /// Brings the threads to the end of `path`, going on from where they are if they are on it. `None`: start afresh.
+    pub(crate) fn follow(&mut self, path: &[Granted]) -> Option<Result<(), SimError>> {
+        let done = self.log.len();
+        if done > path.len() || self.log[..] != path[..done] {
+            return None;
+        }
+        for (thread, reply) in &path[done..] {
+            if let Err(e) = self.give(*thread, reply.clone()) {
+                return Some(Err(e));
+            }
+        }
+        Some(Ok(()))
+    }
+
+    /// Runs the world's checks of a complete execution; the message of the first that panics.
+    pub(crate) fn check_end(&self, common: &Common, state: &State) -> Option<String> {
+        let world = self.world.as_ref()?;
+        let end = End { common, state };
+        coroutine::catch(|| world.check_end(&end)).err()
+    }
+
+    /// Records what every thread of `state`, which this run has reached, asks for next.
+    pub(crate) fn learn(&self, common: &Common, state: &State) -> Result<(), SimError> {
+        for (index, t) in state.threads.iter().enumerate() {
+            // A parked thread's past is where its wait began, its request is to be woken.
+            if t.status == Status::Ready {
+                common
+                    .behaviour
+                    .learn(t.past, &self.requests[index])
+                    .map_err(SimError::diverged)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        // Threads first: they may hold what the world keeps alive.
+        self.tasks.clear();
+        let world = self.world.take();
+        coroutine::dismantle(|| {
+            coroutine::forget_handed_over();
+            drop(world);
+        });
+    }
+}
+
+/// The past of a thread that no run has reached yet.
+pub(crate) fn unknown(common: &Common, state: &State) -> Option<Past> {
+    state
+        .threads
+        .iter()
+        .filter(|t| t.status == Status::Ready)
+        .map(|t| t.past)
+        .find(|&past| common.behaviour.request(past).is_none())
+}

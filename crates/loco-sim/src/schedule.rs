@@ -1,0 +1,140 @@
+//! Schedules as text: what was moved at each point, so that an execution can be repeated.
+//!
+//! A schedule is a list of moves. The text has one letter or group for each: `t3` thread 3 goes on, `d3` the oldest entry
+//! leaves its store buffer, `n3.1r0` the queue pair of thread 3 towards node 1 takes rule `r` on entry 0;
+//! repetitions of a move are counted (`t3*4`).
+
+use std::fmt;
+use std::str::FromStr;
+
+use mowgli::machine::{QpId, Rule, Step};
+use serde::{Serialize, Serializer};
+
+use crate::state::Move;
+
+/// A list of moves that leads to an execution.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Schedule {
+    moves: Vec<Move>,
+}
+
+/// Rules by letter, in the order of the operational semantics.
+const RULES: [(char, Rule); 11] = [
+    ('f', Rule::Fence),
+    ('l', Rule::LocalRead),
+    ('w', Rule::RemoteWrite),
+    ('p', Rule::PlaceRemote),
+    ('r', Rule::RemoteRead),
+    ('s', Rule::Respond),
+    ('c', Rule::Complete),
+    ('b', Rule::PlaceLocal),
+    ('a', Rule::AtomicRead),
+    ('x', Rule::AtomicWrite),
+    ('m', Rule::Forward),
+];
+
+impl Schedule {
+    pub(crate) fn new(moves: Vec<Move>) -> Schedule {
+        Schedule { moves }
+    }
+
+    pub(crate) fn moves(&self) -> &[Move] {
+        &self.moves
+    }
+
+    /// Number of moves.
+    pub fn len(&self) -> usize {
+        self.moves.len()
+    }
+
+    /// True if there are no moves.
+    pub fn is_empty(&self) -> bool {
+        self.moves.is_empty()
+    }
+}
+
+impl fmt::Display for Schedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut first = true;
+        let mut rest = self.moves.as_slice();
+        while let Some(&what) = rest.first() {
+            let times = rest.iter().take_while(|&&m| m == what).count();
+            rest = &rest[times..];
+            if !first {
+                f.write_str(" ")?;
+            }
+            first = false;
+            match what {
+                Move::Thread(t) => write!(f, "t{t}")?,
+                Move::Machine(Step::Drain { thread }) => write!(f, "d{thread}")?,
+                Move::Machine(Step::Nic { qp, rule, index }) => {
+                    let letter = RULES.iter().find(|(_, r)| *r == rule).map_or('?', |(c, _)| *c);
+                    write!(f, "n{}.{}{letter}", qp.thread, qp.peer)?;
+                    if index != 0 {
+                        write!(f, "{index}")?;
+                    }
+                }
+            }
+            if times > 1 {
+                write!(f, "*{times}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A text that is not a schedule.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a move of a schedule: expected t<thread>, d<thread> or n<thread>.<peer><rule><entry>")]
+pub struct NotASchedule(pub String);
+
+impl FromStr for Schedule {
+    type Err = NotASchedule;
+
+    fn from_str(text: &str) -> Result<Schedule, NotASchedule> {
+        let mut moves = Vec::new();
+        for word in text.split_whitespace() {
+            let bad = || NotASchedule(word.to_owned());
+            let (body, times) = match word.split_once('*') {
+                Some((body, times)) => (body, times.parse().map_err(|_| bad())?),
+                None => (word, 1usize),
+            };
+            let what = parse_move(body).ok_or_else(bad)?;
+            if times > 1_000_000 {
+                return Err(bad());
+            }
+            moves.extend(std::iter::repeat_n(what, times));
+        }
+        Ok(Schedule { moves })
+    }
+}
+
+fn parse_move(text: &str) -> Option<Move> {
+    let rest = text.get(1..)?;
+    match text.as_bytes().first()? {
+        b't' => Some(Move::Thread(rest.parse().ok()?)),
+        b'd' => Some(Move::Machine(Step::Drain {
+            thread: rest.parse().ok()?,
+        })),
+        b'n' => {
+            let (thread, rest) = rest.split_once('.')?;
+            let at = rest.find(|c: char| c.is_ascii_lowercase())?;
+            let letter = rest[at..].chars().next()?;
+            let rule = RULES.iter().find(|(c, _)| *c == letter)?.1;
+            let index = &rest[at + 1..];
+            let index = if index.is_empty() { 0 } else { index.parse().ok()? };
+            let qp = QpId {
+                thread: thread.parse().ok()?,
+                peer: rest[..at].parse().ok()?,
+            };
+            Some(Move::Machine(Step::Nic { qp, rule, index }))
+        }
+        _ => None,
+    }
+}
+
+impl Serialize for Schedule {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}

@@ -1,0 +1,330 @@
+//! Exhaustive exploration: depth first over states, each visited once, by several workers.
+//!
+//! A state is visited when the 128-bit hash of its exact encoding has been seen: two different states with one hash would lose
+//! one of them, with a probability below 1e-20 for a billion states.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use rustc_hash::FxHashSet;
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::report::{Completeness, Failure, FailureKind, Report, Stats};
+use crate::request::Kind;
+use crate::sharing::Seen;
+use crate::state::{Common, Move, Status};
+use crate::walk::{Builder, Position, Walker};
+use crate::{Config, SimError};
+
+/// Shards of the visited set: more than workers, so that they seldom meet.
+const SHARDS: usize = 64;
+
+/// Explores every behaviour of the world.
+pub(crate) fn exhaustive(config: &Config, builder: Builder<'_>) -> Result<Report, SimError> {
+    let begun = Instant::now();
+    let common = Common::default();
+    let mut seen = Seen::default();
+    let mut total = Stats::default();
+    // What a pass learns of conflicts and words holds for the next; the last pass learns nothing.
+    loop {
+        total.passes += 1;
+        seen.fresh = false;
+        let words = common.words.len();
+        let pass = Pass::new(config, &common, builder, begun);
+        let outcome = pass.run(&mut seen)?;
+        total.add(&outcome.stats);
+        let grown = seen.fresh || common.words.len() != words;
+        let stopped = outcome.completeness != Completeness::Complete;
+        if outcome.failure.is_some() || stopped || !grown {
+            total.states = outcome.stats.states;
+            total.executions = outcome.stats.executions;
+            total.pasts = common.behaviour.len() as u64;
+            total.seconds = begun.elapsed().as_secs_f64();
+            return Ok(Report {
+                completeness: outcome.completeness,
+                failure: outcome.failure,
+                stats: total,
+            });
+        }
+    }
+}
+
+struct Outcome {
+    completeness: Completeness,
+    failure: Option<Failure>,
+    stats: Stats,
+}
+
+/// One search of the state space.
+struct Pass<'a> {
+    config: &'a Config,
+    common: &'a Common,
+    builder: Builder<'a>,
+    begun: Instant,
+    visited: Vec<Mutex<FxHashSet<u128>>>,
+    work: Mutex<Work>,
+    changed: Condvar,
+    stop: AtomicBool,
+    hungry: AtomicBool,
+    states: AtomicU64,
+    found: Mutex<Option<(Failure, Completeness)>>,
+}
+
+#[derive(Default)]
+struct Work {
+    queue: VecDeque<Position>,
+    busy: usize,
+    begun: bool,
+}
+
+/// A state with moves still to be taken.
+struct Frame {
+    at: Position,
+    moves: Vec<Move>,
+}
+
+impl<'a> Pass<'a> {
+    fn new(config: &'a Config, common: &'a Common, builder: Builder<'a>, begun: Instant) -> Self {
+        Pass {
+            config,
+            common,
+            builder,
+            begun,
+            visited: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            work: Mutex::default(),
+            changed: Condvar::new(),
+            stop: AtomicBool::new(false),
+            hungry: AtomicBool::new(false),
+            states: AtomicU64::new(0),
+            found: Mutex::default(),
+        }
+    }
+
+    fn run(&self, seen: &mut Seen) -> Result<Outcome, SimError> {
+        let workers = self.config.workers.max(1);
+        let known = seen.clone();
+        let results: Vec<Result<(Seen, Stats), SimError>> = std::thread::scope(|scope| {
+            let handles: Vec<_> = (0..workers)
+                .map(|index| {
+                    let known = known.clone();
+                    scope.spawn(move || {
+                        let result = self.worker(index, known);
+                        if result.is_err() {
+                            self.stop();
+                        }
+                        result
+                    })
+                })
+                .collect();
+            handles
+                .into_iter()
+                .map(|h| {
+                    h.join()
+                        .unwrap_or_else(|_| Err(SimError::Host("an explorer panicked".into())))
+                })
+                .collect()
+        });
+        let mut stats = Stats::default();
+        for result in results {
+            let (learned, part) = result?;
+            seen.fresh |= learned.fresh;
+            seen.merge(&learned);
+            stats.add(&part);
+        }
+        stats.states = self.states.load(Ordering::SeqCst);
+        let found = lock(&self.found).take();
+        let (failure, completeness) = match found {
+            Some((failure, completeness)) => (Some(failure).filter(|f| !f.is_limit()), completeness),
+            None => (None, Completeness::Complete),
+        };
+        Ok(Outcome {
+            completeness,
+            failure,
+            stats,
+        })
+    }
+
+    fn stop(&self) {
+        self.stop.store(true, Ordering::SeqCst);
+        self.changed.notify_all();
+    }
+
+    fn worker(&self, index: usize, seen: Seen) -> Result<(Seen, Stats), SimError> {
+        let mut walker = Walker::new(self.common, self.config, self.builder, seen);
+        let mut stats = Stats::default();
+        if index == 0 {
+            let start = walker.start()?;
+            let mut work = lock(&self.work);
+            work.queue.push_back(start);
+            work.begun = true;
+            self.changed.notify_all();
+        }
+        while let Some(position) = self.next_position() {
+            let result = self.explore(&mut walker, &mut stats, position);
+            lock(&self.work).busy -= 1;
+            self.changed.notify_all();
+            result?;
+        }
+        stats.runs = walker.runs;
+        Ok((walker.seen, stats))
+    }
+
+    fn next_position(&self) -> Option<Position> {
+        let mut work = lock(&self.work);
+        loop {
+            if self.stop.load(Ordering::SeqCst) {
+                return None;
+            }
+            if let Some(position) = work.queue.pop_front() {
+                work.busy += 1;
+                self.hungry.store(false, Ordering::SeqCst);
+                return Some(position);
+            }
+            if work.begun && work.busy == 0 {
+                return None;
+            }
+            self.hungry.store(true, Ordering::SeqCst);
+            work = self.changed.wait(work).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Depth first from `position`.
+    fn explore(
+        &self,
+        walker: &mut Walker<'_>,
+        stats: &mut Stats,
+        position: Position,
+    ) -> Result<(), SimError> {
+        let mut frames = Vec::new();
+        if let Some(frame) = self.enter(walker, stats, position)? {
+            frames.push(frame);
+        }
+        while let Some(frame) = frames.last_mut() {
+            if self.stop.load(Ordering::SeqCst) {
+                return Ok(());
+            }
+            let Some(what) = frame.moves.pop() else {
+                frames.pop();
+                continue;
+            };
+            let mut next = frame.at.clone();
+            if frame.moves.is_empty() {
+                // The frame has done its part: its position is `next` now.
+                frames.pop();
+            }
+            if !walker.take(&mut next, what)? {
+                continue;
+            }
+            stats.transitions += 1;
+            if walker.seen.fresh {
+                // What was skipped so far may have been wrong: begin again with what is known now.
+                self.stop();
+                return Ok(());
+            }
+            if self.hungry.load(Ordering::SeqCst) && !frames.is_empty() {
+                let mut work = lock(&self.work);
+                work.queue.push_back(next);
+                self.changed.notify_one();
+                continue;
+            }
+            if let Some(frame) = self.enter(walker, stats, next)? {
+                frames.push(frame);
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs on to a state with a choice; a frame if nobody has been there.
+    fn enter(
+        &self,
+        walker: &mut Walker<'_>,
+        stats: &mut Stats,
+        mut at: Position,
+    ) -> Result<Option<Frame>, SimError> {
+        let mut moves = Vec::new();
+        walker.settle(&mut at)?;
+        loop {
+            if let Some((thread, message)) = walker.failed(&at.state) {
+                self.fail(walker, &at, FailureKind::Assertion { thread, message });
+                return Ok(None);
+            }
+            if at.schedule.len() > self.config.steps_max {
+                self.limit(Completeness::Incomplete(format!(
+                    "an execution has more than {} steps",
+                    self.config.steps_max
+                )));
+                return Ok(None);
+            }
+            walker.moves(&mut at.state, &mut moves);
+            let Some(what) = walker.commuting(&mut at.state, &moves) else {
+                break;
+            };
+            walker.take(&mut at, what)?;
+            stats.transitions += 1;
+        }
+        stats.depth_max = stats.depth_max.max(at.schedule.len() as u64);
+        let mut bytes = Vec::with_capacity(256);
+        at.state.encode(&mut bytes);
+        let hash = xxh3_128(&bytes);
+        if !lock(&self.visited[(hash >> 64) as usize % SHARDS]).insert(hash) {
+            return Ok(None);
+        }
+        let states = self.states.fetch_add(1, Ordering::SeqCst) + 1;
+        if states % 1024 == 0 {
+            self.check_limits(states);
+        }
+        if moves.is_empty() {
+            stats.executions += 1;
+            let stuck = at
+                .state
+                .threads
+                .iter()
+                .any(|t| t.kind == Kind::Worker && t.status != Status::Done);
+            if stuck {
+                self.fail(walker, &at, FailureKind::Deadlock);
+            } else if let Some(message) = walker.check_end(&at.state)? {
+                self.fail(walker, &at, FailureKind::End { message });
+            }
+            return Ok(None);
+        }
+        // Taken from the end: threads, which are first, last, so that NICs go ahead and weak outcomes come early or late
+        // but surely.
+        Ok(Some(Frame { at, moves }))
+    }
+
+    fn check_limits(&self, states: u64) {
+        if self.config.states_max.is_some_and(|max| states >= max) {
+            self.limit(Completeness::Incomplete(format!(
+                "limit of {states} states reached"
+            )));
+        }
+        if self
+            .config
+            .time_max
+            .is_some_and(|max| self.begun.elapsed() >= max)
+        {
+            self.limit(Completeness::Incomplete("time limit reached".into()));
+        }
+        if let Some(progress) = self.config.progress {
+            progress(states, self.begun.elapsed());
+        }
+    }
+
+    fn limit(&self, why: Completeness) {
+        lock(&self.found).get_or_insert((Failure::limit(), why));
+        self.stop();
+    }
+
+    fn fail(&self, walker: &Walker<'_>, at: &Position, kind: FailureKind) {
+        let failure = Failure::new(walker.common, at, kind);
+        lock(&self.found).get_or_insert((failure, Completeness::Stopped));
+        self.stop();
+    }
+}
+
+/// A mutex whose poisoning says nothing: the panic is reported by the explorer that had it.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,538 @@
+//! A state of the world: the machine, where each thread is, locks and set-up messages; and what can happen next.
+//!
+//! Relies on `mowgli::machine` for memory and NICs and on [`crate::behaviour`] for threads. Used by every strategy.
+
+use std::collections::VecDeque;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use mowgli::machine::{Action, Addr, Issued, Machine, Post, RemoteOp, Step};
+use rustc_hash::FxHasher;
+use smallvec::SmallVec;
+
+use crate::behaviour::{Behaviour, Past};
+use crate::names::Names;
+use crate::request::{Kind, LockMode, NicOp, Note, Reply, Request, Rmw, VirtualWord};
+use crate::sharing::{Agent, Seen};
+
+/// What all explorers of one exploration share.
+#[derive(Default)]
+pub(crate) struct Common {
+    pub(crate) behaviour: Behaviour,
+    pub(crate) words: Names,
+    pub(crate) locks: Names,
+}
+
+/// One thing that can happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Move {
+    /// The thread's request is granted.
+    Thread(u16),
+    /// The machine takes a step.
+    Machine(Step),
+}
+
+/// A state.
+#[derive(Clone)]
+pub(crate) struct State {
+    pub(crate) machine: Machine,
+    pub(crate) threads: Vec<Thread>,
+    locks: Vec<Lock>,
+    mail: Vec<Mailbox>,
+}
+
+/// Where a thread is.
+#[derive(Clone)]
+pub(crate) struct Thread {
+    pub(crate) node: u16,
+    pub(crate) kind: Kind,
+    pub(crate) name: Arc<str>,
+    pub(crate) past: Past,
+    pub(crate) status: Status,
+    /// The wait that it is in.
+    pub(crate) wait: Option<Waiting>,
+    words: u64,
+    locks: u64,
+    /// Calls of its history that have returned.
+    finished: u16,
+}
+
+/// Whether a thread can go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Status {
+    Ready,
+    /// Until something that its wait looked at changes.
+    Parked,
+    Done,
+    Failed,
+}
+
+/// A wait under way.
+#[derive(Clone)]
+pub(crate) struct Waiting {
+    pub(crate) what: Arc<str>,
+    entry: Past,
+    /// The evaluation so far only read.
+    pure: bool,
+    polled: bool,
+    reads: SmallVec<[(VirtualWord, u64); 4]>,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+struct Lock {
+    writer: Option<u16>,
+    readers: u16,
+    /// Stands for the value that the lock protects: a function of who held it, in which past.
+    version: u64,
+}
+
+#[derive(Clone, Default)]
+struct Mailbox {
+    messages: VecDeque<(u16, Arc<[u8]>)>,
+    closed: bool,
+}
+
+impl State {
+    pub(crate) fn new(machine: Machine, nodes: usize) -> State {
+        State {
+            machine,
+            threads: Vec::new(),
+            locks: Vec::new(),
+            mail: vec![Mailbox::default(); nodes],
+        }
+    }
+
+    /// Adds a thread at the start of its body.
+    pub(crate) fn add_thread(&mut self, common: &Common, node: u16, kind: Kind, name: Arc<str>) -> u16 {
+        let thread = self.machine.add_thread();
+        self.threads.push(Thread {
+            node,
+            kind,
+            name,
+            past: common.behaviour.root(thread),
+            status: Status::Ready,
+            wait: None,
+            words: 0,
+            locks: 0,
+            finished: 0,
+        });
+        thread
+    }
+
+    /// The machine's word for a name, made now if it has none.
+    pub(crate) fn addr(&mut self, common: &Common, word: VirtualWord) -> Addr {
+        let addr = Addr(common.words.index(word.0));
+        while self.machine.memory().len() <= addr.0 as usize {
+            self.machine.add_location(0);
+        }
+        addr
+    }
+
+    /// Where the thread's requests come from, if it can be granted any.
+    pub(crate) fn request(&self, common: &Common, thread: u16) -> Option<Arc<Request>> {
+        let t = &self.threads[thread as usize];
+        match t.status {
+            Status::Ready => common.behaviour.request(t.past),
+            Status::Parked | Status::Done | Status::Failed => None,
+        }
+    }
+
+    /// The index of a lock, made now if it has none.
+    pub(crate) fn lock_index(&mut self, common: &Common, lock: u64) -> usize {
+        let index = common.locks.index(lock) as usize;
+        if self.locks.len() <= index {
+            self.locks.resize(index + 1, Lock::default());
+        }
+        index
+    }
+
+    /// Whether the thread's store buffer is empty: locked instructions need it.
+    fn drained(&self, thread: u16) -> bool {
+        self.machine.is_enabled(thread, &Action::Mfence)
+    }
+
+    /// Whether the request could be granted now.
+    pub(crate) fn is_enabled(&mut self, common: &Common, thread: u16, request: &Request) -> bool {
+        match request {
+            Request::Fence | Request::Rmw { .. } | Request::TryLock { .. } | Request::Unlock { .. } => {
+                self.drained(thread)
+            }
+            Request::Post { owner, .. } => *owner == thread || self.drained(thread),
+            Request::Lock { lock, mode } => {
+                let index = self.lock_index(common, lock.0);
+                let lock = self.locks[index];
+                lock.writer.is_none()
+                    && (*mode == LockMode::Shared || lock.readers == 0)
+                    && self.drained(thread)
+            }
+            Request::Join { thread: other } => self
+                .threads
+                .get(*other as usize)
+                .is_some_and(|t| matches!(t.status, Status::Done | Status::Failed)),
+            Request::Receive => {
+                let mailbox = &self.mail[self.threads[thread as usize].node as usize];
+                mailbox.closed || !mailbox.messages.is_empty()
+            }
+            _ => true,
+        }
+    }
+
+    /// Grants the request: the reply, with every effect on this state but the thread's new past. Nothing if it is not
+    /// enabled.
+    pub(crate) fn grant(
+        &mut self,
+        common: &Common,
+        seen: &mut Seen,
+        thread: u16,
+        request: &Request,
+    ) -> Option<Reply> {
+        if !self.is_enabled(common, thread, request) {
+            return None;
+        }
+        let cpu = Agent::cpu(thread);
+        let reply = match *request {
+            Request::Words { count } => {
+                let t = &mut self.threads[thread as usize];
+                let first = VirtualWord::base(thread) + t.words;
+                t.words += count;
+                Reply::Value(first)
+            }
+            Request::NewLock => {
+                let t = &mut self.threads[thread as usize];
+                t.locks += 1;
+                Reply::Value(VirtualWord::base(thread) + t.locks)
+            }
+            Request::Load { word } => {
+                let addr = self.addr(common, word);
+                seen.touch(addr, cpu, false);
+                let value = self.machine.load(thread, addr)? as u64;
+                if let Some(wait) = &mut self.threads[thread as usize].wait {
+                    wait.reads.push((word, value));
+                }
+                return Some(Reply::Value(value));
+            }
+            Request::Store { word, value } => {
+                let loc = self.addr(common, word);
+                seen.touch(loc, cpu, true);
+                self.machine
+                    .issue(
+                        thread,
+                        Action::Store {
+                            loc,
+                            value: value as i64,
+                        },
+                    )
+                    .ok()?;
+                Reply::Unit
+            }
+            Request::Rmw { word, rmw } => {
+                let loc = self.addr(common, word);
+                seen.touch(loc, cpu, false);
+                seen.touch(loc, cpu, true);
+                Reply::Value(self.locked(thread, loc, rmw)?)
+            }
+            Request::Fence => Reply::Unit,
+            Request::Post {
+                owner,
+                peer,
+                op,
+                tag,
+                signaled,
+            } => {
+                let op = self.remote_op(common, op);
+                self.machine
+                    .issue(
+                        owner,
+                        Action::Post(Post {
+                            peer,
+                            op,
+                            tag,
+                            signalled: signaled,
+                        }),
+                    )
+                    .ok()?;
+                Reply::Unit
+            }
+            Request::Poll => {
+                let completions = self.poll(self.threads[thread as usize].node);
+                if completions.is_empty()
+                    && let Some(wait) = &mut self.threads[thread as usize].wait
+                {
+                    wait.polled = true;
+                    return Some(Reply::Completions(completions));
+                }
+                Reply::Completions(completions)
+            }
+            Request::WaitBegin { ref what } => {
+                let t = &mut self.threads[thread as usize];
+                let entry = common.behaviour.after(t.past, &Reply::Unit);
+                t.wait = Some(Waiting {
+                    what: what.clone(),
+                    entry,
+                    pure: true,
+                    polled: false,
+                    reads: SmallVec::new(),
+                });
+                return Some(Reply::Unit);
+            }
+            Request::WaitEnd => {
+                self.threads[thread as usize].wait = None;
+                return Some(Reply::Unit);
+            }
+            // Granted when the thread is woken.
+            Request::Park => {
+                let t = &mut self.threads[thread as usize];
+                t.status = Status::Parked;
+                if let Some(wait) = t.wait.as_ref().filter(|wait| wait.pure) {
+                    t.past = wait.entry;
+                }
+                return Some(Reply::Unit);
+            }
+            Request::Lock { lock, mode } => {
+                let index = self.lock_index(common, lock.0);
+                seen.touch_lock(index, thread, false);
+                let lock = &mut self.locks[index];
+                match mode {
+                    LockMode::Exclusive => lock.writer = Some(thread),
+                    LockMode::Shared => lock.readers += 1,
+                }
+                Reply::Value(lock.version)
+            }
+            Request::TryLock { lock } => {
+                let index = self.lock_index(common, lock.0);
+                seen.touch_lock(index, thread, true);
+                let lock = &mut self.locks[index];
+                if lock.writer.is_none() && lock.readers == 0 {
+                    lock.writer = Some(thread);
+                    // Odd, so that it differs from the refusal.
+                    Reply::Value(lock.version | 1)
+                } else {
+                    Reply::Value(0)
+                }
+            }
+            Request::Unlock { lock, mode } => {
+                let index = self.lock_index(common, lock.0);
+                let past = self.threads[thread as usize].past;
+                let lock = &mut self.locks[index];
+                match mode {
+                    LockMode::Exclusive => {
+                        lock.writer = None;
+                        let mut hasher = FxHasher::default();
+                        (lock.version, past).hash(&mut hasher);
+                        lock.version = hasher.finish() | 1;
+                    }
+                    LockMode::Shared => lock.readers = lock.readers.saturating_sub(1),
+                }
+                Reply::Unit
+            }
+            Request::Spawn { node, kind, ref name } => {
+                Reply::Value(u64::from(self.add_thread(common, node, kind, name.clone())))
+            }
+            Request::Join { .. } => Reply::Unit,
+            Request::Send { to, ref payload } => {
+                let from = self.threads[thread as usize].node;
+                if let Some(mailbox) = self.mail.get_mut(to.0 as usize) {
+                    mailbox.messages.push_back((from, payload.clone()));
+                }
+                Reply::Unit
+            }
+            Request::Receive => {
+                let mailbox = &mut self.mail[self.threads[thread as usize].node as usize];
+                Reply::Message(mailbox.messages.pop_front())
+            }
+            Request::Close => {
+                let node = self.threads[thread as usize].node as usize;
+                self.mail[node].closed = true;
+                Reply::Unit
+            }
+            Request::Note(Note::Call(_)) => {
+                Reply::Finished(self.threads.iter().map(|t| t.finished).collect())
+            }
+            Request::Note(Note::Return(_)) => {
+                self.threads[thread as usize].finished += 1;
+                Reply::Unit
+            }
+            Request::Note(Note::Mark(_)) => Reply::Unit,
+            Request::End(ref end) => {
+                self.threads[thread as usize].status =
+                    if end.is_ok() { Status::Done } else { Status::Failed };
+                return Some(Reply::Unit);
+            }
+        };
+        if let Some(wait) = &mut self.threads[thread as usize].wait {
+            wait.pure = false;
+        }
+        Some(reply)
+    }
+
+    /// Moves the thread on after a granted request. A parked thread moves on when it is woken.
+    pub(crate) fn advance(&mut self, common: &Common, thread: u16, reply: &Reply) {
+        let t = &mut self.threads[thread as usize];
+        if t.status == Status::Ready {
+            t.past = common.behaviour.after(t.past, reply);
+        }
+    }
+
+    /// Wakes parked threads whose wait may have come true; returns one that was woken.
+    pub(crate) fn wake(&mut self, common: &Common) -> Option<u16> {
+        for thread in 0..self.threads.len() as u16 {
+            let t = &self.threads[thread as usize];
+            if t.status != Status::Parked {
+                continue;
+            }
+            let Some(wait) = &t.wait else { continue };
+            let changed = wait.reads.iter().any(|&(word, value)| {
+                self.machine.load(thread, Addr(common.words.index(word.0))) != Some(value as i64)
+            });
+            if changed || (wait.polled && self.can_poll(t.node)) {
+                let t = &mut self.threads[thread as usize];
+                t.status = Status::Ready;
+                if let Some(wait) = &mut t.wait {
+                    t.past = if wait.pure {
+                        wait.entry
+                    } else {
+                        common.behaviour.after(t.past, &Reply::Unit)
+                    };
+                    wait.entry = t.past;
+                    wait.pure = true;
+                    wait.polled = false;
+                    wait.reads.clear();
+                }
+                return Some(thread);
+            }
+        }
+        None
+    }
+
+    fn can_poll(&self, node: u16) -> bool {
+        self.queue_pairs_of(node)
+            .any(|(t, peer)| self.machine.is_enabled(t, &Action::Poll { peer }))
+    }
+
+    fn queue_pairs_of(&self, node: u16) -> impl Iterator<Item = (u16, u16)> + '_ {
+        let peers = self.mail.len() as u16;
+        (0..self.threads.len() as u16)
+            .filter(move |&t| self.threads[t as usize].node == node)
+            .flat_map(move |t| (0..peers).map(move |peer| (t, peer)))
+    }
+
+    fn poll(&mut self, node: u16) -> SmallVec<[(u64, u16); 2]> {
+        let mut completions = SmallVec::new();
+        for t in 0..self.threads.len() as u16 {
+            if self.threads[t as usize].node != node {
+                continue;
+            }
+            for peer in 0..self.mail.len() as u16 {
+                while let Ok(Issued::Completion(tag)) = self.machine.issue(t, Action::Poll { peer }) {
+                    completions.push((tag, peer));
+                }
+            }
+        }
+        completions
+    }
+
+    fn locked(&mut self, thread: u16, loc: Addr, rmw: Rmw) -> Option<u64> {
+        let old = self.machine.load(thread, loc)?;
+        if let Some(new) = rmw.apply(old as u64) {
+            self.machine
+                .issue(
+                    thread,
+                    Action::Cas {
+                        loc,
+                        expected: old,
+                        new: new as i64,
+                    },
+                )
+                .ok()?;
+        }
+        Some(old as u64)
+    }
+
+    fn remote_op(&mut self, common: &Common, op: NicOp) -> RemoteOp {
+        match op {
+            NicOp::Put { dst, src } => RemoteOp::Put {
+                dst: self.addr(common, dst),
+                src: self.addr(common, src),
+            },
+            NicOp::PutValue { dst, value } => RemoteOp::PutValue {
+                dst: self.addr(common, dst),
+                value: value as i64,
+            },
+            NicOp::Get { dst, src } => RemoteOp::Get {
+                dst: self.addr(common, dst),
+                src: self.addr(common, src),
+            },
+            NicOp::FetchAdd { dst, target, add } => RemoteOp::FetchAdd {
+                dst: self.addr(common, dst),
+                target: self.addr(common, target),
+                add: add as i64,
+            },
+            NicOp::CompareSwap {
+                dst,
+                target,
+                expected,
+                new,
+            } => RemoteOp::CompareSwap {
+                dst: self.addr(common, dst),
+                target: self.addr(common, target),
+                expected: expected as i64,
+                new: new as i64,
+            },
+            NicOp::Fence => RemoteOp::Fence,
+        }
+    }
+
+    /// Takes a step of the machine.
+    pub(crate) fn take(&mut self, seen: &mut Seen, step: Step) -> bool {
+        let touched = self.machine.footprint(step);
+        let agent = agent_of(step);
+        if let Some(word) = touched.reads {
+            seen.touch(word, agent, false);
+        }
+        if let Some(word) = touched.writes {
+            seen.touch(word, agent, true);
+        }
+        self.machine.apply(step).is_ok()
+    }
+
+    /// Appends an exact encoding: equal states have equal ones.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        self.machine.encode(out);
+        for t in &self.threads {
+            out.extend_from_slice(&t.past.0.to_le_bytes());
+            out.push(t.status as u8);
+            out.extend_from_slice(&t.finished.to_le_bytes());
+            // A wait's evaluation under way is part of the past; a parked one is what it looked at.
+            if let (Status::Parked, Some(wait)) = (t.status, &t.wait) {
+                out.push(u8::from(wait.polled));
+                out.push(wait.reads.len() as u8);
+                for (word, value) in &wait.reads {
+                    out.extend_from_slice(&word.0.to_le_bytes());
+                    out.extend_from_slice(&value.to_le_bytes());
+                }
+            }
+        }
+        for lock in &self.locks {
+            out.extend_from_slice(&lock.writer.map_or(u16::MAX, |w| w).to_le_bytes());
+            out.extend_from_slice(&lock.readers.to_le_bytes());
+            out.extend_from_slice(&lock.version.to_le_bytes());
+        }
+        for mailbox in &self.mail {
+            out.push(u8::from(mailbox.closed));
+            out.extend_from_slice(&(mailbox.messages.len() as u32).to_le_bytes());
+            for (from, payload) in &mailbox.messages {
+                out.extend_from_slice(&from.to_le_bytes());
+                out.extend_from_slice(&(payload.len() as u32).to_le_bytes());
+                out.extend_from_slice(payload);
+            }
+        }
+    }
+}
+
+/// Whose access a machine step is.
+pub(crate) fn agent_of(step: Step) -> Agent {
+    match step {
+        Step::Drain { thread } => Agent::cpu(thread),
+        Step::Nic { qp, rule, .. } => Agent::nic(qp, rule),
+    }
+}

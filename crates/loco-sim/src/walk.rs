@@ -1,0 +1,237 @@
+//! Walking through the states of a world: taking moves, telling which need not be interleaved, consulting a run where the
+//! behaviour of a thread is not known yet.
+//!
+//! The reduction: a move that commutes with everything else that can happen, now or later, is taken at once, alone
+//! (a persistent set of one move). Such are
+//! * thread moves that nobody else sees: a store or a post (into the thread's own store buffer), a fence, a load of a
+//!   word that nobody else writes, notes;
+//! * machine steps on words that nobody else touches ([`crate::sharing`]) if they commute within their queue pair
+//!   ([`Machine::commutes`](mowgli::machine::Machine::commutes)) and tell no poller anything.
+//!
+//! Every path is finite (threads make progress or park), so nothing is put off for ever.
+
+use crate::request::{Note, Reply, Request};
+use crate::run::{Granted, Run, Start, unknown};
+use crate::sharing::{Agent, Seen};
+use crate::state::{Common, Move, State, Status, agent_of};
+use crate::trail::Trail;
+use crate::world::World;
+use crate::{Config, SimError};
+
+/// Builds a world.
+pub(crate) type Builder<'a> = &'a (dyn Fn(&mut World) + Sync);
+
+/// A position: a state and how it was reached.
+#[derive(Clone)]
+pub(crate) struct Position {
+    pub(crate) state: State,
+    /// Requests granted since the set-up, with their replies.
+    pub(crate) path: Trail<Granted>,
+    /// Moves taken since the set-up.
+    pub(crate) schedule: Trail<Move>,
+}
+
+/// One explorer's view of an exploration.
+pub(crate) struct Walker<'a> {
+    pub(crate) common: &'a Common,
+    pub(crate) config: &'a Config,
+    builder: Builder<'a>,
+    run: Option<Run>,
+    pub(crate) seen: Seen,
+    pub(crate) runs: u64,
+    scratch: Vec<mowgli::machine::Step>,
+}
+
+impl<'a> Walker<'a> {
+    pub(crate) fn new(common: &'a Common, config: &'a Config, builder: Builder<'a>, seen: Seen) -> Self {
+        Walker {
+            common,
+            config,
+            builder,
+            run: None,
+            seen,
+            runs: 0,
+            scratch: Vec::new(),
+        }
+    }
+
+    /// The position after the set-up.
+    pub(crate) fn start(&mut self) -> Result<Position, SimError> {
+        let Start { run, state } = Run::start(self.common, self.config, self.builder)?;
+        self.runs += 1;
+        run.learn(self.common, &state)?;
+        self.run = Some(run);
+        Ok(Position {
+            state,
+            path: Trail::default(),
+            schedule: Trail::default(),
+        })
+    }
+
+    /// Sees to it that what every thread asks for next is known.
+    fn consult(&mut self, state: &State, path: &Trail<Granted>) -> Result<(), SimError> {
+        if unknown(self.common, state).is_none() {
+            return Ok(());
+        }
+        let path = path.to_vec();
+        let on_path = match &mut self.run {
+            Some(run) => run.follow(&path),
+            None => None,
+        };
+        match on_path {
+            Some(followed) => followed?,
+            None => {
+                // Drop the old threads before new ones start.
+                self.run = None;
+                let Start { mut run, .. } = Run::start(self.common, self.config, self.builder)?;
+                self.runs += 1;
+                if let Some(followed) = run.follow(&path) {
+                    followed?;
+                }
+                self.run = Some(run);
+            }
+        }
+        match &self.run {
+            Some(run) => run.learn(self.common, state),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes a move that is enabled.
+    pub(crate) fn take(&mut self, at: &mut Position, what: Move) -> Result<bool, SimError> {
+        let taken = match what {
+            Move::Machine(step) => at.state.take(&mut self.seen, step),
+            Move::Thread(thread) => {
+                let Some(request) = at.state.request(self.common, thread) else {
+                    return Ok(false);
+                };
+                let granted = at.state.grant(self.common, &mut self.seen, thread, &request);
+                match (granted, &*request) {
+                    (None, _) => false,
+                    // The thread stops here; it is told when it is woken, or never.
+                    (Some(_), Request::Park | Request::End(_)) => true,
+                    (Some(reply), _) => {
+                        at.state.advance(self.common, thread, &reply);
+                        at.path.push((thread, reply));
+                        true
+                    }
+                }
+            }
+        };
+        if taken {
+            at.schedule.push(what);
+            self.settle(at)?;
+        }
+        Ok(taken)
+    }
+
+    /// Wakes threads and learns what they ask for.
+    pub(crate) fn settle(&mut self, at: &mut Position) -> Result<(), SimError> {
+        while let Some(woken) = at.state.wake(self.common) {
+            at.path.push((woken, Reply::Unit));
+        }
+        self.consult(&at.state, &at.path)
+    }
+
+    /// Every move that is enabled, threads first.
+    pub(crate) fn moves(&mut self, state: &mut State, moves: &mut Vec<Move>) {
+        moves.clear();
+        for thread in 0..state.threads.len() as u16 {
+            if let Some(request) = state.request(self.common, thread)
+                && state.is_enabled(self.common, thread, &request)
+            {
+                moves.push(Move::Thread(thread));
+            }
+        }
+        self.scratch.clear();
+        state.machine.steps(&mut self.scratch);
+        moves.extend(self.scratch.iter().map(|&s| Move::Machine(s)));
+    }
+
+    /// A move that need not be interleaved with others.
+    pub(crate) fn commuting(&self, state: &mut State, moves: &[Move]) -> Option<Move> {
+        moves.iter().copied().find(|&what| match what {
+            Move::Thread(thread) => state
+                .request(self.common, thread)
+                .is_some_and(|request| self.thread_commutes(state, thread, &request)),
+            Move::Machine(step) => {
+                let how = state.machine.commutes(step);
+                let touched = state.machine.footprint(step);
+                let agent = agent_of(step);
+                how.in_queue_pair
+                    && !how.notifies
+                    && touched.unit.is_none()
+                    && !touched
+                        .reads
+                        .is_some_and(|w| self.seen.words.conflicts(w, agent, false))
+                    && !touched
+                        .writes
+                        .is_some_and(|w| self.seen.words.conflicts(w, agent, true))
+            }
+        })
+    }
+
+    fn thread_commutes(&self, state: &mut State, thread: u16, request: &Request) -> bool {
+        match *request {
+            Request::Words { .. }
+            | Request::NewLock
+            | Request::Store { .. }
+            | Request::Fence
+            | Request::WaitBegin { .. }
+            | Request::WaitEnd
+            | Request::Park
+            | Request::Join { .. }
+            | Request::Spawn { .. }
+            | Request::Note(Note::Mark(_))
+            | Request::End(_) => true,
+            Request::Post { owner, .. } => owner == thread,
+            Request::Load { word } => {
+                let addr = state.addr(self.common, word);
+                !self.seen.words.conflicts(addr, Agent::cpu(thread), false)
+            }
+            Request::Rmw { word, .. } => {
+                let addr = state.addr(self.common, word);
+                !self.seen.words.conflicts(addr, Agent::cpu(thread), true)
+            }
+            Request::Lock { lock, .. } | Request::TryLock { lock } => {
+                let index = state.lock_index(self.common, lock.0);
+                !self.seen.lock_conflicts(index, thread)
+            }
+            Request::Unlock { lock, .. } => {
+                let index = state.lock_index(self.common, lock.0);
+                !self.seen.unlock_conflicts(index, thread)
+            }
+            Request::Poll
+            | Request::Send { .. }
+            | Request::Receive
+            | Request::Close
+            | Request::Note(Note::Call(_) | Note::Return(_)) => false,
+        }
+    }
+
+    /// Runs the checks of the world on a complete execution; the message of the first that panics.
+    pub(crate) fn check_end(&mut self, state: &State) -> Result<Option<String>, SimError> {
+        if self.run.is_none() {
+            self.run = Some(Run::start(self.common, self.config, self.builder)?.run);
+            self.runs += 1;
+        }
+        Ok(self
+            .run
+            .as_ref()
+            .and_then(|run| run.check_end(self.common, state)))
+    }
+
+    /// The assertion that failed in a thread, if one has.
+    pub(crate) fn failed(&self, state: &State) -> Option<(u16, String)> {
+        state.threads.iter().enumerate().find_map(|(index, t)| {
+            if t.status != Status::Failed {
+                return None;
+            }
+            let message = match self.common.behaviour.request(t.past).as_deref() {
+                Some(Request::End(Err(message))) => message.to_string(),
+                _ => "failed".to_owned(),
+            };
+            Some((index as u16, message))
+        })
+    }
+}

@@ -1,0 +1,147 @@
+//! What an exploration runs: nodes with their set-up, threads, and what must hold at the end.
+
+use std::fmt::Display;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::Config;
+use crate::coroutine::{Body, ask};
+use crate::fabric::ModelFabric;
+use crate::history::End;
+use crate::request::{Kind, Note, Reply, Request};
+
+/// A world under construction. The closure given to [`explore`](crate::explore) is called for every run and must build
+/// the same world each time; the threads of one world share state only through the fabric.
+pub struct World {
+    glob: bool,
+    set_up: Vec<SetUp>,
+    threads: Vec<SetUp>,
+    node_count: Arc<Mutex<u16>>,
+    finally: Vec<Box<dyn Fn(&End<'_>)>>,
+}
+
+pub(crate) struct SetUp {
+    pub(crate) node: u16,
+    pub(crate) kind: Kind,
+    pub(crate) name: Arc<str>,
+    pub(crate) body: Body,
+}
+
+/// A node of the world: what its set-up returned.
+pub struct Node<T> {
+    id: u16,
+    state: Arc<Mutex<Option<Arc<T>>>>,
+}
+
+impl<T> Clone for Node<T> {
+    fn clone(&self) -> Self {
+        Node {
+            id: self.id,
+            state: self.state.clone(),
+        }
+    }
+}
+
+impl<T> Node<T> {
+    /// What the set-up returned; nothing before it has run.
+    pub fn get(&self) -> Option<Arc<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl World {
+    pub(crate) fn new(config: &Config) -> World {
+        World {
+            glob: config.glob,
+            set_up: Vec::new(),
+            threads: Vec::new(),
+            node_count: Arc::new(Mutex::new(0)),
+            finally: Vec::new(),
+        }
+    }
+
+    /// Adds a node. `set_up` runs on it before the exploration begins, together with the other nodes' set-ups and with one
+    /// fixed schedule: it is not explored. Typically it makes a manager and channels and waits until they are ready.
+    pub fn node<T: Send + Sync + 'static>(
+        &mut self,
+        set_up: impl FnOnce(ModelFabric) -> T + Send + 'static,
+    ) -> Node<T> {
+        let id = self.set_up.len() as u16;
+        *self.node_count.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        let (count, glob) = (self.node_count.clone(), self.glob);
+        let state = Arc::new(Mutex::new(None));
+        let slot = state.clone();
+        self.set_up.push(SetUp {
+            node: id,
+            kind: Kind::Worker,
+            name: format!("set-up of node {id}").into(),
+            body: Box::new(move || {
+                let nodes = *count.lock().unwrap_or_else(PoisonError::into_inner);
+                let result = set_up(ModelFabric::new(id, nodes, glob));
+                *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(result));
+            }),
+        });
+        Node { id, state }
+    }
+
+    /// Adds a thread on a node. Its schedule is explored; a panic in it is a failure.
+    pub fn thread<T: Send + Sync + 'static>(
+        &mut self,
+        node: &Node<T>,
+        name: &str,
+        body: impl FnOnce(&T) + Send + 'static,
+    ) {
+        let state = node.clone();
+        self.threads.push(SetUp {
+            node: node.id,
+            kind: Kind::Worker,
+            name: name.into(),
+            body: Box::new(move || {
+                if let Some(state) = state.get() {
+                    body(&state);
+                }
+            }),
+        });
+    }
+
+    /// Adds a check of every complete execution: panics are failures.
+    pub fn finally(&mut self, check: impl Fn(&End<'_>) + 'static) {
+        self.finally.push(Box::new(check));
+    }
+
+    pub(crate) fn nodes(&self) -> usize {
+        self.set_up.len().max(usize::from(
+            *self.node_count.lock().unwrap_or_else(PoisonError::into_inner),
+        ))
+    }
+
+    pub(crate) fn take_set_up(&mut self) -> Vec<SetUp> {
+        std::mem::take(&mut self.set_up)
+    }
+
+    pub(crate) fn take_threads(&mut self) -> Vec<SetUp> {
+        std::mem::take(&mut self.threads)
+    }
+
+    pub(crate) fn check_end(&self, end: &End<'_>) {
+        for check in &self.finally {
+            check(end);
+        }
+    }
+}
+
+/// Adds a line to the history of the running thread. Lines of different threads are not ordered among one another.
+pub fn note(text: impl Display) {
+    ask(Request::Note(Note::Mark(text.to_string().into())));
+}
+
+/// Runs an object call and records it in the history: `call` before, what `result` says of its value after. The history
+/// keeps which calls had returned when another began, for linearizability.
+pub fn call<T, D: Display>(call: impl Display, run: impl FnOnce() -> T, result: impl FnOnce(&T) -> D) -> T {
+    if ask(Request::Note(Note::Call(call.to_string().into()))) == Reply::Dismantled {
+        return run();
+    }
+    let value = run();
+    let text = result(&value).to_string();
+    ask(Request::Note(Note::Return(text.into())));
+    value
+}

@@ -1,0 +1,193 @@
+//! The model fabric by itself: weak outcomes that the model allows are reached, others are not.
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
+
+use loco_fabric::{
+    Fabric, Local, Memory, MemoryKind, NodeId, Peers, QueuePair, RegionKey, Target, Wait, WordCell, Work,
+    WorkRequestId,
+};
+use loco_sim::{Completeness, Config, ModelFabric, ModelMemory, World, explore, note};
+
+struct Node {
+    fabric: ModelFabric,
+    memory: ModelMemory,
+}
+
+/// A node with a region of four words; every node knows that the others' regions have the same layout.
+fn node(fabric: ModelFabric) -> Node {
+    let memory = fabric.allocate(64, MemoryKind::Host).unwrap();
+    Node { fabric, memory }
+}
+
+impl Node {
+    fn key(peer: u16) -> RegionKey {
+        // Set-up threads are numbered like nodes, and the region is the first thing that each allocates.
+        RegionKey {
+            arena: 0,
+            address: u64::from(peer) << 43,
+            len: 64,
+            rkey: 0,
+        }
+    }
+
+    fn load(&self, word: usize) -> u64 {
+        self.memory.cell::<u64>(8 * word).unwrap().load(Acquire)
+    }
+
+    fn store(&self, word: usize, value: u64) {
+        self.memory.cell::<u64>(8 * word).unwrap().store(value, Release);
+    }
+
+    fn wait_completion(&self) {
+        let mut done = Vec::new();
+        let wait = Wait {
+            what: "completion",
+            peers: Peers::None,
+            deadline: None,
+        };
+        self.fabric
+            .wait(wait, || {
+                self.fabric.poll(&mut done).unwrap();
+                (!done.is_empty()).then_some(())
+            })
+            .unwrap();
+    }
+}
+
+/// The sets of notes of all complete executions.
+fn outcomes(build: impl Fn(&mut World) + Sync) -> BTreeSet<Vec<String>> {
+    let found = std::sync::Arc::new(Mutex::new(BTreeSet::new()));
+    let report = explore(&Config::default(), |world| {
+        build(world);
+        let found = found.clone();
+        world.finally(move |end| {
+            found.lock().unwrap().insert(end.notes());
+        });
+    })
+    .unwrap();
+    assert_eq!(
+        report.completeness,
+        Completeness::Complete,
+        "{:?}",
+        report.failure
+    );
+    println!("{:?}", report.stats);
+    std::sync::Arc::try_unwrap(found)
+        .map(|m| m.into_inner().unwrap())
+        .unwrap_or_else(|m| m.lock().unwrap().clone())
+}
+
+fn set(lines: &[&[&str]]) -> BTreeSet<Vec<String>> {
+    lines
+        .iter()
+        .map(|l| l.iter().map(|s| (*s).to_owned()).collect())
+        .collect()
+}
+
+#[test]
+fn store_buffering_on_one_node() {
+    let run = |fenced: bool| {
+        outcomes(move |world| {
+            let n = world.node(node);
+            for (mine, other) in [(0, 1), (1, 0)] {
+                world.thread(&n, "t", move |n| {
+                    n.store(mine, 1);
+                    if fenced {
+                        n.fabric.cpu_fence();
+                    }
+                    note(n.load(other));
+                });
+            }
+        })
+    };
+    assert_eq!(
+        run(false),
+        set(&[&["0", "0"], &["0", "1"], &["1", "0"], &["1", "1"]])
+    );
+    assert_eq!(run(true), set(&[&["0", "1"], &["1", "0"], &["1", "1"]]));
+}
+
+#[test]
+fn a_completed_put_may_not_be_placed() {
+    let run = |flushed: bool| {
+        outcomes(move |world| {
+            let nodes = [world.node(node), world.node(node)];
+            for (me, peer) in [(0usize, 1u16), (1, 0)] {
+                world.thread(&nodes[me], "t", move |n| {
+                    let mut qp = n.fabric.queue_pair(NodeId(peer)).unwrap();
+                    let remote = n.fabric.import(NodeId(peer), &Node::key(peer)).unwrap();
+                    let work = Work::signaled(WorkRequestId(1));
+                    let target = Target {
+                        remote: &remote,
+                        offset: 0,
+                    };
+                    if flushed {
+                        let _ = qp
+                            .put_inline(&1u64.to_le_bytes(), target, Work::unsignaled())
+                            .unwrap();
+                        let _ = qp.flush(work).unwrap();
+                    } else {
+                        let _ = qp.put_inline(&1u64.to_le_bytes(), target, work).unwrap();
+                    }
+                    n.wait_completion();
+                    note(n.load(0));
+                });
+            }
+        })
+    };
+    assert!(run(false).contains(&vec!["0".to_owned(), "0".to_owned()]));
+    assert!(!run(true).contains(&vec!["0".to_owned(), "0".to_owned()]));
+}
+
+#[test]
+fn puts_of_one_queue_pair_arrive_in_order() {
+    let found = outcomes(|world| {
+        let nodes = [world.node(node), world.node(node)];
+        world.thread(&nodes[0], "writer", |n| {
+            let mut qp = n.fabric.queue_pair(NodeId(1)).unwrap();
+            let remote = n.fabric.import(NodeId(1), &Node::key(1)).unwrap();
+            n.store(2, 7);
+            let src = Local {
+                memory: &n.memory,
+                offset: 16,
+                len: 8,
+            };
+            let _ = qp
+                .put(
+                    src,
+                    Target {
+                        remote: &remote,
+                        offset: 0,
+                    },
+                    Work::unsignaled(),
+                )
+                .unwrap();
+            let one = 1u64.to_le_bytes();
+            let _ = qp
+                .put_inline(
+                    &one,
+                    Target {
+                        remote: &remote,
+                        offset: 8,
+                    },
+                    Work::unsignaled(),
+                )
+                .unwrap();
+        });
+        world.thread(&nodes[1], "reader", |n| {
+            let flag = n.memory.cell::<u64>(8).unwrap();
+            let wait = Wait {
+                what: "flag",
+                peers: Peers::None,
+                deadline: None,
+            };
+            n.fabric
+                .wait(wait, || (WordCell::<u64>::load(&flag, SeqCst) == 1).then_some(()))
+                .unwrap();
+            note(n.load(0));
+        });
+    });
+    assert_eq!(found, set(&[&["7"]]));
+}

@@ -1,0 +1,72 @@
+//! Which steps commute with everything else their queue pair may do, now or later.
+//!
+//! A partial-order reduction takes such a step at once if, besides, no other agent touches the word that it reads or
+//! writes. Relies on the rules of [`super::simplified`]. Used by explorers of object code.
+
+use super::buffers::{LocalBack, Stage};
+use super::{Machine, Pipeline, Rule, Step};
+
+/// What a step means to the rest of its queue pair and to whoever polls it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Commutes {
+    /// Taking the step now disables no other step of the queue pair, present or future, and changes none of their effects
+    /// except through the word in its [`Footprint`](super::Footprint).
+    pub in_queue_pair: bool,
+    /// The step may give a poll a notification to find.
+    pub notifies: bool,
+}
+
+impl Machine {
+    /// How the step relates to its queue pair. Conservative for the concrete pipeline and without the PCIe guarantee.
+    pub fn commutes(&self, step: Step) -> Commutes {
+        let Step::Nic { qp: id, rule, index } = step else {
+            // A drain appends to a pipe or writes memory.
+            return Commutes {
+                in_queue_pair: true,
+                notifies: false,
+            };
+        };
+        let Some(qp) = self.queue_pair(id) else {
+            return Commutes {
+                in_queue_pair: false,
+                notifies: true,
+            };
+        };
+        if self.config.pipeline == Pipeline::Concrete || !self.config.pcie {
+            return Commutes {
+                in_queue_pair: false,
+                notifies: true,
+            };
+        }
+        let in_queue_pair = match rule {
+            // A write in `wb_R` keeps gets that are ahead, and still to be read, from being read.
+            Rule::RemoteWrite | Rule::AtomicWrite => !qp
+                .pipe
+                .iter()
+                .take(index as usize)
+                .any(|e| matches!(e.stage, Stage::Get { .. })),
+            // A write in `wb_L` keeps later puts from reading their source until it is placed.
+            Rule::Respond => false,
+            Rule::LocalRead
+            | Rule::RemoteRead
+            | Rule::AtomicRead
+            | Rule::PlaceRemote
+            | Rule::PlaceLocal
+            | Rule::Fence
+            | Rule::Complete => true,
+            Rule::Forward => false,
+        };
+        let notifies = match rule {
+            Rule::Complete => qp.pipe.first().is_some_and(|e| e.signalled),
+            Rule::PlaceLocal => qp
+                .wb_l
+                .iter()
+                .any(|e| matches!(e, LocalBack::Notification { .. })),
+            _ => false,
+        };
+        Commutes {
+            in_queue_pair,
+            notifies,
+        }
+    }
+}
