@@ -1,0 +1,45 @@
+//! The controller. Relies on [`Params`]; used by the simulation, and by the controller's process in real time.
+
+use std::time::Duration;
+
+use crate::Params;
+
+/// A discrete PI controller of the sum of the voltages, with a term that keeps the converters alike.
+///
+/// In incremental form: each period adds to the duty cycles, which are clamped to what a converter can do. So
+/// nothing winds up while they are at a limit.
+#[derive(Clone, Debug)]
+pub struct Controller {
+    params: Params,
+    period_s: f64,
+    last_error: f64,
+    duties: Vec<f64>,
+}
+
+impl Controller {
+    /// A controller whose loop has this period, all duty cycles 0.
+    pub fn new(params: &Params, period: Duration) -> Self {
+        Controller {
+            period_s: period.as_secs_f64(),
+            last_error: 0.0,
+            duties: vec![0.0; params.converters],
+            params: params.clone(),
+        }
+    }
+
+    /// One period: from the latest voltages, one a converter, the new duty cycles.
+    pub fn step(&mut self, volts: &[f64]) -> &[f64] {
+        let params = &self.params;
+        let count = params.converters as f64;
+        let mean = volts.iter().sum::<f64>() / count;
+        let error = (params.reference_volts / count - mean) / params.input_volts;
+        let change =
+            params.proportional * (error - self.last_error) + params.integral * self.period_s * error;
+        self.last_error = error;
+        for (duty, volts) in self.duties.iter_mut().zip(volts) {
+            let apart = (mean - volts) / params.input_volts;
+            *duty = (*duty + change + params.balance * self.period_s * apart).clamp(0.0, 1.0);
+        }
+        &self.duties
+    }
+}

@@ -1,0 +1,34 @@
+//! A distributed DC/DC converter system under digital control (LOCO'26 appendix B.2, LOCO'25 appendix B).
+//!
+//! One controller regulates the duty cycles of N buck converters in series, whose output is the sum of their
+//! voltages. The two sides share nothing but two arrays of variables with one writer each: duty cycles, written
+//! by the controller, and voltages, each written by its converter. Both sides run loops of fixed period. How old
+//! the values are that a side reads decides whether the system is stable, which is why this is a test of a
+//! network memory's latency.
+//!
+//! The parts:
+//!
+//! - [`params`]: every number of the model, and where it comes from;
+//! - [`Converter`] and [`Controller`]: one period of each side;
+//! - [`link`]: what the sides exchange, as two small traits, and the body of each side's loop over them;
+//! - [`simulate`]: all of it in simulated time, with message delays; deterministic;
+//! - [`stability`]: the growth of a small disturbance from one controller period to the next, by linear algebra;
+//! - [`output`]: CSV, and an SVG plot with one series a controller period.
+//!
+//! The paper gives the periods and the number of converters, not the component values; those here are ours.
+#![forbid(unsafe_code)]
+
+mod controller;
+mod converter;
+mod error;
+pub mod link;
+pub mod output;
+pub mod params;
+mod simulation;
+pub mod stability;
+
+pub use controller::Controller;
+pub use converter::Converter;
+pub use error::{PowerError, Result};
+pub use params::Params;
+pub use simulation::{Delays, Run, Sample, simulate};
