@@ -10,7 +10,9 @@
 mod contract;
 mod control;
 mod error;
+mod hosts;
 mod ids;
+mod launch;
 mod mesh;
 mod platform;
 mod shm;
@@ -21,7 +23,9 @@ pub use contract::{
 };
 pub use control::{Control, PeerState};
 pub use error::{FabricError, Result};
+pub use hosts::{Address, Hosts, PORT_BASE};
 pub use ids::{NodeId, Time, WorkRequestId};
-pub use mesh::{Mesh, PAYLOAD_BYTES_MAX};
+pub use launch::{Environment, Job, JobBuilder, Meeting, Secret, Timeouts, var};
+pub use mesh::{Mesh, PAYLOAD_BYTES_MAX, Rendezvous};
 pub use platform::{AtomicCell, Lock, Platform, RwLock, Std, Task, ThreadKind};
 pub use shm::{HugePages, Nic, ShmCell, ShmConfig, ShmFabric, ShmMemory, ShmQueuePair, ShmRemote};

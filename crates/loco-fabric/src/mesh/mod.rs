@@ -4,14 +4,29 @@
 //! Fabrics are built from a mesh: they exchange their bring-up data by [`Mesh::allgather`], and hand the mesh on to
 //! objects as their [`Control`].
 
-use std::fmt;
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::net::TcpStream;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::{fmt, io, thread};
 
+use crate::launch::Job;
 use crate::{Control, FabricError, NodeId, PeerState, Platform, Result, Std, Time};
 
+mod accept;
+mod connect;
+mod frame;
+mod handshake;
+mod rendezvous;
 mod state;
+#[cfg(test)]
+mod tests;
+mod wire;
 
+pub use rendezvous::Rendezvous;
+
+use frame::Frame;
 use state::State;
+use wire::Wire;
 
 /// Longest payload of one message or one contribution, in bytes. Set-up data is small; more is a mistake.
 pub const PAYLOAD_BYTES_MAX: usize = 16 << 20;
@@ -32,6 +47,8 @@ struct End {
 enum Link {
     /// The states of all nodes, in the order of `State::nodes`.
     InProcess(Box<[Arc<State>]>),
+    /// Connections, and the thread that serves them, to be joined.
+    Tcp(Arc<Wire>, Mutex<Option<thread::JoinHandle<()>>>),
 }
 
 /// What travels between nodes.
@@ -71,6 +88,17 @@ impl Mesh {
         Ok(states.iter().map(end).collect())
     }
 
+    /// Over connected streams, one for each other node of `job`.
+    fn over(job: &Job, mut streams: BTreeMap<NodeId, TcpStream>) -> Result<Mesh> {
+        let state = Arc::new(State::new(job.node(), job.nodes().into()));
+        let wire = Wire::new(Arc::clone(&state), job.timeouts(), |node| streams.remove(&node))?;
+        let wire = Arc::new(wire);
+        let served = Arc::clone(&wire);
+        let thread = spawn("loco-mesh", move || served.run())?;
+        let link = Link::Tcp(wire, Mutex::new(Some(thread)));
+        Ok(Mesh(Arc::new(End { state, link })))
+    }
+
     /// This node.
     pub fn node(&self) -> NodeId {
         self.0.state.node()
@@ -100,6 +128,7 @@ impl Mesh {
         });
         let gathered = sent.and_then(|()| state.wait_gather(label, round, deadline));
         state.end_gather(label, round);
+        self.0.parcels_taken();
         gathered
     }
 
@@ -117,7 +146,9 @@ impl Control for Mesh {
     }
 
     fn receive(&self, deadline: Option<Time>) -> Result<Option<(NodeId, Vec<u8>)>> {
-        Ok(self.0.state.receive(deadline))
+        let message = self.0.state.receive(deadline);
+        self.0.parcels_taken();
+        Ok(message)
     }
 
     fn peer_state(&self, node: NodeId) -> PeerState {
@@ -147,6 +178,13 @@ impl End {
                 let from = self.state.own_index();
                 states[index].deliver_when_room(from, parcel, deadline)
             }
+            Link::Tcp(wire, _) => wire.send(index, &Frame::Parcel(parcel), deadline),
+        }
+    }
+
+    fn parcels_taken(&self) {
+        if let Link::Tcp(wire, _) = &self.link {
+            wire.parcels_taken();
         }
     }
 
@@ -161,6 +199,7 @@ impl End {
                     peer.depart(self.state.own_index(), how);
                 }
             }
+            Link::Tcp(wire, _) => wire.leave(how),
         }
         if how == PeerState::Lost {
             self.state.lose_all_peers();
@@ -170,11 +209,16 @@ impl End {
 
 impl Drop for End {
     fn drop(&mut self) {
-        self.cut(if std::thread::panicking() {
+        self.cut(if thread::panicking() {
             PeerState::Lost
         } else {
             PeerState::Left
         });
+        if let Link::Tcp(_, thread) = &self.link {
+            // Ends once the goodbyes are read, or soon; a panic in it has been reported by the loss of all peers.
+            let thread = thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let _ = thread.map(thread::JoinHandle::join);
+        }
     }
 }
 
@@ -185,6 +229,25 @@ impl fmt::Debug for Mesh {
             .field("nodes", &self.nodes())
             .field("departures", &self.departures())
             .finish_non_exhaustive()
+    }
+}
+
+/// `node 1, node 4`.
+pub(crate) fn list(nodes: impl Iterator<Item = NodeId>) -> String {
+    nodes.map(|node| node.to_string()).collect::<Vec<_>>().join(", ")
+}
+
+fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<thread::JoinHandle<()>> {
+    thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(body)
+        .map_err(|e| os(format!("starting thread `{name}`"), &e))
+}
+
+fn os(what: String, error: &io::Error) -> FabricError {
+    FabricError::Os {
+        what,
+        source_text: error.to_string(),
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::{PAYLOAD_BYTES_MAX, Parcel, time_left};
+use super::{PAYLOAD_BYTES_MAX, Parcel, list, time_left};
 use crate::{FabricError, NodeId, PeerState, Platform, Result, Std, Time};
 
 /// Bytes that may wait for this node from one peer before that peer has to wait.
@@ -176,6 +176,17 @@ impl State {
         Ok(())
     }
 
+    /// Stores what peer `from` sent, room or not.
+    pub(super) fn deliver(&self, from: usize, parcel: Parcel<'_>) {
+        self.lock().deliver(from, parcel);
+        self.changed.notify_all();
+    }
+
+    /// True if more of peer `from` may wait here.
+    pub(super) fn has_room(&self, from: usize) -> bool {
+        self.lock().has_room(from)
+    }
+
     /// The next message; none at the deadline or once closed.
     pub(super) fn receive(&self, deadline: Option<Time>) -> Option<(NodeId, Vec<u8>)> {
         let mut arrivals = self.lock();
@@ -320,9 +331,4 @@ impl Arrivals {
             self.release(from, len);
         }
     }
-}
-
-/// `node 1, node 4`.
-pub(super) fn list(nodes: impl Iterator<Item = NodeId>) -> String {
-    nodes.map(|node| node.to_string()).collect::<Vec<_>>().join(", ")
 }
