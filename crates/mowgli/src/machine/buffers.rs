@@ -220,7 +220,15 @@ impl QueuePair {
 
     /// Whether `wb_L` holds a write.
     pub(crate) fn has_local_write(&self) -> bool {
-        self.wb_l.iter().any(|e| matches!(e, LocalBack::Write { .. }))
+        self.first_local_write().is_some()
+    }
+
+    /// Where the oldest write of `wb_L` goes.
+    pub(crate) fn first_local_write(&self) -> Option<Addr> {
+        self.wb_l.iter().find_map(|e| match *e {
+            LocalBack::Write { dst, .. } => Some(dst),
+            LocalBack::Notification { .. } => None,
+        })
     }
 
     /// Whether nothing is under way; notifications may be left.

@@ -19,6 +19,7 @@
 mod buffers;
 mod concrete;
 mod encode;
+mod footprint;
 mod independence;
 mod ops;
 mod simplified;
@@ -30,6 +31,8 @@ use smallvec::SmallVec;
 pub use independence::Commutes;
 pub use ops::{Action, Addr, IssueError, Issued, Post, QpId, RemoteOp};
 pub use step::{Footprint, Rule, Step};
+
+pub(crate) use encode::{number, value};
 
 pub(crate) use buffers::{Delayed, Entry, LocalBack, QueuePair, Source, Stage};
 use buffers::{RemoteWrite, ThreadState};
@@ -272,7 +275,8 @@ impl Machine {
         }
     }
 
-    fn queue_pair_steps(&self, thread: u16, qp: &QueuePair, out: &mut Vec<Step>) {
+    /// Every enabled step of one queue pair.
+    pub(crate) fn queue_pair_steps(&self, thread: u16, qp: &QueuePair, out: &mut Vec<Step>) {
         let id = QpId {
             thread,
             peer: qp.peer,
@@ -284,7 +288,7 @@ impl Machine {
                 index: index as u16,
             })
         };
-        let unit_free = self.units & unit_bit(qp.peer) == 0;
+        let unit_free = !self.is_unit_held(qp.peer);
         match self.config.pipeline {
             Pipeline::Simplified => simplified::enabled(qp, self.config, unit_free, &mut push),
             Pipeline::Concrete => concrete::enabled(qp, self.config, unit_free, &mut push),
@@ -449,94 +453,6 @@ impl Machine {
         Some(())
     }
 
-    /// What the step would touch in this state. Empty if the step is not possible.
-    pub fn footprint(&self, step: Step) -> Footprint {
-        let mut touch = Footprint::default();
-        match step {
-            Step::Drain { thread } => {
-                touch.store_buffer = Some(thread);
-                match self
-                    .threads
-                    .get(thread as usize)
-                    .and_then(|t| t.store_buffer.first())
-                {
-                    Some(Delayed::Store { loc, .. }) => touch.writes = Some(*loc),
-                    Some(Delayed::Remote { peer, .. }) => {
-                        touch.queue_pair = Some(QpId { thread, peer: *peer })
-                    }
-                    None => {}
-                }
-            }
-            Step::Nic { qp: id, rule, index } => {
-                touch.queue_pair = Some(id);
-                let Some(qp) = self.queue_pair(id) else {
-                    return touch;
-                };
-                let stage = qp.pipe.get(index as usize).map(|e| e.stage);
-                match (rule, stage) {
-                    (Rule::PlaceRemote, _) => {
-                        let head = qp.wb_r.first();
-                        touch.writes = head.map(|w| w.dst);
-                        touch.unit = head.filter(|w| w.atomic).map(|_| id.peer);
-                    }
-                    (Rule::PlaceLocal, _) => {
-                        touch.writes = qp.wb_l.iter().find_map(|e| match *e {
-                            LocalBack::Write { dst, .. } => Some(dst),
-                            LocalBack::Notification { .. } => None,
-                        });
-                    }
-                    (
-                        Rule::LocalRead,
-                        Some(Stage::Put {
-                            src: Source::Word(src),
-                            ..
-                        }),
-                    ) => touch.reads = Some(src),
-                    (Rule::RemoteRead, Some(Stage::Get { src, .. })) => touch.reads = Some(src),
-                    (Rule::AtomicRead, Some(Stage::Rmw { target, .. })) => {
-                        touch.reads = Some(target);
-                        touch.unit = Some(id.peer);
-                        touch.writes = (self.config.atomicity == RmwAtomicity::Glob).then_some(target);
-                    }
-                    _ => {}
-                }
-            }
-        }
-        touch
-    }
-
-    /// What the action would touch.
-    pub fn action_footprint(&self, thread: u16, action: &Action) -> Footprint {
-        let mut touch = Footprint {
-            cpu: Some(thread),
-            ..Footprint::default()
-        };
-        let buffered = self.config.cpu == Cpu::Tso;
-        match *action {
-            Action::Store { .. } if buffered => {}
-            Action::Store { loc, .. } => touch.writes = Some(loc),
-            Action::Load { loc } => touch.reads = Some(loc),
-            Action::Cas { loc, .. } => (touch.reads, touch.writes) = (Some(loc), Some(loc)),
-            Action::Mfence => {}
-            Action::Post(post) if !buffered => {
-                touch.queue_pair = Some(QpId {
-                    thread,
-                    peer: post.peer,
-                })
-            }
-            Action::Post(_) => {}
-            Action::Poll { peer } => touch.queue_pair = Some(QpId { thread, peer }),
-            Action::Wait { .. } => touch.queue_pairs_of = Some(thread),
-        }
-        if buffered && !matches!(action, Action::Poll { .. }) {
-            touch.store_buffer = Some(thread);
-        }
-        if self.config.in_order {
-            touch.queue_pairs_of = Some(thread);
-        }
-        touch
-    }
-
     fn check(&self, thread: u16, action: &Action) -> Result<(), IssueError> {
         if self.threads.len() <= thread as usize {
             return Err(IssueError::UnknownThread(thread as usize));
@@ -558,6 +474,19 @@ impl Machine {
                 RemoteOp::Fence => Ok(()),
             },
         }
+    }
+
+    pub(crate) fn store_buffer(&self, thread: u16) -> &[Delayed] {
+        self.threads.get(thread as usize).map_or(&[], |t| &t.store_buffer)
+    }
+
+    pub(crate) fn queue_pairs(&self, thread: u16) -> &[QueuePair] {
+        self.threads.get(thread as usize).map_or(&[], |t| &t.queue_pairs)
+    }
+
+    /// Whether an RMW is under way at the node.
+    pub(crate) fn is_unit_held(&self, peer: u16) -> bool {
+        self.units & unit_bit(peer) != 0
     }
 
     pub(crate) fn queue_pair(&self, id: QpId) -> Option<&QueuePair> {

@@ -1,0 +1,489 @@
+//! Programs flattened for the interpreter: jumps instead of nesting, and what each point of a thread may still access.
+//!
+//! Relies on [`crate::program`]. Used by [`super::state`] to run threads and by [`super::reduce`] for what the rest of a thread
+//! may touch. Programs with references out of range are refused here, so that nothing later can fail.
+
+use super::reduce::Access;
+use crate::machine::{Addr, NODES_MAX};
+use crate::program::{Expr, Instr, Loc, Program, PutSrc, Reg, Thread, Value, WorkId};
+
+/// Refused programs: what is wrong.
+pub(super) type Refusal = String;
+
+/// Most points (instructions and jumps) of one thread.
+const POINTS_MAX: usize = 1 << 16;
+
+/// A thread's code. Positions are indices into `ops`; the last is [`Op::End`].
+#[derive(Debug)]
+pub(super) struct Code {
+    pub(super) ops: Vec<Op>,
+    /// What may still be accessed from each position on, once the thread itself moves.
+    pub(super) future: Vec<Access>,
+    /// Registers of the program, then one counter for each loop.
+    pub(super) registers: usize,
+    pub(super) program_registers: usize,
+}
+
+/// An instruction or a jump.
+#[derive(Debug)]
+pub(super) enum Op {
+    Assign {
+        reg: usize,
+        value: Expr,
+    },
+    /// Continues at the next position if the condition is not 0.
+    Branch {
+        cond: Expr,
+        otherwise: usize,
+    },
+    Jump(usize),
+    /// Start of a loop's iteration: leaves to `exit`, resetting the counter, if the condition is 0.
+    Loop {
+        cond: Expr,
+        counter: usize,
+        bound: u32,
+        exit: usize,
+    },
+    Assume(Expr),
+    Choose(Vec<usize>),
+    Act(Act),
+    End,
+}
+
+/// Instructions that reach the machine.
+#[derive(Debug)]
+pub(super) enum Act {
+    Store {
+        loc: Addr,
+        value: Expr,
+    },
+    Load {
+        reg: usize,
+        loc: Addr,
+    },
+    Cas {
+        reg: Option<usize>,
+        loc: Addr,
+        expected: Expr,
+        new: Expr,
+    },
+    Mfence,
+    Poll {
+        peer: u16,
+    },
+    Wait {
+        tag: u64,
+    },
+    Post {
+        peer: u16,
+        tag: u64,
+        signalled: bool,
+        op: PostOp,
+    },
+}
+
+/// Remote operations with their operands still to be evaluated.
+#[derive(Debug)]
+pub(super) enum PostOp {
+    Put {
+        dst: Addr,
+        src: Addr,
+    },
+    PutValue {
+        dst: Addr,
+        value: Expr,
+    },
+    Get {
+        dst: Addr,
+        src: Addr,
+    },
+    FetchAdd {
+        dst: Addr,
+        target: Addr,
+        add: Expr,
+    },
+    CompareSwap {
+        dst: Addr,
+        target: Addr,
+        expected: Expr,
+        new: Expr,
+    },
+    Fence,
+}
+
+/// Flattens every thread.
+pub(super) fn compile(program: &Program) -> Result<Vec<Code>, Refusal> {
+    if program.threads.len() > u16::MAX as usize {
+        return Err(format!("{} threads", program.threads.len()));
+    }
+    (0..program.threads.len())
+        .map(|t| compile_thread(program, t))
+        .collect()
+}
+
+fn compile_thread(program: &Program, index: usize) -> Result<Code, Refusal> {
+    let thread = &program.threads[index];
+    let mut compiler = Compiler {
+        program,
+        thread,
+        ops: Vec::new(),
+        registers: thread.registers.len(),
+        polled: Vec::new(),
+        waited: Vec::new(),
+    };
+    visit(&thread.code, &mut |instr| match instr {
+        Instr::Poll { node } => compiler.polled.push(u16::from(node.0)),
+        Instr::Wait { work } => compiler.waited.push(*work),
+        _ => {}
+    });
+    compiler.block(&thread.code)?;
+    compiler.push(Op::End)?;
+    let Compiler { ops, registers, .. } = compiler;
+    let future = futures(&ops, index as u16);
+    Ok(Code {
+        ops,
+        future,
+        registers,
+        program_registers: thread.registers.len(),
+    })
+}
+
+fn visit(code: &[Instr], f: &mut impl FnMut(&Instr)) {
+    for instr in code {
+        f(instr);
+        match instr {
+            Instr::If { then, otherwise, .. } => {
+                visit(then, f);
+                visit(otherwise, f);
+            }
+            Instr::While { body, .. } => visit(body, f),
+            Instr::Choose(blocks) => blocks.iter().for_each(|block| visit(block, f)),
+            _ => {}
+        }
+    }
+}
+
+struct Compiler<'p> {
+    program: &'p Program,
+    thread: &'p Thread,
+    ops: Vec<Op>,
+    registers: usize,
+    polled: Vec<u16>,
+    waited: Vec<WorkId>,
+}
+
+impl Compiler<'_> {
+    fn push(&mut self, op: Op) -> Result<usize, Refusal> {
+        if self.ops.len() >= POINTS_MAX {
+            return Err(format!(
+                "thread {} has more than {POINTS_MAX} instructions",
+                self.thread.name
+            ));
+        }
+        self.ops.push(op);
+        Ok(self.ops.len() - 1)
+    }
+
+    fn block(&mut self, code: &[Instr]) -> Result<(), Refusal> {
+        code.iter().try_for_each(|instr| self.instr(instr))
+    }
+
+    fn instr(&mut self, instr: &Instr) -> Result<(), Refusal> {
+        match instr {
+            Instr::Store { loc, value } => {
+                let act = Act::Store {
+                    loc: self.loc(*loc)?,
+                    value: self.expr(value)?,
+                };
+                self.push(Op::Act(act))?;
+            }
+            Instr::Load { reg, loc } => {
+                let act = Act::Load {
+                    reg: self.reg(*reg)?,
+                    loc: self.loc(*loc)?,
+                };
+                self.push(Op::Act(act))?;
+            }
+            Instr::Cas {
+                reg,
+                loc,
+                expected,
+                new,
+            } => {
+                let act = Act::Cas {
+                    reg: reg.map(|r| self.reg(r)).transpose()?,
+                    loc: self.loc(*loc)?,
+                    expected: self.expr(expected)?,
+                    new: self.expr(new)?,
+                };
+                self.push(Op::Act(act))?;
+            }
+            Instr::Assign { reg, value } => {
+                let op = Op::Assign {
+                    reg: self.reg(*reg)?,
+                    value: self.expr(value)?,
+                };
+                self.push(op)?;
+            }
+            Instr::Mfence => {
+                self.push(Op::Act(Act::Mfence))?;
+            }
+            Instr::Put { dst, src, work } => {
+                let dst_addr = self.loc(*dst)?;
+                let op = match src {
+                    PutSrc::Loc(src) => PostOp::Put {
+                        dst: dst_addr,
+                        src: self.loc(*src)?,
+                    },
+                    PutSrc::Value(value) => PostOp::PutValue {
+                        dst: dst_addr,
+                        value: self.expr(value)?,
+                    },
+                };
+                self.post(*dst, *work, op)?;
+            }
+            Instr::Get { dst, src, work } => {
+                let op = PostOp::Get {
+                    dst: self.loc(*dst)?,
+                    src: self.loc(*src)?,
+                };
+                self.post(*src, *work, op)?;
+            }
+            Instr::RemoteFaa {
+                dst,
+                target,
+                add,
+                work,
+            } => {
+                let op = PostOp::FetchAdd {
+                    dst: self.loc(*dst)?,
+                    target: self.loc(*target)?,
+                    add: self.expr(add)?,
+                };
+                self.post(*target, *work, op)?;
+            }
+            Instr::RemoteCas {
+                dst,
+                target,
+                expected,
+                new,
+                work,
+            } => {
+                let op = PostOp::CompareSwap {
+                    dst: self.loc(*dst)?,
+                    target: self.loc(*target)?,
+                    expected: self.expr(expected)?,
+                    new: self.expr(new)?,
+                };
+                self.post(*target, *work, op)?;
+            }
+            Instr::Poll { node } => {
+                self.push(Op::Act(Act::Poll { peer: node.0.into() }))?;
+            }
+            Instr::Wait { work } => {
+                self.push(Op::Act(Act::Wait { tag: tag(*work) }))?;
+            }
+            Instr::Rfence { node } => {
+                let peer = peer(node.0)?;
+                self.push(Op::Act(Act::Post {
+                    peer,
+                    tag: 0,
+                    signalled: false,
+                    op: PostOp::Fence,
+                }))?;
+            }
+            Instr::Assume(cond) => {
+                let cond = self.expr(cond)?;
+                self.push(Op::Assume(cond))?;
+            }
+            Instr::If {
+                cond,
+                then,
+                otherwise,
+            } => {
+                let cond = self.expr(cond)?;
+                let branch = self.push(Op::Branch { cond, otherwise: 0 })?;
+                self.block(then)?;
+                let jump = self.push(Op::Jump(0))?;
+                self.patch(branch, self.ops.len());
+                self.block(otherwise)?;
+                self.patch(jump, self.ops.len());
+            }
+            Instr::While { cond, body, bound } => {
+                let cond = self.expr(cond)?;
+                let counter = self.registers;
+                self.registers += 1;
+                let start = self.push(Op::Loop {
+                    cond,
+                    counter,
+                    bound: *bound,
+                    exit: 0,
+                })?;
+                self.block(body)?;
+                self.push(Op::Jump(start))?;
+                self.patch(start, self.ops.len());
+            }
+            Instr::Choose(blocks) => {
+                let choose = self.push(Op::Choose(Vec::new()))?;
+                let mut starts = Vec::new();
+                let mut jumps = Vec::new();
+                for block in blocks {
+                    starts.push(self.ops.len());
+                    self.block(block)?;
+                    jumps.push(self.push(Op::Jump(0))?);
+                }
+                let end = self.ops.len();
+                jumps.into_iter().for_each(|jump| self.patch(jump, end));
+                self.ops[choose] = Op::Choose(starts);
+            }
+        }
+        Ok(())
+    }
+
+    fn post(&mut self, remote: Loc, work: Option<WorkId>, op: PostOp) -> Result<(), Refusal> {
+        let peer = peer(self.program.locations[remote.0 as usize].node.0)?;
+        // Names and notifications that nobody asks for would only multiply states.
+        let tag = work.filter(|w| self.waited.contains(w)).map_or(0, tag);
+        let signalled = self.polled.contains(&peer);
+        self.push(Op::Act(Act::Post {
+            peer,
+            tag,
+            signalled,
+            op,
+        }))
+        .map(|_| ())
+    }
+
+    fn patch(&mut self, at: usize, to: usize) {
+        match &mut self.ops[at] {
+            Op::Branch { otherwise, .. } => *otherwise = to,
+            Op::Loop { exit, .. } => *exit = to,
+            Op::Jump(target) => *target = to,
+            _ => {}
+        }
+    }
+
+    fn loc(&self, loc: Loc) -> Result<Addr, Refusal> {
+        match self.program.locations.get(loc.0 as usize) {
+            Some(_) => Ok(Addr(loc.0.into())),
+            None => Err(format!(
+                "thread {} uses location {} of {}",
+                self.thread.name,
+                loc.0,
+                self.program.locations.len()
+            )),
+        }
+    }
+
+    fn reg(&self, reg: Reg) -> Result<usize, Refusal> {
+        let registers = self.thread.registers.len();
+        match (reg.0 as usize) < registers {
+            true => Ok(reg.0 as usize),
+            false => Err(format!(
+                "thread {} uses register {} of {registers}",
+                self.thread.name, reg.0
+            )),
+        }
+    }
+
+    fn expr(&self, expr: &Expr) -> Result<Expr, Refusal> {
+        self.check(expr)?;
+        Ok(expr.clone())
+    }
+
+    fn check(&self, expr: &Expr) -> Result<(), Refusal> {
+        match expr {
+            Expr::Const(_) => Ok(()),
+            Expr::Reg(reg) => self.reg(*reg).map(|_| ()),
+            Expr::Unary(_, e) => self.check(e),
+            Expr::Binary(_, l, r) => self.check(l).and_then(|()| self.check(r)),
+        }
+    }
+}
+
+/// Tag 0 means that nobody waits for the operation.
+fn tag(work: WorkId) -> u64 {
+    u64::from(work.0) + 1
+}
+
+fn peer(node: u8) -> Result<u16, Refusal> {
+    match u16::from(node) < NODES_MAX {
+        true => Ok(node.into()),
+        false => Err(format!("node {node}: at most {NODES_MAX} nodes")),
+    }
+}
+
+/// Everything that may be accessed from each position on: a backwards fixpoint.
+fn futures(ops: &[Op], thread: u16) -> Vec<Access> {
+    let mut future = vec![Access::NONE; ops.len()];
+    loop {
+        let mut changed = false;
+        for at in (0..ops.len()).rev() {
+            let next = |to: usize| future.get(to).copied().unwrap_or(Access::NONE);
+            let access = match &ops[at] {
+                Op::Assign { .. } | Op::Assume(_) => next(at + 1),
+                Op::Branch { otherwise, .. } => next(at + 1).and(next(*otherwise)),
+                Op::Jump(to) => next(*to),
+                Op::Loop { exit, .. } => next(at + 1).and(next(*exit)),
+                Op::Choose(starts) => starts
+                    .iter()
+                    .fold(Access::NONE, |access, start| access.and(next(*start))),
+                Op::Act(act) => next(at + 1).and(act.access(thread)),
+                Op::End => Access::NONE,
+            };
+            changed |= access != future[at];
+            future[at] = access;
+        }
+        if !changed {
+            return future;
+        }
+    }
+}
+
+impl Act {
+    /// What the instruction, and what it makes the NIC do, accesses.
+    pub(super) fn access(&self, thread: u16) -> Access {
+        match *self {
+            Act::Store { loc, .. } => Access::write(loc),
+            Act::Load { loc, .. } => Access::read(loc),
+            Act::Cas { loc, .. } => Access::read(loc).and(Access::write(loc)),
+            Act::Mfence | Act::Poll { .. } | Act::Wait { .. } => Access::NONE,
+            Act::Post { peer, ref op, .. } => match *op {
+                PostOp::Put { dst, src } => Access::put(thread, peer, dst).and(Access::read(src)),
+                PostOp::PutValue { dst, .. } => Access::put(thread, peer, dst),
+                PostOp::Get { dst, src } => Access::get(thread, peer, dst, src),
+                PostOp::FetchAdd { dst, target, .. } | PostOp::CompareSwap { dst, target, .. } => {
+                    Access::rmw(thread, peer, dst, target)
+                }
+                PostOp::Fence => Access::NONE,
+            },
+        }
+    }
+}
+
+/// Evaluates an expression. Registers are in range: `compile` checked.
+pub(super) fn eval(expr: &Expr, registers: &[Value]) -> Value {
+    use crate::program::{BinaryOp as B, UnaryOp as U};
+    match expr {
+        Expr::Const(v) => *v,
+        Expr::Reg(r) => registers[r.0 as usize],
+        Expr::Unary(U::Neg, e) => eval(e, registers).wrapping_neg(),
+        Expr::Unary(U::Not, e) => (eval(e, registers) == 0).into(),
+        Expr::Binary(op, l, r) => {
+            let (l, r) = (eval(l, registers), eval(r, registers));
+            match op {
+                B::Add => l.wrapping_add(r),
+                B::Sub => l.wrapping_sub(r),
+                B::Mul => l.wrapping_mul(r),
+                B::Eq => (l == r).into(),
+                B::Ne => (l != r).into(),
+                B::Lt => (l < r).into(),
+                B::Le => (l <= r).into(),
+                B::Gt => (l > r).into(),
+                B::Ge => (l >= r).into(),
+                B::And => (l != 0 && r != 0).into(),
+                B::Or => (l != 0 || r != 0).into(),
+            }
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! The operational engine: every outcome of a program, by exploring the states of the machine that runs it.
+//!
+//! Relies on [`crate::machine`]. [`outcomes`] visits each state once, on a persistent subset of its moves (`reduce`), with states
+//! known by a 128-bit hash (XXH3) of their canonical encoding: two different states share one with a probability below
+//! `n² / 2^129` for `n` states, under 10^-20 for a thousand million. [`trace()`] finds a shortest way to an outcome, step by step.
+//!
+//! Loops run up to their bounds; a budget stops the search. Either makes the answer incomplete, never wrong.
+
+mod code;
+mod reduce;
+mod search;
+mod state;
+mod trace;
+
+pub use trace::{Actor, TraceStep};
+
+use crate::machine::Config;
+use crate::model::{Model, RmwAtomicity};
+use crate::outcome::{Budget, Limit, Outcome, Search};
+use crate::program::{Instr, Program};
+
+/// How to search.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// The machine.
+    pub machine: Config,
+    /// Whether to use partial-order reduction. Off, every interleaving's states are visited: for checking the reduction.
+    pub reduction: bool,
+    /// Largest number of threads to search with; more than one is used only when a search proves large.
+    pub workers: usize,
+}
+
+impl Options {
+    /// The machine of a model, with reduction, on all cores.
+    pub fn new(model: Model, atomicity: RmwAtomicity) -> Options {
+        Options {
+            machine: Config::new(model, atomicity),
+            reduction: true,
+            workers: std::thread::available_parallelism().map_or(1, usize::from),
+        }
+    }
+}
+
+/// Every outcome of the program on the model's machine (simplified pipeline).
+///
+/// `sc` runs remote operations in program order (Robust'25 Def. 5); `tso` has none and refuses programs with them.
+/// `wait` and `poll` work in every model.
+pub fn outcomes(program: &Program, model: Model, atomicity: RmwAtomicity, budget: &Budget<'_>) -> Search {
+    match accepts(program, model) {
+        Ok(()) => outcomes_with(program, &Options::new(model, atomicity), budget),
+        Err(limit) => Search::refused(limit),
+    }
+}
+
+/// Every outcome of the program on a machine.
+pub fn outcomes_with(program: &Program, options: &Options, budget: &Budget<'_>) -> Search {
+    match code::compile(program) {
+        Ok(codes) => search::search(program, &codes, options, budget),
+        Err(what) => Search::refused(Limit::TooLarge(what)),
+    }
+}
+
+/// A shortest trace of the model's machine to an outcome that `wanted` accepts; `None` if there is none.
+///
+/// # Errors
+/// The limit at which the search stopped, if it stopped before it found one.
+pub fn trace(
+    program: &Program,
+    model: Model,
+    atomicity: RmwAtomicity,
+    wanted: &dyn Fn(&Outcome) -> bool,
+    budget: &Budget<'_>,
+) -> Result<Option<Vec<TraceStep>>, Limit> {
+    accepts(program, model)?;
+    let codes = code::compile(program).map_err(Limit::TooLarge)?;
+    trace::shortest(program, &codes, Config::new(model, atomicity), wanted, budget)
+}
+
+fn accepts(program: &Program, model: Model) -> Result<(), Limit> {
+    fn is_remote(instr: &Instr) -> bool {
+        match instr {
+            Instr::Store { .. }
+            | Instr::Load { .. }
+            | Instr::Assign { .. }
+            | Instr::Cas { .. }
+            | Instr::Mfence
+            | Instr::Assume(_) => false,
+            Instr::If { then, otherwise, .. } => then.iter().chain(otherwise).any(is_remote),
+            Instr::While { body, .. } => body.iter().any(is_remote),
+            Instr::Choose(blocks) => blocks.iter().flatten().any(is_remote),
+            _ => true,
+        }
+    }
+    if model == Model::Tso && program.threads.iter().flat_map(|t| &t.code).any(is_remote) {
+        return Err(Limit::TooLarge("tso has no remote operations".to_owned()));
+    }
+    Ok(())
+}

@@ -1,0 +1,406 @@
+//! Partial-order reduction: in each state, a subset of the enabled moves that suffices to reach every final state.
+//!
+//! The subset is a *persistent set* (Godefroid): whatever the moves outside it do, they never interact with a move in it.
+//! The state graph has no cycles (every move consumes an instruction, an iteration of a bounded loop, or a stage of an operation),
+//! so exploring persistent sets reaches every state without enabled moves, hence every outcome.
+//!
+//! The agents are the CPU of each thread, its store buffer, and its queue pairs. What an agent may do *next* is read off the state;
+//! what it may do *ever* is over-approximated by the rest of its code or the contents of its buffers ([`Access`]). Some moves
+//! interact with nothing (posting into a store buffer, an acknowledgement becoming a notification): one of these alone is
+//! persistent. Otherwise, from each agent in turn, the set is closed under "may ever interact with what this one does next"
+//! and "must move before this one can", and the smallest set is taken. `tests/machine.rs` compares with the search without
+//! reduction.
+
+use super::code::{Act, Code, Op};
+use super::state::{Move, State};
+use crate::machine::{
+    Addr, Cpu, Delayed, Entry, LocalBack, Machine, QpId, QueuePair, Rule, Source, Stage, Step,
+};
+use crate::model::RmwAtomicity;
+
+/// Resources read and written, as bit sets: words of memory, atomic units, and write-back buffers. Several resources may
+/// share a bit, which only makes more moves seem to interact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Access {
+    reads: u128,
+    writes: u128,
+}
+
+impl Access {
+    pub(super) const NONE: Access = Access { reads: 0, writes: 0 };
+
+    pub(super) fn read(loc: Addr) -> Access {
+        Access {
+            reads: word(loc),
+            writes: 0,
+        }
+    }
+
+    pub(super) fn write(loc: Addr) -> Access {
+        Access {
+            reads: 0,
+            writes: word(loc),
+        }
+    }
+
+    /// The put's read of its source is added by the caller. Its local read needs `wb_L` flushed; its write goes to `wb_R`.
+    pub(super) fn put(thread: u16, peer: u16, dst: Addr) -> Access {
+        let qp = QpId { thread, peer };
+        Access {
+            reads: wb_l(qp),
+            writes: wb_r(qp) | word(dst),
+        }
+    }
+
+    pub(super) fn get(thread: u16, peer: u16, dst: Addr, src: Addr) -> Access {
+        let qp = QpId { thread, peer };
+        Access {
+            reads: word(src) | wb_r(qp),
+            writes: wb_l(qp) | word(dst),
+        }
+    }
+
+    pub(super) fn rmw(thread: u16, peer: u16, dst: Addr, target: Addr) -> Access {
+        let qp = QpId { thread, peer };
+        Access {
+            reads: word(target),
+            writes: word(target) | unit(peer) | wb_r(qp) | wb_l(qp) | word(dst),
+        }
+    }
+
+    pub(super) fn and(self, other: Access) -> Access {
+        Access {
+            reads: self.reads | other.reads,
+            writes: self.writes | other.writes,
+        }
+    }
+
+    fn conflicts(self, other: Access) -> bool {
+        self.writes & (other.reads | other.writes) != 0 || self.reads & other.writes != 0
+    }
+}
+
+fn word(loc: Addr) -> u128 {
+    1 << (loc.0 % 64)
+}
+
+fn unit(peer: u16) -> u128 {
+    1 << (64 + peer % 16)
+}
+
+fn wb_l(qp: QpId) -> u128 {
+    1 << (80 + (qp.thread * 5 + qp.peer) % 24)
+}
+
+fn wb_r(qp: QpId) -> u128 {
+    1 << (104 + (qp.thread * 5 + qp.peer) % 24)
+}
+
+/// An agent, when no single move is persistent.
+#[derive(Debug)]
+struct Agent {
+    kind: Kind,
+    thread: u16,
+    /// What its enabled moves access, and what those access that only another agent blocks.
+    next: Access,
+    /// What it may ever access.
+    ever: Access,
+    /// Of a store buffer: the same without its stores.
+    ever_remote: Access,
+    /// Its enabled moves, as a range of `Reducer::moves`.
+    moves: (usize, usize),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Cpu { blocked: bool },
+    StoreBuffer,
+    QueuePair,
+}
+
+/// Scratch space of the reduction, reused from state to state.
+#[derive(Debug, Default)]
+pub(super) struct Reducer {
+    agents: Vec<Agent>,
+    moves: Vec<Move>,
+    steps: Vec<Step>,
+}
+
+impl Reducer {
+    /// Appends a persistent set of the state's moves to `out`; nothing exactly if no move is enabled.
+    pub(super) fn persistent(&mut self, state: &State, codes: &[Code], out: &mut Vec<Move>) {
+        self.agents.clear();
+        self.moves.clear();
+        let machine = &state.machine;
+        for thread in 0..state.threads.len() as u16 {
+            if self.cpu(state, codes, thread, out) {
+                return;
+            }
+            match machine.store_buffer(thread).first() {
+                Some(Delayed::Remote { .. }) => {
+                    out.push(Move::Hardware(Step::Drain { thread }));
+                    return;
+                }
+                Some(Delayed::Store { loc, .. }) => self.store_buffer(machine, thread, *loc),
+                None => {}
+            }
+            for qp in machine.queue_pairs(thread) {
+                if self.queue_pair(machine, thread, qp, out) {
+                    return;
+                }
+            }
+        }
+        self.smallest(out);
+    }
+
+    /// Adds the CPU's agent; or, if its next moves are a persistent set, puts them into `out` and returns true.
+    fn cpu(&mut self, state: &State, codes: &[Code], thread: u16, out: &mut Vec<Move>) -> bool {
+        let act = match state.op(thread, codes) {
+            Op::Choose(starts) => {
+                out.extend((0..starts.len() as u16).map(|branch| Move::Choose(thread, branch)));
+                // A choice without branches blocks its thread for ever.
+                return !starts.is_empty();
+            }
+            Op::Act(act) => act,
+            _ => return false,
+        };
+        let enabled = state.machine.is_enabled(thread, &state.action(thread, act));
+        let buffered = state.machine.config().cpu == Cpu::Tso;
+        let shared = match act {
+            Act::Load { .. } | Act::Cas { .. } => true,
+            Act::Store { .. } => !buffered,
+            Act::Mfence | Act::Poll { .. } | Act::Wait { .. } | Act::Post { .. } => false,
+        };
+        if enabled && !shared {
+            out.push(Move::Act(thread));
+            return true;
+        }
+        let start = self.moves.len();
+        if enabled {
+            self.moves.push(Move::Act(thread));
+        }
+        self.agents.push(Agent {
+            kind: Kind::Cpu { blocked: !enabled },
+            thread,
+            next: if enabled { act.access(thread) } else { Access::NONE },
+            ever: codes[thread as usize].future[state.threads[thread as usize].at as usize],
+            ever_remote: Access::NONE,
+            moves: (start, self.moves.len()),
+        });
+        false
+    }
+
+    fn store_buffer(&mut self, machine: &Machine, thread: u16, head: Addr) {
+        let (mut ever, mut ever_remote) = (Access::NONE, Access::NONE);
+        for entry in machine.store_buffer(thread) {
+            match entry {
+                Delayed::Store { loc, .. } => ever = ever.and(Access::write(*loc)),
+                Delayed::Remote { peer, entry } => {
+                    ever_remote = ever_remote.and(entry_access(thread, *peer, entry));
+                }
+            }
+        }
+        let start = self.moves.len();
+        self.moves.push(Move::Hardware(Step::Drain { thread }));
+        self.agents.push(Agent {
+            kind: Kind::StoreBuffer,
+            thread,
+            next: Access::write(head),
+            ever: ever.and(ever_remote),
+            ever_remote,
+            moves: (start, start + 1),
+        });
+    }
+
+    /// Adds the queue pair's agent; or, if one of its moves alone is persistent, puts that into `out` and returns true.
+    fn queue_pair(&mut self, machine: &Machine, thread: u16, qp: &QueuePair, out: &mut Vec<Move>) -> bool {
+        let id = QpId {
+            thread,
+            peer: qp.peer,
+        };
+        self.steps.clear();
+        machine.queue_pair_steps(thread, qp, &mut self.steps);
+        let start = self.moves.len();
+        let mut next = Access::NONE;
+        for &step in &self.steps {
+            let Step::Nic { rule, index, .. } = step else {
+                continue;
+            };
+            let Some(access) = rule_access(machine, id, qp, rule, index as usize) else {
+                out.push(Move::Hardware(step));
+                return true;
+            };
+            next = next.and(access);
+            self.moves.push(Move::Hardware(step));
+        }
+        // An RMW that waits for the unit interacts with whoever holds or takes it.
+        if machine.is_unit_held(qp.peer) && qp.pipe.iter().any(|e| matches!(e.stage, Stage::Rmw { .. })) {
+            next.writes |= unit(qp.peer);
+        }
+        let mut ever = Access::NONE;
+        for entry in qp.pipe.iter() {
+            ever = ever.and(entry_access(thread, qp.peer, entry));
+        }
+        for write in qp.wb_r.iter() {
+            ever = ever.and(Access::write(write.dst));
+            if write.atomic {
+                ever.writes |= unit(qp.peer);
+            }
+        }
+        for entry in qp.wb_l.iter() {
+            if let LocalBack::Write { dst, .. } = entry {
+                ever = ever.and(Access::write(*dst));
+            }
+        }
+        if self.moves.len() > start || ever != Access::NONE {
+            self.agents.push(Agent {
+                kind: Kind::QueuePair,
+                thread,
+                next,
+                ever,
+                ever_remote: ever,
+                moves: (start, self.moves.len()),
+            });
+        }
+        false
+    }
+
+    /// The smallest closed set of agents' moves.
+    fn smallest(&self, out: &mut Vec<Move>) {
+        // Agents are a bit each; that many threads at once are beyond any search anyway.
+        if self.agents.len() > 64 {
+            out.extend_from_slice(&self.moves);
+            return;
+        }
+        let mut best: Option<(usize, u64)> = None;
+        for (seed, agent) in self.agents.iter().enumerate() {
+            if agent.moves.0 == agent.moves.1 {
+                continue;
+            }
+            let most = best.map_or(usize::MAX, |(count, _)| count);
+            if let Some((count, set)) = self.close(seed, most) {
+                best = Some((count, set));
+                if count == 1 {
+                    break;
+                }
+            }
+        }
+        let Some((_, set)) = best else { return };
+        for (i, agent) in self.agents.iter().enumerate() {
+            if set >> i & 1 == 1 {
+                out.extend_from_slice(&self.moves[agent.moves.0..agent.moves.1]);
+            }
+        }
+    }
+
+    /// Closes the set of `seed`; its number of moves and its agents, if the number is below `most`.
+    fn close(&self, seed: usize, most: usize) -> Option<(usize, u64)> {
+        let (mut set, mut todo, mut count) = (1u64 << seed, 1u64 << seed, 0);
+        while todo != 0 {
+            let at = todo.trailing_zeros() as usize;
+            todo &= todo - 1;
+            let agent = &self.agents[at];
+            count += agent.moves.1 - agent.moves.0;
+            if count >= most {
+                return None;
+            }
+            for (i, other) in self.agents.iter().enumerate() {
+                if set >> i & 1 == 0 && agent.needs(other) {
+                    set |= 1 << i;
+                    todo |= 1 << i;
+                }
+            }
+        }
+        Some((count, set))
+    }
+}
+
+impl Agent {
+    /// Whether a persistent set with this agent's moves must have the other's.
+    fn needs(&self, other: &Agent) -> bool {
+        let same_thread = self.thread == other.thread;
+        match (self.kind, other.kind) {
+            // What enables the CPU again: its own buffers making progress.
+            (Kind::Cpu { blocked: true }, _) => same_thread,
+            // The CPU reads its own buffered stores wherever they are.
+            (Kind::Cpu { .. }, Kind::StoreBuffer) if same_thread => self.next.conflicts(other.ever_remote),
+            // All that the CPU does but its loads comes behind the store buffer's head, and its loads see the head anyway.
+            (Kind::StoreBuffer, Kind::Cpu { .. }) if same_thread => false,
+            _ => self.next.conflicts(other.ever),
+        }
+    }
+}
+
+/// What an operation may still access from the stage it is in.
+fn entry_access(thread: u16, peer: u16, entry: &Entry) -> Access {
+    let qp = QpId { thread, peer };
+    match entry.stage {
+        Stage::Put {
+            dst,
+            src: Source::Word(src),
+        } => Access::put(thread, peer, dst).and(Access::read(src)),
+        Stage::Put { dst, .. } | Stage::PutValue { dst, .. } => Access::put(thread, peer, dst),
+        Stage::Get { dst, src } => Access::get(thread, peer, dst, src),
+        Stage::Rmw { dst, target, .. } | Stage::Executing { dst, target, .. } => {
+            Access::rmw(thread, peer, dst, target)
+        }
+        Stage::Value { dst, .. } => Access {
+            reads: 0,
+            writes: wb_l(qp) | word(dst),
+        },
+        Stage::Ack | Stage::Fence => Access::NONE,
+    }
+}
+
+/// What an enabled rule accesses that another agent may access too; `None` if it interacts with nothing at all.
+fn rule_access(machine: &Machine, id: QpId, qp: &QueuePair, rule: Rule, index: usize) -> Option<Access> {
+    let stage = qp.pipe.get(index).map(|e| e.stage);
+    Some(match (rule, stage) {
+        (Rule::Fence | Rule::Complete | Rule::Forward, _) => return None,
+        // Only an earlier get that has not read its source minds that wb_R is no longer empty.
+        (Rule::RemoteWrite | Rule::AtomicWrite, _) => {
+            let minds = qp.pipe[..index]
+                .iter()
+                .any(|e| matches!(e.stage, Stage::Get { .. }));
+            return minds.then_some(Access {
+                reads: 0,
+                writes: wb_r(id),
+            });
+        }
+        (Rule::PlaceRemote, _) => qp.wb_r.first().map_or(Access::NONE, |w| Access::write(w.dst)),
+        (Rule::PlaceLocal, _) => qp.first_local_write().map_or(Access::NONE, Access::write),
+        (Rule::LocalRead, Some(Stage::Put { src, .. })) => {
+            let read = match src {
+                Source::Word(src) => Access::read(src),
+                Source::Constant(_) => Access::NONE,
+            };
+            Access {
+                reads: read.reads | wb_l(id),
+                writes: 0,
+            }
+        }
+        (Rule::RemoteRead, Some(Stage::Get { src, .. })) => Access {
+            reads: word(src) | wb_r(id),
+            writes: 0,
+        },
+        (Rule::Respond, _) => Access {
+            reads: 0,
+            writes: wb_l(id),
+        },
+        (Rule::AtomicRead, Some(Stage::Rmw { target, .. })) => match machine.config().atomicity {
+            RmwAtomicity::Hca => Access {
+                reads: word(target),
+                writes: unit(id.peer),
+            },
+            RmwAtomicity::Glob => Access {
+                reads: word(target),
+                writes: word(target),
+            },
+        },
+        // Not reached: an enabled rule has its entry. Interacting with everything is always sound.
+        _ => Access {
+            reads: u128::MAX,
+            writes: u128::MAX,
+        },
+    })
+}

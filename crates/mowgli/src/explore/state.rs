@@ -1,0 +1,311 @@
+//! A program running on a machine: the states that the search visits, and the moves between them.
+//!
+//! Relies on [`super::code`] and [`crate::machine`]. Registers, jumps, assumptions and assignments are no moves: a thread runs up to its
+//! next access of the machine, or non-deterministic choice, at once.
+
+use smallvec::SmallVec;
+
+use super::code::{Act, Code, Op, PostOp, eval};
+use crate::machine::{Action, Config, Issued, Machine, Post, RemoteOp, Step};
+use crate::outcome::Outcome;
+use crate::program::{Program, Value};
+
+/// A move of the whole system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Move {
+    /// The thread carries out its next instruction.
+    Act(u16),
+    /// The thread takes this branch of a choice.
+    Choose(u16, u16),
+    /// The hardware takes a step.
+    Hardware(Step),
+}
+
+/// Most iterations of loops that a thread runs without reaching the machine.
+const SILENT_ITERATIONS_MAX: u32 = 1 << 16;
+
+/// What became of a thread that ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ran {
+    /// It is at an access, a choice, or its end.
+    Ready,
+    /// An assumption failed: the execution is to be discarded.
+    Discard,
+    /// A loop needs more iterations than its bound.
+    LoopBound { thread: u16, bound: u32 },
+}
+
+/// A thread's position and registers.
+#[derive(Debug)]
+pub(super) struct Cursor {
+    pub(super) at: u32,
+    registers: SmallVec<[Value; 6]>,
+}
+
+/// A state.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) machine: Machine,
+    pub(super) threads: SmallVec<[Cursor; 4]>,
+}
+
+impl State {
+    /// The initial state, with every thread at its first access.
+    pub(super) fn new(program: &Program, codes: &[Code], config: Config) -> (State, Ran) {
+        let mut machine = Machine::new(config);
+        for location in &program.locations {
+            machine.add_location(location.init);
+        }
+        for _ in codes {
+            machine.add_thread();
+        }
+        let threads = codes
+            .iter()
+            .map(|code| Cursor {
+                at: 0,
+                registers: SmallVec::from_elem(0, code.registers),
+            })
+            .collect();
+        let mut state = State { machine, threads };
+        for thread in 0..codes.len() as u16 {
+            match state.run(thread, codes) {
+                Ran::Ready => {}
+                stop => return (state, stop),
+            }
+        }
+        (state, Ran::Ready)
+    }
+
+    /// The access or choice that the thread is at.
+    pub(super) fn op<'c>(&self, thread: u16, codes: &'c [Code]) -> &'c Op {
+        &codes[thread as usize].ops[self.threads[thread as usize].at as usize]
+    }
+
+    /// The thread's next action on the machine, with its operands evaluated.
+    pub(super) fn action(&self, thread: u16, act: &Act) -> Action {
+        let registers = &self.threads[thread as usize].registers;
+        let eval = |expr| eval(expr, registers);
+        match *act {
+            Act::Store { loc, ref value } => Action::Store {
+                loc,
+                value: eval(value),
+            },
+            Act::Load { loc, .. } => Action::Load { loc },
+            Act::Cas {
+                loc,
+                ref expected,
+                ref new,
+                ..
+            } => Action::Cas {
+                loc,
+                expected: eval(expected),
+                new: eval(new),
+            },
+            Act::Mfence => Action::Mfence,
+            Act::Poll { peer } => Action::Poll { peer },
+            Act::Wait { tag } => Action::Wait { tag },
+            Act::Post {
+                peer,
+                tag,
+                signalled,
+                ref op,
+            } => {
+                let op = match *op {
+                    PostOp::Put { dst, src } => RemoteOp::Put { dst, src },
+                    PostOp::PutValue { dst, ref value } => RemoteOp::PutValue {
+                        dst,
+                        value: eval(value),
+                    },
+                    PostOp::Get { dst, src } => RemoteOp::Get { dst, src },
+                    PostOp::FetchAdd { dst, target, ref add } => RemoteOp::FetchAdd {
+                        dst,
+                        target,
+                        add: eval(add),
+                    },
+                    PostOp::CompareSwap {
+                        dst,
+                        target,
+                        ref expected,
+                        ref new,
+                    } => RemoteOp::CompareSwap {
+                        dst,
+                        target,
+                        expected: eval(expected),
+                        new: eval(new),
+                    },
+                    PostOp::Fence => RemoteOp::Fence,
+                };
+                Action::Post(Post {
+                    peer,
+                    op,
+                    tag,
+                    signalled,
+                })
+            }
+        }
+    }
+
+    /// Makes an enabled move.
+    pub(super) fn make(&mut self, mv: Move, codes: &[Code]) -> Ran {
+        match mv {
+            Move::Hardware(step) => {
+                let taken = self.machine.apply(step);
+                debug_assert!(taken.is_ok(), "the search makes enabled moves only");
+                Ran::Ready
+            }
+            Move::Choose(thread, branch) => {
+                if let Op::Choose(starts) = self.op(thread, codes) {
+                    self.threads[thread as usize].at = starts[branch as usize] as u32;
+                }
+                self.run(thread, codes)
+            }
+            Move::Act(thread) => {
+                let Op::Act(act) = self.op(thread, codes) else {
+                    return Ran::Ready;
+                };
+                let action = self.action(thread, act);
+                let issued = self.machine.issue(thread, action);
+                debug_assert!(issued.is_ok(), "the search makes enabled moves only");
+                let cursor = &mut self.threads[thread as usize];
+                if let (Ok(Issued::Value(v)), Act::Load { reg, .. } | Act::Cas { reg: Some(reg), .. }) =
+                    (issued, act)
+                {
+                    cursor.registers[*reg] = v;
+                }
+                cursor.at += 1;
+                self.run(thread, codes)
+            }
+        }
+    }
+
+    /// Runs the thread up to its next access, choice or end.
+    fn run(&mut self, thread: u16, codes: &[Code]) -> Ran {
+        let cursor = &mut self.threads[thread as usize];
+        let ops = &codes[thread as usize].ops;
+        let mut iterations = 0;
+        loop {
+            let at = cursor.at as usize;
+            let next = match &ops[at] {
+                Op::Act(_) | Op::Choose(_) | Op::End => return Ran::Ready,
+                Op::Assign { reg, value } => {
+                    cursor.registers[*reg] = eval(value, &cursor.registers);
+                    at + 1
+                }
+                Op::Branch { cond, otherwise } => match eval(cond, &cursor.registers) {
+                    0 => *otherwise,
+                    _ => at + 1,
+                },
+                Op::Jump(to) => *to,
+                Op::Loop {
+                    cond,
+                    counter,
+                    bound,
+                    exit,
+                } => {
+                    if eval(cond, &cursor.registers) == 0 {
+                        cursor.registers[*counter] = 0;
+                        *exit
+                    } else if cursor.registers[*counter] >= (*bound).into() {
+                        return Ran::LoopBound {
+                            thread,
+                            bound: *bound,
+                        };
+                    } else if iterations >= SILENT_ITERATIONS_MAX {
+                        return Ran::LoopBound {
+                            thread,
+                            bound: iterations,
+                        };
+                    } else {
+                        iterations += 1;
+                        cursor.registers[*counter] += 1;
+                        at + 1
+                    }
+                }
+                Op::Assume(cond) => match eval(cond, &cursor.registers) {
+                    0 => return Ran::Discard,
+                    _ => at + 1,
+                },
+            };
+            cursor.at = next as u32;
+        }
+    }
+
+    /// Every enabled move.
+    pub(super) fn moves(&self, codes: &[Code], steps: &mut Vec<Step>, out: &mut Vec<Move>) {
+        for thread in 0..self.threads.len() as u16 {
+            match self.op(thread, codes) {
+                Op::Act(act) => {
+                    if self.machine.is_enabled(thread, &self.action(thread, act)) {
+                        out.push(Move::Act(thread));
+                    }
+                }
+                Op::Choose(starts) => {
+                    out.extend((0..starts.len() as u16).map(|branch| Move::Choose(thread, branch)));
+                }
+                _ => {}
+            }
+        }
+        steps.clear();
+        self.machine.steps(steps);
+        out.extend(steps.iter().map(|&step| Move::Hardware(step)));
+    }
+
+    /// The outcome, if every thread has ended and every buffer has drained.
+    pub(super) fn outcome(&self, codes: &[Code]) -> Option<Outcome> {
+        let ended = (0..self.threads.len() as u16).all(|t| matches!(self.op(t, codes), Op::End));
+        (ended && self.machine.is_quiescent()).then(|| Outcome {
+            registers: self
+                .threads
+                .iter()
+                .zip(codes)
+                .map(|(cursor, code)| cursor.registers[..code.program_registers].to_vec())
+                .collect(),
+            memory: self.machine.memory().to_vec(),
+        })
+    }
+
+    /// Appends a canonical encoding: equal states, and only those, have equal ones.
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        for cursor in &self.threads {
+            crate::machine::number(out, cursor.at.into());
+            for &v in &cursor.registers {
+                crate::machine::value(out, v);
+            }
+        }
+        self.machine.encode(out);
+    }
+}
+
+impl Clone for Cursor {
+    fn clone(&self) -> Cursor {
+        Cursor {
+            at: self.at,
+            registers: SmallVec::from_slice(&self.registers),
+        }
+    }
+
+    fn clone_from(&mut self, source: &Cursor) {
+        self.at = source.at;
+        self.registers.clear();
+        self.registers.extend_from_slice(&source.registers);
+    }
+}
+
+impl Clone for State {
+    fn clone(&self) -> State {
+        State {
+            machine: self.machine.clone(),
+            threads: self.threads.clone(),
+        }
+    }
+
+    fn clone_from(&mut self, source: &State) {
+        self.machine.clone_from(&source.machine);
+        self.threads.truncate(source.threads.len());
+        for (mine, theirs) in self.threads.iter_mut().zip(&source.threads) {
+            mine.clone_from(theirs);
+        }
+        let have = self.threads.len();
+        self.threads.extend(source.threads[have..].iter().cloned());
+    }
+}

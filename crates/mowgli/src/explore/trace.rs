@@ -1,0 +1,222 @@
+//! A shortest way of the machine to an outcome, in words.
+//!
+//! Relies on [`super::state`] and [`super::reduce`]: breadth first, on the same persistent sets as the search, so "shortest"
+//! is among the interleavings that the reduction keeps (every outcome has one). Used by `mowgli explain`.
+
+use std::collections::{HashSet, VecDeque};
+use std::fmt;
+
+use xxhash_rust::xxh3::xxh3_128;
+
+use super::code::{Act, Code, Op};
+use super::reduce::Reducer;
+use super::state::{Move, Ran, State};
+use crate::machine::{Action, Addr, Config, Machine, Post, RemoteOp, Step};
+use crate::outcome::{Budget, Limit, Outcome};
+use crate::program::{Program, ThreadId};
+
+/// Who takes a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Actor {
+    /// The thread itself.
+    Cpu,
+    /// The thread's store buffer.
+    StoreBuffer,
+    /// The thread's queue pair to this node.
+    Nic(u16),
+}
+
+/// One step of a trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TraceStep {
+    /// The thread whose step it is, or whose store buffer or queue pair.
+    pub thread: ThreadId,
+    /// Who takes it.
+    pub actor: Actor,
+    /// What happens, with names and values: `P0->1: put to y reads x (=1)`.
+    pub text: String,
+}
+
+impl fmt::Display for TraceStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.text)
+    }
+}
+
+/// A state that was reached: how, and from which.
+struct Reached {
+    from: usize,
+    by: Option<Move>,
+}
+
+/// Breadth-first search.
+pub(super) fn shortest(
+    program: &Program,
+    codes: &[Code],
+    config: Config,
+    wanted: &dyn Fn(&Outcome) -> bool,
+    budget: &Budget<'_>,
+) -> Result<Option<Vec<TraceStep>>, Limit> {
+    let (first, ran) = State::new(program, codes, config);
+    let mut bound = None;
+    let mut note = |ran| {
+        if let Ran::LoopBound { thread, bound: most } = ran {
+            bound = Some(Limit::LoopBound {
+                thread: thread.into(),
+                bound: most,
+            });
+        }
+        ran == Ran::Ready
+    };
+    let mut reached = vec![Reached { from: 0, by: None }];
+    let mut open = VecDeque::new();
+    if note(ran) {
+        open.push_back((0, first));
+    }
+    let mut seen = HashSet::new();
+    let (mut reducer, mut moves, mut key) = (Reducer::default(), Vec::new(), Vec::new());
+    while let Some((at, state)) = open.pop_front() {
+        if reached.len() % 1024 == 0 || budget.states_max.is_some() {
+            if let Some(limit) = budget.exceeded(reached.len() as u64) {
+                return Err(limit);
+            }
+        }
+        moves.clear();
+        reducer.persistent(&state, codes, &mut moves);
+        if moves.is_empty() && state.outcome(codes).is_some_and(|outcome| wanted(&outcome)) {
+            return Ok(Some(replay(program, codes, config, &reached, at)));
+        }
+        for &mv in &moves {
+            let mut next = state.clone();
+            if !note(next.make(mv, codes)) {
+                continue;
+            }
+            key.clear();
+            next.encode(&mut key);
+            if seen.insert(xxh3_128(&key)) {
+                reached.push(Reached {
+                    from: at,
+                    by: Some(mv),
+                });
+                open.push_back((reached.len() - 1, next));
+            }
+        }
+    }
+    bound.map_or(Ok(None), Err)
+}
+
+/// Makes the moves that led to state `at` again and describes each.
+fn replay(
+    program: &Program,
+    codes: &[Code],
+    config: Config,
+    reached: &[Reached],
+    mut at: usize,
+) -> Vec<TraceStep> {
+    let mut moves = Vec::new();
+    while let Some(mv) = reached[at].by {
+        moves.push(mv);
+        at = reached[at].from;
+    }
+    let (mut state, _) = State::new(program, codes, config);
+    let mut steps = Vec::new();
+    for mv in moves.into_iter().rev() {
+        steps.extend(describe(program, codes, &state, mv));
+        state.make(mv, codes);
+    }
+    steps
+}
+
+fn describe(program: &Program, codes: &[Code], state: &State, mv: Move) -> Option<TraceStep> {
+    let name = |addr: Addr| {
+        program
+            .locations
+            .get(addr.0 as usize)
+            .map_or_else(|| format!("{addr:?}"), |l| l.name.clone())
+    };
+    let step = |thread: u16, actor, text| {
+        Some(TraceStep {
+            thread: ThreadId(thread as u8),
+            actor,
+            text,
+        })
+    };
+    match mv {
+        Move::Hardware(hardware) => {
+            let (thread, actor) = match hardware {
+                Step::Drain { thread } => (thread, Actor::StoreBuffer),
+                Step::Nic { qp, .. } => (qp.thread, Actor::Nic(qp.peer)),
+            };
+            step(thread, actor, state.machine.describe(hardware, &name))
+        }
+        Move::Choose(thread, branch) => step(thread, Actor::Cpu, format!("P{thread}: takes branch {branch}")),
+        Move::Act(thread) => {
+            let Op::Act(act) = state.op(thread, codes) else {
+                return None;
+            };
+            let action = state.action(thread, act);
+            let register = match act {
+                Act::Load { reg, .. } | Act::Cas { reg: Some(reg), .. } => program.threads[thread as usize]
+                    .registers
+                    .get(*reg)
+                    .map(String::as_str),
+                _ => None,
+            };
+            let text = describe_action(&state.machine, thread, action, register.unwrap_or("_"), &name);
+            step(thread, Actor::Cpu, format!("P{thread}: {text}"))
+        }
+    }
+}
+
+fn describe_action(
+    machine: &Machine,
+    thread: u16,
+    action: Action,
+    register: &str,
+    name: &dyn Fn(Addr) -> String,
+) -> String {
+    let buffered = if machine.config().cpu == crate::machine::Cpu::Tso {
+        " (buffered)"
+    } else {
+        ""
+    };
+    match action {
+        Action::Store { loc, value } => format!("{} := {value}{buffered}", name(loc)),
+        Action::Load { loc } => {
+            let value = machine.load(thread, loc).unwrap_or_default();
+            format!("{register} := {} (={value})", name(loc))
+        }
+        Action::Cas { loc, expected, new } => {
+            let old = machine.load(thread, loc).unwrap_or_default();
+            let then = if old == expected { "succeeds" } else { "fails" };
+            format!(
+                "{register} := CAS({}, {expected}, {new}) reads {old}, {then}",
+                name(loc)
+            )
+        }
+        Action::Mfence => "mfence".to_owned(),
+        Action::Poll { peer } => format!("poll({peer})"),
+        Action::Wait { .. } => "wait".to_owned(),
+        Action::Post(Post { peer, op, .. }) => match op {
+            RemoteOp::Put { dst, src } => format!("posts put {}^{peer} := {}", name(dst), name(src)),
+            RemoteOp::PutValue { dst, value } => format!("posts put {}^{peer} := {value}", name(dst)),
+            RemoteOp::Get { dst, src } => format!("posts get {} := {}^{peer}", name(dst), name(src)),
+            RemoteOp::FetchAdd { dst, target, add } => {
+                format!("posts {} := RFAA({}^{peer}, {add})", name(dst), name(target))
+            }
+            RemoteOp::CompareSwap {
+                dst,
+                target,
+                expected,
+                new,
+            } => {
+                format!(
+                    "posts {} := RCAS({}^{peer}, {expected}, {new})",
+                    name(dst),
+                    name(target)
+                )
+            }
+            RemoteOp::Fence => format!("posts rfence({peer})"),
+        },
+    }
+}

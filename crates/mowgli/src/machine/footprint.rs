@@ -1,0 +1,92 @@
+//! What steps and actions touch, for explorers that decide which of them commute.
+//!
+//! Relies on the state before the step. The relation is [`Footprint::depends_on`].
+
+use super::buffers::{Delayed, Source, Stage};
+use super::{Action, Cpu, Footprint, Machine, QpId, Rule, Step};
+use crate::model::RmwAtomicity;
+
+impl Machine {
+    /// What the step would touch in this state. Empty if the step is not possible.
+    pub fn footprint(&self, step: Step) -> Footprint {
+        let mut touch = Footprint::default();
+        match step {
+            Step::Drain { thread } => {
+                touch.store_buffer = Some(thread);
+                match self
+                    .threads
+                    .get(thread as usize)
+                    .and_then(|t| t.store_buffer.first())
+                {
+                    Some(Delayed::Store { loc, .. }) => touch.writes = Some(*loc),
+                    Some(Delayed::Remote { peer, .. }) => {
+                        touch.queue_pair = Some(QpId { thread, peer: *peer })
+                    }
+                    None => {}
+                }
+            }
+            Step::Nic { qp: id, rule, index } => {
+                touch.queue_pair = Some(id);
+                let Some(qp) = self.queue_pair(id) else {
+                    return touch;
+                };
+                let stage = qp.pipe.get(index as usize).map(|e| e.stage);
+                match (rule, stage) {
+                    (Rule::PlaceRemote, _) => {
+                        let head = qp.wb_r.first();
+                        touch.writes = head.map(|w| w.dst);
+                        touch.unit = head.filter(|w| w.atomic).map(|_| id.peer);
+                    }
+                    (Rule::PlaceLocal, _) => touch.writes = qp.first_local_write(),
+                    (
+                        Rule::LocalRead,
+                        Some(Stage::Put {
+                            src: Source::Word(src),
+                            ..
+                        }),
+                    ) => touch.reads = Some(src),
+                    (Rule::RemoteRead, Some(Stage::Get { src, .. })) => touch.reads = Some(src),
+                    (Rule::AtomicRead, Some(Stage::Rmw { target, .. })) => {
+                        touch.reads = Some(target);
+                        touch.unit = Some(id.peer);
+                        touch.writes = (self.config.atomicity == RmwAtomicity::Glob).then_some(target);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        touch
+    }
+
+    /// What the action would touch.
+    pub fn action_footprint(&self, thread: u16, action: &Action) -> Footprint {
+        let mut touch = Footprint {
+            cpu: Some(thread),
+            ..Footprint::default()
+        };
+        let buffered = self.config.cpu == Cpu::Tso;
+        match *action {
+            Action::Store { .. } if buffered => {}
+            Action::Store { loc, .. } => touch.writes = Some(loc),
+            Action::Load { loc } => touch.reads = Some(loc),
+            Action::Cas { loc, .. } => (touch.reads, touch.writes) = (Some(loc), Some(loc)),
+            Action::Mfence => {}
+            Action::Post(post) if !buffered => {
+                touch.queue_pair = Some(QpId {
+                    thread,
+                    peer: post.peer,
+                })
+            }
+            Action::Post(_) => {}
+            Action::Poll { peer } => touch.queue_pair = Some(QpId { thread, peer }),
+            Action::Wait { .. } => touch.queue_pairs_of = Some(thread),
+        }
+        if buffered && !matches!(action, Action::Poll { .. }) {
+            touch.store_buffer = Some(thread);
+        }
+        if self.config.in_order {
+            touch.queue_pairs_of = Some(thread);
+        }
+        touch
+    }
+}
