@@ -7,6 +7,7 @@ pub mod catalogue;
 pub mod declarative;
 pub mod event;
 pub mod explore;
+pub mod generate;
 pub mod litmus;
 pub mod machine;
 pub mod model;

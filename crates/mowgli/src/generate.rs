@@ -1,0 +1,453 @@
+//! Random programs, and the smallest program that still shows something.
+//!
+//! Pure and reproducible: a program is a function of its [`Shape`] and seed, on every platform and in every later version that
+//! does not say otherwise. Used by differential tests (both engines, both pipelines, all models on the same programs), by `mowgli
+//! bench`, and later by fabrics that run the same programs as object code.
+
+use crate::program::{
+    BinaryOp, Expr, Instr, Loc, Location, Node, Program, PutSrc, Reg, Thread, Value, WorkId,
+};
+
+/// What programs are to look like. Counts are upper bounds; every program has at least one thread, node and instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Nodes.
+    pub nodes: u8,
+    /// Locations on each node.
+    pub locations: u8,
+    /// Threads.
+    pub threads: u8,
+    /// Instructions of all threads together.
+    pub instructions: u8,
+    /// Puts, gets and remote fences.
+    pub remote: bool,
+    /// Remote read-modify-writes.
+    pub rmw: bool,
+    /// Polls.
+    pub polls: bool,
+    /// Waits.
+    pub waits: bool,
+    /// Conditionals, bounded loops, choices and assumptions.
+    pub control: bool,
+}
+
+impl Shape {
+    /// Small programs of everything but waits.
+    pub const SMALL: Shape = Shape {
+        nodes: 2,
+        locations: 2,
+        threads: 3,
+        instructions: 6,
+        remote: true,
+        rmw: true,
+        polls: true,
+        waits: false,
+        control: false,
+    };
+
+    /// The same without remote operations.
+    pub const CPU: Shape = Shape {
+        nodes: 1,
+        remote: false,
+        rmw: false,
+        polls: false,
+        ..Shape::SMALL
+    };
+}
+
+/// SplitMix64.
+#[derive(Clone, Debug)]
+pub struct Random(u64);
+
+impl Random {
+    /// A generator for this seed.
+    pub fn new(seed: u64) -> Random {
+        Random(seed)
+    }
+
+    /// The next 64 bits.
+    pub fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    /// A number below `n`; 0 if `n` is 0. The bias is irrelevant at these sizes.
+    pub fn below(&mut self, n: usize) -> usize {
+        if n == 0 {
+            0
+        } else {
+            (self.bits() % n as u64) as usize
+        }
+    }
+
+    /// True once in `n`.
+    pub fn once_in(&mut self, n: usize) -> bool {
+        self.below(n) == 0
+    }
+}
+
+/// The program of a seed.
+pub fn program(seed: u64, shape: &Shape) -> Program {
+    let mut random = Random::new(seed);
+    let nodes = 1 + random.below(shape.nodes.into()) as u8;
+    let nodes = if shape.remote {
+        nodes.max(shape.nodes.min(2))
+    } else {
+        nodes
+    };
+    let mut locations = Vec::new();
+    for node in 0..nodes {
+        for _ in 0..1 + random.below(shape.locations.into()) {
+            let name = format!("x{}", locations.len());
+            locations.push(Location {
+                name,
+                node: Node(node),
+                init: 0,
+            });
+        }
+    }
+    let count = (1 + random.below(shape.threads.into())).min(shape.instructions.max(1).into());
+    let mut writer = Writer {
+        random,
+        shape,
+        locations: &locations,
+        nodes,
+        value: 0,
+    };
+    let mut threads: Vec<Draft> = (0..count)
+        .map(|t| Draft {
+            thread: Thread {
+                name: format!("P{t}"),
+                node: Node(writer.random.below(nodes.into()) as u8),
+                registers: Vec::new(),
+                work_ids: if shape.waits {
+                    vec!["d".to_owned(), "e".to_owned()]
+                } else {
+                    Vec::new()
+                },
+                code: Vec::new(),
+            },
+            unpolled: vec![0; nodes.into()],
+        })
+        .collect();
+    let instructions = 1 + writer.random.below(shape.instructions.into());
+    for _ in 0..instructions {
+        let at = writer.random.below(threads.len());
+        let instr = writer.instr(&mut threads[at], 1);
+        threads[at].thread.code.push(instr);
+    }
+    let threads = threads
+        .into_iter()
+        .map(|d| d.thread)
+        .filter(|t| !t.code.is_empty())
+        .collect();
+    Program {
+        nodes,
+        locations,
+        threads,
+    }
+}
+
+struct Draft {
+    thread: Thread,
+    /// Operations towards each node that no poll has answered yet.
+    unpolled: Vec<u32>,
+}
+
+struct Writer<'s> {
+    random: Random,
+    shape: &'s Shape,
+    locations: &'s [Location],
+    nodes: u8,
+    /// Written values are distinct, so that outcomes tell who was read.
+    value: Value,
+}
+
+impl Writer<'_> {
+    fn instr(&mut self, draft: &mut Draft, depth: u32) -> Instr {
+        loop {
+            let kind = self.random.below(22);
+            if let Some(instr) = self.attempt(kind, draft, depth) {
+                return instr;
+            }
+        }
+    }
+
+    fn attempt(&mut self, kind: usize, draft: &mut Draft, depth: u32) -> Option<Instr> {
+        let node = draft.thread.node;
+        let shape = self.shape;
+        Some(match kind {
+            0..=2 => Instr::Store {
+                loc: self.location_on(node),
+                value: self.operand(&draft.thread),
+            },
+            3..=5 => Instr::Load {
+                loc: self.location_on(node),
+                reg: new_register(&mut draft.thread),
+            },
+            6 => Instr::Cas {
+                loc: self.location_on(node),
+                reg: Some(new_register(&mut draft.thread)),
+                expected: Expr::Const(self.small()),
+                new: Expr::Const(self.fresh()),
+            },
+            7 => Instr::Mfence,
+            8..=10 if shape.remote => {
+                let dst = self.remote_location(draft);
+                let src = if self.random.once_in(3) {
+                    PutSrc::Value(Expr::Const(self.fresh()))
+                } else {
+                    PutSrc::Loc(self.location_on(node))
+                };
+                Instr::Put {
+                    dst,
+                    src,
+                    work: self.work(&draft.thread),
+                }
+            }
+            11..=13 if shape.remote => {
+                let src = self.remote_location(draft);
+                Instr::Get {
+                    dst: self.location_on(node),
+                    src,
+                    work: self.work(&draft.thread),
+                }
+            }
+            14 if shape.remote => Instr::Rfence {
+                node: Node(self.random.below(self.nodes.into()) as u8),
+            },
+            15..=16 if shape.rmw => {
+                let target = self.remote_location(draft);
+                let dst = self.location_on(node);
+                let work = self.work(&draft.thread);
+                if self.random.once_in(2) {
+                    Instr::RemoteFaa {
+                        dst,
+                        target,
+                        add: Expr::Const(self.fresh()),
+                        work,
+                    }
+                } else {
+                    let (expected, new) = (Expr::Const(self.small()), Expr::Const(self.fresh()));
+                    Instr::RemoteCas {
+                        dst,
+                        target,
+                        expected,
+                        new,
+                        work,
+                    }
+                }
+            }
+            17..=18 if shape.polls => {
+                // Now and then a poll that can never succeed.
+                let at = self.random.below(self.nodes.into());
+                let pending = draft.unpolled[at];
+                if pending == 0 && !self.random.once_in(20) {
+                    return None;
+                }
+                draft.unpolled[at] = pending.saturating_sub(1);
+                Instr::Poll { node: Node(at as u8) }
+            }
+            19..=20 if shape.waits => Instr::Wait {
+                work: WorkId(self.random.below(2) as u16),
+            },
+            21 if shape.control && depth > 0 => match self.random.below(4) {
+                0 => Instr::If {
+                    cond: self.condition(&draft.thread),
+                    then: vec![self.instr(draft, depth - 1)],
+                    otherwise: if self.random.once_in(2) {
+                        vec![self.instr(draft, depth - 1)]
+                    } else {
+                        Vec::new()
+                    },
+                },
+                1 => Instr::Choose(vec![vec![self.instr(draft, depth - 1)], Vec::new()]),
+                2 => Instr::Assume(self.condition(&draft.thread)),
+                _ => {
+                    // Runs its body once or twice: the condition's register changes only there.
+                    let reg = new_register(&mut draft.thread);
+                    let step = Instr::Assign {
+                        reg,
+                        value: Expr::Binary(
+                            BinaryOp::Add,
+                            Box::new(Expr::Reg(reg)),
+                            Box::new(Expr::Const(1)),
+                        ),
+                    };
+                    let cond = Expr::Binary(
+                        BinaryOp::Lt,
+                        Box::new(Expr::Reg(reg)),
+                        Box::new(Expr::Const(1 + self.random.below(2) as Value)),
+                    );
+                    Instr::While {
+                        cond,
+                        body: vec![self.instr(draft, depth - 1), step],
+                        bound: 2,
+                    }
+                }
+            },
+            _ => return None,
+        })
+    }
+
+    fn location_on(&mut self, node: Node) -> Loc {
+        let candidates: Vec<usize> = (0..self.locations.len())
+            .filter(|&l| self.locations[l].node == node)
+            .collect();
+        Loc(candidates[self.random.below(candidates.len())] as u16)
+    }
+
+    /// Mostly on another node; now and then the thread's own (loop-back).
+    fn remote_location(&mut self, draft: &mut Draft) -> Loc {
+        let own = draft.thread.node;
+        let mut node = Node(self.random.below(self.nodes.into()) as u8);
+        if node == own && !self.random.once_in(4) {
+            node = Node((own.0 + 1) % self.nodes);
+        }
+        draft.unpolled[node.0 as usize] += 1;
+        self.location_on(node)
+    }
+
+    fn work(&mut self, thread: &Thread) -> Option<WorkId> {
+        (!thread.work_ids.is_empty() && !self.random.once_in(4))
+            .then(|| WorkId(self.random.below(thread.work_ids.len()) as u16))
+    }
+
+    fn operand(&mut self, thread: &Thread) -> Expr {
+        match thread.registers.len() {
+            0 => Expr::Const(self.fresh()),
+            _ if self.random.once_in(4) => Expr::Reg(self.register(thread)),
+            _ => Expr::Const(self.fresh()),
+        }
+    }
+
+    fn condition(&mut self, thread: &Thread) -> Expr {
+        let left = match thread.registers.len() {
+            0 => Expr::Const(self.small()),
+            _ => Expr::Reg(self.register(thread)),
+        };
+        let op = if self.random.once_in(2) {
+            BinaryOp::Eq
+        } else {
+            BinaryOp::Ne
+        };
+        Expr::Binary(op, Box::new(left), Box::new(Expr::Const(self.small())))
+    }
+
+    fn register(&mut self, thread: &Thread) -> Reg {
+        Reg(self.random.below(thread.registers.len()) as u16)
+    }
+
+    /// A value that is likely to be found in memory.
+    fn small(&mut self) -> Value {
+        if self.random.once_in(2) {
+            0
+        } else {
+            self.random.below(self.value as usize + 1) as Value
+        }
+    }
+
+    fn fresh(&mut self) -> Value {
+        self.value += 1;
+        self.value
+    }
+}
+
+fn new_register(thread: &mut Thread) -> Reg {
+    thread.registers.push(format!("r{}", thread.registers.len()));
+    Reg((thread.registers.len() - 1) as u16)
+}
+
+/// A smallest program below `program` for which `shows` is still true: no instruction or thread can be taken away, no block opened,
+/// no written value made 0 without losing it. `shows(program)` must be true.
+pub fn shrink(program: &Program, shows: &mut dyn FnMut(&Program) -> bool) -> Program {
+    let mut best = program.clone();
+    loop {
+        let smaller = smaller(&best).into_iter().find(|candidate| shows(candidate));
+        match smaller {
+            Some(candidate) => best = candidate,
+            None => return best,
+        }
+    }
+}
+
+/// Programs one change smaller.
+fn smaller(program: &Program) -> Vec<Program> {
+    let mut out = Vec::new();
+    for t in 0..program.threads.len() {
+        if program.threads.len() > 1 {
+            let mut next = program.clone();
+            next.threads.remove(t);
+            out.push(next);
+        }
+    }
+    for (t, thread) in program.threads.iter().enumerate() {
+        for code in smaller_blocks(&thread.code) {
+            let mut next = program.clone();
+            next.threads[t].code = code;
+            out.push(next);
+        }
+    }
+    out
+}
+
+fn smaller_blocks(code: &[Instr]) -> Vec<Vec<Instr>> {
+    let mut out = Vec::new();
+    for at in 0..code.len() {
+        let mut splice = |with: &[Instr]| {
+            let mut next = code.to_vec();
+            next.splice(at..=at, with.iter().cloned());
+            out.push(next);
+        };
+        splice(&[]);
+        match &code[at] {
+            Instr::If {
+                cond,
+                then,
+                otherwise,
+            } => {
+                splice(then);
+                splice(otherwise);
+                for then in smaller_blocks(then) {
+                    splice(&[Instr::If {
+                        cond: cond.clone(),
+                        then,
+                        otherwise: otherwise.clone(),
+                    }]);
+                }
+                for otherwise in smaller_blocks(otherwise) {
+                    splice(&[Instr::If {
+                        cond: cond.clone(),
+                        then: then.clone(),
+                        otherwise,
+                    }]);
+                }
+            }
+            Instr::While { cond, body, bound } => {
+                splice(body);
+                for body in smaller_blocks(body) {
+                    splice(&[Instr::While {
+                        cond: cond.clone(),
+                        body,
+                        bound: *bound,
+                    }]);
+                }
+            }
+            Instr::Choose(blocks) => {
+                blocks.iter().for_each(|block| splice(block));
+                for (b, block) in blocks.iter().enumerate() {
+                    for block in smaller_blocks(block) {
+                        let mut blocks = blocks.clone();
+                        blocks[b] = block;
+                        splice(&[Instr::Choose(blocks)]);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    out
+}
