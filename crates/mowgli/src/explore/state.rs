@@ -234,10 +234,8 @@ impl State {
     pub(super) fn moves(&self, codes: &[Code], steps: &mut Vec<Step>, out: &mut Vec<Move>) {
         for thread in 0..self.threads.len() as u16 {
             match self.op(thread, codes) {
-                Op::Act(act) => {
-                    if self.machine.is_enabled(thread, &self.action(thread, act)) {
-                        out.push(Move::Act(thread));
-                    }
+                Op::Act(act) if self.machine.is_enabled(thread, &self.action(thread, act)) => {
+                    out.push(Move::Act(thread));
                 }
                 Op::Choose(starts) => {
                     out.extend((0..starts.len() as u16).map(|branch| Move::Choose(thread, branch)));

@@ -76,10 +76,10 @@ pub(super) fn shortest(
     let mut seen = HashSet::new();
     let (mut reducer, mut moves, mut key) = (Reducer::default(), Vec::new(), Vec::new());
     while let Some((at, state)) = open.pop_front() {
-        if reached.len() % 1024 == 0 || budget.states_max.is_some() {
-            if let Some(limit) = budget.exceeded(reached.len() as u64) {
-                return Err(limit);
-            }
+        if (reached.len() % 1024 == 0 || budget.states_max.is_some())
+            && let Some(limit) = budget.exceeded(reached.len() as u64)
+        {
+            return Err(limit);
         }
         moves.clear();
         reducer.persistent(&state, codes, &mut moves);
