@@ -1,1 +1,64 @@
-//! loco
+//! LOCO: composable objects over network memory.
+//!
+//! A *channel* is an object with an endpoint on each participating node, made with the same name everywhere. It puts
+//! memory of its nodes to a common use by one-sided operations, and may be made of other channels. What channels
+//! promise is stated in terms of the memory model of LOCO'26 (RDMA^WAIT, the stamp order of its Fig. 10); what they
+//! rely on is the fabric contract of [`fabric`], nothing else, so that the same code runs over shared memory, over
+//! RDMA verbs and under a model checker.
+//!
+//! | object | what it is |
+//! |---|---|
+//! | [`SharedRegion`] | raw memory on every participant |
+//! | [`SharedVar`] | a word replicated on every participant, broadcast to chosen nodes (`sv`) |
+//! | [`OwnedVar`] | a register that one node writes and the others read |
+//! | [`Sst`] | a table of owned variables, one per participant |
+//! | [`Barrier`] | nobody leaves before everybody has arrived |
+//!
+//! The way in: a [`Manager`] per node, a [`Thread`] per thread, objects by name, [`Manager::wait_for_ready`], then use.
+//! To write an object of one's own: [`Channel`], and the [guide].
+
+#![forbid(unsafe_code)]
+
+mod ack;
+mod barrier;
+mod channel;
+mod config;
+mod error;
+pub mod fence;
+mod manager;
+mod memref;
+mod node;
+mod owned;
+mod participants;
+mod platform;
+mod put_op;
+mod queues;
+mod region;
+mod setup;
+mod shared_region;
+mod shared_var;
+mod sst;
+pub mod testing;
+
+mod thread;
+mod tracker;
+mod value;
+
+pub use loco_fabric as fabric;
+
+pub use ack::{AckFuture, AckKey};
+pub use barrier::Barrier;
+pub use channel::{Channel, ChannelBuilder, ChannelRef, Parent};
+pub use config::{Config, Polling};
+pub use error::{Error, Result};
+pub use manager::Manager;
+pub use memref::{MemRef, Pending};
+pub use owned::OwnedVar;
+pub use participants::Participants;
+pub use put_op::PutOp;
+pub use region::Region;
+pub use shared_region::SharedRegion;
+pub use shared_var::SharedVar;
+pub use sst::Sst;
+pub use thread::{Flags, Operation, Thread};
+pub use value::{AtomicValue, Value};

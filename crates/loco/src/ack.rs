@@ -1,0 +1,258 @@
+//! Ack keys: sets of posted operations that can be united, queried, waited on and awaited (LOCO'26 C.1.2).
+//!
+//! A key holds positions in the completion windows of the threads that posted, and looks there; it owns no state
+//! that a poller must find and clear, so uniting and querying take no lock and need no registration. (LOCO'26 has
+//! the poller clear bits inside the keys; looking instead keeps keys `Clone` and posting free of shared writes.)
+
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use loco_fabric::{Completion, Fabric, NodeId, Peers, Time};
+use smallvec::SmallVec;
+
+use crate::tracker::{Status, Window};
+use crate::{Error, Result, Thread};
+
+/// A set of posted operations. Empty when everything completed at the call, as on a synchronous fabric.
+///
+/// That a key is done says of each `get` and atomic that its result is in local memory, and of each `put` that its
+/// source has been read, nothing more (RDMA^WAIT's `Wait`, LOCO'26 2.1): placement at the peer takes a
+/// [fence](crate::fence).
+#[must_use = "operations are under way: wait on the key, or drop it on purpose with `forget`"]
+pub struct AckKey<F: Fabric> {
+    groups: SmallVec<[Group<F>; 1]>,
+    peers: SmallVec<[NodeId; 8]>,
+}
+
+/// Operations of one thread: sequence numbers `base + i` for each bit `i` of `mask`.
+struct Group<F: Fabric> {
+    window: Arc<Window<F>>,
+    base: u64,
+    mask: u64,
+}
+
+impl<F: Fabric> AckKey<F> {
+    /// The empty set: done.
+    pub fn done() -> AckKey<F> {
+        AckKey {
+            groups: SmallVec::new(),
+            peers: SmallVec::new(),
+        }
+    }
+
+    /// True when every operation has ended, successfully or not. Looks at what was polled, polls nothing.
+    pub fn query(&self) -> bool {
+        self.groups.iter().all(|group| {
+            group
+                .sequence_numbers()
+                .all(|seq| group.window.status(seq) != Status::Pending)
+        })
+    }
+
+    /// `None` while an operation is under way, then the first failure if there was one.
+    pub fn outcome(&self) -> Option<Result<()>> {
+        let mut outcome = Ok(());
+        for group in &self.groups {
+            for seq in group.sequence_numbers() {
+                match group.window.status(seq) {
+                    Status::Pending => return None,
+                    Status::Done => {}
+                    Status::Failed => {
+                        if outcome.is_ok() {
+                            outcome = Err(Error::Fabric(group.window.failure(seq)));
+                        }
+                    }
+                }
+            }
+        }
+        Some(outcome)
+    }
+
+    /// Adds the operations of `other`.
+    pub fn unite(&mut self, other: AckKey<F>) {
+        for group in other.groups {
+            self.add(group);
+        }
+        for peer in other.peers {
+            self.add_peer(peer);
+        }
+    }
+
+    /// The union of two sets.
+    pub fn union(mut self, other: AckKey<F>) -> AckKey<F> {
+        self.unite(other);
+        self
+    }
+
+    /// Number of operations in the set, ended ones included.
+    pub fn len(&self) -> usize {
+        self.groups.iter().map(|g| g.mask.count_ones() as usize).sum()
+    }
+
+    /// True if the set has no operations.
+    pub fn is_empty(&self) -> bool {
+        self.groups.is_empty()
+    }
+
+    /// The peers that the operations go to.
+    pub fn peers(&self) -> &[NodeId] {
+        &self.peers
+    }
+
+    /// Waits until every operation has ended, for the configured deadline at most.
+    ///
+    /// # Errors
+    /// The first failure among the operations (a lost peer's operations fail); `Timeout`.
+    #[inline]
+    pub fn wait(&self, thread: &Thread<F>) -> Result<()> {
+        if self.groups.is_empty() {
+            return Ok(());
+        }
+        self.wait_until(thread, Some(thread.deadline()))
+    }
+
+    /// Waits until every operation has ended, or `deadline`.
+    ///
+    /// # Errors
+    /// See [`wait`](AckKey::wait).
+    pub fn wait_until(&self, thread: &Thread<F>, deadline: Option<Time>) -> Result<()> {
+        if self.groups.is_empty() {
+            return Ok(());
+        }
+        thread.wait_completion(Peers::These(&self.peers), deadline, || self.outcome())
+    }
+
+    /// Gives up tracking: the operations go on, nobody will know how they end. Memory they use must stay valid.
+    pub fn forget(self) {}
+
+    /// Adds one operation.
+    pub(crate) fn insert(&mut self, window: &Arc<Window<F>>, seq: u64, peer: NodeId) {
+        self.add_peer(peer);
+        if let Some(group) = self.groups.last_mut()
+            && Arc::ptr_eq(&group.window, window)
+            && seq >= group.base
+            && seq - group.base < 64
+        {
+            group.mask |= 1 << (seq - group.base);
+            return;
+        }
+        self.groups.push(Group {
+            window: window.clone(),
+            base: seq,
+            mask: 1,
+        });
+    }
+
+    fn add(&mut self, group: Group<F>) {
+        let near = self.groups.iter_mut().find(|mine| {
+            Arc::ptr_eq(&mine.window, &group.window)
+                && group.base >= mine.base
+                && group.base - mine.base < u64::from(group.mask.leading_zeros()) + 1
+        });
+        match near {
+            Some(mine) => mine.mask |= group.mask << (group.base - mine.base),
+            None => self.groups.push(group),
+        }
+    }
+
+    fn add_peer(&mut self, peer: NodeId) {
+        if !self.peers.contains(&peer) {
+            self.peers.push(peer);
+        }
+    }
+}
+
+impl<F: Fabric> Group<F> {
+    fn sequence_numbers(&self) -> impl Iterator<Item = u64> + '_ {
+        let mut left = self.mask;
+        std::iter::from_fn(move || {
+            (left != 0).then(|| {
+                let bit = left.trailing_zeros();
+                left &= left - 1;
+                self.base + u64::from(bit)
+            })
+        })
+    }
+}
+
+impl<F: Fabric> Clone for AckKey<F> {
+    fn clone(&self) -> Self {
+        AckKey {
+            groups: self
+                .groups
+                .iter()
+                .map(|g| Group {
+                    window: g.window.clone(),
+                    ..*g
+                })
+                .collect(),
+            peers: self.peers.clone(),
+        }
+    }
+}
+
+impl<F: Fabric> Default for AckKey<F> {
+    fn default() -> Self {
+        AckKey::done()
+    }
+}
+
+impl<F: Fabric> std::fmt::Debug for AckKey<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AckKey")
+            .field("operations", &self.len())
+            .field("peers", &self.peers)
+            .field("done", &self.query())
+            .finish()
+    }
+}
+
+impl<F: Fabric> IntoFuture for AckKey<F> {
+    type Output = Result<()>;
+    type IntoFuture = AckFuture<F>;
+
+    fn into_future(self) -> AckFuture<F> {
+        AckFuture {
+            key: self,
+            scratch: Vec::new(),
+        }
+    }
+}
+
+/// Resolves when every operation of an [`AckKey`] has ended. With a polling thread it is woken by that thread;
+/// with caller-driven polling each poll of the future polls the fabric and asks to be polled again.
+pub struct AckFuture<F: Fabric> {
+    key: AckKey<F>,
+    scratch: Vec<Completion>,
+}
+
+impl<F: Fabric> Future for AckFuture<F> {
+    type Output = Result<()>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        let this = &mut *self;
+        if let Some(outcome) = this.key.outcome() {
+            return Poll::Ready(outcome);
+        }
+        for group in &this.key.groups {
+            let Some(tracker) = group.window.tracker() else {
+                return Poll::Ready(Err(Error::Closed));
+            };
+            if tracker.polls_by_thread() {
+                group.window.wake_later(context.waker());
+            } else {
+                if let Err(error) = tracker.poll(&mut this.scratch) {
+                    return Poll::Ready(Err(error.into()));
+                }
+                context.waker().wake_by_ref();
+            }
+        }
+        // Looked at again after registering: a completion in between has either been seen here or wakes us.
+        match this.key.outcome() {
+            Some(outcome) => Poll::Ready(outcome),
+            None => Poll::Pending,
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! What the threads, channels and services of one node share.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use loco_fabric::{AtomicCell, Caps, Fabric, FabricError, Lock, NodeId, Platform, Time};
+
+use crate::config::{Config, Polling};
+use crate::memref::Pool;
+use crate::platform::{AtomicU32Of, AtomicU64Of, MutexOf};
+use crate::queues::{Queues, position_of};
+use crate::setup::Registry;
+use crate::thread::Lane;
+use crate::tracker::Tracker;
+use crate::{Error, Result};
+
+/// Shared state of one node.
+pub(crate) struct Node<F: Fabric> {
+    fabric: F,
+    config: Config,
+    tracker: Arc<Tracker<F>>,
+    /// Queues of all threads that other threads may post on, idle ones included.
+    lanes: MutexOf<F, Vec<SharedQueues<F>>>,
+    /// What dropped `Thread`s left behind.
+    idle: MutexOf<F, Vec<Idle<F>>>,
+    registry: MutexOf<F, Registry<F>>,
+    /// Changes with the registry: what waits for channels watches this.
+    changes: AtomicU64Of<F>,
+    stopped: AtomicU32Of<F>,
+}
+
+/// Queues that other threads may post on.
+pub(crate) type SharedQueues<F> = Arc<MutexOf<F, Queues<F>>>;
+
+/// A thread's state without a thread.
+pub(crate) struct Idle<F: Fabric> {
+    pub(crate) lane: Lane<F>,
+    pub(crate) pool: Pool<F>,
+}
+
+impl<F: Fabric> Node<F> {
+    pub(crate) fn new(fabric: F, config: Config) -> Arc<Node<F>> {
+        let polls_by_thread = config.polling == Polling::Thread && !fabric.caps().synchronous;
+        Arc::new(Node {
+            tracker: Tracker::new(fabric.clone(), polls_by_thread),
+            fabric,
+            config,
+            lanes: Lock::new(Vec::new()),
+            idle: Lock::new(Vec::new()),
+            registry: Lock::new(Registry::new()),
+            changes: AtomicCell::new(0),
+            stopped: AtomicCell::new(0),
+        })
+    }
+
+    pub(crate) fn fabric(&self) -> &F {
+        &self.fabric
+    }
+
+    pub(crate) fn caps(&self) -> &Caps {
+        self.fabric.caps()
+    }
+
+    pub(crate) fn tracker(&self) -> &Arc<Tracker<F>> {
+        &self.tracker
+    }
+
+    pub(crate) fn registry(&self) -> &MutexOf<F, Registry<F>> {
+        &self.registry
+    }
+
+    pub(crate) fn block_bytes(&self) -> usize {
+        self.config.block_bytes
+    }
+
+    /// True if no operation is ever pending.
+    pub(crate) fn synchronous(&self) -> bool {
+        self.caps().synchronous
+    }
+
+    /// True if a CPU fence places the puts posted before it.
+    pub(crate) fn placed_on_post(&self) -> bool {
+        self.caps().puts_placed_on_post
+    }
+
+    pub(crate) fn position(&self, peer: NodeId) -> Result<usize, FabricError> {
+        position_of(self.fabric.nodes(), peer)
+    }
+
+    pub(crate) fn default_deadline(&self) -> Time {
+        self.fabric.platform().now().after(self.config.deadline)
+    }
+
+    /// Something in the registry changed.
+    pub(crate) fn changed(&self) {
+        // Release: who sees the count finds the change under the registry's lock anyway.
+        self.changes.fetch_add(1, Ordering::Release);
+    }
+
+    /// How often the registry changed.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn stop(&self) {
+        self.stopped.store(1, Ordering::SeqCst);
+    }
+
+    pub(crate) fn stopped(&self) -> bool {
+        self.stopped.load(Ordering::SeqCst) != 0
+    }
+
+    /// State for a new `Thread`: what a dropped one left, or new.
+    pub(crate) fn take_idle(&self) -> Result<Idle<F>> {
+        if self.stopped() {
+            return Err(Error::Closed);
+        }
+        if let Some(idle) = self.idle.lock().pop() {
+            return Ok(idle);
+        }
+        let window = self.tracker.new_window()?;
+        let queues = Queues::new(window, self.fabric.nodes().len());
+        let lane = if self.synchronous() && self.placed_on_post() {
+            Lane::Private(RefCell::new(queues))
+        } else {
+            let shared: SharedQueues<F> = Arc::new(Lock::new(queues));
+            self.lanes.lock().push(shared.clone());
+            Lane::Shared(shared)
+        };
+        Ok(Idle {
+            lane,
+            pool: Pool::default(),
+        })
+    }
+
+    pub(crate) fn keep_idle(&self, idle: Idle<F>) {
+        self.idle.lock().push(idle);
+    }
+
+    /// The queues of all threads, where fences may have to look at them.
+    pub(crate) fn lanes(&self) -> Vec<SharedQueues<F>> {
+        self.lanes.lock().clone()
+    }
+}

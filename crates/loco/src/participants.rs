@@ -1,0 +1,36 @@
+//! Which nodes take part in a channel.
+
+use loco_fabric::{Fabric, NodeId};
+
+use crate::Manager;
+
+/// A set of nodes, in ascending order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Participants {
+    nodes: Vec<NodeId>,
+}
+
+impl Participants {
+    /// All nodes of the job.
+    pub fn all<F: Fabric>(manager: &Manager<F>) -> Participants {
+        Participants::of(manager.nodes().iter().copied())
+    }
+
+    /// These nodes.
+    pub fn of(nodes: impl IntoIterator<Item = NodeId>) -> Participants {
+        let mut nodes: Vec<NodeId> = nodes.into_iter().collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        Participants { nodes }
+    }
+
+    /// The nodes.
+    pub fn nodes(&self) -> &[NodeId] {
+        &self.nodes
+    }
+
+    /// True if `node` takes part.
+    pub fn contains(&self, node: NodeId) -> bool {
+        self.nodes.binary_search(&node).is_ok()
+    }
+}

@@ -1,0 +1,184 @@
+//! A thread's queue pairs and what is outstanding on them, which is what fences decide by.
+
+use std::sync::Arc;
+
+use loco_fabric::{Fabric, FabricError, NodeId, Posted, Work};
+
+use crate::Result;
+use crate::node::Node;
+use crate::tracker::{Status, WINDOW_SLOTS, Window};
+
+/// Queue pairs of one thread, made when first used, and the numbering of its operations.
+pub(crate) struct Queues<F: Fabric> {
+    window: Arc<Window<F>>,
+    /// Sequence number of the next operation that turns out to be pending.
+    next: u64,
+    /// Every operation before this one has ended.
+    tail: u64,
+    /// By position of the peer among the job's nodes.
+    pairs: Vec<Option<Pair<F>>>,
+}
+
+struct Pair<F: Fabric> {
+    queue: F::QueuePair,
+    /// A put was posted after the last read-like operation: nothing says that it is placed.
+    puts: bool,
+    /// The last read-like operation that was pending when posted. Later ones complete later.
+    read: Option<u64>,
+}
+
+/// What an operation means for fences.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Completion says that the source was read.
+    Put,
+    /// A get, an atomic or a flush: completion says that it and every earlier put of the queue pair are done.
+    Read,
+}
+
+/// What became of an attempt to post.
+pub(crate) enum Attempt {
+    /// Completed at the call.
+    Done,
+    /// Under way; 0 if untracked.
+    Pending(u64),
+    /// Nothing was posted: wait until this operation has ended, then try again.
+    WindowFull(u64),
+}
+
+/// What a fence still has to do for one queue pair.
+pub(crate) enum Unfenced {
+    /// Nothing is outstanding.
+    Nothing,
+    /// A read-like operation came last: wait for it.
+    WaitFor(u64),
+    /// Puts came last and are placed after a CPU fence; a read-like operation before them may be under way.
+    CpuFence(Option<u64>),
+    /// Puts came last: post a flush and wait for it.
+    Flush,
+}
+
+impl<F: Fabric> Queues<F> {
+    pub(crate) fn new(window: Arc<Window<F>>, nodes: usize) -> Queues<F> {
+        Queues {
+            window,
+            next: 1,
+            tail: 1,
+            pairs: (0..nodes).map(|_| None).collect(),
+        }
+    }
+
+    /// The completion window of these queues.
+    pub(crate) fn window(&self) -> &Arc<Window<F>> {
+        &self.window
+    }
+
+    /// Posts one operation, or says why not yet. `work` has everything but the id.
+    pub(crate) fn post(
+        &mut self,
+        node: &Node<F>,
+        peer: NodeId,
+        kind: Kind,
+        work: Work,
+        mut operation: impl FnMut(&mut F::QueuePair, Work) -> Result<Posted, FabricError>,
+    ) -> Result<Attempt, FabricError> {
+        let work = if work.signaled {
+            if let Some(oldest) = self.full() {
+                return Ok(Attempt::WindowFull(oldest));
+            }
+            if !node.synchronous() {
+                self.window.prepare(self.next);
+            }
+            Work {
+                id: self.window.id(self.next),
+                ..work
+            }
+        } else {
+            work
+        };
+        let position = node.position(peer)?;
+        let pair = match &mut self.pairs[position] {
+            Some(pair) => pair,
+            empty => empty.insert(Pair {
+                queue: node.fabric().queue_pair(peer)?,
+                puts: false,
+                read: None,
+            }),
+        };
+        let posted = operation(&mut pair.queue, work)?;
+        let pending = posted == Posted::Pending;
+        let mut seq = 0;
+        if pending && work.signaled {
+            seq = self.next;
+            self.next += 1;
+        }
+        match kind {
+            Kind::Put => pair.puts = true,
+            Kind::Read => {
+                // Whether it is waited for or done already: it speaks for every earlier operation of the pair.
+                pair.puts = false;
+                pair.read = (seq != 0).then_some(seq);
+            }
+        }
+        Ok(if pending {
+            Attempt::Pending(seq)
+        } else {
+            Attempt::Done
+        })
+    }
+
+    /// What a fence has to do for `position`.
+    pub(crate) fn unfenced(&mut self, position: usize, placed_on_post: bool) -> Unfenced {
+        let Some(pair) = &mut self.pairs[position] else {
+            return Unfenced::Nothing;
+        };
+        if let Some(seq) = pair.read {
+            match self.window.status(seq) {
+                Status::Pending => {}
+                Status::Done => pair.read = None,
+                // Reported by this fence, and by no later one.
+                Status::Failed => {
+                    pair.read = None;
+                    return Unfenced::WaitFor(seq);
+                }
+            }
+        }
+        match (pair.puts, pair.read) {
+            (false, None) => Unfenced::Nothing,
+            (false, Some(seq)) => Unfenced::WaitFor(seq),
+            (true, read) if placed_on_post => Unfenced::CpuFence(read),
+            (true, _) => Unfenced::Flush,
+        }
+    }
+
+    /// Everything posted to `position` so far is done, or reported as failed.
+    pub(crate) fn quiet(&mut self, position: usize) {
+        if let Some(pair) = &mut self.pairs[position] {
+            pair.puts = false;
+            pair.read = None;
+        }
+    }
+
+    /// If the window has no free slot, the operation whose end frees one.
+    fn full(&mut self) -> Option<u64> {
+        if self.next - self.tail < WINDOW_SLOTS {
+            return None;
+        }
+        while self.tail < self.next && self.window.status(self.tail) != Status::Pending {
+            self.tail += 1;
+        }
+        (self.next - self.tail >= WINDOW_SLOTS).then_some(self.tail)
+    }
+}
+
+/// The peer's position among the job's nodes, which are in ascending order.
+pub(crate) fn position_of(nodes: &[NodeId], peer: NodeId) -> Result<usize, FabricError> {
+    let guess = usize::from(peer.0);
+    // Ids are usually 0, 1, 2, ...
+    if nodes.get(guess) == Some(&peer) {
+        return Ok(guess);
+    }
+    nodes
+        .binary_search(&peer)
+        .map_err(|_| FabricError::UnknownPeer(peer))
+}

@@ -1,0 +1,138 @@
+//! Shared regions: the same amount of raw memory on every participant (LOCO'25 5.1.1).
+
+use loco_fabric::{Fabric, Local, MemoryKind, NodeId, Target};
+
+use crate::{AckKey, Channel, Parent, Region, Result, Thread};
+
+/// A region of bytes on every participant that all others may access by operations. It promises nothing about
+/// overlapping accesses beyond the fabric contract; objects add that.
+///
+/// ```
+/// use loco::{Barrier, Manager, SharedRegion, testing};
+///
+/// let read = testing::run(2, |fabric| {
+///     let manager = Manager::new(fabric)?;
+///     let board = SharedRegion::new(&manager, "board", 64)?;
+///     let barrier = Barrier::new(&manager, "bar")?;
+///     manager.wait_for_ready()?;
+///     let thread = manager.thread()?;
+///     let other = manager.nodes()[1 - usize::from(manager.node().0)];
+///
+///     let buffer = thread.mem_ref(5)?;
+///     buffer.write(0, b"hello")?;
+///     let _buffer = buffer.put(board.target(other, 8)?)?.wait()?;
+///     barrier.wait(&thread)?;
+///
+///     let mut text = [0; 5];
+///     board.read(8, &mut text)?;
+///     Ok(text)
+/// });
+/// assert_eq!(read, [*b"hello"; 2]);
+/// ```
+pub struct SharedRegion<F: Fabric> {
+    /// Keeps the endpoint.
+    _channel: Channel<F>,
+    region: Region<F>,
+}
+
+impl<F: Fabric> SharedRegion<F> {
+    /// Makes this node's endpoint: `len` zeroed bytes.
+    ///
+    /// # Errors
+    /// See [`ChannelBuilder::join`](crate::ChannelBuilder::join).
+    pub fn new(parent: &impl Parent<F>, name: &str, len: usize) -> Result<Self> {
+        SharedRegion::with_kind(parent, name, len, MemoryKind::Host)
+    }
+
+    /// The same in memory of this kind.
+    ///
+    /// # Errors
+    /// `Unsupported` where there is no device memory; see [`new`](SharedRegion::new).
+    pub fn with_kind(parent: &impl Parent<F>, name: &str, len: usize, kind: MemoryKind) -> Result<Self> {
+        let builder = Channel::builder(parent, name).kind("shared_region");
+        let channel = match kind {
+            MemoryKind::Host => builder.region("data", len),
+            MemoryKind::Device => builder.device_region("data", len),
+        }
+        .join()?;
+        Ok(SharedRegion {
+            region: channel.region("data")?.clone(),
+            _channel: channel,
+        })
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        self.region.len()
+    }
+
+    /// True if the length is zero.
+    pub fn is_empty(&self) -> bool {
+        self.region.is_empty()
+    }
+
+    /// This node's memory.
+    ///
+    /// # Errors
+    /// Does not fail: every participant has the region.
+    pub fn local(&self) -> Result<&F::Memory> {
+        self.region.local()
+    }
+
+    /// The place at `offset` on `node`, for operations.
+    ///
+    /// # Errors
+    /// `NotConnected`.
+    pub fn target(&self, node: NodeId, offset: usize) -> Result<Target<'_, F::Remote>> {
+        Ok(Target {
+            remote: self.region.remote(node)?,
+            offset,
+        })
+    }
+
+    /// Copies from this node's memory.
+    ///
+    /// # Errors
+    /// `OutOfRange`.
+    pub fn read(&self, offset: usize, out: &mut [u8]) -> Result<()> {
+        use loco_fabric::Memory as _;
+        Ok(self.local()?.read(offset, out)?)
+    }
+
+    /// Copies into this node's memory.
+    ///
+    /// # Errors
+    /// `OutOfRange`.
+    pub fn write(&self, offset: usize, data: &[u8]) -> Result<()> {
+        use loco_fabric::Memory as _;
+        Ok(self.local()?.write(offset, data)?)
+    }
+
+    /// Puts `src` at `offset` of `node`'s memory.
+    ///
+    /// # Errors
+    /// See [`Thread::put`].
+    pub fn put(
+        &self,
+        thread: &Thread<F>,
+        src: Local<'_, F::Memory>,
+        node: NodeId,
+        offset: usize,
+    ) -> Result<AckKey<F>> {
+        thread.put(src, self.target(node, offset)?)
+    }
+
+    /// Gets `dst.len` bytes from `offset` of `node`'s memory.
+    ///
+    /// # Errors
+    /// See [`Thread::get`].
+    pub fn get(
+        &self,
+        thread: &Thread<F>,
+        dst: Local<'_, F::Memory>,
+        node: NodeId,
+        offset: usize,
+    ) -> Result<AckKey<F>> {
+        thread.get(dst, self.target(node, offset)?)
+    }
+}

@@ -1,0 +1,406 @@
+//! What one thread needs to use objects: its queue pairs, its completion window, its pool of temporary memory.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+use loco_fabric::{
+    Completion, Fabric, FabricError, Local, Lock, NodeId, Peers, Platform, Posted, QueuePair, RemoteMemory,
+    Target, Time, Wait, Work, WorkRequestId,
+};
+
+use crate::memref::Pool;
+use crate::node::{Idle, Node, SharedQueues};
+use crate::queues::{Attempt, Kind, Queues, Unfenced};
+use crate::tracker::{Status, Window};
+use crate::{AckKey, Manager, Result};
+
+/// One thread's access to the network. `Send`, not `Sync`: it moves with its thread and is shared with nobody, so
+/// that posting threads contend for nothing (LOCO'26 C.3).
+///
+/// Object operations take a `&Thread`. Operations posted through one `Thread` towards one peer are ordered as the
+/// fabric contract says; operations of different `Thread`s are not.
+///
+/// Made by [`Manager::thread`](crate::Manager::thread). Its queue pairs are made when first used, and kept for the
+/// node's next `Thread` when it is dropped.
+pub struct Thread<F: Fabric> {
+    /// Keeps the node up.
+    _manager: Manager<F>,
+    node: Arc<Node<F>>,
+    lane: Lane<F>,
+    window: Arc<Window<F>>,
+    scratch: RefCell<Vec<Completion>>,
+    pool: RefCell<Pool<F>>,
+    /// Deadlines of this thread's waits, in place of the configured one.
+    deadline: Cell<Option<Time>>,
+}
+
+/// A thread's queues. Where every operation is done and placed when it is posted no other thread ever has reason to
+/// look at them, and posting takes no lock; elsewhere node-scope fences of other threads post flushes on them.
+pub(crate) enum Lane<F: Fabric> {
+    Private(RefCell<Queues<F>>),
+    Shared(SharedQueues<F>),
+}
+
+/// An operation to post, by [`Thread::post`].
+#[derive(Debug)]
+pub enum Operation<'a, F: Fabric> {
+    /// Local memory to the peer's.
+    Put(Local<'a, F::Memory>, Target<'a, F::Remote>),
+    /// These bytes, copied at the call, to the peer's memory.
+    PutInline(&'a [u8], Target<'a, F::Remote>),
+    /// The peer's memory to local memory.
+    Get(Local<'a, F::Memory>, Target<'a, F::Remote>),
+    /// Adds to the peer's word; the old value lands in the local one.
+    FetchAdd(Target<'a, F::Remote>, u64, Local<'a, F::Memory>),
+    /// Stores `.2` in the peer's word if it holds `.1`; the old value lands in the local one.
+    CompareSwap(Target<'a, F::Remote>, u64, u64, Local<'a, F::Memory>),
+    /// Once complete, every earlier put of this thread to the peer is placed.
+    Flush(NodeId),
+}
+
+impl<F: Fabric> Operation<'_, F> {
+    /// The peer.
+    pub fn peer(&self) -> NodeId {
+        match self {
+            Operation::Put(_, target)
+            | Operation::PutInline(_, target)
+            | Operation::Get(_, target)
+            | Operation::FetchAdd(target, ..)
+            | Operation::CompareSwap(target, ..) => target.remote.node(),
+            Operation::Flush(peer) => *peer,
+        }
+    }
+
+    fn kind(&self) -> Kind {
+        match self {
+            Operation::Put(..) | Operation::PutInline(..) => Kind::Put,
+            _ => Kind::Read,
+        }
+    }
+
+    fn post(&self, queue: &mut F::QueuePair, work: Work) -> Result<Posted, FabricError> {
+        match self {
+            Operation::Put(src, dst) => queue.put(again(src), target(dst), work),
+            Operation::PutInline(data, dst) => queue.put_inline(data, target(dst), work),
+            Operation::Get(dst, src) => queue.get(again(dst), target(src), work),
+            Operation::FetchAdd(dst, add, result) => queue.fetch_add(target(dst), *add, again(result), work),
+            Operation::CompareSwap(dst, expected, new, result) => {
+                queue.compare_swap(target(dst), *expected, *new, again(result), work)
+            }
+            Operation::Flush(_) => queue.flush(work),
+        }
+    }
+}
+
+/// How an operation is posted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flags {
+    /// Start only when earlier gets and atomics to that peer have completed (remote fence).
+    pub fenced: bool,
+    /// More follows at once to the same peer.
+    pub more: bool,
+}
+
+impl<F: Fabric> Thread<F> {
+    pub(crate) fn new(manager: Manager<F>, idle: Idle<F>) -> Thread<F> {
+        let (lane, window) = match idle.lane {
+            Lane::Private(queues) => {
+                let window = queues.borrow().window().clone();
+                (Lane::Private(queues), window)
+            }
+            Lane::Shared(queues) => {
+                let window = queues.lock().window().clone();
+                (Lane::Shared(queues), window)
+            }
+        };
+        Thread {
+            node: manager.shared().clone(),
+            _manager: manager,
+            lane,
+            window,
+            scratch: RefCell::new(Vec::new()),
+            pool: RefCell::new(idle.pool),
+            deadline: Cell::new(None),
+        }
+    }
+
+    /// This node.
+    pub fn node_id(&self) -> NodeId {
+        self.node.fabric().node()
+    }
+
+    /// The fabric.
+    pub fn fabric(&self) -> &F {
+        self.node.fabric()
+    }
+
+    /// When a wait that starts now gives up: [`Config::deadline`](crate::Config::deadline) from now, unless
+    /// [`set_deadline`](Thread::set_deadline) said otherwise.
+    pub fn deadline(&self) -> Time {
+        self.deadline
+            .get()
+            .unwrap_or_else(|| self.node.default_deadline())
+    }
+
+    /// Makes every later wait of this thread end at `deadline`; `None` goes back to the configured one.
+    pub fn set_deadline(&self, deadline: Option<Time>) {
+        self.deadline.set(deadline);
+    }
+
+    /// The clock of this node.
+    pub fn now(&self) -> Time {
+        self.node.fabric().platform().now()
+    }
+
+    /// Writes local memory to a peer's. The source may be read until the key is done.
+    ///
+    /// # Errors
+    /// Range errors before anything is posted; `PeerLost`; `Timeout` when no room comes free in the queue.
+    #[inline]
+    pub fn put(&self, src: Local<'_, F::Memory>, dst: Target<'_, F::Remote>) -> Result<AckKey<F>> {
+        self.post(&Operation::Put(src, dst), Flags::default())
+    }
+
+    /// Writes `data`, copied at the call, to a peer's memory.
+    ///
+    /// # Errors
+    /// See [`put`](Thread::put); `Unsupported` beyond [`Caps::inline_bytes_max`](loco_fabric::Caps).
+    #[inline]
+    pub fn put_inline(&self, data: &[u8], dst: Target<'_, F::Remote>) -> Result<AckKey<F>> {
+        self.post(&Operation::PutInline(data, dst), Flags::default())
+    }
+
+    /// Reads a peer's memory into local memory; it is there when the key is done.
+    ///
+    /// # Errors
+    /// See [`put`](Thread::put).
+    #[inline]
+    pub fn get(&self, dst: Local<'_, F::Memory>, src: Target<'_, F::Remote>) -> Result<AckKey<F>> {
+        self.post(&Operation::Get(dst, src), Flags::default())
+    }
+
+    /// Atomically adds to a peer's 8-byte word; the old value is in `result` when the key is done.
+    ///
+    /// # Errors
+    /// See [`put`](Thread::put); `Unsupported` where the fabric has no atomics.
+    #[inline]
+    pub fn fetch_add(
+        &self,
+        word: Target<'_, F::Remote>,
+        add: u64,
+        result: Local<'_, F::Memory>,
+    ) -> Result<AckKey<F>> {
+        self.post(&Operation::FetchAdd(word, add, result), Flags::default())
+    }
+
+    /// Atomically stores `new` in a peer's 8-byte word if it holds `expected`; the old value is in `result` when the
+    /// key is done.
+    ///
+    /// # Errors
+    /// See [`fetch_add`](Thread::fetch_add).
+    #[inline]
+    pub fn compare_swap(
+        &self,
+        word: Target<'_, F::Remote>,
+        expected: u64,
+        new: u64,
+        result: Local<'_, F::Memory>,
+    ) -> Result<AckKey<F>> {
+        self.post(
+            &Operation::CompareSwap(word, expected, new, result),
+            Flags::default(),
+        )
+    }
+
+    /// Posts an operation; the key tells when it has ended.
+    ///
+    /// # Errors
+    /// See [`put`](Thread::put).
+    #[inline]
+    pub fn post(&self, operation: &Operation<'_, F>, flags: Flags) -> Result<AckKey<F>> {
+        let mut key = AckKey::done();
+        self.post_into(operation, flags, &mut key)?;
+        Ok(key)
+    }
+
+    /// Posts an operation and adds it to `key`.
+    ///
+    /// # Errors
+    /// See [`put`](Thread::put).
+    #[inline]
+    pub fn post_into(&self, operation: &Operation<'_, F>, flags: Flags, key: &mut AckKey<F>) -> Result<()> {
+        // The id is filled in where the sequence number is.
+        let seq = self.post_work(operation, flags, Work::signaled(WorkRequestId(0)))?;
+        if seq != 0 {
+            key.insert(&self.window, seq, operation.peer());
+        }
+        Ok(())
+    }
+
+    /// Posts a put whose end nobody will ask for, which spares the completion. Its source must stay valid and
+    /// unchanged until a [fence](crate::fence) or a later tracked operation to the same peer is done.
+    ///
+    /// # Errors
+    /// See [`put`](Thread::put).
+    #[inline]
+    pub fn post_untracked(&self, operation: &Operation<'_, F>, flags: Flags) -> Result<()> {
+        match operation.kind() {
+            Kind::Put => self.post_work(operation, flags, Work::unsignaled()).map(drop),
+            // Fences wait for the last read-like operation, so that one needs an id.
+            Kind::Read => self.post(operation, flags).map(AckKey::forget),
+        }
+    }
+
+    /// Waits until `ready` returns `Some`: the fabric's waiting primitive with this thread's deadline. `ready` is
+    /// tried once before the clock is looked at. `what` and `peers` as in [`Wait`].
+    ///
+    /// # Errors
+    /// `PeerLost` when one of `peers` is gone and `ready` still `None`; `Timeout`.
+    #[inline]
+    pub fn wait_until<T>(
+        &self,
+        what: &str,
+        peers: Peers<'_>,
+        mut ready: impl FnMut() -> Option<T>,
+    ) -> Result<T> {
+        if let Some(value) = ready() {
+            return Ok(value);
+        }
+        let deadline = Some(self.deadline());
+        Ok(self.fabric().wait(
+            Wait {
+                what,
+                peers,
+                deadline,
+            },
+            ready,
+        )?)
+    }
+
+    pub(crate) fn node(&self) -> &Arc<Node<F>> {
+        &self.node
+    }
+
+    pub(crate) fn pool(&self) -> &RefCell<Pool<F>> {
+        &self.pool
+    }
+
+    /// Waits until tracking state says `ready`, polling if that is for waiters to do.
+    pub(crate) fn wait_completion<T>(
+        &self,
+        peers: Peers<'_>,
+        deadline: Option<Time>,
+        mut ready: impl FnMut() -> Option<Result<T>>,
+    ) -> Result<T> {
+        if let Some(outcome) = ready() {
+            return outcome;
+        }
+        let tracker = self.node.tracker();
+        let wait = Wait {
+            what: "completion of posted operations",
+            peers,
+            deadline,
+        };
+        let mut scratch = self.scratch.borrow_mut();
+        self.fabric().wait(wait, || {
+            if let Err(error) = tracker.poll_waiting(&mut scratch) {
+                return Some(Err(error.into()));
+            }
+            ready()
+        })?
+    }
+
+    /// Posts; returns the sequence number of a pending tracked operation, else 0.
+    #[inline]
+    fn post_work(&self, operation: &Operation<'_, F>, flags: Flags, work: Work) -> Result<u64> {
+        let work = Work {
+            fenced: flags.fenced,
+            more: flags.more,
+            ..work
+        };
+        let mut deadline = None;
+        loop {
+            let progress = (!self.node.synchronous()).then(|| self.node.tracker().progress());
+            let attempt = self.with_queues(|queues| {
+                queues.post(
+                    &self.node,
+                    operation.peer(),
+                    operation.kind(),
+                    work,
+                    |queue, work| operation.post(queue, work),
+                )
+            });
+            let full = match attempt {
+                Ok(Attempt::Done) => return Ok(0),
+                Ok(Attempt::Pending(seq)) => return Ok(seq),
+                Ok(Attempt::WindowFull(oldest)) => Some(oldest),
+                Err(FabricError::QueueFull(_)) => None,
+                Err(error) => return Err(error.into()),
+            };
+            let deadline = *deadline.get_or_insert_with(|| self.deadline());
+            let tracker = self.node.tracker();
+            self.wait_completion(Peers::One(operation.peer()), Some(deadline), || {
+                let room = match full {
+                    Some(oldest) => self.window.status(oldest) != Status::Pending,
+                    None => Some(tracker.progress()) != progress,
+                };
+                room.then_some(Ok(()))
+            })?;
+        }
+    }
+
+    /// What a fence still has to do towards a peer.
+    pub(crate) fn unfenced(&self, position: usize) -> Unfenced {
+        let placed = self.node.placed_on_post();
+        self.with_queues(|queues| queues.unfenced(position, placed))
+    }
+
+    /// A fence towards a peer is over.
+    pub(crate) fn quiet(&self, position: usize) {
+        self.with_queues(|queues| queues.quiet(position));
+    }
+
+    /// The window, for keys of operations posted earlier.
+    pub(crate) fn window(&self) -> &Arc<Window<F>> {
+        &self.window
+    }
+
+    #[inline]
+    fn with_queues<T>(&self, f: impl FnOnce(&mut Queues<F>) -> T) -> T {
+        match &self.lane {
+            // Never borrowed across a call out of this function.
+            Lane::Private(queues) => f(&mut queues.borrow_mut()),
+            Lane::Shared(queues) => f(&mut queues.lock()),
+        }
+    }
+}
+
+impl<F: Fabric> Drop for Thread<F> {
+    fn drop(&mut self) {
+        let lane = match &self.lane {
+            Lane::Private(queues) => {
+                let empty = Queues::new(self.window.clone(), 0);
+                Lane::Private(RefCell::new(queues.replace(empty)))
+            }
+            Lane::Shared(queues) => Lane::Shared(queues.clone()),
+        };
+        let pool = self.pool.take();
+        self.node.keep_idle(Idle { lane, pool });
+    }
+}
+
+impl<F: Fabric> std::fmt::Debug for Thread<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Thread")
+            .field("node", &self.node_id())
+            .finish_non_exhaustive()
+    }
+}
+
+fn again<'a, M>(local: &Local<'a, M>) -> Local<'a, M> {
+    Local { ..*local }
+}
+
+fn target<'a, R>(target: &Target<'a, R>) -> Target<'a, R> {
+    Target { ..*target }
+}

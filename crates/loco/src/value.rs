@@ -1,0 +1,53 @@
+//! What variables hold.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+/// Plain data of a fixed size that every node lays out the same: integers, floats, arrays and `repr(C)` structures
+/// of them without padding (derive zerocopy's `FromBytes`, `IntoBytes` and `Immutable`).
+pub trait Value: FromBytes + IntoBytes + Immutable + Copy + Send + Sync + 'static {}
+
+impl<T: FromBytes + IntoBytes + Immutable + Copy + Send + Sync + 'static> Value for T {}
+
+/// A value that fits into one 8-byte word, which neither CPU nor NIC tears.
+pub trait AtomicValue: Value + Default + PartialEq + std::fmt::Debug {
+    /// Name in channel types (`u64`).
+    const NAME: &'static str;
+    /// Into the low bytes of a word.
+    fn to_word(self) -> u64;
+    /// From the low bytes of a word.
+    fn from_word(word: u64) -> Self;
+}
+
+macro_rules! atomic_value {
+    ($($t:ident),*) => {$(
+        impl AtomicValue for $t {
+            const NAME: &'static str = stringify!($t);
+            #[inline]
+            fn to_word(self) -> u64 {
+                let mut bytes = [0; 8];
+                bytes[..size_of::<$t>()].copy_from_slice(&self.to_le_bytes());
+                u64::from_le_bytes(bytes)
+            }
+            #[inline]
+            fn from_word(word: u64) -> Self {
+                let mut bytes = [0; size_of::<$t>()];
+                bytes.copy_from_slice(&word.to_le_bytes()[..size_of::<$t>()]);
+                <$t>::from_le_bytes(bytes)
+            }
+        }
+    )*};
+}
+atomic_value!(u8, u16, u32, u64, i8, i16, i32, i64, f32, f64);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_round_trip() {
+        assert_eq!(i16::from_word((-2i16).to_word()), -2);
+        assert_eq!(u8::from_word(200u8.to_word()), 200);
+        assert_eq!(f64::from_word(0.25f64.to_word()), 0.25);
+        assert_eq!(u64::from_word(u64::MAX.to_word()), u64::MAX);
+    }
+}
