@@ -17,13 +17,14 @@ const WORD_BYTES: usize = 8;
 /// Any node may write and broadcast; concurrent broadcasts overwrite one another in no particular order.
 ///
 /// ```
-/// use loco::{Manager, SharedVar, fence, testing};
+/// use loco::{Barrier, Manager, SharedVar, fence, testing};
 ///
 /// // Store buffering with a global fence, LOCO'26 Fig. 5: (0, 0) is impossible.
 /// let seen = testing::run(2, |fabric| {
 ///     let manager = Manager::new(fabric)?;
 ///     let x = SharedVar::<_, u32>::new(&manager, "x")?;
 ///     let y = SharedVar::<_, u32>::new(&manager, "y")?;
+///     let end = Barrier::new(&manager, "end")?;
 ///     manager.wait_for_ready()?;
 ///     let thread = manager.thread()?;
 ///     let (me, other) = (manager.node(), manager.nodes()[1 - usize::from(manager.node().0)]);
@@ -31,7 +32,9 @@ const WORD_BYTES: usize = 8;
 ///     mine.write(1);
 ///     mine.bcast(&thread, &[other])?.forget();
 ///     fence::global(&thread, &[other])?;
-///     Ok(theirs.read())
+///     let read = theirs.read();
+///     end.wait(&thread)?; // nobody leaves while others still put to it
+///     Ok(read)
 /// });
 /// assert_ne!(seen, [0, 0]);
 /// ```
