@@ -106,7 +106,7 @@ impl<F: Fabric> Barrier<F> {
             // the next round before this one is over, as that takes all of them.
             let earlier = self.arrived.fetch_add(1, Ordering::AcqRel);
             let round = earlier / self.threads + 1;
-            if (earlier + 1) % self.threads != 0 {
+            if !(earlier + 1).is_multiple_of(self.threads) {
                 return Ok(round);
             }
             round
