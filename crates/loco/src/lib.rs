@@ -15,7 +15,7 @@
 //! | [`Barrier`] | nobody leaves before everybody has arrived |
 //!
 //! The way in: a [`Manager`] per node, a [`Thread`] per thread, objects by name, [`Manager::wait_for_ready`], then use.
-//! To write an object of one's own: [`Channel`], and the [guide].
+//! To write an object of one's own: [`Channel`], and the guide `docs/writing-a-channel.md`.
 
 #![forbid(unsafe_code)]
 

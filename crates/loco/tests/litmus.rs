@@ -10,11 +10,11 @@ use loco::{Barrier, Manager, Participants, Result, SharedVar, Thread, fence};
 
 const ROUNDS: u64 = 200;
 
-/// Makes variables `names`, and a barrier between rounds.
-fn set_up<F: Fabric, const N: usize>(
-    manager: &Manager<F>,
-    names: [&str; N],
-) -> Result<([SharedVar<F, u64>; N], Barrier<F>, Thread<F>)> {
+/// What each test needs: variables, a barrier between rounds, a thread.
+type Kit<F, const N: usize> = ([SharedVar<F, u64>; N], Barrier<F>, Thread<F>);
+
+/// Makes variables `names` and the rest.
+fn set_up<F: Fabric, const N: usize>(manager: &Manager<F>, names: [&str; N]) -> Result<Kit<F, N>> {
     let mut variables = Vec::new();
     for name in names {
         variables.push(SharedVar::new(manager, name)?);
@@ -33,11 +33,8 @@ fn each_round(
     forbidden: impl Fn(u64, &[u64]) -> bool,
 ) {
     let results = cluster.run(n, node);
-    for r in 1..=ROUNDS {
-        let row: Vec<u64> = results
-            .iter()
-            .filter_map(|node| node.get(usize::try_from(r).unwrap() - 1).copied())
-            .collect();
+    for (r, i) in (1..=ROUNDS).zip(0..) {
+        let row: Vec<u64> = results.iter().map(|node| node[i]).collect();
         assert!(!forbidden(r, &row), "{cluster:?}, round {r}: {row:?}");
     }
 }
