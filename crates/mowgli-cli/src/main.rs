@@ -1,3 +1,156 @@
-//! mowgli-cli
+//! The `mowgli` command: litmus tests of RDMA memory models, checked, explained and compared.
+//!
+//! One file per subcommand; `source` finds and parses tests, `diagnostics` draws what the parser says, `budget` turns
+//! `--limit` and Ctrl-C into a budget. The library does the rest: nothing here knows a memory model.
+#![forbid(unsafe_code)]
 
-fn main() {}
+mod bench;
+mod budget;
+mod check;
+mod compare;
+mod completions;
+mod diagnostics;
+mod explain;
+mod list;
+mod output;
+mod show;
+mod source;
+mod summary;
+
+use std::io;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Executable memory models for RDMA.
+///
+/// Mowgli runs litmus tests - small programs with a question about their final state - under memory models of RDMA,
+/// and says whether the outcome asked about is allowed. Reports have the form of herd7's.
+///
+/// MODELS
+///   sc               sequential consistency
+///   tso              x86-TSO, CPU operations only
+///   rdma-sc          RDMA over a sequentially consistent CPU (Robust'25)
+///   rdma-tso         RDMA over x86-TSO (RDMA-TSO'24)
+///   rdma-tso-nopcie  the same without the PCIe ordering guarantees
+///   rdma-wait        RDMA with work identifiers and wait (LOCO'26)
+///
+/// The language of tests is described in docs/litmus.md; `mowgli show SB3` prints an example.
+#[derive(Debug, Parser)]
+#[command(name = "mowgli", version, verbatim_doc_comment, max_term_width = 110, after_help = EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+EXAMPLES
+  mowgli check                            the built-in catalogue under every model
+  mowgli check SB3 --model rdma-tso       one built-in test
+  mowgli check tests/ --engine both       a folder, by both engines, which must agree
+  mowgli explain SB3 --model rdma-tso     why the outcome is allowed or forbidden
+  mowgli compare RDMA-3e --models rdma-tso,rdma-tso-nopcie
+
+EXIT STATUS
+  0  every verdict is as the tests state
+  1  some verdict differs, or the two engines disagree
+  2  wrong usage, a file cannot be read, or a test has errors
+  3  some verdict is unknown: a limit was reached";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Check(check::Args),
+    Explain(explain::Args),
+    Compare(compare::Args),
+    List(list::Args),
+    Show(show::Args),
+    Bench(bench::Args),
+    Completions(completions::Args),
+}
+
+/// Why a command stops without an answer. Exit status 2.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// A file or folder cannot be read.
+    #[error("cannot read {path}: {source}")]
+    Read {
+        /// Which.
+        path: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// Neither a file nor a built-in test.
+    #[error("{name} is neither a file nor a built-in test{}; `mowgli list` shows the catalogue", hint.as_deref().map(|h| format!(" (did you mean {h}?)")).unwrap_or_default())]
+    NoSuchTest {
+        /// What was asked for.
+        name: String,
+        /// The nearest built-in name.
+        hint: Option<String>,
+    },
+    /// Nothing to do.
+    #[error("no litmus test below {0}: tests are files named *.litmus")]
+    NoTests(String),
+    /// Tests with errors; the errors have been printed.
+    #[error("{0} of the tests cannot be used because of the errors above")]
+    Parse(usize),
+    /// Wrong usage that the option parser cannot see.
+    #[error("{0}")]
+    Usage(String),
+    /// Standard output is gone or full.
+    #[error("cannot write the report: {0}")]
+    Output(#[from] io::Error),
+    /// A report that cannot be written as JSON.
+    #[error("cannot write the report as JSON: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+/// How a command ended, when it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// All as stated.
+    AsStated,
+    /// Some verdict differs, or the engines disagree.
+    Differs,
+    /// Some test could not be used.
+    Refused,
+    /// Some verdict is unknown.
+    Unknown,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        ExitCode::from(match exit {
+            Exit::AsStated => 0,
+            Exit::Differs => 1,
+            Exit::Refused => 2,
+            Exit::Unknown => 3,
+        })
+    }
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Check(args) => check::run(&args),
+        Command::Explain(args) => explain::run(&args),
+        Command::Compare(args) => compare::run(&args),
+        Command::List(args) => list::run(&args),
+        Command::Show(args) => show::run(&args),
+        Command::Bench(args) => bench::run(&args),
+        Command::Completions(args) => completions::run(&args),
+    };
+    match result {
+        Ok(exit) => exit.into(),
+        // The reader of a pipe has seen enough: not an error of ours.
+        Err(Error::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("mowgli: {error}");
+            Exit::Refused.into()
+        }
+    }
+}
+
+/// The command as clap sees it, for completions.
+pub(crate) fn command() -> clap::Command {
+    use clap::CommandFactory;
+    Cli::command()
+}

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 pub mod catalogue;
+pub mod check;
 pub mod declarative;
 pub mod event;
 pub mod explore;
@@ -15,3 +16,4 @@ pub mod models;
 pub mod outcome;
 pub mod program;
 pub mod relation;
+pub mod report;

@@ -5,10 +5,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{Model, RmwAtomicity};
+use crate::model::{Model, RmwAtomicity, UnknownName};
 use crate::outcome::Outcome;
 use crate::program::{Loc, Program, Reg, ThreadId, Value};
 
@@ -213,6 +214,18 @@ impl fmt::Display for Setting {
             RmwAtomicity::Hca => f.pad(self.model.name()),
             RmwAtomicity::Glob => f.pad(&format!("{}/glob", self.model)),
         }
+    }
+}
+
+impl FromStr for Setting {
+    type Err = UnknownName;
+
+    fn from_str(s: &str) -> Result<Setting, UnknownName> {
+        let (model, rmw) = s.split_once('/').unwrap_or((s, RmwAtomicity::Hca.name()));
+        Ok(Setting {
+            model: model.parse()?,
+            rmw: rmw.parse()?,
+        })
     }
 }
 

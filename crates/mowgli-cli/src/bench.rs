@@ -1,0 +1,198 @@
+//! `mowgli bench`: how fast the engines are here, as JSON.
+
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use mowgli::check::{self, Engine, settings};
+use mowgli::explore::{self, Options};
+use mowgli::litmus::{Litmus, Setting, parse};
+use mowgli::model::{Model, RmwAtomicity};
+use mowgli::{catalogue, declarative};
+use serde::Serialize;
+
+use crate::budget::Limits;
+use crate::{Error, Exit, output};
+
+/// Measure the engines and print JSON
+///
+/// Measures the whole catalogue under all models by each engine on one core, the machine's states per second on one
+/// core, and the declarative engine on a program of 3 threads with 5 instructions each, four of them remote. Each
+/// figure is the best of --repeat runs.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "EXAMPLES\n  mowgli bench\n  mowgli bench --repeat 10 | jq .machine.states_per_s")]
+pub(crate) struct Args {
+    /// Runs of each measurement; the best counts
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeat: u32,
+    /// Limits of each search
+    #[arg(short, long, default_value = "time=60s", value_name = "LIMITS")]
+    limit: Limits,
+}
+
+/// Three threads with five instructions each, four of them remote.
+const THREE_BY_FIVE: &str = "\
+RDMA bench-3x5
+{ x@1=0; a@1=0; y@2=0; b@2=0; z@3=0; }
+P0@1     | P1@2     | P2@3     ;
+x := 1   | y := 1   | z := 1   ;
+y^2 := x | z^3 := y | r := z   ;
+a := z^3 | b := x^1 | z := 2   ;
+r := a   | r := b   | s := z   ;
+x := 2   | s := y   | t := z   ;
+exists (true)
+";
+
+/// A program whose machine has many states: two threads with puts and gets that nothing orders.
+const MANY_STATES: &str = "\
+RDMA bench-states
+{ x@1=0; a@1=0; b@1=0; y@2=0; c@2=0; d@2=0; z@3=0; w@3=0; }
+P0@1     | P1@2     | P2@3   ;
+y^2 := x | x^1 := y | r := z ;
+a := z^3 | c := w^3 | w := 1 ;
+z^3 := a | w^3 := c | s := w ;
+b := y^2 | d := x^1 | z := 1 ;
+x := 1   | y := 1   |        ;
+exists (true)
+";
+
+#[derive(Serialize)]
+struct Report {
+    cores: usize,
+    catalogue: Vec<CatalogueTime>,
+    machine: MachineSpeed,
+    declarative_3x5: DeclarativeTime,
+}
+
+#[derive(Serialize)]
+struct CatalogueTime {
+    engine: Engine,
+    tests: usize,
+    searches: usize,
+    complete: bool,
+    time_s: f64,
+}
+
+#[derive(Serialize)]
+struct MachineSpeed {
+    model: Model,
+    states: u64,
+    complete: bool,
+    time_s: f64,
+    states_per_s: f64,
+}
+
+#[derive(Serialize)]
+struct DeclarativeTime {
+    model: Model,
+    outcomes: usize,
+    complete: bool,
+    time_s: f64,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
+    let report = Report {
+        cores: std::thread::available_parallelism().map_or(1, usize::from),
+        catalogue: vec![
+            catalogue_time(args, Engine::Declarative)?,
+            catalogue_time(args, Engine::Operational)?,
+        ],
+        machine: machine_speed(args)?,
+        declarative_3x5: declarative_time(args)?,
+    };
+    output::print_json(&report)?;
+    Ok(Exit::AsStated)
+}
+
+/// The best time of several runs and the last result.
+fn best<T>(args: &Args, mut f: impl FnMut() -> T) -> (f64, T) {
+    let timed = |f: &mut dyn FnMut() -> T| {
+        let start = Instant::now();
+        let result = f();
+        (start.elapsed().as_secs_f64(), result)
+    };
+    let mut last = timed(&mut f);
+    for _ in 1..args.repeat {
+        let next = timed(&mut f);
+        last = (last.0.min(next.0), next.1);
+    }
+    last
+}
+
+fn test(source: &str) -> Result<Litmus, Error> {
+    parse(source)
+        .map(|p| p.litmus)
+        .map_err(|e| Error::Usage(e.to_string()))
+}
+
+fn catalogue_time(args: &Args, engine: Engine) -> Result<CatalogueTime, Error> {
+    let tests: Vec<Litmus> = catalogue::entries()
+        .iter()
+        .map(|e| test(e.source))
+        .collect::<Result<_, _>>()?;
+    let jobs: Vec<(&Litmus, Setting)> = tests
+        .iter()
+        .flat_map(|t| settings(&t.program).into_iter().map(move |s| (t, s)))
+        .collect();
+    let never = AtomicBool::new(false);
+    let (time_s, complete) = best(args, || {
+        let search = |(t, s): &(&Litmus, Setting)| match engine {
+            Engine::Operational => {
+                let options = Options {
+                    workers: 1,
+                    ..Options::new(s.model, s.rmw)
+                };
+                explore::outcomes_with(&t.program, &options, &args.limit.budget(&never)).is_complete()
+            }
+            _ => check::run(&t.program, *s, engine, &args.limit.budget(&never))
+                .is_ok_and(|a| a.search.is_complete()),
+        };
+        jobs.iter().filter(|job| !search(job)).count() == 0
+    });
+    Ok(CatalogueTime {
+        engine,
+        tests: tests.len(),
+        searches: jobs.len(),
+        complete,
+        time_s,
+    })
+}
+
+fn machine_speed(args: &Args) -> Result<MachineSpeed, Error> {
+    let litmus = test(MANY_STATES)?;
+    let never = AtomicBool::new(false);
+    let model = Model::RdmaTso;
+    let options = Options {
+        workers: 1,
+        ..Options::new(model, RmwAtomicity::Hca)
+    };
+    let (time_s, search) = best(args, || {
+        explore::outcomes_with(&litmus.program, &options, &args.limit.budget(&never))
+    });
+    Ok(MachineSpeed {
+        model,
+        states: search.states,
+        complete: search.is_complete(),
+        time_s,
+        states_per_s: search.states as f64 / time_s,
+    })
+}
+
+fn declarative_time(args: &Args) -> Result<DeclarativeTime, Error> {
+    let litmus = test(THREE_BY_FIVE)?;
+    let never = AtomicBool::new(false);
+    let model = Model::RdmaTso;
+    let (time_s, search) = best(args, || {
+        declarative::outcomes(
+            &litmus.program,
+            model,
+            RmwAtomicity::Hca,
+            &args.limit.budget(&never),
+        )
+    });
+    Ok(DeclarativeTime {
+        model,
+        outcomes: search.outcomes.len(),
+        complete: search.is_complete(),
+        time_s,
+    })
+}

@@ -1,0 +1,251 @@
+//! `mowgli check`: tests under models, reported as herd7 does, compared with what the tests state.
+
+use std::io::IsTerminal;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use mowgli::check::{self, Answer, Engine, Judgement, NotApplicable, applicable, settings};
+use mowgli::litmus::{Setting, Verdict};
+use mowgli::model::{Model, RmwAtomicity};
+use mowgli::report;
+use serde::Serialize;
+
+use crate::budget::{Limits, interrupt_flag, interrupted};
+use crate::source::{self, Test};
+use crate::summary::{Summary, Totals};
+use crate::{Error, Exit, output};
+
+/// Check litmus tests and compare the verdicts with those the tests state
+///
+/// Each PATH is a test, a folder of tests (files named *.litmus, at any depth), @FILE for a list of paths, the name of a
+/// built-in test, or - for standard input. Without a PATH the built-in catalogue is checked.
+///
+/// For each test and model a report in herd7's form is printed, then a table of all verdicts. Counts are of final states,
+/// not of executions. A model that has no meaning for a test (x86-TSO for one with remote operations, say) is marked
+/// n/a and never counts as a difference. When a limit stops a search, verdicts that it leaves open are unknown,
+/// never guessed.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Tests: files, folders, @lists, names of built-in tests, or -
+    #[arg(value_name = "PATH")]
+    paths: Vec<String>,
+    /// Check under this model only (may be repeated, or take a list with commas)
+    #[arg(short, long = "model", value_name = "MODEL", value_delimiter = ',')]
+    models: Vec<Model>,
+    /// Which engine answers: declarative (axioms), operational (machine), or both, which must agree
+    #[arg(short, long, default_value = "declarative")]
+    engine: Engine,
+    /// Atomicity of remote read-modify-writes: hca or glob. Default: both, for tests that have any
+    #[arg(long, value_name = "ATOMICITY")]
+    rmw: Option<RmwAtomicity>,
+    /// Limits of each search, as in time=10s,states=1000000
+    #[arg(short, long, default_value = "time=60s", value_name = "LIMITS")]
+    limit: Limits,
+    /// Print the table only
+    #[arg(short, long, conflicts_with = "json")]
+    quiet: bool,
+    /// Print one JSON document instead of reports
+    #[arg(long)]
+    json: bool,
+}
+
+const EXAMPLES: &str = "\
+EXAMPLES
+  mowgli check                                     the whole catalogue
+  mowgli check -q                                  the same, table only
+  mowgli check SB3 MP4 --model rdma-tso
+  mowgli check litmus/rmw --engine both --limit time=5s
+  mowgli check @nightly.list --json > verdicts.json
+
+EXIT STATUS
+  0  as stated   1  some verdict differs or the engines disagree   2  errors in tests   3  unknown (limit reached)";
+
+/// Everything known about one condition of one test under one setting.
+#[derive(Debug, Serialize)]
+pub(crate) struct Row {
+    /// `NAME` or `NAME#2`.
+    pub(crate) name: String,
+    /// Where the test is.
+    pub(crate) path: String,
+    /// The model, with `/glob` for the other atomicity.
+    pub(crate) setting: String,
+    /// The condition asked.
+    pub(crate) condition: String,
+    /// allowed, forbidden or required; nothing if unknown or not applicable.
+    pub(crate) verdict: Option<Verdict>,
+    /// What the test states.
+    pub(crate) expected: Option<Verdict>,
+    /// Whether the statement is right; nothing if there is none or it cannot be told.
+    pub(crate) as_expected: Option<bool>,
+    /// Whether the two engines contradict each other.
+    pub(crate) engines_disagree: bool,
+    /// Why the model does not apply.
+    pub(crate) not_applicable: Option<String>,
+    /// Why the search stopped early.
+    pub(crate) limit: Option<String>,
+    /// The states, as the report shows them.
+    pub(crate) states: Vec<String>,
+    /// States that satisfy the formula.
+    pub(crate) positive: usize,
+    /// States that do not.
+    pub(crate) negative: usize,
+    /// Seconds of the search (shared by the conditions of a test).
+    pub(crate) time_s: f64,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    engine: Engine,
+    rows: &'a [Row],
+    totals: Totals,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
+    let loaded = source::load(&args.paths)?;
+    let flag = interrupt_flag();
+    let jobs: Vec<(&Test, Setting)> = loaded
+        .tests
+        .iter()
+        .flat_map(|test| settings_of(test, args).into_iter().map(move |s| (test, s)))
+        .collect();
+    let bar = progress(jobs.len());
+    let mut rows = Vec::new();
+    for (test, setting) in jobs {
+        if interrupted(&flag) {
+            break;
+        }
+        bar.set_message(format!("{} {setting}", test.litmus.name));
+        let (text, found) = one(test, setting, args, &flag);
+        if !args.json && !args.quiet {
+            bar.suspend(|| output::print(&text))?;
+        }
+        rows.extend(found);
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    let summary = Summary::new(&rows, loaded.refused, interrupted(&flag));
+    if args.json {
+        output::print_json(&Document {
+            engine: args.engine,
+            rows: &rows,
+            totals: summary.totals.clone(),
+        })?;
+    } else {
+        output::print(&summary.table())?;
+    }
+    Ok(summary.exit())
+}
+
+/// The settings to check a test under: those asked for, else those that apply.
+fn settings_of(test: &Test, args: &Args) -> Vec<Setting> {
+    let program = &test.litmus.program;
+    let mut out = settings(program);
+    if !args.models.is_empty() {
+        out.retain(|s| args.models.contains(&s.model));
+        // A model asked for by name is reported even where it does not apply.
+        let missing = args.models.iter().filter(|&&m| applicable(program, m).is_err());
+        out.extend(missing.map(|&model| Setting {
+            model,
+            rmw: RmwAtomicity::Hca,
+        }));
+    }
+    if let Some(rmw) = args.rmw {
+        out.iter_mut().for_each(|s| s.rmw = rmw);
+        out.sort_unstable();
+        out.dedup();
+    }
+    out
+}
+
+/// Checks one test under one setting: its reports and its rows.
+fn one(test: &Test, setting: Setting, args: &Args, flag: &AtomicBool) -> (String, Vec<Row>) {
+    let start = Instant::now();
+    let budget = args.limit.budget(flag);
+    let answer = check::run(&test.litmus.program, setting, args.engine, &budget);
+    let time_s = start.elapsed().as_secs_f64();
+    let mut text = format!("Model {setting}\n");
+    if let Err(reason) = &answer {
+        text.push_str(&format!("Test {}: {reason}\n", test.litmus.name));
+    }
+    let mut rows = Vec::new();
+    for index in 0..test.litmus.queries.len() {
+        if let Ok(answer) = &answer {
+            text.push_str(&report::herd_with_time(
+                &test.litmus,
+                index,
+                &answer.search,
+                Some(time_s),
+            ));
+        }
+        let row = row(test, index, setting, &answer, time_s);
+        if let (Some(expected), Some(false)) = (row.expected, row.as_expected) {
+            text.push_str(&format!(
+                "Expected {}: {expected} under {setting} (DIFFERS)\n",
+                row.name
+            ));
+        }
+        if row.engines_disagree {
+            text.push_str(&format!("Engines disagree on {} under {setting}\n", row.name));
+        }
+        rows.push(row);
+    }
+    text.push('\n');
+    (text, rows)
+}
+
+fn row(
+    test: &Test,
+    index: usize,
+    setting: Setting,
+    answer: &Result<Answer, NotApplicable>,
+    time_s: f64,
+) -> Row {
+    let litmus = &test.litmus;
+    let query = &litmus.queries[index];
+    let expected = check::expected(&litmus.program, query, setting);
+    let mut row = Row {
+        name: litmus.query_name(index),
+        path: test.path.clone(),
+        setting: setting.to_string(),
+        condition: query.condition.display(&litmus.program),
+        verdict: None,
+        expected,
+        as_expected: None,
+        engines_disagree: false,
+        not_applicable: None,
+        limit: None,
+        states: Vec::new(),
+        positive: 0,
+        negative: 0,
+        time_s,
+    };
+    match answer {
+        Err(reason) => row.not_applicable = Some(reason.to_string()),
+        Ok(answer) => {
+            let judgement: Judgement = check::judge(litmus, index, &answer.search);
+            row.verdict = judgement.verdict();
+            row.as_expected = expected.and_then(|v| judgement.meets(v));
+            row.engines_disagree = answer.disagreement.is_some();
+            row.states = report::states(litmus, index, &answer.search);
+            row.positive = judgement.positive;
+            row.negative = judgement.negative;
+            row.limit = judgement.limit.map(|l| l.to_string());
+        }
+    }
+    row
+}
+
+/// A bar on standard error; invisible unless that is a terminal.
+fn progress(jobs: usize) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(jobs as u64);
+    // The template is a constant that parses; the fallback is the crate's own style.
+    if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed} {msg}") {
+        bar.set_style(style);
+    }
+    bar
+}

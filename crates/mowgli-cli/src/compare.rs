@@ -1,0 +1,133 @@
+//! `mowgli compare`: outcomes that separate two models.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use mowgli::check::{self, Engine};
+use mowgli::litmus::{Litmus, Operand, Setting};
+use mowgli::outcome::{Outcome, Search};
+use mowgli::program::{Loc, Reg, ThreadId};
+use serde::Serialize;
+
+use crate::budget::{Limits, interrupt_flag};
+use crate::{Error, Exit, output, source};
+
+/// Show the outcomes that separate two models
+///
+/// Runs a test under both models and prints each final state (every register and location) that one allows and the
+/// other does not. A model may carry the atomicity of remote read-modify-writes: rdma-tso/glob.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "EXAMPLES\n  mowgli compare RDMA-3e --models rdma-tso,rdma-tso-nopcie\n  \
+    mowgli compare TSO-1a --models sc,tso\n  mowgli compare mine.litmus --models rdma-tso,rdma-tso/glob\n\n\
+    EXIT STATUS\n  0  the models agree   1  they differ   2  errors   3  unknown (limit reached)"
+)]
+pub(crate) struct Args {
+    /// A built-in test or a file
+    test: String,
+    /// The two models
+    #[arg(short, long, value_name = "A,B", value_delimiter = ',', required = true)]
+    models: Vec<Setting>,
+    /// Which engine answers: declarative, operational or both
+    #[arg(short, long, default_value = "declarative")]
+    engine: Engine,
+    /// Limits of each search, as in time=10s,states=1000000
+    #[arg(short, long, default_value = "time=60s", value_name = "LIMITS")]
+    limit: Limits,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Side {
+    model: String,
+    states: usize,
+    complete: bool,
+    only_here: Vec<String>,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
+    let [a, b] = args.models.as_slice() else {
+        return Err(Error::Usage(
+            "--models takes two models with a comma: --models rdma-sc,rdma-tso".to_owned(),
+        ));
+    };
+    let test = source::load_one(&args.test)?;
+    let flag = interrupt_flag();
+    let search = |setting: Setting| {
+        check::run(
+            &test.litmus.program,
+            setting,
+            args.engine,
+            &args.limit.budget(&flag),
+        )
+        .map(|answer| answer.search)
+        .map_err(|e| Error::Usage(e.to_string()))
+    };
+    let (found_a, found_b) = (search(*a)?, search(*b)?);
+    let sides = [
+        side(&test.litmus, *a, &found_a, &found_b),
+        side(&test.litmus, *b, &found_b, &found_a),
+    ];
+    if args.json {
+        output::print_json(&sides)?;
+    } else {
+        output::print(&text(&test.litmus.name, &sides))?;
+    }
+    Ok(match &sides {
+        // What only one side found separates the models if the other side saw everything.
+        [a, b] if (b.complete && !a.only_here.is_empty()) || (a.complete && !b.only_here.is_empty()) => {
+            Exit::Differs
+        }
+        [a, b] if !a.complete || !b.complete => Exit::Unknown,
+        _ => Exit::AsStated,
+    })
+}
+
+fn side(litmus: &Litmus, setting: Setting, own: &Search, other: &Search) -> Side {
+    let only: BTreeSet<&Outcome> = own.outcomes.difference(&other.outcomes).collect();
+    Side {
+        model: setting.to_string(),
+        states: own.outcomes.len(),
+        complete: own.is_complete(),
+        only_here: only.into_iter().map(|o| state(litmus, o)).collect(),
+    }
+}
+
+fn text(name: &str, sides: &[Side; 2]) -> String {
+    let mut out = format!("Test {name}\n");
+    for (side, other) in [(&sides[0], &sides[1]), (&sides[1], &sides[0])] {
+        let incomplete = if side.complete {
+            ""
+        } else {
+            " (a limit was reached: there may be more)"
+        };
+        let _ = writeln!(out, "Model {}: {} states{incomplete}", side.model, side.states);
+        let unsure = if other.complete {
+            ""
+        } else {
+            " as far as was searched"
+        };
+        let _ = writeln!(out, "Only {}{unsure}: {}", side.model, side.only_here.len());
+        for state in &side.only_here {
+            let _ = writeln!(out, "{state}");
+        }
+    }
+    out
+}
+
+/// Every register and location of an outcome.
+fn state(litmus: &Litmus, outcome: &Outcome) -> String {
+    let program = &litmus.program;
+    let registers = program.threads.iter().enumerate().flat_map(|(t, thread)| {
+        // The parser bounds threads, registers and locations far below these types.
+        (0..thread.registers.len()).map(move |r| Operand::Reg(ThreadId(t as u8), Reg(r as u16)))
+    });
+    let locations = (0..program.locations.len()).map(|l| Operand::Loc(Loc(l as u16)));
+    let parts: Vec<String> = registers
+        .chain(locations)
+        .map(|o| format!("{}={};", o.display(program), o.value(outcome)))
+        .collect();
+    parts.join(" ")
+}

@@ -1,0 +1,40 @@
+//! `mowgli show`: the text of a test.
+
+use crate::{Error, Exit, output, source};
+
+/// Print the text of a test
+///
+/// NAME is a built-in test or a file. The text is printed as it stands; with --print it goes through the parser and
+/// the printer, which shows how the test was understood.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "EXAMPLES\n  mowgli show SB3\n  mowgli show SB3 > mine.litmus\n  mowgli show --print mine.litmus"
+)]
+pub(crate) struct Args {
+    /// A built-in test or a file
+    name: String,
+    /// Print what the parser understood, in the printer's layout
+    #[arg(long, conflicts_with = "json")]
+    print: bool,
+    /// Print the syntax tree as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
+    let test = source::load_one(&args.name)?;
+    if args.json {
+        let json = serde_json::json!({
+            "name": test.litmus.name,
+            "description": test.litmus.description,
+            "program": test.litmus.program,
+            "conditions": test.litmus.queries.iter().map(|q| &q.condition).collect::<Vec<_>>(),
+        });
+        output::print_json(&json)?;
+    } else if args.print {
+        output::print(&test.litmus.print())?;
+    } else {
+        output::print(&test.source)?;
+    }
+    Ok(Exit::AsStated)
+}

@@ -1,0 +1,192 @@
+//! Where tests come from: files, folders, `@list` files, standard input, and the built-in catalogue.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use mowgli::catalogue;
+use mowgli::litmus::{Litmus, limits, parse};
+
+use crate::{Error, diagnostics};
+
+/// A test that parsed.
+#[derive(Debug)]
+pub(crate) struct Test {
+    /// Path, or the catalogue's path of a built-in test.
+    pub(crate) path: String,
+    /// The text.
+    pub(crate) source: String,
+    /// The test.
+    pub(crate) litmus: Litmus,
+}
+
+/// The tests, and how many texts were refused (their errors have been printed).
+#[derive(Debug, Default)]
+pub(crate) struct Loaded {
+    pub(crate) tests: Vec<Test>,
+    pub(crate) refused: usize,
+}
+
+/// Loads every test that the arguments name; the whole catalogue if there are none.
+pub(crate) fn load(paths: &[String]) -> Result<Loaded, Error> {
+    let mut loaded = Loaded::default();
+    if paths.is_empty() {
+        for entry in catalogue::entries() {
+            loaded.add(entry.path(), entry.source.to_owned());
+        }
+    }
+    for path in paths {
+        loaded.argument(path)?;
+    }
+    Ok(loaded)
+}
+
+/// Loads the one test that an argument names.
+pub(crate) fn load_one(path: &str) -> Result<Test, Error> {
+    let mut loaded = load(&[path.to_owned()])?;
+    match (loaded.tests.pop(), loaded.tests.is_empty(), loaded.refused) {
+        (Some(test), true, 0) => Ok(test),
+        (_, _, 0) => Err(Error::Usage(format!("{path} holds several tests: name one"))),
+        (_, _, n) => Err(Error::Parse(n)),
+    }
+}
+
+impl Loaded {
+    fn argument(&mut self, argument: &str) -> Result<(), Error> {
+        if let Some(list) = argument.strip_prefix('@') {
+            return self.list(Path::new(list));
+        }
+        if argument == "-" {
+            let mut source = Vec::new();
+            let max = limits::SOURCE_BYTES_MAX as u64 + 1;
+            let read = std::io::stdin().take(max).read_to_end(&mut source);
+            read.map_err(|source| Error::Read {
+                path: "standard input".to_owned(),
+                source,
+            })?;
+            self.bytes("<stdin>".to_owned(), source);
+            return Ok(());
+        }
+        let path = Path::new(argument);
+        if path.is_dir() {
+            return self.folder(path);
+        }
+        if path.exists() {
+            return self.file(path);
+        }
+        let Some(entry) = catalogue::find(argument) else {
+            let hint = nearest(argument);
+            return Err(Error::NoSuchTest {
+                name: argument.to_owned(),
+                hint,
+            });
+        };
+        self.add(entry.path(), entry.source.to_owned());
+        Ok(())
+    }
+
+    /// A file with one path a line, relative to the file's folder; `#` starts a comment.
+    fn list(&mut self, list: &Path) -> Result<(), Error> {
+        let text = fs::read_to_string(list).map_err(|source| read_error(list, source))?;
+        let folder = list.parent().unwrap_or(Path::new(""));
+        for line in text.lines() {
+            let line = line.split('#').next().unwrap_or_default().trim();
+            if line.is_empty() {
+                continue;
+            }
+            // A list that names a list may name itself: only tests and folders are followed.
+            let path = folder.join(line);
+            match path.is_dir() {
+                true => self.folder(&path)?,
+                false => self.file(&path)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn folder(&mut self, folder: &Path) -> Result<(), Error> {
+        let mut found = BTreeSet::new();
+        collect(folder, &mut found)?;
+        if found.is_empty() {
+            return Err(Error::NoTests(folder.display().to_string()));
+        }
+        found.iter().try_for_each(|path| self.file(path))
+    }
+
+    fn file(&mut self, path: &Path) -> Result<(), Error> {
+        let file = fs::File::open(path).map_err(|source| read_error(path, source))?;
+        let mut source = Vec::new();
+        // One byte more than the parser takes is enough for it to refuse.
+        let read = file
+            .take(limits::SOURCE_BYTES_MAX as u64 + 1)
+            .read_to_end(&mut source);
+        read.map_err(|source| read_error(path, source))?;
+        self.bytes(path.display().to_string(), source);
+        Ok(())
+    }
+
+    fn bytes(&mut self, path: String, bytes: Vec<u8>) {
+        match String::from_utf8(bytes) {
+            Ok(source) => self.add(path, source),
+            Err(error) if error.as_bytes().len() > limits::SOURCE_BYTES_MAX => {
+                // Cut in the middle of a character; what is left is still too long, and is refused as such.
+                let source = String::from_utf8_lossy(error.as_bytes()).into_owned();
+                self.add(path, source);
+            }
+            Err(error) => {
+                eprintln!(
+                    "error: {path} is not UTF-8 at byte {}\n",
+                    error.utf8_error().valid_up_to()
+                );
+                self.refused += 1;
+            }
+        }
+    }
+
+    fn add(&mut self, path: String, source: String) {
+        match parse(&source) {
+            Ok(parsed) => {
+                diagnostics::print(&path, &source, &parsed.warnings);
+                self.tests.push(Test {
+                    path,
+                    source,
+                    litmus: parsed.litmus,
+                });
+            }
+            Err(error) => {
+                diagnostics::print(&path, &source, &error.diagnostics);
+                self.refused += 1;
+            }
+        }
+    }
+}
+
+/// Every `*.litmus` file below a folder.
+fn collect(folder: &Path, out: &mut BTreeSet<PathBuf>) -> Result<(), Error> {
+    for entry in fs::read_dir(folder).map_err(|source| read_error(folder, source))? {
+        let path = entry.map_err(|source| read_error(folder, source))?.path();
+        // Links to folders are not followed: they may lead back.
+        if path.is_dir() && !path.is_symlink() {
+            collect(&path, out)?;
+        } else if path.extension().is_some_and(|e| e == "litmus") {
+            out.insert(path);
+        }
+    }
+    Ok(())
+}
+
+fn read_error(path: &Path, source: std::io::Error) -> Error {
+    Error::Read {
+        path: path.display().to_string(),
+        source,
+    }
+}
+
+/// A built-in name that contains the asked one, or is contained in it.
+fn nearest(name: &str) -> Option<String> {
+    let wanted = name.to_lowercase();
+    let names = || catalogue::entries().iter().map(|e| e.name);
+    let close = names().find(|n| n.to_lowercase().contains(&wanted) || wanted.contains(&n.to_lowercase()));
+    close.map(str::to_owned)
+}

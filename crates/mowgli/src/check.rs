@@ -1,0 +1,323 @@
+//! Checking one test under one model: which engine applies, what it found, and what that says of a condition.
+//!
+//! Relies on both engines; used by the command and by the catalogue's golden test. [`run`] answers for a program,
+//! [`judge`] reads a condition off the answer, [`report`](crate::report) writes it down.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::litmus::{Condition, Litmus, Quantifier, Query, Setting, Verdict};
+use crate::model::{Model, RmwAtomicity, UnknownName};
+use crate::outcome::{Budget, Completeness, Limit, Outcome, Search};
+use crate::program::{Instr, Program};
+use crate::{declarative, explore};
+
+/// Which engine answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Engine {
+    /// Candidate executions filtered by the model's axioms.
+    #[default]
+    Declarative,
+    /// States of the model's machine.
+    Operational,
+    /// Both, compared.
+    Both,
+}
+
+impl Engine {
+    /// All of them.
+    pub const ALL: [Engine; 3] = [Engine::Declarative, Engine::Operational, Engine::Both];
+
+    /// The name in options and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Engine::Declarative => "declarative",
+            Engine::Operational => "operational",
+            Engine::Both => "both",
+        }
+    }
+}
+
+impl fmt::Display for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Engine {
+    type Err = UnknownName;
+
+    fn from_str(s: &str) -> Result<Engine, UnknownName> {
+        Engine::ALL
+            .into_iter()
+            .find(|e| e.name() == s)
+            .ok_or_else(|| UnknownName {
+                kind: "engine",
+                found: s.to_owned(),
+                expected: Engine::ALL.map(Engine::name).join(", "),
+            })
+    }
+}
+
+/// What a program uses, as far as models care.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Features {
+    /// Puts, gets, remote fences or remote read-modify-writes.
+    pub remote: bool,
+    /// Remote read-modify-writes.
+    pub rmw: bool,
+    /// `poll`.
+    pub poll: bool,
+    /// `wait`.
+    pub wait: bool,
+}
+
+impl Features {
+    /// What the program uses.
+    pub fn of(program: &Program) -> Features {
+        let mut features = Features::default();
+        program.threads.iter().for_each(|t| features.block(&t.code));
+        features
+    }
+
+    fn block(&mut self, block: &[Instr]) {
+        for instr in block {
+            match instr {
+                Instr::Put { .. } | Instr::Get { .. } | Instr::Rfence { .. } => self.remote = true,
+                Instr::RemoteFaa { .. } | Instr::RemoteCas { .. } => {
+                    self.remote = true;
+                    self.rmw = true;
+                }
+                Instr::Poll { .. } => self.poll = true,
+                Instr::Wait { .. } => self.wait = true,
+                Instr::If { then, otherwise, .. } => {
+                    self.block(then);
+                    self.block(otherwise);
+                }
+                Instr::While { body, .. } => self.block(body),
+                Instr::Choose(blocks) => blocks.iter().for_each(|b| self.block(b)),
+                Instr::Store { .. } | Instr::Load { .. } | Instr::Assign { .. } | Instr::Cas { .. } => {}
+                Instr::Mfence | Instr::Assume(_) => {}
+            }
+        }
+    }
+}
+
+/// A model that says nothing about a program, and why. Never a verdict.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{model} does not apply: {reason}")]
+pub struct NotApplicable {
+    /// The model.
+    pub model: Model,
+    /// What it lacks.
+    pub reason: &'static str,
+}
+
+/// Whether the model says anything about such a program.
+///
+/// `sc` runs every instruction in program order and applies to all (Robust'25 Def. 5). `tso` has no remote operations.
+/// `poll` belongs to RDMA-TSO'24 and Robust'25, `wait` to LOCO'26: neither language has both.
+///
+/// # Errors
+///
+/// What the model lacks.
+pub fn applicable(program: &Program, model: Model) -> Result<(), NotApplicable> {
+    let features = Features::of(program);
+    let lacking = match model {
+        Model::Sc => None,
+        Model::Tso if features.remote || features.poll || features.wait => {
+            Some("it has no remote operations")
+        }
+        Model::RdmaWait if features.poll => Some("it has no poll"),
+        Model::RdmaSc | Model::RdmaTso | Model::RdmaTsoNoPcie if features.wait => Some("it has no wait"),
+        _ => None,
+    };
+    lacking.map_or(Ok(()), |reason| Err(NotApplicable { model, reason }))
+}
+
+/// The settings under which a test's verdicts can differ: every applicable model, with both atomicities if the program
+/// has remote read-modify-writes.
+pub fn settings(program: &Program) -> Vec<Setting> {
+    let atomicities: &[RmwAtomicity] = if Features::of(program).rmw {
+        &RmwAtomicity::ALL
+    } else {
+        &[RmwAtomicity::Hca]
+    };
+    let models = Model::ALL.into_iter().filter(|&m| applicable(program, m).is_ok());
+    models
+        .flat_map(|model| atomicities.iter().map(move |&rmw| Setting { model, rmw }))
+        .collect()
+}
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The outcomes. Of two engines, the complete one's; of two incomplete ones, what either found.
+    pub search: Search,
+    /// Outcomes by which the two engines contradict each other.
+    pub disagreement: Option<Disagreement>,
+}
+
+/// Outcomes that one engine reached and the other, which saw everything, did not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Disagreement {
+    /// Only the declarative engine allows these.
+    pub declarative_only: BTreeSet<Outcome>,
+    /// Only the machine reaches these.
+    pub operational_only: BTreeSet<Outcome>,
+}
+
+/// Runs an engine, or both, on a program.
+///
+/// # Errors
+///
+/// When the model says nothing about such a program.
+pub fn run(
+    program: &Program,
+    setting: Setting,
+    engine: Engine,
+    budget: &Budget<'_>,
+) -> Result<Answer, NotApplicable> {
+    applicable(program, setting.model)?;
+    let declarative = || declarative::outcomes(program, setting.model, setting.rmw, budget);
+    let operational = || explore::outcomes(program, setting.model, setting.rmw, budget);
+    Ok(match engine {
+        Engine::Declarative => Answer {
+            search: declarative(),
+            disagreement: None,
+        },
+        Engine::Operational => Answer {
+            search: operational(),
+            disagreement: None,
+        },
+        Engine::Both => compare(declarative(), operational()),
+    })
+}
+
+/// One answer from two engines'.
+fn compare(declarative: Search, operational: Search) -> Answer {
+    let beyond = |one: &Search, complete: &Search| match complete.is_complete() {
+        true => one.outcomes.difference(&complete.outcomes).cloned().collect(),
+        false => BTreeSet::new(),
+    };
+    let declarative_only = beyond(&declarative, &operational);
+    let operational_only = beyond(&operational, &declarative);
+    let disagree = !declarative_only.is_empty() || !operational_only.is_empty();
+    let states = declarative.states + operational.states;
+    let (mut search, other) = if declarative.is_complete() {
+        (declarative, operational)
+    } else {
+        (operational, declarative)
+    };
+    if !search.is_complete() {
+        search.outcomes.extend(other.outcomes);
+    }
+    search.states = states;
+    Answer {
+        search,
+        disagreement: disagree.then_some(Disagreement {
+            declarative_only,
+            operational_only,
+        }),
+    }
+}
+
+/// How often a formula holds among the outcomes, in herd7's words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Observation {
+    /// In none (or there is no outcome).
+    Never,
+    /// In some.
+    Sometimes,
+    /// In all.
+    Always,
+}
+
+/// What an answer says of a formula. Counts are of *states*: outcomes restricted to the operands shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Judgement {
+    /// States that satisfy the formula.
+    pub positive: usize,
+    /// States that do not.
+    pub negative: usize,
+    /// Why there may be more, if there may.
+    pub limit: Option<Limit>,
+}
+
+/// Reads query `index` of a test off an answer. The states are those that the report shows.
+pub fn judge(litmus: &Litmus, index: usize, search: &Search) -> Judgement {
+    let shown = litmus.shown(index);
+    let formula = litmus.queries.get(index).map(|q| &q.condition.formula);
+    let mut states: [BTreeSet<Vec<i64>>; 2] = Default::default();
+    for outcome in &search.outcomes {
+        let holds = formula.is_some_and(|f| f.holds(outcome));
+        states[usize::from(holds)].insert(shown.iter().map(|o| o.value(outcome)).collect());
+    }
+    let limit = match &search.completeness {
+        Completeness::Complete => None,
+        Completeness::Incomplete(limit) => Some(limit.clone()),
+    };
+    Judgement {
+        positive: states[1].len(),
+        negative: states[0].len(),
+        limit,
+    }
+}
+
+impl Judgement {
+    /// In how many of the states seen the formula holds.
+    pub fn observation(&self) -> Observation {
+        match (self.positive, self.negative) {
+            (0, _) => Observation::Never,
+            (_, 0) => Observation::Always,
+            _ => Observation::Sometimes,
+        }
+    }
+
+    /// Whether the verdict is right; `None` when the search stopped too early to tell.
+    pub fn meets(&self, verdict: Verdict) -> Option<bool> {
+        let complete = self.limit.is_none();
+        match verdict {
+            Verdict::Allowed if self.positive > 0 => Some(true),
+            Verdict::Forbidden if self.positive > 0 => Some(false),
+            Verdict::Required if self.negative > 0 => Some(false),
+            Verdict::Allowed => complete.then_some(false),
+            Verdict::Forbidden | Verdict::Required => complete.then_some(true),
+        }
+    }
+
+    /// Whether the condition, with its quantifier, holds; `None` when the search stopped too early to tell.
+    pub fn validates(&self, condition: &Condition) -> Option<bool> {
+        self.meets(match condition.quantifier {
+            Quantifier::Exists => Verdict::Allowed,
+            Quantifier::NotExists => Verdict::Forbidden,
+            Quantifier::Forall => Verdict::Required,
+        })
+    }
+
+    /// The verdict on the formula, `None` when unknown: forbidden, required (all states, at least one) or allowed.
+    pub fn verdict(&self) -> Option<Verdict> {
+        match (self.positive, self.negative, self.limit.is_none()) {
+            (0, _, true) => Some(Verdict::Forbidden),
+            (0, _, false) => None,
+            (_, 0, true) => Some(Verdict::Required),
+            _ => Some(Verdict::Allowed),
+        }
+    }
+}
+
+/// The verdict that a query states for a setting. Without remote read-modify-writes the atomicity does not matter, so
+/// a verdict for the model serves both.
+pub fn expected(program: &Program, query: &Query, setting: Setting) -> Option<Verdict> {
+    let stated = query.expected.get(&setting).copied();
+    if stated.is_some() || Features::of(program).rmw {
+        return stated;
+    }
+    RmwAtomicity::ALL
+        .into_iter()
+        .find_map(|rmw| query.expected.get(&Setting { rmw, ..setting }).copied())
+}
