@@ -43,7 +43,7 @@ use crate::{
     Platform, RegionKey, Result, Std, Wait,
 };
 use arena::{Arena, ArenaId, Token};
-use backoff::Backoff;
+use backoff::Patience;
 use nic::DeferredNic;
 use pool::Pool;
 
@@ -71,8 +71,7 @@ struct Node {
     pool: Arc<Pool>,
     /// Peers' arenas that were imported, each mapped until this node ends.
     imported: Mutex<HashMap<ArenaId, Arc<Arena>>>,
-    /// More nodes than cores: waiting must not spin.
-    crowded: bool,
+    patience: Patience,
     nic: Option<DeferredNic>,
 }
 
@@ -160,7 +159,7 @@ impl ShmFabric {
             },
             pool: Arc::new(Pool::new(mesh.node(), card.token, config)),
             imported: Mutex::default(),
-            crowded: mesh.nodes().len() > cores,
+            patience: Patience::new(mesh.nodes().len() > cores),
             mesh,
             card,
             cards,
@@ -326,7 +325,7 @@ impl Fabric for ShmFabric {
         }
         let node = &*self.0;
         let start = wait.deadline.map(|_| node.platform.now());
-        let mut backoff = Backoff::new(node.crowded);
+        let mut backoff = node.patience.backoff();
         // Those who left before the wait count too, so the first comparison is with none.
         let mut departures_seen = 0;
         loop {
@@ -349,6 +348,7 @@ impl Fabric for ShmFabric {
                 }
             }
             if let Some(value) = ready() {
+                backoff.answered();
                 return Ok(value);
             }
         }
