@@ -40,9 +40,11 @@ thread_local! {
     static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
 }
 
+type Thread = Coroutine<Reply, Request, Result<(), Arc<str>>, DefaultStack>;
+
 /// A suspended or finished model thread.
 pub(crate) struct Task {
-    coroutine: Option<Coroutine<Reply, Request, Result<(), Arc<str>>, DefaultStack>>,
+    coroutine: Option<Thread>,
     current: Option<Current>,
 }
 

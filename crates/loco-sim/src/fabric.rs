@@ -189,7 +189,7 @@ impl ModelMemory {
     /// The words of a transfer, which must be whole words.
     fn words(&self, offset: usize, len: usize) -> Result<impl Iterator<Item = VirtualWord> + use<>> {
         self.check(offset, len)?;
-        if (self.offset + offset) % WORD != 0 || len % WORD != 0 {
+        if !(self.offset + offset).is_multiple_of(WORD) || !len.is_multiple_of(WORD) {
             return Err(FabricError::Misaligned {
                 offset: self.offset + offset,
                 align: WORD,
@@ -219,7 +219,7 @@ impl Memory for ModelMemory {
     fn cell<W: Word>(&self, offset: usize) -> Result<ModelCell> {
         self.check(offset, W::BYTES)?;
         let byte = (self.offset + offset) % WORD;
-        if byte % W::BYTES != 0 {
+        if !byte.is_multiple_of(W::BYTES) {
             return Err(FabricError::Misaligned {
                 offset,
                 align: W::BYTES,

@@ -115,6 +115,9 @@ pub enum SimError {
         /// What it asked for now.
         now: String,
     },
+    /// Not seen outside: a wait keeps state, and the exploration begins again knowing it.
+    #[error("the exploration begins again")]
+    Again,
     /// A schedule does not fit this world.
     #[error(
         "move {number} of the schedule, {what}, is not possible here: the world or the object has changed"

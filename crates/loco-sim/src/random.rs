@@ -20,9 +20,29 @@ pub(crate) fn uniform(
     count: u64,
     seed: u64,
 ) -> Result<Report, SimError> {
+    retry(|common| uniform_knowing(common, config, builder, count, seed))
+}
+
+/// Begins again while waits turn out to keep state.
+fn retry(explore: impl Fn(&Common) -> Result<Report, SimError>) -> Result<Report, SimError> {
+    let mut common = Common::default();
+    loop {
+        match explore(&common) {
+            Err(SimError::Again) => common = common.again(),
+            outcome => return outcome,
+        }
+    }
+}
+
+fn uniform_knowing(
+    common: &Common,
+    config: &Config,
+    builder: Builder<'_>,
+    count: u64,
+    seed: u64,
+) -> Result<Report, SimError> {
     let begun = Instant::now();
-    let common = Common::default();
-    let mut walker = Walker::new(&common, config, builder, Seen::default());
+    let mut walker = Walker::new(common, config, builder, Seen::default());
     let mut stats = Stats {
         passes: 1,
         ..Stats::default()
@@ -104,9 +124,17 @@ fn end_of(walker: &mut Walker<'_>, at: &Position) -> Result<Option<Failure>, Sim
 
 /// Takes the moves of `schedule`, then goes on with the first enabled one.
 pub(crate) fn replay(config: &Config, builder: Builder<'_>, schedule: &Schedule) -> Result<Report, SimError> {
+    retry(|common| replay_knowing(common, config, builder, schedule))
+}
+
+fn replay_knowing(
+    common: &Common,
+    config: &Config,
+    builder: Builder<'_>,
+    schedule: &Schedule,
+) -> Result<Report, SimError> {
     let begun = Instant::now();
-    let common = Common::default();
-    let mut walker = Walker::new(&common, config, builder, Seen::default());
+    let mut walker = Walker::new(common, config, builder, Seen::default());
     let mut stats = Stats {
         passes: 1,
         executions: 1,

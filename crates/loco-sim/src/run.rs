@@ -149,7 +149,7 @@ impl Run {
                         break;
                     }
                 }
-                while let Some(woken) = state.wake(common) {
+                while let Some((woken, _)) = state.wake(common) {
                     moved = true;
                     self.give(woken, Reply::Unit)?;
                     self.learn(common, state)?;
@@ -217,7 +217,13 @@ impl Run {
                 common
                     .behaviour
                     .learn(t.past, &self.requests[index])
-                    .map_err(SimError::diverged)?;
+                    .map_err(|diverged| {
+                        match t.wait.as_ref().filter(|wait| wait.entry == t.past) {
+                            // Its condition goes on where it left off: begin again, and count failed evaluations.
+                            Some(wait) if common.keeps_state(&wait.what) => SimError::Again,
+                            _ => SimError::diverged(diverged),
+                        }
+                    })?;
             }
         }
         Ok(())

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
 use rustc_hash::FxHashSet;
@@ -14,7 +14,7 @@ use xxhash_rust::xxh3::xxh3_128;
 use crate::report::{Completeness, Failure, FailureKind, Report, Stats};
 use crate::request::Kind;
 use crate::sharing::Seen;
-use crate::state::{Common, Move, Status};
+use crate::state::{Common, Move, Status, lock};
 use crate::walk::{Builder, Position, Walker};
 use crate::{Config, SimError};
 
@@ -24,7 +24,7 @@ const SHARDS: usize = 64;
 /// Explores every behaviour of the world.
 pub(crate) fn exhaustive(config: &Config, builder: Builder<'_>) -> Result<Report, SimError> {
     let begun = Instant::now();
-    let common = Common::default();
+    let mut common = Common::default();
     let mut seen = Seen::default();
     let mut total = Stats::default();
     // What a pass learns of conflicts and words holds for the next; the last pass learns nothing.
@@ -33,7 +33,14 @@ pub(crate) fn exhaustive(config: &Config, builder: Builder<'_>) -> Result<Report
         seen.fresh = false;
         let words = common.words.len();
         let pass = Pass::new(config, &common, builder, begun);
-        let outcome = pass.run(&mut seen)?;
+        let outcome = match pass.run(&mut seen) {
+            Err(SimError::Again) => {
+                common = common.again();
+                seen = Seen::default();
+                continue;
+            }
+            outcome => outcome?,
+        };
         total.add(&outcome.stats);
         let grown = seen.fresh || common.words.len() != words;
         let stopped = outcome.completeness != Completeness::Complete;
@@ -272,7 +279,7 @@ impl<'a> Pass<'a> {
             return Ok(None);
         }
         let states = self.states.fetch_add(1, Ordering::SeqCst) + 1;
-        if states % 1024 == 0 {
+        if states.is_multiple_of(1024) {
             self.check_limits(states);
         }
         if moves.is_empty() {
@@ -322,9 +329,4 @@ impl<'a> Pass<'a> {
         lock(&self.found).get_or_insert((failure, Completeness::Stopped));
         self.stop();
     }
-}
-
-/// A mutex whose poisoning says nothing: the panic is reported by the explorer that had it.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

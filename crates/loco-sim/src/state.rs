@@ -4,10 +4,10 @@
 
 use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mowgli::machine::{Action, Addr, Issued, Machine, Post, RemoteOp, Step};
-use rustc_hash::FxHasher;
+use rustc_hash::{FxHashSet, FxHasher};
 use smallvec::SmallVec;
 
 use crate::behaviour::{Behaviour, Past};
@@ -21,6 +21,39 @@ pub(crate) struct Common {
     pub(crate) behaviour: Behaviour,
     pub(crate) words: Names,
     pub(crate) locks: Names,
+    /// Waits whose condition keeps state from one evaluation to the next.
+    stateful: Mutex<FxHashSet<Arc<str>>>,
+    /// Pasts of failed evaluations after which a run has been seen to begin again as it did at first.
+    checked: Mutex<FxHashSet<Past>>,
+}
+
+impl Common {
+    /// An exploration that knows which waits keep state, and nothing else.
+    pub(crate) fn again(&self) -> Common {
+        Common {
+            stateful: Mutex::new(lock(&self.stateful).clone()),
+            ..Common::default()
+        }
+    }
+
+    /// From now on, failed evaluations of this wait are part of the past; false if they were already.
+    pub(crate) fn keeps_state(&self, what: &Arc<str>) -> bool {
+        lock(&self.stateful).insert(what.clone())
+    }
+
+    fn is_stateful(&self, what: &Arc<str>) -> bool {
+        lock(&self.stateful).contains(what)
+    }
+
+    /// True the first time that it is asked for this failed evaluation.
+    fn must_check(&self, failed: Past) -> bool {
+        lock(&self.checked).insert(failed)
+    }
+}
+
+/// A mutex whose poisoning says nothing: the panic is reported by the explorer that had it.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// One thing that can happen.
@@ -71,7 +104,10 @@ pub(crate) enum Status {
 #[derive(Clone)]
 pub(crate) struct Waiting {
     pub(crate) what: Arc<str>,
-    entry: Past,
+    /// Where its evaluation began.
+    pub(crate) entry: Past,
+    /// Where an evaluation that only read has failed.
+    failed: Option<Past>,
     /// The evaluation so far only read.
     pure: bool,
     polled: bool,
@@ -269,7 +305,8 @@ impl State {
                 t.wait = Some(Waiting {
                     what: what.clone(),
                     entry,
-                    pure: true,
+                    failed: None,
+                    pure: !common.is_stateful(what),
                     polled: false,
                     reads: SmallVec::new(),
                 });
@@ -283,7 +320,8 @@ impl State {
             Request::Park => {
                 let t = &mut self.threads[thread as usize];
                 t.status = Status::Parked;
-                if let Some(wait) = t.wait.as_ref().filter(|wait| wait.pure) {
+                if let Some(wait) = t.wait.as_mut().filter(|wait| wait.pure) {
+                    wait.failed = Some(t.past);
                     t.past = wait.entry;
                 }
                 return Some(Reply::Unit);
@@ -373,8 +411,9 @@ impl State {
         }
     }
 
-    /// Wakes parked threads whose wait may have come true; returns one that was woken.
-    pub(crate) fn wake(&mut self, common: &Common) -> Option<u16> {
+    /// Wakes a parked thread whose wait may have come true. Also says whether a run should confirm that its condition
+    /// is evaluated as before.
+    pub(crate) fn wake(&mut self, common: &Common) -> Option<(u16, bool)> {
         for thread in 0..self.threads.len() as u16 {
             let t = &self.threads[thread as usize];
             if t.status != Status::Parked {
@@ -384,22 +423,24 @@ impl State {
             let changed = wait.reads.iter().any(|&(word, value)| {
                 self.machine.load(thread, Addr(common.words.index(word.0))) != Some(value as i64)
             });
-            if changed || (wait.polled && self.can_poll(t.node)) {
-                let t = &mut self.threads[thread as usize];
-                t.status = Status::Ready;
-                if let Some(wait) = &mut t.wait {
-                    t.past = if wait.pure {
-                        wait.entry
-                    } else {
-                        common.behaviour.after(t.past, &Reply::Unit)
-                    };
-                    wait.entry = t.past;
-                    wait.pure = true;
-                    wait.polled = false;
-                    wait.reads.clear();
-                }
-                return Some(thread);
+            let may_hold = changed || (wait.polled && self.can_poll(t.node));
+            if !may_hold {
+                continue;
             }
+            let t = &mut self.threads[thread as usize];
+            t.status = Status::Ready;
+            let mut check = false;
+            if let Some(wait) = &mut t.wait {
+                match wait.failed.take() {
+                    Some(failed) => check = common.must_check(failed),
+                    None => t.past = common.behaviour.after(t.past, &Reply::Unit),
+                }
+                wait.entry = t.past;
+                wait.pure = !common.is_stateful(&wait.what);
+                wait.polled = false;
+                wait.reads.clear();
+            }
+            return Some((thread, check));
         }
         None
     }

@@ -68,11 +68,8 @@ impl<'a> Walker<'a> {
         })
     }
 
-    /// Sees to it that what every thread asks for next is known.
+    /// Brings a run here, so that what every thread asks for next is known.
     fn consult(&mut self, state: &State, path: &Trail<Granted>) -> Result<(), SimError> {
-        if unknown(self.common, state).is_none() {
-            return Ok(());
-        }
         let path = path.to_vec();
         let on_path = match &mut self.run {
             Some(run) => run.follow(&path),
@@ -127,10 +124,15 @@ impl<'a> Walker<'a> {
 
     /// Wakes threads and learns what they ask for.
     pub(crate) fn settle(&mut self, at: &mut Position) -> Result<(), SimError> {
-        while let Some(woken) = at.state.wake(self.common) {
+        let mut check = false;
+        while let Some((woken, unconfirmed)) = at.state.wake(self.common) {
             at.path.push((woken, Reply::Unit));
+            check |= unconfirmed;
         }
-        self.consult(&at.state, &at.path)
+        if check || unknown(self.common, &at.state).is_some() {
+            self.consult(&at.state, &at.path)?;
+        }
+        Ok(())
     }
 
     /// Every move that is enabled, threads first.

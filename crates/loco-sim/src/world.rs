@@ -16,8 +16,10 @@ pub struct World {
     set_up: Vec<SetUp>,
     threads: Vec<SetUp>,
     node_count: Arc<Mutex<u16>>,
-    finally: Vec<Box<dyn Fn(&End<'_>)>>,
+    finally: Vec<Check>,
 }
+
+type Check = Box<dyn Fn(&End<'_>)>;
 
 pub(crate) struct SetUp {
     pub(crate) node: u16,

@@ -1,5 +1,7 @@
 //! The model fabric by itself: weak outcomes that the model allows are reached, others are not.
 
+#![allow(clippy::unwrap_used)]
+
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
