@@ -9,7 +9,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::outcome::Outcome;
-use crate::program::{Loc, Node, ThreadId, Value, WorkId};
+use crate::program::{Loc, Node, Program, ThreadId, Value, WorkId};
 use crate::relation::Relation;
 
 /// Event types (RDMA-TSO'24 Def. 4.1), in the order of the rows and columns of its Fig. 9; the stamps of LOCO'26
@@ -207,12 +207,16 @@ impl Execution {
         self.events.is_empty()
     }
 
-    /// The papers' notation for an event, such as `nrW(x,1)`, with location names from `locations`.
-    pub fn label(&self, event: usize, locations: &[crate::program::Location]) -> String {
+    /// The papers' notation for an event, such as `nrW(x,1)`; nodes count from 1.
+    pub fn label(&self, event: usize, program: &Program) -> String {
         let e = &self.events[event];
+        if let (Kind::Poll, Some(work), Some(thread)) = (e.kind, e.work, e.thread) {
+            let thread = &program.threads[usize::from(thread.0)];
+            return format!("wait({})", thread.work_ids[usize::from(work.0)]);
+        }
         let mut inside: Vec<String> = Vec::new();
         if let Some(loc) = e.loc {
-            inside.push(locations[usize::from(loc.0)].name.clone());
+            inside.push(program.locations[usize::from(loc.0)].name.clone());
         } else if e.kind == Kind::NicLocalRead {
             inside.push("const".to_owned());
         }
@@ -221,7 +225,7 @@ impl Execution {
             (Some(v), None) | (None, Some(v)) => inside.push(v.to_string()),
             (None, None) => {
                 if let Some(peer) = e.peer {
-                    inside.push(format!("node {}", peer.0));
+                    inside.push((peer.0 + 1).to_string());
                 }
             }
         }

@@ -7,6 +7,7 @@ pub mod catalogue;
 pub mod check;
 pub mod declarative;
 pub mod event;
+pub mod explain;
 pub mod explore;
 pub mod generate;
 pub mod litmus;

@@ -109,6 +109,11 @@ fn print_program(program: &Program) -> String {
     out
 }
 
+/// One instruction of a thread, in the language's syntax.
+pub(crate) fn instruction(program: &Program, thread: &Thread, instr: &Instr) -> String {
+    ThreadPrinter { program, thread }.instr(instr)
+}
+
 /// Prints one thread's code.
 struct ThreadPrinter<'a> {
     program: &'a Program,

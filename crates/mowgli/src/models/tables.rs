@@ -49,6 +49,14 @@ impl fmt::Display for Cell {
     }
 }
 
+impl Cell {
+    /// The name of the cell in Robust'25 Fig. 4, whose first row and column stand for every CPU event.
+    pub fn name_in_fig4(self) -> String {
+        let row = char::from(b'A' + narrow(self.earlier.index()) as u8);
+        format!("{row}{}", narrow(self.later.index()) + 1)
+    }
+}
+
 /// An ordering table over all kinds of events.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Table {
@@ -197,10 +205,6 @@ pub const TO: Table = Table {
 
 /// Spreads the seven rows and columns of Robust'25 Fig. 4 (all CPU events share the first) over the eleven kinds.
 const fn from_fig4(fig: [[Order; 7]; 7]) -> Table {
-    const fn narrow(kind: usize) -> usize {
-        // Kinds 0 to 4 are the CPU's.
-        if kind < 5 { 0 } else { kind - 4 }
-    }
     let mut rows = [[N; 11]; 11];
     let mut earlier = 0;
     while earlier < 11 {
@@ -212,4 +216,9 @@ const fn from_fig4(fig: [[Order; 7]; 7]) -> Table {
         earlier += 1;
     }
     Table { rows }
+}
+
+/// Row and column in Robust'25 Fig. 4: kinds 0 to 4 are the CPU's.
+const fn narrow(kind: usize) -> usize {
+    if kind < 5 { 0 } else { kind - 4 }
 }

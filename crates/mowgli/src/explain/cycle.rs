@@ -1,0 +1,214 @@
+//! The shortest cycle of an inconsistent execution, with what puts each edge there.
+
+use std::collections::VecDeque;
+
+use serde::Serialize;
+
+use crate::event::{Event, Execution};
+use crate::models::tables::Cell;
+use crate::models::{Derived, Part, Spec};
+
+/// In which order an edge lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+pub enum Side {
+    /// `ib`: between issues.
+    Issue,
+    /// `ob` (or `hb`): between observations.
+    Observe,
+}
+
+/// An edge of a cycle.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Edge {
+    /// Earlier event, an index into the execution's events.
+    pub from: usize,
+    /// Later event.
+    pub to: usize,
+    /// The order it lies in.
+    pub side: Side,
+    /// The term of `ib` or `ob` that contains it.
+    pub part: Part,
+    /// The table cell, for edges of program order.
+    pub cell: Option<CellRef>,
+}
+
+/// A cell of an ordering table.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+pub struct CellRef {
+    /// Kind of the earlier event, as the papers write it.
+    pub earlier: &'static str,
+    /// Kind of the later event.
+    pub later: &'static str,
+    /// The figure's name for the cell (`G8`).
+    pub name: String,
+}
+
+/// A cycle: each edge ends where the next begins, the last where the first begins. Where an edge of `ib` is followed by one of
+/// `ob` at one event, the event is issued before it is observed; the other way round, issue and observation coincide there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Cycle {
+    /// The edges, none implied by the others.
+    pub edges: Vec<Edge>,
+}
+
+/// What puts an edge between two points; none from issue to observation of one event.
+type Label = Option<(Part, Side)>;
+
+/// The points of an execution with every edge that the model's definition puts between them.
+pub(super) struct Graph<'a> {
+    execution: &'a Execution,
+    spec: &'a Spec,
+    edges: Vec<(usize, usize, Label)>,
+    /// Edge numbers that leave each point.
+    out: Vec<Vec<usize>>,
+}
+
+impl<'a> Graph<'a> {
+    pub(super) fn new(execution: &'a Execution, spec: &'a Spec) -> Graph<'a> {
+        let derived = Derived::new(execution, spec);
+        let mut graph = Graph {
+            execution,
+            spec,
+            edges: Vec::new(),
+            out: vec![Vec::new(); 2 * execution.len()],
+        };
+        // Observation first: between two instantaneous events it is the more telling of the two.
+        for (parts, side) in [(spec.ob, Side::Observe), (spec.ib, Side::Issue)] {
+            for part in parts.iter() {
+                for (a, b) in derived.part(part, side == Side::Issue).pairs() {
+                    graph.push(graph.point(a, side), graph.point(b, side), Some((part, side)));
+                }
+            }
+        }
+        if spec.joint {
+            for (e, event) in execution.events.iter().enumerate() {
+                if !spec.is_instantaneous(event) {
+                    graph.push(2 * e, 2 * e + 1, None);
+                }
+            }
+        }
+        graph
+    }
+
+    /// Whether this execution has every edge of the cycle. Both must be of the same events.
+    pub(super) fn has(&self, cycle: &Cycle) -> bool {
+        cycle.edges.iter().all(|e| {
+            let ends = (self.point(e.from, e.side), self.point(e.to, e.side));
+            self.out[ends.0]
+                .iter()
+                .any(|&i| self.edges[i].1 == ends.1 && self.edges[i].2 == Some((e.part, e.side)))
+        })
+    }
+
+    /// Whether the cycle is one choice of memory order against program order of one thread.
+    pub(super) fn is_contrary(&self, cycle: &Cycle) -> bool {
+        let chosen = |e: &&Edge| matches!(e.part, Part::Mo | Part::Nfo | Part::Rao);
+        let fixed = |e: &&Edge| matches!(e.part, Part::Po | Part::Ippo | Part::Oppo | Part::Iso);
+        cycle.edges.iter().filter(chosen).count() == 1
+            && cycle.edges.iter().filter(fixed).count() + 1 == cycle.edges.len()
+    }
+
+    /// A cycle with the fewest labelled edges, found by a search from every point in which the step from issue to
+    /// observation is free.
+    pub(super) fn shortest_cycle(&self) -> Option<Cycle> {
+        let mut best: Option<Vec<usize>> = None;
+        for start in 0..self.out.len() {
+            let bound = best.as_ref().map_or(usize::MAX, Vec::len);
+            if let Some(path) = self.path_back(start, bound) {
+                best = Some(path);
+            }
+        }
+        let edges = best?;
+        Some(Cycle {
+            edges: edges.iter().filter_map(|&i| self.labelled(i)).collect(),
+        })
+    }
+
+    /// The labelled edges of a shortest way from `start` back to it, if shorter than `bound`.
+    fn path_back(&self, start: usize, bound: usize) -> Option<Vec<usize>> {
+        let mut distance = vec![usize::MAX; self.out.len()];
+        let mut came_by = vec![usize::MAX; self.out.len()];
+        let mut queue = VecDeque::from([(start, 0)]);
+        let mut back: Option<(usize, usize)> = None;
+        while let Some((at, cost)) = queue.pop_front() {
+            let stale = at != start && distance[at] < cost;
+            if stale || cost >= bound || back.is_some_and(|(_, best)| cost >= best) {
+                continue;
+            }
+            for &i in &self.out[at] {
+                let (_, to, label) = self.edges[i];
+                let next = cost + usize::from(label.is_some());
+                if to == start {
+                    if next < bound && back.is_none_or(|(_, best)| next < best) {
+                        back = Some((i, next));
+                    }
+                } else if next < distance[to] {
+                    distance[to] = next;
+                    came_by[to] = i;
+                    match label {
+                        Some(_) => queue.push_back((to, next)),
+                        None => queue.push_front((to, next)),
+                    }
+                }
+            }
+        }
+        let (mut edge, _) = back?;
+        let mut path = Vec::new();
+        loop {
+            if self.edges[edge].2.is_some() {
+                path.push(edge);
+            }
+            let from = self.edges[edge].0;
+            if from == start {
+                break;
+            }
+            edge = came_by[from];
+        }
+        path.reverse();
+        Some(path)
+    }
+
+    fn labelled(&self, i: usize) -> Option<Edge> {
+        let (from, to, label) = self.edges[i];
+        let (part, side) = label?;
+        let (from, to) = (from / 2, to / 2);
+        let events = &self.execution.events;
+        Some(Edge {
+            from,
+            to,
+            side,
+            part,
+            cell: cell(self.spec, part, &events[from], &events[to]),
+        })
+    }
+
+    /// Issue and observation points of an event are `2e` and `2e + 1`; an instantaneous event has the first only.
+    fn point(&self, e: usize, side: Side) -> usize {
+        let merged = self.spec.joint && self.spec.is_instantaneous(&self.execution.events[e]);
+        2 * e + usize::from(side == Side::Observe && !merged)
+    }
+
+    fn push(&mut self, from: usize, to: usize, label: Label) {
+        self.out[from].push(self.edges.len());
+        self.edges.push((from, to, label));
+    }
+}
+
+/// The table cell behind an edge of program order.
+fn cell(spec: &Spec, part: Part, earlier: &Event, later: &Event) -> Option<CellRef> {
+    if !matches!(part, Part::Ippo | Part::Oppo) {
+        return None;
+    }
+    let cell = Cell {
+        earlier: earlier.kind,
+        later: later.kind,
+    };
+    Some(CellRef {
+        earlier: cell.earlier.label(),
+        later: cell.later.label(),
+        name: match spec.model {
+            crate::model::Model::RdmaSc => cell.name_in_fig4(),
+            _ => cell.to_string(),
+        },
+    })
+}
