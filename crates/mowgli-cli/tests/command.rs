@@ -1,0 +1,321 @@
+//! The `mowgli` command from outside: reports, exit statuses, and what it says of bad input.
+#![allow(clippy::unwrap_used)] // Helpers of tests are tests.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+fn mowgli(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_mowgli"))
+        .args(args)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+#[track_caller]
+fn exits(output: &Output, status: i32) {
+    assert_eq!(
+        output.status.code(),
+        Some(status),
+        "{}{}",
+        stdout(output),
+        stderr(output)
+    );
+}
+
+/// A folder with one test called `t`, with this condition and statement.
+fn folder_with(condition: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let text = format!("RDMA t\n{{ x@1=0; z@2=0; }}\nP0@1 ;\nz^2 := x ;\nx := 1 ;\n{condition}\n");
+    write(folder.path(), "t", &text);
+    folder
+}
+
+fn write(folder: &Path, name: &str, text: &str) {
+    fs::write(folder.join(format!("{name}.litmus")), text).unwrap();
+}
+
+#[test]
+fn report_in_the_form_of_herd7() {
+    let output = mowgli(&["check", "SB3", "--model", "rdma-tso"]);
+    exits(&output, 0);
+    let text = stdout(&output);
+    let report: Vec<&str> = text.lines().take_while(|l| !l.is_empty()).collect();
+    let expected = [
+        "Model rdma-tso",
+        "Test SB3 Allowed",
+        "States 4",
+        "0:a=0; 1:b=0;",
+        "0:a=0; 1:b=1;",
+        "0:a=1; 1:b=0;",
+        "0:a=1; 1:b=1;",
+        "Ok",
+        "Witnesses",
+        "Positive: 1 Negative: 3",
+        "Condition exists (0:a=0 /\\ 1:b=0)",
+        "Observation SB3 Sometimes 1 3",
+    ];
+    assert_eq!(&report[..expected.len()], expected);
+    assert!(report[expected.len()].starts_with("Time SB3 "), "{text}");
+    assert!(report[expected.len() + 1].starts_with("Hash="), "{text}");
+}
+
+#[test]
+fn the_catalogue_is_as_stated_by_both_engines() {
+    let output = mowgli(&["check", "--quiet", "--engine", "both"]);
+    exits(&output, 0);
+    let text = stdout(&output);
+    assert!(
+        text.contains(" 0 differ, 0 unknown, 0 engine disagreements, 0 tests refused"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_wrong_statement_exits_with_1_and_is_marked() {
+    let folder = folder_with("exists (z=1)\nforbidden [rdma-tso;]");
+    let output = mowgli(&["check", folder.path().to_str().unwrap()]);
+    exits(&output, 1);
+    let text = stdout(&output);
+    assert!(
+        text.contains("Expected t: forbidden under rdma-tso (DIFFERS)"),
+        "{text}"
+    );
+    assert!(text.contains("allowed !"), "{text}");
+}
+
+#[test]
+fn errors_exit_with_2_and_show_the_place() {
+    let folder = folder_with("exists (y=1)");
+    let file = folder.path().join("t.litmus");
+    let output = mowgli(&["check", file.to_str().unwrap()]);
+    exits(&output, 2);
+    let text = stderr(&output);
+    assert!(
+        text.contains("error[unknown-location]: unknown location `y`"),
+        "{text}"
+    );
+    assert!(text.contains("t.litmus:6:9"), "{text}");
+    exits(&mowgli(&["check", "no-such-test"]), 2);
+    exits(&mowgli(&["check", "--model", "pso"]), 2);
+    exits(&mowgli(&["check", "--limit", "10"]), 2);
+    exits(&mowgli(&["explain", "SB3", "--model", "tso"]), 2);
+    exits(&mowgli(&["compare", "SB3", "--models", "rdma-tso"]), 2);
+    let empty = tempfile::tempdir().unwrap();
+    exits(&mowgli(&["check", empty.path().to_str().unwrap()]), 2);
+}
+
+#[test]
+fn one_bad_file_does_not_hide_the_others() {
+    let folder = folder_with("exists (z=1)\nallowed [rdma-tso;]");
+    write(
+        folder.path(),
+        "bad",
+        "RDMA bad\n{ }\nP0@1 ;\nnothing ;\nexists (true)\n",
+    );
+    fs::write(folder.path().join("binary.litmus"), [0xff, 0xfe]).unwrap();
+    let output = mowgli(&["check", "-q", folder.path().to_str().unwrap()]);
+    exits(&output, 2);
+    assert!(stdout(&output).contains("allowed ="), "{}", stdout(&output));
+    assert!(stdout(&output).contains("2 tests refused"), "{}", stdout(&output));
+    assert!(
+        stderr(&output).contains("binary.litmus is not UTF-8 at byte 0"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
+fn a_limit_gives_unknown_and_exits_with_3() {
+    for engine in ["declarative", "operational"] {
+        let output = mowgli(&[
+            "check", "MP1", "--model", "rdma-tso", "--engine", engine, "--limit", "states=1",
+        ]);
+        exits(&output, 3);
+        assert!(
+            stdout(&output).contains("Unknown (limit of"),
+            "{}",
+            stdout(&output)
+        );
+        assert!(
+            !stdout(&output).contains("\nNo\n"),
+            "never a wrong verdict: {}",
+            stdout(&output)
+        );
+    }
+}
+
+#[test]
+fn a_loop_beyond_its_bound_is_unknown_not_wrong() {
+    let folder = tempfile::tempdir().unwrap();
+    let test = "RDMA spin\n{ x@1=0; }\nP0@1 | P1@1 ;\nr := 0 | x := 1 ;\nwhile (r == 0) bound 2 { r := x } | ;\n\
+                exists (0:r=0)\nforbidden [sc;]\n";
+    write(folder.path(), "spin", test);
+    let output = mowgli(&[
+        "check",
+        folder.path().to_str().unwrap(),
+        "--model",
+        "sc",
+        "--engine",
+        "both",
+    ]);
+    exits(&output, 3);
+    assert!(
+        stdout(&output).contains("a loop of thread 0 needs more than 2 iterations"),
+        "{}",
+        stdout(&output)
+    );
+}
+
+#[test]
+fn a_model_without_meaning_for_a_test_is_not_applicable() {
+    let output = mowgli(&["check", "SB3", "--model", "tso,rdma-wait,rdma-tso"]);
+    exits(&output, 0);
+    let text = stdout(&output);
+    assert!(
+        text.contains("tso does not apply: it has no remote operations"),
+        "{text}"
+    );
+    assert!(
+        text.contains("rdma-wait does not apply: it has no poll"),
+        "{text}"
+    );
+    assert!(text.contains("n/a"), "{text}");
+}
+
+#[test]
+fn json_has_every_row_and_the_totals() {
+    let output = mowgli(&["check", "ST1", "RMW+store", "--json", "--engine", "both"]);
+    exits(&output, 0);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = json["rows"].as_array().unwrap();
+    let row = |name: &str, setting: &str| {
+        rows.iter()
+            .find(|r| r["name"] == name && r["setting"] == setting)
+            .unwrap()
+    };
+    assert_eq!(row("ST1", "rdma-tso")["verdict"], "forbidden");
+    assert_eq!(row("ST1#2", "rdma-tso")["verdict"], "required");
+    assert_eq!(row("ST1#2", "rdma-tso")["expected"], "allowed");
+    assert_eq!(row("ST1#2", "rdma-tso")["as_expected"], true);
+    assert_eq!(row("RMW+store", "rdma-tso/glob")["verdict"], "forbidden");
+    assert_eq!(json["totals"]["differ"], 0);
+    assert_eq!(json["totals"]["conditions"], 3);
+}
+
+#[test]
+fn lists_folders_and_standard_input() {
+    let folder = folder_with("exists (z=1)\nallowed [rdma-tso;]");
+    fs::create_dir(folder.path().join("deep")).unwrap();
+    let inner = "RDMA u\n{ x@1=0; }\nP0@1 ;\nx := 1 ;\nforall (x=1)\nrequired [sc;]\n";
+    write(&folder.path().join("deep"), "u", inner);
+    fs::write(
+        folder.path().join("all.list"),
+        "# both\nt.litmus\ndeep # a folder\n",
+    )
+    .unwrap();
+    let list = format!("@{}", folder.path().join("all.list").display());
+    for argument in [list.as_str(), folder.path().to_str().unwrap()] {
+        let output = mowgli(&["check", "-q", argument]);
+        exits(&output, 0);
+        assert!(stdout(&output).contains("2 conditions"), "{}", stdout(&output));
+    }
+    let mut child = Command::new(env!("CARGO_BIN_EXE_mowgli"))
+        .args(["check", "-q", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(mowgli(&["show", "SB3"]).stdout.as_slice())
+        .unwrap();
+    let output = child.wait_with_output().unwrap();
+    exits(&output, 0);
+    assert!(stdout(&output).contains("SB3"));
+}
+
+#[test]
+fn compare_names_the_outcome_that_separates() {
+    let output = mowgli(&["compare", "TSO-1a", "--models", "sc,tso"]);
+    exits(&output, 1);
+    let text = stdout(&output);
+    assert!(text.contains("Only sc: 0\n"), "{text}");
+    assert!(
+        text.contains("Only tso: 1\n0:a=0; 1:b=0; [x]=1; [y]=1;"),
+        "{text}"
+    );
+    exits(&mowgli(&["compare", "TSO-1b", "--models", "sc,tso"]), 0);
+    exits(
+        &mowgli(&["compare", "RMW+store", "--models", "rdma-tso,rdma-tso/glob"]),
+        1,
+    );
+}
+
+#[test]
+fn list_show_and_completions() {
+    let listed = mowgli(&["list", "rmw"]);
+    exits(&listed, 0);
+    assert!(stdout(&listed).contains("RMW+store"));
+    assert!(!stdout(&listed).contains("IRIW1"));
+    let json: serde_json::Value = serde_json::from_slice(&mowgli(&["list", "--json"]).stdout).unwrap();
+    assert!(json.as_array().unwrap().len() > 100);
+    let shown = stdout(&mowgli(&["show", "SB3"]));
+    assert!(shown.starts_with("RDMA SB3\n\"RDMA-TSO'24 Fig. 12"), "{shown}");
+    assert!(stdout(&mowgli(&["show", "SB3", "--print"])).starts_with("RDMA SB3\n"));
+    let tree: serde_json::Value = serde_json::from_slice(&mowgli(&["show", "SB3", "--json"]).stdout).unwrap();
+    assert_eq!(tree["program"]["threads"].as_array().unwrap().len(), 2);
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(
+            stdout(&mowgli(&["completions", shell])).contains("mowgli"),
+            "{shell}"
+        );
+    }
+}
+
+#[test]
+fn explain_shows_how_the_machine_gets_there() {
+    let output = mowgli(&["explain", "ST2", "--outcome", "z=1", "--model", "rdma-tso"]);
+    exits(&output, 0);
+    let text = stdout(&output);
+    assert!(text.contains("Allowed"), "{text}");
+    let steps = text
+        .lines()
+        .filter(|l| l.trim_start().starts_with(|c: char| c.is_ascii_digit()))
+        .count();
+    assert!(steps >= 3, "{text}");
+    let output = mowgli(&["explain", "ST1", "--query", "1"]);
+    exits(&output, 0);
+    assert!(stdout(&output).contains("Forbidden"), "{}", stdout(&output));
+    exits(&mowgli(&["explain", "ST1", "--query", "3"]), 2);
+    exits(&mowgli(&["explain", "ST1", "--outcome", "nowhere=1"]), 2);
+}
+
+#[test]
+fn help_has_examples() {
+    for command in [
+        "check",
+        "explain",
+        "compare",
+        "list",
+        "show",
+        "bench",
+        "completions",
+    ] {
+        let help = mowgli(&["help", command]);
+        exits(&help, 0);
+        assert!(stdout(&help).contains("EXAMPLES"), "{command}");
+    }
+}
