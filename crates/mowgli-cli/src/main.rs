@@ -79,6 +79,14 @@ pub(crate) enum Error {
         /// Why.
         source: io::Error,
     },
+    /// A file cannot be written.
+    #[error("cannot write {path}: {source}")]
+    Write {
+        /// Which.
+        path: String,
+        /// Why.
+        source: io::Error,
+    },
     /// Neither a file nor a built-in test.
     #[error("{name} is neither a file nor a built-in test{}; `mowgli list` shows the catalogue", hint.as_deref().map(|h| format!(" (did you mean {h}?)")).unwrap_or_default())]
     NoSuchTest {

@@ -298,9 +298,38 @@ fn explain_shows_how_the_machine_gets_there() {
     assert!(steps >= 3, "{text}");
     let output = mowgli(&["explain", "ST1", "--query", "1"]);
     exits(&output, 0);
-    assert!(stdout(&output).contains("Forbidden"), "{}", stdout(&output));
+    let text = stdout(&output);
+    assert!(text.contains("Forbidden"), "{text}");
+    assert!(text.contains("cycle"), "{text}");
     exits(&mowgli(&["explain", "ST1", "--query", "3"]), 2);
     exits(&mowgli(&["explain", "ST1", "--outcome", "nowhere=1"]), 2);
+}
+
+#[test]
+fn explain_draws_the_execution() {
+    let folder = tempfile::tempdir().unwrap();
+    for (test, name) in [("SB3", "witness"), ("MP1", "cycle")] {
+        let svg = folder.path().join(format!("{name}.svg"));
+        let dot = folder.path().join(format!("{name}.dot"));
+        exits(
+            &mowgli(&[
+                "explain",
+                test,
+                "--svg",
+                svg.to_str().unwrap(),
+                "--dot",
+                dot.to_str().unwrap(),
+            ]),
+            0,
+        );
+        assert!(fs::read_to_string(svg).unwrap().starts_with("<svg"));
+        assert!(fs::read_to_string(dot).unwrap().starts_with("digraph"));
+    }
+    let nowhere = folder.path().join("no/such/folder.svg");
+    exits(
+        &mowgli(&["explain", "SB3", "--svg", nowhere.to_str().unwrap()]),
+        2,
+    );
 }
 
 #[test]

@@ -162,6 +162,18 @@ fn the_fingerprint_ignores_layout_and_words_but_not_meaning() {
     assert_ne!(print(base), print(&base.replace('1', "2")));
 }
 
+#[test]
+fn the_manual_shows_a_test_that_parses() {
+    let manual = include_str!("../../../docs/litmus.md");
+    let example = manual.split("```").nth(1).unwrap();
+    let parsed = parse(example).unwrap();
+    assert_eq!(parsed.warnings, []);
+    assert_eq!(
+        parsed.litmus.program,
+        mowgli::catalogue::find("SB3").unwrap().parse().unwrap().program
+    );
+}
+
 /// Random tests in the parser's own form: see `print`.
 mod random {
     use super::*;
