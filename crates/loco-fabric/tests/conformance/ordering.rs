@@ -3,13 +3,13 @@
 //! Stress: each shape runs many rounds; a round takes part of a microsecond on a synchronous fabric and much longer on
 //! others, which run fewer.
 
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use loco_fabric::{Atomicity, Fabric, FabricError, Memory, Posted, QueuePair, Result, WordCell, Work};
 
 use super::{
-    Poster, STREAMED, World, allocate, local, set_word, share, target, together, wait_for, wait_word, word,
+    PATIENCE, Poster, STREAMED, World, allocate, local, set_word, share, target, together, wait_for,
+    wait_word, word,
 };
 
 fn rounds<F: Fabric>(fabric: &F) -> u64 {
@@ -34,27 +34,35 @@ fn stream<F: Fabric>(
     });
 }
 
-/// Runs `observe` until `act` is through, and once more after that.
-fn while_acting(act: impl FnOnce() + Send, mut observe: impl FnMut() + Send) {
-    let over = AtomicBool::new(false);
+/// Acts `rounds` times, and on until there have been a quarter as many observations meanwhile.
+fn while_acting(rounds: u64, mut act: impl FnMut(u64) + Send, mut observe: impl FnMut() + Send) {
+    /// Ends the other side even if this one panics.
+    struct Over<'a>(&'a AtomicBool);
+    impl Drop for Over<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Release);
+        }
+    }
+    let (over, observations) = (AtomicBool::new(false), AtomicU64::new(0));
     let observer = || {
+        let _over = Over(&over);
         // Acquire and Release: the last observation comes after the last act.
         while !over.load(Ordering::Acquire) {
             observe();
-            std::thread::yield_now();
+            observations.fetch_add(1, Ordering::Relaxed);
         }
         observe();
     };
     let actor = || {
-        // The observer ends even if the actor panics.
-        struct Over<'a>(&'a AtomicBool);
-        impl Drop for Over<'_> {
-            fn drop(&mut self) {
-                self.0.store(true, Ordering::Release);
+        let _over = Over(&over);
+        let mut round = 0;
+        while round < rounds || observations.load(Ordering::Relaxed) < rounds / 4 {
+            round += 1;
+            act(round);
+            if over.load(Ordering::Acquire) {
+                return;
             }
         }
-        let _over = Over(&over);
-        act();
     };
     together(vec![Box::new(observer), Box::new(actor)]);
 }
@@ -66,37 +74,33 @@ pub fn words_do_not_tear<W: World>() {
     let (there, remote) = share(b, a, 64);
     let here = allocate(a, 64);
     let mut qp = a.queue_pair(b.node()).unwrap();
-    let putting = || {
-        for round in 0..rounds(a) {
-            let value = VALUES[usize::from(round % 2 == 0)].to_ne_bytes();
-            stream(a, &mut qp, |qp, work| {
-                qp.put_inline(&value, target(&remote, 8), work)
-            });
-            stream(a, &mut qp, |qp, work| {
-                qp.put_inline(&value[..4], target(&remote, 20), work)
-            });
-            stream(a, &mut qp, |qp, work| {
-                qp.put_inline(&value[..2], target(&remote, 26), work)
-            });
-        }
+    let putting = |round: u64| {
+        let value = VALUES[usize::from(round.is_multiple_of(2))].to_ne_bytes();
+        stream(a, &mut qp, |qp, work| {
+            qp.put_inline(&value, target(&remote, 8), work)
+        });
+        stream(a, &mut qp, |qp, work| {
+            qp.put_inline(&value[..4], target(&remote, 20), work)
+        });
+        stream(a, &mut qp, |qp, work| {
+            qp.put_inline(&value[..2], target(&remote, 26), work)
+        });
     };
     let (long, middle, short) = (there.cell::<u64>(8), there.cell::<u32>(20), there.cell::<u16>(26));
     let (long, middle, short) = (long.unwrap(), middle.unwrap(), short.unwrap());
-    while_acting(putting, || {
+    while_acting(rounds(a), putting, || {
         assert!([0, u64::MAX].contains(&long.load(Ordering::Relaxed)));
         assert!([0, u32::MAX].contains(&middle.load(Ordering::Relaxed)));
         assert!([0, u16::MAX].contains(&short.load(Ordering::Relaxed)));
     });
     let mut poster = Poster::new(a, b.node());
-    let storing = || {
-        for round in 0..rounds(a) {
-            long.store(VALUES[usize::from(round % 2 == 0)], Ordering::Relaxed);
-            if !a.caps().synchronous {
-                std::thread::yield_now();
-            }
+    let storing = |round: u64| {
+        long.store(VALUES[usize::from(round.is_multiple_of(2))], Ordering::Relaxed);
+        if !a.caps().synchronous {
+            std::thread::yield_now();
         }
     };
-    while_acting(storing, || {
+    while_acting(rounds(a), storing, || {
         poster.complete(|qp, work| qp.get(local(&here, 0, 8), target(&remote, 8), work));
         assert!(VALUES.contains(&word(&here, 0)));
     });
@@ -117,26 +121,22 @@ pub fn words_within_copies_do_not_tear<W: World>() {
         }
     };
     let mut qp = a.queue_pair(b.node()).unwrap();
-    let putting = || {
-        for round in 0..rounds(a) / 10 {
-            // The source may be read until completion, so whole words change in it too.
-            source.write(4, &[round.to_ne_bytes()[0]; LEN]).unwrap();
-            stream(a, &mut qp, |qp, work| {
-                qp.put(local(&source, 4, LEN), target(&remote, 4), work)
-            });
-        }
+    let putting = |round: u64| {
+        // The source may be read until completion, so whole words change in it too.
+        source.write(4, &[round.to_ne_bytes()[0]; LEN]).unwrap();
+        stream(a, &mut qp, |qp, work| {
+            qp.put(local(&source, 4, LEN), target(&remote, 4), work)
+        });
     };
-    while_acting(putting, || check(&there));
+    while_acting(rounds(a), putting, || check(&there));
     let mut poster = Poster::new(a, b.node());
-    let storing = || {
-        for round in 0..rounds(a) / 10 {
-            there.write(4, &[round.to_ne_bytes()[0]; LEN]).unwrap();
-            if !a.caps().synchronous {
-                std::thread::yield_now();
-            }
+    let storing = |round: u64| {
+        there.write(4, &[round.to_ne_bytes()[0]; LEN]).unwrap();
+        if !a.caps().synchronous {
+            std::thread::yield_now();
         }
     };
-    while_acting(storing, || {
+    while_acting(rounds(a), storing, || {
         poster.complete(|qp, work| qp.get(local(&sink, 4, LEN), target(&remote, 4), work));
         check(&sink);
     });
@@ -204,15 +204,13 @@ pub fn a_flush_places_puts<W: World>() {
     let (there, remote) = share(b, a, 64);
     let told = AtomicU64::new(0);
     let mut poster = Poster::new(a, b.node());
-    let putting = || {
-        for round in 1..=rounds(a) {
-            let value = round.to_ne_bytes();
-            poster.complete(|qp, work| qp.put_inline(&value, target(&remote, 8), work));
-            poster.complete(|qp, work| qp.flush(work));
-            told.store(round, Ordering::Release);
-        }
+    let putting = |round: u64| {
+        let value = round.to_ne_bytes();
+        poster.complete(|qp, work| qp.put_inline(&value, target(&remote, 8), work));
+        poster.complete(|qp, work| qp.flush(work));
+        told.store(round, Ordering::Release);
     };
-    while_acting(putting, || {
+    while_acting(rounds(a), putting, || {
         let told = told.load(Ordering::Acquire);
         let seen = word(&there, 8);
         assert!(seen >= told, "flushed {told}, placed {seen}");
@@ -280,13 +278,26 @@ fn store_buffering(
     mut first: impl FnMut(u64) -> u64 + Send,
     mut second: impl FnMut(u64) -> u64 + Send,
 ) {
-    let meet = Barrier::new(2);
+    let arrived = AtomicU64::new(0);
+    // Spins, so that both leave at the same time: the window in which the outcome can occur is nanoseconds wide.
+    let meet = |arrivals: u64| {
+        arrived.fetch_add(1, Ordering::AcqRel);
+        let (start, mut spins) = (std::time::Instant::now(), 0_u32);
+        while arrived.load(Ordering::Acquire) < arrivals {
+            std::hint::spin_loop();
+            spins += 1;
+            if spins.is_multiple_of(1000) {
+                assert!(start.elapsed() < PATIENCE, "the other side does not come");
+                std::thread::yield_now();
+            }
+        }
+    };
     let seen = [AtomicU64::new(0), AtomicU64::new(0)];
     let run = |side: usize, act: &mut (dyn FnMut(u64) -> u64 + Send)| {
         for round in 1..=rounds {
-            meet.wait();
-            seen[side].store(act(round), Ordering::Relaxed); // The barrier orders.
-            meet.wait();
+            meet(4 * round - 2);
+            seen[side].store(act(round), Ordering::Relaxed); // `meet` orders.
+            meet(4 * round);
             let [first, second] = [&seen[0], &seen[1]].map(|seen| seen.load(Ordering::Relaxed));
             assert!(
                 first >= round || second >= round,
@@ -326,7 +337,7 @@ pub fn store_buffering_with_puts_and_gets<W: World>() {
             word(&here, 0)
         }
     };
-    store_buffering(rounds(a) / 4, side(a, 0, 128), side(b, 128, 0));
+    store_buffering(rounds(a), side(a, 0, 128), side(b, 128, 0));
 }
 
 /// Two nodes put to one another, flush, and look at their own memory (RDMA-TSO'24, store buffering with fences).
@@ -364,5 +375,5 @@ fn two_nodes_put_and_look<W: World>(
     };
     let (at_a, of_a) = share(a, b, 192);
     let (at_b, of_b) = share(b, a, 192);
-    store_buffering(rounds(a) / 4, side(a, b, at_a, of_b), side(b, a, at_b, of_a));
+    store_buffering(rounds(a), side(a, b, at_a, of_b), side(b, a, at_b, of_a));
 }
