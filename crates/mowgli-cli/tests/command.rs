@@ -296,6 +296,10 @@ fn explain_shows_how_the_machine_gets_there() {
         .filter(|l| l.trim_start().starts_with(|c: char| c.is_ascii_digit()))
         .count();
     assert!(steps >= 3, "{text}");
+    assert!(
+        text.contains("P0: posts put z^2 := x"),
+        "nodes are written from 1, as in the test: {text}"
+    );
     let output = mowgli(&["explain", "ST1", "--query", "1"]);
     exits(&output, 0);
     let text = stdout(&output);

@@ -33,7 +33,7 @@ pub struct TraceStep {
     pub thread: ThreadId,
     /// Who takes it.
     pub actor: Actor,
-    /// What happens, with names and values: `P0->1: put to y reads x (=1)`.
+    /// What happens, with names and values, nodes written from 1: `P0->2: put to y reads x (=1)`.
     pub text: String,
 }
 
@@ -195,28 +195,31 @@ fn describe_action(
             )
         }
         Action::Mfence => "mfence".to_owned(),
-        Action::Poll { peer } => format!("poll({peer})"),
+        Action::Poll { peer } => format!("poll({})", peer + 1),
         Action::Wait { .. } => "wait".to_owned(),
-        Action::Post(Post { peer, op, .. }) => match op {
-            RemoteOp::Put { dst, src } => format!("posts put {}^{peer} := {}", name(dst), name(src)),
-            RemoteOp::PutValue { dst, value } => format!("posts put {}^{peer} := {value}", name(dst)),
-            RemoteOp::Get { dst, src } => format!("posts get {} := {}^{peer}", name(dst), name(src)),
-            RemoteOp::FetchAdd { dst, target, add } => {
-                format!("posts {} := RFAA({}^{peer}, {add})", name(dst), name(target))
+        Action::Post(Post { peer, op, .. }) => {
+            let peer = peer + 1;
+            match op {
+                RemoteOp::Put { dst, src } => format!("posts put {}^{peer} := {}", name(dst), name(src)),
+                RemoteOp::PutValue { dst, value } => format!("posts put {}^{peer} := {value}", name(dst)),
+                RemoteOp::Get { dst, src } => format!("posts get {} := {}^{peer}", name(dst), name(src)),
+                RemoteOp::FetchAdd { dst, target, add } => {
+                    format!("posts {} := RFAA({}^{peer}, {add})", name(dst), name(target))
+                }
+                RemoteOp::CompareSwap {
+                    dst,
+                    target,
+                    expected,
+                    new,
+                } => {
+                    format!(
+                        "posts {} := RCAS({}^{peer}, {expected}, {new})",
+                        name(dst),
+                        name(target)
+                    )
+                }
+                RemoteOp::Fence => format!("posts rfence({peer})"),
             }
-            RemoteOp::CompareSwap {
-                dst,
-                target,
-                expected,
-                new,
-            } => {
-                format!(
-                    "posts {} := RCAS({}^{peer}, {expected}, {new})",
-                    name(dst),
-                    name(target)
-                )
-            }
-            RemoteOp::Fence => format!("posts rfence({peer})"),
-        },
+        }
     }
 }

@@ -8,7 +8,8 @@ use super::{Addr, Machine, QpId, Rule, Step};
 use crate::model::RmwAtomicity;
 
 impl Machine {
-    /// What the step does in this state, with words called by `name`: `P0->1: get reads x (=3)`.
+    /// What the step does in this state, with words called by `name`: `P0->2: get reads x (=3)`.
+    /// Nodes are written from 1, as in litmus files.
     pub fn describe(&self, step: Step, name: &dyn Fn(Addr) -> String) -> String {
         match step {
             Step::Drain { thread } => {
@@ -21,8 +22,9 @@ impl Machine {
                             format!("store buffer writes {} := {value} to memory", name(loc))
                         }
                         Delayed::Remote { peer, entry } => format!(
-                            "store buffer hands {} to the queue pair to node {peer}",
-                            describe_stage(&entry.stage, name)
+                            "store buffer hands {} to the queue pair to node {}",
+                            describe_stage(&entry.stage, name),
+                            peer + 1
                         ),
                     });
                 format!(
@@ -36,7 +38,8 @@ impl Machine {
                     .and_then(|qp| self.describe_rule(qp, rule, index, name));
                 let QpId { thread, peer } = id;
                 format!(
-                    "P{thread}->{peer}: {}",
+                    "P{thread}->{}: {}",
+                    peer + 1,
                     what.unwrap_or_else(|| rule.name().to_owned())
                 )
             }
