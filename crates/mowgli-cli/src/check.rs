@@ -2,7 +2,7 @@
 
 use std::io::IsTerminal;
 use std::sync::atomic::AtomicBool;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use mowgli::check::{self, Answer, Engine, Judgement, NotApplicable, applicable, settings};
@@ -243,6 +243,8 @@ fn progress(jobs: usize) -> ProgressBar {
         return ProgressBar::hidden();
     }
     let bar = ProgressBar::new(jobs as u64);
+    // One search may be long: the clock shows that it is alive.
+    bar.enable_steady_tick(Duration::from_millis(100));
     // The template is a constant that parses; the fallback is the crate's own style.
     if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed} {msg}") {
         bar.set_style(style);

@@ -24,8 +24,9 @@ use clap::{Parser, Subcommand};
 
 /// Executable memory models for RDMA.
 ///
-/// Mowgli runs litmus tests - small programs with a question about their final state - under memory models of RDMA,
-/// and says whether the outcome asked about is allowed. Reports have the form of herd7's.
+/// Mowgli runs litmus tests - small programs with a question about their final state - under
+/// memory models of RDMA, and says whether the outcome asked about is allowed. Reports have the
+/// form of herd7's.
 ///
 /// MODELS
 ///   sc               sequential consistency

@@ -321,3 +321,80 @@ pub fn expected(program: &Program, query: &Query, setting: Setting) -> Option<Ve
         .into_iter()
         .find_map(|rmw| query.expected.get(&Setting { rmw, ..setting }).copied())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::litmus::parse;
+
+    fn outcome(x: i64) -> Outcome {
+        Outcome {
+            registers: vec![vec![]],
+            memory: vec![x],
+        }
+    }
+
+    fn search(values: &[i64], complete: bool) -> Search {
+        Search {
+            outcomes: values.iter().map(|&v| outcome(v)).collect(),
+            completeness: if complete {
+                Completeness::Complete
+            } else {
+                Completeness::Incomplete(Limit::Time)
+            },
+            states: 1,
+        }
+    }
+
+    #[test]
+    fn complete_engines_must_find_the_same() {
+        assert_eq!(
+            compare(search(&[0, 1], true), search(&[0, 1], true)).disagreement,
+            None
+        );
+        let found = compare(search(&[0, 1], true), search(&[0, 2], true))
+            .disagreement
+            .unwrap();
+        assert_eq!(found.declarative_only, BTreeSet::from([outcome(1)]));
+        assert_eq!(found.operational_only, BTreeSet::from([outcome(2)]));
+    }
+
+    #[test]
+    fn an_incomplete_engine_may_find_less_but_not_more() {
+        assert_eq!(
+            compare(search(&[0, 1], true), search(&[0], false)).disagreement,
+            None
+        );
+        assert!(
+            compare(search(&[0], true), search(&[0, 1], false))
+                .disagreement
+                .is_some()
+        );
+        let neither = compare(search(&[0], false), search(&[1], false));
+        assert_eq!(neither.disagreement, None);
+        assert_eq!(neither.search.outcomes, BTreeSet::from([outcome(0), outcome(1)]));
+        assert!(!neither.search.is_complete());
+        assert!(
+            compare(search(&[0], false), search(&[0, 1], true))
+                .search
+                .is_complete()
+        );
+    }
+
+    #[test]
+    fn an_incomplete_search_judges_only_what_it_has_seen() {
+        let litmus = parse("RDMA t\n{ x@1=0; }\nP0@1 ;\nx := 1 ;\nexists (x=1)")
+            .unwrap()
+            .litmus;
+        let judge = |values: &[i64], complete| judge(&litmus, 0, &search(values, complete));
+        assert_eq!(judge(&[1], true).verdict(), Some(Verdict::Required));
+        assert_eq!(judge(&[1], false).verdict(), Some(Verdict::Allowed));
+        assert_eq!(judge(&[0], true).verdict(), Some(Verdict::Forbidden));
+        assert_eq!(judge(&[0], false).verdict(), None);
+        assert_eq!(judge(&[1], false).meets(Verdict::Required), None);
+        assert_eq!(judge(&[0, 1], false).meets(Verdict::Required), Some(false));
+        assert_eq!(judge(&[0, 1], false).meets(Verdict::Forbidden), Some(false));
+        assert_eq!(judge(&[0], false).meets(Verdict::Allowed), None);
+        assert_eq!(judge(&[], true).meets(Verdict::Forbidden), Some(true));
+    }
+}
