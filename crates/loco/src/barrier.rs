@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use loco_fabric::{AtomicCell, Fabric};
 
 use crate::platform::AtomicU64Of;
-use crate::{Error, Parent, Participants, Result, Sst, Thread, fence};
+use crate::{Channel, Error, Parent, Participants, Result, Sst, Thread, fence};
 
 /// A barrier among threads of any number of nodes.
 ///
@@ -35,6 +35,7 @@ use crate::{Error, Parent, Participants, Result, Sst, Thread, fence};
 /// assert_eq!(seen, [1, 1]);
 /// ```
 pub struct Barrier<F: Fabric> {
+    channel: Channel<F>,
     /// Rounds that each node has arrived in.
     sst: Sst<F, u64>,
     /// Threads of this node that take part.
@@ -67,12 +68,13 @@ impl<F: Fabric> Barrier<F> {
                 "barrier `{name}`: zero threads cannot arrive"
             )));
         }
-        let channel = crate::Channel::builder(parent, name)
+        let channel = Channel::builder(parent, name)
             .kind("barrier")
             .participants(participants)
             .join()?;
         Ok(Barrier {
             sst: Sst::new(&channel, "sst")?,
+            channel,
             threads: threads as u64,
             arrived: AtomicCell::new(0),
         })
@@ -95,6 +97,11 @@ impl<F: Fabric> Barrier<F> {
     pub fn wait_unfenced(&self, thread: &Thread<F>) -> Result<()> {
         let round = self.arrive(thread)?;
         self.sst.wait_for_each(thread, |count| count >= round)
+    }
+
+    /// The endpoint, to wait until this barrier alone is ready.
+    pub fn channel(&self) -> &Channel<F> {
+        &self.channel
     }
 
     /// Counts this thread in; the node's last one tells the others. Returns the round, from 1.

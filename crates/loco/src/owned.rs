@@ -135,6 +135,11 @@ impl<F: Fabric, T: AtomicValue> OwnedVar<F, T> {
         })
     }
 
+    /// The endpoint, to wait until this variable alone is ready.
+    pub fn channel(&self) -> &Channel<F> {
+        &self.channel
+    }
+
     fn push_op(&self) -> Result<&PutOp<F>> {
         if let Some(op) = self.push.get() {
             return Ok(op);

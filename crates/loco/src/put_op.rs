@@ -54,13 +54,11 @@ impl<F: Fabric> PutOp<F> {
     /// targets may receive different values (LOCO'26 Fig. 9c).
     ///
     /// # Errors
-    /// See [`Thread::put`]. Puts to earlier targets may have been posted.
+    /// See [`Thread::put`]; the puts to the other targets have been posted all the same.
     #[inline]
     pub fn post(&self, thread: &Thread<F>) -> Result<AckKey<F>> {
         let mut key = AckKey::done();
-        for target in &self.targets {
-            thread.post_into(&self.put(target), Flags::default(), &mut key)?;
-        }
+        self.each(|target| thread.post_into(&self.put(target), Flags::default(), &mut key))?;
         Ok(key)
     }
 
@@ -71,9 +69,7 @@ impl<F: Fabric> PutOp<F> {
     #[inline]
     pub fn post_inline(&self, thread: &Thread<F>, data: &[u8]) -> Result<AckKey<F>> {
         let mut key = AckKey::done();
-        for target in &self.targets {
-            thread.post_into(&inline(data, target), Flags::default(), &mut key)?;
-        }
+        self.each(|target| thread.post_into(&inline(data, target), Flags::default(), &mut key))?;
         Ok(key)
     }
 
@@ -83,10 +79,20 @@ impl<F: Fabric> PutOp<F> {
     /// See [`Thread::put_inline`].
     #[inline]
     pub fn post_inline_untracked(&self, thread: &Thread<F>, data: &[u8]) -> Result<()> {
+        self.each(|target| thread.post_untracked(&inline(data, target), Flags::default()))
+    }
+
+    /// Posts to every target, to the others also when one of them is lost; then returns the first error.
+    #[inline]
+    fn each(&self, mut post: impl FnMut(&F::Remote) -> Result<()>) -> Result<()> {
+        let mut outcome = Ok(());
         for target in &self.targets {
-            thread.post_untracked(&inline(data, target), Flags::default())?;
+            let posted = post(target);
+            if outcome.is_ok() {
+                outcome = posted;
+            }
         }
-        Ok(())
+        outcome
     }
 
     fn put<'a>(&'a self, remote: &'a F::Remote) -> Operation<'a, F> {

@@ -30,8 +30,7 @@ use crate::{AckKey, Channel, Parent, Region, Result, Thread};
 /// assert_eq!(read, [*b"hello"; 2]);
 /// ```
 pub struct SharedRegion<F: Fabric> {
-    /// Keeps the endpoint.
-    _channel: Channel<F>,
+    channel: Channel<F>,
     region: Region<F>,
 }
 
@@ -57,7 +56,7 @@ impl<F: Fabric> SharedRegion<F> {
         .join()?;
         Ok(SharedRegion {
             region: channel.region("data")?.clone(),
-            _channel: channel,
+            channel,
         })
     }
 
@@ -134,5 +133,10 @@ impl<F: Fabric> SharedRegion<F> {
         offset: usize,
     ) -> Result<AckKey<F>> {
         thread.get(dst, self.target(node, offset)?)
+    }
+
+    /// The endpoint, to wait until this region alone is ready.
+    pub fn channel(&self) -> &Channel<F> {
+        &self.channel
     }
 }

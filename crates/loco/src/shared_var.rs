@@ -116,4 +116,9 @@ impl<F: Fabric, T: AtomicValue> SharedVar<F, T> {
         self.channel
             .wait_until(thread, || Some(self.read()).filter(|&value| condition(value)))
     }
+
+    /// The endpoint, to wait until this variable alone is ready.
+    pub fn channel(&self) -> &Channel<F> {
+        &self.channel
+    }
 }

@@ -143,6 +143,11 @@ impl<F: Fabric, T: AtomicValue> Sst<F, T> {
         })
     }
 
+    /// The endpoint, to wait until this table alone is ready.
+    pub fn channel(&self) -> &Channel<F> {
+        &self.channel
+    }
+
     /// The participants.
     pub fn participants(&self) -> &Participants {
         &self.table.participants

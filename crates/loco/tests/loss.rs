@@ -1,0 +1,151 @@
+//! A node that is lost turns into `PeerLost` for those that wait for it, in bounded time, and for nobody else.
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::{ALL, Cluster};
+use loco::fabric::{NodeId, ShmFabric};
+use loco::{Barrier, Manager, Participants, Result, SharedRegion, SharedVar, Thread, fence};
+
+const BOUND: Duration = Duration::from_secs(2);
+
+fn in_time<T>(f: impl FnOnce() -> T) -> T {
+    let begin = Instant::now();
+    let value = f();
+    assert!(begin.elapsed() < BOUND, "took {:?}", begin.elapsed());
+    value
+}
+
+/// Ends the node as a crash would, once its arrival in the last barrier has reached everybody: until then its
+/// peers may rightly find it lost in that one.
+fn die(manager: &Manager<ShmFabric>, thread: &Thread<ShmFabric>) -> Result<()> {
+    fence::thread(thread)?;
+    manager.fabric().mesh().fail();
+    Ok(())
+}
+
+#[test]
+fn in_set_up() {
+    Cluster::Synchronous.run(3, |manager| {
+        if manager.node().0 == 2 {
+            manager.fabric().mesh().fail();
+            return Ok(());
+        }
+        let _bar = Barrier::new(&manager, "bar")?;
+        let error = in_time(|| manager.wait_for_ready()).expect_err("node 2 never makes it");
+        assert_eq!(error.lost_peer(), Some(NodeId(2)));
+        Ok(())
+    });
+}
+
+#[test]
+fn in_a_barrier() {
+    for cluster in ALL {
+        cluster.run(3, |manager| {
+            let bar = Barrier::new(&manager, "bar")?;
+            let survivors = Participants::of([NodeId(0), NodeId(2)]);
+            let end = (manager.node().0 != 1)
+                .then(|| Barrier::with_participants(&manager, "end", &survivors, 1))
+                .transpose()?;
+            manager.wait_for_ready()?;
+            let thread = manager.thread()?;
+            bar.wait(&thread)?;
+            let Some(end) = end else {
+                return die(&manager, &thread);
+            };
+            let error = in_time(|| bar.wait(&thread)).expect_err("node 1 is gone");
+            assert_eq!(error.lost_peer(), Some(NodeId(1)), "{cluster:?}");
+            end.wait_unfenced(&thread)
+        });
+    }
+}
+
+#[test]
+fn survivors_go_on_without_it() {
+    for cluster in ALL {
+        cluster.run(3, |manager| {
+            let survivors = Participants::of([NodeId(0), NodeId(1)]);
+            let all = Barrier::new(&manager, "all")?;
+            let two = (manager.node().0 != 2)
+                .then(|| Barrier::with_participants(&manager, "two", &survivors, 1))
+                .transpose()?;
+            manager.wait_for_ready()?;
+            let thread = manager.thread()?;
+            all.wait(&thread)?;
+            let Some(two) = two else {
+                return die(&manager, &thread);
+            };
+            // One fence may report what was under way to node 2; after that it is nobody's concern.
+            let lost = all.wait(&thread).expect_err("node 2 is gone");
+            assert_eq!(lost.lost_peer(), Some(NodeId(2)), "{cluster:?}");
+            let _ = fence::thread(&thread);
+            for _ in 0..100 {
+                two.wait(&thread)?;
+            }
+            Ok(())
+        });
+    }
+}
+
+#[test]
+fn who_has_arrived_may_leave() {
+    // The last barrier of a program: some are gone before others have noticed that everybody arrived.
+    for cluster in ALL {
+        for _ in 0..20 {
+            cluster.run(3, |manager| {
+                let bar = Barrier::new(&manager, "bar")?;
+                manager.wait_for_ready()?;
+                bar.wait(&manager.thread()?)
+            });
+        }
+    }
+}
+
+#[test]
+fn outstanding_operations_fail() {
+    for cluster in ALL {
+        cluster.run(2, |manager| {
+            let bar = Barrier::new(&manager, "bar")?;
+            let region = SharedRegion::new(&manager, "r", 8)?;
+            manager.wait_for_ready()?;
+            let thread = manager.thread()?;
+            bar.wait(&thread)?;
+            if manager.node().0 == 1 {
+                return die(&manager, &thread);
+            }
+            let lost = in_time(|| {
+                loop {
+                    let outcome = region
+                        .target(NodeId(1), 0)
+                        .and_then(|target| thread.put_inline(&[1; 8], target))
+                        .and_then(|key| key.wait(&thread))
+                        .and_then(|()| fence::pair(&thread, NodeId(1)));
+                    if let Err(error) = outcome {
+                        return error.lost_peer();
+                    }
+                }
+            });
+            assert_eq!(lost, Some(NodeId(1)), "{cluster:?}");
+            Ok(())
+        });
+    }
+}
+
+#[test]
+fn a_wait_has_a_deadline() {
+    for cluster in ALL {
+        let config = loco::Config {
+            deadline: Duration::from_millis(200),
+            ..loco::Config::default()
+        };
+        cluster.run_config(2, &config, |manager| {
+            let x = SharedVar::<_, u64>::new(&manager, "x")?;
+            manager.wait_for_ready()?;
+            let thread = manager.thread()?;
+            let error = in_time(|| x.wait_until(&thread, |x| x == 1)).expect_err("nobody writes");
+            assert!(error.is_timeout() || error.lost_peer().is_some(), "{error}");
+            Ok(())
+        });
+    }
+}
