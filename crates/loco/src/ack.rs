@@ -22,11 +22,13 @@ use crate::{Error, Result, Thread};
 /// [fence](crate::fence).
 #[must_use = "operations are under way: wait on the key, or drop it on purpose with `forget`"]
 pub struct AckKey<F: Fabric> {
-    groups: SmallVec<[Group<F>; 1]>,
+    /// One per window and block of sequence numbers, so that each operation has one place. Two are inline: a batch of
+    /// up to 64 operations spans no more.
+    groups: SmallVec<[Group<F>; 2]>,
     peers: SmallVec<[NodeId; 8]>,
 }
 
-/// Operations of one thread: sequence numbers `base + i` for each bit `i` of `mask`.
+/// Operations of one thread: sequence numbers `base + i` for each bit `i` of `mask`; `base` is a multiple of 64.
 struct Group<F: Fabric> {
     window: Arc<Window<F>>,
     base: u64,
@@ -130,29 +132,26 @@ impl<F: Fabric> AckKey<F> {
     /// Adds one operation.
     pub(crate) fn insert(&mut self, window: &Arc<Window<F>>, seq: u64, peer: NodeId) {
         self.add_peer(peer);
-        if let Some(group) = self.groups.last_mut()
-            && Arc::ptr_eq(&group.window, window)
-            && seq >= group.base
-            && seq - group.base < 64
-        {
-            group.mask |= 1 << (seq - group.base);
-            return;
+        let base = seq & !63;
+        let bit = 1 << (seq & 63);
+        match self.groups.last_mut() {
+            // Most often: one more of a batch.
+            Some(last) if last.base == base && Arc::ptr_eq(&last.window, window) => last.mask |= bit,
+            _ => self.add(Group {
+                window: window.clone(),
+                base,
+                mask: bit,
+            }),
         }
-        self.groups.push(Group {
-            window: window.clone(),
-            base: seq,
-            mask: 1,
-        });
     }
 
     fn add(&mut self, group: Group<F>) {
-        let near = self.groups.iter_mut().find(|mine| {
-            Arc::ptr_eq(&mine.window, &group.window)
-                && group.base >= mine.base
-                && group.base - mine.base < u64::from(group.mask.leading_zeros()) + 1
-        });
-        match near {
-            Some(mine) => mine.mask |= group.mask << (group.base - mine.base),
+        let same = self
+            .groups
+            .iter_mut()
+            .find(|mine| mine.base == group.base && Arc::ptr_eq(&mine.window, &group.window));
+        match same {
+            Some(mine) => mine.mask |= group.mask,
             None => self.groups.push(group),
         }
     }

@@ -33,6 +33,16 @@ pub enum Error {
         /// What the other node has.
         theirs: String,
     },
+    /// A peer's endpoint could not connect to ours.
+    #[error("{peer} could not connect its endpoint of channel `{channel}`: {reason}")]
+    Refused {
+        /// Full name of the channel.
+        channel: String,
+        /// The peer.
+        peer: NodeId,
+        /// Its error.
+        reason: String,
+    },
     /// Peers did not make their endpoint in time.
     #[error(
         "channel `{channel}` is not ready after {after:?}: no matching endpoint yet at {missing:?}; \

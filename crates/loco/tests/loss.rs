@@ -32,10 +32,13 @@ fn in_set_up() {
             manager.fabric().mesh().fail();
             return Ok(());
         }
-        let _bar = Barrier::new(&manager, "bar")?;
-        let error = in_time(|| manager.wait_for_ready()).expect_err("node 2 never makes it");
+        let bar = Barrier::new(&manager, "bar")?;
+        let survivors = Participants::of([NodeId(0), NodeId(1)]);
+        let end = Barrier::with_participants(&manager, "end", &survivors, 1)?;
+        let error = in_time(|| bar.channel().wait_for_ready()).expect_err("node 2 never makes it");
         assert_eq!(error.lost_peer(), Some(NodeId(2)));
-        Ok(())
+        end.channel().wait_for_ready()?;
+        end.wait(&manager.thread()?)
     });
 }
 

@@ -19,6 +19,13 @@ pub(crate) enum Message {
         incarnation: u64,
         difference: Difference,
     },
+    /// Answer by an endpoint that cannot connect.
+    Refused {
+        channel: String,
+        /// The endpoint answered.
+        incarnation: u64,
+        reason: String,
+    },
     /// An endpoint is going away: nothing of it is outstanding.
     Leave { channel: String, incarnation: u64 },
     /// The sender will not access memory of that endpoint any more.
@@ -31,6 +38,9 @@ pub(crate) struct Greeting {
     pub(crate) channel: String,
     /// Names the endpoint among all that this node ever made.
     pub(crate) incarnation: u64,
+    /// In a connect: the endpoint whose join this answers. It may have been replaced meanwhile, and its replacement
+    /// must not take this for its own.
+    pub(crate) answers: Option<u64>,
     pub(crate) spec: Spec,
     /// Keys of the regions offered, in the order of `spec.offers`.
     pub(crate) keys: Vec<RegionKey>,

@@ -5,7 +5,7 @@
 //! ignores the join; when it makes one, that endpoint's own join does the work. A node with the endpoint compares,
 //! imports the offered regions and answers with a *connect* of the same content. So whichever endpoint is made
 //! first, the second one's join reaches it, and its connect reaches the second. A difference makes both sides'
-//! endpoints fail, by a *mismatch* message.
+//! endpoints fail, by a *mismatch* message; so does a callback that fails, by a *refusal*.
 //!
 //! An endpoint that is dropped first drains this node's outstanding operations, then sends a *leave*. Its memory is kept in
 //! quarantine until every participant has acknowledged: a participant that was connected does so when its own

@@ -131,10 +131,11 @@ impl<F: Fabric> Registry<F> {
 }
 
 impl<F: Fabric> Endpoint<F> {
-    pub(super) fn greeting(&self, channel: &str) -> Greeting {
+    pub(super) fn greeting(&self, channel: &str, answers: Option<u64>) -> Greeting {
         Greeting {
             channel: channel.to_owned(),
             incarnation: self.incarnation,
+            answers,
             spec: self.spec.clone(),
             keys: self.keys.clone(),
         }

@@ -39,7 +39,7 @@ pub(crate) fn announce<F: Fabric>(node: &Node<F>, channel: &str) {
         return;
     };
     let peers: Vec<NodeId> = endpoint.links.keys().copied().collect();
-    let join = Message::Join(endpoint.greeting(channel));
+    let join = Message::Join(endpoint.greeting(channel, None));
     drop(registry);
     for peer in peers {
         send(node, peer, &join);
@@ -92,8 +92,10 @@ fn handle<F: Fabric>(node: &Arc<Node<F>>, manager: &Weak<Inner<F>>, from: NodeId
             }
         }
         Message::Connect(greeting) => {
-            if let Some(answer @ Message::Mismatch { .. }) = meet(node, manager, from, &greeting) {
-                send(node, from, &answer);
+            // A connect is the answer already, unless something is wrong.
+            match meet(node, manager, from, &greeting) {
+                None | Some(Message::Connect(_)) => {}
+                Some(answer) => send(node, from, &answer),
             }
         }
         Message::Mismatch {
@@ -102,6 +104,18 @@ fn handle<F: Fabric>(node: &Arc<Node<F>>, manager: &Weak<Inner<F>>, from: NodeId
             difference,
         } => {
             let error = difference.reversed().error(&channel, node.fabric().node(), from);
+            fail(node, &channel, incarnation, error);
+        }
+        Message::Refused {
+            channel,
+            incarnation,
+            reason,
+        } => {
+            let error = Error::Refused {
+                channel: channel.clone(),
+                peer: from,
+                reason,
+            };
             fail(node, &channel, incarnation, error);
         }
         Message::Leave { channel, incarnation } => leave(node, from, channel, incarnation),
@@ -196,8 +210,13 @@ fn meet<F: Fabric>(
         }
         Err(error) => {
             tracing::warn!(%channel, %from, %error, "connecting failed");
+            let reason = error.to_string();
             fail(node, channel, incarnation, error);
-            None
+            Some(Message::Refused {
+                channel: channel.clone(),
+                incarnation: theirs.incarnation,
+                reason,
+            })
         }
     }
 }
@@ -226,10 +245,13 @@ fn visit<F: Fabric>(registry: &mut Registry<F>, here: NodeId, from: NodeId, thei
     let Some(endpoint) = registry.endpoints.get_mut(&theirs.channel) else {
         return Visited::Unknown;
     };
+    if theirs.answers.is_some_and(|asked| asked != endpoint.incarnation) {
+        return Visited::Unknown;
+    }
     if let Some(difference) = Difference::between(here, &endpoint.spec, from, &theirs.spec) {
         return Visited::Differs(endpoint.incarnation, difference);
     }
-    let answer = Message::Connect(endpoint.greeting(&theirs.channel));
+    let answer = Message::Connect(endpoint.greeting(&theirs.channel, Some(theirs.incarnation)));
     // Equal participant lists and a join from there: the link exists.
     let Some(link) = endpoint.links.get_mut(&from) else {
         return Visited::Unknown;
