@@ -1,3 +1,63 @@
-//! loco-cli
+//! `loco`: starts jobs and shows what they can do.
 
-fn main() {}
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
+
+mod demo;
+mod error;
+mod launcher;
+mod machine;
+mod record;
+mod run;
+
+/// Composable objects over network memory: launcher and demonstration.
+#[derive(Parser)]
+#[command(version, propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Run(run::Args),
+    Demo(demo::Args),
+    #[command(name = demo::NODE, hide = true)]
+    DemoNode(demo::NodeArgs),
+    #[command(name = launcher::EXEC, hide = true)]
+    Exec(launcher::ExecArgs),
+    #[command(name = launcher::GUARD, hide = true)]
+    Guard,
+}
+
+fn main() -> ExitCode {
+    init_logging();
+    let cli = Cli::parse();
+    let outcome = match cli.command {
+        Command::Run(args) => run::run(&args),
+        Command::Demo(args) => demo::run(&args),
+        Command::DemoNode(args) => demo::node(&args),
+        Command::Exec(args) => Err(launcher::exec(&args)),
+        Command::Guard => launcher::guard(),
+    };
+    match outcome {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            eprintln!("loco: {error}");
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+/// Silent unless `LOCO_LOG` says otherwise, e.g. `LOCO_LOG=loco_fabric=debug`.
+fn init_logging() {
+    let filter = EnvFilter::try_from_env("LOCO_LOG").unwrap_or_else(|_| EnvFilter::new("off"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .init();
+}

@@ -1,0 +1,42 @@
+//! `loco demo`: nodes that meet and say what they found, started by the launcher as a user's would be.
+
+use std::time::Duration;
+
+use crate::error::CliError;
+use crate::launcher::{Plan, launch};
+use crate::run::{FabricChoice, local_nodes};
+
+mod node;
+
+pub use node::{Args as NodeArgs, NAME as NODE, node};
+
+/// Start node processes on this machine that meet and exchange messages, and print what happened.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Number of node processes.
+    #[arg(short, long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u16).range(1..))]
+    nodes: u16,
+    /// Fabric that the nodes use.
+    #[arg(long, value_enum, default_value_t)]
+    fabric: FabricChoice,
+    /// Print one line of JSON a result, with the machine's facts.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Starts the nodes and gives their exit code.
+pub fn run(args: &Args) -> Result<u8, CliError> {
+    let own = std::env::current_exe().map_err(CliError::os("finding this program"))?;
+    let mut command = vec![own.into_os_string(), NODE.into()];
+    if args.json {
+        command.push("--json".into());
+    }
+    launch(&Plan {
+        nodes: local_nodes(args.nodes, args.fabric)?,
+        command,
+        timeout: None,
+        grace: Duration::from_secs(3),
+        keep_going: false,
+        prefix: !args.json,
+    })
+}

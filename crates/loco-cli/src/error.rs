@@ -1,0 +1,52 @@
+//! The error of the command line: what failed, and the exit code that says so.
+
+use std::io;
+
+use loco_fabric::FabricError;
+
+/// What a subcommand can fail with before or beside the nodes' own failures, which are exit codes.
+#[derive(Debug, thiserror::Error)]
+pub enum CliError {
+    /// Bad input that the argument parser cannot see.
+    #[error("{0}")]
+    Usage(String),
+    /// The program of a node cannot be started.
+    #[error("cannot start `{program}`: {source}")]
+    Start {
+        /// As given.
+        program: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The system refused something.
+    #[error("{what}: {source}")]
+    Os {
+        /// What was attempted.
+        what: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+    /// From the fabric.
+    #[error(transparent)]
+    Fabric(#[from] FabricError),
+}
+
+impl CliError {
+    /// As shells have it: 127 and 126 for a program that is not there or cannot run, 2 for bad usage.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            CliError::Start { source, .. } if source.kind() == io::ErrorKind::NotFound => 127,
+            CliError::Start { .. } => 126,
+            CliError::Usage(_) | CliError::Fabric(FabricError::Config(_)) => 2,
+            CliError::Os { .. } | CliError::Fabric(_) => 1,
+        }
+    }
+
+    /// For `map_err`.
+    pub fn os<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> CliError {
+        move |source| CliError::Os {
+            what,
+            source: source.into(),
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Starts the processes of a job, passes their output and signals on, and leaves nothing behind.
+//!
+//! Three things together see to the last:
+//!
+//! * every node leads a process group of its own, and this process is a *subreaper*: what a node starts and leaves
+//!   behind becomes a child of this process, which ends it when the job is over;
+//! * every node starts through the hidden subcommand [`EXEC`], which asks the kernel to kill it when this process dies,
+//!   however it dies, and then becomes the program;
+//! * a guard (hidden subcommand [`GUARD`]) holds one end of a pipe whose other end only this process has. When the pipe
+//!   breaks it kills the groups that are left. It covers what nodes started themselves when this process was killed.
+//!
+//! Not covered: a process that left its node's group *and* outlives a `kill -9` of the launcher.
+
+use std::ffi::OsString;
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use loco_fabric::NodeId;
+use signal_hook::consts::{SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2};
+use signal_hook::iterator::Signals;
+
+use crate::error::CliError;
+
+mod children;
+mod exec;
+mod guard;
+mod job;
+mod output;
+
+pub use exec::{Args as ExecArgs, NAME as EXEC, exec};
+pub use guard::{NAME as GUARD, guard};
+
+use job::RunningJob;
+use output::Printer;
+
+/// What [`launch`] runs.
+pub struct Plan {
+    /// The nodes to start here.
+    pub nodes: Vec<Node>,
+    /// Program and arguments, the same for all.
+    pub command: Vec<OsString>,
+    /// Ends the job.
+    pub timeout: Option<Duration>,
+    /// Between asking a node to end and killing it.
+    pub grace: Duration,
+    /// Let the others go on when one fails.
+    pub keep_going: bool,
+    /// Put the node's id before each line.
+    pub prefix: bool,
+}
+
+/// One node: its id and what its environment has beside ours.
+pub struct Node {
+    /// The id.
+    pub id: NodeId,
+    /// Variables taken away.
+    pub unset: Vec<&'static str>,
+    /// Variables set.
+    pub set: Vec<(&'static str, String)>,
+}
+
+/// What ends the job.
+const ENDING_SIGNALS: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT];
+/// What is passed on, and the news of children.
+const OTHER_SIGNALS: [i32; 5] = [SIGCHLD, SIGCONT, SIGTSTP, SIGUSR1, SIGUSR2];
+
+/// What wakes the launcher.
+enum Event {
+    Signal(i32),
+    /// Nobody reads our output any more.
+    OutputClosed,
+}
+
+/// Runs the job to its end and gives its exit code. To be called from the main thread: the kernel takes the end of the
+/// thread that started a node for the end of the launcher.
+///
+/// # Errors
+/// [`CliError`] when the nodes cannot be started; what had started is ended.
+pub fn launch(plan: &Plan) -> Result<u8, CliError> {
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
+        .map_err(CliError::os("becoming a subreaper"))?;
+    let (sender, events) = mpsc::channel();
+    watch_signals(sender.clone())?;
+    let printer = Arc::new(Printer::new(plan.prefix, &plan.nodes, sender));
+    let mut job = RunningJob::new(plan, printer)?;
+    // An error here drops the job, which ends what has started.
+    for node in &plan.nodes {
+        job.start(node, &plan.command)?;
+    }
+    Ok(job.see_through(&events))
+}
+
+/// A thread turns signals into events, so that the main loop can wait for both signals and time.
+fn watch_signals(sender: mpsc::Sender<Event>) -> Result<(), CliError> {
+    let mut signals = Signals::new(ENDING_SIGNALS.iter().chain(&OTHER_SIGNALS))
+        .map_err(CliError::os("taking over signals"))?;
+    thread::Builder::new()
+        .name("loco-signals".to_owned())
+        .spawn(move || {
+            for signal in signals.forever() {
+                if sender.send(Event::Signal(signal)).is_err() {
+                    return;
+                }
+            }
+        })
+        .map_err(CliError::os("starting the thread that takes signals"))?;
+    Ok(())
+}

@@ -1,0 +1,126 @@
+//! The nodes' output: whole lines, each with the node's id before it, in the order in which they come.
+
+use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread::{self, JoinHandle};
+
+use anstyle::{AnsiColor, Style};
+use loco_fabric::NodeId;
+
+use super::{Event, Node};
+use crate::error::CliError;
+
+/// A longer line is passed on in pieces.
+const LINE_BYTES_MAX: u64 = 64 << 10;
+
+const COLOURS: [AnsiColor; 6] = [
+    AnsiColor::Cyan,
+    AnsiColor::Green,
+    AnsiColor::Yellow,
+    AnsiColor::Magenta,
+    AnsiColor::Blue,
+    AnsiColor::Red,
+];
+
+/// Writes lines of all nodes to our own standard output and error.
+pub(super) struct Printer {
+    prefix: bool,
+    /// Digits of the longest id.
+    width: usize,
+    /// Told when nobody reads any more; none after that.
+    closed: Mutex<Option<mpsc::Sender<Event>>>,
+}
+
+#[derive(Clone, Copy)]
+enum Stream {
+    Out,
+    Err,
+}
+
+impl Printer {
+    pub(super) fn new(prefix: bool, nodes: &[Node], events: mpsc::Sender<Event>) -> Printer {
+        let longest = nodes.iter().map(|node| node.id.0).max().unwrap_or(0);
+        Printer {
+            prefix,
+            width: longest.to_string().len(),
+            closed: Mutex::new(Some(events)),
+        }
+    }
+
+    /// Starts threads that print what comes from a node.
+    pub(super) fn read(
+        printer: &Arc<Printer>,
+        node: NodeId,
+        out: Option<impl Read + Send + 'static>,
+        err: Option<impl Read + Send + 'static>,
+    ) -> Result<Vec<JoinHandle<()>>, CliError> {
+        let mut readers = Vec::new();
+        if let Some(out) = out {
+            readers.push(Printer::reader(printer, node, Stream::Out, out)?);
+        }
+        if let Some(err) = err {
+            readers.push(Printer::reader(printer, node, Stream::Err, err)?);
+        }
+        Ok(readers)
+    }
+
+    fn reader(
+        printer: &Arc<Printer>,
+        node: NodeId,
+        stream: Stream,
+        source: impl Read + Send + 'static,
+    ) -> Result<JoinHandle<()>, CliError> {
+        let printer = Arc::clone(printer);
+        let print = move || {
+            let mut source = BufReader::new(source);
+            let mut line = Vec::new();
+            // An error is the end, too: the node is gone.
+            while let Ok(1..) = (&mut source).take(LINE_BYTES_MAX).read_until(b'\n', &mut line) {
+                printer.line(node, stream, &line);
+                line.clear();
+            }
+        };
+        thread::Builder::new()
+            .name(format!("loco-output-{}", node.0))
+            .spawn(print)
+            .map_err(CliError::os("starting a thread for a node's output"))
+    }
+
+    /// A word of the launcher itself.
+    pub(super) fn say(&self, what: &str) {
+        let _ = writeln!(io::stderr(), "loco: {what}");
+    }
+
+    fn line(&self, node: NodeId, stream: Stream, line: &[u8]) {
+        let written = match stream {
+            Stream::Out => self.write(&mut io::stdout().lock(), io::stdout().is_terminal(), node, line),
+            Stream::Err => self.write(&mut io::stderr().lock(), io::stderr().is_terminal(), node, line),
+        };
+        let broken = written.is_err_and(|e| e.kind() == io::ErrorKind::BrokenPipe);
+        if broken && matches!(stream, Stream::Out) {
+            // Reading goes on, so that no node blocks on the way to its end.
+            let mut closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(events) = closed.take() {
+                let _ = events.send(Event::OutputClosed);
+            }
+        }
+    }
+
+    /// One write for one line, so that lines of different nodes do not mix.
+    fn write(&self, to: &mut impl Write, colour: bool, node: NodeId, line: &[u8]) -> io::Result<()> {
+        let mut bytes = Vec::with_capacity(line.len() + 24);
+        if self.prefix {
+            let style = match colour {
+                true => Style::new().fg_color(Some(COLOURS[usize::from(node.0) % COLOURS.len()].into())),
+                false => Style::new(),
+            };
+            write!(bytes, "{style}[{:>width$}]{style:#} ", node.0, width = self.width)?;
+        }
+        bytes.extend_from_slice(line);
+        if !line.ends_with(b"\n") && self.prefix {
+            bytes.push(b'\n');
+        }
+        to.write_all(&bytes)?;
+        to.flush()
+    }
+}

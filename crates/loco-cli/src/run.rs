@@ -1,0 +1,180 @@
+//! `loco run`: starts the nodes of a job on this machine and sees them through.
+
+use std::ffi::OsString;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use loco_fabric::{Address, Hosts, NodeId, Platform, Rendezvous, Secret, Std, var};
+
+use crate::error::CliError;
+use crate::launcher::{Node, Plan, launch};
+
+/// Start N nodes running PROGRAM; end all of them when one fails.
+///
+/// Each node's output is prefixed by its id. Signals are forwarded. The exit code is that of the first node that
+/// failed (128 plus the signal if one killed it), 128 plus the signal if the job was interrupted, 124 if it ran past
+/// --timeout, 127 if PROGRAM is not found.
+///
+/// With --hosts, this starts the nodes of the file that live on this machine: run it on each machine, with the same
+/// file and the same LOCO_SECRET.
+#[derive(clap::Args)]
+#[command(group = clap::ArgGroup::new("who").required(true).args(["nodes", "hosts"]))]
+pub struct Args {
+    /// Number of nodes, all on this machine.
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    nodes: Option<u16>,
+    /// Hosts file (`id host[:port]` per line).
+    #[arg(long, value_name = "FILE")]
+    hosts: Option<PathBuf>,
+    /// Fabric that the nodes use.
+    #[arg(long, value_enum, default_value_t)]
+    fabric: FabricChoice,
+    /// End the job after this many seconds.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    timeout: Option<Duration>,
+    /// Seconds between asking nodes to end and killing them.
+    #[arg(long, value_name = "SECONDS", default_value = "3", value_parser = seconds)]
+    grace: Duration,
+    /// Let the other nodes go on when one fails.
+    #[arg(long)]
+    keep_going: bool,
+    /// Pass the nodes' output on as it is.
+    #[arg(long)]
+    no_prefix: bool,
+    /// What every node runs.
+    #[arg(last = true, required = true, value_name = "PROGRAM [ARGS]...")]
+    command: Vec<OsString>,
+}
+
+/// Which fabric the nodes are told to use, in `LOCO_FABRIC`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum FabricChoice {
+    /// Shared memory: all nodes on one machine.
+    Shm,
+    /// RDMA devices.
+    Verbs,
+    /// RDMA where there is a device, else shared memory.
+    #[default]
+    Auto,
+}
+
+impl FabricChoice {
+    /// As `LOCO_FABRIC` has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            FabricChoice::Shm => "shm",
+            FabricChoice::Verbs => "verbs",
+            FabricChoice::Auto => "auto",
+        }
+    }
+}
+
+/// Runs the job and gives its exit code.
+pub fn run(args: &Args) -> Result<u8, CliError> {
+    let nodes = match (&args.hosts, args.nodes) {
+        (Some(path), _) => nodes_of_file(path, args.fabric)?,
+        (None, count) => local_nodes(count.unwrap_or(1), args.fabric)?,
+    };
+    launch(&Plan {
+        nodes,
+        command: args.command.clone(),
+        timeout: args.timeout,
+        grace: args.grace,
+        keep_going: args.keep_going,
+        prefix: !args.no_prefix,
+    })
+}
+
+/// `count` nodes of this machine that meet at a rendezvous served here, under a secret that nobody else has.
+pub fn local_nodes(count: u16, fabric: FabricChoice) -> Result<Vec<Node>, CliError> {
+    let rendezvous = Rendezvous::on_loopback()?;
+    let address = rendezvous.address().to_string();
+    let secret = Secret::random_text()?;
+    let job = format!("run-{}", Secret::random_text()?);
+    let nodes: Vec<_> = (0..count).map(NodeId).collect();
+    let described = nodes.iter().map(|&node| Node {
+        id: node,
+        unset: vec![var::HOSTS, var::RENDEZVOUS, var::SECRET_FILE],
+        set: vec![
+            (var::NODE, node.0.to_string()),
+            (var::NODES, count.to_string()),
+            (var::LAUNCHER, address.clone()),
+            (var::JOB, job.clone()),
+            (var::SECRET, secret.clone()),
+            (var::FABRIC, fabric.name().to_owned()),
+        ],
+    });
+    let described = described.collect();
+    let shared = Secret::new(secret.into_bytes())?;
+    // The nodes have deadlines of their own; this one only bounds the thread, which ends with the process anyway.
+    let deadline = Std.now().after(Duration::from_secs(24 * 3600));
+    thread::Builder::new()
+        .name("loco-rendezvous".to_owned())
+        .spawn(move || {
+            if let Err(error) = rendezvous.serve(&job, &shared, &nodes, deadline) {
+                tracing::warn!(%error, "the rendezvous ended");
+            }
+        })
+        .map_err(CliError::os("starting the thread of the rendezvous"))?;
+    Ok(described)
+}
+
+/// The nodes of a hosts file that live on this machine.
+fn nodes_of_file(path: &Path, fabric: FabricChoice) -> Result<Vec<Node>, CliError> {
+    let hosts = Hosts::read(path)?;
+    let path = path
+        .canonicalize()
+        .map_err(CliError::os("finding the hosts file"))?;
+    let (here, elsewhere): (Vec<_>, Vec<_>) = hosts.iter().partition(|(_, address)| is_here(address));
+    if here.is_empty() {
+        return Err(CliError::Usage(format!(
+            "no node of {} lives on this machine",
+            path.display()
+        )));
+    }
+    let mut common = vec![
+        (var::HOSTS, path.to_string_lossy().into_owned()),
+        (var::FABRIC, fabric.name().to_owned()),
+    ];
+    let is_set = |name| std::env::var_os(name).is_some();
+    if !is_set(var::SECRET) && !is_set(var::SECRET_FILE) {
+        if !elsewhere.is_empty() {
+            return Err(CliError::Usage(format!(
+                "{} are on other machines: set the same {} or {} on all of them",
+                elsewhere
+                    .iter()
+                    .map(|(node, _)| node.to_string())
+                    .collect::<Vec<_>>()
+                    .join(", "),
+                var::SECRET,
+                var::SECRET_FILE
+            )));
+        }
+        common.push((var::SECRET, Secret::random_text()?));
+        common.push((var::JOB, format!("run-{}", Secret::random_text()?)));
+    }
+    let node = |(id, _): &(NodeId, &Address)| Node {
+        id: *id,
+        unset: vec![var::LAUNCHER, var::NODES, var::RENDEZVOUS],
+        set: [(var::NODE, id.0.to_string())]
+            .into_iter()
+            .chain(common.clone())
+            .collect(),
+    };
+    Ok(here.iter().map(node).collect())
+}
+
+/// An address is of this machine if one can listen there.
+fn is_here(address: &Address) -> bool {
+    address
+        .resolve()
+        .is_ok_and(|found| found.iter().any(|at| TcpListener::bind((at.ip(), 0)).is_ok()))
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
+    Duration::try_from_secs_f64(seconds).map_err(|e| e.to_string())
+}

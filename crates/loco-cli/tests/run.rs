@@ -1,0 +1,376 @@
+//! `loco run` as a user sees it: output, exit codes, signals, and that nothing is left behind.
+
+#![allow(clippy::unwrap_used)] // Helpers of tests, too.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+const LOCO: &str = env!("CARGO_BIN_EXE_loco");
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn loco(args: &[&str]) -> Command {
+    let mut command = Command::new(LOCO);
+    command.args(args);
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("LOCO_")) {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// `loco run OPTIONS -- sh -c SCRIPT`
+fn run(options: &[&str], script: &str) -> Command {
+    let mut args = vec!["run"];
+    args.extend(options);
+    args.extend(["--", "sh", "-c", script]);
+    loco(&args)
+}
+
+fn finish(mut command: Command) -> (i32, String, String) {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = command.output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (status.code().unwrap(), text(stdout), text(stderr))
+}
+
+fn sorted(text: &str) -> Vec<&str> {
+    let mut lines: Vec<_> = text.lines().collect();
+    lines.sort_unstable();
+    lines
+}
+
+/// A job that runs until something ends it, and the process ids that its nodes print, as `pid ID`.
+struct Running {
+    launcher: Child,
+    lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
+}
+
+impl Running {
+    fn start(mut command: Command) -> Running {
+        let mut launcher = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(launcher.stdout.take().unwrap()).lines();
+        Running { launcher, lines }
+    }
+
+    fn pids(&mut self, count: usize) -> Vec<Pid> {
+        let lines = self.lines.by_ref().map(Result::unwrap);
+        let pids = lines.filter_map(|line| line.split_once("pid ").map(|(_, pid)| pid.parse().unwrap()));
+        pids.take(count).map(|pid| Pid::from_raw(pid).unwrap()).collect()
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.launcher), signal).unwrap();
+    }
+
+    /// The rest of the output, and the exit code.
+    fn finish(mut self) -> (String, Option<i32>) {
+        let rest: Vec<_> = self.lines.map(Result::unwrap).collect();
+        (rest.join("\n"), self.launcher.wait().unwrap().code())
+    }
+}
+
+fn is_running(pid: Pid) -> bool {
+    // A zombie whose parent has not looked yet runs no more.
+    std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).is_ok_and(|stat| {
+        !stat
+            .rsplit_once(") ")
+            .is_some_and(|(_, rest)| rest.starts_with('Z'))
+    })
+}
+
+fn assert_gone(pids: &[Pid]) {
+    let start = Instant::now();
+    while let Some(pid) = pids.iter().find(|&&pid| is_running(pid)) {
+        assert!(start.elapsed() < PATIENCE, "process {pid:?} is left");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn output_is_prefixed_by_node_and_keeps_its_stream() {
+    let (code, out, err) = finish(run(
+        &["-n", "3"],
+        "echo \"one $LOCO_NODE/$LOCO_NODES\"; echo two >&2; printf three",
+    ));
+    assert_eq!(code, 0);
+    let expected = [
+        "[0] one 0/3",
+        "[0] three",
+        "[1] one 1/3",
+        "[1] three",
+        "[2] one 2/3",
+        "[2] three",
+    ];
+    assert_eq!(sorted(&out), expected);
+    assert_eq!(sorted(&err), ["[0] two", "[1] two", "[2] two"]);
+}
+
+#[test]
+fn ids_are_aligned_and_prefixes_can_be_left_out() {
+    let (_, out, _) = finish(run(&["-n", "11"], "echo x"));
+    assert_eq!(sorted(&out)[0], "[ 0] x");
+    let (_, out, _) = finish(run(&["-n", "2", "--no-prefix"], "echo x"));
+    assert_eq!(out, "x\nx\n");
+}
+
+#[test]
+fn the_first_failure_ends_the_job_and_is_its_exit_code() {
+    let start = Instant::now();
+    let script = "if [ $LOCO_NODE = 1 ]; then exit 7; fi; sleep 300";
+    let (code, _, err) = finish(run(&["-n", "3"], script));
+    assert_eq!(code, 7);
+    assert!(start.elapsed() < PATIENCE, "{:?}", start.elapsed());
+    assert_eq!(err, "loco: node 1 ended with exit code 7; ending the others\n");
+}
+
+#[test]
+fn a_node_that_a_signal_killed_counts_as_128_plus_the_signal() {
+    let script = "if [ $LOCO_NODE = 1 ]; then kill -9 $$; fi; sleep 300";
+    let (code, _, err) = finish(run(&["-n", "2"], script));
+    assert_eq!(code, 128 + 9);
+    assert_eq!(err, "loco: node 1 was killed by signal 9; ending the others\n");
+}
+
+#[test]
+fn the_others_can_be_let_go_on() {
+    let script = "if [ $LOCO_NODE = 1 ]; then exit 3; fi; sleep 0.3; echo done";
+    let (code, out, _) = finish(run(&["-n", "3", "--keep-going"], script));
+    assert_eq!(code, 3);
+    assert_eq!(sorted(&out), ["[0] done", "[2] done"]);
+}
+
+#[test]
+fn a_program_that_is_not_there_is_named() {
+    let (code, _, err) = finish(loco(&["run", "-n", "1", "--", "/nonexistent/program"]));
+    assert_eq!(code, 127);
+    assert!(
+        err.contains("cannot start `/nonexistent/program`: No such file"),
+        "{err}"
+    );
+}
+
+#[test]
+fn bad_usage_is_refused() {
+    for (args, expected) in [
+        (&["run", "-n", "0", "--", "true"][..], "0 is not in 1..=65535"),
+        (&["run", "--", "true"], "required"),
+        (&["run", "-n", "1"], "required"),
+        (
+            &["run", "-n", "1", "--timeout", "soon", "--", "true"],
+            "not a number of seconds",
+        ),
+    ] {
+        let (code, _, err) = finish(loco(args));
+        assert_eq!(code, 2, "{err}");
+        assert!(err.contains(expected), "{err}");
+    }
+}
+
+#[test]
+fn a_job_that_takes_too_long_is_ended() {
+    let (code, _, err) = finish(run(&["-n", "2", "--timeout", "0.3"], "sleep 300"));
+    assert_eq!(code, 124);
+    assert!(err.contains("ran past its timeout"), "{err}");
+}
+
+#[test]
+fn signals_reach_every_node_and_the_exit_code_tells_which() {
+    for (signal, name, code) in [(Signal::TERM, "TERM", 143), (Signal::INT, "INT", 130)] {
+        let script = format!("trap 'echo got it; exit 0' {name}; echo pid $$; while :; do sleep 0.05; done");
+        let mut job = Running::start(run(&["-n", "2"], &script));
+        let pids = job.pids(2);
+        job.signal(signal);
+        let (out, found) = job.finish();
+        assert_eq!(sorted(&out), ["[0] got it", "[1] got it"]);
+        assert_eq!(found, Some(code));
+        assert_gone(&pids);
+    }
+}
+
+#[test]
+fn other_signals_are_passed_on_and_the_job_goes_on() {
+    let script = "trap 'echo got it; exit 0' USR1; echo pid $$; while :; do sleep 0.05; done";
+    let mut job = Running::start(run(&["-n", "2"], script));
+    job.pids(2);
+    job.signal(Signal::USR1);
+    let (out, code) = job.finish();
+    assert_eq!(sorted(&out), ["[0] got it", "[1] got it"]);
+    assert_eq!(code, Some(0));
+}
+
+#[test]
+fn a_node_that_does_not_want_to_end_is_killed_after_the_grace() {
+    let script = "trap '' TERM INT; echo pid $$; while :; do sleep 0.05; done";
+    let mut job = Running::start(run(&["-n", "2", "--grace", "0.3"], script));
+    let pids = job.pids(2);
+    job.signal(Signal::INT);
+    assert_eq!(job.finish().1, Some(130));
+    assert_gone(&pids);
+    // A second signal does not wait.
+    let mut job = Running::start(run(&["-n", "2", "--grace", "600"], script));
+    let pids = job.pids(2);
+    job.signal(Signal::TERM);
+    thread::sleep(Duration::from_millis(100));
+    job.signal(Signal::TERM);
+    assert_eq!(job.finish().1, Some(143));
+    assert_gone(&pids);
+}
+
+#[test]
+fn what_nodes_leave_behind_is_ended_with_the_job() {
+    // One stays in the node's group, one leaves it.
+    let script = "sleep 300 & echo pid $!; setsid sh -c 'echo pid $$; exec sleep 300' & sleep 0.3";
+    let mut job = Running::start(run(&["-n", "2"], script));
+    let pids = job.pids(4);
+    assert_eq!(job.finish().1, Some(0));
+    assert_gone(&pids);
+}
+
+#[test]
+fn a_killed_node_takes_the_job_with_it() {
+    let script = "sleep 300 & echo pid $!; echo pid $$; wait";
+    let mut job = Running::start(run(&["-n", "3"], script));
+    let pids = job.pids(6);
+    kill_process(pids[1], Signal::KILL).unwrap();
+    let (_, code) = job.finish();
+    assert!(code == Some(137) || code == Some(143), "{code:?}");
+    assert_gone(&pids);
+}
+
+#[test]
+fn a_killed_launcher_leaves_no_process() {
+    let script = "sleep 300 & echo pid $!; trap '' TERM INT HUP; echo pid $$; while :; do sleep 0.05; done";
+    let mut job = Running::start(run(&["-n", "3"], script));
+    let pids = job.pids(6);
+    let guard = guard_of(&job.launcher);
+    job.signal(Signal::KILL);
+    job.launcher.wait().unwrap();
+    assert_gone(&pids);
+    assert_gone(&[guard]);
+}
+
+/// The launcher's own helper process.
+fn guard_of(launcher: &Child) -> Pid {
+    let children = std::fs::read_dir("/proc").unwrap().flatten();
+    let mut found = children
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
+        .filter(|pid| {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            let parent = stat
+                .rsplit_once(") ")
+                .and_then(|(_, rest)| rest.split(' ').nth(1)?.parse().ok());
+            let line = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            parent == Some(launcher.id()) && line.contains("__guard")
+        });
+    Pid::from_raw(found.next().unwrap()).unwrap()
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_the_job() {
+    let mut job = Running::start(run(&["-n", "2"], "echo pid $$; while :; do echo more; done"));
+    let pids = job.pids(1);
+    drop(job.lines);
+    assert_eq!(job.launcher.wait().unwrap().code(), Some(141));
+    assert_gone(&pids);
+}
+
+#[test]
+fn no_file_is_left() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = loco(&["run", "-n", "3", "--", LOCO, "demo-node"]);
+    command
+        .current_dir(dir.path())
+        .env("TMPDIR", dir.path())
+        .env("HOME", dir.path());
+    assert_eq!(finish(command).0, 0);
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn nodes_find_one_another() {
+    let (code, out, err) = finish(loco(&["run", "-n", "4", "--", LOCO, "demo-node"]));
+    assert_eq!(code, 0, "{err}");
+    for node in 0..4 {
+        let meets =
+            |line: &&str| line.starts_with(&format!("[{node}] process ")) && line.ends_with("meets 3 others");
+        assert_eq!(out.lines().filter(meets).count(), 1, "{out}");
+    }
+}
+
+fn write_hosts(dir: &Path, text: &str) -> String {
+    let path = dir.join("hosts");
+    std::fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn nodes_of_a_hosts_file_that_live_here_are_started() {
+    let dir = tempfile::tempdir().unwrap();
+    // Loopback addresses of their own, so that the default ports are free.
+    let hosts = write_hosts(
+        dir.path(),
+        "5 127.81.5.1\n9 127.81.5.2 # two hosts of one machine\n",
+    );
+    let (code, out, err) = finish(loco(&["run", "--hosts", &hosts, "--", LOCO, "demo-node"]));
+    assert_eq!(code, 0, "{err}");
+    assert!(
+        out.contains("[5] process ") && out.contains("[9] process "),
+        "{out}"
+    );
+    assert_eq!(out.matches("meets 1 others").count(), 2, "{out}");
+}
+
+#[test]
+fn a_malformed_hosts_file_is_named_with_its_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let hosts = write_hosts(dir.path(), "0 localhost\nzero localhost\n");
+    let (code, _, err) = finish(loco(&["run", "--hosts", &hosts, "--", "true"]));
+    assert_eq!(code, 2);
+    assert!(err.contains("hosts:2: `zero` is not a node id"), "{err}");
+    // TEST-NET-1 is nobody's.
+    let hosts = write_hosts(dir.path(), "0 192.0.2.1\n");
+    let (code, _, err) = finish(loco(&["run", "--hosts", &hosts, "--", "true"]));
+    assert_eq!(code, 2);
+    assert!(
+        err.contains("no node of") && err.contains("lives on this machine"),
+        "{err}"
+    );
+    let hosts = write_hosts(dir.path(), "0 192.0.2.1\n1 127.0.0.1\n");
+    let (code, _, err) = finish(loco(&["run", "--hosts", &hosts, "--", "true"]));
+    assert_eq!(code, 2);
+    assert!(
+        err.contains("node 0 are on other machines: set the same LOCO_SECRET"),
+        "{err}"
+    );
+}
+
+#[test]
+fn the_fabric_is_passed_to_the_nodes() {
+    let (_, out, _) = finish(run(&["-n", "1", "--fabric", "shm"], "echo $LOCO_FABRIC"));
+    assert_eq!(out, "[0] shm\n");
+    let (code, _, _) = finish(run(&["-n", "1", "--fabric", "pigeon"], "true"));
+    assert_eq!(code, 2);
+}
+
+#[test]
+fn the_demonstration_prints_one_json_line_with_the_machines_facts() {
+    let (code, out, err) = finish(loco(&["demo", "--json"]));
+    assert_eq!(code, 0, "{err}");
+    let record: serde_json::Value = serde_json::from_str(out.trim()).unwrap();
+    assert_eq!(record["name"], "meet");
+    assert_eq!(record["parameters"]["nodes"], 3);
+    assert!(record["machine"]["cores"].as_u64().unwrap() >= 1);
+    assert!(record["machine"]["page_size_bytes"].as_u64().unwrap() >= 4096);
+    assert!(record["results"]["exchange_us_mean"].as_f64().unwrap() > 0.0);
+}
