@@ -336,6 +336,93 @@ fn explain_draws_the_execution() {
     );
 }
 
+/// Four threads with seven instructions each, nearly all remote: far more than a minute of search.
+const ENDLESS: &str = "\
+RDMA endless
+{ x@1=0; a@1=0; b@1=0; y@2=0; c@2=0; d@2=0; z@3=0; w@3=0; e@3=0; f@3=0; }
+P0@1     | P1@2     | P2@3     | P3@1     ;
+y^2 := x | x^1 := y | y^2 := z | z^3 := 3 ;
+a := z^3 | c := w^3 | e := x^1 | w^3 := 4 ;
+z^3 := a | w^3 := c | x^1 := e | y^2 := 5 ;
+b := y^2 | d := x^1 | f := y^2 | z^3 := 6 ;
+x := 1   | y := 1   | z := 1   | y^2 := 7 ;
+y^2 := b | x^1 := d | y^2 := f | w^3 := 8 ;
+a := z^3 | c := w^3 | e := x^1 | z^3 := 9 ;
+exists (x=99)
+";
+
+#[test]
+fn a_time_limit_stops_both_engines() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), "endless", ENDLESS);
+    for engine in ["declarative", "operational"] {
+        let start = std::time::Instant::now();
+        let path = folder.path().to_str().unwrap();
+        let output = mowgli(&[
+            "check",
+            path,
+            "-m",
+            "rdma-tso",
+            "-e",
+            engine,
+            "--limit",
+            "time=200ms",
+        ]);
+        exits(&output, 3);
+        assert!(
+            stdout(&output).contains("Unknown (time limit reached)"),
+            "{}",
+            stdout(&output)
+        );
+        assert!(
+            start.elapsed().as_secs() < 30,
+            "{engine} took {:?}",
+            start.elapsed()
+        );
+    }
+}
+
+/// Waits until the process handles SIGINT itself (bit 1 of the caught signals); before that the signal would end it.
+#[cfg(target_os = "linux")]
+fn wait_for_handler(pid: u32) {
+    let handles = || {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let caught = status.lines().find_map(|l| l.strip_prefix("SigCgt:")).unwrap();
+        u64::from_str_radix(caught.trim(), 16).unwrap() & 2 != 0
+    };
+    let start = std::time::Instant::now();
+    while !handles() {
+        assert!(
+            start.elapsed().as_secs() < 30,
+            "no handler after {:?}",
+            start.elapsed()
+        );
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn control_c_stops_a_search_and_still_reports() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), "endless", ENDLESS);
+    let mut child = Command::new(env!("CARGO_BIN_EXE_mowgli"))
+        .args(["check", folder.path().to_str().unwrap(), "-m", "rdma-tso"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    wait_for_handler(child.id());
+    Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status()
+        .unwrap();
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut child.stdout.take().unwrap(), &mut text).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(3), "{text}");
+    assert!(text.contains("Unknown (cancelled)"), "{text}");
+    assert!(text.contains("Interrupted: the table is not complete."), "{text}");
+}
+
 #[test]
 fn help_has_examples() {
     for command in [

@@ -1,6 +1,6 @@
 //! The built-in catalogue: every file of `litmus/`, embedded so that the command works anywhere.
 //!
-//! [`TABLE`] lists the files; the test `catalogue` keeps it equal to the folder (set `MOWGLI_BLESS=1` to rewrite it).
+//! `table.rs` lists the files; the test `catalogue` keeps it equal to the folder (set `MOWGLI_BLESS=1` to rewrite it).
 
 use crate::litmus::{self, Litmus, ParseError};
 
