@@ -1,19 +1,21 @@
 //! Random programs, and the smallest program that still shows something.
 //!
-//! Pure and reproducible: a program is a function of its [`Shape`] and seed, on every platform and in every later version that
-//! does not say otherwise. Used by differential tests (both engines, both pipelines, all models on the same programs), by `mowgli
-//! bench`, and later by fabrics that run the same programs as object code.
+//! Pure and reproducible: a program is a function of its [`Shape`] and seed, on every platform and in every
+//! later version that does not say otherwise. Used by differential tests (both engines, both pipelines, all
+//! models on the same programs), by `mowgli bench`, and later by fabrics that run the same programs as object
+//! code.
 
 use crate::program::{
     BinaryOp, Expr, Instr, Loc, Location, Node, Program, PutSrc, Reg, Thread, Value, WorkId,
 };
 
-/// What programs are to look like. Counts are upper bounds; every program has at least one thread, node and instruction.
+/// What programs are to look like. Counts are upper bounds; every program has at least one thread, node and
+/// instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Nodes.
     pub nodes: u8,
-    /// Locations on each node.
+    /// Locations on each node that all threads use; results of gets and RMWs may have more.
     pub locations: u8,
     /// Threads.
     pub threads: u8,
@@ -37,7 +39,7 @@ impl Shape {
         nodes: 2,
         locations: 2,
         threads: 3,
-        instructions: 6,
+        instructions: 8,
         remote: true,
         rmw: true,
         polls: true,
@@ -109,11 +111,21 @@ pub fn program(seed: u64, shape: &Shape) -> Program {
             });
         }
     }
-    let count = (1 + random.below(shape.threads.into())).min(shape.instructions.max(1).into());
+    // Mostly two threads, and half the instructions at least: what separates models needs a few accesses in
+    // each thread.
+    let most = shape.threads.min(shape.instructions).max(1).into();
+    let count = match random.below(8) {
+        0 => 1,
+        1..=5 => 2.min(most),
+        _ => most,
+    };
+    let least = usize::from(shape.instructions).div_ceil(2);
+    let instructions = least + random.below(usize::from(shape.instructions) - least + 1);
     let mut writer = Writer {
         random,
         shape,
-        locations: &locations,
+        shared: locations.len(),
+        locations,
         nodes,
         value: 0,
     };
@@ -133,8 +145,7 @@ pub fn program(seed: u64, shape: &Shape) -> Program {
             unpolled: vec![0; nodes.into()],
         })
         .collect();
-    let instructions = 1 + writer.random.below(shape.instructions.into());
-    for _ in 0..instructions {
+    for _ in 0..instructions.max(1) {
         let at = writer.random.below(threads.len());
         let instr = writer.instr(&mut threads[at], 1);
         threads[at].thread.code.push(instr);
@@ -146,8 +157,53 @@ pub fn program(seed: u64, shape: &Shape) -> Program {
         .collect();
     Program {
         nodes,
-        locations,
+        locations: writer.locations,
         threads,
+    }
+}
+
+/// A program close to another: up to three instructions at top level are removed, inserted, replaced or
+/// exchanged with their neighbour. Neighbours of a litmus test tell models apart far more often than programs
+/// from nowhere.
+pub fn mutate(program: &Program, seed: u64, shape: &Shape) -> Program {
+    let mut writer = Writer {
+        random: Random::new(seed),
+        shape,
+        shared: program.locations.len(),
+        locations: program.locations.clone(),
+        nodes: program.nodes,
+        value: 100,
+    };
+    let mut drafts: Vec<Draft> = program
+        .threads
+        .iter()
+        .map(|thread| Draft {
+            thread: thread.clone(),
+            // Polls anywhere.
+            unpolled: vec![u32::MAX / 2; program.nodes.into()],
+        })
+        .collect();
+    for _ in 0..1 + writer.random.below(3) {
+        let t = writer.random.below(drafts.len());
+        let Some(draft) = drafts.get_mut(t) else { break };
+        let len = draft.thread.code.len();
+        let at = writer.random.below(len + 1);
+        match writer.random.below(4) {
+            0 if at < len => {
+                draft.thread.code.remove(at);
+            }
+            1 if at + 1 < len => draft.thread.code.swap(at, at + 1),
+            2 if at < len => draft.thread.code[at] = writer.instr(draft, 0),
+            _ => {
+                let instr = writer.instr(draft, 0);
+                draft.thread.code.insert(at, instr);
+            }
+        }
+    }
+    Program {
+        nodes: program.nodes,
+        locations: writer.locations,
+        threads: drafts.into_iter().map(|d| d.thread).collect(),
     }
 }
 
@@ -160,7 +216,9 @@ struct Draft {
 struct Writer<'s> {
     random: Random,
     shape: &'s Shape,
-    locations: &'s [Location],
+    locations: Vec<Location>,
+    /// Locations before this one are for everybody, later ones for one result each.
+    shared: usize,
     nodes: u8,
     /// Written values are distinct, so that outcomes tell who was read.
     value: Value,
@@ -211,7 +269,7 @@ impl Writer<'_> {
             11..=13 if shape.remote => {
                 let src = self.remote_location(draft);
                 Instr::Get {
-                    dst: self.location_on(node),
+                    dst: self.result_location(node),
                     src,
                     work: self.work(&draft.thread),
                 }
@@ -221,7 +279,7 @@ impl Writer<'_> {
             },
             15..=16 if shape.rmw => {
                 let target = self.remote_location(draft);
-                let dst = self.location_on(node);
+                let dst = self.result_location(node);
                 let work = self.work(&draft.thread);
                 if self.random.once_in(2) {
                     Instr::RemoteFaa {
@@ -251,8 +309,8 @@ impl Writer<'_> {
                 draft.unpolled[at] = pending.saturating_sub(1);
                 Instr::Poll { node: Node(at as u8) }
             }
-            19..=20 if shape.waits => Instr::Wait {
-                work: WorkId(self.random.below(2) as u16),
+            19..=20 if shape.waits && !draft.thread.work_ids.is_empty() => Instr::Wait {
+                work: WorkId(self.random.below(draft.thread.work_ids.len()) as u16),
             },
             21 if shape.control && depth > 0 => match self.random.below(4) {
                 0 => Instr::If {
@@ -294,10 +352,27 @@ impl Writer<'_> {
     }
 
     fn location_on(&mut self, node: Node) -> Loc {
-        let candidates: Vec<usize> = (0..self.locations.len())
+        let here: Vec<usize> = (0..self.shared)
             .filter(|&l| self.locations[l].node == node)
             .collect();
-        Loc(candidates[self.random.below(candidates.len())] as u16)
+        match here.get(self.random.below(here.len())) {
+            Some(&l) => Loc(l as u16),
+            None => self.new_location(node),
+        }
+    }
+
+    /// Where a get or RMW puts its result: half of the time a location of its own, so that the outcome tells.
+    fn result_location(&mut self, node: Node) -> Loc {
+        if self.random.once_in(2) {
+            return self.location_on(node);
+        }
+        self.new_location(node)
+    }
+
+    fn new_location(&mut self, node: Node) -> Loc {
+        let name = format!("a{}", self.locations.len());
+        self.locations.push(Location { name, node, init: 0 });
+        Loc((self.locations.len() - 1) as u16)
     }
 
     /// Mostly on another node; now and then the thread's own (loop-back).
@@ -361,8 +436,8 @@ fn new_register(thread: &mut Thread) -> Reg {
     Reg((thread.registers.len() - 1) as u16)
 }
 
-/// A smallest program below `program` for which `shows` is still true: no instruction or thread can be taken away, no block opened,
-/// no written value made 0 without losing it. `shows(program)` must be true.
+/// A smallest program below `program` for which `shows` is still true: no instruction or thread can be taken
+/// away, no block opened, no written value made 0 without losing it. `shows(program)` must be true.
 pub fn shrink(program: &Program, shows: &mut dyn FnMut(&Program) -> bool) -> Program {
     let mut best = program.clone();
     loop {

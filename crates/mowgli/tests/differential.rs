@@ -1,14 +1,15 @@
 //! Random programs on which the engines and the models must agree.
 //!
-//! Every program runs under the declarative engine and under four machines, and the models' inclusions are checked. A failure
-//! prints the seed and the shrunk program in litmus form; programs that once failed are kept in `tests/regressions.rs`.
+//! Every program runs under the declarative engine and under four machines, and the models' inclusions are
+//! checked. A failure prints the seed and the shrunk program, to be kept as a test.
 //!
-//! `MOWGLI_DIFFERENTIAL=COUNT[,FIRST_SEED]` runs COUNT programs of each shape instead of the few of the test suite.
+//! `MOWGLI_DIFFERENTIAL=COUNT[,FIRST_SEED]` runs COUNT programs of each kind instead of the few of the suite.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use mowgli::catalogue;
 use mowgli::declarative;
 use mowgli::explore::{Options, outcomes_with};
 use mowgli::generate::{self, Shape};
@@ -16,17 +17,16 @@ use mowgli::model::{Model, RmwAtomicity};
 use mowgli::outcome::{Budget, Outcome, Search};
 use mowgli::program::{Instr, Program};
 
-/// Programs of each shape in the test suite: `SHAPES.len()` times this many in all.
-const COUNT: u64 = 320;
+/// Programs of each shape in the test suite, and twice as many neighbours of the catalogue: 2,750 in all.
+const COUNT: u64 = 250;
 
 const SHAPES: [(&str, Shape); 9] = [
     ("cpu", Shape::CPU),
     (
-        "cpu-3-nodes",
+        "cpu-3-locations",
         Shape {
-            nodes: 3,
-            locations: 1,
-            instructions: 8,
+            locations: 3,
+            instructions: 10,
             ..Shape::CPU
         },
     ),
@@ -46,11 +46,10 @@ const SHAPES: [(&str, Shape); 9] = [
         },
     ),
     (
-        "one-thread",
+        "one-location",
         Shape {
-            threads: 1,
             rmw: false,
-            instructions: 8,
+            locations: 1,
             ..Shape::SMALL
         },
     ),
@@ -66,14 +65,14 @@ const SHAPES: [(&str, Shape); 9] = [
     (
         "rmw",
         Shape {
-            instructions: 5,
+            instructions: 6,
             ..Shape::SMALL
         },
     ),
     (
         "rmw-wait",
         Shape {
-            instructions: 5,
+            instructions: 6,
             polls: false,
             waits: true,
             ..Shape::SMALL
@@ -83,7 +82,7 @@ const SHAPES: [(&str, Shape); 9] = [
         "control",
         Shape {
             control: true,
-            instructions: 5,
+            instructions: 6,
             ..Shape::SMALL
         },
     ),
@@ -225,56 +224,149 @@ fn check(program: &Program) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Checks programs of a shape; panics on the first failure with the shrunk program.
-fn run(name: &str, shape: &Shape) {
+/// Seeds to try: a few, or what the environment says.
+fn seeds(count: u64) -> std::ops::Range<u64> {
     let plan = std::env::var("MOWGLI_DIFFERENTIAL").unwrap_or_default();
     let mut numbers = plan.split(',').filter_map(|n| n.parse::<u64>().ok());
-    let (count, first) = (numbers.next().unwrap_or(COUNT), numbers.next().unwrap_or(0));
-    for seed in first..first + count {
-        let program = generate::program(seed, shape);
+    let (count, first) = (numbers.next().unwrap_or(count), numbers.next().unwrap_or(0));
+    first..first + count
+}
+
+/// Checks programs; panics on the first failure with the shrunk program.
+fn run(name: &str, count: u64, generate: impl Fn(u64) -> Program) {
+    for seed in seeds(count) {
+        let program = generate(seed);
         if let Err(failure) = check(&program) {
             let small = generate::shrink(&program, &mut |p| check(p).is_err());
             panic!(
-                "shape {name}, seed {seed}: {failure}\nshrunk: {}\n{small:#?}",
+                "{name}, seed {seed}: {failure}\nshrunk: {}\n{small:#?}",
                 check(&small).unwrap_err()
             );
         }
     }
 }
 
+fn run_shape((name, shape): &(&str, Shape)) {
+    run(name, COUNT, |seed| generate::program(seed, shape));
+}
+
+/// A neighbour of a test of the catalogue.
+fn mutant(seed: u64) -> Program {
+    let entries = catalogue::entries();
+    let litmus = entries[seed as usize % entries.len()].parse().unwrap();
+    let shape = Shape {
+        waits: true,
+        rmw: seed.is_multiple_of(3),
+        ..Shape::SMALL
+    };
+    generate::mutate(&litmus.program, seed, &shape)
+}
+
 #[test]
 fn cpu_programs() {
-    run(SHAPES[0].0, &SHAPES[0].1);
-    run(SHAPES[1].0, &SHAPES[1].1);
+    run_shape(&SHAPES[0]);
+    run_shape(&SHAPES[1]);
 }
 
 #[test]
 fn puts_and_gets() {
-    run(SHAPES[2].0, &SHAPES[2].1);
+    run_shape(&SHAPES[2]);
 }
 
 #[test]
 fn polls() {
-    run(SHAPES[3].0, &SHAPES[3].1);
-    run(SHAPES[4].0, &SHAPES[4].1);
+    run_shape(&SHAPES[3]);
+    run_shape(&SHAPES[4]);
 }
 
 #[test]
 fn waits() {
-    run(SHAPES[5].0, &SHAPES[5].1);
+    run_shape(&SHAPES[5]);
 }
 
 #[test]
 fn read_modify_writes() {
-    run(SHAPES[6].0, &SHAPES[6].1);
+    run_shape(&SHAPES[6]);
 }
 
 #[test]
 fn read_modify_writes_with_waits() {
-    run(SHAPES[7].0, &SHAPES[7].1);
+    run_shape(&SHAPES[7]);
+}
+
+#[test]
+fn neighbours_of_the_catalogue() {
+    run("mutants", 2 * COUNT, mutant);
 }
 
 #[test]
 fn control_flow() {
-    run(SHAPES[8].0, &SHAPES[8].1);
+    run_shape(&SHAPES[8]);
+}
+
+/// The programs are worth something only if they tell the models apart, and if most searches finish.
+#[test]
+fn the_programs_separate_the_models() {
+    let pairs = [
+        (Model::Sc, Model::RdmaSc),
+        (Model::RdmaSc, Model::RdmaTso),
+        (Model::RdmaTso, Model::RdmaTsoNoPcie),
+    ];
+    let (mut separated, mut by_atomicity, mut several) = ([0; 3], 0, 0);
+    const PROGRAMS: u64 = 400;
+    for seed in 0..PROGRAMS {
+        let program = mutant(seed);
+        let find = |model, rmw| {
+            machine(
+                &program,
+                Options {
+                    workers: 1,
+                    ..Options::new(model, rmw)
+                },
+            )
+        };
+        for (count, (a, b)) in separated.iter_mut().zip(pairs) {
+            *count += u32::from(find(a, RmwAtomicity::Hca) != find(b, RmwAtomicity::Hca));
+        }
+        let hca = find(Model::RdmaTso, RmwAtomicity::Hca);
+        by_atomicity += u32::from(find(Model::RdmaTso, RmwAtomicity::Glob) != hca);
+        several += u64::from(hca.is_some_and(|outcomes| outcomes.len() > 1));
+    }
+    assert!(
+        separated.iter().all(|&n| n >= 5),
+        "programs that separate {pairs:?}: {separated:?}"
+    );
+    assert!(
+        by_atomicity >= 3,
+        "programs that separate hca and glob: {by_atomicity}"
+    );
+    assert!(
+        several > PROGRAMS / 3,
+        "programs with several outcomes: {several} of {PROGRAMS}"
+    );
+}
+
+/// Shrinking keeps what shows and drops the rest.
+#[test]
+fn shrinking_finds_a_smallest_program() {
+    let shape = Shape {
+        instructions: 10,
+        control: true,
+        ..Shape::SMALL
+    };
+    let shows = |p: &Program| has(p, is_rmw);
+    let mut shrunk = 0;
+    for seed in 0..200 {
+        let program = generate::program(seed, &shape);
+        if shows(&program) {
+            let small = generate::shrink(&program, &mut |p| shows(p));
+            assert_eq!(
+                small.threads.iter().map(|t| t.code.len()).sum::<usize>(),
+                1,
+                "{small:#?}"
+            );
+            shrunk += 1;
+        }
+    }
+    assert!(shrunk > 20);
 }

@@ -1,7 +1,9 @@
-//! Programs flattened for the interpreter: jumps instead of nesting, and what each point of a thread may still access.
+//! Programs flattened for the interpreter: jumps instead of nesting, and what each point of a thread may
+//! still access.
 //!
-//! Relies on [`crate::program`]. Used by [`super::state`] to run threads and by [`super::reduce`] for what the rest of a thread
-//! may touch. Programs with references out of range are refused here, so that nothing later can fail.
+//! Relies on [`crate::program`]. Used by [`super::state`] to run threads and by [`super::reduce`] for what
+//! the rest of a thread may touch. Programs with references out of range are refused here, so that nothing
+//! later can fail.
 
 use super::reduce::Access;
 use crate::machine::{Addr, NODES_MAX};

@@ -1,8 +1,9 @@
 //! The operational engine: every outcome of a program, by exploring the states of the machine that runs it.
 //!
-//! Relies on [`crate::machine`]. [`outcomes`] visits each state once, on a persistent subset of its moves (`reduce`), with states
-//! known by a 128-bit hash (XXH3) of their canonical encoding: two different states share one with a probability below
-//! `n² / 2^129` for `n` states, under 10^-20 for a thousand million. [`trace()`] finds a shortest way to an outcome, step by step.
+//! Relies on [`crate::machine`]. [`outcomes`] visits each state once, on a persistent subset of its moves
+//! (`reduce`), with states known by a 128-bit hash (XXH3) of their canonical encoding: two different states
+//! share one with a probability below `n² / 2^129` for `n` states, under 10^-20 for a thousand million.
+//! [`trace()`] finds a shortest way to an outcome, step by step.
 //!
 //! Loops run up to their bounds; a budget stops the search. Either makes the answer incomplete, never wrong.
 
@@ -24,7 +25,8 @@ use crate::program::{Instr, Program};
 pub struct Options {
     /// The machine.
     pub machine: Config,
-    /// Whether to use partial-order reduction. Off, every interleaving's states are visited: for checking the reduction.
+    /// Whether to use partial-order reduction. Off, every interleaving's states are visited: for checking the
+    /// reduction.
     pub reduction: bool,
     /// Largest number of threads to search with; more than one is used only when a search proves large.
     pub workers: usize,
@@ -43,8 +45,8 @@ impl Options {
 
 /// Every outcome of the program on the model's machine (simplified pipeline).
 ///
-/// `sc` runs remote operations in program order (Robust'25 Def. 5); `tso` has none and refuses programs with them.
-/// `wait` and `poll` work in every model.
+/// `sc` runs remote operations in program order (Robust'25 Def. 5); `tso` has none and refuses programs with
+/// them. /// `wait` and `poll` work in every model.
 pub fn outcomes(program: &Program, model: Model, atomicity: RmwAtomicity, budget: &Budget<'_>) -> Search {
     match accepts(program, model) {
         Ok(()) => outcomes_with(program, &Options::new(model, atomicity), budget),

@@ -1,15 +1,21 @@
-//! Partial-order reduction: in each state, a subset of the enabled moves that suffices to reach every final state.
+//! Partial-order reduction: in each state, a subset of the enabled moves that suffices to reach every final
+//! state.
 //!
-//! The subset is a *persistent set* (Godefroid): whatever the moves outside it do, they never interact with a move in it.
-//! The state graph has no cycles (every move consumes an instruction, an iteration of a bounded loop, or a stage of an operation),
-//! so exploring persistent sets reaches every state without enabled moves, hence every outcome.
+//! The subset is a *persistent set* (Godefroid), in a form that asks for one direction only: whatever the
+//! moves outside it do first, a move in it could as well have been made before them, with the same effect and
+//! without disabling or changing them. The state graph has no cycles (every move consumes an instruction, an
+//! iteration of a bounded loop, or a stage of an operation) and an execution with an outcome makes every move
+//! that is once enabled (or, of a choice, one branch), so exploring such sets reaches every outcome. One
+//! direction matters: a get's read *is disabled by* a later put's write (PCIe), but does not disable it, so
+//! the read may be taken at once if nobody writes the word.
 //!
-//! The agents are the CPU of each thread, its store buffer, and its queue pairs. What an agent may do *next* is read off the state;
-//! what it may do *ever* is over-approximated by the rest of its code or the contents of its buffers ([`Access`]). Some moves
-//! interact with nothing (posting into a store buffer, an acknowledgement becoming a notification): one of these alone is
-//! persistent. Otherwise, from each agent in turn, the set is closed under "may ever interact with what this one does next"
-//! and "must move before this one can", and the smallest set is taken. `tests/machine.rs` compares with the search without
-//! reduction.
+//! The agents are the CPU of each thread, its store buffer, and its queue pairs. What an agent may do *next*
+//! is read off the state; what it may do *ever* is over-approximated by the rest of its code or the contents
+//! of its buffers ([`Access`]). Some moves interact with nothing (posting into a store buffer, an
+//! acknowledgement becoming a notification): one of these alone is persistent; so is a queue pair's move
+//! whose word no other operation may ever touch. Otherwise, from each agent in turn, the set is closed under
+//! "may ever interact with what this one does next" and "must move before this one can", and the smallest set
+//! is taken. `tests/machine.rs` compares with the search without reduction.
 
 use super::code::{Act, Code, Op};
 use super::state::{Move, State};
@@ -18,8 +24,8 @@ use crate::machine::{
 };
 use crate::model::RmwAtomicity;
 
-/// Resources read and written, as bit sets: words of memory, atomic units, and write-back buffers. Several resources may
-/// share a bit, which only makes more moves seem to interact.
+/// Resources read and written, as bit sets: words of memory, atomic units, and write-back buffers. Several
+/// resources may share a bit, which only makes more moves seem to interact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Access {
     reads: u128,
@@ -43,7 +49,8 @@ impl Access {
         }
     }
 
-    /// The put's read of its source is added by the caller. Its local read needs `wb_L` flushed; its write goes to `wb_R`.
+    /// The put's read of its source is added by the caller. Its local read needs `wb_L` flushed; its write
+    /// goes to `wb_R`.
     pub(super) fn put(thread: u16, peer: u16, dst: Addr) -> Access {
         let qp = QpId { thread, peer };
         Access {
@@ -123,6 +130,9 @@ enum Kind {
 pub(super) struct Reducer {
     agents: Vec<Agent>,
     moves: Vec<Move>,
+    /// Moves of queue pairs that do not interact with the rest of theirs, with what they access and whose
+    /// they are.
+    singles: Vec<(Access, usize, Move)>,
     steps: Vec<Step>,
 }
 
@@ -131,6 +141,7 @@ impl Reducer {
     pub(super) fn persistent(&mut self, state: &State, codes: &[Code], out: &mut Vec<Move>) {
         self.agents.clear();
         self.moves.clear();
+        self.singles.clear();
         let machine = &state.machine;
         for thread in 0..state.threads.len() as u16 {
             if self.cpu(state, codes, thread, out) {
@@ -153,7 +164,8 @@ impl Reducer {
         self.smallest(out);
     }
 
-    /// Adds the CPU's agent; or, if its next moves are a persistent set, puts them into `out` and returns true.
+    /// Adds the CPU's agent; or, if its next moves are a persistent set, puts them into `out` and returns
+    /// true.
     fn cpu(&mut self, state: &State, codes: &[Code], thread: u16, out: &mut Vec<Move>) -> bool {
         let act = match state.op(thread, codes) {
             Op::Choose(starts) => {
@@ -212,7 +224,8 @@ impl Reducer {
         });
     }
 
-    /// Adds the queue pair's agent; or, if one of its moves alone is persistent, puts that into `out` and returns true.
+    /// Adds the queue pair's agent; or, if one of its moves alone is persistent, puts that into `out` and
+    /// returns true.
     fn queue_pair(&mut self, machine: &Machine, thread: u16, qp: &QueuePair, out: &mut Vec<Move>) -> bool {
         let id = QpId {
             thread,
@@ -220,7 +233,7 @@ impl Reducer {
         };
         self.steps.clear();
         machine.queue_pair_steps(thread, qp, &mut self.steps);
-        let start = self.moves.len();
+        let (start, own) = (self.moves.len(), self.agents.len());
         let mut next = Access::NONE;
         for &step in &self.steps {
             let Step::Nic { rule, index, .. } = step else {
@@ -232,36 +245,23 @@ impl Reducer {
             };
             next = next.and(access);
             self.moves.push(Move::Hardware(step));
+            if self.steps.len() > 1 && !access.conflicts(others_access(id, qp, rule, index as usize)) {
+                self.singles.push((access, own, Move::Hardware(step)));
+            }
         }
         // An RMW that waits for the unit interacts with whoever holds or takes it.
         if machine.is_unit_held(qp.peer) && qp.pipe.iter().any(|e| matches!(e.stage, Stage::Rmw { .. })) {
             next.writes |= unit(qp.peer);
         }
-        let mut ever = Access::NONE;
-        for entry in qp.pipe.iter() {
-            ever = ever.and(entry_access(thread, qp.peer, entry));
-        }
-        for write in qp.wb_r.iter() {
-            ever = ever.and(Access::write(write.dst));
-            if write.atomic {
-                ever.writes |= unit(qp.peer);
-            }
-        }
-        for entry in qp.wb_l.iter() {
-            if let LocalBack::Write { dst, .. } = entry {
-                ever = ever.and(Access::write(*dst));
-            }
-        }
-        if self.moves.len() > start || ever != Access::NONE {
-            self.agents.push(Agent {
-                kind: Kind::QueuePair,
-                thread,
-                next,
-                ever,
-                ever_remote: ever,
-                moves: (start, self.moves.len()),
-            });
-        }
+        let ever = others_access(id, qp, Rule::Forward, usize::MAX);
+        self.agents.push(Agent {
+            kind: Kind::QueuePair,
+            thread,
+            next,
+            ever,
+            ever_remote: ever,
+            moves: (start, self.moves.len()),
+        });
         false
     }
 
@@ -271,6 +271,13 @@ impl Reducer {
         if self.agents.len() > 64 {
             out.extend_from_slice(&self.moves);
             return;
+        }
+        for &(access, own, mv) in &self.singles {
+            let alone = |(i, agent): (usize, &Agent)| i == own || !access.conflicts(agent.ever);
+            if self.agents.iter().enumerate().all(alone) {
+                out.push(mv);
+                return;
+            }
         }
         let mut best: Option<(usize, u64)> = None;
         for (seed, agent) in self.agents.iter().enumerate() {
@@ -324,7 +331,8 @@ impl Agent {
             (Kind::Cpu { blocked: true }, _) => same_thread,
             // The CPU reads its own buffered stores wherever they are.
             (Kind::Cpu { .. }, Kind::StoreBuffer) if same_thread => self.next.conflicts(other.ever_remote),
-            // All that the CPU does but its loads comes behind the store buffer's head, and its loads see the head anyway.
+            // All that the CPU does but its loads comes behind the store buffer's head, and its loads see the
+            // head anyway.
             (Kind::StoreBuffer, Kind::Cpu { .. }) if same_thread => false,
             _ => self.next.conflicts(other.ever),
         }
@@ -352,7 +360,37 @@ fn entry_access(thread: u16, peer: u16, entry: &Entry) -> Access {
     }
 }
 
-/// What an enabled rule accesses that another agent may access too; `None` if it interacts with nothing at all.
+/// What a queue pair may still access, but for the entry that `rule` is about.
+fn others_access(id: QpId, qp: &QueuePair, rule: Rule, index: usize) -> Access {
+    let mut access = Access::NONE;
+    let about = |this: Rule| usize::from(rule == this);
+    let pipe = if matches!(rule, Rule::PlaceRemote | Rule::PlaceLocal) {
+        usize::MAX
+    } else {
+        index
+    };
+    for (_, entry) in qp.pipe.iter().enumerate().filter(|&(i, _)| i != pipe) {
+        access = access.and(entry_access(id.thread, id.peer, entry));
+    }
+    for write in qp.wb_r.iter().skip(about(Rule::PlaceRemote)) {
+        access = access.and(Access::write(write.dst));
+    }
+    // An RMW's write has yet to release the unit, and this queue pair's own RMWs wait for that, too.
+    if qp.wb_r.iter().any(|write| write.atomic) {
+        access.writes |= unit(id.peer);
+    }
+    let local = qp.wb_l.iter().filter_map(|e| match e {
+        LocalBack::Write { dst, .. } => Some(*dst),
+        LocalBack::Notification { .. } => None,
+    });
+    for dst in local.skip(about(Rule::PlaceLocal)) {
+        access = access.and(Access::write(dst));
+    }
+    access
+}
+
+/// What an enabled rule accesses that another agent may access too; `None` if it interacts with nothing at
+/// all.
 fn rule_access(machine: &Machine, id: QpId, qp: &QueuePair, rule: Rule, index: usize) -> Option<Access> {
     let stage = qp.pipe.get(index).map(|e| e.stage);
     Some(match (rule, stage) {
@@ -369,20 +407,11 @@ fn rule_access(machine: &Machine, id: QpId, qp: &QueuePair, rule: Rule, index: u
         }
         (Rule::PlaceRemote, _) => qp.wb_r.first().map_or(Access::NONE, |w| Access::write(w.dst)),
         (Rule::PlaceLocal, _) => qp.first_local_write().map_or(Access::NONE, Access::write),
-        (Rule::LocalRead, Some(Stage::Put { src, .. })) => {
-            let read = match src {
-                Source::Word(src) => Access::read(src),
-                Source::Constant(_) => Access::NONE,
-            };
-            Access {
-                reads: read.reads | wb_l(id),
-                writes: 0,
-            }
-        }
-        (Rule::RemoteRead, Some(Stage::Get { src, .. })) => Access {
-            reads: word(src) | wb_r(id),
-            writes: 0,
+        (Rule::LocalRead, Some(Stage::Put { src, .. })) => match src {
+            Source::Word(src) => Access::read(src),
+            Source::Constant(_) => Access::NONE,
         },
+        (Rule::RemoteRead, Some(Stage::Get { src, .. })) => Access::read(src),
         (Rule::Respond, _) => Access {
             reads: 0,
             writes: wb_l(id),

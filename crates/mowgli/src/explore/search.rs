@@ -1,8 +1,8 @@
 //! Explicit-state search, depth first, on one or several threads.
 //!
-//! Relies on [`super::state`] and [`super::reduce`]. A state with a single move is passed through without being remembered; every
-//! other one is looked up by the hash of its encoding. A search that stays small runs on the caller's thread; a large one
-//! shares its open states with further threads when these run dry.
+//! Relies on [`super::state`] and [`super::reduce`]. A state with a single move is passed through without
+//! being remembered; every other one is looked up by the hash of its encoding. A search that stays small runs
+//! on the caller's thread; a large one shares its open states with further threads when these run dry.
 
 use std::collections::{BTreeSet, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};

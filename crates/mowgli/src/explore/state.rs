@@ -1,7 +1,7 @@
 //! A program running on a machine: the states that the search visits, and the moves between them.
 //!
-//! Relies on [`super::code`] and [`crate::machine`]. Registers, jumps, assumptions and assignments are no moves: a thread runs up to its
-//! next access of the machine, or non-deterministic choice, at once.
+//! Relies on [`super::code`] and [`crate::machine`]. Registers, jumps, assumptions and assignments are no
+//! moves: a thread runs up to its next access of the machine, or non-deterministic choice, at once.
 
 use smallvec::SmallVec;
 

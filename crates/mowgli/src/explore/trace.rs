@@ -1,7 +1,8 @@
 //! A shortest way of the machine to an outcome, in words.
 //!
-//! Relies on [`super::state`] and [`super::reduce`]: breadth first, on the same persistent sets as the search, so "shortest"
-//! is among the interleavings that the reduction keeps (every outcome has one). Used by `mowgli explain`.
+//! Relies on [`super::state`] and [`super::reduce`]: breadth first, on the same persistent sets as the
+//! search, so "shortest" is among the interleavings that the reduction keeps (every outcome has one). Used by
+//! `mowgli explain`.
 
 use std::collections::{HashSet, VecDeque};
 use std::fmt;

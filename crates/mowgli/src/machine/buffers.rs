@@ -1,7 +1,7 @@
 //! The buffers of the machine: store buffers, and queue pairs with their pipe and write-back buffers.
 //!
-//! Relies on [`smallvec`] for buffers without heap traffic while short. One layout serves both pipelines: the four
-//! main buffers of the concrete queue pair, merged in order, are the pipe of the simplified one
+//! Relies on [`smallvec`] for buffers without heap traffic while short. One layout serves both pipelines: the
+//! four main buffers of the concrete queue pair, merged in order, are the pipe of the simplified one
 //! (RDMA-TSO'24 Def. B.4), so a concrete queue pair is a pipe with three boundaries. The rules are in
 //! [`super::simplified`] and [`super::concrete`].
 
@@ -151,8 +151,8 @@ impl Entry {
         }
     }
 
-    /// Whether a wait for its tag still waits for this entry: a put until its remote write is buffered (it is an
-    /// acknowledgement then), any other operation until it leaves the pipe.
+    /// Whether a wait for its tag still waits for this entry: a put until its remote write is buffered (it is
+    /// an acknowledgement then), any other operation until it leaves the pipe.
     pub(crate) fn is_outstanding(&self) -> bool {
         !matches!(self.stage, Stage::Ack | Stage::Fence)
     }
@@ -188,8 +188,8 @@ pub(crate) enum LocalBack {
     },
 }
 
-/// The boundaries of the four main buffers within the pipe, for the concrete pipeline: `rsp_L` is `..rsp`, `out_R` is
-/// `rsp..out`, `in_R` is `out..inbox`, `req_L` the rest. All zero in the simplified pipeline.
+/// The boundaries of the four main buffers within the pipe, for the concrete pipeline: `rsp_L` is `..rsp`,
+/// `out_R` is `rsp..out`, `in_R` is `out..inbox`, `req_L` the rest. All zero in the simplified pipeline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Bounds {
     pub(crate) rsp: u16,

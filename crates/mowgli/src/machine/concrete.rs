@@ -1,7 +1,8 @@
 //! The concrete queue pair: six FIFO buffers, RDMA-TSO'24 Fig. 7, and `docs/rmw.md` for read-modify-writes.
 //!
-//! Relies on [`super::buffers`]: `rsp_L`, `out_R`, `in_R` and `req_L` are consecutive ranges of the pipe, oldest first.
-//! A rule concerns the head of a buffer, but for the read of a get, which may happen anywhere in `out_R`.
+//! Relies on [`super::buffers`]: `rsp_L`, `out_R`, `in_R` and `req_L` are consecutive ranges of the pipe,
+//! oldest first. A rule concerns the head of a buffer, but for the read of a get, which may happen anywhere
+//! in `out_R`.
 
 use super::buffers::{Bounds, QueuePair, Stage};
 use super::{Config, Rule};

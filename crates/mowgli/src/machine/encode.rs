@@ -1,8 +1,8 @@
 //! A canonical byte encoding of machine states.
 //!
-//! Two states of machines with the same configuration, words and threads are equal, up to queue pairs that are empty, exactly if
-//! their encodings are equal. Short: a word, an empty buffer and most fields take one byte each. Used by explorers as the key
-//! of visited states.
+//! Two states of machines with the same configuration, words and threads are equal, up to queue pairs that
+//! are empty, exactly if their encodings are equal. Short: a word, an empty buffer and most fields take one
+//! byte each. Used by explorers as the key of visited states.
 
 use super::Machine;
 use super::buffers::{Delayed, Entry, LocalBack, Rmw, Source, Stage};

@@ -1,7 +1,7 @@
 //! Which steps commute with everything else their queue pair may do, now or later.
 //!
-//! A partial-order reduction takes such a step at once if, besides, no other agent touches the word that it reads or
-//! writes. Relies on the rules of [`super::simplified`]. Used by explorers of object code.
+//! A partial-order reduction takes such a step at once if, besides, no other agent touches the word that it
+//! reads or writes. Relies on the rules of [`super::simplified`]. Used by explorers of object code.
 
 use super::buffers::{LocalBack, Stage};
 use super::{Machine, Pipeline, Rule, Step};
@@ -9,15 +9,16 @@ use super::{Machine, Pipeline, Rule, Step};
 /// What a step means to the rest of its queue pair and to whoever polls it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Commutes {
-    /// Taking the step now disables no other step of the queue pair, present or future, and changes none of their effects
-    /// except through the word in its [`Footprint`](super::Footprint).
+    /// Taking the step now disables no other step of the queue pair, present or future, and changes none of
+    /// their effects except through the word in its [`Footprint`](super::Footprint).
     pub in_queue_pair: bool,
     /// The step may give a poll a notification to find.
     pub notifies: bool,
 }
 
 impl Machine {
-    /// How the step relates to its queue pair. Conservative for the concrete pipeline and without the PCIe guarantee.
+    /// How the step relates to its queue pair. Conservative for the concrete pipeline and without the PCIe
+    /// guarantee.
     pub fn commutes(&self, step: Step) -> Commutes {
         let Step::Nic { qp: id, rule, index } = step else {
             // A drain appends to a pipe or writes memory.

@@ -2,19 +2,21 @@
 //!
 //! One state type serves every operational model:
 //!
-//! * RDMA^TSO (RDMA-TSO'24 section 3), with the *simplified* queue pair (a pipe and two write-back buffers, Figs. 19,
-//!   20) or the *concrete* one (six buffers, Figs. 6 to 8), each with or without the PCIe guarantee that reads flush writes;
+//! * RDMA^TSO (RDMA-TSO'24 section 3), with the *simplified* queue pair (a pipe and two write-back buffers,
+//!   Figs. 19, 20) or the *concrete* one (six buffers, Figs. 6 to 8), each with or without the PCIe guarantee
+//!   that reads flush writes;
 //! * RDMA^WAIT (LOCO'26 3.3): the same hardware, with [`Action::Wait`] instead of [`Action::Poll`];
 //! * RDMA^SC (Robust'25 3.2): no store buffers;
-//! * x86-TSO and SC: the same without remote operations; SC also runs remote operations in program order (Robust'25
-//!   Def. 5), each read and each write one step.
+//! * x86-TSO and SC: the same without remote operations; SC also runs remote operations in program order
+//!   (Robust'25 Def. 5), each read and each write one step.
 //!
 //! Remote read-modify-writes follow `docs/rmw.md`.
 //!
-//! The machine knows nothing of programs. Whoever runs something on it ([`crate::explore`] for litmus programs, a model
-//! fabric for object code) makes words and threads, calls [`Machine::issue`] for what threads do, lists what the hardware
-//! may do with [`Machine::steps`], and takes one with [`Machine::apply`]. States are cheap to clone
-//! (`clone_from` reuses storage) and have a canonical encoding ([`Machine::encode`]).
+//! The machine knows nothing of programs. Whoever runs something on it ([`crate::explore`] for litmus
+//! programs, a model fabric for object code) makes words and threads, calls [`Machine::issue`] for what
+//! threads do, lists what the hardware may do with [`Machine::steps`], and takes one with [`Machine::apply`].
+//! States are cheap to clone (`clone_from` reuses storage) and have a canonical encoding
+//! ([`Machine::encode`]).
 
 mod buffers;
 mod concrete;
@@ -68,7 +70,8 @@ pub enum Cpu {
 pub struct Config {
     /// Store buffers or none.
     pub cpu: Cpu,
-    /// Whether NIC reads flush the writes buffered on their side of the queue pair (RDMA-TSO'24 section 2, PCIe).
+    /// Whether NIC reads flush the writes buffered on their side of the queue pair (RDMA-TSO'24 section 2,
+    /// PCIe).
     pub pcie: bool,
     /// Form of the queue pairs.
     pub pipeline: Pipeline,
@@ -108,7 +111,8 @@ pub struct Machine {
     config: Config,
     memory: SmallVec<[Value; 16]>,
     threads: SmallVec<[ThreadState; 4]>,
-    /// Bit `n`: an RMW at node `n` is between its read and the arrival of its write. Follows from the queue pairs.
+    /// Bit `n`: an RMW at node `n` is between its read and the arrival of its write. Follows from the queue
+    /// pairs.
     units: u64,
 }
 
@@ -128,8 +132,8 @@ impl Machine {
         }
     }
 
-    /// Adds a word of memory with its initial value. The machine does not ask on which node it is: actions say how they
-    /// reach it.
+    /// Adds a word of memory with its initial value. The machine does not ask on which node it is: actions
+    /// say how they reach it.
     pub fn add_location(&mut self, init: Value) -> Addr {
         self.memory.push(init);
         Addr((self.memory.len() - 1) as u32)
@@ -156,7 +160,8 @@ impl Machine {
         self.threads.len()
     }
 
-    /// What a load by this thread would read now: its store buffer, then memory. Nothing if there is no such thread or word.
+    /// What a load by this thread would read now: its store buffer, then memory. Nothing if there is no such
+    /// thread or word.
     pub fn load(&self, thread: u16, loc: Addr) -> Option<Value> {
         let buffer = &self.threads.get(thread as usize)?.store_buffer;
         let newest = buffer.iter().rev().find_map(|entry| match *entry {
@@ -169,8 +174,8 @@ impl Machine {
     /// Carries out an action of a thread, if it is enabled.
     ///
     /// # Errors
-    /// [`IssueError::Blocked`] if other steps must come first, other variants if the action can never work. The state is then
-    /// unchanged.
+    /// [`IssueError::Blocked`] if other steps must come first, other variants if the action can never work.
+    /// The state is then unchanged.
     pub fn issue(&mut self, thread: u16, action: Action) -> Result<Issued, IssueError> {
         self.check(thread, &action)?;
         if !self.is_enabled(thread, &action) {
@@ -239,8 +244,9 @@ impl Machine {
         }
     }
 
-    /// Whether an operation of this thread with this tag has yet to complete, in the sense of RDMA^WAIT (LOCO'26 Def.
-    /// F.2): a put until its remote write has been issued (is in `wb_R`), a get or RMW until its result is in memory.
+    /// Whether an operation of this thread with this tag has yet to complete, in the sense of RDMA^WAIT
+    /// (LOCO'26 Def. F.2): a put until its remote write has been issued (is in `wb_R`), a get or RMW until
+    /// its result is in memory.
     pub fn is_outstanding(&self, thread: u16, tag: u64) -> bool {
         self.threads.get(thread as usize).is_some_and(|state| {
             state.queue_pairs.iter().any(|qp| qp.is_outstanding(tag))
@@ -251,8 +257,8 @@ impl Machine {
         })
     }
 
-    /// Whether nothing is buffered or under way anywhere (unpolled notifications may be left). Memory is final then,
-    /// unless a thread acts.
+    /// Whether nothing is buffered or under way anywhere (unpolled notifications may be left). Memory is
+    /// final then, unless a thread acts.
     pub fn is_quiescent(&self) -> bool {
         self.threads
             .iter()
@@ -304,8 +310,8 @@ impl Machine {
     /// Takes a step. Only steps that [`Machine::steps`] lists in this state are meaningful.
     ///
     /// # Errors
-    /// [`NotEnabled`] if the entry that the step is about is not there or not in the right stage. Premises about *other* buffers
-    /// are not checked again.
+    /// [`NotEnabled`] if the entry that the step is about is not there or not in the right stage. Premises
+    /// about *other* buffers are not checked again.
     pub fn apply(&mut self, step: Step) -> Result<(), NotEnabled> {
         self.take(step).ok_or(NotEnabled(step))
     }

@@ -1,7 +1,7 @@
 //! What a thread may ask of the machine: CPU actions, remote operations, and the answers.
 //!
-//! Relies on nothing. Used by [`super::Machine::issue`], by the interpreter of programs in [`crate::explore`], and by
-//! fabrics that run object code on the machine.
+//! Relies on nothing. Used by [`super::Machine::issue`], by the interpreter of programs in
+//! [`crate::explore`], and by fabrics that run object code on the machine.
 
 use crate::program::Value;
 
@@ -28,8 +28,8 @@ pub enum RemoteOp {
         /// Local source, read by the NIC some time after the operation was issued.
         src: Addr,
     },
-    /// `dst := value`. Keeps the NIC local read of a put, of a fresh word that nobody writes: it still waits until the
-    /// queue pair's earlier local writes are flushed (PCIe guarantee).
+    /// `dst := value`. Keeps the NIC local read of a put, of a fresh word that nobody writes: it still waits
+    /// until the queue pair's earlier local writes are flushed (PCIe guarantee).
     PutValue {
         /// Remote destination.
         dst: Addr,
@@ -74,10 +74,11 @@ pub struct Post {
     pub peer: u16,
     /// What to do.
     pub op: RemoteOp,
-    /// The caller's name for the operation (work identifier), for [`Action::Wait`] and [`Issued::Completion`].
+    /// The caller's name for the operation (work identifier), for [`Action::Wait`] and
+    /// [`Issued::Completion`].
     pub tag: u64,
-    /// Whether completion leaves a notification for [`Action::Poll`]. Unsignalled operations can still be waited for
-    /// by tag. Ignored for fences, which have no completion.
+    /// Whether completion leaves a notification for [`Action::Poll`]. Unsignalled operations can still be
+    /// waited for by tag. Ignored for fences, which have no completion.
     pub signalled: bool,
 }
 
@@ -96,8 +97,8 @@ pub enum Action {
         /// Source.
         loc: Addr,
     },
-    /// CPU compare-and-swap of a local word; answers [`Issued::Value`] with the old value. Blocked while the thread's
-    /// store buffer holds anything, remote operations included.
+    /// CPU compare-and-swap of a local word; answers [`Issued::Value`] with the old value. Blocked while the
+    /// thread's store buffer holds anything, remote operations included.
     Cas {
         /// Local word.
         loc: Addr,
@@ -110,8 +111,8 @@ pub enum Action {
     Mfence,
     /// Posts a remote operation.
     Post(Post),
-    /// `poll(peer)`: takes the oldest completion notification of the queue pair; answers [`Issued::Completion`].
-    /// Blocked while the head of `wb_L` is not a notification.
+    /// `poll(peer)`: takes the oldest completion notification of the queue pair; answers
+    /// [`Issued::Completion`]. Blocked while the head of `wb_L` is not a notification.
     Poll {
         /// The peer.
         peer: u16,

@@ -1,7 +1,7 @@
 //! The simplified queue pair: RDMA-TSO'24 Fig. 19, and `docs/rmw.md` for read-modify-writes.
 //!
-//! Relies on [`super::buffers`]. What may happen to a pipe entry depends on which entries are ahead of it (the `β` of the figure)
-//! and on the write-back buffers. Effects are in [`super::Machine::apply`].
+//! Relies on [`super::buffers`]. What may happen to a pipe entry depends on which entries are ahead of it
+//! (the `β` of the figure) and on the write-back buffers. Effects are in [`super::Machine::apply`].
 
 use super::buffers::{QueuePair, Stage};
 use super::{Config, Rule};

@@ -1,7 +1,7 @@
 //! Steps that the machine takes by itself, and what each touches.
 //!
-//! Relies on [`super::ops`]. Used by explorers: [`Step`]s are what a schedule is made of, [`Footprint`]s say which two
-//! steps or actions may be exchanged.
+//! Relies on [`super::ops`]. Used by explorers: [`Step`]s are what a schedule is made of, [`Footprint`]s say
+//! which two steps or actions may be exchanged.
 
 use std::fmt;
 
@@ -10,7 +10,8 @@ use super::ops::{Addr, QpId};
 /// A step of the hardware: silent transitions of RDMA-TSO'24 Figs. 7, 19, 20 and of `docs/rmw.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Step {
-    /// The oldest entry leaves the thread's store buffer: a store goes to memory, a remote operation to its queue pair.
+    /// The oldest entry leaves the thread's store buffer: a store goes to memory, a remote operation to its
+    /// queue pair.
     Drain {
         /// The thread.
         thread: u16,
@@ -86,8 +87,8 @@ impl fmt::Display for Step {
 
 /// What a step or an action reads and writes.
 ///
-/// Two that are not [dependent](Footprint::depends_on) commute: from any state that enables both, either order is possible
-/// and gives the same state. Steps that enable or disable one another are dependent.
+/// Two that are not [dependent](Footprint::depends_on) commute: from any state that enables both, either
+/// order is possible and gives the same state. Steps that enable or disable one another are dependent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Footprint {
     /// Memory word read.

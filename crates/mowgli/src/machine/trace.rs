@@ -1,7 +1,7 @@
 //! Steps in words, for traces that a reader follows.
 //!
-//! Relies on the state *before* the step, which says what the step is about. Used by [`crate::explore`] and by fabrics that
-//! print failing schedules.
+//! Relies on the state *before* the step, which says what the step is about. Used by [`crate::explore`] and
+//! by fabrics that print failing schedules.
 
 use super::buffers::{Delayed, LocalBack, QueuePair, Source, Stage};
 use super::{Addr, Machine, QpId, Rule, Step};
