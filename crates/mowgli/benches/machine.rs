@@ -1,8 +1,8 @@
 //! Speed of the machine and of the search over it.
 //!
 //! * `machine/walk`: steps of a random run without any bookkeeping, the cost of `steps` and `apply`.
-//! * `search/plain`: machine states a second of a search of every interleaving on one core (the representative figure: 3
-//!   threads, 8 instructions, 6 of them remote).
+//! * `search/plain`: machine states a second of a search of every interleaving on one core (the
+//!   representative figure: 3 threads, 8 instructions, 6 of them remote).
 //! * `search/reduced`: the same program, with reduction.
 //! * `catalogue`: every test of the catalogue under every model.
 

@@ -46,7 +46,7 @@ impl Options {
 /// Every outcome of the program on the model's machine (simplified pipeline).
 ///
 /// `sc` runs remote operations in program order (Robust'25 Def. 5); `tso` has none and refuses programs with
-/// them. /// `wait` and `poll` work in every model.
+/// them. `wait` and `poll` work in every model.
 pub fn outcomes(program: &Program, model: Model, atomicity: RmwAtomicity, budget: &Budget<'_>) -> Search {
     match accepts(program, model) {
         Ok(()) => outcomes_with(program, &Options::new(model, atomicity), budget),
