@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::budget::{Limits, interrupt_flag, interrupted};
 use crate::source::{self, Test};
 use crate::summary::{Summary, Totals};
-use crate::{Error, Exit, output};
+use crate::{Error, Exit, output, values};
 
 /// Check litmus tests and compare the verdicts with those the tests state
 ///
@@ -32,13 +32,13 @@ pub(crate) struct Args {
     #[arg(value_name = "PATH")]
     paths: Vec<String>,
     /// Check under this model only (may be repeated, or take a list with commas)
-    #[arg(short, long = "model", value_name = "MODEL", value_delimiter = ',')]
+    #[arg(short, long = "model", value_name = "MODEL", value_delimiter = ',', value_parser = values::model())]
     models: Vec<Model>,
     /// Which engine answers: declarative (axioms), operational (machine), or both, which must agree
-    #[arg(short, long, default_value = "declarative")]
+    #[arg(short, long, default_value = "declarative", value_parser = values::engine())]
     engine: Engine,
     /// Atomicity of remote read-modify-writes: hca or glob. Default: both, for tests that have any
-    #[arg(long, value_name = "ATOMICITY")]
+    #[arg(long, value_name = "ATOMICITY", value_parser = values::rmw())]
     rmw: Option<RmwAtomicity>,
     /// Limits of each search, as in time=10s,states=1000000
     #[arg(short, long, default_value = "time=60s", value_name = "LIMITS")]

@@ -10,7 +10,7 @@ use mowgli::program::{Loc, Reg, ThreadId};
 use serde::Serialize;
 
 use crate::budget::{Limits, interrupt_flag};
-use crate::{Error, Exit, output, source};
+use crate::{Error, Exit, output, source, values};
 
 /// Show the outcomes that separate two models
 ///
@@ -29,7 +29,7 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "A,B", value_delimiter = ',', required = true)]
     models: Vec<Setting>,
     /// Which engine answers: declarative, operational or both
-    #[arg(short, long, default_value = "declarative")]
+    #[arg(short, long, default_value = "declarative", value_parser = values::engine())]
     engine: Engine,
     /// Limits of each search, as in time=10s,states=1000000
     #[arg(short, long, default_value = "time=60s", value_name = "LIMITS")]

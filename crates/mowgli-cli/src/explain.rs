@@ -12,7 +12,7 @@ use mowgli::model::{Model, RmwAtomicity};
 use mowgli::outcome::Outcome;
 
 use crate::budget::{Limits, interrupt_flag};
-use crate::{Error, Exit, output, source};
+use crate::{Error, Exit, output, source, values};
 
 /// Explain why an outcome is allowed or forbidden
 ///
@@ -31,10 +31,10 @@ pub(crate) struct Args {
     /// A built-in test or a file
     test: String,
     /// The model
-    #[arg(short, long, default_value = "rdma-tso")]
+    #[arg(short, long, default_value = "rdma-tso", value_parser = values::model())]
     model: Model,
     /// Atomicity of remote read-modify-writes: hca or glob
-    #[arg(long, default_value = "hca", value_name = "ATOMICITY")]
+    #[arg(long, default_value = "hca", value_name = "ATOMICITY", value_parser = values::rmw())]
     rmw: RmwAtomicity,
     /// The outcome to explain, as a formula over the final state. Default: the test's condition
     #[arg(short, long, value_name = "FORMULA")]

@@ -16,6 +16,7 @@ mod output;
 mod show;
 mod source;
 mod summary;
+mod values;
 
 use std::io;
 use std::process::ExitCode;

@@ -100,4 +100,8 @@ fn the_papers_are_complete() {
     let count = |folder: &str| catalogue::entries().iter().filter(|e| e.folder == folder).count();
     // RDMA-TSO'24: 37 tests of appendix A (Figs. 10 to 17, A.8, A.9), four of Fig. 1, five of Fig. 3.
     assert_eq!(count("rdma-tso24"), 37 + 4 + 5);
+    // Robust'25: Figs. 1a to 1i, 2a to 2e, 3a to 3c, 6a to 6c, six of section 5.1, one of appendix B.1.
+    assert_eq!(count("robust25"), 9 + 5 + 3 + 3 + 6 + 1);
+    // LOCO'26, without those that need a library: Figs. 2a to 2c, 3a, 3b, both of Fig. 4, 8a to 8c.
+    assert_eq!(count("loco26"), 3 + 2 + 2 + 3);
 }

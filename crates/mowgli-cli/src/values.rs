@@ -1,0 +1,29 @@
+//! Option values with a fixed set of names, so that `--help`, errors and completions list them.
+
+use std::str::FromStr;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use mowgli::check::Engine;
+use mowgli::model::{Model, RmwAtomicity};
+
+/// A model.
+pub(crate) fn model() -> impl TypedValueParser<Value = Model> {
+    named(Model::ALL.map(Model::name))
+}
+
+/// An engine.
+pub(crate) fn engine() -> impl TypedValueParser<Value = Engine> {
+    named(Engine::ALL.map(Engine::name))
+}
+
+/// An atomicity.
+pub(crate) fn rmw() -> impl TypedValueParser<Value = RmwAtomicity> {
+    named(RmwAtomicity::ALL.map(RmwAtomicity::name))
+}
+
+fn named<T, const N: usize>(names: [&'static str; N]) -> impl TypedValueParser<Value = T>
+where
+    T: FromStr<Err: std::error::Error + Send + Sync + 'static> + Clone + Send + Sync + 'static,
+{
+    PossibleValuesParser::new(names).try_map(|name| name.parse::<T>())
+}
