@@ -385,7 +385,7 @@ pub(crate) fn wait_until_ready<F: Fabric>(
     deadline: Time,
 ) -> Result<()> {
     let begin = node.fabric().platform().now();
-    let mut lost: SmallVec<[NodeId; 4]> = SmallVec::new();
+    let mut grace = None;
     loop {
         // Read before the state, so that a change after it is not missed.
         let changes = node.changes();
@@ -412,14 +412,18 @@ pub(crate) fn wait_until_ready<F: Fabric>(
                     after: node.fabric().platform().now().since(begin),
                 });
             }
-            // What the peer sent before it left may be about to be handled.
-            Err(FabricError::PeerLost(peer)) if !lost.contains(&peer) => {
-                lost.push(peer);
-                let grace = node.fabric().platform().now().after(GRACE);
+            // What the peer sent before it left may be about to be handled, and may be all that we need of it.
+            Err(FabricError::PeerLost(peer)) => {
+                let now = node.fabric().platform().now();
+                let end = *grace.get_or_insert(now.after(GRACE));
+                if now >= end.min(deadline) {
+                    return Err(FabricError::PeerLost(peer).into());
+                }
+                node.registry().lock().gone(peer);
                 let wait = Wait {
                     what: &waiting,
                     peers: Peers::None,
-                    deadline: Some(grace.min(deadline)),
+                    deadline: Some(now.after(GRACE / 50)),
                 };
                 let _ = node
                     .fabric()

@@ -62,3 +62,8 @@ pub use shared_var::SharedVar;
 pub use sst::Sst;
 pub use thread::{Flags, Operation, Thread};
 pub use value::{AtomicValue, Value};
+
+/// Compiles and runs the guide.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/writing-a-channel.md")]
+pub struct WritingAChannel;

@@ -12,6 +12,8 @@ pub(crate) enum Message {
     Join(Greeting),
     /// Answer to a join by an endpoint that fits.
     Connect(Greeting),
+    /// Answer to a connect: the sender has connected too.
+    Ack { channel: String, incarnation: u64 },
     /// Answer by an endpoint that does not fit.
     Mismatch {
         channel: String,

@@ -4,7 +4,9 @@
 //! offers (with what a peer needs to access them) and those it expects. A node without an endpoint of that name
 //! ignores the join; when it makes one, that endpoint's own join does the work. A node with the endpoint compares,
 //! imports the offered regions and answers with a *connect* of the same content. So whichever endpoint is made
-//! first, the second one's join reaches it, and its connect reaches the second. A difference makes both sides'
+//! first, the second one's join reaches it, and its connect reaches the second. A connect is acknowledged: an endpoint is ready when it
+//! has connected to every counterpart and every counterpart to it, so that a node that is ready, does its work and ends takes
+//! nothing from the readiness of others. A difference makes both sides'
 //! endpoints fail, by a *mismatch* message; so does a callback that fails, by a *refusal*.
 //!
 //! An endpoint that is dropped first drains this node's outstanding operations, then sends a *leave*. Its memory is kept in

@@ -40,6 +40,8 @@ pub(crate) struct Link {
     pub(super) joined: bool,
     /// Incarnation of the counterpart, once its regions are usable.
     pub(super) connected: Option<u64>,
+    /// The counterpart has connected to us: it needs us no more to become ready.
+    pub(super) acked: bool,
     /// The counterpart has sent its leave.
     pub(super) left: bool,
     /// Incarnations up to this one are gone.
@@ -109,6 +111,25 @@ impl<F: Fabric> Registry<F> {
         waiting.unwrap_or(State::Ready)
     }
 
+    /// `peer` is gone: endpoints that have its regions do not wait for its acknowledgement.
+    pub(crate) fn gone(&mut self, peer: NodeId) {
+        for endpoint in self.endpoints.values_mut() {
+            if let Some(link) = endpoint.links.get_mut(&peer) {
+                link.acked |= link.connected.is_some();
+            }
+        }
+    }
+
+    /// `peer` has connected to the endpoint of that incarnation.
+    pub(super) fn acknowledged(&mut self, channel: &str, incarnation: u64, peer: NodeId) {
+        if let Some(endpoint) = self.endpoints.get_mut(channel)
+            && endpoint.incarnation == incarnation
+            && let Some(link) = endpoint.links.get_mut(&peer)
+        {
+            link.acked = true;
+        }
+    }
+
     /// Forgets quarantined memory that nobody can access any more: freed when the returned value is dropped, which
     /// is for outside the lock.
     pub(super) fn sweep(&mut self, control: &F::Control) -> Vec<Buried<F>> {
@@ -144,7 +165,7 @@ impl<F: Fabric> Endpoint<F> {
     fn missing(&self) -> Vec<NodeId> {
         self.links
             .iter()
-            .filter(|(_, link)| link.connected.is_none())
+            .filter(|(_, link)| link.connected.is_none() || !link.acked)
             .map(|(&node, _)| node)
             .collect()
     }

@@ -91,12 +91,23 @@ fn handle<F: Fabric>(node: &Arc<Node<F>>, manager: &Weak<Inner<F>>, from: NodeId
                 send(node, from, &answer);
             }
         }
-        Message::Connect(greeting) => {
-            // A connect is the answer already, unless something is wrong.
-            match meet(node, manager, from, &greeting) {
-                None | Some(Message::Connect(_)) => {}
-                Some(answer) => send(node, from, &answer),
+        Message::Connect(greeting) => match meet(node, manager, from, &greeting) {
+            None => {}
+            Some(Message::Connect(_)) => {
+                if let Some(incarnation) = greeting.answers {
+                    let mut registry = node.registry().lock();
+                    registry.acknowledged(&greeting.channel, incarnation, from);
+                }
+                let ack = Message::Ack {
+                    channel: greeting.channel,
+                    incarnation: greeting.incarnation,
+                };
+                send(node, from, &ack);
             }
+            Some(problem) => send(node, from, &problem),
+        },
+        Message::Ack { channel, incarnation } => {
+            node.registry().lock().acknowledged(&channel, incarnation, from);
         }
         Message::Mismatch {
             channel,
