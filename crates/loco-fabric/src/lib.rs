@@ -7,6 +7,7 @@
 
 #![deny(unsafe_code)]
 
+mod any;
 mod contract;
 mod control;
 mod error;
@@ -16,7 +17,9 @@ mod launch;
 mod mesh;
 mod platform;
 mod shm;
+pub mod verbs;
 
+pub use any::{AnyCell, AnyConfig, AnyFabric, AnyMemory, AnyQueuePair, AnyRemote, FabricChoice};
 pub use contract::{
     Atomicity, Caps, Completion, CompletionStatus, Fabric, Local, Memory, MemoryKind, Peers, Posted,
     QueuePair, RegionKey, RemoteMemory, Target, Wait, Word, WordCell, Work,

@@ -24,14 +24,14 @@ const SPINS_PER_CLOCK: u32 = 32;
 
 /// How long the waits of a node spin.
 #[derive(Debug)]
-pub(super) struct Patience {
+pub(crate) struct Patience {
     spins: AtomicU32,
     spins_max: u32,
 }
 
 /// The pauses of one wait.
 #[derive(Debug)]
-pub(super) struct Backoff<'a> {
+pub(crate) struct Backoff<'a> {
     patience: &'a Patience,
     /// Left.
     spins: u32,
@@ -41,7 +41,7 @@ pub(super) struct Backoff<'a> {
 
 impl Patience {
     /// `crowded`: there are more nodes than cores.
-    pub(super) fn new(crowded: bool) -> Patience {
+    pub(crate) fn new(crowded: bool) -> Patience {
         let spins_max = if crowded { SPINS_MIN } else { SPINS_MAX };
         Patience {
             spins: AtomicU32::new(spins_max),
@@ -49,7 +49,7 @@ impl Patience {
         }
     }
 
-    pub(super) fn backoff(&self) -> Backoff<'_> {
+    pub(crate) fn backoff(&self) -> Backoff<'_> {
         Backoff {
             patience: self,
             // Relaxed, here and below: a guess, which orders nothing; a lost update is no harm.
@@ -62,7 +62,7 @@ impl Patience {
 
 impl Backoff<'_> {
     /// Pauses, longer each time. True if it is time to look at the clock.
-    pub(super) fn pause(&mut self) -> bool {
+    pub(crate) fn pause(&mut self) -> bool {
         if self.spins > 0 {
             self.spins -= 1;
             hint::spin_loop();
@@ -79,7 +79,7 @@ impl Backoff<'_> {
     }
 
     /// The wait was answered.
-    pub(super) fn answered(&self) {
+    pub(crate) fn answered(&self) {
         let spins = self.patience.spins.load(Ordering::Relaxed);
         let next = if self.spins > 0 {
             spins + spins / 8 + 1

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 #[allow(unsafe_code)]
 mod arena;
-mod backoff;
+pub(crate) mod backoff;
 mod config;
 #[allow(unsafe_code)]
 mod memory;
@@ -29,10 +29,10 @@ mod nic;
 #[allow(unsafe_code)]
 mod pool;
 mod queue_pair;
-mod ranges;
+pub(crate) mod ranges;
 mod send_queue;
 #[allow(unsafe_code)]
-mod word;
+pub(crate) mod word;
 
 pub use config::{HugePages, Nic, ShmConfig};
 pub use memory::{ShmCell, ShmMemory, ShmRemote};

@@ -5,11 +5,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Offsets and lengths are multiples of this: a cache line, so that no two allocations share one.
-pub(super) const GRANULE: usize = 64;
+pub(crate) const GRANULE: usize = 64;
 
 /// The free ranges of one arena.
 #[derive(Debug)]
-pub(super) struct Ranges {
+pub(crate) struct Ranges {
     /// Free ranges: offset to length. No two touch.
     by_offset: BTreeMap<usize, usize>,
     /// The same as (length, offset): the best fit is the first that is long enough.
@@ -20,18 +20,18 @@ pub(super) struct Ranges {
 
 /// An allocated range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Range {
+pub(crate) struct Range {
     /// First byte.
-    pub(super) offset: usize,
+    pub(crate) offset: usize,
     /// Bytes, a multiple of [`GRANULE`].
-    pub(super) len: usize,
+    pub(crate) len: usize,
     /// The first this many bytes were in use before and are to be zeroed.
-    pub(super) used_before: usize,
+    pub(crate) used_before: usize,
 }
 
 impl Ranges {
     /// All of `len` bytes free and fresh; what exceeds a multiple of [`GRANULE`] is left out.
-    pub(super) fn new(len: usize) -> Ranges {
+    pub(crate) fn new(len: usize) -> Ranges {
         let len = len / GRANULE * GRANULE;
         let mut ranges = Ranges {
             by_offset: BTreeMap::new(),
@@ -45,7 +45,7 @@ impl Ranges {
     }
 
     /// Takes at least `len` bytes (at least one granule) from the shortest free range that has them.
-    pub(super) fn allocate(&mut self, len: usize) -> Option<Range> {
+    pub(crate) fn allocate(&mut self, len: usize) -> Option<Range> {
         let len = len.max(1).checked_next_multiple_of(GRANULE)?;
         let &(free, offset) = self.by_len.range((len, 0)..).next()?;
         self.remove(offset, free);
@@ -62,7 +62,7 @@ impl Ranges {
     }
 
     /// Gives back a range that [`allocate`](Ranges::allocate) returned.
-    pub(super) fn free(&mut self, offset: usize, len: usize) {
+    pub(crate) fn free(&mut self, offset: usize, len: usize) {
         let (mut start, mut end) = (offset, offset + len);
         if let Some((&before, &before_len)) = self.by_offset.range(..offset).next_back() {
             debug_assert!(before + before_len <= offset, "freed twice: {offset}");

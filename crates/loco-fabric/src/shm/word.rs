@@ -17,7 +17,7 @@ use crate::Word;
 
 /// Waits until this thread's earlier stores are visible to everyone, before its later accesses (`mfence`).
 #[inline]
-pub(super) fn full_fence() {
+pub(crate) fn full_fence() {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: adds nothing to a word of this thread's own stack, atomically: no memory changes. A locked
     // instruction drains the store buffer and, as there are no non-temporal stores here, orders all that `mfence`
@@ -34,7 +34,7 @@ pub(super) fn full_fence() {
 /// # Safety
 /// `at` is aligned to `W` and its bytes are mapped.
 #[inline]
-pub(super) unsafe fn load<W: Word>(at: *mut u8, order: Ordering) -> W {
+pub(crate) unsafe fn load<W: Word>(at: *mut u8, order: Ordering) -> W {
     debug_assert!(at.addr().is_multiple_of(W::BYTES));
     // What cannot order a load is taken as the next stronger that can.
     let order = match order {
@@ -57,7 +57,7 @@ pub(super) unsafe fn load<W: Word>(at: *mut u8, order: Ordering) -> W {
 /// # Safety
 /// `at` is aligned to `W` and its bytes are mapped.
 #[inline]
-pub(super) unsafe fn store<W: Word>(at: *mut u8, value: W, order: Ordering) {
+pub(crate) unsafe fn store<W: Word>(at: *mut u8, value: W, order: Ordering) {
     debug_assert!(at.addr().is_multiple_of(W::BYTES));
     let order = match order {
         Ordering::Relaxed | Ordering::SeqCst => order,
@@ -85,7 +85,7 @@ pub(super) unsafe fn store<W: Word>(at: *mut u8, value: W, order: Ordering) {
 /// # Safety
 /// `at` is aligned to `W` and its bytes are mapped.
 #[inline]
-pub(super) unsafe fn compare_exchange<W: Word>(at: *mut u8, current: W, new: W) -> Result<W, W> {
+pub(crate) unsafe fn compare_exchange<W: Word>(at: *mut u8, current: W, new: W) -> Result<W, W> {
     debug_assert!(at.addr().is_multiple_of(W::BYTES));
     fence_around_rmw();
     let (current, new) = (current.to_u64(), new.to_u64());
@@ -121,7 +121,7 @@ pub(super) unsafe fn compare_exchange<W: Word>(at: *mut u8, current: W, new: W) 
 /// # Safety
 /// `at` is aligned to 8 and its bytes are mapped.
 #[inline]
-pub(super) unsafe fn fetch_add(at: *mut u8, add: u64) -> u64 {
+pub(crate) unsafe fn fetch_add(at: *mut u8, add: u64) -> u64 {
     debug_assert!(at.addr().is_multiple_of(8));
     fence_around_rmw();
     // SAFETY: the caller's promise; all accesses to mapped memory are atomic (module head).
@@ -144,7 +144,7 @@ fn fence_around_rmw() {
 /// # Safety
 /// `len` bytes from `src` and from `dst` are mapped. (They may overlap: that is a copy piece by piece, ascending.)
 #[inline]
-pub(super) unsafe fn copy(dst: *mut u8, src: *mut u8, len: usize) {
+pub(crate) unsafe fn copy(dst: *mut u8, src: *mut u8, len: usize) {
     if len == 8 && (dst.addr() | src.addr()).is_multiple_of(8) {
         // Acquire and Release: the order promised above. Free on x86-64.
         // SAFETY: aligned as just checked, mapped by the caller's promise.
@@ -192,7 +192,7 @@ unsafe fn copy_bulk(dst: *mut u8, src: *mut u8, len: usize) {
 /// # Safety
 /// `out.len()` bytes from `src` are mapped.
 #[inline]
-pub(super) unsafe fn read(src: *mut u8, out: &mut [u8]) {
+pub(crate) unsafe fn read(src: *mut u8, out: &mut [u8]) {
     let target = out.as_mut_ptr();
     pieces::<8>(src.addr(), out.len(), |at, size| {
         // Relaxed: fenced below.
@@ -217,7 +217,7 @@ pub(super) unsafe fn read(src: *mut u8, out: &mut [u8]) {
 /// # Safety
 /// `data.len()` bytes from `dst` are mapped.
 #[inline]
-pub(super) unsafe fn write(dst: *mut u8, data: &[u8]) {
+pub(crate) unsafe fn write(dst: *mut u8, data: &[u8]) {
     fence(Ordering::Release);
     let source = data.as_ptr();
     pieces::<8>(dst.addr(), data.len(), |at, size| {
@@ -241,7 +241,7 @@ pub(super) unsafe fn write(dst: *mut u8, data: &[u8]) {
 ///
 /// # Safety
 /// `len` bytes from `dst` are mapped.
-pub(super) unsafe fn zero(dst: *mut u8, len: usize) {
+pub(crate) unsafe fn zero(dst: *mut u8, len: usize) {
     const ZEROS: [u8; 4096] = [0; 4096];
     for at in (0..len).step_by(ZEROS.len()) {
         // SAFETY: the caller's promise; `at < len`.

@@ -400,7 +400,9 @@ pub fn each_operation_is_reported_once<W: World>() {
                     0 => qp.put(local(&here, 0, 8), target(remote, 0), work),
                     1 => qp.get(local(&here, 8, 24), target(remote, 8), work),
                     2 => qp.put_inline(&[1; 8], target(remote, 32), work.fenced()),
-                    _ => qp.flush(work.more()),
+                    // The last one has nothing after it.
+                    _ if number + 1 < OPERATIONS => qp.flush(work.more()),
+                    _ => qp.flush(work),
                 };
                 match posted {
                     Err(FabricError::QueueFull(peer)) => {

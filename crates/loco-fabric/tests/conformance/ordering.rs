@@ -108,6 +108,15 @@ pub fn words_do_not_tear<W: World>() {
 
 /// Copies may tear as a whole, the aligned 8-byte words in them do not, wherever the copy begins.
 pub fn words_within_copies_do_not_tear<W: World>() {
+    copies_from::<W>(4);
+}
+
+/// The same for copies that begin at a word.
+pub fn words_within_aligned_copies_do_not_tear<W: World>() {
+    copies_from::<W>(8);
+}
+
+fn copies_from<W: World>(start: usize) {
     const LEN: usize = 340;
     let [a, b] = &W::nodes(2)[..] else { unreachable!() };
     let (there, remote) = share(b, a, 512);
@@ -115,7 +124,7 @@ pub fn words_within_copies_do_not_tear<W: World>() {
     let check = |memory: &<W::Fabric as Fabric>::Memory| {
         let mut seen = [0; 512];
         memory.read(0, &mut seen).unwrap();
-        for at in (8..4 + LEN - 7).step_by(8) {
+        for at in (8..start + LEN - 7).step_by(8) {
             let torn = seen[at..at + 8].iter().any(|&byte| byte != seen[at]);
             assert!(!torn, "the word at {at}: {:x?}", &seen[at..at + 8]);
         }
@@ -123,21 +132,21 @@ pub fn words_within_copies_do_not_tear<W: World>() {
     let mut qp = a.queue_pair(b.node()).unwrap();
     let putting = |round: u64| {
         // The source may be read until completion, so whole words change in it too.
-        source.write(4, &[round.to_ne_bytes()[0]; LEN]).unwrap();
+        source.write(start, &[round.to_ne_bytes()[0]; LEN]).unwrap();
         stream(a, &mut qp, |qp, work| {
-            qp.put(local(&source, 4, LEN), target(&remote, 4), work)
+            qp.put(local(&source, start, LEN), target(&remote, start), work)
         });
     };
     while_acting(rounds(a), putting, || check(&there));
     let mut poster = Poster::new(a, b.node());
     let storing = |round: u64| {
-        there.write(4, &[round.to_ne_bytes()[0]; LEN]).unwrap();
+        there.write(start, &[round.to_ne_bytes()[0]; LEN]).unwrap();
         if !a.caps().synchronous {
             std::thread::yield_now();
         }
     };
     while_acting(rounds(a), storing, || {
-        poster.complete(|qp, work| qp.get(local(&sink, 4, LEN), target(&remote, 4), work));
+        poster.complete(|qp, work| qp.get(local(&sink, start, LEN), target(&remote, start), work));
         check(&sink);
     });
 }

@@ -1,0 +1,19 @@
+//! Bindings to libibverbs and librdmacm, opened at run time.
+//!
+//! [`types`] are the C structures, written by hand and compared with the real headers by [`layout`]'s test;
+//! [`Api`] is the table of functions: filled by [`system`] from the libraries, or by the software provider
+//! (`super::soft`), which is the seam for tests without a device and for injected faults. The data path (posting and
+//! polling) does not go through the table: it is called through `ibv_context.ops`, as the inline functions of
+//! `verbs.h` do.
+//!
+//! Why our own bindings: published crates link at build time or need cmake and libclang; this needs cargo only,
+//! gives one binary for hosts with and without the libraries, and the surface is small.
+
+mod api;
+#[cfg(test)]
+mod layout;
+mod system;
+pub(super) mod types;
+
+pub(super) use api::{Api, errno, ok};
+pub(super) use system::{library_status, system};

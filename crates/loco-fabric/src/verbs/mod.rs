@@ -1,0 +1,514 @@
+//! The verbs fabric: RDMA devices (InfiniBand, RoCE, Soft-RoCE) through libibverbs and librdmacm.
+//!
+//! The contract is what RDMA gives (LOCO'26 2.1, app. C): operations are the device's, on reliable connections, one
+//! queue pair per thread and peer, all completing into one completion queue per node. Nothing orders them but the
+//! queue pair; nothing is placed until a later read of the same queue pair has completed
+//! ([`flush`](crate::QueuePair::flush)).
+//!
+//! From the bottom: `ffi` (the libraries), `sysfs` (which devices there are), `cm` (the connection manager), `device`,
+//! `heap` and `memory` (registered memory), `connect` (who connects to whom), `send_queue` (windows, completions),
+//! `queue_pair` (posting). `soft` plays a device in software, for tests without one and for injected faults; `doctor`
+//! says what a host lacks.
+
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::time::Duration;
+use std::{fmt, net::SocketAddr};
+
+use serde::{Deserialize, Serialize};
+
+#[allow(unsafe_code)]
+mod cm;
+mod config;
+#[allow(unsafe_code)]
+mod connect;
+#[allow(unsafe_code)]
+mod device;
+mod doctor;
+#[allow(unsafe_code)]
+mod ffi;
+#[allow(unsafe_code)]
+mod heap;
+#[allow(unsafe_code)]
+mod interfaces;
+#[allow(unsafe_code)]
+mod memory;
+#[allow(unsafe_code)]
+mod queue_pair;
+#[allow(unsafe_code)]
+mod send_queue;
+#[allow(unsafe_code)]
+pub mod soft;
+mod status;
+mod sysfs;
+
+pub use config::{Provider, VerbsConfig};
+pub use doctor::{Check, Verdict, check_host};
+pub use memory::{VerbsCell, VerbsMemory, VerbsRemote};
+pub use queue_pair::VerbsQueuePair;
+pub use sysfs::{Choice, Gid, RdmaDevice, RdmaPort};
+
+use crate::shm::{backoff::Patience, word};
+use crate::{
+    Caps, Completion, CompletionStatus, Control, Fabric, FabricError, Memory, MemoryKind, Mesh, NodeId,
+    PeerState, Peers, Platform, QueuePair, RegionKey, Result, Std, Wait, Work, WorkRequestId,
+};
+use connect::{Dial, Hello, Service, VERSION};
+use device::{Device, Registration};
+use heap::Heap;
+use memory::DeviceMemory;
+use queue_pair::Flush;
+use send_queue::{Poller, SendQueue};
+
+/// How long a node waits for the answer of its own device.
+const LOOP_BACK_PATIENCE: Duration = Duration::from_secs(10);
+
+/// The verbs fabric of one node.
+#[derive(Clone)]
+pub struct VerbsFabric(Arc<Node>);
+
+/// What the handles of a node share. Fields are dropped in order: queue pairs before the device.
+struct Node {
+    poller: Mutex<Poller>,
+    service: Service,
+    mesh: Mesh,
+    platform: Std,
+    caps: Caps,
+    config: VerbsConfig,
+    /// Of all nodes, in the order of the mesh's; set once at bring-up.
+    cards: OnceLock<Vec<Card>>,
+    /// Word that flushes read, here at this node, and where they read it to.
+    scratch: VerbsMemory,
+    heap: Arc<Heap>,
+    device: Arc<Device>,
+    patience: Patience,
+}
+
+/// What a node tells the others at set-up.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Card {
+    version: u32,
+    address: SocketAddr,
+    /// What its peers say when they connect.
+    token: u64,
+    /// The word that flushes read.
+    scratch: (u64, u32),
+    zero_length_reads: bool,
+}
+
+/// The RDMA devices of this host, from sysfs.
+pub fn devices() -> Vec<RdmaDevice> {
+    sysfs::devices(std::path::Path::new(sysfs::ROOT))
+}
+
+/// The device, port and address that a node with this configuration would use, best first.
+///
+/// # Errors
+/// [`FabricError::Config`] saying what is missing and what to do.
+pub fn choose(config: &VerbsConfig) -> Result<Vec<Choice>> {
+    match &config.provider {
+        Provider::System => sysfs::choose(&devices(), config),
+        Provider::Soft(device) => Ok(vec![device.choice()]),
+    }
+}
+
+/// Fails unless the provider's functions can be called: libibverbs and librdmacm are installed.
+pub(crate) fn libraries_are_there(provider: &Provider) -> Result<()> {
+    device::api(provider).map(|_| ())
+}
+
+impl VerbsFabric {
+    /// Brings the fabric up on every node of `mesh`: a collective call. The device is chosen by `config` or
+    /// automatically, opened, and tried on this node itself before the peers are told.
+    ///
+    /// # Errors
+    /// [`FabricError::Config`] and [`FabricError::Os`] for what this host lacks, with the remedy;
+    /// [`FabricError::PeerLost`] and [`FabricError::Timeout`] when a node does not take part.
+    pub fn new(mesh: Mesh, config: VerbsConfig) -> Result<VerbsFabric> {
+        config.check()?;
+        let platform = Std;
+        let deadline = platform.now().after(config.set_up_timeout);
+        let device = Arc::new(open(&config)?);
+        tracing::info!("{}: verbs on {}", mesh.node(), device.choice);
+        let token = random()?;
+        let heap = Arc::new(Heap::new(mesh.node(), Arc::clone(&device), &config));
+        // Two words: what peers read, and what our own flushes overwrite.
+        let scratch = VerbsMemory::of_block(heap.allocate(128)?, 128);
+        let service = Service::start(Arc::clone(&device), mesh.clone(), token)?;
+        let card = Card {
+            version: VERSION,
+            address: device.address,
+            token,
+            scratch: (scratch.device_address(), scratch.rkey()),
+            zero_length_reads: false,
+        };
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let node = Arc::new(Node {
+            poller: Mutex::new(Poller::new()),
+            service,
+            platform,
+            caps: Caps {
+                name: "verbs".to_owned(),
+                inline_bytes_max: device.limits.inline_bytes_max as usize,
+                atomicity: device.limits.atomicity,
+                puts_placed_on_post: false,
+                synchronous: false,
+                device_memory_bytes: device.limits.device_memory_bytes,
+            },
+            config,
+            cards: OnceLock::new(),
+            scratch,
+            heap,
+            device,
+            patience: Patience::new(mesh.nodes().len() > cores),
+            mesh,
+        });
+        let zero_length_reads = try_loop_back(&node, &card)?;
+        let card = Card {
+            zero_length_reads,
+            ..card
+        };
+        let bytes = postcard::to_stdvec(&card).map_err(|error| FabricError::Config(error.to_string()))?;
+        let cards = node
+            .mesh
+            .allgather("verbs", &bytes, deadline)?
+            .into_iter()
+            .map(|(from, bytes)| read_card(from, &bytes))
+            .collect::<Result<_>>()?;
+        // Nobody else has the node yet, so this is the first time.
+        let _ = node.cards.set(cards);
+        Ok(VerbsFabric(node))
+    }
+
+    /// The mesh that it was built from.
+    pub fn mesh(&self) -> &Mesh {
+        &self.0.mesh
+    }
+
+    /// The device, port and address in use.
+    pub fn choice(&self) -> &Choice {
+        &self.0.device.choice
+    }
+
+    /// True if flushes are reads of length zero; else they read a word.
+    pub fn flushes_by_zero_length_reads(&self) -> bool {
+        self.0
+            .cards
+            .get()
+            .is_some_and(|cards| cards.iter().all(|card| card.zero_length_reads))
+    }
+
+    /// Queue pairs that this node has made and that are not destroyed yet.
+    pub fn queue_pairs(&self) -> usize {
+        self.0.poller().queue_pairs()
+    }
+
+    /// Registers `len` bytes of the user's own memory from `start`, for local and remote access, until the last
+    /// clone or slice of the result is dropped.
+    ///
+    /// # Errors
+    /// [`FabricError::Os`] when the device or the limit on locked memory refuses.
+    ///
+    /// # Safety
+    /// As long as any clone or slice of the result exists: the bytes stay mapped and writable, and this process
+    /// accesses them only through the result or by atomic operations, because peers change them at any time.
+    #[allow(unsafe_code)]
+    pub unsafe fn register(&self, start: NonNull<u8>, len: usize) -> Result<VerbsMemory> {
+        // SAFETY: mapped as long as registered, by the caller's promise.
+        let registration = unsafe { Registration::new(&self.0.device, start.as_ptr(), len) }?;
+        Ok(VerbsMemory::of_user(registration, start, len))
+    }
+}
+
+impl fmt::Debug for VerbsFabric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("VerbsFabric")
+            .field("node", &self.0.mesh.node())
+            .field("device", &self.0.device.choice)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Opens the first candidate that can be.
+fn open(config: &VerbsConfig) -> Result<Device> {
+    let api = device::api(&config.provider)?;
+    let mut failed = None;
+    for choice in choose(config)? {
+        match Device::open(api, choice.clone(), config) {
+            Ok(device) => return Ok(device),
+            Err(error) => {
+                tracing::warn!("{choice}: {error}");
+                failed.get_or_insert(error);
+            }
+        }
+    }
+    Err(failed.unwrap_or_else(|| FabricError::Config("no RDMA device to open".to_owned())))
+}
+
+fn read_card(from: NodeId, bytes: &[u8]) -> Result<Card> {
+    // The version comes first, so that it can be read whatever follows.
+    let version = postcard::take_from_bytes::<u32>(bytes).map(|(version, _)| version);
+    if version != Ok(VERSION) {
+        return Err(FabricError::Config(format!(
+            "{from} runs another version of the verbs fabric, or another fabric: build and start all nodes alike"
+        )));
+    }
+    postcard::from_bytes(bytes)
+        .map_err(|error| FabricError::Config(format!("bring-up data of {from}: {error}")))
+}
+
+fn random() -> Result<u64> {
+    let mut bytes = [0; 8];
+    let file = std::fs::File::open("/dev/urandom");
+    file.and_then(|mut file| std::io::Read::read_exact(&mut file, &mut bytes))
+        .map_err(|e| device::os("reading /dev/urandom", &e))?;
+    Ok(u64::from_ne_bytes(bytes))
+}
+
+/// Connects this node to itself, and tries a read of length zero: true if the device has it. Some refuse it, or
+/// answer with an error.
+fn try_loop_back(node: &Arc<Node>, card: &Card) -> Result<bool> {
+    for zero_length in [true, false] {
+        let queue = node.connect(node.mesh.node(), card)?;
+        let flush = node.flush_for(card, zero_length);
+        let mut qp = VerbsQueuePair::new(Arc::clone(node), queue, flush)?;
+        match flush_once(node, &mut qp) {
+            Ok(()) => return Ok(zero_length),
+            Err(error) if zero_length => {
+                tracing::info!("{}: flushing by reads of a word: {error}", node.mesh.node());
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    unreachable!("the second round returns")
+}
+
+fn flush_once(node: &Node, qp: &mut VerbsQueuePair) -> Result<()> {
+    let deadline = node.platform.now().after(LOOP_BACK_PATIENCE);
+    let _ = qp.flush(Work::signaled(WorkRequestId(0)))?;
+    let mut completions = Vec::new();
+    let mut backoff = node.patience.backoff();
+    loop {
+        node.poller()
+            .poll(&node.device, &node.mesh, &node.service, &mut completions)?;
+        match completions.pop().map(|completion| completion.status) {
+            Some(CompletionStatus::Success) => return Ok(()),
+            Some(CompletionStatus::Failed(error)) => return Err(*error),
+            None if node.platform.now() >= deadline => {
+                return Err(FabricError::Timeout {
+                    what: format!("a read of this node's own memory through {}", node.device.choice),
+                    after: LOOP_BACK_PATIENCE,
+                });
+            }
+            None => {
+                backoff.pause();
+            }
+        }
+    }
+}
+
+impl Node {
+    fn poller(&self) -> MutexGuard<'_, Poller> {
+        self.poller.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn card(&self, node: NodeId) -> Result<&Card> {
+        let index = self.mesh.nodes().binary_search(&node);
+        let card = index.ok().and_then(|index| self.cards.get()?.get(index));
+        card.ok_or(FabricError::UnknownPeer(node))
+    }
+
+    /// How to flush towards the node of `card`.
+    fn flush_for(&self, card: &Card, zero_length: bool) -> Flush {
+        let own = (self.scratch.device_address() + 64, self.scratch.lkey());
+        Flush {
+            remote: card.scratch,
+            local: (!zero_length).then_some(own),
+        }
+    }
+
+    /// Makes a connected queue pair towards the node of `card`, known to the poller.
+    fn connect(&self, peer: NodeId, card: &Card) -> Result<Arc<SendQueue>> {
+        self.poller().reserve(&self.device)?;
+        let dial = Dial {
+            device: &self.device,
+            to: card.address,
+            peer,
+            hello: Hello {
+                version: VERSION,
+                token: card.token,
+                from: self.mesh.node(),
+            },
+            ack_timeout: self.config.ack_timeout,
+            mesh: &self.mesh,
+            timeout: self.config.connect_timeout,
+        };
+        let connected = dial.connect();
+        let mut poller = self.poller();
+        match connected {
+            Ok(connection) => {
+                let queue = Arc::new(SendQueue::new(connection, peer));
+                poller.add(&queue);
+                Ok(queue)
+            }
+            Err(error) => {
+                poller.unreserve(&self.device);
+                Err(error)
+            }
+        }
+    }
+
+    /// The owner of `queue` is done with it.
+    fn retire(&self, queue: &SendQueue) {
+        self.poller().retire(queue, &self.device, &self.service);
+    }
+
+    fn is_gone(&self, peer: NodeId) -> bool {
+        self.mesh.peer_state(peer) != PeerState::Alive
+    }
+
+    fn gone_among(&self, peers: Peers<'_>) -> Option<NodeId> {
+        let one;
+        let peers = match peers {
+            Peers::None => &[],
+            Peers::One(peer) => {
+                one = [peer];
+                &one[..]
+            }
+            Peers::These(peers) => peers,
+            Peers::All => self.mesh.nodes(),
+        };
+        peers.iter().copied().find(|&peer| self.is_gone(peer))
+    }
+}
+
+impl Fabric for VerbsFabric {
+    type Platform = Std;
+    type Memory = VerbsMemory;
+    type Remote = VerbsRemote;
+    type QueuePair = VerbsQueuePair;
+    type Control = Mesh;
+
+    fn node(&self) -> NodeId {
+        self.0.mesh.node()
+    }
+
+    fn nodes(&self) -> &[NodeId] {
+        self.0.mesh.nodes()
+    }
+
+    fn caps(&self) -> &Caps {
+        &self.0.caps
+    }
+
+    fn platform(&self) -> &Std {
+        &self.0.platform
+    }
+
+    fn control(&self) -> &Mesh {
+        &self.0.mesh
+    }
+
+    fn allocate(&self, len: usize, kind: MemoryKind) -> Result<VerbsMemory> {
+        match kind {
+            MemoryKind::Host => Ok(VerbsMemory::of_block(self.0.heap.allocate(len)?, len)),
+            MemoryKind::Device if self.0.caps.device_memory_bytes == 0 => {
+                Err(FabricError::Unsupported(format!(
+                    "device memory: {} has none, use `MemoryKind::Host`",
+                    self.0.device.choice
+                )))
+            }
+            MemoryKind::Device => Ok(VerbsMemory::of_device(
+                DeviceMemory::allocate(&self.0.device, len)?,
+                len,
+            )),
+        }
+    }
+
+    fn export(&self, memory: &VerbsMemory) -> RegionKey {
+        RegionKey {
+            arena: 0,
+            address: memory.device_address(),
+            len: memory.len() as u64,
+            rkey: memory.rkey(),
+        }
+    }
+
+    fn import(&self, peer: NodeId, key: &RegionKey) -> Result<VerbsRemote> {
+        self.0.card(peer)?;
+        if self.0.is_gone(peer) {
+            return Err(FabricError::PeerLost(peer));
+        }
+        let len = usize::try_from(key.len)
+            .ok()
+            .filter(|_| key.address.checked_add(key.len).is_some())
+            .ok_or_else(|| FabricError::Refused(format!("the region key is not one that {peer} exported")))?;
+        Ok(VerbsRemote::new(peer, key.address, len, key.rkey))
+    }
+
+    fn queue_pair(&self, peer: NodeId) -> Result<VerbsQueuePair> {
+        let node = &self.0;
+        let card = node.card(peer)?;
+        if node.is_gone(peer) {
+            return Err(FabricError::PeerLost(peer));
+        }
+        let flush = node.flush_for(
+            card,
+            card.zero_length_reads && node.card(node.mesh.node())?.zero_length_reads,
+        );
+        let queue = node.connect(peer, card)?;
+        VerbsQueuePair::new(Arc::clone(node), queue, flush)
+    }
+
+    #[inline]
+    fn poll(&self, completions: &mut Vec<Completion>) -> Result<usize> {
+        let node = &*self.0;
+        let mut poller = match node.poller.try_lock() {
+            Ok(poller) => poller,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            // Another thread is at it, and reports what there is.
+            Err(TryLockError::WouldBlock) => return Ok(0),
+        };
+        poller.poll(&node.device, &node.mesh, &node.service, completions)
+    }
+
+    fn wait<T>(&self, wait: Wait<'_>, mut ready: impl FnMut() -> Option<T>) -> Result<T> {
+        if let Some(value) = ready() {
+            return Ok(value);
+        }
+        let node = &*self.0;
+        let start = wait.deadline.map(|_| node.platform.now());
+        let mut backoff = node.patience.backoff();
+        // Those who left before the wait count too, so the first comparison is with none.
+        let mut departures_seen = 0;
+        loop {
+            let departures = node.mesh.departures();
+            if departures != departures_seen {
+                departures_seen = departures;
+                if let Some(peer) = node.gone_among(wait.peers) {
+                    return ready().ok_or(FabricError::PeerLost(peer));
+                }
+            }
+            if backoff.pause()
+                && let (Some(start), Some(deadline)) = (start, wait.deadline)
+            {
+                let now = node.platform.now();
+                if now >= deadline {
+                    return ready().ok_or_else(|| FabricError::Timeout {
+                        what: wait.what.to_owned(),
+                        after: now.since(start),
+                    });
+                }
+            }
+            if let Some(value) = ready() {
+                backoff.answered();
+                return Ok(value);
+            }
+        }
+    }
+
+    #[inline]
+    fn cpu_fence(&self) {
+        word::full_fence();
+    }
+}
