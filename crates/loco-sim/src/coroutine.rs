@@ -13,7 +13,7 @@ use std::sync::{Arc, Once};
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
-use crate::request::{Reply, Request};
+use crate::request::{Reply, Request, VirtualWord};
 
 /// Bytes of stack of one model thread.
 const STACK_BYTES: usize = 256 * 1024;
@@ -37,6 +37,8 @@ thread_local! {
     static SPAWNED: RefCell<Vec<(u16, Body)>> = const { RefCell::new(Vec::new()) };
     /// Where the last panic of a model thread came from.
     static PANIC_PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
+    /// Names that each thread has given out. One run at a time has threads on an OS thread.
+    static NAMED: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
     static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -57,6 +59,10 @@ impl Task {
             None => DefaultStack::new(STACK_BYTES)?,
         };
         install_panic_hook();
+        NAMED.with_borrow_mut(|named| {
+            named.resize(named.len().max(usize::from(thread) + 1), 0);
+            named[usize::from(thread)] = 0;
+        });
         let coroutine =
             Coroutine::with_stack(stack, move |yielder: &Yielder<Reply, Request>, _first: Reply| {
                 CURRENT.set(Some(Current {
@@ -142,6 +148,20 @@ pub(crate) fn ask(request: Request) -> Reply {
 /// Number and node of the running model thread.
 pub(crate) fn current() -> Option<(u16, u16)> {
     CURRENT.get().map(|c| (c.thread, c.node))
+}
+
+/// The first of `count` names that nobody else has: they depend on the thread and what it did, not on the schedule.
+/// Outside a model thread, a name that nothing will be done with.
+pub(crate) fn fresh_names(count: u64) -> u64 {
+    let Some((thread, _)) = current() else {
+        return u64::MAX;
+    };
+    NAMED.with_borrow_mut(|named| {
+        let given = &mut named[usize::from(thread)];
+        let first = VirtualWord::base(thread) + *given;
+        *given += count;
+        first
+    })
 }
 
 /// Hands over the body of a thread that the running thread asks for next.

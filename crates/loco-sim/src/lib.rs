@@ -5,6 +5,7 @@
 //! [`replay`] repeats.
 //!
 //! Relies on `mowgli` for the machine and on `loco-fabric` for the contract; knows nothing of objects.
+// Only `coroutine` may: it is where a running thread finds the coroutine that it is.
 #![deny(unsafe_code)]
 
 mod behaviour;

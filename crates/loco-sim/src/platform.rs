@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use loco_fabric::{AtomicCell, FabricError, Lock, Platform, Result, RwLock, Task, ThreadKind, Time};
 
-use crate::coroutine::{ask, current, hand_over};
+use crate::coroutine::{ask, current, fresh_names, hand_over};
 use crate::request::{LockId, LockMode, Reply, Request, Rmw, VirtualWord};
 
 /// Platform of the model fabric. Its clock stands still: deadlines never pass, a wait that cannot end is a deadlock.
@@ -99,7 +99,7 @@ impl ModelAtomic {
 
 /// Fresh zeroed words of the running thread's node.
 pub(crate) fn allocate(count: u64) -> VirtualWord {
-    VirtualWord(value(ask(Request::Words { count })))
+    VirtualWord(fresh_names(count))
 }
 
 /// The number in a reply.
@@ -208,7 +208,7 @@ impl LazyLock {
     }
 
     fn id(&self) -> LockId {
-        *self.0.get_or_init(|| LockId(value(ask(Request::NewLock))))
+        *self.0.get_or_init(|| LockId(fresh_names(1)))
     }
 }
 

@@ -97,12 +97,6 @@ pub(crate) enum Note {
 /// What a thread asks for. It stops until the scheduler replies.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Request {
-    /// Fresh words, zero. Reply: the first.
-    Words {
-        count: u64,
-    },
-    /// A fresh lock. Reply: its id.
-    NewLock,
     Load {
         word: VirtualWord,
     },

@@ -84,8 +84,6 @@ pub(crate) struct Thread {
     pub(crate) status: Status,
     /// The wait that it is in.
     pub(crate) wait: Option<Waiting>,
-    words: u64,
-    locks: u64,
     /// Calls of its history that have returned.
     finished: u16,
 }
@@ -112,6 +110,8 @@ pub(crate) struct Waiting {
     pure: bool,
     polled: bool,
     reads: SmallVec<[(VirtualWord, u64); 4]>,
+    /// Locks that it found taken.
+    locks: SmallVec<[usize; 1]>,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -148,8 +148,6 @@ impl State {
             past: common.behaviour.root(thread),
             status: Status::Ready,
             wait: None,
-            words: 0,
-            locks: 0,
             finished: 0,
         });
         thread
@@ -227,17 +225,6 @@ impl State {
         }
         let cpu = Agent::cpu(thread);
         let reply = match *request {
-            Request::Words { count } => {
-                let t = &mut self.threads[thread as usize];
-                let first = VirtualWord::base(thread) + t.words;
-                t.words += count;
-                Reply::Value(first)
-            }
-            Request::NewLock => {
-                let t = &mut self.threads[thread as usize];
-                t.locks += 1;
-                Reply::Value(VirtualWord::base(thread) + t.locks)
-            }
             Request::Load { word } => {
                 let addr = self.addr(common, word);
                 seen.touch(addr, cpu, false);
@@ -265,7 +252,11 @@ impl State {
                 let loc = self.addr(common, word);
                 seen.touch(loc, cpu, false);
                 seen.touch(loc, cpu, true);
-                Reply::Value(self.locked(thread, loc, rmw)?)
+                let old = self.locked(thread, loc, rmw)?;
+                if let Some(wait) = &mut self.threads[thread as usize].wait {
+                    wait.reads.push((word, rmw.apply(old).unwrap_or(old)));
+                }
+                Reply::Value(old)
             }
             Request::Fence => Reply::Unit,
             Request::Post {
@@ -291,13 +282,15 @@ impl State {
             }
             Request::Poll => {
                 let completions = self.poll(self.threads[thread as usize].node);
-                if completions.is_empty()
-                    && let Some(wait) = &mut self.threads[thread as usize].wait
-                {
+                let none = completions.is_empty();
+                let reply = Reply::Completions(completions);
+                if let Some(wait) = &mut self.threads[thread as usize].wait {
                     wait.polled = true;
-                    return Some(Reply::Completions(completions));
+                    if none {
+                        return Some(reply);
+                    }
                 }
-                Reply::Completions(completions)
+                reply
             }
             Request::WaitBegin { ref what } => {
                 let t = &mut self.threads[thread as usize];
@@ -309,6 +302,7 @@ impl State {
                     pure: !common.is_stateful(what),
                     polled: false,
                     reads: SmallVec::new(),
+                    locks: SmallVec::new(),
                 });
                 return Some(Reply::Unit);
             }
@@ -345,6 +339,9 @@ impl State {
                     // Odd, so that it differs from the refusal.
                     Reply::Value(lock.version | 1)
                 } else {
+                    if let Some(wait) = &mut self.threads[thread as usize].wait {
+                        wait.locks.push(index);
+                    }
                     Reply::Value(0)
                 }
             }
@@ -423,7 +420,11 @@ impl State {
             let changed = wait.reads.iter().any(|&(word, value)| {
                 self.machine.load(thread, Addr(common.words.index(word.0))) != Some(value as i64)
             });
-            let may_hold = changed || (wait.polled && self.can_poll(t.node));
+            let released = wait
+                .locks
+                .iter()
+                .any(|&l| self.locks[l].writer.is_none() && self.locks[l].readers == 0);
+            let may_hold = changed || released || (wait.polled && self.can_poll(t.node));
             if !may_hold {
                 continue;
             }
@@ -439,6 +440,7 @@ impl State {
                 wait.pure = !common.is_stateful(&wait.what);
                 wait.polled = false;
                 wait.reads.clear();
+                wait.locks.clear();
             }
             return Some((thread, check));
         }

@@ -175,9 +175,7 @@ impl<'a> Walker<'a> {
 
     fn thread_commutes(&self, state: &mut State, thread: u16, request: &Request) -> bool {
         match *request {
-            Request::Words { .. }
-            | Request::NewLock
-            | Request::Store { .. }
+            Request::Store { .. }
             | Request::Fence
             | Request::WaitBegin { .. }
             | Request::WaitEnd

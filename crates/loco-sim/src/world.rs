@@ -1,5 +1,6 @@
 //! What an exploration runs: nodes with their set-up, threads, and what must hold at the end.
 
+use std::any::Any;
 use std::fmt::Display;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -17,6 +18,8 @@ pub struct World {
     threads: Vec<SetUp>,
     node_count: Arc<Mutex<u16>>,
     finally: Vec<Check>,
+    /// What set-ups returned: dropped with the world, not by a thread, so that tearing down is not explored.
+    keep: Vec<Box<dyn Any>>,
 }
 
 type Check = Box<dyn Fn(&End<'_>)>;
@@ -58,6 +61,7 @@ impl World {
             threads: Vec::new(),
             node_count: Arc::new(Mutex::new(0)),
             finally: Vec::new(),
+            keep: Vec::new(),
         }
     }
 
@@ -82,6 +86,7 @@ impl World {
                 *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(result));
             }),
         });
+        self.keep.push(Box::new(state.clone()));
         Node { id, state }
     }
 

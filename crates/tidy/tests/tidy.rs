@@ -77,12 +77,23 @@ fn unsafe_code_stays_in_the_fabric() {
     let mut open = Vec::new();
     for (path, text) in sources() {
         let is_root = path.ends_with("src/lib.rs") || path.ends_with("src/main.rs");
-        let is_fabric = path.components().any(|c| c.as_os_str() == "loco-fabric");
-        if is_root && !is_fabric && !text.contains("#![forbid(unsafe_code)]") {
+        // `loco-fabric` maps memory and calls verbs, `loco-sim` switches stacks: there, modules must ask.
+        let exempt = path
+            .components()
+            .any(|c| c.as_os_str() == "loco-fabric" || c.as_os_str() == "loco-sim");
+        let rule = if exempt {
+            "#![deny(unsafe_code)]"
+        } else {
+            "#![forbid(unsafe_code)]"
+        };
+        if is_root && !text.contains(rule) {
             open.push(shown(&path));
         }
     }
-    assert_none("every crate but loco-fabric forbids unsafe code", &open);
+    assert_none(
+        "unsafe code is forbidden, or denied where a module is let off",
+        &open,
+    );
 }
 
 #[test]
