@@ -2,13 +2,15 @@
 //! prove equivalent, and inclusions between models.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use mowgli::declarative::{self, reference};
+use mowgli::litmus::Operand;
 use mowgli::model::{Model, RmwAtomicity};
 use mowgli::models::{Spec, rdma_tso_recursive, tso};
 use mowgli::outcome::{Budget, Search};
-use mowgli::program::Program;
+use mowgli::program::{Loc, Program, Reg, ThreadId, Value};
 
 mod support;
 
@@ -223,5 +225,42 @@ fn rdma_wait_with_polls_is_rdma_tso() {
         let tso = search(&program, Model::RdmaTso, RmwAtomicity::Hca).outcomes;
         let wait = search(&program, Model::RdmaWait, RmwAtomicity::Hca).outcomes;
         assert_eq!(tso, wait, "seed {seed}: {program:#?}");
+    }
+}
+
+/// What a condition shows can be enumerated without the rest.
+#[test]
+fn asking_for_some_operands_gives_the_projection_of_all_outcomes() {
+    for seed in 0..400 {
+        let program = program(seed, Shape { rmw: true, ..SMALL });
+        let registers = program.threads.iter().enumerate().flat_map(|(t, thread)| {
+            (0..thread.registers.len()).map(move |r| Operand::Reg(ThreadId(t as u8), Reg(r as u16)))
+        });
+        let locations = (0..program.locations.len()).map(|l| Operand::Loc(Loc(l as u16)));
+        let operands: Vec<Operand> = registers
+            .chain(locations)
+            .enumerate()
+            .filter(|(i, _)| seed >> i & 1 == 1)
+            .map(|(_, operand)| operand)
+            .collect();
+        let shown = |search: &Search| -> BTreeSet<Vec<Value>> {
+            let show = |o| operands.iter().map(|operand| operand.value(o)).collect();
+            search.outcomes.iter().map(show).collect()
+        };
+        for model in [Model::Sc, Model::RdmaTso, Model::RdmaTsoNoPcie] {
+            let spec = Spec::of(model, RmwAtomicity::Hca);
+            let all = search(&program, model, RmwAtomicity::Hca);
+            let some = declarative::outcomes_of(&program, &spec, &operands, &Budget::default());
+            assert!(
+                some.is_complete() && some.outcomes.is_subset(&all.outcomes),
+                "seed {seed}"
+            );
+            assert_eq!(shown(&some), shown(&all), "seed {seed}, {model}: {program:#?}");
+            assert_eq!(
+                some.outcomes.len(),
+                shown(&all).len(),
+                "seed {seed}: one outcome each"
+            );
+        }
     }
 }

@@ -15,16 +15,15 @@ mod order;
 mod problem;
 mod search;
 
-use std::collections::BTreeSet;
-
 use crate::event::Execution;
+use crate::litmus::Operand;
 use crate::model::{Model, RmwAtomicity};
 use crate::models::Spec;
 use crate::outcome::{Budget, Completeness, Limit, Outcome, Search};
 use crate::program::{Instr, Program};
 
 use problem::{Condition, Problem, Wanted};
-use search::{Detail, Goal, Solution};
+use search::{Detail, Goal, Known, Solution};
 use unfold::{End, Path};
 
 /// Every outcome that the model allows.
@@ -38,13 +37,21 @@ pub fn outcomes(program: &Program, model: Model, atomicity: RmwAtomicity, budget
 
 /// [`outcomes`] under a model given as data, which may be a changed one.
 pub fn outcomes_under(program: &Program, spec: &Spec, budget: &Budget<'_>) -> Search {
-    run(program, spec, Detail::Relevant, budget)
+    run(program, spec, Detail::Relevant, Known::default(), budget)
+}
+
+/// The combinations of values that `operands` can have at the end, each by one outcome that shows it.
+///
+/// What the operands do not depend on is not enumerated, so this decides a condition in a small part of the time that
+/// [`outcomes`] takes; pass [`Formula::operands`](crate::litmus::Formula::operands) of the condition.
+pub fn outcomes_of(program: &Program, spec: &Spec, operands: &[Operand], budget: &Budget<'_>) -> Search {
+    run(program, spec, Detail::Relevant, Known::by(operands), budget)
 }
 
 /// [`outcomes_under`] by deciding every read and all of modification order, also where they do not matter to the outcome.
 /// Needed for a changed model in which some read may have no source at all; slower, and a check of the other.
 pub fn outcomes_exhaustive(program: &Program, spec: &Spec, budget: &Budget<'_>) -> Search {
-    run(program, spec, Detail::Everything, budget)
+    run(program, spec, Detail::Everything, Known::default(), budget)
 }
 
 /// A consistent execution that ends in `outcome`; `None` if there is none.
@@ -80,12 +87,11 @@ pub fn witness(
     Ok(None)
 }
 
-fn run(program: &Program, spec: &Spec, detail: Detail, budget: &Budget<'_>) -> Search {
-    let mut known = BTreeSet::new();
+fn run(program: &Program, spec: &Spec, detail: Detail, mut known: Known, budget: &Budget<'_>) -> Search {
     let mut states = 0;
     let result = search_all(program, spec, detail, budget, &mut known, &mut states);
     Search {
-        outcomes: known,
+        outcomes: known.outcomes,
         completeness: match result {
             Ok(completeness) => completeness,
             Err(limit) => Completeness::Incomplete(limit),
@@ -99,7 +105,7 @@ fn search_all(
     spec: &Spec,
     detail: Detail,
     budget: &Budget<'_>,
-    known: &mut BTreeSet<Outcome>,
+    known: &mut Known,
     states: &mut u64,
 ) -> Result<Completeness, Limit> {
     let threads = unfold_all(program, spec, budget)?;

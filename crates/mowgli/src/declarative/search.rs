@@ -9,20 +9,72 @@
 
 use std::collections::BTreeSet;
 
+use rustc_hash::FxHashSet;
+
+use crate::litmus::Operand;
 use crate::outcome::{Budget, Limit, Outcome};
-use crate::program::Value;
+use crate::program::{Loc, Reg, ThreadId, Value};
 
 use super::order::PartialOrder;
 use super::problem::{Choice, Condition, Edges, INIT, Problem};
 
 /// What is being looked for.
 pub(super) enum Goal<'a> {
-    /// All outcomes, added to these.
-    Outcomes(&'a mut BTreeSet<Outcome>),
+    /// All outcomes that these do not have yet.
+    Outcomes(&'a mut Known),
     /// Whether there is any consistent execution.
     Any,
     /// A consistent execution with this final memory (registers are conditions of the problem).
     Memory(&'a [Value]),
+}
+
+impl Goal<'_> {
+    fn asks_register(&self, thread: usize, register: usize) -> bool {
+        match self {
+            Goal::Outcomes(known) => known.asks_register(thread, register),
+            Goal::Any => false,
+            Goal::Memory(_) => true,
+        }
+    }
+
+    fn asks_location(&self, loc: usize) -> bool {
+        match self {
+            Goal::Outcomes(known) => known.asks_location(loc),
+            Goal::Any => false,
+            Goal::Memory(_) => true,
+        }
+    }
+}
+
+/// The outcomes found so far, told apart by what is asked about them.
+#[derive(Default)]
+pub(super) struct Known {
+    /// What tells outcomes apart; all registers and locations if `None`.
+    pub(super) operands: Option<Vec<Operand>>,
+    /// Values of the operands, in their order; not used when everything counts.
+    seen: FxHashSet<Vec<Value>>,
+    /// One outcome for each combination of values.
+    pub(super) outcomes: BTreeSet<Outcome>,
+}
+
+impl Known {
+    /// Nothing found; outcomes are told apart by these operands.
+    pub(super) fn by(operands: &[Operand]) -> Known {
+        Known {
+            operands: Some(operands.to_vec()),
+            ..Known::default()
+        }
+    }
+
+    fn asks_register(&self, thread: usize, register: usize) -> bool {
+        let operand = Operand::Reg(ThreadId(thread as u8), Reg(register as u16));
+        self.operands.as_ref().is_none_or(|all| all.contains(&operand))
+    }
+
+    fn asks_location(&self, loc: usize) -> bool {
+        let operand = Operand::Loc(Loc(loc as u16));
+        self.operands.as_ref().is_none_or(|all| all.contains(&operand))
+    }
 }
 
 /// How much is decided by enumeration.
@@ -72,14 +124,12 @@ pub(super) fn solve<const W: usize>(
     for Condition { thread, sym, .. } in &problem.conditions {
         sym.each_read(&mut |i| root.need(problem.first[*thread] + i));
     }
-    if !matches!(goal, Goal::Any) {
-        for (t, path) in problem.paths.iter().enumerate() {
-            for sym in &path.registers {
+    for (t, path) in problem.paths.iter().enumerate() {
+        for (r, sym) in path.registers.iter().enumerate() {
+            if goal.asks_register(t, r) {
                 sym.each_read(&mut |i| root.need(problem.first[t] + i));
             }
         }
-    } else {
-        root.last.fill(INIT);
     }
     if detail == Detail::Everything {
         for writes in &problem.writes {
@@ -94,9 +144,9 @@ pub(super) fn solve<const W: usize>(
             }
         }
     }
-    for (writes, last) in problem.writes.iter().zip(&mut root.last) {
-        if writes.is_empty() {
-            *last = INIT;
+    for (loc, writes) in problem.writes.iter().enumerate() {
+        if writes.is_empty() || !goal.asks_location(loc) {
+            root.last[loc] = INIT;
         }
     }
     let mut search = Search {
@@ -259,33 +309,66 @@ impl<const W: usize> Search<'_, '_, W> {
 
     /// Everything that matters is decided: looks whether the rest can be.
     fn conclude(&mut self, depth: usize) -> Result<(), Limit> {
-        let outcome = match &self.goal {
-            Goal::Any => None,
-            Goal::Outcomes(known) => match self.outcome(depth) {
-                Some(outcome) if !known.contains(&outcome) => Some(outcome),
+        let mut shown = None;
+        let mut outcome = None;
+        match &self.goal {
+            Goal::Any => {}
+            Goal::Outcomes(Known {
+                operands: Some(operands),
+                seen,
+                ..
+            }) => match self.shown(depth, operands) {
+                Some(values) if !seen.contains(&values) => shown = Some(values),
+                _ => return Ok(()),
+            },
+            Goal::Outcomes(Known { outcomes, .. }) => match self.outcome(depth) {
+                Some(found) if !outcomes.contains(&found) => outcome = Some(found),
                 _ => return Ok(()),
             },
             Goal::Memory(memory) => match self.outcome(depth) {
-                Some(outcome) if outcome.memory == **memory => Some(outcome),
+                Some(found) if found.memory == **memory => {}
                 _ => return Ok(()),
             },
-        };
+        }
         let Some(order) = self.complete(depth)? else {
             return Ok(());
         };
-        match (&mut self.goal, outcome) {
-            (Goal::Outcomes(known), Some(outcome)) => {
-                known.insert(outcome);
+        if let (Goal::Outcomes(known), Some(outcome)) = (&mut self.goal, outcome) {
+            known.outcomes.insert(outcome);
+            return Ok(());
+        }
+        let rf = self.pool[depth].rf.iter();
+        let solution = Solution {
+            rf: rf.map(|&w| (w != UNDECIDED).then_some(w)).collect(),
+            line: order.linear_extension(),
+        };
+        match (&mut self.goal, shown) {
+            (Goal::Outcomes(known), Some(values)) => {
+                known.seen.insert(values);
+                let execution = super::graph::execution(self.problem, &solution);
+                known.outcomes.insert(execution.outcome);
             }
-            _ => {
-                let rf = self.pool[depth].rf.iter();
-                self.found = Some(Solution {
-                    rf: rf.map(|&w| (w != UNDECIDED).then_some(w)).collect(),
-                    line: order.linear_extension(),
-                });
-            }
+            _ => self.found = Some(solution),
         }
         Ok(())
+    }
+
+    /// Values of the operands, if they are all known.
+    fn shown(&self, depth: usize, operands: &[Operand]) -> Option<Vec<Value>> {
+        let (problem, node) = (self.problem, &self.pool[depth]);
+        let value = |operand: &Operand| match operand {
+            Operand::Reg(t, r) => {
+                let t = usize::from(t.0);
+                let path = problem.paths.get(t)?;
+                let sym = path.registers.get(usize::from(r.0))?;
+                sym.eval(&|i| node.value[problem.first[t] + i])
+            }
+            Operand::Loc(l) => {
+                let loc = usize::from(l.0);
+                self.source_value(depth, *node.last.get(loc)?, loc)
+            }
+        };
+        operands.iter().map(value).collect()
     }
 
     /// Makes the choices that are still open; returns the order if they can all be made.

@@ -63,6 +63,8 @@ pub fn spec_without_pcie(atomicity: RmwAtomicity) -> Spec {
         model: Model::RdmaTsoNoPcie,
         source: "RDMA-TSO'24 section 4, without PCIe",
         oppo: tables::OPPO_NO_PCIE,
+        ib: IB.without(Part::Nfo),
+        ob: OB.without(Part::Nfo),
         forward_nic: true,
         flushes: false,
         ..spec(atomicity)
