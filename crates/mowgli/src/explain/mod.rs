@@ -70,7 +70,8 @@ pub fn allowed(
     wanted: &Formula,
     budget: &Budget<'_>,
 ) -> Result<Option<Witness>, Limit> {
-    let search = declarative::outcomes(program, setting.model, setting.rmw, budget);
+    let spec = Spec::of(setting.model, setting.rmw);
+    let search = declarative::outcomes_of(program, &spec, &wanted.operands(), budget);
     match search.outcomes.iter().find(|o| wanted.holds(o)) {
         Some(outcome) => {
             let found = declarative::witness(program, setting.model, setting.rmw, outcome, budget)?;

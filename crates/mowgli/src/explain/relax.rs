@@ -62,12 +62,13 @@ pub(super) fn relaxations(
         states_max: Some(RELAXATION_STATES_MAX),
         ..*budget
     };
+    let operands = wanted.operands();
     let allows = |program: &Program, spec: &Spec| {
-        let search = declarative::outcomes_under(program, spec, &capped);
+        let search = declarative::outcomes_of(program, spec, &operands, &capped);
         search.outcomes.iter().any(|o| wanted.holds(o))
     };
     let mut found = Vec::new();
-    for (change, changed) in removals(program, &wanted.operands()) {
+    for (change, changed) in removals(program, &operands) {
         if allows(&changed, &spec) {
             found.push(Relaxation { change });
         }
