@@ -19,9 +19,9 @@ use crate::machine::Step;
 use crate::outcome::{Budget, Completeness, Limit, Outcome, Search};
 use crate::program::Program;
 
-/// States after which a search counts as large.
+/// Moves after which a search counts as large.
 const SMALL_MAX: u64 = 50_000;
-/// States between two looks at the budget and at idle threads.
+/// Moves between two looks at the budget and at idle threads.
 const BATCH: u64 = 512;
 const SHARDS: usize = 64;
 
@@ -165,9 +165,11 @@ struct Worker<'a> {
     steps: Vec<Step>,
     key: Vec<u8>,
     outcomes: BTreeSet<Outcome>,
-    /// States since the last flush.
+    /// States since the last flush; coming back to a state that is known does not count.
     states: u64,
-    /// States between two looks at the limits.
+    /// Moves since the last flush.
+    work: u64,
+    /// States or moves between two looks at the limits.
     batch: u64,
 }
 
@@ -183,6 +185,7 @@ impl<'a> Worker<'a> {
             key: Vec::new(),
             outcomes: BTreeSet::new(),
             states: 0,
+            work: 0,
             batch: shared.budget.states_max.map_or(BATCH, |max| max.clamp(1, BATCH)),
         }
     }
@@ -222,7 +225,7 @@ impl<'a> Worker<'a> {
         let top = self.depth - 1;
         let start = if top == 0 { 0 } else { self.frames[top - 1].end };
         loop {
-            self.states += 1;
+            self.work += 1;
             self.moves.truncate(start);
             let state = &mut self.frames[top].state;
             if shared.options.reduction {
@@ -236,7 +239,8 @@ impl<'a> Worker<'a> {
                     break;
                 }
                 // A way without choices can be long, too.
-                if self.states >= self.batch && !self.flush() {
+                self.states += 1;
+                if self.work >= self.batch && !self.flush() {
                     return;
                 }
                 continue;
@@ -246,6 +250,7 @@ impl<'a> Worker<'a> {
             if !shared.insert(xxh3_128(&self.key)) {
                 break;
             }
+            self.states += 1;
             if self.moves.len() > start {
                 (self.frames[top].next, self.frames[top].end) = (start, self.moves.len());
                 return;
@@ -257,12 +262,12 @@ impl<'a> Worker<'a> {
         self.depth = top;
     }
 
-    /// Makes moves until nothing is left (true), or until so many states or a limit are reached (false).
-    fn run(&mut self, states_max: u64) -> bool {
-        let mut left = states_max;
+    /// Makes moves until nothing is left or a limit is reached (true), or until it made about so many (false).
+    fn run(&mut self, moves_max: u64) -> bool {
+        let mut left = moves_max;
         while self.depth > 0 {
-            if self.states >= self.batch {
-                left = left.saturating_sub(self.states);
+            if self.work >= self.batch {
+                left = left.saturating_sub(self.work);
                 if !self.flush() {
                     return true;
                 }
@@ -308,7 +313,7 @@ impl<'a> Worker<'a> {
         let shared = self.shared;
         // Relaxed: the count and the flag order nothing; results are handed over by locks and joins.
         let states = shared.states.fetch_add(self.states, Ordering::Relaxed) + self.states;
-        self.states = 0;
+        (self.states, self.work) = (0, 0);
         if shared.stop.load(Ordering::Relaxed) {
             self.depth = 0;
         } else if let Some(limit) = shared.budget.exceeded(states) {
