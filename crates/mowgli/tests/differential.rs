@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use mowgli::catalogue;
@@ -98,8 +99,18 @@ fn budget() -> Budget<'static> {
     }
 }
 
+/// Searches that finished, and that did not (a comparison with one of these is left out).
+static FINISHED: AtomicU64 = AtomicU64::new(0);
+static UNFINISHED: AtomicU64 = AtomicU64::new(0);
+
 /// The outcomes, or nothing if the search did not finish.
 fn complete(search: Search) -> Option<BTreeSet<Outcome>> {
+    let count = if search.is_complete() {
+        &FINISHED
+    } else {
+        &UNFINISHED
+    };
+    count.fetch_add(1, Ordering::Relaxed); // Relaxed: only a count.
     search.is_complete().then_some(search.outcomes)
 }
 
@@ -244,6 +255,18 @@ fn run(name: &str, count: u64, generate: impl Fn(u64) -> Program) {
             );
         }
     }
+    let (finished, unfinished) = (
+        FINISHED.load(Ordering::Relaxed),
+        UNFINISHED.load(Ordering::Relaxed),
+    );
+    println!(
+        "{name}: seeds {:?}; searches so far: {finished}, unfinished {unfinished}",
+        seeds(count)
+    );
+    assert!(
+        unfinished * 100 <= finished,
+        "more than 1 % of the searches did not finish"
+    );
 }
 
 fn run_shape((name, shape): &(&str, Shape)) {
