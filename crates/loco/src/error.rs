@@ -117,12 +117,10 @@ pub enum Error {
         max: usize,
     },
     /// A value stayed torn for as long as the reader was willing to retry.
-    #[error("`{channel}` stayed torn over {tries} reads: its writer is stuck or died while writing")]
+    #[error("`{channel}` stayed torn until the deadline: its writer is stuck or died while writing")]
     Torn {
         /// Full name of the channel.
         channel: String,
-        /// Reads tried.
-        tries: u32,
     },
     /// More threads than work request ids can name.
     #[error("this node has no thread index left ({max} in use): drop `Thread`s that are done")]

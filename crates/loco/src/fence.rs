@@ -194,48 +194,47 @@ pub(crate) fn drain<F: Fabric>(node: &Node<F>, deadline: Option<Time>) -> Result
 fn post_flushes<F: Fabric>(node: &Node<F>, deadline: Option<Time>, key: &mut AckKey<F>) -> Result<()> {
     for lane in node.lanes() {
         for (position, &peer) in node.fabric().nodes().iter().enumerate() {
-            loop {
+            // `None` while there is no room: then waits, without the lock, until polling has made some.
+            let mut attempt = || {
                 let mut queues = lane.lock();
                 let window = queues.window().clone();
-                let oldest = match queues.unfenced(position, node.placed_on_post()) {
-                    Unfenced::Nothing => break,
-                    Unfenced::WaitFor(seq) | Unfenced::CpuFence(Some(seq)) => {
-                        key.insert(&window, seq, peer);
-                        break;
-                    }
-                    Unfenced::CpuFence(None) => break,
+                let seq = match queues.unfenced(position, node.placed_on_post()) {
+                    Unfenced::Nothing | Unfenced::CpuFence(None) => return Some(Ok(())),
+                    Unfenced::WaitFor(seq) | Unfenced::CpuFence(Some(seq)) => seq,
                     Unfenced::Flush => {
                         let work = Work::signaled(loco_fabric::WorkRequestId(0));
                         match queues.post(node, peer, Kind::Read, work, |queue, work| queue.flush(work)) {
-                            Ok(Attempt::Done) => break,
-                            Ok(Attempt::Pending(seq)) => {
-                                key.insert(&window, seq, peer);
-                                break;
-                            }
-                            Ok(Attempt::WindowFull(_)) | Err(FabricError::QueueFull(_)) => {}
+                            Ok(Attempt::Done) => return Some(Ok(())),
+                            Ok(Attempt::Pending(seq)) => seq,
+                            Ok(Attempt::WindowFull) | Err(FabricError::QueueFull(_)) => return None,
                             Err(error) => {
                                 queues.quiet(position);
-                                return Err(error.into());
+                                return Some(Err(error));
                             }
                         }
-                        node.tracker().progress()
                     }
                 };
-                // No room: wait, without the lock, until something has completed.
-                drop(queues);
-                let mut scratch = Vec::new();
-                let wait = Wait {
-                    what: "room in a send queue",
-                    peers: Peers::One(peer),
-                    deadline,
-                };
-                node.fabric().wait(wait, || {
-                    if let Err(error) = node.tracker().poll_waiting(&mut scratch) {
-                        return Some(Err(error));
-                    }
-                    (node.tracker().progress() != oldest).then_some(Ok(()))
-                })??;
-            }
+                key.insert(&window, seq, peer);
+                Some(Ok(()))
+            };
+            let posted = match attempt() {
+                Some(posted) => posted,
+                None => {
+                    let mut scratch = Vec::new();
+                    let wait = Wait {
+                        what: "room in a send queue",
+                        peers: Peers::One(peer),
+                        deadline,
+                    };
+                    node.fabric().wait(wait, || {
+                        if let Err(error) = node.tracker().poll_waiting(&mut scratch) {
+                            return Some(Err(error));
+                        }
+                        attempt()
+                    })?
+                }
+            };
+            posted?;
         }
     }
     Ok(())

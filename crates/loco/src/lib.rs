@@ -10,9 +10,12 @@
 //! |---|---|
 //! | [`SharedRegion`] | raw memory on every participant |
 //! | [`SharedVar`] | a word replicated on every participant, broadcast to chosen nodes (`sv`) |
-//! | [`OwnedVar`] | a register that one node writes and the others read |
+//! | [`OwnedVar`] | a register of one word that one node writes and the others read |
+//! | [`WideOwnedVar`] | the same for values of any size |
+//! | [`Msw`] | locations of any size whose reads fail cleanly when torn |
 //! | [`Sst`] | a table of owned variables, one per participant |
 //! | [`Barrier`] | nobody leaves before everybody has arrived |
+//! | [`RingBuffer`] | a queue from one writer to readers on any nodes, each of which gets every message |
 //!
 //! The way in: a [`Manager`] per node, a [`Thread`] per thread, objects by name, [`Manager::wait_for_ready`], then use.
 //! To write an object of one's own: [`Channel`], and the guide `docs/writing-a-channel.md`.
@@ -25,8 +28,10 @@ mod channel;
 mod config;
 mod error;
 pub mod fence;
+mod home;
 mod manager;
 mod memref;
+mod msw;
 mod node;
 mod owned;
 mod participants;
@@ -34,6 +39,8 @@ mod platform;
 mod put_op;
 mod queues;
 mod region;
+mod ring_buffer;
+mod sealed;
 mod setup;
 mod shared_region;
 mod shared_var;
@@ -43,6 +50,7 @@ pub mod testing;
 mod thread;
 mod tracker;
 mod value;
+mod wide_owned;
 
 pub use loco_fabric as fabric;
 
@@ -53,15 +61,18 @@ pub use config::{Config, Polling};
 pub use error::{Error, Result};
 pub use manager::Manager;
 pub use memref::{MemRef, Pending};
+pub use msw::Msw;
 pub use owned::OwnedVar;
 pub use participants::Participants;
 pub use put_op::PutOp;
 pub use region::Region;
+pub use ring_buffer::{RingBuffer, RingConfig, RingReader, RingWriter};
 pub use shared_region::SharedRegion;
 pub use shared_var::SharedVar;
 pub use sst::Sst;
 pub use thread::{Flags, Operation, Thread};
 pub use value::{AtomicValue, Value};
+pub use wide_owned::WideOwnedVar;
 
 /// Compiles and runs the guide.
 #[cfg(doctest)]

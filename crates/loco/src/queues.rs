@@ -42,8 +42,8 @@ pub(crate) enum Attempt {
     Done,
     /// Under way; 0 if untracked.
     Pending(u64),
-    /// Nothing was posted: wait until this operation has ended, then try again.
-    WindowFull(u64),
+    /// Nothing was posted: poll, then try again.
+    WindowFull,
 }
 
 /// What a fence still has to do for one queue pair.
@@ -83,8 +83,8 @@ impl<F: Fabric> Queues<F> {
         mut operation: impl FnMut(&mut F::QueuePair, Work) -> Result<Posted, FabricError>,
     ) -> Result<Attempt, FabricError> {
         let work = if work.signaled {
-            if let Some(oldest) = self.full() {
-                return Ok(Attempt::WindowFull(oldest));
+            if self.is_full() {
+                return Ok(Attempt::WindowFull);
             }
             if !node.synchronous() {
                 self.window.prepare(self.next);
@@ -159,15 +159,15 @@ impl<F: Fabric> Queues<F> {
         }
     }
 
-    /// If the window has no free slot, the operation whose end frees one.
-    fn full(&mut self) -> Option<u64> {
+    /// True if the window has no free slot.
+    fn is_full(&mut self) -> bool {
         if self.next - self.tail < WINDOW_SLOTS {
-            return None;
+            return false;
         }
         while self.tail < self.next && self.window.status(self.tail) != Status::Pending {
             self.tail += 1;
         }
-        (self.next - self.tail >= WINDOW_SLOTS).then_some(self.tail)
+        self.next - self.tail >= WINDOW_SLOTS
     }
 }
 

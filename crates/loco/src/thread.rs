@@ -11,7 +11,7 @@ use loco_fabric::{
 use crate::memref::Pool;
 use crate::node::{Idle, Node, SharedQueues};
 use crate::queues::{Attempt, Kind, Queues, Unfenced};
-use crate::tracker::{Status, Window};
+use crate::tracker::Window;
 use crate::{AckKey, Manager, Result};
 
 /// One thread's access to the network. `Send`, not `Sync`: it moves with its thread and is shared with nobody, so
@@ -318,10 +318,8 @@ impl<F: Fabric> Thread<F> {
             more: flags.more,
             ..work
         };
-        let mut deadline = None;
-        loop {
-            let progress = (!self.node.synchronous()).then(|| self.node.tracker().progress());
-            let attempt = self.with_queues(|queues| {
+        let attempt = || {
+            self.with_queues(|queues| {
                 queues.post(
                     &self.node,
                     operation.peer(),
@@ -329,24 +327,32 @@ impl<F: Fabric> Thread<F> {
                     work,
                     |queue, work| operation.post(queue, work),
                 )
-            });
-            let full = match attempt {
-                Ok(Attempt::Done) => return Ok(0),
-                Ok(Attempt::Pending(seq)) => return Ok(seq),
-                Ok(Attempt::WindowFull(oldest)) => Some(oldest),
-                Err(FabricError::QueueFull(_)) => None,
-                Err(error) => return Err(error.into()),
-            };
-            let deadline = *deadline.get_or_insert_with(|| self.deadline());
-            let tracker = self.node.tracker();
-            self.wait_completion(Peers::One(operation.peer()), Some(deadline), || {
-                let room = match full {
-                    Some(oldest) => self.window.status(oldest) != Status::Pending,
-                    None => Some(tracker.progress()) != progress,
-                };
-                room.then_some(Ok(()))
-            })?;
+            })
+        };
+        match attempt() {
+            Ok(Attempt::Done) => Ok(0),
+            Ok(Attempt::Pending(seq)) => Ok(seq),
+            Ok(Attempt::WindowFull) | Err(FabricError::QueueFull(_)) => {
+                self.post_when_free(operation.peer(), attempt)
+            }
+            Err(error) => Err(error.into()),
         }
+    }
+
+    /// Tries again to post until there is room. A poll may make room without a completion to show for it, where those
+    /// that ended were untracked: so it is posting that tells.
+    #[cold]
+    fn post_when_free(
+        &self,
+        peer: NodeId,
+        attempt: impl Fn() -> Result<Attempt, FabricError>,
+    ) -> Result<u64> {
+        self.wait_completion(Peers::One(peer), Some(self.deadline()), || match attempt() {
+            Ok(Attempt::Done) => Some(Ok(0)),
+            Ok(Attempt::Pending(seq)) => Some(Ok(seq)),
+            Ok(Attempt::WindowFull) | Err(FabricError::QueueFull(_)) => None,
+            Err(error) => Some(Err(error.into())),
+        })
     }
 
     /// What a fence still has to do towards a peer.

@@ -43,8 +43,6 @@ pub(crate) enum Status {
 pub(crate) struct Tracker<F: Fabric> {
     fabric: F,
     windows: RwLockOf<F, Vec<Arc<Window<F>>>>,
-    /// Batches of completions seen; a thread whose queue is full waits for it to change.
-    progress: AtomicU64Of<F>,
     polls_by_thread: bool,
 }
 
@@ -53,7 +51,6 @@ impl<F: Fabric> Tracker<F> {
         Arc::new(Tracker {
             fabric,
             windows: RwLock::new(Vec::new()),
-            progress: AtomicCell::new(0),
             polls_by_thread,
         })
     }
@@ -61,11 +58,6 @@ impl<F: Fabric> Tracker<F> {
     /// True if a polling thread does the polling.
     pub(crate) fn polls_by_thread(&self) -> bool {
         self.polls_by_thread
-    }
-
-    /// Batches of completions seen so far.
-    pub(crate) fn progress(&self) -> u64 {
-        self.progress.load(Ordering::Acquire)
     }
 
     /// A window for a new thread.
@@ -113,9 +105,6 @@ impl<F: Fabric> Tracker<F> {
                                        "an untracked operation ended"),
             }
         }
-        drop(windows);
-        // Release: who sees the count sees the slots.
-        self.progress.fetch_add(1, Ordering::AcqRel);
         Ok(count)
     }
 }

@@ -1,0 +1,119 @@
+//! Values of several words with a checksum, so that a reader tells a torn value from a whole one (LOCO'26 G.6, LOCO'25
+//! 5.1.1). Used by [`Msw`](crate::Msw) and [`WideOwnedVar`](crate::WideOwnedVar).
+//!
+//! Neither CPU nor NIC moves more than a word at a time, so a reader may find words of different writes. The value is
+//! whole if its words give the checksum beside them. Which of them is written first does not matter: a mixture that
+//! gives the checksum of one write is, but for one chance in 2^64, that write.
+
+use smallvec::SmallVec;
+use xxhash_rust::xxh3::xxh3_64;
+
+use loco_fabric::Memory;
+
+use crate::Result;
+
+/// Bytes of a word, and of the checksum.
+pub(crate) const WORD_BYTES: usize = 8;
+
+/// A sealed value on its way, usually small.
+pub(crate) type Buffer = SmallVec<[u8; 128]>;
+
+/// How values of one length are sealed: checksum, data, zeros up to a whole word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Seal {
+    len: usize,
+    /// Checksum of a value of zeros, taken off every checksum: so fresh memory, which is zero, is sealed.
+    of_zeros: u64,
+}
+
+impl Seal {
+    pub(crate) fn new(len: usize) -> Seal {
+        let zeros: Buffer = SmallVec::from_elem(0, padded(len));
+        Seal {
+            len,
+            of_zeros: xxh3_64(&zeros),
+        }
+    }
+
+    /// Length of the data in bytes.
+    pub(crate) fn len(self) -> usize {
+        self.len
+    }
+
+    /// Bytes that a sealed value takes: whole words.
+    pub(crate) fn sealed_len(self) -> usize {
+        WORD_BYTES + padded(self.len)
+    }
+
+    /// Seals `data`, which has the right length.
+    pub(crate) fn seal(self, data: &[u8]) -> Buffer {
+        let mut sealed: Buffer = SmallVec::from_elem(0, self.sealed_len());
+        sealed[WORD_BYTES..WORD_BYTES + self.len].copy_from_slice(data);
+        let checksum = self.checksum(&sealed[WORD_BYTES..]);
+        sealed[..WORD_BYTES].copy_from_slice(&checksum.to_ne_bytes());
+        sealed
+    }
+
+    /// The data, if it is whole.
+    pub(crate) fn open(self, sealed: &[u8]) -> Option<&[u8]> {
+        let (checksum, data) = sealed.split_at(WORD_BYTES);
+        (checksum == self.checksum(data).to_ne_bytes()).then(|| &data[..self.len])
+    }
+
+    /// Copies a sealed value out of memory, whole or not.
+    pub(crate) fn load(self, memory: &impl Memory) -> Result<Buffer> {
+        let mut sealed: Buffer = SmallVec::from_elem(0, self.sealed_len());
+        memory.read(0, &mut sealed)?;
+        Ok(sealed)
+    }
+
+    fn checksum(self, padded: &[u8]) -> u64 {
+        xxh3_64(padded) ^ self.of_zeros
+    }
+}
+
+/// `len` rounded up to whole words.
+pub(crate) const fn padded(len: usize) -> usize {
+    len.next_multiple_of(WORD_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_sealed_opens(data in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let seal = Seal::new(data.len());
+            let sealed = seal.seal(&data);
+            prop_assert_eq!(sealed.len(), seal.sealed_len());
+            prop_assert_eq!(seal.open(&sealed), Some(&data[..]));
+        }
+
+        #[test]
+        fn fresh_memory_is_a_value_of_zeros(len in 0usize..300) {
+            let seal = Seal::new(len);
+            let fresh = vec![0; seal.sealed_len()];
+            prop_assert_eq!(seal.open(&fresh), Some(&fresh[..len]));
+        }
+
+        /// Words of two different values never pass for a value, whichever come from which.
+        #[test]
+        fn mixtures_do_not_open(
+            one in proptest::collection::vec(any::<u8>(), 24),
+            other in proptest::collection::vec(any::<u8>(), 24),
+            from_other in 1u8..15,
+        ) {
+            let seal = Seal::new(24);
+            let (one, other) = (seal.seal(&one), seal.seal(&other));
+            let mut mixture = one.clone();
+            for word in (0..4).filter(|word| from_other & (1 << word) != 0) {
+                let range = word * WORD_BYTES..(word + 1) * WORD_BYTES;
+                mixture[range.clone()].copy_from_slice(&other[range]);
+            }
+            prop_assume!(mixture != one && mixture != other);
+            prop_assert_eq!(seal.open(&mixture), None);
+        }
+    }
+}
