@@ -8,7 +8,9 @@ use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
 mod demo;
+mod doctor;
 mod error;
+mod fabrics;
 mod launcher;
 mod machine;
 mod record;
@@ -26,6 +28,8 @@ struct Cli {
 enum Command {
     Run(run::Args),
     Demo(demo::Args),
+    Fabrics(fabrics::Args),
+    Doctor(doctor::Args),
     #[command(name = demo::NODE, hide = true)]
     DemoNode(demo::NodeArgs),
     #[command(name = launcher::EXEC, hide = true)]
@@ -40,6 +44,8 @@ fn main() -> ExitCode {
     let outcome = match cli.command {
         Command::Run(args) => run::run(&args),
         Command::Demo(args) => demo::run(&args),
+        Command::Fabrics(args) => fabrics::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::DemoNode(args) => demo::node(&args),
         Command::Exec(args) => Err(launcher::exec(&args)),
         Command::Guard => launcher::guard(),

@@ -32,6 +32,9 @@ pub struct VerbsConfig {
     /// How long a packet waits for its acknowledgement: 4.096 us times two to this power (default 16, 0.27 s; eight
     /// tries before an operation fails). 0 leaves it to the connection manager.
     pub ack_timeout: u8,
+    /// How long the port may be down before operations under way fail (default 5 s). The device's own retries usually end
+    /// them before; Soft-RoCE, whose packets do not even leave then, would wait for ever.
+    pub link_timeout: Duration,
     /// How long making a queue pair may take (default 30 s).
     pub connect_timeout: Duration,
     /// How long the nodes wait for one another at set-up (default 30 s).
@@ -61,6 +64,7 @@ impl Default for VerbsConfig {
             queue_depth: 256,
             inline_bytes_max: 512,
             ack_timeout: 16,
+            link_timeout: Duration::from_secs(5),
             connect_timeout: Duration::from_secs(30),
             set_up_timeout: Duration::from_secs(30),
         }

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::ffi::c_void;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -18,7 +19,8 @@ use serde::{Deserialize, Serialize};
 use super::cm::{CmAddress, Event, EventSource, Id, readable, unexpected};
 use super::device::{Device, os};
 use super::ffi::types::*;
-use super::send_queue::SendQueue;
+use super::send_queue::{Poller, SendQueue};
+use super::sysfs;
 use crate::{Control, FabricError, Mesh, NodeId, PeerState, Platform, Result, Std, Time};
 
 /// Changes when [`Hello`] or the bring-up data do.
@@ -27,6 +29,8 @@ pub(super) const VERSION: u32 = 1;
 const RETRIES: u8 = 7;
 /// How often waiting threads look at the mesh.
 const GLANCE: Duration = Duration::from_millis(50);
+/// How often the service thread looks at the port.
+const LINK_GLANCE: Duration = Duration::from_secs(1);
 /// How often the service thread looks for lost peers.
 const SERVICE_GLANCE: Duration = Duration::from_millis(200);
 
@@ -185,7 +189,14 @@ enum Task {
 }
 
 impl Service {
-    pub(super) fn start(device: Arc<Device>, mesh: Mesh, token: u64) -> Result<Service> {
+    /// Starts the thread. It fails the queue pairs of `poller` when the port has been down for the time that `watch` has.
+    pub(super) fn start(
+        device: Arc<Device>,
+        mesh: Mesh,
+        token: u64,
+        poller: Arc<Mutex<Poller>>,
+        watch: Option<Duration>,
+    ) -> Result<Service> {
         let wake = rustix::event::eventfd(
             0,
             rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK,
@@ -196,6 +207,12 @@ impl Service {
         let acceptor = Acceptor {
             passive: HashMap::new(),
             departures_seen: 0,
+            link: LinkWatch {
+                limit: watch,
+                looked: Std.now(),
+                down_since: None,
+            },
+            poller,
             device,
             mesh,
             token,
@@ -242,9 +259,18 @@ impl Drop for Service {
 struct Acceptor {
     passive: HashMap<*mut CmId, (NodeId, Id)>,
     departures_seen: u64,
+    link: LinkWatch,
+    poller: Arc<Mutex<Poller>>,
     device: Arc<Device>,
     mesh: Mesh,
     token: u64,
+}
+
+/// Since when the port has been down.
+struct LinkWatch {
+    limit: Option<Duration>,
+    looked: Time,
+    down_since: Option<Time>,
 }
 
 // SAFETY: the pointers are keys only, and the identifiers are `Send`.
@@ -278,7 +304,39 @@ impl Acceptor {
                 std::thread::sleep(SERVICE_GLANCE);
             }
             self.drop_lost();
+            self.watch_link();
         }
+    }
+
+    fn watch_link(&mut self) {
+        let now = Std.now();
+        let Some(limit) = self
+            .link
+            .limit
+            .filter(|_| now.since(self.link.looked) >= LINK_GLANCE)
+        else {
+            return;
+        };
+        self.link.looked = now;
+        let choice = &self.device.choice;
+        let state = sysfs::port_state(Path::new(sysfs::ROOT), &choice.device, choice.port);
+        if state == "ACTIVE" {
+            self.link.down_since = None;
+            return;
+        }
+        let since = *self.link.down_since.get_or_insert(now);
+        if now.since(since) < limit {
+            return;
+        }
+        let error = FabricError::Os {
+            what: format!(
+                "port {} of {} has been down for {limit:?}",
+                choice.port, choice.device
+            ),
+            source_text: format!("its state is {state}; check the cable, `ip link` and `rdma link`"),
+        };
+        let poller = self.poller.lock().unwrap_or_else(PoisonError::into_inner);
+        poller.link_lost(&error, &self.device);
     }
 
     /// Ends of peers whose host is gone see no disconnect.

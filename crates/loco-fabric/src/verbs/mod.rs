@@ -69,7 +69,7 @@ pub struct VerbsFabric(Arc<Node>);
 
 /// What the handles of a node share. Fields are dropped in order: queue pairs before the device.
 struct Node {
-    poller: Mutex<Poller>,
+    poller: Arc<Mutex<Poller>>,
     service: Service,
     mesh: Mesh,
     platform: Std,
@@ -134,7 +134,18 @@ impl VerbsFabric {
         let heap = Arc::new(Heap::new(mesh.node(), Arc::clone(&device), &config));
         // Two words: what peers read, and what our own flushes overwrite.
         let scratch = VerbsMemory::of_block(heap.allocate(128)?, 128);
-        let service = Service::start(Arc::clone(&device), mesh.clone(), token)?;
+        let poller = Arc::new(Mutex::new(Poller::new()));
+        let watch = match config.provider {
+            Provider::System => Some(config.link_timeout),
+            Provider::Soft(_) => None,
+        };
+        let service = Service::start(
+            Arc::clone(&device),
+            mesh.clone(),
+            token,
+            Arc::clone(&poller),
+            watch,
+        )?;
         let card = Card {
             version: VERSION,
             address: device.address,
@@ -144,7 +155,7 @@ impl VerbsFabric {
         };
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let node = Arc::new(Node {
-            poller: Mutex::new(Poller::new()),
+            poller,
             service,
             platform,
             caps: Caps {

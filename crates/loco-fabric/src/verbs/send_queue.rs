@@ -339,6 +339,14 @@ impl Poller {
         }
     }
 
+    /// The link is gone: nothing under way will be answered.
+    pub(super) fn link_lost(&self, error: &FabricError, device: &Device) {
+        for queue in self.queues.iter().flatten() {
+            let _ = queue.failure.set(error.clone()); // The first one counts.
+            queue.break_off(device);
+        }
+    }
+
     /// Queue pairs that exist, retired ones included.
     pub(super) fn queue_pairs(&self) -> usize {
         self.queues.iter().flatten().count()

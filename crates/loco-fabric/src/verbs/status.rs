@@ -39,7 +39,7 @@ pub(super) fn failure(
     let (name, cause) = explain(status);
     let cause = match earlier {
         Some(earlier) if status == IBV_WC_WR_FLUSH_ERR => {
-            format!("not executed, because an earlier operation of the same queue pair had failed: {earlier}")
+            format!("not executed, because the queue pair had failed: {earlier}")
         }
         _ => cause.to_owned(),
     };

@@ -117,13 +117,20 @@ pub(super) fn devices(root: &Path) -> Vec<RdmaDevice> {
         .collect()
 }
 
-fn port(dir: &Path, number: u8) -> RdmaPort {
+/// The state of a port, as the kernel names it; empty if there is no such port.
+pub(super) fn port_state(root: &Path, device: &str, number: u8) -> String {
+    state(&root.join(device).join("ports").join(number.to_string()))
+}
+
+fn state(port: &Path) -> String {
     // "4: ACTIVE"
-    let state = text(&dir.join("state"));
-    let state = state
-        .split_once(": ")
-        .map_or(state.as_str(), |(_, name)| name)
-        .to_owned();
+    let state = text(&port.join("state"));
+    let name = state.split_once(": ").map(|(_, name)| name.to_owned());
+    name.unwrap_or(state)
+}
+
+fn port(dir: &Path, number: u8) -> RdmaPort {
+    let state = state(dir);
     let mut gids: Vec<_> = names(&dir.join("gids"))
         .iter()
         .filter_map(|index| {

@@ -247,3 +247,77 @@ fn set_errno(errno: c_int) {
     // SAFETY: the location is this thread's.
     unsafe { *libc::__errno_location() = errno };
 }
+
+/// Posts to and polls a queue pair of a software device by hand, without the fabric: what the device itself costs in a
+/// measurement of the code above it.
+pub struct NullLoop {
+    qp: *mut Qp,
+    cq: *mut Cq,
+    pd: *mut Pd,
+}
+
+impl NullLoop {
+    /// A queue pair of its own.
+    ///
+    /// # Panics
+    /// If the device refuses one, by its limits or an injected fault.
+    pub fn new(device: &SoftDevice) -> NullLoop {
+        let api = api();
+        // The device registered its context when it was made.
+        let context = context_at(device.0.address).unwrap_or(std::ptr::null_mut());
+        assert!(!context.is_null(), "a device has its context");
+        // SAFETY: the context is open for the life of the process; what is made here is destroyed in reverse order.
+        unsafe {
+            let pd = (api.alloc_pd)(context);
+            let cq = (api.create_cq)(context, 256, std::ptr::null_mut(), std::ptr::null_mut(), 0);
+            let mut attr = QpInitAttr {
+                send_cq: cq,
+                recv_cq: cq,
+                cap: QpCap {
+                    max_send_wr: 256,
+                    ..zeroed()
+                },
+                ..zeroed()
+            };
+            let qp = (api.create_qp)(pd, &raw mut attr);
+            assert!(!qp.is_null(), "the device refused a queue pair");
+            table::ready(qp);
+            NullLoop { qp, cq, pd }
+        }
+    }
+
+    /// Posts `n` signalled writes (at most 256) one by one and polls their completions.
+    pub fn post_and_poll(&mut self, n: u64) {
+        let mut wr: SendWr = zeroed();
+        wr.send_flags = IBV_SEND_SIGNALED;
+        let mut wcs = [zeroed::<Wc>(); 32];
+        let mut bad = std::ptr::null_mut();
+        // SAFETY: queue pair and completion queue are live; a request without pieces, one at a time.
+        unsafe {
+            let ops = &(*(*self.qp).context).ops;
+            let (Some(post), Some(poll)) = (ops.post_send, ops.poll_cq) else {
+                return;
+            };
+            for id in 0..n {
+                wr.wr_id = id;
+                post(self.qp, &raw mut wr, &raw mut bad);
+            }
+            let mut left = n;
+            while left > 0 {
+                left -= u64::from(poll(self.cq, 32, wcs.as_mut_ptr()).unsigned_abs());
+            }
+        }
+    }
+}
+
+impl Drop for NullLoop {
+    fn drop(&mut self) {
+        let api = api();
+        // SAFETY: made by `new`, destroyed once, in reverse order.
+        unsafe {
+            (api.destroy_qp)(self.qp);
+            (api.destroy_cq)(self.cq);
+            (api.dealloc_pd)(self.pd);
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! `loco doctor`: checks this machine for what RDMA needs.
+
+use loco_fabric::verbs::{Check, VerbsConfig, Verdict, check_host};
+use serde::Serialize;
+
+use crate::error::CliError;
+
+/// Check this machine for what the verbs fabric needs, and say what to do about what is missing.
+///
+/// Libraries, device, port and GID, permissions, limit on locked memory, huge pages; then a read through the device. The
+/// exit code is 1 if something is missing.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Print one line of JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    usable: bool,
+    checks: Vec<Check>,
+}
+
+/// Checks and reports.
+pub fn run(args: &Args) -> Result<u8, CliError> {
+    let checks = check_host(&VerbsConfig::from_env()?);
+    let usable = checks
+        .iter()
+        .all(|check| matches!(check.verdict, Verdict::Ok | Verdict::Warning));
+    let code = u8::from(!usable);
+    if args.json {
+        // Strings and booleans only, which always serialize.
+        println!(
+            "{}",
+            serde_json::to_string(&Report { usable, checks }).unwrap_or_default()
+        );
+        return Ok(code);
+    }
+    for check in &checks {
+        let mark = match check.verdict {
+            Verdict::Ok => "ok     ",
+            Verdict::Warning => "warning",
+            Verdict::Failed => "FAILED ",
+            Verdict::Skipped => "-      ",
+        };
+        println!("{mark} {}: {}", check.name, check.found);
+        if let Some(remedy) = &check.remedy {
+            println!("        {remedy}");
+        }
+    }
+    println!(
+        "\nverbs is {}usable on this machine",
+        if usable { "" } else { "not " }
+    );
+    Ok(code)
+}
