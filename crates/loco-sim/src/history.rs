@@ -75,7 +75,9 @@ pub(crate) fn histories(common: &Common, state: &State) -> Vec<ThreadHistory> {
     state
         .threads
         .iter()
-        .map(|t| {
+        .enumerate()
+        .map(|(index, t)| {
+            let info = state.info(index as u16);
             let mut events = Vec::new();
             for (note, reply) in common.behaviour.notes(t.past) {
                 match note {
@@ -99,8 +101,8 @@ pub(crate) fn histories(common: &Common, state: &State) -> Vec<ThreadHistory> {
                 }
             }
             ThreadHistory {
-                name: t.name.to_string(),
-                node: t.node,
+                name: info.name.to_string(),
+                node: info.node,
                 events,
             }
         })

@@ -9,10 +9,12 @@
 #![deny(unsafe_code)]
 
 mod behaviour;
+mod chunks;
 mod coroutine;
 mod fabric;
 mod history;
 mod names;
+mod persistent;
 mod platform;
 mod random;
 mod report;
@@ -116,9 +118,6 @@ pub enum SimError {
         /// What it asked for now.
         now: String,
     },
-    /// Not seen outside: a wait keeps state, and the exploration begins again knowing it.
-    #[error("the exploration begins again")]
-    Again,
     /// A schedule does not fit this world.
     #[error(
         "move {number} of the schedule, {what}, is not possible here: the world or the object has changed"

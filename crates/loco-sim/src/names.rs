@@ -1,34 +1,60 @@
 //! From names that do not depend on the schedule to dense indexes: words of the machine, locks.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{PoisonError, RwLock};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
-use rustc_hash::FxHashMap;
+use crate::request::VirtualWord;
 
-/// A table that only grows.
-#[derive(Default)]
+/// Threads that may give names.
+const THREADS: usize = 256;
+const PAGE: usize = 1 << 10;
+const PAGES: usize = 1 << 10;
+
+type Page = Box<[AtomicU32]>;
+type Pages = Box<[OnceLock<Page>]>;
+
+/// A table that only grows. Names are a thread's number and a small counter, so it is an array in two levels.
 pub(crate) struct Names {
-    table: RwLock<FxHashMap<u64, u32>>,
-    /// Its length, so that explorers notice growth without the lock.
+    threads: Box<[OnceLock<Pages>]>,
+    growing: Mutex<()>,
     len: AtomicU64,
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        Names {
+            threads: (0..THREADS).map(|_| OnceLock::new()).collect(),
+            growing: Mutex::new(()),
+            len: AtomicU64::new(0),
+        }
+    }
 }
 
 impl Names {
     /// The index of `name`, given now if it has none.
+    ///
+    /// # Panics
+    /// For a name beyond a million names of one thread or 256 threads: model worlds are small.
     pub(crate) fn index(&self, name: u64) -> u32 {
-        if let Some(&index) = self
-            .table
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(&name)
-        {
-            return index;
+        let thread = (name >> 40) as usize;
+        let counter = (name - VirtualWord::base(thread as u16)) as usize;
+        let pages = self.threads[thread].get_or_init(|| (0..PAGES).map(|_| OnceLock::new()).collect());
+        let page = pages[counter / PAGE].get_or_init(|| (0..PAGE).map(|_| AtomicU32::new(0)).collect());
+        let slot = &page[counter % PAGE];
+        // Indexes are stored plus one. Relaxed: an index is a number that means nothing else; whoever sees 0 asks again
+        // under the lock.
+        match slot.load(Ordering::Relaxed) {
+            0 => {
+                let _growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(index) = slot.load(Ordering::SeqCst).checked_sub(1) {
+                    return index;
+                }
+                let index = self.len.fetch_add(1, Ordering::SeqCst) as u32;
+                slot.store(index + 1, Ordering::SeqCst);
+                index
+            }
+            index => index - 1,
         }
-        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
-        let fresh = table.len() as u32;
-        let index = *table.entry(name).or_insert(fresh);
-        self.len.store(table.len() as u64, Ordering::SeqCst);
-        index
     }
 
     /// Number of names so far.

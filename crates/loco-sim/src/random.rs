@@ -6,10 +6,9 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use crate::report::{Completeness, Failure, FailureKind, Report, Stats};
-use crate::request::Kind;
 use crate::schedule::Schedule;
 use crate::sharing::Seen;
-use crate::state::{Common, Status};
+use crate::state::Common;
 use crate::walk::{Builder, Position, Walker};
 use crate::{Config, SimError};
 
@@ -20,29 +19,9 @@ pub(crate) fn uniform(
     count: u64,
     seed: u64,
 ) -> Result<Report, SimError> {
-    retry(|common| uniform_knowing(common, config, builder, count, seed))
-}
-
-/// Begins again while waits turn out to keep state.
-fn retry(explore: impl Fn(&Common) -> Result<Report, SimError>) -> Result<Report, SimError> {
-    let mut common = Common::default();
-    loop {
-        match explore(&common) {
-            Err(SimError::Again) => common = common.again(),
-            outcome => return outcome,
-        }
-    }
-}
-
-fn uniform_knowing(
-    common: &Common,
-    config: &Config,
-    builder: Builder<'_>,
-    count: u64,
-    seed: u64,
-) -> Result<Report, SimError> {
     let begun = Instant::now();
-    let mut walker = Walker::new(common, config, builder, Seen::default());
+    let common = Common::default();
+    let mut walker = Walker::new(&common, config, builder, Seen::default());
     let mut stats = Stats {
         passes: 1,
         ..Stats::default()
@@ -106,11 +85,7 @@ fn walk(
 
 /// The failure at the end of an execution, if any.
 fn end_of(walker: &mut Walker<'_>, at: &Position) -> Result<Option<Failure>, SimError> {
-    let stuck = at
-        .state
-        .threads
-        .iter()
-        .any(|t| t.kind == Kind::Worker && t.status != Status::Done);
+    let stuck = at.state.is_unfinished();
     let kind = if stuck {
         FailureKind::Deadlock
     } else {
@@ -124,17 +99,9 @@ fn end_of(walker: &mut Walker<'_>, at: &Position) -> Result<Option<Failure>, Sim
 
 /// Takes the moves of `schedule`, then goes on with the first enabled one.
 pub(crate) fn replay(config: &Config, builder: Builder<'_>, schedule: &Schedule) -> Result<Report, SimError> {
-    retry(|common| replay_knowing(common, config, builder, schedule))
-}
-
-fn replay_knowing(
-    common: &Common,
-    config: &Config,
-    builder: Builder<'_>,
-    schedule: &Schedule,
-) -> Result<Report, SimError> {
     let begun = Instant::now();
-    let mut walker = Walker::new(common, config, builder, Seen::default());
+    let common = Common::default();
+    let mut walker = Walker::new(&common, config, builder, Seen::default());
     let mut stats = Stats {
         passes: 1,
         executions: 1,

@@ -115,19 +115,30 @@ impl Failure {
     }
 
     pub(crate) fn new(common: &Common, at: &Position, kind: FailureKind) -> Failure {
-        let waiting = at
-            .state
-            .threads
-            .iter()
-            .filter(|t| matches!(t.status, Status::Parked | Status::Ready))
-            .map(|t| match &t.wait {
-                Some(wait) => format!("{} on node {} waits for {}", t.name, t.node, wait.what),
-                None => format!(
-                    "{} on node {} is blocked at {:?}",
-                    t.name,
-                    t.node,
-                    common.behaviour.request(t.past)
-                ),
+        let state = &at.state;
+        let waiting = (0..state.threads.len() as u16)
+            .filter(|&t| {
+                matches!(
+                    state.threads[usize::from(t)].status,
+                    Status::Parked | Status::Ready
+                )
+            })
+            .map(|t| {
+                let (info, thread) = (state.info(t), &state.threads[usize::from(t)]);
+                match &thread.wait {
+                    Some(wait) => {
+                        format!(
+                            "{} on node {} waits for {}",
+                            info.name,
+                            info.node,
+                            wait.what(common)
+                        )
+                    }
+                    None => {
+                        let request = common.behaviour.request(thread.past);
+                        format!("{} on node {} is blocked at {request:?}", info.name, info.node)
+                    }
+                }
             })
             .collect();
         Failure {

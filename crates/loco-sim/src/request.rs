@@ -188,6 +188,8 @@ pub(crate) enum Reply {
     Message(Option<(u16, Arc<[u8]>)>),
     /// Calls that each thread had finished when this one began (real-time order of a history).
     Finished(SmallVec<[u16; 4]>),
+    /// No reply to a thread: names the past of a wait that goes on with this request.
+    Resumed(Arc<Request>),
     /// The execution is being dismantled: run no further.
     Dismantled,
 }

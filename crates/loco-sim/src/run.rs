@@ -60,13 +60,12 @@ impl Run {
             run.add(common, &mut state, node, kind, name, body)?;
         }
         run.settle(common, &mut state)?;
-        let unfinished: Vec<_> = state
-            .threads
-            .iter()
-            .filter(|t| t.kind == Kind::Worker && t.status != Status::Done)
-            .map(|t| match &t.wait {
-                Some(wait) => format!("{} (waits for {})", t.name, wait.what),
-                None => t.name.to_string(),
+        let unfinished: Vec<_> = (0..state.threads.len() as u16)
+            .filter(|&t| state.info(t).kind == Kind::Worker)
+            .filter(|&t| state.threads[usize::from(t)].status != Status::Done)
+            .map(|t| match &state.threads[usize::from(t)].wait {
+                Some(wait) => format!("{} (waits for {})", state.info(t).name, wait.what(common)),
+                None => state.info(t).name.to_string(),
             })
             .collect();
         if !unfinished.is_empty() {
@@ -129,7 +128,7 @@ impl Run {
             for thread in 0..state.threads.len() as u16 {
                 // A thread goes on as long as it can: a set-up is mostly one thread at a time.
                 while let Some(request) = state.request(common, thread) {
-                    let Some(reply) = state.grant(common, &mut seen, thread, &request) else {
+                    let Some(reply) = state.grant(common, &mut seen, thread, request) else {
                         break;
                     };
                     moved = true;
@@ -149,10 +148,11 @@ impl Run {
                         break;
                     }
                 }
-                while let Some((woken, _)) = state.wake(common) {
+                while let Some(woken) = state.wake(common) {
                     moved = true;
                     self.give(woken, Reply::Unit)?;
                     self.learn(common, state)?;
+                    state.resume(common);
                 }
             }
             if !moved {
@@ -217,13 +217,7 @@ impl Run {
                 common
                     .behaviour
                     .learn(t.past, &self.requests[index])
-                    .map_err(|diverged| {
-                        match t.wait.as_ref().filter(|wait| wait.entry == t.past) {
-                            // Its condition goes on where it left off: begin again, and count failed evaluations.
-                            Some(wait) if common.keeps_state(&wait.what) => SimError::Again,
-                            _ => SimError::diverged(diverged),
-                        }
-                    })?;
+                    .map_err(SimError::diverged)?;
             }
         }
         Ok(())

@@ -2,6 +2,11 @@
 //!
 //! A state is visited when the 128-bit hash of its exact encoding has been seen: two different states with one hash would lose
 //! one of them, with a probability below 1e-20 for a billion states.
+//!
+//! A thread whose condition did not hold is parked, which changes nothing: the state does what it could do before, but for
+//! the evaluation that failed. So a state with such threads is left out if the one in which they are about to
+//! evaluate has been visited, unless all that was explored there were failed evaluations: then one of them is
+//! followed, or nothing would be.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,10 +16,10 @@ use std::time::Instant;
 use rustc_hash::FxHashSet;
 use xxhash_rust::xxh3::xxh3_128;
 
+use crate::persistent;
 use crate::report::{Completeness, Failure, FailureKind, Report, Stats};
-use crate::request::Kind;
 use crate::sharing::Seen;
-use crate::state::{Common, Move, Status, lock};
+use crate::state::{Common, Move, lock};
 use crate::walk::{Builder, Position, Walker};
 use crate::{Config, SimError};
 
@@ -24,7 +29,7 @@ const SHARDS: usize = 64;
 /// Explores every behaviour of the world.
 pub(crate) fn exhaustive(config: &Config, builder: Builder<'_>) -> Result<Report, SimError> {
     let begun = Instant::now();
-    let mut common = Common::default();
+    let common = Common::default();
     let mut seen = Seen::default();
     let mut total = Stats::default();
     // What a pass learns of conflicts and words holds for the next; the last pass learns nothing.
@@ -33,14 +38,7 @@ pub(crate) fn exhaustive(config: &Config, builder: Builder<'_>) -> Result<Report
         seen.fresh = false;
         let words = common.words.len();
         let pass = Pass::new(config, &common, builder, begun);
-        let outcome = match pass.run(&mut seen) {
-            Err(SimError::Again) => {
-                common = common.again();
-                seen = Seen::default();
-                continue;
-            }
-            outcome => outcome?,
-        };
+        let outcome = pass.run(&mut seen)?;
         total.add(&outcome.stats);
         let grown = seen.fresh || common.words.len() != words;
         let stopped = outcome.completeness != Completeness::Complete;
@@ -90,6 +88,18 @@ struct Work {
 struct Frame {
     at: Position,
     moves: Vec<Move>,
+    /// Something else than a failed evaluation has been explored from here.
+    progressed: bool,
+}
+
+/// What became of a position.
+enum Entered {
+    /// It has choices.
+    Frame(Frame),
+    /// It differs from a visited one by failed evaluations only.
+    Stutters,
+    /// Visited before, or an end.
+    Closed,
 }
 
 impl<'a> Pass<'a> {
@@ -205,22 +215,20 @@ impl<'a> Pass<'a> {
         position: Position,
     ) -> Result<(), SimError> {
         let mut frames = Vec::new();
-        if let Some(frame) = self.enter(walker, stats, position)? {
+        if let Entered::Frame(frame) = self.enter(walker, stats, position, false)? {
             frames.push(frame);
         }
         while let Some(frame) = frames.last_mut() {
-            if self.stop.load(Ordering::SeqCst) {
+            if self.stop.load(Ordering::Relaxed) {
                 return Ok(());
             }
             let Some(what) = frame.moves.pop() else {
                 frames.pop();
                 continue;
             };
+            // The last chance to get anywhere from here.
+            let must_follow = frame.moves.is_empty() && !frame.progressed;
             let mut next = frame.at.clone();
-            if frame.moves.is_empty() {
-                // The frame has done its part: its position is `next` now.
-                frames.pop();
-            }
             if !walker.take(&mut next, what)? {
                 continue;
             }
@@ -230,14 +238,20 @@ impl<'a> Pass<'a> {
                 self.stop();
                 return Ok(());
             }
-            if self.hungry.load(Ordering::SeqCst) && !frames.is_empty() {
-                let mut work = lock(&self.work);
-                work.queue.push_back(next);
+            // Relaxed: whoever is hungry goes on asking.
+            if self.hungry.load(Ordering::Relaxed) && frame.moves.len() > 1 {
+                frame.progressed = true;
+                lock(&self.work).queue.push_back(next);
                 self.changed.notify_one();
                 continue;
             }
-            if let Some(frame) = self.enter(walker, stats, next)? {
-                frames.push(frame);
+            match self.enter(walker, stats, next, !must_follow)? {
+                Entered::Frame(deeper) => {
+                    frame.progressed = true;
+                    frames.push(deeper);
+                }
+                Entered::Closed => frame.progressed = true,
+                Entered::Stutters => {}
             }
         }
         Ok(())
@@ -249,20 +263,21 @@ impl<'a> Pass<'a> {
         walker: &mut Walker<'_>,
         stats: &mut Stats,
         mut at: Position,
-    ) -> Result<Option<Frame>, SimError> {
+        may_stutter: bool,
+    ) -> Result<Entered, SimError> {
         let mut moves = Vec::new();
         walker.settle(&mut at)?;
         loop {
             if let Some((thread, message)) = walker.failed(&at.state) {
                 self.fail(walker, &at, FailureKind::Assertion { thread, message });
-                return Ok(None);
+                return Ok(Entered::Closed);
             }
             if at.schedule.len() > self.config.steps_max {
                 self.limit(Completeness::Incomplete(format!(
                     "an execution has more than {} steps",
                     self.config.steps_max
                 )));
-                return Ok(None);
+                return Ok(Entered::Closed);
             }
             walker.moves(&mut at.state, &mut moves);
             let Some(what) = walker.commuting(&mut at.state, &moves) else {
@@ -272,11 +287,18 @@ impl<'a> Pass<'a> {
             stats.transitions += 1;
         }
         stats.depth_max = stats.depth_max.max(at.schedule.len() as u64);
-        let mut bytes = Vec::with_capacity(256);
-        at.state.encode(&mut bytes);
+        let mut bytes = Vec::with_capacity(512);
+        at.state.encode(&mut bytes, false);
         let hash = xxh3_128(&bytes);
-        if !lock(&self.visited[(hash >> 64) as usize % SHARDS]).insert(hash) {
-            return Ok(None);
+        if may_stutter && !moves.is_empty() && at.state.stutters() {
+            bytes.clear();
+            at.state.encode(&mut bytes, true);
+            if self.is_visited(xxh3_128(&bytes)) {
+                return Ok(Entered::Stutters);
+            }
+        }
+        if !lock(self.shard(hash)).insert(hash) {
+            return Ok(Entered::Closed);
         }
         let states = self.states.fetch_add(1, Ordering::SeqCst) + 1;
         if states.is_multiple_of(1024) {
@@ -284,21 +306,30 @@ impl<'a> Pass<'a> {
         }
         if moves.is_empty() {
             stats.executions += 1;
-            let stuck = at
-                .state
-                .threads
-                .iter()
-                .any(|t| t.kind == Kind::Worker && t.status != Status::Done);
+            let stuck = at.state.is_unfinished();
             if stuck {
                 self.fail(walker, &at, FailureKind::Deadlock);
             } else if let Some(message) = walker.check_end(&at.state)? {
                 self.fail(walker, &at, FailureKind::End { message });
             }
-            return Ok(None);
+            return Ok(Entered::Closed);
         }
+        persistent::reduce(walker, &mut at.state, &mut moves);
         // Taken from the end: threads, which are first, last, so that NICs go ahead and weak outcomes come early or late
         // but surely.
-        Ok(Some(Frame { at, moves }))
+        Ok(Entered::Frame(Frame {
+            at,
+            moves,
+            progressed: false,
+        }))
+    }
+
+    fn shard(&self, hash: u128) -> &Mutex<FxHashSet<u128>> {
+        &self.visited[(hash >> 64) as usize % SHARDS]
+    }
+
+    fn is_visited(&self, hash: u128) -> bool {
+        lock(self.shard(hash)).contains(&hash)
     }
 
     fn check_limits(&self, states: u64) {

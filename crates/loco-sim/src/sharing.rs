@@ -19,16 +19,56 @@ impl Agent {
         Agent(u32::from(thread) << 16)
     }
 
-    /// The part of a queue pair that carries out `rule`. Reads and writes on the same side are not in a fixed order.
+    /// The part of a queue pair that carries out `rule`.
     pub(crate) fn nic(qp: QpId, rule: Rule) -> Agent {
-        let part = match rule {
-            Rule::LocalRead => 1,
-            Rule::RemoteWrite | Rule::PlaceRemote | Rule::AtomicWrite => 2,
-            Rule::RemoteRead => 3,
-            Rule::AtomicRead => 4,
-            _ => 5,
-        };
+        let part = Part::of(rule) as u32 + 1;
         Agent(u32::from(qp.thread) << 16 | part << 8 | u32::from(qp.peer))
+    }
+
+    /// The thread, and the queue pair's part unless it is the CPU.
+    pub(crate) fn parts(self) -> (u16, Option<(QpId, Part)>) {
+        let thread = (self.0 >> 16) as u16;
+        let part = (self.0 >> 8 & 0xff) as usize;
+        let qp = QpId {
+            thread,
+            peer: (self.0 & 0xff) as u16,
+        };
+        (thread, part.checked_sub(1).map(|part| (qp, Part::ALL[part])))
+    }
+}
+
+/// Parts of a queue pair. Each makes its moves in the order of the queue pair, except that remote reads of gets may pass one
+/// another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    LocalRead,
+    RemoteWrite,
+    RemoteRead,
+    Atomic,
+    LocalWrite,
+    /// Fences, and completions of puts.
+    Other,
+}
+
+impl Part {
+    pub(crate) const ALL: [Part; 6] = [
+        Part::LocalRead,
+        Part::RemoteWrite,
+        Part::RemoteRead,
+        Part::Atomic,
+        Part::LocalWrite,
+        Part::Other,
+    ];
+
+    pub(crate) fn of(rule: Rule) -> Part {
+        match rule {
+            Rule::LocalRead => Part::LocalRead,
+            Rule::RemoteWrite | Rule::PlaceRemote => Part::RemoteWrite,
+            Rule::RemoteRead => Part::RemoteRead,
+            Rule::AtomicRead | Rule::AtomicWrite => Part::Atomic,
+            Rule::Respond | Rule::PlaceLocal => Part::LocalWrite,
+            Rule::Complete | Rule::Fence | Rule::Forward => Part::Other,
+        }
     }
 }
 
@@ -48,6 +88,19 @@ impl Sharing {
             seen.iter()
                 .any(|&(other, how)| other != agent && (write || how & WRITE != 0))
         })
+    }
+
+    /// The other agents that touch the word in a conflicting way, with whether they read and write.
+    pub(crate) fn others(
+        &self,
+        word: Addr,
+        agent: Agent,
+        write: bool,
+    ) -> impl Iterator<Item = (Agent, bool, bool)> + '_ {
+        let seen = self.words.get(word.0 as usize).map_or(&[][..], |seen| &seen[..]);
+        seen.iter()
+            .filter(move |&&(other, how)| other != agent && (write || how & WRITE != 0))
+            .map(|&(other, how)| (other, how & READ != 0, how & WRITE != 0))
     }
 
     /// Counts an access; true if it makes a conflict that was not known.
@@ -104,6 +157,14 @@ impl Seen {
         let alone = !self.locks.conflicts(word, Agent::cpu(thread), true);
         let conflict = self.locks.record(word, Agent::cpu(thread), attempt);
         self.fresh |= conflict || alone && self.locks.conflicts(word, Agent::cpu(thread), true);
+    }
+
+    /// Threads that use the lock.
+    pub(crate) fn lock_users(&self, lock: usize) -> impl Iterator<Item = u16> + '_ {
+        let nobody = Agent(u32::MAX);
+        self.locks
+            .others(Addr(lock as u32), nobody, true)
+            .map(|(agent, ..)| agent.parts().0)
     }
 
     /// Whether locking may be in another thread's way.

@@ -7,7 +7,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mowgli::machine::{Action, Addr, Issued, Machine, Post, RemoteOp, Step};
-use rustc_hash::{FxHashSet, FxHasher};
+use rustc_hash::FxHasher;
 use smallvec::SmallVec;
 
 use crate::behaviour::{Behaviour, Past};
@@ -21,34 +21,6 @@ pub(crate) struct Common {
     pub(crate) behaviour: Behaviour,
     pub(crate) words: Names,
     pub(crate) locks: Names,
-    /// Waits whose condition keeps state from one evaluation to the next.
-    stateful: Mutex<FxHashSet<Arc<str>>>,
-    /// Pasts of failed evaluations after which a run has been seen to begin again as it did at first.
-    checked: Mutex<FxHashSet<Past>>,
-}
-
-impl Common {
-    /// An exploration that knows which waits keep state, and nothing else.
-    pub(crate) fn again(&self) -> Common {
-        Common {
-            stateful: Mutex::new(lock(&self.stateful).clone()),
-            ..Common::default()
-        }
-    }
-
-    /// From now on, failed evaluations of this wait are part of the past; false if they were already.
-    pub(crate) fn keeps_state(&self, what: &Arc<str>) -> bool {
-        lock(&self.stateful).insert(what.clone())
-    }
-
-    fn is_stateful(&self, what: &Arc<str>) -> bool {
-        lock(&self.stateful).contains(what)
-    }
-
-    /// True the first time that it is asked for this failed evaluation.
-    fn must_check(&self, failed: Past) -> bool {
-        lock(&self.checked).insert(failed)
-    }
 }
 
 /// A mutex whose poisoning says nothing: the panic is reported by the explorer that had it.
@@ -69,17 +41,24 @@ pub(crate) enum Move {
 #[derive(Clone)]
 pub(crate) struct State {
     pub(crate) machine: Machine,
-    pub(crate) threads: Vec<Thread>,
-    locks: Vec<Lock>,
-    mail: Vec<Mailbox>,
+    pub(crate) threads: SmallVec<[Thread; 8]>,
+    /// What does not change about them. Shared by states.
+    infos: Arc<Vec<Info>>,
+    locks: SmallVec<[Lock; 16]>,
+    mail: Arc<Vec<Mailbox>>,
+}
+
+/// What does not change about a thread.
+#[derive(Clone)]
+pub(crate) struct Info {
+    pub(crate) node: u16,
+    pub(crate) kind: Kind,
+    pub(crate) name: Arc<str>,
 }
 
 /// Where a thread is.
 #[derive(Clone)]
 pub(crate) struct Thread {
-    pub(crate) node: u16,
-    pub(crate) kind: Kind,
-    pub(crate) name: Arc<str>,
     pub(crate) past: Past,
     pub(crate) status: Status,
     /// The wait that it is in.
@@ -101,17 +80,31 @@ pub(crate) enum Status {
 /// A wait under way.
 #[derive(Clone)]
 pub(crate) struct Waiting {
-    pub(crate) what: Arc<str>,
+    /// Where it was asked for: its request has what is waited for.
+    begin: Past,
     /// Where its evaluation began.
     pub(crate) entry: Past,
     /// Where an evaluation that only read has failed.
     failed: Option<Past>,
+    /// The same, once it is evaluated again for the first time after that.
+    resumes: Option<Past>,
     /// The evaluation so far only read.
     pure: bool,
     polled: bool,
     reads: SmallVec<[(VirtualWord, u64); 4]>,
     /// Locks that it found taken.
     locks: SmallVec<[usize; 1]>,
+}
+
+impl Waiting {
+    /// What is waited for.
+    pub(crate) fn what<'a>(&self, common: &'a Common) -> &'a Arc<str> {
+        match common.behaviour.request(self.begin) {
+            Some(Request::WaitBegin { what }) => what,
+            // A wait is made by granting just that request.
+            _ => unreachable!("a wait without its beginning"),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -132,19 +125,18 @@ impl State {
     pub(crate) fn new(machine: Machine, nodes: usize) -> State {
         State {
             machine,
-            threads: Vec::new(),
-            locks: Vec::new(),
-            mail: vec![Mailbox::default(); nodes],
+            threads: SmallVec::new(),
+            infos: Arc::default(),
+            locks: SmallVec::new(),
+            mail: Arc::new(vec![Mailbox::default(); nodes]),
         }
     }
 
     /// Adds a thread at the start of its body.
     pub(crate) fn add_thread(&mut self, common: &Common, node: u16, kind: Kind, name: Arc<str>) -> u16 {
         let thread = self.machine.add_thread();
+        Arc::make_mut(&mut self.infos).push(Info { node, kind, name });
         self.threads.push(Thread {
-            node,
-            kind,
-            name,
             past: common.behaviour.root(thread),
             status: Status::Ready,
             wait: None,
@@ -163,7 +155,7 @@ impl State {
     }
 
     /// Where the thread's requests come from, if it can be granted any.
-    pub(crate) fn request(&self, common: &Common, thread: u16) -> Option<Arc<Request>> {
+    pub(crate) fn request<'a>(&self, common: &'a Common, thread: u16) -> Option<&'a Request> {
         let t = &self.threads[thread as usize];
         match t.status {
             Status::Ready => common.behaviour.request(t.past),
@@ -204,7 +196,7 @@ impl State {
                 .get(*other as usize)
                 .is_some_and(|t| matches!(t.status, Status::Done | Status::Failed)),
             Request::Receive => {
-                let mailbox = &self.mail[self.threads[thread as usize].node as usize];
+                let mailbox = &self.mail[self.node_of(thread) as usize];
                 mailbox.closed || !mailbox.messages.is_empty()
             }
             _ => true,
@@ -281,7 +273,7 @@ impl State {
                 Reply::Unit
             }
             Request::Poll => {
-                let completions = self.poll(self.threads[thread as usize].node);
+                let completions = self.poll(self.node_of(thread));
                 let none = completions.is_empty();
                 let reply = Reply::Completions(completions);
                 if let Some(wait) = &mut self.threads[thread as usize].wait {
@@ -292,14 +284,15 @@ impl State {
                 }
                 reply
             }
-            Request::WaitBegin { ref what } => {
+            Request::WaitBegin { .. } => {
                 let t = &mut self.threads[thread as usize];
                 let entry = common.behaviour.after(t.past, &Reply::Unit);
                 t.wait = Some(Waiting {
-                    what: what.clone(),
+                    begin: t.past,
                     entry,
                     failed: None,
-                    pure: !common.is_stateful(what),
+                    resumes: None,
+                    pure: true,
                     polled: false,
                     reads: SmallVec::new(),
                     locks: SmallVec::new(),
@@ -316,7 +309,8 @@ impl State {
                 t.status = Status::Parked;
                 if let Some(wait) = t.wait.as_mut().filter(|wait| wait.pure) {
                     wait.failed = Some(t.past);
-                    t.past = wait.entry;
+                    t.past = common.behaviour.resumption(t.past).unwrap_or(wait.entry);
+                    wait.entry = t.past;
                 }
                 return Some(Reply::Unit);
             }
@@ -365,19 +359,20 @@ impl State {
             }
             Request::Join { .. } => Reply::Unit,
             Request::Send { to, ref payload } => {
-                let from = self.threads[thread as usize].node;
-                if let Some(mailbox) = self.mail.get_mut(to.0 as usize) {
+                let from = self.node_of(thread);
+                if let Some(mailbox) = Arc::make_mut(&mut self.mail).get_mut(to.0 as usize) {
                     mailbox.messages.push_back((from, payload.clone()));
                 }
                 Reply::Unit
             }
             Request::Receive => {
-                let mailbox = &mut self.mail[self.threads[thread as usize].node as usize];
+                let node = self.node_of(thread);
+                let mailbox = &mut Arc::make_mut(&mut self.mail)[node as usize];
                 Reply::Message(mailbox.messages.pop_front())
             }
             Request::Close => {
-                let node = self.threads[thread as usize].node as usize;
-                self.mail[node].closed = true;
+                let node = self.node_of(thread) as usize;
+                Arc::make_mut(&mut self.mail)[node].closed = true;
                 Reply::Unit
             }
             Request::Note(Note::Call(_)) => {
@@ -408,9 +403,8 @@ impl State {
         }
     }
 
-    /// Wakes a parked thread whose wait may have come true. Also says whether a run should confirm that its condition
-    /// is evaluated as before.
-    pub(crate) fn wake(&mut self, common: &Common) -> Option<(u16, bool)> {
+    /// Wakes a parked thread whose wait may have come true.
+    pub(crate) fn wake(&mut self, common: &Common) -> Option<u16> {
         for thread in 0..self.threads.len() as u16 {
             let t = &self.threads[thread as usize];
             if t.status != Status::Parked {
@@ -424,27 +418,88 @@ impl State {
                 .locks
                 .iter()
                 .any(|&l| self.locks[l].writer.is_none() && self.locks[l].readers == 0);
-            let may_hold = changed || released || (wait.polled && self.can_poll(t.node));
+            let may_hold = changed || released || (wait.polled && self.can_poll(self.node_of(thread)));
             if !may_hold {
                 continue;
             }
             let t = &mut self.threads[thread as usize];
             t.status = Status::Ready;
-            let mut check = false;
             if let Some(wait) = &mut t.wait {
                 match wait.failed.take() {
-                    Some(failed) => check = common.must_check(failed),
+                    Some(failed) => match common.behaviour.resumption(failed) {
+                        Some(past) => t.past = past,
+                        None => {
+                            t.past = common.behaviour.after(failed, &Reply::Unit);
+                            wait.resumes = Some(failed);
+                        }
+                    },
                     None => t.past = common.behaviour.after(t.past, &Reply::Unit),
                 }
-                wait.entry = t.past;
-                wait.pure = !common.is_stateful(&wait.what);
+                if wait.resumes.is_none() {
+                    wait.entry = t.past;
+                }
+                wait.pure = true;
                 wait.polled = false;
                 wait.reads.clear();
                 wait.locks.clear();
             }
-            return Some((thread, check));
+            return Some(thread);
         }
         None
+    }
+
+    /// Whether a thread that the end waits for has not ended.
+    pub(crate) fn is_unfinished(&self) -> bool {
+        let ended = |t: &Thread| t.status == Status::Done;
+        self.threads
+            .iter()
+            .zip(self.infos.iter())
+            .any(|(t, info)| info.kind == Kind::Worker && !ended(t))
+    }
+
+    /// What does not change about a thread.
+    pub(crate) fn info(&self, thread: u16) -> &Info {
+        &self.infos[usize::from(thread)]
+    }
+
+    fn node_of(&self, thread: u16) -> u16 {
+        self.info(thread).node
+    }
+
+    /// Number of nodes.
+    pub(crate) fn node_count(&self) -> usize {
+        self.mail.len()
+    }
+
+    /// What a parked thread waits for: words, whether completions, locks.
+    pub(crate) fn parked_on(&self, common: &Common, thread: u16) -> (Vec<Addr>, bool, Vec<usize>) {
+        let Some(wait) = &self.threads[usize::from(thread)].wait else {
+            return Default::default();
+        };
+        let words = wait
+            .reads
+            .iter()
+            .map(|(word, _)| Addr(common.words.index(word.0)))
+            .collect();
+        (words, wait.polled, wait.locks.to_vec())
+    }
+
+    /// Settles where threads are that evaluate their conditions again, once it is known what they ask for. Whatever the
+    /// failed evaluation read, it has left only its progress behind, if any, and that shows in the next request: so the
+    /// past is where the wait began, or the point after it that begins with this request.
+    pub(crate) fn resume(&mut self, common: &Common) {
+        for t in &mut self.threads {
+            let Some(wait) = &mut t.wait else { continue };
+            let (Some(failed), Some(request)) = (wait.resumes, common.behaviour.request(t.past)) else {
+                continue;
+            };
+            wait.resumes = None;
+            if common.behaviour.request(wait.entry) != Some(request) {
+                wait.entry = common.behaviour.resumed(wait.begin, request);
+            }
+            common.behaviour.resumes(failed, wait.entry);
+            t.past = wait.entry;
+        }
     }
 
     fn can_poll(&self, node: u16) -> bool {
@@ -455,14 +510,14 @@ impl State {
     fn queue_pairs_of(&self, node: u16) -> impl Iterator<Item = (u16, u16)> + '_ {
         let peers = self.mail.len() as u16;
         (0..self.threads.len() as u16)
-            .filter(move |&t| self.threads[t as usize].node == node)
+            .filter(move |&t| self.node_of(t) == node)
             .flat_map(move |t| (0..peers).map(move |peer| (t, peer)))
     }
 
     fn poll(&mut self, node: u16) -> SmallVec<[(u64, u16); 2]> {
         let mut completions = SmallVec::new();
         for t in 0..self.threads.len() as u16 {
-            if self.threads[t as usize].node != node {
+            if self.node_of(t) != node {
                 continue;
             }
             for peer in 0..self.mail.len() as u16 {
@@ -538,15 +593,29 @@ impl State {
         self.machine.apply(step).is_ok()
     }
 
-    /// Appends an exact encoding: equal states have equal ones.
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+    /// True if a thread is parked after an evaluation that only read.
+    pub(crate) fn stutters(&self) -> bool {
+        self.threads
+            .iter()
+            .any(|t| t.status == Status::Parked && t.wait.as_ref().is_some_and(|w| w.failed.is_some()))
+    }
+
+    /// Appends an exact encoding: equal states have equal ones. With `awake`, threads that are parked after an
+    /// evaluation that only read are encoded as being about to evaluate.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>, awake: bool) {
         self.machine.encode(out);
         for t in &self.threads {
             out.extend_from_slice(&t.past.0.to_le_bytes());
-            out.push(t.status as u8);
+            let failed_purely = t.wait.as_ref().is_some_and(|wait| wait.failed.is_some());
+            let status = if awake && t.status == Status::Parked && failed_purely {
+                Status::Ready
+            } else {
+                t.status
+            };
+            out.push(status as u8);
             out.extend_from_slice(&t.finished.to_le_bytes());
             // A wait's evaluation under way is part of the past; a parked one is what it looked at.
-            if let (Status::Parked, Some(wait)) = (t.status, &t.wait) {
+            if let (Status::Parked, Some(wait)) = (status, &t.wait) {
                 out.push(u8::from(wait.polled));
                 out.push(wait.reads.len() as u8);
                 for (word, value) in &wait.reads {
@@ -560,7 +629,7 @@ impl State {
             out.extend_from_slice(&lock.readers.to_le_bytes());
             out.extend_from_slice(&lock.version.to_le_bytes());
         }
-        for mailbox in &self.mail {
+        for mailbox in self.mail.iter() {
             out.push(u8::from(mailbox.closed));
             out.extend_from_slice(&(mailbox.messages.len() as u32).to_le_bytes());
             for (from, payload) in &mailbox.messages {

@@ -102,8 +102,8 @@ impl<'a> Walker<'a> {
                 let Some(request) = at.state.request(self.common, thread) else {
                     return Ok(false);
                 };
-                let granted = at.state.grant(self.common, &mut self.seen, thread, &request);
-                match (granted, &*request) {
+                let granted = at.state.grant(self.common, &mut self.seen, thread, request);
+                match (granted, request) {
                     (None, _) => false,
                     // The thread stops here; it is told when it is woken, or never.
                     (Some(_), Request::Park | Request::End(_)) => true,
@@ -124,14 +124,13 @@ impl<'a> Walker<'a> {
 
     /// Wakes threads and learns what they ask for.
     pub(crate) fn settle(&mut self, at: &mut Position) -> Result<(), SimError> {
-        let mut check = false;
-        while let Some((woken, unconfirmed)) = at.state.wake(self.common) {
+        while let Some(woken) = at.state.wake(self.common) {
             at.path.push((woken, Reply::Unit));
-            check |= unconfirmed;
         }
-        if check || unknown(self.common, &at.state).is_some() {
+        if unknown(self.common, &at.state).is_some() {
             self.consult(&at.state, &at.path)?;
         }
+        at.state.resume(self.common);
         Ok(())
     }
 
@@ -140,7 +139,7 @@ impl<'a> Walker<'a> {
         moves.clear();
         for thread in 0..state.threads.len() as u16 {
             if let Some(request) = state.request(self.common, thread)
-                && state.is_enabled(self.common, thread, &request)
+                && state.is_enabled(self.common, thread, request)
             {
                 moves.push(Move::Thread(thread));
             }
@@ -155,7 +154,7 @@ impl<'a> Walker<'a> {
         moves.iter().copied().find(|&what| match what {
             Move::Thread(thread) => state
                 .request(self.common, thread)
-                .is_some_and(|request| self.thread_commutes(state, thread, &request)),
+                .is_some_and(|request| self.thread_commutes(state, thread, request)),
             Move::Machine(step) => {
                 let how = state.machine.commutes(step);
                 let touched = state.machine.footprint(step);
@@ -227,7 +226,7 @@ impl<'a> Walker<'a> {
             if t.status != Status::Failed {
                 return None;
             }
-            let message = match self.common.behaviour.request(t.past).as_deref() {
+            let message = match self.common.behaviour.request(t.past) {
                 Some(Request::End(Err(message))) => message.to_string(),
                 _ => "failed".to_owned(),
             };

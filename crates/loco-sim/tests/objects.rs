@@ -3,12 +3,12 @@
 #![allow(clippy::unwrap_used)]
 
 use loco::{Barrier, Manager, SharedVar};
-use loco_sim::{Completeness, Config, ModelFabric, Report, World, explore};
+use loco_sim::{Completeness, Config, ModelFabric, Report, World, explore, note};
 
 /// Explores completely, and shows how large it was.
 fn complete(name: &str, build: impl Fn(&mut World) + Sync) -> Report {
     let config = Config {
-        time_max: Some(std::time::Duration::from_secs(120)),
+        time_max: Some(std::time::Duration::from_secs(30)),
         ..Config::default()
     };
     let report = explore(&config, build).unwrap();
@@ -44,23 +44,26 @@ fn barrier_node(nodes: usize) -> impl FnOnce(ModelFabric) -> BarrierNode {
     }
 }
 
-/// Each node puts its flag at the others before each round, and sees the others' after it.
-fn barrier_rounds(nodes: usize, rounds: u64) -> impl Fn(&mut World) + Sync {
+/// Each node sets its flag at the others before each round, if `puts`, and sees the others' after it.
+fn barrier_rounds(nodes: usize, rounds: u64, puts: bool) -> impl Fn(&mut World) + Sync {
     move |world| {
         for me in 0..nodes {
             let node = world.node(barrier_node(nodes));
             world.thread(&node, &format!("node{me}"), move |n: &BarrierNode| {
                 let thread = n.manager.thread().unwrap();
                 for round in 1..=rounds {
-                    n.flags[me].write(round);
-                    n.flags[me].bcast_all(&thread).unwrap().forget();
+                    if puts {
+                        n.flags[me].write(round);
+                        n.flags[me].bcast_all(&thread).unwrap().forget();
+                    }
                     n.barrier.wait(&thread).unwrap();
-                    for flag in &n.flags {
+                    for flag in n.flags.iter().filter(|_| puts) {
                         assert!(
                             flag.read() >= round,
                             "a put before the barrier is not seen after it"
                         );
                     }
+                    note(format!("left round {round}"));
                 }
             });
         }
@@ -69,5 +72,15 @@ fn barrier_rounds(nodes: usize, rounds: u64) -> impl Fn(&mut World) + Sync {
 
 #[test]
 fn barrier_of_two_nodes_one_round() {
-    complete("barrier, 2 nodes, 1 round", barrier_rounds(2, 1));
+    complete("barrier, 2 nodes, 1 round", barrier_rounds(2, 1, true));
+}
+
+#[test]
+fn barrier_of_two_nodes_two_rounds() {
+    complete("barrier, 2 nodes, 2 rounds", barrier_rounds(2, 2, true));
+}
+
+#[test]
+fn barrier_of_three_nodes_one_round() {
+    complete("barrier, 3 nodes, 1 round", barrier_rounds(3, 1, false));
 }

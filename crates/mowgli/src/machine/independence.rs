@@ -4,7 +4,7 @@
 //! reads or writes. Relies on the rules of [`super::simplified`]. Used by explorers of object code.
 
 use super::buffers::{LocalBack, Stage};
-use super::{Machine, Pipeline, Rule, Step};
+use super::{Machine, Pipeline, QpId, Rule, Step};
 
 /// What a step means to the rest of its queue pair and to whoever polls it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,5 +69,13 @@ impl Machine {
             in_queue_pair,
             notifies,
         }
+    }
+
+    /// Whether an RMW of this queue pair is between its read and the arrival of its write.
+    pub fn holds_unit(&self, qp: QpId) -> bool {
+        self.queue_pair(qp).is_some_and(|qp| {
+            qp.wb_r.iter().any(|w| w.atomic)
+                || qp.pipe.iter().any(|e| matches!(e.stage, Stage::Executing { .. }))
+        })
     }
 }

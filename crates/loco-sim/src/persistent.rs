@@ -1,0 +1,391 @@
+//! Persistent sets: which of the enabled moves must be explored here, the others being left for later states.
+//!
+//! The world is cut into *agents* whose own moves come in a fixed order: a thread's program, a store buffer, and the
+//! parts of a queue pair (local reads, remote writes, remote reads, local writes, the rest). A set of agents is closed if
+//! * for the next move of each agent in it, every agent that may ever make a dependent move is in it (accesses to words and
+//!   locks as learned in [`crate::sharing`]; rules of one queue pair that disable one another; completions and polls);
+//! * for each agent in it that cannot move now, every agent that could enable it is in it.
+//!
+//! No sequence of moves of agents outside a closed set can then interfere with the moves of those inside, so it is
+//! enough to explore those (Godefroid's persistent sets; stubborn sets with agents for processes).
+
+use mowgli::machine::{Addr, QpId, Rule, Step};
+
+use crate::request::{Note, Request};
+use crate::sharing::{Agent, Part};
+use crate::state::{Move, State, Status};
+use crate::walk::Walker;
+
+/// Largest number of agents that a set holds; larger worlds are explored without the reduction.
+const AGENTS_MAX: usize = 512;
+/// Agents of one queue pair.
+const PARTS: usize = Part::ALL.len();
+
+/// A set of agents by number.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Agents([u64; AGENTS_MAX / 64]);
+
+impl Agents {
+    fn insert(&mut self, agent: usize) -> bool {
+        let (word, bit) = (agent / 64, 1 << (agent % 64));
+        let fresh = self.0[word] & bit == 0;
+        self.0[word] |= bit;
+        fresh
+    }
+
+    fn contains(&self, agent: usize) -> bool {
+        self.0[agent / 64] & (1 << (agent % 64)) != 0
+    }
+}
+
+/// Numbers agents: two per thread, then the parts of all queue pairs.
+#[derive(Clone, Copy)]
+struct Numbering {
+    threads: usize,
+    nodes: usize,
+}
+
+#[derive(Clone, Copy)]
+enum Who {
+    Program(u16),
+    Buffer(u16),
+    Nic(QpId, Part),
+}
+
+impl Numbering {
+    fn count(self) -> usize {
+        self.threads * (2 + self.nodes * PARTS)
+    }
+
+    fn number(self, who: Who) -> usize {
+        match who {
+            Who::Program(t) => 2 * usize::from(t),
+            Who::Buffer(t) => 2 * usize::from(t) + 1,
+            Who::Nic(qp, part) => {
+                let pair = usize::from(qp.thread) * self.nodes + usize::from(qp.peer);
+                2 * self.threads + pair * PARTS + part as usize
+            }
+        }
+    }
+
+    fn who(self, number: usize) -> Who {
+        let Some(nic) = number.checked_sub(2 * self.threads) else {
+            let thread = (number / 2) as u16;
+            return if number.is_multiple_of(2) {
+                Who::Program(thread)
+            } else {
+                Who::Buffer(thread)
+            };
+        };
+        let pair = nic / PARTS;
+        let qp = QpId {
+            thread: (pair / self.nodes) as u16,
+            peer: (pair % self.nodes) as u16,
+        };
+        Who::Nic(qp, Part::ALL[nic % PARTS])
+    }
+}
+
+/// Leaves in `moves` a persistent subset of them: the smallest that is found starting from each agent that can move.
+pub(crate) fn reduce(walker: &Walker<'_>, state: &mut State, moves: &mut Vec<Move>) {
+    let numbering = Numbering {
+        threads: state.threads.len(),
+        nodes: state.node_count(),
+    };
+    if moves.len() < 2 || numbering.count() > AGENTS_MAX {
+        return;
+    }
+    let mut best: Option<(usize, Agents)> = None;
+    for &seed in moves.iter() {
+        let limit = best.as_ref().map_or(moves.len(), |(size, _)| *size);
+        let closure = Closure {
+            walker,
+            numbering,
+            moves,
+            agents: Agents([0; AGENTS_MAX / 64]),
+            todo: Vec::new(),
+        };
+        if let Some(found) = closure.of(state, agent_of(numbering, seed), limit) {
+            let done = found.0 == 1;
+            best = Some(found);
+            if done {
+                break;
+            }
+        }
+    }
+    if let Some((_, agents)) = best {
+        moves.retain(|&m| agents.contains(agent_of(numbering, m)));
+    }
+}
+
+fn agent_of(numbering: Numbering, what: Move) -> usize {
+    numbering.number(match what {
+        Move::Thread(t) => Who::Program(t),
+        Move::Machine(Step::Drain { thread }) => Who::Buffer(thread),
+        Move::Machine(Step::Nic { qp, rule, .. }) => Who::Nic(qp, Part::of(rule)),
+    })
+}
+
+struct Closure<'a, 'b> {
+    walker: &'a Walker<'b>,
+    numbering: Numbering,
+    moves: &'a [Move],
+    agents: Agents,
+    todo: Vec<usize>,
+}
+
+impl Closure<'_, '_> {
+    /// The closed set around `seed` with its number of enabled moves, if fewer than `limit`.
+    fn of(mut self, state: &mut State, seed: usize, limit: usize) -> Option<(usize, Agents)> {
+        self.agents.insert(seed);
+        self.todo.push(seed);
+        let mut size = 0;
+        while let Some(agent) = self.todo.pop() {
+            let mine: Vec<Move> = self
+                .moves
+                .iter()
+                .copied()
+                .filter(|&m| agent_of(self.numbering, m) == agent)
+                .collect();
+            size += mine.len();
+            if size >= limit {
+                return None;
+            }
+            let who = self.numbering.who(agent);
+            if mine.is_empty() {
+                self.enablers(state, who);
+            }
+            for what in mine {
+                self.dependents(state, what);
+            }
+        }
+        Some((size, self.agents))
+    }
+
+    fn add(&mut self, who: Who) {
+        let number = self.numbering.number(who);
+        if self.agents.insert(number) {
+            self.todo.push(number);
+        }
+    }
+
+    fn add_queue_pair(&mut self, qp: QpId) {
+        for part in Part::ALL {
+            self.add(Who::Nic(qp, part));
+        }
+    }
+
+    fn add_thread(&mut self, thread: u16) {
+        self.add(Who::Program(thread));
+        self.add(Who::Buffer(thread));
+    }
+
+    fn add_all_programs(&mut self) {
+        for thread in 0..self.numbering.threads as u16 {
+            self.add(Who::Program(thread));
+        }
+    }
+
+    fn add_node(&mut self, state: &State, node: u16) {
+        for thread in 0..self.numbering.threads as u16 {
+            if state.info(thread).node == node {
+                self.add(Who::Program(thread));
+            }
+        }
+    }
+
+    /// Everything that can make a completion appear at a node.
+    fn add_completions(&mut self, state: &State, node: u16) {
+        for thread in 0..self.numbering.threads as u16 {
+            if state.info(thread).node == node {
+                for peer in 0..self.numbering.nodes as u16 {
+                    let qp = QpId { thread, peer };
+                    self.add(Who::Nic(qp, Part::Other));
+                    self.add(Who::Nic(qp, Part::LocalWrite));
+                }
+            }
+        }
+    }
+
+    /// Other agents that may access the word in a conflicting way.
+    fn add_conflicts(&mut self, word: Addr, agent: Agent, write: bool) {
+        let others: Vec<(Agent, bool, bool)> = self.walker.seen.words.others(word, agent, write).collect();
+        for (other, reads, writes) in others {
+            match other.parts() {
+                (thread, None) => {
+                    if writes {
+                        self.add(Who::Buffer(thread));
+                    }
+                    // Loads; stores that are still to come; locked instructions.
+                    if reads || writes {
+                        self.add(Who::Program(thread));
+                    }
+                }
+                (_, Some((qp, part))) => self.add(Who::Nic(qp, part)),
+            }
+        }
+    }
+
+    fn dependents(&mut self, state: &mut State, what: Move) {
+        match what {
+            Move::Thread(thread) => self.of_request(state, thread),
+            Move::Machine(step) => self.of_step(state, step),
+        }
+    }
+
+    fn of_request(&mut self, state: &mut State, thread: u16) {
+        let common = self.walker.common;
+        let Some(request) = state.request(common, thread) else {
+            return;
+        };
+        let cpu = Agent::cpu(thread);
+        match *request {
+            Request::Load { word } => {
+                let addr = state.addr(common, word);
+                self.add_conflicts(addr, cpu, false);
+            }
+            Request::Rmw { word, .. } => {
+                let addr = state.addr(common, word);
+                self.add_conflicts(addr, cpu, true);
+            }
+            Request::Lock { lock, .. } | Request::TryLock { lock } | Request::Unlock { lock, .. } => {
+                let index = state.lock_index(common, lock.0);
+                let users: Vec<u16> = self.walker.seen.lock_users(index).collect();
+                for user in users {
+                    self.add(Who::Program(user));
+                }
+            }
+            Request::Poll => {
+                let node = state.info(thread).node;
+                self.add_completions(state, node);
+                self.add_node(state, node);
+            }
+            Request::Post { owner, .. } if owner != thread => self.add_thread(owner),
+            Request::Send { .. } | Request::Receive | Request::Close => self.add_all_programs(),
+            Request::Note(Note::Call(_) | Note::Return(_)) => self.add_all_programs(),
+            // Seen by nobody but the thread itself.
+            Request::Post { .. }
+            | Request::Store { .. }
+            | Request::Fence
+            | Request::WaitBegin { .. }
+            | Request::WaitEnd
+            | Request::Park
+            | Request::Join { .. }
+            | Request::Spawn { .. }
+            | Request::Note(Note::Mark(_))
+            | Request::End(_) => {}
+        }
+    }
+
+    fn of_step(&mut self, state: &State, step: Step) {
+        let touched = state.machine.footprint(step);
+        let agent = crate::state::agent_of(step);
+        if let Some(word) = touched.reads {
+            self.add_conflicts(word, agent, touched.writes == Some(word));
+        }
+        if let Some(word) = touched.writes {
+            self.add_conflicts(word, agent, true);
+        }
+        let Step::Nic { qp, rule, .. } = step else { return };
+        match rule {
+            // A pending local write keeps puts from reading; a read comes before or after it.
+            Rule::Respond => self.add(Who::Nic(qp, Part::LocalRead)),
+            Rule::LocalRead => self.add(Who::Nic(qp, Part::LocalWrite)),
+            // A pending remote write keeps gets from reading.
+            Rule::RemoteWrite => self.add(Who::Nic(qp, Part::RemoteRead)),
+            Rule::RemoteRead | Rule::AtomicRead | Rule::AtomicWrite => {
+                self.add(Who::Nic(qp, Part::RemoteWrite));
+                self.add(Who::Nic(qp, Part::RemoteRead));
+                self.add(Who::Nic(qp, Part::Atomic));
+            }
+            Rule::PlaceRemote | Rule::PlaceLocal | Rule::Complete | Rule::Fence => {}
+            Rule::Forward => self.add_queue_pair(qp),
+        }
+        if touched.unit.is_some() || rule == Rule::AtomicRead {
+            for thread in 0..self.numbering.threads as u16 {
+                let other = QpId {
+                    thread,
+                    peer: qp.peer,
+                };
+                self.add(Who::Nic(other, Part::Atomic));
+                self.add(Who::Nic(other, Part::RemoteWrite));
+            }
+        }
+        if state.machine.commutes(step).notifies {
+            self.add_node(state, state.info(qp.thread).node);
+        }
+        // Several entries of one part may be able to move: their order among themselves is in the set, as all moves of an
+        // agent are. Entries posted later queue up behind them, except for gets, which may pass one another.
+        if Part::of(rule) == Part::RemoteRead {
+            self.add_thread(qp.thread);
+            self.add(Who::Nic(qp, Part::LocalRead));
+        }
+    }
+
+    /// Adds whatever could enable a next move of an agent that has none now.
+    fn enablers(&mut self, state: &mut State, who: Who) {
+        match who {
+            Who::Buffer(thread) => {
+                // Empty, else it could drain. Filled by its thread, or by one that posts to its queue pairs.
+                self.add_node(state, state.info(thread).node);
+            }
+            Who::Nic(qp, _) => {
+                self.add_queue_pair(qp);
+                self.add_thread(qp.thread);
+                for thread in 0..self.numbering.threads as u16 {
+                    // An atomic unit that another queue pair holds.
+                    let other = QpId {
+                        thread,
+                        peer: qp.peer,
+                    };
+                    if other != qp && state.machine.holds_unit(other) {
+                        self.add(Who::Nic(other, Part::Atomic));
+                        self.add(Who::Nic(other, Part::RemoteWrite));
+                    }
+                }
+            }
+            Who::Program(thread) => self.waited_for(state, thread),
+        }
+    }
+
+    fn waited_for(&mut self, state: &mut State, thread: u16) {
+        let common = self.walker.common;
+        let cpu = Agent::cpu(thread);
+        match state.threads[usize::from(thread)].status {
+            Status::Done | Status::Failed => {}
+            Status::Parked => {
+                let (words, polled, locks) = state.parked_on(common, thread);
+                for word in words {
+                    self.add_conflicts(word, cpu, false);
+                }
+                if polled {
+                    self.add_completions(state, state.info(thread).node);
+                    self.add_node(state, state.info(thread).node);
+                }
+                for lock in locks {
+                    let users: Vec<u16> = self.walker.seen.lock_users(lock).collect();
+                    for user in users {
+                        self.add(Who::Program(user));
+                    }
+                }
+                // Its own store buffer decides what it sees.
+                self.add(Who::Buffer(thread));
+            }
+            Status::Ready => {
+                self.add(Who::Buffer(thread));
+                match state.request(common, thread) {
+                    Some(Request::Lock { lock, .. }) => {
+                        let index = state.lock_index(common, lock.0);
+                        let users: Vec<u16> = self.walker.seen.lock_users(index).collect();
+                        for user in users {
+                            self.add(Who::Program(user));
+                        }
+                    }
+                    Some(Request::Join { thread }) => self.add(Who::Program(*thread)),
+                    Some(Request::Receive) | None => self.add_all_programs(),
+                    Some(_) => {}
+                }
+            }
+        }
+    }
+}
