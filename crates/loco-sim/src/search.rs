@@ -95,7 +95,7 @@ struct Frame {
 /// What became of a position.
 enum Entered {
     /// It has choices.
-    Frame(Frame),
+    Frame(Box<Frame>),
     /// It differs from a visited one by failed evaluations only.
     Stutters,
     /// Visited before, or an end.
@@ -317,11 +317,11 @@ impl<'a> Pass<'a> {
         persistent::reduce(walker, &mut at.state, &mut moves);
         // Taken from the end: threads, which are first, last, so that NICs go ahead and weak outcomes come early or late
         // but surely.
-        Ok(Entered::Frame(Frame {
+        Ok(Entered::Frame(Box::new(Frame {
             at,
             moves,
             progressed: false,
-        }))
+        })))
     }
 
     fn shard(&self, hash: u128) -> &Mutex<FxHashSet<u128>> {
