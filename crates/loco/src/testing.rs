@@ -1,6 +1,6 @@
 //! Several nodes in one process, for tests and examples.
 
-use loco_fabric::{Mesh, ShmConfig, ShmFabric};
+use loco_fabric::{Fabric, Mesh, ShmConfig, ShmFabric};
 
 use crate::Result;
 
@@ -22,13 +22,25 @@ pub fn run_with<T: Send>(
     config: &ShmConfig,
     node: impl Fn(ShmFabric) -> Result<T> + Sync,
 ) -> Vec<T> {
+    run_on(n, |mesh| ShmFabric::new(mesh, config.clone()), node)
+}
+
+/// The same over any fabric of one process, which `bring_up` makes on each node.
+///
+/// # Panics
+/// If a node fails: with its error.
+pub fn run_on<F: Fabric, T: Send>(
+    n: usize,
+    bring_up: impl Fn(Mesh) -> loco_fabric::Result<F> + Sync,
+    node: impl Fn(F) -> Result<T> + Sync,
+) -> Vec<T> {
     let meshes = Mesh::in_process(n).unwrap_or_else(|error| panic!("making {n} nodes: {error}"));
     std::thread::scope(|scope| {
         let threads: Vec<_> = meshes
             .into_iter()
             .map(|mesh| {
-                let (node, config) = (&node, config.clone());
-                scope.spawn(move || node(ShmFabric::new(mesh, config)?))
+                let (node, bring_up) = (&node, &bring_up);
+                scope.spawn(move || node(bring_up(mesh)?))
             })
             .collect();
         threads

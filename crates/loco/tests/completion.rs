@@ -9,18 +9,18 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use common::{ALL, Cluster};
-use loco::fabric::{Fabric, NodeId, ShmFabric};
+use loco::fabric::{AnyFabric, Fabric, NodeId};
 use loco::{AckKey, Barrier, Manager, Result, SharedRegion, Thread, fence};
 use proptest::prelude::*;
 
-type Key = AckKey<ShmFabric>;
+type Key = AckKey<AnyFabric>;
 
 /// A region of `len` bytes, a barrier and a thread on each of two nodes; node 0 runs `body`.
 fn on_node_0(
     cluster: Cluster,
     len: usize,
-    body: impl Fn(&Manager<ShmFabric>, &SharedRegion<ShmFabric>, &Thread<ShmFabric>) -> Result<()> + Sync,
-    check: impl Fn(&SharedRegion<ShmFabric>) -> Result<()> + Sync,
+    body: impl Fn(&Manager<AnyFabric>, &SharedRegion<AnyFabric>, &Thread<AnyFabric>) -> Result<()> + Sync,
+    check: impl Fn(&SharedRegion<AnyFabric>) -> Result<()> + Sync,
 ) {
     cluster.run(2, |manager| {
         let bar = Barrier::new(&manager, "bar")?;

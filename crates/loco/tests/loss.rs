@@ -5,7 +5,7 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{ALL, Cluster};
-use loco::fabric::{NodeId, ShmFabric};
+use loco::fabric::{AnyFabric, NodeId};
 use loco::{Barrier, Manager, Participants, Result, SharedRegion, SharedVar, Thread, fence};
 
 const BOUND: Duration = Duration::from_secs(2);
@@ -19,7 +19,7 @@ fn in_time<T>(f: impl FnOnce() -> T) -> T {
 
 /// Ends the node as a crash would, once its arrival in the last barrier has reached everybody: until then its
 /// peers may rightly find it lost in that one.
-fn die(manager: &Manager<ShmFabric>, thread: &Thread<ShmFabric>) -> Result<()> {
+fn die(manager: &Manager<AnyFabric>, thread: &Thread<AnyFabric>) -> Result<()> {
     fence::thread(thread)?;
     manager.fabric().mesh().fail();
     Ok(())

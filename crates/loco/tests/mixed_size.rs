@@ -5,7 +5,7 @@
 mod common;
 
 use common::{ALL, Cluster};
-use loco::fabric::{NodeId, ShmFabric};
+use loco::fabric::{AnyFabric, NodeId};
 use loco::{Barrier, Error, Manager, Msw, OwnedVar, Result, Thread, WideOwnedVar};
 use proptest::prelude::*;
 
@@ -70,9 +70,9 @@ impl Model {
 
 fn follow_wide(cluster: Cluster, calls: &[Call]) {
     type Node = (
-        Manager<ShmFabric>,
-        Thread<ShmFabric>,
-        WideOwnedVar<ShmFabric, [u64; 11]>,
+        Manager<AnyFabric>,
+        Thread<AnyFabric>,
+        WideOwnedVar<AnyFabric, [u64; 11]>,
     );
     let nodes: Vec<Node> = cluster.run(3, |manager| {
         let var = WideOwnedVar::new(&manager, "var", OWNER)?;
@@ -108,7 +108,7 @@ fn follow_wide(cluster: Cluster, calls: &[Call]) {
 }
 
 fn follow_word(cluster: Cluster, calls: &[Call]) {
-    type Node = (Manager<ShmFabric>, Thread<ShmFabric>, OwnedVar<ShmFabric, u64>);
+    type Node = (Manager<AnyFabric>, Thread<AnyFabric>, OwnedVar<AnyFabric, u64>);
     let nodes: Vec<Node> = cluster.run(3, |manager| {
         let var = OwnedVar::new(&manager, "var", OWNER)?;
         manager.wait_for_ready()?;

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use common::{ALL, Cluster};
-use loco::fabric::{NodeId, ShmFabric};
+use loco::fabric::{AnyFabric, NodeId};
 use loco::{
     Barrier, Error, Manager, Participants, Result, RingBuffer, RingConfig, RingReader, RingWriter, Thread,
 };
@@ -16,9 +16,9 @@ use proptest::prelude::*;
 
 const WRITER: NodeId = NodeId(0);
 
-type Manager_ = Manager<ShmFabric>;
+type Manager_ = Manager<AnyFabric>;
 
-fn ring(manager: &Manager_, config: &RingConfig) -> Result<RingBuffer<ShmFabric>> {
+fn ring(manager: &Manager_, config: &RingConfig) -> Result<RingBuffer<AnyFabric>> {
     let all = Participants::all(manager);
     RingBuffer::with_config(manager, "ring", &all, WRITER, config)
 }
@@ -84,9 +84,9 @@ fn cases() -> impl Strategy<Value = (RingConfig, Vec<Call>)> {
 /// A node's part of the ring.
 struct Node {
     _manager: Manager_,
-    thread: Thread<ShmFabric>,
-    writer: Option<RingWriter<ShmFabric>>,
-    readers: Vec<RingReader<ShmFabric>>,
+    thread: Thread<AnyFabric>,
+    writer: Option<RingWriter<AnyFabric>>,
+    readers: Vec<RingReader<AnyFabric>>,
 }
 
 /// Makes the calls, all from this thread, and checks each against the model.
@@ -186,8 +186,8 @@ fn every_reader_gets_every_message_whole_and_in_order() {
     const MESSAGES: u64 = 2000;
     let message = |i: u64| vec![i as u8; (i * 7 % 113) as usize];
     for (cluster, inline, acknowledge_every_bytes) in ALL
-        .iter()
-        .flat_map(|&c| [(c, true, 0), (c, false, 0), (c, true, 64)])
+        .into_iter()
+        .flat_map(|c| [(c, true, 0), (c, false, 0), (c, true, 64)])
     {
         let config = RingConfig {
             inline,

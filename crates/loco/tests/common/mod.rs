@@ -1,6 +1,8 @@
 //! The fabrics that every test of this crate runs over.
 
-use loco::fabric::{Nic, ShmConfig, ShmFabric};
+use loco::fabric::verbs::soft::{SoftDevice, SoftLimits};
+use loco::fabric::verbs::{Provider, VerbsConfig};
+use loco::fabric::{AnyConfig, AnyFabric, FabricChoice, HugePages, Nic, ShmConfig};
 use loco::{Config, Manager, Polling, Result};
 
 /// A way to bring up a cluster: the network card, and who polls.
@@ -12,18 +14,44 @@ pub enum Cluster {
     Deferred(u64),
     /// The same with a polling thread.
     DeferredPolled(u64),
+    /// The verbs fabric over a device played in software; whoever waits polls.
+    Verbs,
 }
 
-/// One of each kind.
-pub const ALL: [Cluster; 3] = [
-    Cluster::Synchronous,
-    Cluster::Deferred(1),
-    Cluster::DeferredPolled(2),
-];
+/// One of each kind. With `LOCO_TEST_VERBS=device` every cluster is the verbs fabric on this host's RDMA device (see
+/// `ci/verbs-suite`), and there is one kind.
+pub struct All;
+
+/// See [`All`].
+pub const ALL: All = All;
+
+impl IntoIterator for All {
+    type Item = Cluster;
+    type IntoIter = std::vec::IntoIter<Cluster>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        let all = [
+            Cluster::Synchronous,
+            Cluster::Deferred(1),
+            Cluster::DeferredPolled(2),
+            Cluster::Verbs,
+        ];
+        let on_device = on_device();
+        let some: Vec<_> = all
+            .into_iter()
+            .filter(|c| !on_device || matches!(c, Cluster::Verbs))
+            .collect();
+        some.into_iter()
+    }
+}
+
+fn on_device() -> bool {
+    std::env::var("LOCO_TEST_VERBS").is_ok_and(|value| value == "device")
+}
 
 impl Cluster {
     /// Runs `node` on each of `n` nodes; their results in order.
-    pub fn run<T: Send>(self, n: usize, node: impl Fn(Manager<ShmFabric>) -> Result<T> + Sync) -> Vec<T> {
+    pub fn run<T: Send>(self, n: usize, node: impl Fn(Manager<AnyFabric>) -> Result<T> + Sync) -> Vec<T> {
         self.run_config(n, &Config::default(), node)
     }
 
@@ -32,7 +60,7 @@ impl Cluster {
         self,
         n: usize,
         config: &Config,
-        node: impl Fn(Manager<ShmFabric>) -> Result<T> + Sync,
+        node: impl Fn(Manager<AnyFabric>) -> Result<T> + Sync,
     ) -> Vec<T> {
         let config = Config {
             polling: match self {
@@ -41,17 +69,37 @@ impl Cluster {
             },
             ..config.clone()
         };
-        loco::testing::run_with(n, &self.fabric(), |fabric| {
-            node(Manager::with_config(fabric, config.clone())?)
-        })
+        let fabric = self.fabric();
+        loco::testing::run_on(
+            n,
+            |mesh| AnyFabric::new(mesh, fabric.clone()),
+            |fabric| node(Manager::with_config(fabric, config.clone())?),
+        )
     }
 
-    fn fabric(self) -> ShmConfig {
-        match self {
-            Cluster::Synchronous => ShmConfig::default(),
+    fn fabric(self) -> AnyConfig {
+        let (choice, shm) = match self {
+            _ if on_device() => (FabricChoice::Verbs, ShmConfig::default()),
+            Cluster::Synchronous => (FabricChoice::Shm, ShmConfig::default()),
             Cluster::Deferred(seed) | Cluster::DeferredPolled(seed) => {
-                ShmConfig::with_nic(Nic::deferred(seed))
+                (FabricChoice::Shm, ShmConfig::with_nic(Nic::deferred(seed)))
             }
+            Cluster::Verbs => (FabricChoice::Verbs, ShmConfig::default()),
+        };
+        let provider = if on_device() {
+            Provider::System
+        } else {
+            Provider::Soft(SoftDevice::new(SoftLimits::default()))
+        };
+        AnyConfig {
+            choice,
+            shm,
+            verbs: VerbsConfig {
+                provider,
+                arena_bytes: 4 << 20,
+                huge_pages: HugePages::Never,
+                ..VerbsConfig::default()
+            },
         }
     }
 }

@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# What the verbs fabric costs over raw verbs: perftest and our `verbs_cost` in one run on one device, in turn, three
+# rounds, best of each; prints ratios. Runs in the virtual machine of ci/rdma-vm, or with --here on this host's device.
+#
+# Bounds: latency at most 1.1 times perftest's, message rate at least 0.9 of it. Exits with 1 if one is missed.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+if [ "${1:-}" != --inside ] && [ "${1:-}" != --here ]; then
+    cargo build --release --quiet --package loco-cli --package loco-fabric --example verbs_cost
+    cargo build --release --quiet --package loco-cli
+    release=$(cargo metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/release
+    exec ci/rdma-vm --timeout 300 --env "release=$release" -- bash benches/peers/verbs-cost.sh --inside
+fi
+release=${release:-target/release}
+device=$(basename "$(ls -d /sys/class/infiniband/* | head -n 1)")
+gid=$("$release/loco" fabrics --json | sed 's/.*"chosen":{[^}]*"gid_index":\([0-9]*\).*/\1/')
+
+# perftest TOOL COLUMN [OPTION...]: a server and a client; the column of the client's result line.
+perftest() {
+    local tool=$1 column=$2
+    shift 2
+    "$tool" -d "$device" -x "$gid" -F "$@" >/dev/null 2>&1 &
+    local server=$!
+    sleep 0.7
+    "$tool" -d "$device" -x "$gid" -F "$@" 127.0.0.1 2>/dev/null | awk -v c="$column" '$1 == 8 { print $c }'
+    wait "$server"
+}
+
+declare -A best
+# keep NAME VALUE min|max
+keep() {
+    [ -n "$2" ] || { echo "no result for $1" >&2; exit 1; }
+    if [ -z "${best[$1]:-}" ] ||
+        awk -v a="$2" -v b="${best[$1]}" -v how="$3" 'BEGIN { exit !(how == "min" ? a < b : a > b) }'; then
+        best[$1]=$2
+    fi
+}
+
+for _ in 1 2 3; do
+    # The typical (median) latency is in column 5, the message rate in millions a second in column 5.
+    keep raw_put "$(perftest ib_write_lat 5 -s 8 -n 1000)" min
+    keep raw_get "$(perftest ib_read_lat 5 -s 8 -n 1000)" min
+    keep raw_add "$(perftest ib_atomic_lat 5 -n 1000)" min
+    keep raw_rate "$(perftest ib_write_bw 5 -s 8 -n 10000 -t 64 | awk '{ print $1 * 1e6 }')" max
+    ours=$("$release/loco" run -n 2 --fabric verbs --no-prefix -- "$release/examples/verbs_cost")
+    field() { awk -v n="$1" '$1 == n { print $2 }' <<<"$ours"; }
+    keep put "$(field put_latency)" min
+    keep get "$(field get_latency)" min
+    keep add "$(field fetch_add_latency)" min
+    keep rate "$(field put_rate)" max
+done
+
+missed=0
+# report NAME OURS RAW BOUND most|least
+report() {
+    awk -v name="$1" -v ours="$2" -v raw="$3" -v bound="$4" -v how="$5" 'BEGIN {
+        ratio = ours / raw
+        ok = how == "most" ? ratio <= bound : ratio >= bound
+        printf "%-22s %12.2f %12.2f   ratio %.3f (at %s %.1f)%s\n", name, ours, raw, ratio, how, bound, ok ? "" : "  MISSED"
+        exit !ok
+    }' || missed=1
+}
+printf '%-22s %12s %12s\n' "" loco raw
+report "put latency, us" "${best[put]}" "${best[raw_put]}" 1.1 most
+report "get latency, us" "${best[get]}" "${best[raw_get]}" 1.1 most
+report "fetch-and-add, us" "${best[add]}" "${best[raw_add]}" 1.1 most
+report "put rate, per s" "${best[rate]}" "${best[raw_rate]}" 0.9 least
+exit "$missed"
