@@ -29,6 +29,9 @@ pub enum CliError {
     /// From the fabric.
     #[error(transparent)]
     Fabric(#[from] FabricError),
+    /// From an object.
+    #[error(transparent)]
+    Object(#[from] loco::Error),
 }
 
 impl CliError {
@@ -38,7 +41,7 @@ impl CliError {
             CliError::Start { source, .. } if source.kind() == io::ErrorKind::NotFound => 127,
             CliError::Start { .. } => 126,
             CliError::Usage(_) | CliError::Fabric(FabricError::Config(_)) => 2,
-            CliError::Os { .. } | CliError::Fabric(_) => 1,
+            CliError::Os { .. } | CliError::Fabric(_) | CliError::Object(_) => 1,
         }
     }
 

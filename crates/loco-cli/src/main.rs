@@ -7,16 +7,18 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
+mod bench;
 mod demo;
 mod doctor;
 mod error;
 mod fabrics;
 mod launcher;
 mod machine;
+mod meet;
 mod record;
 mod run;
 
-/// Composable objects over network memory: launcher and demonstration.
+/// Composable objects over network memory: launcher, demonstration, benchmarks.
 #[derive(Parser)]
 #[command(version, propagate_version = true)]
 struct Cli {
@@ -30,8 +32,11 @@ enum Command {
     Demo(demo::Args),
     Fabrics(fabrics::Args),
     Doctor(doctor::Args),
+    Bench(bench::Args),
     #[command(name = demo::NODE, hide = true)]
     DemoNode(demo::NodeArgs),
+    #[command(name = bench::NODE, hide = true)]
+    BenchNode(bench::NodeArgs),
     #[command(name = launcher::EXEC, hide = true)]
     Exec(launcher::ExecArgs),
     #[command(name = launcher::GUARD, hide = true)]
@@ -47,6 +52,8 @@ fn main() -> ExitCode {
         Command::Fabrics(args) => fabrics::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::DemoNode(args) => demo::node(&args),
+        Command::Bench(args) => bench::run(&args),
+        Command::BenchNode(args) => bench::node(&args),
         Command::Exec(args) => Err(launcher::exec(&args)),
         Command::Guard => launcher::guard(),
     };

@@ -1,4 +1,4 @@
-//! `loco demo`: nodes that meet and say what they found, started by the launcher as a user's would be.
+//! `loco demo`: nodes that meet and use objects together, started by the launcher as a user's would be.
 
 use std::time::Duration;
 
@@ -10,7 +10,8 @@ mod node;
 
 pub use node::{Args as NodeArgs, NAME as NODE, node};
 
-/// Start node processes on this machine that meet and exchange messages, and print what happened.
+/// Start node processes on this machine that meet, wait at a barrier, broadcast through a ring buffer and read each
+/// other's state in a table, and print what happened and how long it took.
 #[derive(clap::Args)]
 pub struct Args {
     /// Number of node processes.

@@ -1,20 +1,31 @@
-//! One node of `loco demo`.
+//! One node of `loco demo`: the main objects at work between processes.
 
 use std::time::Duration;
 
-use loco_fabric::{Job, Mesh, Platform, Std, Time, var};
+use loco::fabric::{AnyFabric, Fabric, Platform, Std, Time};
+use loco::{Barrier, Manager, RingBuffer, RingConfig, Sst, Thread};
 use serde::Serialize;
 
 use crate::error::CliError;
+use crate::meet;
 use crate::record::Record;
 
 /// Name of the subcommand.
 pub const NAME: &str = "demo-node";
 
-/// Rounds of the exchange that is timed.
-const ROUNDS: u32 = 200;
-/// The whole demonstration takes well under a second.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Barriers that are timed.
+const BARRIERS: u32 = 20_000;
+/// Messages that are timed, and their size in bytes.
+const MESSAGES: u32 = 200_000;
+const MESSAGE_BYTES: usize = 64;
+/// Messages under way.
+const WINDOW: usize = 1024;
+/// What the first node says.
+const LINES: [&str; 3] = [
+    "Hello from the writer: this went through a ring buffer.",
+    "Every reader gets every message, whole and in order,",
+    "by one-sided writes into its own memory.",
+];
 
 /// Be one node of the demonstration: `loco run -n 3 -- loco demo-node`.
 #[derive(clap::Args)]
@@ -27,54 +38,180 @@ pub struct Args {
 #[derive(Serialize)]
 struct Parameters {
     nodes: usize,
-    rounds: u32,
+    operations: u32,
+    size_bytes: usize,
 }
 
 #[derive(Serialize)]
 struct Results {
-    meet_ms: f64,
-    exchange_us_mean: f64,
+    /// Mean of all.
+    latency_ns_mean: f64,
+    operations_per_second: f64,
 }
 
-/// Meets the others, hears from each, and (on the lowest node) reports how long that took.
+/// One node at work.
+struct Node<'a, F: Fabric> {
+    manager: &'a Manager<F>,
+    thread: Thread<F>,
+    barrier: Barrier<F>,
+    args: &'a Args,
+}
+
+/// Meets the others, and shows a barrier, a broadcast and a shared table; the lowest node reports times.
 pub fn node(args: &Args) -> Result<u8, CliError> {
     let start = Std.now();
-    let mesh = Mesh::connect(&Job::from_env()?)?;
-    let met = Std.now();
-    let process = std::process::id();
-    let all = mesh.allgather("processes", &process.to_le_bytes(), deadline())?;
-    if !args.json {
-        println!("process {process} meets {} others", all.len() - 1);
-    }
-    let begin = Std.now();
-    for _ in 0..ROUNDS {
-        mesh.allgather("round", &[], deadline())?;
-    }
-    let exchange = Std.now().since(begin) / ROUNDS;
-    if mesh.nodes().first() == Some(&mesh.node()) {
-        let parameters = Parameters {
-            nodes: all.len(),
-            rounds: ROUNDS,
-        };
-        let results = Results {
-            meet_ms: met.since(start).as_secs_f64() * 1e3,
-            exchange_us_mean: exchange.as_secs_f64() * 1e6,
-        };
-        if args.json {
-            let fabric = std::env::var(var::FABRIC).unwrap_or_default();
-            println!("{}", Record::new("meet", fabric, parameters, results).line()?);
-        } else {
-            println!(
-                "all nodes connected after {:.1} ms; an exchange of all with all takes {:.0} us",
-                results.meet_ms, results.exchange_us_mean
-            );
-        }
-    }
-    // Nobody leaves before all are done.
-    mesh.allgather("done", &[], deadline())?;
+    match meet::fabric()? {
+        AnyFabric::Shm(fabric) => show(fabric, args, start),
+        AnyFabric::Verbs(fabric) => show(fabric, args, start),
+    }?;
     Ok(0)
 }
 
-fn deadline() -> Time {
-    Std.now().after(PATIENCE)
+fn show<F: Fabric>(fabric: F, args: &Args, start: Time) -> Result<(), CliError> {
+    let manager = Manager::new(fabric)?;
+    let first = manager.nodes()[0];
+    let barrier = Barrier::new(&manager, "barrier")?;
+    let ring = RingBuffer::with_config(
+        &manager,
+        "news",
+        &loco::Participants::all(&manager),
+        first,
+        &RingConfig::new(WINDOW * RingConfig::record_bytes(MESSAGE_BYTES)),
+    )?;
+    let heard = Sst::<_, u64>::new(&manager, "heard")?;
+    manager.wait_for_ready()?;
+    let node = Node {
+        thread: manager.thread()?,
+        manager: &manager,
+        barrier,
+        args,
+    };
+    let ready = Std.now().since(start);
+    node.say(&format!(
+        "process {} meets {} others",
+        std::process::id(),
+        manager.nodes().len() - 1
+    ));
+    node.together()?;
+    if node.is_first() {
+        let name = &manager.fabric().caps().name;
+        node.say(&format!(
+            "all connected over {name} after {:.1} ms",
+            ready.as_secs_f64() * 1e3
+        ));
+    }
+    node.barriers()?;
+    let count = node.broadcast(&ring)?;
+    node.table(&heard, count)?;
+    node.together()
+}
+
+impl<F: Fabric> Node<'_, F> {
+    /// Everybody waits for everybody: that nobody leaves early is what makes the times mean something.
+    fn barriers(&self) -> Result<(), CliError> {
+        self.together()?;
+        let begin = Std.now();
+        for _ in 0..BARRIERS {
+            self.barrier.wait_unfenced(&self.thread)?;
+        }
+        self.report("barrier", BARRIERS, 0, Std.now().since(begin))
+    }
+
+    /// The first node broadcasts a few lines, which the others print, and then as fast as it can. Returns how many
+    /// messages came here.
+    fn broadcast(&self, ring: &RingBuffer<F>) -> Result<u64, CliError> {
+        if !self.is_first() {
+            let mut reader = ring.reader()?;
+            for _ in LINES {
+                let line = reader.receive(&self.thread)?;
+                self.say(&format!("hears: {}", String::from_utf8_lossy(&line)));
+            }
+            self.together()?;
+            let (mut message, mut count) = (Vec::new(), LINES.len() as u64);
+            for _ in 0..MESSAGES {
+                reader.receive_into(&self.thread, &mut message)?;
+                count += u64::from(message.len() == MESSAGE_BYTES);
+            }
+            return Ok(count);
+        }
+        let mut writer = ring.writer()?;
+        for line in LINES {
+            writer.submit(&self.thread, line.as_bytes())?;
+        }
+        writer.wait_until_read(&self.thread)?;
+        self.together()?;
+        let begin = Std.now();
+        for i in 0..MESSAGES {
+            let mut message = [0; MESSAGE_BYTES];
+            message[..4].copy_from_slice(&i.to_ne_bytes());
+            writer.submit(&self.thread, &message)?;
+        }
+        writer.wait_until_read(&self.thread)?;
+        self.report("broadcast", MESSAGES, MESSAGE_BYTES, Std.now().since(begin))?;
+        Ok(0)
+    }
+
+    /// Every node writes its row of the table, and reads the others' in its own memory.
+    fn table(&self, heard: &Sst<F, u64>, count: u64) -> Result<(), CliError> {
+        // One more, so that 0 is "not written yet".
+        heard.store_mine(count + 1)?;
+        heard.push_broadcast(&self.thread)?.wait(&self.thread)?;
+        heard.wait_for_each(&self.thread, |row| row > 0)?;
+        let rows = heard.participants().nodes().iter().zip(heard.rows()?);
+        let rows = rows.map(|(node, row)| format!("{node} heard {}", row.load() - 1));
+        self.say(&format!(
+            "reads in its table: {}",
+            rows.collect::<Vec<_>>().join(", ")
+        ));
+        Ok(())
+    }
+
+    fn together(&self) -> Result<(), CliError> {
+        Ok(self.barrier.wait(&self.thread)?)
+    }
+
+    fn is_first(&self) -> bool {
+        self.manager.nodes().first() == Some(&self.manager.node())
+    }
+
+    fn say(&self, text: &str) {
+        if !self.args.json {
+            println!("{text}");
+        }
+    }
+
+    /// The first node reports what `operations` took.
+    fn report(
+        &self,
+        name: &'static str,
+        operations: u32,
+        size_bytes: usize,
+        time: Duration,
+    ) -> Result<(), CliError> {
+        if !self.is_first() {
+            return Ok(());
+        }
+        let results = Results {
+            latency_ns_mean: time.as_secs_f64() * 1e9 / f64::from(operations),
+            operations_per_second: f64::from(operations) / time.as_secs_f64(),
+        };
+        if self.args.json {
+            let parameters = Parameters {
+                nodes: self.manager.nodes().len(),
+                operations,
+                size_bytes,
+            };
+            let fabric = self.manager.fabric().caps().name.clone();
+            println!("{}", Record::new(name, fabric, parameters, results).line()?);
+        } else if size_bytes == 0 {
+            println!("{operations} barriers: {:.0} ns each", results.latency_ns_mean);
+        } else {
+            println!(
+                "{operations} messages of {size_bytes} bytes to each of {} readers: {:.1} million a second",
+                self.manager.nodes().len() - 1,
+                results.operations_per_second / 1e6
+            );
+        }
+        Ok(())
+    }
 }

@@ -1,0 +1,313 @@
+//! What is measured, each as one thread of one node does it.
+
+use std::sync::atomic::Ordering;
+
+use loco::fabric::{Fabric, Local, Memory, NodeId, Peers, Target, WordCell};
+use loco::{AckKey, Channel, Operation, Region, RingBuffer, RingConfig, Thread};
+
+use super::measure::{Sample, histogram, latencies, rate};
+use super::node::Bench;
+use crate::error::CliError;
+
+/// The word rung begins at a multiple of this, away from the data.
+const STRIDE: usize = 128;
+/// Most operations whose time is taken one by one.
+const TIMED_MAX: u64 = 100_000;
+
+/// One thread and its memory: what it moves, and behind it, on a cache line of its own, a word that is rung.
+struct Lane<'a, F: Fabric> {
+    thread: Thread<F>,
+    region: &'a Region<F>,
+    partner: NodeId,
+    /// Offset of the word that is rung.
+    bell: usize,
+    size: usize,
+}
+
+impl<'a, F: Fabric> Lane<'a, F> {
+    fn new(bench: &Bench<'_, F>, region: &'a Region<F>, partner: NodeId) -> Result<Self, CliError> {
+        let size = bench.parameters.size(8);
+        Ok(Lane {
+            thread: bench.manager.thread()?,
+            region,
+            partner,
+            bell: size.next_multiple_of(STRIDE),
+            size,
+        })
+    }
+
+    fn local(&self) -> Result<Local<'_, F::Memory>, CliError> {
+        Ok(Local {
+            memory: self.region.local()?,
+            offset: 0,
+            len: self.size,
+        })
+    }
+
+    fn remote(&self) -> Result<Target<'_, F::Remote>, CliError> {
+        Ok(Target {
+            remote: self.region.remote(self.partner)?,
+            offset: 0,
+        })
+    }
+
+    /// Posts `operation` for each of the measured operations, with a window of them under way; returns the rate.
+    fn rate(&self, bench: &Bench<'_, F>, operation: &Operation<'_, F>) -> Result<f64, CliError> {
+        let window = u64::from(bench.parameters.window);
+        let run = |count| {
+            let (mut old, mut new) = (AckKey::done(), AckKey::done());
+            rate(
+                count,
+                bench.progress,
+                |i| {
+                    self.thread
+                        .post_into(operation, loco::Flags::default(), &mut new)?;
+                    // Half a window is waited for while the other half is under way.
+                    if (i + 1) % window.div_ceil(2) == 0 {
+                        std::mem::take(&mut old).wait(&self.thread)?;
+                        std::mem::swap(&mut old, &mut new);
+                    }
+                    Ok::<_, CliError>(())
+                },
+                || Ok(loco::fence::thread(&self.thread)?),
+            )
+        };
+        bench.line.wait(&self.thread)?;
+        run(bench.parameters.warmup())?;
+        bench.line.wait(&self.thread)?;
+        let rate = run(bench.parameters.iters)?;
+        bench.line.wait(&self.thread)?;
+        Ok(rate)
+    }
+
+    /// Times `operation` to its completion, on the lowest node; the others wait.
+    fn completion(&self, bench: &Bench<'_, F>, operation: &Operation<'_, F>) -> Result<Sample, CliError> {
+        let operations_per_second = self.rate(bench, operation)?;
+        let mut found = histogram()?;
+        if position(bench) == 0 {
+            latencies(timed(bench), 1, &mut found, |_| {
+                self.thread
+                    .post(operation, loco::Flags::default())?
+                    .wait(&self.thread)
+            })?;
+        }
+        bench.progress.add(bench.parameters.iters);
+        bench.line.wait(&self.thread)?;
+        Ok(Sample {
+            operations_per_second,
+            latencies: found,
+        })
+    }
+}
+
+/// Puts: a rate, and half the time of a round trip between the two lowest nodes.
+pub(super) fn put<F: Fabric>(bench: &Bench<'_, F>, index: usize) -> Result<Sample, CliError> {
+    with_lane(bench, index, |lane| {
+        let data = vec![1; lane.size];
+        let small = lane.size <= bench.manager.fabric().caps().inline_bytes_max;
+        let operation = if small {
+            Operation::PutInline(&data, lane.remote()?)
+        } else {
+            Operation::Put(lane.local()?, lane.remote()?)
+        };
+        let operations_per_second = lane.rate(bench, &operation)?;
+
+        let mut found = histogram()?;
+        let position = position(bench);
+        if position < 2 {
+            let other = bench.manager.nodes()[1 - position];
+            let cell = lane.region.local()?.cell::<u64>(lane.bell)?;
+            let remote = lane.region.remote(other)?;
+            let heard = |value: u64| {
+                lane.thread.wait_until("the other's put", Peers::One(other), || {
+                    // Acquire: after it, what was put before it is there.
+                    (cell.load(Ordering::Acquire) >= value).then_some(())
+                })
+            };
+            let say = |value: u64| {
+                if lane.size > 8 {
+                    let data = match operation {
+                        Operation::PutInline(data, _) => Operation::PutInline(data, there(remote, 0)),
+                        _ => Operation::Put(lane.local()?, there(remote, 0)),
+                    };
+                    lane.thread.post_untracked(&data, loco::Flags::default())?;
+                }
+                let word = value.to_ne_bytes();
+                let bell = Operation::PutInline(&word, there(remote, lane.bell));
+                Ok::<_, CliError>(lane.thread.post_untracked(&bell, loco::Flags::default())?)
+            };
+            let warmup = bench.parameters.warmup().min(TIMED_MAX);
+            let round_trip = |value| {
+                if position == 0 {
+                    say(value)?;
+                    heard(value)?;
+                } else {
+                    heard(value)?;
+                    say(value)?;
+                }
+                Ok::<_, CliError>(())
+            };
+            for i in 0..warmup {
+                round_trip(i + 1)?;
+            }
+            latencies(timed(bench), 2, &mut found, |i| round_trip(warmup + i + 1))?;
+            if position != 0 {
+                found.reset();
+            }
+        }
+        bench.progress.add(bench.parameters.iters);
+        bench.line.wait(&lane.thread)?;
+        Ok(Sample {
+            operations_per_second,
+            latencies: found,
+        })
+    })
+}
+
+/// Gets: a rate, and the time to completion.
+pub(super) fn get<F: Fabric>(bench: &Bench<'_, F>, index: usize) -> Result<Sample, CliError> {
+    with_lane(bench, index, |lane| {
+        lane.completion(bench, &Operation::Get(lane.local()?, lane.remote()?))
+    })
+}
+
+/// Fetch-and-add: a rate, and the time to completion.
+pub(super) fn atomic<F: Fabric>(bench: &Bench<'_, F>, index: usize) -> Result<Sample, CliError> {
+    with_lane(bench, index, |lane| {
+        let result = Local {
+            memory: lane.region.local()?,
+            offset: 0,
+            len: 8,
+        };
+        let bell = Target {
+            offset: lane.bell,
+            ..lane.remote()?
+        };
+        lane.completion(bench, &Operation::FetchAdd(bell, 1, result))
+    })
+}
+
+/// The barrier, completing outstanding operations first or not.
+pub(super) fn barrier<F: Fabric>(
+    bench: &Bench<'_, F>,
+    index: usize,
+    fenced: bool,
+) -> Result<Sample, CliError> {
+    let thread = bench.manager.thread()?;
+    let wait = || match fenced {
+        true => bench.line.wait(&thread),
+        false => bench.line.wait_unfenced(&thread),
+    };
+    for _ in 0..bench.parameters.warmup() {
+        wait()?;
+    }
+    let measured = rate(bench.parameters.iters, bench.progress, |_| wait(), || Ok(()))?;
+    let mut found = histogram()?;
+    latencies(timed(bench), 1, &mut found, |_| wait())?;
+    bench.progress.add(bench.parameters.iters);
+    if position(bench) != 0 || index != 0 {
+        found.reset();
+    }
+    Ok(Sample {
+        // All threads count the same barriers.
+        operations_per_second: if position(bench) == 0 && index == 0 {
+            measured
+        } else {
+            0.0
+        },
+        latencies: found,
+    })
+}
+
+/// A ring buffer from the lowest node to the others that has room for a window of messages.
+pub(super) fn broadcast<F: Fabric>(bench: &Bench<'_, F>, _: usize) -> Result<Sample, CliError> {
+    let size = bench.parameters.size(64);
+    let nodes = bench.manager.nodes();
+    let window = bench.parameters.window as usize;
+    let ring = RingBuffer::with_config(
+        bench.manager,
+        "ring",
+        &loco::Participants::all(bench.manager),
+        nodes[0],
+        &RingConfig::new(window * RingConfig::record_bytes(size)),
+    )?;
+    bench.manager.wait_for_ready()?;
+    let thread = bench.manager.thread()?;
+    let (warmup, iters, timed) = (bench.parameters.warmup(), bench.parameters.iters, timed(bench));
+    let mut found = histogram()?;
+    bench.line.wait(&thread)?;
+    let mut operations_per_second = 0.0;
+    if position(bench) == 0 {
+        let mut writer = ring.writer()?;
+        let message = vec![7; size];
+        for _ in 0..warmup {
+            writer.submit(&thread, &message)?;
+        }
+        writer.wait_until_read(&thread)?;
+        bench.line.wait(&thread)?;
+        operations_per_second = rate(
+            iters,
+            bench.progress,
+            |_| writer.submit(&thread, &message),
+            || Ok(()),
+        )?;
+        writer.wait_until_read(&thread)?;
+        bench.line.wait(&thread)?;
+        latencies(timed, 1, &mut found, |_| {
+            writer.submit(&thread, &message)?;
+            writer.wait_until_read(&thread)
+        })?;
+        bench.progress.add(iters);
+    } else {
+        let mut reader = ring.reader()?;
+        let mut message = Vec::with_capacity(size);
+        for count in [warmup, iters, timed] {
+            for _ in 0..count {
+                reader.receive_into(&thread, &mut message)?;
+            }
+            if count != timed {
+                bench.line.wait(&thread)?;
+            }
+        }
+    }
+    bench.line.wait(&thread)?;
+    Ok(Sample {
+        operations_per_second,
+        latencies: found,
+    })
+}
+
+/// Makes the memory that this thread uses on all nodes, and runs `body` with it.
+fn with_lane<F: Fabric>(
+    bench: &Bench<'_, F>,
+    index: usize,
+    body: impl FnOnce(&Lane<'_, F>) -> Result<Sample, CliError>,
+) -> Result<Sample, CliError> {
+    let channel = Channel::builder(bench.manager, &format!("lane{index}"))
+        .kind("lane")
+        .region("data", bench.parameters.size(8).next_multiple_of(STRIDE) + 8)
+        .join()?;
+    bench.manager.wait_for_ready()?;
+    let region = channel.region("data")?.clone();
+    let nodes = bench.manager.nodes();
+    let partner = nodes[(position(bench) + 1) % nodes.len()];
+    body(&Lane::new(bench, &region, partner)?)
+}
+
+fn there<R>(remote: &R, offset: usize) -> Target<'_, R> {
+    Target { remote, offset }
+}
+
+/// This node's place among the nodes.
+fn position<F: Fabric>(bench: &Bench<'_, F>) -> usize {
+    let nodes = bench.manager.nodes();
+    nodes
+        .iter()
+        .position(|&node| node == bench.manager.node())
+        .unwrap_or(0)
+}
+
+/// How many operations are timed one by one.
+fn timed<F: Fabric>(bench: &Bench<'_, F>) -> u64 {
+    bench.parameters.iters.min(TIMED_MAX)
+}

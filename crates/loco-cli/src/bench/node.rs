@@ -1,0 +1,150 @@
+//! One node of `loco bench`.
+
+use std::thread;
+
+use loco::fabric::{AnyFabric, Fabric};
+use loco::{Barrier, Manager, Participants, Sst};
+use serde::Serialize;
+
+use super::cases;
+use super::measure::{Results, Sample, histogram};
+use super::progress::Progress;
+use super::{Parameters, What};
+use crate::error::CliError;
+use crate::meet;
+use crate::record::Record;
+
+/// Name of the subcommand.
+pub const NAME: &str = "bench-node";
+
+/// Be one node of a measurement: `loco run -n 2 -- loco bench-node put`.
+#[derive(clap::Args)]
+pub struct NodeArgs {
+    #[arg(value_enum)]
+    what: What,
+    #[command(flatten)]
+    parameters: Parameters,
+    #[arg(long)]
+    json: bool,
+}
+
+/// What a result is labelled with.
+#[derive(Serialize)]
+struct Label {
+    nodes: usize,
+    #[serde(flatten)]
+    parameters: Parameters,
+}
+
+/// What the cases need.
+pub(super) struct Bench<'a, F: Fabric> {
+    pub(super) manager: &'a Manager<F>,
+    pub(super) parameters: &'a Parameters,
+    pub(super) progress: &'a Progress,
+    /// All threads of all nodes.
+    pub(super) line: &'a Barrier<F>,
+}
+
+/// Meets the others and measures; the lowest node reports.
+pub fn node(args: &NodeArgs) -> Result<u8, CliError> {
+    match meet::fabric()? {
+        AnyFabric::Shm(fabric) => measure(fabric, args),
+        AnyFabric::Verbs(fabric) => measure(fabric, args),
+    }?;
+    Ok(0)
+}
+
+fn measure<F: Fabric>(fabric: F, args: &NodeArgs) -> Result<(), CliError> {
+    let manager = Manager::new(fabric)?;
+    match args.what {
+        What::Put => one(&manager, args, "put", 8, cases::put),
+        What::Get => one(&manager, args, "get", 8, cases::get),
+        What::Atomic => one(&manager, args, "atomic", 8, cases::atomic),
+        What::Barrier => {
+            one(&manager, args, "barrier", 0, |bench, index| {
+                cases::barrier(bench, index, false)
+            })?;
+            one(&manager, args, "barrier-fenced", 0, |bench, index| {
+                cases::barrier(bench, index, true)
+            })
+        }
+        What::Broadcast => one(&manager, args, "broadcast", 64, cases::broadcast),
+    }
+}
+
+/// Measures one thing on all threads, and reports what they and the other nodes found.
+fn one<F: Fabric>(
+    manager: &Manager<F>,
+    args: &NodeArgs,
+    name: &'static str,
+    size: u32,
+    case: impl Fn(&Bench<'_, F>, usize) -> Result<Sample, CliError> + Sync,
+) -> Result<(), CliError> {
+    let parameters = &args.parameters;
+    let threads = if args.what == What::Broadcast {
+        1
+    } else {
+        parameters.threads
+    };
+    let line = Barrier::with_participants(
+        manager,
+        &format!("{name}-line"),
+        &Participants::all(manager),
+        usize::from(threads),
+    )?;
+    let rates = Sst::<_, f64>::new(manager, &format!("{name}-rates"))?;
+    manager.wait_for_ready()?;
+    let progress = Progress::new(2 * u64::from(threads) * (parameters.iters + parameters.warmup()));
+    let bench = Bench {
+        manager,
+        parameters,
+        progress: &progress,
+        line: &line,
+    };
+    let samples = thread::scope(|scope| {
+        let threads: Vec<_> = (0..usize::from(threads))
+            .map(|index| {
+                let (bench, case) = (&bench, &case);
+                scope.spawn(move || case(bench, index))
+            })
+            .collect();
+        let joined = threads.into_iter().map(|thread| thread.join());
+        joined
+            .map(|sample| sample.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect::<Result<Vec<Sample>, CliError>>()
+    })?;
+    let mut latencies = histogram()?;
+    let mut rate = 0.0;
+    for sample in &samples {
+        rate += sample.operations_per_second;
+        // Of the same bounds.
+        let _ = latencies.add(&sample.latencies);
+    }
+    let thread = manager.thread()?;
+    // -1 says "nothing measured here", as 0 says "nothing heard yet".
+    rates.store_mine(if rate > 0.0 { rate } else { -1.0 })?;
+    rates.push_broadcast(&thread)?.wait(&thread)?;
+    rates.wait_for_each(&thread, |rate| rate != 0.0)?;
+    let of_all: f64 = rates.rows()?.map(|row| row.load().max(0.0)).sum();
+    if manager.nodes().first() == Some(&manager.node()) {
+        // A barrier moves nothing, whatever was asked for.
+        let bytes = if size == 0 { 0 } else { parameters.size(size) };
+        let results = Results::new(of_all, bytes, &latencies);
+        let label = Label {
+            nodes: manager.nodes().len(),
+            parameters: Parameters {
+                size: u32::try_from(bytes).ok(),
+                warmup: Some(parameters.warmup()),
+                threads,
+                ..parameters.clone()
+            },
+        };
+        if args.json {
+            let fabric = manager.fabric().caps().name.clone();
+            println!("{}", Record::new(name, fabric, label, results).line()?);
+        } else {
+            println!("{}", results.line(name));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,106 @@
+//! The progress bar. The launcher draws it, as only it has the terminal; the lowest node tells how far it is in a small
+//! file that both know.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::error::CliError;
+
+/// Environment variable with the path of the file.
+pub(super) const VARIABLE: &str = "LOCO_BENCH_PROGRESS";
+/// What "all" is.
+const WHOLE: u64 = 1000;
+const LOOK: Duration = Duration::from_millis(100);
+
+/// The bar, drawn until dropped.
+pub(super) struct Bar {
+    file: Arc<File>,
+    stop: Arc<AtomicBool>,
+    painter: Option<JoinHandle<()>>,
+}
+
+impl Bar {
+    pub(super) fn start() -> Result<Bar, CliError> {
+        // In memory, without a name: nothing is left, however this ends.
+        let memory = rustix::fs::memfd_create("loco-progress", rustix::fs::MemfdFlags::CLOEXEC)
+            .map_err(CliError::os("making the file of the progress bar"))?;
+        let file = Arc::new(File::from(memory));
+        let stop = Arc::new(AtomicBool::new(false));
+        let (source, stopped) = (Arc::clone(&file), Arc::clone(&stop));
+        let painter = std::thread::Builder::new()
+            .name("loco-progress".to_owned())
+            .spawn(move || {
+                let bar = ProgressBar::new(WHOLE);
+                if let Ok(style) = ProgressStyle::with_template("{wide_bar} {percent}%  {elapsed_precise}") {
+                    bar.set_style(style);
+                }
+                while !stopped.load(Ordering::Relaxed) {
+                    let mut done = [0; 8];
+                    if source.read_exact_at(&mut done, 0).is_ok() {
+                        bar.set_position(u64::from_ne_bytes(done));
+                    }
+                    std::thread::sleep(LOOK);
+                }
+                bar.finish_and_clear();
+            })
+            .map_err(CliError::os("starting the thread of the progress bar"))?;
+        Ok(Bar {
+            file,
+            stop,
+            painter: Some(painter),
+        })
+    }
+
+    /// Where nodes write.
+    pub(super) fn path(&self) -> String {
+        use std::os::fd::AsRawFd;
+        format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        // Relaxed: nothing else is passed.
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(painter) = self.painter.take() {
+            // A panic in it has been reported.
+            let _ = painter.join();
+        }
+    }
+}
+
+/// A node's end: counts what is done of `total`.
+pub(super) struct Progress {
+    file: Option<File>,
+    total: u64,
+    done: AtomicU64,
+}
+
+impl Progress {
+    /// Nothing happens without the variable.
+    pub(super) fn new(total: u64) -> Progress {
+        let path = std::env::var_os(VARIABLE);
+        Progress {
+            file: path.and_then(|path| File::options().write(true).open(path).ok()),
+            total: total.max(1),
+            done: AtomicU64::new(0),
+        }
+    }
+
+    /// `more` are done.
+    pub(super) fn add(&self, more: u64) {
+        if let Some(file) = &self.file {
+            // Relaxed: a counter.
+            let done = self.done.fetch_add(more, Ordering::Relaxed) + more;
+            let share = done.min(self.total) * WHOLE / self.total;
+            // A bar that stands still is no reason to stop.
+            let _ = file.write_all_at(&share.to_ne_bytes(), 0);
+        }
+    }
+}
