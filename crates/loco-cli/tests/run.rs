@@ -364,13 +364,102 @@ fn the_fabric_is_passed_to_the_nodes() {
 }
 
 #[test]
-fn the_demonstration_prints_one_json_line_with_the_machines_facts() {
-    let (code, out, err) = finish(loco(&["demo", "--json"]));
+fn the_demonstration_tells_what_happened() {
+    let (code, out, err) = finish(loco(&["demo", "--fabric", "shm"]));
     assert_eq!(code, 0, "{err}");
-    let record: serde_json::Value = serde_json::from_str(out.trim()).unwrap();
-    assert_eq!(record["name"], "meet");
-    assert_eq!(record["parameters"]["nodes"], 3);
-    assert!(record["machine"]["cores"].as_u64().unwrap() >= 1);
-    assert!(record["machine"]["page_size_bytes"].as_u64().unwrap() >= 4096);
-    assert!(record["results"]["exchange_us_mean"].as_f64().unwrap() > 0.0);
+    for node in 0..3 {
+        let table =
+            format!("[{node}] reads in its table: node 0 heard 0, node 1 heard 200003, node 2 heard 200003");
+        assert!(out.contains(&table), "{out}");
+    }
+    assert_eq!(out.matches("hears: Hello from the writer").count(), 2, "{out}");
+    assert!(
+        out.contains("barriers:") && out.contains("million a second"),
+        "{out}"
+    );
+}
+
+/// The records that a command prints, one a line, with the machine's facts.
+fn records(args: &[&str]) -> Vec<serde_json::Value> {
+    let (code, out, err) = finish(loco(args));
+    assert_eq!(code, 0, "{err}");
+    assert_eq!(err, "", "no progress bar without a terminal");
+    let records: Vec<serde_json::Value> = out
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    for record in &records {
+        assert_eq!(record["fabric"], "shm");
+        assert!(record["machine"]["cores"].as_u64().unwrap() >= 1);
+        assert!(record["machine"]["page_size_bytes"].as_u64().unwrap() >= 4096);
+        assert!(record["results"]["operations_per_second"].as_f64().unwrap() > 0.0);
+    }
+    records
+}
+
+fn names(records: &[serde_json::Value]) -> Vec<&str> {
+    records
+        .iter()
+        .map(|record| record["name"].as_str().unwrap())
+        .collect()
+}
+
+#[test]
+fn the_demonstration_prints_one_json_line_a_result() {
+    let records = records(&["demo", "--json", "--fabric", "shm"]);
+    assert_eq!(names(&records), ["barrier", "broadcast"]);
+    assert!(records.iter().all(|record| record["parameters"]["nodes"] == 3));
+}
+
+#[test]
+fn every_benchmark_prints_one_json_line_a_result() {
+    for (what, expected, options) in [
+        ("put", &["put"][..], &["--threads", "2", "--size", "256"][..]),
+        ("get", &["get"], &["--threads", "2"]),
+        ("atomic", &["atomic"], &["--nodes", "3"]),
+        (
+            "barrier",
+            &["barrier", "barrier-fenced"],
+            &["--nodes", "4", "--threads", "2"],
+        ),
+        (
+            "broadcast",
+            &["broadcast"],
+            &["--nodes", "3", "--size", "100", "--window", "7"],
+        ),
+    ] {
+        let mut args = vec![
+            "bench", what, "--json", "--fabric", "shm", "--iters", "500", "--warmup", "100",
+        ];
+        args.extend(options);
+        let records = records(&args);
+        assert_eq!(names(&records), expected);
+        for record in records {
+            let parameters = &record["parameters"];
+            assert_eq!(
+                (&parameters["iters"], &parameters["warmup"]),
+                (&500.into(), &100.into())
+            );
+            let latency = |name: &str| record["results"][format!("latency_ns_{name}")].as_u64().unwrap();
+            assert!(0 < latency("p50") && latency("p50") <= latency("p99"), "{record}");
+            assert!(
+                latency("p99") <= latency("p999") && latency("p999") <= latency("max"),
+                "{record}"
+            );
+        }
+    }
+}
+
+#[test]
+fn benchmarks_refuse_what_cannot_be_measured() {
+    for options in [
+        &["put", "--nodes", "1"][..],
+        &["put", "--size", "0"],
+        &["put", "--threads", "0"],
+        &["broadcast", "--window", "0"],
+        &["jump"],
+    ] {
+        let (code, _, err) = finish(loco(&[&["bench"], options].concat()));
+        assert_eq!(code, 2, "{options:?}: {err}");
+    }
 }

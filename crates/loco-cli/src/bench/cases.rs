@@ -258,6 +258,7 @@ pub(super) fn broadcast<F: Fabric>(bench: &Bench<'_, F>, _: usize) -> Result<Sam
             writer.wait_until_read(&thread)
         })?;
         bench.progress.add(iters);
+        bench.line.wait(&thread)?;
     } else {
         let mut reader = ring.reader()?;
         let mut message = Vec::with_capacity(size);
@@ -265,12 +266,9 @@ pub(super) fn broadcast<F: Fabric>(bench: &Bench<'_, F>, _: usize) -> Result<Sam
             for _ in 0..count {
                 reader.receive_into(&thread, &mut message)?;
             }
-            if count != timed {
-                bench.line.wait(&thread)?;
-            }
+            bench.line.wait(&thread)?;
         }
     }
-    bench.line.wait(&thread)?;
     Ok(Sample {
         operations_per_second,
         latencies: found,

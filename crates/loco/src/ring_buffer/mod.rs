@@ -7,10 +7,11 @@
 //! placed in order, so who sees the head sees the record. A reader copies the record out, then tells the writer
 //! its own position, its *acknowledgement*; the writer never puts over what the slowest reader has not acknowledged.
 //!
-//! This is the implementation that LOCO'26 Fig. 14 proves correct, with two liberties. A record is one put, or two around
+//! This is the implementation that LOCO'26 Fig. 14 proves correct, with three liberties. A record is one put, or two around
 //! the end, instead of one for each word. And the head goes inline where the fabric can: the value is then fixed when it
 //! is posted, which is all that Wait(d_x) is for in Fig. 14, namely that a put of the head never sends the next
-//! message's. Where it does not go inline, the writer waits as the figure does.
+//! message's. Where it does not go inline, the writer waits as the figure does. And a reader in the middle of many messages
+//! does not acknowledge each (submitting may then fail although there is room, which the specification lets it).
 
 use std::sync::Arc;
 
@@ -41,8 +42,8 @@ pub struct RingConfig {
     /// `None` is one reader on each participant other than the writer.
     pub readers: Option<Vec<NodeId>>,
     /// A reader acknowledges when it has read this many bytes since it did last, and whenever it has read all there
-    /// is. 0 acknowledges each message, as LOCO'26 Fig. 14; more spares the network, and keeps the writer waiting longer
-    /// for room. Each node may have its own.
+    /// is; a quarter of the ring unless said otherwise. 0 acknowledges each message, as LOCO'26 Fig. 14, which costs more
+    /// and matters to a writer only if readers stop reading while there are messages. Each node may have its own.
     pub acknowledge_every_bytes: usize,
     /// Send data inline with the operation where it is small enough. Without, every put is read from registered memory,
     /// as in LOCO'26 Fig. 14. Each node may have its own.
@@ -55,7 +56,7 @@ impl RingConfig {
         RingConfig {
             capacity_bytes,
             readers: None,
-            acknowledge_every_bytes: 0,
+            acknowledge_every_bytes: capacity_bytes / 4,
             inline: true,
         }
     }

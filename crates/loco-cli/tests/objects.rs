@@ -1,0 +1,539 @@
+//! Every object between real processes, of which there may be more than cores; and what a killed node leaves behind.
+//!
+//! Each test starts this very program under `loco run`, as nodes of one of the [`CASES`].
+
+#![allow(clippy::unwrap_used)]
+
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use loco::fabric::{Control as _, Job, Mesh, NodeId, PeerState, ShmConfig, ShmFabric, Target};
+use loco::{
+    Barrier, Error, Manager, Msw, OwnedVar, Result, RingBuffer, RingConfig, SharedRegion, SharedVar, Sst,
+    Thread, WideOwnedVar, fence,
+};
+
+type Manager_ = Manager<ShmFabric>;
+type Case = fn(&Manager_) -> Result<()>;
+
+/// What a node does; the name is in `CASE`.
+const CASES: [(&str, Case); 13] = [
+    ("shared_region", shared_region),
+    ("shared_var", shared_var),
+    ("owned_var", owned_var),
+    ("wide_owned_var", wide_owned_var),
+    ("sst", sst),
+    ("msw", msw),
+    ("barrier", barrier),
+    ("ring_buffer", ring_buffer),
+    ("killed_in_set_up", killed_in_set_up),
+    ("killed_in_barrier", killed_in_barrier),
+    ("killed_in_broadcast", killed_in_broadcast),
+    ("writer_killed_in_broadcast", writer_killed_in_broadcast),
+    ("killed_holding_a_torn_value", killed_holding_a_torn_value),
+];
+
+/// Environment variable with the name of the case.
+const CASE: &str = "LOCO_TEST_CASE";
+/// Others hear of a node's death within this, on a machine that is busy with other tests.
+const BOUND: Duration = Duration::from_secs(5);
+
+/// Not a test of its own: what a node runs.
+#[test]
+fn node() {
+    let Ok(name) = std::env::var(CASE) else { return };
+    let (_, case) = CASES.iter().find(|(case, _)| *case == name).unwrap();
+    let mesh = Mesh::connect(&Job::from_env().unwrap()).unwrap();
+    let manager = Manager::new(ShmFabric::new(mesh, ShmConfig::default()).unwrap()).unwrap();
+    case(&manager).unwrap();
+    println!("done: node {}", manager.node().0);
+}
+
+/// Runs `case` on `nodes` nodes; returns how it ended and how many of them did.
+fn run(case: &str, nodes: usize, options: &[&str]) -> (Output, usize) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_loco"));
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("LOCO_")) {
+        command.env_remove(name);
+    }
+    command.args([
+        "run",
+        "--timeout",
+        "120",
+        "--fabric",
+        "shm",
+        "-n",
+        &nodes.to_string(),
+    ]);
+    command
+        .args(options)
+        .arg("--")
+        .arg(std::env::current_exe().unwrap());
+    command.args(["--exact", "node", "--nocapture"]).env(CASE, case);
+    let output = command.output().unwrap();
+    let done = String::from_utf8_lossy(&output.stdout)
+        .matches("done: node")
+        .count();
+    (output, done)
+}
+
+fn all_finish(case: &str) {
+    for nodes in [2, 3, 5] {
+        let (output, done) = run(case, nodes, &[]);
+        assert!(
+            output.status.success() && done == nodes,
+            "{case} on {nodes} nodes: {output:?}"
+        );
+    }
+}
+
+/// `victim` of the nodes is killed; all others finish, having found what they must. Nothing is left.
+fn others_finish(case: &str, nodes: usize) {
+    let before = shared_memory();
+    let begin = Instant::now();
+    let (output, done) = run(case, nodes, &["--keep-going"]);
+    assert_eq!(output.status.code(), Some(128 + 9), "{case}: {output:?}");
+    assert_eq!(done, nodes - 1, "{case}: {output:?}");
+    assert!(
+        begin.elapsed() < Duration::from_secs(60),
+        "{case}: {:?}",
+        begin.elapsed()
+    );
+    let left: Vec<_> = shared_memory()
+        .into_iter()
+        .filter(|name| !before.contains(name))
+        .collect();
+    assert!(left.is_empty(), "{case} leaves {left:?}");
+}
+
+/// Files of shared memory that are ours by name. (Arenas have no name, which is why they cannot be left.)
+fn shared_memory() -> Vec<String> {
+    let Ok(files) = std::fs::read_dir("/dev/shm") else {
+        return Vec::new();
+    };
+    let names = files
+        .flatten()
+        .map(|file| file.file_name().to_string_lossy().into_owned());
+    names.filter(|name| name.contains("loco")).collect()
+}
+
+/// Dies as of a `kill -9`.
+fn die() -> ! {
+    let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+    std::process::abort()
+}
+
+/// Runs `f`, which must find `node` lost, in time.
+fn finds_lost<T>(node: NodeId, f: impl FnOnce() -> Result<T>) {
+    let begin = Instant::now();
+    let Err(error) = f() else {
+        panic!("it went on without {node}")
+    };
+    assert_eq!(error.lost_peer(), Some(node), "{error}");
+    assert!(begin.elapsed() < BOUND, "{:?}", begin.elapsed());
+}
+
+fn number(manager: &Manager_) -> u64 {
+    u64::from(manager.node().0)
+}
+
+fn after(manager: &Manager_, steps: u16) -> NodeId {
+    let nodes = manager.nodes();
+    nodes[(usize::from(manager.node().0) + usize::from(steps)) % nodes.len()]
+}
+
+/// A barrier and this thread's access, once everything else is made.
+fn ready(manager: &Manager_) -> Result<(Barrier<ShmFabric>, Thread<ShmFabric>)> {
+    let barrier = Barrier::new(manager, "rounds")?;
+    manager.wait_for_ready()?;
+    Ok((barrier, manager.thread()?))
+}
+
+#[test]
+fn shared_regions() {
+    all_finish("shared_region");
+}
+
+/// Each node puts a block at its successor and gets its predecessor's.
+fn shared_region(manager: &Manager_) -> Result<()> {
+    let region = SharedRegion::new(manager, "region", 8192)?;
+    let (barrier, thread) = ready(manager)?;
+    let (next, last) = (
+        after(manager, 1),
+        after(manager, manager.nodes().len() as u16 - 1),
+    );
+    let buffer = thread.mem_ref(4096)?;
+    buffer.write(0, &[number(manager) as u8 + 1; 4096])?;
+    drop(buffer.put(region.target(next, 4096)?)?.wait()?);
+    barrier.wait(&thread)?;
+    let mut block = [0; 4096];
+    region.read(4096, &mut block)?;
+    assert_eq!(block, [last.0 as u8 + 1; 4096]);
+    let buffer = thread.mem_ref(4096)?.get(region.target(next, 4096)?)?.wait()?;
+    buffer.read(0, &mut block)?;
+    assert_eq!(block, [number(manager) as u8 + 1; 4096]);
+    // All nodes add to one word, each exactly as often as it says.
+    let counter = region.target(manager.nodes()[0], 0)?;
+    for _ in 0..500 {
+        let word = Target {
+            offset: counter.offset,
+            remote: counter.remote,
+        };
+        drop(thread.mem_ref(8)?.fetch_add(word, 1)?.wait()?);
+    }
+    barrier.wait(&thread)?;
+    let sum = thread.mem_ref(8)?.get(counter)?.wait()?;
+    assert_eq!(sum.word(0)?, 500 * manager.nodes().len() as u64);
+    barrier.wait(&thread)
+}
+
+#[test]
+fn shared_variables() {
+    all_finish("shared_var");
+}
+
+/// The message passing of LOCO'26 Fig. 9a, along all nodes: who has seen the flag sees the data.
+fn shared_var(manager: &Manager_) -> Result<()> {
+    let data = SharedVar::<_, u64>::new(manager, "data")?;
+    let flag = SharedVar::<_, u64>::new(manager, "flag")?;
+    let (barrier, thread) = ready(manager)?;
+    for round in 1..=300 {
+        if number(manager) == 0 {
+            data.write(round);
+            data.bcast_all(&thread)?.forget();
+            flag.write(round);
+            flag.bcast_all(&thread)?.wait(&thread)?;
+        } else {
+            flag.wait_until(&thread, |seen| seen >= round)?;
+            assert!(data.read() >= round);
+        }
+        barrier.wait(&thread)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn owned_variables() {
+    all_finish("owned_var");
+}
+
+/// The owner pushes; values never go back. Then the others pull.
+fn owned_var(manager: &Manager_) -> Result<()> {
+    let var = OwnedVar::<_, u64>::new(manager, "var", manager.nodes()[0])?;
+    let (barrier, thread) = ready(manager)?;
+    const LAST: u64 = 2000;
+    if number(manager) == 0 {
+        for i in 1..=LAST {
+            var.store(i)?;
+            var.push_untracked(&thread)?;
+        }
+    } else {
+        let mut seen = 0;
+        while seen < LAST {
+            seen = var.wait_until(&thread, |value| value > seen)?;
+        }
+    }
+    barrier.wait(&thread)?;
+    if number(manager) == 0 {
+        var.store(LAST + 1)?;
+    }
+    barrier.wait(&thread)?;
+    var.pull(&thread)?.wait(&thread)?;
+    assert_eq!(var.load(), LAST + 1);
+    barrier.wait(&thread)
+}
+
+#[test]
+fn owned_variables_of_many_words() {
+    all_finish("wide_owned_var");
+}
+
+/// The same with values that tear: none is ever seen torn.
+fn wide_owned_var(manager: &Manager_) -> Result<()> {
+    let var = WideOwnedVar::<_, [u64; 32]>::new(manager, "var", manager.nodes()[0])?;
+    let (barrier, thread) = ready(manager)?;
+    const LAST: u64 = 2000;
+    if number(manager) == 0 {
+        for i in 1..=LAST {
+            var.store(&thread, [i; 32])?;
+            var.push(&thread)?.forget();
+        }
+    } else {
+        let mut seen = 0;
+        while seen < LAST {
+            for value in [var.load(&thread)?, var.pull(&thread)?] {
+                assert!(value.iter().all(|&word| word == value[0]), "torn: {value:?}");
+            }
+            let value = var.load(&thread)?[0];
+            assert!(value >= seen, "{value} after {seen}");
+            seen = value;
+        }
+    }
+    barrier.wait(&thread)
+}
+
+#[test]
+fn shared_state_tables() {
+    all_finish("sst");
+}
+
+/// Every node counts in its row; all see all rows grow.
+fn sst(manager: &Manager_) -> Result<()> {
+    let table = Sst::<_, u64>::new(manager, "table")?;
+    let (barrier, thread) = ready(manager)?;
+    for round in 1..=300 {
+        table.store_mine(round)?;
+        table.push_broadcast(&thread)?.wait(&thread)?;
+        table.wait_for_each(&thread, |row| row >= round)?;
+    }
+    assert!(table.rows()?.all(|row| row.load() >= 300));
+    barrier.wait(&thread)
+}
+
+#[test]
+fn mixed_size_writes() {
+    all_finish("msw");
+}
+
+/// All nodes put to one location at once; reads of it are whole or fail.
+fn msw(manager: &Manager_) -> Result<()> {
+    let region = Msw::new(manager, "msw", &[200, 200])?;
+    let (barrier, thread) = ready(manager)?;
+    let first = manager.nodes()[0];
+    let mut value = [0; 200];
+    for i in 0..500 {
+        if manager.node() == first {
+            if region.try_read(0, &mut value)? {
+                assert!(value.iter().all(|&byte| byte == value[0]), "torn: {value:?}");
+            }
+        } else {
+            region.write(1, &[(i * 16 + number(manager)) as u8; 200])?;
+            region.put(&thread, 1, first, 0)?.wait(&thread)?;
+        }
+    }
+    barrier.wait(&thread)?;
+    if manager.node() == first {
+        region.write(0, &[77; 200])?;
+    }
+    barrier.wait(&thread)?;
+    region.get(&thread, 1, first, 0)?.wait(&thread)?;
+    assert!(region.try_read(1, &mut value)?);
+    assert_eq!(value, [77; 200]);
+    barrier.wait(&thread)
+}
+
+#[test]
+fn barriers() {
+    all_finish("barrier");
+}
+
+/// Two threads a node; nobody is more than one round ahead of anybody.
+fn barrier(manager: &Manager_) -> Result<()> {
+    let everybody = manager_participants(manager);
+    let barrier = Barrier::with_participants(manager, "bar", &everybody, 2)?;
+    let rounds = Sst::<_, u64>::new(manager, "rounds")?;
+    manager.wait_for_ready()?;
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            let thread = manager.thread()?;
+            (0..600).try_for_each(|_| barrier.wait(&thread))
+        });
+        let thread = manager.thread()?;
+        for round in 1..=300 {
+            rounds.store_mine(round)?;
+            rounds.push_untracked(&thread)?;
+            barrier.wait(&thread)?;
+            let ahead = |row: u64| row == round || row == round + 1;
+            assert!(rounds.rows()?.all(|row| ahead(row.load())), "round {round}");
+            barrier.wait_unfenced(&thread)?;
+        }
+        other.join().unwrap()
+    })
+}
+
+fn manager_participants(manager: &Manager_) -> loco::Participants {
+    loco::Participants::all(manager)
+}
+
+#[test]
+fn ring_buffers() {
+    all_finish("ring_buffer");
+}
+
+/// Each node in turn broadcasts messages of all sizes to all, itself included, round a small ring.
+fn ring_buffer(manager: &Manager_) -> Result<()> {
+    let everybody = manager_participants(manager);
+    let mut rings = Vec::new();
+    for &writer in manager.nodes() {
+        let name = format!("ring{}", writer.0);
+        let config = RingConfig::new(512).readers(manager.nodes().iter().copied());
+        rings.push(RingBuffer::with_config(
+            manager, &name, &everybody, writer, &config,
+        )?);
+    }
+    let (barrier, thread) = ready(manager)?;
+    let message = |i: u64| vec![i as u8; (i * 31 % 150) as usize];
+    for (&writer, ring) in manager.nodes().iter().zip(&rings) {
+        let mut reader = ring.reader()?;
+        let mut writer = (writer == manager.node()).then(|| ring.writer()).transpose()?;
+        for i in 0..400 {
+            if let Some(writer) = &mut writer {
+                writer.submit(&thread, &message(i))?;
+            }
+            assert_eq!(reader.receive(&thread)?, message(i), "message {i}");
+        }
+        if let Some(writer) = &mut writer {
+            writer.wait_until_read(&thread)?;
+        }
+    }
+    barrier.wait(&thread)
+}
+
+#[test]
+fn a_node_killed_in_set_up_is_named_to_the_others() {
+    others_finish("killed_in_set_up", 3);
+}
+
+fn killed_in_set_up(manager: &Manager_) -> Result<()> {
+    let _barrier = Barrier::new(manager, "bar")?;
+    if number(manager) == 1 {
+        die();
+    }
+    let _never = Barrier::new(manager, "never")?;
+    finds_lost(NodeId(1), || manager.wait_for_ready());
+    finish_among_survivors(manager, NodeId(1))
+}
+
+#[test]
+fn a_node_killed_in_a_barrier_is_named_to_the_others() {
+    others_finish("killed_in_barrier", 4);
+}
+
+fn killed_in_barrier(manager: &Manager_) -> Result<()> {
+    let (barrier, thread) = ready(manager)?;
+    for _ in 0..100 {
+        barrier.wait(&thread)?;
+    }
+    if number(manager) == 1 {
+        // Arrivals of the last barrier have reached everybody.
+        fence::thread(&thread)?;
+        die();
+    }
+    finds_lost(
+        NodeId(1),
+        || loop {
+            barrier.wait(&thread)?;
+        } as Result<()>,
+    );
+    finish_among_survivors(manager, NodeId(1))
+}
+
+#[test]
+fn a_reader_killed_in_a_broadcast_is_named_to_the_writer() {
+    others_finish("killed_in_broadcast", 3);
+}
+
+/// The writer hears of the dead reader, excludes it, and the other reader misses nothing.
+fn killed_in_broadcast(manager: &Manager_) -> Result<()> {
+    let ring = RingBuffer::new(manager, "ring", manager.nodes()[0], 256)?;
+    let (_, thread) = ready(manager)?;
+    match number(manager) {
+        0 => {
+            let mut writer = ring.writer()?;
+            let mut lost = 0;
+            for i in 0..20_000_u64 {
+                while let Err(error) = writer.submit(&thread, &i.to_ne_bytes()) {
+                    assert_eq!(error.lost_peer(), Some(NodeId(1)), "{error}");
+                    writer.exclude(NodeId(1));
+                    lost += 1;
+                }
+            }
+            assert_eq!(lost, 1);
+            writer.wait_until_read(&thread)?;
+        }
+        1 => {
+            let mut reader = ring.reader()?;
+            for i in 0..5_000_u64 {
+                assert_eq!(reader.receive(&thread)?, i.to_ne_bytes());
+            }
+            die();
+        }
+        _ => {
+            let mut reader = ring.reader()?;
+            for i in 0..20_000_u64 {
+                assert_eq!(reader.receive(&thread)?, i.to_ne_bytes());
+            }
+        }
+    }
+    finish_among_survivors(manager, NodeId(1))
+}
+
+#[test]
+fn a_writer_killed_in_a_broadcast_is_named_to_its_readers() {
+    others_finish("writer_killed_in_broadcast", 3);
+}
+
+/// What the writer submitted before its death arrives whole; then its death does.
+fn writer_killed_in_broadcast(manager: &Manager_) -> Result<()> {
+    let ring = RingBuffer::new(manager, "ring", manager.nodes()[0], 1024)?;
+    let (_, thread) = ready(manager)?;
+    let message = |i: u64| [i.to_ne_bytes(); 9].concat();
+    if number(manager) == 0 {
+        let mut writer = ring.writer()?;
+        for i in 0..5_000_u64 {
+            writer.submit(&thread, &message(i))?;
+        }
+        die();
+    }
+    let mut reader = ring.reader()?;
+    let mut got = Vec::new();
+    for i in 0..5_000_u64 {
+        reader.receive_into(&thread, &mut got)?;
+        assert_eq!(got, message(i));
+    }
+    finds_lost(NodeId(0), || reader.receive(&thread));
+    finish_among_survivors(manager, NodeId(0))
+}
+
+#[test]
+fn an_owner_killed_while_others_pull_is_named_to_them() {
+    others_finish("killed_holding_a_torn_value", 3);
+}
+
+/// The owner dies while it stores without pause: readers see whole values until they see that it is dead.
+fn killed_holding_a_torn_value(manager: &Manager_) -> Result<()> {
+    let var = WideOwnedVar::<_, [u64; 64]>::new(manager, "var", manager.nodes()[0])?;
+    let (barrier, thread) = ready(manager)?;
+    barrier.wait(&thread)?;
+    if number(manager) == 0 {
+        for i in 0.. {
+            var.store(&thread, [i; 64])?;
+            if i == 50_000 {
+                die();
+            }
+        }
+    }
+    finds_lost(
+        NodeId(0),
+        || loop {
+            let value = var.pull(&thread)?;
+            assert!(value.iter().all(|&word| word == value[0]), "torn: {value:?}");
+        } as Result<()>,
+    );
+    finish_among_survivors(manager, NodeId(0))
+}
+
+/// The job goes on without the dead: those left make new channels and meet.
+fn finish_among_survivors(manager: &Manager_, dead: NodeId) -> Result<()> {
+    let left = manager.nodes().iter().copied().filter(|&node| node != dead);
+    let survivors = loco::Participants::of(left);
+    let end = Barrier::with_participants(manager, "end", &survivors, 1)?;
+    end.channel().wait_for_ready()?;
+    let thread = manager.thread()?;
+    // The fenced one also waits for what was outstanding towards the dead, and says so once.
+    match end.wait(&thread) {
+        Err(error) if error.lost_peer() == Some(dead) => end.wait(&thread)?,
+        outcome => outcome?,
+    }
+    assert_eq!(manager.fabric().mesh().peer_state(dead), PeerState::Lost);
+    Ok::<_, Error>(())
+}
