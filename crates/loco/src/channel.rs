@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 use crate::node::Node;
 use crate::region::Region;
 use crate::setup::{self, Endpoint, OnPeer, Spec, SpecRegion, State};
+use crate::thread::PASSED;
 use crate::{Error, Manager, Participants, Result, Thread};
 
 /// How long set-up messages of a peer that is gone may still be on their way to the service.
@@ -120,6 +121,15 @@ impl<F: Fabric> Channel<F> {
         };
         if ready().is_some() {
             return Ok(());
+        }
+        let short = Wait {
+            what: &self.name,
+            peers: Peers::None,
+            deadline: Some(PASSED),
+        };
+        match self.manager.fabric().wait(short, &mut ready) {
+            Err(FabricError::Timeout { .. }) => {}
+            outcome => return Ok(outcome?),
         }
         let deadline = Some(thread.deadline());
         loop {

@@ -14,6 +14,10 @@ use crate::queues::{Attempt, Kind, Queues, Unfenced};
 use crate::tracker::Window;
 use crate::{AckKey, Manager, Result};
 
+/// A deadline for a first, short wait: a fabric tries at least once before it looks at the clock. Working out the real
+/// deadline takes as long as a message does, and whoever is about to be answered is spared it.
+pub(crate) const PASSED: Time = Time(0);
+
 /// One thread's access to the network. `Send`, not `Sync`: it moves with its thread and is shared with nobody, so
 /// that posting threads contend for nothing (LOCO'26 C.3).
 ///
@@ -266,15 +270,17 @@ impl<F: Fabric> Thread<F> {
         if let Some(value) = ready() {
             return Ok(value);
         }
-        let deadline = Some(self.deadline());
-        Ok(self.fabric().wait(
-            Wait {
-                what,
-                peers,
-                deadline,
-            },
-            ready,
-        )?)
+        let mut wait = Wait {
+            what,
+            peers,
+            deadline: Some(PASSED),
+        };
+        match self.fabric().wait(wait, &mut ready) {
+            Err(FabricError::Timeout { .. }) => {}
+            outcome => return Ok(outcome?),
+        }
+        wait.deadline = Some(self.deadline());
+        Ok(self.fabric().wait(wait, ready)?)
     }
 
     pub(crate) fn node(&self) -> &Arc<Node<F>> {
