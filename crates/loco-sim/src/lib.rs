@@ -17,13 +17,16 @@ mod names;
 mod persistent;
 mod platform;
 mod random;
+mod reach;
 mod report;
 mod request;
 mod run;
 mod schedule;
 mod search;
 mod sharing;
+mod shorten;
 mod state;
+mod trace;
 mod trail;
 mod walk;
 mod world;
@@ -33,14 +36,18 @@ use std::time::Duration;
 use mowgli::machine;
 use mowgli::model::{Model, RmwAtomicity};
 
+use random::Choice;
+
 pub use fabric::{ModelCell, ModelControl, ModelFabric, ModelMemory, ModelQueuePair, ModelRemote};
 pub use history::{End, Event, ThreadHistory};
 pub use platform::{
     ModelAtomic, ModelGuard, ModelMutex, ModelPlatform, ModelReadGuard, ModelRwLock, ModelTask, ModelWord,
     ModelWriteGuard,
 };
+pub use reach::{Reach, reaches};
 pub use report::{Completeness, Failure, FailureKind, Report, Stats};
 pub use schedule::{NotASchedule, Schedule};
+pub use trace::TraceStep;
 pub use world::{Node, World, call, note};
 
 /// How to explore.
@@ -73,6 +80,16 @@ pub enum Strategy {
         executions: u64,
         /// Seed of the generator.
         seed: u64,
+    },
+    /// Probabilistic concurrency testing (PCT): by random priorities of threads, store buffers and queue pairs, which change
+    /// at a few random points. Finds a bug that needs `depth` ordering constraints far more often than uniform choices.
+    Pct {
+        /// Number of executions.
+        executions: u64,
+        /// Seed of the generator.
+        seed: u64,
+        /// One more than the number of points at which priorities change.
+        depth: u32,
     },
 }
 
@@ -147,10 +164,22 @@ impl SimError {
 /// # Errors
 /// [`SimError`] when the world cannot be explored; a failing execution is not an error but part of the report.
 pub fn explore(config: &Config, builder: impl Fn(&mut World) + Sync) -> Result<Report, SimError> {
-    match config.strategy {
-        Strategy::Exhaustive => search::exhaustive(config, &builder),
-        Strategy::Random { executions, seed } => random::uniform(config, &builder, executions, seed),
-    }
+    let mut report = match config.strategy {
+        Strategy::Exhaustive => search::exhaustive(config, &builder)?,
+        Strategy::Random { executions, seed } => {
+            random::explore(config, &builder, Choice::Uniform, executions, seed)?
+        }
+        Strategy::Pct {
+            executions,
+            seed,
+            depth,
+        } => random::explore(config, &builder, Choice::Priorities(depth), executions, seed)?,
+    };
+    report.failure = match report.failure {
+        Some(failure) => Some(shorten::shorten(config, &builder, failure)?),
+        None => None,
+    };
+    Ok(report)
 }
 
 /// Repeats one execution.
@@ -162,5 +191,10 @@ pub fn replay(
     schedule: &Schedule,
     builder: impl Fn(&mut World) + Sync,
 ) -> Result<Report, SimError> {
-    random::replay(config, &builder, schedule)
+    let mut report = random::replay(config, &builder, schedule)?;
+    report.failure = match report.failure {
+        Some(failure) => Some(shorten::explain(config, &builder, failure, schedule)?),
+        None => None,
+    };
+    Ok(report)
 }

@@ -57,6 +57,21 @@ impl Names {
         }
     }
 
+    /// The name at `index`. Looks at every name: for reports.
+    pub(crate) fn name(&self, index: u32) -> Option<u64> {
+        let threads = self.threads.iter().enumerate();
+        let pages = threads.filter_map(|(thread, pages)| Some((thread, pages.get()?)));
+        pages
+            .flat_map(|(thread, pages)| pages.iter().enumerate().map(move |(p, page)| (thread, p, page)))
+            .filter_map(|(thread, p, page)| Some((thread, p, page.get()?)))
+            .find_map(|(thread, p, page)| {
+                let at = page
+                    .iter()
+                    .position(|slot| slot.load(Ordering::SeqCst) == index + 1)?;
+                Some(VirtualWord::base(thread as u16) + (p * PAGE + at) as u64)
+            })
+    }
+
     /// Number of names so far.
     pub(crate) fn len(&self) -> u64 {
         self.len.load(Ordering::SeqCst)

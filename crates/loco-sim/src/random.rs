@@ -1,90 +1,271 @@
-//! Random exploration: uniform choices among all enabled moves, and replay of a schedule.
+//! Random exploration, uniform or by priorities, and replay of a schedule.
+//!
+//! Each execution is a function of the seed and its number, so the first failing one is the same with any number of
+//! workers.
 
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use mowgli::machine::Step;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use rustc_hash::FxHashMap;
 
 use crate::report::{Completeness, Failure, FailureKind, Report, Stats};
 use crate::schedule::Schedule;
 use crate::sharing::Seen;
-use crate::state::Common;
+use crate::state::{Common, Move};
 use crate::walk::{Builder, Position, Walker};
 use crate::{Config, SimError};
 
-/// Runs `count` executions with uniformly chosen moves.
-pub(crate) fn uniform(
+/// How moves are chosen.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Choice {
+    /// Each enabled move alike.
+    Uniform,
+    /// PCT with this depth.
+    Priorities(u32),
+}
+
+/// Runs `count` executions with random moves.
+pub(crate) fn explore(
     config: &Config,
     builder: Builder<'_>,
+    choice: Choice,
     count: u64,
     seed: u64,
 ) -> Result<Report, SimError> {
-    let begun = Instant::now();
-    let common = Common::default();
-    let mut walker = Walker::new(&common, config, builder, Seen::default());
-    let mut stats = Stats {
-        passes: 1,
-        ..Stats::default()
+    let job = Job {
+        common: &Common::default(),
+        config,
+        builder,
+        choice,
+        count,
+        seed,
+        begun: Instant::now(),
+        next: AtomicU64::new(0),
+        late: AtomicBool::new(false),
+        found: Mutex::new(None),
     };
-    let mut rng = SmallRng::seed_from_u64(seed);
-    let mut failure = None;
-    let mut completeness = Completeness::Random(count);
-    let start = walker.start()?;
-    for number in 0..count {
-        failure = walk(&mut walker, &mut stats, start.clone(), |choices| {
-            rng.random_range(0..choices)
-        })?;
-        stats.executions = number + 1;
-        if failure.is_some() {
-            completeness = Completeness::Stopped;
-            break;
-        }
-        if config.time_max.is_some_and(|max| begun.elapsed() >= max) {
-            completeness = Completeness::Random(number + 1);
-            break;
-        }
-    }
-    stats.runs = walker.runs;
-    stats.pasts = common.behaviour.len() as u64;
-    stats.seconds = begun.elapsed().as_secs_f64();
-    Ok(Report {
-        completeness,
-        failure,
-        stats,
-    })
+    job.run()
 }
 
-/// One execution; `choose` picks among so many moves.
+/// What the workers share.
+struct Job<'a> {
+    common: &'a Common,
+    config: &'a Config,
+    builder: Builder<'a>,
+    choice: Choice,
+    count: u64,
+    seed: u64,
+    begun: Instant,
+    /// Number of the next execution.
+    next: AtomicU64,
+    late: AtomicBool,
+    /// The failing execution with the smallest number.
+    found: Mutex<Option<(u64, Failure)>>,
+}
+
+impl Job<'_> {
+    fn run(&self) -> Result<Report, SimError> {
+        let workers = (self.config.workers.max(1) as u64).min(self.count.max(1));
+        let results: Vec<Result<Stats, SimError>> = std::thread::scope(|scope| {
+            let handles: Vec<_> = (0..workers).map(|_| scope.spawn(|| self.worker())).collect();
+            handles
+                .into_iter()
+                .map(|h| {
+                    h.join()
+                        .unwrap_or_else(|_| Err(SimError::Host("an explorer panicked".into())))
+                })
+                .collect()
+        });
+        let mut stats = Stats {
+            passes: 1,
+            ..Stats::default()
+        };
+        for result in results {
+            stats.add(&result?);
+        }
+        stats.pasts = self.common.behaviour.len() as u64;
+        stats.seconds = self.begun.elapsed().as_secs_f64();
+        let failure = held(&self.found).take().map(|(_, failure)| failure);
+        Ok(Report {
+            completeness: match failure {
+                Some(_) => Completeness::Stopped,
+                None => Completeness::Random(stats.executions),
+            },
+            failure,
+            stats,
+        })
+    }
+
+    fn worker(&self) -> Result<Stats, SimError> {
+        let result = self.executions();
+        if result.is_err() {
+            self.late.store(true, Ordering::SeqCst);
+        }
+        result
+    }
+
+    fn executions(&self) -> Result<Stats, SimError> {
+        let mut walker = Walker::new(self.common, self.config, self.builder, Seen::default());
+        let mut stats = Stats::default();
+        let start = walker.start()?;
+        // How long executions are, for where priorities change.
+        let mut rng = SmallRng::seed_from_u64(self.seed);
+        let mut length = Stats::default();
+        if let Choice::Priorities(_) = self.choice {
+            walk(&mut walker, &mut length, start.clone(), |_, moves| {
+                rng.random_range(0..moves.len())
+            })?;
+        }
+        let length = length.depth_max.max(1) as usize;
+        loop {
+            let number = self.next.fetch_add(1, Ordering::SeqCst);
+            let passed = held(&self.found)
+                .as_ref()
+                .is_some_and(|(first, _)| *first < number);
+            if number >= self.count || passed || self.late.load(Ordering::SeqCst) {
+                break;
+            }
+            let mut rng = SmallRng::seed_from_u64(self.seed.wrapping_add(number));
+            let failure = match self.choice {
+                Choice::Uniform => walk(&mut walker, &mut stats, start.clone(), |_, moves| {
+                    rng.random_range(0..moves.len())
+                }),
+                Choice::Priorities(depth) => {
+                    let mut priorities = Priorities::new(rng, depth, length);
+                    walk(&mut walker, &mut stats, start.clone(), |step, moves| {
+                        priorities.choose(step, moves)
+                    })
+                }
+            }?;
+            stats.executions += 1;
+            if let Some(failure) = failure {
+                let mut found = held(&self.found);
+                if found.as_ref().is_none_or(|(first, _)| number < *first) {
+                    *found = Some((number, failure));
+                }
+            }
+            if self
+                .config
+                .time_max
+                .is_some_and(|max| self.begun.elapsed() >= max)
+            {
+                self.late.store(true, Ordering::SeqCst);
+            }
+            if let Some(progress) = self.config.progress.filter(|_| number.is_multiple_of(1024)) {
+                progress(number, self.begun.elapsed());
+            }
+        }
+        stats.runs = walker.runs;
+        Ok(stats)
+    }
+}
+
+/// A mutex whose poisoning says nothing: the worker that panicked is reported.
+fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Something with moves of its own: a thread, its store buffer, a queue pair.
+type Mover = (u8, u16, u16);
+
+fn mover(what: Move) -> Mover {
+    match what {
+        Move::Thread(thread) => (0, thread, 0),
+        Move::Machine(Step::Drain { thread }) => (1, thread, 0),
+        Move::Machine(Step::Nic { qp, .. }) => (2, qp.thread, qp.peer),
+    }
+}
+
+/// Probabilistic concurrency testing (Burckhardt et al., ASPLOS 2010): always the mover of highest priority, which at
+/// `depth - 1` random points falls below all others. Store buffers and queue pairs have priorities like threads.
+struct Priorities {
+    rng: SmallRng,
+    of: FxHashMap<Mover, u64>,
+    /// Steps at which the highest falls, ascending, and how many have passed.
+    changes: Vec<usize>,
+    passed: usize,
+}
+
+impl Priorities {
+    fn new(mut rng: SmallRng, depth: u32, length: usize) -> Priorities {
+        let mut changes: Vec<usize> = (1..depth).map(|_| rng.random_range(0..length)).collect();
+        changes.sort_unstable();
+        Priorities {
+            rng,
+            of: FxHashMap::default(),
+            changes,
+            passed: 0,
+        }
+    }
+
+    fn choose(&mut self, step: usize, moves: &[Move]) -> usize {
+        for &what in moves {
+            let rng = &mut self.rng;
+            // Above all that ever fall.
+            self.of
+                .entry(mover(what))
+                .or_insert_with(|| rng.random_range(1 << 32..u64::MAX));
+        }
+        let mut best = self.highest(moves);
+        while self.changes.get(self.passed).is_some_and(|&at| at <= step) {
+            self.passed += 1;
+            let low = (self.changes.len() - self.passed) as u64;
+            self.of.insert(best, low);
+            best = self.highest(moves);
+        }
+        let own: Vec<usize> = (0..moves.len()).filter(|&i| mover(moves[i]) == best).collect();
+        own[self.rng.random_range(0..own.len())]
+    }
+
+    fn highest(&self, moves: &[Move]) -> Mover {
+        let movers = moves.iter().map(|&what| mover(what));
+        let by_priority = movers.max_by_key(|m| (self.of.get(m).copied().unwrap_or(0), *m));
+        by_priority.unwrap_or((0, 0, 0))
+    }
+}
+
+/// One execution; `choose` picks among the moves at a step.
 fn walk(
     walker: &mut Walker<'_>,
     stats: &mut Stats,
     mut at: Position,
-    mut choose: impl FnMut(usize) -> usize,
+    mut choose: impl FnMut(usize, &[Move]) -> usize,
 ) -> Result<Option<Failure>, SimError> {
     let mut moves = Vec::new();
     walker.settle(&mut at)?;
+    let mut steps = 0;
     loop {
-        if let Some((thread, message)) = walker.failed(&at.state) {
-            return Ok(Some(Failure::new(
-                walker.common,
-                &at,
-                FailureKind::Assertion { thread, message },
-            )));
+        if let Some(failure) = failure_of_thread(walker, &at) {
+            return Ok(Some(failure));
         }
         walker.moves(&mut at.state, &mut moves);
-        if moves.is_empty() || at.schedule.len() > walker.config.steps_max {
-            break;
+        stats.depth_max = stats.depth_max.max(at.schedule.len() as u64);
+        if moves.is_empty() {
+            return end_of(walker, &at);
         }
-        let what = moves[choose(moves.len())];
+        if at.schedule.len() > walker.config.steps_max {
+            return Ok(None);
+        }
+        let what = moves[choose(steps, &moves)];
         walker.take(&mut at, what)?;
+        steps += 1;
         stats.transitions += 1;
     }
-    stats.depth_max = stats.depth_max.max(at.schedule.len() as u64);
-    end_of(walker, &at)
+}
+
+/// The assertion that has failed in a thread, if one has.
+pub(crate) fn failure_of_thread(walker: &Walker<'_>, at: &Position) -> Option<Failure> {
+    let (thread, message) = walker.failed(&at.state)?;
+    let kind = FailureKind::Assertion { thread, message };
+    Some(Failure::new(walker.common, at, kind))
 }
 
 /// The failure at the end of an execution, if any.
-fn end_of(walker: &mut Walker<'_>, at: &Position) -> Result<Option<Failure>, SimError> {
+pub(crate) fn end_of(walker: &mut Walker<'_>, at: &Position) -> Result<Option<Failure>, SimError> {
     let stuck = at.state.is_unfinished();
     let kind = if stuck {
         FailureKind::Deadlock
@@ -109,8 +290,10 @@ pub(crate) fn replay(config: &Config, builder: Builder<'_>, schedule: &Schedule)
     };
     let mut at = walker.start()?;
     walker.settle(&mut at)?;
+    let mut enabled = Vec::new();
     for (number, &what) in schedule.moves().iter().enumerate() {
-        if !walker.take(&mut at, what)? {
+        walker.moves(&mut at.state, &mut enabled);
+        if !enabled.contains(&what) || !walker.take(&mut at, what)? {
             return Err(SimError::Replay {
                 number,
                 what: Schedule::new(vec![what]).to_string(),
@@ -121,7 +304,7 @@ pub(crate) fn replay(config: &Config, builder: Builder<'_>, schedule: &Schedule)
             break;
         }
     }
-    let failure = walk(&mut walker, &mut stats, at, |_| 0)?;
+    let failure = walk(&mut walker, &mut stats, at, |_, _| 0)?;
     stats.runs = walker.runs;
     stats.seconds = begun.elapsed().as_secs_f64();
     let completeness = if failure.is_some() {

@@ -5,9 +5,14 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::history::{ThreadHistory, histories};
+use crate::request::Kind;
 use crate::schedule::Schedule;
 use crate::state::{Common, Status};
+use crate::trace::TraceStep;
 use crate::walk::Position;
+
+/// Steps of a trace that a report prints.
+const SHOWN_MAX: usize = 40;
 
 /// How much of the behaviours an exploration has seen. Never claims more than that.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -82,6 +87,8 @@ pub enum FailureKind {
     },
     /// Threads wait for ever.
     Deadlock,
+    /// Not a failure: the end that was looked for ([`reaches`](crate::reaches)).
+    Reached,
     /// Not a failure: the search met a limit.
     Limit,
 }
@@ -96,8 +103,10 @@ pub struct Failure {
     /// What the threads had recorded.
     #[serde(skip)]
     pub histories: Vec<ThreadHistory>,
-    /// The schedule, for [`replay`](crate::replay).
+    /// The schedule, for [`replay`](crate::replay), shortened: after its moves, every first enabled one.
     pub schedule: Schedule,
+    /// What happened, step by step.
+    pub trace: Vec<TraceStep>,
 }
 
 impl Failure {
@@ -107,6 +116,7 @@ impl Failure {
             waiting: Vec::new(),
             histories: Vec::new(),
             schedule: Schedule::default(),
+            trace: Vec::new(),
         }
     }
 
@@ -118,10 +128,8 @@ impl Failure {
         let state = &at.state;
         let waiting = (0..state.threads.len() as u16)
             .filter(|&t| {
-                matches!(
-                    state.threads[usize::from(t)].status,
-                    Status::Parked | Status::Ready
-                )
+                let status = state.threads[usize::from(t)].status;
+                state.info(t).kind == Kind::Worker && matches!(status, Status::Parked | Status::Ready)
             })
             .map(|t| {
                 let (info, thread) = (state.info(t), &state.threads[usize::from(t)]);
@@ -146,6 +154,7 @@ impl Failure {
             waiting,
             histories: histories(common, &at.state),
             schedule: Schedule::new(at.schedule.to_vec()),
+            trace: Vec::new(),
         }
     }
 }
@@ -156,6 +165,7 @@ impl fmt::Display for Failure {
             FailureKind::Assertion { thread, message } => writeln!(f, "thread {thread} panicked: {message}")?,
             FailureKind::End { message } => writeln!(f, "the check of the end failed: {message}")?,
             FailureKind::Deadlock => writeln!(f, "deadlock: no thread can go on")?,
+            FailureKind::Reached => writeln!(f, "reached")?,
             FailureKind::Limit => writeln!(f, "limit")?,
         }
         for line in &self.waiting {
@@ -163,6 +173,18 @@ impl fmt::Display for Failure {
         }
         for history in &self.histories {
             write!(f, "{history}")?;
+        }
+        let weak = self.trace.iter().position(|step| step.weak.is_some());
+        if let Some(first) = weak {
+            writeln!(f, "from the first weak step on:")?;
+            for step in self.trace.iter().skip(first).take(SHOWN_MAX) {
+                writeln!(f, "  {step}")?;
+            }
+            if self.trace.len() - first > SHOWN_MAX {
+                writeln!(f, "  ... {} more steps", self.trace.len() - first - SHOWN_MAX)?;
+            }
+        } else if !self.trace.is_empty() {
+            writeln!(f, "no step was weak: the interleaving alone does it")?;
         }
         write!(f, "replay: {}", self.schedule)
     }

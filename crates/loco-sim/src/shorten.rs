@@ -1,0 +1,177 @@
+//! Making a failing schedule short, and telling what happens in it.
+//!
+//! Every failing prefix does: [`crate::replay`] goes on with the first move that is enabled. So the moves that the failure
+//! does not need are left out one group after the other, and groups of one thread or queue pair are put together,
+//! as long as the failure is still the same.
+
+use std::mem::discriminant;
+use std::time::{Duration, Instant};
+
+use crate::random::{end_of, failure_of_thread};
+use crate::report::Failure;
+use crate::schedule::Schedule;
+use crate::sharing::Seen;
+use crate::state::{Common, Move};
+use crate::trace::Tracer;
+use crate::walk::{Builder, Position, Walker};
+use crate::{Config, SimError};
+
+/// Time that shortening may take.
+const TIME_MAX: Duration = Duration::from_secs(5);
+
+/// The same failure with a shorter schedule if there is one, and with its trace.
+pub(crate) fn shorten(config: &Config, builder: Builder<'_>, failure: Failure) -> Result<Failure, SimError> {
+    let moves = failure.schedule.moves().to_vec();
+    search(config, builder, failure, moves, TIME_MAX)
+}
+
+/// The same failure with its trace, and with the schedule that led to it.
+pub(crate) fn explain(
+    config: &Config,
+    builder: Builder<'_>,
+    failure: Failure,
+    schedule: &Schedule,
+) -> Result<Failure, SimError> {
+    let moves = schedule.moves().to_vec();
+    search(config, builder, failure, moves, Duration::ZERO)
+}
+
+fn search(
+    config: &Config,
+    builder: Builder<'_>,
+    failure: Failure,
+    mut best: Vec<Move>,
+    time_max: Duration,
+) -> Result<Failure, SimError> {
+    let common = Common::default();
+    let mut walker = Walker::new(&common, config, builder, Seen::default());
+    let mut start = walker.start()?;
+    walker.settle(&mut start)?;
+    let mut trials = Trials {
+        walker,
+        start,
+        wanted: &failure,
+        begun: Instant::now(),
+        time_max,
+    };
+    if trials.run(&best, None)?.is_none() {
+        // Not repeated: as it was found.
+        return Ok(failure);
+    }
+    loop {
+        let before = best.len();
+        trials.cut(&mut best)?;
+        trials.join(&mut best)?;
+        if best.len() >= before || trials.is_late() {
+            break;
+        }
+    }
+    let mut tracer = Tracer::default();
+    let Some((mut short, taken)) = trials.run(&best, Some(&mut tracer))? else {
+        return Ok(failure);
+    };
+    short.schedule = Schedule::new(taken);
+    short.trace = tracer.steps;
+    Ok(short)
+}
+
+/// Repetitions of the failing execution with other schedules.
+struct Trials<'a> {
+    walker: Walker<'a>,
+    start: Position,
+    wanted: &'a Failure,
+    begun: Instant,
+    time_max: Duration,
+}
+
+impl Trials<'_> {
+    fn is_late(&self) -> bool {
+        self.begun.elapsed() >= self.time_max
+    }
+
+    /// Leaves moves out: first what comes after the point of no return, then ever smaller pieces.
+    fn cut(&mut self, best: &mut Vec<Move>) -> Result<(), SimError> {
+        let mut piece = best.len().div_ceil(2).max(1);
+        loop {
+            let mut end = best.len();
+            while end > 0 && !self.is_late() {
+                let begin = end.saturating_sub(piece);
+                let mut shorter = best.clone();
+                shorter.drain(begin..end);
+                self.improve(best, &shorter)?;
+                end = begin.min(best.len());
+            }
+            if piece == 1 || self.is_late() {
+                return Ok(());
+            }
+            piece = piece.div_ceil(2);
+        }
+    }
+
+    /// Puts equal moves side by side.
+    fn join(&mut self, best: &mut Vec<Move>) -> Result<(), SimError> {
+        let mut at = 0;
+        while at < best.len() && !self.is_late() {
+            let what = best[at];
+            let run = best[at..].iter().take_while(|&&m| m == what).count();
+            let next = best[at + run..].iter().position(|&m| m == what);
+            if let Some(next) = next {
+                let from = at + run + next;
+                let count = best[from..].iter().take_while(|&&m| m == what).count();
+                let mut joined = best.clone();
+                let moved: Vec<Move> = joined.drain(from..from + count).collect();
+                joined.splice(at + run..at + run, moved);
+                self.improve(best, &joined)?;
+            }
+            at += run;
+        }
+        Ok(())
+    }
+
+    /// Takes `other` if it fails in the same way and is printed shorter.
+    fn improve(&mut self, best: &mut Vec<Move>, other: &[Move]) -> Result<(), SimError> {
+        if let Some((_, taken)) = self.run(other, None)?
+            && (groups(&taken), taken.len()) < (groups(best), best.len())
+        {
+            *best = taken;
+        }
+        Ok(())
+    }
+
+    /// The failure that the moves lead to if it is the wanted one, and those of them that were possible.
+    fn run(
+        &mut self,
+        moves: &[Move],
+        mut tracer: Option<&mut Tracer>,
+    ) -> Result<Option<(Failure, Vec<Move>)>, SimError> {
+        let mut at = self.start.clone();
+        let mut enabled = Vec::new();
+        let mut taken = Vec::new();
+        let mut wanted = moves.iter();
+        let failure = loop {
+            if let Some(failure) = failure_of_thread(&self.walker, &at) {
+                break Some(failure);
+            }
+            self.walker.moves(&mut at.state, &mut enabled);
+            let next = wanted.find(|m| enabled.contains(m)).copied();
+            taken.extend(next);
+            let Some(what) = next.or_else(|| enabled.first().copied()) else {
+                break end_of(&mut self.walker, &at)?;
+            };
+            if at.schedule.len() > self.walker.config.steps_max {
+                break None;
+            }
+            if let Some(tracer) = &mut tracer {
+                tracer.see(self.walker.common, &mut at.state, what);
+            }
+            self.walker.take(&mut at, what)?;
+        };
+        let same = failure.filter(|f| discriminant(&f.kind) == discriminant(&self.wanted.kind));
+        Ok(same.map(|f| (f, taken)))
+    }
+}
+
+/// Words of the printed schedule.
+fn groups(moves: &[Move]) -> usize {
+    moves.chunk_by(|a, b| a == b).count()
+}

@@ -1,0 +1,189 @@
+//! The machine's steps in words: what each move of an execution did, and where memory was weak.
+//!
+//! Relies on `mowgli::machine`'s descriptions for the machine's steps. Used by [`crate::shorten`] for the trace of a
+//! failure.
+
+use std::fmt;
+
+use mowgli::machine::{Addr, QpId, Step};
+use serde::Serialize;
+
+use crate::request::{NicOp, Note, Request, VirtualWord};
+use crate::state::{Common, Move, State};
+
+/// One step of an execution in words.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TraceStep {
+    /// What happened.
+    pub what: String,
+    /// Why this step is weak: the writes that it should have seen were memory sequentially consistent.
+    pub weak: Option<String>,
+}
+
+impl fmt::Display for TraceStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.what)?;
+        match &self.weak {
+            Some(weak) => write!(f, "   <- weak: {weak}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Who will carry out a write that has been issued.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Writer {
+    Buffer(u16),
+    Nic(QpId),
+}
+
+/// A write issued and not yet in memory.
+struct Delayed {
+    writer: Writer,
+    word: Addr,
+    what: String,
+}
+
+/// Follows an execution and describes its moves.
+#[derive(Default)]
+pub(crate) struct Tracer {
+    delayed: Vec<Delayed>,
+    pub(crate) steps: Vec<TraceStep>,
+}
+
+impl Tracer {
+    /// Describes a move that is about to be taken in `state`.
+    pub(crate) fn see(&mut self, common: &Common, state: &mut State, what: Move) {
+        match what {
+            Move::Machine(step) => {
+                let text = state.machine.describe(step, &|addr| name_of(common, addr));
+                self.push(text, None);
+                let writer = match step {
+                    Step::Drain { thread } => Writer::Buffer(thread),
+                    Step::Nic { qp, .. } => Writer::Nic(qp),
+                };
+                if let Some(word) = state.machine.footprint(step).writes {
+                    let done = self
+                        .delayed
+                        .iter()
+                        .position(|d| d.writer == writer && d.word == word);
+                    if let Some(done) = done {
+                        self.delayed.remove(done);
+                    }
+                }
+            }
+            Move::Thread(thread) => {
+                if let Some(request) = state.request(common, thread) {
+                    self.see_request(common, state, thread, &request);
+                }
+            }
+        }
+    }
+
+    fn see_request(&mut self, common: &Common, state: &mut State, thread: u16, request: &Request) {
+        let who = format!("P{thread} ({})", state.info(thread).name);
+        let named = |state: &mut State, word: VirtualWord| {
+            let addr = state.addr(common, word);
+            (addr, name_of(common, addr))
+        };
+        match *request {
+            Request::Load { word } => {
+                let (addr, name) = named(state, word);
+                let value = state.machine.load(thread, addr).unwrap_or_default() as u64;
+                let late = self
+                    .delayed
+                    .iter()
+                    .rev()
+                    .find(|d| d.word == addr && d.writer != Writer::Buffer(thread));
+                let weak = late.map(|d| d.what.clone());
+                self.push(format!("{who}: loads {name} (={value})"), weak);
+            }
+            Request::Store { word, value } => {
+                let (addr, name) = named(state, word);
+                self.delay(
+                    Writer::Buffer(thread),
+                    addr,
+                    format!("{who}'s store {name} := {value} is still in its store buffer"),
+                );
+                self.push(format!("{who}: stores {name} := {value}"), None);
+            }
+            Request::Rmw { word, rmw } => {
+                let (_, name) = named(state, word);
+                self.push(format!("{who}: {rmw:?} on {name}"), None);
+            }
+            Request::Fence => self.push(format!("{who}: mfence"), None),
+            Request::Post {
+                owner, peer, op, tag, ..
+            } => {
+                let writer = Writer::Nic(QpId { thread: owner, peer });
+                let (text, written) = match op {
+                    NicOp::Put { dst, src } => {
+                        let (src, (addr, dst)) = (named(state, src).1, named(state, dst));
+                        (format!("put {dst} := {src}"), Some(addr))
+                    }
+                    NicOp::PutValue { dst, value } => {
+                        let (addr, dst) = named(state, dst);
+                        (format!("put {dst} := {value}"), Some(addr))
+                    }
+                    NicOp::Get { dst, src } => {
+                        let (src, (addr, dst)) = (named(state, src).1, named(state, dst));
+                        (format!("get {dst} := {src}"), Some(addr))
+                    }
+                    NicOp::FetchAdd { dst, target, add } => {
+                        let (target, (addr, dst)) = (named(state, target).1, named(state, dst));
+                        (
+                            format!("fetch-and-add {target} += {add}, old value to {dst}"),
+                            Some(addr),
+                        )
+                    }
+                    NicOp::CompareSwap {
+                        dst,
+                        target,
+                        expected,
+                        new,
+                    } => {
+                        let (target, (addr, dst)) = (named(state, target).1, named(state, dst));
+                        let text =
+                            format!("compare-and-swap {target} {expected} -> {new}, old value to {dst}");
+                        (text, Some(addr))
+                    }
+                    NicOp::Fence => ("remote fence".to_owned(), None),
+                };
+                if let Some(addr) = written {
+                    self.delay(writer, addr, format!("P{owner}'s {text} is not yet placed"));
+                }
+                self.push(format!("{who}: posts {text} to node {peer} as #{tag:x}"), None);
+            }
+            Request::Poll => self.push(format!("{who}: polls"), None),
+            Request::WaitBegin { ref what } => self.push(format!("{who}: waits for {what}"), None),
+            Request::WaitEnd => self.push(format!("{who}: has what it waited for"), None),
+            Request::Park => self.push(format!("{who}: parks"), None),
+            Request::Note(Note::Call(ref text)) => self.push(format!("{who}: calls {text}"), None),
+            Request::Note(Note::Return(ref text)) => self.push(format!("{who}: returns {text}"), None),
+            Request::Note(Note::Mark(ref text)) => self.push(format!("{who}: notes {text}"), None),
+            Request::End(Ok(())) => self.push(format!("{who}: ends"), None),
+            Request::End(Err(ref message)) => self.push(format!("{who}: panics: {message}"), None),
+            Request::Lock { .. } | Request::TryLock { .. } | Request::Unlock { .. } => {}
+            ref other => self.push(format!("{who}: {other:?}"), None),
+        }
+    }
+
+    fn delay(&mut self, writer: Writer, word: Addr, what: String) {
+        self.delayed.push(Delayed { writer, word, what });
+    }
+
+    fn push(&mut self, what: String, weak: Option<String>) {
+        self.steps.push(TraceStep { what, weak });
+    }
+}
+
+/// Words are named by who allocated them: `n0[3]` is the fourth word that node 0's set-up allocated.
+fn name_of(common: &Common, addr: Addr) -> String {
+    match common.words.name(addr.0) {
+        Some(name) => {
+            let owner = name / VirtualWord::base(1);
+            format!("n{owner}[{}]", name % VirtualWord::base(1))
+        }
+        None => format!("w{}", addr.0),
+    }
+}

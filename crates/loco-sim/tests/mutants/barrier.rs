@@ -1,0 +1,175 @@
+//! A barrier over shared variables, one a node, that count the node's arrivals (LOCO'26 Fig. 7).
+
+use loco::fabric::NodeId;
+use loco::{Manager, SharedRegion, SharedVar, Thread, fence};
+use loco_sim::World;
+
+use crate::{Fabric, Site, found, passes, site};
+
+type Sv = SharedVar<Fabric, u64>;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mistake {
+    None,
+    /// Arrives without completing its puts.
+    NoFence,
+    /// Completes its puts by their completions.
+    Completion,
+    /// The NIC writes its own counter back to it, and nothing fences.
+    LoopBack,
+    /// The same with the global fence.
+    FencedLoopBack,
+    /// Leaves when the next node has arrived, not all.
+    OneNeighbour,
+    /// Arrives before the fence.
+    FenceAfterArrival,
+}
+
+struct Objects {
+    flags: Vec<Sv>,
+    counters: Vec<Sv>,
+}
+
+impl Objects {
+    fn new(manager: &Manager<Fabric>) -> Objects {
+        let variables = |name: &str| {
+            (0..manager.nodes().len())
+                .map(|i| SharedVar::new(manager, &format!("{name}{i}")).unwrap())
+                .collect()
+        };
+        Objects {
+            flags: variables("flag"),
+            counters: variables("counter"),
+        }
+    }
+
+    fn wait(&self, thread: &Thread<Fabric>, key: loco::AckKey<Fabric>, mistake: Mistake) {
+        let me = usize::from(thread.node_id().0);
+        match mistake {
+            Mistake::NoFence | Mistake::LoopBack | Mistake::FenceAfterArrival => {}
+            Mistake::Completion => key.wait(thread).unwrap(),
+            _ => fence::thread(thread).unwrap(),
+        }
+        let mine = &self.counters[me];
+        let round = mine.read() + 1;
+        mine.write(round);
+        let loops_back = matches!(mistake, Mistake::LoopBack | Mistake::FencedLoopBack);
+        let nodes: Vec<NodeId> = (0..self.counters.len() as u16)
+            .map(NodeId)
+            .filter(|&node| node != thread.node_id() || loops_back)
+            .collect();
+        mine.bcast(thread, &nodes).unwrap().forget();
+        if mistake == Mistake::FenceAfterArrival {
+            fence::thread(thread).unwrap();
+        }
+        for (node, counter) in self.counters.iter().enumerate() {
+            let next = (me + 1) % self.counters.len();
+            if mistake != Mistake::OneNeighbour || node == next {
+                counter.wait_until(thread, |count| count >= round).unwrap();
+            }
+        }
+    }
+}
+
+/// Each node puts its flag at the others before each round, and sees the others' after it.
+fn world(nodes: usize, rounds: u64, mistake: Mistake) -> impl Fn(&mut World) + Sync {
+    move |world| {
+        for me in 0..nodes {
+            let at = world.node(site(Objects::new));
+            world.thread(&at, &format!("node{me}"), move |site: &Site<Objects>| {
+                let thread = site.thread();
+                let objects = &site.objects;
+                for round in 1..=rounds {
+                    objects.flags[me].write(round);
+                    let key = objects.flags[me].bcast_all(&thread).unwrap();
+                    objects.wait(&thread, key, mistake);
+                    for flag in &objects.flags {
+                        assert!(flag.read() >= round, "a put before the barrier is seen after it");
+                    }
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn the_barrier_passes() {
+    passes("barrier", world(2, 2, Mistake::None));
+}
+
+#[test]
+fn barrier_without_the_global_fence() {
+    // Counter and flag go along one queue pair: it takes a third node to see the difference.
+    found("barrier without fence", through_a_third(Mistake::NoFence));
+}
+
+#[test]
+fn barrier_whose_fence_waits_for_completions() {
+    found("barrier with completions", through_a_third(Mistake::Completion));
+}
+
+#[test]
+fn barrier_that_fences_after_it_has_arrived() {
+    found("fence after arrival", through_a_third(Mistake::FenceAfterArrival));
+}
+
+#[test]
+fn the_barrier_passes_through_a_third_node() {
+    passes("barrier, third node", through_a_third(Mistake::None));
+}
+
+/// Counter and flag go along one queue pair, so here nothing needs the fence.
+#[test]
+fn the_unfenced_barrier_passes() {
+    passes("unfenced barrier", world(2, 2, Mistake::NoFence));
+}
+
+#[test]
+fn unfenced_barrier_that_loops_its_own_counter_back() {
+    found("loop-back", world(2, 2, Mistake::LoopBack));
+}
+
+/// Not a bug: the fence of the next round covers the thread's queue pair towards its own node, so the old counter is
+/// placed before the new one is stored.
+#[test]
+fn a_fenced_barrier_may_loop_its_own_counter_back() {
+    passes("fenced loop-back", world(2, 2, Mistake::FencedLoopBack));
+}
+
+#[test]
+fn barrier_that_waits_for_one_neighbour() {
+    found("one neighbour", world(3, 1, Mistake::OneNeighbour));
+}
+
+/// Node 0 puts at node 2, all meet, and node 1, which may hear of node 0's arrival before node 2 does, gets it from there.
+fn through_a_third(mistake: Mistake) -> impl Fn(&mut World) + Sync {
+    move |world| {
+        for me in 0..3u16 {
+            let make = |manager: &Manager<Fabric>| {
+                let data = SharedRegion::new(manager, "data", 8).unwrap();
+                (Objects::new(manager), data)
+            };
+            let at = world.node(site(make));
+            type Both = (Objects, SharedRegion<Fabric>);
+            world.thread(&at, &format!("node{me}"), move |site: &Site<Both>| {
+                let thread = site.thread();
+                let (objects, data) = &site.objects;
+                let there = data.target(NodeId(2), 0).unwrap();
+                let key = match me {
+                    0 => thread.put_inline(&1u64.to_le_bytes(), there).unwrap(),
+                    _ => loco::AckKey::done(),
+                };
+                objects.wait(&thread, key, mistake);
+                if me == 1 {
+                    let there = data.target(NodeId(2), 0).unwrap();
+                    let got = thread.mem_ref(8).unwrap().get(there).unwrap().wait().unwrap();
+                    assert_eq!(
+                        got.word(0).unwrap(),
+                        1,
+                        "a put before the barrier is seen after it"
+                    );
+                }
+            });
+        }
+    }
+}

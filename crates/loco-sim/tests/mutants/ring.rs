@@ -1,0 +1,173 @@
+//! The ring buffer of LOCO'26 Fig. 14: words in slots, a head that the writer puts after them, a position that the reader
+//! puts back.
+
+use std::sync::atomic::Ordering::{Acquire, Release};
+
+use loco::fabric::{Local, Memory, NodeId, Target, WordCell};
+use loco::{AckKey, Channel, Manager, Region, Thread};
+use loco_sim::World;
+
+use crate::{Fabric, Site, found, passes, site};
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mistake {
+    None,
+    /// Counts the head on while a put of it may not have read it yet.
+    NoWait,
+    /// Puts the head before what it announces.
+    HeadFirst,
+    /// Frees a slot before copying it out.
+    FreeFirst,
+    /// Takes as free what is not acknowledged.
+    NoRoomCheck,
+}
+
+const SLOTS: u64 = 2;
+
+struct Ring {
+    _channel: Channel<Fabric>,
+    data: Region<Fabric>,
+    head: Region<Fabric>,
+    ack: Region<Fabric>,
+}
+
+impl Ring {
+    fn new(manager: &Manager<Fabric>) -> Ring {
+        let channel = Channel::builder(manager, "ring")
+            .kind("test ring")
+            .region("data", 8 * SLOTS as usize)
+            .region("head", 8)
+            .region("ack", 8)
+            .join()
+            .unwrap();
+        let region = |name| channel.region(name).unwrap().clone();
+        Ring {
+            data: region("data"),
+            head: region("head"),
+            ack: region("ack"),
+            _channel: channel,
+        }
+    }
+
+    fn load(region: &Region<Fabric>, word: u64) -> u64 {
+        region
+            .local()
+            .unwrap()
+            .cell::<u64>(8 * word as usize)
+            .unwrap()
+            .load(Acquire)
+    }
+
+    fn store(region: &Region<Fabric>, word: u64, value: u64) {
+        region
+            .local()
+            .unwrap()
+            .cell::<u64>(8 * word as usize)
+            .unwrap()
+            .store(value, Release);
+    }
+
+    /// Puts a word of this node's memory at the same place of `peer`.
+    fn put(region: &Region<Fabric>, thread: &Thread<Fabric>, peer: u16, word: u64) -> AckKey<Fabric> {
+        let offset = 8 * word as usize;
+        let src = Local {
+            memory: region.local().unwrap(),
+            offset,
+            len: 8,
+        };
+        let remote = region.remote(NodeId(peer)).unwrap();
+        thread.put(src, Target { remote, offset }).unwrap()
+    }
+
+    fn submit(&self, thread: &Thread<Fabric>, messages: u64, mistake: Mistake) {
+        let mut in_flight = AckKey::done();
+        for position in 0..messages {
+            if mistake != Mistake::NoRoomCheck {
+                thread
+                    .wait_until("room", loco::fabric::Peers::None, || {
+                        (position - Ring::load(&self.ack, 0) < SLOTS).then_some(())
+                    })
+                    .unwrap();
+            }
+            let slot = position % SLOTS;
+            let record = || {
+                Ring::store(&self.data, slot, position + 1);
+                Ring::put(&self.data, thread, 1, slot).forget();
+            };
+            if mistake != Mistake::HeadFirst {
+                record();
+            }
+            // Wait(d_x).
+            if mistake != Mistake::NoWait {
+                std::mem::replace(&mut in_flight, AckKey::done())
+                    .wait(thread)
+                    .unwrap();
+            }
+            Ring::store(&self.head, 0, position + 1);
+            in_flight = Ring::put(&self.head, thread, 1, 0);
+            if mistake == Mistake::HeadFirst {
+                record();
+            }
+        }
+    }
+
+    fn receive(&self, thread: &Thread<Fabric>, messages: u64, mistake: Mistake) {
+        for position in 0..messages {
+            thread
+                .wait_until("a message", loco::fabric::Peers::None, || {
+                    (Ring::load(&self.head, 0) > position).then_some(())
+                })
+                .unwrap();
+            let free = || {
+                Ring::store(&self.ack, 0, position + 1);
+                Ring::put(&self.ack, thread, 0, 0).forget();
+            };
+            if mistake == Mistake::FreeFirst {
+                free();
+            }
+            let message = Ring::load(&self.data, position % SLOTS);
+            assert_eq!(message, position + 1, "messages arrive whole and in order");
+            if mistake != Mistake::FreeFirst {
+                free();
+            }
+        }
+    }
+}
+
+fn world(messages: u64, mistake: Mistake) -> impl Fn(&mut World) + Sync {
+    move |world| {
+        let writer = world.node(site(Ring::new));
+        world.thread(&writer, "writer", move |site: &Site<Ring>| {
+            site.objects.submit(&site.thread(), messages, mistake);
+        });
+        let reader = world.node(site(Ring::new));
+        world.thread(&reader, "reader", move |site: &Site<Ring>| {
+            site.objects.receive(&site.thread(), messages, mistake);
+        });
+    }
+}
+
+#[test]
+fn the_ring_passes() {
+    passes("ring", world(3, Mistake::None));
+}
+
+#[test]
+fn ring_without_wait_before_reusing_the_head_counter() {
+    found("no wait", world(2, Mistake::NoWait));
+}
+
+#[test]
+fn ring_whose_head_is_put_before_its_data() {
+    found("head first", world(1, Mistake::HeadFirst));
+}
+
+#[test]
+fn reader_that_frees_a_slot_before_copying_it() {
+    found("free first", world(3, Mistake::FreeFirst));
+}
+
+#[test]
+fn writer_that_does_not_look_for_room() {
+    found("no room", world(3, Mistake::NoRoomCheck));
+}
