@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
 mod bench;
+mod check;
 mod demo;
 mod doctor;
 mod error;
@@ -30,6 +31,7 @@ struct Cli {
 enum Command {
     Run(run::Args),
     Demo(demo::Args),
+    Check(check::Args),
     Fabrics(fabrics::Args),
     Doctor(doctor::Args),
     Bench(bench::Args),
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
     let outcome = match cli.command {
         Command::Run(args) => run::run(&args),
         Command::Demo(args) => demo::run(&args),
+        Command::Check(args) => check::run(&args),
         Command::Fabrics(args) => fabrics::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::DemoNode(args) => demo::node(&args),

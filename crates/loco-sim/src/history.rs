@@ -17,6 +17,8 @@ pub struct End<'a> {
 /// What one thread recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadHistory {
+    /// Number of the thread, as in schedules and in `finished_before`.
+    pub thread: u16,
     /// Name of the thread.
     pub name: String,
     /// Its node.
@@ -94,13 +96,18 @@ pub(crate) fn histories(common: &Common, state: &State) -> Vec<ThreadHistory> {
                         });
                     }
                     Note::Return(text) => {
-                        if let Some(Event::Call { result, .. }) = events.last_mut() {
+                        let open = events.iter_mut().rev().find_map(|event| match event {
+                            Event::Call { result, .. } if result.is_none() => Some(result),
+                            _ => None,
+                        });
+                        if let Some(result) = open {
                             *result = Some(text.to_string());
                         }
                     }
                 }
             }
             ThreadHistory {
+                thread: index as u16,
                 name: info.name.to_string(),
                 node: info.node,
                 events,

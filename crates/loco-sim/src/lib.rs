@@ -25,6 +25,7 @@ mod schedule;
 mod search;
 mod sharing;
 mod shorten;
+pub mod spec;
 mod state;
 mod trace;
 mod trail;
@@ -198,3 +199,7 @@ pub fn replay(
     };
     Ok(report)
 }
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/checking-your-channel.md")]
+struct Guide;

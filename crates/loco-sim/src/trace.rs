@@ -74,7 +74,7 @@ impl Tracer {
             }
             Move::Thread(thread) => {
                 if let Some(request) = state.request(common, thread) {
-                    self.see_request(common, state, thread, &request);
+                    self.see_request(common, state, thread, request);
                 }
             }
         }

@@ -13,6 +13,8 @@ enum Mistake {
     None,
     /// Arrives without completing its puts.
     NoFence,
+    /// The same, and counts on while a put of the counter may not have read it yet.
+    ReusedCounter,
     /// Completes its puts by their completions.
     Completion,
     /// The NIC writes its own counter back to it, and nothing fences.
@@ -46,7 +48,7 @@ impl Objects {
     fn wait(&self, thread: &Thread<Fabric>, key: loco::AckKey<Fabric>, mistake: Mistake) {
         let me = usize::from(thread.node_id().0);
         match mistake {
-            Mistake::NoFence | Mistake::LoopBack | Mistake::FenceAfterArrival => {}
+            Mistake::NoFence | Mistake::ReusedCounter | Mistake::LoopBack | Mistake::FenceAfterArrival => {}
             Mistake::Completion => key.wait(thread).unwrap(),
             _ => fence::thread(thread).unwrap(),
         }
@@ -58,7 +60,11 @@ impl Objects {
             .map(NodeId)
             .filter(|&node| node != thread.node_id() || loops_back)
             .collect();
-        mine.bcast(thread, &nodes).unwrap().forget();
+        let sent = mine.bcast(thread, &nodes).unwrap();
+        if matches!(mistake, Mistake::NoFence | Mistake::LoopBack) {
+            // What the fence of the next round would do.
+            sent.wait(thread).unwrap();
+        }
         if mistake == Mistake::FenceAfterArrival {
             fence::thread(thread).unwrap();
         }
@@ -122,6 +128,11 @@ fn the_barrier_passes_through_a_third_node() {
 #[test]
 fn the_unfenced_barrier_passes() {
     passes("unfenced barrier", world(2, 2, Mistake::NoFence));
+}
+
+#[test]
+fn unfenced_barrier_that_reuses_its_counter() {
+    found("reused counter", world(2, 2, Mistake::ReusedCounter));
 }
 
 #[test]

@@ -1,0 +1,82 @@
+//! Speed of the explorer on the barrier of two nodes: moves a second of one explorer, executions a second of random
+//! schedules, and one complete exploration.
+
+use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use loco::{Barrier, Manager, SharedVar};
+use loco_sim::{Config, ModelFabric, Report, Strategy, World, explore};
+
+struct Site {
+    manager: Manager<ModelFabric>,
+    flags: Vec<SharedVar<ModelFabric, u64>>,
+    barrier: Barrier<ModelFabric>,
+}
+
+/// In the model an error is a finding, and here there must be none.
+fn must<T>(result: loco::Result<T>) -> T {
+    result.unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn barrier(world: &mut World) {
+    for me in 0..2 {
+        let node = world.node(|fabric| {
+            let manager = must(Manager::new(fabric));
+            let flags = (0..2)
+                .map(|i| must(SharedVar::new(&manager, &format!("flag{i}"))))
+                .collect();
+            let barrier = must(Barrier::new(&manager, "bar"));
+            must(manager.wait_for_ready());
+            Site {
+                manager,
+                flags,
+                barrier,
+            }
+        });
+        world.thread(&node, &format!("node{me}"), move |site: &Site| {
+            let thread = must(site.manager.thread());
+            site.flags[me].write(1);
+            must(site.flags[me].bcast_all(&thread)).forget();
+            must(site.barrier.wait(&thread));
+            assert_eq!(site.flags[1 - me].read(), 1);
+        });
+    }
+}
+
+fn run(strategy: Strategy) -> Report {
+    let config = Config {
+        strategy,
+        workers: 1,
+        ..Config::default()
+    };
+    explore(&config, barrier).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn benches(criterion: &mut Criterion) {
+    const EXECUTIONS: u64 = 2_000;
+    let random = Strategy::Random {
+        executions: EXECUTIONS,
+        seed: 1,
+    };
+    let moves = run(random).stats.transitions;
+    let mut group = criterion.benchmark_group("barrier of two nodes");
+    group.throughput(Throughput::Elements(moves));
+    group.bench_function("moves of random executions", |b| {
+        b.iter_batched(|| (), |()| run(random), BatchSize::PerIteration);
+    });
+    group.throughput(Throughput::Elements(EXECUTIONS));
+    group.bench_function("random executions", |b| {
+        b.iter_batched(|| (), |()| run(random), BatchSize::PerIteration);
+    });
+    let complete = run(Strategy::Exhaustive).stats;
+    group.throughput(Throughput::Elements(complete.transitions));
+    group.bench_function("moves of a complete exploration", |b| {
+        b.iter_batched(|| (), |()| run(Strategy::Exhaustive), BatchSize::PerIteration);
+    });
+    group.finish();
+}
+
+criterion_group! {
+    name = explorer;
+    config = Criterion::default().sample_size(10);
+    targets = benches
+}
+criterion_main!(explorer);
