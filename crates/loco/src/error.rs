@@ -122,6 +122,17 @@ pub enum Error {
         /// Full name of the channel.
         channel: String,
     },
+    /// The node that held a lock is lost, and the lock's policy is to fail.
+    #[error(
+        "{node} was lost while it held lock `{lock}`: what the lock protects may be half done; \
+         make the lock with `OnLoss::Recover` to be given it all the same"
+    )]
+    HolderLost {
+        /// Full name of the lock.
+        lock: String,
+        /// The holder.
+        node: NodeId,
+    },
     /// More threads than work request ids can name.
     #[error("this node has no thread index left ({max} in use): drop `Thread`s that are done")]
     TooManyThreads {

@@ -15,6 +15,8 @@
 //! | [`Msw`] | locations of any size whose reads fail cleanly when torn |
 //! | [`Sst`] | a table of owned variables, one per participant |
 //! | [`Barrier`] | nobody leaves before everybody has arrived |
+//! | [`AtomicVar`] | a word with one home, read-modify-writes from everywhere |
+//! | [`TicketLock`], [`TasLock`] | mutual exclusion among threads of all nodes |
 //! | [`RingBuffer`] | a queue from one writer to readers on any nodes, each of which gets every message |
 //!
 //! The way in: a [`Manager`] per node, a [`Thread`] per thread, objects by name, [`Manager::wait_for_ready`], then use.
@@ -23,12 +25,14 @@
 #![forbid(unsafe_code)]
 
 mod ack;
+mod atomic_var;
 mod barrier;
 mod channel;
 mod config;
 mod error;
 pub mod fence;
 mod home;
+mod lock_guard;
 mod manager;
 mod memref;
 mod msw;
@@ -45,20 +49,25 @@ mod setup;
 mod shared_region;
 mod shared_var;
 mod sst;
+mod tas_lock;
 pub mod testing;
 
 mod thread;
+mod ticket_lock;
 mod tracker;
 mod value;
 mod wide_owned;
+mod words;
 
 pub use loco_fabric as fabric;
 
 pub use ack::{AckFuture, AckKey};
+pub use atomic_var::AtomicVar;
 pub use barrier::Barrier;
 pub use channel::{Channel, ChannelBuilder, ChannelRef, Parent};
 pub use config::{Config, Polling};
 pub use error::{Error, Result};
+pub use lock_guard::{LockConfig, LockGuard, OnLoss, Unlock};
 pub use manager::Manager;
 pub use memref::{MemRef, Pending};
 pub use msw::Msw;
@@ -70,7 +79,9 @@ pub use ring_buffer::{RingBuffer, RingConfig, RingReader, RingWriter};
 pub use shared_region::SharedRegion;
 pub use shared_var::SharedVar;
 pub use sst::Sst;
+pub use tas_lock::TasLock;
 pub use thread::{Flags, Operation, Thread};
+pub use ticket_lock::TicketLock;
 pub use value::{AtomicValue, Value};
 pub use wide_owned::WideOwnedVar;
 

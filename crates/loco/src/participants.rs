@@ -2,7 +2,7 @@
 
 use loco_fabric::{Fabric, NodeId};
 
-use crate::Manager;
+use crate::{Error, Manager, Result};
 
 /// A set of nodes, in ascending order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,5 +32,17 @@ impl Participants {
     /// True if `node` takes part.
     pub fn contains(&self, node: NodeId) -> bool {
         self.nodes.binary_search(&node).is_ok()
+    }
+
+    /// # Errors
+    /// `NotParticipant` of the channel to be called `channel` unless `node` takes part.
+    pub(crate) fn require(&self, channel: &str, node: NodeId) -> Result<()> {
+        if self.contains(node) {
+            return Ok(());
+        }
+        Err(Error::NotParticipant {
+            channel: channel.to_owned(),
+            node,
+        })
     }
 }

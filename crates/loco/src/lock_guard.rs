@@ -1,0 +1,220 @@
+//! What the locks have in common: settings, the guard, and whose turn it is among the threads of a node.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+
+use loco_fabric::{AtomicCell, Control, Fabric, FabricError, Lock, NodeId, PeerState, Peers, Time, Wait};
+
+use crate::fence::Scope;
+use crate::platform::{AtomicU64Of, MutexOf};
+use crate::{Result, Thread};
+
+/// What waiters do when the node that holds a lock is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum OnLoss {
+    /// They fail, and so does everybody later: what the lock protects may be half done.
+    #[default]
+    Poison,
+    /// The next one gets the lock, and is told so by [`LockGuard::recovered`].
+    Recover,
+}
+
+/// Settings of a lock. `on_loss` must be the same on all participants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LockConfig {
+    /// When the holder is lost.
+    pub on_loss: OnLoss,
+    /// How many times in a row threads of one node may hand the lock to one another before it must leave the node, if
+    /// others wait for it or not. 0: never.
+    pub local_hand_overs_max: u32,
+}
+
+impl Default for LockConfig {
+    /// Poison; 16 hand-overs.
+    fn default() -> LockConfig {
+        LockConfig {
+            on_loss: OnLoss::default(),
+            local_hand_overs_max: 16,
+        }
+    }
+}
+
+/// A lock that guards can release. Implemented by this crate's locks.
+pub trait Unlock<F: Fabric> {
+    /// Executes the fence, then releases the lock, which the calling thread holds. Called once by the guard.
+    ///
+    /// # Errors
+    /// The fence's; `PeerLost` if the home is gone. The lock counts as released on this node all the same.
+    fn unlock(&self, thread: &Thread<F>, scope: Scope) -> Result<()>;
+
+    /// Name of the lock, for messages.
+    fn name(&self) -> &str;
+}
+
+/// The lock is held while this lives.
+///
+/// Released after a [fence](crate::fence) of the scope that was chosen when locking: with [`Scope::Thread`] whoever
+/// gets the lock next, on whichever node, sees what the holder's thread put anywhere while it held it. CPU stores of
+/// the holder are visible on its node in any case.
+#[must_use = "dropped, it releases the lock"]
+pub struct LockGuard<'a, F: Fabric, L: Unlock<F>> {
+    lock: &'a L,
+    thread: &'a Thread<F>,
+    scope: Scope,
+    recovered: bool,
+    released: bool,
+}
+
+impl<'a, F: Fabric, L: Unlock<F>> LockGuard<'a, F, L> {
+    pub(crate) fn new(lock: &'a L, thread: &'a Thread<F>, scope: Scope, recovered: bool) -> Self {
+        LockGuard {
+            lock,
+            thread,
+            scope,
+            recovered,
+            released: false,
+        }
+    }
+
+    /// True if a former holder was lost while it held the lock, and nobody has held it since: what the lock protects
+    /// may be half done. (Only with [`OnLoss::Recover`].)
+    pub fn recovered(&self) -> bool {
+        self.recovered
+    }
+
+    /// Changes the scope of the fence at release, when it is known better what was done.
+    pub fn set_scope(&mut self, scope: Scope) {
+        self.scope = scope;
+    }
+
+    /// Releases the lock. What [`drop`] does too, where an error is only logged.
+    ///
+    /// # Errors
+    /// What the fence reports: operations of the holder may not have taken effect. The lock is released all the
+    /// same.
+    pub fn release(mut self) -> Result<()> {
+        self.released = true;
+        self.lock.unlock(self.thread, self.scope)
+    }
+}
+
+impl<F: Fabric, L: Unlock<F>> Drop for LockGuard<'_, F, L> {
+    fn drop(&mut self) {
+        if !self.released
+            && let Err(error) = self.lock.unlock(self.thread, self.scope)
+        {
+            tracing::warn!(lock = self.lock.name(), %error, "releasing");
+        }
+    }
+}
+
+/// Whose turn it is among the threads of this node: a queue, in which a waiter may give up.
+pub(crate) struct LocalTurn<F: Fabric> {
+    line: MutexOf<F, Line>,
+    /// The waiter that was called last; it is told by this word so that waiting takes no lock.
+    called: AtomicU64Of<F>,
+}
+
+#[derive(Default)]
+struct Line {
+    taken: bool,
+    last: u64,
+    waiting: VecDeque<u64>,
+}
+
+impl<F: Fabric> LocalTurn<F> {
+    pub(crate) fn new() -> LocalTurn<F> {
+        LocalTurn {
+            line: Lock::new(Line::default()),
+            called: AtomicCell::new(0),
+        }
+    }
+
+    /// Takes the turn if nobody has it.
+    pub(crate) fn try_enter(&self) -> bool {
+        let mut line = self.line.lock();
+        !std::mem::replace(&mut line.taken, true)
+    }
+
+    /// Waits for the turn.
+    ///
+    /// # Errors
+    /// `Timeout`.
+    pub(crate) fn enter(&self, thread: &Thread<F>, what: &str, deadline: Time) -> Result<()> {
+        let number = {
+            let mut line = self.line.lock();
+            if !std::mem::replace(&mut line.taken, true) {
+                return Ok(());
+            }
+            line.last += 1;
+            let number = line.last;
+            line.waiting.push_back(number);
+            number
+        };
+        let wait = Wait {
+            what,
+            peers: Peers::None,
+            deadline: Some(deadline),
+        };
+        // Acquire: what the thread before us did is visible.
+        let called = || (self.called.load(Ordering::Acquire) == number).then_some(());
+        match thread.fabric().wait(wait, called) {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                let mut line = self.line.lock();
+                match line.waiting.iter().position(|&waiter| waiter == number) {
+                    Some(position) => {
+                        line.waiting.remove(position);
+                        Err(error.into())
+                    }
+                    // Called at the last moment.
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+
+    /// True if another thread waits.
+    pub(crate) fn awaited(&self) -> bool {
+        !self.line.lock().waiting.is_empty()
+    }
+
+    /// Calls the next one.
+    pub(crate) fn leave(&self) {
+        let mut line = self.line.lock();
+        match line.waiting.pop_front() {
+            // Release: pairs with the waiter's acquire. Within the lock, so that giving up is either before or after.
+            Some(next) => self.called.store(next, Ordering::Release),
+            None => line.taken = false,
+        }
+    }
+}
+
+/// True if `node` is gone, for whatever reason.
+pub(crate) fn is_gone<F: Fabric>(fabric: &F, node: NodeId) -> bool {
+    fabric.control().peer_state(node) != PeerState::Alive
+}
+
+/// Waits `pause` of the fabric's time; not at all where that stands still, as in a model.
+///
+/// # Errors
+/// `PeerLost` if `peer` is gone; `Timeout` at `deadline`.
+pub(crate) fn pause<F: Fabric>(
+    thread: &Thread<F>,
+    what: &str,
+    peer: NodeId,
+    pause: std::time::Duration,
+    deadline: Time,
+) -> Result<()> {
+    let start = thread.now();
+    let until = start.after(pause);
+    let wait = Wait {
+        what,
+        peers: Peers::One(peer),
+        deadline: Some(deadline),
+    };
+    Ok(thread.fabric().wait(wait, || {
+        let now = thread.now();
+        (now == start || (now >= until && now < deadline)).then_some(())
+    })?)
+}

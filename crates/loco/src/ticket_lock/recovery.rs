@@ -1,0 +1,86 @@
+//! What a lost node held, found out by those that wait.
+//!
+//! A node says `Taking` at the home before it draws a ticket, and afterwards which one it drew; each is placed before its
+//! next read-modify-write. So of a ticket that has been drawn and not been served to the end, the owner is a node that
+//! says `Taking` or says that ticket. If no live node does, a lost one owns it. (The next ticket is read first, then
+//! what the nodes say, then the slots: a live node that says something else by then was done with the ticket
+//! before the slots were read, which then show a later one served.)
+
+use std::sync::atomic::Ordering;
+
+use loco_fabric::{AtomicCell, Fabric, NodeId};
+
+use crate::lock_guard::{OnLoss, is_gone};
+use crate::{Parent, Result, Thread};
+
+use super::slot::{Says, Slot, Stage};
+use super::{LINE_WORDS, Mine, NEXT, TicketLock};
+
+impl<F: Fabric> TicketLock<F> {
+    /// Passes over the tickets of lost nodes, and passes on or poisons the lock if one of them held it. False: not to be
+    /// told yet, as a live node is drawing a ticket.
+    ///
+    /// # Errors
+    /// `HolderLost`; `PeerLost` if the home is gone.
+    pub(super) fn settle(&self, thread: &Thread<F>, mine: &mut Mine) -> Result<bool> {
+        let participants = self.channel.participants();
+        let nodes = participants.nodes();
+        let gone: Vec<NodeId> = nodes
+            .iter()
+            .copied()
+            .filter(|&node| is_gone(thread.fabric(), node))
+            .collect();
+
+        let next = self.words.read(thread, NEXT)?;
+        let mut said = vec![0; nodes.len()];
+        self.words.read_many(thread, LINE_WORDS, &mut said)?;
+        let mut slots = vec![0; self.slot_count as usize];
+        self.words.read_many(thread, self.slots, &mut slots)?;
+
+        let said = nodes.iter().zip(said.iter().map(|&word| Says::from_word(word)));
+        let (lost, live): (Vec<_>, Vec<_>) = said.partition(|(node, _)| gone.contains(node));
+        if live.iter().any(|&(_, says)| says == Says::Taking) {
+            return Ok(false);
+        }
+        let lives = |ticket| live.iter().any(|&(_, says)| says == Says::Has(ticket));
+        let slot_of = |ticket: u64| {
+            let slot = Slot::from_word(slots[(ticket & (self.slot_count - 1)) as usize]);
+            (slot.ticket == ticket).then_some(slot)
+        };
+        let first = (next + 1).saturating_sub(self.slot_count);
+        let serving = (first..=next)
+            .rev()
+            .find(|&ticket| slot_of(ticket).is_some_and(Slot::is_served));
+        let Some(serving) = serving else {
+            return Ok(false);
+        };
+        // First those that wait in vain, so that the lock is not passed to them.
+        for ticket in serving + 1..next {
+            if !lives(ticket) {
+                let skipped = Slot::new(ticket, Stage::Skipped);
+                self.change(thread, ticket, |old| {
+                    let waits = old.ticket < ticket || matches!(old.stage, Stage::Claimed(_));
+                    waits.then_some(skipped)
+                })?;
+            }
+        }
+        if serving < next && !lives(serving) {
+            let holder = lost
+                .iter()
+                .find(|&&(_, says)| says == Says::Has(serving))
+                .or_else(|| lost.iter().find(|&&(_, says)| says == Says::Taking));
+            if let Some(&(&holder, _)) = holder {
+                if self.config.on_loss == OnLoss::Poison {
+                    // Relaxed: says all there is to say itself.
+                    self.poisoned
+                        .store(u32::from(holder.0) + 1, Ordering::Relaxed);
+                    return Err(self.holder_lost(holder));
+                }
+                tracing::warn!(lock = self.channel.name(), %holder, "recovered from a lost holder");
+                self.serve_next(thread, serving, true)?;
+            }
+        }
+        mine.settled = gone;
+        Ok(true)
+    }
+}

@@ -1,0 +1,116 @@
+//! How a place in the line is written into one word: whose ticket it is and how far it has come.
+
+use loco_fabric::NodeId;
+
+const STATE_BITS: u32 = 4;
+const NODE_BITS: u32 = 16;
+
+/// How far a ticket has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// It is this ticket's turn, or was.
+    Served,
+    /// The same, and a former holder was lost.
+    Recovered,
+    /// Passed over: its node gave up or was lost.
+    Skipped,
+    /// Its node waits to be told.
+    Claimed(NodeId),
+    /// Its node gave up; it may come back.
+    Abandoned,
+}
+
+/// The content of a slot: fresh memory is ticket 0, served, which is how a lock begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Slot {
+    pub(super) ticket: u64,
+    pub(super) stage: Stage,
+}
+
+impl Slot {
+    pub(super) fn new(ticket: u64, stage: Stage) -> Slot {
+        Slot { ticket, stage }
+    }
+
+    pub(super) fn to_word(self) -> u64 {
+        let (state, node) = match self.stage {
+            Stage::Served => (0, 0),
+            Stage::Recovered => (1, 0),
+            Stage::Skipped => (2, 0),
+            Stage::Claimed(node) => (3, node.0),
+            Stage::Abandoned => (4, 0),
+        };
+        (self.ticket << (STATE_BITS + NODE_BITS)) | (u64::from(node) << STATE_BITS) | state
+    }
+
+    pub(super) fn from_word(word: u64) -> Slot {
+        let node = NodeId((word >> STATE_BITS) as u16);
+        let stage = match word & ((1 << STATE_BITS) - 1) {
+            0 => Stage::Served,
+            1 => Stage::Recovered,
+            2 => Stage::Skipped,
+            3 => Stage::Claimed(node),
+            _ => Stage::Abandoned,
+        };
+        Slot::new(word >> (STATE_BITS + NODE_BITS), stage)
+    }
+
+    /// The holder, or the lock is free.
+    pub(super) fn is_served(self) -> bool {
+        matches!(self.stage, Stage::Served | Stage::Recovered)
+    }
+}
+
+/// What a node says of itself at the lock's home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Says {
+    /// Nothing yet.
+    Nothing,
+    /// It is about to take a ticket, or has taken one and does not know it yet.
+    Taking,
+    /// Its last ticket.
+    Has(u64),
+}
+
+impl Says {
+    pub(super) fn to_word(self) -> u64 {
+        match self {
+            Says::Nothing => 0,
+            Says::Taking => 1,
+            Says::Has(ticket) => (ticket + 1) << 1,
+        }
+    }
+
+    pub(super) fn from_word(word: u64) -> Says {
+        match word {
+            0 => Says::Nothing,
+            1 => Says::Taking,
+            word => Says::Has((word >> 1) - 1),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_round_trip() {
+        for ticket in [0, 1, 7, 1 << 40] {
+            for stage in [
+                Stage::Served,
+                Stage::Recovered,
+                Stage::Skipped,
+                Stage::Claimed(NodeId(u16::MAX)),
+                Stage::Abandoned,
+            ] {
+                let slot = Slot::new(ticket, stage);
+                assert_eq!(Slot::from_word(slot.to_word()), slot);
+            }
+            assert_eq!(Says::from_word(Says::Has(ticket).to_word()), Says::Has(ticket));
+        }
+        assert_eq!(Slot::from_word(0), Slot::new(0, Stage::Served));
+        assert_eq!(Says::from_word(Says::Taking.to_word()), Says::Taking);
+        assert_eq!(Says::from_word(0), Says::Nothing);
+    }
+}

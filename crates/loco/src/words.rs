@@ -1,0 +1,143 @@
+//! Words that live on one node and are changed by remote read-modify-writes: what atomic variables, locks and queues
+//! are made of.
+//!
+//! A remote read-modify-write is atomic against the CPU of the home node only where the fabric says so
+//! ([`Atomicity::Glob`]). There the home node uses CPU instructions; elsewhere it goes through its NIC like everybody
+//! else, and so does a plain write, which a read-modify-write could otherwise undo.
+
+use std::sync::atomic::Ordering;
+
+use loco_fabric::{Atomicity, Fabric, FabricError, Memory, NodeId, Target, WordCell};
+
+use crate::thread::{Flags, Operation};
+use crate::{Region, Result, Thread};
+
+const WORD_BYTES: usize = 8;
+
+type CellOf<F> = <<F as Fabric>::Memory as Memory>::Cell<u64>;
+
+/// The words of `region` on `home`. Cheap to make; one for each node that has such words.
+pub(crate) struct Words<F: Fabric> {
+    region: Region<F>,
+    home: NodeId,
+    /// Where the CPU of this node may access them.
+    direct: Option<Box<[CellOf<F>]>>,
+}
+
+impl<F: Fabric> Words<F> {
+    /// # Errors
+    /// `Unsupported` where the fabric has no atomics.
+    pub(crate) fn new(fabric: &F, region: &Region<F>, home: NodeId) -> Result<Words<F>> {
+        let direct = match fabric.caps().atomicity {
+            Atomicity::None => {
+                let what = format!("`{}` needs remote atomics", region.name());
+                return Err(FabricError::Unsupported(what).into());
+            }
+            Atomicity::Glob if fabric.node() == home => {
+                let memory = region.local()?;
+                let cells = (0..region.len() / WORD_BYTES).map(|i| memory.cell(i * WORD_BYTES));
+                Some(cells.collect::<Result<_, FabricError>>()?)
+            }
+            Atomicity::Hca | Atomicity::Glob => None,
+        };
+        Ok(Words {
+            region: region.clone(),
+            home,
+            direct,
+        })
+    }
+
+    /// Where they live.
+    pub(crate) fn home(&self) -> NodeId {
+        self.home
+    }
+
+    /// The value of word `index`.
+    pub(crate) fn read(&self, thread: &Thread<F>, index: usize) -> Result<u64> {
+        if let Some(cells) = &self.direct {
+            // SeqCst costs nothing in a load and says that this is a point in the word's history.
+            return Ok(cells[index].load(Ordering::SeqCst));
+        }
+        let buffer = thread.mem_ref(WORD_BYTES)?;
+        buffer.get(self.target(index)?)?.wait()?.word(0)
+    }
+
+    /// The values of the words from `index`, each as of some time during the call.
+    pub(crate) fn read_many(&self, thread: &Thread<F>, index: usize, out: &mut [u64]) -> Result<()> {
+        if let Some(cells) = &self.direct {
+            for (value, cell) in out.iter_mut().zip(&cells[index..]) {
+                *value = cell.load(Ordering::SeqCst);
+            }
+            return Ok(());
+        }
+        let buffer = thread.mem_ref(out.len() * WORD_BYTES)?;
+        let buffer = buffer.get(self.target(index)?)?.wait()?;
+        for (i, value) in out.iter_mut().enumerate() {
+            *value = buffer.word(i * WORD_BYTES)?;
+        }
+        Ok(())
+    }
+
+    /// Adds with wrap-around; the old value.
+    pub(crate) fn fetch_add(&self, thread: &Thread<F>, index: usize, add: u64) -> Result<u64> {
+        if let Some(cells) = &self.direct {
+            let mut old = cells[index].load(Ordering::Relaxed); // a guess, which the exchange checks
+            while let Err(found) = cells[index].compare_exchange(old, old.wrapping_add(add)) {
+                old = found;
+            }
+            return Ok(old);
+        }
+        let buffer = thread.mem_ref(WORD_BYTES)?;
+        buffer.fetch_add(self.target(index)?, add)?.wait()?.word(0)
+    }
+
+    /// Stores `new` if the word is `expected`; the old value.
+    pub(crate) fn compare_swap(
+        &self,
+        thread: &Thread<F>,
+        index: usize,
+        expected: u64,
+        new: u64,
+    ) -> Result<u64> {
+        if let Some(cells) = &self.direct {
+            return Ok(cells[index]
+                .compare_exchange(expected, new)
+                .unwrap_or_else(|found| found));
+        }
+        let buffer = thread.mem_ref(WORD_BYTES)?;
+        let pending = buffer.compare_swap(self.target(index)?, expected, new)?;
+        pending.wait()?.word(0)
+    }
+
+    /// Stores; the old value. By compare-and-swap, as there is no remote swap and a put is not atomic against
+    /// read-modify-writes. `guess` is what the word may hold.
+    pub(crate) fn swap(&self, thread: &Thread<F>, index: usize, guess: u64, new: u64) -> Result<u64> {
+        let mut expected = guess;
+        loop {
+            let old = self.compare_swap(thread, index, expected, new)?;
+            if old == expected {
+                return Ok(old);
+            }
+            expected = old;
+        }
+    }
+
+    /// Stores a word that no read-modify-write ever touches. Placed before any later read-modify-write of this thread
+    /// on this node's words takes effect (stamp order: NIC remote writes before NIC remote reads); not waited for.
+    pub(crate) fn post_write(&self, thread: &Thread<F>, index: usize, value: u64) -> Result<()> {
+        if let Some(cells) = &self.direct {
+            // Release: TSO keeps it before the later exchanges.
+            cells[index].store(value, Ordering::Release);
+            return Ok(());
+        }
+        let put = Operation::PutInline(&value.to_ne_bytes(), self.target(index)?);
+        thread.post_untracked(&put, Flags::default())
+    }
+
+    fn target(&self, index: usize) -> Result<Target<'_, F::Remote>> {
+        Ok(Target {
+            remote: self.region.remote(self.home)?,
+            offset: index * WORD_BYTES,
+        })
+    }
+}
