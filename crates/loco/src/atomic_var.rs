@@ -14,6 +14,8 @@ const WORD_BYTES: usize = 8;
 /// one. All operations but [`cached`](AtomicVar::cached) act on the official copy and are linearizable
 /// together: each takes effect once, at one moment between its call and its return.
 ///
+/// After a `Timeout` it is unknown whether an operation took effect.
+///
 /// They order nothing else: what this thread put before is placed before only after a [fence](crate::fence).
 ///
 /// The home node's own operations go through its NIC like everybody else's wherever the fabric does not promise that

@@ -17,6 +17,8 @@
 //! | [`Barrier`] | nobody leaves before everybody has arrived |
 //! | [`AtomicVar`] | a word with one home, read-modify-writes from everywhere |
 //! | [`TicketLock`], [`TasLock`] | mutual exclusion among threads of all nodes |
+//! | [`SharedQueue`] | a bounded FIFO among all nodes |
+//! | [`KvStore`] | a linearizable map over the memory of all nodes |
 //! | [`RingBuffer`] | a queue from one writer to readers on any nodes, each of which gets every message |
 //!
 //! The way in: a [`Manager`] per node, a [`Thread`] per thread, objects by name, [`Manager::wait_for_ready`], then use.
@@ -32,6 +34,7 @@ mod config;
 mod error;
 pub mod fence;
 mod home;
+mod kvstore;
 mod lock_guard;
 mod manager;
 mod memref;
@@ -46,6 +49,7 @@ mod region;
 mod ring_buffer;
 mod sealed;
 mod setup;
+mod shared_queue;
 mod shared_region;
 mod shared_var;
 mod sst;
@@ -67,6 +71,9 @@ pub use barrier::Barrier;
 pub use channel::{Channel, ChannelBuilder, ChannelRef, Parent};
 pub use config::{Config, Polling};
 pub use error::{Error, Result};
+#[doc(hidden)]
+pub use kvstore::Defect;
+pub use kvstore::{Bytes, Encode, Inserted, KvConfig, KvStats, KvStore, PendingGet};
 pub use lock_guard::{LockConfig, LockGuard, OnLoss, Unlock};
 pub use manager::Manager;
 pub use memref::{MemRef, Pending};
@@ -76,6 +83,7 @@ pub use participants::Participants;
 pub use put_op::PutOp;
 pub use region::Region;
 pub use ring_buffer::{RingBuffer, RingConfig, RingReader, RingWriter};
+pub use shared_queue::{Popped, Pushed, SharedQueue};
 pub use shared_region::SharedRegion;
 pub use shared_var::SharedVar;
 pub use sst::Sst;

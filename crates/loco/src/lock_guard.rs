@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
-use loco_fabric::{AtomicCell, Control, Fabric, FabricError, Lock, NodeId, PeerState, Peers, Time, Wait};
+use loco_fabric::{AtomicCell, Control, Fabric, Lock, NodeId, PeerState, Peers, Time, Wait};
 
 use crate::fence::Scope;
 use crate::platform::{AtomicU64Of, MutexOf};

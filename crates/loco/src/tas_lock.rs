@@ -128,7 +128,7 @@ impl<F: Fabric> TasLock<F> {
         if mine.held {
             return Ok(LockGuard::new(self, thread, scope, false));
         }
-        match self.acquire(thread, deadline) {
+        match thread.to_the_end(|| self.acquire(thread, deadline)) {
             Ok(recovered) => {
                 mine.held = true;
                 mine.hand_overs = 0;
@@ -153,7 +153,7 @@ impl<F: Fabric> TasLock<F> {
         if !self.turn.try_enter() {
             return Ok(None);
         }
-        let outcome = self.attempt(thread);
+        let outcome = thread.to_the_end(|| self.attempt(thread));
         match outcome {
             Ok(Attempt::Got { recovered }) => {
                 let mut mine = self.mine.lock();
@@ -283,8 +283,7 @@ impl<F: Fabric> TasLock<F> {
             }
             if self.config.on_loss == OnLoss::Poison {
                 // Relaxed: says all there is to say itself.
-                self.poisoned
-                    .store(u32::from(holder.0) + 1, Ordering::Relaxed);
+                self.poisoned.store(u32::from(holder.0) + 1, Ordering::Relaxed);
                 return Err(self.holder_lost(holder));
             }
             tracing::warn!(lock = self.channel.name(), %holder, "recovering from a lost holder");
@@ -338,10 +337,10 @@ impl<F: Fabric> Unlock<F> for TasLock<F> {
             mine.releases += 1;
             // By compare-and-swap: a put is not atomic against the others' attempts.
             let me = name_of(self.channel.node());
-            freed = self
-                .words
-                .compare_swap(thread, WORD, me, FREE)
-                .and_then(|_| self.tell(thread, mine.releases));
+            freed = thread.to_the_end(|| {
+                self.words.compare_swap(thread, WORD, me, FREE)?;
+                self.tell(thread, mine.releases)
+            });
         }
         drop(mine);
         self.turn.leave();

@@ -151,6 +151,15 @@ impl<F: Fabric> Thread<F> {
         self.deadline.set(deadline);
     }
 
+    /// Runs `steps` without a deadline of this thread: for the steps of a protocol that others would wait for in vain if
+    /// they were left out in the middle. They end when they are done or the peer is lost.
+    pub(crate) fn to_the_end<T>(&self, steps: impl FnOnce() -> T) -> T {
+        let deadline = self.deadline.replace(Some(Time(u64::MAX)));
+        let outcome = steps();
+        self.deadline.set(deadline);
+        outcome
+    }
+
     /// The clock of this node.
     pub fn now(&self) -> Time {
         self.node.fabric().platform().now()

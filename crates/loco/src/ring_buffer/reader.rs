@@ -119,7 +119,7 @@ impl<F: Fabric> RingReader<F> {
 
     /// True if there is a message.
     #[inline]
-    fn has_next(&mut self) -> bool {
+    pub(crate) fn has_next(&mut self) -> bool {
         if self.next.position < self.head {
             return true;
         }

@@ -39,6 +39,8 @@ const LINE_WORDS: usize = 8;
 const NEXT: usize = 0;
 /// Between two attempts to find out what a lost node held, while others are drawing tickets.
 const RECOVERY_PAUSE: Duration = Duration::from_micros(50);
+/// How long word that was sent by a node, lost or not, may be under way when some node is lost.
+const LATE_WORD: Duration = Duration::from_millis(100);
 
 /// A fair mutual exclusion lock among the threads of all participants.
 ///
@@ -178,7 +180,7 @@ impl<F: Fabric> TicketLock<F> {
         if mine.held.is_some() {
             return Ok(LockGuard::new(self, thread, scope, false));
         }
-        match self.acquire(thread, &mut mine, deadline) {
+        match thread.to_the_end(|| self.acquire(thread, &mut mine, deadline)) {
             Ok(recovered) => Ok(LockGuard::new(self, thread, scope, recovered)),
             Err(error) => {
                 self.turn.leave();
@@ -200,7 +202,7 @@ impl<F: Fabric> TicketLock<F> {
         if !self.turn.try_enter() {
             return Ok(None);
         }
-        let outcome = self.try_acquire(thread, &mut self.mine.lock());
+        let outcome = thread.to_the_end(|| self.try_acquire(thread, &mut self.mine.lock()));
         if !matches!(outcome, Ok(Some(_))) {
             self.turn.leave();
         }
@@ -286,6 +288,7 @@ impl<F: Fabric> TicketLock<F> {
                 Err(FabricError::PeerLost(node)) if node != self.words.home() => {
                     // Whoever serves us may have been lost before it told us.
                     if let Some(recovered) = self.served(thread, ticket)? {
+                        self.be_told(thread, ticket);
                         return Ok(recovered);
                     }
                     match self.settle(thread, mine) {
@@ -312,15 +315,34 @@ impl<F: Fabric> TicketLock<F> {
             }
             let abandoned = Slot::new(ticket, Stage::Abandoned);
             let claim = Slot::new(ticket, Stage::Claimed(self.channel.node()));
-            let old = self
-                .words
-                .compare_swap(thread, self.slot(ticket), claim.to_word(), abandoned.to_word())?;
+            let old =
+                self.words
+                    .compare_swap(thread, self.slot(ticket), claim.to_word(), abandoned.to_word())?;
             if old == claim.to_word() {
                 mine.abandoned = Some(ticket);
                 return Err(error);
             }
             // Served at the last moment.
+            self.be_told(thread, ticket);
             return Ok(Slot::from_word(old).stage == Stage::Recovered);
+        }
+    }
+
+    /// Waits for word of a ticket that the slot says is served: if it came later it could cover that of the next
+    /// ticket, which another node sends. If it never comes, as its sender was lost, it covers nothing.
+    fn be_told(&self, thread: &Thread<F>, ticket: u64) {
+        // Acquire: as all reads on TSO.
+        let told = || (self.told.load(Ordering::Acquire) >> 1 == ticket + 1).then_some(());
+        let mut wait = Wait {
+            what: self.channel.name(),
+            peers: Peers::These(self.channel.peers()),
+            deadline: None,
+        };
+        if thread.fabric().wait(wait, told).is_err() {
+            wait.peers = Peers::None;
+            wait.deadline = Some(thread.now().after(LATE_WORD));
+            // Whether it came or not: see above.
+            let _ = thread.fabric().wait(wait, told);
         }
     }
 
@@ -349,7 +371,11 @@ impl<F: Fabric> TicketLock<F> {
 
     /// Serves the ticket after `ticket`, passing over those given up or lost.
     fn serve_next(&self, thread: &Thread<F>, ticket: u64, recovered: bool) -> Result<()> {
-        let stage = if recovered { Stage::Recovered } else { Stage::Served };
+        let stage = if recovered {
+            Stage::Recovered
+        } else {
+            Stage::Served
+        };
         for next in ticket + 1.. {
             let skipped = Slot::new(next, Stage::Skipped);
             let served = Slot::new(next, stage);
@@ -450,7 +476,7 @@ impl<F: Fabric> Unlock<F> for TicketLock<F> {
         if mine.hand_overs < self.config.local_hand_overs_max && self.turn.awaited() {
             mine.hand_overs += 1;
         } else if let Some(ticket) = mine.held.take() {
-            served = self.serve_next(thread, ticket, false);
+            served = thread.to_the_end(|| self.serve_next(thread, ticket, false));
         }
         drop(mine);
         self.turn.leave();

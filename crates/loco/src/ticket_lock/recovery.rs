@@ -72,8 +72,7 @@ impl<F: Fabric> TicketLock<F> {
             if let Some(&(&holder, _)) = holder {
                 if self.config.on_loss == OnLoss::Poison {
                     // Relaxed: says all there is to say itself.
-                    self.poisoned
-                        .store(u32::from(holder.0) + 1, Ordering::Relaxed);
+                    self.poisoned.store(u32::from(holder.0) + 1, Ordering::Relaxed);
                     return Err(self.holder_lost(holder));
                 }
                 tracing::warn!(lock = self.channel.name(), %holder, "recovered from a lost holder");

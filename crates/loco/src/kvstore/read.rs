@@ -1,0 +1,199 @@
+//! Lookups: without locks, one remote read each, several at a time.
+
+use std::hash::Hash;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use loco_fabric::{AtomicCell, Fabric, Memory, Target};
+use smallvec::SmallVec;
+
+use crate::lock_guard::pause;
+use crate::{Error, Pending, Result, Thread};
+
+use super::slot::{Found, Location, open, slot_bytes};
+use super::value::Encode;
+use super::{KvStore, Shared};
+
+/// Torn reads in a row before each further one waits a little.
+const TORN_AT_ONCE: u64 = 100;
+const TORN_PAUSE: Duration = Duration::from_micros(20);
+/// Lookups that [`KvStore::get_many`] has under way at a time.
+const WINDOW: usize = 128;
+
+/// A lookup under way.
+#[must_use = "wait for the value"]
+pub struct PendingGet<'a, F: Fabric, K: Encode + Eq + Hash, V: Encode> {
+    store: &'a KvStore<F, K, V>,
+    thread: &'a Thread<F>,
+    key: K,
+    read: Read<'a, F, V>,
+}
+
+enum Read<'a, F: Fabric, V> {
+    Done(Option<V>),
+    UnderWay(Location, Pending<'a, F>),
+    /// Torn, or on this node and torn: to be read again.
+    Again,
+}
+
+impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<F, K, V> {
+    /// The value of `key`, if it has one.
+    ///
+    /// # Errors
+    /// `PeerLost` if the value's node is gone; `Torn` if a writer got stuck in the middle of an update; `Config` if
+    /// values are of another type than was written.
+    pub fn get(&self, thread: &Thread<F>, key: &K) -> Result<Option<V>> {
+        let mut deadline = None;
+        for tries in 0_u64.. {
+            let Some(at) = self.shared.find(key) else {
+                return Ok(None);
+            };
+            let outcome = if at.node == self.shared.channel.node() {
+                self.read_here(at)?
+            } else {
+                let bytes = thread
+                    .mem_ref(self.slot_bytes())?
+                    .get(self.shared.place(at, 0)?)?
+                    .wait()?;
+                self.look(bytes.len(), at, |out| bytes.read(0, out))?
+            };
+            if let Some(value) = outcome {
+                return Ok(value);
+            }
+            if tries >= TORN_AT_ONCE {
+                let deadline = *deadline.get_or_insert_with(|| thread.deadline());
+                let paused = pause(thread, self.shared.channel.name(), at.node, TORN_PAUSE, deadline);
+                match paused {
+                    Err(error) if error.is_timeout() => break,
+                    outcome => outcome?,
+                }
+            }
+        }
+        Err(Error::Torn {
+            channel: self.shared.channel.name().to_owned(),
+        })
+    }
+
+    /// Starts a lookup, so that several are under way at a time.
+    ///
+    /// # Errors
+    /// See [`get`](KvStore::get).
+    pub fn get_start<'a>(&'a self, thread: &'a Thread<F>, key: &K) -> Result<PendingGet<'a, F, K, V>> {
+        let read = match self.shared.find(key) {
+            None => Read::Done(None),
+            Some(at) if at.node == self.shared.channel.node() => match self.read_here(at)? {
+                Some(value) => Read::Done(value),
+                None => Read::Again,
+            },
+            Some(at) => {
+                let buffer = thread.mem_ref(self.slot_bytes())?;
+                Read::UnderWay(at, buffer.get(self.shared.place(at, 0)?)?)
+            }
+        };
+        Ok(PendingGet {
+            store: self,
+            thread,
+            key: key.clone(),
+            read,
+        })
+    }
+
+    /// The values of many keys, in their order; their lookups overlap. Each is a lookup of its own: together they are no
+    /// snapshot.
+    ///
+    /// # Errors
+    /// See [`get`](KvStore::get).
+    pub fn get_many(&self, thread: &Thread<F>, keys: &[K]) -> Result<Vec<Option<V>>> {
+        let mut values = Vec::with_capacity(keys.len());
+        for keys in keys.chunks(WINDOW) {
+            let started = keys.iter().map(|key| self.get_start(thread, key));
+            let started = started.collect::<Result<Vec<_>>>()?;
+            for pending in started {
+                values.push(pending.wait()?);
+            }
+        }
+        Ok(values)
+    }
+
+    pub(super) fn slot_bytes(&self) -> usize {
+        slot_bytes(self.shared.config.value_bytes_max)
+    }
+
+    /// A value of this node, by its CPU. `None`: torn.
+    fn read_here(&self, at: Location) -> Result<Option<Option<V>>> {
+        let memory = self.shared.data.local()?;
+        let offset = self.shared.offset(at.slot);
+        self.look(self.slot_bytes(), at, |out| Ok(memory.read(offset, out)?))
+    }
+
+    /// Looks at a slot of which `copy` makes a copy. `None`: torn.
+    fn look(
+        &self,
+        len: usize,
+        at: Location,
+        copy: impl FnOnce(&mut [u8]) -> Result<()>,
+    ) -> Result<Option<Option<V>>> {
+        let mut slot: SmallVec<[u8; 128]> = SmallVec::from_elem(0, len);
+        copy(&mut slot)?;
+        let counts = &self.shared.counts;
+        // Relaxed: mere counts.
+        match open(&slot, at.counter) {
+            Found::Value(bytes) => match V::from_bytes(bytes) {
+                Some(value) => Ok(Some(Some(value))),
+                None => Err(Error::Config(format!(
+                    "`{}`: a value of {} bytes is not of this store's type: are values the same type on all nodes?",
+                    self.shared.channel.name(),
+                    bytes.len()
+                ))),
+            },
+            Found::Invalid | Found::Reused => {
+                counts.stale.fetch_add(1, Ordering::Relaxed);
+                Ok(Some(None))
+            }
+            Found::Torn => {
+                counts.torn.fetch_add(1, Ordering::Relaxed);
+                Ok(None)
+            }
+        }
+    }
+}
+
+impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> PendingGet<'_, F, K, V> {
+    /// True when [`wait`](PendingGet::wait) will not have to, most likely. Looks at what was polled, polls nothing.
+    pub fn query(&self) -> bool {
+        match &self.read {
+            Read::Done(_) => true,
+            Read::UnderWay(_, pending) => pending.query(),
+            Read::Again => false,
+        }
+    }
+
+    /// Waits for the value.
+    ///
+    /// # Errors
+    /// See [`KvStore::get`].
+    pub fn wait(self) -> Result<Option<V>> {
+        match self.read {
+            Read::Done(value) => return Ok(value),
+            Read::UnderWay(at, pending) => {
+                let bytes = pending.wait()?;
+                let looked = self.store.look(bytes.len(), at, |out| bytes.read(0, out))?;
+                if let Some(value) = looked {
+                    return Ok(value);
+                }
+            }
+            Read::Again => {}
+        }
+        self.store.get(self.thread, &self.key)
+    }
+}
+
+impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
+    /// The place at `offset` of a slot.
+    pub(super) fn place(&self, at: Location, offset: usize) -> Result<Target<'_, F::Remote>> {
+        Ok(Target {
+            remote: self.data.remote(at.node)?,
+            offset: self.offset(at.slot) + offset,
+        })
+    }
+}

@@ -1,0 +1,222 @@
+//! Inserts, updates and deletes: under the key's lock.
+
+use std::hash::Hash;
+use std::sync::atomic::Ordering;
+
+use loco_fabric::{AtomicCell, Fabric, Lock, Memory, WordCell};
+
+use crate::fence::{self, Scope};
+use crate::lock_guard::is_gone;
+use crate::{Error, Result, Thread};
+
+use super::slot::{BODY, Location, WORD_BYTES, body, meta};
+use super::tracker::Change;
+use super::value::Encode;
+use super::{Defect, KvStore, Shared};
+
+/// How an insert ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Inserted {
+    /// The key has the value.
+    Done,
+    /// The key was there already; nothing changed.
+    Duplicate,
+    /// This node has no free slot; nothing changed.
+    Full,
+}
+
+impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<F, K, V> {
+    /// Adds a key that is not there, with its value on this node.
+    ///
+    /// # Errors
+    /// `TooLarge`; `PeerLost` if the key is there on a lost node, or its lock is; `Timeout` if a node does not
+    /// acknowledge. On an error the key is not there, unless it was before.
+    pub fn insert(&self, thread: &Thread<F>, key: &K, value: &V) -> Result<Inserted> {
+        let shared = &self.shared;
+        shared.check_key(key)?;
+        shared.check_value(value.bytes())?;
+        let guard = shared.lock_of(key).lock(thread, Scope::Nothing)?;
+        let outcome = shared.insert(thread, key, value.bytes());
+        thread.to_the_end(|| guard.release())?;
+        outcome
+    }
+
+    /// Changes the value of a key; false, changing nothing, if it is not there.
+    ///
+    /// # Errors
+    /// `TooLarge`; `PeerLost` if the value's node or the key's lock is gone; `Timeout`. After an error of the fence at
+    /// the end the value may be the old or the new one, or torn until the next update.
+    pub fn update(&self, thread: &Thread<F>, key: &K, value: &V) -> Result<bool> {
+        let shared = &self.shared;
+        shared.check_value(value.bytes())?;
+        let mut guard = shared.lock_of(key).lock(thread, Scope::Nothing)?;
+        let Some(at) = shared.find_valid(thread, key)? else {
+            guard.release()?;
+            return Ok(false);
+        };
+        // The fence between the write and the release: who gets the lock next, or hears that the update is done,
+        // finds the value placed.
+        if shared.config.defect != Some(Defect::ReleaseWithoutFence) {
+            guard.set_scope(Scope::Pair(at.node));
+        }
+        // Whatever the deadline: a put given up could be placed over a later one.
+        thread.to_the_end(|| {
+            let written = shared.write_body(thread, at, value.bytes());
+            guard.release().and(written)
+        })?;
+        shared.count_write();
+        Ok(true)
+    }
+
+    /// Removes a key; false if it is not there.
+    ///
+    /// # Errors
+    /// `PeerLost` if the key's lock is gone; `Timeout` if a node does not acknowledge: the key is not there then all the
+    /// same. A key on a lost node can be removed.
+    pub fn delete(&self, thread: &Thread<F>, key: &K) -> Result<bool> {
+        let shared = &self.shared;
+        let guard = shared.lock_of(key).lock(thread, Scope::Nothing)?;
+        let outcome = shared.delete(thread, key);
+        thread.to_the_end(|| guard.release())?;
+        outcome
+    }
+}
+
+/// What is done with the key's lock held.
+impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
+    fn insert(&self, thread: &Thread<F>, key: &K, value: &[u8]) -> Result<Inserted> {
+        if let Some(at) = self.find(key) {
+            if self.is_valid(thread, at)? {
+                return Ok(Inserted::Duplicate);
+            }
+            // Left behind by a writer that was lost or gave up.
+            self.retire(thread, key, at)?;
+        }
+        let Some((slot, counter)) = self.slots.lock().take() else {
+            return Ok(Inserted::Full);
+        };
+        let at = Location {
+            node: self.channel.node(),
+            slot,
+            counter,
+        };
+        let invalid = self.set_meta(thread, at, false);
+        let written = invalid.and_then(|()| self.write_body(thread, at, value));
+        if self.config.defect == Some(Defect::ValidBeforeAcknowledged) {
+            self.set_meta(thread, at, true)?;
+        }
+        let told = written.and_then(|()| self.tell(thread, Change::Insert, key, at));
+        let number = match told {
+            Ok(number) => number,
+            Err(error) => {
+                // Some nodes may have heard: they find the slot not valid, or in another use.
+                self.slots.lock().free(slot, counter);
+                return Err(error);
+            }
+        };
+        self.apply(Change::Insert, key.clone(), at);
+        self.wait_applied(thread, number)?;
+        self.set_meta(thread, at, true)?;
+        self.count_write();
+        Ok(Inserted::Done)
+    }
+
+    fn delete(&self, thread: &Thread<F>, key: &K) -> Result<bool> {
+        let Some(at) = self.find(key) else {
+            return Ok(false);
+        };
+        let there = is_gone(thread.fabric(), at.node) || self.is_valid(thread, at)?;
+        self.retire(thread, key, at)?;
+        self.count_write();
+        Ok(there)
+    }
+
+    /// Clears the valid bit, then removes the key from all indices.
+    fn retire(&self, thread: &Thread<F>, key: &K, at: Location) -> Result<()> {
+        match self.set_meta(thread, at, false) {
+            // Then nobody can read it.
+            Err(error) if error.lost_peer() == Some(at.node) => {}
+            outcome => outcome?,
+        }
+        let number = self.tell(thread, Change::Delete, key, at)?;
+        // Before the slot is free for another use everybody has heard, this node last.
+        let applied = self.wait_applied(thread, number);
+        self.apply(Change::Delete, key.clone(), at);
+        applied
+    }
+
+    fn find_valid(&self, thread: &Thread<F>, key: &K) -> Result<Option<Location>> {
+        match self.find(key) {
+            Some(at) if self.is_valid(thread, at)? => Ok(Some(at)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Whether the slot is in this use and valid.
+    fn is_valid(&self, thread: &Thread<F>, at: Location) -> Result<bool> {
+        let word = if at.node == self.channel.node() {
+            let cell = self.data.local()?.cell::<u64>(self.offset(at.slot))?;
+            // Acquire: as all reads on TSO.
+            cell.load(Ordering::Acquire)
+        } else {
+            let buffer = thread.mem_ref(WORD_BYTES)?;
+            buffer.get(self.place(at, 0)?)?.wait()?.word(0)?
+        };
+        Ok(word == meta(at.counter, true))
+    }
+
+    /// Sets counter and valid bit; placed when it returns.
+    fn set_meta(&self, thread: &Thread<F>, at: Location, valid: bool) -> Result<()> {
+        let word = meta(at.counter, valid);
+        if at.node == self.channel.node() {
+            let cell = self.data.local()?.cell::<u64>(self.offset(at.slot))?;
+            // SeqCst: other nodes see it before anything that this thread does next.
+            cell.store(word, Ordering::SeqCst);
+            return Ok(());
+        }
+        thread
+            .put_inline(&word.to_ne_bytes(), self.place(at, 0)?)?
+            .forget();
+        fence::pair(thread, at.node)
+    }
+
+    /// Writes checksum, length and value. Placed after a fence towards `at.node`; at once on this node.
+    fn write_body(&self, thread: &Thread<F>, at: Location, value: &[u8]) -> Result<()> {
+        let mut bytes = Vec::new();
+        body(value, at.counter, &mut bytes);
+        if at.node == self.channel.node() {
+            self.data.local()?.write(self.offset(at.slot) + BODY, &bytes)?;
+            thread.fabric().cpu_fence();
+            return Ok(());
+        }
+        let buffer = thread.mem_ref(bytes.len())?;
+        buffer.write(0, &bytes)?;
+        // The buffer is free again when it has been read; that it is placed is the fence's business.
+        buffer.put(self.place(at, BODY)?)?.wait().map(drop)
+    }
+
+    fn check_value(&self, value: &[u8]) -> Result<()> {
+        too_large("a value", value.len(), self.config.value_bytes_max)
+    }
+
+    fn check_key(&self, key: &K) -> Result<()> {
+        too_large("a key", key.bytes().len(), self.config.key_bytes_max)
+    }
+
+    fn count_write(&self) {
+        // Relaxed: a mere count.
+        self.counts.writes.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn too_large(what: &str, len: usize, max: usize) -> Result<()> {
+    if len <= max {
+        return Ok(());
+    }
+    Err(Error::TooLarge {
+        what: format!("{what} of the key-value store"),
+        len,
+        max,
+    })
+}

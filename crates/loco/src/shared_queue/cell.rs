@@ -1,0 +1,104 @@
+//! What one cell of the ring holds, in a word.
+
+use loco_fabric::NodeId;
+
+const STAGE_BITS: u32 = 3;
+const NODE_BITS: u32 = 16;
+const CLOSED: u64 = 1 << 2;
+
+/// How far a cell is in its round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Waits for the push of its round.
+    Empty,
+    /// A push has it: this is the moment at which the push takes effect. Its value is on the way.
+    Filling(NodeId),
+    /// It has the value.
+    Full,
+    /// A pop has it: this is the moment at which the pop takes effect. The value is being read.
+    Draining(NodeId),
+}
+
+/// A cell's word. Fresh memory is round 0, empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cell {
+    /// How many times the ring has gone round.
+    pub(super) round: u64,
+    pub(super) stage: Stage,
+    /// The queue was closed when this cell was the next to be filled, and stays so: in stage `Empty` for this
+    /// round, in others for the next.
+    pub(super) closed: bool,
+}
+
+impl Cell {
+    /// The same cell in another stage of the round.
+    pub(super) fn to(self, stage: Stage) -> Cell {
+        Cell { stage, ..self }
+    }
+
+    /// Ready for the next round.
+    pub(super) fn next_round(self) -> Cell {
+        Cell {
+            round: self.round + 1,
+            stage: Stage::Empty,
+            ..self
+        }
+    }
+
+    pub(super) fn to_word(self) -> u64 {
+        let (stage, node) = match self.stage {
+            Stage::Empty => (0, 0),
+            Stage::Filling(node) => (1, node.0),
+            Stage::Full => (2, 0),
+            Stage::Draining(node) => (3, node.0),
+        };
+        let closed = if self.closed { CLOSED } else { 0 };
+        (self.round << (STAGE_BITS + NODE_BITS)) | (u64::from(node) << STAGE_BITS) | closed | stage
+    }
+
+    pub(super) fn from_word(word: u64) -> Cell {
+        let node = NodeId((word >> STAGE_BITS) as u16);
+        let stage = match word & 3 {
+            0 => Stage::Empty,
+            1 => Stage::Filling(node),
+            2 => Stage::Full,
+            _ => Stage::Draining(node),
+        };
+        Cell {
+            round: word >> (STAGE_BITS + NODE_BITS),
+            stage,
+            closed: word & CLOSED != 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_round_trip() {
+        let node = NodeId(u16::MAX);
+        for stage in [
+            Stage::Empty,
+            Stage::Filling(node),
+            Stage::Full,
+            Stage::Draining(node),
+        ] {
+            for closed in [false, true] {
+                let cell = Cell {
+                    round: 1 << 40,
+                    stage,
+                    closed,
+                };
+                assert_eq!(Cell::from_word(cell.to_word()), cell);
+            }
+        }
+        let fresh = Cell {
+            round: 0,
+            stage: Stage::Empty,
+            closed: false,
+        };
+        assert_eq!(fresh.to_word(), 0);
+    }
+}

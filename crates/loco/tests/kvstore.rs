@@ -1,0 +1,458 @@
+//! The key-value store: linearizable per key whatever the nodes do at the same time; clear results; and what becomes of
+//! it when a node is lost.
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::{ALL, Cluster};
+use loco::fabric::{NodeId, ShmFabric};
+use loco::{Barrier, Bytes, Config, Defect, Error, Inserted, KvConfig, KvStore, Manager, Result, Thread};
+use loco_history::spec::{KeyValue, KeyValueCall, KeyValueRet};
+use loco_history::{History, Limits, MonotonicClock, Recorder, ThreadId, check};
+
+type Store = KvStore<ShmFabric, u64, [u64; 3]>;
+
+fn small() -> KvConfig {
+    KvConfig {
+        slots_per_node: 16,
+        value_bytes_max: 24,
+        locks: 3,
+        tracker_bytes: 512,
+        ..KvConfig::default()
+    }
+}
+
+/// Three words that belong together, so that a torn value would show.
+fn value(id: u64) -> [u64; 3] {
+    [id, !id, id.rotate_left(17)]
+}
+
+type Calls = History<KeyValueCall<u64, u64>, KeyValueRet<u64>>;
+
+/// Mixed calls on few keys, from `threads` threads of each node.
+fn mixed(cluster: Cluster, nodes: usize, threads: u16, calls: u64, keys: u64) -> Calls {
+    let histories = cluster.run(nodes, |manager| {
+        let store = Store::new(&manager, "kv", small())?;
+        let end = Barrier::new(&manager, "end")?;
+        manager.wait_for_ready()?;
+        end.wait(&manager.thread()?)?;
+        let parts = std::thread::scope(|scope| {
+            let started: Vec<_> = (0..threads)
+                .map(|number| {
+                    let (store, manager) = (&store, &manager);
+                    scope.spawn(move || mixed_calls(manager, store, number, calls, keys))
+                })
+                .collect();
+            let join = |thread: std::thread::ScopedJoinHandle<'_, _>| thread.join().expect("no panic");
+            started.into_iter().map(join).collect::<Result<Vec<_>>>()
+        })?;
+        end.wait(&manager.thread()?)?;
+        Ok(History::merge(parts))
+    });
+    History::merge(histories)
+}
+
+fn mixed_calls(
+    manager: &Manager<ShmFabric>,
+    store: &Store,
+    number: u16,
+    calls: u64,
+    keys: u64,
+) -> Result<Calls> {
+    let thread = manager.thread()?;
+    let id = ThreadId {
+        node: manager.node().0,
+        thread: number,
+    };
+    let me = u64::from(id.node) * 16 + u64::from(number) + 1;
+    let mut recorder = Recorder::new(id, MonotonicClock);
+    // A generator good enough to mix calls, the same in every run.
+    let mut state = me.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    for i in 0..calls {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        let key = state % keys;
+        let id = me * 1_000_000 + i;
+        let call = match (state >> 32) % 8 {
+            0 | 1 => KeyValueCall::Insert(key, id),
+            2 => KeyValueCall::Update(key, id),
+            3 => KeyValueCall::Delete(key),
+            _ => KeyValueCall::Get(key),
+        };
+        let invocation = recorder.invoke(call.clone());
+        let result = match call {
+            KeyValueCall::Get(key) => match store.get(&thread, &key)? {
+                Some(found) => {
+                    assert_eq!(found, value(found[0]), "words of different writes");
+                    KeyValueRet::Found(found[0])
+                }
+                None => KeyValueRet::Missing,
+            },
+            KeyValueCall::Insert(key, id) => match store.insert(&thread, &key, &value(id))? {
+                Inserted::Done => KeyValueRet::Done,
+                Inserted::Duplicate => KeyValueRet::Duplicate,
+                Inserted::Full => KeyValueRet::Full,
+            },
+            KeyValueCall::Update(key, id) => done_or_missing(store.update(&thread, &key, &value(id))?),
+            KeyValueCall::Delete(key) => done_or_missing(store.delete(&thread, &key)?),
+        };
+        recorder.respond(invocation, result);
+    }
+    Ok(recorder.finish())
+}
+
+fn done_or_missing(done: bool) -> KeyValueRet<u64> {
+    if done {
+        KeyValueRet::Done
+    } else {
+        KeyValueRet::Missing
+    }
+}
+
+fn linearizable(cluster: Cluster, history: &Calls) {
+    let spec = KeyValue::new();
+    let report = check(&spec, history, &Limits::default());
+    assert!(report.is_ok(), "{cluster:?}: {}", report.text());
+    let done = history
+        .operations
+        .iter()
+        .filter(|op| op.result() == Some(&KeyValueRet::Done))
+        .count();
+    assert!(done * 10 > history.len(), "the calls do something");
+}
+
+#[test]
+fn histories_are_linearizable() {
+    for cluster in ALL {
+        let history = mixed(cluster, 3, 2, 150, 4);
+        assert_eq!(history.len(), 900);
+        linearizable(cluster, &history);
+    }
+}
+
+#[test]
+fn long_histories_are_linearizable() {
+    let history = mixed(Cluster::Synchronous, 2, 2, 5000, 6);
+    linearizable(Cluster::Synchronous, &history);
+}
+
+#[test]
+fn results_are_clear() {
+    for cluster in ALL {
+        cluster.run(2, |manager| {
+            let config = KvConfig {
+                slots_per_node: 2,
+                value_bytes_max: 5,
+                key_bytes_max: 8,
+                ..small()
+            };
+            let store = KvStore::<_, Bytes, Bytes>::new(&manager, "kv", config)?;
+            let bar = Barrier::new(&manager, "bar")?;
+            manager.wait_for_ready()?;
+            let thread = manager.thread()?;
+            let bytes = |text: &str| Bytes(text.as_bytes().to_vec());
+            let (a, b, c) = (bytes("a"), bytes("b"), bytes("c"));
+            if manager.node().0 == 0 {
+                assert_eq!(store.get(&thread, &a)?, None);
+                assert!(!store.update(&thread, &a, &a)?);
+                assert!(!store.delete(&thread, &a)?);
+                assert_eq!(store.insert(&thread, &a, &bytes("12345"))?, Inserted::Done);
+                assert_eq!(store.insert(&thread, &a, &c)?, Inserted::Duplicate);
+                assert_eq!(store.insert(&thread, &b, &bytes(""))?, Inserted::Done);
+                assert_eq!(store.insert(&thread, &c, &c)?, Inserted::Full);
+                for error in [
+                    store.insert(&thread, &c, &bytes("123456")).map(|_| ()),
+                    store.update(&thread, &a, &bytes("123456")).map(|_| ()),
+                    store.insert(&thread, &bytes("123456789"), &a).map(|_| ()),
+                ] {
+                    assert!(matches!(error, Err(Error::TooLarge { .. })), "{error:?}");
+                }
+            }
+            bar.wait(&thread)?;
+            assert_eq!(store.get(&thread, &a)?, Some(bytes("12345")));
+            assert_eq!(store.get(&thread, &b)?, Some(bytes("")));
+            assert_eq!(store.get(&thread, &c)?, None);
+            let keys = [a.clone(), c.clone(), b.clone()];
+            let many = store.get_many(&thread, &keys)?;
+            assert_eq!(many, [Some(bytes("12345")), None, Some(bytes(""))]);
+            let mut listed = store.keys();
+            listed.sort();
+            assert_eq!(listed, [a.clone(), b.clone()]);
+            bar.wait(&thread)?;
+            if manager.node().0 == 1 {
+                // On another node's slot, shorter than before.
+                assert!(store.update(&thread, &a, &bytes("x"))?);
+                assert_eq!(
+                    store.insert(&thread, &c, &c)?,
+                    Inserted::Done,
+                    "its own slots are free"
+                );
+                assert!(store.delete(&thread, &b)?);
+            }
+            bar.wait(&thread)?;
+            assert_eq!(store.get(&thread, &a)?, Some(bytes("x")));
+            assert_eq!(store.get(&thread, &b)?, None);
+            if manager.node().0 == 0 {
+                assert_eq!(store.stats().free_slots, 1, "the slot of the deleted key");
+                assert_eq!(
+                    store.insert(&thread, &b, &b)?,
+                    Inserted::Done,
+                    "and it is used again"
+                );
+            }
+            bar.wait(&thread)?;
+            assert_eq!(store.get(&thread, &b)?, Some(b.clone()));
+            bar.wait(&thread)
+        });
+    }
+}
+
+#[test]
+fn nonsense_is_refused() {
+    Cluster::Synchronous.run(1, |manager| {
+        for config in [
+            KvConfig { locks: 0, ..small() },
+            KvConfig {
+                slots_per_node: 0,
+                ..small()
+            },
+            KvConfig {
+                tracker_bytes: 64,
+                ..small()
+            },
+        ] {
+            let error = Store::new(&manager, "kv", config).err();
+            assert!(matches!(error, Some(Error::Config(_))), "{error:?}");
+        }
+        // One node alone is a store, too.
+        let store = Store::new(&manager, "kv", small())?;
+        manager.wait_for_ready()?;
+        let thread = manager.thread()?;
+        for round in 0..100 {
+            assert_eq!(store.insert(&thread, &1, &value(round))?, Inserted::Done);
+            assert_eq!(store.get(&thread, &1)?, Some(value(round)));
+            assert!(store.delete(&thread, &1)?);
+        }
+        assert_eq!(store.stats().free_slots, 16);
+        Ok(())
+    });
+}
+
+/// Ends the node as a crash would.
+fn die(manager: &Manager<ShmFabric>, thread: &Thread<ShmFabric>) -> Result<()> {
+    loco::fence::thread(thread)?;
+    manager.fabric().mesh().fail();
+    Ok(())
+}
+
+/// The others go on: inserts and deletes wait for the lost node no more, its keys are errors until they are deleted.
+#[test]
+fn survivors_go_on() {
+    for cluster in ALL {
+        cluster.run(3, |manager| {
+            // One lock, whose home survives.
+            let config = KvConfig { locks: 1, ..small() };
+            let store = Store::new(&manager, "kv", config)?;
+            let bar = Barrier::new(&manager, "bar")?;
+            manager.wait_for_ready()?;
+            let thread = manager.thread()?;
+            let me = u64::from(manager.node().0);
+            assert_eq!(store.insert(&thread, &me, &value(me))?, Inserted::Done);
+            bar.wait(&thread)?;
+            if me == 2 {
+                std::thread::sleep(Duration::from_millis(30));
+                die(&manager, &thread)?;
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(80));
+            let begin = Instant::now();
+            for round in 0..10 {
+                let key = 100 + me;
+                assert_eq!(store.insert(&thread, &key, &value(round))?, Inserted::Done);
+                assert_eq!(store.get(&thread, &key)?, Some(value(round)));
+                assert_eq!(store.get(&thread, &(1 - me))?, Some(value(1 - me)));
+                assert!(store.delete(&thread, &key)?);
+            }
+            if me == 0 {
+                let lost = store.get(&thread, &2).map_err(|error| error.lost_peer());
+                assert_eq!(lost, Err(Some(NodeId(2))), "{cluster:?}");
+                assert!(store.delete(&thread, &2)?);
+                assert_eq!(store.get(&thread, &2)?, None);
+                assert_eq!(store.insert(&thread, &2, &value(2))?, Inserted::Done);
+                assert_eq!(store.get(&thread, &2)?, Some(value(2)));
+            }
+            assert!(begin.elapsed() < Duration::from_secs(5), "{cluster:?}");
+            std::thread::sleep(Duration::from_millis(300));
+            Ok(())
+        });
+    }
+}
+
+/// A node dies somewhere inside an insert, an update or a delete, with the key's lock held: the others use the same
+/// keys meanwhile and afterwards.
+#[test]
+fn a_writer_is_lost_at_any_point() {
+    for (round, cluster) in ALL.into_iter().cycle().take(9).enumerate() {
+        let config = Config {
+            deadline: Duration::from_secs(5),
+            ..Config::default()
+        };
+        cluster.run_config(3, &config, |manager| {
+            let config = KvConfig { locks: 1, ..small() };
+            let store = Store::new(&manager, "kv", config)?;
+            let bar = Barrier::new(&manager, "bar")?;
+            manager.wait_for_ready()?;
+            let thread = manager.thread()?;
+            bar.wait(&thread)?;
+            let me = manager.node().0;
+            if me == 2 {
+                let delay = Duration::from_micros(500 + 300 * round as u64);
+                std::thread::scope(|scope| {
+                    scope.spawn(|| {
+                        std::thread::sleep(delay);
+                        manager.fabric().mesh().fail();
+                    });
+                    for i in 0.. {
+                        let outcome = store
+                            .insert(&thread, &7, &value(i))
+                            .map(drop)
+                            .and_then(|()| store.update(&thread, &7, &value(i + 1)).map(drop))
+                            .and_then(|()| store.delete(&thread, &7).map(drop));
+                        if outcome.is_err() {
+                            return;
+                        }
+                    }
+                });
+                return Ok(());
+            }
+            let begin = Instant::now();
+            while begin.elapsed() < Duration::from_millis(60) {
+                match store.get(&thread, &7) {
+                    Ok(found) => assert!(found.is_none_or(|found| found == value(found[0]))),
+                    Err(error) => assert_eq!(error.lost_peer(), Some(NodeId(2)), "{cluster:?}"),
+                }
+            }
+            // Clean up after it, and use the key.
+            if me == 0 {
+                store.delete(&thread, &7)?;
+                assert_eq!(store.get(&thread, &7)?, None, "{cluster:?}");
+                assert_eq!(store.insert(&thread, &7, &value(1))?, Inserted::Done);
+                assert!(store.update(&thread, &7, &value(2))?);
+                assert_eq!(store.get(&thread, &7)?, Some(value(2)));
+            }
+            std::thread::sleep(Duration::from_millis(400));
+            assert_eq!(store.get(&thread, &7)?, Some(value(2)), "{cluster:?}, node {me}");
+            std::thread::sleep(Duration::from_millis(100));
+            Ok(())
+        });
+    }
+}
+
+/// One node writes fresh values, another looks all the time; true if that is linearizable.
+fn writer_and_readers(defect: Option<Defect>, inserts: bool) -> bool {
+    let histories = Cluster::Deferred(7).run(2, |manager| {
+        // The lock lives with the writer, so that its release does not push the write along.
+        let config = KvConfig {
+            slots_per_node: 256,
+            locks: 1,
+            defect,
+            ..small()
+        };
+        let store = Store::new(&manager, "kv", config)?;
+        let bar = Barrier::new(&manager, "bar")?;
+        manager.wait_for_ready()?;
+        let thread = manager.thread()?;
+        let me = manager.node().0;
+        if me == 1 {
+            assert_eq!(store.insert(&thread, &1000, &value(0))?, Inserted::Done);
+        }
+        bar.wait(&thread)?;
+        let record = |number: u16, write: bool| -> Result<Calls> {
+            let thread = manager.thread()?;
+            let mut recorder = Recorder::new(
+                ThreadId {
+                    node: me,
+                    thread: number,
+                },
+                MonotonicClock,
+            );
+            for i in 1..=100 {
+                let key = if inserts { i } else { 1000 };
+                if write {
+                    let call = if inserts {
+                        KeyValueCall::Insert(key, i)
+                    } else {
+                        KeyValueCall::Update(key, i)
+                    };
+                    let call = recorder.invoke(call);
+                    if inserts {
+                        assert_eq!(store.insert(&thread, &key, &value(i))?, Inserted::Done);
+                    } else {
+                        assert!(store.update(&thread, &key, &value(i))?);
+                    }
+                    recorder.respond(call, KeyValueRet::Done);
+                    continue;
+                }
+                // Looks until the write is seen, and once more.
+                for _ in 0..20_000 {
+                    let call = recorder.invoke(KeyValueCall::Get(key));
+                    let found = store.get(&thread, &key)?.map(|found| found[0]);
+                    recorder.respond(call, found.map_or(KeyValueRet::Missing, KeyValueRet::Found));
+                    if found.is_some_and(|found| found >= i) {
+                        break;
+                    }
+                }
+            }
+            Ok(recorder.finish())
+        };
+        let parts = std::thread::scope(|scope| {
+            let other = scope.spawn(|| record(1, false));
+            let mine = record(0, me == 0)?;
+            Ok::<_, Error>([mine, other.join().expect("no panic")?])
+        })?;
+        bar.wait(&thread)?;
+        let mut first = History::default();
+        if me == 1 {
+            let id = ThreadId { node: 1, thread: 2 };
+            first = Calls::from(vec![loco_history::Operation::new(
+                id,
+                KeyValueCall::Insert(1000, 0),
+                0,
+                KeyValueRet::Done,
+                0,
+            )]);
+        }
+        Ok(History::merge(parts.into_iter().chain([first])))
+    });
+    let history = History::merge(histories);
+    let spec = KeyValue::new();
+    let report = check(&spec, &history, &Limits::default());
+    report.is_ok()
+}
+
+/// The papers warn of two mistakes; each shows as a history that is not linearizable, and only with the mistake.
+#[test]
+fn the_fence_before_the_release_is_needed() {
+    for _ in 0..3 {
+        assert!(writer_and_readers(None, false));
+    }
+    let defect = Some(Defect::ReleaseWithoutFence);
+    assert!(
+        (0..50).any(|_| !writer_and_readers(defect, false)),
+        "found no violation"
+    );
+}
+
+#[test]
+fn the_valid_bit_has_to_wait_for_the_acknowledgements() {
+    for _ in 0..3 {
+        assert!(writer_and_readers(None, true));
+    }
+    let defect = Some(Defect::ValidBeforeAcknowledged);
+    assert!(
+        (0..50).any(|_| !writer_and_readers(defect, true)),
+        "found no violation"
+    );
+}
