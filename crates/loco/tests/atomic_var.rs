@@ -40,8 +40,8 @@ fn histories_are_linearizable() {
 }
 
 fn mixed_calls(
-    manager: &Manager<loco::fabric::ShmFabric>,
-    x: &AtomicVar<loco::fabric::ShmFabric, u64>,
+    manager: &Manager<loco::fabric::AnyFabric>,
+    x: &AtomicVar<loco::fabric::AnyFabric, u64>,
     number: u16,
 ) -> Result<History<AtomicCall, AtomicRet>> {
     let thread = manager.thread()?;

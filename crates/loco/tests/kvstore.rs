@@ -6,12 +6,12 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{ALL, Cluster};
-use loco::fabric::{NodeId, ShmFabric};
+use loco::fabric::{AnyFabric, NodeId};
 use loco::{Barrier, Bytes, Config, Defect, Error, Inserted, KvConfig, KvStore, Manager, Result, Thread};
 use loco_history::spec::{KeyValue, KeyValueCall, KeyValueRet};
 use loco_history::{History, Limits, MonotonicClock, Recorder, ThreadId, check};
 
-type Store = KvStore<ShmFabric, u64, [u64; 3]>;
+type Store = KvStore<AnyFabric, u64, [u64; 3]>;
 
 fn small() -> KvConfig {
     KvConfig {
@@ -54,7 +54,7 @@ fn mixed(cluster: Cluster, nodes: usize, threads: u16, calls: u64, keys: u64) ->
 }
 
 fn mixed_calls(
-    manager: &Manager<ShmFabric>,
+    manager: &Manager<AnyFabric>,
     store: &Store,
     number: u16,
     calls: u64,
@@ -241,7 +241,7 @@ fn nonsense_is_refused() {
 }
 
 /// Ends the node as a crash would.
-fn die(manager: &Manager<ShmFabric>, thread: &Thread<ShmFabric>) -> Result<()> {
+fn die(manager: &Manager<AnyFabric>, thread: &Thread<AnyFabric>) -> Result<()> {
     loco::fence::thread(thread)?;
     manager.fabric().mesh().fail();
     Ok(())

@@ -6,7 +6,7 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{ALL, Cluster};
-use loco::fabric::{NodeId, ShmFabric};
+use loco::fabric::{AnyFabric, NodeId};
 use loco::fence::Scope;
 use loco::{
     Barrier, Error, LockConfig, LockGuard, Manager, OnLoss, Result, SharedRegion, TasLock, Thread,
@@ -18,38 +18,38 @@ use loco_history::{History, Limits, MonotonicClock, Recorder, ThreadId, check};
 const HOME: NodeId = NodeId(0);
 
 /// What both kinds do, so that each law is stated once.
-trait AnyLock: Unlock<ShmFabric> + Sized + Sync {
-    fn make(manager: &Manager<ShmFabric>, config: LockConfig) -> Result<Self>;
+trait AnyLock: Unlock<AnyFabric> + Sized + Sync {
+    fn make(manager: &Manager<AnyFabric>, config: LockConfig) -> Result<Self>;
     fn lock<'a>(
         &'a self,
-        thread: &'a Thread<ShmFabric>,
+        thread: &'a Thread<AnyFabric>,
         scope: Scope,
-    ) -> Result<LockGuard<'a, ShmFabric, Self>>;
+    ) -> Result<LockGuard<'a, AnyFabric, Self>>;
     fn try_lock<'a>(
         &'a self,
-        thread: &'a Thread<ShmFabric>,
+        thread: &'a Thread<AnyFabric>,
         scope: Scope,
-    ) -> Result<Option<LockGuard<'a, ShmFabric, Self>>>;
+    ) -> Result<Option<LockGuard<'a, AnyFabric, Self>>>;
 }
 
 macro_rules! any_lock {
     ($($lock:ident),*) => {$(
-        impl AnyLock for $lock<ShmFabric> {
-            fn make(manager: &Manager<ShmFabric>, config: LockConfig) -> Result<Self> {
+        impl AnyLock for $lock<AnyFabric> {
+            fn make(manager: &Manager<AnyFabric>, config: LockConfig) -> Result<Self> {
                 $lock::with_config(manager, "lock", HOME, config)
             }
             fn lock<'a>(
                 &'a self,
-                thread: &'a Thread<ShmFabric>,
+                thread: &'a Thread<AnyFabric>,
                 scope: Scope,
-            ) -> Result<LockGuard<'a, ShmFabric, Self>> {
+            ) -> Result<LockGuard<'a, AnyFabric, Self>> {
                 self.lock(thread, scope)
             }
             fn try_lock<'a>(
                 &'a self,
-                thread: &'a Thread<ShmFabric>,
+                thread: &'a Thread<AnyFabric>,
                 scope: Scope,
-            ) -> Result<Option<LockGuard<'a, ShmFabric, Self>>> {
+            ) -> Result<Option<LockGuard<'a, AnyFabric, Self>>> {
                 self.try_lock(thread, scope)
             }
         }
@@ -57,8 +57,8 @@ macro_rules! any_lock {
 }
 any_lock!(TicketLock, TasLock);
 
-type Ticket = TicketLock<ShmFabric>;
-type Tas = TasLock<ShmFabric>;
+type Ticket = TicketLock<AnyFabric>;
+type Tas = TasLock<AnyFabric>;
 
 /// Each thread increments a word that lives on the last node, by get and put: an increment is lost if two threads are
 /// inside at once, or if the one before has not been placed.
@@ -96,9 +96,9 @@ fn no_update_is_lost<L: AnyLock>(cluster: Cluster, nodes: usize, threads: usize,
 }
 
 fn increments<L: AnyLock>(
-    manager: &Manager<ShmFabric>,
+    manager: &Manager<AnyFabric>,
     lock: &L,
-    word: &SharedRegion<ShmFabric>,
+    word: &SharedRegion<AnyFabric>,
     at: NodeId,
     number: usize,
     rounds: u64,
@@ -410,7 +410,7 @@ fn combining_runs_every_section_once() {
                             let thread = manager.thread()?;
                             for _ in 0..50 {
                                 let word = word.clone();
-                                let section = move |thread: &Thread<ShmFabric>| -> Result<()> {
+                                let section = move |thread: &Thread<AnyFabric>| -> Result<()> {
                                     let buffer = thread.mem_ref(8)?.get(word.target(HOME, 0)?)?.wait()?;
                                     buffer.set_word(0, buffer.word(0)? + 1)?;
                                     // Sections of one acquisition see one another's puts: same thread, fenced.

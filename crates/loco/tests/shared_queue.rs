@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use common::{ALL, Cluster};
-use loco::fabric::{NodeId, ShmFabric};
+use loco::fabric::{AnyFabric, NodeId};
 use loco::{Barrier, Config, Error, Manager, Popped, Pushed, Result, SharedQueue};
 use loco_history::spec::{Queue, QueueCall, QueueRet};
 use loco_history::{History, Limits, MonotonicClock, Recorder, ThreadId, check};
@@ -17,8 +17,8 @@ const HOME: NodeId = NodeId(0);
 type Calls = History<QueueCall<u64>, QueueRet<u64>>;
 
 fn mixed_calls(
-    manager: &Manager<ShmFabric>,
-    queue: &SharedQueue<ShmFabric, u64>,
+    manager: &Manager<AnyFabric>,
+    queue: &SharedQueue<AnyFabric, u64>,
     number: u16,
     calls: u64,
 ) -> Result<Calls> {
