@@ -194,6 +194,7 @@ fn results_are_clear() {
             bar.wait(&thread)?;
             assert_eq!(store.get(&thread, &a)?, Some(bytes("x")));
             assert_eq!(store.get(&thread, &b)?, None);
+            bar.wait(&thread)?;
             if manager.node().0 == 0 {
                 assert_eq!(store.stats().free_slots, 1, "the slot of the deleted key");
                 assert_eq!(
@@ -378,7 +379,7 @@ fn writer_and_readers(defect: Option<Defect>, inserts: bool) -> bool {
                 },
                 MonotonicClock,
             );
-            for i in 1..=100 {
+            for i in 1..=30 {
                 let key = if inserts { i } else { 1000 };
                 if write {
                     let call = if inserts {
@@ -396,7 +397,7 @@ fn writer_and_readers(defect: Option<Defect>, inserts: bool) -> bool {
                     continue;
                 }
                 // Looks until the write is seen, and once more.
-                for _ in 0..20_000 {
+                for _ in 0..300 {
                     let call = recorder.invoke(KeyValueCall::Get(key));
                     let found = store.get(&thread, &key)?.map(|found| found[0]);
                     recorder.respond(call, found.map_or(KeyValueRet::Missing, KeyValueRet::Found));
@@ -435,9 +436,7 @@ fn writer_and_readers(defect: Option<Defect>, inserts: bool) -> bool {
 /// The papers warn of two mistakes; each shows as a history that is not linearizable, and only with the mistake.
 #[test]
 fn the_fence_before_the_release_is_needed() {
-    for _ in 0..3 {
-        assert!(writer_and_readers(None, false));
-    }
+    assert!(writer_and_readers(None, false));
     let defect = Some(Defect::ReleaseWithoutFence);
     assert!(
         (0..50).any(|_| !writer_and_readers(defect, false)),
@@ -447,9 +446,7 @@ fn the_fence_before_the_release_is_needed() {
 
 #[test]
 fn the_valid_bit_has_to_wait_for_the_acknowledgements() {
-    for _ in 0..3 {
-        assert!(writer_and_readers(None, true));
-    }
+    assert!(writer_and_readers(None, true));
     let defect = Some(Defect::ValidBeforeAcknowledged);
     assert!(
         (0..50).any(|_| !writer_and_readers(defect, true)),
