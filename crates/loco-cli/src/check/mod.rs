@@ -162,6 +162,9 @@ fn print_text(args: &Args, size: Size, report: &Report) {
     println!("{name}: {nodes} nodes, {threads} threads each, {ops} operations each");
     match &report.failure {
         Some(failure) => println!("FAILED\n{failure}"),
+        None if matches!(report.completeness, Completeness::Incomplete(_)) => {
+            println!("no failure found, {}", report.completeness);
+        }
         None => println!("ok, {}", report.completeness),
     }
     println!("{executions} executions ended, {states} states, {transitions} moves, {seconds:.2} s");

@@ -1,0 +1,95 @@
+//! `loco check` keeps the built-in objects to their specifications, in worlds small enough to explore completely, and says
+//! how much it has explored.
+
+use std::process::{Command, Output};
+
+fn check(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_loco"))
+        .arg("check")
+        .args(arguments)
+        .output()
+        .expect("the command starts")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn passes_completely(arguments: &[&str]) {
+    let output = check(&[arguments, &["--time", "60", "--json"]].concat());
+    let line = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {line}");
+    assert!(line.contains(r#""passed":true"#), "{arguments:?}: {line}");
+    assert!(
+        line.contains(r#""completeness":"Complete""#),
+        "{arguments:?}: {line}"
+    );
+}
+
+#[test]
+fn every_object_keeps_its_promises() {
+    for object in [
+        "barrier",
+        "shared-var",
+        "owned-var",
+        "wide-owned-var",
+        "sst",
+        "msw",
+        "ring-buffer",
+    ] {
+        passes_completely(&[object]);
+    }
+}
+
+#[test]
+fn random_schedules_are_counted_and_nothing_more_is_claimed() {
+    for strategy in ["random", "pct"] {
+        let arguments = [
+            "barrier",
+            "--ops",
+            "2",
+            "--nodes",
+            "3",
+            "--strategy",
+            strategy,
+            "--executions",
+            "50",
+        ];
+        let output = check(&arguments);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
+        assert!(
+            text(&output.stdout).contains("ok, 50 random schedules"),
+            "{}",
+            text(&output.stdout)
+        );
+    }
+}
+
+#[test]
+fn a_schedule_that_does_not_fit_is_an_error() {
+    let output = check(&["barrier", "--replay", "t4 n4.1b"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        text(&output.stderr).contains("is not possible here"),
+        "{}",
+        text(&output.stderr)
+    );
+    let output = check(&["barrier", "--replay", "nonsense"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        text(&output.stderr).contains("not a move of a schedule"),
+        "{}",
+        text(&output.stderr)
+    );
+}
+
+#[test]
+fn only_the_barrier_has_several_threads_a_node() {
+    let output = check(&["msw", "--threads", "2"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        text(&output.stderr).contains("only the barrier"),
+        "{}",
+        text(&output.stderr)
+    );
+}
