@@ -160,8 +160,9 @@ fn catalogue_time(args: &Args, engine: Engine) -> Result<CatalogueTime, Error> {
                 };
                 explore::outcomes_with(&t.program, &options, &args.limit.budget(&never)).is_complete()
             }
-            _ => check::run(&t.program, *s, engine, &args.limit.budget(&never))
-                .is_ok_and(|a| a.search.is_complete()),
+            _ => {
+                check::decide(t, *s, engine, &args.limit.budget(&never)).is_ok_and(|a| a.search.is_complete())
+            }
         };
         jobs.iter().filter(|job| !search(job)).count() == 0
     });

@@ -163,7 +163,7 @@ fn settings_of(test: &Test, args: &Args) -> Vec<Setting> {
 fn one(test: &Test, setting: Setting, args: &Args, flag: &AtomicBool) -> (String, Vec<Row>) {
     let start = Instant::now();
     let budget = args.limit.budget(flag);
-    let answer = check::run(&test.litmus.program, setting, args.engine, &budget);
+    let answer = check::decide(&test.litmus, setting, args.engine, &budget);
     let time_s = start.elapsed().as_secs_f64();
     let mut text = format!("Model {setting}\n");
     if let Err(reason) = &answer {

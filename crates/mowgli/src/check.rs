@@ -9,8 +9,9 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::litmus::{Condition, Litmus, Quantifier, Query, Setting, Verdict};
+use crate::litmus::{Condition, Litmus, Operand, Quantifier, Query, Setting, Verdict};
 use crate::model::{Model, RmwAtomicity, UnknownName};
+use crate::models::Spec;
 use crate::outcome::{Budget, Completeness, Limit, Outcome, Search};
 use crate::program::{Instr, Program};
 use crate::{declarative, explore};
@@ -195,6 +196,35 @@ pub fn run(
             disagreement: None,
         },
         Engine::Both => compare(declarative(), operational()),
+    })
+}
+
+/// [`run`] for the conditions of a test: enough outcomes for [`judge`] and for the reports, but no more.
+///
+/// The declarative engine then enumerates only what the conditions show, which can be a thousandth of the work. The machine
+/// visits all its states anyway, and two engines are compared on all that they find.
+///
+/// # Errors
+///
+/// When the model says nothing about such a program.
+pub fn decide(
+    litmus: &Litmus,
+    setting: Setting,
+    engine: Engine,
+    budget: &Budget<'_>,
+) -> Result<Answer, NotApplicable> {
+    let program = &litmus.program;
+    if engine != Engine::Declarative || litmus.queries.is_empty() {
+        return run(program, setting, engine, budget);
+    }
+    applicable(program, setting.model)?;
+    let mut operands: Vec<Operand> = (0..litmus.queries.len()).flat_map(|i| litmus.shown(i)).collect();
+    operands.sort_unstable();
+    operands.dedup();
+    let spec = Spec::of(setting.model, setting.rmw);
+    Ok(Answer {
+        search: declarative::outcomes_of(program, &spec, &operands, budget),
+        disagreement: None,
     })
 }
 

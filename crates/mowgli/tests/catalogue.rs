@@ -6,8 +6,10 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use mowgli::catalogue;
+use mowgli::check::{self, Engine};
 use mowgli::litmus::parse;
+use mowgli::outcome::Budget;
+use mowgli::{catalogue, report};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -104,4 +106,24 @@ fn the_papers_are_complete() {
     assert_eq!(count("robust25"), 9 + 5 + 3 + 3 + 6 + 1);
     // LOCO'26, without those that need a library: Figs. 2a to 2c, 3a, 3b, both of Fig. 4, 8a to 8c.
     assert_eq!(count("loco26"), 3 + 2 + 2 + 3);
+}
+
+/// What a report shows can be decided without the rest of the outcomes.
+#[test]
+fn deciding_a_test_reports_what_all_outcomes_report() {
+    for entry in catalogue::entries() {
+        let litmus = entry.parse().unwrap();
+        for setting in check::settings(&litmus.program) {
+            let all = check::run(&litmus.program, setting, Engine::Declarative, &Budget::default()).unwrap();
+            let decided = check::decide(&litmus, setting, Engine::Declarative, &Budget::default()).unwrap();
+            for index in 0..litmus.queries.len() {
+                assert_eq!(
+                    report::herd(&litmus, index, &decided.search),
+                    report::herd(&litmus, index, &all.search),
+                    "{} under {setting}",
+                    litmus.query_name(index)
+                );
+            }
+        }
+    }
 }

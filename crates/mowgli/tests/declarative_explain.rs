@@ -169,6 +169,23 @@ fn witnesses_draw_every_event_in_its_column() {
     assert_eq!(dot.matches('{').count(), dot.matches('}').count());
 }
 
+/// SB3's puts are polled at once, so polls-from runs along program order; neither may hide the other.
+#[test]
+fn a_relation_along_program_order_has_its_own_arrow() {
+    let test = catalogued("SB3");
+    let wanted = &test.queries[0].condition.formula;
+    let witness = explain::allowed(&test.program, RDMA_TSO, wanted, &Budget::default())
+        .unwrap()
+        .unwrap();
+    let drawing = witness.drawing(&test.program);
+    let polls: Vec<_> = drawing.arrows.iter().filter(|a| a.label == "pf").collect();
+    assert_eq!(polls.len(), 2);
+    for poll in polls {
+        let same = |a: &&explain::Arrow| (a.from, a.to) == (poll.from, poll.to);
+        assert_eq!(drawing.arrows.iter().filter(same).count(), 2);
+    }
+}
+
 #[test]
 fn explanations_serialize() {
     let test = catalogued("MP1");

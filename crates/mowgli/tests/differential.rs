@@ -1,7 +1,7 @@
 //! Random programs on which the engines and the models must agree.
 //!
-//! Every program runs under the declarative engine and under four machines, and the models' inclusions are
-//! checked. A failure prints the seed and the shrunk program, to be kept as a test.
+//! Every program runs under the declarative engine and under the concrete and the simplified machine of every model; the
+//! models' inclusions are checked, and the definition's recursive forms on executions of the program. A failure prints the seed and the shrunk program, to be kept as a test.
 //!
 //! `MOWGLI_DIFFERENTIAL=COUNT[,FIRST_SEED]` runs COUNT programs of each kind instead of the few of the suite.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests.
@@ -11,10 +11,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use mowgli::catalogue;
-use mowgli::declarative;
+use mowgli::declarative::{self, reference};
+use mowgli::event::Execution;
 use mowgli::explore::{Options, outcomes_with};
 use mowgli::generate::{self, Shape};
 use mowgli::model::{Model, RmwAtomicity};
+use mowgli::models::{Spec, rdma_tso_recursive};
 use mowgli::outcome::{Budget, Outcome, Search};
 use mowgli::program::{Instr, Program};
 
@@ -162,6 +164,48 @@ fn is_remote(instr: &Instr) -> bool {
         )
 }
 
+/// Executions on which the forms of the definition were compared, and how many of these are consistent.
+static EXECUTIONS: AtomicU64 = AtomicU64::new(0);
+static CONSISTENT: AtomicU64 = AtomicU64::new(0);
+
+/// RDMA-TSO'24 Thms. C.5 and C.6: Def. 4.4 and its two recursive forms accept the same executions. Tried on executions of the
+/// first and last outcome, which are consistent, and on random ones, which seldom are.
+fn forms_agree(
+    program: &Program,
+    model: Model,
+    rmw: RmwAtomicity,
+    outcomes: &BTreeSet<Outcome>,
+) -> Result<(), Failure> {
+    let spec = Spec::of(model, rmw);
+    let mut failure = None;
+    let mut compare = |execution: &Execution| {
+        let plain = spec.is_consistent(execution);
+        EXECUTIONS.fetch_add(1, Ordering::Relaxed); // Relaxed: only a count.
+        CONSISTENT.fetch_add(plain.into(), Ordering::Relaxed); // Relaxed: only a count.
+        if plain != rdma_tso_recursive::is_consistent(execution, &spec) {
+            failure = Some(format!("{model}/{rmw}: Def. 4.4, Def. C.4: {execution:?}"));
+        }
+        if plain != rdma_tso_recursive::is_consistent_one_sided(execution, &spec) {
+            failure = Some(format!("{model}/{rmw}: Def. 4.4, Def. C.7: {execution:?}"));
+        }
+        plain
+    };
+    for outcome in outcomes.iter().take(1).chain(outcomes.iter().skip(1).last()) {
+        // No answer within the budget is no disagreement.
+        if let Ok(witness) = declarative::witness(program, model, rmw, outcome, &budget()) {
+            let consistent = witness.is_some_and(|execution| compare(&execution));
+            if !consistent {
+                return Err(format!("{model}/{rmw}: no consistent execution of {outcome:?}"));
+            }
+        }
+    }
+    let sampled = reference::sample_executions(program, &spec, outcomes.len() as u64, 8, |execution| {
+        compare(execution);
+    });
+    sampled.map_err(|limit| format!("{model}/{rmw}: {limit}"))?;
+    failure.map_or(Ok(()), Err)
+}
+
 /// Every check of one program.
 fn check(program: &Program) -> Result<(), Failure> {
     let remote = has(program, is_remote);
@@ -204,6 +248,10 @@ fn check(program: &Program) -> Result<(), Failure> {
                     simplified,
                     declared,
                 )?;
+            }
+            let rdma = !matches!(model, Model::Sc | Model::Tso);
+            if let (Some(declared), true) = (&declared, rdma) {
+                forms_agree(program, model, rmw, declared)?;
             }
             of_model.push(simplified);
         }
@@ -260,8 +308,10 @@ fn run(name: &str, count: u64, generate: impl Fn(u64) -> Program) {
         UNFINISHED.load(Ordering::Relaxed),
     );
     println!(
-        "{name}: seeds {:?}; searches so far: {finished}, unfinished {unfinished}",
-        seeds(count)
+        "{name}: seeds {:?}; searches so far: {finished}, unfinished {unfinished}; executions compared: {}, {} consistent",
+        seeds(count),
+        EXECUTIONS.load(Ordering::Relaxed),
+        CONSISTENT.load(Ordering::Relaxed),
     );
     assert!(
         unfinished * 100 <= finished,

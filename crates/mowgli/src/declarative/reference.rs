@@ -6,12 +6,13 @@
 use std::ops::ControlFlow;
 
 use crate::event::{Execution, Kind};
+use crate::generate::Random;
 use crate::models::Spec;
 use crate::outcome::{Budget, Limit, Search};
 use crate::program::Program;
 
 use super::problem::{INIT, Problem};
-use super::unfold::End;
+use super::unfold::{End, Path};
 use super::{Choices, Completeness, graph, unfold_all};
 
 /// Outcomes by plain enumeration and the model's own predicate.
@@ -63,6 +64,69 @@ pub fn each_execution(
         }
     }
     Ok(())
+}
+
+/// Calls `visit` on random executions of the program, consistent or not: each of `tries` draws paths, sources and orders, and
+/// counts only if values follow from it. Reaches what [`each_execution`] cannot in a program of more than a few instructions.
+///
+/// # Errors
+/// The limit at which the unfolding stopped.
+pub fn sample_executions(
+    program: &Program,
+    spec: &Spec,
+    seed: u64,
+    tries: usize,
+    mut visit: impl FnMut(&Execution),
+) -> Result<(), Limit> {
+    let budget = Budget::default();
+    let threads = unfold_all(program, spec, &budget)?;
+    let ends: Vec<Vec<&Path>> = threads
+        .iter()
+        .map(|paths| paths.iter().filter(|p| p.end == End::Complete).collect())
+        .collect();
+    if ends.iter().any(Vec::is_empty) {
+        return Ok(());
+    }
+    let mut random = Random::new(seed);
+    for _ in 0..tries {
+        let choice: Vec<&Path> = ends
+            .iter()
+            .map(|paths| paths[random.below(paths.len())])
+            .collect();
+        let problem = Problem::new(program, spec, &choice);
+        let n = problem.len();
+        let mut visit = |execution: &Execution| {
+            visit(execution);
+            ControlFlow::Continue(())
+        };
+        let mut one = Enumeration {
+            rf: (0..n).map(|e| random_source(&problem, e, &mut random)).collect(),
+            // Ties of random ranks are broken by the event, so every rank is a total order.
+            rank: (0..n).map(|e| random.below(4 * n) * n + e).collect(),
+            flips: Vec::new(),
+            problem: &problem,
+            budget: &budget,
+            states: &mut 0,
+            visit: &mut visit,
+        };
+        for (a, b) in (0..n).flat_map(|a| (0..n).map(move |b| (a, b))) {
+            if spec.flush_pair(problem.event(a), problem.event(b)) {
+                one.flips.push((a, b, random.below(2) == 0));
+            }
+        }
+        let _ = one.visit()?; // Always goes on.
+    }
+    Ok(())
+}
+
+fn random_source(problem: &Problem<'_>, read: usize, random: &mut Random) -> u16 {
+    if !problem.is_sourced_read(read) {
+        return INIT;
+    }
+    let loc = problem.event(read).loc.map_or(0, |l| usize::from(l.0));
+    let writes = problem.writes[loc].iter().copied();
+    let sources: Vec<u16> = writes.filter(|&w| usize::from(w) != read).chain([INIT]).collect();
+    sources[random.below(sources.len())]
 }
 
 struct Enumeration<'e, 'a, V> {

@@ -42,7 +42,9 @@ impl Drawing {
         for arrow in &self.arrows {
             let colour = arrow.style.colour();
             let width = if arrow.style == Style::Cycle { 2 } else { 1 };
-            let free = if arrow.style == Style::ProgramOrder {
+            let (from, to) = (&self.boxes[arrow.from], &self.boxes[arrow.to]);
+            // Only what goes down a column sets the ranks; an arrow of the cycle may stand for program order there.
+            let free = if from.column == to.column && from.row < to.row {
                 ""
             } else {
                 ", constraint=false"

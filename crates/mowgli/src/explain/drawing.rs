@@ -186,7 +186,14 @@ impl Drawing {
 
     /// Adds an arrow, or its name to one that is already there.
     fn add_arrow(&mut self, from: usize, to: usize, label: &str, style: Style) {
-        let known = self.arrows.iter_mut().find(|a| (a.from, a.to) == (from, to));
+        // Program order keeps its own line, unless the cycle runs along it.
+        let joins = |a: &Arrow| {
+            style == Style::Cycle || (a.style == Style::ProgramOrder) == (style == Style::ProgramOrder)
+        };
+        let known = self
+            .arrows
+            .iter_mut()
+            .find(|a| (a.from, a.to) == (from, to) && joins(a));
         match known {
             Some(arrow) => {
                 if style == Style::Cycle && arrow.style == Style::ProgramOrder {

@@ -13,13 +13,18 @@ const MARGIN: i32 = 24;
 /// Above the first row: title, node names, thread names.
 const HEADER: i32 = 110;
 const LEGEND_HEIGHT: i32 = 44;
+/// A character of the title, and half of one of an arrow's label, both rounded up; half the height of a label.
+const TITLE_CHARACTER: i32 = 10;
+const LABEL_HALF_CHARACTER: i32 = 4;
+const LABEL_HALF_HEIGHT: i32 = 8;
 
 impl Drawing {
     /// The drawing as an SVG document.
     pub fn svg(&self, title: &str) -> String {
         let rows = self.boxes.iter().map(|b| b.row + 1).max().unwrap_or(0) as i32;
         let grid = COLUMN_WIDTH * self.columns.len() as i32;
-        let width = (grid + 2 * MARGIN).max(520);
+        let title_width = TITLE_CHARACTER * title.chars().count() as i32;
+        let width = (grid.max(title_width) + 2 * MARGIN).max(520);
         let height = HEADER + rows * ROW_HEIGHT + LEGEND_HEIGHT + MARGIN;
         let mut out = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
@@ -54,8 +59,9 @@ impl Drawing {
                 escape(&node.label)
             );
         }
+        let mut labels = Vec::new();
         for arrow in &self.arrows {
-            self.write_label(&mut out, arrow);
+            self.write_label(&mut out, arrow, &mut labels);
         }
         self.write_legend(&mut out, height - MARGIN);
         out.push_str("</svg>\n");
@@ -102,22 +108,52 @@ impl Drawing {
         );
     }
 
-    /// The name of the relation at the middle of its curve; program order needs none.
-    fn write_label(&self, out: &mut String, arrow: &Arrow) {
+    /// The name of the relation on its curve; program order needs none.
+    fn write_label(&self, out: &mut String, arrow: &Arrow, labels: &mut Vec<Label>) {
         if arrow.style == Style::ProgramOrder {
             return;
         }
-        let [a, b, c, d] = self.curve(arrow);
-        let middle = |a: i32, b: i32, c: i32, d: i32| (a + 3 * b + 3 * c + d) / 8;
-        let (x, y) = (middle(a.0, b.0, c.0, d.0), middle(a.1, b.1, c.1, d.1));
+        let label = self.place(arrow, labels);
         let _ = writeln!(
             out,
-            "<text x=\"{x}\" y=\"{}\" text-anchor=\"middle\" font-size=\"12\" fill=\"{}\" stroke=\"#ffffff\" \
+            "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\" font-size=\"12\" fill=\"{}\" stroke=\"#ffffff\" \
              stroke-width=\"4\" paint-order=\"stroke\">{}</text>",
-            y + 4,
+            label.x,
+            label.y + 4,
             arrow.style.colour(),
             escape(&arrow.label)
         );
+        labels.push(label);
+    }
+
+    /// Where the label goes: as near to the middle of the curve as no box and no other label is in the way.
+    fn place(&self, arrow: &Arrow, labels: &[Label]) -> Label {
+        const PARTS: i32 = 32;
+        let [a, b, c, d] = self.curve(arrow);
+        let half_width = LABEL_HALF_CHARACTER * arrow.label.chars().count() as i32;
+        let on_curve = |t: i32| {
+            let s = PARTS - t;
+            let at = |a: i32, b: i32, c: i32, d: i32| {
+                (s * s * s * a + 3 * s * s * t * b + 3 * s * t * t * c + t * t * t * d)
+                    / (PARTS * PARTS * PARTS)
+            };
+            Label {
+                x: at(a.0, b.0, c.0, d.0),
+                y: at(a.1, b.1, c.1, d.1),
+                half_width,
+            }
+        };
+        let from_middle = (0..PARTS / 2).flat_map(|off| [PARTS / 2 - off, PARTS / 2 + off]);
+        let is_free = |label: &Label| {
+            let boxes = self.boxes.iter().map(|b| self.centre_of(b.column, b.row));
+            let hits_box = |at| label.overlaps(at, BOX_WIDTH / 2, BOX_HEIGHT / 2);
+            let hits_label = |l: &Label| label.overlaps((l.x, l.y), l.half_width, LABEL_HALF_HEIGHT);
+            !boxes.into_iter().any(hits_box) && !labels.iter().any(hits_label)
+        };
+        from_middle
+            .map(on_curve)
+            .find(is_free)
+            .unwrap_or_else(|| on_curve(PARTS / 2))
     }
 
     /// Ends and control points of an arrow: straight down between neighbours, a bow beside the column otherwise, and from
@@ -185,6 +221,20 @@ impl Drawing {
             MARGIN + COLUMN_WIDTH * column as i32 + COLUMN_WIDTH / 2,
             HEADER + ROW_HEIGHT * row as i32 + ROW_HEIGHT / 2,
         )
+    }
+}
+
+/// Where an arrow's label is.
+struct Label {
+    x: i32,
+    y: i32,
+    half_width: i32,
+}
+
+impl Label {
+    fn overlaps(&self, (x, y): (i32, i32), half_width: i32, half_height: i32) -> bool {
+        (self.x - x).abs() < self.half_width + half_width
+            && (self.y - y).abs() < LABEL_HALF_HEIGHT + half_height
     }
 }
 
