@@ -336,7 +336,8 @@ fn explain_draws_the_execution() {
     );
 }
 
-/// Four threads with seven instructions each, nearly all remote: far more than a minute of search.
+/// Four threads with seven instructions each, nearly all remote, and a condition that shows everything: far more than a
+/// minute of search.
 const ENDLESS: &str = "\
 RDMA endless
 { x@1=0; a@1=0; b@1=0; y@2=0; c@2=0; d@2=0; z@3=0; w@3=0; e@3=0; f@3=0; }
@@ -348,6 +349,7 @@ b := y^2 | d := x^1 | f := y^2 | z^3 := 6 ;
 x := 1   | y := 1   | z := 1   | y^2 := 7 ;
 y^2 := b | x^1 := d | y^2 := f | w^3 := 8 ;
 a := z^3 | c := w^3 | e := x^1 | z^3 := 9 ;
+locations [x; a; b; y; c; d; z; w; e; f;]
 exists (x=99)
 ";
 
