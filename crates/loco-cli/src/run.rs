@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use clap::ValueEnum;
-use loco_fabric::{Address, Hosts, NodeId, Platform, Rendezvous, Secret, Std, var};
+use loco_fabric::{Address, FabricChoice, Hosts, NodeId, Platform, Rendezvous, Secret, Std, var};
 
 use crate::error::CliError;
 use crate::launcher::{Node, Plan, launch};
@@ -29,8 +28,8 @@ pub struct Args {
     /// Hosts file (`id host[:port]` per line).
     #[arg(long, value_name = "FILE")]
     hosts: Option<PathBuf>,
-    /// Fabric that the nodes use.
-    #[arg(long, value_enum, default_value_t)]
+    /// Fabric that the nodes use: shm, verbs (RDMA), or auto (verbs if every node has a usable device, else shm).
+    #[arg(long, value_name = "FABRIC", default_value_t)]
     fabric: FabricChoice,
     /// End the job after this many seconds.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
@@ -47,29 +46,6 @@ pub struct Args {
     /// What every node runs.
     #[arg(last = true, required = true, value_name = "PROGRAM [ARGS]...")]
     command: Vec<OsString>,
-}
-
-/// Which fabric the nodes are told to use, in `LOCO_FABRIC`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum FabricChoice {
-    /// Shared memory: all nodes on one machine.
-    Shm,
-    /// RDMA devices.
-    Verbs,
-    /// RDMA where there is a device, else shared memory.
-    #[default]
-    Auto,
-}
-
-impl FabricChoice {
-    /// As `LOCO_FABRIC` has it.
-    pub fn name(self) -> &'static str {
-        match self {
-            FabricChoice::Shm => "shm",
-            FabricChoice::Verbs => "verbs",
-            FabricChoice::Auto => "auto",
-        }
-    }
 }
 
 /// Runs the job and gives its exit code.
@@ -104,7 +80,7 @@ pub fn local_nodes(count: u16, fabric: FabricChoice) -> Result<Vec<Node>, CliErr
             (var::LAUNCHER, address.clone()),
             (var::JOB, job.clone()),
             (var::SECRET, secret.clone()),
-            (var::FABRIC, fabric.name().to_owned()),
+            (var::FABRIC, fabric.to_string()),
         ],
     });
     let described = described.collect();
@@ -137,7 +113,7 @@ fn nodes_of_file(path: &Path, fabric: FabricChoice) -> Result<Vec<Node>, CliErro
     }
     let mut common = vec![
         (var::HOSTS, path.to_string_lossy().into_owned()),
-        (var::FABRIC, fabric.name().to_owned()),
+        (var::FABRIC, fabric.to_string()),
     ];
     let is_set = |name| std::env::var_os(name).is_some();
     if !is_set(var::SECRET) && !is_set(var::SECRET_FILE) {

@@ -10,18 +10,18 @@ use crate::verbs::{VerbsCell, VerbsConfig, VerbsFabric, VerbsMemory, VerbsQueueP
 use crate::{
     Caps, Completion, Fabric, FabricError, Local, Memory, MemoryKind, Mesh, NodeId, Posted, QueuePair,
     RegionKey, RemoteMemory, Result, ShmCell, ShmConfig, ShmFabric, ShmMemory, ShmQueuePair, ShmRemote, Std,
-    Target, Wait, Word, WordCell, Work,
+    Target, Wait, Word, WordCell, Work, var,
 };
 
 /// Which fabric to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum FabricChoice {
     /// Shared memory between processes of one host.
-    #[default]
     Shm,
     /// RDMA.
     Verbs,
     /// RDMA if every node has a usable device, else shared memory.
+    #[default]
     Auto,
 }
 
@@ -51,12 +51,12 @@ impl fmt::Display for FabricChoice {
 }
 
 impl FabricChoice {
-    /// What the environment variable `LOCO_FABRIC` says; shared memory without it.
+    /// What the environment variable `LOCO_FABRIC` says; [`Auto`](FabricChoice::Auto) without it.
     ///
     /// # Errors
     /// [`FabricError::Config`] when it names no fabric.
     pub fn from_env() -> Result<FabricChoice> {
-        match std::env::var("LOCO_FABRIC") {
+        match std::env::var(var::FABRIC) {
             Ok(name) if !name.is_empty() => name.parse(),
             _ => Ok(FabricChoice::default()),
         }

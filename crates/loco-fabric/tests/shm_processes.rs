@@ -3,99 +3,20 @@
 //! With `--nocapture` the ping-pongs print what they measured (in a release build it means something).
 #![allow(clippy::unwrap_used)]
 
-use std::env;
-use std::process::{Child, Command};
+mod support;
+
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use loco_fabric::{
-    Control, Fabric, FabricError, Job, Local, Memory, MemoryKind, Mesh, NodeId, PeerState, Peers, Platform,
-    Posted, QueuePair, RegionKey, Rendezvous, Secret, ShmConfig, ShmFabric, ShmMemory, ShmRemote, Std,
-    Target, Time, Wait, WordCell, Work, var,
+    Control, Fabric, FabricError, Local, Memory, MemoryKind, Mesh, NodeId, PeerState, Peers, Posted,
+    QueuePair, ShmConfig, ShmFabric, Wait, WordCell, Work,
 };
+use support::{Nodes, all_succeed_but, meet, share, soon, target};
 
-const PATIENCE: Duration = Duration::from_secs(30);
-
-fn soon() -> Time {
-    Std.now().after(PATIENCE)
-}
-
-/// Node processes; those that still run when the test ends, however it ends, are killed.
-struct Nodes(Vec<Child>);
-
-impl Drop for Nodes {
-    fn drop(&mut self) {
-        for child in &mut self.0 {
-            let _gone_already = child.kill();
-            let _status = child.wait();
-        }
-    }
-}
-
-impl Nodes {
-    /// In the test's process: starts `n` nodes, each of which runs `test` again. In a node: runs `body` and gives None.
-    fn run(test: &str, n: u16, body: impl FnOnce(&ShmFabric)) -> Option<Nodes> {
-        if env::var_os(var::NODE).is_some() {
-            let mesh = Mesh::connect(&Job::from_env().unwrap()).unwrap();
-            body(&ShmFabric::new(mesh, ShmConfig::default()).unwrap());
-            return None;
-        }
-        let secret = Secret::random_text().unwrap();
-        let meeting = Rendezvous::on_loopback().unwrap();
-        let children = (0..n).map(|node| {
-            Command::new(env::current_exe().unwrap())
-                .args(["--exact", test, "--nocapture"])
-                .env(var::NODE, node.to_string())
-                .env(var::NODES, n.to_string())
-                .env(var::LAUNCHER, meeting.address().to_string())
-                .env(var::JOB, test)
-                .env(var::SECRET, &secret)
-                .spawn()
-                .unwrap()
-        });
-        let nodes = Nodes(children.collect());
-        let ids: Vec<_> = (0..n).map(NodeId).collect();
-        meeting
-            .serve(test, &Secret::new(secret.as_bytes()).unwrap(), &ids, soon())
-            .unwrap();
-        Some(nodes)
-    }
-
-    /// Waits for a node's end; true if it succeeded.
-    fn succeeded(&mut self, node: usize) -> bool {
-        let start = Instant::now();
-        loop {
-            if let Some(status) = self.0[node].try_wait().unwrap() {
-                return status.success();
-            }
-            assert!(start.elapsed() < PATIENCE, "node {node} hangs");
-            std::thread::sleep(Duration::from_millis(2));
-        }
-    }
-}
-
-/// In the test's process: all nodes end well.
-fn all_succeed(nodes: Option<Nodes>) {
-    let Some(mut nodes) = nodes else { return };
-    for node in 0..nodes.0.len() {
-        assert!(nodes.succeeded(node), "node {node} failed, see above");
-    }
-}
-
-/// Memory of this node, and that of every node in ascending order.
-fn share(fabric: &ShmFabric, len: usize) -> (ShmMemory, Vec<ShmRemote>) {
-    let memory = fabric.allocate(len, MemoryKind::Host).unwrap();
-    let key = postcard::to_stdvec(&fabric.export(&memory)).unwrap();
-    let keys = fabric.mesh().allgather("keys", &key, soon()).unwrap();
-    let import = |(node, key): &(NodeId, Vec<u8>)| {
-        let key: RegionKey = postcard::from_bytes(key).unwrap();
-        fabric.import(*node, &key).unwrap()
-    };
-    (memory, keys.iter().map(import).collect())
-}
-
-fn meet(fabric: &ShmFabric, label: &str) {
-    fabric.mesh().allgather(label, &[], soon()).unwrap();
+fn run(test: &str, n: u16, body: impl FnOnce(&ShmFabric)) -> Option<Nodes> {
+    let body = |mesh: Mesh| body(&ShmFabric::new(mesh, ShmConfig::default()).unwrap());
+    Nodes::run(test, n, |_, _| {}, body)
 }
 
 fn wait<T>(fabric: &ShmFabric, peers: Peers<'_>, ready: impl FnMut() -> Option<T>) -> Result<T, FabricError> {
@@ -111,16 +32,12 @@ fn wait<T>(fabric: &ShmFabric, peers: Peers<'_>, ready: impl FnMut() -> Option<T
     )
 }
 
-fn target(remote: &ShmRemote, offset: usize) -> Target<'_, ShmRemote> {
-    Target { remote, offset }
-}
-
 #[test]
 fn processes_access_one_another() {
     const LEN: usize = 100_000;
-    let nodes = Nodes::run("processes_access_one_another", 3, |fabric| {
+    let nodes = run("processes_access_one_another", 3, |fabric| {
         let own = usize::from(fabric.node().0);
-        let (memory, remotes) = share(fabric, 4 * LEN);
+        let (memory, remotes) = share(fabric, fabric.mesh(), 4 * LEN);
         let scratch = fabric.allocate(LEN, MemoryKind::Host).unwrap();
         let all = |memory| Local {
             memory,
@@ -140,7 +57,7 @@ fn processes_access_one_another() {
             assert_eq!(posted, Ok(Posted::Done));
             let _done = qp.flush(Work::unsignaled()).unwrap();
         }
-        meet(fabric, "put");
+        meet(fabric.mesh(), "put");
         let mut bytes = vec![0; 3 * LEN];
         memory.read(0, &mut bytes).unwrap();
         for (node, part) in bytes.chunks(LEN).enumerate() {
@@ -158,7 +75,7 @@ fn processes_access_one_another() {
                 .fetch_add(target(&remotes[0], 3 * LEN), 1, result, Work::unsignaled())
                 .unwrap();
         }
-        meet(fabric, "added");
+        meet(fabric.mesh(), "added");
         let sum = Local {
             len: 8,
             ..all(&scratch)
@@ -167,17 +84,17 @@ fn processes_access_one_another() {
             .get(sum, target(&remotes[0], 3 * LEN), Work::unsignaled())
             .unwrap();
         assert_eq!(scratch.cell::<u64>(0).unwrap().load(Ordering::Acquire), 30_000);
-        meet(fabric, "done");
+        meet(fabric.mesh(), "done");
     });
-    all_succeed(nodes);
+    all_succeed_but(nodes, &[]);
 }
 
 #[test]
 fn words_do_not_tear_between_processes() {
-    let nodes = Nodes::run("words_do_not_tear_between_processes", 2, |fabric| {
+    let nodes = run("words_do_not_tear_between_processes", 2, |fabric| {
         const LEN: usize = 512;
         const ROUNDS: u64 = 100_000;
-        let (memory, remotes) = share(fabric, LEN + 64);
+        let (memory, remotes) = share(fabric, fabric.mesh(), LEN + 64);
         if fabric.node() == NodeId(0) {
             let source = fabric.allocate(LEN, MemoryKind::Host).unwrap();
             let mut qp = fabric.queue_pair(NodeId(1)).unwrap();
@@ -212,19 +129,19 @@ fn words_do_not_tear_between_processes() {
                 "the last put came before the last word"
             );
         }
-        meet(fabric, "done");
+        meet(fabric.mesh(), "done");
     });
-    all_succeed(nodes);
+    all_succeed_but(nodes, &[]);
 }
 
 /// Every node but the one that dies sees the loss in bounded time, in waits and at posts, and nothing faults.
 #[test]
 fn a_killed_process_is_lost_to_all_others() {
-    let nodes = Nodes::run("a_killed_process_is_lost_to_all_others", 3, |fabric| {
+    let nodes = run("a_killed_process_is_lost_to_all_others", 3, |fabric| {
         let victim = NodeId(2);
-        let (_memory, remotes) = share(fabric, 64);
+        let (_memory, remotes) = share(fabric, fabric.mesh(), 64);
         let mut qp = fabric.queue_pair(victim).unwrap();
-        meet(fabric, "ready");
+        meet(fabric.mesh(), "ready");
         if fabric.node() == victim {
             rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL).unwrap();
         }
@@ -237,9 +154,7 @@ fn a_killed_process_is_lost_to_all_others() {
         assert_eq!(posted, Err(lost.clone()));
         assert_eq!(fabric.queue_pair(victim).err(), Some(lost));
     });
-    let Some(mut nodes) = nodes else { return };
-    assert!(!nodes.succeeded(2), "the victim was killed");
-    assert!(nodes.succeeded(0) && nodes.succeeded(1), "see above");
+    all_succeed_but(nodes, &[2]);
     let named = std::fs::read_dir("/dev/shm").into_iter().flatten().flatten();
     let left: Vec<_> = named
         .map(|entry| entry.file_name())
@@ -253,10 +168,10 @@ fn ring(fabric: &ShmFabric, rounds: u64) -> Duration {
     let n = fabric.nodes().len();
     let own = usize::from(fabric.node().0);
     let right = (own + 1) % n;
-    let (memory, remotes) = share(fabric, 64);
+    let (memory, remotes) = share(fabric, fabric.mesh(), 64);
     let cell = memory.cell::<u64>(0).unwrap();
     let mut qp = fabric.queue_pair(fabric.nodes()[right]).unwrap();
-    meet(fabric, "start");
+    meet(fabric.mesh(), "start");
     let start = Instant::now();
     for round in 1..=rounds {
         let mut pass = || {
@@ -280,30 +195,30 @@ fn ring(fabric: &ShmFabric, rounds: u64) -> Duration {
     }
     let hops = u32::try_from(rounds).unwrap() * u32::try_from(n).unwrap();
     let hop = start.elapsed() / hops;
-    meet(fabric, "done");
+    meet(fabric.mesh(), "done");
     hop
 }
 
 #[test]
 fn two_processes_play_ping_pong() {
-    let nodes = Nodes::run("two_processes_play_ping_pong", 2, |fabric| {
+    let nodes = run("two_processes_play_ping_pong", 2, |fabric| {
         let hop = ring(fabric, 20_000);
         if fabric.node() == NodeId(0) {
             println!("one way between 2 processes: {hop:?}");
         }
     });
-    all_succeed(nodes);
+    all_succeed_but(nodes, &[]);
 }
 
 /// Nobody who waits keeps the one that it waits for from its core: bounded by `PATIENCE`, which spinning for whole
 /// time slices would exceed.
 #[test]
 fn more_processes_than_cores_make_progress() {
-    let nodes = Nodes::run("more_processes_than_cores_make_progress", 5, |fabric| {
+    let nodes = run("more_processes_than_cores_make_progress", 5, |fabric| {
         let hop = ring(fabric, 2_000);
         if fabric.node() == NodeId(0) {
             println!("one hop in a ring of 5 processes: {hop:?}");
         }
     });
-    all_succeed(nodes);
+    all_succeed_but(nodes, &[]);
 }

@@ -6,24 +6,19 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod support;
+
 use std::env;
-use std::process::{Child, Command};
+use std::process::Command;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use loco_fabric::verbs::{VerbsConfig, VerbsFabric, VerbsMemory, VerbsRemote, choose, devices};
+use loco_fabric::verbs::{VerbsConfig, VerbsFabric, choose, devices};
 use loco_fabric::{
-    Completion, CompletionStatus, Control, Fabric, FabricError, HugePages, Job, Local, Memory, MemoryKind,
-    Mesh, NodeId, PeerState, Peers, Platform, QueuePair, RegionKey, Rendezvous, Secret, Std, Target, Time,
-    Wait, WordCell, Work, WorkRequestId, var,
+    Completion, CompletionStatus, Control, Fabric, FabricError, HugePages, Local, Memory, MemoryKind, Mesh,
+    NodeId, PeerState, Peers, QueuePair, Wait, WordCell, Work, WorkRequestId,
 };
-
-/// Emulated machines are slow, and lost packets are sent again only after a while.
-const PATIENCE: Duration = Duration::from_secs(90);
-
-fn soon() -> Time {
-    Std.now().after(PATIENCE)
-}
+use support::{Nodes, PATIENCE, all_succeed_but, is_node, meet, share, soon, target};
 
 fn config() -> VerbsConfig {
     VerbsConfig {
@@ -34,22 +29,6 @@ fn config() -> VerbsConfig {
         set_up_timeout: PATIENCE,
         ..VerbsConfig::from_env().unwrap()
     }
-}
-
-/// Node processes; those that still run when the test ends, however it ends, are killed.
-struct Nodes(Vec<Child>);
-
-impl Drop for Nodes {
-    fn drop(&mut self) {
-        for child in &mut self.0 {
-            let _gone_already = child.kill();
-            let _status = child.wait();
-        }
-    }
-}
-
-fn is_node() -> bool {
-    env::var_os(var::NODE).is_some()
 }
 
 /// True if there is a device (always in a node); says so if not.
@@ -67,78 +46,14 @@ fn device() -> bool {
     }
 }
 
-impl Nodes {
-    /// In the test's process: starts `n` nodes, each of which runs `test` again. In a node: runs `body` and gives None.
-    fn run(test: &str, n: u16, body: impl FnOnce(Mesh)) -> Option<Nodes> {
-        if is_node() {
-            body(Mesh::connect(&Job::from_env().unwrap()).unwrap());
-            return None;
-        }
-        let devices = devices();
-        let secret = Secret::random_text().unwrap();
-        let meeting = Rendezvous::on_loopback().unwrap();
-        let children = (0..n).map(|node| {
-            Command::new(env::current_exe().unwrap())
-                .args(["--exact", test, "--nocapture"])
-                .env(var::NODE, node.to_string())
-                .env(var::NODES, n.to_string())
-                .env(var::LAUNCHER, meeting.address().to_string())
-                .env(var::JOB, test)
-                .env(var::SECRET, &secret)
-                .env(
-                    "LOCO_VERBS_DEVICE",
-                    &devices[usize::from(node) % devices.len()].name,
-                )
-                .spawn()
-                .unwrap()
-        });
-        let nodes = Nodes(children.collect());
-        let ids: Vec<_> = (0..n).map(NodeId).collect();
-        meeting
-            .serve(test, &Secret::new(secret.as_bytes()).unwrap(), &ids, soon())
-            .unwrap();
-        Some(nodes)
-    }
-
-    /// Waits for a node's end; true if it succeeded.
-    fn succeeded(&mut self, node: usize) -> bool {
-        let start = Instant::now();
-        loop {
-            if let Some(status) = self.0[node].try_wait().unwrap() {
-                return status.success();
-            }
-            assert!(start.elapsed() < 2 * PATIENCE, "node {node} hangs");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
-}
-
-/// In the test's process: all nodes but those in `killed` end well.
-fn all_succeed_but(nodes: Option<Nodes>, killed: &[usize]) {
-    let Some(mut nodes) = nodes else { return };
-    for node in (0..nodes.0.len()).filter(|node| !killed.contains(node)) {
-        assert!(nodes.succeeded(node), "node {node} failed, see above");
-    }
-}
-
-/// Memory of this node, and that of every node in ascending order.
-fn share(fabric: &VerbsFabric, len: usize) -> (VerbsMemory, Vec<VerbsRemote>) {
-    let memory = fabric.allocate(len, MemoryKind::Host).unwrap();
-    let key = postcard::to_stdvec(&fabric.export(&memory)).unwrap();
-    let keys = fabric.mesh().allgather("keys", &key, soon()).unwrap();
-    let import = |(node, key): &(NodeId, Vec<u8>)| {
-        let key: RegionKey = postcard::from_bytes(key).unwrap();
-        fabric.import(*node, &key).unwrap()
+/// As [`Nodes::run`], with the devices dealt out in turn.
+fn run(test: &str, n: u16, body: impl FnOnce(Mesh)) -> Option<Nodes> {
+    let devices = devices();
+    let device = |command: &mut Command, node| {
+        let device = &devices[usize::from(node) % devices.len()];
+        command.env("LOCO_VERBS_DEVICE", &device.name);
     };
-    (memory, keys.iter().map(import).collect())
-}
-
-fn meet(fabric: &VerbsFabric, label: &str) {
-    fabric.mesh().allgather(label, &[], soon()).unwrap();
-}
-
-fn target(remote: &VerbsRemote, offset: usize) -> Target<'_, VerbsRemote> {
-    Target { remote, offset }
+    Nodes::run(test, n, device, body)
 }
 
 /// Polls until `n` completions have come.
@@ -165,7 +80,7 @@ fn exchange(mesh: Mesh) {
     let fabric = VerbsFabric::new(mesh, config()).unwrap();
     let own = usize::from(fabric.node().0);
     let all = fabric.nodes().len();
-    let (memory, remotes) = share(&fabric, (all + 1) * LEN);
+    let (memory, remotes) = share(&fabric, fabric.mesh(), (all + 1) * LEN);
     let here = fabric.allocate(2 * LEN, MemoryKind::Host).unwrap();
     let local = |offset, len| Local {
         memory: &here,
@@ -209,7 +124,7 @@ fn exchange(mesh: Mesh) {
         here.read(LEN, &mut bytes).unwrap();
         assert_eq!(bytes, [(own as u64 + round).to_ne_bytes()[0]; LEN]);
     }
-    meet(&fabric, "done");
+    meet(fabric.mesh(), "done");
     for node in 0..all {
         let mut bytes = [0; LEN];
         memory.read((node + 1) * LEN, &mut bytes).unwrap();
@@ -223,20 +138,20 @@ fn exchange(mesh: Mesh) {
         let sum = memory.cell::<u64>(0).unwrap().load(Ordering::Acquire);
         assert_eq!(sum, ROUNDS * all as u64);
     }
-    meet(&fabric, "checked");
+    meet(fabric.mesh(), "checked");
 }
 
 #[test]
 fn two_nodes_exchange() {
     if device() {
-        all_succeed_but(Nodes::run("two_nodes_exchange", 2, exchange), &[]);
+        all_succeed_but(run("two_nodes_exchange", 2, exchange), &[]);
     }
 }
 
 #[test]
 fn four_nodes_exchange() {
     if device() {
-        all_succeed_but(Nodes::run("four_nodes_exchange", 4, exchange), &[]);
+        all_succeed_but(run("four_nodes_exchange", 4, exchange), &[]);
     }
 }
 
@@ -252,7 +167,7 @@ fn a_node_killed_at_set_up_is_lost() {
         assert!(start.elapsed() < PATIENCE);
     };
     if device() {
-        all_succeed_but(Nodes::run("a_node_killed_at_set_up_is_lost", 2, body), &[1]);
+        all_succeed_but(run("a_node_killed_at_set_up_is_lost", 2, body), &[1]);
     }
 }
 
@@ -260,7 +175,7 @@ fn a_node_killed_at_set_up_is_lost() {
 fn a_node_killed_while_others_post_is_lost() {
     let body = |mesh: Mesh| {
         let fabric = VerbsFabric::new(mesh, config()).unwrap();
-        let (memory, remotes) = share(&fabric, 4096);
+        let (memory, remotes) = share(&fabric, fabric.mesh(), 4096);
         if fabric.node() == NodeId(1) {
             // Dies when it has seen something arrive.
             let seen = memory.cell::<u64>(0).unwrap();
@@ -329,10 +244,7 @@ fn a_node_killed_while_others_post_is_lost() {
         std::thread::sleep(Duration::from_millis(500));
     };
     if device() {
-        all_succeed_but(
-            Nodes::run("a_node_killed_while_others_post_is_lost", 3, body),
-            &[1],
-        );
+        all_succeed_but(run("a_node_killed_while_others_post_is_lost", 3, body), &[1]);
     }
 }
 
@@ -353,9 +265,9 @@ fn a_link_that_goes_down_ends_operations_in_time() {
     };
     let body = |mesh: Mesh| {
         let fabric = VerbsFabric::new(mesh, config()).unwrap();
-        let (_memory, remotes) = share(&fabric, 4096);
+        let (_memory, remotes) = share(&fabric, fabric.mesh(), 4096);
         if fabric.node() == NodeId(1) {
-            meet(&fabric, "link down");
+            meet(fabric.mesh(), "link down");
             return;
         }
         let mut qp = fabric.queue_pair(NodeId(1)).unwrap();
@@ -380,10 +292,7 @@ fn a_link_that_goes_down_ends_operations_in_time() {
         let first = first.expect("something was under way when the link went down");
         assert!(first.contains("put towards node 1 failed"), "{first}");
         println!("after {:?}: {first}", start.elapsed());
-        meet(&fabric, "link down");
+        meet(fabric.mesh(), "link down");
     };
-    all_succeed_but(
-        Nodes::run("a_link_that_goes_down_ends_operations_in_time", 2, body),
-        &[],
-    );
+    all_succeed_but(run("a_link_that_goes_down_ends_operations_in_time", 2, body), &[]);
 }

@@ -8,12 +8,13 @@
 use std::time::{Duration, Instant};
 
 use mowgli::catalogue;
-use mowgli::litmus::{Diagnostic, parse};
+use mowgli::litmus::{Diagnostic, KEYWORDS, parse};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 
-const TOKENS: [&str; 72] = [
+/// Beside the keywords.
+const TOKENS: [&str; 55] = [
     "RDMA",
     "t",
     "{",
@@ -68,25 +69,15 @@ const TOKENS: [&str; 72] = [
     "-1",
     "9223372036854775807",
     "9223372036854775808",
-    "mfence",
-    "poll",
-    "rfence",
-    "wait",
-    "assume",
-    "cas",
-    "rcas",
-    "rfaa",
-    "if",
-    "else",
-    "while",
-    "bound",
-    "choose",
-    "or",
-    "exists",
-    "forall",
-    "locations",
     "allowed [rdma-tso/glob;]",
 ];
+
+fn token(rng: &mut StdRng) -> &'static str {
+    match rng.random_range(0..TOKENS.len() + KEYWORDS.len()) {
+        at if at < TOKENS.len() => TOKENS[at],
+        at => KEYWORDS[at - TOKENS.len()],
+    }
+}
 
 fn bytes(rng: &mut StdRng) -> String {
     let bytes: Vec<u8> = (0..rng.random_range(0..200)).map(|_| rng.random()).collect();
@@ -102,9 +93,7 @@ fn soup(rng: &mut StdRng) -> String {
     let start = ["", "RDMA t\n", "RDMA t\n{ x@1=0; y@2=0; }\nP0@1 | P1@2 ;\n"]
         .choose(rng)
         .unwrap();
-    let words: Vec<&str> = (0..rng.random_range(0..80))
-        .map(|_| *TOKENS.choose(rng).unwrap())
-        .collect();
+    let words: Vec<&str> = (0..rng.random_range(0..80)).map(|_| token(rng)).collect();
     format!("{start}{}", words.join(if rng.random() { " " } else { "" }))
 }
 
@@ -121,8 +110,8 @@ fn damaged(rng: &mut StdRng) -> String {
                 let at = rng.random_range(0..=text.len());
                 text.splice(at..at, copy);
             }
-            2 => drop(text.splice(from..to, TOKENS.choose(rng).unwrap().chars())),
-            3 => drop(text.splice(from..from, TOKENS.choose(rng).unwrap().chars())),
+            2 => drop(text.splice(from..to, token(rng).chars())),
+            3 => drop(text.splice(from..from, token(rng).chars())),
             4 => text.truncate(from),
             _ => {
                 let other: Vec<char> = catalogue::entries().choose(rng).unwrap().source.chars().collect();
@@ -137,7 +126,7 @@ fn damaged(rng: &mut StdRng) -> String {
 
 /// Deep or long, near the limits.
 fn large(rng: &mut StdRng) -> String {
-    let word = *TOKENS.choose(rng).unwrap();
+    let word = token(rng);
     let count = rng.random_range(0..5000);
     let (before, after) = match rng.random_range(0..4) {
         0 => ("RDMA t\n{ x@1=0; }\nP0@1 ;\n", ""),

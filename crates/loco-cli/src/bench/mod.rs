@@ -5,11 +5,12 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use loco_fabric::FabricChoice;
 use serde::Serialize;
 
 use crate::error::CliError;
 use crate::launcher::{Plan, launch};
-use crate::run::{FabricChoice, local_nodes};
+use crate::run::local_nodes;
 
 mod cases;
 mod measure;
@@ -34,8 +35,8 @@ pub struct Args {
     /// Number of node processes.
     #[arg(short, long, value_name = "N", default_value = "2", value_parser = clap::value_parser!(u16).range(2..))]
     nodes: u16,
-    /// Fabric that the nodes use.
-    #[arg(long, value_enum, default_value_t)]
+    /// Fabric that the nodes use: shm, verbs (RDMA), or auto (verbs if every node has a usable device, else shm).
+    #[arg(long, value_name = "FABRIC", default_value_t)]
     fabric: FabricChoice,
     #[command(flatten)]
     parameters: Parameters,

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use loco_fabric::FabricChoice;
+
 use crate::error::CliError;
 use crate::launcher::{Plan, launch};
-use crate::run::{FabricChoice, local_nodes};
+use crate::run::local_nodes;
 
 mod node;
 
@@ -17,8 +19,8 @@ pub struct Args {
     /// Number of node processes.
     #[arg(short, long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u16).range(1..))]
     nodes: u16,
-    /// Fabric that the nodes use.
-    #[arg(long, value_enum, default_value_t)]
+    /// Fabric that the nodes use: shm, verbs (RDMA), or auto (verbs if every node has a usable device, else shm).
+    #[arg(long, value_name = "FABRIC", default_value_t)]
     fabric: FabricChoice,
     /// Print one line of JSON a result, with the machine's facts.
     #[arg(long)]

@@ -18,12 +18,11 @@ use std::ptr::{self, NonNull};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
-use rustix::mm::{Advice, MapFlags, ProtFlags};
+use rustix::mm::{MapFlags, ProtFlags};
 
-use super::HugePages;
-use crate::{FabricError, NodeId, Result};
-
-const MIB: usize = 1 << 20;
+use crate::host::arenas;
+use crate::host::pages::{self, Pages};
+use crate::{FabricError, HugePages, NodeId, Result};
 
 /// Identifies a node's arenas: random, exchanged at set-up.
 pub(super) type Token = [u8; 16];
@@ -39,7 +38,7 @@ pub(super) struct ArenaId {
 
 /// A mapped arena; unmapped when the last handle is dropped.
 #[derive(Debug)]
-pub(super) struct Arena {
+pub struct Arena {
     id: ArenaId,
     start: NonNull<u8>,
     len: usize,
@@ -59,41 +58,18 @@ impl Arena {
     /// Creates and maps an arena of at least `len` bytes, on the largest pages that `huge` asks for and the host grants.
     /// No page is touched.
     pub(super) fn create(id: ArenaId, node: NodeId, len: usize, huge: HugePages) -> Result<Arc<Arena>> {
-        let mut refused = Vec::new();
-        for pages in Pages::to_try(huge, len) {
-            match map_new(id, len.next_multiple_of(pages.bytes()), *pages) {
-                Ok((file, start, len)) => {
-                    let mib = len / MIB;
-                    if refused.is_empty() {
-                        tracing::info!("{node}: arena {} of {mib} MiB on {}", id.index, pages.name());
-                    } else {
-                        tracing::info!(
-                            "{node}: arena {} of {mib} MiB on {}: no {}; `sysctl vm.nr_hugepages={}` reserves some",
-                            id.index,
-                            pages.name(),
-                            refused.join(", "),
-                            len / (2 * MIB),
-                        );
-                    }
-                    let arena = Arc::new(Arena {
-                        id,
-                        start,
-                        len,
-                        file: Some(file),
-                    });
-                    remember(&arena);
-                    return Ok(arena);
-                }
-                Err(error) => refused.push(format!("{} ({error})", pages.name())),
-            }
-        }
-        Err(FabricError::Os {
-            what: format!(
-                "mapping an arena of {len} bytes (a smaller `ShmConfig::arena_bytes` needs less address space, \
-                 see `ulimit -v`)"
-            ),
-            source_text: refused.join(", "),
-        })
+        let ((file, start), len) =
+            pages::map_on_largest(node, id.index as usize, len, huge, |len, pages| {
+                map_new(id, len, pages)
+            })?;
+        let arena = Arc::new(Arena {
+            id,
+            start,
+            len,
+            file: Some(file),
+        });
+        remember(&arena);
+        Ok(arena)
     }
 
     /// Maps the arena that process `pid` holds open as descriptor `fd`, or finds it mapped already.
@@ -151,20 +127,21 @@ impl Arena {
         self.id
     }
 
-    /// First byte of the mapping.
-    pub(super) fn start(&self) -> NonNull<u8> {
-        self.start
-    }
-
-    /// Bytes.
-    pub(super) fn len(&self) -> usize {
-        self.len
-    }
-
     /// The descriptor under which peers find it, if this process owns it.
     pub(super) fn descriptor(&self) -> Option<u32> {
         let file = self.file.as_ref()?;
         u32::try_from(file.as_raw_fd()).ok()
+    }
+}
+
+// SAFETY: the mapping is unmapped by `drop` alone; memfds begin as zeros, and `word` makes all accesses.
+unsafe impl arenas::Arena for Arena {
+    fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    fn len(&self) -> usize {
+        self.len
     }
 }
 
@@ -178,8 +155,7 @@ impl Drop for Arena {
             }
         }
         // SAFETY: this is the mapping made for `self`, and no handle is left that could access it.
-        let unmapped = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.len) };
-        debug_assert!(unmapped.is_ok(), "munmap of a mapping fails only for a bad range");
+        unsafe { pages::unmap(self.start, self.len) };
     }
 }
 
@@ -204,72 +180,24 @@ fn file_name(id: ArenaId) -> String {
     format!("loco-{:032x}-{}", u128::from_be_bytes(id.token), id.index)
 }
 
-/// Page sizes of an arena.
-#[derive(Clone, Copy, Debug)]
-enum Pages {
-    /// 1 GiB, reserved by the administrator.
-    OneGiB,
-    /// 2 MiB, reserved by the administrator.
-    TwoMiB,
-    /// The system's, joined to 2 MiB pages where it does so on advice.
-    SmallAdvised,
-    /// The system's.
-    Small,
-}
-
-impl Pages {
-    fn to_try(huge: HugePages, len: usize) -> &'static [Pages] {
-        match huge {
-            HugePages::Never => &[Pages::Small],
-            // A page that is mostly unused would be a waste.
-            HugePages::OneGiB if len >= 1024 * MIB => &[Pages::OneGiB, Pages::TwoMiB, Pages::SmallAdvised],
-            _ if len >= 2 * MIB => &[Pages::TwoMiB, Pages::SmallAdvised],
-            _ => &[Pages::Small],
-        }
-    }
-
-    fn bytes(self) -> usize {
-        match self {
-            Pages::OneGiB => 1024 * MIB,
-            Pages::TwoMiB => 2 * MIB,
-            // A multiple of every page size there is.
-            Pages::SmallAdvised | Pages::Small => 64 << 10,
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Pages::OneGiB => "huge pages of 1 GiB",
-            Pages::TwoMiB => "huge pages of 2 MiB",
-            Pages::SmallAdvised => "small pages, huge ones by advice",
-            Pages::Small => "small pages",
-        }
-    }
-
-    fn flags(self) -> MemfdFlags {
-        match self {
-            Pages::OneGiB => MemfdFlags::HUGETLB | MemfdFlags::HUGE_1GB,
-            Pages::TwoMiB => MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB,
-            Pages::SmallAdvised | Pages::Small => MemfdFlags::empty(),
-        }
+/// Flags of the memfd.
+fn flags(pages: Pages) -> MemfdFlags {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    match pages {
+        Pages::OneGiB => flags | MemfdFlags::HUGETLB | MemfdFlags::HUGE_1GB,
+        Pages::TwoMiB => flags | MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB,
+        Pages::SmallAdvised | Pages::Small => flags,
     }
 }
 
 /// A new sealed memfd, mapped. Mapping reserves huge pages, so that touching them later cannot fail.
-fn map_new(id: ArenaId, len: usize, pages: Pages) -> io::Result<(OwnedFd, NonNull<u8>, usize)> {
-    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | pages.flags();
-    let file = rustix::fs::memfd_create(file_name(id), flags)?;
+fn map_new(id: ArenaId, len: usize, pages: Pages) -> io::Result<(OwnedFd, NonNull<u8>)> {
+    let file = rustix::fs::memfd_create(file_name(id), flags(pages))?;
     rustix::fs::ftruncate(&file, len as u64)?;
     rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
     let start = map(&file, len)?;
-    if matches!(pages, Pages::SmallAdvised) {
-        // SAFETY: advice on the mapping just made; it changes no contents.
-        let advised = unsafe { rustix::mm::madvise(start.as_ptr().cast(), len, Advice::LinuxHugepage) };
-        if let Err(error) = advised {
-            tracing::debug!("no advice on huge pages: {error}"); // A kernel without them: nothing is lost.
-        }
-    }
-    Ok((file, start, len))
+    pages.advise(start, len);
+    Ok((file, start))
 }
 
 fn map(file: impl AsFd, len: usize) -> rustix::io::Result<NonNull<u8>> {
@@ -290,6 +218,8 @@ fn map(file: impl AsFd, len: usize) -> rustix::io::Result<NonNull<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::arenas::Arena as _;
+    use crate::host::pages::MIB;
     use std::os::fd::BorrowedFd;
 
     const NODE: NodeId = NodeId(3);

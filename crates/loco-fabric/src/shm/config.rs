@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{FabricError, Result};
+use crate::{FabricError, HugePages, Result};
 
 /// Configuration of the shared-memory fabric, one node's.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,19 +19,6 @@ pub struct ShmConfig {
     pub nic: Nic,
     /// How long the nodes wait for one another at set-up (default 30 s).
     pub set_up_timeout: Duration,
-}
-
-/// Which pages are asked for; where the host has none, the next smaller ones are taken and one line is logged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum HugePages {
-    /// Small pages only.
-    Never,
-    /// Reserved 2 MiB pages (`vm.nr_hugepages`), else transparent ones by advice.
-    #[default]
-    TwoMiB,
-    /// Reserved 1 GiB pages for arenas of that size (LOCO'26 C.4), else as [`TwoMiB`](HugePages::TwoMiB). A page is
-    /// cleared as a whole at its first touch, which takes a noticeable fraction of a second.
-    OneGiB,
 }
 
 /// Who executes posted operations.

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::nic::QueueId;
 use super::send_queue::{Kind, Request};
-use super::{Node, ShmMemory, ShmRemote, word};
+use super::{Node, ShmMemory, ShmRemote};
+use crate::host::word;
 use crate::{Control, FabricError, Local, NodeId, Posted, QueuePair, RemoteMemory, Result, Target, Work};
 
 /// A queue pair of the shared-memory fabric.
@@ -42,7 +43,7 @@ impl ShmQueuePair {
 
     #[inline]
     fn check_alive(&mut self) -> Result<()> {
-        if self.node.mesh.departures() != self.departures_seen {
+        if self.node.job.mesh.departures() != self.departures_seen {
             self.look_at_peer();
         }
         if self.peer_gone {
@@ -53,8 +54,8 @@ impl ShmQueuePair {
 
     #[cold]
     fn look_at_peer(&mut self) {
-        self.departures_seen = self.node.mesh.departures();
-        self.peer_gone = self.node.is_gone(self.peer);
+        self.departures_seen = self.node.job.mesh.departures();
+        self.peer_gone = self.node.job.is_gone(self.peer);
     }
 
     #[cold]
@@ -84,8 +85,8 @@ impl ShmQueuePair {
         work: Work,
         kind: Kind,
     ) -> Result<Posted> {
-        target.remote.check_word(target.offset)?;
-        result.memory.check_word(result.offset)?;
+        target.remote.span().check_word(target.offset)?;
+        result.memory.span().check_word(result.offset)?;
         if result.len != 8 {
             return Err(FabricError::Unsupported(format!(
                 "a result of {} bytes: that of an atomic operation has 8",
@@ -100,7 +101,7 @@ impl ShmQueuePair {
         // A full fence by itself, so after all earlier operations (LOCO'26 Fig. 10 has none of these; ours come
         // after the queue pair's earlier puts and before its later operations).
         let old = kind.apply(target.remote, target.offset)?;
-        result.memory.store_word(result.offset, old)?;
+        result.memory.span().store_word(result.offset, old)?;
         Ok(Posted::Done)
     }
 }
@@ -123,8 +124,8 @@ impl QueuePair for ShmQueuePair {
 
     #[inline]
     fn put(&mut self, src: Local<'_, ShmMemory>, dst: Target<'_, ShmRemote>, work: Work) -> Result<Posted> {
-        src.memory.check(src.offset, src.len)?;
-        dst.remote.check(dst.offset, src.len)?;
+        src.memory.span().check(src.offset, src.len)?;
+        dst.remote.span().check(dst.offset, src.len)?;
         self.check(dst.remote)?;
         if let Some(queue) = self.queue {
             let request = Request::new(Kind::Put, work).remote(dst, src.len).local(src);
@@ -132,8 +133,10 @@ impl QueuePair for ShmQueuePair {
         }
         // This thread's earlier stores come before the NIC's read of the source (LOCO'26 Fig. 10, B6).
         word::full_fence();
+        let from = src.memory.span();
         dst.remote
-            .copy_from(dst.offset, src.memory, src.offset, src.len)?;
+            .span()
+            .copy_from(dst.offset, from, src.offset, src.len)?;
         Ok(Posted::Done)
     }
 
@@ -146,7 +149,7 @@ impl QueuePair for ShmQueuePair {
                 self.node.caps.inline_bytes_max
             )));
         }
-        dst.remote.check(dst.offset, data.len())?;
+        dst.remote.span().check(dst.offset, data.len())?;
         self.check(dst.remote)?;
         if let Some(queue) = self.queue {
             return self.post(
@@ -154,14 +157,14 @@ impl QueuePair for ShmQueuePair {
                 Request::new(Kind::Put, work).remote(dst, data.len()).inline(data),
             );
         }
-        dst.remote.write(dst.offset, data)?;
+        dst.remote.span().write(dst.offset, data)?;
         Ok(Posted::Done)
     }
 
     #[inline]
     fn get(&mut self, dst: Local<'_, ShmMemory>, src: Target<'_, ShmRemote>, work: Work) -> Result<Posted> {
-        dst.memory.check(dst.offset, dst.len)?;
-        src.remote.check(src.offset, dst.len)?;
+        dst.memory.span().check(dst.offset, dst.len)?;
+        src.remote.span().check(src.offset, dst.len)?;
         self.check(src.remote)?;
         if let Some(queue) = self.queue {
             let request = Request::new(Kind::Get, work).remote(src, dst.len).local(dst);
@@ -169,7 +172,10 @@ impl QueuePair for ShmQueuePair {
         }
         // This thread's stores, and the queue pair's puts, come before the NIC's remote read (Fig. 10, B8 and G8).
         word::full_fence();
-        src.remote.copy_to(src.offset, dst.memory, dst.offset, dst.len)?;
+        let from = src.remote.span();
+        dst.memory
+            .span()
+            .copy_from(dst.offset, from, src.offset, dst.len)?;
         Ok(Posted::Done)
     }
 

@@ -8,8 +8,9 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use super::{ShmMemory, ShmRemote, word};
-use crate::{Completion, CompletionStatus, FabricError, Local, Memory, NodeId, Result, Target, Work};
+use super::{ShmMemory, ShmRemote};
+use crate::host::word;
+use crate::{Completion, CompletionStatus, FabricError, Local, NodeId, Result, Target, Work};
 
 /// Operations that left the send queue (completed and polled) but are not placed: at most this many times its depth.
 const UNPLACED_FACTOR: usize = 4;
@@ -59,8 +60,8 @@ impl Kind {
     #[inline]
     pub(super) fn apply(self, remote: &ShmRemote, offset: usize) -> Result<u64> {
         match self {
-            Kind::FetchAdd { add } => remote.fetch_add(offset, add),
-            Kind::CompareSwap { expected, new } => remote.compare_swap(offset, expected, new),
+            Kind::FetchAdd { add } => remote.span().fetch_add(offset, add),
+            Kind::CompareSwap { expected, new } => remote.span().compare_swap(offset, expected, new),
             Kind::Put | Kind::Get | Kind::Flush => {
                 Err(FabricError::Unsupported("no read-modify-write".into()))
             }
@@ -261,17 +262,17 @@ impl SendQueue {
         let stage = operation.stages[operation.done];
         let len = request.buffer.len();
         let phase = match (stage, &request.local, &request.remote) {
-            (Stage::LocalRead | Stage::LocalWrite, Some((memory, offset)), _) => memory.phase(*offset),
-            (_, _, Some((remote, offset))) => remote.phase(*offset),
+            (Stage::LocalRead | Stage::LocalWrite, Some((memory, offset)), _) => memory.span().phase(*offset),
+            (_, _, Some((remote, offset))) => remote.span().phase(*offset),
             _ => 0,
         };
         let (from, to) = (operation.moved, piece_end(phase, operation.moved, len, dice));
         let piece = &mut request.buffer[from..to];
         match (stage, &request.local, &request.remote) {
-            (Stage::LocalRead, Some((memory, offset)), _) => memory.read(offset + from, piece)?,
-            (Stage::LocalWrite, Some((memory, offset)), _) => memory.write(offset + from, piece)?,
-            (Stage::RemoteWrite, _, Some((remote, offset))) => remote.write(offset + from, piece)?,
-            (Stage::RemoteRead, _, Some((remote, offset))) => remote.read(offset + from, piece)?,
+            (Stage::LocalRead, Some((memory, offset)), _) => memory.span().read(offset + from, piece)?,
+            (Stage::LocalWrite, Some((memory, offset)), _) => memory.span().write(offset + from, piece)?,
+            (Stage::RemoteWrite, _, Some((remote, offset))) => remote.span().write(offset + from, piece)?,
+            (Stage::RemoteRead, _, Some((remote, offset))) => remote.span().read(offset + from, piece)?,
             (Stage::Atomic, _, Some((remote, offset))) => {
                 let old = request.kind.apply(remote, *offset)?;
                 request.buffer.copy_from_slice(&old.to_ne_bytes());

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use super::soft::SoftDevice;
-use crate::shm::HugePages;
-use crate::{FabricError, Result};
+use crate::{FabricError, HugePages, Result};
 
 /// Configuration of the verbs fabric, one node's.
 #[derive(Clone, Debug)]

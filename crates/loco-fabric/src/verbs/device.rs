@@ -285,7 +285,7 @@ pub(super) const ACCESS: c_uint =
     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 
 /// A registered piece of memory.
-pub(super) struct Registration {
+pub struct Registration {
     device: Arc<Device>,
     mr: *mut Mr,
 }

@@ -1,45 +1,47 @@
 //! Handles on registered memory: this node's, one word of it, and a peer's.
 
-use std::marker::PhantomData;
+use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::device::{ACCESS, Device, Registration, os};
 use super::ffi::ok;
 use super::ffi::types::*;
-use super::heap::Block;
-use crate::shm::word;
-use crate::{FabricError, Memory, NodeId, RemoteMemory, Result, Word, WordCell};
+use super::heap::Arena;
+use crate::host::arenas::Block;
+use crate::host::span::{Span, SpanCell, check_aligned, check_range};
+use crate::{FabricError, Memory, NodeId, RemoteMemory, Result, Word};
 
 /// Registered memory of this node: from [`allocate`](crate::Fabric::allocate), or the user's own by
 /// [`register`](super::VerbsFabric::register).
 #[derive(Clone)]
 pub struct VerbsMemory {
-    /// Where the CPU finds it; none for device memory.
-    cpu: Option<NonNull<u8>>,
+    place: Place,
     /// Where the device finds it.
     address: u64,
     len: usize,
     lkey: u32,
-    owner: Arc<Owner>,
 }
 
-/// What keeps memory registered.
-pub(super) enum Owner {
-    Block(Block),
+/// Where memory lies.
+#[derive(Clone)]
+enum Place {
+    /// In this process.
+    Host(Span<Registered>),
+    /// On the card.
+    Device(Arc<DeviceMemory>),
+}
+
+/// What keeps memory of this process registered.
+pub enum Registered {
+    /// Allocated.
+    Block(Block<Arena>),
+    /// The user's own.
     User(Registration),
-    Device(DeviceMemory),
 }
 
 /// One aligned word of registered memory. Loads and stores are single instructions.
-#[derive(Clone)]
-pub struct VerbsCell<W> {
-    at: NonNull<u8>,
-    /// Keeps the word mapped and allocated.
-    _owner: Arc<Owner>,
-    word: PhantomData<fn() -> W>,
-}
+pub type VerbsCell<W> = SpanCell<W, Registered>;
 
 /// Memory of a peer: where its device finds it, and the key.
 #[derive(Clone, Debug)]
@@ -50,78 +52,55 @@ pub struct VerbsRemote {
     pub(super) rkey: u32,
 }
 
-// SAFETY: for both types: the pointer stays valid as long as the owner that travels with it, and all access through it
-// is atomic (module `word`).
-unsafe impl Send for VerbsMemory {}
-// SAFETY: as above.
-unsafe impl Sync for VerbsMemory {}
-// SAFETY: as above.
-unsafe impl<W> Send for VerbsCell<W> {}
-// SAFETY: as above.
-unsafe impl<W> Sync for VerbsCell<W> {}
-
-/// Fails unless `len` bytes from `offset` lie within `region_len`.
-#[inline]
-fn check_range(offset: usize, len: usize, region_len: usize) -> Result<()> {
-    if len <= region_len && offset <= region_len - len {
-        Ok(())
-    } else {
-        Err(FabricError::OutOfRange {
-            offset,
-            len,
-            region_len,
-        })
-    }
-}
-
-#[inline]
-fn check_aligned(address: u64, offset: usize, align: usize) -> Result<()> {
-    // It is the address that counts: the region may itself be a slice from an odd offset.
-    if address.is_multiple_of(align as u64) {
-        Ok(())
-    } else {
-        Err(FabricError::Misaligned { offset, align })
+impl Registered {
+    fn registration(&self) -> &Registration {
+        match self {
+            Registered::Block(block) => block.arena().registration(),
+            Registered::User(registration) => registration,
+        }
     }
 }
 
 impl VerbsMemory {
-    pub(super) fn of_block(block: Block, len: usize) -> VerbsMemory {
+    pub(super) fn of_block(block: Block<Arena>, len: usize) -> VerbsMemory {
         let start = block.start();
-        VerbsMemory {
-            cpu: Some(start),
-            address: start.as_ptr().expose_provenance() as u64,
-            len,
-            lkey: block.registration().lkey(),
-            owner: Arc::new(Owner::Block(block)),
-        }
+        // SAFETY: `len` bytes at least were asked for; the block keeps its arena mapped.
+        unsafe { VerbsMemory::of_host(start, len, Registered::Block(block)) }
     }
 
-    pub(super) fn of_user(registration: Registration, start: NonNull<u8>, len: usize) -> VerbsMemory {
+    /// # Safety
+    /// The bytes stay mapped as long as the result or a clone or slice of it; only it and `word` access them.
+    pub(super) unsafe fn of_user(registration: Registration, start: NonNull<u8>, len: usize) -> VerbsMemory {
+        // SAFETY: the caller's promise.
+        unsafe { VerbsMemory::of_host(start, len, Registered::User(registration)) }
+    }
+
+    /// # Safety
+    /// As for [`Span::new`].
+    unsafe fn of_host(start: NonNull<u8>, len: usize, keep: Registered) -> VerbsMemory {
         VerbsMemory {
-            cpu: Some(start),
             address: start.as_ptr().expose_provenance() as u64,
             len,
-            lkey: registration.lkey(),
-            owner: Arc::new(Owner::User(registration)),
+            lkey: keep.registration().lkey(),
+            // SAFETY: the caller's promise.
+            place: Place::Host(unsafe { Span::new(start, len, Arc::new(keep)) }),
         }
     }
 
     pub(super) fn of_device(memory: DeviceMemory, len: usize) -> VerbsMemory {
         VerbsMemory {
-            cpu: None,
             address: 0,
             len,
             lkey: memory.registration.lkey(),
-            owner: Arc::new(Owner::Device(memory)),
+            place: Place::Device(Arc::new(memory)),
         }
     }
 
     /// Key by which peers access it.
     pub(super) fn rkey(&self) -> u32 {
-        match &*self.owner {
-            Owner::Block(block) => block.registration().rkey(),
-            Owner::User(registration) => registration.rkey(),
-            Owner::Device(memory) => memory.registration.rkey(),
+        match &self.place {
+            Place::Host(span) => span.keep().registration().rkey(),
+            Place::Device(memory) => memory.registration.rkey(),
         }
     }
 
@@ -159,24 +138,6 @@ impl VerbsMemory {
             lkey: self.lkey,
         })
     }
-
-    /// Where the CPU finds `len` bytes from `offset`; none for device memory.
-    #[inline]
-    fn cpu_address(&self, offset: usize, len: usize) -> Result<Option<*mut u8>> {
-        check_range(offset, len, self.len)?;
-        // SAFETY: within the region, as just checked, which is within one mapping.
-        Ok(self.cpu.map(|start| unsafe { start.add(offset) }.as_ptr()))
-    }
-
-    fn device_memory(&self) -> Result<&DeviceMemory> {
-        match &*self.owner {
-            Owner::Device(memory) => Ok(memory),
-            // Memory without a CPU address is device memory.
-            Owner::Block(_) | Owner::User(_) => {
-                Err(FabricError::Unsupported("host memory without address".to_owned()))
-            }
-        }
-    }
 }
 
 #[cold]
@@ -186,20 +147,14 @@ fn too_long(len: usize) -> FabricError {
     ))
 }
 
-impl std::fmt::Debug for VerbsMemory {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for VerbsMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("VerbsMemory")
             .field("address", &format_args!("{:#x}", self.address))
             .field("len", &self.len)
             .field("lkey", &self.lkey)
-            .field("on_device", &self.cpu.is_none())
+            .field("on_device", &matches!(self.place, Place::Device(_)))
             .finish()
-    }
-}
-
-impl<W> std::fmt::Debug for VerbsCell<W> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("VerbsCell").field("at", &self.at).finish()
     }
 }
 
@@ -212,70 +167,48 @@ impl Memory for VerbsMemory {
     }
 
     fn slice(&self, offset: usize, len: usize) -> Result<Self> {
-        let cpu = self.cpu_address(offset, len)?.and_then(NonNull::new);
+        check_range(offset, len, self.len)?;
         Ok(VerbsMemory {
-            cpu,
+            place: match &self.place {
+                Place::Host(span) => Place::Host(span.slice(offset, len)?),
+                Place::Device(memory) => Place::Device(Arc::clone(memory)),
+            },
             address: self.address + offset as u64,
             len,
             lkey: self.lkey,
-            owner: Arc::clone(&self.owner),
         })
     }
 
     /// Device memory has no cells: it is read and written as a whole, by copying.
     fn cell<W: Word>(&self, offset: usize) -> Result<VerbsCell<W>> {
-        let at = self
-            .cpu_address(offset, W::BYTES)?
-            .and_then(NonNull::new)
-            .ok_or_else(|| {
-                FabricError::Unsupported(
-                    "words of device memory by the CPU: use `read` and `write`, or atomics".to_owned(),
-                )
-            })?;
-        check_aligned(at.as_ptr().addr() as u64, offset, W::BYTES)?;
-        Ok(VerbsCell {
-            at,
-            _owner: Arc::clone(&self.owner),
-            word: PhantomData,
-        })
+        match &self.place {
+            Place::Host(span) => span.cell(offset),
+            Place::Device(_) => Err(FabricError::Unsupported(
+                "words of device memory by the CPU: use `read` and `write`, or atomics".to_owned(),
+            )),
+        }
     }
 
+    #[inline]
     fn read(&self, offset: usize, out: &mut [u8]) -> Result<()> {
-        match self.cpu_address(offset, out.len())? {
-            // SAFETY: the range was checked and `self` keeps it mapped.
-            Some(from) => unsafe { word::read(from, out) },
-            None => self.device_memory()?.read(self.address + offset as u64, out)?,
+        match &self.place {
+            Place::Host(span) => span.read(offset, out),
+            Place::Device(memory) => {
+                check_range(offset, out.len(), self.len)?;
+                memory.read(self.address + offset as u64, out)
+            }
         }
-        Ok(())
     }
 
+    #[inline]
     fn write(&self, offset: usize, data: &[u8]) -> Result<()> {
-        match self.cpu_address(offset, data.len())? {
-            // SAFETY: the range was checked and `self` keeps it mapped.
-            Some(to) => unsafe { word::write(to, data) },
-            None => self.device_memory()?.write(self.address + offset as u64, data)?,
+        match &self.place {
+            Place::Host(span) => span.write(offset, data),
+            Place::Device(memory) => {
+                check_range(offset, data.len(), self.len)?;
+                memory.write(self.address + offset as u64, data)
+            }
         }
-        Ok(())
-    }
-}
-
-impl<W: Word> WordCell<W> for VerbsCell<W> {
-    #[inline]
-    fn load(&self, order: Ordering) -> W {
-        // SAFETY: range and alignment were checked when the cell was made; the owner keeps it mapped.
-        unsafe { word::load(self.at.as_ptr(), order) }
-    }
-
-    #[inline]
-    fn store(&self, value: W, order: Ordering) {
-        // SAFETY: as for `load`.
-        unsafe { word::store(self.at.as_ptr(), value, order) }
-    }
-
-    #[inline]
-    fn compare_exchange(&self, current: W, new: W) -> Result<W, W> {
-        // SAFETY: as for `load`.
-        unsafe { word::compare_exchange(self.at.as_ptr(), current, new) }
     }
 }
 

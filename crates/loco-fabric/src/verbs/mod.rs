@@ -48,10 +48,12 @@ pub use memory::{VerbsCell, VerbsMemory, VerbsRemote};
 pub use queue_pair::VerbsQueuePair;
 pub use sysfs::{Choice, Gid, RdmaDevice, RdmaPort};
 
-use crate::shm::{backoff::Patience, word};
+use crate::host::membership::Membership;
+use crate::host::word;
+use crate::launch::random;
 use crate::{
-    Caps, Completion, CompletionStatus, Control, Fabric, FabricError, Memory, MemoryKind, Mesh, NodeId,
-    PeerState, Peers, Platform, QueuePair, RegionKey, Result, Std, Wait, Work, WorkRequestId,
+    Caps, Completion, CompletionStatus, Fabric, FabricError, Memory, MemoryKind, Mesh, NodeId, Platform,
+    QueuePair, RegionKey, Result, Std, Wait, Work, WorkRequestId,
 };
 use connect::{Dial, Hello, Service, VERSION};
 use device::{Device, Registration};
@@ -71,23 +73,20 @@ pub struct VerbsFabric(Arc<Node>);
 struct Node {
     poller: Arc<Mutex<Poller>>,
     service: Service,
-    mesh: Mesh,
-    platform: Std,
+    job: Membership,
     caps: Caps,
     config: VerbsConfig,
     /// Of all nodes, in the order of the mesh's; set once at bring-up.
     cards: OnceLock<Vec<Card>>,
     /// Word that flushes read, here at this node, and where they read it to.
     scratch: VerbsMemory,
-    heap: Arc<Heap>,
+    heap: Heap,
     device: Arc<Device>,
-    patience: Patience,
 }
 
 /// What a node tells the others at set-up.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Card {
-    version: u32,
     address: SocketAddr,
     /// What its peers say when they connect.
     token: u64,
@@ -126,12 +125,10 @@ impl VerbsFabric {
     /// [`FabricError::PeerLost`] and [`FabricError::Timeout`] when a node does not take part.
     pub fn new(mesh: Mesh, config: VerbsConfig) -> Result<VerbsFabric> {
         config.check()?;
-        let platform = Std;
-        let deadline = platform.now().after(config.set_up_timeout);
         let device = Arc::new(open(&config)?);
         tracing::info!("{}: verbs on {}", mesh.node(), device.choice);
-        let token = random()?;
-        let heap = Arc::new(Heap::new(mesh.node(), Arc::clone(&device), &config));
+        let token = u64::from_ne_bytes(random()?);
+        let heap = Heap::new(mesh.node(), Arc::clone(&device), &config);
         // Two words: what peers read, and what our own flushes overwrite.
         let scratch = VerbsMemory::of_block(heap.allocate(128)?, 128);
         let poller = Arc::new(Mutex::new(Poller::new()));
@@ -147,17 +144,14 @@ impl VerbsFabric {
             watch,
         )?;
         let card = Card {
-            version: VERSION,
             address: device.address,
             token,
             scratch: (scratch.device_address(), scratch.rkey()),
             zero_length_reads: false,
         };
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let node = Arc::new(Node {
             poller,
             service,
-            platform,
             caps: Caps {
                 name: "verbs".to_owned(),
                 inline_bytes_max: device.limits.inline_bytes_max as usize,
@@ -171,21 +165,15 @@ impl VerbsFabric {
             scratch,
             heap,
             device,
-            patience: Patience::new(mesh.nodes().len() > cores),
-            mesh,
+            job: Membership::new(mesh),
         });
         let zero_length_reads = try_loop_back(&node, &card)?;
         let card = Card {
             zero_length_reads,
             ..card
         };
-        let bytes = postcard::to_stdvec(&card).map_err(|error| FabricError::Config(error.to_string()))?;
-        let cards = node
-            .mesh
-            .allgather("verbs", &bytes, deadline)?
-            .into_iter()
-            .map(|(from, bytes)| read_card(from, &bytes))
-            .collect::<Result<_>>()?;
+        let timeout = node.config.set_up_timeout;
+        let cards = node.job.exchange("verbs", VERSION, &card, timeout)?;
         // Nobody else has the node yet, so this is the first time.
         let _ = node.cards.set(cards);
         Ok(VerbsFabric(node))
@@ -193,7 +181,7 @@ impl VerbsFabric {
 
     /// The mesh that it was built from.
     pub fn mesh(&self) -> &Mesh {
-        &self.0.mesh
+        &self.0.job.mesh
     }
 
     /// The device, port and address in use.
@@ -227,14 +215,15 @@ impl VerbsFabric {
     pub unsafe fn register(&self, start: NonNull<u8>, len: usize) -> Result<VerbsMemory> {
         // SAFETY: mapped as long as registered, by the caller's promise.
         let registration = unsafe { Registration::new(&self.0.device, start.as_ptr(), len) }?;
-        Ok(VerbsMemory::of_user(registration, start, len))
+        // SAFETY: the caller's promise.
+        Ok(unsafe { VerbsMemory::of_user(registration, start, len) })
     }
 }
 
 impl fmt::Debug for VerbsFabric {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("VerbsFabric")
-            .field("node", &self.0.mesh.node())
+            .field("node", &self.0.job.mesh.node())
             .field("device", &self.0.device.choice)
             .finish_non_exhaustive()
     }
@@ -256,37 +245,17 @@ fn open(config: &VerbsConfig) -> Result<Device> {
     Err(failed.unwrap_or_else(|| FabricError::Config("no RDMA device to open".to_owned())))
 }
 
-fn read_card(from: NodeId, bytes: &[u8]) -> Result<Card> {
-    // The version comes first, so that it can be read whatever follows.
-    let version = postcard::take_from_bytes::<u32>(bytes).map(|(version, _)| version);
-    if version != Ok(VERSION) {
-        return Err(FabricError::Config(format!(
-            "{from} runs another version of the verbs fabric, or another fabric: build and start all nodes alike"
-        )));
-    }
-    postcard::from_bytes(bytes)
-        .map_err(|error| FabricError::Config(format!("bring-up data of {from}: {error}")))
-}
-
-fn random() -> Result<u64> {
-    let mut bytes = [0; 8];
-    let file = std::fs::File::open("/dev/urandom");
-    file.and_then(|mut file| std::io::Read::read_exact(&mut file, &mut bytes))
-        .map_err(|e| device::os("reading /dev/urandom", &e))?;
-    Ok(u64::from_ne_bytes(bytes))
-}
-
 /// Connects this node to itself, and tries a read of length zero: true if the device has it. Some refuse it, or
 /// answer with an error.
 fn try_loop_back(node: &Arc<Node>, card: &Card) -> Result<bool> {
     for zero_length in [true, false] {
-        let queue = node.connect(node.mesh.node(), card)?;
+        let queue = node.connect(node.job.mesh.node(), card)?;
         let flush = node.flush_for(card, zero_length);
         let mut qp = VerbsQueuePair::new(Arc::clone(node), queue, flush)?;
         match flush_once(node, &mut qp) {
             Ok(()) => return Ok(zero_length),
             Err(error) if zero_length => {
-                tracing::info!("{}: flushing by reads of a word: {error}", node.mesh.node());
+                tracing::info!("{}: flushing by reads of a word: {error}", node.job.mesh.node());
             }
             Err(error) => return Err(error),
         }
@@ -295,17 +264,17 @@ fn try_loop_back(node: &Arc<Node>, card: &Card) -> Result<bool> {
 }
 
 fn flush_once(node: &Node, qp: &mut VerbsQueuePair) -> Result<()> {
-    let deadline = node.platform.now().after(LOOP_BACK_PATIENCE);
+    let deadline = node.job.platform.now().after(LOOP_BACK_PATIENCE);
     let _ = qp.flush(Work::signaled(WorkRequestId(0)))?;
     let mut completions = Vec::new();
-    let mut backoff = node.patience.backoff();
+    let mut backoff = node.job.backoff();
     loop {
         node.poller()
-            .poll(&node.device, &node.mesh, &node.service, &mut completions)?;
+            .poll(&node.device, &node.job.mesh, &node.service, &mut completions)?;
         match completions.pop().map(|completion| completion.status) {
             Some(CompletionStatus::Success) => return Ok(()),
             Some(CompletionStatus::Failed(error)) => return Err(*error),
-            None if node.platform.now() >= deadline => {
+            None if node.job.platform.now() >= deadline => {
                 return Err(FabricError::Timeout {
                     what: format!("a read of this node's own memory through {}", node.device.choice),
                     after: LOOP_BACK_PATIENCE,
@@ -324,9 +293,8 @@ impl Node {
     }
 
     fn card(&self, node: NodeId) -> Result<&Card> {
-        let index = self.mesh.nodes().binary_search(&node);
-        let card = index.ok().and_then(|index| self.cards.get()?.get(index));
-        card.ok_or(FabricError::UnknownPeer(node))
+        let cards = self.cards.get().map_or(&[][..], Vec::as_slice);
+        self.job.card(cards, node)
     }
 
     /// How to flush towards the node of `card`.
@@ -348,10 +316,10 @@ impl Node {
             hello: Hello {
                 version: VERSION,
                 token: card.token,
-                from: self.mesh.node(),
+                from: self.job.mesh.node(),
             },
             ack_timeout: self.config.ack_timeout,
-            mesh: &self.mesh,
+            mesh: &self.job.mesh,
             timeout: self.config.connect_timeout,
         };
         let connected = dial.connect();
@@ -373,24 +341,6 @@ impl Node {
     fn retire(&self, queue: &SendQueue) {
         self.poller().retire(queue, &self.device, &self.service);
     }
-
-    fn is_gone(&self, peer: NodeId) -> bool {
-        self.mesh.peer_state(peer) != PeerState::Alive
-    }
-
-    fn gone_among(&self, peers: Peers<'_>) -> Option<NodeId> {
-        let one;
-        let peers = match peers {
-            Peers::None => &[],
-            Peers::One(peer) => {
-                one = [peer];
-                &one[..]
-            }
-            Peers::These(peers) => peers,
-            Peers::All => self.mesh.nodes(),
-        };
-        peers.iter().copied().find(|&peer| self.is_gone(peer))
-    }
 }
 
 impl Fabric for VerbsFabric {
@@ -401,11 +351,11 @@ impl Fabric for VerbsFabric {
     type Control = Mesh;
 
     fn node(&self) -> NodeId {
-        self.0.mesh.node()
+        self.0.job.mesh.node()
     }
 
     fn nodes(&self) -> &[NodeId] {
-        self.0.mesh.nodes()
+        self.0.job.mesh.nodes()
     }
 
     fn caps(&self) -> &Caps {
@@ -413,11 +363,11 @@ impl Fabric for VerbsFabric {
     }
 
     fn platform(&self) -> &Std {
-        &self.0.platform
+        &self.0.job.platform
     }
 
     fn control(&self) -> &Mesh {
-        &self.0.mesh
+        &self.0.job.mesh
     }
 
     fn allocate(&self, len: usize, kind: MemoryKind) -> Result<VerbsMemory> {
@@ -447,9 +397,7 @@ impl Fabric for VerbsFabric {
 
     fn import(&self, peer: NodeId, key: &RegionKey) -> Result<VerbsRemote> {
         self.0.card(peer)?;
-        if self.0.is_gone(peer) {
-            return Err(FabricError::PeerLost(peer));
-        }
+        self.0.job.check_alive(peer)?;
         let len = usize::try_from(key.len)
             .ok()
             .filter(|_| key.address.checked_add(key.len).is_some())
@@ -460,12 +408,10 @@ impl Fabric for VerbsFabric {
     fn queue_pair(&self, peer: NodeId) -> Result<VerbsQueuePair> {
         let node = &self.0;
         let card = node.card(peer)?;
-        if node.is_gone(peer) {
-            return Err(FabricError::PeerLost(peer));
-        }
+        node.job.check_alive(peer)?;
         let flush = node.flush_for(
             card,
-            card.zero_length_reads && node.card(node.mesh.node())?.zero_length_reads,
+            card.zero_length_reads && node.card(node.job.mesh.node())?.zero_length_reads,
         );
         let queue = node.connect(peer, card)?;
         VerbsQueuePair::new(Arc::clone(node), queue, flush)
@@ -480,42 +426,12 @@ impl Fabric for VerbsFabric {
             // Another thread is at it, and reports what there is.
             Err(TryLockError::WouldBlock) => return Ok(0),
         };
-        poller.poll(&node.device, &node.mesh, &node.service, completions)
+        poller.poll(&node.device, &node.job.mesh, &node.service, completions)
     }
 
-    fn wait<T>(&self, wait: Wait<'_>, mut ready: impl FnMut() -> Option<T>) -> Result<T> {
-        if let Some(value) = ready() {
-            return Ok(value);
-        }
-        let node = &*self.0;
-        let start = wait.deadline.map(|_| node.platform.now());
-        let mut backoff = node.patience.backoff();
-        // Those who left before the wait count too, so the first comparison is with none.
-        let mut departures_seen = 0;
-        loop {
-            let departures = node.mesh.departures();
-            if departures != departures_seen {
-                departures_seen = departures;
-                if let Some(peer) = node.gone_among(wait.peers) {
-                    return ready().ok_or(FabricError::PeerLost(peer));
-                }
-            }
-            if backoff.pause()
-                && let (Some(start), Some(deadline)) = (start, wait.deadline)
-            {
-                let now = node.platform.now();
-                if now >= deadline {
-                    return ready().ok_or_else(|| FabricError::Timeout {
-                        what: wait.what.to_owned(),
-                        after: now.since(start),
-                    });
-                }
-            }
-            if let Some(value) = ready() {
-                backoff.answered();
-                return Ok(value);
-            }
-        }
+    #[inline]
+    fn wait<T>(&self, wait: Wait<'_>, ready: impl FnMut() -> Option<T>) -> Result<T> {
+        self.0.job.wait(wait, ready)
     }
 
     #[inline]

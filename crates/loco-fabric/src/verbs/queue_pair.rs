@@ -117,14 +117,14 @@ impl VerbsQueuePair {
     /// Fails unless the queue pair works and has a free slot.
     #[inline]
     fn admit(&mut self) -> Result<()> {
-        let departures = self.node.mesh.departures();
+        let departures = self.node.job.mesh.departures();
         if departures != self.departures_seen {
-            if self.node.is_gone(self.peer) {
+            if self.node.job.is_gone(self.peer) {
                 return Err(FabricError::PeerLost(self.peer));
             }
             self.departures_seen = departures;
         }
-        self.queue.check(&self.node.mesh)?;
+        self.queue.check(&self.node.job.mesh)?;
         if self.posted - self.completed < self.capacity {
             return Ok(());
         }
@@ -450,7 +450,7 @@ impl Drop for VerbsQueuePair {
     /// What is under way goes on: the queue pair is destroyed when it has completed, and completions are reported.
     fn drop(&mut self) {
         let mut settled = self.ring();
-        if settled.is_ok() && self.unsignaled > 0 && self.queue.check(&self.node.mesh).is_ok() {
+        if settled.is_ok() && self.unsignaled > 0 && self.queue.check(&self.node.job.mesh).is_ok() {
             // The last operations would end without a completion: one more brings it, in the slot kept for this.
             self.unsignaled = self.capacity; // Forces a signal.
             settled = self.post_flush(Work::unsignaled()).map(|_| ());

@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 pub use condition::{Condition, Expected, Formula, Operand, Quantifier, Relation, Setting, Verdict};
 pub use diagnostic::{Diagnostic, Kind, ParseError, Severity, Span};
+pub use parser::KEYWORDS;
 pub use print::fingerprint;
 pub(crate) use print::instruction;
 

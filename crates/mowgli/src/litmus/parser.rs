@@ -13,7 +13,7 @@ use crate::program::Value;
 pub(super) type Step<T> = Result<T, Diagnostic>;
 
 /// Names that mean something to the grammar and can name nothing else.
-pub(super) const KEYWORDS: [&str; 20] = [
+pub const KEYWORDS: [&str; 20] = [
     "mfence",
     "poll",
     "rfence",

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::super::ffi::Api;
 use super::super::ffi::types::*;
 use super::{Region, Shared, cm, set_errno};
-use crate::shm::word;
+use crate::host::word;
 
 /// The table of functions.
 pub(in super::super) fn api() -> &'static Api {

@@ -1,6 +1,6 @@
 //! Which bytes of an arena are in use: best fit over free ranges that coalesce at once.
 //!
-//! Plain bookkeeping over offsets, no memory is touched here. Used by [`pool`](super::pool) under its lock.
+//! Plain bookkeeping over offsets, no memory is touched here. Used by [`arenas`](super::arenas) under its lock.
 
 use std::collections::{BTreeMap, BTreeSet};
 
