@@ -65,6 +65,69 @@ fn random_schedules_are_counted_and_nothing_more_is_claimed() {
     }
 }
 
+/// A count from a line of JSON.
+fn count(line: &str, name: &str) -> u64 {
+    let at = line.find(&format!(r#""{name}":"#)).expect("the count is there") + name.len() + 3;
+    let digits: String = line[at..].chars().take_while(char::is_ascii_digit).collect();
+    digits.parse().expect("a number")
+}
+
+#[test]
+fn bounded_explorations_claim_their_bound() {
+    let arguments = ["ring-buffer", "--ops", "3", "--strategy", "bounded"];
+    let output = check(&[&arguments[..], &["--delays", "2", "--preemptions", "4"]].concat());
+    assert_eq!(output.status.code(), Some(0));
+    let shown = text(&output.stdout);
+    assert!(
+        shown.contains("ok, complete up to 4 preemptions and 2 delays"),
+        "{shown}"
+    );
+    let states = |delays: &str| {
+        let output = check(&[&arguments[..], &["--delays", delays, "--json"]].concat());
+        let line = text(&output.stdout);
+        assert!(
+            line.contains(&format!(
+                r#""completeness":{{"UpTo":{{"preemptions":null,"delays":{delays}}}}}"#
+            )),
+            "{line}"
+        );
+        count(&line, "states")
+    };
+    assert!(states("1") < states("2"));
+}
+
+#[test]
+fn a_bound_is_for_the_bounded_strategy_and_that_for_a_bound() {
+    for arguments in [&["sst", "--delays", "1"][..], &["sst", "--strategy", "bounded"]] {
+        let output = check(arguments);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(
+            text(&output.stderr).contains("--strategy bounded"),
+            "{}",
+            text(&output.stderr)
+        );
+    }
+}
+
+#[test]
+fn a_soak_ends_in_time_and_says_what_it_did() {
+    let begun = std::time::Instant::now();
+    let output = check(&["--soak", "3s", "--json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
+    assert!(begun.elapsed() < std::time::Duration::from_secs(30));
+    let line = text(&output.stdout);
+    assert_eq!(line.lines().count(), 1, "{line}");
+    assert!(line.contains(r#""passed":true"#), "{line}");
+    assert!(count(&line, "executions") > 100, "{line}");
+}
+
+#[test]
+fn progress_is_for_terminals() {
+    let output = check(&["barrier", "--ops", "2", "--json"]);
+    assert_eq!(text(&output.stderr), "");
+    assert_eq!(text(&output.stdout).lines().count(), 1);
+}
+
 #[test]
 fn a_schedule_that_does_not_fit_is_an_error() {
     let output = check(&["barrier", "--replay", "t4 n4.1b"]);

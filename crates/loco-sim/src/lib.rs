@@ -9,6 +9,7 @@
 #![deny(unsafe_code)]
 
 mod behaviour;
+mod bounds;
 mod chunks;
 mod coroutine;
 mod fabric;
@@ -16,6 +17,7 @@ mod history;
 mod names;
 mod persistent;
 mod platform;
+mod progress;
 mod random;
 mod reach;
 mod report;
@@ -32,6 +34,8 @@ mod trail;
 mod walk;
 mod world;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mowgli::machine;
@@ -39,12 +43,14 @@ use mowgli::model::{Model, RmwAtomicity};
 
 use random::Choice;
 
+pub use bounds::Bounds;
 pub use fabric::{ModelCell, ModelControl, ModelFabric, ModelMemory, ModelQueuePair, ModelRemote};
 pub use history::{End, Event, ThreadHistory};
 pub use platform::{
     ModelAtomic, ModelGuard, ModelMutex, ModelPlatform, ModelReadGuard, ModelRwLock, ModelTask, ModelWord,
     ModelWriteGuard,
 };
+pub use progress::Progress;
 pub use reach::{Reach, reaches};
 pub use report::{Completeness, Failure, FailureKind, Report, Stats};
 pub use schedule::{NotASchedule, Schedule};
@@ -66,8 +72,10 @@ pub struct Config {
     pub time_max: Option<Duration>,
     /// Longest execution, moves; a longer one makes the result incomplete.
     pub steps_max: usize,
-    /// Called now and then with the number of states and the time spent.
-    pub progress: Option<fn(u64, Duration)>,
+    /// Called now and then, by any of the workers.
+    pub progress: Option<fn(&Progress)>,
+    /// Set from outside to end the exploration early; the result says that it was.
+    pub cancel: Option<Arc<AtomicBool>>,
 }
 
 /// Which schedules to explore.
@@ -75,6 +83,8 @@ pub struct Config {
 pub enum Strategy {
     /// All of them.
     Exhaustive,
+    /// All of them within these bounds. For worlds with too many: most mistakes need few preemptions or delays.
+    Bounded(Bounds),
     /// Uniform choices at every move.
     Random {
         /// Number of executions.
@@ -104,11 +114,19 @@ impl Default for Config {
             time_max: None,
             steps_max: 100_000,
             progress: None,
+            cancel: None,
         }
     }
 }
 
 impl Config {
+    pub(crate) fn is_cancelled(&self) -> bool {
+        // Relaxed: the flag carries no data, and a late view of it only delays the end.
+        self.cancel
+            .as_ref()
+            .is_some_and(|flag| flag.load(Ordering::Relaxed))
+    }
+
     pub(crate) fn machine(&self) -> machine::Config {
         let atomicity = if self.glob {
             RmwAtomicity::Glob
@@ -166,7 +184,8 @@ impl SimError {
 /// [`SimError`] when the world cannot be explored; a failing execution is not an error but part of the report.
 pub fn explore(config: &Config, builder: impl Fn(&mut World) + Sync) -> Result<Report, SimError> {
     let mut report = match config.strategy {
-        Strategy::Exhaustive => search::exhaustive(config, &builder)?,
+        Strategy::Exhaustive => search::exhaustive(config, &builder, None)?,
+        Strategy::Bounded(bounds) => search::exhaustive(config, &builder, Some(bounds))?,
         Strategy::Random { executions, seed } => {
             random::explore(config, &builder, Choice::Uniform, executions, seed)?
         }

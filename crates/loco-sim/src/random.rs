@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use mowgli::machine::Step;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use rustc_hash::FxHashMap;
 
+use crate::bounds::Mover;
+use crate::progress::Progress;
 use crate::report::{Completeness, Failure, FailureKind, Report, Stats};
 use crate::schedule::Schedule;
 use crate::sharing::Seen;
@@ -155,8 +156,17 @@ impl Job<'_> {
             {
                 self.late.store(true, Ordering::SeqCst);
             }
-            if let Some(progress) = self.config.progress.filter(|_| number.is_multiple_of(1024)) {
-                progress(number, self.begun.elapsed());
+            if self.config.is_cancelled() {
+                self.late.store(true, Ordering::SeqCst);
+            }
+            if let Some(progress) = self.config.progress.filter(|_| number.is_multiple_of(256)) {
+                progress(&Progress {
+                    pass: 1,
+                    states: 0,
+                    executions: number,
+                    done: number as f64 / self.count as f64,
+                    elapsed: self.begun.elapsed(),
+                });
             }
         }
         stats.runs = walker.runs;
@@ -167,17 +177,6 @@ impl Job<'_> {
 /// A mutex whose poisoning says nothing: the worker that panicked is reported.
 fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Something with moves of its own: a thread, its store buffer, a queue pair.
-type Mover = (u8, u16, u16);
-
-fn mover(what: Move) -> Mover {
-    match what {
-        Move::Thread(thread) => (0, thread, 0),
-        Move::Machine(Step::Drain { thread }) => (1, thread, 0),
-        Move::Machine(Step::Nic { qp, .. }) => (2, qp.thread, qp.peer),
-    }
 }
 
 /// Probabilistic concurrency testing (Burckhardt et al., ASPLOS 2010): always the mover of highest priority, which at
@@ -207,7 +206,7 @@ impl Priorities {
             let rng = &mut self.rng;
             // Above all that ever fall.
             self.of
-                .entry(mover(what))
+                .entry(Mover::of(what))
                 .or_insert_with(|| rng.random_range(1 << 32..u64::MAX));
         }
         let mut best = self.highest(moves);
@@ -217,14 +216,16 @@ impl Priorities {
             self.of.insert(best, low);
             best = self.highest(moves);
         }
-        let own: Vec<usize> = (0..moves.len()).filter(|&i| mover(moves[i]) == best).collect();
+        let own: Vec<usize> = (0..moves.len())
+            .filter(|&i| Mover::of(moves[i]) == best)
+            .collect();
         own[self.rng.random_range(0..own.len())]
     }
 
     fn highest(&self, moves: &[Move]) -> Mover {
-        let movers = moves.iter().map(|&what| mover(what));
+        let movers = moves.iter().map(|&what| Mover::of(what));
         let by_priority = movers.max_by_key(|m| (self.of.get(m).copied().unwrap_or(0), *m));
-        by_priority.unwrap_or((0, 0, 0))
+        by_priority.unwrap_or_default()
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::bounds::Bounds;
 use crate::history::{ThreadHistory, histories};
 use crate::request::Kind;
 use crate::schedule::Schedule;
@@ -19,6 +20,8 @@ const SHOWN_MAX: usize = 40;
 pub enum Completeness {
     /// Every behaviour of the world under the model.
     Complete,
+    /// Every behaviour of the world whose executions stay within these bounds; there are others beyond them.
+    UpTo(Bounds),
     /// So many random schedules.
     Random(u64),
     /// The search ended at a limit; the reason.
@@ -194,6 +197,7 @@ impl fmt::Display for Completeness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Completeness::Complete => write!(f, "complete"),
+            Completeness::UpTo(bounds) => write!(f, "complete up to {bounds}"),
             Completeness::Random(n) => write!(f, "{n} random schedules"),
             Completeness::Incomplete(why) => write!(f, "incomplete: {why}"),
             Completeness::Stopped => write!(f, "stopped at the first finding"),

@@ -16,7 +16,9 @@ use std::time::Instant;
 use rustc_hash::FxHashSet;
 use xxhash_rust::xxh3::xxh3_128;
 
+use crate::bounds::{Bounds, Spent};
 use crate::persistent;
+use crate::progress::Progress;
 use crate::report::{Completeness, Failure, FailureKind, Report, Stats};
 use crate::sharing::Seen;
 use crate::state::{Common, Move, lock};
@@ -26,8 +28,12 @@ use crate::{Config, SimError};
 /// Shards of the visited set: more than workers, so that they seldom meet.
 const SHARDS: usize = 64;
 
-/// Explores every behaviour of the world.
-pub(crate) fn exhaustive(config: &Config, builder: Builder<'_>) -> Result<Report, SimError> {
+/// Explores every behaviour of the world, or with bounds every one within them.
+pub(crate) fn exhaustive(
+    config: &Config,
+    builder: Builder<'_>,
+    bounds: Option<Bounds>,
+) -> Result<Report, SimError> {
     let begun = Instant::now();
     let common = Common::default();
     let mut seen = Seen::default();
@@ -37,11 +43,14 @@ pub(crate) fn exhaustive(config: &Config, builder: Builder<'_>) -> Result<Report
         total.passes += 1;
         seen.fresh = false;
         let words = common.words.len();
-        let pass = Pass::new(config, &common, builder, begun);
+        let pass = Pass::new(config, &common, builder, bounds, (total.passes, begun));
         let outcome = pass.run(&mut seen)?;
         total.add(&outcome.stats);
         let grown = seen.fresh || common.words.len() != words;
-        let stopped = outcome.completeness != Completeness::Complete;
+        let stopped = !matches!(
+            outcome.completeness,
+            Completeness::Complete | Completeness::UpTo(_)
+        );
         if outcome.failure.is_some() || stopped || !grown {
             total.states = outcome.stats.states;
             total.executions = outcome.stats.executions;
@@ -67,6 +76,9 @@ struct Pass<'a> {
     config: &'a Config,
     common: &'a Common,
     builder: Builder<'a>,
+    bounds: Option<Bounds>,
+    /// Which pass this is, and when the first began.
+    number: u64,
     begun: Instant,
     visited: Vec<Mutex<FxHashSet<u128>>>,
     work: Mutex<Work>,
@@ -74,6 +86,11 @@ struct Pass<'a> {
     stop: AtomicBool,
     hungry: AtomicBool,
     states: AtomicU64,
+    executions: AtomicU64,
+    /// Moves were left out because of the bounds.
+    cut: AtomicBool,
+    /// Share of the search tree that is closed.
+    closed: Mutex<f64>,
     found: Mutex<Option<(Failure, Completeness)>>,
 }
 
@@ -87,7 +104,10 @@ struct Work {
 /// A state with moves still to be taken.
 struct Frame {
     at: Position,
-    moves: Vec<Move>,
+    /// With what a bounded search has spent after each.
+    moves: Vec<(Move, Spent)>,
+    /// What each move gets of this state's share of the tree.
+    share: f64,
     /// Something else than a failed evaluation has been explored from here.
     progressed: bool,
 }
@@ -103,11 +123,19 @@ enum Entered {
 }
 
 impl<'a> Pass<'a> {
-    fn new(config: &'a Config, common: &'a Common, builder: Builder<'a>, begun: Instant) -> Self {
+    fn new(
+        config: &'a Config,
+        common: &'a Common,
+        builder: Builder<'a>,
+        bounds: Option<Bounds>,
+        (number, begun): (u64, Instant),
+    ) -> Self {
         Pass {
             config,
             common,
             builder,
+            bounds,
+            number,
             begun,
             visited: (0..SHARDS).map(|_| Mutex::default()).collect(),
             work: Mutex::default(),
@@ -115,6 +143,9 @@ impl<'a> Pass<'a> {
             stop: AtomicBool::new(false),
             hungry: AtomicBool::new(false),
             states: AtomicU64::new(0),
+            executions: AtomicU64::new(0),
+            cut: AtomicBool::new(false),
+            closed: Mutex::new(0.0),
             found: Mutex::default(),
         }
     }
@@ -154,7 +185,11 @@ impl<'a> Pass<'a> {
         let found = lock(&self.found).take();
         let (failure, completeness) = match found {
             Some((failure, completeness)) => (Some(failure).filter(|f| !f.is_limit()), completeness),
-            None => (None, Completeness::Complete),
+            None => match self.bounds.filter(|_| self.cut.load(Ordering::SeqCst)) {
+                Some(bounds) => (None, Completeness::UpTo(bounds)),
+                // Nothing had to be left out.
+                None => (None, Completeness::Complete),
+            },
         };
         Ok(Outcome {
             completeness,
@@ -222,13 +257,15 @@ impl<'a> Pass<'a> {
             if self.stop.load(Ordering::Relaxed) {
                 return Ok(());
             }
-            let Some(what) = frame.moves.pop() else {
+            let Some((what, spent)) = frame.moves.pop() else {
                 frames.pop();
                 continue;
             };
             // The last chance to get anywhere from here.
             let must_follow = frame.moves.is_empty() && !frame.progressed;
             let mut next = frame.at.clone();
+            next.spent = spent;
+            next.share = frame.share;
             if !walker.take(&mut next, what)? {
                 continue;
             }
@@ -257,8 +294,24 @@ impl<'a> Pass<'a> {
         Ok(())
     }
 
-    /// Runs on to a state with a choice; a frame if nobody has been there.
+    /// As [`enter_state`](Pass::enter_state); counts branches that end here as closed.
     fn enter(
+        &self,
+        walker: &mut Walker<'_>,
+        stats: &mut Stats,
+        at: Position,
+        may_stutter: bool,
+    ) -> Result<Entered, SimError> {
+        let share = at.share;
+        let entered = self.enter_state(walker, stats, at, may_stutter)?;
+        if !matches!(entered, Entered::Frame(_)) {
+            *lock(&self.closed) += share;
+        }
+        Ok(entered)
+    }
+
+    /// Runs on to a state with a choice; a frame if nobody has been there.
+    fn enter_state(
         &self,
         walker: &mut Walker<'_>,
         stats: &mut Stats,
@@ -289,8 +342,11 @@ impl<'a> Pass<'a> {
         stats.depth_max = stats.depth_max.max(at.schedule.len() as u64);
         let mut bytes = Vec::with_capacity(512);
         at.state.encode(&mut bytes, false);
+        if let Some(bounds) = self.bounds {
+            at.spent.encode(bounds, &mut bytes);
+        }
         let hash = xxh3_128(&bytes);
-        if may_stutter && !moves.is_empty() && at.state.stutters() {
+        if may_stutter && self.bounds.is_none() && !moves.is_empty() && at.state.stutters() {
             bytes.clear();
             at.state.encode(&mut bytes, true);
             if self.is_visited(xxh3_128(&bytes)) {
@@ -306,6 +362,7 @@ impl<'a> Pass<'a> {
         }
         if moves.is_empty() {
             stats.executions += 1;
+            self.executions.fetch_add(1, Ordering::SeqCst);
             let stuck = at.state.is_unfinished();
             if stuck {
                 self.fail(walker, &at, FailureKind::Deadlock);
@@ -314,12 +371,25 @@ impl<'a> Pass<'a> {
             }
             return Ok(Entered::Closed);
         }
-        persistent::reduce(walker, &mut at.state, &mut moves);
+        let mut priced = Vec::with_capacity(moves.len());
+        match self.bounds {
+            None => {
+                persistent::reduce(walker, &mut at.state, &mut moves);
+                priced.extend(moves.iter().map(|&m| (m, Spent::default())));
+            }
+            Some(bounds) => {
+                if at.spent.within(bounds, &moves, &mut priced) {
+                    self.cut.store(true, Ordering::SeqCst);
+                }
+            }
+        }
+        let share = at.share / priced.len().max(1) as f64;
         // Taken from the end: threads, which are first, last, so that NICs go ahead and weak outcomes come early or late
         // but surely.
         Ok(Entered::Frame(Box::new(Frame {
             at,
-            moves,
+            moves: priced,
+            share,
             progressed: false,
         })))
     }
@@ -345,8 +415,17 @@ impl<'a> Pass<'a> {
         {
             self.limit(Completeness::Incomplete("time limit reached".into()));
         }
+        if self.config.is_cancelled() {
+            self.limit(Completeness::Incomplete("interrupted".into()));
+        }
         if let Some(progress) = self.config.progress {
-            progress(states, self.begun.elapsed());
+            progress(&Progress {
+                pass: self.number,
+                states,
+                executions: self.executions.load(Ordering::SeqCst),
+                done: lock(&self.closed).min(1.0),
+                elapsed: self.begun.elapsed(),
+            });
         }
     }
 

@@ -10,6 +10,7 @@
 //!
 //! Every path is finite (threads make progress or park), so nothing is put off for ever.
 
+use crate::bounds::Spent;
 use crate::request::{Note, Reply, Request};
 use crate::run::{Granted, Run, Start, unknown};
 use crate::sharing::{Agent, Seen};
@@ -29,6 +30,10 @@ pub(crate) struct Position {
     pub(crate) path: Trail<Granted>,
     /// Moves taken since the set-up.
     pub(crate) schedule: Trail<Move>,
+    /// What a bounded search has spent on it.
+    pub(crate) spent: Spent,
+    /// How much of the search tree is below: 1 at the root, shared out evenly among the moves of a state.
+    pub(crate) share: f64,
 }
 
 /// One explorer's view of an exploration.
@@ -65,6 +70,8 @@ impl<'a> Walker<'a> {
             state,
             path: Trail::default(),
             schedule: Trail::default(),
+            spent: Spent::default(),
+            share: 1.0,
         })
     }
 

@@ -1,14 +1,17 @@
 //! `loco check`: explores what the memory model allows the built-in objects to do.
 
-use std::io::IsTerminal;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use loco_sim::{Completeness, Config, Report, Schedule, Stats, Strategy, explore, replay};
+use loco_sim::{Bounds, Completeness, Config, Report, Schedule, Stats, Strategy, explore, replay};
 use serde::Serialize;
 
 use crate::error::CliError;
 
+mod progress;
+mod soak;
 mod worlds;
 
 use worlds::{Object, Size};
@@ -16,19 +19,25 @@ use worlds::{Object, Size};
 /// Explore what the RDMA memory model allows a built-in object to do.
 ///
 /// The shipped object runs on the operational model of RDMA, in a small world of nodes that use it; every explored execution is
-/// checked against what the object promises. The exit code is 1 if one breaks it. The result says how much was
-/// explored: everything (complete), or so many random schedules.
+/// checked against what the object promises. Without OBJECT, every object in turn. The result says how much was
+/// explored, never more: everything (complete), everything within bounds (complete up to ...), or so many random schedules.
 ///
 /// Examples:
 ///
-///   loco check barrier --nodes 2 --ops 1
+///   loco check barrier --nodes 2 --ops 2
+///
+///   loco check ring-buffer --ops 5 --strategy bounded --delays 3
 ///
 ///   loco check ring-buffer --ops 3 --strategy pct --executions 100000
+///
+///   loco check --soak 1h
+///
+/// Exit status: 0 nothing found, 1 an execution breaks a promise, 2 bad usage, 130 interrupted.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Args {
-    /// The object.
-    object: Object,
+    /// The object; all if none is named.
+    object: Option<Object>,
     /// Nodes of the world.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(2..=8))]
     nodes: u16,
@@ -41,6 +50,13 @@ pub struct Args {
     /// Which schedules.
     #[arg(long, value_enum, default_value_t = How::Exhaustive)]
     strategy: How,
+    /// Bounded: most preemptions of an execution. One is a move of another thread, store buffer or queue pair than the
+    /// last while that one could go on.
+    #[arg(long, value_name = "N")]
+    preemptions: Option<u32>,
+    /// Bounded: most delays of an execution. One is a possible move passed over in a fixed round.
+    #[arg(long, value_name = "N")]
+    delays: Option<u32>,
     /// Random schedules.
     #[arg(long, default_value_t = 10_000)]
     executions: u64,
@@ -57,9 +73,13 @@ pub struct Args {
     #[arg(long)]
     glob: bool,
     /// Repeat this schedule, from an earlier failure, and explore nothing.
-    #[arg(long, conflicts_with = "strategy")]
+    #[arg(long, conflicts_with_all = ["strategy", "soak"], requires = "object")]
     replay: Option<Schedule>,
-    /// Print one line of JSON.
+    /// Explore for so long, as in 90s, 10m or 2h: worlds of all sizes up to --nodes and --ops (at least 3), by
+    /// random schedules of several kinds and within bounds, with ever new seeds.
+    #[arg(long, value_name = "DURATION", value_parser = soak::duration, conflicts_with_all = ["strategy", "time"])]
+    soak: Option<Duration>,
+    /// Print one line of JSON for each object.
     #[arg(long)]
     json: bool,
 }
@@ -70,17 +90,124 @@ pub struct Args {
 enum How {
     /// All schedules.
     Exhaustive,
+    /// All with at most so many --preemptions and --delays.
+    Bounded,
     /// Random ones, each move alike.
     Random,
     /// Random ones by priorities (probabilistic concurrency testing).
     Pct,
 }
 
+/// The exit code after Ctrl-C, as shells have it.
+const INTERRUPTED: u8 = 130;
+
+/// Explores and reports.
+pub fn run(args: &Args) -> Result<u8, CliError> {
+    args.validate()?;
+    let cancel = interrupt_flag();
+    if let Some(duration) = args.soak {
+        return soak::run(args, duration, &cancel);
+    }
+    let config = args.config(&cancel);
+    let mut found = false;
+    for &object in args.objects() {
+        let size = args.size();
+        let report = check(&config, object, size, args.replay.as_ref())?;
+        show(args, object, size, config.strategy, &report);
+        found |= report.failure.is_some();
+        if progress::is_set(&cancel) {
+            return Ok(if found { 1 } else { INTERRUPTED });
+        }
+    }
+    Ok(u8::from(found))
+}
+
+/// One exploration of one world.
+fn check(
+    config: &Config,
+    object: Object,
+    size: Size,
+    schedule: Option<&Schedule>,
+) -> Result<Report, CliError> {
+    let world = |world: &mut loco_sim::World| worlds::build(object, size, world);
+    let report = match schedule {
+        Some(schedule) => replay(config, schedule, world),
+        None => explore(config, world),
+    };
+    progress::clear(config);
+    report.map_err(|error| CliError::Usage(error.to_string()))
+}
+
+impl Args {
+    fn validate(&self) -> Result<(), CliError> {
+        let usage = |text: &str| Err(CliError::Usage(text.into()));
+        if self.threads > 1 && self.object != Some(Object::Barrier) {
+            return usage("--threads: only the barrier has more than one thread on a node");
+        }
+        let bounds = self.preemptions.is_some() || self.delays.is_some();
+        match (self.strategy == How::Bounded, bounds) {
+            (true, false) => usage("--strategy bounded: say --preemptions or --delays, or both"),
+            (false, true) => usage("--preemptions and --delays are for --strategy bounded"),
+            _ => Ok(()),
+        }
+    }
+
+    fn objects(&self) -> &[Object] {
+        match &self.object {
+            Some(object) => std::slice::from_ref(object),
+            None => Object::value_variants(),
+        }
+    }
+
+    fn size(&self) -> Size {
+        Size {
+            nodes: self.nodes,
+            threads: usize::from(self.threads),
+            ops: self.ops,
+        }
+    }
+
+    fn config(&self, cancel: &Arc<AtomicBool>) -> Config {
+        let (executions, seed, depth) = (self.executions, self.seed, self.depth);
+        Config {
+            strategy: match self.strategy {
+                How::Exhaustive => Strategy::Exhaustive,
+                How::Bounded => Strategy::Bounded(Bounds {
+                    preemptions: self.preemptions,
+                    delays: self.delays,
+                }),
+                How::Random => Strategy::Random { executions, seed },
+                How::Pct => Strategy::Pct {
+                    executions,
+                    seed,
+                    depth,
+                },
+            },
+            glob: self.glob,
+            time_max: self.time.map(Duration::from_secs),
+            progress: progress::printer(self.json),
+            cancel: Some(cancel.clone()),
+            ..Config::default()
+        }
+    }
+}
+
+/// Set by Ctrl-C; a second one ends the process at once.
+fn interrupt_flag() -> Arc<AtomicBool> {
+    use signal_hook::consts::SIGINT;
+    let flag = Arc::new(AtomicBool::new(false));
+    // Without a handler Ctrl-C ends the process, which is the system's own behaviour: nothing to report.
+    let _ = signal_hook::flag::register_conditional_shutdown(SIGINT, INTERRUPTED.into(), flag.clone());
+    let _ = signal_hook::flag::register(SIGINT, flag.clone());
+    flag
+}
+
+/// A line of `--json`.
 #[derive(Serialize)]
 struct Line<'a> {
     object: Object,
     size: Size,
-    strategy: How,
+    strategy: &'static str,
     passed: bool,
     completeness: &'a Completeness,
     stats: &'a Stats,
@@ -88,56 +215,25 @@ struct Line<'a> {
     schedule: Option<String>,
 }
 
-/// Explores and reports.
-pub fn run(args: &Args) -> Result<u8, CliError> {
-    if args.threads > 1 && args.object != Object::Barrier {
-        return Err(CliError::Usage(
-            "--threads: only the barrier has more than one thread on a node".into(),
-        ));
-    }
-    let size = Size {
-        nodes: args.nodes,
-        threads: usize::from(args.threads),
-        ops: args.ops,
-    };
-    let (executions, seed, depth) = (args.executions, args.seed, args.depth);
-    let config = Config {
-        strategy: match args.strategy {
-            How::Exhaustive => Strategy::Exhaustive,
-            How::Random => Strategy::Random { executions, seed },
-            How::Pct => Strategy::Pct {
-                executions,
-                seed,
-                depth,
-            },
-        },
-        glob: args.glob,
-        time_max: args.time.map(Duration::from_secs),
-        progress: (!args.json && std::io::stderr().is_terminal()).then_some(progress),
-        ..Config::default()
-    };
-    let world = |world: &mut loco_sim::World| worlds::build(args.object, size, world);
-    let report = match &args.replay {
-        Some(schedule) => replay(&config, schedule, world),
-        None => explore(&config, world),
-    }
-    .map_err(|error| CliError::Usage(error.to_string()))?;
-    if config.progress.is_some() {
-        eprint!("\r\x1b[K");
-    }
+fn show(args: &Args, object: Object, size: Size, strategy: Strategy, report: &Report) {
     if args.json {
-        print_json(args, size, &report);
+        print_json(args.replay.is_some(), object, size, strategy, report);
     } else {
-        print_text(args, size, &report);
+        print_text(args.glob, object, size, report);
     }
-    Ok(u8::from(report.failure.is_some()))
 }
 
-fn print_json(args: &Args, size: Size, report: &Report) {
+fn print_json(replayed: bool, object: Object, size: Size, strategy: Strategy, report: &Report) {
     let line = Line {
-        object: args.object,
+        object,
         size,
-        strategy: args.strategy,
+        strategy: match strategy {
+            _ if replayed => "replay",
+            Strategy::Exhaustive => "exhaustive",
+            Strategy::Bounded(_) => "bounded",
+            Strategy::Random { .. } => "random",
+            Strategy::Pct { .. } => "pct",
+        },
         passed: report.failure.is_none(),
         completeness: &report.completeness,
         stats: &report.stats,
@@ -148,9 +244,7 @@ fn print_json(args: &Args, size: Size, report: &Report) {
     println!("{}", serde_json::to_string(&line).unwrap_or_default());
 }
 
-fn print_text(args: &Args, size: Size, report: &Report) {
-    let name = args.object.to_possible_value();
-    let name = name.as_ref().map_or("object", |value| value.get_name());
+fn print_text(glob: bool, object: Object, size: Size, report: &Report) {
     let Size { nodes, threads, ops } = size;
     let Stats {
         states,
@@ -159,17 +253,26 @@ fn print_text(args: &Args, size: Size, report: &Report) {
         seconds,
         ..
     } = report.stats;
-    println!("{name}: {nodes} nodes, {threads} threads each, {ops} operations each");
+    let plural = |n: u64| if n == 1 { "" } else { "s" };
+    let name = object.name();
+    println!(
+        "{name}: {nodes} nodes, {threads} thread{} each, {ops} operation{} each",
+        plural(threads as u64),
+        plural(ops)
+    );
     match &report.failure {
-        Some(failure) => println!("FAILED\n{failure}"),
+        Some(failure) => {
+            let glob = if glob { " --glob" } else { "" };
+            println!("FAILED\n{failure}");
+            println!(
+                "again: loco check {name} --nodes {nodes} --threads {threads} --ops {ops}{glob} --replay '{}'",
+                failure.schedule
+            );
+        }
         None if matches!(report.completeness, Completeness::Incomplete(_)) => {
             println!("no failure found, {}", report.completeness);
         }
         None => println!("ok, {}", report.completeness),
     }
     println!("{executions} executions ended, {states} states, {transitions} moves, {seconds:.2} s");
-}
-
-fn progress(count: u64, elapsed: Duration) {
-    eprint!("\r\x1b[K{count} so far, {} s", elapsed.as_secs());
 }

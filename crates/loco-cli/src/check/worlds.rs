@@ -34,6 +34,15 @@ pub enum Object {
     RingBuffer,
 }
 
+impl Object {
+    /// Its name on the command line.
+    pub fn name(self) -> String {
+        // Every object has one.
+        self.to_possible_value()
+            .map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+}
+
 /// How large a world is.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Size {

@@ -4,7 +4,7 @@ use loco::fabric::NodeId;
 use loco::{Manager, SharedRegion, SharedVar, Thread, fence};
 use loco_sim::World;
 
-use crate::{Fabric, Site, found, passes, site};
+use crate::{Fabric, Site, found, passes, site, takes_preemptions};
 
 type Sv = SharedVar<Fabric, u64>;
 
@@ -106,17 +106,25 @@ fn the_barrier_passes() {
 #[test]
 fn barrier_without_the_global_fence() {
     // Counter and flag go along one queue pair: it takes a third node to see the difference.
-    found("barrier without fence", through_a_third(Mistake::NoFence));
+    found("barrier without fence", 2, through_a_third(Mistake::NoFence));
 }
 
 #[test]
 fn barrier_whose_fence_waits_for_completions() {
-    found("barrier with completions", through_a_third(Mistake::Completion));
+    found(
+        "barrier with completions",
+        2,
+        through_a_third(Mistake::Completion),
+    );
 }
 
 #[test]
 fn barrier_that_fences_after_it_has_arrived() {
-    found("fence after arrival", through_a_third(Mistake::FenceAfterArrival));
+    found(
+        "fence after arrival",
+        2,
+        through_a_third(Mistake::FenceAfterArrival),
+    );
 }
 
 #[test]
@@ -132,12 +140,13 @@ fn the_unfenced_barrier_passes() {
 
 #[test]
 fn unfenced_barrier_that_reuses_its_counter() {
-    found("reused counter", world(2, 2, Mistake::ReusedCounter));
+    found("reused counter", 4, world(2, 2, Mistake::ReusedCounter));
+    takes_preemptions("reused counter", 2, world(2, 2, Mistake::ReusedCounter));
 }
 
 #[test]
 fn unfenced_barrier_that_loops_its_own_counter_back() {
-    found("loop-back", world(2, 2, Mistake::LoopBack));
+    found("loop-back", 3, world(2, 2, Mistake::LoopBack));
 }
 
 /// Not a bug: the fence of the next round covers the thread's queue pair towards its own node, so the old counter is
@@ -149,7 +158,7 @@ fn a_fenced_barrier_may_loop_its_own_counter_back() {
 
 #[test]
 fn barrier_that_waits_for_one_neighbour() {
-    found("one neighbour", world(3, 1, Mistake::OneNeighbour));
+    found("one neighbour", 2, world(3, 1, Mistake::OneNeighbour));
 }
 
 /// Node 0 puts at node 2, all meet, and node 1, which may hear of node 0's arrival before node 2 does, gets it from there.

@@ -4,7 +4,7 @@ use loco::fabric::NodeId;
 use loco::{SharedVar, Thread, fence};
 use loco_sim::World;
 
-use crate::{Fabric, Site, found, passes, site};
+use crate::{Fabric, Site, found, passes, site, takes_preemptions};
 
 type Sv = SharedVar<Fabric, u64>;
 type Fence = fn(&Thread<Fabric>, loco::AckKey<Fabric>);
@@ -55,18 +55,21 @@ fn a_fence_of_thread_scope_passes() {
 
 #[test]
 fn no_fence() {
-    found("no fence", world(|_, key| key.forget()));
+    found("no fence", 1, world(|_, key| key.forget()));
 }
 
 #[test]
 fn fence_that_waits_for_the_completion_of_the_put() {
-    found("completion", world(|thread, key| key.wait(thread).unwrap()));
+    let world = || world(|thread, key| key.wait(thread).unwrap());
+    found("completion", 2, world());
+    takes_preemptions("completion", 1, world());
 }
 
 #[test]
 fn pair_fence_where_thread_scope_is_needed() {
     found(
         "pair fence",
+        1,
         world(|thread, key| {
             key.forget();
             fence::pair(thread, NodeId(1)).unwrap();
@@ -78,6 +81,7 @@ fn pair_fence_where_thread_scope_is_needed() {
 fn cpu_fence_for_a_remote_one() {
     found(
         "cpu fence",
+        1,
         world(|thread, key| {
             key.forget();
             loco::fabric::Fabric::cpu_fence(thread.fabric());

@@ -12,7 +12,9 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use loco::{Manager, Thread};
-use loco_sim::{Completeness, Config, ModelFabric, Strategy, World, explore, replay};
+use loco_sim::{
+    Bounds, Completeness, Config, Failure, ModelFabric, Report, Strategy, World, explore, replay,
+};
 
 type Fabric = ModelFabric;
 
@@ -45,41 +47,85 @@ impl<T> Site<T> {
     }
 }
 
-/// The mistake is found in time, and its schedule is short and repeats it.
-fn found(name: &str, build: impl Fn(&mut World) + Sync) {
-    let pct = |executions, depth| Strategy::Pct {
-        executions,
-        seed: 1,
-        depth,
-    };
+/// The mistake is found in time, by random schedules and by an exploration of all executions with at most `delays`
+/// delays, though not with one less; and its schedule is short and repeats it.
+fn found(name: &str, delays: u32, build: impl Fn(&mut World) + Sync) {
+    if let Some(fewer) = delays.checked_sub(1) {
+        let bounds = Bounds {
+            delays: Some(fewer),
+            preemptions: None,
+        };
+        absent(name, bounds, &build);
+    }
     let begun = Instant::now();
-    // What finds it: mostly few changes of priority; the last word is the exhaustive search's.
-    let failure = [pct(1_000, 3), pct(5_000, 6), Strategy::Exhaustive]
-        .into_iter()
-        .find_map(|strategy| {
-            let config = Config {
-                strategy,
-                time_max: Some(SEARCH_MAX / 3),
-                ..Config::default()
-            };
-            let report = explore(&config, &build).unwrap();
-            println!(
-                "{name}: {strategy:?}: {}, {:?}",
-                report.completeness, report.stats
-            );
-            report.failure
-        });
-    let failure = failure.unwrap_or_else(|| panic!("{name} is not found"));
+    let failure = present(
+        name,
+        Bounds {
+            delays: Some(delays),
+            preemptions: None,
+        },
+        &build,
+    );
     assert!(begun.elapsed() < SEARCH_MAX, "{name}: {:?}", begun.elapsed());
     println!("{name}: {failure}");
-    let config = Config::default();
     let words = failure.schedule.to_string().split_whitespace().count();
     assert!(words <= WORDS_MAX, "{name}: {words} words");
-    let again = replay(&config, &failure.schedule, &build).unwrap();
+    let again = replay(&Config::default(), &failure.schedule, &build).unwrap();
     let repeated = again
         .failure
         .unwrap_or_else(|| panic!("{name}: the schedule does not repeat it"));
     assert_eq!(repeated.kind, failure.kind, "{name}");
+    // Depth d orders d events: a mistake that takes `delays` of them out of turn needs one more.
+    let pct = Strategy::Pct {
+        executions: 20_000,
+        seed: 1,
+        depth: delays + 1,
+    };
+    let config = Config {
+        strategy: pct,
+        time_max: Some(SEARCH_MAX),
+        ..Config::default()
+    };
+    let report = explore(&config, &build).unwrap();
+    println!("{name}: {pct:?}: {}, {:?}", report.completeness, report.stats);
+    assert!(report.failure.is_some(), "{name}: not by random schedules");
+}
+
+/// An exploration within these bounds finds something.
+fn present(name: &str, bounds: Bounds, build: impl Fn(&mut World) + Sync) -> Failure {
+    let report = bounded(bounds, build);
+    println!("{name}, {bounds}: {}, {:?}", report.completeness, report.stats);
+    report
+        .failure
+        .unwrap_or_else(|| panic!("{name}: not within {bounds}"))
+}
+
+/// An exploration within these bounds finds nothing, and claims no more than that.
+fn absent(name: &str, bounds: Bounds, build: impl Fn(&mut World) + Sync) {
+    let report = bounded(bounds, build);
+    assert!(report.failure.is_none(), "{name} within {bounds}");
+    assert_eq!(report.completeness, Completeness::UpTo(bounds), "{name}");
+}
+
+fn bounded(bounds: Bounds, build: impl Fn(&mut World) + Sync) -> Report {
+    let config = Config {
+        strategy: Strategy::Bounded(bounds),
+        time_max: Some(SEARCH_MAX),
+        ..Config::default()
+    };
+    explore(&config, build).unwrap()
+}
+
+/// The mistake takes exactly so many preemptions.
+fn takes_preemptions(name: &str, preemptions: u32, build: impl Fn(&mut World) + Sync) {
+    let bounds = |n| Bounds {
+        preemptions: Some(n),
+        delays: None,
+    };
+    if let Some(fewer) = preemptions.checked_sub(1) {
+        absent(name, bounds(fewer), &build);
+    }
+    present(name, bounds(preemptions), &build);
 }
 
 /// Without the mistake nothing is found, neither by as many random schedules as find the mistakes nor, where the world is

@@ -7,7 +7,7 @@ use loco::fabric::{Local, Memory, NodeId, Target, WordCell};
 use loco::{AckKey, Channel, Manager, Region, Thread};
 use loco_sim::World;
 
-use crate::{Fabric, Site, found, passes, site};
+use crate::{Fabric, Site, found, passes, site, takes_preemptions};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mistake {
@@ -154,20 +154,22 @@ fn the_ring_passes() {
 
 #[test]
 fn ring_without_wait_before_reusing_the_head_counter() {
-    found("no wait", world(2, Mistake::NoWait));
+    found("no wait", 3, world(2, Mistake::NoWait));
+    takes_preemptions("no wait", 1, world(2, Mistake::NoWait));
 }
 
 #[test]
 fn ring_whose_head_is_put_before_its_data() {
-    found("head first", world(1, Mistake::HeadFirst));
+    found("head first", 1, world(1, Mistake::HeadFirst));
+    takes_preemptions("head first", 1, world(1, Mistake::HeadFirst));
 }
 
 #[test]
 fn reader_that_frees_a_slot_before_copying_it() {
-    found("free first", world(3, Mistake::FreeFirst));
+    found("free first", 2, world(3, Mistake::FreeFirst));
 }
 
 #[test]
 fn writer_that_does_not_look_for_room() {
-    found("no room", world(3, Mistake::NoRoomCheck));
+    found("no room", 1, world(3, Mistake::NoRoomCheck));
 }

@@ -1,0 +1,82 @@
+//! One line on the terminal that says how far an exploration has come.
+
+use std::io::IsTerminal;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use loco_sim::{Config, Progress};
+
+/// Least time between two lines, milliseconds.
+const INTERVAL_MS: u64 = 200;
+
+/// What prints progress, on a terminal only: neither logs nor `--json` get any.
+pub(super) fn printer(json: bool) -> Option<fn(&Progress)> {
+    (!json && std::io::stderr().is_terminal()).then_some(print as fn(&Progress))
+}
+
+/// Takes the line away.
+pub(super) fn clear(config: &Config) {
+    if config.progress.is_some() {
+        eprint!("\r\x1b[K");
+    }
+}
+
+/// Whether Ctrl-C was pressed.
+pub(super) fn is_set(cancel: &AtomicBool) -> bool {
+    // Relaxed: the flag carries no data.
+    cancel.load(Ordering::Relaxed)
+}
+
+fn print(progress: &Progress) {
+    static LAST_MS: AtomicU64 = AtomicU64::new(0);
+    let now = progress.elapsed.as_millis() as u64;
+    // Relaxed: two workers that print at the same time do no harm. A new exploration begins at 0 again.
+    let last = LAST_MS.load(Ordering::Relaxed);
+    if now >= last && now - last < INTERVAL_MS {
+        return;
+    }
+    LAST_MS.store(now, Ordering::Relaxed);
+    eprint!("\r\x1b[K{}", line(progress));
+}
+
+fn line(progress: &Progress) -> String {
+    let seconds = progress.elapsed.as_secs();
+    let done = 100.0 * progress.done;
+    if progress.states == 0 {
+        return format!("{} executions, {done:.0} %, {seconds} s", progress.executions);
+    }
+    let expected = match progress.states_estimated() {
+        // Far from the end the estimate is off by orders of magnitude: no number is better.
+        Some(states) if progress.done > 0.01 => format!(", about {states} in all"),
+        _ => String::new(),
+    };
+    format!(
+        "search {}: {} states{expected}, {} executions, about {done:.1} % of the tree, {seconds} s",
+        progress.pass, progress.states, progress.executions
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn estimates_are_shown_once_there_is_something_to_tell_from() {
+        let early = Progress {
+            pass: 2,
+            states: 1_000,
+            executions: 3,
+            done: 0.000_1,
+            elapsed: Duration::from_secs(4),
+        };
+        assert_eq!(
+            line(&early),
+            "search 2: 1000 states, 3 executions, about 0.0 % of the tree, 4 s"
+        );
+        let later = Progress { done: 0.25, ..early };
+        assert_eq!(
+            line(&later),
+            "search 2: 1000 states, about 4000 in all, 3 executions, about 25.0 % of the tree, 4 s"
+        );
+    }
+}

@@ -1,0 +1,187 @@
+//! `loco check --soak`: many explorations of many sizes and kinds, for a given time or until Ctrl-C.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use loco_sim::{Bounds, Completeness, Config, Strategy};
+use serde::Serialize;
+
+use super::worlds::{Object, Size};
+use super::{Args, check, progress, show};
+use crate::error::CliError;
+
+/// Longest that one exploration may take before the next object has its turn.
+const TURN: Duration = Duration::from_secs(2);
+/// Distance of the seeds of two explorations: more than executions in one.
+const SEEDS_APART: u64 = 1 << 32;
+
+/// Reads a duration such as `90s`, `10m`, `2h` or `90` (seconds).
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    let (number, unit) = match text.find(|c: char| !c.is_ascii_digit()) {
+        Some(at) => text.split_at(at),
+        None => (text, "s"),
+    };
+    let seconds = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        _ => 0,
+    };
+    match number.parse::<u64>().ok().and_then(|n| n.checked_mul(seconds)) {
+        Some(seconds @ 1..) => Ok(Duration::from_secs(seconds)),
+        _ => Err(format!("`{text}` is not a duration such as 90s, 10m or 2h")),
+    }
+}
+
+/// What a soak has done.
+#[derive(Default, Serialize)]
+struct Summary {
+    explorations: u64,
+    executions: u64,
+    states: u64,
+    moves: u64,
+    /// Bounded explorations that came to their end.
+    bounds_completed: u64,
+    seconds: f64,
+    seed_first: u64,
+    seed_last: u64,
+}
+
+/// One exploration of a soak.
+struct Turn {
+    object: Object,
+    size: Size,
+    strategy: Strategy,
+}
+
+/// Explores until the time is over, something is found or Ctrl-C is pressed; then says what was done.
+pub(super) fn run(args: &Args, duration: Duration, cancel: &Arc<AtomicBool>) -> Result<u8, CliError> {
+    let begun = Instant::now();
+    let mut summary = Summary {
+        seed_first: args.seed,
+        ..Summary::default()
+    };
+    let mut found = false;
+    for number in 0.. {
+        let left = duration.saturating_sub(begun.elapsed());
+        if left.is_zero() || progress::is_set(cancel) || found {
+            break;
+        }
+        let turn = turn(args, number);
+        let config = Config {
+            strategy: turn.strategy,
+            time_max: Some(TURN.min(left)),
+            ..args.config(cancel)
+        };
+        let report = check(&config, turn.object, turn.size, None)?;
+        summary.explorations += 1;
+        summary.executions += report.stats.executions;
+        summary.states += report.stats.states;
+        summary.moves += report.stats.transitions;
+        summary.bounds_completed += u64::from(matches!(
+            report.completeness,
+            Completeness::UpTo(_) | Completeness::Complete
+        ));
+        summary.seed_last = seed(args, number);
+        if report.failure.is_some() {
+            found = true;
+            show(args, turn.object, turn.size, turn.strategy, &report);
+        }
+    }
+    summary.seconds = begun.elapsed().as_secs_f64();
+    summary.print(args.json, found);
+    Ok(match found {
+        true => 1,
+        false if progress::is_set(cancel) => super::INTERRUPTED,
+        false => 0,
+    })
+}
+
+fn seed(args: &Args, number: u64) -> u64 {
+    args.seed.wrapping_add(number.wrapping_mul(SEEDS_APART))
+}
+
+/// The `number`-th exploration: objects in turn, and each time round another kind of schedules, another size.
+fn turn(args: &Args, number: u64) -> Turn {
+    let objects = args.objects();
+    let object = objects[(number % objects.len() as u64) as usize];
+    let round = number / objects.len() as u64;
+    let (seed, executions) = (seed(args, number), u64::MAX);
+    let pct = |depth| Strategy::Pct {
+        executions,
+        seed,
+        depth,
+    };
+    let delays = |delays| {
+        Strategy::Bounded(Bounds {
+            preemptions: None,
+            delays: Some(delays),
+        })
+    };
+    let kinds = [
+        pct(3),
+        Strategy::Random { executions, seed },
+        pct(2),
+        delays(2),
+        pct(4),
+        pct(6),
+        delays(3),
+    ];
+    let strategy = kinds[(round % kinds.len() as u64) as usize];
+    let sizes = round / kinds.len() as u64;
+    let (nodes_max, ops_max) = (args.nodes.max(3), args.ops.max(3));
+    let nodes_kinds = u64::from(nodes_max - 1);
+    Turn {
+        object,
+        size: Size {
+            // The largest first: small worlds can be explored completely without a soak.
+            nodes: nodes_max - (sizes % nodes_kinds) as u16,
+            ops: ops_max - (sizes / nodes_kinds) % ops_max,
+            ..args.size()
+        },
+        strategy,
+    }
+}
+
+impl Summary {
+    fn print(&self, json: bool, found: bool) {
+        if json {
+            let line = serde_json::json!({ "soak": self, "passed": !found });
+            println!("{line}");
+            return;
+        }
+        let Summary {
+            explorations,
+            executions,
+            states,
+            moves,
+            bounds_completed,
+            seconds,
+            seed_first,
+            seed_last,
+        } = self;
+        let verdict = if found { "FAILED" } else { "nothing found" };
+        println!(
+            "soak: {verdict} in {explorations} explorations, {executions} executions, {moves} moves, {states} states \
+             of bounded searches ({bounds_completed} of them to their bound), seeds {seed_first} to {seed_last}, \
+             {seconds:.1} s"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read_or_refused() {
+        assert_eq!(duration("90s"), Ok(Duration::from_secs(90)));
+        assert_eq!(duration("10m"), Ok(Duration::from_secs(600)));
+        assert_eq!(duration("2h"), Ok(Duration::from_secs(7200)));
+        assert_eq!(duration("7"), Ok(Duration::from_secs(7)));
+        for bad in ["", "0", "m", "3d", "-1s", "99999999999999999999h"] {
+            assert!(duration(bad).is_err(), "{bad}");
+        }
+    }
+}
