@@ -5,6 +5,7 @@
 use std::fmt;
 use std::str::FromStr;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use crate::verbs::{VerbsCell, VerbsConfig, VerbsFabric, VerbsMemory, VerbsQueuePair, VerbsRemote, choose};
 use crate::{
@@ -255,6 +256,16 @@ impl Fabric for AnyFabric {
     #[inline]
     fn wait<T>(&self, wait: Wait<'_>, ready: impl FnMut() -> Option<T>) -> Result<T> {
         both!(self, fabric => fabric.wait(wait, ready))
+    }
+
+    #[inline]
+    fn wait_within<T>(
+        &self,
+        wait: Wait<'_>,
+        within: Duration,
+        ready: impl FnMut() -> Option<T>,
+    ) -> Result<T> {
+        both!(self, fabric => fabric.wait_within(wait, within, ready))
     }
 
     #[inline]

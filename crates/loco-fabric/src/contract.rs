@@ -14,6 +14,7 @@
 //!   [`Caps::atomicity`] is [`Atomicity::Glob`].
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -85,6 +86,22 @@ pub trait Fabric: Clone + Send + Sync + 'static {
     /// [`FabricError::PeerLost`] when a peer of `wait.peers` is gone and `ready`, asked once more after that, is
     /// still `None`; [`FabricError::Timeout`] after `wait.deadline`.
     fn wait<T>(&self, wait: Wait<'_>, ready: impl FnMut() -> Option<T>) -> Result<T>;
+
+    /// [`wait`](Fabric::wait) for `within` at most, in place of `wait.deadline`. It counts from when the fabric first
+    /// looks at the clock, which takes about as long as a message over shared memory: a wait that is soon over need not.
+    ///
+    /// # Errors
+    /// See [`wait`](Fabric::wait).
+    #[inline]
+    fn wait_within<T>(
+        &self,
+        wait: Wait<'_>,
+        within: Duration,
+        ready: impl FnMut() -> Option<T>,
+    ) -> Result<T> {
+        let deadline = Some(self.platform().now().after(within));
+        self.wait(Wait { deadline, ..wait }, ready)
+    }
 
     /// CPU full fence (`mfence`): earlier stores of this thread are visible on this node before later accesses.
     fn cpu_fence(&self);
@@ -283,6 +300,7 @@ pub struct Work {
 
 impl Work {
     /// A signalled, unfenced operation.
+    #[inline]
     pub fn signaled(id: WorkRequestId) -> Work {
         Work {
             id,
@@ -293,6 +311,7 @@ impl Work {
     }
 
     /// An operation that reports no completion.
+    #[inline]
     pub fn unsignaled() -> Work {
         Work {
             id: WorkRequestId(u64::MAX),
@@ -304,12 +323,14 @@ impl Work {
 
     /// The same, fenced.
     #[must_use]
+    #[inline]
     pub fn fenced(self) -> Work {
         Work { fenced: true, ..self }
     }
 
     /// The same, with more to follow.
     #[must_use]
+    #[inline]
     pub fn more(self) -> Work {
         Work { more: true, ..self }
     }

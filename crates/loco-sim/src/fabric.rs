@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use loco_fabric::{
     Atomicity, Caps, Completion, CompletionStatus, Control, Fabric, FabricError, Local, Memory, MemoryKind,
@@ -154,6 +155,16 @@ impl Fabric for ModelFabric {
                 return Err(outside("a wait"));
             }
         }
+    }
+
+    /// Time passes for nobody here: the explorer reports who waits in vain.
+    fn wait_within<T>(
+        &self,
+        wait: Wait<'_>,
+        _within: Duration,
+        ready: impl FnMut() -> Option<T>,
+    ) -> Result<T> {
+        self.wait(wait, ready)
     }
 
     fn cpu_fence(&self) {

@@ -267,8 +267,12 @@ struct Ring {
 
 /// A ring of two records of one word, from node 0 to node 1.
 fn ring(node: u16) -> impl FnOnce(&Manager<Fabric>) -> Ring {
+    ring_of(node, 32)
+}
+
+fn ring_of(node: u16, capacity_bytes: usize) -> impl FnOnce(&Manager<Fabric>) -> Ring {
     move |manager| {
-        let ring = RingBuffer::new(manager, "ring", NodeId(0), 32).unwrap();
+        let ring = RingBuffer::new(manager, "ring", NodeId(0), capacity_bytes).unwrap();
         let barrier = Barrier::new(manager, "bar").unwrap();
         manager.wait_for_ready().unwrap();
         Ring {
@@ -296,6 +300,30 @@ fn ring_buffer_three_messages_with_wrap_around() {
                 } else {
                     let mut reader = site.objects.reader.lock().unwrap().take().unwrap();
                     for message in 1..=3u64 {
+                        assert_eq!(reader.receive(&thread).unwrap(), message.to_le_bytes());
+                    }
+                }
+            });
+        }
+    });
+}
+
+/// Two messages in one put and one put of the head: nothing of them is seen before the head is.
+#[test]
+fn ring_buffer_batch_of_two_messages() {
+    complete("ring buffer, a batch of 2 messages", |world| {
+        for node in [0u16, 1] {
+            // A batch is a quarter of the ring at most.
+            let at = world.node(site(ring_of(node, 128)));
+            world.thread(&at, &format!("node{node}"), move |site: &Site<Ring>| {
+                let thread = site.thread();
+                if node == 0 {
+                    let mut writer = site.objects.writer.lock().unwrap().take().unwrap();
+                    let batch = [1u64, 2].map(u64::to_le_bytes);
+                    assert_eq!(writer.try_submit_batch(&thread, &batch).unwrap(), 2);
+                } else {
+                    let mut reader = site.objects.reader.lock().unwrap().take().unwrap();
+                    for message in [1u64, 2] {
                         assert_eq!(reader.receive(&thread).unwrap(), message.to_le_bytes());
                     }
                 }

@@ -106,8 +106,9 @@ impl<F: Fabric> Barrier<F> {
 
     /// Counts this thread in; the node's last one tells the others. Returns the round, from 1.
     fn arrive(&self, thread: &Thread<F>) -> Result<u64> {
+        let mine = self.sst.mine()?;
         let round = if self.threads == 1 {
-            self.sst.mine()?.load() + 1
+            mine.load() + 1
         } else {
             // AcqRel: the last thread to arrive has seen what the others did before they did. Nobody is counted for
             // the next round before this one is over, as that takes all of them.
@@ -118,10 +119,10 @@ impl<F: Fabric> Barrier<F> {
             }
             round
         };
-        self.sst.store_mine(round)?;
+        mine.store(round)?;
         // The others only: the NIC writing our own row back could undo a later round (LOCO'26 4.2). Nor is there
         // reason to wait for these puts.
-        self.sst.push_untracked(thread)?;
+        mine.push_untracked(thread)?;
         Ok(round)
     }
 }

@@ -12,7 +12,6 @@ use smallvec::SmallVec;
 use crate::node::Node;
 use crate::region::Region;
 use crate::setup::{self, Endpoint, OnPeer, Spec, SpecRegion, State};
-use crate::thread::PASSED;
 use crate::{Error, Manager, Participants, Result, Thread};
 
 /// How long set-up messages of a peer that is gone may still be on their way to the service.
@@ -119,30 +118,17 @@ impl<F: Fabric> Channel<F> {
             }
             Some(())
         };
-        if ready().is_some() {
-            return Ok(());
+        match thread.wait_until(&self.name, Peers::These(&self.peers), &mut ready) {
+            Ok(()) => return Ok(()),
+            // It arrived, and left while others were still awaited.
+            Err(error) if error.lost_peer().is_some_and(&arrived) => {}
+            Err(error) => return Err(error),
         }
-        let short = Wait {
-            what: &self.name,
-            peers: Peers::None,
-            deadline: Some(PASSED),
-        };
-        match self.manager.fabric().wait(short, &mut ready) {
-            Err(FabricError::Timeout { .. }) => {}
-            outcome => return Ok(outcome?),
-        }
-        let deadline = Some(thread.deadline());
         loop {
             let missing: SmallVec<[NodeId; 16]> = nodes.iter().copied().filter(|&n| !arrived(n)).collect();
-            let wait = Wait {
-                what: &self.name,
-                peers: Peers::These(&missing),
-                deadline,
-            };
-            match self.manager.fabric().wait(wait, &mut ready) {
-                // It arrived, and left while others were still awaited.
-                Err(FabricError::PeerLost(peer)) if arrived(peer) => {}
-                outcome => return Ok(outcome?),
+            match thread.wait_until(&self.name, Peers::These(&missing), &mut ready) {
+                Err(error) if error.lost_peer().is_some_and(&arrived) => {}
+                outcome => return outcome,
             }
         }
     }

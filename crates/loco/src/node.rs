@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use loco_fabric::{AtomicCell, Caps, Fabric, FabricError, Lock, NodeId, Platform, Time};
 
@@ -90,6 +91,12 @@ impl<F: Fabric> Node<F> {
 
     pub(crate) fn default_deadline(&self) -> Time {
         self.fabric.platform().now().after(self.config.deadline)
+    }
+
+    /// How long a thread without a deadline of its own waits.
+    #[inline]
+    pub(crate) fn default_patience(&self) -> Duration {
+        self.config.deadline
     }
 
     /// Something in the registry changed.

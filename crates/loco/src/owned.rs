@@ -34,6 +34,8 @@ const WORD_BYTES: usize = 8;
 pub struct OwnedVar<F: Fabric, T: Value> {
     channel: Channel<F>,
     owner: NodeId,
+    /// It is this node.
+    is_owner: bool,
     cell: <F::Memory as Memory>::Cell<u64>,
     /// Prepared at the first push, when the peers are connected.
     push: OnceLock<PutOp<F>>,
@@ -52,6 +54,7 @@ impl<F: Fabric, T: AtomicValue> OwnedVar<F, T> {
             .join()?;
         Ok(OwnedVar {
             cell: channel.region("data")?.local()?.cell(0)?,
+            is_owner: channel.node() == owner,
             owner,
             channel,
             push: OnceLock::new(),
@@ -140,25 +143,37 @@ impl<F: Fabric, T: AtomicValue> OwnedVar<F, T> {
         &self.channel
     }
 
+    #[inline]
     fn push_op(&self) -> Result<&PutOp<F>> {
-        if let Some(op) = self.push.get() {
-            return Ok(op);
+        match self.push.get() {
+            Some(op) => Ok(op),
+            None => self.prepare_push(),
         }
+    }
+
+    #[cold]
+    fn prepare_push(&self) -> Result<&PutOp<F>> {
         self.check_owner("push the value")?;
         let region = self.channel.region("data")?;
         let op = PutOp::broadcast(region, 0, WORD_BYTES, self.owner, self.channel.peers())?;
         Ok(self.push.get_or_init(|| op))
     }
 
+    #[inline]
     fn check_owner(&self, what: &'static str) -> Result<()> {
-        if self.channel.node() == self.owner {
+        if self.is_owner {
             return Ok(());
         }
-        Err(Error::NotOwner {
+        Err(self.not_owner(what))
+    }
+
+    #[cold]
+    fn not_owner(&self, what: &'static str) -> Error {
+        Error::NotOwner {
             what,
             channel: self.channel.name().to_owned(),
             owner: self.owner,
             node: self.channel.node(),
-        })
+        }
     }
 }

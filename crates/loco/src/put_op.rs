@@ -85,14 +85,20 @@ impl<F: Fabric> PutOp<F> {
     /// Posts to every target, to the others also when one of them is lost; then returns the first error.
     #[inline]
     fn each(&self, mut post: impl FnMut(&F::Remote) -> Result<()>) -> Result<()> {
-        let mut outcome = Ok(());
+        // Results are looked at, never copied: a copy would read them back wider than they were written, and so wait
+        // until the puts before have left the store buffer, which is a cache miss each.
+        let mut failed = None;
         for target in &self.targets {
-            let posted = post(target);
-            if outcome.is_ok() {
-                outcome = posted;
+            if let Err(error) = post(target)
+                && failed.is_none()
+            {
+                failed = Some(error);
             }
         }
-        outcome
+        match failed {
+            None => Ok(()),
+            Some(error) => Err(error),
+        }
     }
 
     fn put<'a>(&'a self, remote: &'a F::Remote) -> Operation<'a, F> {

@@ -74,6 +74,7 @@ impl<F: Fabric> Queues<F> {
     }
 
     /// Posts one operation, or says why not yet. `work` has everything but the id.
+    #[inline]
     pub(crate) fn post(
         &mut self,
         node: &Node<F>,
@@ -99,11 +100,7 @@ impl<F: Fabric> Queues<F> {
         let position = node.position(peer)?;
         let pair = match &mut self.pairs[position] {
             Some(pair) => pair,
-            empty => empty.insert(Pair {
-                queue: node.fabric().queue_pair(peer)?,
-                puts: false,
-                read: None,
-            }),
+            empty => open(empty, node, peer)?,
         };
         let posted = operation(&mut pair.queue, work)?;
         let pending = posted == Posted::Pending;
@@ -128,6 +125,7 @@ impl<F: Fabric> Queues<F> {
     }
 
     /// What a fence has to do for `position`.
+    #[inline]
     pub(crate) fn unfenced(&mut self, position: usize, placed_on_post: bool) -> Unfenced {
         let Some(pair) = &mut self.pairs[position] else {
             return Unfenced::Nothing;
@@ -152,6 +150,7 @@ impl<F: Fabric> Queues<F> {
     }
 
     /// Everything posted to `position` so far is done, or reported as failed.
+    #[inline]
     pub(crate) fn quiet(&mut self, position: usize) {
         if let Some(pair) = &mut self.pairs[position] {
             pair.puts = false;
@@ -171,7 +170,21 @@ impl<F: Fabric> Queues<F> {
     }
 }
 
+#[cold]
+fn open<'a, F: Fabric>(
+    place: &'a mut Option<Pair<F>>,
+    node: &Node<F>,
+    peer: NodeId,
+) -> Result<&'a mut Pair<F>, FabricError> {
+    Ok(place.insert(Pair {
+        queue: node.fabric().queue_pair(peer)?,
+        puts: false,
+        read: None,
+    }))
+}
+
 /// The peer's position among the job's nodes, which are in ascending order.
+#[inline]
 pub(crate) fn position_of(nodes: &[NodeId], peer: NodeId) -> Result<usize, FabricError> {
     let guess = usize::from(peer.0);
     // Ids are usually 0, 1, 2, ...

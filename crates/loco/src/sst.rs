@@ -75,13 +75,10 @@ impl<F: Fabric, T: AtomicValue> Sst<F, T> {
     /// `NotConnected` before the table is ready; `NotParticipant`.
     #[inline]
     pub fn row(&self, node: NodeId) -> Result<&OwnedVar<F, T>> {
-        let position = self.table.position(node).ok_or_else(|| Error::NotParticipant {
-            channel: self.channel.name().to_owned(),
-            node,
-        })?;
-        self.table.rows[position]
-            .get()
-            .ok_or_else(|| self.not_connected(node))
+        match self.table.row(node) {
+            Some(row) => Ok(row),
+            None => Err(self.no_row(node)),
+        }
     }
 
     /// This node's row.
@@ -137,9 +134,11 @@ impl<F: Fabric, T: AtomicValue> Sst<F, T> {
     /// # Errors
     /// `PeerLost` for a node whose row has not; `Timeout`; `NotConnected`.
     pub fn wait_for_each(&self, thread: &Thread<F>, condition: impl Fn(T) -> bool) -> Result<()> {
-        drop(self.rows()?);
+        if let Some(position) = self.table.rows.iter().position(|row| row.get().is_none()) {
+            return Err(self.not_connected(self.table.participants.nodes()[position]));
+        }
         self.channel.wait_for_each(thread, |node| {
-            self.row(node).is_ok_and(|row| condition(row.load()))
+            self.table.row(node).is_some_and(|row| condition(row.load()))
         })
     }
 
@@ -153,6 +152,18 @@ impl<F: Fabric, T: AtomicValue> Sst<F, T> {
         &self.table.participants
     }
 
+    #[cold]
+    fn no_row(&self, node: NodeId) -> Error {
+        if self.table.participants.contains(node) {
+            return self.not_connected(node);
+        }
+        Error::NotParticipant {
+            channel: self.channel.name().to_owned(),
+            node,
+        }
+    }
+
+    #[cold]
     fn not_connected(&self, peer: NodeId) -> Error {
         Error::NotConnected {
             region: format!("{}/ov{}.data", self.channel.name(), peer.0),
@@ -171,6 +182,12 @@ impl<F: Fabric, T: AtomicValue> Table<F, T> {
         Ok(())
     }
 
+    #[inline]
+    fn row(&self, node: NodeId) -> Option<&OwnedVar<F, T>> {
+        self.rows[self.position(node)?].get()
+    }
+
+    #[inline]
     fn position(&self, node: NodeId) -> Option<usize> {
         let nodes = self.participants.nodes();
         let guess = usize::from(node.0);

@@ -14,10 +14,6 @@ use crate::queues::{Attempt, Kind, Queues, Unfenced};
 use crate::tracker::Window;
 use crate::{AckKey, Manager, Result};
 
-/// A deadline for a first, short wait: a fabric tries at least once before it looks at the clock. Working out the real
-/// deadline takes as long as a message does, and whoever is about to be answered is spared it.
-pub(crate) const PASSED: Time = Time(0);
-
 /// One thread's access to the network. `Send`, not `Sync`: it moves with its thread and is shared with nobody, so
 /// that posting threads contend for nothing (LOCO'26 C.3).
 ///
@@ -64,6 +60,7 @@ pub enum Operation<'a, F: Fabric> {
 
 impl<F: Fabric> Operation<'_, F> {
     /// The peer.
+    #[inline]
     pub fn peer(&self) -> NodeId {
         match self {
             Operation::Put(_, target)
@@ -75,6 +72,7 @@ impl<F: Fabric> Operation<'_, F> {
         }
     }
 
+    #[inline]
     fn kind(&self) -> Kind {
         match self {
             Operation::Put(..) | Operation::PutInline(..) => Kind::Put,
@@ -82,6 +80,7 @@ impl<F: Fabric> Operation<'_, F> {
         }
     }
 
+    #[inline]
     fn post(&self, queue: &mut F::QueuePair, work: Work) -> Result<Posted, FabricError> {
         match self {
             Operation::Put(src, dst) => queue.put(again(src), target(dst), work),
@@ -258,38 +257,37 @@ impl<F: Fabric> Thread<F> {
     #[inline]
     pub fn post_untracked(&self, operation: &Operation<'_, F>, flags: Flags) -> Result<()> {
         match operation.kind() {
-            Kind::Put => self.post_work(operation, flags, Work::unsignaled()).map(drop),
+            Kind::Put => match self.post_work(operation, flags, Work::unsignaled()) {
+                Ok(_) => Ok(()),
+                Err(error) => Err(error),
+            },
             // Fences wait for the last read-like operation, so that one needs an id.
             Kind::Read => self.post(operation, flags).map(AckKey::forget),
         }
     }
 
-    /// Waits until `ready` returns `Some`: the fabric's waiting primitive with this thread's deadline. `ready` is
-    /// tried once before the clock is looked at. `what` and `peers` as in [`Wait`].
+    /// Waits until `ready` returns `Some`: the fabric's waiting primitive with this thread's deadline. `what` and `peers`
+    /// as in [`Wait`].
     ///
     /// # Errors
     /// `PeerLost` when one of `peers` is gone and `ready` still `None`; `Timeout`.
     #[inline]
-    pub fn wait_until<T>(
-        &self,
-        what: &str,
-        peers: Peers<'_>,
-        mut ready: impl FnMut() -> Option<T>,
-    ) -> Result<T> {
-        if let Some(value) = ready() {
-            return Ok(value);
-        }
-        let mut wait = Wait {
+    pub fn wait_until<T>(&self, what: &str, peers: Peers<'_>, ready: impl FnMut() -> Option<T>) -> Result<T> {
+        let wait = Wait {
             what,
             peers,
-            deadline: Some(PASSED),
+            deadline: self.deadline.get(),
         };
-        match self.fabric().wait(wait, &mut ready) {
-            Err(FabricError::Timeout { .. }) => {}
-            outcome => return Ok(outcome?),
+        let outcome = match wait.deadline {
+            Some(_) => self.fabric().wait(wait, ready),
+            None => self
+                .fabric()
+                .wait_within(wait, self.node.default_patience(), ready),
+        };
+        match outcome {
+            Ok(value) => Ok(value),
+            Err(error) => Err(error.into()),
         }
-        wait.deadline = Some(self.deadline());
-        Ok(self.fabric().wait(wait, ready)?)
     }
 
     pub(crate) fn node(&self) -> &Arc<Node<F>> {
@@ -333,40 +331,37 @@ impl<F: Fabric> Thread<F> {
             more: flags.more,
             ..work
         };
-        let attempt = || {
-            self.with_queues(|queues| {
-                queues.post(
-                    &self.node,
-                    operation.peer(),
-                    operation.kind(),
-                    work,
-                    |queue, work| operation.post(queue, work),
-                )
-            })
-        };
-        match attempt() {
+        match self.attempt(operation, work) {
             Ok(Attempt::Done) => Ok(0),
             Ok(Attempt::Pending(seq)) => Ok(seq),
-            Ok(Attempt::WindowFull) | Err(FabricError::QueueFull(_)) => {
-                self.post_when_free(operation.peer(), attempt)
-            }
+            Ok(Attempt::WindowFull) | Err(FabricError::QueueFull(_)) => self.post_when_free(operation, work),
             Err(error) => Err(error.into()),
         }
+    }
+
+    #[inline]
+    fn attempt(&self, operation: &Operation<'_, F>, work: Work) -> Result<Attempt, FabricError> {
+        let (peer, kind) = (operation.peer(), operation.kind());
+        self.with_queues(|queues| {
+            queues.post(&self.node, peer, kind, work, |queue, work| {
+                operation.post(queue, work)
+            })
+        })
     }
 
     /// Tries again to post until there is room. A poll may make room without a completion to show for it, where those
     /// that ended were untracked: so it is posting that tells.
     #[cold]
-    fn post_when_free(
-        &self,
-        peer: NodeId,
-        attempt: impl Fn() -> Result<Attempt, FabricError>,
-    ) -> Result<u64> {
-        self.wait_completion(Peers::One(peer), Some(self.deadline()), || match attempt() {
-            Ok(Attempt::Done) => Some(Ok(0)),
-            Ok(Attempt::Pending(seq)) => Some(Ok(seq)),
-            Ok(Attempt::WindowFull) | Err(FabricError::QueueFull(_)) => None,
-            Err(error) => Some(Err(error.into())),
+    #[inline(never)]
+    fn post_when_free(&self, operation: &Operation<'_, F>, work: Work) -> Result<u64> {
+        let peers = Peers::One(operation.peer());
+        self.wait_completion(peers, Some(self.deadline()), || {
+            match self.attempt(operation, work) {
+                Ok(Attempt::Done) => Some(Ok(0)),
+                Ok(Attempt::Pending(seq)) => Some(Ok(seq)),
+                Ok(Attempt::WindowFull) | Err(FabricError::QueueFull(_)) => None,
+                Err(error) => Some(Err(error.into())),
+            }
         })
     }
 
@@ -418,10 +413,12 @@ impl<F: Fabric> std::fmt::Debug for Thread<F> {
     }
 }
 
+#[inline]
 fn again<'a, M>(local: &Local<'a, M>) -> Local<'a, M> {
     Local { ..*local }
 }
 
+#[inline]
 fn target<'a, R>(target: &Target<'a, R>) -> Target<'a, R> {
     Target { ..*target }
 }

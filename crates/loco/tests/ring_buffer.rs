@@ -28,6 +28,8 @@ fn ring(manager: &Manager_, config: &RingConfig) -> Result<RingBuffer<AnyFabric>
 enum Call {
     /// Of a message of this many bytes.
     Submit(usize),
+    /// Of this many messages, the first of this many bytes, each one byte longer than the one before.
+    SubmitBatch(usize, usize),
     /// By this reader.
     Receive(usize),
 }
@@ -54,8 +56,9 @@ impl Model {
 
 fn calls(capacity: usize, readers: usize) -> impl Strategy<Value = Vec<Call>> {
     let submit = (0..=capacity + 8).prop_map(Call::Submit);
+    let batch = (0_usize..6, 0..=capacity + 8).prop_map(|(count, len)| Call::SubmitBatch(count, len));
     let receive = (0..readers).prop_map(Call::Receive);
-    proptest::collection::vec(prop_oneof![submit, receive.clone(), receive], 1..120)
+    proptest::collection::vec(prop_oneof![submit, batch, receive.clone(), receive], 1..120)
 }
 
 fn cases() -> impl Strategy<Value = (RingConfig, Vec<Call>)> {
@@ -128,6 +131,37 @@ fn follow(cluster: Cluster, config: &RingConfig, calls: &[Call]) {
                         assert!(room || !submitted, "{len} bytes do not fit");
                         assert!(!exact || room == submitted, "{len} bytes fit");
                         if submitted {
+                            model
+                                .unread
+                                .iter_mut()
+                                .for_each(|queue| queue.push_back(message.clone()));
+                        }
+                    }
+                }
+            }
+            Call::SubmitBatch(count, len) => {
+                let messages: Vec<Vec<u8>> = (0..count)
+                    .map(|i| {
+                        sent = sent.wrapping_add(1);
+                        vec![sent; len + i]
+                    })
+                    .collect();
+                let Node { writer, thread, .. } = &mut nodes[0];
+                match writer.as_mut().unwrap().try_submit_batch(thread, &messages) {
+                    Err(Error::TooLarge { max, .. }) => {
+                        assert!(count > 0 && len > max && max == capacity - 8, "{len} of {max}");
+                    }
+                    Err(error) => panic!("{error}"),
+                    Ok(submitted) => {
+                        assert!(submitted <= count);
+                        let first_fits = count > 0 && model.has_room(len);
+                        assert!(!exact || first_fits == (submitted > 0), "{len} bytes");
+                        for message in &messages[..submitted] {
+                            assert!(
+                                model.has_room(message.len()),
+                                "{} bytes do not fit",
+                                message.len()
+                            );
                             model
                                 .unread
                                 .iter_mut()
@@ -219,8 +253,13 @@ fn every_reader_gets_every_message_whole_and_in_order() {
                     .collect::<Result<_>>()?;
                 if manager.node() == WRITER {
                     let (mut writer, thread) = (ring.writer()?, manager.thread()?);
-                    for i in 0..MESSAGES {
-                        writer.submit(&thread, &message(i))?;
+                    // One by one and in batches, which the readers cannot tell apart.
+                    for hundred in (0..MESSAGES).step_by(100) {
+                        for i in hundred..hundred + 50 {
+                            writer.submit(&thread, &message(i))?;
+                        }
+                        let batch: Vec<_> = (hundred + 50..hundred + 100).map(message).collect();
+                        writer.submit_batch(&thread, &batch)?;
                     }
                     writer.wait_until_read(&thread)?;
                     assert_eq!(writer.unread_bytes(), 0);
@@ -286,6 +325,37 @@ fn a_message_larger_than_the_ring_is_refused() {
         }
         Ok(())
     });
+}
+
+/// A batch that holds a message that never fits delivers what comes before it.
+#[test]
+fn a_batch_ends_at_a_message_larger_than_the_ring() {
+    for cluster in ALL {
+        cluster.run(2, |manager| {
+            let ring = ring(&manager, &RingConfig::new(64))?;
+            let end = Barrier::new(&manager, "end")?;
+            manager.wait_for_ready()?;
+            let thread = manager.thread()?;
+            if manager.node() == WRITER {
+                let mut writer = ring.writer()?;
+                let batch = [vec![1; 3], vec![2; 20], vec![3; 57], vec![4; 1]];
+                let error = writer.submit_batch(&thread, &batch).unwrap_err();
+                assert!(
+                    matches!(error, Error::TooLarge { len: 57, max: 56, .. }),
+                    "{error}"
+                );
+                writer.submit(&thread, &[5])?;
+                assert_eq!(writer.try_submit_batch(&thread, &[] as &[&[u8]])?, 0);
+            } else {
+                let mut reader = ring.reader()?;
+                for expected in [vec![1; 3], vec![2; 20], vec![5]] {
+                    assert_eq!(reader.receive(&thread)?, expected);
+                }
+                assert!(!reader.try_receive(&thread, &mut Vec::new())?);
+            }
+            end.wait(&thread)
+        });
+    }
 }
 
 #[test]

@@ -1,11 +1,12 @@
 //! What is measured, each as one thread of one node does it.
 
+use std::cell::RefCell;
 use std::sync::atomic::Ordering;
 
 use loco::fabric::{Fabric, Local, Memory, NodeId, Peers, Target, WordCell};
 use loco::{AckKey, Channel, Operation, Region, RingBuffer, RingConfig, Thread};
 
-use super::measure::{Sample, histogram, latencies, rate};
+use super::measure::{Sample, histogram, latencies, rate, rate_of_batches};
 use super::node::Bench;
 use crate::error::CliError;
 
@@ -219,14 +220,15 @@ pub(super) fn barrier<F: Fabric>(
     })
 }
 
-/// A ring buffer from the lowest node to the others that has room for a window of messages.
-pub(super) fn broadcast<F: Fabric>(bench: &Bench<'_, F>, _: usize) -> Result<Sample, CliError> {
+/// A ring buffer from the lowest node to the others that has room for a window of messages, which are submitted together
+/// (`batch`) or one by one.
+pub(super) fn broadcast<F: Fabric>(bench: &Bench<'_, F>, batch: bool) -> Result<Sample, CliError> {
     let size = bench.parameters.size(64);
     let nodes = bench.manager.nodes();
     let window = bench.parameters.window as usize;
     let ring = RingBuffer::with_config(
         bench.manager,
-        "ring",
+        if batch { "ring" } else { "ring-single" },
         &loco::Participants::all(bench.manager),
         nodes[0],
         &RingConfig::new(window * RingConfig::record_bytes(size)),
@@ -238,21 +240,25 @@ pub(super) fn broadcast<F: Fabric>(bench: &Bench<'_, F>, _: usize) -> Result<Sam
     bench.line.wait(&thread)?;
     let mut operations_per_second = 0.0;
     if position(bench) == 0 {
-        let mut writer = ring.writer()?;
+        let writer = RefCell::new(ring.writer()?);
         let message = vec![7; size];
-        for _ in 0..warmup {
-            writer.submit(&thread, &message)?;
-        }
-        writer.wait_until_read(&thread)?;
+        let together = vec![&message; if batch { window } else { 1 }];
+        let submit = |count: u64| {
+            let mut left = usize::try_from(count).unwrap_or(usize::MAX);
+            while left > 0 {
+                let now = left.min(together.len());
+                writer.borrow_mut().submit_batch(&thread, &together[..now])?;
+                left -= now;
+            }
+            Ok::<_, CliError>(())
+        };
+        let read = || Ok(writer.borrow_mut().wait_until_read(&thread)?);
+        submit(warmup)?;
+        read()?;
         bench.line.wait(&thread)?;
-        operations_per_second = rate(
-            iters,
-            bench.progress,
-            |_| writer.submit(&thread, &message),
-            || Ok(()),
-        )?;
-        writer.wait_until_read(&thread)?;
+        operations_per_second = rate_of_batches(iters, bench.progress, submit, read)?;
         bench.line.wait(&thread)?;
+        let mut writer = writer.borrow_mut();
         latencies(timed, 1, &mut found, |_| {
             writer.submit(&thread, &message)?;
             writer.wait_until_read(&thread)

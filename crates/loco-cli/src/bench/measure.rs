@@ -81,15 +81,31 @@ pub(super) fn rate<E>(
     mut operation: impl FnMut(u64) -> Result<(), E>,
     finish: impl FnOnce() -> Result<(), E>,
 ) -> Result<f64, E> {
-    let begin = Instant::now();
     let mut done = 0;
-    while done < count {
-        let end = count.min(done + PROGRESS_EVERY);
-        for i in done..end {
+    let some = |more| {
+        for i in done..done + more {
             operation(i)?;
         }
-        progress.add(end - done);
-        done = end;
+        done += more;
+        Ok(())
+    };
+    rate_of_batches(count, progress, some, finish)
+}
+
+/// The same where `some(n)` does `n` operations.
+pub(super) fn rate_of_batches<E>(
+    count: u64,
+    progress: &Progress,
+    mut some: impl FnMut(u64) -> Result<(), E>,
+    finish: impl FnOnce() -> Result<(), E>,
+) -> Result<f64, E> {
+    let begin = Instant::now();
+    let mut left = count;
+    while left > 0 {
+        let now = left.min(PROGRESS_EVERY);
+        some(now)?;
+        progress.add(now);
+        left -= now;
     }
     finish()?;
     #[allow(clippy::cast_precision_loss)] // Exact up to 2^53.

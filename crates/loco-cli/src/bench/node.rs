@@ -68,7 +68,14 @@ fn measure<F: Fabric>(fabric: F, args: &NodeArgs) -> Result<(), CliError> {
                 cases::barrier(bench, index, true)
             })
         }
-        What::Broadcast => one(&manager, args, "broadcast", 64, cases::broadcast),
+        What::Broadcast => {
+            one(&manager, args, "broadcast", 64, |bench, _| {
+                cases::broadcast(bench, true)
+            })?;
+            one(&manager, args, "broadcast-single", 64, |bench, _| {
+                cases::broadcast(bench, false)
+            })
+        }
     }
 }
 

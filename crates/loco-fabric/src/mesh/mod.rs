@@ -155,6 +155,7 @@ impl Control for Mesh {
         self.0.state.peer_state(node)
     }
 
+    #[inline]
     fn departures(&self) -> u64 {
         self.0.state.departures()
     }

@@ -103,6 +103,7 @@ impl State {
         }
     }
 
+    #[inline]
     pub(super) fn departures(&self) -> u64 {
         // Acquire pairs with the release in `depart`: whoever sees the count sees the state.
         self.departures.load(Ordering::Acquire)

@@ -7,8 +7,9 @@
 //! placed in order, so who sees the head sees the record. A reader copies the record out, then tells the writer
 //! its own position, its *acknowledgement*; the writer never puts over what the slowest reader has not acknowledged.
 //!
-//! This is the implementation that LOCO'26 Fig. 14 proves correct, with three liberties. A record is one put, or two around
-//! the end, instead of one for each word. And the head goes inline where the fabric can: the value is then fixed when it
+//! This is the implementation that LOCO'26 Fig. 14 proves correct, with four liberties. A record is one put, or two around
+//! the end, instead of one for each word. A batch of messages is put as one long record would be, and its last head only:
+//! the heads in between are ones that no reader happened to see. And the head goes inline where the fabric can: the value is then fixed when it
 //! is posted, which is all that Wait(d_x) is for in Fig. 14, namely that a put of the head never sends the next
 //! message's. Where it does not go inline, the writer waits as the figure does. And a reader in the middle of many messages
 //! does not acknowledge each (submitting may then fail although there is room, which the specification lets it).

@@ -37,8 +37,8 @@ pub struct RingWriter<F: Fabric> {
     /// This node's head, and what puts of it are read from where they are not inline.
     head_memory: F::Memory,
     head_cell: Cell<F>,
-    /// The record under construction.
-    record: Vec<u8>,
+    /// The records under construction.
+    records: Vec<u8>,
     inline_bytes_max: usize,
     /// Puts of the head that may still read it (d_x of LOCO'26 Fig. 14).
     in_flight: AckKey<F>,
@@ -91,7 +91,7 @@ impl<F: Fabric> RingWriter<F> {
             data: shared.data.local()?.clone(),
             head_cell: head_memory.cell(0)?,
             head_memory,
-            record: Vec::new(),
+            records: Vec::new(),
             inline_bytes_max: 0,
             in_flight: AckKey::done(),
             home: Home::new(),
@@ -105,33 +105,64 @@ impl<F: Fabric> RingWriter<F> {
     /// `TooLarge` for a message that never fits; `PeerLost` if a reader's node is gone: nothing was submitted, and
     /// [`exclude`](RingWriter::exclude) goes on without it; see [`Thread::put`]. After `Timeout` the message may have been
     /// submitted: nodes that have not heard of it do so with the next one.
+    #[inline]
     pub fn try_submit(&mut self, thread: &Thread<F>, message: &[u8]) -> Result<bool> {
-        let bytes = self.check(message.len())?;
-        if !self.has_room(bytes) {
-            return Ok(false);
-        }
-        self.home.enter(thread)?;
-        if self.shared.config.inline {
-            self.inline_bytes_max = thread.fabric().caps().inline_bytes_max;
-        }
-        self.put_record(thread, message, bytes)?;
-        self.head = self.head.plus(bytes);
-        self.publish(thread)?;
-        Ok(true)
+        Ok(self.try_submit_batch(thread, &[message])? == 1)
     }
 
     /// Submits a message to every reader, waiting for room, for the thread's deadline at most.
     ///
     /// # Errors
     /// See [`try_submit`](RingWriter::try_submit); `PeerLost` if a reader that is waited for is gone; `Timeout`.
+    #[inline]
     pub fn submit(&mut self, thread: &Thread<F>, message: &[u8]) -> Result<()> {
-        let bytes = self.check(message.len())?;
-        loop {
-            if self.try_submit(thread, message)? {
-                return Ok(());
-            }
-            self.wait_acknowledged(thread, self.head.position + bytes as u64 - self.capacity())?;
+        self.submit_batch(thread, &[message])
+    }
+
+    /// Submits the first of `messages`, in order, with one put of them all and one of the head; returns how many. They
+    /// are those that there is room for, up to a quarter of the ring at a time, so that the readers are not idle
+    /// while the next are gathered: 0 means that there is no room for the first (or that there are no messages).
+    ///
+    /// Readers see no difference to as many calls of [`try_submit`](RingWriter::try_submit).
+    ///
+    /// # Errors
+    /// See [`try_submit`](RingWriter::try_submit), for the batch as for one message. A message that never fits is
+    /// reported when it is the first.
+    pub fn try_submit_batch(&mut self, thread: &Thread<F>, messages: &[impl AsRef<[u8]>]) -> Result<usize> {
+        let Some(first) = messages.first() else {
+            return Ok(0);
+        };
+        let first = self.check(first.as_ref().len())?;
+        if !self.has_room(first) {
+            return Ok(0);
         }
+        self.home.enter(thread)?;
+        if self.shared.config.inline {
+            self.inline_bytes_max = thread.fabric().caps().inline_bytes_max;
+        }
+        let count = self.gather(messages, first);
+        self.put_records(thread)?;
+        self.head = self.head.plus(self.records.len());
+        self.publish(thread)?;
+        Ok(count)
+    }
+
+    /// Submits all of `messages`, in order, waiting for room, for the thread's deadline at most each time.
+    ///
+    /// # Errors
+    /// See [`submit`](RingWriter::submit). Messages before the one that it failed at have been submitted; those
+    /// who must know how many use [`try_submit_batch`](RingWriter::try_submit_batch).
+    pub fn submit_batch(&mut self, thread: &Thread<F>, messages: &[impl AsRef<[u8]>]) -> Result<()> {
+        let mut left = messages;
+        while let Some(next) = left.first() {
+            let count = self.try_submit_batch(thread, left)?;
+            left = &left[count..];
+            if count == 0 {
+                let bytes = record_bytes(next.as_ref().len());
+                self.wait_acknowledged(thread, self.head.position + bytes as u64 - self.capacity())?;
+            }
+        }
+        Ok(())
     }
 
     /// Waits until every reader has read every message, for the thread's deadline at most.
@@ -183,13 +214,22 @@ impl<F: Fabric> RingWriter<F> {
     /// True if `bytes` more do not reach what some reader has not acknowledged.
     #[inline]
     fn has_room(&mut self, bytes: usize) -> bool {
-        let needed = self.head.position + bytes as u64;
+        self.room(bytes) >= bytes
+    }
+
+    /// Bytes that may be written, of which the caller would be content with `enough`.
+    #[inline]
+    fn room(&mut self, enough: usize) -> usize {
+        let room = |writer: &Self| {
+            let unacknowledged = writer.head.position - writer.acknowledged;
+            let unacknowledged = usize::try_from(unacknowledged).unwrap_or(usize::MAX);
+            writer.shared.config.capacity_bytes.saturating_sub(unacknowledged)
+        };
         // Looking costs a cache miss for each reader: only when the last look does not do.
-        if needed - self.acknowledged <= self.capacity() {
-            return true;
+        if room(self) < enough {
+            self.look();
         }
-        self.look();
-        needed - self.acknowledged <= self.capacity()
+        room(self)
     }
 
     /// Sees how far the readers are.
@@ -224,16 +264,37 @@ impl<F: Fabric> RingWriter<F> {
         })
     }
 
-    /// Puts the record of `message` at the head. The readers do not look there yet.
-    fn put_record(&mut self, thread: &Thread<F>, message: &[u8], bytes: usize) -> Result<()> {
-        self.record.clear();
-        self.record
-            .extend_from_slice(&(message.len() as u64).to_ne_bytes());
-        self.record.extend_from_slice(message);
-        self.record.resize(bytes, 0);
+    /// Makes the records of the first of `messages`, of which the very first has `first` bytes and has room; returns
+    /// how many.
+    fn gather(&mut self, messages: &[impl AsRef<[u8]>], first: usize) -> usize {
+        // A single message asks nothing.
+        let batch_max = if messages.len() == 1 {
+            first
+        } else {
+            let quarter = self.shared.config.capacity_bytes / 4;
+            quarter.min(self.room(quarter)).max(first)
+        };
+        self.records.clear();
+        for (count, message) in messages.iter().enumerate() {
+            let message = message.as_ref();
+            let end = self.records.len() + record_bytes(message.len());
+            if end > batch_max {
+                return count;
+            }
+            self.records
+                .extend_from_slice(&(message.len() as u64).to_ne_bytes());
+            self.records.extend_from_slice(message);
+            self.records.resize(end, 0);
+        }
+        messages.len()
+    }
+
+    /// Puts the records that were gathered at the head. The readers do not look there yet.
+    fn put_records(&mut self, thread: &Thread<F>) -> Result<()> {
+        let bytes = self.records.len();
         let begin = self.head.offset;
         let first = self.head.before_end(bytes);
-        let pieces = [(begin, &self.record[..first]), (0, &self.record[first..])];
+        let pieces = [(begin, &self.records[..first]), (0, &self.records[first..])];
         let inline = bytes <= self.inline_bytes_max;
         if self.local_readers || !inline {
             for (offset, piece) in pieces {
