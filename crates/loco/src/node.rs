@@ -55,10 +55,12 @@ impl<F: Fabric> Node<F> {
         })
     }
 
+    #[inline]
     pub(crate) fn fabric(&self) -> &F {
         &self.fabric
     }
 
+    #[inline]
     pub(crate) fn caps(&self) -> &Caps {
         self.fabric.caps()
     }
@@ -76,15 +78,18 @@ impl<F: Fabric> Node<F> {
     }
 
     /// True if no operation is ever pending.
+    #[inline]
     pub(crate) fn synchronous(&self) -> bool {
         self.caps().synchronous
     }
 
     /// True if a CPU fence places the puts posted before it.
+    #[inline]
     pub(crate) fn placed_on_post(&self) -> bool {
         self.caps().puts_placed_on_post
     }
 
+    #[inline]
     pub(crate) fn position(&self, peer: NodeId) -> Result<usize, FabricError> {
         position_of(self.fabric.nodes(), peer)
     }

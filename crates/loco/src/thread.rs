@@ -133,6 +133,7 @@ impl<F: Fabric> Thread<F> {
     }
 
     /// The fabric.
+    #[inline]
     pub fn fabric(&self) -> &F {
         self.node.fabric()
     }
@@ -290,6 +291,7 @@ impl<F: Fabric> Thread<F> {
         }
     }
 
+    #[inline]
     pub(crate) fn node(&self) -> &Arc<Node<F>> {
         &self.node
     }
@@ -366,17 +368,20 @@ impl<F: Fabric> Thread<F> {
     }
 
     /// What a fence still has to do towards a peer.
+    #[inline]
     pub(crate) fn unfenced(&self, position: usize) -> Unfenced {
         let placed = self.node.placed_on_post();
         self.with_queues(|queues| queues.unfenced(position, placed))
     }
 
     /// A fence towards a peer is over.
+    #[inline]
     pub(crate) fn quiet(&self, position: usize) {
         self.with_queues(|queues| queues.quiet(position));
     }
 
     /// The window, for keys of operations posted earlier.
+    #[inline]
     pub(crate) fn window(&self) -> &Arc<Window<F>> {
         &self.window
     }

@@ -26,7 +26,8 @@ use progress::Bar;
 /// `put` is timed by two nodes that put at each other in turn and watch their memory: half a round trip. `get` and
 /// `atomic` are timed to their completion. `barrier` is measured with and without completing outstanding operations
 /// first. `broadcast` sends messages through a ring buffer from node 0 to all others, with as many unacknowledged as
-/// --window says; its latency is from submitting one message to its acknowledgement by all.
+/// --window says, submitted a window at a time and (`broadcast-single`) one by one; its latency is from submitting one
+/// message to its acknowledgement by all.
 #[derive(clap::Args)]
 pub struct Args {
     /// What to measure.

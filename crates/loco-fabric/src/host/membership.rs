@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::backoff::{Backoff, Patience};
-use crate::{Control, FabricError, Mesh, NodeId, PeerState, Peers, Platform, Result, Std, Wait};
+use crate::{Control, FabricError, Mesh, NodeId, PeerState, Peers, Platform, Result, Std, Time, Wait};
 
 /// One node's view of the job.
 #[derive(Debug)]
@@ -95,12 +95,41 @@ impl Membership {
 
     /// [`Fabric::wait`](crate::Fabric::wait).
     #[inline]
-    pub(crate) fn wait<T>(&self, wait: Wait<'_>, mut ready: impl FnMut() -> Option<T>) -> Result<T> {
+    pub(crate) fn wait<T>(&self, wait: Wait<'_>, ready: impl FnMut() -> Option<T>) -> Result<T> {
+        self.wait_or(wait, None, ready)
+    }
+
+    /// [`Fabric::wait_within`](crate::Fabric::wait_within).
+    #[inline]
+    pub(crate) fn wait_within<T>(
+        &self,
+        wait: Wait<'_>,
+        within: Duration,
+        ready: impl FnMut() -> Option<T>,
+    ) -> Result<T> {
+        self.wait_or(
+            Wait {
+                deadline: None,
+                ..wait
+            },
+            Some(within),
+            ready,
+        )
+    }
+
+    /// Waits until `wait.deadline` or for `within`, whichever is said.
+    #[inline]
+    fn wait_or<T>(
+        &self,
+        wait: Wait<'_>,
+        within: Option<Duration>,
+        mut ready: impl FnMut() -> Option<T>,
+    ) -> Result<T> {
         if let Some(value) = ready() {
             return Ok(value);
         }
         // Of the first look at the clock, which takes as long as a message: whoever is about to be answered is spared it.
-        let mut start = None;
+        let mut start_and_end = None;
         let mut backoff = self.patience.backoff();
         // Those who left before the wait count too, so the first comparison is with none.
         let mut departures_seen = 0;
@@ -112,12 +141,13 @@ impl Membership {
                     return ready().ok_or(FabricError::PeerLost(peer));
                 }
             }
-            if backoff.pause()
-                && let Some(deadline) = wait.deadline
-            {
+            if backoff.pause() && (wait.deadline.is_some() || within.is_some()) {
                 let now = self.platform.now();
-                let start = *start.get_or_insert(now);
-                if now >= deadline {
+                let (start, end) = *start_and_end.get_or_insert_with(|| {
+                    let end = within.map_or(Time(u64::MAX), |within| now.after(within));
+                    (now, wait.deadline.unwrap_or(end))
+                });
+                if now >= end {
                     return ready().ok_or_else(|| FabricError::Timeout {
                         what: wait.what.to_owned(),
                         after: now.since(start),

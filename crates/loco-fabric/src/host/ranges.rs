@@ -4,8 +4,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Offsets and lengths are multiples of this: a cache line, so that no two allocations share one.
-pub(crate) const GRANULE: usize = 64;
+/// Offsets and lengths are multiples of this: two cache lines, so that no two allocations share one, nor a pair of them,
+/// which processors prefetch together.
+pub(crate) const GRANULE: usize = 128;
 
 /// The free ranges of one arena.
 #[derive(Debug)]

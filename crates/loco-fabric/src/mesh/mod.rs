@@ -100,11 +100,13 @@ impl Mesh {
     }
 
     /// This node.
+    #[inline]
     pub fn node(&self) -> NodeId {
         self.0.state.node()
     }
 
     /// All nodes of the job, this one included, in ascending order.
+    #[inline]
     pub fn nodes(&self) -> &[NodeId] {
         self.0.state.nodes()
     }

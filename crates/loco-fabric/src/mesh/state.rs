@@ -72,6 +72,7 @@ impl State {
         }
     }
 
+    #[inline]
     pub(super) fn node(&self) -> NodeId {
         self.node
     }
@@ -80,6 +81,7 @@ impl State {
         self.own
     }
 
+    #[inline]
     pub(super) fn nodes(&self) -> &[NodeId] {
         &self.nodes
     }

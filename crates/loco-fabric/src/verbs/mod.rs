@@ -350,18 +350,22 @@ impl Fabric for VerbsFabric {
     type QueuePair = VerbsQueuePair;
     type Control = Mesh;
 
+    #[inline]
     fn node(&self) -> NodeId {
         self.0.job.mesh.node()
     }
 
+    #[inline]
     fn nodes(&self) -> &[NodeId] {
         self.0.job.mesh.nodes()
     }
 
+    #[inline]
     fn caps(&self) -> &Caps {
         &self.0.caps
     }
 
+    #[inline]
     fn platform(&self) -> &Std {
         &self.0.job.platform
     }
@@ -432,6 +436,16 @@ impl Fabric for VerbsFabric {
     #[inline]
     fn wait<T>(&self, wait: Wait<'_>, ready: impl FnMut() -> Option<T>) -> Result<T> {
         self.0.job.wait(wait, ready)
+    }
+
+    #[inline]
+    fn wait_within<T>(
+        &self,
+        wait: Wait<'_>,
+        within: Duration,
+        ready: impl FnMut() -> Option<T>,
+    ) -> Result<T> {
+        self.0.job.wait_within(wait, within, ready)
     }
 
     #[inline]

@@ -30,8 +30,8 @@ pub use writer::RingWriter;
 
 use layout::WORD_BYTES;
 
-/// Bytes between two acknowledgements, which different nodes write.
-const ACK_STRIDE: usize = 64;
+/// Bytes between two acknowledgements, which different nodes write: a pair of cache lines, as processors prefetch them.
+const ACK_STRIDE: usize = 128;
 
 /// What the endpoints of a ring buffer agree on.
 #[derive(Clone, Debug, PartialEq, Eq)]
