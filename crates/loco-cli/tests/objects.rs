@@ -1,19 +1,23 @@
 //! Every object between real processes, of which there may be more than cores; and what a killed node leaves behind.
 //!
-//! Each test starts this very program under `loco run`, as nodes of one of the [`CASES`].
+//! Each test starts this very program under `loco run`, as nodes of one of the [`CASES`]: over shared memory, or over the
+//! fabric that `LOCO_TEST_FABRIC` names (`ci/verbs-suite` names verbs). Where a host has several RDMA devices, nodes
+//! take them in turn.
 
 #![allow(clippy::unwrap_used)]
 
+use std::env;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use loco::fabric::{Control as _, Job, Mesh, NodeId, PeerState, ShmConfig, ShmFabric, Target};
+use loco::fabric::verbs::devices;
+use loco::fabric::{AnyConfig, AnyFabric, Control as _, Fabric, Job, Mesh, NodeId, PeerState, Target};
 use loco::{
     Barrier, Error, Manager, Msw, OwnedVar, Result, RingBuffer, RingConfig, SharedRegion, SharedVar, Sst,
     Thread, WideOwnedVar, fence,
 };
 
-type Manager_ = Manager<ShmFabric>;
+type Manager_ = Manager<AnyFabric>;
 type Case = fn(&Manager_) -> Result<()>;
 
 /// What a node does; the name is in `CASE`.
@@ -37,22 +41,41 @@ const CASES: [(&str, Case); 13] = [
 const CASE: &str = "LOCO_TEST_CASE";
 /// Others hear of a node's death within this, on a machine that is busy with other tests.
 const BOUND: Duration = Duration::from_secs(5);
+/// How long nodes wait for one another: an emulated device takes its time.
+const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Not a test of its own: what a node runs.
 #[test]
 fn node() {
-    let Ok(name) = std::env::var(CASE) else { return };
+    let Ok(name) = env::var(CASE) else { return };
     let (_, case) = CASES.iter().find(|(case, _)| *case == name).unwrap();
     let mesh = Mesh::connect(&Job::from_env().unwrap()).unwrap();
-    let manager = Manager::new(ShmFabric::new(mesh, ShmConfig::default()).unwrap()).unwrap();
+    let mut config = AnyConfig::from_env().unwrap();
+    config.verbs.arena_bytes = 4 << 20;
+    if let Some(last) = devices().len().checked_sub(1).filter(|&last| last > 0) {
+        let own = usize::from(mesh.node().0) % (last + 1);
+        config.verbs.device = Some(devices()[own].name.clone());
+    }
+    let settings = loco::Config {
+        deadline: DEADLINE,
+        ..loco::Config::default()
+    };
+    let fabric = AnyFabric::new(mesh, config).unwrap();
+    assert_eq!(fabric.caps().name, env::var("LOCO_FABRIC").unwrap());
+    let manager = Manager::with_config(fabric, settings).unwrap();
     case(&manager).unwrap();
     println!("done: node {}", manager.node().0);
+}
+
+/// The fabric under test.
+fn fabric() -> String {
+    env::var("LOCO_TEST_FABRIC").unwrap_or_else(|_| "shm".to_owned())
 }
 
 /// Runs `case` on `nodes` nodes; returns how it ended and how many of them did.
 fn run(case: &str, nodes: usize, options: &[&str]) -> (Output, usize) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_loco"));
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("LOCO_")) {
+    for (name, _) in env::vars().filter(|(name, _)| name.starts_with("LOCO_")) {
         command.env_remove(name);
     }
     command.args([
@@ -60,14 +83,11 @@ fn run(case: &str, nodes: usize, options: &[&str]) -> (Output, usize) {
         "--timeout",
         "120",
         "--fabric",
-        "shm",
+        &fabric(),
         "-n",
         &nodes.to_string(),
     ]);
-    command
-        .args(options)
-        .arg("--")
-        .arg(std::env::current_exe().unwrap());
+    command.args(options).arg("--").arg(env::current_exe().unwrap());
     command.args(["--exact", "node", "--nocapture"]).env(CASE, case);
     let output = command.output().unwrap();
     let done = String::from_utf8_lossy(&output.stdout)
@@ -77,7 +97,12 @@ fn run(case: &str, nodes: usize, options: &[&str]) -> (Output, usize) {
 }
 
 fn all_finish(case: &str) {
-    for nodes in [2, 3, 5] {
+    let counts: &[usize] = match (fabric().as_str(), devices().len()) {
+        ("verbs", 0 | 1) => &[2, 4],
+        ("verbs", _) => &[2],
+        _ => &[2, 3, 5],
+    };
+    for &nodes in counts {
         let (output, done) = run(case, nodes, &[]);
         assert!(
             output.status.success() && done == nodes,
@@ -132,6 +157,15 @@ fn finds_lost<T>(node: NodeId, f: impl FnOnce() -> Result<T>) {
     assert!(begin.elapsed() < BOUND, "{:?}", begin.elapsed());
 }
 
+/// `n` times on shared memory, fewer on a device, whose operations take a hundred times as long when it is emulated.
+fn times(manager: &Manager_, n: u64) -> u64 {
+    if manager.fabric().caps().synchronous {
+        n
+    } else {
+        n / 10
+    }
+}
+
 fn number(manager: &Manager_) -> u64 {
     u64::from(manager.node().0)
 }
@@ -142,7 +176,7 @@ fn after(manager: &Manager_, steps: u16) -> NodeId {
 }
 
 /// A barrier and this thread's access, once everything else is made.
-fn ready(manager: &Manager_) -> Result<(Barrier<ShmFabric>, Thread<ShmFabric>)> {
+fn ready(manager: &Manager_) -> Result<(Barrier<AnyFabric>, Thread<AnyFabric>)> {
     let barrier = Barrier::new(manager, "rounds")?;
     manager.wait_for_ready()?;
     Ok((barrier, manager.thread()?))
@@ -173,7 +207,7 @@ fn shared_region(manager: &Manager_) -> Result<()> {
     assert_eq!(block, [number(manager) as u8 + 1; 4096]);
     // All nodes add to one word, each exactly as often as it says.
     let counter = region.target(manager.nodes()[0], 0)?;
-    for _ in 0..500 {
+    for _ in 0..times(manager, 500) {
         let word = Target {
             offset: counter.offset,
             remote: counter.remote,
@@ -182,7 +216,7 @@ fn shared_region(manager: &Manager_) -> Result<()> {
     }
     barrier.wait(&thread)?;
     let sum = thread.mem_ref(8)?.get(counter)?.wait()?;
-    assert_eq!(sum.word(0)?, 500 * manager.nodes().len() as u64);
+    assert_eq!(sum.word(0)?, times(manager, 500) * manager.nodes().len() as u64);
     barrier.wait(&thread)
 }
 
@@ -196,7 +230,7 @@ fn shared_var(manager: &Manager_) -> Result<()> {
     let data = SharedVar::<_, u64>::new(manager, "data")?;
     let flag = SharedVar::<_, u64>::new(manager, "flag")?;
     let (barrier, thread) = ready(manager)?;
-    for round in 1..=300 {
+    for round in 1..=times(manager, 300) {
         if number(manager) == 0 {
             data.write(round);
             data.bcast_all(&thread)?.forget();
@@ -220,25 +254,25 @@ fn owned_variables() {
 fn owned_var(manager: &Manager_) -> Result<()> {
     let var = OwnedVar::<_, u64>::new(manager, "var", manager.nodes()[0])?;
     let (barrier, thread) = ready(manager)?;
-    const LAST: u64 = 2000;
+    let last = times(manager, 2000);
     if number(manager) == 0 {
-        for i in 1..=LAST {
+        for i in 1..=last {
             var.store(i)?;
             var.push_untracked(&thread)?;
         }
     } else {
         let mut seen = 0;
-        while seen < LAST {
+        while seen < last {
             seen = var.wait_until(&thread, |value| value > seen)?;
         }
     }
     barrier.wait(&thread)?;
     if number(manager) == 0 {
-        var.store(LAST + 1)?;
+        var.store(last + 1)?;
     }
     barrier.wait(&thread)?;
     var.pull(&thread)?.wait(&thread)?;
-    assert_eq!(var.load(), LAST + 1);
+    assert_eq!(var.load(), last + 1);
     barrier.wait(&thread)
 }
 
@@ -251,15 +285,15 @@ fn owned_variables_of_many_words() {
 fn wide_owned_var(manager: &Manager_) -> Result<()> {
     let var = WideOwnedVar::<_, [u64; 32]>::new(manager, "var", manager.nodes()[0])?;
     let (barrier, thread) = ready(manager)?;
-    const LAST: u64 = 2000;
+    let last = times(manager, 2000);
     if number(manager) == 0 {
-        for i in 1..=LAST {
+        for i in 1..=last {
             var.store(&thread, [i; 32])?;
             var.push(&thread)?.forget();
         }
     } else {
         let mut seen = 0;
-        while seen < LAST {
+        while seen < last {
             for value in [var.load(&thread)?, var.pull(&thread)?] {
                 assert!(value.iter().all(|&word| word == value[0]), "torn: {value:?}");
             }
@@ -280,12 +314,13 @@ fn shared_state_tables() {
 fn sst(manager: &Manager_) -> Result<()> {
     let table = Sst::<_, u64>::new(manager, "table")?;
     let (barrier, thread) = ready(manager)?;
-    for round in 1..=300 {
+    let last = times(manager, 300);
+    for round in 1..=last {
         table.store_mine(round)?;
         table.push_broadcast(&thread)?.wait(&thread)?;
         table.wait_for_each(&thread, |row| row >= round)?;
     }
-    assert!(table.rows()?.all(|row| row.load() >= 300));
+    assert!(table.rows()?.all(|row| row.load() >= last));
     barrier.wait(&thread)
 }
 
@@ -300,7 +335,7 @@ fn msw(manager: &Manager_) -> Result<()> {
     let (barrier, thread) = ready(manager)?;
     let first = manager.nodes()[0];
     let mut value = [0; 200];
-    for i in 0..500 {
+    for i in 0..times(manager, 500) {
         if manager.node() == first {
             if region.try_read(0, &mut value)? {
                 assert!(value.iter().all(|&byte| byte == value[0]), "torn: {value:?}");
@@ -332,13 +367,14 @@ fn barrier(manager: &Manager_) -> Result<()> {
     let barrier = Barrier::with_participants(manager, "bar", &everybody, 2)?;
     let rounds = Sst::<_, u64>::new(manager, "rounds")?;
     manager.wait_for_ready()?;
+    let last = times(manager, 300);
     std::thread::scope(|scope| {
         let other = scope.spawn(|| {
             let thread = manager.thread()?;
-            (0..600).try_for_each(|_| barrier.wait(&thread))
+            (0..2 * last).try_for_each(|_| barrier.wait(&thread))
         });
         let thread = manager.thread()?;
-        for round in 1..=300 {
+        for round in 1..=last {
             rounds.store_mine(round)?;
             rounds.push_untracked(&thread)?;
             barrier.wait(&thread)?;
@@ -375,7 +411,7 @@ fn ring_buffer(manager: &Manager_) -> Result<()> {
     for (&writer, ring) in manager.nodes().iter().zip(&rings) {
         let mut reader = ring.reader()?;
         let mut writer = (writer == manager.node()).then(|| ring.writer()).transpose()?;
-        for i in 0..400 {
+        for i in 0..times(manager, 400) {
             if let Some(writer) = &mut writer {
                 writer.submit(&thread, &message(i))?;
             }
@@ -410,7 +446,7 @@ fn a_node_killed_in_a_barrier_is_named_to_the_others() {
 
 fn killed_in_barrier(manager: &Manager_) -> Result<()> {
     let (barrier, thread) = ready(manager)?;
-    for _ in 0..100 {
+    for _ in 0..times(manager, 100) {
         barrier.wait(&thread)?;
     }
     if number(manager) == 1 {
@@ -440,7 +476,7 @@ fn killed_in_broadcast(manager: &Manager_) -> Result<()> {
         0 => {
             let mut writer = ring.writer()?;
             let mut lost = 0;
-            for i in 0..20_000_u64 {
+            for i in 0..times(manager, 20_000) {
                 while let Err(error) = writer.submit(&thread, &i.to_ne_bytes()) {
                     assert_eq!(error.lost_peer(), Some(NodeId(1)), "{error}");
                     writer.exclude(NodeId(1));
@@ -452,14 +488,14 @@ fn killed_in_broadcast(manager: &Manager_) -> Result<()> {
         }
         1 => {
             let mut reader = ring.reader()?;
-            for i in 0..5_000_u64 {
+            for i in 0..times(manager, 5_000) {
                 assert_eq!(reader.receive(&thread)?, i.to_ne_bytes());
             }
             die();
         }
         _ => {
             let mut reader = ring.reader()?;
-            for i in 0..20_000_u64 {
+            for i in 0..times(manager, 20_000) {
                 assert_eq!(reader.receive(&thread)?, i.to_ne_bytes());
             }
         }
@@ -479,14 +515,14 @@ fn writer_killed_in_broadcast(manager: &Manager_) -> Result<()> {
     let message = |i: u64| [i.to_ne_bytes(); 9].concat();
     if number(manager) == 0 {
         let mut writer = ring.writer()?;
-        for i in 0..5_000_u64 {
+        for i in 0..times(manager, 5_000) {
             writer.submit(&thread, &message(i))?;
         }
         die();
     }
     let mut reader = ring.reader()?;
     let mut got = Vec::new();
-    for i in 0..5_000_u64 {
+    for i in 0..times(manager, 5_000) {
         reader.receive_into(&thread, &mut got)?;
         assert_eq!(got, message(i));
     }

@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::fs;
+use std::io::Read;
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::Path;
 
@@ -135,10 +136,13 @@ fn port(dir: &Path, number: u8) -> RdmaPort {
         .iter()
         .filter_map(|index| {
             let gid: Ipv6Addr = text(&dir.join("gids").join(index)).parse().ok()?;
-            // Reading the attributes of an unused entry is an error, and so is a zero GID.
+            // Most entries of a table, which may have a thousand, are unused, and zero.
+            if gid.is_unspecified() {
+                return None;
+            }
             let kind = text(&dir.join("gid_attrs/types").join(index));
             let interface = text(&dir.join("gid_attrs/ndevs").join(index));
-            (!gid.is_unspecified()).then_some(Gid {
+            Some(Gid {
                 index: index.parse().ok()?,
                 gid,
                 kind,
@@ -165,10 +169,13 @@ fn names(dir: &Path) -> Vec<String> {
     names
 }
 
+/// What a file of sysfs says; empty if it cannot be read (as the attributes of an unused GID). One `read` takes all of it.
 fn text(file: &Path) -> String {
-    fs::read_to_string(file)
-        .map(|text| text.trim().to_owned())
-        .unwrap_or_default()
+    let mut bytes = [0; 256];
+    let len = fs::File::open(file)
+        .and_then(|mut file| file.read(&mut bytes))
+        .unwrap_or(0);
+    String::from_utf8_lossy(&bytes[..len]).trim().to_owned()
 }
 
 /// What `config` chooses among `devices`: every candidate in the order of preference, at least one.

@@ -52,7 +52,12 @@ fn on_device() -> bool {
 impl Cluster {
     /// Runs `node` on each of `n` nodes; their results in order.
     pub fn run<T: Send>(self, n: usize, node: impl Fn(Manager<AnyFabric>) -> Result<T> + Sync) -> Vec<T> {
-        self.run_config(n, &Config::default(), node)
+        let mut config = Config::default();
+        if on_device() {
+            // The device may be an emulated one, on which what takes a second elsewhere takes half a minute.
+            config.deadline *= 6;
+        }
+        self.run_config(n, &config, node)
     }
 
     /// The same with settings.
