@@ -25,6 +25,9 @@ pub struct Args {
     /// Print one line of JSON a result, with the machine's facts.
     #[arg(long)]
     json: bool,
+    /// Do a hundredth of it, for emulated devices.
+    #[arg(long)]
+    quick: bool,
 }
 
 /// Starts the nodes and gives their exit code.
@@ -33,6 +36,9 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     let mut command = vec![own.into_os_string(), NODE.into()];
     if args.json {
         command.push("--json".into());
+    }
+    if args.quick {
+        command.push("--quick".into());
     }
     launch(&Plan {
         nodes: local_nodes(args.nodes, args.fabric)?,
