@@ -11,7 +11,8 @@
 //! * A transfer of more than one word is a sequence of word transfers (LOCO'26 G.6): words do not tear,
 //!   larger values may.
 //! * Remote read-modify-writes are atomic against one another on the same node; against CPU accesses only where
-//!   [`Caps::atomicity`] is [`Atomicity::Glob`].
+//!   [`Caps::atomicity`] is [`Atomicity::Glob`]. Where it is not, what a completed one wrote is placed by a later read-like
+//!   operation of its queue pair, as a put's data is; until then only other read-modify-writes are sure to see it.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -101,6 +102,26 @@ pub trait Fabric: Clone + Send + Sync + 'static {
     ) -> Result<T> {
         let deadline = Some(self.platform().now().after(within));
         self.wait(Wait { deadline, ..wait }, ready)
+    }
+
+    /// What a thread does between two looks at *remote* memory, which it cannot watch: lets `pause` pass. `seen` is what
+    /// the last look found; a caller looks again when this returns, and makes no more of it than that.
+    ///
+    /// A fabric that can tell may return as soon as the memory holds something else than `seen`. One on which no time
+    /// passes must do that, as looking again before would find the same for ever: the model fabric parks the thread.
+    ///
+    /// # Errors
+    /// As [`wait`](Fabric::wait).
+    fn pause(&self, wait: Wait<'_>, pause: Duration, seen: &Seen<'_, Self::Remote>) -> Result<()> {
+        let _ = seen;
+        if pause.is_zero() {
+            return Ok(());
+        }
+        let until = self.platform().now().after(pause);
+        self.wait(wait, || {
+            let now = self.platform().now();
+            (now >= until && wait.deadline.is_none_or(|deadline| now < deadline)).then_some(())
+        })
     }
 
     /// CPU full fence (`mfence`): earlier stores of this thread are visible on this node before later accesses.
@@ -281,6 +302,15 @@ pub struct Target<'a, R> {
     pub remote: &'a R,
     /// First byte.
     pub offset: usize,
+}
+
+/// What a look at remote memory found.
+#[derive(Debug)]
+pub struct Seen<'a, R> {
+    /// Where: as many bytes as were found, in whole words.
+    pub at: Target<'a, R>,
+    /// What.
+    pub bytes: &'a [u8],
 }
 
 /// How an operation is posted.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use loco_fabric::{
     Atomicity, Caps, Completion, CompletionStatus, Control, Fabric, FabricError, Local, Memory, MemoryKind,
-    NodeId, PeerState, Posted, QueuePair, RegionKey, RemoteMemory, Result, Target, Time, Wait, Word,
+    NodeId, PeerState, Posted, QueuePair, RegionKey, RemoteMemory, Result, Seen, Target, Time, Wait, Word,
     WordCell, Work, WorkRequestId,
 };
 
@@ -167,9 +167,27 @@ impl Fabric for ModelFabric {
         self.wait(wait, ready)
     }
 
+    /// Until the memory differs from what was seen, whenever that is: any number of looks in between would have found the
+    /// same, so nothing is left out.
+    fn pause(&self, wait: Wait<'_>, _: Duration, seen: &Seen<'_, ModelRemote>) -> Result<()> {
+        let words = seen.at.remote.memory.words(seen.at.offset, seen.bytes.len())?;
+        let words: Vec<(VirtualWord, u64)> = words.zip(seen.bytes.chunks_exact(WORD).map(word_of)).collect();
+        self.wait(wait, || {
+            let differs = |&(word, old): &(VirtualWord, u64)| value(ask(Request::Load { word })) != old;
+            words.iter().any(differs).then_some(())
+        })
+    }
+
     fn cpu_fence(&self) {
         ask(Request::Fence);
     }
+}
+
+fn word_of(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .rev()
+        .fold(0, |word, &byte| word << 8 | u64::from(byte))
 }
 
 /// Registered memory of the model: a range of bytes over words.
@@ -443,11 +461,7 @@ impl QueuePair for ModelQueuePair {
             )));
         }
         let to = dst.remote.memory.words(dst.offset, data.len())?;
-        let values = data.chunks_exact(WORD).map(|c| {
-            let mut bytes = [0; WORD];
-            bytes.copy_from_slice(c);
-            u64::from_le_bytes(bytes)
-        });
+        let values = data.chunks_exact(WORD).map(word_of);
         Ok(self.post(
             values.zip(to).map(|(value, dst)| NicOp::PutValue { dst, value }),
             work,

@@ -20,7 +20,8 @@ const WORD_BYTES: usize = 8;
 ///
 /// The home node's own operations go through its NIC like everybody else's wherever the fabric does not promise that
 /// remote read-modify-writes are atomic against its CPU ([`Atomicity::Glob`](loco_fabric::Atomicity)); where it does,
-/// they are CPU instructions.
+/// they are CPU instructions. There a read is one, too, or a get; elsewhere it is a read-modify-write that changes nothing,
+/// since what a completed one wrote may still be on its way from the NIC to memory, where a get would miss it.
 ///
 /// ```
 /// use loco::{AtomicVar, Barrier, Manager, testing};
@@ -118,15 +119,16 @@ impl<F: Fabric, T: AtomicValue> AtomicVar<F, T> {
         Ok(T::from_word(old))
     }
 
-    /// This node's copy, without going to the network: on the home node the value, elsewhere one that it had when a
-    /// thread of this node last heard of it. Never fails, orders nothing.
+    /// This node's copy, without going to the network: on the home node the value as far as it is placed, elsewhere one
+    /// that it had when a thread of this node last heard of it. Never fails, orders nothing.
     #[inline]
     pub fn cached(&self) -> T {
         // Acquire: as all reads on TSO.
         T::from_word(self.here.load(Ordering::Acquire))
     }
 
-    /// Fetches the value into this node's copy; it is there when the key is done.
+    /// Fetches the value into this node's copy; it is there when the key is done. By a get, which may miss the latest
+    /// operations: cheaper than [`read`](AtomicVar::read), and not ordered with them.
     ///
     /// # Errors
     /// See [`read`](AtomicVar::read).

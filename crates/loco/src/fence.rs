@@ -7,9 +7,14 @@
 //! | outstanding towards a peer | the fence does |
 //! |---|---|
 //! | nothing, or a read-like operation that has completed | nothing |
-//! | a read-like operation (get, atomic, flush) came last | waits for it |
+//! | a read-like operation (get, flush) came last | waits for it |
 //! | puts came last, and the fabric places puts when they are posted | one CPU fence |
 //! | puts came last | posts a flush and waits for it |
+//! | an atomic came last | as a get where the fabric's atomics are `Glob`, else as a put |
+//!
+//! An atomic that the NIC carries out (`Hca`) reports the old value when it has read it; what it wrote may still be on the
+//! way to memory. Other atomics see it at once, CPUs and gets of other queue pairs only when a later read of its
+//! own queue pair has pushed it there.
 //!
 //! Scopes: a thread's operations to one peer ([`pair`]), a thread's operations ([`thread`]), all operations of the
 //! node's threads ([`node`]), a thread's operations to some nodes together with its CPU stores ([`global`]).

@@ -83,6 +83,8 @@ pub use participants::Participants;
 pub use put_op::PutOp;
 pub use region::Region;
 pub use ring_buffer::{RingBuffer, RingConfig, RingReader, RingWriter};
+#[doc(hidden)]
+pub use shared_queue::QueueDefect;
 pub use shared_queue::{Popped, Pushed, SharedQueue};
 pub use shared_region::SharedRegion;
 pub use shared_var::SharedVar;

@@ -194,27 +194,3 @@ impl<F: Fabric> LocalTurn<F> {
 pub(crate) fn is_gone<F: Fabric>(fabric: &F, node: NodeId) -> bool {
     fabric.control().peer_state(node) != PeerState::Alive
 }
-
-/// Waits `pause` of the fabric's time; not at all where that stands still, as in a model.
-///
-/// # Errors
-/// `PeerLost` if `peer` is gone; `Timeout` at `deadline`.
-pub(crate) fn pause<F: Fabric>(
-    thread: &Thread<F>,
-    what: &str,
-    peer: NodeId,
-    pause: std::time::Duration,
-    deadline: Time,
-) -> Result<()> {
-    let start = thread.now();
-    let until = start.after(pause);
-    let wait = Wait {
-        what,
-        peers: Peers::One(peer),
-        deadline: Some(deadline),
-    };
-    Ok(thread.fabric().wait(wait, || {
-        let now = thread.now();
-        (now == start || (now >= until && now < deadline)).then_some(())
-    })?)
-}

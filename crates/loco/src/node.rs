@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use loco_fabric::{AtomicCell, Caps, Fabric, FabricError, Lock, NodeId, Platform, Time};
+use loco_fabric::{AtomicCell, Atomicity, Caps, Fabric, FabricError, Lock, NodeId, Platform, Time};
 
 use crate::config::{Config, Polling};
 use crate::memref::Pool;
@@ -87,6 +87,11 @@ impl<F: Fabric> Node<F> {
     #[inline]
     pub(crate) fn placed_on_post(&self) -> bool {
         self.caps().puts_placed_on_post
+    }
+
+    /// What a completed remote read-modify-write wrote is placed: it took effect at the memory, not in the NIC.
+    pub(crate) fn atomics_placed(&self) -> bool {
+        self.caps().atomicity == Atomicity::Glob
     }
 
     #[inline]

@@ -21,7 +21,7 @@ pub(crate) struct Queues<F: Fabric> {
 
 struct Pair<F: Fabric> {
     queue: F::QueuePair,
-    /// A put was posted after the last read-like operation: nothing says that it is placed.
+    /// A put, or an atomic that is like one, was posted last or after the last get: nothing says that it is placed.
     puts: bool,
     /// The last read-like operation that was pending when posted. Later ones complete later.
     read: Option<u64>,
@@ -32,8 +32,10 @@ struct Pair<F: Fabric> {
 pub(crate) enum Kind {
     /// Completion says that the source was read.
     Put,
-    /// A get, an atomic or a flush: completion says that it and every earlier put of the queue pair are done.
+    /// A get or a flush: completion says that it and every earlier operation of the queue pair are done.
     Read,
+    /// A read-modify-write: the same, but its own write may have to be placed as a put's.
+    Atomic,
 }
 
 /// What became of an attempt to post.
@@ -111,9 +113,9 @@ impl<F: Fabric> Queues<F> {
         }
         match kind {
             Kind::Put => pair.puts = true,
-            Kind::Read => {
+            Kind::Read | Kind::Atomic => {
                 // Whether it is waited for or done already: it speaks for every earlier operation of the pair.
-                pair.puts = false;
+                pair.puts = kind == Kind::Atomic && !node.atomics_placed();
                 pair.read = (seq != 0).then_some(seq);
             }
         }

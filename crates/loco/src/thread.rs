@@ -76,7 +76,8 @@ impl<F: Fabric> Operation<'_, F> {
     fn kind(&self) -> Kind {
         match self {
             Operation::Put(..) | Operation::PutInline(..) => Kind::Put,
-            _ => Kind::Read,
+            Operation::FetchAdd(..) | Operation::CompareSwap(..) => Kind::Atomic,
+            Operation::Get(..) | Operation::Flush(..) => Kind::Read,
         }
     }
 
@@ -263,7 +264,7 @@ impl<F: Fabric> Thread<F> {
                 Err(error) => Err(error),
             },
             // Fences wait for the last read-like operation, so that one needs an id.
-            Kind::Read => self.post(operation, flags).map(AckKey::forget),
+            Kind::Read | Kind::Atomic => self.post(operation, flags).map(AckKey::forget),
         }
     }
 

@@ -6,8 +6,12 @@
 //! else, and so does a plain write, which a read-modify-write could otherwise undo.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use loco_fabric::{Atomicity, Fabric, FabricError, Memory, NodeId, Target, WordCell};
+use loco_fabric::{
+    Atomicity, Fabric, FabricError, Memory, NodeId, Peers, Seen, Target, Time, Wait, WordCell,
+};
+use smallvec::SmallVec;
 
 use crate::thread::{Flags, Operation};
 use crate::{Region, Result, Thread};
@@ -15,6 +19,15 @@ use crate::{Region, Result, Thread};
 const WORD_BYTES: usize = 8;
 
 type CellOf<F> = <<F as Fabric>::Memory as Memory>::Cell<u64>;
+
+/// Between two looks at words that are changed by `on`.
+pub(crate) struct Pause<'a> {
+    /// For error messages.
+    pub(crate) what: &'a str,
+    pub(crate) on: NodeId,
+    pub(crate) time: Duration,
+    pub(crate) deadline: Time,
+}
 
 /// The words of `region` on `home`. Cheap to make; one for each node that has such words.
 pub(crate) struct Words<F: Fabric> {
@@ -52,8 +65,18 @@ impl<F: Fabric> Words<F> {
         self.home
     }
 
-    /// The value of word `index`.
+    /// The value of word `index`, in one order with all read-modify-writes. Where the NIC carries those out it is one too:
+    /// a get could miss what a completed one wrote.
     pub(crate) fn read(&self, thread: &Thread<F>, index: usize) -> Result<u64> {
+        match thread.node().atomics_placed() {
+            true => self.peek(thread, index),
+            false => self.fetch_add(thread, index, 0),
+        }
+    }
+
+    /// A value that word `index` had a moment ago. It may lack what was written by a read-modify-write that has completed
+    /// and that no later operation of its queue pair has placed, or fence.
+    pub(crate) fn peek(&self, thread: &Thread<F>, index: usize) -> Result<u64> {
         if let Some(cells) = &self.direct {
             // SeqCst costs nothing in a load and says that this is a point in the word's history.
             return Ok(cells[index].load(Ordering::SeqCst));
@@ -62,7 +85,7 @@ impl<F: Fabric> Words<F> {
         buffer.get(self.target(index)?)?.wait()?.word(0)
     }
 
-    /// The values of the words from `index`, each as of some time during the call.
+    /// The values of the words from `index`, each as [`peek`](Words::peek) has it.
     pub(crate) fn read_many(&self, thread: &Thread<F>, index: usize, out: &mut [u64]) -> Result<()> {
         if let Some(cells) = &self.direct {
             for (value, cell) in out.iter_mut().zip(&cells[index..]) {
@@ -132,6 +155,30 @@ impl<F: Fabric> Words<F> {
         }
         let put = Operation::PutInline(&value.to_ne_bytes(), self.target(index)?);
         thread.post_untracked(&put, Flags::default())
+    }
+
+    /// Lets `pause` pass before the next look at the words from `index`, where the last one found `seen`.
+    ///
+    /// # Errors
+    /// `PeerLost` if `on`, who is to change them, is gone; `Timeout` at `deadline`.
+    pub(crate) fn pause(
+        &self,
+        thread: &Thread<F>,
+        pause: Pause<'_>,
+        index: usize,
+        seen: &[u64],
+    ) -> Result<()> {
+        let bytes: SmallVec<[u8; 64]> = seen.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let wait = Wait {
+            what: pause.what,
+            peers: Peers::One(pause.on),
+            deadline: Some(pause.deadline),
+        };
+        let seen = Seen {
+            at: self.target(index)?,
+            bytes: &bytes,
+        };
+        Ok(thread.fabric().pause(wait, pause.time, &seen)?)
     }
 
     fn target(&self, index: usize) -> Result<Target<'_, F::Remote>> {

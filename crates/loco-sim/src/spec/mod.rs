@@ -4,11 +4,15 @@
 //! times, such that one call precedes another exactly if it had returned before the other began. Each function
 //! here says what one object of LOCO promises; for objects that are linearizable, the times fit `loco-history`.
 
+mod linearizable;
 mod objects;
 
 use std::fmt;
 
-pub use objects::{barrier, mixed_size_writes, ring_buffer, shared_variable, single_writer};
+pub use linearizable::{atomic_variable, key_value_store, linearizable, lock, shared_queue};
+pub use objects::{
+    barrier, mixed_size_writes, mutual_exclusion, ring_buffer, shared_variable, single_writer,
+};
 
 use crate::history::{Event, ThreadHistory};
 

@@ -67,6 +67,24 @@ pub fn ring_buffer(operations: &[Operation]) -> Result<(), Violation> {
     Ok(())
 }
 
+/// Lock, for what is done while it is held: no two `hold`s overlap. (For what acquiring and releasing promise see
+/// [`lock`](super::lock); this takes half of the calls.)
+///
+/// # Errors
+/// The two holds.
+pub fn mutual_exclusion(operations: &[Operation]) -> Result<(), Violation> {
+    const WHAT: &str = "a lock is held by one thread at a time";
+    let holds: Vec<&Operation> = operations.iter().filter(|o| o.name == "hold").collect();
+    for (number, one) in holds.iter().enumerate() {
+        for other in &holds[..number] {
+            if !one.precedes(other) && !other.precedes(one) {
+                return Err(Violation::new(WHAT, [*one, *other]));
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Owned variable and SST row (LOCO'25 5.1.1, 5.1.2), of `write V` and `read`: a read returns `initial` or a value whose
 /// write had begun (`none` for "not whole just now" says nothing); one thread's reads never go back to an earlier value;
 /// the writer reads what it wrote last. Written values are distinct.

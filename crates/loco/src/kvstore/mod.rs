@@ -81,6 +81,10 @@ pub enum Defect {
     ReleaseWithoutFence,
     /// The valid bit set before the acknowledgements.
     ValidBeforeAcknowledged,
+    /// A reader takes whatever use of a slot it finds for the one that its index has.
+    IgnoresCounter,
+    /// A reader takes words of different writes for a value.
+    IgnoresChecksum,
 }
 
 /// What a node knows of its store.

@@ -4,13 +4,12 @@ use std::hash::Hash;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use loco_fabric::{AtomicCell, Fabric, Memory, Target};
+use loco_fabric::{AtomicCell, Fabric, Memory, Peers, Seen, Target, Wait};
 use smallvec::SmallVec;
 
-use crate::lock_guard::pause;
 use crate::{Error, Pending, Result, Thread};
 
-use super::slot::{Found, Location, open, slot_bytes};
+use super::slot::{Found, Location, open, open_with, slot_bytes};
 use super::value::Encode;
 use super::{KvStore, Shared};
 
@@ -19,6 +18,9 @@ const TORN_AT_ONCE: u64 = 100;
 const TORN_PAUSE: Duration = Duration::from_micros(20);
 /// Lookups that [`KvStore::get_many`] has under way at a time.
 const WINDOW: usize = 128;
+
+/// A copy of a slot, usually small.
+type Copied = SmallVec<[u8; 128]>;
 
 /// A lookup under way.
 #[must_use = "wait for the value"]
@@ -48,30 +50,62 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<F, K, V> {
             let Some(at) = self.shared.find(key) else {
                 return Ok(None);
             };
-            let outcome = if at.node == self.shared.channel.node() {
-                self.read_here(at)?
-            } else {
-                let bytes = thread
-                    .mem_ref(self.slot_bytes())?
-                    .get(self.shared.place(at, 0)?)?
-                    .wait()?;
-                self.look(bytes.len(), at, |out| bytes.read(0, out))?
-            };
-            if let Some(value) = outcome {
+            if at.node == self.shared.channel.node() {
+                return match self.read_here(at)? {
+                    Some(value) => Ok(value),
+                    None => self.wait_here(thread, at),
+                };
+            }
+            let place = self.shared.place(at, 0)?;
+            let bytes = thread.mem_ref(self.slot_bytes())?.get(place)?.wait()?;
+            let mut slot = Copied::from_elem(0, bytes.len());
+            bytes.read(0, &mut slot)?;
+            if let Some(value) = self.look(&slot, at)? {
                 return Ok(value);
             }
-            if tries >= TORN_AT_ONCE {
-                let deadline = *deadline.get_or_insert_with(|| thread.deadline());
-                let paused = pause(thread, self.shared.channel.name(), at.node, TORN_PAUSE, deadline);
-                match paused {
-                    Err(error) if error.is_timeout() => break,
-                    outcome => outcome?,
-                }
+            self.count_torn();
+            let deadline = *deadline.get_or_insert_with(|| thread.deadline());
+            let time = if tries < TORN_AT_ONCE {
+                Duration::ZERO
+            } else {
+                TORN_PAUSE
+            };
+            let wait = Wait {
+                what: self.shared.channel.name(),
+                peers: Peers::One(at.node),
+                deadline: Some(deadline),
+            };
+            let seen = Seen {
+                at: self.shared.place(at, 0)?,
+                bytes: &slot,
+            };
+            match thread.fabric().pause(wait, time, &seen).map_err(Error::from) {
+                Err(error) if error.is_timeout() => break,
+                outcome => outcome?,
             }
         }
-        Err(Error::Torn {
+        Err(self.torn())
+    }
+
+    /// Reads a value of this node again, until it is whole.
+    fn wait_here(&self, thread: &Thread<F>, at: Location) -> Result<Option<V>> {
+        self.count_torn();
+        let whole = || self.read_here(at).transpose();
+        match thread.wait_until(self.shared.channel.name(), Peers::None, whole) {
+            Err(error) if error.is_timeout() => Err(self.torn()),
+            outcome => outcome?,
+        }
+    }
+
+    fn torn(&self) -> Error {
+        Error::Torn {
             channel: self.shared.channel.name().to_owned(),
-        })
+        }
+    }
+
+    fn count_torn(&self) {
+        // Relaxed: a mere count.
+        self.shared.counts.torn.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Starts a lookup, so that several are under way at a time.
@@ -123,21 +157,18 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<F, K, V> {
     fn read_here(&self, at: Location) -> Result<Option<Option<V>>> {
         let memory = self.shared.data.local()?;
         let offset = self.shared.offset(at.slot);
-        self.look(self.slot_bytes(), at, |out| Ok(memory.read(offset, out)?))
+        let mut slot = Copied::from_elem(0, self.slot_bytes());
+        memory.read(offset, &mut slot)?;
+        self.look(&slot, at)
     }
 
-    /// Looks at a slot of which `copy` makes a copy. `None`: torn.
-    fn look(
-        &self,
-        len: usize,
-        at: Location,
-        copy: impl FnOnce(&mut [u8]) -> Result<()>,
-    ) -> Result<Option<Option<V>>> {
-        let mut slot: SmallVec<[u8; 128]> = SmallVec::from_elem(0, len);
-        copy(&mut slot)?;
-        let counts = &self.shared.counts;
-        // Relaxed: mere counts.
-        match open(&slot, at.counter) {
+    /// Looks at a copy of a slot. `None`: torn.
+    fn look(&self, slot: &[u8], at: Location) -> Result<Option<Option<V>>> {
+        let found = match self.shared.config.defect {
+            None => open(slot, at.counter),
+            Some(defect) => open_with(defect, slot, at.counter),
+        };
+        match found {
             Found::Value(bytes) => match V::from_bytes(bytes) {
                 Some(value) => Ok(Some(Some(value))),
                 None => Err(Error::Config(format!(
@@ -147,13 +178,11 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<F, K, V> {
                 ))),
             },
             Found::Invalid | Found::Reused => {
-                counts.stale.fetch_add(1, Ordering::Relaxed);
+                // Relaxed: a mere count.
+                self.shared.counts.stale.fetch_add(1, Ordering::Relaxed);
                 Ok(Some(None))
             }
-            Found::Torn => {
-                counts.torn.fetch_add(1, Ordering::Relaxed);
-                Ok(None)
-            }
+            Found::Torn => Ok(None),
         }
     }
 }
@@ -177,10 +206,12 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> PendingGet<'_, F, K, V> {
             Read::Done(value) => return Ok(value),
             Read::UnderWay(at, pending) => {
                 let bytes = pending.wait()?;
-                let looked = self.store.look(bytes.len(), at, |out| bytes.read(0, out))?;
-                if let Some(value) = looked {
+                let mut slot = Copied::from_elem(0, bytes.len());
+                bytes.read(0, &mut slot)?;
+                if let Some(value) = self.store.look(&slot, at)? {
                     return Ok(value);
                 }
+                self.store.count_torn();
             }
             Read::Again => {}
         }

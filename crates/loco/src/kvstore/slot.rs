@@ -8,6 +8,8 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::sealed::padded;
 
+use super::Defect;
+
 pub(super) const WORD_BYTES: usize = 8;
 /// Offset of what an update writes: all but counter and valid bit.
 pub(super) const BODY: usize = WORD_BYTES;
@@ -75,6 +77,19 @@ pub(super) fn open(slot: &[u8], counter: u64) -> Found<'_> {
         return Found::Torn;
     }
     Found::Value(&slot[VALUE..VALUE + len])
+}
+
+/// As [`open`] by a reader that makes the mistake `defect`.
+#[cold]
+pub(super) fn open_with(defect: Defect, slot: &[u8], counter: u64) -> Found<'_> {
+    match (defect, open(slot, counter)) {
+        (Defect::IgnoresCounter, Found::Reused) => open(slot, word(slot, 0) >> 1),
+        (Defect::IgnoresChecksum, Found::Torn) => match word(slot, LEN) as usize {
+            len if len <= slot.len() - VALUE => Found::Value(&slot[VALUE..VALUE + len]),
+            _ => Found::Torn,
+        },
+        (_, found) => found,
+    }
 }
 
 fn word(bytes: &[u8], offset: usize) -> u64 {

@@ -14,6 +14,10 @@
 //! claimed cells. So a pop that finds the cell at the head empty, in the round of the head, has found the queue empty;
 //! a push that finds the cell at the tail with the value of the round before has found it full; and who closes
 //! the queue marks the cell at the tail, which no push can then pass.
+//!
+//! Cells are read by gets, which can miss a read-modify-write that has completed but is not placed. That does no harm: a
+//! claim is placed before its push or pop returns, by the operations that follow it on its queue pair, and what is
+//! missed of a claim's end only makes others wait. The mark of a closed queue is placed by a fence.
 
 mod cell;
 
@@ -23,10 +27,10 @@ use std::time::Duration;
 
 use loco_fabric::{AtomicCell, Fabric, NodeId, Target, Time};
 
-use crate::lock_guard::{is_gone, pause};
+use crate::lock_guard::is_gone;
 use crate::platform::AtomicU64Of;
 use crate::value::Value;
-use crate::words::Words;
+use crate::words::{Pause, Words};
 use crate::{Channel, Error, Parent, Region, Result, Thread, fence};
 
 use cell::{Cell, Stage};
@@ -81,7 +85,36 @@ pub struct SharedQueue<F: Fabric, T: Value> {
     /// Where head and tail were when this node last heard.
     head: AtomicU64Of<F>,
     tail: AtomicU64Of<F>,
+    defect: Option<QueueDefect>,
     value: PhantomData<fn() -> T>,
+}
+
+/// Mistakes, to show that checkers find them.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueDefect {
+    /// A pop takes the value of a cell whichever round it is in.
+    PopIgnoresRound,
+    /// A push says that the value is there before it puts it.
+    FullBeforeValue,
+    /// A pop frees the cell before it reads the value.
+    FreeBeforeRead,
+}
+
+/// How an attempt ended.
+enum Once<T> {
+    Done(T),
+    /// Full or empty, as shows in the word of the cell of this index.
+    Blocked((u64, u64)),
+}
+
+impl<T> Once<T> {
+    fn unwrap_or(self, blocked: T) -> T {
+        match self {
+            Once::Done(outcome) => outcome,
+            Once::Blocked(_) => blocked,
+        }
+    }
 }
 
 /// How a push ended.
@@ -126,6 +159,18 @@ impl<F: Fabric, T: Value> SharedQueue<F, T> {
     /// `Config` for a capacity of zero; `Unsupported` where the fabric has no atomics; `NotParticipant` for a home
     /// outside; see [`ChannelBuilder::join`](crate::ChannelBuilder::join).
     pub fn new(parent: &impl Parent<F>, name: &str, home: NodeId, capacity: usize) -> Result<Self> {
+        SharedQueue::with_defect(parent, name, home, capacity, None)
+    }
+
+    /// The same with a mistake, for tests of the tests.
+    #[doc(hidden)]
+    pub fn with_defect(
+        parent: &impl Parent<F>,
+        name: &str,
+        home: NodeId,
+        capacity: usize,
+        defect: Option<QueueDefect>,
+    ) -> Result<Self> {
         if capacity == 0 {
             return Err(Error::Config(format!(
                 "queue `{name}`: it has no room for a value; give it a capacity of 1 at least"
@@ -152,6 +197,7 @@ impl<F: Fabric, T: Value> SharedQueue<F, T> {
             capacity: capacity as u64,
             head: AtomicCell::new(0),
             tail: AtomicCell::new(0),
+            defect,
             value: PhantomData,
         })
     }
@@ -168,7 +214,8 @@ impl<F: Fabric, T: Value> SharedQueue<F, T> {
     /// way, does not get on.
     pub fn try_push(&self, thread: &Thread<F>, value: T) -> Result<Pushed> {
         let deadline = thread.deadline();
-        thread.to_the_end(|| self.push_once(thread, &value, deadline))
+        let outcome = thread.to_the_end(|| self.push_once(thread, &value, deadline))?;
+        Ok(outcome.unwrap_or(Pushed::Full))
     }
 
     /// Appends a value, waiting for room for the thread's deadline at most. Never [`Pushed::Full`].
@@ -180,8 +227,10 @@ impl<F: Fabric, T: Value> SharedQueue<F, T> {
         let mut back_off = PAUSE_MIN;
         loop {
             match thread.to_the_end(|| self.push_once(thread, &value, deadline))? {
-                Pushed::Full => self.wait(thread, self.indices.home(), &mut back_off, deadline)?,
-                done => return Ok(done),
+                Once::Done(pushed) => return Ok(pushed),
+                Once::Blocked(cell) => {
+                    self.wait(thread, self.indices.home(), cell, &mut back_off, deadline)?
+                }
             }
         }
     }
@@ -192,7 +241,8 @@ impl<F: Fabric, T: Value> SharedQueue<F, T> {
     /// As [`try_push`](SharedQueue::try_push).
     pub fn try_pop(&self, thread: &Thread<F>) -> Result<Popped<T>> {
         let deadline = thread.deadline();
-        thread.to_the_end(|| self.pop_once(thread, deadline))
+        let outcome = thread.to_the_end(|| self.pop_once(thread, deadline))?;
+        Ok(outcome.unwrap_or(Popped::Empty))
     }
 
     /// Takes the oldest value, waiting for one for the thread's deadline at most. Never [`Popped::Empty`].
@@ -204,8 +254,10 @@ impl<F: Fabric, T: Value> SharedQueue<F, T> {
         let mut back_off = PAUSE_MIN;
         loop {
             match thread.to_the_end(|| self.pop_once(thread, deadline))? {
-                Popped::Empty => self.wait(thread, self.indices.home(), &mut back_off, deadline)?,
-                done => return Ok(done),
+                Once::Done(popped) => return Ok(popped),
+                Once::Blocked(cell) => {
+                    self.wait(thread, self.indices.home(), cell, &mut back_off, deadline)?
+                }
             }
         }
     }
@@ -222,8 +274,10 @@ impl<F: Fabric, T: Value> SharedQueue<F, T> {
             let cell = Cell::from_word(word);
             if cell.round > self.round(at) || self.is_pushed(cell, at) {
                 at = self.advance(thread, TAIL, at)?;
-            } else if cell.closed || self.exchange(thread, at, word, Cell { closed: true, ..cell })? {
+            } else if cell.closed {
                 return Ok(());
+            } else if self.exchange(thread, at, word, Cell { closed: true, ..cell })? {
+                return fence::pair(thread, self.node_of(at));
             }
         }
     }
@@ -233,7 +287,7 @@ impl<F: Fabric, T: Value> SharedQueue<F, T> {
         &self.channel
     }
 
-    fn push_once(&self, thread: &Thread<F>, value: &T, deadline: Time) -> Result<Pushed> {
+    fn push_once(&self, thread: &Thread<F>, value: &T, deadline: Time) -> Result<Once<Pushed>> {
         let mut back_off = PAUSE_MIN;
         // Acquire: as all reads on TSO; a hint, whatever it is.
         let mut at = self.tail.load(Ordering::Acquire);
@@ -245,7 +299,7 @@ impl<F: Fabric, T: Value> SharedQueue<F, T> {
                 continue;
             }
             if cell.closed {
-                return Ok(Pushed::Closed);
+                return Ok(Once::Done(Pushed::Closed));
             }
             match cell.stage {
                 Stage::Empty if cell.round == self.round(at) => {
@@ -253,51 +307,53 @@ impl<F: Fabric, T: Value> SharedQueue<F, T> {
                     if self.exchange(thread, at, word, claim)? {
                         self.advance(thread, TAIL, at)?;
                         self.fill(thread, at, value, claim)?;
-                        return Ok(Pushed::Done);
+                        return Ok(Once::Done(Pushed::Done));
                     }
                 }
                 // The value of a whole ring ago is still there, or on its way; if its push was lost, until the pop
                 // that comes to it passes over it.
-                Stage::Full | Stage::Filling(_) => return Ok(Pushed::Full),
+                Stage::Full | Stage::Filling(_) => return Ok(Once::Blocked((at, word))),
                 // A pop that will not end: its value is lost with it.
                 Stage::Draining(node) if is_gone(thread.fabric(), node) => {
                     self.exchange(thread, at, word, cell.next_round())?;
                 }
                 // Popped, and soon free.
                 Stage::Draining(_) | Stage::Empty => {
-                    self.wait(thread, self.node_of(at), &mut back_off, deadline)?;
+                    self.wait(thread, self.node_of(at), (at, word), &mut back_off, deadline)?;
                 }
             }
         }
     }
 
-    fn pop_once(&self, thread: &Thread<F>, deadline: Time) -> Result<Popped<T>> {
+    fn pop_once(&self, thread: &Thread<F>, deadline: Time) -> Result<Once<Popped<T>>> {
         let mut back_off = PAUSE_MIN;
         // Acquire: as all reads on TSO; a hint, whatever it is.
         let mut at = self.head.load(Ordering::Acquire);
         loop {
             let word = self.read(thread, at)?;
             let cell = Cell::from_word(word);
-            if cell.round != self.round(at) {
+            let sees_round = self.defect != Some(QueueDefect::PopIgnoresRound) || cell.stage != Stage::Full;
+            if cell.round != self.round(at) && sees_round {
                 if cell.round > self.round(at) {
                     at = self.advance(thread, HEAD, at)?;
                     continue;
                 }
                 // The value of a whole ring ago is being read: nothing was pushed since.
                 return Ok(if cell.closed {
-                    Popped::Closed
+                    Once::Done(Popped::Closed)
                 } else {
-                    Popped::Empty
+                    Once::Blocked((at, word))
                 });
             }
             match cell.stage {
-                Stage::Empty if cell.closed => return Ok(Popped::Closed),
-                Stage::Empty => return Ok(Popped::Empty),
+                Stage::Empty if cell.closed => return Ok(Once::Done(Popped::Closed)),
+                Stage::Empty => return Ok(Once::Blocked((at, word))),
                 Stage::Full => {
                     let claim = cell.to(Stage::Draining(self.channel.node()));
                     if self.exchange(thread, at, word, claim)? {
                         self.advance(thread, HEAD, at)?;
-                        return self.drain(thread, at, claim).map(Popped::Value);
+                        let value = self.drain(thread, at, claim)?;
+                        return Ok(Once::Done(Popped::Value(value)));
                     }
                 }
                 Stage::Draining(_) => at = self.advance(thread, HEAD, at)?,
@@ -307,7 +363,7 @@ impl<F: Fabric, T: Value> SharedQueue<F, T> {
                         at = self.advance(thread, HEAD, at)?;
                     }
                 }
-                Stage::Filling(node) => match self.wait(thread, node, &mut back_off, deadline) {
+                Stage::Filling(node) => match self.wait(thread, node, (at, word), &mut back_off, deadline) {
                     Err(error) if error.lost_peer() == Some(node) => {}
                     outcome => outcome?,
                 },
@@ -317,6 +373,9 @@ impl<F: Fabric, T: Value> SharedQueue<F, T> {
 
     /// Puts the value of a claimed cell, then says that it is there.
     fn fill(&self, thread: &Thread<F>, at: u64, value: &T, claim: Cell) -> Result<()> {
+        if self.defect == Some(QueueDefect::FullBeforeValue) {
+            self.finish(thread, at, claim, |claim| claim.to(Stage::Full))?;
+        }
         let buffer = thread.mem_ref(size_of::<T>().max(1))?;
         buffer.write(0, value.as_bytes())?;
         let _buffer = buffer.put(self.value_at(at)?)?.wait()?;
@@ -325,16 +384,24 @@ impl<F: Fabric, T: Value> SharedQueue<F, T> {
         if self.node_of(at) == self.channel.node() {
             fence::pair(thread, self.channel.node())?;
         }
+        if self.defect == Some(QueueDefect::FullBeforeValue) {
+            return Ok(());
+        }
         self.finish(thread, at, claim, |claim| claim.to(Stage::Full))
     }
 
     /// Reads the value of a claimed cell, then frees the cell.
     fn drain(&self, thread: &Thread<F>, at: u64, claim: Cell) -> Result<T> {
+        if self.defect == Some(QueueDefect::FreeBeforeRead) {
+            self.finish(thread, at, claim, Cell::next_round)?;
+        }
         let buffer = thread.mem_ref(size_of::<T>().max(1))?;
         let buffer = buffer.get(self.value_at(at)?)?.wait()?;
         let mut bytes = smallvec::SmallVec::<[u8; 64]>::from_elem(0, size_of::<T>());
         buffer.read(0, &mut bytes)?;
-        self.finish(thread, at, claim, Cell::next_round)?;
+        if self.defect != Some(QueueDefect::FreeBeforeRead) {
+            self.finish(thread, at, claim, Cell::next_round)?;
+        }
         // As many bytes as the type has.
         T::read_from_bytes(&bytes).map_err(|_| Error::Closed)
     }
@@ -370,15 +437,30 @@ impl<F: Fabric, T: Value> SharedQueue<F, T> {
         Ok(now)
     }
 
-    fn wait(&self, thread: &Thread<F>, on: NodeId, back_off: &mut Duration, deadline: Time) -> Result<()> {
-        pause(thread, self.channel.name(), on, *back_off, deadline)?;
+    /// Waits for `on` to change the word of a cell.
+    fn wait(
+        &self,
+        thread: &Thread<F>,
+        on: NodeId,
+        (at, word): (u64, u64),
+        back_off: &mut Duration,
+        deadline: Time,
+    ) -> Result<()> {
+        let pause = Pause {
+            what: self.channel.name(),
+            on,
+            time: *back_off,
+            deadline,
+        };
+        let (stripe, cell) = self.place(at);
+        self.cells[stripe].pause(thread, pause, cell, &[word])?;
         *back_off = (*back_off * 2).min(PAUSE_MAX);
         Ok(())
     }
 
     fn read(&self, thread: &Thread<F>, at: u64) -> Result<u64> {
         let (stripe, cell) = self.place(at);
-        self.cells[stripe].read(thread, cell)
+        self.cells[stripe].peek(thread, cell)
     }
 
     fn exchange(&self, thread: &Thread<F>, at: u64, old: u64, new: Cell) -> Result<bool> {

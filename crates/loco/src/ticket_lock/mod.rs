@@ -24,12 +24,13 @@ use std::time::Duration;
 use loco_fabric::{AtomicCell, Fabric, FabricError, Lock, Memory, NodeId, Peers, Time, Wait, WordCell};
 
 use crate::fence::Scope;
-use crate::lock_guard::{LocalTurn, LockConfig, LockGuard, Unlock, is_gone, pause};
+use crate::lock_guard::{LocalTurn, LockConfig, LockGuard, Unlock, is_gone};
 use crate::platform::{AtomicU32Of, MutexOf};
 use crate::thread::{Flags, Operation};
-use crate::words::Words;
+use crate::words::{Pause, Words};
 use crate::{Channel, Error, Parent, Region, Result, Thread};
 
+use recovery::Settled;
 use slot::{Says, Slot, Stage};
 
 const WORD_BYTES: usize = 8;
@@ -292,15 +293,15 @@ impl<F: Fabric> TicketLock<F> {
                         return Ok(recovered);
                     }
                     match self.settle(thread, mine) {
-                        Ok(true) => continue,
-                        Ok(false) => {
-                            match pause(
-                                thread,
-                                self.channel.name(),
-                                self.words.home(),
-                                RECOVERY_PAUSE,
+                        Ok(Settled::Yes) => continue,
+                        Ok(Settled::NotYet { index, seen }) => {
+                            let pause = Pause {
+                                what: self.channel.name(),
+                                on: self.words.home(),
+                                time: RECOVERY_PAUSE,
                                 deadline,
-                            ) {
+                            };
+                            match self.words.pause(thread, pause, index, &seen) {
                                 Ok(()) => continue,
                                 Err(error) => error,
                             }
@@ -347,12 +348,12 @@ impl<F: Fabric> TicketLock<F> {
     }
 
     fn served(&self, thread: &Thread<F>, ticket: u64) -> Result<Option<bool>> {
-        let slot = Slot::from_word(self.words.read(thread, self.slot(ticket))?);
+        let slot = Slot::from_word(self.words.peek(thread, self.slot(ticket))?);
         Ok((slot.ticket == ticket && slot.is_served()).then_some(slot.stage == Stage::Recovered))
     }
 
     fn try_acquire(&self, thread: &Thread<F>, mine: &mut Mine) -> Result<Option<bool>> {
-        let next = self.words.read(thread, NEXT)?;
+        let next = self.words.peek(thread, NEXT)?;
         let Some(recovered) = self.served(thread, next)? else {
             return Ok(None);
         };

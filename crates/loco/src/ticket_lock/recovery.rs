@@ -16,13 +16,22 @@ use crate::{Parent, Result, Thread};
 use super::slot::{Says, Slot, Stage};
 use super::{LINE_WORDS, Mine, NEXT, TicketLock};
 
+/// Whether it is known what the lost nodes held.
+pub(super) enum Settled {
+    Yes,
+    /// A live node is drawing a ticket, or serving one: these words of the lock, which the last look found so, will tell.
+    NotYet {
+        index: usize,
+        seen: Vec<u64>,
+    },
+}
+
 impl<F: Fabric> TicketLock<F> {
-    /// Passes over the tickets of lost nodes, and passes on or poisons the lock if one of them held it. False: not to be
-    /// told yet, as a live node is drawing a ticket.
+    /// Passes over the tickets of lost nodes, and passes on or poisons the lock if one of them held it.
     ///
     /// # Errors
     /// `HolderLost`; `PeerLost` if the home is gone.
-    pub(super) fn settle(&self, thread: &Thread<F>, mine: &mut Mine) -> Result<bool> {
+    pub(super) fn settle(&self, thread: &Thread<F>, mine: &mut Mine) -> Result<Settled> {
         let participants = self.channel.participants();
         let nodes = participants.nodes();
         let gone: Vec<NodeId> = nodes
@@ -31,16 +40,19 @@ impl<F: Fabric> TicketLock<F> {
             .filter(|&node| is_gone(thread.fabric(), node))
             .collect();
 
-        let next = self.words.read(thread, NEXT)?;
+        let next = self.words.peek(thread, NEXT)?;
         let mut said = vec![0; nodes.len()];
         self.words.read_many(thread, LINE_WORDS, &mut said)?;
         let mut slots = vec![0; self.slot_count as usize];
         self.words.read_many(thread, self.slots, &mut slots)?;
 
-        let said = nodes.iter().zip(said.iter().map(|&word| Says::from_word(word)));
-        let (lost, live): (Vec<_>, Vec<_>) = said.partition(|(node, _)| gone.contains(node));
+        let says = nodes.iter().zip(said.iter().map(|&word| Says::from_word(word)));
+        let (lost, live): (Vec<_>, Vec<_>) = says.partition(|(node, _)| gone.contains(node));
         if live.iter().any(|&(_, says)| says == Says::Taking) {
-            return Ok(false);
+            return Ok(Settled::NotYet {
+                index: LINE_WORDS,
+                seen: said,
+            });
         }
         let lives = |ticket| live.iter().any(|&(_, says)| says == Says::Has(ticket));
         let slot_of = |ticket: u64| {
@@ -52,7 +64,10 @@ impl<F: Fabric> TicketLock<F> {
             .rev()
             .find(|&ticket| slot_of(ticket).is_some_and(Slot::is_served));
         let Some(serving) = serving else {
-            return Ok(false);
+            return Ok(Settled::NotYet {
+                index: self.slots,
+                seen: slots,
+            });
         };
         // First those that wait in vain, so that the lock is not passed to them.
         for ticket in serving + 1..next {
@@ -80,6 +95,6 @@ impl<F: Fabric> TicketLock<F> {
             }
         }
         mine.settled = gone;
-        Ok(true)
+        Ok(Settled::Yes)
     }
 }

@@ -1,0 +1,224 @@
+//! Objects that promise linearizability (LOCO'25 5.1.1, 5.4, 6 and app. C): an execution's calls as a history for
+//! `loco-history`, whose specifications say what the sequential object does.
+//!
+//! As in the other specifications calls and results are texts, and calls that an object does not have are left alone. A
+//! call or a result that it has but that cannot be read is a mistake in the world, and panics.
+
+use std::fmt::Debug;
+use std::str::FromStr;
+
+use loco_history::spec::{
+    Atomic, AtomicCall, AtomicRet, KeyValue, KeyValueCall, KeyValueRet, Lock, LockCall, LockRet, Queue,
+    QueueCall, QueueRet,
+};
+use loco_history::{History, Limits, Response, Spec, ThreadId, Verdict, check};
+
+use super::{Operation, Violation};
+
+/// Atomic variable that starts as `initial`: `read` -> `V`, `write V`, `add V` -> old, `swap V` -> old,
+/// `cas EXPECTED NEW` -> old.
+///
+/// # Errors
+/// The calls that no order explains.
+pub fn atomic_variable(operations: &[Operation], initial: u64) -> Result<(), Violation> {
+    let call = |o: &Operation| {
+        Some(match o.name.as_str() {
+            "read" => AtomicCall::Read,
+            "write" => AtomicCall::Write(argument(o, 0)),
+            "add" => AtomicCall::FetchAdd(argument(o, 0)),
+            "swap" => AtomicCall::Swap(argument(o, 0)),
+            "cas" => AtomicCall::CompareSwap {
+                expected: argument(o, 0),
+                new: argument(o, 1),
+            },
+            _ => return None,
+        })
+    };
+    let result = |o: &Operation, text: &str| match o.name.as_str() {
+        "write" => AtomicRet::Written,
+        _ => AtomicRet::Value(parsed(o, text)),
+    };
+    linearizable(
+        "the calls of an atomic variable take effect one after another",
+        &Atomic::new(initial),
+        operations,
+        call,
+        result,
+    )
+}
+
+/// Lock: `acquire`, `try_acquire` -> `acquired` or `busy`, `release`. The threads are the owners. A `try_acquire` may
+/// fail though the lock is free.
+///
+/// # Errors
+/// The calls that no order explains.
+pub fn lock(operations: &[Operation]) -> Result<(), Violation> {
+    let call = |o: &Operation| {
+        let owner = u32::from(o.number);
+        Some(match o.name.as_str() {
+            "acquire" => LockCall::Acquire { owner },
+            "try_acquire" => LockCall::TryAcquire { owner },
+            "release" => LockCall::Release { owner },
+            _ => return None,
+        })
+    };
+    let result = |o: &Operation, text: &str| match (o.name.as_str(), text) {
+        ("acquire", _) | ("try_acquire", "acquired") => LockRet::Acquired,
+        ("release", _) => LockRet::Released,
+        ("try_acquire", "busy") => LockRet::Busy,
+        _ => unreadable(o, text),
+    };
+    let spec = Lock {
+        spurious_failure: true,
+        ..Lock::default()
+    };
+    linearizable(
+        "a lock is held by one thread at a time",
+        &spec,
+        operations,
+        call,
+        result,
+    )
+}
+
+/// Shared queue of `capacity`: `push V` -> `done`, `full` or `closed`; `pop` -> `V`, `empty` or `closed`; `close`.
+/// Pushed values are distinct.
+///
+/// # Errors
+/// The calls that no order explains.
+pub fn shared_queue(operations: &[Operation], capacity: usize) -> Result<(), Violation> {
+    let call = |o: &Operation| {
+        Some(match o.name.as_str() {
+            "push" => QueueCall::Push(argument::<u64>(o, 0)),
+            "pop" => QueueCall::Pop,
+            "close" => QueueCall::Close,
+            _ => return None,
+        })
+    };
+    let result = |o: &Operation, text: &str| match (o.name.as_str(), text) {
+        ("push", "done") => QueueRet::Pushed,
+        ("push", "full") => QueueRet::Full,
+        ("pop", "empty") => QueueRet::Empty,
+        (_, "closed") | ("close", _) => QueueRet::Closed,
+        _ => QueueRet::Popped(parsed(o, text)),
+    };
+    linearizable(
+        "each value is popped once, in the order of the pushes",
+        &Queue::bounded(capacity),
+        operations,
+        call,
+        result,
+    )
+}
+
+/// Key-value store, empty at first, of keys and values that are numbers: `insert K V` -> `done`, `duplicate` or `full`;
+/// `update K V` and `delete K` -> `true` or `false`; `get K` -> `V` or `none`.
+///
+/// # Errors
+/// The calls of the keys that no order explains.
+pub fn key_value_store(operations: &[Operation]) -> Result<(), Violation> {
+    let call = |o: &Operation| {
+        Some(match o.name.as_str() {
+            "get" => KeyValueCall::Get(argument::<u64>(o, 0)),
+            "insert" => KeyValueCall::Insert(argument(o, 0), argument::<u64>(o, 1)),
+            "update" => KeyValueCall::Update(argument(o, 0), argument(o, 1)),
+            "delete" => KeyValueCall::Delete(argument(o, 0)),
+            _ => return None,
+        })
+    };
+    let result = |o: &Operation, text: &str| match (o.name.as_str(), text) {
+        ("insert", "done") | ("update" | "delete", "true") => KeyValueRet::Done,
+        ("insert", "duplicate") => KeyValueRet::Duplicate,
+        ("insert", "full") => KeyValueRet::Full,
+        ("update" | "delete", "false") | ("get", "none") => KeyValueRet::Missing,
+        ("get", _) => KeyValueRet::Found(parsed(o, text)),
+        _ => unreadable(o, text),
+    };
+    linearizable(
+        "the calls for a key take effect one after another",
+        &KeyValue::new(),
+        operations,
+        call,
+        result,
+    )
+}
+
+/// Whether some order of the calls explains their results in the sequential object `spec`; `what` is the promise. `call`
+/// and `result` read the texts; calls for which `call` has nothing are left out.
+///
+/// # Errors
+/// The calls of the parts of the object that no order explains.
+///
+/// # Panics
+/// If the history is too long to be checked.
+pub fn linearizable<S: Spec>(
+    what: &'static str,
+    spec: &S,
+    operations: &[Operation],
+    call: impl Fn(&Operation) -> Option<S::Call>,
+    result: impl Fn(&Operation, &str) -> S::Ret,
+) -> Result<(), Violation> {
+    let (calls, history): (Vec<&Operation>, Vec<_>) = operations
+        .iter()
+        .filter_map(|operation| {
+            let response = operation.result.as_deref().zip(operation.responded);
+            let made = loco_history::Operation {
+                thread: ThreadId {
+                    node: operation.node,
+                    thread: operation.number,
+                },
+                call: call(operation)?,
+                invoked: operation.invoked,
+                response: response.map(|(text, at)| Response {
+                    result: result(operation, text),
+                    at,
+                }),
+            };
+            Some((operation, made))
+        })
+        .unzip();
+    let history = History::from(history);
+    // No clock: an exploration repeats.
+    let limits = Limits {
+        time: std::time::Duration::MAX,
+        configurations: 1 << 20,
+        ..Limits::default()
+    };
+    let report = check(spec, &history, &limits);
+    let bad = |verdict| move |part: &&loco_history::Partition<S::Key>| part.verdict() == verdict;
+    assert!(
+        report
+            .partitions
+            .iter()
+            .all(|part| part.verdict() != Verdict::Unknown),
+        "the history is too long to be checked: {what}"
+    );
+    let broken: Vec<&Operation> = report
+        .partitions
+        .iter()
+        .filter(bad(Verdict::Violation))
+        .flat_map(|part| &part.operations)
+        .map(|&index| calls[index])
+        .collect();
+    if broken.is_empty() {
+        return Ok(());
+    }
+    Err(Violation::new(what, broken))
+}
+
+fn argument<T: FromStr<Err: Debug>>(operation: &Operation, index: usize) -> T {
+    let word = operation
+        .argument
+        .split_whitespace()
+        .nth(index)
+        .unwrap_or_default();
+    parsed(operation, word)
+}
+
+fn parsed<T: FromStr>(operation: &Operation, text: &str) -> T {
+    text.parse().unwrap_or_else(|_| unreadable(operation, text))
+}
+
+fn unreadable(operation: &Operation, text: &str) -> ! {
+    panic!("the world recorded `{operation}`, of which `{text}` cannot be read")
+}

@@ -1,0 +1,52 @@
+//! Searches that have to find a mistake.
+
+use std::time::{Duration, Instant};
+
+use loco_sim::{Config, Strategy, World, explore, replay};
+
+/// Longest search for a mistake.
+const SEARCH_MAX: Duration = Duration::from_secs(30);
+/// Longest replay, in words of its text.
+const WORDS_MAX: usize = 80;
+
+/// The mistake is found in time, and its schedule is short and repeats it.
+pub fn found(name: &str, build: impl Fn(&mut World) + Sync) {
+    found_within(name, WORDS_MAX, build);
+}
+
+/// The same where the shortest schedule is longer, as in objects of several threads.
+pub fn found_within(name: &str, words_max: usize, build: impl Fn(&mut World) + Sync) {
+    let pct = |executions, depth| Strategy::Pct {
+        executions,
+        seed: 1,
+        depth,
+    };
+    let begun = Instant::now();
+    // What finds it: mostly few changes of priority; the last word is the exhaustive search's.
+    let failure = [pct(1_000, 3), pct(5_000, 6), Strategy::Exhaustive]
+        .into_iter()
+        .find_map(|strategy| {
+            let config = Config {
+                strategy,
+                time_max: Some(SEARCH_MAX / 3),
+                ..Config::default()
+            };
+            let report = explore(&config, &build).unwrap();
+            println!(
+                "{name}: {strategy:?}: {}, {:?}",
+                report.completeness, report.stats
+            );
+            report.failure
+        });
+    let failure = failure.unwrap_or_else(|| panic!("{name} is not found"));
+    assert!(begun.elapsed() < SEARCH_MAX, "{name}: {:?}", begun.elapsed());
+    println!("{name}: {failure}");
+    let config = Config::default();
+    let words = failure.schedule.to_string().split_whitespace().count();
+    assert!(words <= words_max, "{name}: {words} words");
+    let again = replay(&config, &failure.schedule, &build).unwrap();
+    let repeated = again
+        .failure
+        .unwrap_or_else(|| panic!("{name}: the schedule does not repeat it"));
+    assert_eq!(repeated.kind, failure.kind, "{name}");
+}

@@ -1,0 +1,114 @@
+//! Atomic variable, locks, queue and key-value store on the model fabric: what they promise, explored completely or as far
+//! as is said; and mistakes in them, each found with a short schedule.
+
+#![allow(clippy::unwrap_used)]
+
+mod atomic;
+mod finding;
+mod kv;
+mod locks;
+mod queue;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use loco::{Manager, Thread};
+use loco_sim::spec::{self, Operation, Violation};
+use loco_sim::{Completeness, Config, ModelFabric, Report, World, explore};
+
+use finding::{found, found_within};
+
+type Fabric = ModelFabric;
+
+/// What a thread does with the objects of its node.
+type Body<T> = Box<dyn FnOnce(&T, &Thread<Fabric>) + Send>;
+
+type Make<T> = Arc<dyn Fn(&Manager<Fabric>) -> T + Send + Sync>;
+
+/// A world of nodes with the same objects.
+struct Plan<T> {
+    make: Make<T>,
+    /// Done on each node once all are ready, before the exploration.
+    prepare: fn(&T, &Thread<Fabric>),
+    /// The threads of each node.
+    threads: Vec<Vec<Body<T>>>,
+    /// What holds of every execution.
+    promise: fn(&[Operation]) -> Result<(), Violation>,
+}
+
+struct Site<T> {
+    objects: T,
+    /// Made in the set-up, because that is not what is to be explored.
+    threads: Vec<Mutex<Option<Thread<Fabric>>>>,
+}
+
+impl<T: Send + Sync + 'static> Plan<T> {
+    fn new(
+        make: impl Fn(&Manager<Fabric>) -> T + Send + Sync + 'static,
+        threads: Vec<Vec<Body<T>>>,
+        promise: fn(&[Operation]) -> Result<(), Violation>,
+    ) -> Plan<T> {
+        Plan {
+            make: Arc::new(make),
+            prepare: |_, _| (),
+            threads,
+            promise,
+        }
+    }
+
+    fn build(self, world: &mut World) {
+        let Plan {
+            make,
+            prepare,
+            threads,
+            promise,
+        } = self;
+        for (number, bodies) in threads.into_iter().enumerate() {
+            let (count, make) = (bodies.len(), make.clone());
+            let node = world.node(move |fabric| {
+                let manager = Manager::new(fabric).unwrap();
+                let objects = make(&manager);
+                manager.wait_for_ready().unwrap();
+                prepare(&objects, &manager.thread().unwrap());
+                let threads = (0..count).map(|_| Mutex::new(Some(manager.thread().unwrap())));
+                Site {
+                    objects,
+                    threads: threads.collect(),
+                }
+            });
+            for (index, body) in bodies.into_iter().enumerate() {
+                let name = format!("node {number} thread {index}");
+                world.thread(&node, &name, move |site: &Site<T>| {
+                    let thread = site.threads[index].lock().unwrap().take().unwrap();
+                    body(&site.objects, &thread);
+                });
+            }
+        }
+        world.finally(move |end| {
+            if let Err(violation) = promise(&spec::operations(&end.histories())) {
+                panic!("{violation}");
+            }
+        });
+    }
+}
+
+/// Explores all executions, and says how many that is.
+fn complete(name: &str, build: impl Fn(&mut World) + Sync) -> Report {
+    let report = search(name, &Config::default(), build);
+    assert_eq!(report.completeness, Completeness::Complete, "{name}");
+    report
+}
+
+/// Explores as `config` says; nothing may be found.
+fn search(name: &str, config: &Config, build: impl Fn(&mut World) + Sync) -> Report {
+    let config = Config {
+        time_max: config.time_max.or(Some(Duration::from_secs(60))),
+        ..config.clone()
+    };
+    let report = explore(&config, build).unwrap();
+    println!("{name}: {}, {:?}", report.completeness, report.stats);
+    if let Some(failure) = &report.failure {
+        panic!("{name}: {failure}");
+    }
+    report
+}

@@ -1,0 +1,168 @@
+//! Shared queue: a first-in-first-out queue for all nodes together.
+
+use loco::fabric::NodeId;
+use loco::{Manager, Popped, Pushed, QueueDefect, SharedQueue, Thread};
+use loco_sim::{World, call, spec};
+
+use crate::{Body, Fabric, Plan, complete, found};
+
+type Queue = SharedQueue<Fabric, u64>;
+
+fn shown_push(pushed: &Pushed) -> &'static str {
+    match pushed {
+        Pushed::Done => "done",
+        Pushed::Full => "full",
+        Pushed::Closed => "closed",
+    }
+}
+
+fn shown_pop(popped: &Popped<u64>) -> String {
+    match popped {
+        Popped::Value(value) => value.to_string(),
+        Popped::Empty => "empty".to_owned(),
+        Popped::Closed => "closed".to_owned(),
+    }
+}
+
+/// A call of the queue.
+#[derive(Clone, Copy)]
+enum Do {
+    Push(u64),
+    TryPush(u64),
+    Pop,
+    TryPop,
+    Close,
+}
+
+use Do::{Close, Pop, Push, TryPop, TryPush};
+
+impl Do {
+    fn with(self, queue: &Queue, thread: &Thread<Fabric>) {
+        match self {
+            Push(value) => {
+                let _ = call(
+                    format!("push {value}"),
+                    || queue.push(thread, value).unwrap(),
+                    shown_push,
+                );
+            }
+            TryPush(value) => {
+                let push = || queue.try_push(thread, value).unwrap();
+                let _ = call(format!("push {value}"), push, shown_push);
+            }
+            Pop => {
+                let _ = call("pop", || queue.pop(thread).unwrap(), shown_pop);
+            }
+            TryPop => {
+                let _ = call("pop", || queue.try_pop(thread).unwrap(), shown_pop);
+            }
+            Close => call("close", || queue.close(thread).unwrap(), |()| ""),
+        }
+    }
+}
+
+/// One thread on each node.
+fn world(
+    make: fn(&Manager<Fabric>) -> Queue,
+    capacity: usize,
+    calls: &'static [&'static [Do]],
+) -> impl Fn(&mut World) + Sync {
+    move |world| {
+        let body = |calls: &&'static [Do]| -> Vec<Body<Queue>> {
+            let calls: &'static [Do] = calls;
+            vec![Box::new(move |queue, thread| {
+                for call in calls {
+                    call.with(queue, thread);
+                }
+            })]
+        };
+        let bodies = calls.iter().map(body).collect();
+        let promise = match capacity {
+            1 => |o: &[_]| spec::shared_queue(o, 1),
+            _ => |o: &[_]| spec::shared_queue(o, 2),
+        };
+        Plan::new(make, bodies, promise).build(world);
+    }
+}
+
+fn of<const CAPACITY: usize>(manager: &Manager<Fabric>) -> Queue {
+    SharedQueue::new(manager, "queue", NodeId(0), CAPACITY).unwrap()
+}
+
+#[test]
+fn one_pushes_and_one_pops() {
+    complete(
+        "queue of 2, one pushes, one pops, twice",
+        world(of::<2>, 2, &[&[Push(1), Push(2)], &[Pop, Pop]]),
+    );
+}
+
+#[test]
+fn a_queue_of_one_goes_round() {
+    complete(
+        "queue of 1, 2 pushes, 2 pops",
+        world(of::<1>, 1, &[&[Push(1), Push(2)], &[Pop, Pop]]),
+    );
+}
+
+#[test]
+fn both_push_and_pop() {
+    complete(
+        "queue of 2, both push, one pops",
+        world(of::<2>, 2, &[&[Push(1)], &[Push(2), Pop]]),
+    );
+}
+
+#[test]
+fn full_and_empty_are_exact() {
+    complete(
+        "queue of 1, tries",
+        world(of::<1>, 1, &[&[TryPush(1), TryPop], &[TryPush(2)]]),
+    );
+}
+
+/// Who has been told that the queue is closed finds it closed on any node.
+#[test]
+fn closed_is_closed() {
+    complete(
+        "queue of 2, closed, tries",
+        world(of::<2>, 2, &[&[Close], &[TryPop, TryPush(1)]]),
+    );
+}
+
+#[test]
+fn closed_while_it_is_used() {
+    complete(
+        "queue of 2, closed",
+        world(of::<2>, 2, &[&[Push(1), Close], &[Pop, Pop]]),
+    );
+}
+
+fn with<const DEFECT: u8>(manager: &Manager<Fabric>) -> Queue {
+    let defect = match DEFECT {
+        0 => QueueDefect::PopIgnoresRound,
+        1 => QueueDefect::FullBeforeValue,
+        _ => QueueDefect::FreeBeforeRead,
+    };
+    let capacity = if DEFECT == 2 { 1 } else { 2 };
+    SharedQueue::with_defect(manager, "queue", NodeId(0), capacity, Some(defect)).unwrap()
+}
+
+#[test]
+fn pop_that_does_not_check_the_round() {
+    let calls: &[&[Do]] = &[&[Push(1), Push(2), Pop, Push(3)], &[TryPop]];
+    found("pop ignores round", world(with::<0>, 2, calls));
+}
+
+#[test]
+fn push_that_announces_its_value_first() {
+    found("full before value", world(with::<1>, 2, &[&[Push(1)], &[Pop]]));
+}
+
+#[test]
+fn pop_that_frees_the_cell_first() {
+    found(
+        "free before read",
+        world(with::<2>, 1, &[&[Push(1), Push(2)], &[Pop]]),
+    );
+}
