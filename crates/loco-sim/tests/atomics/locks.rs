@@ -87,22 +87,6 @@ fn tas_lock_of_two_nodes_twice() {
 }
 
 #[test]
-fn ticket_lock_of_three_nodes() {
-    complete(
-        "ticket lock, 3 nodes, 1 acquisition each",
-        exclusion::<Ticket>(&[1, 1, 1], 1),
-    );
-}
-
-#[test]
-fn tas_lock_of_three_nodes() {
-    complete(
-        "test-and-set lock, 3 nodes, 1 acquisition each",
-        exclusion::<Tas>(&[1, 1, 1], 1),
-    );
-}
-
-#[test]
 fn ticket_lock_with_two_threads_on_a_node() {
     complete(
         "ticket lock, 2 + 1 threads, 1 acquisition each",

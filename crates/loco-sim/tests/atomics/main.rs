@@ -102,7 +102,7 @@ fn complete(name: &str, build: impl Fn(&mut World) + Sync) -> Report {
 /// Explores as `config` says; nothing may be found.
 fn search(name: &str, config: &Config, build: impl Fn(&mut World) + Sync) -> Report {
     let config = Config {
-        time_max: config.time_max.or(Some(Duration::from_secs(60))),
+        time_max: config.time_max.or(Some(Duration::from_secs(120))),
         ..config.clone()
     };
     let report = explore(&config, build).unwrap();
