@@ -123,7 +123,9 @@ impl<F: Fabric> AckKey<F> {
         if self.groups.is_empty() {
             return Ok(());
         }
-        thread.wait_completion(Peers::These(&self.peers), deadline, || self.outcome())
+        // No peer is named: the fabric reports what is under way towards a lost one as failed, and one whose operations
+        // have ended may leave while the others' are awaited.
+        thread.wait_completion(Peers::None, deadline, || self.outcome())
     }
 
     /// Gives up tracking: the operations go on, nobody will know how they end. Memory they use must stay valid.

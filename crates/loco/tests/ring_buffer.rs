@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use common::{ALL, Cluster};
-use loco::fabric::{AnyFabric, NodeId};
+use loco::fabric::{AnyFabric, Control, Fabric, NodeId, PeerState};
 use loco::{
     Barrier, Error, Manager, Participants, Result, RingBuffer, RingConfig, RingReader, RingWriter, Thread,
 };
@@ -469,6 +469,33 @@ fn a_reader_that_leaves_is_not_waited_for() {
                 }
             }
             end.wait(&thread)
+        });
+    }
+}
+
+/// A node that has read everything may end at once, while the writer still waits for a slower one.
+#[test]
+fn a_reader_that_is_done_may_leave_before_the_others() {
+    for cluster in ALL {
+        cluster.run(3, |manager| {
+            let ring = ring(&manager, &RingConfig::new(256))?;
+            manager.wait_for_ready()?;
+            let thread = manager.thread()?;
+            if manager.node() == NodeId(0) {
+                let mut writer = ring.writer()?;
+                writer.submit(&thread, b"the last word")?;
+                return writer.wait_until_read(&thread);
+            }
+            if manager.node() == NodeId(2) {
+                let control = manager.fabric().control();
+                while control.peer_state(NodeId(1)) == PeerState::Alive {
+                    std::thread::yield_now();
+                }
+                // Long enough for the writer to hear of it too.
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            assert_eq!(ring.reader()?.receive(&thread)?, b"the last word");
+            Ok(())
         });
     }
 }

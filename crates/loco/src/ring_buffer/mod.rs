@@ -211,14 +211,7 @@ impl<F: Fabric> RingBuffer<F> {
     /// `NotOwner` on another node; `NotConnected` before the channel is ready; `Config` if it was taken before.
     pub fn writer(&self) -> Result<RingWriter<F>> {
         let shared = &self.shared;
-        if shared.channel.node() != shared.writer {
-            return Err(Error::NotOwner {
-                what: "write",
-                channel: shared.channel.name().to_owned(),
-                owner: shared.writer,
-                node: shared.channel.node(),
-            });
-        }
+        shared.channel.check_owner(shared.writer, "write")?;
         let mut taken = self.taken.lock();
         if taken.writer {
             return Err(Error::Config(format!(

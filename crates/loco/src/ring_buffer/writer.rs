@@ -246,22 +246,36 @@ impl<F: Fabric> RingWriter<F> {
 
     fn wait_acknowledged(&mut self, thread: &Thread<F>, position: u64) -> Result<()> {
         self.look();
-        if self.acknowledged >= position {
-            return Ok(());
+        let shared = Arc::clone(&self.shared);
+        while self.acknowledged < position {
+            let slow = self.behind(position);
+            let waited = thread.wait_until(shared.name(), Peers::These(&slow), || {
+                self.look();
+                (self.acknowledged >= position).then_some(())
+            });
+            match waited {
+                // It had read everything, and left while others were still awaited.
+                Err(error)
+                    if error
+                        .lost_peer()
+                        .is_some_and(|node| !self.behind(position).contains(&node)) => {}
+                outcome => return outcome,
+            }
         }
+        Ok(())
+    }
+
+    /// Nodes of readers that have not acknowledged everything up to `position`.
+    fn behind(&self, position: u64) -> SmallVec<[NodeId; 16]> {
         let behind = |reader: &&Acknowledgement<F>| reader.cell.load(Ordering::Acquire) < position;
-        let mut slow: SmallVec<[NodeId; 16]> = self
+        let mut nodes: SmallVec<_> = self
             .readers
             .iter()
             .filter(behind)
             .map(|reader| reader.node)
             .collect();
-        slow.dedup();
-        let shared = Arc::clone(&self.shared);
-        thread.wait_until(shared.name(), Peers::These(&slow), || {
-            self.look();
-            (self.acknowledged >= position).then_some(())
-        })
+        nodes.dedup();
+        nodes
     }
 
     /// Makes the records of the first of `messages`, of which the very first has `first` bytes and has room; returns
