@@ -357,6 +357,25 @@ fn close_and_drop_are_goodbyes_and_fail_is_a_loss() {
     assert_eq!(second.receive(None).unwrap(), None);
 }
 
+/// A peer that hears our goodbye closes the connection, maybe before our own I/O thread knows that we leave.
+#[test]
+fn nodes_that_leave_together_do_not_lose_each_other() {
+    for _ in 0..100 {
+        let at = free_address("127.0.0.1");
+        let jobs: Vec<_> = (0..3)
+            .map(|id| builder(id).rendezvous(3, at.clone()).unwrap())
+            .collect();
+        let ends = connect_all(&jobs);
+        thread::scope(|scope| ends.iter().for_each(|end| drop(scope.spawn(|| end.close()))));
+        thread::sleep(Duration::from_millis(2));
+        for end in &ends {
+            for &peer in end.nodes() {
+                assert_ne!(end.peer_state(peer), PeerState::Lost, "{peer} of {end:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_goodbye_arrives_although_much_was_never_read() {
     let at = free_address("127.0.0.1");

@@ -70,6 +70,8 @@ struct Outgoing {
     bytes: usize,
     last: Time,
     broken: bool,
+    /// We said goodbye.
+    leaving: bool,
 }
 
 /// What the I/O thread keeps for a connection.
@@ -146,6 +148,7 @@ impl Wire {
             } else {
                 let mut outgoing = connection.lock();
                 outgoing.push(Frame::Goodbye.encode());
+                outgoing.leaving = true;
                 connection.flush(&mut outgoing);
             }
         }
@@ -368,6 +371,8 @@ impl Wire {
         incoming.ended = true;
         let (node, peer) = (self.state.node(), connection.node);
         let how = match end {
+            // A peer that has read our goodbye closes, maybe before this thread knows that we leave.
+            End::Lost(_) if connection.lock().leaving => PeerState::Left,
             End::Left => {
                 tracing::debug!(%node, %peer, "peer left");
                 PeerState::Left
@@ -456,6 +461,7 @@ impl Connection {
                 bytes: 0,
                 last: Std.now(),
                 broken: false,
+                leaving: false,
             }),
             room: Condvar::new(),
         })
