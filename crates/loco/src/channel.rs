@@ -62,6 +62,19 @@ impl<F: Fabric> Channel<F> {
         self.manager.node()
     }
 
+    /// Fails unless this node is `owner`, who alone may do `what`.
+    pub(crate) fn check_owner(&self, owner: NodeId, what: &'static str) -> Result<()> {
+        if self.node() == owner {
+            return Ok(());
+        }
+        Err(Error::NotOwner {
+            what,
+            channel: self.name.clone(),
+            owner,
+            node: self.node(),
+        })
+    }
+
     /// The participants other than this node, in ascending order.
     pub fn peers(&self) -> &[NodeId] {
         &self.peers

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use loco_fabric::{Fabric, Local, Memory, NodeId, Target, WordCell};
 
 use crate::value::{AtomicValue, Value};
-use crate::{AckKey, Channel, Error, Parent, PutOp, Result, Thread};
+use crate::{AckKey, Channel, Parent, PutOp, Result, Thread};
 
 /// Bytes of a register that holds one word.
 const WORD_BYTES: usize = 8;
@@ -164,16 +164,6 @@ impl<F: Fabric, T: AtomicValue> OwnedVar<F, T> {
         if self.is_owner {
             return Ok(());
         }
-        Err(self.not_owner(what))
-    }
-
-    #[cold]
-    fn not_owner(&self, what: &'static str) -> Error {
-        Error::NotOwner {
-            what,
-            channel: self.channel.name().to_owned(),
-            owner: self.owner,
-            node: self.channel.node(),
-        }
+        self.channel.check_owner(self.owner, what)
     }
 }

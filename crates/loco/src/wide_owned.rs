@@ -244,15 +244,7 @@ impl<F: Fabric, T: Value> WideOwnedVar<F, T> {
     }
 
     fn check_owner(&self, what: &'static str) -> Result<()> {
-        if self.channel.node() == self.owner {
-            return Ok(());
-        }
-        Err(Error::NotOwner {
-            what,
-            channel: self.channel.name().to_owned(),
-            owner: self.owner,
-            node: self.channel.node(),
-        })
+        self.channel.check_owner(self.owner, what)
     }
 }
 

@@ -126,6 +126,35 @@ pub enum BinaryOp {
     Or,
 }
 
+impl UnaryOp {
+    /// Its value.
+    pub fn apply(self, a: Value) -> Value {
+        match self {
+            UnaryOp::Neg => a.wrapping_neg(),
+            UnaryOp::Not => Value::from(a == 0),
+        }
+    }
+}
+
+impl BinaryOp {
+    /// Its value.
+    pub fn apply(self, a: Value, b: Value) -> Value {
+        match self {
+            BinaryOp::Add => a.wrapping_add(b),
+            BinaryOp::Sub => a.wrapping_sub(b),
+            BinaryOp::Mul => a.wrapping_mul(b),
+            BinaryOp::Eq => Value::from(a == b),
+            BinaryOp::Ne => Value::from(a != b),
+            BinaryOp::Lt => Value::from(a < b),
+            BinaryOp::Le => Value::from(a <= b),
+            BinaryOp::Gt => Value::from(a > b),
+            BinaryOp::Ge => Value::from(a >= b),
+            BinaryOp::And => Value::from(a != 0 && b != 0),
+            BinaryOp::Or => Value::from(a != 0 || b != 0),
+        }
+    }
+}
+
 /// Instructions. *Local* locations are on the thread's own node, *remote* ones on the node of the queue pair
 /// that the operation uses; a remote location may be on the thread's own node (loop-back).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -254,4 +283,32 @@ pub enum PutSrc {
     /// A value fixed when the instruction is issued. The models of RDMA-TSO'24 have no inlining: a constant put
     /// still has a NIC local read event, of a fresh location that nobody writes.
     Value(Expr),
+}
+
+impl Program {
+    /// True if some thread has an instruction of the network card.
+    pub fn has_remote_operations(&self) -> bool {
+        self.threads
+            .iter()
+            .flat_map(|thread| &thread.code)
+            .any(Instr::is_remote)
+    }
+}
+
+impl Instr {
+    /// True if it, or a part of it, is of the network card.
+    fn is_remote(&self) -> bool {
+        match self {
+            Instr::Store { .. }
+            | Instr::Load { .. }
+            | Instr::Assign { .. }
+            | Instr::Cas { .. }
+            | Instr::Mfence
+            | Instr::Assume(_) => false,
+            Instr::If { then, otherwise, .. } => then.iter().chain(otherwise).any(Instr::is_remote),
+            Instr::While { body, .. } => body.iter().any(Instr::is_remote),
+            Instr::Choose(blocks) => blocks.iter().flatten().any(Instr::is_remote),
+            _ => true,
+        }
+    }
 }

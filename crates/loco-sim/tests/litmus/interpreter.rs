@@ -10,7 +10,7 @@ use loco_fabric::{
 };
 use loco_sim::{Completeness, Config, ModelFabric, ModelMemory, ModelQueuePair, World, explore, note};
 use mowgli::outcome::Outcome;
-use mowgli::program::{BinaryOp, Expr, Instr, Loc, Program, PutSrc, UnaryOp, Value, WorkId};
+use mowgli::program::{Expr, Instr, Loc, Program, PutSrc, Value, WorkId};
 
 /// A node's memory: one word for each of its locations, in the program's order.
 struct Site {
@@ -311,28 +311,7 @@ fn evaluate(e: &Expr, registers: &[Value]) -> Value {
     match e {
         Expr::Const(value) => *value,
         Expr::Reg(reg) => registers[usize::from(reg.0)],
-        Expr::Unary(op, e) => {
-            let value = evaluate(e, registers);
-            match op {
-                UnaryOp::Neg => value.wrapping_neg(),
-                UnaryOp::Not => Value::from(value == 0),
-            }
-        }
-        Expr::Binary(op, left, right) => {
-            let (a, b) = (evaluate(left, registers), evaluate(right, registers));
-            match op {
-                BinaryOp::Add => a.wrapping_add(b),
-                BinaryOp::Sub => a.wrapping_sub(b),
-                BinaryOp::Mul => a.wrapping_mul(b),
-                BinaryOp::Eq => Value::from(a == b),
-                BinaryOp::Ne => Value::from(a != b),
-                BinaryOp::Lt => Value::from(a < b),
-                BinaryOp::Le => Value::from(a <= b),
-                BinaryOp::Gt => Value::from(a > b),
-                BinaryOp::Ge => Value::from(a >= b),
-                BinaryOp::And => Value::from(a != 0 && b != 0),
-                BinaryOp::Or => Value::from(a != 0 || b != 0),
-            }
-        }
+        Expr::Unary(op, e) => op.apply(evaluate(e, registers)),
+        Expr::Binary(op, left, right) => op.apply(evaluate(left, registers), evaluate(right, registers)),
     }
 }

@@ -20,7 +20,7 @@ use crate::litmus::Operand;
 use crate::model::{Model, RmwAtomicity};
 use crate::models::Spec;
 use crate::outcome::{Budget, Completeness, Limit, Outcome, Search};
-use crate::program::{Instr, Program};
+use crate::program::Program;
 
 use problem::{Condition, Problem, Wanted};
 use search::{Detail, Goal, Known, Solution};
@@ -167,27 +167,12 @@ fn solve(
 pub const POINTS_MAX: usize = 512;
 
 fn unfold_all(program: &Program, spec: &Spec, budget: &Budget<'_>) -> Result<Vec<Vec<Path>>, Limit> {
-    if spec.model == Model::Tso && program.threads.iter().any(|t| t.code.iter().any(is_remote)) {
+    if spec.model == Model::Tso && program.has_remote_operations() {
         return Err(Limit::TooLarge("tso has no remote operations".to_owned()));
     }
     (0..program.threads.len())
         .map(|thread| unfold::paths(program, thread, spec, budget))
         .collect()
-}
-
-fn is_remote(instr: &Instr) -> bool {
-    match instr {
-        Instr::Store { .. }
-        | Instr::Load { .. }
-        | Instr::Assign { .. }
-        | Instr::Cas { .. }
-        | Instr::Mfence
-        | Instr::Assume(_) => false,
-        Instr::If { then, otherwise, .. } => then.iter().chain(otherwise).any(is_remote),
-        Instr::While { body, .. } => body.iter().any(is_remote),
-        Instr::Choose(blocks) => blocks.iter().flatten().any(is_remote),
-        _ => true,
-    }
 }
 
 /// Every way to choose one path a thread among those whose end is wanted.

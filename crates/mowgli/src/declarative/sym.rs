@@ -23,8 +23,8 @@ impl Sym {
         Some(match self {
             Sym::Const(v) => *v,
             Sym::Read(event) => read(*event)?,
-            Sym::Unary(op, a) => unary(*op, a.eval(read)?),
-            Sym::Binary(op, a, b) => binary(*op, a.eval(read)?, b.eval(read)?),
+            Sym::Unary(op, a) => op.apply(a.eval(read)?),
+            Sym::Binary(op, a, b) => op.apply(a.eval(read)?, b.eval(read)?),
         })
     }
 
@@ -42,33 +42,10 @@ impl Sym {
     }
 }
 
-fn unary(op: UnaryOp, a: Value) -> Value {
-    match op {
-        UnaryOp::Neg => a.wrapping_neg(),
-        UnaryOp::Not => Value::from(a == 0),
-    }
-}
-
-fn binary(op: BinaryOp, a: Value, b: Value) -> Value {
-    match op {
-        BinaryOp::Add => a.wrapping_add(b),
-        BinaryOp::Sub => a.wrapping_sub(b),
-        BinaryOp::Mul => a.wrapping_mul(b),
-        BinaryOp::Eq => Value::from(a == b),
-        BinaryOp::Ne => Value::from(a != b),
-        BinaryOp::Lt => Value::from(a < b),
-        BinaryOp::Le => Value::from(a <= b),
-        BinaryOp::Gt => Value::from(a > b),
-        BinaryOp::Ge => Value::from(a >= b),
-        BinaryOp::And => Value::from(a != 0 && b != 0),
-        BinaryOp::Or => Value::from(a != 0 || b != 0),
-    }
-}
-
 /// A binary operation, folded if both operands are known.
 pub(super) fn fold_binary(op: BinaryOp, a: Arc<Sym>, b: Arc<Sym>) -> Arc<Sym> {
     match (&*a, &*b) {
-        (Sym::Const(x), Sym::Const(y)) => Arc::new(Sym::Const(binary(op, *x, *y))),
+        (Sym::Const(x), Sym::Const(y)) => Arc::new(Sym::Const(op.apply(*x, *y))),
         _ => Arc::new(Sym::Binary(op, a, b)),
     }
 }
@@ -76,7 +53,7 @@ pub(super) fn fold_binary(op: BinaryOp, a: Arc<Sym>, b: Arc<Sym>) -> Arc<Sym> {
 /// A unary operation, folded if the operand is known.
 pub(super) fn fold_unary(op: UnaryOp, a: Arc<Sym>) -> Arc<Sym> {
     match *a {
-        Sym::Const(x) => Arc::new(Sym::Const(unary(op, x))),
+        Sym::Const(x) => Arc::new(Sym::Const(op.apply(x))),
         _ => Arc::new(Sym::Unary(op, a)),
     }
 }

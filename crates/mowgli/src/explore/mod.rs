@@ -18,7 +18,7 @@ pub use trace::{Actor, TraceStep};
 use crate::machine::Config;
 use crate::model::{Model, RmwAtomicity};
 use crate::outcome::{Budget, Limit, Outcome, Search};
-use crate::program::{Instr, Program};
+use crate::program::Program;
 
 /// How to search.
 #[derive(Clone, Copy, Debug)]
@@ -79,21 +79,7 @@ pub fn trace(
 }
 
 fn accepts(program: &Program, model: Model) -> Result<(), Limit> {
-    fn is_remote(instr: &Instr) -> bool {
-        match instr {
-            Instr::Store { .. }
-            | Instr::Load { .. }
-            | Instr::Assign { .. }
-            | Instr::Cas { .. }
-            | Instr::Mfence
-            | Instr::Assume(_) => false,
-            Instr::If { then, otherwise, .. } => then.iter().chain(otherwise).any(is_remote),
-            Instr::While { body, .. } => body.iter().any(is_remote),
-            Instr::Choose(blocks) => blocks.iter().flatten().any(is_remote),
-            _ => true,
-        }
-    }
-    if model == Model::Tso && program.threads.iter().flat_map(|t| &t.code).any(is_remote) {
+    if model == Model::Tso && program.has_remote_operations() {
         return Err(Limit::TooLarge("tso has no remote operations".to_owned()));
     }
     Ok(())
