@@ -4,8 +4,9 @@
 #   ./test.sh            everything: format, lints, tests, and the verbs suite in a virtual machine
 #   ./test.sh --no-vm    the same without the virtual machine
 #
-# The build needs cargo and nothing else. The verbs suite boots a kernel with Soft-RoCE in QEMU; its packages are
-# installed with apt when this runs as root on Debian, else they must be there (ci/install-vm-packages lists them).
+# The build needs cargo and a linker, which are installed where they are missing, and nothing else. The verbs suite boots a kernel with Soft-RoCE in QEMU; its packages, and
+# mpirun, under which our programs are tested too, are installed with apt when this runs as root on Debian, else they
+# must be there (ci/install-vm-packages lists them). As root, some memory is also reserved as huge pages for one test.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -13,19 +14,19 @@ vm=1
 for argument in "$@"; do
     case $argument in
     --no-vm) vm=0 ;;
-    *) sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+    *) sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
     esac
 done
 
-command -v cargo >/dev/null || { echo "test.sh: cargo is missing; install Rust 1.88 or newer (https://rustup.rs)" >&2; exit 1; }
+. ci/install-rust
 
 step() { printf '\n== %s\n' "$*"; }
 
 if [ "$vm" = 1 ]; then
-    step "packages of the virtual machine"
+    step packages
     ci/install-vm-packages
-    # With the headers here, the check of our bindings against them must run.
-    export LOCO_REQUIRE_RDMA_HEADERS=1
+    # With the headers here, the check of our bindings against them must run; and the tests under mpirun.
+    export LOCO_REQUIRE_RDMA_HEADERS=1 LOCO_REQUIRE_MPI=1
 fi
 
 step format
@@ -34,6 +35,23 @@ step lints
 cargo clippy --workspace --all-targets -- -D warnings
 step tests
 cargo test --workspace
+
+# The workspace's tests ran on what pages the host has, usually small ones; here are the others.
+pages=/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages
+if [ -w "$pages" ]; then
+    step "tests on huge pages"
+    before=$(cat "$pages")
+    trap 'echo "$before" >"$pages"' EXIT
+    echo $((before + 64)) >"$pages"
+    if [ "$(cat "$pages")" -ge $((before + 64)) ]; then
+        LOCO_REQUIRE_HUGE_PAGES=1 cargo test --package loco-fabric --test huge_pages
+    else
+        echo "skipped: the host has no memory in pieces of 2 MiB to spare"
+    fi
+    echo "$before" >"$pages"
+    trap - EXIT
+fi
+
 step documentation
 RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
 

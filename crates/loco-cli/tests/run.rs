@@ -338,6 +338,13 @@ fn a_malformed_hosts_file_is_named_with_its_line() {
     let (code, _, err) = finish(loco(&["run", "--hosts", &hosts, "--", "true"]));
     assert_eq!(code, 2);
     assert!(err.contains("hosts:2: `zero` is not a node id"), "{err}");
+    let hosts = write_hosts(
+        dir.path(),
+        "0 localhost\n1 localhost\n# again\n0 localhost:9000\n",
+    );
+    let (code, _, err) = finish(loco(&["run", "--hosts", &hosts, "--", "true"]));
+    assert_eq!(code, 2);
+    assert!(err.contains("hosts:4: ") && err.contains("line 1"), "{err}");
     // TEST-NET-1 is nobody's.
     let hosts = write_hosts(dir.path(), "0 192.0.2.1\n");
     let (code, _, err) = finish(loco(&["run", "--hosts", &hosts, "--", "true"]));
@@ -424,7 +431,7 @@ fn every_benchmark_prints_one_json_line_a_result() {
         ),
         (
             "broadcast",
-            &["broadcast"],
+            &["broadcast", "broadcast-single"],
             &["--nodes", "3", "--size", "100", "--window", "7"],
         ),
     ] {
@@ -448,6 +455,31 @@ fn every_benchmark_prints_one_json_line_a_result() {
             );
         }
     }
+}
+
+/// As seen from a terminal, which `script` plays.
+#[test]
+fn a_progress_bar_is_drawn_on_a_terminal_only() {
+    let bench = format!("{LOCO} bench put --fabric shm --iters 300000 --size 8");
+    let on_terminal = |command: &str| {
+        let mut script = Command::new("script");
+        script.args(["--quiet", "--return", "--command", command, "/dev/null"]);
+        script.stdin(Stdio::null()).output()
+    };
+    let Ok(output) = on_terminal(&bench) else {
+        eprintln!("SKIPPED: no `script` here (Debian: bsdutils)");
+        return;
+    };
+    let seen = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{seen}");
+    let bar = |text: &str| text.contains("%  00:00:");
+    assert!(bar(&seen) && seen.contains('\u{1b}'), "no bar: {seen:?}");
+    let seen = on_terminal(&format!("{bench} 2>&1 | cat")).unwrap().stdout;
+    let seen = String::from_utf8_lossy(&seen);
+    assert!(
+        !bar(&seen) && !seen.contains('\u{1b}'),
+        "a bar in a pipe: {seen:?}"
+    );
 }
 
 #[test]

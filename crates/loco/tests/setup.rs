@@ -303,6 +303,42 @@ fn a_failing_callback_fails_the_channel() {
     }
 }
 
+/// Memory that is used up is an error that says how much there was, on the node where it is; nothing else is harmed.
+#[test]
+fn exhausted_memory_is_an_error_and_the_rest_goes_on() {
+    for cluster in ALL {
+        cluster.run(2, |manager| {
+            let end = Barrier::new(&manager, "end")?;
+            let refused = SharedRegion::new(&manager, "too much", 1 << 40).map(|_| ());
+            let error = refused.expect_err("no node has a tebibyte");
+            let Error::Fabric(FabricError::OutOfMemory {
+                requested,
+                available,
+                remedy,
+            }) = &error
+            else {
+                panic!("{cluster:?}: {error}");
+            };
+            assert!(*requested >= 1 << 40 && *available <= 8 << 30, "{error}");
+            assert!(remedy.contains("raise `memory_limit_bytes` of"), "{error}");
+            // Its name is free again.
+            let region = SharedRegion::new(&manager, "too much", 1 << 20)?;
+            manager.wait_for_ready()?;
+            let thread = manager.thread()?;
+            let buffer = thread.mem_ref(1 << 41).map(|_| ());
+            let error = buffer.expect_err("nor two of them");
+            assert!(
+                matches!(error, Error::Fabric(FabricError::OutOfMemory { .. })),
+                "{error}"
+            );
+            for &node in manager.nodes() {
+                drop(thread.mem_ref(1 << 20)?.get(region.target(node, 0)?)?.wait()?);
+            }
+            end.wait(&thread)
+        });
+    }
+}
+
 #[test]
 fn memory_of_a_dropped_channel_is_kept_until_the_peer_drops_its_end() {
     for cluster in ALL {

@@ -40,6 +40,7 @@ impl Bar {
                 if let Ok(style) = ProgressStyle::with_template("{wide_bar} {percent}%  {elapsed_precise}") {
                     bar.set_style(style);
                 }
+                bar.tick();
                 while !stopped.load(Ordering::Relaxed) {
                     let mut done = [0; 8];
                     if source.read_exact_at(&mut done, 0).is_ok() {

@@ -216,11 +216,16 @@ impl<F: Fabric> Node<'_, F> {
             let fabric = self.manager.fabric().caps().name.clone();
             println!("{}", Record::new(name, fabric, parameters, results).line()?);
         } else if size_bytes == 0 {
-            println!("{operations} barriers: {:.0} ns each", results.latency_ns_mean);
+            println!(
+                "{operations} barriers: {:.2} us each, {:.2} million a second",
+                results.latency_ns_mean / 1e3,
+                results.operations_per_second / 1e6
+            );
         } else {
             println!(
-                "{operations} messages of {size_bytes} bytes to each of {} readers: {:.1} million a second",
+                "{operations} messages of {size_bytes} bytes to each of {} readers: {:.3} us each, {:.1} million a second",
                 self.manager.nodes().len() - 1,
+                results.latency_ns_mean / 1e3,
                 results.operations_per_second / 1e6
             );
         }

@@ -102,7 +102,7 @@ pub(crate) fn map_on_largest<T>(
                 } else {
                     tracing::info!(
                         "{node}: arena {index} of {mib} MiB on {pages}: no {}; `sysctl vm.nr_hugepages={}` \
-                         reserves some",
+                         reserves enough",
                         refused.join(", "),
                         rounded.div_ceil(2 * MIB),
                     );
