@@ -18,6 +18,7 @@ mod machine;
 mod meet;
 mod record;
 mod run;
+mod stress;
 
 /// Composable objects over network memory: launcher, demonstration, benchmarks.
 #[derive(Parser)]
@@ -35,10 +36,13 @@ enum Command {
     Fabrics(fabrics::Args),
     Doctor(doctor::Args),
     Bench(bench::Args),
+    Stress(stress::Args),
     #[command(name = demo::NODE, hide = true)]
     DemoNode(demo::NodeArgs),
     #[command(name = bench::NODE, hide = true)]
     BenchNode(bench::NodeArgs),
+    #[command(name = stress::NODE, hide = true)]
+    StressNode(stress::NodeArgs),
     #[command(name = launcher::EXEC, hide = true)]
     Exec(launcher::ExecArgs),
     #[command(name = launcher::GUARD, hide = true)]
@@ -57,6 +61,8 @@ fn main() -> ExitCode {
         Command::DemoNode(args) => demo::node(&args),
         Command::Bench(args) => bench::run(&args),
         Command::BenchNode(args) => bench::node(&args),
+        Command::Stress(args) => stress::run(&args),
+        Command::StressNode(args) => stress::node(&args),
         Command::Exec(args) => Err(launcher::exec(&args)),
         Command::Guard => launcher::guard(),
     };

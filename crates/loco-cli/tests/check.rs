@@ -36,8 +36,15 @@ fn every_object_keeps_its_promises() {
         "sst",
         "msw",
         "ring-buffer",
+        "atomic",
+        "ticket-lock",
+        "tas-lock",
+        "queue",
     ] {
         passes_completely(&[object]);
+    }
+    for object in ["ticket-lock", "tas-lock"] {
+        passes_completely(&[object, "--nodes", "2", "--ops", "2"]);
     }
 }
 
@@ -147,12 +154,20 @@ fn a_schedule_that_does_not_fit_is_an_error() {
 }
 
 #[test]
-fn only_the_barrier_has_several_threads_a_node() {
+fn not_every_object_has_several_threads_a_node() {
     let output = check(&["msw", "--threads", "2"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(
-        text(&output.stderr).contains("only the barrier"),
+        text(&output.stderr).contains("one thread a node"),
         "{}",
         text(&output.stderr)
     );
+}
+
+#[test]
+fn the_store_is_searched_at_random() {
+    let arguments = ["kv", "--ops", "3", "--strategy", "pct", "--executions", "500"];
+    let output = check(&arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
+    assert!(text(&output.stdout).contains("ok, 500 random schedules"));
 }

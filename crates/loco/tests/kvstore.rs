@@ -279,8 +279,14 @@ fn survivors_go_on() {
             if me == 0 {
                 let lost = store.get(&thread, &2).map_err(|error| error.lost_peer());
                 assert_eq!(lost, Err(Some(NodeId(2))), "{cluster:?}");
-                assert!(store.delete(&thread, &2)?);
+                let removed = store.delete(&thread, &2).map_err(|error| error.lost_peer());
+                assert_eq!(
+                    removed,
+                    Err(Some(NodeId(2))),
+                    "whether it was there, nobody knows"
+                );
                 assert_eq!(store.get(&thread, &2)?, None);
+                assert!(!store.delete(&thread, &2)?);
                 assert_eq!(store.insert(&thread, &2, &value(2))?, Inserted::Done);
                 assert_eq!(store.get(&thread, &2)?, Some(value(2)));
             }
@@ -337,7 +343,9 @@ fn a_writer_is_lost_at_any_point() {
             }
             // Clean up after it, and use the key.
             if me == 0 {
-                store.delete(&thread, &7)?;
+                if let Err(error) = store.delete(&thread, &7) {
+                    assert_eq!(error.lost_peer(), Some(NodeId(2)), "{cluster:?}");
+                }
                 assert_eq!(store.get(&thread, &7)?, None, "{cluster:?}");
                 assert_eq!(store.insert(&thread, &7, &value(1))?, Inserted::Done);
                 assert!(store.update(&thread, &7, &value(2))?);

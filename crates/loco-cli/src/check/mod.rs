@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::error::CliError;
 
+mod atomics;
 mod progress;
 mod soak;
 mod worlds;
@@ -41,7 +42,7 @@ pub struct Args {
     /// Nodes of the world.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(2..=8))]
     nodes: u16,
-    /// Threads on each node; more than one for the barrier only.
+    /// Threads on each node; more than one for the barrier, atomic variable, locks, queue and key-value store.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=4))]
     threads: u16,
     /// Operations of each thread.
@@ -141,8 +142,10 @@ fn check(
 impl Args {
     fn validate(&self) -> Result<(), CliError> {
         let usage = |text: &str| Err(CliError::Usage(text.into()));
-        if self.threads > 1 && self.object != Some(Object::Barrier) {
-            return usage("--threads: only the barrier has more than one thread on a node");
+        if self.threads > 1 && !self.object.is_some_and(Object::is_for_threads) {
+            return usage(
+                "--threads: this object has one thread a node; the barrier and those made of atomics have more",
+            );
         }
         let bounds = self.preemptions.is_some() || self.delays.is_some();
         match (self.strategy == How::Bounded, bounds) {

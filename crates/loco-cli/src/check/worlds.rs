@@ -12,7 +12,9 @@ use loco_sim::spec::{self, Operation, Violation};
 use loco_sim::{ModelFabric, World, call};
 use serde::Serialize;
 
-type Fabric = ModelFabric;
+use super::atomics;
+
+pub(super) type Fabric = ModelFabric;
 
 /// A built-in object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
@@ -32,9 +34,32 @@ pub enum Object {
     Msw,
     /// Node 0 submits into a ring of two messages, the others receive.
     RingBuffer,
+    /// All threads add to, read and swap a variable of node 0.
+    Atomic,
+    /// All threads acquire and release.
+    TicketLock,
+    /// The same.
+    TasLock,
+    /// Even nodes try to push into a queue of two values, odd ones to pop.
+    Queue,
+    /// Node 0 inserts, updates, deletes a key and so on, the others get it.
+    Kv,
 }
 
 impl Object {
+    /// Whether several threads of a node may use it at a time.
+    pub fn is_for_threads(self) -> bool {
+        matches!(
+            self,
+            Object::Barrier
+                | Object::Atomic
+                | Object::TicketLock
+                | Object::TasLock
+                | Object::Queue
+                | Object::Kv
+        )
+    }
+
     /// Its name on the command line.
     pub fn name(self) -> String {
         // Every object has one.
@@ -62,14 +87,14 @@ struct Site<T> {
 
 /// One thread's place in the world.
 #[derive(Clone, Copy)]
-struct Place {
-    node: u16,
-    thread: usize,
-    size: Size,
+pub(super) struct Place {
+    pub(super) node: u16,
+    pub(super) thread: usize,
+    pub(super) size: Size,
 }
 
 /// In an explored thread an error is a finding.
-fn must<T>(result: Result<T>) -> T {
+pub(super) fn must<T>(result: Result<T>) -> T {
     result.unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -91,6 +116,27 @@ pub fn build(object: Object, size: Size, world: &mut World) {
             spec::mixed_size_writes(o, "[0, 0]")
         }),
         Object::RingBuffer => populate(world, size, ring_buffer, use_ring_buffer, spec::ring_buffer),
+        Object::Atomic => populate(world, size, atomics::atomic, atomics::use_atomic, |o| {
+            spec::atomic_variable(o, 0)
+        }),
+        Object::TicketLock => populate(
+            world,
+            size,
+            atomics::ticket_lock,
+            atomics::use_ticket_lock,
+            spec::mutual_exclusion,
+        ),
+        Object::TasLock => populate(
+            world,
+            size,
+            atomics::tas_lock,
+            atomics::use_tas_lock,
+            spec::mutual_exclusion,
+        ),
+        Object::Queue => populate(world, size, atomics::queue, atomics::use_queue, |o| {
+            spec::shared_queue(o, atomics::QUEUE_CAPACITY)
+        }),
+        Object::Kv => populate(world, size, atomics::kv, atomics::use_kv, spec::key_value_store),
     }
 }
 

@@ -73,7 +73,8 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<F, K, V> {
     ///
     /// # Errors
     /// `PeerLost` if the key's lock is gone; `Timeout` if a node does not acknowledge: the key is not there then all the
-    /// same. A key on a lost node can be removed.
+    /// same. `PeerLost` also if the key's value was on a lost node: nobody can tell whether it was still there, but
+    /// now it is not, and can be inserted again.
     pub fn delete(&self, thread: &Thread<F>, key: &K) -> Result<bool> {
         let shared = &self.shared;
         let guard = shared.lock_of(key).lock(thread, Scope::Nothing)?;
@@ -126,10 +127,15 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
         let Some(at) = self.find(key) else {
             return Ok(false);
         };
-        let there = is_gone(thread.fabric(), at.node) || self.is_valid(thread, at)?;
+        let there = self.is_valid(thread, at);
+        let lost = is_gone(thread.fabric(), at.node);
+        if !lost {
+            // Whatever else failed is not mended by removing the key.
+            there.as_ref().map_err(Clone::clone)?;
+        }
         self.retire(thread, key, at)?;
         self.count_write();
-        Ok(there)
+        there
     }
 
     /// Clears the valid bit, then removes the key from all indices.

@@ -1,0 +1,333 @@
+//! What the threads of `loco stress` call, and how they record it.
+
+use loco::fabric::{AnyFabric, NodeId};
+use loco::fence::Scope;
+use loco::{
+    AtomicVar, Bytes, Inserted, KvConfig, KvStore, LockConfig, LockGuard, Popped, Pushed, Result,
+    SharedQueue, SharedRegion, TasLock, Thread, TicketLock, Unlock,
+};
+use loco_history::HistoryError;
+use loco_history::spec::{
+    AtomicCall, AtomicRet, KeyValueCall, KeyValueRet, LockCall, LockRet, QueueCall, QueueRet,
+};
+
+use super::OnLoss;
+use super::node::{Failed, Site, Worker};
+use crate::error::CliError;
+
+/// Values that the queue has room for: few, so that it is full and empty, and goes round, all the time; and so that the
+/// order of pushes at the same time shows soon, which is what the search would have to guess.
+pub(super) const QUEUE_CAPACITY: usize = 4;
+/// Longest value of the store, in words: each is a number as many times as it is long, so that mixtures show.
+const VALUE_WORDS: u64 = 6;
+/// What is recorded for a value that nobody wrote.
+const MIXTURE: u64 = u64::MAX;
+/// Hand-overs in a row between threads of one node.
+pub(super) const HAND_OVERS_MAX: u32 = 4;
+
+/// The owner of a lock, as the history has it.
+pub(super) fn owner(node: u16, thread: u16) -> u32 {
+    u32::from(node) << 16 | u32::from(thread)
+}
+
+fn recording(error: HistoryError) -> CliError {
+    CliError::Os {
+        what: "writing a journal",
+        source: std::io::Error::other(error),
+    }
+}
+
+pub(super) fn atomic(site: &Site) -> Result<(), CliError> {
+    let variable = AtomicVar::<_, u64>::new(&site.manager, "variable", site.manager.nodes()[0])?;
+    site.work(|worker| {
+        let mut journal = worker.journal("calls")?;
+        for _ in 0..worker.calls {
+            let new = worker.unique();
+            let call = match worker.random.below(8) {
+                0 => AtomicCall::Write(new),
+                1 => AtomicCall::Swap(new),
+                2 | 3 => AtomicCall::CompareSwap {
+                    expected: variable.cached(),
+                    new,
+                },
+                4 | 5 => AtomicCall::FetchAdd(1 << 60),
+                _ => AtomicCall::Read,
+            };
+            let open = journal.invoke(call).map_err(recording)?;
+            worker.die_soon();
+            let thread = &worker.thread;
+            let result = match call {
+                AtomicCall::Write(new) => variable.write(thread, new).map(|()| AtomicRet::Written),
+                AtomicCall::Swap(new) => variable.swap(thread, new).map(AtomicRet::Value),
+                AtomicCall::CompareSwap { expected, new } => {
+                    variable.compare_swap(thread, expected, new).map(AtomicRet::Value)
+                }
+                AtomicCall::FetchAdd(by) => variable.fetch_add(thread, by).map(AtomicRet::Value),
+                AtomicCall::Read => variable.read(thread).map(AtomicRet::Value),
+            };
+            match result {
+                Ok(result) => journal.respond(open, result).map_err(recording)?,
+                Err(error) => {
+                    let Failed::Expected = worker.excuse(error)?;
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+trait AnyLock: Unlock<AnyFabric> + Sized + Sync {
+    fn make(site: &Site, config: LockConfig) -> Result<Self>;
+    fn lock<'a>(
+        &'a self,
+        thread: &'a Thread<AnyFabric>,
+        scope: Scope,
+    ) -> Result<LockGuard<'a, AnyFabric, Self>>;
+    fn try_lock<'a>(
+        &'a self,
+        thread: &'a Thread<AnyFabric>,
+        scope: Scope,
+    ) -> Result<Option<LockGuard<'a, AnyFabric, Self>>>;
+}
+
+macro_rules! any_lock {
+    ($($lock:ident),*) => {$(
+        impl AnyLock for $lock<AnyFabric> {
+            fn make(site: &Site, config: LockConfig) -> Result<Self> {
+                $lock::with_config(&site.manager, "lock", site.manager.nodes()[0], config)
+            }
+            fn lock<'a>(
+                &'a self,
+                thread: &'a Thread<AnyFabric>,
+                scope: Scope,
+            ) -> Result<LockGuard<'a, AnyFabric, Self>> {
+                self.lock(thread, scope)
+            }
+            fn try_lock<'a>(
+                &'a self,
+                thread: &'a Thread<AnyFabric>,
+                scope: Scope,
+            ) -> Result<Option<LockGuard<'a, AnyFabric, Self>>> {
+                self.try_lock(thread, scope)
+            }
+        }
+    )*};
+}
+any_lock!(TicketLock, TasLock);
+
+pub(super) fn ticket_lock(site: &Site) -> Result<(), CliError> {
+    lock::<TicketLock<AnyFabric>>(site)
+}
+
+pub(super) fn tas_lock(site: &Site) -> Result<(), CliError> {
+    lock::<TasLock<AnyFabric>>(site)
+}
+
+/// Each acquisition counts a word up, by a get and a put.
+fn lock<L: AnyLock>(site: &Site) -> Result<(), CliError> {
+    let lock = L::make(
+        site,
+        LockConfig {
+            on_loss: match site.load.on_loss {
+                OnLoss::Poison => loco::OnLoss::Poison,
+                OnLoss::Recover => loco::OnLoss::Recover,
+            },
+            local_hand_overs_max: HAND_OVERS_MAX,
+        },
+    )?;
+    let word = SharedRegion::new(&site.manager, "word", 8)?;
+    let nodes = site.manager.nodes();
+    // Neither the lock's home nor the victim, where there are three.
+    let home = nodes[nodes.len() / 2];
+    site.work(|worker| hold(worker, &lock, &word, home))
+}
+
+fn hold<L: AnyLock>(
+    worker: &mut Worker<'_>,
+    lock: &L,
+    word: &SharedRegion<AnyFabric>,
+    home: NodeId,
+) -> Result<(), CliError> {
+    let mut calls = worker.journal("calls")?;
+    let mut counts = worker.journal("counts")?;
+    let owner = owner(worker.id.node, worker.id.thread);
+    let mut made = 0;
+    while made < worker.calls {
+        made += 1;
+        let thread = &worker.thread;
+        let tries = worker.random.below(4) == 0;
+        let call = if tries {
+            LockCall::TryAcquire { owner }
+        } else {
+            LockCall::Acquire { owner }
+        };
+        let open = calls.invoke(call).map_err(recording)?;
+        let scope = Scope::Pair(home);
+        let guard = if tries {
+            lock.try_lock(thread, scope)
+        } else {
+            lock.lock(thread, scope).map(Some)
+        };
+        let result = match &guard {
+            Ok(Some(guard)) if guard.recovered() => LockRet::Recovered,
+            Ok(Some(_)) => LockRet::Acquired,
+            Ok(None) => LockRet::Busy,
+            Err(_) => LockRet::GaveUp,
+        };
+        let guard = match guard {
+            Ok(guard) => {
+                calls.respond(open, result).map_err(recording)?;
+                guard
+            }
+            Err(error) => {
+                let Failed::Expected = worker.excuse(error)?;
+                if !tries {
+                    calls.respond(open, result).map_err(recording)?;
+                }
+                // Poisoned: for everybody, and for good.
+                return Ok(());
+            }
+        };
+        let Some(guard) = guard else { continue };
+        made += 1;
+        let open = counts.invoke(AtomicCall::FetchAdd(1)).map_err(recording)?;
+        let buffer = thread.mem_ref(8)?.get(word.target(home, 0)?)?.wait()?;
+        let old = buffer.word(0)?;
+        buffer.set_word(0, old + 1)?;
+        let _ = buffer.put(word.target(home, 0)?)?.wait()?;
+        worker.die_here();
+        counts.respond(open, AtomicRet::Value(old)).map_err(recording)?;
+        let open = calls.invoke(LockCall::Release { owner }).map_err(recording)?;
+        guard.release()?;
+        calls.respond(open, LockRet::Released).map_err(recording)?;
+    }
+    Ok(())
+}
+
+pub(super) fn queue(site: &Site) -> Result<(), CliError> {
+    let queue = SharedQueue::<_, u64>::new(&site.manager, "queue", site.manager.nodes()[0], QUEUE_CAPACITY)?;
+    site.work(|worker| {
+        let mut journal = worker.journal("calls")?;
+        for _ in 0..worker.calls {
+            let pushes = worker.random.below(if worker.is_time() { 4 } else { 2 }) == 0;
+            let value = if pushes { worker.unique() } else { 0 };
+            let call = if pushes {
+                QueueCall::Push(value)
+            } else {
+                QueueCall::Pop
+            };
+            let open = journal.invoke(call).map_err(recording)?;
+            if !pushes {
+                worker.die_soon();
+            }
+            let result = if pushes {
+                queue.try_push(&worker.thread, value).map(|pushed| match pushed {
+                    Pushed::Done => QueueRet::Pushed,
+                    Pushed::Full => QueueRet::Full,
+                    Pushed::Closed => QueueRet::Closed,
+                })
+            } else {
+                queue.try_pop(&worker.thread).map(|popped| match popped {
+                    Popped::Value(value) => QueueRet::Popped(value),
+                    Popped::Empty => QueueRet::Empty,
+                    Popped::Closed => QueueRet::Closed,
+                })
+            };
+            match result {
+                Ok(result) => journal.respond(open, result).map_err(recording)?,
+                Err(error) => {
+                    let Failed::Expected = worker.excuse(error)?;
+                    // A cell of the victim's is in the way, for everybody and for good.
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+type Store = KvStore<AnyFabric, u64, Bytes>;
+
+pub(super) fn kv(site: &Site) -> Result<(), CliError> {
+    let config = KvConfig {
+        slots_per_node: u32::try_from(site.load.keys).unwrap_or(u32::MAX),
+        value_bytes_max: 8 * VALUE_WORDS as usize,
+        key_bytes_max: 8,
+        locks: 4,
+        ..KvConfig::default()
+    };
+    let store = Store::new(&site.manager, "kv", config)?;
+    site.work(|worker| {
+        let mut journal = worker.journal("calls")?;
+        for _ in 0..worker.calls {
+            let key = worker.random.below(worker.site.load.keys);
+            let kind = worker.random.below(20);
+            // Who is to die inside an insert inserts more.
+            let kind = if worker.is_time() { kind % 5 * 3 } else { kind };
+            let call = match kind {
+                0..4 => KeyValueCall::Insert(key, worker.unique()),
+                4..9 => KeyValueCall::Update(key, worker.unique()),
+                9..12 => KeyValueCall::Delete(key),
+                _ => KeyValueCall::Get(key),
+            };
+            let open = journal.invoke(call.clone()).map_err(recording)?;
+            if let KeyValueCall::Insert(..) = call {
+                worker.die_soon();
+            }
+            match kv_call(worker, &store, &call) {
+                Ok(result) => journal.respond(open, result).map_err(recording)?,
+                Err(error) => {
+                    let Failed::Expected = worker.excuse(error)?;
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+fn kv_call(
+    worker: &mut Worker<'_>,
+    store: &Store,
+    call: &KeyValueCall<u64, u64>,
+) -> Result<KeyValueRet<u64>> {
+    let words = 1 + worker.random.below(VALUE_WORDS);
+    let value = |number: u64| Bytes((0..words).flat_map(|_| number.to_ne_bytes()).collect());
+    let thread = &worker.thread;
+    let done = |done| {
+        if done {
+            KeyValueRet::Done
+        } else {
+            KeyValueRet::Missing
+        }
+    };
+    match *call {
+        KeyValueCall::Insert(key, number) => {
+            store
+                .insert(thread, &key, &value(number))
+                .map(|inserted| match inserted {
+                    Inserted::Done => KeyValueRet::Done,
+                    Inserted::Duplicate => KeyValueRet::Duplicate,
+                    Inserted::Full => KeyValueRet::Full,
+                })
+        }
+        KeyValueCall::Update(key, number) => store.update(thread, &key, &value(number)).map(done),
+        KeyValueCall::Delete(key) => store.delete(thread, &key).map(done),
+        KeyValueCall::Get(key) => store.get(thread, &key).map(|found| match found {
+            Some(Bytes(bytes)) => KeyValueRet::Found(number_of(&bytes)),
+            None => KeyValueRet::Missing,
+        }),
+    }
+}
+
+/// The number that a value is made of.
+fn number_of(bytes: &[u8]) -> u64 {
+    let mut words = bytes.chunks_exact(8).map(|word| {
+        word.iter()
+            .rev()
+            .fold(0, |word, &byte| word << 8 | u64::from(byte))
+    });
+    match words.next() {
+        Some(first) if words.all(|word| word == first) => first,
+        _ => MIXTURE,
+    }
+}

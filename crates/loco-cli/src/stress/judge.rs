@@ -1,0 +1,258 @@
+//! Whether the histories of `loco stress` are those of the object.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+use std::time::Duration;
+
+use loco_history::spec::{
+    Atomic, AtomicCall, AtomicRet, KeyValue, KeyValueCall, KeyValueRet, Lock, LockCall, LockRet, Queue,
+    QueueCall, QueueRet,
+};
+use loco_history::{History, HistoryError, Limits, Spec, Verdict, check, read_journal};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::calls::{QUEUE_CAPACITY, owner};
+use super::{Load, Object, journal_path};
+use crate::error::CliError;
+
+/// The verdict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Outcome {
+    /// Linearizable, and whatever else was to be shown.
+    Ok,
+    /// The check ran out of time.
+    Unknown,
+    /// A promise is broken.
+    Violation,
+}
+
+/// What was found.
+#[derive(Debug, Serialize)]
+pub(super) struct Findings {
+    pub(super) verdict: Outcome,
+    /// Calls recorded.
+    calls: usize,
+    /// Those without an end: the victim's last ones, and those that its death made fail.
+    open: usize,
+    /// What the victim's threads were in when it died.
+    victim_was_in: Vec<String>,
+    /// Of a lock: how many acquisitions of other nodes came between a thread's asking and its getting it, in the middle
+    /// and at most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    overtaken: Option<Overtaken>,
+}
+
+#[derive(Debug, Serialize)]
+struct Overtaken {
+    p50: usize,
+    max: usize,
+}
+
+impl fmt::Display for Findings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} calls", self.calls)?;
+        if self.open > 0 {
+            write!(f, " ({} without an end)", self.open)?;
+        }
+        if !self.victim_was_in.is_empty() {
+            write!(f, ", the victim died in {}", self.victim_was_in.join(" and "))?;
+        }
+        if let Some(Overtaken { p50, max }) = self.overtaken {
+            write!(
+                f,
+                ", overtaken {p50} times by other nodes in the middle, {max} at most"
+            )?;
+        }
+        let verdict = match self.verdict {
+            Outcome::Ok => "linearizable",
+            Outcome::Unknown => "UNKNOWN, out of time",
+            Outcome::Violation => "VIOLATION",
+        };
+        write!(f, ": {verdict}; ")
+    }
+}
+
+/// Reads the journals and checks them.
+pub(super) fn judge(
+    object: Object,
+    nodes: u16,
+    load: &Load,
+    directory: &Path,
+    time: Duration,
+    report: Option<&Path>,
+) -> Result<Findings, CliError> {
+    let files = Files {
+        directory,
+        nodes,
+        threads: load.threads,
+        victim: load.kill.map(|_| nodes - 1),
+        time,
+        report,
+    };
+    match object {
+        Object::Atomic => files.judge::<Atomic>("calls", &Atomic::new(0), |_| Outcome::Ok),
+        Object::Kv => files.judge(
+            "calls",
+            &KeyValue::<u64, u64>::new(),
+            |_: &History<KeyValueCall<u64, u64>, KeyValueRet<u64>>| Outcome::Ok,
+        ),
+        Object::Queue => files.judge("calls", &Queue::<u64>::bounded(QUEUE_CAPACITY), fifo),
+        Object::TicketLock | Object::TasLock => {
+            let dead = files
+                .victim
+                .into_iter()
+                .flat_map(|node| (0..load.threads).map(move |t| owner(node, t)));
+            let spec = Lock {
+                dead: dead.collect(),
+                spurious_failure: true,
+            };
+            let mut passed = None;
+            let mut findings = files.judge("calls", &spec, |history| {
+                passed = overtaken(history);
+                Outcome::Ok
+            })?;
+            findings.overtaken = passed;
+            let counts = files.judge("counts", &Atomic::new(0), |_: &History<AtomicCall, AtomicRet>| {
+                Outcome::Ok
+            })?;
+            findings.verdict = findings.verdict.max(counts.verdict);
+            findings.open += counts.open;
+            if !counts.victim_was_in.is_empty() {
+                findings.victim_was_in = vec!["the critical section".to_owned()];
+            }
+            Ok(findings)
+        }
+    }
+}
+
+struct Files<'a> {
+    directory: &'a Path,
+    nodes: u16,
+    threads: u16,
+    victim: Option<u16>,
+    time: Duration,
+    report: Option<&'a Path>,
+}
+
+impl Files<'_> {
+    fn judge<S>(
+        &self,
+        part: &str,
+        spec: &S,
+        also: impl FnOnce(&History<S::Call, S::Ret>) -> Outcome,
+    ) -> Result<Findings, CliError>
+    where
+        S: Spec<Call: DeserializeOwned, Ret: DeserializeOwned>,
+    {
+        let history = self.history(part)?;
+        let also = also(&history);
+        let limits = Limits {
+            time: self.time,
+            memory_bytes: 8 << 30,
+            ..Limits::default()
+        };
+        let checked = check(spec, &history, &limits);
+        let verdict = match checked.verdict() {
+            Verdict::Ok => Outcome::Ok,
+            Verdict::Unknown => Outcome::Unknown,
+            Verdict::Violation => Outcome::Violation,
+        };
+        if verdict != Outcome::Ok {
+            println!("{}", checked.text());
+            if let Some(path) = self.report {
+                std::fs::write(path, checked.html()).map_err(CliError::os("writing the report"))?;
+            }
+        }
+        let open = history.operations.iter().filter(|o| o.response.is_none());
+        let last = open.clone().filter(|o| Some(o.thread.node) == self.victim);
+        Ok(Findings {
+            verdict: verdict.max(also),
+            calls: history.len(),
+            open: open.count(),
+            victim_was_in: last.map(|o| format!("{:?}", o.call)).collect(),
+            overtaken: None,
+        })
+    }
+
+    fn history<C: DeserializeOwned, R: DeserializeOwned>(
+        &self,
+        part: &str,
+    ) -> Result<History<C, R>, CliError> {
+        let mut parts = Vec::new();
+        for node in 0..self.nodes {
+            for thread in 0..self.threads {
+                let path = journal_path(self.directory, part, node, thread);
+                let file = File::open(path).map_err(CliError::os("opening a journal"))?;
+                let read = |error: HistoryError| CliError::Os {
+                    what: "reading a journal",
+                    source: std::io::Error::other(error),
+                };
+                parts.push(read_journal(BufReader::new(file)).map_err(read)?);
+            }
+        }
+        Ok(History::merge(parts))
+    }
+}
+
+/// No value is popped twice or from nowhere; and who pops, pops the values of each producer in their order. Lengths do not
+/// matter here, so this holds even where the search gives up. (What is lost shows as a pop of a later value.)
+fn fifo(history: &History<QueueCall<u64>, QueueRet<u64>>) -> Outcome {
+    let pushed: BTreeSet<u64> = history
+        .operations
+        .iter()
+        .filter_map(|o| match o.call {
+            QueueCall::Push(value) => Some(value),
+            _ => None,
+        })
+        .collect();
+    let mut popped = BTreeSet::new();
+    let mut newest: BTreeMap<_, u64> = BTreeMap::new();
+    // By time of invocation, which is the order of each thread.
+    for operation in &history.operations {
+        let Some(&QueueRet::Popped(value)) = operation.result() else {
+            continue;
+        };
+        let before = newest.insert((operation.thread, value >> 40), value);
+        if !pushed.contains(&value) || !popped.insert(value) || before.is_some_and(|before| before > value) {
+            println!(
+                "{value:#x} is popped twice, or was not pushed, or came before an earlier one of its producer"
+            );
+            return Outcome::Violation;
+        }
+    }
+    Outcome::Ok
+}
+
+/// How often those that waited for a lock were overtaken by other nodes.
+fn overtaken(history: &History<LockCall, LockRet>) -> Option<Overtaken> {
+    let mut got: Vec<(u64, u16)> = Vec::new();
+    for operation in &history.operations {
+        if let Some(response) = &operation.response
+            && matches!(response.result, LockRet::Acquired | LockRet::Recovered)
+        {
+            got.push((response.at, operation.thread.node));
+        }
+    }
+    got.sort_unstable();
+    let mut counts: Vec<usize> = history
+        .operations
+        .iter()
+        .filter(|o| matches!(o.call, LockCall::Acquire { .. }))
+        .filter_map(|o| {
+            let at = o.response.as_ref()?.at;
+            let first = got.partition_point(|&(time, _)| time <= o.invoked);
+            let others = got[first..].iter().take_while(|&&(time, _)| time < at);
+            Some(others.filter(|&&(_, node)| node != o.thread.node).count())
+        })
+        .collect();
+    counts.sort_unstable();
+    Some(Overtaken {
+        p50: *counts.get(counts.len() / 2)?,
+        max: *counts.last()?,
+    })
+}
