@@ -222,3 +222,108 @@ fn parsed<T: FromStr>(operation: &Operation, text: &str) -> T {
 fn unreadable(operation: &Operation, text: &str) -> ! {
     panic!("the world recorded `{operation}`, of which `{text}` cannot be read")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn operation(number: u16, call: &str, result: &str, invoked: u64, responded: u64) -> Operation {
+        let (name, argument) = call.split_once(' ').unwrap_or((call, ""));
+        Operation {
+            thread: format!("t{number}"),
+            number,
+            node: number,
+            name: name.to_owned(),
+            argument: argument.to_owned(),
+            result: Some(result.to_owned()),
+            invoked,
+            responded: Some(responded),
+        }
+    }
+
+    /// The calls one after another, by two threads in turn.
+    fn in_turn(calls: &[(&str, &str)]) -> Vec<Operation> {
+        let times = (1..).step_by(2);
+        let made = calls.iter().zip(times).enumerate();
+        made.map(|(i, ((call, result), at))| operation(i as u16 % 2, call, result, at, at + 1))
+            .collect()
+    }
+
+    #[test]
+    fn atomic_variable_histories() {
+        let fine = [
+            ("add 2", "0"),
+            ("cas 2 7", "2"),
+            ("swap 9", "7"),
+            ("write 1", ""),
+            ("read", "1"),
+        ];
+        assert_eq!(atomic_variable(&in_turn(&fine), 0), Ok(()));
+        assert!(
+            atomic_variable(&in_turn(&[("add 1", "0"), ("add 1", "0")]), 0).is_err(),
+            "lost update"
+        );
+        let together = [operation(0, "add 1", "1", 1, 4), operation(1, "add 1", "0", 1, 4)];
+        assert_eq!(atomic_variable(&together, 0), Ok(()), "they overlap");
+    }
+
+    #[test]
+    fn lock_histories() {
+        let fine = [
+            operation(0, "acquire", "", 1, 2),
+            operation(1, "try_acquire", "busy", 3, 4),
+            operation(0, "release", "", 5, 6),
+            operation(1, "acquire", "", 3, 8),
+        ];
+        assert_eq!(lock(&fine), Ok(()));
+        let both = [
+            operation(0, "acquire", "", 1, 2),
+            operation(1, "acquire", "", 3, 4),
+        ];
+        let broken = lock(&both).expect_err("two hold it");
+        assert_eq!(broken.calls.len(), 2);
+    }
+
+    #[test]
+    fn queue_histories() {
+        let fine = [
+            ("push 1", "done"),
+            ("push 2", "full"),
+            ("pop", "1"),
+            ("close", ""),
+            ("pop", "closed"),
+        ];
+        assert_eq!(shared_queue(&in_turn(&fine), 1), Ok(()));
+        let swapped = [("push 1", "done"), ("push 2", "done"), ("pop", "2")];
+        assert!(shared_queue(&in_turn(&swapped), 2).is_err());
+        assert!(shared_queue(&in_turn(&[("push 1", "done"), ("pop", "empty")]), 2).is_err());
+    }
+
+    #[test]
+    fn store_histories() {
+        let fine = [
+            ("insert 1 5", "done"),
+            ("insert 1 6", "duplicate"),
+            ("update 1 7", "true"),
+            ("get 1", "7"),
+            ("get 2", "none"),
+            ("delete 1", "true"),
+            ("delete 1", "false"),
+        ];
+        assert_eq!(key_value_store(&in_turn(&fine)), Ok(()));
+        let stale = [
+            ("insert 1 5", "done"),
+            ("insert 2 5", "done"),
+            ("update 1 7", "true"),
+            ("get 1", "5"),
+        ];
+        let broken = key_value_store(&in_turn(&stale)).expect_err("stale");
+        assert_eq!(broken.calls.len(), 3, "the other key is fine: {broken}");
+    }
+
+    #[test]
+    #[should_panic(expected = "cannot be read")]
+    fn texts_that_mean_nothing_are_the_worlds_mistake() {
+        let _ = key_value_store(&in_turn(&[("get 1", "many")]));
+    }
+}
