@@ -61,6 +61,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         grace: args.grace,
         keep_going: args.keep_going,
         prefix: !args.no_prefix,
+        bar: None,
     })
 }
 

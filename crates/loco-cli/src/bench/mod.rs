@@ -138,6 +138,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         grace: Duration::from_secs(3),
         keep_going: false,
         prefix: false,
+        bar: bar.as_ref().map(Bar::drawn),
     });
     drop(bar);
     code

@@ -21,6 +21,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// The bar, drawn until dropped.
 pub(super) struct Bar {
     file: Arc<File>,
+    drawn: ProgressBar,
     stop: Arc<AtomicBool>,
     painter: Option<JoinHandle<()>>,
 }
@@ -33,13 +34,14 @@ impl Bar {
         let file = Arc::new(File::from(memory));
         let stop = Arc::new(AtomicBool::new(false));
         let (source, stopped) = (Arc::clone(&file), Arc::clone(&stop));
+        let drawn = ProgressBar::new(WHOLE);
+        if let Ok(style) = ProgressStyle::with_template("{wide_bar} {percent}%  {elapsed_precise}") {
+            drawn.set_style(style);
+        }
+        let bar = drawn.clone();
         let painter = std::thread::Builder::new()
             .name("loco-progress".to_owned())
             .spawn(move || {
-                let bar = ProgressBar::new(WHOLE);
-                if let Ok(style) = ProgressStyle::with_template("{wide_bar} {percent}%  {elapsed_precise}") {
-                    bar.set_style(style);
-                }
                 bar.tick();
                 while !stopped.load(Ordering::Relaxed) {
                     let mut done = [0; 8];
@@ -53,9 +55,15 @@ impl Bar {
             .map_err(CliError::os("starting the thread of the progress bar"))?;
         Ok(Bar {
             file,
+            drawn,
             stop,
             painter: Some(painter),
         })
+    }
+
+    /// To print beside it.
+    pub(super) fn drawn(&self) -> ProgressBar {
+        self.drawn.clone()
     }
 
     /// Where nodes write.

@@ -47,5 +47,6 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         grace: Duration::from_secs(3),
         keep_going: false,
         prefix: !args.json,
+        bar: None,
     })
 }

@@ -16,6 +16,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
+use indicatif::ProgressBar;
 use loco_fabric::NodeId;
 use signal_hook::consts::{SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
@@ -48,6 +49,8 @@ pub struct Plan {
     pub keep_going: bool,
     /// Put the node's id before each line.
     pub prefix: bool,
+    /// Taken off the terminal while a line is printed.
+    pub bar: Option<ProgressBar>,
 }
 
 /// One node: its id and what its environment has beside ours.
@@ -82,7 +85,7 @@ pub fn launch(plan: &Plan) -> Result<u8, CliError> {
         .map_err(CliError::os("becoming a subreaper"))?;
     let (sender, events) = mpsc::channel();
     watch_signals(sender.clone())?;
-    let printer = Arc::new(Printer::new(plan.prefix, &plan.nodes, sender));
+    let printer = Arc::new(Printer::new(plan.prefix, plan.bar.clone(), &plan.nodes, sender));
     let mut job = RunningJob::new(plan, printer)?;
     // An error here drops the job, which ends what has started.
     for node in &plan.nodes {

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 
 use anstyle::{AnsiColor, Style};
+use indicatif::ProgressBar;
 use loco_fabric::NodeId;
 
 use super::{Event, Node};
@@ -25,6 +26,7 @@ const COLOURS: [AnsiColor; 6] = [
 /// Writes lines of all nodes to our own standard output and error.
 pub(super) struct Printer {
     prefix: bool,
+    bar: Option<ProgressBar>,
     /// Digits of the longest id.
     width: usize,
     /// Told when nobody reads any more; none after that.
@@ -38,10 +40,16 @@ enum Stream {
 }
 
 impl Printer {
-    pub(super) fn new(prefix: bool, nodes: &[Node], events: mpsc::Sender<Event>) -> Printer {
+    pub(super) fn new(
+        prefix: bool,
+        bar: Option<ProgressBar>,
+        nodes: &[Node],
+        events: mpsc::Sender<Event>,
+    ) -> Printer {
         let longest = nodes.iter().map(|node| node.id.0).max().unwrap_or(0);
         Printer {
             prefix,
+            bar,
             width: longest.to_string().len(),
             closed: Mutex::new(Some(events)),
         }
@@ -92,9 +100,13 @@ impl Printer {
     }
 
     fn line(&self, node: NodeId, stream: Stream, line: &[u8]) {
-        let written = match stream {
+        let write = || match stream {
             Stream::Out => self.write(&mut io::stdout().lock(), io::stdout().is_terminal(), node, line),
             Stream::Err => self.write(&mut io::stderr().lock(), io::stderr().is_terminal(), node, line),
+        };
+        let written = match &self.bar {
+            Some(bar) => bar.suspend(write),
+            None => write(),
         };
         let broken = written.is_err_and(|e| e.kind() == io::ErrorKind::BrokenPipe);
         if broken && matches!(stream, Stream::Out) {

@@ -15,9 +15,6 @@ use std::time::Duration;
 const SPINS_MAX: u32 = 1000;
 /// And at least: about the time that a message between two cores takes. All that is spun where nodes share cores.
 const SPINS_MIN: u32 = 20;
-/// Rounds before the first `pause` instruction, which takes 40 to 140 cycles, up to as long as a message does: whoever is
-/// about to be answered is answered sooner without.
-const SPINS_TIGHT: u32 = 16;
 /// Rounds of yielding before the first sleep: some 0.3 ms if nobody else wants the core.
 const YIELDS: u32 = 1000;
 const SLEEP_MIN: Duration = Duration::from_micros(5);
@@ -36,8 +33,6 @@ pub(crate) struct Patience {
 #[derive(Debug)]
 pub(crate) struct Backoff<'a> {
     patience: &'a Patience,
-    /// Of `spins`, those without a pause.
-    tight: u32,
     /// Left.
     spins: u32,
     yields: u32,
@@ -58,7 +53,6 @@ impl Patience {
     pub(crate) fn backoff(&self) -> Backoff<'_> {
         Backoff {
             patience: self,
-            tight: SPINS_TIGHT,
             // Relaxed, here and below: a guess, which orders nothing; a lost update is no harm.
             spins: self.spins.load(Ordering::Relaxed),
             yields: YIELDS,
@@ -76,10 +70,8 @@ impl Backoff<'_> {
             return true;
         }
         self.spins -= 1;
-        if self.tight > 0 {
-            self.tight -= 1;
-            return false;
-        }
+        // Also the first time, though it takes 40 to 140 cycles, up to as long as a message does: loads without pauses run
+        // ahead of the answer, and having to undo them costs more.
         hint::spin_loop();
         self.spins.is_multiple_of(SPINS_PER_CLOCK)
     }

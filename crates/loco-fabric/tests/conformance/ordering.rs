@@ -281,6 +281,22 @@ pub fn a_fenced_put_comes_after_a_get<W: World>() {
     together(vec![Box::new(asking), Box::new(answering)]);
 }
 
+/// Bytes that a side of a store-buffering test puts first, to cache lines that the other side wrote meanwhile: the put of
+/// the act waits behind them in the store buffer for as long as several cache misses take, and a look that lacks its
+/// fence overtakes it. Without them the fences of `get` and `flush` over shared memory would hardly ever be missed.
+const CLUTTER: usize = 512;
+
+/// Puts [`CLUTTER`] bytes at `offset` of `remote`.
+fn clutter<F: Fabric>(poster: &mut Poster<F>, source: &F::Memory, remote: &F::Remote, offset: usize) {
+    stream(&poster.fabric, &mut poster.qp, |qp, work| {
+        let work = Work {
+            signaled: false,
+            ..work
+        };
+        qp.put(local(source, 0, CLUTTER), target(remote, offset), work)
+    });
+}
+
 /// Two threads in lock step: each acts and then looks; that both look too early is forbidden.
 fn store_buffering(
     rounds: u64,
@@ -305,6 +321,10 @@ fn store_buffering(
     let run = |side: usize, act: &mut (dyn FnMut(u64) -> u64 + Send)| {
         for round in 1..=rounds {
             meet(4 * round - 2);
+            // Whoever arrived last leaves first, by about a cache miss: now and then the other is given that much.
+            for _ in 0..[round % 7, round / 7 % 7][side] {
+                std::hint::spin_loop();
+            }
             seen[side].store(act(round), Ordering::Relaxed); // `meet` orders.
             meet(4 * round);
             let [first, second] = [&seen[0], &seen[1]].map(|seen| seen.load(Ordering::Relaxed));
@@ -325,24 +345,23 @@ pub fn store_buffering_with_puts_and_gets<W: World>() {
     let [a, b, c] = &W::nodes(3)[..] else {
         unreachable!()
     };
-    let memory = allocate(c, 256);
+    let memory = allocate(c, 256 + CLUTTER);
     let side = |node: &W::Fabric, own: usize, other: usize| {
         let remote = node.import(c.node(), &c.export(&memory)).unwrap();
-        let here = allocate(node, 64);
+        let (here, source) = (allocate(node, 64), allocate(node, CLUTTER));
         let mut poster = Poster::new(node, c.node());
         move |round: u64| {
             let value = round.to_ne_bytes();
-            stream(&poster.fabric, &mut poster.qp, |qp, work| {
-                qp.put_inline(
-                    &value,
-                    target(&remote, own),
-                    Work {
-                        signaled: false,
-                        ..work
-                    },
-                )
+            clutter(&mut poster, &source, &remote, 256);
+            // One right after the other, whatever else posting takes.
+            poster.complete(|qp, work| {
+                let put = Work {
+                    signaled: false,
+                    ..work
+                };
+                let _placed = qp.put_inline(&value, target(&remote, own), put)?;
+                qp.get(local(&here, 0, 8), target(&remote, other), work)
             });
-            poster.complete(|qp, work| qp.get(local(&here, 0, 8), target(&remote, other), work));
             word(&here, 0)
         }
     };
@@ -351,38 +370,51 @@ pub fn store_buffering_with_puts_and_gets<W: World>() {
 
 /// Two nodes put to one another, flush, and look at their own memory (RDMA-TSO'24, store buffering with fences).
 pub fn store_buffering_with_flush<W: World>() {
-    two_nodes_put_and_look::<W>(|poster, _, _| poster.complete(|qp, work| qp.flush(work)));
+    two_nodes_put_and_look::<W>(|_, qp, work, _, _| qp.flush(work));
 }
 
 /// The same, with an atomic in place of the flush: it comes after the queue pair's puts (`docs/rmw.md`,
 /// `SB+put-rmw+polls`).
 pub fn an_atomic_comes_after_puts<W: World>() {
-    two_nodes_put_and_look::<W>(|poster, remote, result| {
-        if poster.fabric.caps().atomicity == Atomicity::None {
-            return poster.complete(|qp, work| qp.flush(work));
+    two_nodes_put_and_look::<W>(|fabric, qp, work, remote, result| {
+        if fabric.caps().atomicity == Atomicity::None {
+            return qp.flush(work);
         }
-        poster.complete(|qp, work| qp.fetch_add(target(remote, 128), 0, local(result, 0, 8), work));
+        qp.fetch_add(target(remote, 128), 0, local(result, 0, 8), work)
     });
 }
 
+type QueuePairOf<W> = <<W as World>::Fabric as Fabric>::QueuePair;
 type RemoteOf<W> = <<W as World>::Fabric as Fabric>::Remote;
 type MemoryOf<W> = <<W as World>::Fabric as Fabric>::Memory;
 
 fn two_nodes_put_and_look<W: World>(
-    fence: impl Fn(&mut Poster<W::Fabric>, &RemoteOf<W>, &MemoryOf<W>) + Send + Sync + Copy,
+    fence: impl Fn(&W::Fabric, &mut QueuePairOf<W>, Work, &RemoteOf<W>, &MemoryOf<W>) -> Result<Posted>
+    + Send
+    + Sync
+    + Copy,
 ) {
     let [a, b] = &W::nodes(2)[..] else { unreachable!() };
     let side = |own: &W::Fabric, other: &W::Fabric, memory: MemoryOf<W>, remote: RemoteOf<W>| {
-        let result = allocate(own, 64);
-        let mut poster = Poster::new(own, other.node());
+        let (result, source) = (allocate(own, 64), allocate(own, CLUTTER));
+        let (mut poster, fabric) = (Poster::new(own, other.node()), own.clone());
         move |round: u64| {
             let value = round.to_ne_bytes();
-            poster.complete(|qp, work| qp.put_inline(&value, target(&remote, 0), work));
-            fence(&mut poster, &remote, &result);
-            word(&memory, 0)
+            clutter(&mut poster, &source, &remote, 192);
+            poster.complete(|qp, work| {
+                let put = Work {
+                    signaled: false,
+                    ..work
+                };
+                let _placed = qp.put_inline(&value, target(&remote, 0), put)?;
+                fence(&fabric, qp, work, &remote, &result)
+            });
+            let seen = word(&memory, 0);
+            memory.write(192, &[1; CLUTTER]).unwrap();
+            seen
         }
     };
-    let (at_a, of_a) = share(a, b, 192);
-    let (at_b, of_b) = share(b, a, 192);
+    let (at_a, of_a) = share(a, b, 192 + CLUTTER);
+    let (at_b, of_b) = share(b, a, 192 + CLUTTER);
     store_buffering(rounds(a), side(a, b, at_a, of_b), side(b, a, at_b, of_a));
 }
