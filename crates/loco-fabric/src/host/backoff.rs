@@ -15,6 +15,10 @@ use std::time::Duration;
 const SPINS_MAX: u32 = 1000;
 /// And at least: about the time that a message between two cores takes. All that is spun where nodes share cores.
 const SPINS_MIN: u32 = 20;
+/// Of them, the first, without the `pause` instruction, which takes 40 to 140 cycles, up to as long as a message does:
+/// whoever is about to be answered is answered sooner. More of them do harm: loads without pauses run ahead of the answer,
+/// and have to be undone.
+const SPINS_TIGHT: u32 = 6;
 /// Rounds of yielding before the first sleep: some 0.3 ms if nobody else wants the core.
 const YIELDS: u32 = 1000;
 const SLEEP_MIN: Duration = Duration::from_micros(5);
@@ -33,6 +37,8 @@ pub(crate) struct Patience {
 #[derive(Debug)]
 pub(crate) struct Backoff<'a> {
     patience: &'a Patience,
+    /// Left of `spins` without a pause.
+    tight: u32,
     /// Left.
     spins: u32,
     yields: u32,
@@ -53,6 +59,7 @@ impl Patience {
     pub(crate) fn backoff(&self) -> Backoff<'_> {
         Backoff {
             patience: self,
+            tight: SPINS_TIGHT,
             // Relaxed, here and below: a guess, which orders nothing; a lost update is no harm.
             spins: self.spins.load(Ordering::Relaxed),
             yields: YIELDS,
@@ -70,8 +77,10 @@ impl Backoff<'_> {
             return true;
         }
         self.spins -= 1;
-        // Also the first time, though it takes 40 to 140 cycles, up to as long as a message does: loads without pauses run
-        // ahead of the answer, and having to undo them costs more.
+        if self.tight > 0 {
+            self.tight -= 1;
+            return false;
+        }
         hint::spin_loop();
         self.spins.is_multiple_of(SPINS_PER_CLOCK)
     }
