@@ -182,6 +182,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         grace: Duration::from_secs(3),
         keep_going: args.load.kill.is_some(),
         prefix: true,
+        bar: None,
     })?;
     let run_s = begin.elapsed().as_secs_f64();
     let expected = if args.load.kill.is_some() { KILLED } else { 0 };
