@@ -129,6 +129,21 @@ fn a_soak_ends_in_time_and_says_what_it_did() {
 }
 
 #[test]
+fn a_repeated_execution_is_drawn() {
+    let folder = std::env::temp_dir().join(format!("loco-check-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let (svg, dot) = (folder.join("run.svg"), folder.join("run.dot"));
+    let paths = [&svg, &dot].map(|path| path.to_str().expect("a plain name"));
+    let output = check(&["sst", "--replay", "", "--svg", paths[0], "--dot", paths[1]]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let [svg, dot] = [svg, dot].map(|path| std::fs::read_to_string(path).expect("it was written"));
+    // What a node pushes of its row is a put: read by its network card, written at the other's.
+    assert!(svg.contains("nlR(") && svg.contains("nrW("), "{svg}");
+    assert!(dot.starts_with("digraph") && dot.contains("nrW("), "{dot}");
+    std::fs::remove_dir_all(folder).expect("a folder");
+}
+
+#[test]
 fn progress_is_for_terminals() {
     let output = check(&["barrier", "--ops", "2", "--json"]);
     assert_eq!(text(&output.stderr), "");

@@ -1,5 +1,5 @@
 //! Speed of the explorer on the barrier of two nodes: moves a second of one explorer, executions a second of random
-//! schedules, and one complete exploration.
+//! schedules, and the moves of a complete exploration.
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use loco::{Barrier, Manager, SharedVar};
@@ -16,7 +16,8 @@ fn must<T>(result: loco::Result<T>) -> T {
     result.unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn barrier(world: &mut World) {
+/// Rounds with a put before each and a read after it.
+fn barrier(world: &mut World, rounds: u64) {
     for me in 0..2 {
         let node = world.node(|fabric| {
             let manager = must(Manager::new(fabric));
@@ -33,21 +34,23 @@ fn barrier(world: &mut World) {
         });
         world.thread(&node, &format!("node{me}"), move |site: &Site| {
             let thread = must(site.manager.thread());
-            site.flags[me].write(1);
-            must(site.flags[me].bcast_all(&thread)).forget();
-            must(site.barrier.wait(&thread));
-            assert_eq!(site.flags[1 - me].read(), 1);
+            for round in 1..=rounds {
+                site.flags[me].write(round);
+                must(site.flags[me].bcast_all(&thread)).forget();
+                must(site.barrier.wait(&thread));
+                assert!(site.flags[1 - me].read() >= round);
+            }
         });
     }
 }
 
-fn run(strategy: Strategy) -> Report {
+fn run(strategy: Strategy, rounds: u64) -> Report {
     let config = Config {
         strategy,
         workers: 1,
         ..Config::default()
     };
-    explore(&config, barrier).unwrap_or_else(|error| panic!("{error}"))
+    explore(&config, |world| barrier(world, rounds)).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn benches(criterion: &mut Criterion) {
@@ -56,20 +59,20 @@ fn benches(criterion: &mut Criterion) {
         executions: EXECUTIONS,
         seed: 1,
     };
-    let moves = run(random).stats.transitions;
+    let moves = run(random, 1).stats.transitions;
     let mut group = criterion.benchmark_group("barrier of two nodes");
     group.throughput(Throughput::Elements(moves));
     group.bench_function("moves of random executions", |b| {
-        b.iter_batched(|| (), |()| run(random), BatchSize::PerIteration);
+        b.iter_batched(|| (), |()| run(random, 1), BatchSize::PerIteration);
     });
     group.throughput(Throughput::Elements(EXECUTIONS));
     group.bench_function("random executions", |b| {
-        b.iter_batched(|| (), |()| run(random), BatchSize::PerIteration);
+        b.iter_batched(|| (), |()| run(random, 1), BatchSize::PerIteration);
     });
-    let complete = run(Strategy::Exhaustive).stats;
+    let complete = run(Strategy::Exhaustive, 2).stats;
     group.throughput(Throughput::Elements(complete.transitions));
-    group.bench_function("moves of a complete exploration", |b| {
-        b.iter_batched(|| (), |()| run(Strategy::Exhaustive), BatchSize::PerIteration);
+    group.bench_function("moves of a complete exploration, two rounds", |b| {
+        b.iter_batched(|| (), |()| run(Strategy::Exhaustive, 2), BatchSize::PerIteration);
     });
     group.finish();
 }

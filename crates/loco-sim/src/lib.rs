@@ -13,6 +13,7 @@ mod bounds;
 mod chunks;
 mod coroutine;
 mod fabric;
+mod graph;
 mod history;
 mod names;
 mod persistent;
@@ -45,6 +46,7 @@ use random::Choice;
 
 pub use bounds::Bounds;
 pub use fabric::{ModelCell, ModelControl, ModelFabric, ModelMemory, ModelQueuePair, ModelRemote};
+pub use graph::ExecutionGraph;
 pub use history::{End, Event, ThreadHistory};
 pub use platform::{
     ModelAtomic, ModelGuard, ModelMutex, ModelPlatform, ModelReadGuard, ModelRwLock, ModelTask, ModelWord,
@@ -128,12 +130,14 @@ impl Config {
     }
 
     pub(crate) fn machine(&self) -> machine::Config {
-        let atomicity = if self.glob {
-            RmwAtomicity::Glob
-        } else {
-            RmwAtomicity::Hca
-        };
-        machine::Config::new(Model::RdmaTso, atomicity)
+        machine::Config::new(Model::RdmaTso, self.atomicity())
+    }
+
+    pub(crate) fn atomicity(&self) -> RmwAtomicity {
+        match self.glob {
+            true => RmwAtomicity::Glob,
+            false => RmwAtomicity::Hca,
+        }
     }
 }
 
@@ -217,6 +221,19 @@ pub fn replay(
         None => None,
     };
     Ok(report)
+}
+
+/// The execution that `schedule` leads to as a graph, to draw as `mowgli explain` does: of a failure, or of a witness of
+/// [`reaches`]. The world is the one that was explored.
+///
+/// # Errors
+/// As [`replay`].
+pub fn execution_graph(
+    config: &Config,
+    schedule: &Schedule,
+    builder: impl Fn(&mut World) + Sync,
+) -> Result<ExecutionGraph, SimError> {
+    graph::of(config, &builder, schedule)
 }
 
 #[cfg(doctest)]

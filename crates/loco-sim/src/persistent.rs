@@ -10,6 +10,7 @@
 //! enough to explore those (Godefroid's persistent sets; stubborn sets with agents for processes).
 
 use mowgli::machine::{Addr, QpId, Rule, Step};
+use smallvec::SmallVec;
 
 use crate::request::{Note, Request};
 use crate::sharing::{Agent, Part};
@@ -95,17 +96,19 @@ pub(crate) fn reduce(walker: &Walker<'_>, state: &mut State, moves: &mut Vec<Mov
     if moves.len() < 2 || numbering.count() > AGENTS_MAX {
         return;
     }
+    let agents: SmallVec<[usize; 16]> = moves.iter().map(|&m| agent_of(numbering, m)).collect();
     let mut best: Option<(usize, Agents)> = None;
-    for &seed in moves.iter() {
+    for &seed in &agents {
         let limit = best.as_ref().map_or(moves.len(), |(size, _)| *size);
         let closure = Closure {
             walker,
             numbering,
             moves,
+            movers: &agents,
             agents: Agents([0; AGENTS_MAX / 64]),
-            todo: Vec::new(),
+            todo: SmallVec::new(),
         };
-        if let Some(found) = closure.of(state, agent_of(numbering, seed), limit) {
+        if let Some(found) = closure.of(state, seed, limit) {
             let done = found.0 == 1;
             best = Some(found);
             if done {
@@ -113,8 +116,9 @@ pub(crate) fn reduce(walker: &Walker<'_>, state: &mut State, moves: &mut Vec<Mov
             }
         }
     }
-    if let Some((_, agents)) = best {
-        moves.retain(|&m| agents.contains(agent_of(numbering, m)));
+    if let Some((_, kept)) = best {
+        let mut agent = agents.iter();
+        moves.retain(|_| agent.next().is_some_and(|&agent| kept.contains(agent)));
     }
 }
 
@@ -130,8 +134,10 @@ struct Closure<'a, 'b> {
     walker: &'a Walker<'b>,
     numbering: Numbering,
     moves: &'a [Move],
+    /// The agents that make them.
+    movers: &'a [usize],
     agents: Agents,
-    todo: Vec<usize>,
+    todo: SmallVec<[usize; 32]>,
 }
 
 impl Closure<'_, '_> {
@@ -141,22 +147,19 @@ impl Closure<'_, '_> {
         self.todo.push(seed);
         let mut size = 0;
         while let Some(agent) = self.todo.pop() {
-            let mine: Vec<Move> = self
-                .moves
-                .iter()
-                .copied()
-                .filter(|&m| agent_of(self.numbering, m) == agent)
-                .collect();
-            size += mine.len();
+            let mine = self.movers.iter().filter(|&&other| other == agent).count();
+            size += mine;
             if size >= limit {
                 return None;
             }
-            let who = self.numbering.who(agent);
-            if mine.is_empty() {
-                self.enablers(state, who);
+            if mine == 0 {
+                self.enablers(state, self.numbering.who(agent));
+                continue;
             }
-            for what in mine {
-                self.dependents(state, what);
+            for index in 0..self.moves.len() {
+                if self.movers[index] == agent {
+                    self.dependents(state, self.moves[index]);
+                }
             }
         }
         Some((size, self.agents))
@@ -209,8 +212,8 @@ impl Closure<'_, '_> {
 
     /// Other agents that may access the word in a conflicting way.
     fn add_conflicts(&mut self, word: Addr, agent: Agent, write: bool) {
-        let others: Vec<(Agent, bool, bool)> = self.walker.seen.words.others(word, agent, write).collect();
-        for (other, reads, writes) in others {
+        let walker = self.walker;
+        for (other, reads, writes) in walker.seen.words.others(word, agent, write) {
             match other.parts() {
                 (thread, None) => {
                     if writes {
@@ -250,8 +253,8 @@ impl Closure<'_, '_> {
             }
             Request::Lock { lock, .. } | Request::TryLock { lock } | Request::Unlock { lock, .. } => {
                 let index = state.lock_index(common, lock.0);
-                let users: Vec<u16> = self.walker.seen.lock_users(index).collect();
-                for user in users {
+                let walker = self.walker;
+                for user in walker.seen.lock_users(index) {
                     self.add(Who::Program(user));
                 }
             }
@@ -363,8 +366,8 @@ impl Closure<'_, '_> {
                     self.add_node(state, state.info(thread).node);
                 }
                 for lock in locks {
-                    let users: Vec<u16> = self.walker.seen.lock_users(lock).collect();
-                    for user in users {
+                    let walker = self.walker;
+                    for user in walker.seen.lock_users(lock) {
                         self.add(Who::Program(user));
                     }
                 }
@@ -376,8 +379,8 @@ impl Closure<'_, '_> {
                 match state.request(common, thread) {
                     Some(Request::Lock { lock, .. }) => {
                         let index = state.lock_index(common, lock.0);
-                        let users: Vec<u16> = self.walker.seen.lock_users(index).collect();
-                        for user in users {
+                        let walker = self.walker;
+                        for user in walker.seen.lock_users(index) {
                             self.add(Who::Program(user));
                         }
                     }

@@ -103,7 +103,8 @@ struct Work {
 
 /// A state with moves still to be taken.
 struct Frame {
-    at: Position,
+    /// Nothing once the last move has it.
+    at: Option<Position>,
     /// With what a bounded search has spent after each.
     moves: Vec<(Move, Spent)>,
     /// What each move gets of this state's share of the tree.
@@ -115,7 +116,17 @@ struct Frame {
 /// What became of a position.
 enum Entered {
     /// It has choices.
-    Frame(Box<Frame>),
+    Frame(Frame),
+    /// It differs from a visited one by failed evaluations only.
+    Stutters,
+    /// Visited before, or an end.
+    Closed,
+}
+
+/// What was found at a position.
+enum Visit {
+    /// These moves, each with what a bounded search has spent after it.
+    Choices(Vec<(Move, Spent)>),
     /// It differs from a visited one by failed evaluations only.
     Stutters,
     /// Visited before, or an end.
@@ -263,7 +274,12 @@ impl<'a> Pass<'a> {
             };
             // The last chance to get anywhere from here.
             let must_follow = frame.moves.is_empty() && !frame.progressed;
-            let mut next = frame.at.clone();
+            // The last move needs no copy: most states are left with one after the reduction.
+            let next = match &frame.at {
+                Some(at) if !frame.moves.is_empty() => Some(walker.copy(at)),
+                _ => frame.at.take(),
+            };
+            let Some(mut next) = next else { continue };
             next.spent = spent;
             next.share = frame.share;
             if !walker.take(&mut next, what)? {
@@ -294,67 +310,89 @@ impl<'a> Pass<'a> {
         Ok(())
     }
 
-    /// As [`enter_state`](Pass::enter_state); counts branches that end here as closed.
-    fn enter(
-        &self,
-        walker: &mut Walker<'_>,
-        stats: &mut Stats,
-        at: Position,
-        may_stutter: bool,
-    ) -> Result<Entered, SimError> {
-        let share = at.share;
-        let entered = self.enter_state(walker, stats, at, may_stutter)?;
-        if !matches!(entered, Entered::Frame(_)) {
-            *lock(&self.closed) += share;
-        }
-        Ok(entered)
-    }
-
     /// Runs on to a state with a choice; a frame if nobody has been there.
-    fn enter_state(
+    fn enter(
         &self,
         walker: &mut Walker<'_>,
         stats: &mut Stats,
         mut at: Position,
         may_stutter: bool,
     ) -> Result<Entered, SimError> {
-        let mut moves = Vec::new();
-        walker.settle(&mut at)?;
+        let visit = self.visit(walker, stats, &mut at, may_stutter)?;
+        if let Visit::Choices(moves) = visit {
+            let share = at.share / moves.len() as f64;
+            return Ok(Entered::Frame(Frame {
+                at: Some(at),
+                moves,
+                share,
+                progressed: false,
+            }));
+        }
+        *lock(&self.closed) += at.share;
+        walker.retire(at);
+        Ok(match visit {
+            Visit::Stutters => Entered::Stutters,
+            _ => Entered::Closed,
+        })
+    }
+
+    fn visit(
+        &self,
+        walker: &mut Walker<'_>,
+        stats: &mut Stats,
+        at: &mut Position,
+        may_stutter: bool,
+    ) -> Result<Visit, SimError> {
+        let mut moves = std::mem::take(&mut walker.enabled);
+        let visit = self.visit_with(walker, stats, at, may_stutter, &mut moves);
+        walker.enabled = moves;
+        visit
+    }
+
+    fn visit_with(
+        &self,
+        walker: &mut Walker<'_>,
+        stats: &mut Stats,
+        at: &mut Position,
+        may_stutter: bool,
+        moves: &mut Vec<Move>,
+    ) -> Result<Visit, SimError> {
+        walker.settle(at)?;
         loop {
             if let Some((thread, message)) = walker.failed(&at.state) {
-                self.fail(walker, &at, FailureKind::Assertion { thread, message });
-                return Ok(Entered::Closed);
+                self.fail(walker, at, FailureKind::Assertion { thread, message });
+                return Ok(Visit::Closed);
             }
             if at.schedule.len() > self.config.steps_max {
                 self.limit(Completeness::Incomplete(format!(
                     "an execution has more than {} steps",
                     self.config.steps_max
                 )));
-                return Ok(Entered::Closed);
+                return Ok(Visit::Closed);
             }
-            walker.moves(&mut at.state, &mut moves);
-            let Some(what) = walker.commuting(&mut at.state, &moves) else {
+            let Some(what) = walker.commuting(&mut at.state, moves) else {
                 break;
             };
-            walker.take(&mut at, what)?;
+            walker.take(at, what)?;
             stats.transitions += 1;
         }
         stats.depth_max = stats.depth_max.max(at.schedule.len() as u64);
-        let mut bytes = Vec::with_capacity(512);
-        at.state.encode(&mut bytes, false);
+        let bytes = &mut walker.bytes;
+        bytes.clear();
+        at.state.encode(bytes, false);
         if let Some(bounds) = self.bounds {
-            at.spent.encode(bounds, &mut bytes);
+            at.spent.encode(bounds, bytes);
         }
-        let hash = xxh3_128(&bytes);
+        let hash = xxh3_128(bytes);
         if may_stutter && self.bounds.is_none() && !moves.is_empty() && at.state.stutters() {
             bytes.clear();
-            at.state.encode(&mut bytes, true);
-            if self.is_visited(xxh3_128(&bytes)) {
-                return Ok(Entered::Stutters);
+            at.state.encode(bytes, true);
+            if self.is_visited(xxh3_128(bytes)) {
+                return Ok(Visit::Stutters);
             }
         }
         if !lock(self.shard(hash)).insert(hash) {
-            return Ok(Entered::Closed);
+            return Ok(Visit::Closed);
         }
         let states = self.states.fetch_add(1, Ordering::SeqCst) + 1;
         if states.is_multiple_of(1024) {
@@ -365,33 +403,28 @@ impl<'a> Pass<'a> {
             self.executions.fetch_add(1, Ordering::SeqCst);
             let stuck = at.state.is_unfinished();
             if stuck {
-                self.fail(walker, &at, FailureKind::Deadlock);
+                self.fail(walker, at, FailureKind::Deadlock);
             } else if let Some(message) = walker.check_end(&at.state)? {
-                self.fail(walker, &at, FailureKind::End { message });
+                self.fail(walker, at, FailureKind::End { message });
             }
-            return Ok(Entered::Closed);
+            return Ok(Visit::Closed);
         }
         let mut priced = Vec::with_capacity(moves.len());
         match self.bounds {
             None => {
-                persistent::reduce(walker, &mut at.state, &mut moves);
+                persistent::reduce(walker, &mut at.state, moves);
                 priced.extend(moves.iter().map(|&m| (m, Spent::default())));
             }
             Some(bounds) => {
-                if at.spent.within(bounds, &moves, &mut priced) {
+                if at.spent.within(bounds, moves, &mut priced) {
                     self.cut.store(true, Ordering::SeqCst);
                 }
             }
         }
-        let share = at.share / priced.len().max(1) as f64;
         // Taken from the end: threads, which are first, last, so that NICs go ahead and weak outcomes come early or late
         // but surely.
-        Ok(Entered::Frame(Box::new(Frame {
-            at,
-            moves: priced,
-            share,
-            progressed: false,
-        })))
+        at.state.machine.forget_idle();
+        Ok(Visit::Choices(priced))
     }
 
     fn shard(&self, hash: u128) -> &Mutex<FxHashSet<u128>> {

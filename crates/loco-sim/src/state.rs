@@ -40,15 +40,34 @@ pub(crate) enum Move {
     Machine(Step),
 }
 
-/// A state.
-#[derive(Clone)]
+/// A state. Small itself, as it is moved about; copying into an old one reuses its storage.
 pub(crate) struct State {
-    pub(crate) machine: Machine,
-    pub(crate) threads: SmallVec<[Thread; 8]>,
+    pub(crate) machine: Box<Machine>,
+    pub(crate) threads: Vec<Thread>,
     /// What does not change about them. Shared by states.
     infos: Arc<Vec<Info>>,
-    locks: SmallVec<[Lock; 16]>,
+    locks: Vec<Lock>,
     mail: Arc<Vec<Mailbox>>,
+}
+
+impl Clone for State {
+    fn clone(&self) -> State {
+        State {
+            machine: self.machine.clone(),
+            threads: self.threads.clone(),
+            infos: self.infos.clone(),
+            locks: self.locks.clone(),
+            mail: self.mail.clone(),
+        }
+    }
+
+    fn clone_from(&mut self, source: &State) {
+        self.machine.clone_from(&source.machine);
+        self.threads.clone_from(&source.threads);
+        self.infos.clone_from(&source.infos);
+        self.locks.clone_from(&source.locks);
+        self.mail.clone_from(&source.mail);
+    }
 }
 
 /// What does not change about a thread.
@@ -65,7 +84,7 @@ pub(crate) struct Thread {
     pub(crate) past: Past,
     pub(crate) status: Status,
     /// The wait that it is in.
-    pub(crate) wait: Option<Waiting>,
+    pub(crate) wait: Option<Box<Waiting>>,
     /// Calls of its history that have returned.
     finished: u16,
 }
@@ -127,10 +146,10 @@ struct Mailbox {
 impl State {
     pub(crate) fn new(machine: Machine, nodes: usize) -> State {
         State {
-            machine,
-            threads: SmallVec::new(),
+            machine: Box::new(machine),
+            threads: Vec::new(),
             infos: Arc::default(),
-            locks: SmallVec::new(),
+            locks: Vec::new(),
             mail: Arc::new(vec![Mailbox::default(); nodes]),
         }
     }
@@ -290,7 +309,7 @@ impl State {
             Request::WaitBegin { .. } => {
                 let t = &mut self.threads[thread as usize];
                 let entry = common.behaviour.after(t.past, &Reply::Unit);
-                t.wait = Some(Waiting {
+                t.wait = Some(Box::new(Waiting {
                     begin: t.past,
                     entry,
                     failed: None,
@@ -299,7 +318,7 @@ impl State {
                     polled: false,
                     reads: SmallVec::new(),
                     locks: SmallVec::new(),
-                });
+                }));
                 return Some(Reply::Unit);
             }
             Request::WaitEnd => {

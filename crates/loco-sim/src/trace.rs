@@ -178,7 +178,7 @@ impl Tracer {
 }
 
 /// Words are named by who allocated them: `n0[3]` is the fourth word that node 0's set-up allocated.
-fn name_of(common: &Common, addr: Addr) -> String {
+pub(crate) fn name_of(common: &Common, addr: Addr) -> String {
     match common.words.name(addr.0) {
         Some(name) => {
             let owner = name / VirtualWord::base(1);

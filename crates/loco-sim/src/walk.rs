@@ -10,6 +10,8 @@
 //!
 //! Every path is finite (threads make progress or park), so nothing is put off for ever.
 
+use mowgli::machine::{Addr, Step};
+
 use crate::bounds::Spent;
 use crate::request::{Note, Reply, Request};
 use crate::run::{Granted, Run, Start, unknown};
@@ -19,11 +21,13 @@ use crate::trail::Trail;
 use crate::world::World;
 use crate::{Config, SimError};
 
+/// Most positions kept for their storage.
+const SPARE_MAX: usize = 64;
+
 /// Builds a world.
 pub(crate) type Builder<'a> = &'a (dyn Fn(&mut World) + Sync);
 
 /// A position: a state and how it was reached.
-#[derive(Clone)]
 pub(crate) struct Position {
     pub(crate) state: State,
     /// Requests granted since the set-up, with their replies.
@@ -36,6 +40,25 @@ pub(crate) struct Position {
     pub(crate) share: f64,
 }
 
+impl Clone for Position {
+    fn clone(&self) -> Position {
+        Position {
+            state: self.state.clone(),
+            path: self.path.clone(),
+            schedule: self.schedule.clone(),
+            spent: self.spent,
+            share: self.share,
+        }
+    }
+
+    fn clone_from(&mut self, source: &Position) {
+        self.state.clone_from(&source.state);
+        self.path = source.path.clone();
+        self.schedule = source.schedule.clone();
+        (self.spent, self.share) = (source.spent, source.share);
+    }
+}
+
 /// One explorer's view of an exploration.
 pub(crate) struct Walker<'a> {
     pub(crate) common: &'a Common,
@@ -44,7 +67,12 @@ pub(crate) struct Walker<'a> {
     run: Option<Run>,
     pub(crate) seen: Seen,
     pub(crate) runs: u64,
-    scratch: Vec<mowgli::machine::Step>,
+    scratch: Vec<Step>,
+    /// Storage of the search: moves that are enabled, the encoding of a state.
+    pub(crate) enabled: Vec<Move>,
+    pub(crate) bytes: Vec<u8>,
+    /// Positions that nobody needs any more: storage for copies.
+    spare: Vec<Position>,
 }
 
 impl<'a> Walker<'a> {
@@ -57,6 +85,9 @@ impl<'a> Walker<'a> {
             seen,
             runs: 0,
             scratch: Vec::new(),
+            enabled: Vec::new(),
+            bytes: Vec::new(),
+            spare: Vec::new(),
         }
     }
 
@@ -73,6 +104,24 @@ impl<'a> Walker<'a> {
             spent: Spent::default(),
             share: 1.0,
         })
+    }
+
+    /// A copy, in the storage of a retired position if there is one.
+    pub(crate) fn copy(&mut self, at: &Position) -> Position {
+        match self.spare.pop() {
+            Some(mut copy) => {
+                copy.clone_from(at);
+                copy
+            }
+            None => at.clone(),
+        }
+    }
+
+    /// Takes back a position that nobody needs any more.
+    pub(crate) fn retire(&mut self, at: Position) {
+        if self.spare.len() < SPARE_MAX {
+            self.spare.push(at);
+        }
     }
 
     /// Brings a run here, so that what every thread asks for next is known.
@@ -156,27 +205,43 @@ impl<'a> Walker<'a> {
         moves.extend(self.scratch.iter().map(|&s| Move::Machine(s)));
     }
 
-    /// A move that need not be interleaved with others.
-    pub(crate) fn commuting(&self, state: &mut State, moves: &[Move]) -> Option<Move> {
-        moves.iter().copied().find(|&what| match what {
-            Move::Thread(thread) => state
-                .request(self.common, thread)
-                .is_some_and(|request| self.thread_commutes(state, thread, request)),
-            Move::Machine(step) => {
-                let how = state.machine.commutes(step);
-                let touched = state.machine.footprint(step);
-                let agent = agent_of(step);
-                how.in_queue_pair
-                    && !how.notifies
-                    && touched.unit.is_none()
-                    && !touched
-                        .reads
-                        .is_some_and(|w| self.seen.words.conflicts(w, agent, false))
-                    && !touched
-                        .writes
-                        .is_some_and(|w| self.seen.words.conflicts(w, agent, true))
+    /// A move that need not be interleaved with others; without one, every move that is enabled.
+    pub(crate) fn commuting(&mut self, state: &mut State, moves: &mut Vec<Move>) -> Option<Move> {
+        moves.clear();
+        for thread in 0..state.threads.len() as u16 {
+            let Some(request) = state.request(self.common, thread) else {
+                continue;
+            };
+            if !state.is_enabled(self.common, thread, request) {
+                continue;
             }
-        })
+            if self.thread_commutes(state, thread, request) {
+                return Some(Move::Thread(thread));
+            }
+            moves.push(Move::Thread(thread));
+        }
+        self.scratch.clear();
+        state.machine.steps(&mut self.scratch);
+        for &step in &self.scratch {
+            if self.step_commutes(state, step) {
+                return Some(Move::Machine(step));
+            }
+            moves.push(Move::Machine(step));
+        }
+        None
+    }
+
+    fn step_commutes(&self, state: &State, step: Step) -> bool {
+        let how = state.machine.commutes(step);
+        if !how.in_queue_pair || how.notifies {
+            return false;
+        }
+        let touched = state.machine.footprint(step);
+        let agent = agent_of(step);
+        let conflicts = |word: Option<Addr>, write| {
+            word.is_some_and(|word| self.seen.words.conflicts(word, agent, write))
+        };
+        touched.unit.is_none() && !conflicts(touched.reads, false) && !conflicts(touched.writes, true)
     }
 
     fn thread_commutes(&self, state: &mut State, thread: u16, request: &Request) -> bool {

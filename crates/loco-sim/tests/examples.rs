@@ -12,8 +12,11 @@ use loco::{
     fence,
 };
 use loco_sim::{
-    Completeness, Config, End, FailureKind, ModelFabric, Report, World, explore, note, reaches, replay,
+    Completeness, Config, End, FailureKind, ModelFabric, Report, World, execution_graph, explore, note,
+    reaches, replay,
 };
+use mowgli::model::{Model, RmwAtomicity};
+use mowgli::models::Spec;
 
 type Fabric = ModelFabric;
 
@@ -51,6 +54,11 @@ fn allowed(name: &str, build: impl Fn(&mut World) + Sync, wanted: fn(&End<'_>) -
         again.unwrap().failure.is_some(),
         "{name}: the schedule repeats it"
     );
+    // The declarative model has it too; sequential consistency does not.
+    let graph = execution_graph(&config(), &witness.schedule, &build).unwrap();
+    assert!(graph.is_consistent(), "{name}: {}", graph.text());
+    let sc = Spec::of(Model::Sc, RmwAtomicity::Hca);
+    assert!(!sc.is_consistent(graph.execution()), "{name}: {}", graph.text());
 }
 
 /// No execution ends so.

@@ -8,7 +8,7 @@ use loco_sim::{Completeness, Config, ModelFabric, Report, World, explore, note};
 /// Explores completely, and shows how large it was.
 fn complete(name: &str, build: impl Fn(&mut World) + Sync) -> Report {
     let config = Config {
-        time_max: Some(std::time::Duration::from_secs(30)),
+        time_max: Some(std::time::Duration::from_secs(60)),
         ..Config::default()
     };
     let report = explore(&config, build).unwrap();

@@ -1,11 +1,14 @@
 //! `loco check`: explores what the memory model allows the built-in objects to do.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use loco_sim::{Bounds, Completeness, Config, Report, Schedule, Stats, Strategy, explore, replay};
+use loco_sim::{
+    Bounds, Completeness, Config, Report, Schedule, Stats, Strategy, execution_graph, explore, replay,
+};
 use serde::Serialize;
 
 use crate::error::CliError;
@@ -80,6 +83,12 @@ pub struct Args {
     /// random schedules of several kinds and within bounds, with ever new seeds.
     #[arg(long, value_name = "DURATION", value_parser = soak::duration, conflicts_with_all = ["strategy", "time"])]
     soak: Option<Duration>,
+    /// Draw the failing execution, or the one of --replay, as SVG into this file
+    #[arg(long, value_name = "FILE", requires = "object")]
+    svg: Option<PathBuf>,
+    /// Draw it as Graphviz DOT into this file
+    #[arg(long, value_name = "FILE", requires = "object")]
+    dot: Option<PathBuf>,
     /// Print one line of JSON for each object.
     #[arg(long)]
     json: bool,
@@ -116,6 +125,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         let report = check(&config, object, size, args.replay.as_ref())?;
         show(args, object, size, config.strategy, &report);
         found |= report.failure.is_some();
+        args.draw(object, size, &config, &report)?;
         if progress::is_set(&cancel) {
             return Ok(if found { 1 } else { INTERRUPTED });
         }
@@ -192,6 +202,29 @@ impl Args {
             cancel: Some(cancel.clone()),
             ..Config::default()
         }
+    }
+
+    /// Writes the pictures that were asked for.
+    fn draw(&self, object: Object, size: Size, config: &Config, report: &Report) -> Result<(), CliError> {
+        let failed = report.failure.as_ref().map(|failure| &failure.schedule);
+        if self.svg.is_none() && self.dot.is_none() {
+            return Ok(());
+        }
+        let Some(schedule) = failed.or(self.replay.as_ref()) else {
+            eprintln!("loco: no execution failed, so there is nothing to draw");
+            return Ok(());
+        };
+        let world = |world: &mut loco_sim::World| worlds::build(object, size, world);
+        let graph =
+            execution_graph(config, schedule, world).map_err(|error| CliError::Usage(error.to_string()))?;
+        let drawing = graph.drawing();
+        let title = format!("{}: {schedule}", object.name());
+        let write = |path: &Option<PathBuf>, text: String| match path {
+            Some(path) => std::fs::write(path, text).map_err(CliError::os("cannot write the drawing")),
+            None => Ok(()),
+        };
+        write(&self.svg, drawing.svg(&title))?;
+        write(&self.dot, drawing.dot(&title))
     }
 }
 

@@ -87,6 +87,7 @@ pub(super) fn run(args: &Args, duration: Duration, cancel: &Arc<AtomicBool>) -> 
         if report.failure.is_some() {
             found = true;
             show(args, turn.object, turn.size, turn.strategy, &report);
+            args.draw(turn.object, turn.size, &config, &report)?;
         }
     }
     summary.seconds = begun.elapsed().as_secs_f64();

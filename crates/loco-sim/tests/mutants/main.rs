@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 
 use loco::{Manager, Thread};
 use loco_sim::{
-    Bounds, Completeness, Config, Failure, ModelFabric, Report, Strategy, World, explore, replay,
+    Bounds, Completeness, Config, Failure, ModelFabric, Report, Strategy, World, execution_graph, explore,
+    replay,
 };
 
 type Fabric = ModelFabric;
@@ -75,6 +76,7 @@ fn found(name: &str, delays: u32, build: impl Fn(&mut World) + Sync) {
         .failure
         .unwrap_or_else(|| panic!("{name}: the schedule does not repeat it"));
     assert_eq!(repeated.kind, failure.kind, "{name}");
+    drawn(name, &failure, &build);
     // Depth d orders d events: a mistake that takes `delays` of them out of turn needs one more.
     let pct = Strategy::Pct {
         executions: 20_000,
@@ -89,6 +91,20 @@ fn found(name: &str, delays: u32, build: impl Fn(&mut World) + Sync) {
     let report = explore(&config, &build).unwrap();
     println!("{name}: {pct:?}: {}, {:?}", report.completeness, report.stats);
     assert!(report.failure.is_some(), "{name}: not by random schedules");
+}
+
+/// The failing execution is one of the declarative model too, and can be drawn.
+fn drawn(name: &str, failure: &Failure, build: impl Fn(&mut World) + Sync) {
+    let graph = execution_graph(&Config::default(), &failure.schedule, build).unwrap();
+    assert!(graph.is_consistent(), "{name}: {}", graph.text());
+    let drawing = graph.drawing();
+    assert!(!drawing.arrows.is_empty(), "{name}");
+    let (svg, dot) = (drawing.svg(name), drawing.dot(name));
+    assert!(svg.contains("</svg>") && dot.starts_with("digraph"), "{name}");
+    if let Some(folder) = std::env::var_os("LOCO_SIM_DRAW") {
+        let file = std::path::Path::new(&folder).join(format!("{}.svg", name.replace(' ', "-")));
+        std::fs::write(file, svg).unwrap();
+    }
 }
 
 /// An exploration within these bounds finds something.

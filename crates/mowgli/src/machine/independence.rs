@@ -73,9 +73,10 @@ impl Machine {
 
     /// Whether an RMW of this queue pair is between its read and the arrival of its write.
     pub fn holds_unit(&self, qp: QpId) -> bool {
-        self.queue_pair(qp).is_some_and(|qp| {
-            qp.wb_r.iter().any(|w| w.atomic)
-                || qp.pipe.iter().any(|e| matches!(e.stage, Stage::Executing { .. }))
-        })
+        self.is_unit_held(qp.peer)
+            && self.queue_pair(qp).is_some_and(|qp| {
+                qp.wb_r.iter().any(|w| w.atomic)
+                    || qp.pipe.iter().any(|e| matches!(e.stage, Stage::Executing { .. }))
+            })
     }
 }

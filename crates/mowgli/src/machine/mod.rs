@@ -265,6 +265,13 @@ impl Machine {
             .all(|t| t.store_buffer.is_empty() && t.queue_pairs.iter().all(QueuePair::is_idle))
     }
 
+    /// Drops queue pairs that hold nothing, which are made again when they are used: a copy is cheaper without them.
+    pub fn forget_idle(&mut self) {
+        for thread in &mut self.threads {
+            thread.queue_pairs.retain(|qp| !qp.is_empty());
+        }
+    }
+
     /// Appends every enabled step, in a fixed order (threads, then their queue pairs by peer).
     pub fn steps(&self, out: &mut Vec<Step>) {
         for thread in 0..self.threads.len() as u16 {

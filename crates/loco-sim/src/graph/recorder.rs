@@ -1,0 +1,411 @@
+//! Follows the moves of an execution and notes its events: what each read has read, where from, and when each write took
+//! effect.
+//!
+//! Relies on the simplified queue pair of `mowgli::machine`: it keeps, beside the machine's buffers, which event each entry
+//! belongs to.
+
+use std::collections::VecDeque;
+
+use mowgli::event::Kind;
+use mowgli::machine::{Addr, QpId, Rule, Step};
+use mowgli::model::RmwAtomicity;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::request::{NicOp, Request, Rmw};
+use crate::state::{Common, Move, State};
+
+/// An event of an execution.
+pub(super) struct Recorded {
+    /// Its number; events may be left out.
+    pub(super) id: usize,
+    pub(super) thread: u16,
+    pub(super) kind: Kind,
+    pub(super) word: Option<Addr>,
+    pub(super) peer: Option<u16>,
+    pub(super) rmw: bool,
+    /// Which request of its thread it belongs to.
+    pub(super) instance: u32,
+    pub(super) read: Option<i64>,
+    pub(super) written: Option<i64>,
+    /// The write that it read, or for a poll the completion that it took; `None`: the initial value.
+    pub(super) source: Option<usize>,
+    /// When it took effect: for a buffered write when it reached memory.
+    pub(super) time: u64,
+}
+
+/// A remote operation under way, by its events.
+#[derive(Clone, Copy)]
+struct Op {
+    what: NicOp,
+    /// What reads first: `nlR`, `nrR`, `nAR`; or the fence.
+    first: usize,
+    /// What writes at the end: `nrW` of a put, `nlW` of others.
+    last: usize,
+    /// The remote write of a read-modify-write, once it is known that there is one.
+    middle: usize,
+    signaled: bool,
+}
+
+/// An entry of `wb_L`.
+enum Back {
+    Write(usize, Addr),
+    /// Of the operation that ended with this event.
+    Notification(usize),
+}
+
+/// A queue pair's buffers, by events.
+#[derive(Default)]
+struct Queues {
+    pipe: Vec<Op>,
+    remote: VecDeque<(usize, Addr)>,
+    local: Vec<Back>,
+}
+
+enum Buffered {
+    Store(usize, Addr),
+    Remote(u16, Op),
+}
+
+/// Notes the events of an execution.
+pub(super) struct Recorder {
+    events: Vec<Recorded>,
+    left_out: FxHashSet<usize>,
+    /// The newest write in memory.
+    memory: FxHashMap<Addr, usize>,
+    buffers: FxHashMap<u16, VecDeque<Buffered>>,
+    queues: FxHashMap<(u16, u16), Queues>,
+    /// Where the evaluation of a thread's wait began, by number of events.
+    evaluations: FxHashMap<u16, usize>,
+    instances: FxHashMap<u16, u32>,
+    initial: Vec<i64>,
+    clock: u64,
+}
+
+impl Recorder {
+    pub(super) fn new(state: &State) -> Recorder {
+        Recorder {
+            events: Vec::new(),
+            left_out: FxHashSet::default(),
+            memory: FxHashMap::default(),
+            buffers: FxHashMap::default(),
+            queues: FxHashMap::default(),
+            evaluations: FxHashMap::default(),
+            instances: FxHashMap::default(),
+            initial: state.machine.memory().to_vec(),
+            clock: 0,
+        }
+    }
+
+    /// The events, thread after thread in program order, and the initial values of words.
+    pub(super) fn finish(mut self) -> (Vec<Recorded>, Vec<i64>) {
+        // Who touches a word: a thread's CPU, or (as `None`) a network card.
+        let mut users: FxHashMap<Addr, FxHashSet<Option<u16>>> = FxHashMap::default();
+        for event in &self.events {
+            if let Some(word) = event.word {
+                let user = event.kind.is_cpu().then_some(event.thread);
+                users.entry(word).or_default().insert(user);
+            }
+        }
+        let private = |word: &Addr| {
+            users
+                .get(word)
+                .is_some_and(|users| users.len() == 1 && !users.contains(&None))
+        };
+        self.events
+            .retain(|e| !self.left_out.contains(&e.id) && !e.word.as_ref().is_some_and(private));
+        // Stable: program order within a thread is the order in which its events were asked for.
+        self.events.sort_by_key(|e| e.thread);
+        (self.events, self.initial)
+    }
+
+    /// Notes a move that is about to be taken.
+    pub(super) fn see(&mut self, common: &Common, state: &mut State, what: Move) {
+        match what {
+            Move::Machine(step) => self.see_step(state, step),
+            Move::Thread(thread) => {
+                if let Some(request) = state.request(common, thread) {
+                    self.see_request(common, state, thread, request);
+                }
+            }
+        }
+    }
+
+    fn see_request(&mut self, common: &Common, state: &mut State, thread: u16, request: &Request) {
+        self.clock += 1;
+        let instance = self.instances.entry(thread).or_default();
+        *instance += 1;
+        match *request {
+            Request::Load { word } => {
+                let word = state.addr(common, word);
+                let value = state.machine.load(thread, word);
+                let buffered = self.buffers.get(&thread).and_then(|buffer| {
+                    buffer.iter().rev().find_map(|entry| match *entry {
+                        Buffered::Store(event, at) if at == word => Some(event),
+                        _ => None,
+                    })
+                });
+                let source = buffered.or_else(|| self.memory.get(&word).copied());
+                let event = self.add(thread, Kind::LocalRead, Some(word), None);
+                (self.events[event].read, self.events[event].source) = (value, source);
+            }
+            Request::Store { word, value } => {
+                let word = state.addr(common, word);
+                let event = self.add(thread, Kind::LocalWrite, Some(word), None);
+                self.events[event].written = Some(value as i64);
+                let buffer = self.buffers.entry(thread).or_default();
+                buffer.push_back(Buffered::Store(event, word));
+            }
+            Request::Rmw { word, rmw } => {
+                let word = state.addr(common, word);
+                let old = state.machine.load(thread, word).unwrap_or_default();
+                self.locked(thread, word, old, rmw);
+            }
+            Request::Fence => {
+                self.add(thread, Kind::Fence, None, None);
+            }
+            Request::Post {
+                owner,
+                peer,
+                op,
+                signaled,
+                ..
+            } => {
+                let op = self.post(common, state, owner, peer, op, signaled);
+                let buffer = self.buffers.entry(owner).or_default();
+                buffer.push_back(Buffered::Remote(peer, op));
+            }
+            Request::Poll => self.poll(state, thread),
+            Request::WaitBegin { .. } => {
+                self.evaluations.insert(thread, self.events.len());
+            }
+            Request::Park => {
+                // The condition did not hold: what it has read says only that.
+                let from = self.evaluations.insert(thread, self.events.len()).unwrap_or(0);
+                let reads = self.events[from..]
+                    .iter()
+                    .filter(|e| e.thread == thread && e.kind == Kind::LocalRead);
+                self.left_out.extend(reads.map(|e| e.id));
+            }
+            _ => {}
+        }
+    }
+
+    fn locked(&mut self, thread: u16, word: Addr, old: i64, rmw: Rmw) {
+        let source = self.memory.get(&word).copied();
+        match rmw.apply(old as u64) {
+            Some(new) => {
+                let event = self.add(thread, Kind::Cas, Some(word), None);
+                let noted = &mut self.events[event];
+                (noted.read, noted.written, noted.source) = (Some(old), Some(new as i64), source);
+                self.memory.insert(word, event);
+            }
+            None => {
+                self.add(thread, Kind::Fence, None, None);
+                let event = self.add(thread, Kind::LocalRead, Some(word), None);
+                (self.events[event].read, self.events[event].source) = (Some(old), source);
+            }
+        }
+    }
+
+    fn post(
+        &mut self,
+        common: &Common,
+        state: &mut State,
+        thread: u16,
+        peer: u16,
+        what: NicOp,
+        signaled: bool,
+    ) -> Op {
+        let mut addr = |word| Some(state.addr(common, word));
+        let (first, middle, last) = match what {
+            NicOp::Put { dst, src } => (
+                (Kind::NicLocalRead, addr(src)),
+                None,
+                Some((Kind::NicRemoteWrite, addr(dst))),
+            ),
+            NicOp::PutValue { dst, .. } => (
+                (Kind::NicLocalRead, None),
+                None,
+                Some((Kind::NicRemoteWrite, addr(dst))),
+            ),
+            NicOp::Get { dst, src } => (
+                (Kind::NicRemoteRead, addr(src)),
+                None,
+                Some((Kind::NicLocalWrite, addr(dst))),
+            ),
+            NicOp::FetchAdd { dst, target, .. } | NicOp::CompareSwap { dst, target, .. } => (
+                (Kind::NicAtomicRead, addr(target)),
+                Some((Kind::NicRemoteWrite, addr(target))),
+                Some((Kind::NicLocalWrite, addr(dst))),
+            ),
+            NicOp::Fence => ((Kind::NicFence, None), None, None),
+        };
+        let mut add = |(kind, word)| self.add(thread, kind, word, Some(peer));
+        let first = add(first);
+        let middle_event = middle.map_or(first, &mut add);
+        let last = last.map_or(first, &mut add);
+        if middle.is_some() {
+            for event in [first, middle_event, last] {
+                self.events[event].rmw = true;
+            }
+        }
+        Op {
+            what,
+            first,
+            middle: middle_event,
+            last,
+            signaled,
+        }
+    }
+
+    /// A poll takes every notification that is at the head of a queue pair of the node, as [`State`] does.
+    fn poll(&mut self, state: &State, poller: u16) {
+        let node = state.info(poller).node;
+        for thread in (0..state.threads.len() as u16).filter(|&t| state.info(t).node == node) {
+            for peer in 0..state.node_count() as u16 {
+                while let Some(queues) = self.queues.get_mut(&(thread, peer))
+                    && let Some(&Back::Notification(of)) = queues.local.first()
+                {
+                    queues.local.remove(0);
+                    let event = self.add(poller, Kind::Poll, None, Some(peer));
+                    self.events[event].source = Some(of);
+                }
+            }
+        }
+    }
+
+    /// Notes a step of the machine that is about to be taken.
+    pub(super) fn see_step(&mut self, state: &State, step: Step) {
+        self.clock += 1;
+        match step {
+            Step::Drain { thread } => {
+                let head = self.buffers.get_mut(&thread).and_then(VecDeque::pop_front);
+                match head {
+                    Some(Buffered::Store(event, word)) => self.place(event, word),
+                    Some(Buffered::Remote(peer, op)) => {
+                        self.queues.entry((thread, peer)).or_default().pipe.push(op);
+                    }
+                    None => {}
+                }
+            }
+            Step::Nic { qp, rule, index } => self.see_nic(state, qp, rule, usize::from(index)),
+        }
+    }
+
+    fn see_nic(&mut self, state: &State, qp: QpId, rule: Rule, index: usize) {
+        // Taken out while it is worked on; put back below.
+        let mut queues = self.queues.remove(&(qp.thread, qp.peer)).unwrap_or_default();
+        match rule {
+            Rule::LocalRead | Rule::RemoteRead | Rule::AtomicRead => {
+                if let Some(&op) = queues.pipe.get(index) {
+                    self.read(state, op);
+                }
+            }
+            Rule::RemoteWrite => {
+                if let Some(op) = queues.pipe.get(index) {
+                    queues
+                        .remote
+                        .extend(self.events[op.last].word.map(|w| (op.last, w)));
+                }
+            }
+            Rule::AtomicWrite => {
+                if let Some(op) = queues.pipe.get(index) {
+                    queues
+                        .remote
+                        .extend(self.events[op.middle].word.map(|w| (op.middle, w)));
+                }
+            }
+            Rule::PlaceRemote => {
+                if let Some((event, word)) = queues.remote.pop_front() {
+                    self.place(event, word);
+                }
+            }
+            Rule::PlaceLocal => {
+                let at = queues.local.iter().position(|b| matches!(b, Back::Write(..)));
+                if let Some(Back::Write(event, word)) = at.map(|at| queues.local.remove(at)) {
+                    self.place(event, word);
+                }
+            }
+            Rule::Complete | Rule::Respond | Rule::Fence => {
+                if !queues.pipe.is_empty() {
+                    let op = queues.pipe.remove(0);
+                    if rule == Rule::Respond {
+                        let back = self.events[op.last].word.map(|w| Back::Write(op.last, w));
+                        queues.local.extend(back);
+                    }
+                    if rule == Rule::Fence {
+                        self.events[op.first].time = self.clock;
+                    } else if op.signaled {
+                        queues.local.push(Back::Notification(op.last));
+                    }
+                }
+            }
+            Rule::Forward => {}
+        }
+        self.queues.insert((qp.thread, qp.peer), queues);
+    }
+
+    /// The first half of an operation: with the guarantee of PCIe it reads memory itself.
+    fn read(&mut self, state: &State, op: Op) {
+        let glob = state.machine.config().atomicity == RmwAtomicity::Glob;
+        let word = self.events[op.first].word;
+        let value = match (op.what, word) {
+            (NicOp::PutValue { value, .. }, _) => value as i64,
+            (_, Some(word)) => state
+                .machine
+                .memory()
+                .get(word.0 as usize)
+                .copied()
+                .unwrap_or_default(),
+            _ => 0,
+        };
+        let clock = self.clock;
+        let source = word.and_then(|word| self.memory.get(&word).copied());
+        let first = &mut self.events[op.first];
+        (first.read, first.source, first.time) = (Some(value), source, clock);
+        self.events[op.last].written = Some(value);
+        if op.middle == op.first {
+            return;
+        }
+        let new = match op.what {
+            NicOp::FetchAdd { add, .. } => Some(value.wrapping_add(add as i64)),
+            NicOp::CompareSwap { expected, new, .. } => (value == expected as i64).then_some(new as i64),
+            _ => None,
+        };
+        match (new, word) {
+            (Some(new), Some(word)) if glob => {
+                self.events[op.first].written = Some(new);
+                self.left_out.insert(op.middle);
+                self.memory.insert(word, op.first);
+            }
+            (Some(new), _) => self.events[op.middle].written = Some(new),
+            (None, _) => {
+                self.left_out.insert(op.middle);
+            }
+        }
+    }
+
+    /// A write reaches memory.
+    fn place(&mut self, event: usize, word: Addr) {
+        self.events[event].time = self.clock;
+        self.memory.insert(word, event);
+    }
+
+    fn add(&mut self, thread: u16, kind: Kind, word: Option<Addr>, peer: Option<u16>) -> usize {
+        let id = self.events.len();
+        self.events.push(Recorded {
+            id,
+            thread,
+            kind,
+            word,
+            peer,
+            rmw: false,
+            instance: self.instances.get(&thread).copied().unwrap_or(0),
+            read: None,
+            written: None,
+            source: None,
+            time: self.clock,
+        });
+        id
+    }
+}
