@@ -294,7 +294,10 @@ impl<'a> Runner<'a> {
         }
         loop {
             match operation(self.queue_pairs.get_mut(&peer).unwrap(), work) {
-                Err(FabricError::QueueFull(_)) => self.take(),
+                Err(FabricError::QueueFull(_)) => {
+                    let ended = self.ended(peer);
+                    self.until(|| self.ended(peer) > ended);
+                }
                 posted => break assert_eq!(posted, Ok(Posted::Pending)),
             }
         }
@@ -367,9 +370,11 @@ impl<'a> Runner<'a> {
 
     /// All runs of a batch. Every run starts when each thread has come to it, with a random delay.
     fn batch(&mut self, steps: &[Step], begun: &[AtomicUsize]) {
+        let start = Instant::now();
         for run in 0..BATCH {
             begun[self.tag].store(run + 1, Ordering::Release);
             while begun.iter().any(|thread| thread.load(Ordering::Acquire) <= run) {
+                assert!(start.elapsed() < 2 * PATIENCE, "a thread does not come");
                 std::thread::yield_now();
             }
             self.delay();

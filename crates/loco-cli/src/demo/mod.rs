@@ -25,7 +25,7 @@ pub struct Args {
     /// Print one line of JSON a result, with the machine's facts.
     #[arg(long)]
     json: bool,
-    /// Do a hundredth of it, for emulated devices.
+    /// Do a thousandth of it, for emulated devices.
     #[arg(long)]
     quick: bool,
 }

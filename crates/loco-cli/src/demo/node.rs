@@ -33,7 +33,7 @@ pub struct Args {
     /// Print one line of JSON a result, with the machine's facts.
     #[arg(long)]
     json: bool,
-    /// A hundredth of the barriers and messages, for emulated devices.
+    /// A thousandth of the barriers and messages, for emulated devices.
     #[arg(long)]
     quick: bool,
 }
@@ -41,7 +41,7 @@ pub struct Args {
 impl Args {
     /// How often to do what is done `count` times.
     fn times(&self, count: u32) -> u32 {
-        if self.quick { count / 100 } else { count }
+        if self.quick { count / 1000 } else { count }
     }
 }
 

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use super::cm::{CmAddress, Event, EventSource, Id, readable, unexpected};
 use super::device::{Device, os};
 use super::ffi::types::*;
+use super::outage::Outage;
 use super::send_queue::{Poller, SendQueue};
 use super::sysfs;
 use crate::{Control, FabricError, Mesh, NodeId, PeerState, Platform, Result, Std, Time};
@@ -196,6 +197,7 @@ impl Service {
         token: u64,
         poller: Arc<Mutex<Poller>>,
         watch: Option<Duration>,
+        outage: Arc<Outage>,
     ) -> Result<Service> {
         let wake = rustix::event::eventfd(
             0,
@@ -211,6 +213,7 @@ impl Service {
                 limit: watch,
                 looked: Std.now(),
                 down_since: None,
+                outage,
             },
             poller,
             device,
@@ -271,6 +274,7 @@ struct LinkWatch {
     limit: Option<Duration>,
     looked: Time,
     down_since: Option<Time>,
+    outage: Arc<Outage>,
 }
 
 // SAFETY: the pointers are keys only, and the identifiers are `Send`.
@@ -322,6 +326,7 @@ impl Acceptor {
         let state = sysfs::port_state(Path::new(sysfs::ROOT), &choice.device, choice.port);
         if state == "ACTIVE" {
             self.link.down_since = None;
+            self.link.outage.ends();
             return;
         }
         let since = *self.link.down_since.get_or_insert(now);
@@ -337,6 +342,8 @@ impl Acceptor {
         };
         let poller = self.poller.lock().unwrap_or_else(PoisonError::into_inner);
         poller.link_lost(&error, &self.device);
+        drop(poller);
+        self.link.outage.begins(error);
     }
 
     /// Ends of peers whose host is gone see no disconnect.

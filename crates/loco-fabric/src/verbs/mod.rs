@@ -33,6 +33,7 @@ mod heap;
 mod interfaces;
 #[allow(unsafe_code)]
 mod memory;
+mod outage;
 #[allow(unsafe_code)]
 mod queue_pair;
 #[allow(unsafe_code)]
@@ -52,13 +53,14 @@ use crate::host::membership::Membership;
 use crate::host::word;
 use crate::launch::random;
 use crate::{
-    Caps, Completion, CompletionStatus, Fabric, FabricError, Memory, MemoryKind, Mesh, NodeId, Platform,
-    QueuePair, RegionKey, Result, Std, Wait, Work, WorkRequestId,
+    Caps, Completion, CompletionStatus, Fabric, FabricError, Memory, MemoryKind, Mesh, NodeId, Peers,
+    Platform, QueuePair, RegionKey, Result, Std, Wait, Work, WorkRequestId,
 };
 use connect::{Dial, Hello, Service, VERSION};
 use device::{Device, Registration};
 use heap::Heap;
 use memory::DeviceMemory;
+use outage::Outage;
 use queue_pair::Flush;
 use send_queue::{Poller, SendQueue};
 
@@ -73,6 +75,7 @@ pub struct VerbsFabric(Arc<Node>);
 struct Node {
     poller: Arc<Mutex<Poller>>,
     service: Service,
+    outage: Arc<Outage>,
     job: Membership,
     caps: Caps,
     config: VerbsConfig,
@@ -132,6 +135,7 @@ impl VerbsFabric {
         // Two words: what peers read, and what our own flushes overwrite.
         let scratch = VerbsMemory::of_block(heap.allocate(128)?, 128);
         let poller = Arc::new(Mutex::new(Poller::new()));
+        let outage = Arc::new(Outage::default());
         let watch = match config.provider {
             Provider::System => Some(config.link_timeout),
             Provider::Soft(_) => None,
@@ -142,6 +146,7 @@ impl VerbsFabric {
             token,
             Arc::clone(&poller),
             watch,
+            Arc::clone(&outage),
         )?;
         let card = Card {
             address: device.address,
@@ -152,6 +157,7 @@ impl VerbsFabric {
         let node = Arc::new(Node {
             poller,
             service,
+            outage,
             caps: Caps {
                 name: "verbs".to_owned(),
                 inline_bytes_max: device.limits.inline_bytes_max as usize,
@@ -337,6 +343,21 @@ impl Node {
         }
     }
 
+    /// What `ready` gives, or an error once this node's port is cut off from the peers that are waited for.
+    #[inline]
+    fn or_outage<T>(
+        &self,
+        peers: Peers<'_>,
+        mut ready: impl FnMut() -> Option<T>,
+    ) -> impl FnMut() -> Option<Result<T>> {
+        let waits_for_peers = !matches!(peers, Peers::None);
+        move || match ready() {
+            Some(value) => Some(Ok(value)),
+            None if waits_for_peers => self.outage.error().map(Err),
+            None => None,
+        }
+    }
+
     /// The owner of `queue` is done with it.
     fn retire(&self, queue: &SendQueue) {
         self.poller().retire(queue, &self.device, &self.service);
@@ -435,7 +456,7 @@ impl Fabric for VerbsFabric {
 
     #[inline]
     fn wait<T>(&self, wait: Wait<'_>, ready: impl FnMut() -> Option<T>) -> Result<T> {
-        self.0.job.wait(wait, ready)
+        self.0.job.wait(wait, self.0.or_outage(wait.peers, ready))?
     }
 
     #[inline]
@@ -445,7 +466,9 @@ impl Fabric for VerbsFabric {
         within: Duration,
         ready: impl FnMut() -> Option<T>,
     ) -> Result<T> {
-        self.0.job.wait_within(wait, within, ready)
+        self.0
+            .job
+            .wait_within(wait, within, self.0.or_outage(wait.peers, ready))?
     }
 
     #[inline]

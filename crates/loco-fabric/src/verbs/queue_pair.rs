@@ -156,6 +156,10 @@ impl VerbsQueuePair {
         let signaled = work.signaled || self.unsignaled >= self.capacity / 4;
         self.unsignaled = if signaled { 0 } else { self.unsignaled + 1 };
 
+        if work.fenced {
+            self.queue.note_fenced(sequence);
+        }
+
         let last = !work.more || self.chain.len + 1 == self.chain.wrs.len();
         let at = self.chain.len;
         let wr = &mut self.chain.wrs[at];
