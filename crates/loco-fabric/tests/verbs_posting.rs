@@ -1,4 +1,4 @@
-//! Posting and polling allocate nothing: counted by the allocator of this test's process.
+//! What posting costs: no allocation (counted by the allocator of this test's process), one doorbell for a batch.
 
 #![allow(clippy::unwrap_used)]
 
@@ -7,7 +7,7 @@ use std::cell::Cell;
 
 use loco_fabric::verbs::soft::{SoftDevice, SoftLimits};
 use loco_fabric::verbs::{Provider, VerbsConfig, VerbsFabric};
-use loco_fabric::{Fabric, Local, MemoryKind, Mesh, QueuePair, Target, Work, WorkRequestId};
+use loco_fabric::{Fabric, Local, Memory, MemoryKind, Mesh, QueuePair, Target, Work, WorkRequestId};
 
 /// Counts the allocations of each thread.
 struct Counting;
@@ -82,4 +82,59 @@ fn posting_and_polling_allocate_nothing() {
     assert_eq!(ALLOCATIONS.get(), before);
     drop(Box::new(1));
     assert_eq!(ALLOCATIONS.get(), before + 1, "the counter counts");
+}
+
+#[test]
+fn linked_requests_share_a_doorbell() {
+    let device = SoftDevice::new(SoftLimits::default());
+    let config = VerbsConfig {
+        provider: Provider::Soft(device.clone()),
+        arena_bytes: 1 << 20,
+        queue_depth: 64,
+        ..VerbsConfig::default()
+    };
+    let fabric = VerbsFabric::new(Mesh::in_process(1).unwrap().remove(0), config).unwrap();
+    let memory = fabric.allocate(4096, MemoryKind::Host).unwrap();
+    let remote = fabric.import(fabric.node(), &fabric.export(&memory)).unwrap();
+    let mut qp = fabric.queue_pair(fabric.node()).unwrap();
+    let mut put = |offset: usize, work| {
+        let target = Target {
+            remote: &remote,
+            offset,
+        };
+        let _ = qp.put_inline(&[1; 8], target, work).unwrap();
+    };
+    let before = device.doorbells();
+    for slot in 0..7 {
+        put(8 * slot, Work::unsignaled().more());
+    }
+    assert_eq!(device.doorbells(), before, "more follows");
+    put(56, Work::signaled(WorkRequestId(7)));
+    assert_eq!(device.doorbells(), before + 1);
+    let mut completions = Vec::new();
+    while completions.is_empty() {
+        fabric.poll(&mut completions).unwrap();
+    }
+    let mut bytes = [0; 64];
+    memory.read(0, &mut bytes).unwrap();
+    assert_eq!(bytes, [1; 64]);
+
+    // A fenced request that does not end has its doorbell rung again, any other has not.
+    device.hold_completions(true);
+    for (work, rung_again) in [
+        (Work::signaled(WorkRequestId(8)), false),
+        (Work::signaled(WorkRequestId(9)).fenced(), true),
+    ] {
+        put(0, work);
+        let before = device.doorbells();
+        for _ in 0..20_000 {
+            fabric.poll(&mut completions).unwrap();
+        }
+        assert_eq!(device.doorbells() > before, rung_again, "{work:?}");
+    }
+    device.hold_completions(false);
+    put(0, Work::signaled(WorkRequestId(10)));
+    while completions.len() < 4 {
+        fabric.poll(&mut completions).unwrap();
+    }
 }

@@ -26,8 +26,8 @@ const SEQUENCE_BITS: u32 = 40;
 const SEQUENCE_MASK: u64 = (1 << SEQUENCE_BITS) - 1;
 /// Completions taken from the device at once.
 const BATCH: usize = 32;
-/// Polls in vain before fenced operations are nudged, and again after as many: some milliseconds.
-const POLLS_PER_NUDGE: u32 = 1 << 14;
+/// Polls between two nudges of fenced operations: a millisecond or so, half a second if the waiting thread sleeps.
+const POLLS_PER_NUDGE: u32 = 1 << 12;
 /// Bit of a slot's `what`: the caller wants a completion.
 const REPORTED: u32 = 1 << 31;
 
@@ -213,8 +213,7 @@ pub(super) struct Poller {
     /// Operations that failed without reaching the device.
     orphans: Vec<Completion>,
     departures_seen: u64,
-    /// Polls since the last completion.
-    in_vain: u32,
+    polls: u32,
     wcs: Box<[Wc; BATCH]>,
 }
 
@@ -229,7 +228,7 @@ impl Poller {
             entries: 0,
             orphans: Vec::new(),
             departures_seen: 0,
-            in_vain: 0,
+            polls: 0,
             wcs: Box::new([zeroed(); BATCH]),
         }
     }
@@ -296,9 +295,8 @@ impl Poller {
                 source_text: format!("ibv_poll_cq returned {n}: the device or its driver failed"),
             });
         };
-        self.in_vain = if n == 0 { self.in_vain + 1 } else { 0 };
-        if self.in_vain == POLLS_PER_NUDGE {
-            self.in_vain = 0;
+        self.polls = self.polls.wrapping_add(1);
+        if self.polls.is_multiple_of(POLLS_PER_NUDGE) {
             self.queues.iter().flatten().for_each(|queue| queue.nudge());
         }
         for at in 0..n.min(BATCH) {

@@ -90,6 +90,7 @@ struct Shared {
     hold_completions: AtomicBool,
     queue_pairs: AtomicU64,
     identifiers: AtomicU64,
+    doorbells: AtomicU64,
     overflows: AtomicU64,
 }
 
@@ -127,6 +128,7 @@ impl SoftDevice {
             hold_completions: AtomicBool::new(false),
             queue_pairs: AtomicU64::new(0),
             identifiers: AtomicU64::new(0),
+            doorbells: AtomicU64::new(0),
             overflows: AtomicU64::new(0),
         });
         let context = table::context(Arc::clone(&shared));
@@ -173,6 +175,11 @@ impl SoftDevice {
     /// Holds completions back, or lets them out with the next operation of their queue pair.
     pub fn hold_completions(&self, hold: bool) {
         self.0.hold_completions.store(hold, Ordering::SeqCst);
+    }
+
+    /// How often posting has reached the device: once for requests that are linked. A null device does not count.
+    pub fn doorbells(&self) -> u64 {
+        self.0.doorbells.load(Ordering::SeqCst)
     }
 
     /// What exists now.

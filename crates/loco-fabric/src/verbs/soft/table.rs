@@ -440,6 +440,9 @@ fn complete(qp: &SoftQp, wc: Wc, slots: u32) {
 unsafe extern "C" fn post_send(qp: *mut Qp, wr: *mut SendWr, bad: *mut *mut SendWr) -> c_int {
     // SAFETY: the caller passes what `create_qp` made.
     let soft = unsafe { &*qp.cast::<SoftQp>() };
+    if !soft.shared.limits.null {
+        soft.shared.doorbells.fetch_add(1, Ordering::SeqCst);
+    }
     let mut next = wr;
     while !next.is_null() {
         // SAFETY: a chain of live work requests.
