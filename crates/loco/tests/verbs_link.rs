@@ -90,7 +90,12 @@ fn a_link_that_goes_down_in_a_broadcast_is_an_error_on_both_sides() {
     println!("after {took:?}, message {written}: {why}; the reader after {read}: {lost}");
     let took = took.expect("the link was up when it failed");
     assert!(took < BOUND, "{took:?}");
-    assert!(*written >= BEFORE && why.contains("node 1"), "{why}");
+    // Of what waits for the reader's answer, or of a put that was under way.
+    assert!(*written >= BEFORE && why.contains("has been down"), "{why}");
     assert!(read <= written, "{read} of {written}");
-    assert!(lost.contains("node 0"), "{lost}");
+    // Its own port is down as well, unless the writer left before it noticed.
+    assert!(
+        lost.contains("has been down") || lost.contains("node 0"),
+        "{lost}"
+    );
 }
