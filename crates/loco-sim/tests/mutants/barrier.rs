@@ -149,8 +149,10 @@ fn unfenced_barrier_that_loops_its_own_counter_back() {
     found("loop-back", 3, world(2, 2, Mistake::LoopBack));
 }
 
-/// Not a bug: the fence of the next round covers the thread's queue pair towards its own node, so the old counter is
-/// placed before the new one is stored.
+/// Not a bug, and so not found: the loop-back can harm only by placing an old count over a newer one. The newer one is stored
+/// in the next round, after the fence, and the fence covers all of the thread's queue pairs, the one towards its own
+/// node among them: its flush is a read on that queue pair, which forces the earlier put into memory. So when the newer
+/// count is stored nothing of the older one is under way. Without the fence it is found (above).
 #[test]
 fn a_fenced_barrier_may_loop_its_own_counter_back() {
     passes("fenced loop-back", world(2, 2, Mistake::FencedLoopBack));
