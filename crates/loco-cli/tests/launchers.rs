@@ -99,17 +99,20 @@ fn mpirun_without_a_secret_is_told_what_to_set() {
     );
 }
 
+/// As `mpirun` sets them.
+fn openmpi(rank: usize, job: &str) -> Vec<(&'static str, String)> {
+    vec![
+        ("OMPI_COMM_WORLD_RANK", rank.to_string()),
+        ("OMPI_COMM_WORLD_SIZE", RANKS.to_string()),
+        ("OMPI_COMM_WORLD_LOCAL_SIZE", RANKS.to_string()),
+        ("PMIX_NAMESPACE", job.to_owned()),
+    ]
+}
+
 #[test]
 fn variables_of_openmpi() {
     let job = format!("prterun-{}", std::process::id());
-    ranks(|rank| {
-        vec![
-            ("OMPI_COMM_WORLD_RANK", rank.to_string()),
-            ("OMPI_COMM_WORLD_SIZE", RANKS.to_string()),
-            ("OMPI_COMM_WORLD_LOCAL_SIZE", RANKS.to_string()),
-            ("PMIX_NAMESPACE", job.clone()),
-        ]
-    });
+    ranks(|rank| openmpi(rank, &job));
 }
 
 /// MPICH's and Intel's `mpiexec`. They name no job: its ranks know one another by their common parent.
@@ -224,15 +227,9 @@ fn an_unreachable_peer_is_named() {
 fn the_nearest_launcher_counts() {
     let job = format!("nested-{}", std::process::id());
     ranks(|rank| {
-        vec![
-            ("OMPI_COMM_WORLD_RANK", rank.to_string()),
-            ("OMPI_COMM_WORLD_SIZE", RANKS.to_string()),
-            ("OMPI_COMM_WORLD_LOCAL_SIZE", RANKS.to_string()),
-            ("PMIX_NAMESPACE", job.clone()),
-            ("PMI_RANK", "7".to_owned()),
-            ("SLURM_PROCID", "0".to_owned()),
-            ("SLURM_NTASKS", "1".to_owned()),
-        ]
+        let outer = [("PMI_RANK", "7"), ("SLURM_PROCID", "0"), ("SLURM_NTASKS", "1")];
+        let outer = outer.map(|(name, value)| (name, value.to_owned()));
+        [openmpi(rank, &job), outer.to_vec()].concat()
     });
     let mut command = clean(LOCO);
     command.args(["run", "-n", "3", "--no-prefix", "--", LOCO, "demo-node"]);
