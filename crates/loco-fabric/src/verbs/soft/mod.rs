@@ -232,13 +232,17 @@ impl Shared {
         if self.fail_next.load(Ordering::Relaxed) == IBV_WC_SUCCESS {
             return IBV_WC_SUCCESS;
         }
-        let counted_down = self
-            .fail_after
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1));
-        match counted_down {
-            Ok(_) => IBV_WC_SUCCESS,
-            Err(_) => self.fail_next.swap(IBV_WC_SUCCESS, Ordering::SeqCst),
+        let mut left = self.fail_after.load(Ordering::SeqCst);
+        while left > 0 {
+            let counted =
+                self.fail_after
+                    .compare_exchange(left, left - 1, Ordering::SeqCst, Ordering::SeqCst);
+            match counted {
+                Ok(_) => return IBV_WC_SUCCESS,
+                Err(now) => left = now,
+            }
         }
+        self.fail_next.swap(IBV_WC_SUCCESS, Ordering::SeqCst)
     }
 }
 
