@@ -39,6 +39,8 @@ thread_local! {
     static PANIC_PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
     /// Names that each thread has given out. One run at a time has threads on an OS thread.
     static NAMED: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+    /// Threads that hold a lock of the model, once for each lock, in the order in which they took them.
+    static HOLDERS: RefCell<Vec<u16>> = const { RefCell::new(Vec::new()) };
     static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -111,6 +113,16 @@ impl Task {
     }
 }
 
+impl Task {
+    /// Unwinds the thread now.
+    pub(crate) fn dismantle(&mut self) {
+        drop(Task {
+            coroutine: self.coroutine.take(),
+            current: None,
+        });
+    }
+}
+
 impl Drop for Task {
     fn drop(&mut self) {
         let Some(mut coroutine) = self.coroutine.take() else {
@@ -162,6 +174,32 @@ pub(crate) fn fresh_names(count: u64) -> u64 {
         *given += count;
         first
     })
+}
+
+/// Notes that a thread has taken a lock.
+pub(crate) fn holds(thread: Option<u16>) {
+    if let Some(thread) = thread {
+        HOLDERS.with_borrow_mut(|holders| holders.push(thread));
+    }
+}
+
+/// Notes that a thread has released a lock.
+pub(crate) fn lets_go(thread: Option<u16>) {
+    HOLDERS.with_borrow_mut(|holders| {
+        if let Some(at) = holders.iter().rposition(|&h| Some(h) == thread) {
+            holders.remove(at);
+        }
+    });
+}
+
+/// Notes that a thread is gone, and holds nothing.
+pub(crate) fn lets_go_of_all(thread: u16) {
+    HOLDERS.with_borrow_mut(|holders| holders.retain(|&h| h != thread));
+}
+
+/// The thread that took a lock last, of those that hold one.
+pub(crate) fn last_holder() -> Option<u16> {
+    HOLDERS.with_borrow(|holders| holders.last().copied())
 }
 
 /// Hands over the body of a thread that the running thread asks for next.

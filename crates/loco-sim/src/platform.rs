@@ -5,11 +5,11 @@
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::Ordering;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 
 use loco_fabric::{AtomicCell, FabricError, Lock, Platform, Result, RwLock, Task, ThreadKind, Time};
 
-use crate::coroutine::{ask, current, fresh_names, hand_over};
+use crate::coroutine::{ask, current, fresh_names, hand_over, holds, lets_go};
 use crate::request::{LockId, LockMode, Reply, Request, Rmw, VirtualWord};
 
 /// Platform of the model fabric. Its clock stands still: deadlines never pass, a wait that cannot end is a deadlock.
@@ -212,31 +212,65 @@ impl LazyLock {
     }
 }
 
-/// Access to what a [`ModelMutex`] holds.
-pub struct ModelGuard<'a, T> {
+/// Access to what a lock of the model holds, through the guard `G` of the real lock.
+pub struct Held<G> {
     lock: LockId,
     mode: LockMode,
-    value: Option<MutexGuard<'a, T>>,
+    /// The thread that holds it.
+    holder: Option<u16>,
+    value: Option<G>,
 }
 
-impl<T> Deref for ModelGuard<'_, T> {
-    type Target = T;
+/// Access to what a [`ModelMutex`] holds.
+pub type ModelGuard<'a, T> = Held<MutexGuard<'a, T>>;
+/// Shared access to what a [`ModelRwLock`] holds.
+pub type ModelReadGuard<'a, T> = Held<RwLockReadGuard<'a, T>>;
+/// Exclusive access to what a [`ModelRwLock`] holds.
+pub type ModelWriteGuard<'a, T> = Held<RwLockWriteGuard<'a, T>>;
+
+impl<G> Held<G> {
+    fn new(lock: LockId, mode: LockMode, real: Result<G, TryLockError<G>>) -> Held<G> {
+        let value = match real {
+            Ok(guard) => guard,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            // The model lock has been taken, so the real one is free, except where the model has no say any more: in a
+            // destructor that runs as an execution is dismantled, or as its thread panics, and takes a lock that a
+            // suspended thread holds. Nobody can go on there; better no process than one that hangs.
+            Err(TryLockError::WouldBlock) => {
+                eprintln!("loco-sim: a destructor takes a lock that a suspended model thread holds");
+                std::process::abort();
+            }
+        };
+        let holder = current().map(|(thread, _)| thread);
+        holds(holder);
+        Held {
+            lock,
+            mode,
+            holder,
+            value: Some(value),
+        }
+    }
+}
+
+impl<G: Deref> Deref for Held<G> {
+    type Target = G::Target;
     #[allow(clippy::expect_used)] // The guard is there until it is dropped.
-    fn deref(&self) -> &T {
+    fn deref(&self) -> &G::Target {
         self.value.as_ref().expect("held")
     }
 }
 
-impl<T> DerefMut for ModelGuard<'_, T> {
+impl<G: DerefMut> DerefMut for Held<G> {
     #[allow(clippy::expect_used)] // The guard is there until it is dropped.
-    fn deref_mut(&mut self) -> &mut T {
+    fn deref_mut(&mut self) -> &mut G::Target {
         self.value.as_mut().expect("held")
     }
 }
 
-impl<T> Drop for ModelGuard<'_, T> {
+impl<G> Drop for Held<G> {
     fn drop(&mut self) {
         self.value = None;
+        lets_go(self.holder);
         ask(Request::Unlock {
             lock: self.lock,
             mode: self.mode,
@@ -255,28 +289,16 @@ impl<T: Send + 'static> Lock<T> for ModelMutex<T> {
     }
 
     fn lock(&self) -> ModelGuard<'_, T> {
-        let lock = self.id.id();
-        ask(Request::Lock {
-            lock,
-            mode: LockMode::Exclusive,
-        });
-        let value = self.value.lock().unwrap_or_else(PoisonError::into_inner);
-        ModelGuard {
-            lock,
-            mode: LockMode::Exclusive,
-            value: Some(value),
-        }
+        let (lock, mode) = (self.id.id(), LockMode::Exclusive);
+        ask(Request::Lock { lock, mode });
+        Held::new(lock, mode, self.value.try_lock())
     }
 
     fn try_lock(&self) -> Option<ModelGuard<'_, T>> {
         let lock = self.id.id();
         match ask(Request::TryLock { lock }) {
             Reply::Value(0) => None,
-            _ => Some(ModelGuard {
-                lock,
-                mode: LockMode::Exclusive,
-                value: Some(self.value.lock().unwrap_or_else(PoisonError::into_inner)),
-            }),
+            _ => Some(Held::new(lock, LockMode::Exclusive, self.value.try_lock())),
         }
     }
 }
@@ -286,61 +308,6 @@ impl<T: Send + 'static> Lock<T> for ModelMutex<T> {
 pub struct ModelRwLock<T> {
     id: LazyLock,
     value: std::sync::RwLock<T>,
-}
-
-/// Shared access.
-pub struct ModelReadGuard<'a, T> {
-    lock: LockId,
-    value: Option<std::sync::RwLockReadGuard<'a, T>>,
-}
-
-/// Exclusive access.
-pub struct ModelWriteGuard<'a, T> {
-    lock: LockId,
-    value: Option<std::sync::RwLockWriteGuard<'a, T>>,
-}
-
-impl<T> Deref for ModelReadGuard<'_, T> {
-    type Target = T;
-    #[allow(clippy::expect_used)] // The guard is there until it is dropped.
-    fn deref(&self) -> &T {
-        self.value.as_ref().expect("held")
-    }
-}
-
-impl<T> Deref for ModelWriteGuard<'_, T> {
-    type Target = T;
-    #[allow(clippy::expect_used)] // The guard is there until it is dropped.
-    fn deref(&self) -> &T {
-        self.value.as_ref().expect("held")
-    }
-}
-
-impl<T> DerefMut for ModelWriteGuard<'_, T> {
-    #[allow(clippy::expect_used)] // The guard is there until it is dropped.
-    fn deref_mut(&mut self) -> &mut T {
-        self.value.as_mut().expect("held")
-    }
-}
-
-impl<T> Drop for ModelReadGuard<'_, T> {
-    fn drop(&mut self) {
-        self.value = None;
-        ask(Request::Unlock {
-            lock: self.lock,
-            mode: LockMode::Shared,
-        });
-    }
-}
-
-impl<T> Drop for ModelWriteGuard<'_, T> {
-    fn drop(&mut self) {
-        self.value = None;
-        ask(Request::Unlock {
-            lock: self.lock,
-            mode: LockMode::Exclusive,
-        });
-    }
 }
 
 impl<T: Send + Sync + 'static> RwLock<T> for ModelRwLock<T> {
@@ -355,28 +322,14 @@ impl<T: Send + Sync + 'static> RwLock<T> for ModelRwLock<T> {
     }
 
     fn read(&self) -> ModelReadGuard<'_, T> {
-        let lock = self.id.id();
-        ask(Request::Lock {
-            lock,
-            mode: LockMode::Shared,
-        });
-        let value = self.value.read().unwrap_or_else(PoisonError::into_inner);
-        ModelReadGuard {
-            lock,
-            value: Some(value),
-        }
+        let (lock, mode) = (self.id.id(), LockMode::Shared);
+        ask(Request::Lock { lock, mode });
+        Held::new(lock, mode, self.value.try_read())
     }
 
     fn write(&self) -> ModelWriteGuard<'_, T> {
-        let lock = self.id.id();
-        ask(Request::Lock {
-            lock,
-            mode: LockMode::Exclusive,
-        });
-        let value = self.value.write().unwrap_or_else(PoisonError::into_inner);
-        ModelWriteGuard {
-            lock,
-            value: Some(value),
-        }
+        let (lock, mode) = (self.id.id(), LockMode::Exclusive);
+        ask(Request::Lock { lock, mode });
+        Held::new(lock, mode, self.value.try_write())
     }
 }

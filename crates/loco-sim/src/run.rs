@@ -226,7 +226,16 @@ impl Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        // Threads first: they may hold what the world keeps alive.
+        // Threads first: they may hold what the world keeps alive. Of them those that hold locks, the last taken first, as
+        // others' destructors may take these.
+        while let Some(holder) = coroutine::last_holder() {
+            let Some(task) = self.tasks.get_mut(usize::from(holder)) else {
+                break;
+            };
+            task.dismantle();
+            // A guard that was leaked is never dropped.
+            coroutine::lets_go_of_all(holder);
+        }
         self.tasks.clear();
         let world = self.world.take();
         coroutine::dismantle(|| {

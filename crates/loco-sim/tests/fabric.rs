@@ -7,8 +7,8 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 
 use loco_fabric::{
-    Fabric, Local, Memory, MemoryKind, NodeId, Peers, QueuePair, RegionKey, Target, Wait, WordCell, Work,
-    WorkRequestId,
+    Fabric, Local, Lock, Memory, MemoryKind, NodeId, Peers, Platform, QueuePair, RegionKey, Target, Wait,
+    WordCell, Work, WorkRequestId,
 };
 use loco_sim::{Completeness, Config, ModelFabric, ModelMemory, World, explore, note};
 
@@ -192,4 +192,33 @@ fn puts_of_one_queue_pair_arrive_in_order() {
         });
     });
     assert_eq!(found, set(&[&["7"]]));
+}
+
+type ModelLock = <<ModelFabric as Fabric>::Platform as Platform>::Mutex<u64>;
+
+/// Takes the lock when it is dropped.
+struct Counter<'a>(&'a ModelLock);
+
+impl Drop for Counter<'_> {
+    fn drop(&mut self) {
+        *self.0.lock() += 1;
+    }
+}
+
+/// Threads are dismantled in an order in which their destructors find locks free: those that hold them first.
+#[test]
+fn destructors_may_take_locks_that_suspended_threads_hold() {
+    let report = explore(&Config::default(), |world| {
+        let node = world.node(|fabric| (fabric, <ModelLock as Lock<u64>>::new(0)));
+        for name in ["first", "second"] {
+            world.thread(&node, name, |(fabric, lock): &(ModelFabric, ModelLock)| {
+                let _counter = Counter(lock);
+                let held = lock.lock();
+                // Suspended here, with the lock, whenever another execution begins.
+                fabric.cpu_fence();
+                drop(held);
+            });
+        }
+    });
+    assert_eq!(report.unwrap().completeness, Completeness::Complete);
 }

@@ -84,3 +84,18 @@ fn barrier_of_two_nodes_two_rounds() {
 fn barrier_of_three_nodes_one_round() {
     complete("barrier, 3 nodes, 1 round", barrier_rounds(3, 1, false));
 }
+
+/// Any number of explorers see the same ends of executions.
+#[test]
+fn explorers_share_the_work() {
+    let with = |workers| {
+        let config = Config {
+            workers,
+            ..Config::default()
+        };
+        let report = explore(&config, barrier_rounds(2, 2, true)).unwrap();
+        assert_eq!(report.completeness, Completeness::Complete);
+        report.stats.executions
+    };
+    assert_eq!(with(1), with(4));
+}
