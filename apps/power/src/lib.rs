@@ -12,6 +12,7 @@
 //! - [`Converter`] and [`Controller`]: one period of each side;
 //! - [`link`]: what the sides exchange, as two small traits, and the body of each side's loop over them;
 //! - [`simulate`]: all of it in simulated time, with message delays; deterministic;
+//! - [`run_real`]: controller and converters on nodes of a job, by the clock;
 //! - [`stability`]: the growth of a small disturbance from one controller period to the next, by linear algebra;
 //! - [`output`]: CSV, and an SVG plot with one series a controller period.
 //!
@@ -24,6 +25,7 @@ mod error;
 pub mod link;
 pub mod output;
 pub mod params;
+mod real;
 mod simulation;
 pub mod stability;
 
@@ -31,4 +33,5 @@ pub use controller::Controller;
 pub use converter::Converter;
 pub use error::{PowerError, Result};
 pub use params::Params;
+pub use real::{RealPlan, RealRun, run_real};
 pub use simulation::{Delays, Run, Sample, simulate};

@@ -1,5 +1,5 @@
 //! What the two sides exchange. Relies on the two models; implemented by the simulated network here, and by
-//! owned variables in real processes.
+//! owned variables between nodes (`real`).
 
 use crate::{Controller, Converter, Result};
 

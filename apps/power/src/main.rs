@@ -1,17 +1,25 @@
-//! The `power` command: the control loop in simulated time.
+//! The `power` command: the control loop in simulated time, or as nodes of a job in real time.
 #![forbid(unsafe_code)]
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
-use loco_power::{Delays, Params, Result, output, simulate, stability};
+use loco::fabric::{AnyConfig, AnyFabric, Job, Mesh};
+use loco_power::{Delays, Params, PowerError, RealPlan, Result, Run, output, run_real, simulate, stability};
+use signal_hook::consts::{SIGINT, SIGTERM};
 
+/// Exit code of a run that was interrupted, as shells have it.
+const INTERRUPTED: u8 = 130;
+
+/// A DC/DC converter control loop over network memory.
 #[derive(Parser)]
-#[command(version, about = "A DC/DC converter control loop over network memory")]
+#[command(version, propagate_version = true)]
 struct Args {
     #[command(subcommand)]
     command: Command,
@@ -21,15 +29,8 @@ struct Args {
 enum Command {
     /// Runs the system in simulated time, once for each controller period.
     Simulate {
-        /// Periods of the controller's loop, microseconds.
-        #[arg(long, value_delimiter = ',', default_values_t = [10, 20, 40, 60, 80, 100])]
-        periods: Vec<u64>,
-        /// Number of converters.
-        #[arg(long, default_value_t = loco_power::params::CONVERTERS)]
-        converters: usize,
-        /// Simulated time, milliseconds.
-        #[arg(long, default_value_t = 20)]
-        duration: u64,
+        #[command(flatten)]
+        common: Common,
         /// Delay of a message each way, microseconds.
         #[arg(long, default_value_t = 2)]
         delay: u64,
@@ -39,17 +40,45 @@ enum Command {
         /// Seed of the jitter.
         #[arg(long, default_value_t = 0)]
         seed: u64,
-        /// Writes output voltage over time as CSV.
-        #[arg(long)]
-        csv: Option<PathBuf>,
-        /// Writes a plot, one series a period.
-        #[arg(long)]
-        svg: Option<PathBuf>,
+    },
+    /// Is a node of the system in real time: `loco run -n 3 -- power run`.
+    ///
+    /// The lowest node is the controller, and prints what came of it; the others have the converters. Ctrl-C ends it
+    /// after the period that is being run. On a host with fewer cores than nodes give a --slow-down.
+    Run {
+        #[command(flatten)]
+        common: Common,
+        /// Stretches all times of the model: with 100, a period of 40 us takes 4 ms.
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+        slow_down: u32,
     },
 }
 
+#[derive(clap::Args)]
+struct Common {
+    /// Periods of the controller's loop, microseconds.
+    #[arg(long, value_delimiter = ',', default_values_t = [10, 20, 40, 60, 80, 100])]
+    periods: Vec<u64>,
+    /// Number of converters.
+    #[arg(long, default_value_t = loco_power::params::CONVERTERS)]
+    converters: usize,
+    /// Time that each period is run, milliseconds of the model.
+    #[arg(long, default_value_t = 20)]
+    duration: u64,
+    /// Writes output voltage over time as CSV.
+    #[arg(long)]
+    csv: Option<PathBuf>,
+    /// Writes a plot, one series a period.
+    #[arg(long)]
+    svg: Option<PathBuf>,
+}
+
 fn main() -> ExitCode {
-    match run(Args::parse().command) {
+    let args = Args::parse();
+    let stop = Arc::new(AtomicBool::new(false));
+    match run(args.command, &stop) {
+        // Relaxed: the handler writes nothing else.
+        Ok(()) if stop.load(Ordering::Relaxed) => ExitCode::from(INTERRUPTED),
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("power: {error}");
@@ -58,52 +87,117 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: Command) -> Result<()> {
-    let Command::Simulate {
-        periods,
-        converters,
-        duration,
-        delay,
-        jitter,
-        seed,
-        csv,
-        svg,
-    } = command;
-    let standard = Params::default();
-    let each = standard.reference_volts / standard.converters as f64;
-    let params = Params {
-        converters,
-        reference_volts: each * converters as f64,
-        ..standard
+fn run(command: Command, stop: &Arc<AtomicBool>) -> Result<()> {
+    match command {
+        Command::Simulate {
+            common,
+            delay,
+            jitter,
+            seed,
+        } => {
+            let delays = Delays {
+                command: micros(delay),
+                feedback: micros(delay),
+                jitter: micros(jitter),
+                seed,
+            };
+            let params = common.params();
+            heading("");
+            let mut runs = Vec::new();
+            for period in common.periods() {
+                let run = simulate(&params, period, &delays, common.duration())?;
+                print(&params, &delays, &run, "");
+                runs.push(run);
+            }
+            common.write(&runs)
+        }
+        Command::Run { common, slow_down } => real(&common, slow_down, stop),
+    }
+}
+
+fn real(common: &Common, slow_down: u32, stop: &Arc<AtomicBool>) -> Result<()> {
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(stop))?;
+    }
+    let plan = RealPlan {
+        params: common.params(),
+        periods: common.periods().collect(),
+        duration: common.duration(),
+        slow_down,
     };
-    let micros = Duration::from_micros;
-    let delays = Delays {
-        command: micros(delay),
-        feedback: micros(delay),
-        jitter: micros(jitter),
-        seed,
-    };
-    let mut runs = Vec::new();
+    let job = Job::from_env().map_err(|error| {
+        PowerError::Link(format!("{error}\nStart it as a job: loco run -n 3 -- power run"))
+    })?;
+    let runs = match AnyFabric::new(Mesh::connect(&job)?, AnyConfig::from_env()?)? {
+        AnyFabric::Shm(fabric) => run_real(fabric, &plan, stop),
+        AnyFabric::Verbs(fabric) => run_real(fabric, &plan, stop),
+    }?;
+    if runs.is_empty() {
+        // A converter's node, or interrupted before the first.
+        return Ok(());
+    }
+    heading("missed");
+    for run in &runs {
+        // Messages of real networks have no one delay; the radius is that without any.
+        let none = Delays {
+            command: Duration::ZERO,
+            feedback: Duration::ZERO,
+            ..Delays::default()
+        };
+        print(&plan.params, &none, &run.run, &run.missed.to_string());
+    }
+    let runs: Vec<Run> = runs.into_iter().map(|run| run.run).collect();
+    common.write(&runs)
+}
+
+impl Common {
+    fn params(&self) -> Params {
+        let standard = Params::default();
+        let each = standard.reference_volts / standard.converters as f64;
+        Params {
+            converters: self.converters,
+            reference_volts: each * self.converters as f64,
+            ..standard
+        }
+    }
+
+    fn periods(&self) -> impl Iterator<Item = Duration> + '_ {
+        self.periods.iter().copied().map(micros)
+    }
+
+    fn duration(&self) -> Duration {
+        Duration::from_millis(self.duration)
+    }
+
+    fn write(&self, runs: &[Run]) -> Result<()> {
+        if let Some(path) = &self.csv {
+            let mut out = BufWriter::new(File::create(path)?);
+            output::write_csv(&mut out, runs)?;
+            out.flush()?;
+        }
+        if let Some(path) = &self.svg {
+            output::write_svg(path, runs)?;
+        }
+        Ok(())
+    }
+}
+
+fn micros(us: u64) -> Duration {
+    Duration::from_micros(us)
+}
+
+fn heading(last: &str) {
     println!(
-        "{:>12} {:>10} {:>12} {:>12}",
+        "{:>12} {:>10} {:>12} {:>12} {last:>10}",
         "period (us)", "radius", "deviation", "overshoot"
     );
-    for period in periods {
-        let run = simulate(&params, micros(period), &delays, Duration::from_millis(duration))?;
-        let radius = stability::radius(&params, micros(period), &delays);
-        // A period that is no multiple of the converters' is simulated all the same.
-        let radius = radius.map_or_else(|_| "-".to_owned(), |radius| format!("{radius:.4}"));
-        let (deviation, overshoot) = (run.deviation() * 100.0, run.overshoot() * 100.0);
-        println!("{period:>12} {radius:>10} {deviation:>10.3} % {overshoot:>10.1} %");
-        runs.push(run);
-    }
-    if let Some(path) = csv {
-        let mut out = BufWriter::new(File::create(path)?);
-        output::write_csv(&mut out, &runs)?;
-        out.flush()?;
-    }
-    if let Some(path) = svg {
-        output::write_svg(&path, &runs)?;
-    }
-    Ok(())
+}
+
+fn print(params: &Params, delays: &Delays, run: &Run, last: &str) {
+    // A period that is no multiple of the converters' is run all the same.
+    let radius = stability::radius(params, run.controller_period, delays)
+        .map_or_else(|_| "-".to_owned(), |radius| format!("{radius:.4}"));
+    let period = run.controller_period.as_micros();
+    let (deviation, overshoot) = (run.deviation() * 100.0, run.overshoot() * 100.0);
+    println!("{period:>12} {radius:>10} {deviation:>10.3} % {overshoot:>10.1} % {last:>10}");
 }

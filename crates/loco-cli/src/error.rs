@@ -32,6 +32,15 @@ pub enum CliError {
     /// From an object.
     #[error(transparent)]
     Object(#[from] loco::Error),
+    /// What was measured did not do what it should.
+    #[error("the check at the end of the measurement failed: {0}")]
+    Check(String),
+    /// From the bank.
+    #[error(transparent)]
+    Transfer(#[from] loco_transfer::TransferError),
+    /// From the key-value workload.
+    #[error(transparent)]
+    Kv(#[from] loco_kv::KvError),
 }
 
 impl CliError {
@@ -41,7 +50,9 @@ impl CliError {
             CliError::Start { source, .. } if source.kind() == io::ErrorKind::NotFound => 127,
             CliError::Start { .. } => 126,
             CliError::Usage(_) | CliError::Fabric(FabricError::Config(_)) => 2,
-            CliError::Os { .. } | CliError::Fabric(_) | CliError::Object(_) => 1,
+            CliError::Transfer(error) => error.exit_code(),
+            CliError::Kv(error) => error.exit_code(),
+            CliError::Os { .. } | CliError::Fabric(_) | CliError::Object(_) | CliError::Check(_) => 1,
         }
     }
 

@@ -13,7 +13,7 @@ use crate::launcher::{Node, Plan, launch};
 
 /// Start N nodes running PROGRAM; end all of them when one fails.
 ///
-/// Each node's output is prefixed by its id. Signals are forwarded. The exit code is that of the first node that
+/// Each node's output is prefixed by its id. The lowest node of this machine gets the standard input. Signals are forwarded. The exit code is that of the first node that
 /// failed (128 plus the signal if one killed it), 128 plus the signal if the job was interrupted, 124 if it ran past
 /// --timeout, 127 if PROGRAM is not found.
 ///
@@ -62,6 +62,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         keep_going: args.keep_going,
         prefix: !args.no_prefix,
         bar: None,
+        input: true,
     })
 }
 

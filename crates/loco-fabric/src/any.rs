@@ -305,6 +305,16 @@ impl Memory for AnyMemory {
     fn write(&self, offset: usize, data: &[u8]) -> Result<()> {
         both!(self, memory => memory.write(offset, data))
     }
+
+    #[inline]
+    fn prefetch(&self, offset: usize) {
+        both!(self, memory => memory.prefetch(offset));
+    }
+
+    #[inline]
+    fn prefetch_write(&self, offset: usize) {
+        both!(self, memory => memory.prefetch_write(offset));
+    }
 }
 
 impl<W: Word> WordCell<W> for AnyCell<W> {
@@ -340,6 +350,16 @@ impl RemoteMemory for AnyRemote {
             AnyRemote::Shm(remote) => remote.slice(offset, len).map(AnyRemote::Shm),
             AnyRemote::Verbs(remote) => remote.slice(offset, len).map(AnyRemote::Verbs),
         }
+    }
+
+    #[inline]
+    fn prefetch(&self, offset: usize) {
+        both!(self, remote => remote.prefetch(offset));
+    }
+
+    #[inline]
+    fn prefetch_write(&self, offset: usize) {
+        both!(self, remote => remote.prefetch_write(offset));
     }
 }
 

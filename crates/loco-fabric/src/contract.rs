@@ -218,6 +218,14 @@ pub trait Memory: Clone + Send + Sync + 'static {
     /// # Errors
     /// [`FabricError::OutOfRange`].
     fn write(&self, offset: usize, data: &[u8]) -> Result<()>;
+
+    /// A hint that the bytes from `offset` will be read soon. Means nothing: neither order nor a check.
+    #[inline]
+    fn prefetch(&self, _offset: usize) {}
+
+    /// The same for bytes that will be written.
+    #[inline]
+    fn prefetch_write(&self, _offset: usize) {}
 }
 
 /// One aligned word of registered memory.
@@ -282,6 +290,13 @@ pub trait RemoteMemory: Clone + Send + Sync + 'static {
     /// # Errors
     /// [`FabricError::OutOfRange`].
     fn slice(&self, offset: usize, len: usize) -> Result<Self>;
+    /// A hint that the bytes from `offset` will be read soon. Means nothing: neither order nor a check.
+    #[inline]
+    fn prefetch(&self, _offset: usize) {}
+
+    /// The same for bytes that will be written.
+    #[inline]
+    fn prefetch_write(&self, _offset: usize) {}
 }
 
 /// Local side of an operation: `len` bytes of registered memory from `offset`.

@@ -44,7 +44,7 @@ pub enum ThreadKind {
 }
 
 /// A started thread.
-pub trait Task: Send + 'static {
+pub trait Task: Send + Sync + 'static {
     /// Waits for the thread's end. A panic in it becomes an error.
     ///
     /// # Errors

@@ -16,6 +16,7 @@
 //! | [`Sst`] | a table of owned variables, one per participant |
 //! | [`Barrier`] | nobody leaves before everybody has arrived |
 //! | [`AtomicVar`] | a word with one home, read-modify-writes from everywhere |
+//! | [`AtomicArray`] | many such words, striped over the participants |
 //! | [`TicketLock`], [`TasLock`] | mutual exclusion among threads of all nodes |
 //! | [`SharedQueue`] | a bounded FIFO among all nodes |
 //! | [`KvStore`] | a linearizable map over the memory of all nodes |
@@ -27,6 +28,7 @@
 #![forbid(unsafe_code)]
 
 mod ack;
+mod atomic_array;
 mod atomic_var;
 mod barrier;
 mod channel;
@@ -61,11 +63,13 @@ mod ticket_lock;
 mod tracker;
 mod value;
 mod wide_owned;
+mod word_ops;
 mod words;
 
 pub use loco_fabric as fabric;
 
 pub use ack::{AckFuture, AckKey};
+pub use atomic_array::AtomicArray;
 pub use atomic_var::AtomicVar;
 pub use barrier::Barrier;
 pub use channel::{Channel, ChannelBuilder, ChannelRef, Parent};

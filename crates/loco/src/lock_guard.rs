@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use loco_fabric::{AtomicCell, Control, Fabric, Lock, NodeId, PeerState, Peers, Time, Wait};
 
 use crate::fence::Scope;
-use crate::platform::{AtomicU64Of, MutexOf};
+use crate::platform::{AtomicU32Of, AtomicU64Of, MutexOf};
 use crate::{Result, Thread};
 
 /// What waiters do when the node that holds a lock is lost.
@@ -87,6 +87,11 @@ impl<'a, F: Fabric, L: Unlock<F>> LockGuard<'a, F, L> {
         self.scope = scope;
     }
 
+    /// The scope of the fence at release.
+    pub fn scope(&self) -> Scope {
+        self.scope
+    }
+
     /// Releases the lock. What [`drop`] does too, where an error is only logged.
     ///
     /// # Errors
@@ -108,8 +113,18 @@ impl<F: Fabric, L: Unlock<F>> Drop for LockGuard<'_, F, L> {
     }
 }
 
+/// Nobody has the turn.
+const FREE: u32 = 0;
+/// Somebody has it, nobody waits.
+const TAKEN: u32 = 1;
+/// Somebody has it, and somebody may wait.
+const AWAITED: u32 = 2;
+
 /// Whose turn it is among the threads of this node: a queue, in which a waiter may give up.
 pub(crate) struct LocalTurn<F: Fabric> {
+    /// One of the above. Where nobody waits, this word is all that there is to the turn.
+    state: AtomicU32Of<F>,
+    /// Becomes `AWAITED` and `FREE` from `AWAITED` under this lock.
     line: MutexOf<F, Line>,
     /// The waiter that was called last; it is told by this word so that waiting takes no lock.
     called: AtomicU64Of<F>,
@@ -117,7 +132,6 @@ pub(crate) struct LocalTurn<F: Fabric> {
 
 #[derive(Default)]
 struct Line {
-    taken: bool,
     last: u64,
     waiting: VecDeque<u64>,
 }
@@ -125,6 +139,7 @@ struct Line {
 impl<F: Fabric> LocalTurn<F> {
     pub(crate) fn new() -> LocalTurn<F> {
         LocalTurn {
+            state: AtomicCell::new(FREE),
             line: Lock::new(Line::default()),
             called: AtomicCell::new(0),
         }
@@ -132,18 +147,25 @@ impl<F: Fabric> LocalTurn<F> {
 
     /// Takes the turn if nobody has it.
     pub(crate) fn try_enter(&self) -> bool {
-        let mut line = self.line.lock();
-        !std::mem::replace(&mut line.taken, true)
+        // Acquire: what the thread before us did is visible.
+        self.state
+            .compare_exchange(FREE, TAKEN, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
     }
 
-    /// Waits for the turn.
+    /// Waits for the turn, until the configured deadline if no other is given.
     ///
     /// # Errors
     /// `Timeout`.
-    pub(crate) fn enter(&self, thread: &Thread<F>, what: &str, deadline: Time) -> Result<()> {
+    pub(crate) fn enter(&self, thread: &Thread<F>, what: &str, deadline: Option<Time>) -> Result<()> {
+        if self.try_enter() {
+            return Ok(());
+        }
         let number = {
             let mut line = self.line.lock();
-            if !std::mem::replace(&mut line.taken, true) {
+            // Acquire: as above. Who has the turn now finds us in the line when it leaves.
+            if self.state.swap(AWAITED, Ordering::Acquire) == FREE {
+                // It was left in between, with nobody in the line. That it says `AWAITED` now costs a look at it.
                 return Ok(());
             }
             line.last += 1;
@@ -154,7 +176,7 @@ impl<F: Fabric> LocalTurn<F> {
         let wait = Wait {
             what,
             peers: Peers::None,
-            deadline: Some(deadline),
+            deadline: Some(deadline.unwrap_or_else(|| thread.node().default_deadline())),
         };
         // Acquire: what the thread before us did is visible.
         let called = || (self.called.load(Ordering::Acquire) == number).then_some(());
@@ -176,16 +198,24 @@ impl<F: Fabric> LocalTurn<F> {
 
     /// True if another thread waits.
     pub(crate) fn awaited(&self) -> bool {
-        !self.line.lock().waiting.is_empty()
+        // Relaxed: who is not seen yet waits a little longer.
+        self.state.load(Ordering::Relaxed) == AWAITED && !self.line.lock().waiting.is_empty()
     }
 
     /// Calls the next one.
     pub(crate) fn leave(&self) {
+        // Release: pairs with the acquire of who enters next.
+        let left = self
+            .state
+            .compare_exchange(TAKEN, FREE, Ordering::Release, Ordering::Relaxed);
+        if left.is_ok() {
+            return;
+        }
         let mut line = self.line.lock();
         match line.waiting.pop_front() {
             // Release: pairs with the waiter's acquire. Within the lock, so that giving up is either before or after.
             Some(next) => self.called.store(next, Ordering::Release),
-            None => line.taken = false,
+            None => self.state.store(FREE, Ordering::Release),
         }
     }
 }

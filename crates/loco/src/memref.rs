@@ -3,9 +3,7 @@
 //! A [`MemRef`] is moved into the operation that uses it and comes back when the operation has completed, so that
 //! nothing reads or writes it meanwhile: a local data race (Robust'25 Def. 7) on it does not compile.
 
-use std::sync::atomic::Ordering;
-
-use loco_fabric::{Fabric, Local, Memory, MemoryKind, Target, Time, WordCell};
+use loco_fabric::{Fabric, Local, Memory, MemoryKind, Target, Time};
 
 use crate::thread::{Flags, Operation};
 use crate::{AckKey, Error, Result, Thread};
@@ -37,7 +35,8 @@ const SLAB_BLOCKS: usize = 16;
 /// ```
 pub struct MemRef<'t, F: Fabric> {
     thread: &'t Thread<F>,
-    memory: F::Memory,
+    /// `Some` until dropped or kept aside.
+    memory: Option<F::Memory>,
     len: usize,
     /// Goes back to the pool when dropped.
     recycled: bool,
@@ -59,7 +58,7 @@ impl<F: Fabric> Thread<F> {
         };
         Ok(MemRef {
             thread: self,
-            memory,
+            memory: Some(memory),
             len,
             recycled: pooled,
         })
@@ -82,7 +81,7 @@ impl<'t, F: Fabric> MemRef<'t, F> {
     /// # Errors
     /// `OutOfRange`.
     pub fn read(&self, offset: usize, out: &mut [u8]) -> Result<()> {
-        Ok(self.memory.read(offset, out)?)
+        Ok(self.memory()?.read(offset, out)?)
     }
 
     /// Copies in at `offset`.
@@ -90,26 +89,27 @@ impl<'t, F: Fabric> MemRef<'t, F> {
     /// # Errors
     /// `OutOfRange`.
     pub fn write(&self, offset: usize, data: &[u8]) -> Result<()> {
-        Ok(self.memory.write(offset, data)?)
+        Ok(self.memory()?.write(offset, data)?)
     }
 
     /// The 8-byte word at `offset`.
     ///
     /// # Errors
-    /// `OutOfRange`, `Misaligned`.
+    /// `OutOfRange`.
+    #[inline]
     pub fn word(&self, offset: usize) -> Result<u64> {
-        // Relaxed: nobody else writes it; the operation that did has been waited for.
-        Ok(self.memory.cell::<u64>(offset)?.load(Ordering::Relaxed))
+        let mut word = [0; 8];
+        self.memory()?.read(offset, &mut word)?;
+        Ok(u64::from_ne_bytes(word))
     }
 
     /// Sets the 8-byte word at `offset`.
     ///
     /// # Errors
-    /// `OutOfRange`, `Misaligned`.
+    /// `OutOfRange`.
+    #[inline]
     pub fn set_word(&self, offset: usize, value: u64) -> Result<()> {
-        // Relaxed: posting orders it before the NIC's read.
-        self.memory.cell::<u64>(offset)?.store(value, Ordering::Relaxed);
-        Ok(())
+        Ok(self.memory()?.write(offset, &value.to_ne_bytes())?)
     }
 
     /// Puts the whole buffer at `dst`.
@@ -117,7 +117,7 @@ impl<'t, F: Fabric> MemRef<'t, F> {
     /// # Errors
     /// See [`Thread::put`].
     pub fn put(self, dst: Target<'_, F::Remote>) -> Result<Pending<'t, F>> {
-        let operation = Operation::Put(self.local(self.len), dst);
+        let operation = Operation::Put(self.local(0, self.len)?, dst);
         let key = self.thread.post(&operation, Flags::default())?;
         Ok(Pending::new(key, self))
     }
@@ -127,7 +127,7 @@ impl<'t, F: Fabric> MemRef<'t, F> {
     /// # Errors
     /// See [`Thread::get`].
     pub fn get(self, src: Target<'_, F::Remote>) -> Result<Pending<'t, F>> {
-        let operation = Operation::Get(self.local(self.len), src);
+        let operation = Operation::Get(self.local(0, self.len)?, src);
         let key = self.thread.post(&operation, Flags::default())?;
         Ok(Pending::new(key, self))
     }
@@ -137,7 +137,7 @@ impl<'t, F: Fabric> MemRef<'t, F> {
     /// # Errors
     /// See [`Thread::fetch_add`].
     pub fn fetch_add(self, word: Target<'_, F::Remote>, add: u64) -> Result<Pending<'t, F>> {
-        let operation = Operation::FetchAdd(word, add, self.local(8));
+        let operation = Operation::FetchAdd(word, add, self.local(0, 8)?);
         let key = self.thread.post(&operation, Flags::default())?;
         Ok(Pending::new(key, self))
     }
@@ -153,24 +153,30 @@ impl<'t, F: Fabric> MemRef<'t, F> {
         expected: u64,
         new: u64,
     ) -> Result<Pending<'t, F>> {
-        let operation = Operation::CompareSwap(word, expected, new, self.local(8));
+        let operation = Operation::CompareSwap(word, expected, new, self.local(0, 8)?);
         let key = self.thread.post(&operation, Flags::default())?;
         Ok(Pending::new(key, self))
     }
 
-    fn local(&self, len: usize) -> Local<'_, F::Memory> {
-        Local {
-            memory: &self.memory,
-            offset: 0,
-            len,
-        }
+    /// A part, for an operation.
+    pub(crate) fn local(&self, offset: usize, len: usize) -> Result<Local<'_, F::Memory>> {
+        let memory = self.memory()?;
+        Ok(Local { memory, offset, len })
+    }
+
+    #[inline]
+    fn memory(&self) -> Result<&F::Memory> {
+        // Not reached: it is taken by drop and by `Pending`'s drop only.
+        self.memory.as_ref().ok_or(Error::Closed)
     }
 }
 
 impl<F: Fabric> Drop for MemRef<'_, F> {
     fn drop(&mut self) {
-        if self.recycled {
-            self.thread.pool().borrow_mut().free.push(self.memory.clone());
+        if self.recycled
+            && let Some(memory) = self.memory.take()
+        {
+            self.thread.pool().borrow_mut().free.push(memory);
         }
     }
 }
@@ -185,7 +191,7 @@ pub struct Pending<'t, F: Fabric> {
 }
 
 impl<'t, F: Fabric> Pending<'t, F> {
-    fn new(key: AckKey<F>, buffer: MemRef<'t, F>) -> Pending<'t, F> {
+    pub(crate) fn new(key: AckKey<F>, buffer: MemRef<'t, F>) -> Pending<'t, F> {
         Pending {
             key,
             buffer: Some(buffer),
@@ -240,11 +246,13 @@ impl<F: Fabric> Drop for Pending<'_, F> {
         let Some(mut buffer) = self.buffer.take() else {
             return;
         };
-        if !self.key.query() {
+        if !self.key.query()
+            && let Some(memory) = buffer.memory.take()
+        {
             let kept = Kept {
                 key: std::mem::take(&mut self.key),
-                memory: buffer.memory.clone(),
-                recycled: std::mem::replace(&mut buffer.recycled, false),
+                memory,
+                recycled: buffer.recycled,
             };
             buffer.thread.pool().borrow_mut().kept.push(kept);
         }

@@ -123,7 +123,7 @@ impl<F: Fabric> TasLock<F> {
         scope: Scope,
         deadline: Time,
     ) -> Result<LockGuard<'a, F, TasLock<F>>> {
-        self.turn.enter(thread, self.channel.name(), deadline)?;
+        self.turn.enter(thread, self.channel.name(), Some(deadline))?;
         let mut mine = self.mine.lock();
         if mine.held {
             return Ok(LockGuard::new(self, thread, scope, false));

@@ -152,6 +152,11 @@ impl<F: Fabric> Thread<F> {
         self.deadline.set(deadline);
     }
 
+    /// The deadline of all waits, if there is one.
+    pub(crate) fn set_deadline_is(&self) -> Option<Time> {
+        self.deadline.get()
+    }
+
     /// Runs `steps` without a deadline of this thread: for the steps of a protocol that others would wait for in vain if
     /// they were left out in the middle. They end when they are done or the peer is lost.
     pub(crate) fn to_the_end<T>(&self, steps: impl FnOnce() -> T) -> T {
@@ -324,6 +329,12 @@ impl<F: Fabric> Thread<F> {
             }
             ready()
         })?
+    }
+
+    /// Posts an operation; its sequence number, 0 if it has ended.
+    #[inline]
+    pub(crate) fn post_seq(&self, operation: &Operation<'_, F>) -> Result<u64> {
+        self.post_work(operation, Flags::default(), Work::signaled(WorkRequestId(0)))
     }
 
     /// Posts; returns the sequence number of a pending tracked operation, else 0.

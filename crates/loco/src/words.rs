@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use loco_fabric::{
-    Atomicity, Fabric, FabricError, Memory, NodeId, Peers, Seen, Target, Time, Wait, WordCell,
+    Atomicity, Fabric, FabricError, Memory, NodeId, Peers, RemoteMemory, Seen, Target, Time, Wait, WordCell,
 };
 use smallvec::SmallVec;
 
@@ -65,6 +65,18 @@ impl<F: Fabric> Words<F> {
         self.home
     }
 
+    /// Says that word `index` will be changed soon.
+    pub(crate) fn prefetch(&self, index: usize) {
+        let offset = index * WORD_BYTES;
+        if self.direct.is_some() {
+            if let Ok(memory) = self.region.local() {
+                memory.prefetch_write(offset);
+            }
+        } else if let Ok(remote) = self.region.remote(self.home) {
+            remote.prefetch_write(offset);
+        }
+    }
+
     /// The value of word `index`, in one order with all read-modify-writes. Where the NIC carries those out it is one too:
     /// a get could miss what a completed one wrote.
     pub(crate) fn read(&self, thread: &Thread<F>, index: usize) -> Result<u64> {
@@ -81,8 +93,7 @@ impl<F: Fabric> Words<F> {
             // SeqCst costs nothing in a load and says that this is a point in the word's history.
             return Ok(cells[index].load(Ordering::SeqCst));
         }
-        let buffer = thread.mem_ref(WORD_BYTES)?;
-        buffer.get(self.target(index)?)?.wait()?.word(0)
+        thread.read_word(self.target(index)?)
     }
 
     /// The values of the words from `index`, each as [`peek`](Words::peek) has it.
@@ -110,8 +121,7 @@ impl<F: Fabric> Words<F> {
             }
             return Ok(old);
         }
-        let buffer = thread.mem_ref(WORD_BYTES)?;
-        buffer.fetch_add(self.target(index)?, add)?.wait()?.word(0)
+        thread.fetch_add_word(self.target(index)?, add)
     }
 
     /// Stores `new` if the word is `expected`; the old value.
@@ -127,9 +137,7 @@ impl<F: Fabric> Words<F> {
                 .compare_exchange(expected, new)
                 .unwrap_or_else(|found| found));
         }
-        let buffer = thread.mem_ref(WORD_BYTES)?;
-        let pending = buffer.compare_swap(self.target(index)?, expected, new)?;
-        pending.wait()?.word(0)
+        thread.compare_swap_word(self.target(index)?, expected, new)
     }
 
     /// Stores; the old value. By compare-and-swap, as there is no remote swap and a put is not atomic against

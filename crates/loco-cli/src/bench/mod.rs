@@ -15,11 +15,14 @@ use crate::run::local_nodes;
 mod cases;
 mod measure;
 mod node;
+mod objects;
 mod progress;
+mod workload;
 
 pub use node::{NAME as NODE, NodeArgs, node};
 
 use progress::Bar;
+use workload::Workload;
 
 /// Measure operations and objects between node processes on this machine.
 ///
@@ -28,6 +31,11 @@ use progress::Bar;
 /// first. `broadcast` sends messages through a ring buffer from node 0 to all others, with as many unacknowledged as
 /// --window says, submitted a window at a time and (`broadcast-single`) one by one; its latency is from submitting one
 /// message to its acknowledgement by all.
+///
+/// `lock`, `transfer`, `queue` and `kv` run for --duration, and check what they have done. `lock`: all threads increment
+/// one word under one ticket lock. `transfer`: transfers between two random accounts, under two of --locks locks.
+/// `queue`: every thread pushes and pops. `kv`: lookups and updates of a key-value store, --window of a thread under way
+/// at a time, on keys of a --distribution. Their latency is that of single operations.
 #[derive(clap::Args)]
 pub struct Args {
     /// What to measure.
@@ -63,6 +71,21 @@ pub enum What {
     Barrier,
     /// One node sends messages to all others.
     Broadcast,
+    /// All threads increment one word under one lock.
+    Lock,
+    /// Transfers between accounts, under two locks each.
+    Transfer,
+    /// All threads push and pop.
+    Queue,
+    /// Lookups and updates of a key-value store.
+    Kv,
+}
+
+impl What {
+    /// Whether it runs for a time, not for a number of operations.
+    fn is_timed(self) -> bool {
+        matches!(self, What::Lock | What::Transfer | What::Queue | What::Kv)
+    }
 }
 
 /// How it is measured.
@@ -84,6 +107,9 @@ pub struct Parameters {
     /// Operations before that; a tenth of --iters unless given.
     #[arg(long, value_name = "N")]
     warmup: Option<u64>,
+    #[command(flatten)]
+    #[serde(skip)]
+    workload: Workload,
 }
 
 impl Parameters {
@@ -105,7 +131,8 @@ impl Parameters {
         ];
         words.extend(self.size.map(|size| format!("--size={size}")));
         words.extend(self.warmup.map(|warmup| format!("--warmup={warmup}")));
-        words.into_iter().map(OsString::from).collect()
+        let words = words.into_iter().map(OsString::from);
+        words.chain(self.workload.words()).collect()
     }
 }
 
@@ -139,6 +166,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         keep_going: false,
         prefix: false,
         bar: bar.as_ref().map(Bar::drawn),
+        input: false,
     });
     drop(bar);
     code

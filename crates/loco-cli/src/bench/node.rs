@@ -3,13 +3,15 @@
 use std::thread;
 
 use loco::fabric::{AnyFabric, Fabric};
-use loco::{Barrier, Manager, Participants, Sst};
+use loco::{Barrier, KvStore, Manager, Participants, Sst};
+use loco_transfer::Bank;
 use serde::Serialize;
 
-use super::cases;
 use super::measure::{Results, Sample, histogram};
 use super::progress::Progress;
+use super::workload::Workload;
 use super::{Parameters, What};
+use super::{cases, objects};
 use crate::error::CliError;
 use crate::meet;
 use crate::record::Record;
@@ -36,6 +38,16 @@ struct Label {
     parameters: Parameters,
 }
 
+/// The same for what runs for a time.
+#[derive(Serialize)]
+struct TimedLabel {
+    nodes: usize,
+    threads: u16,
+    window: u32,
+    #[serde(flatten)]
+    workload: Workload,
+}
+
 /// What the cases need.
 pub(super) struct Bench<'a, F: Fabric> {
     pub(super) manager: &'a Manager<F>,
@@ -43,6 +55,16 @@ pub(super) struct Bench<'a, F: Fabric> {
     pub(super) progress: &'a Progress,
     /// All threads of all nodes.
     pub(super) line: &'a Barrier<F>,
+}
+
+impl<F: Fabric> Bench<'_, F> {
+    /// Number of a thread of this node among all threads of the job, and how many those are.
+    pub(super) fn share(&self, index: usize) -> (usize, usize) {
+        let nodes = self.manager.nodes();
+        let position = nodes.iter().position(|&node| node == self.manager.node());
+        let threads = usize::from(self.parameters.threads);
+        (position.unwrap_or(0) * threads + index, nodes.len() * threads)
+    }
 }
 
 /// Meets the others and measures; the lowest node reports.
@@ -76,6 +98,31 @@ fn measure<F: Fabric>(fabric: F, args: &NodeArgs) -> Result<(), CliError> {
                 cases::broadcast(bench, false)
             })
         }
+        What::Lock => {
+            let object = objects::Contended::new(&manager)?;
+            one(&manager, args, "lock", 0, |bench, index| {
+                objects::lock(bench, index, &object)
+            })
+        }
+        What::Transfer => {
+            let bank = Bank::new(&manager, "bank", objects::bank_config(&args.parameters.workload))?;
+            one(&manager, args, "transfer", 0, |bench, index| {
+                objects::transfer(bench, index, &bank)
+            })
+        }
+        What::Queue => {
+            let jobs = objects::Jobs::new(&manager, args.parameters.threads)?;
+            one(&manager, args, "queue", 0, |bench, index| {
+                objects::queue(bench, index, &jobs)
+            })
+        }
+        What::Kv => {
+            let config = objects::kv_config(&manager, &args.parameters.workload);
+            let store = KvStore::<F, u64, u64>::new(&manager, "kv", config)?;
+            one(&manager, args, "kv", 0, |bench, index| {
+                objects::kv(bench, index, &store)
+            })
+        }
     }
 }
 
@@ -101,7 +148,10 @@ fn one<F: Fabric>(
     )?;
     let rates = Sst::<_, f64>::new(manager, &format!("{name}-rates"))?;
     manager.wait_for_ready()?;
-    let progress = Progress::new(2 * u64::from(threads) * (parameters.iters + parameters.warmup()));
+    let progress = Progress::new(match args.what.is_timed() {
+        true => u64::from(threads) * parameters.workload.milliseconds(),
+        false => 2 * u64::from(threads) * (parameters.iters + parameters.warmup()),
+    });
     let bench = Bench {
         manager,
         parameters,
@@ -148,7 +198,19 @@ fn one<F: Fabric>(
         };
         if args.json {
             let fabric = manager.fabric().caps().name.clone();
-            println!("{}", Record::new(name, fabric, label, results).line()?);
+            let line = match args.what.is_timed() {
+                true => {
+                    let label = TimedLabel {
+                        nodes: label.nodes,
+                        threads,
+                        window: parameters.window,
+                        workload: parameters.workload.clone(),
+                    };
+                    Record::new(name, fabric, label, results).line()?
+                }
+                false => Record::new(name, fabric, label, results).line()?,
+            };
+            println!("{line}");
         } else {
             println!("{}", results.line(name));
         }

@@ -48,5 +48,6 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         keep_going: false,
         prefix: !args.json,
         bar: None,
+        input: false,
     })
 }

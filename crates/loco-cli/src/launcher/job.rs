@@ -12,6 +12,7 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
 use signal_hook::consts::{SIGCHLD, SIGTSTP};
 
 use super::guard::Guard;
+use super::input::{self, Input};
 use super::output::Printer;
 use super::{ENDING_SIGNALS, Event, Node, Plan, children, exec};
 use crate::error::CliError;
@@ -68,11 +69,11 @@ impl RunningJob {
         })
     }
 
-    pub(super) fn start(&mut self, node: &Node, command: &[OsString]) -> Result<(), CliError> {
+    pub(super) fn start(&mut self, node: &Node, command: &[OsString], input: Input) -> Result<(), CliError> {
         let own = std::env::current_exe().map_err(CliError::os("finding this program"))?;
         let mut shim = Command::new(own);
         shim.args(exec::arguments(command)).process_group(0);
-        shim.stdin(Stdio::null())
+        shim.stdin(input.stdio())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         for name in &node.unset {
@@ -81,6 +82,9 @@ impl RunningJob {
         shim.envs(node.set.iter().map(|(name, value)| (name, value)));
         let mut child = shim.spawn().map_err(CliError::os("starting a node"))?;
         let pid = Pid::from_child(&child);
+        if let Some(pipe) = child.stdin.take() {
+            input::forward(pipe)?;
+        }
         self.nodes.push(RunningNode {
             id: node.id,
             pid,

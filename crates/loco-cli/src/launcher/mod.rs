@@ -26,12 +26,14 @@ use crate::error::CliError;
 mod children;
 mod exec;
 mod guard;
+mod input;
 mod job;
 mod output;
 
 pub use exec::{Args as ExecArgs, NAME as EXEC, exec};
 pub use guard::{NAME as GUARD, guard};
 
+use input::Input;
 use job::RunningJob;
 use output::Printer;
 
@@ -51,6 +53,8 @@ pub struct Plan {
     pub prefix: bool,
     /// Taken off the terminal while a line is printed.
     pub bar: Option<ProgressBar>,
+    /// Give the first node our standard input.
+    pub input: bool,
 }
 
 /// One node: its id and what its environment has beside ours.
@@ -88,8 +92,13 @@ pub fn launch(plan: &Plan) -> Result<u8, CliError> {
     let printer = Arc::new(Printer::new(plan.prefix, plan.bar.clone(), &plan.nodes, sender));
     let mut job = RunningJob::new(plan, printer)?;
     // An error here drops the job, which ends what has started.
-    for node in &plan.nodes {
-        job.start(node, &plan.command)?;
+    for (index, node) in plan.nodes.iter().enumerate() {
+        let input = if plan.input && index == 0 {
+            Input::choose()
+        } else {
+            Input::None
+        };
+        job.start(node, &plan.command, input)?;
     }
     Ok(job.see_through(&events))
 }

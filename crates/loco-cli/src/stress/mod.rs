@@ -183,6 +183,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         keep_going: args.load.kill.is_some(),
         prefix: true,
         bar: None,
+        input: false,
     })?;
     let run_s = begin.elapsed().as_secs_f64();
     let expected = if args.load.kill.is_some() { KILLED } else { 0 };

@@ -86,6 +86,18 @@ impl<K> Span<K> {
         &self.keep
     }
 
+    /// Has the CPU fetch the line of `offset`, which may be anything.
+    #[inline]
+    pub(crate) fn prefetch(&self, offset: usize) {
+        word::prefetch(self.start.as_ptr().wrapping_add(offset));
+    }
+
+    /// The same for writing.
+    #[inline]
+    pub(crate) fn prefetch_write(&self, offset: usize) {
+        word::prefetch_write(self.start.as_ptr().wrapping_add(offset));
+    }
+
     /// A part.
     pub(crate) fn slice(&self, offset: usize, len: usize) -> Result<Span<K>> {
         check_range(offset, len, self.len)?;

@@ -29,6 +29,32 @@ pub(crate) fn full_fence() {
     fence(Ordering::SeqCst);
 }
 
+/// Asks the CPU to fetch the line of `at`. Any address will do: one that is not mapped is ignored.
+#[inline]
+pub(crate) fn prefetch(at: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: the instruction has no effect that a program could observe, and never faults.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(at.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
+}
+
+/// The same for writing: no other CPU keeps the line.
+#[inline]
+pub(crate) fn prefetch_write(at: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: as for `prefetch`.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_ET0>(at.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
+}
+
 /// Loads one word.
 ///
 /// # Safety

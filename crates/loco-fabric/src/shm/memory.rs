@@ -68,6 +68,16 @@ impl Memory for ShmMemory {
     fn write(&self, offset: usize, data: &[u8]) -> Result<()> {
         self.0.write(offset, data)
     }
+
+    #[inline]
+    fn prefetch(&self, offset: usize) {
+        self.0.prefetch(offset);
+    }
+
+    #[inline]
+    fn prefetch_write(&self, offset: usize) {
+        self.0.prefetch_write(offset);
+    }
 }
 
 impl ShmRemote {
@@ -102,5 +112,15 @@ impl RemoteMemory for ShmRemote {
             span: self.span.slice(offset, len)?,
             node: self.node,
         })
+    }
+
+    #[inline]
+    fn prefetch(&self, offset: usize) {
+        self.span.prefetch(offset);
+    }
+
+    #[inline]
+    fn prefetch_write(&self, offset: usize) {
+        self.span.prefetch_write(offset);
     }
 }

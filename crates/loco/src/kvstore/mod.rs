@@ -14,14 +14,15 @@
 //! recovered: whoever takes it next looks at the valid bit and cleans up. Keys whose slot was on a lost node
 //! are lost with it: reading them is `PeerLost`, until somebody deletes them.
 
+mod batch;
+mod index;
 mod read;
 mod slot;
 mod tracker;
 mod value;
 mod write;
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, DefaultHasher, Hash};
+use std::hash::Hash;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -38,6 +39,7 @@ pub use read::PendingGet;
 pub use value::{Bytes, Encode};
 pub use write::Inserted;
 
+use index::Index;
 use slot::{Location, Slots, WORD_BYTES, slot_bytes};
 use tracker::Tracker;
 
@@ -46,7 +48,7 @@ use tracker::Tracker;
 pub struct KvConfig {
     /// Values that each node has room for. A node inserts into its own slots only.
     pub slots_per_node: u32,
-    /// Longest value, in bytes. A lookup reads this much.
+    /// Longest value, in bytes. Each slot has room for it.
     pub value_bytes_max: usize,
     /// Longest key, in bytes.
     pub key_bytes_max: usize,
@@ -138,9 +140,6 @@ pub struct KvStore<F: Fabric, K: Encode + Eq + Hash, V: Encode> {
     value: PhantomData<fn() -> V>,
 }
 
-/// Where the keys are. Hashed without a random seed, so that a run under a model repeats.
-type Index<K> = HashMap<K, Location, BuildHasherDefault<DefaultHasher>>;
-
 /// What the store and its monitor share.
 struct Shared<F: Fabric, K: Encode + Eq + Hash> {
     channel: Channel<F>,
@@ -207,7 +206,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<F, K, V> {
             locks,
             rings,
             tracker: Lock::new(None),
-            index: RwLock::new(Index::default()),
+            index: RwLock::new(Index::new()),
             slots: Lock::new(Slots::new(config.slots_per_node)),
             stop: AtomicCell::new(0),
             counts: Counts {
@@ -285,7 +284,12 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
 
     /// The lock of `key`: the same on all nodes.
     fn lock_of(&self, key: &K) -> &TicketLock<F> {
-        &self.locks[(xxh3_64(key.bytes()) % self.locks.len() as u64) as usize]
+        &self.locks[self.lock_number(key)]
+    }
+
+    #[inline]
+    fn lock_number(&self, key: &K) -> usize {
+        (xxh3_64(key.bytes()) % self.locks.len() as u64) as usize
     }
 
     fn offset(&self, slot: u32) -> usize {
@@ -293,7 +297,7 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
     }
 
     fn find(&self, key: &K) -> Option<Location> {
-        self.index.read().get(key).copied()
+        self.index.read().get(key)
     }
 }
 

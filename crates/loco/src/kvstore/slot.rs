@@ -4,6 +4,7 @@
 //! checksum covers the counter, the length and the value, so that words of different values, or of the same slot in
 //! different uses, never pass for one value. It does not cover the valid bit, which changes alone.
 
+use smallvec::SmallVec;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::sealed::padded;
@@ -46,20 +47,27 @@ pub(super) enum Found<'a> {
     Reused,
     /// Words of different writes.
     Torn,
+    /// A value of this length, of which the copy has only the beginning.
+    Longer(usize),
 }
 
-/// Everything of a slot but its first word, for `value` in use `counter`.
-pub(super) fn body(value: &[u8], counter: u64, out: &mut Vec<u8>) {
-    out.clear();
+/// Everything of a slot but its first word.
+pub(super) type Body = SmallVec<[u8; 128]>;
+
+/// That of `value` in use `counter`.
+pub(super) fn body(value: &[u8], counter: u64) -> Body {
+    let mut out = Body::new();
     out.resize(slot_bytes(value.len()) - BODY, 0);
     out[LEN - BODY..VALUE - BODY].copy_from_slice(&(value.len() as u64).to_ne_bytes());
     out[VALUE - BODY..VALUE - BODY + value.len()].copy_from_slice(value);
     let checksum = xxh3_64_with_seed(&out[LEN - BODY..], counter);
     out[..WORD_BYTES].copy_from_slice(&checksum.to_ne_bytes());
+    out
 }
 
-/// Reads a copy of a slot, made word by word in whatever order, for the use `counter`.
-pub(super) fn open(slot: &[u8], counter: u64) -> Found<'_> {
+/// Reads a copy of a slot, or of its beginning, made word by word in whatever order, for the use `counter`.
+#[inline]
+pub(super) fn open(slot: &[u8], counter: u64, value_bytes_max: usize) -> Found<'_> {
     let first = word(slot, 0);
     if first >> 1 != counter {
         return Found::Reused;
@@ -69,10 +77,13 @@ pub(super) fn open(slot: &[u8], counter: u64) -> Found<'_> {
     }
     let Some(len) = usize::try_from(word(slot, LEN))
         .ok()
-        .filter(|&len| len <= slot.len() - VALUE)
+        .filter(|&len| len <= value_bytes_max)
     else {
         return Found::Torn;
     };
+    if slot_bytes(len) > slot.len() {
+        return Found::Longer(len);
+    }
     if xxh3_64_with_seed(&slot[LEN..VALUE + padded(len)], counter) != word(slot, BODY) {
         return Found::Torn;
     }
@@ -81,9 +92,9 @@ pub(super) fn open(slot: &[u8], counter: u64) -> Found<'_> {
 
 /// As [`open`] by a reader that makes the mistake `defect`.
 #[cold]
-pub(super) fn open_with(defect: Defect, slot: &[u8], counter: u64) -> Found<'_> {
-    match (defect, open(slot, counter)) {
-        (Defect::IgnoresCounter, Found::Reused) => open(slot, word(slot, 0) >> 1),
+pub(super) fn open_with(defect: Defect, slot: &[u8], counter: u64, value_bytes_max: usize) -> Found<'_> {
+    match (defect, open(slot, counter, value_bytes_max)) {
+        (Defect::IgnoresCounter, Found::Reused) => open(slot, word(slot, 0) >> 1, value_bytes_max),
         (Defect::IgnoresChecksum, Found::Torn) => match word(slot, LEN) as usize {
             len if len <= slot.len() - VALUE => Found::Value(&slot[VALUE..VALUE + len]),
             _ => Found::Torn,
@@ -140,10 +151,8 @@ mod tests {
     use super::*;
 
     fn slot(value: &[u8], counter: u64, valid: bool) -> Vec<u8> {
-        let mut rest = Vec::new();
-        body(value, counter, &mut rest);
         let mut slot = meta(counter, valid).to_ne_bytes().to_vec();
-        slot.extend(rest);
+        slot.extend(body(value, counter));
         slot.resize(slot_bytes(64), 0xaa);
         slot
     }
@@ -151,10 +160,22 @@ mod tests {
     #[test]
     fn a_slot_tells_what_it_is() {
         for value in [&b""[..], b"abc", &[7; 64]] {
-            assert_eq!(open(&slot(value, 3, true), 3), Found::Value(value));
-            assert_eq!(open(&slot(value, 3, false), 3), Found::Invalid);
-            assert_eq!(open(&slot(value, 5, true), 3), Found::Reused);
+            assert_eq!(open(&slot(value, 3, true), 3, 64), Found::Value(value));
+            assert_eq!(open(&slot(value, 3, false), 3, 64), Found::Invalid);
+            assert_eq!(open(&slot(value, 5, true), 3, 64), Found::Reused);
         }
+    }
+
+    #[test]
+    fn the_beginning_of_a_longer_value_says_how_long_it_is() {
+        let whole = slot(&[7; 40], 3, true);
+        assert_eq!(open(&whole[..slot_bytes(8)], 3, 64), Found::Longer(40));
+        assert_eq!(
+            open(&whole[..slot_bytes(8)], 3, 32),
+            Found::Torn,
+            "no value is that long"
+        );
+        assert_eq!(open(&whole[..slot_bytes(40)], 3, 64), Found::Value(&[7; 40]));
     }
 
     #[test]
@@ -168,7 +189,7 @@ mod tests {
                 mixture[w * 8..w * 8 + 8].copy_from_slice(&other[w * 8..w * 8 + 8]);
             }
             if mixture != one && mixture != other {
-                assert_eq!(open(&mixture, 3), Found::Torn);
+                assert_eq!(open(&mixture, 3, 64), Found::Torn);
             }
         }
     }
@@ -178,7 +199,7 @@ mod tests {
         // First word read before the slot was used again, the rest after it.
         let mut mixture = slot(b"abc", 5, true);
         mixture[..8].copy_from_slice(&meta(3, true).to_ne_bytes());
-        assert_eq!(open(&mixture, 3), Found::Torn);
+        assert_eq!(open(&mixture, 3, 64), Found::Torn);
     }
 
     #[test]

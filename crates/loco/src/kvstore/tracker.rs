@@ -98,9 +98,7 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
                 index.insert(key, at);
             }
             Change::Delete => {
-                if index.get(&key) == Some(&at) {
-                    index.remove(&key);
-                }
+                index.remove(&key, at);
                 if at.node == self.channel.node() {
                     self.slots.lock().free(at.slot, at.counter);
                 }

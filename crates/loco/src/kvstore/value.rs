@@ -4,6 +4,9 @@ use crate::Value;
 
 /// A key or a value of a [`KvStore`](super::KvStore). Plain data ([`Value`]) and [`Bytes`] are.
 pub trait Encode: Clone + Send + Sync + 'static {
+    /// Length of every encoding, if all have the same: a lookup reads no more than that.
+    const BYTES: Option<usize>;
+
     /// The encoding. Equal keys have equal encodings.
     fn bytes(&self) -> &[u8];
 
@@ -12,10 +15,14 @@ pub trait Encode: Clone + Send + Sync + 'static {
 }
 
 impl<T: Value> Encode for T {
+    const BYTES: Option<usize> = Some(size_of::<T>());
+
+    #[inline]
     fn bytes(&self) -> &[u8] {
         self.as_bytes()
     }
 
+    #[inline]
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
         T::read_from_bytes(bytes).ok()
     }
@@ -26,6 +33,8 @@ impl<T: Value> Encode for T {
 pub struct Bytes(pub Vec<u8>);
 
 impl Encode for Bytes {
+    const BYTES: Option<usize> = None;
+
     fn bytes(&self) -> &[u8] {
         &self.0
     }

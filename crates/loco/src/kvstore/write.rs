@@ -7,9 +7,10 @@ use loco_fabric::{AtomicCell, Fabric, Lock, Memory, WordCell};
 
 use crate::fence::{self, Scope};
 use crate::lock_guard::is_gone;
+use crate::thread::{Flags, Operation};
 use crate::{Error, Result, Thread};
 
-use super::slot::{BODY, Location, WORD_BYTES, body, meta};
+use super::slot::{BODY, Location, body, meta};
 use super::tracker::Change;
 use super::value::Encode;
 use super::{Defect, KvStore, Shared};
@@ -84,18 +85,40 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<F, K, V> {
     }
 }
 
+/// How far an insert is.
+pub(super) enum Begun {
+    /// Written and told, by a message of this number.
+    Told(Location, u64),
+    /// Nothing was done.
+    Not(Inserted),
+}
+
 /// What is done with the key's lock held.
 impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
     fn insert(&self, thread: &Thread<F>, key: &K, value: &[u8]) -> Result<Inserted> {
+        match self.begin(thread, key, value, &[])? {
+            Begun::Told(at, number) => self.finish(thread, &[at], number).map(|()| Inserted::Done),
+            Begun::Not(why) => Ok(why),
+        }
+    }
+
+    /// An insert up to where all nodes have been told. `begun` are those of this thread that are as far as that.
+    pub(super) fn begin(
+        &self,
+        thread: &Thread<F>,
+        key: &K,
+        value: &[u8],
+        begun: &[Location],
+    ) -> Result<Begun> {
         if let Some(at) = self.find(key) {
-            if self.is_valid(thread, at)? {
-                return Ok(Inserted::Duplicate);
+            if begun.contains(&at) || self.is_valid(thread, at)? {
+                return Ok(Begun::Not(Inserted::Duplicate));
             }
             // Left behind by a writer that was lost or gave up.
             self.retire(thread, key, at)?;
         }
         let Some((slot, counter)) = self.slots.lock().take() else {
-            return Ok(Inserted::Full);
+            return Ok(Begun::Not(Inserted::Full));
         };
         let at = Location {
             node: self.channel.node(),
@@ -117,10 +140,17 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
             }
         };
         self.apply(Change::Insert, key.clone(), at);
+        Ok(Begun::Told(at, number))
+    }
+
+    /// The rest of inserts that have been told, the last one as message `number`. On an error their keys are not there.
+    pub(super) fn finish(&self, thread: &Thread<F>, told: &[Location], number: u64) -> Result<()> {
         self.wait_applied(thread, number)?;
-        self.set_meta(thread, at, true)?;
-        self.count_write();
-        Ok(Inserted::Done)
+        for &at in told {
+            self.set_meta(thread, at, true)?;
+            self.count_write();
+        }
+        Ok(())
     }
 
     fn delete(&self, thread: &Thread<F>, key: &K) -> Result<bool> {
@@ -152,7 +182,7 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
         applied
     }
 
-    fn find_valid(&self, thread: &Thread<F>, key: &K) -> Result<Option<Location>> {
+    pub(super) fn find_valid(&self, thread: &Thread<F>, key: &K) -> Result<Option<Location>> {
         match self.find(key) {
             Some(at) if self.is_valid(thread, at)? => Ok(Some(at)),
             _ => Ok(None),
@@ -166,8 +196,7 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
             // Acquire: as all reads on TSO.
             cell.load(Ordering::Acquire)
         } else {
-            let buffer = thread.mem_ref(WORD_BYTES)?;
-            buffer.get(self.place(at, 0)?)?.wait()?.word(0)?
+            thread.read_word(self.place(at, 0)?)?
         };
         Ok(word == meta(at.counter, true))
     }
@@ -188,13 +217,17 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
     }
 
     /// Writes checksum, length and value. Placed after a fence towards `at.node`; at once on this node.
-    fn write_body(&self, thread: &Thread<F>, at: Location, value: &[u8]) -> Result<()> {
-        let mut bytes = Vec::new();
-        body(value, at.counter, &mut bytes);
+    pub(super) fn write_body(&self, thread: &Thread<F>, at: Location, value: &[u8]) -> Result<()> {
+        let bytes = body(value, at.counter);
         if at.node == self.channel.node() {
             self.data.local()?.write(self.offset(at.slot) + BODY, &bytes)?;
             thread.fabric().cpu_fence();
             return Ok(());
+        }
+        if bytes.len() <= thread.fabric().caps().inline_bytes_max {
+            // Nobody asks for its end but the fence.
+            let put = Operation::PutInline(&bytes, self.place(at, BODY)?);
+            return thread.post_untracked(&put, Flags::default());
         }
         let buffer = thread.mem_ref(bytes.len())?;
         buffer.write(0, &bytes)?;
@@ -202,17 +235,21 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
         buffer.put(self.place(at, BODY)?)?.wait().map(drop)
     }
 
-    fn check_value(&self, value: &[u8]) -> Result<()> {
+    pub(super) fn check_value(&self, value: &[u8]) -> Result<()> {
         too_large("a value", value.len(), self.config.value_bytes_max)
     }
 
-    fn check_key(&self, key: &K) -> Result<()> {
+    pub(super) fn check_key(&self, key: &K) -> Result<()> {
         too_large("a key", key.bytes().len(), self.config.key_bytes_max)
     }
 
     fn count_write(&self) {
+        self.count_writes(1);
+    }
+
+    pub(super) fn count_writes(&self, count: u64) {
         // Relaxed: a mere count.
-        self.counts.writes.fetch_add(1, Ordering::Relaxed);
+        self.counts.writes.fetch_add(count, Ordering::Relaxed);
     }
 }
 

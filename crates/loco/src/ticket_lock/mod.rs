@@ -36,7 +36,8 @@ use slot::{Says, Slot, Stage};
 const WORD_BYTES: usize = 8;
 /// Words of a cache line, so that what different nodes write lies apart.
 const LINE_WORDS: usize = 8;
-/// Word of the next ticket; what the nodes say follows in the next line, then the slots.
+/// Word of the next ticket. The slots follow, in the same line if there is room: who touches one of them touches the
+/// other. Then a line for each node, with what it says.
 const NEXT: usize = 0;
 /// Between two attempts to find out what a lost node held, while others are drawing tickets.
 const RECOVERY_PAUSE: Duration = Duration::from_micros(50);
@@ -77,6 +78,8 @@ pub struct TicketLock<F: Fabric> {
     words: Words<F>,
     /// First slot.
     slots: usize,
+    /// What the first node says.
+    says: usize,
     /// Slots, a power of two, at least as many as there can be tickets drawn and not served: one a node.
     slot_count: u64,
     /// Where this node is told that its ticket is served.
@@ -100,6 +103,8 @@ struct Mine {
     hand_overs: u32,
     /// Lost nodes that are known to hold nothing.
     settled: Vec<NodeId>,
+    /// Who waited last time when this node was done: a guess who waits this time.
+    follower: Option<NodeId>,
 }
 
 impl<F: Fabric> TicketLock<F> {
@@ -125,11 +130,16 @@ impl<F: Fabric> TicketLock<F> {
         let participants = parent.participants();
         participants.require(name, home)?;
         let nodes = participants.nodes().len();
-        let slots = LINE_WORDS + nodes.next_multiple_of(LINE_WORDS);
         let slot_count = (nodes + 1).next_power_of_two();
+        let slots = if slot_count < LINE_WORDS {
+            NEXT + 1
+        } else {
+            LINE_WORDS
+        };
+        let says = (slots + slot_count).next_multiple_of(LINE_WORDS);
         let channel = Channel::builder(parent, name)
             .kind(format!("ticket_lock on {home}, {:?}", config.on_loss))
-            .region("words", (slots + slot_count) * WORD_BYTES)
+            .region("words", (says + nodes * LINE_WORDS) * WORD_BYTES)
             .region("told", WORD_BYTES)
             .join()?;
         let told_region = channel.region("told")?.clone();
@@ -140,6 +150,7 @@ impl<F: Fabric> TicketLock<F> {
             channel,
             config,
             slots,
+            says,
             slot_count: slot_count as u64,
             turn: LocalTurn::new(),
             mine: Lock::new(Mine {
@@ -148,6 +159,7 @@ impl<F: Fabric> TicketLock<F> {
                 says: Says::Nothing,
                 hand_overs: 0,
                 settled: Vec::new(),
+                follower: None,
             }),
             poisoned: AtomicCell::new(0),
         })
@@ -162,7 +174,7 @@ impl<F: Fabric> TicketLock<F> {
         thread: &'a Thread<F>,
         scope: Scope,
     ) -> Result<LockGuard<'a, F, TicketLock<F>>> {
-        self.lock_until(thread, scope, thread.deadline())
+        self.lock_with(thread, scope, None)
     }
 
     /// Waits for the lock until `deadline`.
@@ -175,6 +187,17 @@ impl<F: Fabric> TicketLock<F> {
         scope: Scope,
         deadline: Time,
     ) -> Result<LockGuard<'a, F, TicketLock<F>>> {
+        self.lock_with(thread, scope, Some(deadline))
+    }
+
+    /// Without a deadline it is the thread's, worked out only if there is something to wait for.
+    fn lock_with<'a>(
+        &'a self,
+        thread: &'a Thread<F>,
+        scope: Scope,
+        deadline: Option<Time>,
+    ) -> Result<LockGuard<'a, F, TicketLock<F>>> {
+        let deadline = deadline.or(thread.set_deadline_is());
         self.check_poison()?;
         self.turn.enter(thread, self.channel.name(), deadline)?;
         let mut mine = self.mine.lock();
@@ -215,8 +238,13 @@ impl<F: Fabric> TicketLock<F> {
         &self.channel
     }
 
+    /// Says that the lock will be taken soon.
+    pub(crate) fn prefetch(&self) {
+        self.words.prefetch(NEXT);
+    }
+
     /// Gets the lock to this node; true if a holder was lost.
-    fn acquire(&self, thread: &Thread<F>, mine: &mut Mine, deadline: Time) -> Result<bool> {
+    fn acquire(&self, thread: &Thread<F>, mine: &mut Mine, deadline: Option<Time>) -> Result<bool> {
         let resumed = match mine.abandoned.take() {
             Some(ticket) => self.resume(thread, ticket)?,
             None => None,
@@ -241,7 +269,10 @@ impl<F: Fabric> TicketLock<F> {
         mine.says = Says::Has(ticket);
         self.say(thread, mine.says)?;
         let claim = Slot::new(ticket, Stage::Claimed(self.channel.node()));
-        let old = self.change(thread, ticket, |old| (old.ticket < ticket).then_some(claim))?;
+        let guess = self.untouched(ticket);
+        let old = self.change(thread, ticket, guess, |old| {
+            (old.ticket < ticket).then_some(claim)
+        })?;
         let served = old.filter(|old| old.ticket == ticket && old.is_served());
         Ok((ticket, served.map(|old| old.stage == Stage::Recovered)))
     }
@@ -262,8 +293,9 @@ impl<F: Fabric> TicketLock<F> {
         thread: &Thread<F>,
         mine: &mut Mine,
         ticket: u64,
-        deadline: Time,
+        deadline: Option<Time>,
     ) -> Result<bool> {
+        let deadline = deadline.unwrap_or_else(|| thread.node().default_deadline());
         let mut peers: Vec<NodeId> = Vec::new();
         let told = || {
             // Acquire: as all reads on TSO.
@@ -371,7 +403,14 @@ impl<F: Fabric> TicketLock<F> {
     }
 
     /// Serves the ticket after `ticket`, passing over those given up or lost.
-    fn serve_next(&self, thread: &Thread<F>, ticket: u64, recovered: bool) -> Result<()> {
+    /// `follower` is a guess who has the next one, and becomes who had it.
+    fn serve_next(
+        &self,
+        thread: &Thread<F>,
+        ticket: u64,
+        recovered: bool,
+        follower: &mut Option<NodeId>,
+    ) -> Result<()> {
         let stage = if recovered {
             Stage::Recovered
         } else {
@@ -380,7 +419,11 @@ impl<F: Fabric> TicketLock<F> {
         for next in ticket + 1.. {
             let skipped = Slot::new(next, Stage::Skipped);
             let served = Slot::new(next, stage);
-            let old = self.change(thread, next, |old| match old.stage {
+            let guess = match *follower {
+                Some(node) => Slot::new(next, Stage::Claimed(node)).to_word(),
+                None => self.untouched(next),
+            };
+            let old = self.change(thread, next, guess, |old| match old.stage {
                 _ if old.ticket < next => Some(served),
                 Stage::Claimed(node) if is_gone(thread.fabric(), node) => Some(skipped),
                 Stage::Claimed(_) => Some(served),
@@ -388,6 +431,13 @@ impl<F: Fabric> TicketLock<F> {
                 // Another node recovers at the same time.
                 Stage::Served | Stage::Recovered | Stage::Skipped => None,
             })?;
+            *follower = match old {
+                Some(Slot {
+                    ticket,
+                    stage: Stage::Claimed(node),
+                }) if ticket == next => Some(node),
+                _ => None,
+            };
             match old {
                 Some(old) if old.ticket == next => match old.stage {
                     Stage::Claimed(node) if is_gone(thread.fabric(), node) => {}
@@ -417,16 +467,16 @@ impl<F: Fabric> TicketLock<F> {
         thread.post_untracked(&put, Flags::default())
     }
 
-    /// Changes the slot of `ticket` as `to` says, given what is there, if it says so; what was there.
+    /// Changes the slot of `ticket` as `to` says, given what is there, if it says so; what was there. `guess` is what may
+    /// be there.
     fn change(
         &self,
         thread: &Thread<F>,
         ticket: u64,
+        guess: u64,
         to: impl Fn(Slot) -> Option<Slot>,
     ) -> Result<Option<Slot>> {
-        // What a slot holds when nobody has touched it for this ticket, usually.
-        let guess = ticket.checked_sub(self.slot_count);
-        let mut old = guess.map_or(0, |before| Slot::new(before, Stage::Served).to_word());
+        let mut old = guess;
         loop {
             let slot = Slot::from_word(old);
             let Some(new) = to(slot) else {
@@ -442,11 +492,17 @@ impl<F: Fabric> TicketLock<F> {
         }
     }
 
+    /// What the slot of `ticket` holds when nobody has touched it for this ticket, usually.
+    fn untouched(&self, ticket: u64) -> u64 {
+        let before = ticket.checked_sub(self.slot_count);
+        before.map_or(0, |before| Slot::new(before, Stage::Served).to_word())
+    }
+
     fn say(&self, thread: &Thread<F>, says: Says) -> Result<()> {
         let nodes = self.channel.participants();
         let position = nodes.nodes().binary_search(&self.channel.node()).unwrap_or(0);
         self.words
-            .post_write(thread, LINE_WORDS + position, says.to_word())
+            .post_write(thread, self.says + position * LINE_WORDS, says.to_word())
     }
 
     fn slot(&self, ticket: u64) -> usize {
@@ -471,13 +527,16 @@ impl<F: Fabric> TicketLock<F> {
 
 impl<F: Fabric> Unlock<F> for TicketLock<F> {
     fn unlock(&self, thread: &Thread<F>, scope: Scope) -> Result<()> {
+        // On its way while the fence waits.
+        self.words.prefetch(NEXT);
         let fenced = scope.fence(thread);
         let mut mine = self.mine.lock();
         let mut served = Ok(());
         if mine.hand_overs < self.config.local_hand_overs_max && self.turn.awaited() {
             mine.hand_overs += 1;
         } else if let Some(ticket) = mine.held.take() {
-            served = thread.to_the_end(|| self.serve_next(thread, ticket, false));
+            let follower = &mut mine.follower;
+            served = thread.to_the_end(|| self.serve_next(thread, ticket, false, follower));
         }
         drop(mine);
         self.turn.leave();

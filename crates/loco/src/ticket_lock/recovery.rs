@@ -41,17 +41,19 @@ impl<F: Fabric> TicketLock<F> {
             .collect();
 
         let next = self.words.peek(thread, NEXT)?;
-        let mut said = vec![0; nodes.len()];
-        self.words.read_many(thread, LINE_WORDS, &mut said)?;
+        // A line each, of which the first word counts.
+        let mut lines = vec![0; nodes.len() * LINE_WORDS];
+        self.words.read_many(thread, self.says, &mut lines)?;
+        let said = lines.iter().step_by(LINE_WORDS);
         let mut slots = vec![0; self.slot_count as usize];
         self.words.read_many(thread, self.slots, &mut slots)?;
 
-        let says = nodes.iter().zip(said.iter().map(|&word| Says::from_word(word)));
+        let says = nodes.iter().zip(said.map(|&word| Says::from_word(word)));
         let (lost, live): (Vec<_>, Vec<_>) = says.partition(|(node, _)| gone.contains(node));
         if live.iter().any(|&(_, says)| says == Says::Taking) {
             return Ok(Settled::NotYet {
-                index: LINE_WORDS,
-                seen: said,
+                index: self.says,
+                seen: lines,
             });
         }
         let lives = |ticket| live.iter().any(|&(_, says)| says == Says::Has(ticket));
@@ -73,7 +75,7 @@ impl<F: Fabric> TicketLock<F> {
         for ticket in serving + 1..next {
             if !lives(ticket) {
                 let skipped = Slot::new(ticket, Stage::Skipped);
-                self.change(thread, ticket, |old| {
+                self.change(thread, ticket, self.untouched(ticket), |old| {
                     let waits = old.ticket < ticket || matches!(old.stage, Stage::Claimed(_));
                     waits.then_some(skipped)
                 })?;
@@ -91,7 +93,7 @@ impl<F: Fabric> TicketLock<F> {
                     return Err(self.holder_lost(holder));
                 }
                 tracing::warn!(lock = self.channel.name(), %holder, "recovered from a lost holder");
-                self.serve_next(thread, serving, true)?;
+                self.serve_next(thread, serving, true, &mut None)?;
             }
         }
         mine.settled = gone;

@@ -1,0 +1,46 @@
+//! The error of this crate.
+
+/// Result with [`KvError`].
+pub type Result<T, E = KvError> = std::result::Result<T, E>;
+
+/// What can go wrong.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum KvError {
+    /// A parameter out of its range.
+    #[error("{0}")]
+    Usage(String),
+    /// An object failed: a node is gone, or the network.
+    #[error(transparent)]
+    Object(#[from] loco::Error),
+    /// A lookup found what nobody wrote.
+    #[error("key {key:#x} has the value {found:?}, which nobody gave it")]
+    Wrong {
+        /// The key.
+        key: u64,
+        /// What was found.
+        found: Option<u64>,
+    },
+    /// Reading commands or writing answers.
+    #[error("input or output: {0}")]
+    Io(#[from] std::io::Error),
+    /// The result cannot be written.
+    #[error("writing the result: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+impl From<loco::fabric::FabricError> for KvError {
+    fn from(error: loco::fabric::FabricError) -> KvError {
+        KvError::Object(error.into())
+    }
+}
+
+impl KvError {
+    /// 2 for bad usage, 1 else.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            KvError::Usage(_) | KvError::Object(loco::Error::Config(_)) => 2,
+            _ => 1,
+        }
+    }
+}

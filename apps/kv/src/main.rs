@@ -1,0 +1,160 @@
+//! The `kv` command: one node of a key-value service.
+#![forbid(unsafe_code)]
+
+use std::io::{self, BufReader};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use clap::{Parser, Subcommand};
+use loco::fabric::{AnyConfig, AnyFabric, Job, Mesh};
+use loco_kv::pick::{Distribution, Mix};
+use loco_kv::workload::{self, Outcome, Plan};
+use loco_kv::{KvError, Result, shell};
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+/// Exit code of a run that was interrupted, as shells have it.
+const INTERRUPTED: u8 = 130;
+
+/// A key-value service over network memory.
+///
+/// Start it on every node: `loco run -n 3 -- kv load`, or `loco run -n 3 -- kv shell`. Values live on the node that
+/// inserted them; every node finds every key without asking another, and reads its value by one remote read.
+#[derive(Parser)]
+#[command(version, propagate_version = true)]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Put the store under load on all nodes; the lowest one prints what came of it.
+    ///
+    /// Every lookup is checked to find a value that was written for its key. Ctrl-C ends the run early, with the
+    /// summary.
+    Load(Load),
+    /// Serve commands from standard input, which `loco run` gives to the lowest node.
+    ///
+    /// The store holds texts. `help` lists the commands. The job ends at `quit` or at the end of the input.
+    Shell {
+        /// Values that each node has room for.
+        #[arg(long, value_name = "N", default_value = "4096", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+        slots: u32,
+    },
+}
+
+#[derive(clap::Args)]
+struct Load {
+    /// Threads of each node.
+    #[arg(short, long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=256))]
+    threads: u16,
+    /// Operations of a thread under way at a time.
+    #[arg(short, long, value_name = "N", default_value = "16", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    window: u16,
+    /// Keys in the store.
+    #[arg(short, long, value_name = "N", default_value = "100000", value_parser = clap::value_parser!(u32).range(1..=1 << 26))]
+    keys: u32,
+    /// How likely each key is.
+    #[arg(short, long, value_enum, default_value = "uniform")]
+    distribution: Distribution,
+    /// Lookups and updates.
+    #[arg(short, long, value_enum, default_value = "mixed")]
+    mix: Mix,
+    /// Seconds.
+    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
+    duration: Duration,
+    /// End after so many operations of each thread, if that comes first.
+    #[arg(long, value_name = "N")]
+    ops: Option<u64>,
+    /// Locks that writers of different keys share.
+    #[arg(long, value_name = "N", default_value = "64", value_parser = clap::value_parser!(u32).range(1..=1 << 16))]
+    locks: u32,
+    /// Seed of all choices.
+    #[arg(long, value_name = "N", default_value = "1")]
+    seed: u64,
+    /// Print one line of JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let stop = Arc::new(AtomicBool::new(false));
+    match node(&args.command, &stop) {
+        // Relaxed: the handler writes nothing else.
+        Ok(_) if stop.load(Ordering::Relaxed) => ExitCode::from(INTERRUPTED),
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            eprintln!("kv: {error}");
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+fn node(command: &Command, stop: &Arc<AtomicBool>) -> Result<u8> {
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(stop))?;
+    }
+    let job = Job::from_env()
+        .map_err(|error| KvError::Usage(format!("{error}\nStart it as a job: loco run -n 3 -- kv ...")))?;
+    let fabric = AnyFabric::new(Mesh::connect(&job)?, AnyConfig::from_env()?)?;
+    match command {
+        Command::Load(load) => {
+            let plan = load.plan();
+            let outcome = match fabric {
+                AnyFabric::Shm(fabric) => workload::run(fabric, &plan, stop),
+                AnyFabric::Verbs(fabric) => workload::run(fabric, &plan, stop),
+            }?;
+            match outcome {
+                Some(outcome) if load.json => println!("{}", serde_json::to_string(&outcome)?),
+                Some(outcome) => print(&outcome),
+                None => {}
+            }
+            Ok(0)
+        }
+        Command::Shell { slots } => {
+            let (config, input) = (shell::config(*slots), BufReader::new(io::stdin()));
+            let mut output = io::stdout();
+            let tally = match fabric {
+                AnyFabric::Shm(fabric) => shell::run(fabric, config, input, &mut output, stop),
+                AnyFabric::Verbs(fabric) => shell::run(fabric, config, input, &mut output, stop),
+            }?;
+            // A line that is no command has been answered; a script wants to know in the end, too.
+            Ok(u8::from(tally.mistakes > 0))
+        }
+    }
+}
+
+impl Load {
+    fn plan(&self) -> Plan {
+        Plan {
+            threads: self.threads,
+            window: usize::from(self.window),
+            keys: self.keys,
+            distribution: self.distribution,
+            mix: self.mix,
+            duration: self.duration,
+            ops: self.ops,
+            locks: self.locks,
+            seed: self.seed,
+        }
+    }
+}
+
+fn print(outcome: &Outcome) {
+    println!(
+        "{} lookups and {} updates on {} nodes with {} threads each: {:.0} a second",
+        outcome.reads, outcome.writes, outcome.nodes, outcome.threads, outcome.operations_per_second
+    );
+    println!(
+        "a single lookup: p50 {} ns, p99 {} ns; {} keys, {:?}, window {}",
+        outcome.latency_ns_p50, outcome.latency_ns_p99, outcome.keys, outcome.distribution, outcome.window
+    );
+}

@@ -1,0 +1,300 @@
+//! The interactive shell: a store of texts, one command a line. Relies on the store; used by the `kv` command.
+//!
+//! The lowest node of a job reads the commands; the others hold their part of the store until it has ended.
+
+use std::io::{BufRead, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+use loco::fabric::{Fabric, Time};
+use loco::{Bytes, Inserted, KvConfig, KvStore, Manager, OwnedVar, Thread};
+
+use crate::Result;
+
+/// Longest value, bytes.
+pub const VALUE_BYTES_MAX: usize = 4096;
+/// Longest key, bytes.
+pub const KEY_BYTES_MAX: usize = 256;
+/// Between two looks whether the program was told to stop.
+const LOOK: Duration = Duration::from_millis(50);
+
+const HELP: &str = "\
+get KEY            the value of a key
+put KEY VALUE      gives a key a value, whether it has one or not
+insert KEY VALUE   the same for a key that is not there
+update KEY VALUE   the same for a key that is there
+delete KEY         removes a key
+list [PREFIX]      the keys, in order
+stats              what this node knows of the store
+help               this text
+quit               ends the job
+A value goes to the end of the line; keys have no spaces. Lines that start with # are skipped.";
+
+type Store<F> = KvStore<F, Bytes, Bytes>;
+
+/// A line, understood.
+#[derive(Debug, PartialEq, Eq)]
+enum Command<'a> {
+    Nothing,
+    Get(&'a str),
+    Put(&'a str, &'a str),
+    Insert(&'a str, &'a str),
+    Update(&'a str, &'a str),
+    Delete(&'a str),
+    List(&'a str),
+    Stats,
+    Help,
+    Quit,
+}
+
+/// What the lines came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Commands that were carried out, whatever the answer.
+    pub commands: usize,
+    /// Lines that were no command.
+    pub mistakes: usize,
+}
+
+/// Settings of the shell's store.
+pub fn config(slots_per_node: u32) -> KvConfig {
+    KvConfig {
+        slots_per_node,
+        value_bytes_max: VALUE_BYTES_MAX,
+        key_bytes_max: KEY_BYTES_MAX,
+        ..KvConfig::default()
+    }
+}
+
+/// Serves commands from `input`, which only the lowest node reads, until its end, `quit`, or `stop`. Answers go to
+/// `output`, and nothing of it is an error of the call but a lost peer or a broken pipe.
+///
+/// # Errors
+/// Those of set-up; `PeerLost` on the nodes that do not read, when the one that reads is gone; `Io`.
+pub fn run<F: Fabric>(
+    fabric: F,
+    config: KvConfig,
+    input: impl BufRead + Send + 'static,
+    output: &mut impl Write,
+    stop: &AtomicBool,
+) -> Result<Tally> {
+    let manager = Manager::new(fabric)?;
+    let reads = manager.nodes()[0];
+    let store = Store::<F>::new(&manager, "kv", config)?;
+    let over = OwnedVar::<F, u64>::new(&manager, "over", reads)?;
+    manager.wait_for_ready()?;
+    let thread = manager.thread()?;
+    if manager.node() != reads {
+        // As long as it takes: a person may be at it.
+        thread.set_deadline(Some(Time(u64::MAX)));
+        over.channel().wait_until(&thread, || {
+            // Relaxed: says all there is to say itself.
+            (over.load() != 0 || stop.load(Ordering::Relaxed)).then_some(())
+        })?;
+        return Ok(Tally::default());
+    }
+    writeln!(
+        output,
+        "a store on {} nodes; `help` lists the commands",
+        manager.nodes().len()
+    )?;
+    output.flush()?;
+    let tally = serve(&thread, &store, lines(input)?, output, stop);
+    // Whatever ended it, the others need not wait.
+    over.store(1)?;
+    over.push(&thread)?.wait(&thread)?;
+    loco::fence::thread(&thread)?;
+    tally
+}
+
+/// Lines as they come. Their reader is a thread of its own, so that waiting for input can be interrupted.
+fn lines(input: impl BufRead + Send + 'static) -> Result<mpsc::Receiver<std::io::Result<Vec<u8>>>> {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::Builder::new()
+        .name("kv-input".to_owned())
+        .spawn(move || {
+            for line in input.split(b'\n') {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        })?;
+    Ok(receiver)
+}
+
+fn serve<F: Fabric>(
+    thread: &Thread<F>,
+    store: &Store<F>,
+    lines: mpsc::Receiver<std::io::Result<Vec<u8>>>,
+    output: &mut impl Write,
+    stop: &AtomicBool,
+) -> Result<Tally> {
+    let mut tally = Tally::default();
+    // Relaxed: says all there is to say itself.
+    while !stop.load(Ordering::Relaxed) {
+        let line = match lines.recv_timeout(LOOK) {
+            Ok(line) => line?,
+            Err(RecvTimeoutError::Timeout) => continue,
+            Err(RecvTimeoutError::Disconnected) => break,
+        };
+        let text = String::from_utf8_lossy(&line);
+        match parse(&text) {
+            Ok(Command::Nothing) => continue,
+            Ok(Command::Quit) => {
+                tally.commands += 1;
+                break;
+            }
+            Ok(command) => {
+                tally.commands += 1;
+                // A command that fails leaves the store as it was, or says what is unknown; the next one may succeed.
+                match carry_out(thread, store, &command) {
+                    Ok(answer) => writeln!(output, "{answer}")?,
+                    Err(error) => writeln!(output, "error: {error}")?,
+                }
+            }
+            Err(mistake) => {
+                tally.mistakes += 1;
+                writeln!(output, "error: {mistake}")?;
+            }
+        }
+        output.flush()?;
+    }
+    Ok(tally)
+}
+
+fn parse(line: &str) -> std::result::Result<Command<'_>, String> {
+    let line = line.trim();
+    let (name, rest) = split(line);
+    let key = || match split(rest) {
+        ("", _) => Err(format!("`{name}` needs a key: {name} KEY")),
+        (key, "") => Ok(key),
+        (_, more) => Err(format!("`{name}` takes one key, and there is `{more}` after it")),
+    };
+    let entry = || match split(rest) {
+        ("", _) | (_, "") => Err(format!("`{name}` needs a key and a value: {name} KEY VALUE")),
+        entry => Ok(entry),
+    };
+    let alone = |command| match rest {
+        "" => Ok(command),
+        more => Err(format!("`{name}` takes nothing, and there is `{more}` after it")),
+    };
+    match name {
+        "" => Ok(Command::Nothing),
+        _ if name.starts_with('#') => Ok(Command::Nothing),
+        "get" => key().map(Command::Get),
+        "put" => entry().map(|(key, value)| Command::Put(key, value)),
+        "insert" => entry().map(|(key, value)| Command::Insert(key, value)),
+        "update" => entry().map(|(key, value)| Command::Update(key, value)),
+        "delete" => key().map(Command::Delete),
+        "list" if rest.is_empty() => Ok(Command::List("")),
+        "list" => key().map(Command::List),
+        "stats" => alone(Command::Stats),
+        "help" => alone(Command::Help),
+        "quit" | "exit" => alone(Command::Quit),
+        _ => Err(format!("there is no command `{name}`; `help` lists them")),
+    }
+}
+
+/// The first word, and what follows it.
+fn split(text: &str) -> (&str, &str) {
+    match text.split_once(char::is_whitespace) {
+        Some((word, rest)) => (word, rest.trim_start()),
+        None => (text, ""),
+    }
+}
+
+fn carry_out<F: Fabric>(
+    thread: &Thread<F>,
+    store: &Store<F>,
+    command: &Command<'_>,
+) -> Result<String, loco::Error> {
+    let bytes = |text: &str| Bytes(text.as_bytes().to_vec());
+    let full = || "full: this node has no free slot; delete a key of its own first".to_owned();
+    let missing = |key: &str| format!("no key `{key}`");
+    Ok(match *command {
+        Command::Get(key) => match store.get(thread, &bytes(key))? {
+            Some(value) => String::from_utf8_lossy(&value.0).into_owned(),
+            None => missing(key),
+        },
+        Command::Insert(key, value) => match store.insert(thread, &bytes(key), &bytes(value))? {
+            Inserted::Done => "inserted".to_owned(),
+            Inserted::Duplicate => format!("the key `{key}` is there already; nothing changed"),
+            Inserted::Full => full(),
+        },
+        Command::Update(key, value) => match store.update(thread, &bytes(key), &bytes(value))? {
+            true => "updated".to_owned(),
+            false => missing(key),
+        },
+        Command::Put(key, value) => {
+            let (key, value) = (bytes(key), bytes(value));
+            // Another node may insert or delete it in between: then the other one of the two applies.
+            loop {
+                if store.update(thread, &key, &value)? {
+                    break "updated".to_owned();
+                }
+                match store.insert(thread, &key, &value)? {
+                    Inserted::Done => break "inserted".to_owned(),
+                    Inserted::Duplicate => {}
+                    Inserted::Full => break full(),
+                }
+            }
+        }
+        Command::Delete(key) => match store.delete(thread, &bytes(key))? {
+            true => "deleted".to_owned(),
+            false => missing(key),
+        },
+        Command::List(prefix) => {
+            let keys = store.keys();
+            let mut keys: Vec<_> = keys
+                .iter()
+                .map(|key| String::from_utf8_lossy(&key.0))
+                .filter(|key| key.starts_with(prefix))
+                .collect();
+            keys.sort_unstable();
+            match keys.len() {
+                0 => "no keys".to_owned(),
+                _ => keys.join("\n"),
+            }
+        }
+        Command::Stats => {
+            let stats = store.stats();
+            format!(
+                "{} keys; on this node {} free slots, {} writes done, {} torn and {} stale reads",
+                stats.keys, stats.free_slots, stats.writes, stats.torn_reads, stats.stale_reads
+            )
+        }
+        Command::Help => HELP.to_owned(),
+        Command::Nothing | Command::Quit => String::new(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_commands() {
+        assert_eq!(parse("  get  a "), Ok(Command::Get("a")));
+        assert_eq!(parse("put a b c"), Ok(Command::Put("a", "b c")));
+        assert_eq!(parse("list"), Ok(Command::List("")));
+        assert_eq!(parse("list ab"), Ok(Command::List("ab")));
+        assert_eq!(parse(""), Ok(Command::Nothing));
+        assert_eq!(parse("# remark"), Ok(Command::Nothing));
+        assert_eq!(parse("exit"), Ok(Command::Quit));
+    }
+
+    #[test]
+    fn mistakes_say_what_is_wrong() {
+        for (line, part) in [
+            ("get", "needs a key"),
+            ("get a b", "takes one key"),
+            ("insert a", "needs a key and a value"),
+            ("quit now", "takes nothing"),
+            ("fetch a", "no command `fetch`"),
+        ] {
+            let mistake = parse(line).unwrap_err();
+            assert!(mistake.contains(part), "{line}: {mistake}");
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! A store under load: every node's threads look up and update keys, and check what they find. Relies on the store;
+//! used by the `kv` command.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use loco::fabric::Fabric;
+use loco::{Barrier, Inserted, KvConfig, KvStore, Manager, Participants, Sst, Thread};
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+use serde::Serialize;
+
+use crate::pick::{Distribution, Mix, draw, key};
+use crate::{KvError, Result};
+
+/// Keys drawn before the time starts, and used over and over.
+const PICKS: usize = 1 << 18;
+/// Batches between two looks at the clock.
+const BATCHES_AT_ONCE: usize = 16;
+/// Lookups whose time is taken one by one, each thread.
+const TIMED: usize = 10_000;
+
+/// What is run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Threads of each node.
+    pub threads: u16,
+    /// Operations of a thread under way at a time.
+    pub window: usize,
+    /// Keys in the store.
+    pub keys: u32,
+    /// How likely each is.
+    pub distribution: Distribution,
+    /// Lookups and updates.
+    pub mix: Mix,
+    /// For how long.
+    pub duration: Duration,
+    /// End after so many operations of each thread, if that comes first.
+    pub ops: Option<u64>,
+    /// Locks of the store.
+    pub locks: u32,
+    /// Seed of all choices.
+    pub seed: u64,
+}
+
+/// What came of it, of all nodes together; latencies are single lookups' on the lowest node.
+#[derive(Clone, Debug, Serialize)]
+pub struct Outcome {
+    /// Nodes.
+    pub nodes: usize,
+    /// Threads of each.
+    pub threads: u16,
+    /// Operations of a thread under way at a time.
+    pub window: usize,
+    /// Keys in the store.
+    pub keys: u32,
+    /// How likely each was.
+    pub distribution: Distribution,
+    /// Lookups and updates.
+    pub mix: Mix,
+    /// Lookups done.
+    pub reads: u64,
+    /// Updates done.
+    pub writes: u64,
+    /// Both, a second.
+    pub operations_per_second: f64,
+    /// Half of the lookups took no longer.
+    pub latency_ns_p50: u64,
+    /// Of 100 lookups 99 took no longer.
+    pub latency_ns_p99: u64,
+}
+
+#[derive(Default)]
+struct Count {
+    reads: u64,
+    writes: u64,
+    per_second: f64,
+    latencies: Vec<u64>,
+}
+
+/// Runs the plan on this node, together with all others; ends early once `stop` is set on any. Only the lowest node gets
+/// the outcome.
+///
+/// # Errors
+/// `Usage`; `Wrong` if a lookup finds what nobody wrote; those of the store.
+pub fn run<F: Fabric>(fabric: F, plan: &Plan, stop: &AtomicBool) -> Result<Option<Outcome>> {
+    if plan.keys == 0 || plan.window == 0 {
+        return Err(KvError::Usage(
+            "keys and window: give one at least of each".to_owned(),
+        ));
+    }
+    let manager = Manager::new(fabric)?;
+    let nodes = manager.nodes().len();
+    let config = KvConfig {
+        // Every node's share, and a quarter more.
+        slots_per_node: plan.keys.div_ceil(nodes as u32).saturating_mul(5) / 4 + 1,
+        key_bytes_max: 8,
+        locks: plan.locks,
+        ..KvConfig::default()
+    };
+    let store = KvStore::<F, u64, u64>::new(&manager, "kv", config)?;
+    let everybody = Participants::all(&manager);
+    let threads = usize::from(plan.threads);
+    let line = Barrier::with_participants(&manager, "line", &everybody, threads)?;
+    let end = Barrier::new(&manager, "end")?;
+    let counts: [Sst<F, u64>; 2] = [Sst::new(&manager, "reads")?, Sst::new(&manager, "writes")?];
+    let rates = Sst::<F, f64>::new(&manager, "rates")?;
+    let stopped = Sst::<F, u64>::new(&manager, "stopped")?;
+    manager.wait_for_ready()?;
+    let position = everybody.nodes().iter().position(|&node| node == manager.node());
+    let position = position.unwrap_or(0);
+    let mine = thread::scope(|scope| {
+        let started: Vec<_> = (0..threads)
+            .map(|index| {
+                let (manager, store, line, stopped) = (&manager, &store, &line, &stopped);
+                scope.spawn(move || {
+                    let thread = manager.thread()?;
+                    let share = position * threads + index;
+                    fill(&thread, store, plan.keys, share, nodes * threads)?;
+                    line.wait(&thread)?;
+                    let count = serve(&thread, store, plan, share, || {
+                        // Relaxed: says all there is to say itself.
+                        if stop.load(Ordering::Relaxed) && stopped.mine()?.load() == 0 {
+                            stopped.store_mine(1)?;
+                            stopped.push_broadcast(&thread)?.wait(&thread)?;
+                        }
+                        Ok(stopped.rows()?.any(|row| row.load() != 0))
+                    })?;
+                    line.wait(&thread)?;
+                    Ok(count)
+                })
+            })
+            .collect();
+        let joined = started.into_iter().map(|thread| thread.join());
+        joined
+            .map(|count| count.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect::<Result<Vec<Count>>>()
+    })?;
+    let thread = manager.thread()?;
+    counts[0].store_mine(mine.iter().map(|count| count.reads).sum())?;
+    counts[1].store_mine(mine.iter().map(|count| count.writes).sum())?;
+    rates.store_mine(mine.iter().map(|count| count.per_second).sum())?;
+    for count in &counts {
+        count.push_broadcast(&thread)?.wait(&thread)?;
+    }
+    rates.push_broadcast(&thread)?.wait(&thread)?;
+    // It completes what was pushed before it; and everybody keeps its store up to here.
+    end.wait(&thread)?;
+    if manager.nodes().first() != Some(&manager.node()) {
+        return Ok(None);
+    }
+    let sum = |table: &Sst<F, u64>| Ok::<u64, loco::Error>(table.rows()?.map(|row| row.load()).sum());
+    let mut latencies =
+        Histogram::<u64>::new(3).map_err(|error| KvError::Usage(format!("making a histogram: {error}")))?;
+    for latency in mine.iter().flat_map(|count| &count.latencies) {
+        latencies.saturating_record(*latency);
+    }
+    Ok(Some(Outcome {
+        nodes,
+        threads: plan.threads,
+        window: plan.window,
+        keys: plan.keys,
+        distribution: plan.distribution,
+        mix: plan.mix,
+        reads: sum(&counts[0])?,
+        writes: sum(&counts[1])?,
+        operations_per_second: rates.rows()?.map(|row| row.load()).sum(),
+        latency_ns_p50: latencies.value_at_quantile(0.5),
+        latency_ns_p99: latencies.value_at_quantile(0.99),
+    }))
+}
+
+/// Inserts every `shares`-th key. Values have the low half of their key, so that lookups can tell theirs.
+///
+/// # Errors
+/// Those of the store; `Usage` if there is no room.
+pub fn fill<F: Fabric>(
+    thread: &Thread<F>,
+    store: &KvStore<F, u64, u64>,
+    keys: u32,
+    share: usize,
+    shares: usize,
+) -> Result<()> {
+    let entries: Vec<(u64, u64)> = (0..keys)
+        .skip(share)
+        .step_by(shares)
+        .map(|i| (key(i), value(key(i), 0)))
+        .collect();
+    for outcome in store.insert_many(thread, &entries)? {
+        if outcome != Inserted::Done {
+            return Err(KvError::Usage(format!("filling the store: {outcome:?}")));
+        }
+    }
+    Ok(())
+}
+
+/// A value of `key`: its low half, below a version.
+#[inline]
+pub fn value(key: u64, version: u32) -> u64 {
+    (u64::from(version) << 32) | (key & 0xffff_ffff)
+}
+
+/// Fails if `found` is no value of `key`.
+///
+/// # Errors
+/// `Wrong`.
+#[inline]
+pub fn check(key: u64, found: Option<u64>) -> Result<()> {
+    match found {
+        Some(value) if (value ^ key) & 0xffff_ffff == 0 => Ok(()),
+        found => Err(KvError::Wrong { key, found }),
+    }
+}
+
+/// What one thread does.
+fn serve<F: Fabric>(
+    thread: &Thread<F>,
+    store: &KvStore<F, u64, u64>,
+    plan: &Plan,
+    share: usize,
+    mut stopped: impl FnMut() -> Result<bool>,
+) -> Result<Count> {
+    let mut random = SmallRng::seed_from_u64(plan.seed.wrapping_add(share as u64));
+    let picks = draw(plan.distribution, plan.keys, PICKS.max(plan.window), &mut random)?;
+    let mut batches = picks.chunks_exact(plan.window).cycle();
+    let mut count = Count::default();
+    let mut version = 0_u32;
+    let (mut reads, mut writes, mut values) = (Vec::new(), Vec::new(), Vec::new());
+    let most = plan.ops.unwrap_or(u64::MAX);
+    let begin = Instant::now();
+    'all: while begin.elapsed() < plan.duration && !stopped()? {
+        for batch in batches.by_ref().take(BATCHES_AT_ONCE) {
+            if count.reads + count.writes >= most {
+                break 'all;
+            }
+            reads.clear();
+            writes.clear();
+            for &pick in batch {
+                let key = key(pick);
+                if plan.mix.write(&mut random) {
+                    version = version.wrapping_add(1);
+                    writes.push((key, value(key, version)));
+                } else {
+                    reads.push(key);
+                }
+            }
+            store.get_many_into(thread, &reads, &mut values)?;
+            for (&key, &found) in reads.iter().zip(&values) {
+                check(key, found)?;
+            }
+            if store.update_many(thread, &writes)? != writes.len() {
+                return Err(KvError::Wrong {
+                    key: writes[0].0,
+                    found: None,
+                });
+            }
+            count.reads += reads.len() as u64;
+            count.writes += writes.len() as u64;
+        }
+    }
+    let all = count.reads + count.writes;
+    #[allow(clippy::cast_precision_loss)] // Exact up to 2^53.
+    let all = all as f64;
+    count.per_second = all / begin.elapsed().as_secs_f64();
+    for &pick in &picks[..TIMED.min(picks.len())] {
+        let begin = Instant::now();
+        let found = store.get(thread, &key(pick))?;
+        let took = begin.elapsed();
+        check(key(pick), found)?;
+        count
+            .latencies
+            .push(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+    }
+    Ok(count)
+}

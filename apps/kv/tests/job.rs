@@ -1,0 +1,197 @@
+//! The `kv` command as nodes of a job.
+#![allow(clippy::unwrap_used)]
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+/// The launcher, which cargo puts beside this program. It is built here if this package is tested alone.
+fn launcher() -> PathBuf {
+    let loco = Path::new(env!("CARGO_BIN_EXE_kv")).with_file_name("loco");
+    if !loco.exists() {
+        let built = Command::new(env!("CARGO"))
+            .args(["build", "--quiet", "--package", "loco-cli"])
+            .status()
+            .unwrap();
+        assert!(built.success());
+    }
+    loco
+}
+
+fn job(nodes: usize, args: &[&str]) -> Command {
+    let mut command = Command::new(launcher());
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("LOCO_")) {
+        command.env_remove(name);
+    }
+    command
+        .args(["run", "--timeout", "60", "--fabric", "shm", "--no-prefix", "-n"])
+        .arg(nodes.to_string())
+        .arg("--")
+        .arg(env!("CARGO_BIN_EXE_kv"))
+        .args(args);
+    command
+}
+
+fn shell(nodes: usize, commands: &str) -> Output {
+    let mut child = job(nodes, &["shell"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(commands.as_bytes())
+        .unwrap();
+    child.wait_with_output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn a_load_on_three_nodes_checks_what_it_finds_and_prints_json() {
+    for mix in ["read-only", "mixed", "write-only"] {
+        for distribution in ["uniform", "zipf"] {
+            let args = [
+                "load",
+                "--json",
+                "--keys",
+                "300",
+                "--ops",
+                "2000",
+                "--threads",
+                "2",
+                "--duration",
+                "20",
+                "--mix",
+                mix,
+                "--distribution",
+                distribution,
+            ];
+            let output = job(3, &args).stdin(Stdio::null()).output().unwrap();
+            assert!(output.status.success(), "{output:?}");
+            let outcome: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+            let (reads, writes) = (
+                outcome["reads"].as_u64().unwrap(),
+                outcome["writes"].as_u64().unwrap(),
+            );
+            // 3 nodes, 2 threads, batches of 16.
+            assert_eq!(reads + writes, 6 * 2000);
+            assert_eq!(
+                (reads == 0, writes == 0),
+                (mix == "write-only", mix == "read-only")
+            );
+            assert_eq!(
+                (outcome["nodes"].as_u64(), &outcome["mix"]),
+                (Some(3), &mix.into())
+            );
+        }
+    }
+}
+
+#[test]
+fn the_summary_for_people_says_what_was_done() {
+    let output = job(2, &["load", "--keys", "100", "--ops", "160", "--window", "3"])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let text = text(&output.stdout);
+    assert!(
+        text.contains("on 2 nodes with 1 threads each") && text.contains("p99"),
+        "{text}"
+    );
+}
+
+#[test]
+fn the_shell_answers_commands_from_a_pipe() {
+    let output = shell(
+        3,
+        "get a\nput a 1 and more\nget a\ninsert a 2\nupdate a 3\nget a\nput b x\nlist\nlist b\nstats\n\
+         delete a\ndelete a\nget a\n# remark\n\nquit\nget never\n",
+    );
+    assert!(output.status.success(), "{output:?}");
+    let text = text(&output.stdout);
+    let answers: Vec<&str> = text.lines().skip(1).collect();
+    let mut expected = vec![
+        "no key `a`",
+        "inserted",
+        "1 and more",
+        "the key `a` is there already; nothing changed",
+        "updated",
+        "3",
+        "inserted",
+        "a",
+        "b",
+        "b",
+    ];
+    assert_eq!(answers[..expected.len()], expected);
+    assert!(answers[expected.len()].starts_with("2 keys; on this node 4094 free slots"));
+    expected = vec!["deleted", "no key `a`", "no key `a`"];
+    assert_eq!(answers[answers.len() - expected.len()..], expected);
+}
+
+#[test]
+fn lines_that_are_no_command_are_answered_and_counted() {
+    let long = "x".repeat(5000);
+    let output = shell(2, &format!("fetch a\nget\nput a {long}\nput a 1"));
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let text = text(&output.stdout);
+    let answers: Vec<&str> = text.lines().skip(1).collect();
+    assert!(answers[0].contains("no command `fetch`"), "{text}");
+    assert!(answers[1].contains("`get` needs a key"), "{text}");
+    assert!(
+        answers[2].starts_with("error: ") && answers[2].contains("5000"),
+        "{text}"
+    );
+    assert_eq!(answers[3], "inserted", "the end of the input needs no newline");
+}
+
+#[test]
+fn help_and_mistakes_on_the_command_line() {
+    let kv = |args: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_kv"))
+            .args(args)
+            .output()
+            .unwrap()
+    };
+    for args in [&["--help"][..], &["load", "--help"], &["shell", "--help"]] {
+        let help = kv(args);
+        assert!(help.status.success() && !help.stdout.is_empty(), "{help:?}");
+    }
+    assert_eq!(kv(&[]).status.code(), Some(2));
+    assert_eq!(kv(&["load", "--window", "0"]).status.code(), Some(2));
+    assert_eq!(kv(&["load", "--mix", "some"]).status.code(), Some(2));
+    // Outside a job: it says how to start one.
+    let mut alone = Command::new(env!("CARGO_BIN_EXE_kv"));
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("LOCO_")) {
+        alone.env_remove(name);
+    }
+    let alone = alone.arg("load").output().unwrap();
+    assert_eq!(alone.status.code(), Some(2), "{alone:?}");
+    assert!(text(&alone.stderr).contains("loco run"), "{alone:?}");
+}
+
+#[test]
+fn an_interrupted_load_ends_early_with_its_summary() {
+    let child = job(2, &["load", "--keys", "100", "--duration", "50"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_secs(2));
+    let interrupted = Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status()
+        .unwrap();
+    assert!(interrupted.success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
+    assert!(text(&output.stdout).contains("lookups"), "{output:?}");
+}

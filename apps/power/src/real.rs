@@ -1,0 +1,330 @@
+//! The system in real time: controller and converters on nodes of a job. Relies on owned variables for what the two
+//! sides exchange, and on the models; used by `power run`.
+//!
+//! The lowest node is the controller, the others have the converters. Duty cycles are owned by the controller, voltages
+//! by the converters' nodes; each of these variables is known to these two nodes only. Both sides run loops of fixed
+//! period by the clock. All times of the model may be stretched by the same factor, for hosts that cannot keep up: a
+//! period of 40 us stretched by 100 takes 4 ms.
+//!
+//! A converter that comes late makes up for it, as the physics that it stands for would have gone on; a controller that
+//! comes late has missed its turn.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use loco::fabric::{Fabric, NodeId, Time};
+use loco::{Barrier, Channel, Manager, OwnedVar, Participants, Thread};
+
+use crate::link::{ControllerLink, ConverterLink, controller_iteration, converter_iteration};
+use crate::{Controller, Converter, Params, PowerError, Result, Run, Sample};
+
+/// What is run.
+#[derive(Clone, Debug)]
+pub struct RealPlan {
+    /// The system. Its converters are dealt out to the nodes in turn.
+    pub params: Params,
+    /// Periods of the controller's loop, in the model's time; one run each.
+    pub periods: Vec<Duration>,
+    /// Length of each run, in the model's time.
+    pub duration: Duration,
+    /// By which the model's times are multiplied.
+    pub slow_down: u32,
+}
+
+/// One run, as the controller saw it.
+#[derive(Clone, Debug)]
+pub struct RealRun {
+    /// What was measured: a sample an iteration of the controller, in the model's time.
+    pub run: Run,
+    /// Iterations that the controller missed as it came late.
+    pub missed: u64,
+}
+
+/// Between looks at the clock it sleeps if there is more time than this, else it yields.
+const SLEEP_MIN: Duration = Duration::from_micros(300);
+/// How much of the time that is left it sleeps: the rest is for waking up late.
+const SLEEP_SHARE: u32 = 2;
+/// Says that no run follows.
+const OVER: u64 = u64::MAX;
+
+/// Runs this node's part, together with all others, until all periods have been run or `stop` is set on the controller.
+/// Only the controller gets the runs.
+///
+/// # Errors
+/// [`PowerError::Parameter`]; [`PowerError::Link`] when a node is gone, or there is none for the converters.
+pub fn run_real<F: Fabric>(fabric: F, plan: &RealPlan, stop: &AtomicBool) -> Result<Vec<RealRun>> {
+    plan.params.validate()?;
+    if plan.slow_down == 0 || plan.periods.iter().any(Duration::is_zero) {
+        return Err(PowerError::Parameter {
+            name: "period or slow-down",
+            value: "0".to_owned(),
+            remedy: "give what is more than nothing",
+        });
+    }
+    let manager = Manager::new(fabric)?;
+    let [controller, converters @ ..] = manager.nodes() else {
+        return Err(PowerError::Link("a job without nodes".to_owned()));
+    };
+    if converters.is_empty() {
+        let why = "one node is the controller alone: start two at least (loco run -n 2)";
+        return Err(PowerError::Link(why.to_owned()));
+    }
+    let side = Variables::new(&manager, *controller, converters, plan.params.converters)?;
+    // Which run follows, by its number from 1.
+    let next = OwnedVar::<F, u64>::new(&manager, "next", *controller)?;
+    let line = Barrier::new(&manager, "line")?;
+    manager.wait_for_ready()?;
+    let thread = manager.thread()?;
+    // A run takes as long as it takes; the loss of a node ends it.
+    thread.set_deadline(Some(Time(u64::MAX)));
+    let is_controller = manager.node() == *controller;
+    let mut runs = Vec::new();
+    for number in 1.. {
+        side.reset(&thread)?;
+        if is_controller {
+            // Relaxed: says all there is to say itself.
+            let over = number as usize > plan.periods.len() || stop.load(Ordering::Relaxed);
+            next.store(if over { OVER } else { number })?;
+            next.push(&thread)?.wait(&thread)?;
+        }
+        // It completes what was pushed before it.
+        line.wait(&thread)?;
+        if next.load() == OVER {
+            break;
+        }
+        let period = plan.periods[number as usize - 1];
+        if is_controller {
+            runs.push(control(&thread, &side, plan, period, stop)?);
+        } else {
+            convert(&thread, &side, plan, stop)?;
+        }
+        line.wait(&thread)?;
+    }
+    Ok(runs)
+}
+
+/// What this node shares with others: all pairs of variables on the controller, its own on the other nodes.
+struct Variables<F: Fabric> {
+    pairs: Vec<Pair<F>>,
+    here: NodeId,
+}
+
+/// What the controller shares with one converter.
+struct Pair<F: Fabric> {
+    /// Number of the converter.
+    index: usize,
+    duty: OwnedVar<F, f64>,
+    volts: OwnedVar<F, f64>,
+}
+
+impl<F: Fabric> Variables<F> {
+    fn new(manager: &Manager<F>, controller: NodeId, nodes: &[NodeId], count: usize) -> Result<Self> {
+        let here = manager.node();
+        let mut pairs = Vec::new();
+        for index in 0..count {
+            let node = nodes[index % nodes.len()];
+            if here != controller && here != node {
+                continue;
+            }
+            let both = Participants::of([controller, node]);
+            let pair = Channel::builder(manager, &format!("converter{index}"))
+                .participants(&both)
+                .join()?;
+            pairs.push(Pair {
+                index,
+                duty: OwnedVar::new(&pair, "duty", controller)?,
+                volts: OwnedVar::new(&pair, "volts", node)?,
+            });
+        }
+        Ok(Variables { pairs, here })
+    }
+
+    /// Everything that this node owns, 0 everywhere.
+    fn reset(&self, thread: &Thread<F>) -> Result<()> {
+        for Pair { duty, volts, .. } in &self.pairs {
+            for variable in [duty, volts] {
+                if variable.owner() == self.here {
+                    variable.store(0.0)?;
+                    variable.push(thread)?.wait(thread)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+struct ControllerSide<'a, F: Fabric> {
+    thread: &'a Thread<F>,
+    variables: &'a Variables<F>,
+}
+
+impl<F: Fabric> ControllerLink for ControllerSide<'_, F> {
+    fn voltages(&mut self, into: &mut [f64]) -> Result<()> {
+        for pair in &self.variables.pairs {
+            into[pair.index] = pair.volts.load();
+        }
+        Ok(())
+    }
+
+    fn push_duties(&mut self, duties: &[f64]) -> Result<()> {
+        for Pair { index, duty, .. } in &self.variables.pairs {
+            duty.store(duties[*index])?;
+            duty.push_untracked(self.thread)?;
+        }
+        Ok(())
+    }
+}
+
+struct ConverterSide<'a, F: Fabric> {
+    thread: &'a Thread<F>,
+    duty: &'a OwnedVar<F, f64>,
+    volts: &'a OwnedVar<F, f64>,
+}
+
+impl<F: Fabric> ConverterLink for ConverterSide<'_, F> {
+    fn duty(&mut self) -> Result<f64> {
+        Ok(self.duty.load())
+    }
+
+    fn push_voltage(&mut self, volts: f64) -> Result<()> {
+        self.volts.store(volts)?;
+        Ok(self.volts.push_untracked(self.thread)?)
+    }
+}
+
+fn control<F: Fabric>(
+    thread: &Thread<F>,
+    variables: &Variables<F>,
+    plan: &RealPlan,
+    period: Duration,
+    stop: &AtomicBool,
+) -> Result<RealRun> {
+    let mut controller = Controller::new(&plan.params, period);
+    let mut link = ControllerSide { thread, variables };
+    let mut volts = vec![0.0; plan.params.converters];
+    let mut samples = Vec::new();
+    let mut missed = 0;
+    let mut clock = Ticks::start(period, plan);
+    // Relaxed: says all there is to say itself.
+    while let Some((tick, at)) = clock.next().filter(|_| !stop.load(Ordering::Relaxed)) {
+        missed += tick;
+        let output = controller_iteration(&mut controller, &mut link, &mut volts)?;
+        samples.push(Sample {
+            at_ns: nanoseconds(at / plan.slow_down),
+            volts: output,
+        });
+    }
+    Ok(RealRun {
+        run: Run {
+            controller_period: period,
+            reference_volts: plan.params.reference_volts,
+            samples,
+        },
+        missed,
+    })
+}
+
+fn convert<F: Fabric>(
+    thread: &Thread<F>,
+    variables: &Variables<F>,
+    plan: &RealPlan,
+    stop: &AtomicBool,
+) -> Result<()> {
+    let mut converters: Vec<_> = variables
+        .pairs
+        .iter()
+        .map(|Pair { index, duty, volts }| {
+            let link = ConverterSide { thread, duty, volts };
+            (Converter::new(&plan.params, *index), link)
+        })
+        .collect();
+    let mut clock = Ticks::start(plan.params.converter_period, plan);
+    // Relaxed: says all there is to say itself.
+    while let Some((behind, _)) = clock.next().filter(|_| !stop.load(Ordering::Relaxed)) {
+        for (converter, link) in &mut converters {
+            for _ in 0..=behind {
+                converter_iteration(converter, link)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A loop of fixed period, by the clock.
+struct Ticks {
+    start: Instant,
+    period: Duration,
+    end: Duration,
+    /// Due next.
+    due: Duration,
+}
+
+impl Ticks {
+    fn start(period: Duration, plan: &RealPlan) -> Ticks {
+        Ticks {
+            start: Instant::now(),
+            period: period * plan.slow_down,
+            end: plan.duration * plan.slow_down,
+            due: Duration::ZERO,
+        }
+    }
+
+    /// Waits for the next tick; how many were missed before it, and when it is.
+    fn next(&mut self) -> Option<(u64, Duration)> {
+        if self.due > self.end {
+            return None;
+        }
+        let now = loop {
+            let now = self.start.elapsed();
+            match self.due.checked_sub(now) {
+                None | Some(Duration::ZERO) => break now,
+                Some(left) if left > SLEEP_MIN => thread::sleep(left / SLEEP_SHARE),
+                Some(_) => thread::yield_now(),
+            }
+        };
+        let missed = nanoseconds(now.saturating_sub(self.due)) / nanoseconds(self.period).max(1);
+        let ticks = u32::try_from(missed).unwrap_or(u32::MAX);
+        let at = self.due.saturating_add(self.period.saturating_mul(ticks));
+        self.due = at.saturating_add(self.period);
+        Some((missed, at))
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl From<loco::Error> for PowerError {
+    fn from(error: loco::Error) -> PowerError {
+        PowerError::Link(error.to_string())
+    }
+}
+
+impl From<loco::fabric::FabricError> for PowerError {
+    fn from(error: loco::fabric::FabricError) -> PowerError {
+        PowerError::Link(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_comes_late_hears_how_many_ticks_were_missed() {
+        let millis = Duration::from_millis;
+        let mut ticks = Ticks {
+            start: Instant::now() - millis(350),
+            period: millis(100),
+            end: millis(600),
+            due: Duration::ZERO,
+        };
+        // 0, 100 and 200 are over; 300 is late.
+        assert_eq!(ticks.next(), Some((3, millis(300))));
+        assert_eq!(ticks.next(), Some((0, millis(400))));
+        assert!(ticks.start.elapsed() >= millis(400));
+        ticks.due = millis(601);
+        assert_eq!(ticks.next(), None);
+    }
+}

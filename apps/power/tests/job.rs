@@ -1,0 +1,147 @@
+//! The `power` command: as nodes of a job in real time, and what it says of mistakes.
+#![allow(clippy::unwrap_used)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// The launcher, which cargo puts beside this program. It is built here if this package is tested alone.
+fn launcher() -> PathBuf {
+    let loco = Path::new(env!("CARGO_BIN_EXE_power")).with_file_name("loco");
+    if !loco.exists() {
+        let built = Command::new(env!("CARGO"))
+            .args(["build", "--quiet", "--package", "loco-cli"])
+            .status()
+            .unwrap();
+        assert!(built.success());
+    }
+    loco
+}
+
+fn without_job(program: impl AsRef<std::ffi::OsStr>) -> Command {
+    let mut command = Command::new(program);
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("LOCO_")) {
+        command.env_remove(name);
+    }
+    command.stdin(Stdio::null());
+    command
+}
+
+fn job(nodes: usize, args: &[&str]) -> Command {
+    let mut command = without_job(launcher());
+    command
+        .args(["run", "--timeout", "60", "--fabric", "shm", "--no-prefix", "-n"])
+        .arg(nodes.to_string())
+        .arg("--")
+        .args([env!("CARGO_BIN_EXE_power"), "run"])
+        .args(args);
+    command
+}
+
+/// Deviation by period, of the table that is printed.
+fn deviations(table: &str) -> Vec<(u64, f64)> {
+    let rows = table.lines().skip(1);
+    rows.map(|row| {
+        let columns: Vec<&str> = row.split_whitespace().collect();
+        (columns[0].parse().unwrap(), columns[2].parse().unwrap())
+    })
+    .collect()
+}
+
+/// Stretched so far that a busy machine keeps up; and if it is stalled all the same, the system is given other chances.
+#[test]
+fn in_real_time_a_short_period_is_stable_and_a_long_one_is_not() {
+    let folder = std::env::temp_dir().join(format!("loco-power-job-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let (csv, svg) = (folder.join("volts.csv"), folder.join("volts.svg"));
+    let args = [
+        "--periods",
+        "20,100",
+        "--converters",
+        "5",
+        "--duration",
+        "6",
+        "--slow-down",
+        "400",
+        "--csv",
+        csv.to_str().unwrap(),
+        "--svg",
+        svg.to_str().unwrap(),
+    ];
+    let mut seen = Vec::new();
+    let shown = (0..5).any(|_| {
+        let output = job(3, &args).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        seen = deviations(&String::from_utf8_lossy(&output.stdout));
+        let [(20, stable), (100, unstable)] = seen[..] else {
+            panic!("{output:?}")
+        };
+        stable < 3.0 && unstable > 10.0
+    });
+    assert!(shown, "{seen:?}");
+    let text = std::fs::read_to_string(&csv).unwrap();
+    let samples = |period: &str| text.lines().filter(|line| line.starts_with(period)).count();
+    // 6 ms, less what was missed.
+    assert!(samples("20,") > 30 && samples("100,") > 6, "{text}");
+    let plot = std::fs::read_to_string(&svg).unwrap();
+    for label in ["20 us", "100 us"] {
+        assert!(plot.lines().any(|line| line.trim() == label), "{label}");
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn an_interrupted_run_ends_in_time() {
+    let args = [
+        "--periods",
+        "20",
+        "--converters",
+        "2",
+        "--duration",
+        "100",
+        "--slow-down",
+        "500",
+    ];
+    let child = job(2, &args)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_secs(2));
+    let interrupted = Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status()
+        .unwrap();
+    assert!(interrupted.success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
+    assert!(
+        String::from_utf8_lossy(&output.stdout).contains("period (us)"),
+        "{output:?}"
+    );
+}
+
+#[test]
+fn mistakes_are_told() {
+    let power = |args: &[&str]| {
+        without_job(env!("CARGO_BIN_EXE_power"))
+            .args(args)
+            .output()
+            .unwrap()
+    };
+    let help = power(&["run", "--help"]);
+    assert!(help.status.success() && !help.stdout.is_empty());
+    assert_eq!(power(&["run", "--slow-down", "0"]).status.code(), Some(2));
+    let alone = power(&["run"]);
+    assert_eq!(alone.status.code(), Some(1));
+    assert!(
+        String::from_utf8_lossy(&alone.stderr).contains("loco run"),
+        "{alone:?}"
+    );
+    let single = job(1, &[]).output().unwrap();
+    assert_eq!(single.status.code(), Some(1), "{single:?}");
+    assert!(
+        String::from_utf8_lossy(&single.stderr).contains("two at least"),
+        "{single:?}"
+    );
+}

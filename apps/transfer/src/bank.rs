@@ -1,0 +1,142 @@
+//! Accounts, locks, and one transfer between two accounts. Relies on loco's objects; used by the runs and by
+//! `loco bench transfer`.
+
+use loco::fabric::Fabric;
+use loco::fence::Scope;
+use loco::{AtomicArray, Parent, Thread, TicketLock};
+
+use crate::{Result, TransferError};
+
+/// Settings of a bank, the same on all nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BankConfig {
+    /// Number of accounts.
+    pub accounts: usize,
+    /// Locks that the accounts share. The paper's comparison has 341, as many as OpenMPI has windows.
+    pub locks: usize,
+    /// What each account holds at the start.
+    pub deposit: i64,
+}
+
+impl Default for BankConfig {
+    /// A million accounts of 1000, 341 locks.
+    fn default() -> BankConfig {
+        BankConfig {
+            accounts: 1_000_000,
+            locks: 341,
+            deposit: 1000,
+        }
+    }
+}
+
+/// Accounts and their locks. Account `a` is guarded by lock `a` modulo the number of locks.
+pub struct Bank<F: Fabric> {
+    config: BankConfig,
+    accounts: AtomicArray<F, i64>,
+    locks: Vec<TicketLock<F>>,
+}
+
+/// How a transfer ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Transfer {
+    /// The money is where it should be.
+    Done,
+    /// The account has less than that; nothing changed.
+    Short,
+}
+
+impl<F: Fabric> Bank<F> {
+    /// Makes this node's part of the bank called `name`. Every account holds nothing until [`fill`](Bank::fill).
+    ///
+    /// # Errors
+    /// `Usage` for less than two accounts or one lock; those of the objects.
+    pub fn new(parent: &impl Parent<F>, name: &str, config: BankConfig) -> Result<Bank<F>> {
+        if config.accounts < 2 || config.locks == 0 {
+            return Err(TransferError::Usage(format!(
+                "{} accounts and {} locks: a transfer takes two accounts, and they take a lock at least",
+                config.accounts, config.locks
+            )));
+        }
+        let participants = parent.participants();
+        let nodes = participants.nodes();
+        let locks = (0..config.locks)
+            .map(|i| TicketLock::new(parent, &format!("{name}-lock{i}"), nodes[i % nodes.len()]))
+            .collect::<loco::Result<_>>()?;
+        Ok(Bank {
+            accounts: AtomicArray::new(parent, &format!("{name}-accounts"), config.accounts)?,
+            locks,
+            config,
+        })
+    }
+
+    /// Pays the deposit into the accounts of `share` of `shares`; every account is one share's.
+    ///
+    /// # Errors
+    /// Those of the accounts.
+    pub fn fill(&self, thread: &Thread<F>, share: usize, shares: usize) -> Result<()> {
+        for account in (share..self.config.accounts).step_by(shares.max(1)) {
+            self.accounts.fetch_add(thread, account, self.config.deposit)?;
+        }
+        Ok(())
+    }
+
+    /// Moves `amount` between two accounts, if the first has as much; under the locks of both, which are taken in
+    /// ascending order.
+    ///
+    /// # Errors
+    /// Those of the locks and accounts. Which steps were done is unknown after an error of an account's home.
+    pub fn transfer(&self, thread: &Thread<F>, from: usize, to: usize, amount: i64) -> Result<Transfer> {
+        let (one, other) = (from % self.config.locks, to % self.config.locks);
+        self.accounts.prefetch(from);
+        self.accounts.prefetch(to);
+        // Atomic operations are placed when they are done: no fence is needed at release.
+        let first = self.locks[one.min(other)].lock(thread, Scope::Nothing)?;
+        let second = match one == other {
+            true => None,
+            false => Some(self.locks[one.max(other)].lock(thread, Scope::Nothing)?),
+        };
+        let outcome = if self.accounts.read(thread, from)? < amount {
+            Transfer::Short
+        } else {
+            self.accounts.fetch_add(thread, from, -amount)?;
+            self.accounts.fetch_add(thread, to, amount)?;
+            Transfer::Done
+        };
+        if let Some(second) = second {
+            second.release()?;
+        }
+        first.release()?;
+        Ok(outcome)
+    }
+
+    /// Adds to one account under its lock by reading and writing it, which only the lock makes atomic.
+    ///
+    /// # Errors
+    /// As for [`transfer`](Bank::transfer).
+    pub fn pay_in(&self, thread: &Thread<F>, account: usize, amount: i64) -> Result<()> {
+        let guard = self.locks[account % self.config.locks].lock(thread, Scope::Nothing)?;
+        let before = self.accounts.read(thread, account)?;
+        // What is there is what was read, or the lock does not exclude; then the sum will tell.
+        self.accounts
+            .compare_swap(thread, account, before, before.wrapping_add(amount))?;
+        Ok(guard.release()?)
+    }
+
+    /// What all accounts hold together. Exact when nobody transfers.
+    ///
+    /// # Errors
+    /// Those of the accounts.
+    pub fn total(&self, thread: &Thread<F>) -> Result<i64> {
+        let mut total = 0_i64;
+        for account in 0..self.config.accounts {
+            total = total.wrapping_add(self.accounts.read(thread, account)?);
+        }
+        Ok(total)
+    }
+
+    /// The settings.
+    pub fn config(&self) -> &BankConfig {
+        &self.config
+    }
+}

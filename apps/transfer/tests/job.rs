@@ -1,0 +1,115 @@
+//! The `transfer` command as nodes of a job.
+#![allow(clippy::unwrap_used)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+/// The launcher, which cargo puts beside this program. It is built here if this package is tested alone.
+fn launcher() -> PathBuf {
+    let loco = Path::new(env!("CARGO_BIN_EXE_transfer")).with_file_name("loco");
+    if !loco.exists() {
+        let built = Command::new(env!("CARGO"))
+            .args(["build", "--quiet", "--package", "loco-cli"])
+            .status()
+            .unwrap();
+        assert!(built.success());
+    }
+    loco
+}
+
+fn job(nodes: usize, args: &[&str]) -> Command {
+    let mut command = Command::new(launcher());
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("LOCO_")) {
+        command.env_remove(name);
+    }
+    command
+        .args(["run", "--timeout", "60", "--fabric", "shm", "--no-prefix", "-n"])
+        .arg(nodes.to_string())
+        .arg("--")
+        .arg(env!("CARGO_BIN_EXE_transfer"))
+        .args(args)
+        .stdin(Stdio::null());
+    command
+}
+
+fn outcome(output: &Output) -> serde_json::Value {
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Few accounts and fewer locks: transfers meet, in both orders, and on one lock for both accounts.
+#[test]
+fn no_money_is_made_or_lost() {
+    for (nodes, accounts, locks) in [(2, 10, 3), (3, 7, 7), (2, 1000, 1)] {
+        let (accounts, locks) = (accounts.to_string(), locks.to_string());
+        let args = [
+            "--json",
+            "--duration",
+            "0.3",
+            "--threads",
+            "2",
+            "--accounts",
+            &accounts,
+            "--locks",
+            &locks,
+        ];
+        let outcome = outcome(&job(nodes, &args).output().unwrap());
+        let held = accounts.parse::<i64>().unwrap() * 1000;
+        assert_eq!(outcome["total"].as_i64(), Some(held), "{outcome}");
+        assert!(outcome["transfers"].as_u64().unwrap() > 0, "{outcome}");
+    }
+}
+
+#[test]
+fn under_a_single_lock_no_payment_is_lost() {
+    let args = ["--json", "--single-lock", "--duration", "0.3", "--threads", "2"];
+    let outcome = outcome(&job(2, &args).output().unwrap());
+    assert_eq!(
+        outcome["total"].as_i64(),
+        outcome["transfers"].as_i64(),
+        "{outcome}"
+    );
+    assert!(outcome["transfers"].as_u64().unwrap() > 0, "{outcome}");
+}
+
+#[test]
+fn an_interrupted_run_ends_early_with_its_check() {
+    let child = job(2, &["--accounts", "100", "--duration", "50"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_secs(2));
+    let interrupted = Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status()
+        .unwrap();
+    assert!(interrupted.success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
+    assert!(
+        String::from_utf8_lossy(&output.stdout).contains("as they should"),
+        "{output:?}"
+    );
+}
+
+#[test]
+fn help_and_mistakes_on_the_command_line() {
+    let transfer = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_transfer"));
+        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("LOCO_")) {
+            command.env_remove(name);
+        }
+        command.args(args).output().unwrap()
+    };
+    let help = transfer(&["--help"]);
+    assert!(help.status.success() && !help.stdout.is_empty());
+    assert_eq!(transfer(&["--threads", "0"]).status.code(), Some(2));
+    let alone = transfer(&[]);
+    assert_eq!(alone.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&alone.stderr).contains("loco run"));
+    let one_account = job(2, &["--accounts", "1"]).output().unwrap();
+    assert_eq!(one_account.status.code(), Some(2), "{one_account:?}");
+    assert!(String::from_utf8_lossy(&one_account.stderr).contains("two accounts"));
+}

@@ -1,0 +1,265 @@
+//! Locks, transfers, queue and key-value store, each as one thread of one node uses it.
+
+use std::hint::black_box;
+
+use loco::fabric::Fabric;
+use loco::fence::Scope;
+use loco::{
+    AtomicVar, Flags, KvConfig, KvStore, Manager, Operation, Popped, SharedQueue, SharedRegion, Thread,
+    TicketLock,
+};
+use loco_kv::pick::{draw, key};
+use loco_kv::workload::{check, fill, value};
+use loco_transfer::{Bank, BankConfig};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+use super::measure::{Sample, histogram, latencies};
+use super::node::Bench;
+use super::workload::{Workload, rate_for, wrong};
+use crate::error::CliError;
+
+/// Operations whose time is taken one by one.
+const TIMED: u64 = 20_000;
+/// Keys or accounts drawn before the time starts, and used over and over.
+const PICKS: usize = 1 << 20;
+/// Room in the queue for each thread.
+const QUEUE_PER_THREAD: usize = 64;
+/// Locks of a store. Few enough to stay in a cache, enough that writers seldom meet.
+const KV_LOCKS: u32 = 1024;
+
+/// One lock, the word on the lowest node that it protects, and what that must come to.
+pub(super) struct Contended<F: Fabric> {
+    lock: TicketLock<F>,
+    word: SharedRegion<F>,
+    total: AtomicVar<F, u64>,
+}
+
+impl<F: Fabric> Contended<F> {
+    pub(super) fn new(manager: &Manager<F>) -> Result<Self, CliError> {
+        Ok(Contended {
+            lock: TicketLock::new(manager, "lock", manager.nodes()[0])?,
+            word: SharedRegion::new(manager, "word", 8)?,
+            total: AtomicVar::new(manager, "total", manager.nodes()[0])?,
+        })
+    }
+}
+
+/// All threads increment one word by reading and writing it, which only the lock makes atomic.
+pub(super) fn lock<F: Fabric>(
+    bench: &Bench<'_, F>,
+    _: usize,
+    object: &Contended<F>,
+) -> Result<Sample, CliError> {
+    let thread = bench.manager.thread()?;
+    let home = bench.manager.nodes()[0];
+    let target = || object.word.target(home, 0);
+    let mut mine = 0_u64;
+    let increment = || {
+        let guard = object.lock.lock(&thread, Scope::Pair(home))?;
+        let before = thread.read_word(target()?)?;
+        let word = (before + 1).to_ne_bytes();
+        let put = Operation::PutInline(&word, target()?);
+        thread.post_untracked(&put, Flags::default())?;
+        guard.release()?;
+        mine += 1;
+        Ok::<u64, CliError>(1)
+    };
+    let sample = timed(bench, &thread, increment)?;
+    object.total.fetch_add(&thread, mine)?;
+    bench.line.wait(&thread)?;
+    let found = thread.read_word(target()?)?;
+    let expected = object.total.read(&thread)?;
+    bench.line.wait(&thread)?;
+    if found != expected {
+        return Err(wrong(format!("{found} of {expected} increments under the lock")));
+    }
+    Ok(sample)
+}
+
+pub(super) fn bank_config(workload: &Workload) -> BankConfig {
+    BankConfig {
+        accounts: workload.accounts as usize,
+        locks: workload
+            .locks
+            .map_or(BankConfig::default().locks, |locks| locks as usize),
+        ..BankConfig::default()
+    }
+}
+
+/// Transfers between two random accounts, each under two locks.
+pub(super) fn transfer<F: Fabric>(
+    bench: &Bench<'_, F>,
+    index: usize,
+    bank: &Bank<F>,
+) -> Result<Sample, CliError> {
+    let thread = bench.manager.thread()?;
+    let (share, shares) = bench.share(index);
+    bank.fill(&thread, share, shares)?;
+    bench.line.wait(&thread)?;
+    let accounts = bank.config().accounts;
+    let mut random = SmallRng::seed_from_u64(share as u64);
+    let sample = timed(bench, &thread, || {
+        let from = random.random_range(0..accounts);
+        let to = (from + random.random_range(1..accounts)) % accounts;
+        let _ = bank.transfer(&thread, from, to, random.random_range(1..=100))?;
+        Ok::<u64, CliError>(1)
+    })?;
+    bench.line.wait(&thread)?;
+    if share == 0 {
+        let (found, paid_in) = (bank.total(&thread)?, bank.config().deposit * accounts as i64);
+        if found != paid_in {
+            return Err(wrong(format!("the accounts hold {found}, not {paid_in}")));
+        }
+    }
+    bench.line.wait(&thread)?;
+    Ok(sample)
+}
+
+/// A queue, and the sum of what was pushed into it less what was popped.
+pub(super) struct Jobs<F: Fabric> {
+    queue: SharedQueue<F, u64>,
+    left: AtomicVar<F, u64>,
+}
+
+impl<F: Fabric> Jobs<F> {
+    pub(super) fn new(manager: &Manager<F>, threads: u16) -> Result<Self, CliError> {
+        let capacity = QUEUE_PER_THREAD * usize::from(threads) * manager.nodes().len();
+        Ok(Jobs {
+            queue: SharedQueue::new(manager, "queue", manager.nodes()[0], capacity)?,
+            left: AtomicVar::new(manager, "left", manager.nodes()[0])?,
+        })
+    }
+}
+
+/// Every thread pushes a value and pops one.
+pub(super) fn queue<F: Fabric>(
+    bench: &Bench<'_, F>,
+    index: usize,
+    jobs: &Jobs<F>,
+) -> Result<Sample, CliError> {
+    let thread = bench.manager.thread()?;
+    let share = bench.share(index).0 as u64;
+    let (mut pushed, mut popped) = (0_u64, 0_u64);
+    let mut turn = 0;
+    let sample = timed(bench, &thread, || {
+        turn += 1;
+        let value = (share << 48) | turn;
+        let _ = jobs.queue.push(&thread, value)?;
+        pushed = pushed.wrapping_add(value);
+        // Each thread pops as often as it pushes: there is a value for everyone who comes.
+        match jobs.queue.pop(&thread)? {
+            Popped::Value(value) => popped = popped.wrapping_add(value),
+            Popped::Empty | Popped::Closed => return Err(wrong("a pop without a value".to_owned())),
+        }
+        Ok::<u64, CliError>(2)
+    })?;
+    jobs.left.fetch_add(&thread, pushed.wrapping_sub(popped))?;
+    bench.line.wait(&thread)?;
+    let left = jobs.left.read(&thread)?;
+    bench.line.wait(&thread)?;
+    if left != 0 {
+        return Err(wrong("what was popped is not what was pushed".to_owned()));
+    }
+    Ok(sample)
+}
+
+pub(super) fn kv_config<F: Fabric>(manager: &Manager<F>, workload: &Workload) -> KvConfig {
+    let nodes = u32::try_from(manager.nodes().len()).unwrap_or(u32::MAX);
+    KvConfig {
+        slots_per_node: workload.key_space().div_ceil(nodes) + 1,
+        value_bytes_max: 8,
+        key_bytes_max: 8,
+        locks: workload.locks.unwrap_or(KV_LOCKS),
+        ..KvConfig::default()
+    }
+}
+
+/// Lookups and updates, a window of them under way at a time; every lookup is checked.
+pub(super) fn kv<F: Fabric>(
+    bench: &Bench<'_, F>,
+    index: usize,
+    store: &KvStore<F, u64, u64>,
+) -> Result<Sample, CliError> {
+    let thread = bench.manager.thread()?;
+    let (share, shares) = bench.share(index);
+    let workload = &bench.parameters.workload;
+    let keys = workload.keys();
+    fill(&thread, store, keys, share, shares)?;
+    let window = bench.parameters.window as usize;
+    let mut random = SmallRng::seed_from_u64(share as u64);
+    let drawn = draw(workload.distribution, keys, PICKS.max(window), &mut random)?;
+    let picks: Vec<(u64, bool)> = drawn
+        .iter()
+        .map(|&pick| (key(pick), workload.mix.write(&mut random)))
+        .collect();
+    let mut version = 0_u32;
+    let mut found = histogram()?;
+    let operations_per_second;
+    {
+        let mut batches = picks.chunks_exact(window).cycle();
+        let (mut reads, mut writes, mut values) = (Vec::new(), Vec::new(), Vec::new());
+        let mut some = || {
+            let Some(batch) = batches.next() else { return Ok(0) };
+            reads.clear();
+            writes.clear();
+            for &(key, write) in batch {
+                if write {
+                    version = version.wrapping_add(1);
+                    writes.push((key, value(key, version)));
+                } else {
+                    reads.push(key);
+                }
+            }
+            store.get_many_into(&thread, &reads, &mut values)?;
+            for (&key, &found) in reads.iter().zip(&values) {
+                check(key, found)?;
+            }
+            if store.update_many(&thread, &writes)? != writes.len() {
+                return Err(wrong("a key is gone that nobody deleted".to_owned()));
+            }
+            Ok::<u64, CliError>(batch.len() as u64)
+        };
+        bench.line.wait(&thread)?;
+        rate_for(workload.warm_up(), bench.progress, &mut some)?;
+        bench.line.wait(&thread)?;
+        operations_per_second = rate_for(workload.duration, bench.progress, &mut some)?;
+    }
+    bench.line.wait(&thread)?;
+    latencies(TIMED, 1, &mut found, |i| {
+        let (key, write) = picks[i as usize % picks.len()];
+        if write {
+            version = version.wrapping_add(1);
+            store.update(&thread, &key, &value(key, version))?;
+        } else {
+            black_box(store.get(&thread, &key)?);
+        }
+        Ok::<(), CliError>(())
+    })?;
+    bench.line.wait(&thread)?;
+    Ok(Sample {
+        operations_per_second,
+        latencies: found,
+    })
+}
+
+/// Warms up, measures a rate, then single operations.
+fn timed<F: Fabric>(
+    bench: &Bench<'_, F>,
+    thread: &Thread<F>,
+    mut operation: impl FnMut() -> Result<u64, CliError>,
+) -> Result<Sample, CliError> {
+    let workload = &bench.parameters.workload;
+    bench.line.wait(thread)?;
+    rate_for(workload.warm_up(), bench.progress, &mut operation)?;
+    bench.line.wait(thread)?;
+    let operations_per_second = rate_for(workload.duration, bench.progress, &mut operation)?;
+    bench.line.wait(thread)?;
+    let mut found = histogram()?;
+    latencies(TIMED, 1, &mut found, |_| operation().map(drop))?;
+    bench.line.wait(thread)?;
+    Ok(Sample {
+        operations_per_second,
+        latencies: found,
+    })
+}

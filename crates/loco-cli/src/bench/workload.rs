@@ -1,0 +1,129 @@
+//! What `lock`, `transfer`, `queue` and `kv` are measured with: for how long, on which keys, with which operations.
+
+use std::ffi::OsString;
+use std::time::{Duration, Instant};
+
+use clap::ValueEnum;
+use loco_kv::pick::{Distribution, Mix};
+use serde::Serialize;
+
+use super::progress::Progress;
+use crate::error::CliError;
+
+/// Bytes of a key and a value.
+const ENTRY_BYTES: u32 = 16;
+/// Share of the key space that is filled, in percent.
+const FILLED_PERCENT: u32 = 80;
+/// Before the measurement, a tenth of it.
+const WARM_UP: u32 = 10;
+
+/// How the objects are measured.
+#[derive(Clone, Debug, clap::Args, Serialize)]
+pub struct Workload {
+    /// Seconds that `lock`, `transfer`, `queue` and `kv` are measured.
+    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = seconds)]
+    #[serde(serialize_with = "as_seconds", rename = "duration_seconds")]
+    pub(super) duration: Duration,
+    /// For `kv`: how likely each key is (Zipf's exponent is 0.99).
+    #[arg(long, value_enum, default_value = "uniform")]
+    pub(super) distribution: Distribution,
+    /// For `kv`: lookups, updates, or half of each.
+    #[arg(long, value_enum, default_value = "read-only")]
+    pub(super) mix: Mix,
+    /// For `kv`: size of the key space, in MB of 64-bit keys with 64-bit values; 80 % of it is filled.
+    #[arg(long, value_name = "MB", default_value = "10", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(super) key_space_mb: u32,
+    /// For `kv` and `transfer`: locks that keys or accounts share; 1024 for `kv`, 341 for `transfer` unless given.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 16))]
+    pub(super) locks: Option<u32>,
+    /// For `transfer`: accounts.
+    #[arg(long, value_name = "N", default_value = "1000000", value_parser = clap::value_parser!(u32).range(2..))]
+    pub(super) accounts: u32,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(duration) if !duration.is_zero() => Ok(duration),
+        _ => Err("give a time longer than nothing".to_owned()),
+    }
+}
+
+fn as_seconds<S: serde::Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(duration.as_secs_f64())
+}
+
+impl Workload {
+    /// As arguments.
+    pub(super) fn words(&self) -> Vec<OsString> {
+        let name = |value: Option<clap::builder::PossibleValue>| {
+            value.map_or_else(String::new, |value| value.get_name().to_owned())
+        };
+        let mut words = vec![
+            format!("--duration={}", self.duration.as_secs_f64()),
+            format!("--distribution={}", name(self.distribution.to_possible_value())),
+            format!("--mix={}", name(self.mix.to_possible_value())),
+            format!("--key-space-mb={}", self.key_space_mb),
+            format!("--accounts={}", self.accounts),
+        ];
+        words.extend(self.locks.map(|locks| format!("--locks={locks}")));
+        words.into_iter().map(OsString::from).collect()
+    }
+
+    /// Room for keys.
+    pub(super) fn key_space(&self) -> u32 {
+        self.key_space_mb * 1_000_000 / ENTRY_BYTES
+    }
+
+    /// Keys that are there.
+    pub(super) fn keys(&self) -> u32 {
+        self.key_space() / 100 * FILLED_PERCENT
+    }
+
+    pub(super) fn warm_up(&self) -> Duration {
+        self.duration / WARM_UP
+    }
+
+    /// All of a thread's time, for the progress bar, in milliseconds.
+    pub(super) fn milliseconds(&self) -> u64 {
+        milliseconds(self.duration + self.warm_up())
+    }
+}
+
+/// Repeats `some`, which does and returns some operations, until `duration` is over; returns how many that was a second.
+/// Looks at the clock now and then only.
+pub(super) fn rate_for<E>(
+    duration: Duration,
+    progress: &Progress,
+    mut some: impl FnMut() -> Result<u64, E>,
+) -> Result<f64, E> {
+    /// Operations between two looks at the clock, about.
+    const AT_ONCE: u64 = 2048;
+    let begin = Instant::now();
+    let (mut done, mut reported) = (0, 0);
+    loop {
+        let enough = done + AT_ONCE;
+        while done < enough {
+            done += some()?;
+        }
+        let elapsed = begin.elapsed();
+        let now = milliseconds(elapsed);
+        if now > reported + 50 {
+            progress.add(now - reported);
+            reported = now;
+        }
+        if elapsed >= duration {
+            #[allow(clippy::cast_precision_loss)] // Exact up to 2^53.
+            return Ok(done as f64 / elapsed.as_secs_f64());
+        }
+    }
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Fails with the words of a failed check.
+pub(super) fn wrong(what: String) -> CliError {
+    CliError::Check(what)
+}

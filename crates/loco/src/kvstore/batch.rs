@@ -1,0 +1,162 @@
+//! Writes of many keys by one call: several under way at a time.
+//!
+//! Deadlock is not possible: who holds one lock of the store waits only for locks of higher numbers, and for
+//! acknowledgements, which monitors give without any lock.
+
+use std::hash::Hash;
+use std::hint::black_box;
+
+use loco_fabric::{Fabric, RwLock};
+use smallvec::SmallVec;
+
+use crate::fence::Scope;
+use crate::{LockGuard, Result, Thread, TicketLock};
+
+use super::read::WINDOW;
+use super::slot::Location;
+use super::value::Encode;
+use super::write::Begun;
+use super::{Defect, Inserted, KvStore, Shared};
+
+/// Lock of an entry, and its place in the call.
+type Order = SmallVec<[(u32, u32); WINDOW]>;
+
+impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<F, K, V> {
+    /// Changes the values of many keys; returns how many of them were there. Each is an update of its own, in
+    /// whatever order, except that those of the same key take effect in the order given; all are done when it
+    /// returns. The writes under one lock are under way together, and share the lock and its fence.
+    ///
+    /// # Errors
+    /// See [`update`](KvStore::update); some of the updates may have been done, and others not.
+    pub fn update_many(&self, thread: &Thread<F>, entries: &[(K, V)]) -> Result<usize> {
+        let shared = &*self.shared;
+        let mut found = 0;
+        for entries in entries.chunks(WINDOW) {
+            for (_, value) in entries {
+                shared.check_value(value.bytes())?;
+            }
+            let order = shared.order(entries);
+            for group in order.chunk_by(|a, b| a.0 == b.0) {
+                let group_entries = group.iter().map(|&(_, i)| &entries[i as usize]);
+                found += shared.update_group(thread, group[0].0, group_entries)?;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Adds many keys, with their values on this node; what [`insert`](KvStore::insert) would have returned for each,
+    /// in their order. Each is an insert of its own. Up to 128 of them wait together for the nodes to acknowledge.
+    ///
+    /// # Errors
+    /// See [`insert`](KvStore::insert); some of the keys may have been added, and others not.
+    pub fn insert_many(&self, thread: &Thread<F>, entries: &[(K, V)]) -> Result<Vec<Inserted>> {
+        let mut outcomes = Vec::with_capacity(entries.len());
+        for entries in entries.chunks(WINDOW) {
+            for (key, value) in entries {
+                self.shared.check_key(key)?;
+                self.shared.check_value(value.bytes())?;
+            }
+            self.insert_window(thread, entries, &mut outcomes)?;
+        }
+        Ok(outcomes)
+    }
+
+    fn insert_window(
+        &self,
+        thread: &Thread<F>,
+        entries: &[(K, V)],
+        outcomes: &mut Vec<Inserted>,
+    ) -> Result<()> {
+        let shared = &*self.shared;
+        let first = outcomes.len();
+        outcomes.resize(first + entries.len(), Inserted::Done);
+        let order = shared.order(entries);
+        let mut guards: SmallVec<[LockGuard<'_, F, TicketLock<F>>; WINDOW]> = SmallVec::new();
+        for group in order.chunk_by(|a, b| a.0 == b.0) {
+            guards.push(shared.locks[group[0].0 as usize].lock(thread, Scope::Nothing)?);
+        }
+        let mut told: SmallVec<[Location; WINDOW]> = SmallVec::new();
+        let mut last = 0;
+        let mut begun = Ok(());
+        for &(_, i) in &order {
+            let (key, value) = &entries[i as usize];
+            match shared.begin(thread, key, value.bytes(), &told) {
+                Ok(Begun::Told(at, number)) => {
+                    told.push(at);
+                    last = number;
+                }
+                Ok(Begun::Not(why)) => outcomes[first + i as usize] = why,
+                Err(error) => {
+                    begun = Err(error);
+                    break;
+                }
+            }
+        }
+        // What was told before an error is brought to its end all the same.
+        let finished = shared.finish(thread, &told, last);
+        let mut released = Ok(());
+        for guard in guards {
+            released = released.and(thread.to_the_end(|| guard.release()));
+        }
+        begun.and(finished).and(released)
+    }
+}
+
+impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
+    /// The entries by lock; those of one lock in the order given. Asks for their slots and locks to be fetched.
+    fn order<V>(&self, entries: &[(K, V)]) -> Order {
+        let index = self.index.read();
+        black_box(entries.iter().filter(|(key, _)| index.touch(key)).count());
+        let mut order: Order = SmallVec::new();
+        for (i, (key, _)) in entries.iter().enumerate() {
+            if let Some(at) = index.get(key) {
+                self.prefetch_write(at);
+            }
+            let lock = self.lock_number(key);
+            self.locks[lock].prefetch();
+            order.push((lock as u32, i as u32));
+        }
+        drop(index);
+        order.sort_unstable();
+        order
+    }
+
+    /// Updates of keys of one lock; how many were there.
+    fn update_group<'a, V: Encode>(
+        &self,
+        thread: &Thread<F>,
+        lock: u32,
+        entries: impl Iterator<Item = &'a (K, V)>,
+    ) -> Result<usize> {
+        let mut guard = self.locks[lock as usize].lock(thread, Scope::Nothing)?;
+        let mut found = 0;
+        let mut written = Ok(());
+        for (key, value) in entries {
+            let at = match self.find_valid(thread, key) {
+                Ok(Some(at)) => at,
+                Ok(None) => continue,
+                Err(error) => {
+                    written = Err(error);
+                    break;
+                }
+            };
+            // The fence between the writes and the release, as for a single update.
+            if self.config.defect != Some(Defect::ReleaseWithoutFence) {
+                guard.set_scope(match guard.scope() {
+                    Scope::Nothing => Scope::Pair(at.node),
+                    Scope::Pair(node) if node == at.node => Scope::Pair(node),
+                    _ => Scope::Thread,
+                });
+            }
+            written = thread.to_the_end(|| self.write_body(thread, at, value.bytes()));
+            if written.is_err() {
+                break;
+            }
+            found += 1;
+        }
+        let released = thread.to_the_end(|| guard.release());
+        written.and(released)?;
+        self.count_writes(found as u64);
+        Ok(found)
+    }
+}

@@ -1,0 +1,67 @@
+//! Operations on one remote word, brought to their end at the call: what atomic variables and locks are made of. Nothing
+//! is built to wait with unless there is something to wait for.
+
+use loco_fabric::{Fabric, NodeId, Target};
+
+use crate::thread::Operation;
+use crate::{AckKey, MemRef, Pending, Result, Thread};
+
+const WORD_BYTES: usize = 8;
+
+impl<F: Fabric> Thread<F> {
+    /// The peer's 8-byte word at `word`.
+    ///
+    /// # Errors
+    /// See [`get`](Thread::get); those of waiting for it.
+    #[inline]
+    pub fn read_word(&self, word: Target<'_, F::Remote>) -> Result<u64> {
+        let (buffer, peer) = (self.mem_ref(WORD_BYTES)?, peer::<F>(&word));
+        let seq = self.post_seq(&Operation::Get(buffer.local(0, WORD_BYTES)?, word))?;
+        self.word_of(buffer, seq, peer)
+    }
+
+    /// Atomically adds to the peer's 8-byte word; the old value.
+    ///
+    /// # Errors
+    /// See [`fetch_add`](Thread::fetch_add); those of waiting for it.
+    #[inline]
+    pub fn fetch_add_word(&self, word: Target<'_, F::Remote>, add: u64) -> Result<u64> {
+        let (buffer, peer) = (self.mem_ref(WORD_BYTES)?, peer::<F>(&word));
+        let seq = self.post_seq(&Operation::FetchAdd(word, add, buffer.local(0, WORD_BYTES)?))?;
+        self.word_of(buffer, seq, peer)
+    }
+
+    /// Atomically stores `new` in the peer's 8-byte word if it holds `expected`; the old value either way.
+    ///
+    /// # Errors
+    /// See [`compare_swap`](Thread::compare_swap); those of waiting for it.
+    #[inline]
+    pub fn compare_swap_word(&self, word: Target<'_, F::Remote>, expected: u64, new: u64) -> Result<u64> {
+        let (buffer, peer) = (self.mem_ref(WORD_BYTES)?, peer::<F>(&word));
+        let local = buffer.local(0, WORD_BYTES)?;
+        let seq = self.post_seq(&Operation::CompareSwap(word, expected, new, local))?;
+        self.word_of(buffer, seq, peer)
+    }
+
+    /// What operation `seq` brings into `buffer`.
+    #[inline]
+    fn word_of(&self, buffer: MemRef<'_, F>, seq: u64, peer: NodeId) -> Result<u64> {
+        match seq {
+            0 => buffer.word(0),
+            seq => self.wait_for_word(buffer, seq, peer),
+        }
+    }
+
+    fn wait_for_word(&self, buffer: MemRef<'_, F>, seq: u64, peer: NodeId) -> Result<u64> {
+        let mut key = AckKey::done();
+        key.insert(self.window(), seq, peer);
+        // If the wait fails it keeps the buffer until the operation has ended.
+        Pending::new(key, buffer).wait()?.word(0)
+    }
+}
+
+#[inline]
+fn peer<F: Fabric>(target: &Target<'_, F::Remote>) -> NodeId {
+    use loco_fabric::RemoteMemory;
+    target.remote.node()
+}
