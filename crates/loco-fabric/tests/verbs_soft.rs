@@ -10,7 +10,7 @@ use loco_fabric::verbs::{Provider, VerbsConfig, VerbsFabric};
 use loco_fabric::{HugePages, Mesh};
 
 struct Soft;
-/// Without reads of length zero: flushes read a word.
+/// Without reads of length zero: flushes read a word. Nor are there fences to rely on.
 struct NoZeroLengthReads;
 
 fn config(device: &SoftDevice) -> VerbsConfig {
@@ -54,6 +54,7 @@ impl World for NoZeroLengthReads {
             n,
             SoftLimits {
                 zero_length_reads: false,
+                fences_stall: true,
                 ..SoftLimits::default()
             },
         );

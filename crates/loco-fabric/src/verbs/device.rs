@@ -7,6 +7,7 @@
 use std::ffi::{CStr, c_int, c_uint, c_void};
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,7 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::cm::{CmAddress, EventSource, Id};
 use super::ffi::types::*;
 use super::ffi::{Api, errno, ok};
-use super::sysfs::Choice;
+use super::sysfs::{self, Choice};
 use super::{Provider, VerbsConfig};
 use crate::{Atomicity, FabricError, Result};
 
@@ -34,6 +35,9 @@ pub(super) struct Device {
     pub(super) cq: *mut Cq,
     pub(super) poll_cq: PollCq,
     pub(super) limits: Limits,
+    /// Fenced operations may never start, so that a fence must be a wait: Soft-RoCE (Linux 6.1) with several processors
+    /// may miss the completion that a fenced operation waits for.
+    pub(super) fences_stall: bool,
     /// Entries of the completion queue, and of these promised to queue pairs. Written under the poller's lock.
     cq_entries: AtomicU32,
     /// Where peers connect; its events are read by the service thread. Dropped before them.
@@ -115,6 +119,10 @@ impl Device {
         let poll_cq = unsafe { (*context).ops.poll_cq }
             .ok_or_else(|| FabricError::Unsupported(format!("{choice} cannot poll completions")))?;
         let mut limits = limits(&attr, config);
+        let fences_stall = match &config.provider {
+            Provider::System => sysfs::is_soft_roce(Path::new(sysfs::ROOT), &choice.device),
+            Provider::Soft(device) => device.fences_stall(),
+        };
         limits.inline_bytes_max = inline_limit(api, pd.0, cq.0, config.inline_bytes_max);
         Ok(Device {
             api,
@@ -123,6 +131,7 @@ impl Device {
             cq: cq.release(),
             poll_cq,
             limits,
+            fences_stall,
             cq_entries: AtomicU32::new(cq_entries),
             _listener: listener,
             listener_events,

@@ -150,15 +150,20 @@ impl VerbsQueuePair {
     /// put, valid during the call only.
     #[inline]
     fn post(&mut self, request: Request, work: Work, data: Option<&[u8]>) -> Result<Posted> {
+        let work = if work.fenced && self.node.device.fences_stall {
+            self.drain()?;
+            Work {
+                fenced: false,
+                ..work
+            }
+        } else {
+            work
+        };
         let sequence = self.posted;
         let wr_id = self.queue.fill(sequence, work.id, request.op, work.signaled);
         // A quarter of the window, at most, waits for a completion that nobody asked for.
         let signaled = work.signaled || self.unsignaled >= self.capacity / 4;
         self.unsignaled = if signaled { 0 } else { self.unsignaled + 1 };
-
-        if work.fenced {
-            self.queue.note_fenced(sequence);
-        }
 
         let last = !work.more || self.chain.len + 1 == self.chain.wrs.len();
         let at = self.chain.len;
@@ -261,6 +266,27 @@ impl VerbsQueuePair {
         self.queue.break_off(&self.node.device);
         self.queue.broke(&error);
         error
+    }
+
+    /// A fence on a device that has none to rely on: waits until everything posted has completed. An error ends what is
+    /// under way too, so that the wait is as long as an operation at most.
+    #[cold]
+    fn drain(&mut self) -> Result<()> {
+        self.ring()?;
+        if self.unsignaled > 0 {
+            // Operations that ask for no completion: one more brings it, in the slot kept for `drop`.
+            self.unsignaled = self.capacity;
+            let _ = self.post_flush(Work::unsignaled())?;
+        }
+        let node = Arc::clone(&self.node);
+        let mut backoff = node.job.backoff();
+        while self.queue.completed() < self.posted {
+            node.poller()
+                .poll_ahead(&node.device, &node.job.mesh, &node.service)?;
+            backoff.pause();
+        }
+        self.completed = self.posted;
+        self.queue.check(&node.job.mesh)
     }
 
     fn post_flush(&mut self, work: Work) -> Result<Posted> {

@@ -8,7 +8,6 @@
 //!
 //! All completions are processed under one lock ([`Poller`]), which keeps them in order.
 
-use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -26,8 +25,6 @@ const SEQUENCE_BITS: u32 = 40;
 const SEQUENCE_MASK: u64 = (1 << SEQUENCE_BITS) - 1;
 /// Completions taken from the device at once.
 const BATCH: usize = 32;
-/// Polls between two nudges of fenced operations: a millisecond or so, half a second if the waiting thread sleeps.
-const POLLS_PER_NUDGE: u32 = 1 << 12;
 /// Bit of a slot's `what`: the caller wants a completion.
 const REPORTED: u32 = 1 << 31;
 
@@ -42,8 +39,6 @@ pub(super) struct SendQueue {
     completed: AtomicU64,
     /// The queue pair is in the error state.
     broken: AtomicBool,
-    /// The first sequence number after the last fenced work request. Written by the owner.
-    fenced: AtomicU64,
     /// What broke it.
     failure: OnceLock<FabricError>,
     /// The owner is done: destroy once nothing is under way.
@@ -69,7 +64,6 @@ impl SendQueue {
             slots: (0..depth).map(|_| Slot::default()).collect(),
             posted: AtomicU64::new(0),
             completed: AtomicU64::new(0),
-            fenced: AtomicU64::new(0),
             broken: AtomicBool::new(false),
             failure: OnceLock::new(),
             retired: AtomicBool::new(false),
@@ -110,28 +104,6 @@ impl SendQueue {
     #[inline]
     pub(super) fn publish(&self, posted: u64) {
         self.posted.store(posted, Ordering::Release);
-    }
-
-    /// Notes that work request `sequence` is fenced.
-    #[inline]
-    pub(super) fn note_fenced(&self, sequence: u64) {
-        // Relaxed, here and where it is read: only says whom to nudge.
-        self.fenced.store(sequence + 1, Ordering::Relaxed);
-    }
-
-    /// Rings the doorbell once more, for nothing, if a fenced work request is under way. Soft-RoCE (Linux 6.1) may miss the
-    /// completion for which such a request waits, and would then leave it until the next doorbell.
-    fn nudge(&self) {
-        if self.fenced.load(Ordering::Relaxed) <= self.completed.load(Ordering::Relaxed) {
-            return;
-        }
-        let (qp, mut bad) = (self.connection.qp, ptr::null_mut());
-        // SAFETY: the queue pair is live as long as its connection, and any thread may post; the list is empty.
-        unsafe {
-            if let Some(post_send) = (*(*qp).context).ops.post_send {
-                post_send(qp, ptr::null_mut(), &raw mut bad);
-            }
-        }
     }
 
     /// How many work requests have completed.
@@ -210,10 +182,9 @@ pub(super) struct Poller {
     free: Vec<u32>,
     /// Entries of the completion queue promised to live queue pairs.
     entries: u32,
-    /// Operations that failed without reaching the device.
+    /// To be reported: operations that failed without reaching the device, and what `poll_ahead` took.
     orphans: Vec<Completion>,
     departures_seen: u64,
-    polls: u32,
     wcs: Box<[Wc; BATCH]>,
 }
 
@@ -228,7 +199,6 @@ impl Poller {
             entries: 0,
             orphans: Vec::new(),
             departures_seen: 0,
-            polls: 0,
             wcs: Box::new([zeroed(); BATCH]),
         }
     }
@@ -269,6 +239,14 @@ impl Poller {
         self.orphans.push(completion);
     }
 
+    /// Takes completions from the device, to be reported by the next [`poll`](Poller::poll).
+    pub(super) fn poll_ahead(&mut self, device: &Device, mesh: &Mesh, service: &Service) -> Result<()> {
+        let mut ahead = std::mem::take(&mut self.orphans);
+        let polled = self.poll(device, mesh, service, &mut ahead);
+        self.orphans = ahead;
+        polled.map(|_| ())
+    }
+
     /// Takes a batch of completions from the device.
     #[inline]
     pub(super) fn poll(
@@ -295,10 +273,6 @@ impl Poller {
                 source_text: format!("ibv_poll_cq returned {n}: the device or its driver failed"),
             });
         };
-        self.polls = self.polls.wrapping_add(1);
-        if self.polls.is_multiple_of(POLLS_PER_NUDGE) {
-            self.queues.iter().flatten().for_each(|queue| queue.nudge());
-        }
         for at in 0..n.min(BATCH) {
             let wc = self.wcs[at];
             self.complete(&wc, device, mesh, service, out);

@@ -118,6 +118,11 @@ pub(super) fn devices(root: &Path) -> Vec<RdmaDevice> {
         .collect()
 }
 
+/// True for a device of `rdma_rxe`, the only driver that names the network interface it is made on.
+pub(super) fn is_soft_roce(root: &Path, device: &str) -> bool {
+    root.join(device).join("parent").exists()
+}
+
 /// The state of a port, as the kernel names it; empty if there is no such port.
 pub(super) fn port_state(root: &Path, device: &str, number: u8) -> String {
     state(&root.join(device).join("ports").join(number.to_string()))

@@ -35,6 +35,8 @@ pub struct SoftLimits {
     pub device_memory_bytes: u64,
     /// True if reads of length zero work.
     pub zero_length_reads: bool,
+    /// True if fenced operations are not to be relied on.
+    pub fences_stall: bool,
     /// 0 none, 1 HCA, 2 GLOB, as `ibv_atomic_cap`.
     pub atomic_cap: u32,
     /// Complete operations without executing them: what remains is the cost of the code above the device.
@@ -49,6 +51,7 @@ impl Default for SoftLimits {
             queue_depth_max: 1 << 14,
             device_memory_bytes: 0,
             zero_length_reads: true,
+            fences_stall: false,
             atomic_cap: IBV_ATOMIC_GLOB,
             null: false,
         }
@@ -175,6 +178,10 @@ impl SoftDevice {
     /// Holds completions back, or lets them out with the next operation of their queue pair.
     pub fn hold_completions(&self, hold: bool) {
         self.0.hold_completions.store(hold, Ordering::SeqCst);
+    }
+
+    pub(super) fn fences_stall(&self) -> bool {
+        self.0.limits.fences_stall
     }
 
     /// How often posting has reached the device: once for requests that are linked. A null device does not count.
