@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::ffi::c_int;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use super::ffi::types::*;
 use super::sysfs::Choice;
@@ -209,14 +209,23 @@ impl std::fmt::Debug for SoftDevice {
     }
 }
 
-impl Shared {
+/// The regions that a work request may reach. While one of these lives none of them is deregistered, hence unmapped:
+/// the peer may be going away at the same time.
+struct Registered<'a>(RwLockReadGuard<'a, HashMap<u32, Region>>);
+
+impl Registered<'_> {
     /// Where `len` bytes from `address` of the region `key` lie, if it allows `access` to them.
     fn resolve(&self, key: u32, address: u64, len: usize, access: u32) -> Option<*mut u8> {
-        let regions = self.regions.read().unwrap_or_else(PoisonError::into_inner);
-        let region = regions.get(&key)?;
+        let region = self.0.get(&key)?;
         let offset = usize::try_from(address).ok()?.checked_sub(region.base)?;
         let fits = len <= region.len && offset <= region.len - len && region.access & access == access;
         fits.then(|| std::ptr::with_exposed_provenance_mut(region.start + offset))
+    }
+}
+
+impl Shared {
+    fn registered(&self) -> Registered<'_> {
+        Registered(self.regions.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn add_region(&self, region: Region) -> u32 {

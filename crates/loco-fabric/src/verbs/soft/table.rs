@@ -514,15 +514,18 @@ fn execute(shared: &Shared, wr: &SendWr, inline_max: u32) -> Result<(), u32> {
         // SAFETY: a work request with elements points to them.
         unsafe { (*wr.sg_list).length as usize }
     };
+    // To the end of this function: what it resolves stays mapped that long.
+    let registered = shared.registered();
     // Where the local bytes are; inline data are private memory of the caller.
     let local = |access: u32| -> Result<*mut u8, u32> {
         // SAFETY: as above.
         let sge = unsafe { &*wr.sg_list };
-        shared
+        registered
             .resolve(sge.lkey, sge.addr, len, access)
             .ok_or(IBV_WC_LOC_PROT_ERR)
     };
-    // SAFETY (all blocks below): both ranges were resolved within registered, hence mapped, memory.
+    // SAFETY (all blocks below): both ranges were resolved within registered, hence mapped, memory, which `registered`
+    // keeps so.
     match wr.opcode {
         IBV_WR_RDMA_WRITE | IBV_WR_RDMA_READ if len == 0 => {
             let refused = wr.opcode == IBV_WR_RDMA_READ && !shared.limits.zero_length_reads;
@@ -537,7 +540,7 @@ fn execute(shared: &Shared, wr: &SendWr, inline_max: u32) -> Result<(), u32> {
             if inline && len > inline_max as usize {
                 return Err(IBV_WC_LOC_LEN_ERR);
             }
-            let to = shared
+            let to = registered
                 .resolve(wr.rdma_rkey(), wr.remote_addr, len, IBV_ACCESS_REMOTE_WRITE)
                 .ok_or(IBV_WC_REM_ACCESS_ERR)?;
             if inline {
@@ -554,7 +557,7 @@ fn execute(shared: &Shared, wr: &SendWr, inline_max: u32) -> Result<(), u32> {
             Ok(())
         }
         IBV_WR_RDMA_READ => {
-            let from = shared
+            let from = registered
                 .resolve(wr.rdma_rkey(), wr.remote_addr, len, IBV_ACCESS_REMOTE_READ)
                 .ok_or(IBV_WC_REM_ACCESS_ERR)?;
             let to = local(IBV_ACCESS_LOCAL_WRITE)?;
@@ -563,7 +566,7 @@ fn execute(shared: &Shared, wr: &SendWr, inline_max: u32) -> Result<(), u32> {
             Ok(())
         }
         IBV_WR_ATOMIC_FETCH_AND_ADD | IBV_WR_ATOMIC_CMP_AND_SWP => {
-            let at = shared
+            let at = registered
                 .resolve(wr.rkey.0, wr.remote_addr, 8, IBV_ACCESS_REMOTE_ATOMIC)
                 .ok_or(IBV_WC_REM_ACCESS_ERR)?;
             let to = local(IBV_ACCESS_LOCAL_WRITE)?;
