@@ -7,6 +7,8 @@ mod barrier;
 mod fences;
 mod ring;
 mod sealed;
+mod variables;
+mod words;
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};

@@ -1,12 +1,10 @@
 //! The ring buffer of LOCO'26 Fig. 14: words in slots, a head that the writer puts after them, a position that the reader
 //! puts back.
 
-use std::sync::atomic::Ordering::{Acquire, Release};
-
-use loco::fabric::{Local, Memory, NodeId, Target, WordCell};
 use loco::{AckKey, Channel, Manager, Region, Thread};
 use loco_sim::World;
 
+use crate::words::{load, put, store, wait_until};
 use crate::{Fabric, Site, found, passes, site, takes_preemptions};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -49,50 +47,16 @@ impl Ring {
         }
     }
 
-    fn load(region: &Region<Fabric>, word: u64) -> u64 {
-        region
-            .local()
-            .unwrap()
-            .cell::<u64>(8 * word as usize)
-            .unwrap()
-            .load(Acquire)
-    }
-
-    fn store(region: &Region<Fabric>, word: u64, value: u64) {
-        region
-            .local()
-            .unwrap()
-            .cell::<u64>(8 * word as usize)
-            .unwrap()
-            .store(value, Release);
-    }
-
-    /// Puts a word of this node's memory at the same place of `peer`.
-    fn put(region: &Region<Fabric>, thread: &Thread<Fabric>, peer: u16, word: u64) -> AckKey<Fabric> {
-        let offset = 8 * word as usize;
-        let src = Local {
-            memory: region.local().unwrap(),
-            offset,
-            len: 8,
-        };
-        let remote = region.remote(NodeId(peer)).unwrap();
-        thread.put(src, Target { remote, offset }).unwrap()
-    }
-
     fn submit(&self, thread: &Thread<Fabric>, messages: u64, mistake: Mistake) {
         let mut in_flight = AckKey::done();
         for position in 0..messages {
             if mistake != Mistake::NoRoomCheck {
-                thread
-                    .wait_until("room", loco::fabric::Peers::None, || {
-                        (position - Ring::load(&self.ack, 0) < SLOTS).then_some(())
-                    })
-                    .unwrap();
+                wait_until(thread, || position - load(&self.ack, 0) < SLOTS);
             }
-            let slot = position % SLOTS;
+            let slot = (position % SLOTS) as usize;
             let record = || {
-                Ring::store(&self.data, slot, position + 1);
-                Ring::put(&self.data, thread, 1, slot).forget();
+                store(&self.data, slot, position + 1);
+                put(thread, (&self.data, slot), (&self.data, slot), 1).forget();
             };
             if mistake != Mistake::HeadFirst {
                 record();
@@ -103,8 +67,8 @@ impl Ring {
                     .wait(thread)
                     .unwrap();
             }
-            Ring::store(&self.head, 0, position + 1);
-            in_flight = Ring::put(&self.head, thread, 1, 0);
+            store(&self.head, 0, position + 1);
+            in_flight = put(thread, (&self.head, 0), (&self.head, 0), 1);
             if mistake == Mistake::HeadFirst {
                 record();
             }
@@ -113,19 +77,15 @@ impl Ring {
 
     fn receive(&self, thread: &Thread<Fabric>, messages: u64, mistake: Mistake) {
         for position in 0..messages {
-            thread
-                .wait_until("a message", loco::fabric::Peers::None, || {
-                    (Ring::load(&self.head, 0) > position).then_some(())
-                })
-                .unwrap();
+            wait_until(thread, || load(&self.head, 0) > position);
             let free = || {
-                Ring::store(&self.ack, 0, position + 1);
-                Ring::put(&self.ack, thread, 0, 0).forget();
+                store(&self.ack, 0, position + 1);
+                put(thread, (&self.ack, 0), (&self.ack, 0), 0).forget();
             };
             if mistake == Mistake::FreeFirst {
                 free();
             }
-            let message = Ring::load(&self.data, position % SLOTS);
+            let message = load(&self.data, (position % SLOTS) as usize);
             assert_eq!(message, position + 1, "messages arrive whole and in order");
             if mistake != Mistake::FreeFirst {
                 free();
