@@ -56,7 +56,8 @@ fn pollers_do_their_work_and_are_idle_otherwise() {
                 let (begin, before) = (Instant::now(), processor_time());
                 std::thread::sleep(IDLE);
                 let share = (processor_time() - before).as_secs_f64() / begin.elapsed().as_secs_f64();
-                assert!(share < 0.3, "{polling:?}: idle, and takes {share:.2} of a core");
+                // Two nodes that spin would take two cores, or all that there is.
+                assert!(share < 0.6, "{polling:?}: idle, and takes {share:.2} of a core");
             }
             // Node 1 waits here meanwhile, and sleeps as every wait that lasts.
             end.wait(&thread)
