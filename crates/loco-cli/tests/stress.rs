@@ -1,5 +1,5 @@
 //! Processes use the objects at the same time, as `loco stress` lets them, and what they saw is linearizable: also when one
-//! of them is killed while it holds a lock, inside an insert, inside a pop.
+//! of them is killed while it holds a lock, inside a pop.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -113,9 +113,4 @@ fn killed_with_a_tas_lock() {
 #[test]
 fn killed_inside_a_pop() {
     killed("queue", "Pop", &[]);
-}
-
-#[test]
-fn killed_inside_an_insert() {
-    killed("kv", "Insert", &[]);
 }
