@@ -1,36 +1,16 @@
 //! The `kv` command as nodes of a job.
 #![allow(clippy::unwrap_used)]
 
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-use std::time::Duration;
+#[path = "../../../crates/loco-cli/tests/support/launched.rs"]
+mod launched;
 
-/// The launcher, which cargo puts beside this program. It is built here if this package is tested alone.
-fn launcher() -> PathBuf {
-    let loco = Path::new(env!("CARGO_BIN_EXE_kv")).with_file_name("loco");
-    if !loco.exists() {
-        let built = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "--package", "loco-cli"])
-            .status()
-            .unwrap();
-        assert!(built.success());
-    }
-    loco
-}
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+use launched::{alone, interrupted};
 
 fn job(nodes: usize, args: &[&str]) -> Command {
-    let mut command = Command::new(launcher());
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("LOCO_")) {
-        command.env_remove(name);
-    }
-    command
-        .args(["run", "--timeout", "60", "--fabric", "shm", "--no-prefix", "-n"])
-        .arg(nodes.to_string())
-        .arg("--")
-        .arg(env!("CARGO_BIN_EXE_kv"))
-        .args(args);
-    command
+    launched::job(env!("CARGO_BIN_EXE_kv"), nodes, args)
 }
 
 fn shell(nodes: usize, commands: &str) -> Output {
@@ -73,7 +53,7 @@ fn a_load_on_three_nodes_checks_what_it_finds_and_prints_json() {
                 "--distribution",
                 distribution,
             ];
-            let output = job(3, &args).stdin(Stdio::null()).output().unwrap();
+            let output = job(3, &args).output().unwrap();
             assert!(output.status.success(), "{output:?}");
             let outcome: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
             let (reads, writes) = (
@@ -97,7 +77,6 @@ fn a_load_on_three_nodes_checks_what_it_finds_and_prints_json() {
 #[test]
 fn the_summary_for_people_says_what_was_done() {
     let output = job(2, &["load", "--keys", "100", "--ops", "160", "--window", "3"])
-        .stdin(Stdio::null())
         .output()
         .unwrap();
     assert!(output.status.success(), "{output:?}");
@@ -168,30 +147,14 @@ fn help_and_mistakes_on_the_command_line() {
     assert_eq!(kv(&["load", "--window", "0"]).status.code(), Some(2));
     assert_eq!(kv(&["load", "--mix", "some"]).status.code(), Some(2));
     // Outside a job: it says how to start one.
-    let mut alone = Command::new(env!("CARGO_BIN_EXE_kv"));
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("LOCO_")) {
-        alone.env_remove(name);
-    }
-    let alone = alone.arg("load").output().unwrap();
+    let alone = alone(env!("CARGO_BIN_EXE_kv")).arg("load").output().unwrap();
     assert_eq!(alone.status.code(), Some(2), "{alone:?}");
     assert!(text(&alone.stderr).contains("loco run"), "{alone:?}");
 }
 
 #[test]
 fn an_interrupted_load_ends_early_with_its_summary() {
-    let child = job(2, &["load", "--keys", "100", "--duration", "50"])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    std::thread::sleep(Duration::from_secs(2));
-    let interrupted = Command::new("kill")
-        .args(["-INT", &child.id().to_string()])
-        .status()
-        .unwrap();
-    assert!(interrupted.success());
-    let output = child.wait_with_output().unwrap();
+    let output = interrupted(job(2, &["load", "--keys", "100", "--duration", "50"]));
     assert_eq!(output.status.code(), Some(130), "{output:?}");
     assert!(text(&output.stdout).contains("lookups"), "{output:?}");
 }

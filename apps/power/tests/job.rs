@@ -1,41 +1,15 @@
 //! The `power` command: as nodes of a job in real time, and what it says of mistakes.
 #![allow(clippy::unwrap_used)]
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::Duration;
+#[path = "../../../crates/loco-cli/tests/support/launched.rs"]
+mod launched;
 
-/// The launcher, which cargo puts beside this program. It is built here if this package is tested alone.
-fn launcher() -> PathBuf {
-    let loco = Path::new(env!("CARGO_BIN_EXE_power")).with_file_name("loco");
-    if !loco.exists() {
-        let built = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "--package", "loco-cli"])
-            .status()
-            .unwrap();
-        assert!(built.success());
-    }
-    loco
-}
+use std::process::Command;
 
-fn without_job(program: impl AsRef<std::ffi::OsStr>) -> Command {
-    let mut command = Command::new(program);
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("LOCO_")) {
-        command.env_remove(name);
-    }
-    command.stdin(Stdio::null());
-    command
-}
+use launched::{alone, interrupted};
 
 fn job(nodes: usize, args: &[&str]) -> Command {
-    let mut command = without_job(launcher());
-    command
-        .args(["run", "--timeout", "60", "--fabric", "shm", "--no-prefix", "-n"])
-        .arg(nodes.to_string())
-        .arg("--")
-        .args([env!("CARGO_BIN_EXE_power"), "run"])
-        .args(args);
-    command
+    launched::job(env!("CARGO_BIN_EXE_power"), nodes, &[&["run"], args].concat())
 }
 
 /// Deviation by period, of the table that is printed.
@@ -102,18 +76,7 @@ fn an_interrupted_run_ends_in_time() {
         "--slow-down",
         "500",
     ];
-    let child = job(2, &args)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    std::thread::sleep(Duration::from_secs(2));
-    let interrupted = Command::new("kill")
-        .args(["-INT", &child.id().to_string()])
-        .status()
-        .unwrap();
-    assert!(interrupted.success());
-    let output = child.wait_with_output().unwrap();
+    let output = interrupted(job(2, &args));
     assert_eq!(output.status.code(), Some(130), "{output:?}");
     assert!(
         String::from_utf8_lossy(&output.stdout).contains("period (us)"),
@@ -123,12 +86,7 @@ fn an_interrupted_run_ends_in_time() {
 
 #[test]
 fn mistakes_are_told() {
-    let power = |args: &[&str]| {
-        without_job(env!("CARGO_BIN_EXE_power"))
-            .args(args)
-            .output()
-            .unwrap()
-    };
+    let power = |args: &[&str]| alone(env!("CARGO_BIN_EXE_power")).args(args).output().unwrap();
     let help = power(&["run", "--help"]);
     assert!(help.status.success() && !help.stdout.is_empty());
     assert_eq!(power(&["run", "--slow-down", "0"]).status.code(), Some(2));

@@ -1,36 +1,15 @@
 //! The `transfer` command as nodes of a job.
 #![allow(clippy::unwrap_used)]
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-use std::time::Duration;
+#[path = "../../../crates/loco-cli/tests/support/launched.rs"]
+mod launched;
 
-/// The launcher, which cargo puts beside this program. It is built here if this package is tested alone.
-fn launcher() -> PathBuf {
-    let loco = Path::new(env!("CARGO_BIN_EXE_transfer")).with_file_name("loco");
-    if !loco.exists() {
-        let built = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "--package", "loco-cli"])
-            .status()
-            .unwrap();
-        assert!(built.success());
-    }
-    loco
-}
+use std::process::{Command, Output};
+
+use launched::{alone, interrupted};
 
 fn job(nodes: usize, args: &[&str]) -> Command {
-    let mut command = Command::new(launcher());
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("LOCO_")) {
-        command.env_remove(name);
-    }
-    command
-        .args(["run", "--timeout", "60", "--fabric", "shm", "--no-prefix", "-n"])
-        .arg(nodes.to_string())
-        .arg("--")
-        .arg(env!("CARGO_BIN_EXE_transfer"))
-        .args(args)
-        .stdin(Stdio::null());
-    command
+    launched::job(env!("CARGO_BIN_EXE_transfer"), nodes, args)
 }
 
 fn outcome(output: &Output) -> serde_json::Value {
@@ -75,18 +54,7 @@ fn under_a_single_lock_no_payment_is_lost() {
 
 #[test]
 fn an_interrupted_run_ends_early_with_its_check() {
-    let child = job(2, &["--accounts", "100", "--duration", "50"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    std::thread::sleep(Duration::from_secs(2));
-    let interrupted = Command::new("kill")
-        .args(["-INT", &child.id().to_string()])
-        .status()
-        .unwrap();
-    assert!(interrupted.success());
-    let output = child.wait_with_output().unwrap();
+    let output = interrupted(job(2, &["--accounts", "100", "--duration", "50"]));
     assert_eq!(output.status.code(), Some(130), "{output:?}");
     assert!(
         String::from_utf8_lossy(&output.stdout).contains("as they should"),
@@ -96,13 +64,7 @@ fn an_interrupted_run_ends_early_with_its_check() {
 
 #[test]
 fn help_and_mistakes_on_the_command_line() {
-    let transfer = |args: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_transfer"));
-        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("LOCO_")) {
-            command.env_remove(name);
-        }
-        command.args(args).output().unwrap()
-    };
+    let transfer = |args: &[&str]| alone(env!("CARGO_BIN_EXE_transfer")).args(args).output().unwrap();
     let help = transfer(&["--help"]);
     assert!(help.status.success() && !help.stdout.is_empty());
     assert_eq!(transfer(&["--threads", "0"]).status.code(), Some(2));
