@@ -60,7 +60,7 @@ macro_rules! suite {
                 unsignaled_operations_report_nothing, each_operation_is_reported_once, a_full_queue_says_so,
             }
             ordering {
-                words_do_not_tear, words_within_copies_do_not_tear,
+                words_do_not_tear, narrow_words_do_not_tear, words_within_copies_do_not_tear,
                 words_within_aligned_copies_do_not_tear, puts_are_placed_in_order,
                 a_put_of_many_words_precedes_the_next_put, a_flush_places_puts, a_get_comes_after_puts,
                 a_fenced_put_comes_after_a_get, store_buffering_with_puts_and_gets,
