@@ -1,7 +1,14 @@
 //! `loco check` keeps the built-in objects to their specifications, in worlds small enough to explore completely, and says
 //! how much it has explored.
 
-use std::process::{Command, Output};
+#[path = "support/terminal.rs"]
+mod terminal;
+
+use std::io::Read;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use terminal::on_terminal;
 
 fn check(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_loco"))
@@ -118,10 +125,10 @@ fn a_bound_is_for_the_bounded_strategy_and_that_for_a_bound() {
 
 #[test]
 fn a_soak_ends_in_time_and_says_what_it_did() {
-    let begun = std::time::Instant::now();
+    let begun = Instant::now();
     let output = check(&["--soak", "3s", "--json"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
-    assert!(begun.elapsed() < std::time::Duration::from_secs(30));
+    assert!(begun.elapsed() < Duration::from_secs(30));
     let line = text(&output.stdout);
     assert_eq!(line.lines().count(), 1, "{line}");
     assert!(line.contains(r#""passed":true"#), "{line}");
@@ -148,6 +155,70 @@ fn progress_is_for_terminals() {
     let output = check(&["barrier", "--ops", "2", "--json"]);
     assert_eq!(text(&output.stderr), "");
     assert_eq!(text(&output.stdout).lines().count(), 1);
+}
+
+/// On a terminal there is a line of progress, which goes when the result comes.
+#[test]
+fn progress_is_shown_on_a_terminal() {
+    let command = format!(
+        "{} check barrier --nodes 3 --ops 2 --time 2",
+        env!("CARGO_BIN_EXE_loco")
+    );
+    let Some(output) = on_terminal(&command) else {
+        return;
+    };
+    let seen = text(&output.stdout);
+    assert!(
+        seen.contains(" states") && seen.contains("% of the tree"),
+        "{seen:?}"
+    );
+    let (progress, result) = seen.rsplit_once("\r\u{1b}[K").expect("the line is taken away");
+    assert!(
+        progress.contains("% of the tree") && result.contains("barrier"),
+        "{seen:?}"
+    );
+}
+
+/// True once the process has a handler for SIGINT.
+fn handles_interrupts(process: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    caught.is_some_and(|mask| u64::from_str_radix(mask.trim(), 16).is_ok_and(|mask| mask & 0b10 != 0))
+}
+
+#[test]
+fn an_interrupted_check_says_what_it_did() {
+    for (kind, said) in [
+        (&["barrier", "--nodes", "3", "--ops", "3"][..], r#""Incomplete":"#),
+        (
+            &["queue", "--strategy", "random", "--executions", "100000000"],
+            r#""Random":"#,
+        ),
+        (&["--soak", "1h"], r#""soak":"#),
+    ] {
+        let mut check = Command::new(env!("CARGO_BIN_EXE_loco"))
+            .args([&["check", "--json"], kind].concat())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the command starts");
+        let begun = Instant::now();
+        while !handles_interrupts(check.id()) {
+            assert!(begun.elapsed() < Duration::from_secs(20), "{kind:?}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        std::thread::sleep(Duration::from_millis(500));
+        let process = rustix::process::Pid::from_child(&check);
+        rustix::process::kill_process(process, rustix::process::Signal::INT).expect("it runs");
+        let pressed = Instant::now();
+        let status = check.wait().expect("it ends");
+        assert!(pressed.elapsed() < Duration::from_secs(10), "{kind:?}");
+        assert_eq!(status.code(), Some(130), "{kind:?}");
+        let mut line = String::new();
+        let mut output = check.stdout.expect("a pipe");
+        output.read_to_string(&mut line).expect("it printed text");
+        assert_eq!(line.lines().count(), 1, "{line}");
+        assert!(line.contains(said) && line.contains(r#""passed":true"#), "{line}");
+    }
 }
 
 #[test]

@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used)] // Helpers of tests, too.
 
+#[path = "support/terminal.rs"]
+mod terminal;
+
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -9,6 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+use terminal::on_terminal;
 
 const LOCO: &str = env!("CARGO_BIN_EXE_loco");
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -457,17 +461,10 @@ fn every_benchmark_prints_one_json_line_a_result() {
     }
 }
 
-/// As seen from a terminal, which `script` plays.
 #[test]
 fn a_progress_bar_is_drawn_on_a_terminal_only() {
     let bench = format!("{LOCO} bench put --fabric shm --iters 300000 --size 8");
-    let on_terminal = |command: &str| {
-        let mut script = Command::new("script");
-        script.args(["--quiet", "--return", "--command", command, "/dev/null"]);
-        script.stdin(Stdio::null()).output()
-    };
-    let Ok(output) = on_terminal(&bench) else {
-        eprintln!("SKIPPED: no `script` here (Debian: bsdutils)");
+    let Some(output) = on_terminal(&bench) else {
         return;
     };
     let seen = String::from_utf8_lossy(&output.stdout);

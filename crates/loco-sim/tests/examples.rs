@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod support;
+
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -12,11 +14,11 @@ use loco::{
     fence,
 };
 use loco_sim::{
-    Completeness, Config, End, FailureKind, ModelFabric, Report, World, execution_graph, explore, note,
-    reaches, replay,
+    Completeness, Config, End, FailureKind, ModelFabric, World, execution_graph, note, reaches, replay,
 };
 use mowgli::model::{Model, RmwAtomicity};
 use mowgli::models::Spec;
+use support::{Site, complete, site};
 
 type Fabric = ModelFabric;
 
@@ -25,17 +27,6 @@ fn config() -> Config {
         time_max: Some(Duration::from_secs(60)),
         ..Config::default()
     }
-}
-
-/// Explores completely, and shows how large it was.
-fn complete(name: &str, build: impl Fn(&mut World) + Sync) -> Report {
-    let report = explore(&config(), build).unwrap();
-    if let Some(failure) = &report.failure {
-        panic!("{name}: {failure}");
-    }
-    println!("{name}: {:?}", report.stats);
-    assert_eq!(report.completeness, Completeness::Complete, "{name}");
-    report
 }
 
 /// Some execution ends so, and its schedule repeats it.
@@ -69,30 +60,6 @@ fn forbidden(name: &str, build: impl Fn(&mut World) + Sync, wanted: fn(&End<'_>)
     }
     println!("{name}: {:?}", reach.report.stats);
     assert_eq!(reach.report.completeness, Completeness::Complete, "{name}");
-}
-
-/// What a node of the tests has. Its thread is made in the set-up: that is not what is explored.
-struct Site<T> {
-    objects: T,
-    thread: Mutex<Option<Thread<Fabric>>>,
-}
-
-fn site<T>(make: impl FnOnce(&Manager<Fabric>) -> T) -> impl FnOnce(Fabric) -> Site<T> {
-    move |fabric| {
-        let manager = Manager::new(fabric).unwrap();
-        let objects = make(&manager);
-        manager.wait_for_ready().unwrap();
-        Site {
-            objects,
-            thread: Mutex::new(Some(manager.thread().unwrap())),
-        }
-    }
-}
-
-impl<T> Site<T> {
-    fn thread(&self) -> Thread<Fabric> {
-        self.thread.lock().unwrap().take().unwrap()
-    }
 }
 
 type Sv = SharedVar<Fabric, u64>;

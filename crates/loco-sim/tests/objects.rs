@@ -2,45 +2,23 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod support;
+
 use loco::{Barrier, Manager, SharedVar};
-use loco_sim::{Completeness, Config, ModelFabric, Report, World, explore, note};
+use loco_sim::{Completeness, Config, ModelFabric, World, explore, note};
+use support::{Site, complete, site};
 
-/// Explores completely, and shows how large it was.
-fn complete(name: &str, build: impl Fn(&mut World) + Sync) -> Report {
-    let config = Config {
-        time_max: Some(std::time::Duration::from_secs(60)),
-        ..Config::default()
-    };
-    let report = explore(&config, build).unwrap();
-    if let Some(failure) = &report.failure {
-        panic!("{name}: {failure}");
-    }
-    assert_eq!(report.completeness, Completeness::Complete, "{name}");
-    println!("{name}: {:?}", report.stats);
-    report
-}
-
-type Manager_ = Manager<ModelFabric>;
-
-struct BarrierNode {
-    manager: Manager_,
+struct Meeting {
     flags: Vec<SharedVar<ModelFabric, u64>>,
     barrier: Barrier<ModelFabric>,
 }
 
-fn barrier_node(nodes: usize) -> impl FnOnce(ModelFabric) -> BarrierNode {
-    move |fabric| {
-        let manager = Manager::new(fabric).unwrap();
-        let flags = (0..nodes)
-            .map(|i| SharedVar::new(&manager, &format!("flag{i}")).unwrap())
-            .collect();
-        let barrier = Barrier::new(&manager, "bar").unwrap();
-        manager.wait_for_ready().unwrap();
-        BarrierNode {
-            manager,
-            flags,
-            barrier,
-        }
+fn meeting(nodes: usize) -> impl FnOnce(&Manager<ModelFabric>) -> Meeting {
+    move |manager| Meeting {
+        flags: (0..nodes)
+            .map(|i| SharedVar::new(manager, &format!("flag{i}")).unwrap())
+            .collect(),
+        barrier: Barrier::new(manager, "bar").unwrap(),
     }
 }
 
@@ -48,16 +26,17 @@ fn barrier_node(nodes: usize) -> impl FnOnce(ModelFabric) -> BarrierNode {
 fn barrier_rounds(nodes: usize, rounds: u64, puts: bool) -> impl Fn(&mut World) + Sync {
     move |world| {
         for me in 0..nodes {
-            let node = world.node(barrier_node(nodes));
-            world.thread(&node, &format!("node{me}"), move |n: &BarrierNode| {
-                let thread = n.manager.thread().unwrap();
+            let node = world.node(site(meeting(nodes)));
+            world.thread(&node, &format!("node{me}"), move |site: &Site<Meeting>| {
+                let thread = site.thread();
+                let Meeting { flags, barrier } = &site.objects;
                 for round in 1..=rounds {
                     if puts {
-                        n.flags[me].write(round);
-                        n.flags[me].bcast_all(&thread).unwrap().forget();
+                        flags[me].write(round);
+                        flags[me].bcast_all(&thread).unwrap().forget();
                     }
-                    n.barrier.wait(&thread).unwrap();
-                    for flag in n.flags.iter().filter(|_| puts) {
+                    barrier.wait(&thread).unwrap();
+                    for flag in flags.iter().filter(|_| puts) {
                         assert!(
                             flag.read() >= round,
                             "a put before the barrier is not seen after it"

@@ -7,17 +7,18 @@ mod barrier;
 mod fences;
 mod ring;
 mod sealed;
+#[path = "../support/mod.rs"]
+mod support;
 mod variables;
 mod words;
 
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use loco::{Manager, Thread};
 use loco_sim::{
     Bounds, Completeness, Config, Failure, ModelFabric, Report, Strategy, World, execution_graph, explore,
     replay,
 };
+use support::{Site, site};
 
 type Fabric = ModelFabric;
 
@@ -25,30 +26,6 @@ type Fabric = ModelFabric;
 const SEARCH_MAX: Duration = Duration::from_secs(30);
 /// Longest replay, in words of its text.
 const WORDS_MAX: usize = 80;
-
-/// A node's objects, and its thread, made in the set-up.
-struct Site<T> {
-    objects: T,
-    thread: Mutex<Option<Thread<Fabric>>>,
-}
-
-fn site<T>(make: impl FnOnce(&Manager<Fabric>) -> T) -> impl FnOnce(Fabric) -> Site<T> {
-    move |fabric| {
-        let manager = Manager::new(fabric).unwrap();
-        let objects = make(&manager);
-        manager.wait_for_ready().unwrap();
-        Site {
-            objects,
-            thread: Mutex::new(Some(manager.thread().unwrap())),
-        }
-    }
-}
-
-impl<T> Site<T> {
-    fn thread(&self) -> Thread<Fabric> {
-        self.thread.lock().unwrap().take().unwrap()
-    }
-}
 
 /// The mistake is found in time, by random schedules and by an exploration of all executions with at most `delays`
 /// delays, though not with one less; and its schedule is short and repeats it.
