@@ -20,6 +20,8 @@ use super::value::Encode;
 
 /// Between two looks whether the store is ready or being dropped, while it is being set up.
 const SET_UP_PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
+/// How long a monitor looks for the reason when a key is told to be in two places: more than it takes to hear of a loss.
+const LOSS_PATIENCE: std::time::Duration = std::time::Duration::from_secs(1);
 /// Bytes of a message besides the key.
 pub(super) const MESSAGE_BYTES: usize = 3 * WORD_BYTES;
 
@@ -104,6 +106,35 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
                 }
             }
         }
+    }
+
+    /// Applies a change that `writer` has told.
+    ///
+    /// An insert finds the key in no other node's slots, as it is told under the key's lock. If it does, one of the two
+    /// writers gave up before all had heard: if that is this one, which was lost and whose lock has passed on since,
+    /// its message is late and the other's counts.
+    fn apply_told(&self, thread: &Thread<F>, writer: NodeId, change: Change, key: K, at: Location) {
+        let lost = |node| is_gone(thread.fabric(), node);
+        if change == Change::Insert
+            && let Some(there) = self.find(&key).filter(|there| there.node != at.node)
+        {
+            // The other may have heard of the loss before this node has.
+            let wait = Wait {
+                what: self.channel.name(),
+                peers: Peers::None,
+                deadline: None,
+            };
+            let known = || (lost(writer) || lost(there.node)).then_some(());
+            // If neither is lost the earlier one ran into its deadline.
+            let _ = thread.fabric().wait_within(wait, LOSS_PATIENCE, known);
+            let mut index = self.index.write();
+            let there = index.get(&key).is_some_and(|there| there.node != at.node);
+            if !(there && lost(writer)) {
+                index.insert(key, at);
+            }
+            return;
+        }
+        self.apply(change, key, at);
     }
 
     fn acknowledge(&self, thread: &Thread<F>, writer: NodeId, number: u64) -> Result<()> {
@@ -194,7 +225,7 @@ fn drain<F: Fabric, K: Encode + Eq + Hash>(
     let before = source.applied;
     while source.reader.try_receive(thread, message)? {
         match decode(message) {
-            Some((change, key, at)) => shared.apply(change, key, at),
+            Some((change, key, at)) => shared.apply_told(thread, source.writer, change, key, at),
             None => {
                 return Err(Error::Config(format!(
                     "`{}`: {} told what cannot be a change: are keys the same type on all nodes?",

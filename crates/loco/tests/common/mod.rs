@@ -1,5 +1,7 @@
 //! The fabrics that every test of this crate runs over.
 
+use std::time::Duration;
+
 use loco::fabric::verbs::soft::{SoftDevice, SoftLimits};
 use loco::fabric::verbs::{Provider, VerbsConfig};
 use loco::fabric::{AnyConfig, AnyFabric, FabricChoice, HugePages, Nic, ShmConfig};
@@ -45,18 +47,21 @@ impl IntoIterator for All {
     }
 }
 
-fn on_device() -> bool {
+/// True where every cluster is on this host's RDMA device.
+pub fn on_device() -> bool {
     std::env::var("LOCO_TEST_VERBS").is_ok_and(|value| value == "device")
+}
+
+/// A deadline on this host. A device may be an emulated one, on which what takes a second elsewhere takes half a minute.
+pub fn ample(usual: Duration) -> Duration {
+    usual * if on_device() { 6 } else { 1 }
 }
 
 impl Cluster {
     /// Runs `node` on each of `n` nodes; their results in order.
     pub fn run<T: Send>(self, n: usize, node: impl Fn(Manager<AnyFabric>) -> Result<T> + Sync) -> Vec<T> {
         let mut config = Config::default();
-        if on_device() {
-            // The device may be an emulated one, on which what takes a second elsewhere takes half a minute.
-            config.deadline *= 6;
-        }
+        config.deadline = ample(config.deadline);
         self.run_config(n, &config, node)
     }
 
