@@ -23,7 +23,7 @@ const AGENTS_MAX: usize = 512;
 const PARTS: usize = Part::ALL.len();
 
 /// A set of agents by number.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Agents([u64; AGENTS_MAX / 64]);
 
 impl Agents {
@@ -68,23 +68,6 @@ impl Numbering {
             }
         }
     }
-
-    fn who(self, number: usize) -> Who {
-        let Some(nic) = number.checked_sub(2 * self.threads) else {
-            let thread = (number / 2) as u16;
-            return if number.is_multiple_of(2) {
-                Who::Program(thread)
-            } else {
-                Who::Buffer(thread)
-            };
-        };
-        let pair = nic / PARTS;
-        let qp = QpId {
-            thread: (pair / self.nodes) as u16,
-            peer: (pair % self.nodes) as u16,
-        };
-        Who::Nic(qp, Part::ALL[nic % PARTS])
-    }
 }
 
 /// Leaves in `moves` a persistent subset of them: the smallest that is found starting from each agent that can move.
@@ -96,16 +79,23 @@ pub(crate) fn reduce(walker: &Walker<'_>, state: &mut State, moves: &mut Vec<Mov
     if moves.len() < 2 || numbering.count() > AGENTS_MAX {
         return;
     }
-    let agents: SmallVec<[usize; 16]> = moves.iter().map(|&m| agent_of(numbering, m)).collect();
+    let movers: SmallVec<[Who; 16]> = moves.iter().map(|&m| agent_of(m)).collect();
+    let numbers: SmallVec<[usize; 16]> = movers.iter().map(|&who| numbering.number(who)).collect();
+    let mut moving = Agents::default();
+    for &number in &numbers {
+        moving.insert(number);
+    }
     let mut best: Option<(usize, Agents)> = None;
-    for &seed in &agents {
+    for &seed in &movers {
         let limit = best.as_ref().map_or(moves.len(), |(size, _)| *size);
         let closure = Closure {
             walker,
             numbering,
             moves,
-            movers: &agents,
-            agents: Agents([0; AGENTS_MAX / 64]),
+            movers: &numbers,
+            moving: &moving,
+            agents: Agents::default(),
+            size: 0,
             todo: SmallVec::new(),
         };
         if let Some(found) = closure.of(state, seed, limit) {
@@ -117,17 +107,17 @@ pub(crate) fn reduce(walker: &Walker<'_>, state: &mut State, moves: &mut Vec<Mov
         }
     }
     if let Some((_, kept)) = best {
-        let mut agent = agents.iter();
+        let mut agent = numbers.iter();
         moves.retain(|_| agent.next().is_some_and(|&agent| kept.contains(agent)));
     }
 }
 
-fn agent_of(numbering: Numbering, what: Move) -> usize {
-    numbering.number(match what {
+fn agent_of(what: Move) -> Who {
+    match what {
         Move::Thread(t) => Who::Program(t),
         Move::Machine(Step::Drain { thread }) => Who::Buffer(thread),
         Move::Machine(Step::Nic { qp, rule, .. }) => Who::Nic(qp, Part::of(rule)),
-    })
+    }
 }
 
 struct Closure<'a, 'b> {
@@ -136,24 +126,24 @@ struct Closure<'a, 'b> {
     moves: &'a [Move],
     /// The agents that make them.
     movers: &'a [usize],
+    /// The same as a set.
+    moving: &'a Agents,
     agents: Agents,
-    todo: SmallVec<[usize; 32]>,
+    /// Moves that these have.
+    size: usize,
+    todo: SmallVec<[(usize, Who); 32]>,
 }
 
 impl Closure<'_, '_> {
     /// The closed set around `seed` with its number of enabled moves, if fewer than `limit`.
-    fn of(mut self, state: &mut State, seed: usize, limit: usize) -> Option<(usize, Agents)> {
-        self.agents.insert(seed);
-        self.todo.push(seed);
-        let mut size = 0;
-        while let Some(agent) = self.todo.pop() {
-            let mine = self.movers.iter().filter(|&&other| other == agent).count();
-            size += mine;
-            if size >= limit {
+    fn of(mut self, state: &mut State, seed: Who, limit: usize) -> Option<(usize, Agents)> {
+        self.add(seed);
+        while let Some((agent, who)) = self.todo.pop() {
+            if self.size >= limit {
                 return None;
             }
-            if mine == 0 {
-                self.enablers(state, self.numbering.who(agent));
+            if !self.moving.contains(agent) {
+                self.enablers(state, who);
                 continue;
             }
             for index in 0..self.moves.len() {
@@ -162,13 +152,17 @@ impl Closure<'_, '_> {
                 }
             }
         }
-        Some((size, self.agents))
+        (self.size < limit).then_some((self.size, self.agents))
     }
 
+    #[inline]
     fn add(&mut self, who: Who) {
         let number = self.numbering.number(who);
         if self.agents.insert(number) {
-            self.todo.push(number);
+            if self.moving.contains(number) {
+                self.size += self.movers.iter().filter(|&&mover| mover == number).count();
+            }
+            self.todo.push((number, who));
         }
     }
 
