@@ -96,6 +96,7 @@ pub(crate) fn reduce(walker: &Walker<'_>, state: &mut State, moves: &mut Vec<Mov
             moving: &moving,
             agents: Agents::default(),
             size: 0,
+            whole: Agents::default(),
             todo: SmallVec::new(),
         };
         if let Some(found) = closure.of(state, seed, limit) {
@@ -131,6 +132,8 @@ struct Closure<'a, 'b> {
     agents: Agents,
     /// Moves that these have.
     size: usize,
+    /// Queue pairs, by their first part, whose enablers are in.
+    whole: Agents,
     todo: SmallVec<[(usize, Who); 32]>,
 }
 
@@ -326,6 +329,11 @@ impl Closure<'_, '_> {
                 // Empty, else it could drain. Filled by its thread, or by one that posts to its queue pairs.
                 self.add_node(state, state.info(thread).node);
             }
+            // The same for all its parts.
+            Who::Nic(qp, _)
+                if !self
+                    .whole
+                    .insert(self.numbering.number(Who::Nic(qp, Part::ALL[0]))) => {}
             Who::Nic(qp, _) => {
                 self.add_queue_pair(qp);
                 self.add_thread(qp.thread);

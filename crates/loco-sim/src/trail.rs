@@ -1,66 +1,118 @@
-//! A list that grows at one end and shares its past: positions of a search are cloned at every move.
+//! A list that grows at one end and shares its past: positions of a search are cloned at every choice.
 
 use std::sync::Arc;
 
-/// A persistent list. Cloning shares; pushing adds one element.
+/// Elements of a block. Fewer allocations with more, and more to copy in a clone.
+const BLOCK: usize = 32;
+
+/// A persistent list. Cloning shares all but the newest elements.
 #[derive(Debug)]
 pub(crate) struct Trail<T> {
-    last: Option<Arc<Link<T>>>,
+    before: Past<T>,
+    /// At most a block.
+    recent: Vec<T>,
 }
+
+type Past<T> = Option<Arc<Block<T>>>;
 
 #[derive(Debug)]
-struct Link<T> {
-    item: T,
+struct Block<T> {
+    items: Vec<T>,
+    /// Of all elements up to the end of this block.
     len: usize,
-    before: Trail<T>,
+    before: Past<T>,
 }
 
-impl<T> Clone for Trail<T> {
+impl<T: Clone> Clone for Trail<T> {
     fn clone(&self) -> Self {
         Trail {
-            last: self.last.clone(),
+            before: self.before.clone(),
+            recent: self.recent.clone(),
         }
+    }
+
+    fn clone_from(&mut self, source: &Self) {
+        self.before.clone_from(&source.before);
+        self.recent.clone_from(&source.recent);
     }
 }
 
 impl<T> Default for Trail<T> {
     fn default() -> Self {
-        Trail { last: None }
+        Trail {
+            before: None,
+            recent: Vec::new(),
+        }
     }
 }
 
 impl<T: Clone> Trail<T> {
     pub(crate) fn push(&mut self, item: T) {
-        let before = std::mem::take(self);
-        let len = before.len() + 1;
-        self.last = Some(Arc::new(Link { item, len, before }));
+        if self.recent.len() == BLOCK {
+            let len = self.len();
+            let items = std::mem::replace(&mut self.recent, Vec::with_capacity(BLOCK));
+            let before = self.before.take();
+            self.before = Some(Arc::new(Block { items, len, before }));
+        }
+        self.recent.push(item);
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.last.as_ref().map_or(0, |link| link.len)
+        self.before.as_ref().map_or(0, |block| block.len) + self.recent.len()
     }
 
     /// Oldest first.
     pub(crate) fn to_vec(&self) -> Vec<T> {
-        let mut items = Vec::with_capacity(self.len());
-        let mut at = &self.last;
-        while let Some(link) = at {
-            items.push(link.item.clone());
-            at = &link.before.last;
+        let mut blocks = vec![&self.recent];
+        let mut at = &self.before;
+        while let Some(block) = at {
+            blocks.push(&block.items);
+            at = &block.before;
         }
-        items.reverse();
-        items
+        blocks.into_iter().rev().flatten().cloned().collect()
     }
 }
 
-impl<T> Drop for Trail<T> {
+impl<T> Drop for Block<T> {
     fn drop(&mut self) {
         // One by one: a long chain must not be dropped recursively.
-        let mut at = self.last.take();
-        while let Some(link) = at {
-            at = Arc::try_unwrap(link)
+        let mut at = self.before.take();
+        while let Some(block) = at {
+            at = Arc::try_unwrap(block)
                 .ok()
-                .and_then(|mut link| link.before.last.take());
+                .and_then(|mut block| block.before.take());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_keeps_what_it_had() {
+        let mut trail = Trail::default();
+        let mut copies = Vec::new();
+        for item in 0..100 {
+            copies.push(trail.clone());
+            trail.push(item);
+        }
+        for (len, copy) in copies.iter_mut().enumerate() {
+            assert_eq!(copy.len(), len);
+            assert_eq!(copy.to_vec(), (0..len).collect::<Vec<_>>());
+            copy.push(1_000);
+        }
+        assert_eq!(trail.to_vec(), (0..100).collect::<Vec<_>>());
+        trail.clone_from(&copies[40]);
+        assert_eq!(trail.to_vec().last(), Some(&1_000));
+    }
+
+    #[test]
+    fn a_long_trail_is_dropped_without_recursion() {
+        let mut trail = Trail::default();
+        for item in 0..3_000_000 {
+            trail.push(item);
+        }
+        drop(trail);
     }
 }

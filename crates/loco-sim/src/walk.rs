@@ -53,8 +53,8 @@ impl Clone for Position {
 
     fn clone_from(&mut self, source: &Position) {
         self.state.clone_from(&source.state);
-        self.path = source.path.clone();
-        self.schedule = source.schedule.clone();
+        self.path.clone_from(&source.path);
+        self.schedule.clone_from(&source.schedule);
         (self.spent, self.share) = (source.spent, source.share);
     }
 }
