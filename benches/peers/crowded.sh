@@ -14,8 +14,8 @@ iterations=${ITERATIONS:-20000}
 patience=${PATIENCE:-20}
 
 command -v mpicc >/dev/null || { echo "crowded.sh: install openmpi-bin and libopenmpi-dev" >&2; exit 1; }
-cargo build --release --quiet --package loco-cli
-loco=${CARGO_TARGET_DIR:-target}/release/loco
+[ -n "${LOCO:-}" ] || cargo build --release --quiet --package loco-cli
+loco=${LOCO:-${CARGO_TARGET_DIR:-target}/release/loco}
 built=$(mktemp -d)
 trap 'rm -rf "$built"' EXIT
 mpicc -O2 -o "$built/barrier" benches/peers/barrier.c

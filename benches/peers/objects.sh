@@ -39,11 +39,13 @@ cc -O2 -o "$built/kv_redis" benches/peers/kv_redis.c -lhiredis -lm
 
 # Over shared memory; more ranks than cores are allowed, and yield then.
 mpi() { mpirun --allow-run-as-root --oversubscribe -n 2 --mca pml ob1 "$@" 2>/dev/null; }
-# The rate of `loco bench` with these arguments.
+# The rates of `loco bench` with these arguments, in one line.
 bench() {
     "$loco" bench "$@" --fabric shm --nodes 2 --duration "$seconds" --json |
-        sed -n 's/.*"operations_per_second":\([0-9.e+]*\).*/\1/p'
+        sed -n 's/.*"operations_per_second":\([0-9.e+]*\).*/\1/p' | paste -sd' '
 }
+# Splits a line with a rate and its hand-overs into the files of SIDE.
+rate_and_hand_overs() { read -r rate hand_overs && echo "$rate" >>"$built/$1-lock" && echo "$hand_overs" >>"$built/$1-hand-overs"; }
 # Two clients at once.
 redis() {
     "$built/kv_redis" "$built/socket" "$keys" "$1" "$seconds" "$2" "$3" 1 >"$built/one" &
@@ -84,9 +86,9 @@ for ((round = 1; round <= rounds; round++)); do
             redis_down
             ;;
         lock)
-            mpi "$built/lock" "$seconds" >>"$built/peer-lock"
-            bench lock >>"$built/loco-lock"
-            [ "$round" -gt 1 ] || names+=(lock)
+            mpi "$built/lock" "$seconds" | rate_and_hand_overs peer
+            bench lock | rate_and_hand_overs loco
+            [ "$round" -gt 1 ] || names+=(lock hand-overs)
             ;;
         transfer)
             mpi "$built/transfer" "$seconds" "$accounts" "$locks" >>"$built/peer-transfer"
@@ -112,9 +114,11 @@ goal() {
 }
 printf '%s, 2 processes, medians of %s, operations a second\n' \
     "$(sed -n 's/^model name.*: //p;T;q' /proc/cpuinfo)" "$rounds"
-printf '%-28s %12s %12s %8s %8s\n' '' loco peer ratio 'at least'
+# The ratio of each round, from least to most.
+spread() { paste "$built/loco-$1" "$built/peer-$1" | awk '{ print $1 / $2 }' | sort -g | sed -n '1p;$p' | paste -sd- | awk -F- '{ printf "%.2f-%.2f", $1, $2 }'; }
+printf '%-28s %12s %12s %8s %15s %8s\n' '' loco peer ratio rounds 'at least'
 for name in "${names[@]}"; do
     awk -v name="$name" -v loco="$(median "$built/loco-$name")" -v peer="$(median "$built/peer-$name")" \
-        -v goal="$(goal "$name")" \
-        'BEGIN { printf "%-28s %12.0f %12.0f %8.2f %8s\n", name, loco, peer, loco / peer, goal }'
+        -v goal="$(goal "$name")" -v spread="$(spread "$name")" \
+        'BEGIN { printf "%-28s %12.0f %12.0f %8.2f %15s %8s\n", name, loco, peer, loco / peer, spread, goal }'
 done

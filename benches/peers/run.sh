@@ -17,8 +17,8 @@ if ! command -v mpicc >/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/d
 fi
 command -v mpicc >/dev/null || { echo "run.sh: install openmpi-bin and libopenmpi-dev" >&2; exit 1; }
 
-cargo build --release --quiet --package loco-cli
-loco=${CARGO_TARGET_DIR:-target}/release/loco
+[ -n "${LOCO:-}" ] || cargo build --release --quiet --package loco-cli
+loco=${LOCO:-${CARGO_TARGET_DIR:-target}/release/loco}
 built=$(mktemp -d)
 trap 'rm -rf "$built"' EXIT
 mpicc -O2 -o "$built/barrier" benches/peers/barrier.c

@@ -88,6 +88,9 @@ impl<F: Fabric> Bank<F> {
     /// Those of the locks and accounts. Which steps were done is unknown after an error of an account's home.
     pub fn transfer(&self, thread: &Thread<F>, from: usize, to: usize, amount: i64) -> Result<Transfer> {
         let (one, other) = (from % self.config.locks, to % self.config.locks);
+        // Four places, which may be in no cache or in another processor's: fetched at the same time.
+        self.locks[one].prefetch();
+        self.locks[other].prefetch();
         self.accounts.prefetch(from);
         self.accounts.prefetch(to);
         // Atomic operations are placed when they are done: no fence is needed at release.

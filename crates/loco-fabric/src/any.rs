@@ -11,7 +11,7 @@ use crate::verbs::{VerbsCell, VerbsConfig, VerbsFabric, VerbsMemory, VerbsQueueP
 use crate::{
     Caps, Completion, Fabric, FabricError, Local, Memory, MemoryKind, Mesh, NodeId, Posted, QueuePair,
     RegionKey, RemoteMemory, Result, ShmCell, ShmConfig, ShmFabric, ShmMemory, ShmQueuePair, ShmRemote, Std,
-    Target, Wait, Word, WordCell, Work, var,
+    Target, Wait, Word, WordCell, WordOp, Work, var,
 };
 
 /// Which fabric to use.
@@ -332,6 +332,11 @@ impl<W: Word> WordCell<W> for AnyCell<W> {
     fn compare_exchange(&self, current: W, new: W) -> Result<W, W> {
         both!(self, cell => cell.compare_exchange(current, new))
     }
+
+    #[inline]
+    fn fetch_add(&self, add: W) -> W {
+        both!(self, cell => cell.fetch_add(add))
+    }
 }
 
 impl RemoteMemory for AnyRemote {
@@ -447,5 +452,17 @@ impl QueuePair for AnyQueuePair {
     #[inline]
     fn flush(&mut self, work: Work) -> Result<Posted> {
         both!(self, qp => qp.flush(work))
+    }
+
+    #[inline]
+    fn word_at_once(&mut self, target: Target<'_, AnyRemote>, op: WordOp) -> Result<Option<u64>> {
+        let offset = target.offset;
+        match (self, target.remote) {
+            (AnyQueuePair::Shm(qp), AnyRemote::Shm(remote)) => qp.word_at_once(Target { remote, offset }, op),
+            (AnyQueuePair::Verbs(qp), AnyRemote::Verbs(remote)) => {
+                qp.word_at_once(Target { remote, offset }, op)
+            }
+            _ => Err(mixed()),
+        }
     }
 }

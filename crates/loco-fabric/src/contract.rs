@@ -239,6 +239,15 @@ pub trait WordCell<W: Word>: Clone + Send + Sync + 'static {
     /// # Errors
     /// The value found, if it was not `current`.
     fn compare_exchange(&self, current: W, new: W) -> Result<W, W>;
+    /// CPU fetch-and-add with wrap-around, a full fence; returns the old value.
+    fn fetch_add(&self, add: W) -> W {
+        let mut old = self.load(Ordering::Relaxed); // a guess, which the exchange checks
+        let sum = |old: W| W::from_u64(old.to_u64().wrapping_add(add.to_u64()));
+        while let Err(found) = self.compare_exchange(old, sum(old)) {
+            old = found;
+        }
+        old
+    }
 }
 
 /// Words that registered memory can hold without tearing.
@@ -391,6 +400,22 @@ pub enum Posted {
     Pending,
 }
 
+/// What is done to one aligned 8-byte word of a peer. Each gives the old value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WordOp {
+    /// [`QueuePair::get`].
+    Get,
+    /// [`QueuePair::fetch_add`] of this.
+    FetchAdd(u64),
+    /// [`QueuePair::compare_swap`].
+    CompareSwap {
+        /// Only if the word is this.
+        expected: u64,
+        /// What is stored then.
+        new: u64,
+    },
+}
+
 /// One thread's connection to one peer. Operations are ordered as the module head says.
 ///
 /// Every method fails with [`FabricError::OutOfRange`] or [`FabricError::Misaligned`] before anything is posted,
@@ -465,6 +490,16 @@ pub trait QueuePair: Send + 'static {
     /// # Errors
     /// See the trait.
     fn flush(&mut self, work: Work) -> Result<Posted>;
+
+    /// Where an operation on a word is done when the call that posts it returns ([`Caps::synchronous`]): does it, and gives
+    /// the old value without the way through registered memory. Ordered as if posted. `None` elsewhere: post it.
+    ///
+    /// # Errors
+    /// See the trait.
+    #[inline]
+    fn word_at_once(&mut self, _target: Target<'_, Self::Remote>, _op: WordOp) -> Result<Option<u64>> {
+        Ok(None)
+    }
 }
 
 /// The end of a posted operation.

@@ -23,7 +23,7 @@ pub mod verbs;
 pub use any::{AnyCell, AnyConfig, AnyFabric, AnyMemory, AnyQueuePair, AnyRemote, FabricChoice};
 pub use contract::{
     Atomicity, Caps, Completion, CompletionStatus, Fabric, Local, Memory, MemoryKind, Peers, Posted,
-    QueuePair, RegionKey, RemoteMemory, Seen, Target, Wait, Word, WordCell, Work,
+    QueuePair, RegionKey, RemoteMemory, Seen, Target, Wait, Word, WordCell, WordOp, Work,
 };
 pub use control::{Control, PeerState};
 pub use error::{FabricError, Result};

@@ -359,6 +359,20 @@ impl<W: Word> WordCell<W> for ModelCell {
             old = found;
         }
     }
+
+    fn fetch_add(&self, add: W) -> W {
+        if W::BYTES == WORD {
+            let rmw = Rmw::Add(add.to_u64());
+            return W::from_u64(value(ask(Request::Rmw { word: self.word, rmw })));
+        }
+        let mut old: W = self.load(Ordering::Relaxed);
+        while let Err(found) =
+            self.compare_exchange(old, W::from_u64(old.to_u64().wrapping_add(add.to_u64())))
+        {
+            old = found;
+        }
+        old
+    }
 }
 
 /// A peer's memory.

@@ -19,7 +19,7 @@
 //! Scopes: a thread's operations to one peer ([`pair`]), a thread's operations ([`thread`]), all operations of the
 //! node's threads ([`node`]), a thread's operations to some nodes together with its CPU stores ([`global`]).
 
-use loco_fabric::{Fabric, FabricError, Lock, NodeId, Peers, QueuePair as _, Time, Wait, Work};
+use loco_fabric::{Atomicity, Fabric, FabricError, Lock, NodeId, Peers, QueuePair as _, Time, Wait, Work};
 
 use crate::node::Node;
 use crate::queues::{Attempt, Kind, Unfenced};
@@ -51,6 +51,18 @@ impl Scope {
             Scope::Thread => self::thread(thread),
             Scope::Node => node(thread),
         }
+    }
+
+    /// The same where this thread's next step is a read-modify-write on a peer's word or, where the fabric's atomics are
+    /// the CPU's, one of its own. If every operation has ended when it is posted, and a CPU fence places puts, that step is
+    /// the fence: on such a fabric it is a CPU instruction that is a full fence itself.
+    #[inline]
+    pub(crate) fn fence_before_rmw<F: Fabric>(self, thread: &Thread<F>) -> Result<()> {
+        let caps = thread.fabric().caps();
+        if caps.synchronous && caps.puts_placed_on_post && caps.atomicity == Atomicity::Glob {
+            return Ok(());
+        }
+        self.fence(thread)
     }
 }
 

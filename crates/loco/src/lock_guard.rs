@@ -66,6 +66,7 @@ pub struct LockGuard<'a, F: Fabric, L: Unlock<F>> {
 }
 
 impl<'a, F: Fabric, L: Unlock<F>> LockGuard<'a, F, L> {
+    #[inline]
     pub(crate) fn new(lock: &'a L, thread: &'a Thread<F>, scope: Scope, recovered: bool) -> Self {
         LockGuard {
             lock,
@@ -97,6 +98,7 @@ impl<'a, F: Fabric, L: Unlock<F>> LockGuard<'a, F, L> {
     /// # Errors
     /// What the fence reports: operations of the holder may not have taken effect. The lock is released all the
     /// same.
+    #[inline]
     pub fn release(mut self) -> Result<()> {
         self.released = true;
         self.lock.unlock(self.thread, self.scope)
@@ -146,6 +148,7 @@ impl<F: Fabric> LocalTurn<F> {
     }
 
     /// Takes the turn if nobody has it.
+    #[inline]
     pub(crate) fn try_enter(&self) -> bool {
         // Acquire: what the thread before us did is visible.
         self.state
@@ -157,10 +160,16 @@ impl<F: Fabric> LocalTurn<F> {
     ///
     /// # Errors
     /// `Timeout`.
+    #[inline]
     pub(crate) fn enter(&self, thread: &Thread<F>, what: &str, deadline: Option<Time>) -> Result<()> {
         if self.try_enter() {
             return Ok(());
         }
+        self.line_up(thread, what, deadline)
+    }
+
+    #[cold]
+    fn line_up(&self, thread: &Thread<F>, what: &str, deadline: Option<Time>) -> Result<()> {
         let number = {
             let mut line = self.line.lock();
             // Acquire: as above. Who has the turn now finds us in the line when it leaves.
@@ -197,20 +206,26 @@ impl<F: Fabric> LocalTurn<F> {
     }
 
     /// True if another thread waits.
+    #[inline]
     pub(crate) fn awaited(&self) -> bool {
         // Relaxed: who is not seen yet waits a little longer.
         self.state.load(Ordering::Relaxed) == AWAITED && !self.line.lock().waiting.is_empty()
     }
 
     /// Calls the next one.
+    #[inline]
     pub(crate) fn leave(&self) {
         // Release: pairs with the acquire of who enters next.
         let left = self
             .state
             .compare_exchange(TAKEN, FREE, Ordering::Release, Ordering::Relaxed);
-        if left.is_ok() {
-            return;
+        if left.is_err() {
+            self.call_next();
         }
+    }
+
+    #[cold]
+    fn call_next(&self) {
         let mut line = self.line.lock();
         match line.waiting.pop_front() {
             // Release: pairs with the waiter's acquire. Within the lock, so that giving up is either before or after.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use loco_fabric::{Fabric, FabricError, NodeId, Posted, Work};
+use loco_fabric::{Fabric, FabricError, NodeId, Posted, QueuePair, RemoteMemory, Target, Work};
 
 use crate::Result;
 use crate::node::Node;
@@ -21,6 +21,7 @@ pub(crate) struct Queues<F: Fabric> {
 
 struct Pair<F: Fabric> {
     queue: F::QueuePair,
+    peer: NodeId,
     /// A put, or an atomic that is like one, was posted last or after the last get: nothing says that it is placed.
     puts: bool,
     /// The last read-like operation that was pending when posted. Later ones complete later.
@@ -99,11 +100,7 @@ impl<F: Fabric> Queues<F> {
         } else {
             work
         };
-        let position = node.position(peer)?;
-        let pair = match &mut self.pairs[position] {
-            Some(pair) => pair,
-            empty => open(empty, node, peer)?,
-        };
+        let pair = pair_of(&mut self.pairs, node, peer)?;
         let posted = operation(&mut pair.queue, work)?;
         let pending = posted == Posted::Pending;
         let mut seq = 0;
@@ -111,19 +108,43 @@ impl<F: Fabric> Queues<F> {
             seq = self.next;
             self.next += 1;
         }
-        match kind {
-            Kind::Put => pair.puts = true,
-            Kind::Read | Kind::Atomic => {
-                // Whether it is waited for or done already: it speaks for every earlier operation of the pair.
-                pair.puts = kind == Kind::Atomic && !node.atomics_placed();
-                pair.read = (seq != 0).then_some(seq);
-            }
-        }
+        pair.note(node, kind, seq);
         Ok(if pending {
             Attempt::Pending(seq)
         } else {
             Attempt::Done
         })
+    }
+
+    /// Does an operation that is never under way, if the queue pair can.
+    #[inline(always)] // a few instructions, once it is known what is done
+    pub(crate) fn at_once(
+        &mut self,
+        node: &Node<F>,
+        peer: NodeId,
+        kind: Kind,
+        operation: impl FnOnce(&mut F::QueuePair) -> Result<Option<u64>, FabricError>,
+    ) -> Result<Option<u64>, FabricError> {
+        let pair = pair_of(&mut self.pairs, node, peer)?;
+        let done = operation(&mut pair.queue)?;
+        if done.is_some() {
+            pair.note(node, kind, 0);
+        }
+        Ok(done)
+    }
+
+    /// Puts bytes where a put is done when it is posted.
+    #[inline(always)] // a few instructions, once it is known what is done
+    pub(crate) fn put_at_once(
+        &mut self,
+        node: &Node<F>,
+        data: &[u8],
+        dst: Target<'_, F::Remote>,
+    ) -> Result<(), FabricError> {
+        let pair = pair_of(&mut self.pairs, node, dst.remote.node())?;
+        let _: Posted = pair.queue.put_inline(data, dst, Work::unsignaled())?;
+        pair.note(node, Kind::Put, 0);
+        Ok(())
     }
 
     /// What a fence has to do for `position`.
@@ -172,6 +193,52 @@ impl<F: Fabric> Queues<F> {
     }
 }
 
+/// The queue pair towards `peer`, made when first used.
+#[inline(always)]
+fn pair_of<'a, F: Fabric>(
+    pairs: &'a mut [Option<Pair<F>>],
+    node: &Node<F>,
+    peer: NodeId,
+) -> Result<&'a mut Pair<F>, FabricError> {
+    let guess = usize::from(peer.0); // ids are usually 0, 1, 2, ...
+    match pairs.get(guess) {
+        Some(Some(pair)) if pair.peer == peer => {}
+        _ => return find_pair(pairs, node, peer),
+    }
+    match &mut pairs[guess] {
+        Some(pair) => Ok(pair),
+        None => Err(FabricError::UnknownPeer(peer)), // not reached: seen just now
+    }
+}
+
+#[cold]
+fn find_pair<'a, F: Fabric>(
+    pairs: &'a mut [Option<Pair<F>>],
+    node: &Node<F>,
+    peer: NodeId,
+) -> Result<&'a mut Pair<F>, FabricError> {
+    let position = node.position(peer)?;
+    match &mut pairs[position] {
+        Some(pair) => Ok(pair),
+        empty => open(empty, node, peer),
+    }
+}
+
+impl<F: Fabric> Pair<F> {
+    /// Takes down what was posted last; 0 if it has ended or nobody will ask.
+    #[inline]
+    fn note(&mut self, node: &Node<F>, kind: Kind, seq: u64) {
+        match kind {
+            Kind::Put => self.puts = true,
+            Kind::Read | Kind::Atomic => {
+                // Whether it is waited for or done already: it speaks for every earlier operation of the pair.
+                self.puts = kind == Kind::Atomic && !node.atomics_placed();
+                self.read = (seq != 0).then_some(seq);
+            }
+        }
+    }
+}
+
 #[cold]
 fn open<'a, F: Fabric>(
     place: &'a mut Option<Pair<F>>,
@@ -180,6 +247,7 @@ fn open<'a, F: Fabric>(
 ) -> Result<&'a mut Pair<F>, FabricError> {
     Ok(place.insert(Pair {
         queue: node.fabric().queue_pair(peer)?,
+        peer,
         puts: false,
         read: None,
     }))

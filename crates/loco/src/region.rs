@@ -75,12 +75,18 @@ impl<F: Fabric> Region<F> {
     #[inline]
     pub fn remote(&self, peer: NodeId) -> Result<&F::Remote> {
         let position = position_of(self.inner.fabric.nodes(), peer)?;
-        self.inner.remotes[position]
-            .get()
-            .ok_or_else(|| Error::NotConnected {
-                region: self.inner.name.clone(),
-                peer,
-            })
+        match self.inner.remotes[position].get() {
+            Some(remote) => Ok(remote),
+            None => Err(self.not_connected(peer)),
+        }
+    }
+
+    #[cold]
+    fn not_connected(&self, peer: NodeId) -> Error {
+        Error::NotConnected {
+            region: self.inner.name.clone(),
+            peer,
+        }
     }
 
     /// Sets a peer's memory; the first one stays.

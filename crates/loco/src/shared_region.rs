@@ -82,6 +82,7 @@ impl<F: Fabric> SharedRegion<F> {
     ///
     /// # Errors
     /// `NotConnected`.
+    #[inline]
     pub fn target(&self, node: NodeId, offset: usize) -> Result<Target<'_, F::Remote>> {
         Ok(Target {
             remote: self.region.remote(node)?,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use loco_fabric::{
     Completion, Fabric, FabricError, Local, Lock, NodeId, Peers, Platform, Posted, QueuePair, RemoteMemory,
-    Target, Time, Wait, Work, WorkRequestId,
+    Target, Time, Wait, WordOp, Work, WorkRequestId,
 };
 
 use crate::memref::Pool;
@@ -261,8 +261,15 @@ impl<F: Fabric> Thread<F> {
     ///
     /// # Errors
     /// See [`put`](Thread::put).
-    #[inline]
+    #[inline(always)] // see `Queues::at_once`
     pub fn post_untracked(&self, operation: &Operation<'_, F>, flags: Flags) -> Result<()> {
+        // The short way, where a put is done when it is posted: a few instructions that the caller's compiler sees through.
+        if let (Operation::PutInline(data, dst), Lane::Private(queues)) = (operation, &self.lane) {
+            return match queues.borrow_mut().put_at_once(&self.node, data, target(dst)) {
+                Ok(()) => Ok(()),
+                Err(error) => Err(error.into()),
+            };
+        }
         match operation.kind() {
             Kind::Put => match self.post_work(operation, flags, Work::unsignaled()) {
                 Ok(_) => Ok(()),
@@ -329,6 +336,25 @@ impl<F: Fabric> Thread<F> {
             }
             ready()
         })?
+    }
+
+    /// Does `op` without posting it and gives its old value, where the fabric can.
+    #[inline(always)] // see `Queues::at_once`
+    pub(crate) fn word_at_once(&self, word: &Target<'_, F::Remote>, op: WordOp) -> Result<Option<u64>> {
+        // Shared queues are those of fabrics that are not synchronous.
+        let Lane::Private(queues) = &self.lane else {
+            return Ok(None);
+        };
+        let kind = match op {
+            WordOp::Get => Kind::Read,
+            WordOp::FetchAdd(_) | WordOp::CompareSwap { .. } => Kind::Atomic,
+        };
+        let peer = word.remote.node();
+        let operation = |queue: &mut F::QueuePair| queue.word_at_once(target(word), op);
+        match queues.borrow_mut().at_once(&self.node, peer, kind, operation) {
+            Ok(done) => Ok(done),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Posts an operation; its sequence number, 0 if it has ended.

@@ -1,7 +1,7 @@
 //! Operations on one remote word, brought to their end at the call: what atomic variables and locks are made of. Nothing
 //! is built to wait with unless there is something to wait for.
 
-use loco_fabric::{Fabric, NodeId, Target};
+use loco_fabric::{Fabric, NodeId, Target, WordOp};
 
 use crate::thread::Operation;
 use crate::{AckKey, MemRef, Pending, Result, Thread};
@@ -15,6 +15,9 @@ impl<F: Fabric> Thread<F> {
     /// See [`get`](Thread::get); those of waiting for it.
     #[inline]
     pub fn read_word(&self, word: Target<'_, F::Remote>) -> Result<u64> {
+        if let Some(value) = self.word_at_once(&word, WordOp::Get)? {
+            return Ok(value);
+        }
         let (buffer, peer) = (self.mem_ref(WORD_BYTES)?, peer::<F>(&word));
         let seq = self.post_seq(&Operation::Get(buffer.local(0, WORD_BYTES)?, word))?;
         self.word_of(buffer, seq, peer)
@@ -26,6 +29,9 @@ impl<F: Fabric> Thread<F> {
     /// See [`fetch_add`](Thread::fetch_add); those of waiting for it.
     #[inline]
     pub fn fetch_add_word(&self, word: Target<'_, F::Remote>, add: u64) -> Result<u64> {
+        if let Some(old) = self.word_at_once(&word, WordOp::FetchAdd(add))? {
+            return Ok(old);
+        }
         let (buffer, peer) = (self.mem_ref(WORD_BYTES)?, peer::<F>(&word));
         let seq = self.post_seq(&Operation::FetchAdd(word, add, buffer.local(0, WORD_BYTES)?))?;
         self.word_of(buffer, seq, peer)
@@ -37,6 +43,9 @@ impl<F: Fabric> Thread<F> {
     /// See [`compare_swap`](Thread::compare_swap); those of waiting for it.
     #[inline]
     pub fn compare_swap_word(&self, word: Target<'_, F::Remote>, expected: u64, new: u64) -> Result<u64> {
+        if let Some(old) = self.word_at_once(&word, WordOp::CompareSwap { expected, new })? {
+            return Ok(old);
+        }
         let (buffer, peer) = (self.mem_ref(WORD_BYTES)?, peer::<F>(&word));
         let local = buffer.local(0, WORD_BYTES)?;
         let seq = self.post_seq(&Operation::CompareSwap(word, expected, new, local))?;

@@ -5,6 +5,7 @@
 //! ([`Atomicity::Glob`]). There the home node uses CPU instructions; elsewhere it goes through its NIC like everybody
 //! else, and so does a plain write, which a read-modify-write could otherwise undo.
 
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -33,6 +34,8 @@ pub(crate) struct Pause<'a> {
 pub(crate) struct Words<F: Fabric> {
     region: Region<F>,
     home: NodeId,
+    /// The home's memory, kept here once it is known: nearer than in the region.
+    remote: OnceLock<F::Remote>,
     /// Where the CPU of this node may access them.
     direct: Option<Box<[CellOf<F>]>>,
 }
@@ -56,6 +59,7 @@ impl<F: Fabric> Words<F> {
         Ok(Words {
             region: region.clone(),
             home,
+            remote: OnceLock::new(),
             direct,
         })
     }
@@ -66,19 +70,21 @@ impl<F: Fabric> Words<F> {
     }
 
     /// Says that word `index` will be changed soon.
+    #[inline]
     pub(crate) fn prefetch(&self, index: usize) {
         let offset = index * WORD_BYTES;
         if self.direct.is_some() {
             if let Ok(memory) = self.region.local() {
                 memory.prefetch_write(offset);
             }
-        } else if let Ok(remote) = self.region.remote(self.home) {
-            remote.prefetch_write(offset);
+        } else if let Ok(target) = self.target(index) {
+            target.remote.prefetch_write(target.offset);
         }
     }
 
     /// The value of word `index`, in one order with all read-modify-writes. Where the NIC carries those out it is one too:
     /// a get could miss what a completed one wrote.
+    #[inline]
     pub(crate) fn read(&self, thread: &Thread<F>, index: usize) -> Result<u64> {
         match thread.node().atomics_placed() {
             true => self.peek(thread, index),
@@ -88,6 +94,7 @@ impl<F: Fabric> Words<F> {
 
     /// A value that word `index` had a moment ago. It may lack what was written by a read-modify-write that has completed
     /// and that no later operation of its queue pair has placed, or fence.
+    #[inline]
     pub(crate) fn peek(&self, thread: &Thread<F>, index: usize) -> Result<u64> {
         if let Some(cells) = &self.direct {
             // SeqCst costs nothing in a load and says that this is a point in the word's history.
@@ -113,18 +120,16 @@ impl<F: Fabric> Words<F> {
     }
 
     /// Adds with wrap-around; the old value.
+    #[inline]
     pub(crate) fn fetch_add(&self, thread: &Thread<F>, index: usize, add: u64) -> Result<u64> {
         if let Some(cells) = &self.direct {
-            let mut old = cells[index].load(Ordering::Relaxed); // a guess, which the exchange checks
-            while let Err(found) = cells[index].compare_exchange(old, old.wrapping_add(add)) {
-                old = found;
-            }
-            return Ok(old);
+            return Ok(cells[index].fetch_add(add));
         }
         thread.fetch_add_word(self.target(index)?, add)
     }
 
     /// Stores `new` if the word is `expected`; the old value.
+    #[inline]
     pub(crate) fn compare_swap(
         &self,
         thread: &Thread<F>,
@@ -155,6 +160,7 @@ impl<F: Fabric> Words<F> {
 
     /// Stores a word that no read-modify-write ever touches. Placed before any later read-modify-write of this thread
     /// on this node's words takes effect (stamp order: NIC remote writes before NIC remote reads); not waited for.
+    #[inline]
     pub(crate) fn post_write(&self, thread: &Thread<F>, index: usize, value: u64) -> Result<()> {
         if let Some(cells) = &self.direct {
             // Release: TSO keeps it before the later exchanges.
@@ -189,10 +195,19 @@ impl<F: Fabric> Words<F> {
         Ok(thread.fabric().pause(wait, pause.time, &seen)?)
     }
 
+    #[inline]
     fn target(&self, index: usize) -> Result<Target<'_, F::Remote>> {
-        Ok(Target {
-            remote: self.region.remote(self.home)?,
-            offset: index * WORD_BYTES,
-        })
+        let remote = match self.remote.get() {
+            Some(remote) => remote,
+            None => self.find_remote()?,
+        };
+        let offset = index * WORD_BYTES;
+        Ok(Target { remote, offset })
+    }
+
+    #[cold]
+    fn find_remote(&self) -> Result<&F::Remote> {
+        let remote = self.region.remote(self.home)?;
+        Ok(self.remote.get_or_init(|| remote.clone()))
     }
 }

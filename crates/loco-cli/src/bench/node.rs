@@ -102,7 +102,8 @@ fn measure<F: Fabric>(fabric: F, args: &NodeArgs) -> Result<(), CliError> {
             let object = objects::Contended::new(&manager)?;
             one(&manager, args, "lock", 0, |bench, index| {
                 objects::lock(bench, index, &object)
-            })
+            })?;
+            one(&manager, args, "lock-hand-overs", 0, |_, _| object.hand_overs())
         }
         What::Transfer => {
             let bank = Bank::new(&manager, "bank", objects::bank_config(&args.parameters.workload))?;

@@ -1,8 +1,9 @@
 //! Locks, transfers, queue and key-value store, each as one thread of one node uses it.
 
 use std::hint::black_box;
+use std::sync::{Mutex, PoisonError};
 
-use loco::fabric::Fabric;
+use loco::fabric::{Fabric, RemoteMemory};
 use loco::fence::Scope;
 use loco::{
     AtomicVar, Flags, KvConfig, KvStore, Manager, Operation, Popped, SharedQueue, SharedRegion, Thread,
@@ -33,6 +34,8 @@ pub(super) struct Contended<F: Fabric> {
     lock: TicketLock<F>,
     word: SharedRegion<F>,
     total: AtomicVar<F, u64>,
+    /// Share of this node's acquisitions that came after another thread's, summed up over its threads, times their rates.
+    hand_overs: Mutex<f64>,
 }
 
 impl<F: Fabric> Contended<F> {
@@ -41,6 +44,18 @@ impl<F: Fabric> Contended<F> {
             lock: TicketLock::new(manager, "lock", manager.nodes()[0])?,
             word: SharedRegion::new(manager, "word", 8)?,
             total: AtomicVar::new(manager, "total", manager.nodes()[0])?,
+            hand_overs: Mutex::new(0.0),
+        })
+    }
+
+    /// How often the lock went from one thread to another while it was [measured](lock), as a result of its own: a lock
+    /// that stays with who has it looks fast.
+    pub(super) fn hand_overs(&self) -> Result<Sample, CliError> {
+        let mut here = self.hand_overs.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(Sample {
+            // All of the node's threads are in it; the first to come reports it.
+            operations_per_second: std::mem::take(&mut *here),
+            latencies: histogram()?,
         })
     }
 }
@@ -54,11 +69,15 @@ pub(super) fn lock<F: Fabric>(
     let thread = bench.manager.thread()?;
     let home = bench.manager.nodes()[0];
     let target = || object.word.target(home, 0);
-    let mut mine = 0_u64;
+    let (mut mine, mut last, mut from_others) = (0_u64, 0, 0_u64);
     let increment = || {
         let guard = object.lock.lock(&thread, Scope::Pair(home))?;
+        // It will be written: not fetched twice, once to be read and once to be written.
+        target()?.remote.prefetch_write(0);
         let before = thread.read_word(target()?)?;
-        let word = (before + 1).to_ne_bytes();
+        from_others += u64::from(before != last);
+        last = before + 1;
+        let word = last.to_ne_bytes();
         let put = Operation::PutInline(&word, target()?);
         thread.post_untracked(&put, Flags::default())?;
         guard.release()?;
@@ -66,6 +85,9 @@ pub(super) fn lock<F: Fabric>(
         Ok::<u64, CliError>(1)
     };
     let sample = timed(bench, &thread, increment)?;
+    #[allow(clippy::cast_precision_loss)] // Exact up to 2^53.
+    let share = from_others as f64 / mine as f64;
+    *object.hand_overs.lock().unwrap_or_else(PoisonError::into_inner) += share * sample.operations_per_second;
     object.total.fetch_add(&thread, mine)?;
     bench.line.wait(&thread)?;
     let found = thread.read_word(target()?)?;

@@ -129,7 +129,7 @@ impl Membership {
             return Ok(value);
         }
         // Of the first look at the clock, which takes as long as a message: whoever is about to be answered is spared it.
-        let mut start_and_end = None;
+        let mut start_and_end: Option<(Time, Time)> = None;
         let mut backoff = self.patience.backoff();
         // Those who left before the wait count too, so the first comparison is with none.
         let mut departures_seen = 0;
@@ -141,23 +141,37 @@ impl Membership {
                     return ready().ok_or(FabricError::PeerLost(peer));
                 }
             }
-            if backoff.pause() && (wait.deadline.is_some() || within.is_some()) {
-                let now = self.platform.now();
-                let (start, end) = *start_and_end.get_or_insert_with(|| {
-                    let end = within.map_or(Time(u64::MAX), |within| now.after(within));
-                    (now, wait.deadline.unwrap_or(end))
-                });
-                if now >= end {
-                    return ready().ok_or_else(|| FabricError::Timeout {
-                        what: wait.what.to_owned(),
-                        after: now.since(start),
-                    });
-                }
+            if backoff.pause()
+                && let Some(error) = self.over(&wait, within, &mut start_and_end)
+            {
+                return ready().ok_or(error);
             }
             if let Some(value) = ready() {
                 backoff.answered();
                 return Ok(value);
             }
         }
+    }
+
+    /// Looks at the clock, if there is an end: the error if that has come.
+    #[cold]
+    fn over(
+        &self,
+        wait: &Wait<'_>,
+        within: Option<Duration>,
+        start_and_end: &mut Option<(Time, Time)>,
+    ) -> Option<FabricError> {
+        if wait.deadline.is_none() && within.is_none() {
+            return None;
+        }
+        let now = self.platform.now();
+        let (start, end) = *start_and_end.get_or_insert_with(|| {
+            let end = within.map_or(Time(u64::MAX), |within| now.after(within));
+            (now, wait.deadline.unwrap_or(end))
+        });
+        (now >= end).then(|| FabricError::Timeout {
+            what: wait.what.to_owned(),
+            after: now.since(start),
+        })
     }
 }

@@ -172,10 +172,17 @@ impl<K> Span<K> {
             // Release: after this thread's earlier accesses, as every put.
             // SAFETY: aligned as just checked; the range was checked and `self` keeps it mapped.
             unsafe { word::store(to, u64::from_ne_bytes(data), Ordering::Release) };
-        } else {
-            // SAFETY: the range was checked and `self` keeps it mapped.
-            unsafe { word::write(to, data) };
+            return Ok(());
         }
+        self.write_bulk(offset, data)
+    }
+
+    /// Not one aligned word. A call of its own, so that one word takes no more than its store.
+    #[inline(never)]
+    fn write_bulk(&self, offset: usize, data: &[u8]) -> Result<()> {
+        let to = self.address(offset, data.len())?;
+        // SAFETY: the range was checked and `self` keeps it mapped.
+        unsafe { word::write(to, data) };
         Ok(())
     }
 
@@ -194,6 +201,14 @@ impl<K> Span<K> {
         Ok(())
     }
 
+    /// Loads an aligned 8-byte word, before this thread's later accesses.
+    #[inline]
+    pub(crate) fn load_word(&self, offset: usize) -> Result<u64> {
+        let at = self.word_address(offset, 8)?;
+        // SAFETY: range and alignment were checked and `self` keeps the word mapped.
+        Ok(unsafe { word::load(at, Ordering::Acquire) })
+    }
+
     /// Stores an aligned 8-byte word, after this thread's earlier accesses.
     #[inline]
     pub(crate) fn store_word(&self, offset: usize, value: u64) -> Result<()> {
@@ -208,7 +223,7 @@ impl<K> Span<K> {
     pub(crate) fn fetch_add(&self, offset: usize, add: u64) -> Result<u64> {
         let at = self.word_address(offset, 8)?;
         // SAFETY: range and alignment were checked and `self` keeps the word mapped.
-        Ok(unsafe { word::fetch_add(at, add) })
+        Ok(unsafe { word::fetch_add::<u64>(at, add) })
     }
 
     /// Atomic compare-and-swap of an aligned 8-byte word; a full fence; returns the value found.
@@ -238,6 +253,12 @@ impl<W: Word, K: Send + Sync + 'static> WordCell<W> for SpanCell<W, K> {
     fn compare_exchange(&self, current: W, new: W) -> Result<W, W> {
         // SAFETY: as for `load`.
         unsafe { word::compare_exchange(self.at.as_ptr(), current, new) }
+    }
+
+    #[inline]
+    fn fetch_add(&self, add: W) -> W {
+        // SAFETY: as for `load`.
+        unsafe { word::fetch_add(self.at.as_ptr(), add) }
     }
 }
 

@@ -142,18 +142,27 @@ pub(crate) unsafe fn compare_exchange<W: Word>(at: *mut u8, current: W, new: W) 
     result.map(W::from_u64).map_err(W::from_u64)
 }
 
-/// Atomic add to an 8-byte word; returns the old value. Full fence before and after.
+/// Atomic add to a word, with wrap-around; returns the old value. Full fence before and after.
 ///
 /// # Safety
-/// `at` is aligned to 8 and its bytes are mapped.
+/// `at` is aligned to `W` and its bytes are mapped.
 #[inline]
-pub(crate) unsafe fn fetch_add(at: *mut u8, add: u64) -> u64 {
-    debug_assert!(at.addr().is_multiple_of(8));
+pub(crate) unsafe fn fetch_add<W: Word>(at: *mut u8, add: W) -> W {
+    debug_assert!(at.addr().is_multiple_of(W::BYTES));
     fence_around_rmw();
+    let add = add.to_u64();
+    #[allow(clippy::cast_possible_truncation)] // `add` came from a word of this size.
     // SAFETY: the caller's promise; all accesses to mapped memory are atomic (module head).
-    let old = unsafe { AtomicU64::from_ptr(at.cast()).fetch_add(add, Ordering::SeqCst) };
+    let old = unsafe {
+        match W::BYTES {
+            1 => u64::from(AtomicU8::from_ptr(at).fetch_add(add as u8, Ordering::SeqCst)),
+            2 => u64::from(AtomicU16::from_ptr(at.cast()).fetch_add(add as u16, Ordering::SeqCst)),
+            4 => u64::from(AtomicU32::from_ptr(at.cast()).fetch_add(add as u32, Ordering::SeqCst)),
+            _ => AtomicU64::from_ptr(at.cast()).fetch_add(add, Ordering::SeqCst),
+        }
+    };
     fence_around_rmw();
-    old
+    W::from_u64(old)
 }
 
 /// A locked instruction of x86-64 is a full fence by itself; other machines need one on either side.

@@ -6,7 +6,9 @@ use super::nic::QueueId;
 use super::send_queue::{Kind, Request};
 use super::{Node, ShmMemory, ShmRemote};
 use crate::host::word;
-use crate::{Control, FabricError, Local, NodeId, Posted, QueuePair, RemoteMemory, Result, Target, Work};
+use crate::{
+    Control, FabricError, Local, NodeId, Posted, QueuePair, RemoteMemory, Result, Target, WordOp, Work,
+};
 
 /// A queue pair of the shared-memory fabric.
 #[derive(Debug)]
@@ -33,7 +35,7 @@ impl ShmQueuePair {
     }
 
     /// Fails if `remote` is not the peer's, or the peer is known to be gone.
-    #[inline]
+    #[inline(always)]
     fn check(&mut self, remote: &ShmRemote) -> Result<()> {
         if remote.node() != self.peer {
             return Err(self.foreign(remote));
@@ -41,7 +43,7 @@ impl ShmQueuePair {
         self.check_alive()
     }
 
-    #[inline]
+    #[inline(always)]
     fn check_alive(&mut self) -> Result<()> {
         if self.node.job.mesh.departures() != self.departures_seen {
             self.look_at_peer();
@@ -68,11 +70,21 @@ impl ShmQueuePair {
     }
 
     #[cold]
-    fn post(&self, queue: QueueId, request: Request) -> Result<Posted> {
+    fn too_long(&self, len: usize) -> FabricError {
+        FabricError::Unsupported(format!(
+            "{len} bytes inline: at most {} go, put the rest from registered memory",
+            self.node.caps.inline_bytes_max
+        ))
+    }
+
+    /// Hands the operation to the NIC. What it is made of is put together out of the way of the synchronous path.
+    #[cold]
+    #[inline(never)]
+    fn post(&self, queue: QueueId, request: impl FnOnce() -> Request) -> Result<Posted> {
         let nic = self.node.nic.as_ref();
         // A queue exists only where there is a NIC (`new`).
         let nic = nic.ok_or_else(|| FabricError::Unsupported("a queue without its NIC".into()))?;
-        nic.post(queue, request)?;
+        nic.post(queue, request())?;
         Ok(Posted::Pending)
     }
 
@@ -88,15 +100,11 @@ impl ShmQueuePair {
         target.remote.span().check_word(target.offset)?;
         result.memory.span().check_word(result.offset)?;
         if result.len != 8 {
-            return Err(FabricError::Unsupported(format!(
-                "a result of {} bytes: that of an atomic operation has 8",
-                result.len
-            )));
+            return Err(not_a_word(result.len));
         }
         self.check(target.remote)?;
         if let Some(queue) = self.queue {
-            let request = Request::new(kind, work).remote(target, 8).local(result);
-            return self.post(queue, request);
+            return self.post(queue, || Request::new(kind, work).remote(target, 8).local(result));
         }
         // A full fence by itself, so after all earlier operations (LOCO'26 Fig. 10 has none of these; ours come
         // after the queue pair's earlier puts and before its later operations).
@@ -104,6 +112,13 @@ impl ShmQueuePair {
         result.memory.span().store_word(result.offset, old)?;
         Ok(Posted::Done)
     }
+}
+
+#[cold]
+fn not_a_word(len: usize) -> FabricError {
+    FabricError::Unsupported(format!(
+        "a result of {len} bytes: that of an atomic operation has 8"
+    ))
 }
 
 impl Drop for ShmQueuePair {
@@ -128,8 +143,10 @@ impl QueuePair for ShmQueuePair {
         dst.remote.span().check(dst.offset, src.len)?;
         self.check(dst.remote)?;
         if let Some(queue) = self.queue {
-            let request = Request::new(Kind::Put, work).remote(dst, src.len).local(src);
-            return self.post(queue, request);
+            let len = src.len;
+            return self.post(queue, || {
+                Request::new(Kind::Put, work).remote(dst, len).local(src)
+            });
         }
         // This thread's earlier stores come before the NIC's read of the source (LOCO'26 Fig. 10, B6).
         word::full_fence();
@@ -140,22 +157,19 @@ impl QueuePair for ShmQueuePair {
         Ok(Posted::Done)
     }
 
-    #[inline]
+    // Always: with what the caller knows of the data, a put of a word is a handful of instructions; else it is a call that
+    // passes everything by memory, and takes as long as the message.
+    #[inline(always)]
     fn put_inline(&mut self, data: &[u8], dst: Target<'_, ShmRemote>, work: Work) -> Result<Posted> {
         if data.len() > self.node.caps.inline_bytes_max {
-            return Err(FabricError::Unsupported(format!(
-                "{} bytes inline: at most {} go, put the rest from registered memory",
-                data.len(),
-                self.node.caps.inline_bytes_max
-            )));
+            return Err(self.too_long(data.len()));
         }
         dst.remote.span().check(dst.offset, data.len())?;
         self.check(dst.remote)?;
         if let Some(queue) = self.queue {
-            return self.post(
-                queue,
-                Request::new(Kind::Put, work).remote(dst, data.len()).inline(data),
-            );
+            return self.post(queue, || {
+                Request::new(Kind::Put, work).remote(dst, data.len()).inline(data)
+            });
         }
         dst.remote.span().write(dst.offset, data)?;
         Ok(Posted::Done)
@@ -167,8 +181,10 @@ impl QueuePair for ShmQueuePair {
         src.remote.span().check(src.offset, dst.len)?;
         self.check(src.remote)?;
         if let Some(queue) = self.queue {
-            let request = Request::new(Kind::Get, work).remote(src, dst.len).local(dst);
-            return self.post(queue, request);
+            let len = dst.len;
+            return self.post(queue, || {
+                Request::new(Kind::Get, work).remote(src, len).local(dst)
+            });
         }
         // This thread's stores, and the queue pair's puts, come before the NIC's remote read (Fig. 10, B8 and G8).
         word::full_fence();
@@ -206,10 +222,29 @@ impl QueuePair for ShmQueuePair {
     fn flush(&mut self, work: Work) -> Result<Posted> {
         self.check_alive()?;
         if let Some(queue) = self.queue {
-            return self.post(queue, Request::new(Kind::Flush, work));
+            return self.post(queue, || Request::new(Kind::Flush, work));
         }
         // Puts are stores of this thread: they are placed when its store buffer is empty.
         word::full_fence();
         Ok(Posted::Done)
+    }
+
+    #[inline(always)] // as `put_inline`
+    fn word_at_once(&mut self, target: Target<'_, ShmRemote>, op: WordOp) -> Result<Option<u64>> {
+        if self.queue.is_some() {
+            return Ok(None);
+        }
+        self.check(target.remote)?;
+        let span = target.remote.span();
+        // The order of each is that of the operation of the same name above.
+        match op {
+            WordOp::Get => {
+                word::full_fence();
+                span.load_word(target.offset)
+            }
+            WordOp::FetchAdd(add) => span.fetch_add(target.offset, add),
+            WordOp::CompareSwap { expected, new } => span.compare_swap(target.offset, expected, new),
+        }
+        .map(Some)
     }
 }

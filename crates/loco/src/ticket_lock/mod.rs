@@ -18,14 +18,14 @@
 mod recovery;
 mod slot;
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::Ordering::{self, Relaxed};
 use std::time::Duration;
 
 use loco_fabric::{AtomicCell, Fabric, FabricError, Lock, Memory, NodeId, Peers, Time, Wait, WordCell};
 
 use crate::fence::Scope;
 use crate::lock_guard::{LocalTurn, LockConfig, LockGuard, Unlock, is_gone};
-use crate::platform::{AtomicU32Of, MutexOf};
+use crate::platform::{AtomicU32Of, AtomicU64Of, MutexOf};
 use crate::thread::{Flags, Operation};
 use crate::words::{Pause, Words};
 use crate::{Channel, Error, Parent, Region, Result, Thread};
@@ -80,31 +80,36 @@ pub struct TicketLock<F: Fabric> {
     slots: usize,
     /// What the first node says.
     says: usize,
+    /// What this one says.
+    mine_says: usize,
     /// Slots, a power of two, at least as many as there can be tickets drawn and not served: one a node.
     slot_count: u64,
     /// Where this node is told that its ticket is served.
     told: <F::Memory as Memory>::Cell<u64>,
     told_region: Region<F>,
     turn: LocalTurn<F>,
-    /// Touched only by the thread whose turn it is.
-    mine: MutexOf<F, Mine>,
+    mine: Mine<F>,
     /// A lost holder's id + 1, once known, for everybody who comes later.
     poisoned: AtomicU32Of<F>,
 }
 
-/// What this node has in the lock.
-struct Mine {
-    /// The ticket with which the node holds the lock.
-    held: Option<u64>,
-    /// A ticket given up that may not have been passed over yet.
-    abandoned: Option<u64>,
-    says: Says,
+/// What this node has in the lock. Touched only by the thread whose turn it is, so each access is `Relaxed`: entering and
+/// leaving the turn order them.
+struct Mine<F: Fabric> {
+    /// 1 + the ticket with which the node holds the lock, or 0.
+    held: AtomicU64Of<F>,
+    /// 1 + a ticket given up that may not have been passed over yet, or 0.
+    abandoned: AtomicU64Of<F>,
+    /// 1 + the last ticket that the node drew, or 0.
+    drawn: AtomicU64Of<F>,
+    /// 1 + the node that waited last time when this one was done, or 0: a guess who waits this time.
+    follower: AtomicU32Of<F>,
     /// Hand-overs between threads since the node got the lock.
-    hand_overs: u32,
+    hand_overs: AtomicU32Of<F>,
+    /// Number of `settled`.
+    settled_count: AtomicU32Of<F>,
     /// Lost nodes that are known to hold nothing.
-    settled: Vec<NodeId>,
-    /// Who waited last time when this node was done: a guess who waits this time.
-    follower: Option<NodeId>,
+    settled: MutexOf<F, Vec<NodeId>>,
 }
 
 impl<F: Fabric> TicketLock<F> {
@@ -143,6 +148,7 @@ impl<F: Fabric> TicketLock<F> {
             .region("told", WORD_BYTES)
             .join()?;
         let told_region = channel.region("told")?.clone();
+        let position = participants.nodes().binary_search(&channel.node());
         Ok(TicketLock {
             words: Words::new(parent.manager().fabric(), channel.region("words")?, home)?,
             told: told_region.local()?.cell(0)?,
@@ -151,16 +157,19 @@ impl<F: Fabric> TicketLock<F> {
             config,
             slots,
             says,
+            // A participant, or the channel could not have been joined.
+            mine_says: says + position.unwrap_or(0) * LINE_WORDS,
             slot_count: slot_count as u64,
             turn: LocalTurn::new(),
-            mine: Lock::new(Mine {
-                held: None,
-                abandoned: None,
-                says: Says::Nothing,
-                hand_overs: 0,
-                settled: Vec::new(),
-                follower: None,
-            }),
+            mine: Mine {
+                held: AtomicCell::new(0),
+                abandoned: AtomicCell::new(0),
+                drawn: AtomicCell::new(0),
+                follower: AtomicCell::new(0),
+                hand_overs: AtomicCell::new(0),
+                settled_count: AtomicCell::new(0),
+                settled: Lock::new(Vec::new()),
+            },
             poisoned: AtomicCell::new(0),
         })
     }
@@ -169,6 +178,7 @@ impl<F: Fabric> TicketLock<F> {
     ///
     /// # Errors
     /// `HolderLost`; `PeerLost` if the home is gone; `Timeout`. The caller does not hold the lock then.
+    #[inline]
     pub fn lock<'a>(
         &'a self,
         thread: &'a Thread<F>,
@@ -181,6 +191,7 @@ impl<F: Fabric> TicketLock<F> {
     ///
     /// # Errors
     /// See [`lock`](TicketLock::lock).
+    #[inline]
     pub fn lock_until<'a>(
         &'a self,
         thread: &'a Thread<F>,
@@ -191,26 +202,34 @@ impl<F: Fabric> TicketLock<F> {
     }
 
     /// Without a deadline it is the thread's, worked out only if there is something to wait for.
+    // The guard is made in the caller's frame: moved, its small fields are read back wider than they were written, which
+    // waits until every store before has left the processor.
+    #[inline(always)]
     fn lock_with<'a>(
         &'a self,
         thread: &'a Thread<F>,
         scope: Scope,
         deadline: Option<Time>,
     ) -> Result<LockGuard<'a, F, TicketLock<F>>> {
+        match self.enter(thread, deadline) {
+            Ok(recovered) => Ok(LockGuard::new(self, thread, scope, recovered)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Gets the lock to this thread; true if a holder was lost.
+    fn enter(&self, thread: &Thread<F>, deadline: Option<Time>) -> Result<bool> {
         let deadline = deadline.or(thread.set_deadline_is());
         self.check_poison()?;
         self.turn.enter(thread, self.channel.name(), deadline)?;
-        let mut mine = self.mine.lock();
-        if mine.held.is_some() {
-            return Ok(LockGuard::new(self, thread, scope, false));
+        if self.mine.held.load(Relaxed) != 0 {
+            return Ok(false);
         }
-        match thread.to_the_end(|| self.acquire(thread, &mut mine, deadline)) {
-            Ok(recovered) => Ok(LockGuard::new(self, thread, scope, recovered)),
-            Err(error) => {
-                self.turn.leave();
-                Err(error)
-            }
+        let recovered = thread.to_the_end(|| self.acquire(thread, deadline));
+        if recovered.is_err() {
+            self.turn.leave();
         }
+        recovered
     }
 
     /// Takes the lock if it is free; `None` if it is held or awaited, or others were quicker.
@@ -226,7 +245,7 @@ impl<F: Fabric> TicketLock<F> {
         if !self.turn.try_enter() {
             return Ok(None);
         }
-        let outcome = thread.to_the_end(|| self.try_acquire(thread, &mut self.mine.lock()));
+        let outcome = thread.to_the_end(|| self.try_acquire(thread));
         if !matches!(outcome, Ok(Some(_))) {
             self.turn.leave();
         }
@@ -238,36 +257,39 @@ impl<F: Fabric> TicketLock<F> {
         &self.channel
     }
 
-    /// Says that the lock will be taken soon.
-    pub(crate) fn prefetch(&self) {
+    /// A hint that the lock will be taken soon: has its words fetched while the caller does something else. Means nothing:
+    /// takes and orders nothing.
+    #[inline]
+    pub fn prefetch(&self) {
         self.words.prefetch(NEXT);
     }
 
     /// Gets the lock to this node; true if a holder was lost.
-    fn acquire(&self, thread: &Thread<F>, mine: &mut Mine, deadline: Option<Time>) -> Result<bool> {
-        let resumed = match mine.abandoned.take() {
-            Some(ticket) => self.resume(thread, ticket)?,
-            None => None,
-        };
-        let (ticket, served) = match resumed {
+    fn acquire(&self, thread: &Thread<F>, deadline: Option<Time>) -> Result<bool> {
+        let (ticket, served) = match self.resume(thread)? {
             Some(ticket) => (ticket, None),
-            None => self.draw(thread, mine)?,
+            None => self.draw(thread)?,
         };
         let recovered = match served {
             Some(recovered) => recovered,
-            None => self.wait_for_turn(thread, mine, ticket, deadline)?,
+            None => self.wait_for_turn(thread, ticket, deadline)?,
         };
-        mine.held = Some(ticket);
-        mine.hand_overs = 0;
+        self.got(ticket);
         Ok(recovered)
     }
 
+    /// The node holds the lock with `ticket`.
+    fn got(&self, ticket: u64) {
+        self.mine.held.store(ticket + 1, Relaxed);
+        self.mine.hand_overs.store(0, Relaxed);
+    }
+
     /// Draws a ticket and claims it; the turn, if it has come already.
-    fn draw(&self, thread: &Thread<F>, mine: &mut Mine) -> Result<(u64, Option<bool>)> {
+    fn draw(&self, thread: &Thread<F>) -> Result<(u64, Option<bool>)> {
         self.say(thread, Says::Taking)?;
         let ticket = self.words.fetch_add(thread, NEXT, 1)?;
-        mine.says = Says::Has(ticket);
-        self.say(thread, mine.says)?;
+        self.mine.drawn.store(ticket + 1, Relaxed);
+        self.say(thread, Says::Has(ticket))?;
         let claim = Slot::new(ticket, Stage::Claimed(self.channel.node()));
         let guess = self.untouched(ticket);
         let old = self.change(thread, ticket, guess, |old| {
@@ -277,8 +299,12 @@ impl<F: Fabric> TicketLock<F> {
         Ok((ticket, served.map(|old| old.stage == Stage::Recovered)))
     }
 
-    /// Claims a ticket that was given up, unless it has been passed over.
-    fn resume(&self, thread: &Thread<F>, ticket: u64) -> Result<Option<u64>> {
+    /// Claims the ticket that was given up, if there is one, unless it has been passed over.
+    fn resume(&self, thread: &Thread<F>) -> Result<Option<u64>> {
+        let Some(ticket) = self.mine.abandoned.load(Relaxed).checked_sub(1) else {
+            return Ok(None);
+        };
+        self.mine.abandoned.store(0, Relaxed);
         let claim = Slot::new(ticket, Stage::Claimed(self.channel.node()));
         let abandoned = Slot::new(ticket, Stage::Abandoned);
         let old = self
@@ -288,13 +314,7 @@ impl<F: Fabric> TicketLock<F> {
     }
 
     /// Waits until this node is told that its claimed ticket is served.
-    fn wait_for_turn(
-        &self,
-        thread: &Thread<F>,
-        mine: &mut Mine,
-        ticket: u64,
-        deadline: Option<Time>,
-    ) -> Result<bool> {
+    fn wait_for_turn(&self, thread: &Thread<F>, ticket: u64, deadline: Option<Time>) -> Result<bool> {
         let deadline = deadline.unwrap_or_else(|| thread.node().default_deadline());
         let mut peers: Vec<NodeId> = Vec::new();
         let told = || {
@@ -303,12 +323,13 @@ impl<F: Fabric> TicketLock<F> {
             (told >> 1 == ticket + 1).then_some(told & 1 == 1)
         };
         loop {
-            let peers = if mine.settled.is_empty() {
+            let peers = if self.mine.settled_count.load(Relaxed) == 0 {
                 self.channel.peers()
             } else {
+                let settled = self.mine.settled.lock();
                 peers.clear();
                 let others = self.channel.peers().iter();
-                peers.extend(others.filter(|peer| !mine.settled.contains(peer)));
+                peers.extend(others.filter(|peer| !settled.contains(peer)));
                 &peers
             };
             let wait = Wait {
@@ -317,14 +338,18 @@ impl<F: Fabric> TicketLock<F> {
                 deadline: Some(deadline),
             };
             let error: Error = match thread.fabric().wait(wait, told) {
-                Ok(recovered) => return Ok(recovered),
+                Ok(recovered) => {
+                    // For the release: who served us has left these words by now, unless it is drawing again.
+                    self.words.prefetch(NEXT);
+                    return Ok(recovered);
+                }
                 Err(FabricError::PeerLost(node)) if node != self.words.home() => {
                     // Whoever serves us may have been lost before it told us.
                     if let Some(recovered) = self.served(thread, ticket)? {
                         self.be_told(thread, ticket);
                         return Ok(recovered);
                     }
-                    match self.settle(thread, mine) {
+                    match self.settle(thread) {
                         Ok(Settled::Yes) => continue,
                         Ok(Settled::NotYet { index, seen }) => {
                             let pause = Pause {
@@ -352,7 +377,7 @@ impl<F: Fabric> TicketLock<F> {
                 self.words
                     .compare_swap(thread, self.slot(ticket), claim.to_word(), abandoned.to_word())?;
             if old == claim.to_word() {
-                mine.abandoned = Some(ticket);
+                self.mine.abandoned.store(ticket + 1, Relaxed);
                 return Err(error);
             }
             // Served at the last moment.
@@ -384,7 +409,7 @@ impl<F: Fabric> TicketLock<F> {
         Ok((slot.ticket == ticket && slot.is_served()).then_some(slot.stage == Stage::Recovered))
     }
 
-    fn try_acquire(&self, thread: &Thread<F>, mine: &mut Mine) -> Result<Option<bool>> {
+    fn try_acquire(&self, thread: &Thread<F>) -> Result<Option<bool>> {
         let next = self.words.peek(thread, NEXT)?;
         let Some(recovered) = self.served(thread, next)? else {
             return Ok(None);
@@ -392,25 +417,19 @@ impl<F: Fabric> TicketLock<F> {
         self.say(thread, Says::Taking)?;
         let drawn = self.words.compare_swap(thread, NEXT, next, next + 1)? == next;
         if drawn {
-            mine.says = Says::Has(next);
+            self.mine.drawn.store(next + 1, Relaxed);
             // All tickets before it are over, one that this node gave up included.
-            mine.abandoned = None;
-            mine.held = Some(next);
-            mine.hand_overs = 0;
+            self.mine.abandoned.store(0, Relaxed);
+            self.got(next);
         }
-        self.say(thread, mine.says)?;
+        let last = self.mine.drawn.load(Relaxed).checked_sub(1);
+        self.say(thread, last.map_or(Says::Nothing, Says::Has))?;
         Ok(drawn.then_some(recovered))
     }
 
     /// Serves the ticket after `ticket`, passing over those given up or lost.
-    /// `follower` is a guess who has the next one, and becomes who had it.
-    fn serve_next(
-        &self,
-        thread: &Thread<F>,
-        ticket: u64,
-        recovered: bool,
-        follower: &mut Option<NodeId>,
-    ) -> Result<()> {
+    fn serve_next(&self, thread: &Thread<F>, ticket: u64, recovered: bool) -> Result<()> {
+        let follower = &self.mine.follower;
         let stage = if recovered {
             Stage::Recovered
         } else {
@@ -419,8 +438,8 @@ impl<F: Fabric> TicketLock<F> {
         for next in ticket + 1.. {
             let skipped = Slot::new(next, Stage::Skipped);
             let served = Slot::new(next, stage);
-            let guess = match *follower {
-                Some(node) => Slot::new(next, Stage::Claimed(node)).to_word(),
+            let guess = match follower.load(Relaxed).checked_sub(1) {
+                Some(id) => Slot::new(next, Stage::Claimed(NodeId(id as u16))).to_word(),
                 None => self.untouched(next),
             };
             let old = self.change(thread, next, guess, |old| match old.stage {
@@ -431,13 +450,14 @@ impl<F: Fabric> TicketLock<F> {
                 // Another node recovers at the same time.
                 Stage::Served | Stage::Recovered | Stage::Skipped => None,
             })?;
-            *follower = match old {
+            let waited = match old {
                 Some(Slot {
                     ticket,
                     stage: Stage::Claimed(node),
-                }) if ticket == next => Some(node),
-                _ => None,
+                }) if ticket == next => u32::from(node.0) + 1,
+                _ => 0,
             };
+            follower.store(waited, Relaxed);
             match old {
                 Some(old) if old.ticket == next => match old.stage {
                     Stage::Claimed(node) if is_gone(thread.fabric(), node) => {}
@@ -499,10 +519,7 @@ impl<F: Fabric> TicketLock<F> {
     }
 
     fn say(&self, thread: &Thread<F>, says: Says) -> Result<()> {
-        let nodes = self.channel.participants();
-        let position = nodes.nodes().binary_search(&self.channel.node()).unwrap_or(0);
-        self.words
-            .post_write(thread, self.says + position * LINE_WORDS, says.to_word())
+        self.words.post_write(thread, self.mine_says, says.to_word())
     }
 
     fn slot(&self, ticket: u64) -> usize {
@@ -511,7 +528,7 @@ impl<F: Fabric> TicketLock<F> {
 
     fn check_poison(&self) -> Result<()> {
         // Relaxed: says all there is to say itself.
-        match self.poisoned.load(Ordering::Relaxed) {
+        match self.poisoned.load(Relaxed) {
             0 => Ok(()),
             id => Err(self.holder_lost(NodeId((id - 1) as u16))),
         }
@@ -529,18 +546,26 @@ impl<F: Fabric> Unlock<F> for TicketLock<F> {
     fn unlock(&self, thread: &Thread<F>, scope: Scope) -> Result<()> {
         // On its way while the fence waits.
         self.words.prefetch(NEXT);
-        let fenced = scope.fence(thread);
-        let mut mine = self.mine.lock();
-        let mut served = Ok(());
-        if mine.hand_overs < self.config.local_hand_overs_max && self.turn.awaited() {
-            mine.hand_overs += 1;
-        } else if let Some(ticket) = mine.held.take() {
-            let follower = &mut mine.follower;
-            served = thread.to_the_end(|| self.serve_next(thread, ticket, false, follower));
+        let hand_overs = self.mine.hand_overs.load(Relaxed);
+        let stays = hand_overs < self.config.local_hand_overs_max && self.turn.awaited();
+        let fenced = match stays {
+            true => scope.fence(thread),
+            false => scope.fence_before_rmw(thread),
+        };
+        let mut failed = None;
+        if stays {
+            self.mine.hand_overs.store(hand_overs + 1, Relaxed);
+        } else if let Some(ticket) = self.mine.held.load(Relaxed).checked_sub(1) {
+            self.mine.held.store(0, Relaxed);
+            failed = thread.to_the_end(|| self.serve_next(thread, ticket, false)).err();
         }
-        drop(mine);
         self.turn.leave();
-        fenced.and(served)
+        // Looked at, not copied: see `PutOp`.
+        fenced?;
+        match failed {
+            None => Ok(()),
+            Some(error) => Err(error),
+        }
     }
 
     fn name(&self) -> &str {

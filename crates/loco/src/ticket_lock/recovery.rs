@@ -8,13 +8,13 @@
 
 use std::sync::atomic::Ordering;
 
-use loco_fabric::{AtomicCell, Fabric, NodeId};
+use loco_fabric::{AtomicCell, Fabric, Lock, NodeId};
 
 use crate::lock_guard::{OnLoss, is_gone};
 use crate::{Parent, Result, Thread};
 
 use super::slot::{Says, Slot, Stage};
-use super::{LINE_WORDS, Mine, NEXT, TicketLock};
+use super::{LINE_WORDS, NEXT, TicketLock};
 
 /// Whether it is known what the lost nodes held.
 pub(super) enum Settled {
@@ -31,7 +31,7 @@ impl<F: Fabric> TicketLock<F> {
     ///
     /// # Errors
     /// `HolderLost`; `PeerLost` if the home is gone.
-    pub(super) fn settle(&self, thread: &Thread<F>, mine: &mut Mine) -> Result<Settled> {
+    pub(super) fn settle(&self, thread: &Thread<F>) -> Result<Settled> {
         let participants = self.channel.participants();
         let nodes = participants.nodes();
         let gone: Vec<NodeId> = nodes
@@ -93,10 +93,14 @@ impl<F: Fabric> TicketLock<F> {
                     return Err(self.holder_lost(holder));
                 }
                 tracing::warn!(lock = self.channel.name(), %holder, "recovered from a lost holder");
-                self.serve_next(thread, serving, true, &mut None)?;
+                self.serve_next(thread, serving, true)?;
             }
         }
-        mine.settled = gone;
+        // Relaxed: only for the thread whose turn it is, as all of `mine`.
+        self.mine
+            .settled_count
+            .store(gone.len() as u32, Ordering::Relaxed);
+        *self.mine.settled.lock() = gone;
         Ok(Settled::Yes)
     }
 }
