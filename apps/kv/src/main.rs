@@ -4,18 +4,15 @@
 use std::io::{self, BufReader};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
-use loco::fabric::{AnyConfig, AnyFabric, Job, Mesh};
+use loco::fabric::AnyFabric;
+use loco_app::seconds;
 use loco_kv::pick::{Distribution, Mix};
 use loco_kv::workload::{self, Outcome, Plan};
 use loco_kv::{KvError, Result, shell};
-use signal_hook::consts::{SIGINT, SIGTERM};
-
-/// Exit code of a run that was interrupted, as shells have it.
-const INTERRUPTED: u8 = 130;
 
 /// A key-value service over network memory.
 ///
@@ -79,32 +76,16 @@ struct Load {
     json: bool,
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
-    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
-}
-
 fn main() -> ExitCode {
     let args = Args::parse();
     let stop = Arc::new(AtomicBool::new(false));
-    match node(&args.command, &stop) {
-        // Relaxed: the handler writes nothing else.
-        Ok(_) if stop.load(Ordering::Relaxed) => ExitCode::from(INTERRUPTED),
-        Ok(code) => ExitCode::from(code),
-        Err(error) => {
-            eprintln!("kv: {error}");
-            ExitCode::from(error.exit_code())
-        }
-    }
+    let outcome = node(&args.command, &stop);
+    loco_app::exit("kv", &stop, outcome, KvError::exit_code)
 }
 
 fn node(command: &Command, stop: &Arc<AtomicBool>) -> Result<u8> {
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(stop))?;
-    }
-    let job = Job::from_env()
-        .map_err(|error| KvError::Usage(format!("{error}\nStart it as a job: loco run -n 3 -- kv ...")))?;
-    let fabric = AnyFabric::new(Mesh::connect(&job)?, AnyConfig::from_env()?)?;
+    loco_app::stop_on_signals(stop)?;
+    let fabric = loco_app::fabric("loco run -n 3 -- kv ...")?;
     match command {
         Command::Load(load) => {
             let plan = load.plan();

@@ -1,13 +1,13 @@
 //! A store under load: every node's threads look up and update keys, and check what they find. Relies on the store;
 //! used by the `kv` command.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use loco::fabric::Fabric;
-use loco::{Barrier, Inserted, KvConfig, KvStore, Manager, Participants, Sst, Thread};
+use loco::{Inserted, KvConfig, KvStore, Manager, Thread};
+use loco_app::{Share, Tally, Team};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use serde::Serialize;
@@ -72,11 +72,10 @@ pub struct Outcome {
     pub latency_ns_p99: u64,
 }
 
+/// What one thread did.
 #[derive(Default)]
 struct Count {
-    reads: u64,
-    writes: u64,
-    per_second: f64,
+    tally: Tally,
     latencies: Vec<u64>,
 }
 
@@ -101,57 +100,18 @@ pub fn run<F: Fabric>(fabric: F, plan: &Plan, stop: &AtomicBool) -> Result<Optio
         ..KvConfig::default()
     };
     let store = KvStore::<F, u64, u64>::new(&manager, "kv", config)?;
-    let everybody = Participants::all(&manager);
-    let threads = usize::from(plan.threads);
-    let line = Barrier::with_participants(&manager, "line", &everybody, threads)?;
-    let end = Barrier::new(&manager, "end")?;
-    let counts: [Sst<F, u64>; 2] = [Sst::new(&manager, "reads")?, Sst::new(&manager, "writes")?];
-    let rates = Sst::<F, f64>::new(&manager, "rates")?;
-    let stopped = Sst::<F, u64>::new(&manager, "stopped")?;
+    let team = Team::new(&manager, plan.threads)?;
     manager.wait_for_ready()?;
-    let position = everybody.nodes().iter().position(|&node| node == manager.node());
-    let position = position.unwrap_or(0);
-    let mine = thread::scope(|scope| {
-        let started: Vec<_> = (0..threads)
-            .map(|index| {
-                let (manager, store, line, stopped) = (&manager, &store, &line, &stopped);
-                scope.spawn(move || {
-                    let thread = manager.thread()?;
-                    let share = position * threads + index;
-                    fill(&thread, store, plan.keys, share, nodes * threads)?;
-                    line.wait(&thread)?;
-                    let count = serve(&thread, store, plan, share, || {
-                        // Relaxed: says all there is to say itself.
-                        if stop.load(Ordering::Relaxed) && stopped.mine()?.load() == 0 {
-                            stopped.store_mine(1)?;
-                            stopped.push_broadcast(&thread)?.wait(&thread)?;
-                        }
-                        Ok(stopped.rows()?.any(|row| row.load() != 0))
-                    })?;
-                    line.wait(&thread)?;
-                    Ok(count)
-                })
-            })
-            .collect();
-        let joined = started.into_iter().map(|thread| thread.join());
-        joined
-            .map(|count| count.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .collect::<Result<Vec<Count>>>()
-    })?;
+    let mine = team.run(
+        stop,
+        |thread, share| fill(thread, &store, plan.keys, share.index, share.of),
+        |thread, share, stopped| serve(thread, &store, plan, share, stopped),
+    )?;
     let thread = manager.thread()?;
-    counts[0].store_mine(mine.iter().map(|count| count.reads).sum())?;
-    counts[1].store_mine(mine.iter().map(|count| count.writes).sum())?;
-    rates.store_mine(mine.iter().map(|count| count.per_second).sum())?;
-    for count in &counts {
-        count.push_broadcast(&thread)?.wait(&thread)?;
-    }
-    rates.push_broadcast(&thread)?.wait(&thread)?;
-    // It completes what was pushed before it; and everybody keeps its store up to here.
-    end.wait(&thread)?;
-    if manager.nodes().first() != Some(&manager.node()) {
+    // Everybody keeps its store up to here.
+    let Some(all) = team.add_up(&thread, mine.iter().map(|count: &Count| count.tally))? else {
         return Ok(None);
-    }
-    let sum = |table: &Sst<F, u64>| Ok::<u64, loco::Error>(table.rows()?.map(|row| row.load()).sum());
+    };
     let mut latencies =
         Histogram::<u64>::new(3).map_err(|error| KvError::Usage(format!("making a histogram: {error}")))?;
     for latency in mine.iter().flat_map(|count| &count.latencies) {
@@ -164,9 +124,9 @@ pub fn run<F: Fabric>(fabric: F, plan: &Plan, stop: &AtomicBool) -> Result<Optio
         keys: plan.keys,
         distribution: plan.distribution,
         mix: plan.mix,
-        reads: sum(&counts[0])?,
-        writes: sum(&counts[1])?,
-        operations_per_second: rates.rows()?.map(|row| row.load()).sum(),
+        reads: all.counts[0],
+        writes: all.counts[1],
+        operations_per_second: all.per_second,
         latency_ns_p50: latencies.value_at_quantile(0.5),
         latency_ns_p99: latencies.value_at_quantile(0.99),
     }))
@@ -219,20 +179,20 @@ fn serve<F: Fabric>(
     thread: &Thread<F>,
     store: &KvStore<F, u64, u64>,
     plan: &Plan,
-    share: usize,
-    mut stopped: impl FnMut() -> Result<bool>,
+    share: Share,
+    stopped: &mut dyn FnMut() -> loco::Result<bool>,
 ) -> Result<Count> {
-    let mut random = SmallRng::seed_from_u64(plan.seed.wrapping_add(share as u64));
+    let mut random = SmallRng::seed_from_u64(plan.seed.wrapping_add(share.index as u64));
     let picks = draw(plan.distribution, plan.keys, PICKS.max(plan.window), &mut random)?;
     let mut batches = picks.chunks_exact(plan.window).cycle();
-    let mut count = Count::default();
+    let (mut count, mut done) = (Count::default(), [0, 0]);
     let mut version = 0_u32;
     let (mut reads, mut writes, mut values) = (Vec::new(), Vec::new(), Vec::new());
     let most = plan.ops.unwrap_or(u64::MAX);
     let begin = Instant::now();
     'all: while begin.elapsed() < plan.duration && !stopped()? {
         for batch in batches.by_ref().take(BATCHES_AT_ONCE) {
-            if count.reads + count.writes >= most {
+            if done[0] + done[1] >= most {
                 break 'all;
             }
             reads.clear();
@@ -256,14 +216,16 @@ fn serve<F: Fabric>(
                     found: None,
                 });
             }
-            count.reads += reads.len() as u64;
-            count.writes += writes.len() as u64;
+            done[0] += reads.len() as u64;
+            done[1] += writes.len() as u64;
         }
     }
-    let all = count.reads + count.writes;
     #[allow(clippy::cast_precision_loss)] // Exact up to 2^53.
-    let all = all as f64;
-    count.per_second = all / begin.elapsed().as_secs_f64();
+    let all = (done[0] + done[1]) as f64;
+    count.tally = Tally {
+        counts: done,
+        per_second: all / begin.elapsed().as_secs_f64(),
+    };
     for &pick in &picks[..TIMED.min(picks.len())] {
         let begin = Instant::now();
         let found = store.get(thread, &key(pick))?;

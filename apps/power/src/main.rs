@@ -6,16 +6,12 @@ use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
-use loco::fabric::{AnyConfig, AnyFabric, Job, Mesh};
-use loco_power::{Delays, Params, PowerError, RealPlan, Result, Run, output, run_real, simulate, stability};
-use signal_hook::consts::{SIGINT, SIGTERM};
-
-/// Exit code of a run that was interrupted, as shells have it.
-const INTERRUPTED: u8 = 130;
+use loco::fabric::AnyFabric;
+use loco_power::{Delays, Params, RealPlan, Result, Run, output, run_real, simulate, stability};
 
 /// A DC/DC converter control loop over network memory.
 #[derive(Parser)]
@@ -76,15 +72,8 @@ struct Common {
 fn main() -> ExitCode {
     let args = Args::parse();
     let stop = Arc::new(AtomicBool::new(false));
-    match run(args.command, &stop) {
-        // Relaxed: the handler writes nothing else.
-        Ok(()) if stop.load(Ordering::Relaxed) => ExitCode::from(INTERRUPTED),
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("power: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    let outcome = run(args.command, &stop).map(|()| 0);
+    loco_app::exit("power", &stop, outcome, |_| 1)
 }
 
 fn run(command: Command, stop: &Arc<AtomicBool>) -> Result<()> {
@@ -116,19 +105,14 @@ fn run(command: Command, stop: &Arc<AtomicBool>) -> Result<()> {
 }
 
 fn real(common: &Common, slow_down: u32, stop: &Arc<AtomicBool>) -> Result<()> {
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(stop))?;
-    }
+    loco_app::stop_on_signals(stop)?;
     let plan = RealPlan {
         params: common.params(),
         periods: common.periods().collect(),
         duration: common.duration(),
         slow_down,
     };
-    let job = Job::from_env().map_err(|error| {
-        PowerError::Link(format!("{error}\nStart it as a job: loco run -n 3 -- power run"))
-    })?;
-    let runs = match AnyFabric::new(Mesh::connect(&job)?, AnyConfig::from_env()?)? {
+    let runs = match loco_app::fabric("loco run -n 3 -- power run")? {
         AnyFabric::Shm(fabric) => run_real(fabric, &plan, stop),
         AnyFabric::Verbs(fabric) => run_real(fabric, &plan, stop),
     }?;

@@ -3,16 +3,13 @@
 
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::Parser;
-use loco::fabric::{AnyConfig, AnyFabric, Job, Mesh};
+use loco::fabric::AnyFabric;
+use loco_app::seconds;
 use loco_transfer::{BankConfig, Outcome, Plan, Result, TransferError, run};
-use signal_hook::consts::{SIGINT, SIGTERM};
-
-/// Exit code of a run that was interrupted, as shells have it.
-const INTERRUPTED: u8 = 130;
 
 /// Transfers between accounts on several nodes, each under the locks of both accounts.
 ///
@@ -44,30 +41,16 @@ struct Args {
     json: bool,
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
-    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
-}
-
 fn main() -> ExitCode {
     let args = Args::parse();
     let stop = Arc::new(AtomicBool::new(false));
-    match node(&args, &stop) {
-        // Relaxed: the handler writes nothing else.
-        Ok(()) if stop.load(Ordering::Relaxed) => ExitCode::from(INTERRUPTED),
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("transfer: {error}");
-            ExitCode::from(error.exit_code())
-        }
-    }
+    let outcome = node(&args, &stop);
+    loco_app::exit("transfer", &stop, outcome, TransferError::exit_code)
 }
 
-fn node(args: &Args, stop: &Arc<AtomicBool>) -> Result<()> {
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(stop))
-            .map_err(|error| TransferError::Usage(format!("handling signals: {error}")))?;
-    }
+fn node(args: &Args, stop: &Arc<AtomicBool>) -> Result<u8> {
+    loco_app::stop_on_signals(stop)
+        .map_err(|error| TransferError::Usage(format!("handling signals: {error}")))?;
     let plan = Plan {
         bank: BankConfig {
             accounts: args.accounts,
@@ -83,10 +66,7 @@ fn node(args: &Args, stop: &Arc<AtomicBool>) -> Result<()> {
         single: args.single_lock,
         seed: args.seed,
     };
-    let job = Job::from_env().map_err(|error| {
-        TransferError::Usage(format!("{error}\nStart it as a job: loco run -n 2 -- transfer"))
-    })?;
-    let outcome = match AnyFabric::new(Mesh::connect(&job)?, AnyConfig::from_env()?)? {
+    let outcome = match loco_app::fabric("loco run -n 2 -- transfer")? {
         AnyFabric::Shm(fabric) => run(fabric, &plan, stop),
         AnyFabric::Verbs(fabric) => run(fabric, &plan, stop),
     }?;
@@ -95,7 +75,7 @@ fn node(args: &Args, stop: &Arc<AtomicBool>) -> Result<()> {
         Some(outcome) => print(&outcome),
         None => {}
     }
-    Ok(())
+    Ok(0)
 }
 
 fn print(outcome: &Outcome) {

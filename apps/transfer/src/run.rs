@@ -1,12 +1,12 @@
 //! Transfers by several threads for a while, and the check of the total at the end. Relies on the bank; used by the
 //! `transfer` command.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use loco::fabric::Fabric;
-use loco::{Barrier, Manager, Participants, Sst, Thread};
+use loco::{Manager, Thread};
+use loco_app::{Share, Tally, Team};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use serde::Serialize;
@@ -56,14 +56,6 @@ pub struct Outcome {
     pub total: i64,
 }
 
-/// What one thread, then one node, did.
-#[derive(Clone, Copy, Default)]
-struct Count {
-    done: u64,
-    short: u64,
-    per_second: f64,
-}
-
 /// Runs the plan on this node, together with all others; ends early, on all nodes, once `stop` is set on one. Only the
 /// lowest node gets the outcome, after it has checked the total.
 ///
@@ -72,74 +64,37 @@ struct Count {
 pub fn run<F: Fabric>(fabric: F, plan: &Plan, stop: &AtomicBool) -> Result<Option<Outcome>> {
     let manager = Manager::new(fabric)?;
     let bank = Bank::new(&manager, "bank", plan.bank)?;
-    let everybody = Participants::all(&manager);
-    let threads = usize::from(plan.threads);
-    let line = Barrier::with_participants(&manager, "line", &everybody, threads)?;
-    let end = Barrier::new(&manager, "end")?;
-    let counts: [Sst<F, u64>; 2] = [Sst::new(&manager, "done")?, Sst::new(&manager, "short")?];
-    let rates = Sst::<F, f64>::new(&manager, "rates")?;
-    let stopped = Sst::<F, u64>::new(&manager, "stopped")?;
+    let team = Team::new(&manager, plan.threads)?;
     manager.wait_for_ready()?;
-    let position = everybody.nodes().iter().position(|&node| node == manager.node());
-    let position = position.unwrap_or(0);
-    let mine = thread::scope(|scope| {
-        let started: Vec<_> = (0..threads)
-            .map(|index| {
-                let (manager, bank, line, stopped) = (&manager, &bank, &line, &stopped);
-                let share = position * threads + index;
-                scope.spawn(move || {
-                    let thread = manager.thread()?;
-                    let shares = manager.nodes().len() * threads;
-                    if !plan.single {
-                        bank.fill(&thread, share, shares)?;
-                    }
-                    line.wait(&thread)?;
-                    transact(&thread, bank, plan, share, || {
-                        // Relaxed: says all there is to say itself.
-                        if stop.load(Ordering::Relaxed) && stopped.mine()?.load() == 0 {
-                            stopped.store_mine(1)?;
-                            stopped.push_broadcast(&thread)?.wait(&thread)?;
-                        }
-                        Ok(stopped.rows()?.any(|row| row.load() != 0))
-                    })
-                })
-            })
-            .collect();
-        let joined = started.into_iter().map(|thread| thread.join());
-        joined
-            .map(|count| count.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .collect::<Result<Vec<Count>>>()
-    })?;
+    let mine = team.run(
+        stop,
+        |thread, share| match plan.single {
+            true => Ok(()),
+            false => bank.fill(thread, share.index, share.of),
+        },
+        |thread, share, stopped| transact(thread, &bank, plan, share, stopped),
+    )?;
     let thread = manager.thread()?;
-    counts[0].store_mine(mine.iter().map(|count| count.done).sum())?;
-    counts[1].store_mine(mine.iter().map(|count| count.short).sum())?;
-    rates.store_mine(mine.iter().map(|count| count.per_second).sum())?;
-    for count in &counts {
-        count.push_broadcast(&thread)?.wait(&thread)?;
-    }
-    rates.push_broadcast(&thread)?.wait(&thread)?;
-    // It completes what was pushed before it, and nobody transfers after it.
-    end.wait(&thread)?;
-    let outcome = if manager.nodes().first() == Some(&manager.node()) {
-        let sum = |table: &Sst<F, u64>| Ok::<u64, loco::Error>(table.rows()?.map(|row| row.load()).sum());
-        let done = sum(&counts[0])?;
-        let outcome = Outcome {
-            nodes: manager.nodes().len(),
-            threads: plan.threads,
-            accounts: plan.bank.accounts,
-            locks: if plan.single { 1 } else { plan.bank.locks },
-            single_lock: plan.single,
-            transfers: done,
-            short: sum(&counts[1])?,
-            transfers_per_second: rates.rows()?.map(|row| row.load()).sum(),
-            total: bank.total(&thread)?,
-        };
-        Some(check(outcome, &plan.bank))
-    } else {
-        None
+    // Nobody transfers after it.
+    let outcome = match team.add_up(&thread, mine.into_iter())? {
+        Some(all) => {
+            let outcome = Outcome {
+                nodes: manager.nodes().len(),
+                threads: plan.threads,
+                accounts: plan.bank.accounts,
+                locks: if plan.single { 1 } else { plan.bank.locks },
+                single_lock: plan.single,
+                transfers: all.counts[0],
+                short: all.counts[1],
+                transfers_per_second: all.per_second,
+                total: bank.total(&thread)?,
+            };
+            Some(check(outcome, &plan.bank))
+        }
+        None => None,
     };
     // The others' accounts are there until they have been counted.
-    end.wait(&thread)?;
+    team.end(&thread)?;
     outcome.transpose()
 }
 
@@ -165,32 +120,33 @@ fn transact<F: Fabric>(
     thread: &Thread<F>,
     bank: &Bank<F>,
     plan: &Plan,
-    share: usize,
-    mut stopped: impl FnMut() -> Result<bool>,
-) -> Result<Count> {
-    let mut random = SmallRng::seed_from_u64(plan.seed.wrapping_add(share as u64));
+    share: Share,
+    stopped: &mut dyn FnMut() -> loco::Result<bool>,
+) -> Result<Tally> {
+    let mut random = SmallRng::seed_from_u64(plan.seed.wrapping_add(share.index as u64));
     let accounts = plan.bank.accounts;
-    let mut count = Count::default();
+    let [mut done, mut short] = [0, 0];
     let begin = Instant::now();
     while begin.elapsed() < plan.duration && !stopped()? {
         for _ in 0..AT_ONCE {
             if plan.single {
                 bank.pay_in(thread, 0, 1)?;
-                count.done += 1;
+                done += 1;
                 continue;
             }
             let from = random.random_range(0..accounts);
             // Another one.
             let to = (from + random.random_range(1..accounts)) % accounts;
             match bank.transfer(thread, from, to, random.random_range(1..=AMOUNT_MAX))? {
-                Transfer::Done => count.done += 1,
-                Transfer::Short => count.short += 1,
+                Transfer::Done => done += 1,
+                Transfer::Short => short += 1,
             }
         }
     }
-    let all = count.done + count.short;
     #[allow(clippy::cast_precision_loss)] // Exact up to 2^53.
-    let all = all as f64;
-    count.per_second = all / begin.elapsed().as_secs_f64();
-    Ok(count)
+    let all = (done + short) as f64;
+    Ok(Tally {
+        counts: [done, short],
+        per_second: all / begin.elapsed().as_secs_f64(),
+    })
 }

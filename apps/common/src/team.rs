@@ -1,0 +1,142 @@
+//! Threads on all nodes that start together, work for a while, and add up what they did: by a barrier of all threads, one
+//! of all nodes, and shared state tables.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use loco::fabric::Fabric;
+use loco::{Barrier, Error, Manager, Participants, Result, Sst, Thread};
+
+/// Which part of the work is a thread's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Number of the thread among those of all nodes.
+    pub index: usize,
+    /// How many there are.
+    pub of: usize,
+}
+
+/// What was done.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Tally {
+    /// Operations, by two kinds.
+    pub counts: [u64; 2],
+    /// Operations of both kinds, a second.
+    pub per_second: f64,
+}
+
+/// The threads of all nodes.
+pub struct Team<F: Fabric> {
+    manager: Manager<F>,
+    threads: usize,
+    /// Position of this node.
+    position: usize,
+    line: Barrier<F>,
+    end: Barrier<F>,
+    counts: [Sst<F, u64>; 2],
+    rates: Sst<F, f64>,
+    stopped: Sst<F, u64>,
+}
+
+impl<F: Fabric> Team<F> {
+    /// A team of so many threads on each node of `manager`. Before [`run`](Team::run) wait until the manager is ready.
+    ///
+    /// # Errors
+    /// Those of the objects.
+    pub fn new(manager: &Manager<F>, threads: u16) -> Result<Team<F>> {
+        let everybody = Participants::all(manager);
+        let threads = usize::from(threads);
+        let here = |&node| node == manager.node();
+        Ok(Team {
+            manager: manager.clone(),
+            threads,
+            position: everybody.nodes().iter().position(here).unwrap_or(0),
+            line: Barrier::with_participants(manager, "line", &everybody, threads)?,
+            end: Barrier::new(manager, "end")?,
+            counts: [
+                Sst::new(manager, "first count")?,
+                Sst::new(manager, "second count")?,
+            ],
+            rates: Sst::new(manager, "rates")?,
+            stopped: Sst::new(manager, "stopped")?,
+        })
+    }
+
+    /// Runs `prepare` in every thread, and when all threads of all nodes have, `work`. The latter asks its last argument
+    /// now and then whether to end: true, on all nodes, once `stop` is set on one.
+    ///
+    /// # Errors
+    /// The first of a thread.
+    pub fn run<T: Send, E: From<Error> + Send>(
+        &self,
+        stop: &AtomicBool,
+        prepare: impl Fn(&Thread<F>, Share) -> Result<(), E> + Sync,
+        work: impl Fn(&Thread<F>, Share, &mut dyn FnMut() -> Result<bool>) -> Result<T, E> + Sync,
+    ) -> Result<Vec<T>, E> {
+        let each = |index| {
+            let thread = self.manager.thread()?;
+            let share = Share {
+                index: self.position * self.threads + index,
+                of: self.manager.nodes().len() * self.threads,
+            };
+            prepare(&thread, share)?;
+            self.line.wait(&thread)?;
+            work(&thread, share, &mut || self.is_stopped(&thread, stop))
+        };
+        thread::scope(|scope| {
+            let each = &each;
+            let started: Vec<_> = (0..self.threads)
+                .map(|index| scope.spawn(move || each(index)))
+                .collect();
+            let joined = started.into_iter().map(|thread| thread.join());
+            joined
+                .map(|outcome| outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+                .collect()
+        })
+    }
+
+    fn is_stopped(&self, thread: &Thread<F>, stop: &AtomicBool) -> Result<bool> {
+        // Relaxed: says all there is to say itself.
+        if stop.load(Ordering::Relaxed) && self.stopped.mine()?.load() == 0 {
+            self.stopped.store_mine(1)?;
+            self.stopped.push_broadcast(thread)?.wait(thread)?;
+        }
+        Ok(self.stopped.rows()?.any(|row| row.load() != 0))
+    }
+
+    /// Adds up what the threads of each node did; on the lowest node what all did, elsewhere nothing. All nodes have to
+    /// call it; when it returns, the work is over on all of them, and placed.
+    ///
+    /// # Errors
+    /// Those of the objects.
+    pub fn add_up(&self, thread: &Thread<F>, mine: impl Iterator<Item = Tally>) -> Result<Option<Tally>> {
+        let mine = mine.fold(Tally::default(), |sum, tally| Tally {
+            counts: [0, 1].map(|kind| sum.counts[kind] + tally.counts[kind]),
+            per_second: sum.per_second + tally.per_second,
+        });
+        for (table, count) in self.counts.iter().zip(mine.counts) {
+            table.store_mine(count)?;
+            table.push_broadcast(thread)?.wait(thread)?;
+        }
+        self.rates.store_mine(mine.per_second)?;
+        self.rates.push_broadcast(thread)?.wait(thread)?;
+        // It completes what was pushed before it.
+        self.end.wait(thread)?;
+        if self.position != 0 {
+            return Ok(None);
+        }
+        let sum = |table: &Sst<F, u64>| Ok::<u64, Error>(table.rows()?.map(|row| row.load()).sum());
+        Ok(Some(Tally {
+            counts: [sum(&self.counts[0])?, sum(&self.counts[1])?],
+            per_second: self.rates.rows()?.map(|row| row.load()).sum(),
+        }))
+    }
+
+    /// Waits until all nodes have come here.
+    ///
+    /// # Errors
+    /// Those of the barrier.
+    pub fn end(&self, thread: &Thread<F>) -> Result<()> {
+        self.end.wait(thread)
+    }
+}
