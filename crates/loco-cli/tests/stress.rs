@@ -1,5 +1,5 @@
 //! Processes use the objects at the same time, as `loco stress` lets them, and what they saw is linearizable: also when one
-//! of them is killed while it holds a lock, inside a pop.
+//! of them is killed while it holds a lock, inside an insert, inside a pop.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -80,12 +80,13 @@ fn kv() {
 
 /// The last of three nodes is killed; the others end in time, and the history with the victim's last calls done or not is
 /// linearizable. Again with other seeds until it was killed where it should be.
-fn killed(object: &str, was_in: &str, more: &[&str]) {
+fn killed(object: &str, was_in: &str, ops: u32, more: &[&str]) {
+    let ops = ops.to_string();
     for seed in 1..=15 {
         let begin = Instant::now();
         let seed = seed.to_string();
         let arguments = [
-            object, "--nodes", "3", "--kill", "20", "--ops", "40000", "--seed", &seed,
+            object, "--nodes", "3", "--kill", "20", "--ops", &ops, "--seed", &seed,
         ];
         let line = stress(&[&arguments[..], more].concat());
         assert!(begin.elapsed() < BOUND, "{object}: {:?}", begin.elapsed());
@@ -100,17 +101,42 @@ fn killed(object: &str, was_in: &str, more: &[&str]) {
 
 #[test]
 fn killed_with_a_ticket_lock() {
-    killed("ticket-lock", "the critical section", &["--on-loss", "poison"]);
-    killed("ticket-lock", "the critical section", &["--on-loss", "recover"]);
+    killed(
+        "ticket-lock",
+        "the critical section",
+        40_000,
+        &["--on-loss", "poison"],
+    );
+    killed(
+        "ticket-lock",
+        "the critical section",
+        40_000,
+        &["--on-loss", "recover"],
+    );
 }
 
 #[test]
 fn killed_with_a_tas_lock() {
-    killed("tas-lock", "the critical section", &["--on-loss", "poison"]);
-    killed("tas-lock", "the critical section", &["--on-loss", "recover"]);
+    killed(
+        "tas-lock",
+        "the critical section",
+        40_000,
+        &["--on-loss", "poison"],
+    );
+    killed(
+        "tas-lock",
+        "the critical section",
+        40_000,
+        &["--on-loss", "recover"],
+    );
 }
 
 #[test]
 fn killed_inside_a_pop() {
-    killed("queue", "Pop", &[]);
+    killed("queue", "Pop", 40_000, &[]);
+}
+
+#[test]
+fn killed_inside_an_insert() {
+    killed("kv", "Insert", 20_000, &[]);
 }

@@ -7,14 +7,20 @@
 //!
 //! What is ours: the set is kept as the first word that is not full and the words after it, so that remembering
 //! a configuration costs the concurrency of the history and not its length; calls that change nothing are placed
-//! at once and never taken back ([`Spec::read_only`]); a pending call is placed only where it changes the state;
-//! and orders tried are kept as a tree with one node a configuration, so that the longest order through *each*
-//! operation is known at the end without copying orders on the way.
+//! at once and never taken back ([`Spec::read_only`]); and orders tried are kept as a tree with one node a
+//! configuration, so that the longest order through *each* operation is known at the end without copying orders on the
+//! way.
+//!
+//! Pending calls, which may be placed at any time or never, would double the search each. So they are not among the
+//! events: one is placed only where it changes the state, and only when no completed call leads on before the
+//! next response. And a configuration is cut when the same completed calls and the same state were reached before with
+//! some of the same pending calls: what can follow here could follow there, where more of them are left.
 
+use std::collections::hash_map::Entry as MapEntry;
 use std::hash::Hash;
 use std::time::{Duration, Instant};
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::report::{Blocked, Outcome, Partition, Report};
@@ -114,16 +120,32 @@ enum Entry {
     End,
 }
 
-/// A configuration as the memo keeps it: which operations are placed, and the state.
+/// A configuration as the memo keeps it, but for the pending operations placed: the completed ones, and the state.
 #[derive(PartialEq, Eq, Hash)]
 struct Config<T> {
     /// Words of the completed set before this one are full.
     base: u32,
     /// Words from there to the last that is not zero.
     done: SmallVec<[u64; 2]>,
-    /// The pending operations placed, up to the last word that is not zero.
-    pending: SmallVec<[u64; 1]>,
     state: T,
+}
+
+/// Pending operations placed, up to the last word that is not zero.
+type PendingSet = SmallVec<[u64; 1]>;
+
+/// Whether all of `some` are in `all`.
+fn is_subset(some: &[u64], all: &[u64]) -> bool {
+    // Of different lengths the longer one's last word is not zero.
+    some.len() <= all.len() && some.iter().zip(all).all(|(some, all)| some & !all == 0)
+}
+
+/// Where the search looks for the next operation to place.
+#[derive(Clone, Copy)]
+enum At {
+    /// At this entry.
+    Entry(usize),
+    /// At this pending operation: no completed one leads on before the next response.
+    Pending(usize),
 }
 
 /// One placed operation, and what to restore when it is taken back.
@@ -155,9 +177,12 @@ struct Search<'a, S: Spec> {
     /// The events of operations not placed, as a doubly linked list over `entries`.
     next: Vec<u32>,
     prev: Vec<u32>,
+    /// Entries of the completed operations.
     call_entry: Vec<u32>,
-    /// `HEAD` for pending operations.
     return_entry: Vec<u32>,
+    /// Of each pending operation that may change something, by time of invocation: the first response before which it
+    /// may be placed.
+    pending_from: Vec<u32>,
     done: Vec<u64>,
     base: usize,
     /// One past the last word of `done` that is not zero.
@@ -165,7 +190,8 @@ struct Search<'a, S: Spec> {
     pending: Vec<u64>,
     state: S::State,
     frames: Vec<Frame<S::State>>,
-    memo: FxHashSet<Config<S::State>>,
+    /// The configurations visited, each with the sets of pending operations of which none contains another that came first.
+    memo: FxHashMap<Config<S::State>, SmallVec<[PendingSet; 1]>>,
     /// The orders tried: operation and parent; node 0 is the empty order.
     tree: Vec<(u32, u32)>,
     /// By operation: length and end of the longest order noted that contains it.
@@ -185,21 +211,33 @@ impl<'a, S: Spec> Search<'a, S> {
         mut operations: Vec<usize>,
     ) -> Self {
         let all = &history.operations;
-        operations.sort_by_key(|&i| (all[i].response.is_none(), all[i].invoked));
+        // Pending calls that change nothing explain nothing: they come last and are never looked at.
+        let idle = |i: usize| all[i].response.is_none() && spec.read_only(&all[i].call, None);
+        operations.sort_by_key(|&i| (all[i].response.is_none(), idle(i), all[i].invoked));
         let count = operations.len();
         let completed = operations.iter().filter(|&&i| all[i].response.is_some()).count();
+        let active = operations.iter().filter(|&&i| !idle(i)).count();
         // At equal times calls come first: operations that touch overlap.
-        let mut events = Vec::with_capacity(count + completed);
+        let mut events = Vec::with_capacity(2 * completed);
         for (op, &i) in operations.iter().enumerate() {
-            events.push((all[i].invoked, false, op as u32));
             if let Some(response) = &all[i].response {
+                events.push((all[i].invoked, false, op as u32));
                 events.push((response.at.max(all[i].invoked), true, op as u32));
             }
         }
         events.sort_unstable();
         let mut entries = vec![Entry::End];
-        let (mut call_entry, mut return_entry) = (vec![0; count], vec![0; count]);
-        for (_, is_return, op) in events {
+        let (mut call_entry, mut return_entry) = (vec![0; completed], vec![0; completed]);
+        let mut pending_from = Vec::with_capacity(active - completed);
+        let mut pending = operations[completed..active]
+            .iter()
+            .map(|&i| all[i].invoked)
+            .peekable();
+        for (at, is_return, op) in events {
+            // A response that comes no earlier than a pending call's invocation: from there on it may be placed.
+            while is_return && pending.next_if(|&invoked| invoked <= at).is_some() {
+                pending_from.push(entries.len() as u32);
+            }
             let place = if is_return {
                 &mut return_entry
             } else {
@@ -212,6 +250,8 @@ impl<'a, S: Spec> Search<'a, S> {
                 Entry::Call(op)
             });
         }
+        // Those invoked after all responses explain nothing.
+        pending_from.extend(pending.map(|_| u32::MAX));
         entries.push(Entry::End);
         let last = entries.len() as u32 - 1;
         Search {
@@ -228,13 +268,14 @@ impl<'a, S: Spec> Search<'a, S> {
             entries,
             call_entry,
             return_entry,
+            pending_from,
             done: vec![0; completed.div_ceil(64)],
             base: 0,
             high: 0,
             pending: vec![0; (count - completed).div_ceil(64)],
             state: spec.initial(key),
             frames: Vec::new(),
-            memo: FxHashSet::default(),
+            memo: FxHashMap::default(),
             tree: vec![(u32::MAX, 0)],
             best: vec![(0, 0); count],
             longest: (0, 0),
@@ -289,7 +330,7 @@ impl<'a, S: Spec> Search<'a, S> {
     /// Whether there is an order; its frames are then left in place.
     fn search(&mut self, limits: &Limits, deadline: Option<Instant>) -> Result<bool, Exhausted> {
         let mut states = Vec::new();
-        let mut entry = self.next[HEAD] as usize;
+        let mut at = At::Entry(self.next[HEAD] as usize);
         let mut alternative = 0;
         let mut iterations = 0;
         while self.remaining > 0 {
@@ -297,42 +338,54 @@ impl<'a, S: Spec> Search<'a, S> {
                 self.within(limits, deadline)?;
             }
             iterations += 1;
-            let failed = match self.entries[entry] {
-                Entry::Call(op) => {
-                    let (call, result) = self.calls[op as usize];
-                    let pending = op as usize >= self.completed;
-                    let read_only = self.spec.read_only(call, result);
-                    states.clear();
-                    if !(pending && read_only) {
-                        self.spec.step(&self.state, call, result, &mut states);
-                    }
-                    let legal = !states.is_empty();
-                    let mut placed = false;
-                    for (number, state) in states.drain(..).enumerate().skip(alternative) {
-                        // A pending call need not have happened, so without effect it is not worth placing.
-                        if !(pending && state == self.state) && self.place(op, state, number, read_only) {
-                            placed = true;
-                            break;
-                        }
-                    }
-                    alternative = 0;
-                    if placed {
-                        entry = self.next[HEAD] as usize;
-                        continue;
-                    }
-                    // A call that changes nothing leads to a configuration as good as this one: so both fail.
-                    legal && read_only && !pending
+            if let At::Entry(entry) = at
+                && !matches!(self.entries[entry], Entry::Call(_))
+            {
+                let length = self.frames.len() as u32;
+                if (entry, length) > (self.furthest.0, self.furthest.1) || self.furthest.0 == HEAD {
+                    self.furthest = (entry, length, self.frames.last().map_or(0, |frame| frame.node));
                 }
-                Entry::Return(_) | Entry::End => {
-                    let length = self.frames.len() as u32;
-                    if (entry, length) > (self.furthest.0, self.furthest.1) || self.furthest.0 == HEAD {
-                        self.furthest = (entry, length, self.frames.last().map_or(0, |frame| frame.node));
-                    }
-                    true
-                }
+                at = At::Pending(0);
+            }
+            let op = match at {
+                At::Entry(entry) => match self.entries[entry] {
+                    Entry::Call(op) => Some(op as usize),
+                    Entry::Return(_) | Entry::End => None, // Not reached: see above.
+                },
+                At::Pending(number) => self.next_pending(number).map(|found| {
+                    at = At::Pending(found);
+                    self.completed + found
+                }),
             };
+            // Nothing leads past the next response, or a call that changes nothing leads no further: then nothing does,
+            // as it leads to a configuration as good as this one.
+            let mut failed = op.is_none();
+            if let Some(op) = op {
+                let (call, result) = self.calls[op];
+                let pending = op >= self.completed;
+                let read_only = self.spec.read_only(call, result);
+                states.clear();
+                self.spec.step(&self.state, call, result, &mut states);
+                failed = read_only && !pending && !states.is_empty();
+                let mut placed = false;
+                for (number, state) in states.drain(..).enumerate().skip(alternative) {
+                    // A pending call need not have happened, so without effect it is not worth placing.
+                    if !(pending && state == self.state) && self.place(op as u32, state, number, read_only) {
+                        placed = true;
+                        break;
+                    }
+                }
+                alternative = 0;
+                if placed {
+                    at = At::Entry(self.next[HEAD] as usize);
+                    continue;
+                }
+            }
             if !failed {
-                entry = self.next[entry] as usize;
+                at = match at {
+                    At::Entry(entry) => At::Entry(self.next[entry] as usize),
+                    At::Pending(number) => At::Pending(number + 1),
+                };
                 continue;
             }
             self.note();
@@ -341,13 +394,29 @@ impl<'a, S: Spec> Search<'a, S> {
                     return Ok(false);
                 };
                 if !frame.committed {
-                    entry = self.call_entry[frame.op as usize] as usize;
+                    let op = frame.op as usize;
+                    at = match op.checked_sub(self.completed) {
+                        None => At::Entry(self.call_entry[op] as usize),
+                        Some(pending) => At::Pending(pending),
+                    };
                     alternative = frame.alternative + 1;
                     break;
                 }
             }
         }
         Ok(true)
+    }
+
+    /// Of the pending operations from the one of this number on the first that is not placed and may come before the next
+    /// response.
+    fn next_pending(&self, number: usize) -> Option<usize> {
+        let is_placed = |p: usize| self.pending[p / 64] & (1 << (p % 64)) != 0;
+        let pending = (number..self.pending_from.len()).find(|&p| !is_placed(p))?;
+        let mut response = self.next[HEAD];
+        while let Entry::Call(_) = self.entries[response as usize] {
+            response = self.next[response as usize];
+        }
+        (self.pending_from[pending] <= response).then_some(pending)
     }
 
     fn within(&self, limits: &Limits, deadline: Option<Instant>) -> Result<(), Exhausted> {
@@ -370,25 +439,29 @@ impl<'a, S: Spec> Search<'a, S> {
         let config = Config {
             base: self.base as u32,
             done: SmallVec::from_slice(&self.done[self.base.min(self.high)..self.high]),
-            pending: {
-                let used = self
-                    .pending
-                    .iter()
-                    .rposition(|&word| word != 0)
-                    .map_or(0, |last| last + 1);
-                SmallVec::from_slice(&self.pending[..used])
-            },
             state: state.clone(),
         };
-        let spilled = (config.done.len().saturating_sub(2) + config.pending.len().saturating_sub(1)) * 8;
-        let bytes = size_of::<Config<S::State>>() - size_of::<S::State>()
-            + self.spec.state_bytes(&state)
-            + spilled
-            + size_of::<(u32, u32)>();
-        if !self.memo.insert(config) {
-            self.unmark(op as usize, base_before, high_before);
-            self.stats.repeats += 1;
-            return false;
+        let last = self.pending.iter().rposition(|&word| word != 0);
+        let pending = PendingSet::from_slice(&self.pending[..last.map_or(0, |last| last + 1)]);
+        let spilled = config.done.len().saturating_sub(2) + pending.len().saturating_sub(1);
+        let mut bytes = spilled * 8 + size_of::<(u32, u32)>();
+        match self.memo.entry(config) {
+            MapEntry::Vacant(place) => {
+                bytes += size_of::<Config<S::State>>() - size_of::<S::State>()
+                    + size_of::<SmallVec<[PendingSet; 1]>>()
+                    + self.spec.state_bytes(&state);
+                place.insert(SmallVec::from_elem(pending, 1));
+            }
+            MapEntry::Occupied(mut place) => {
+                let sets = place.get_mut();
+                if sets.iter().any(|before| is_subset(before, &pending)) {
+                    self.unmark(op as usize, base_before, high_before);
+                    self.stats.repeats += 1;
+                    return false;
+                }
+                bytes += size_of::<PendingSet>();
+                sets.push(pending);
+            }
         }
         self.stats.configurations += 1;
         // The table keeps up to half of its room free.
@@ -396,8 +469,8 @@ impl<'a, S: Spec> Search<'a, S> {
         let parent = self.frames.last().map_or(0, |frame| frame.node);
         let node = self.tree.len() as u32;
         self.tree.push((op, parent));
-        self.unlink(self.call_entry[op as usize]);
         if (op as usize) < self.completed {
+            self.unlink(self.call_entry[op as usize]);
             self.unlink(self.return_entry[op as usize]);
             self.remaining -= 1;
         }
@@ -421,9 +494,9 @@ impl<'a, S: Spec> Search<'a, S> {
         std::mem::swap(&mut self.state, &mut frame.state_before);
         if op < self.completed {
             self.relink(self.return_entry[op]);
+            self.relink(self.call_entry[op]);
             self.remaining += 1;
         }
-        self.relink(self.call_entry[op]);
         self.unmark(op, frame.base_before, frame.high_before);
         Some(frame)
     }

@@ -1,11 +1,14 @@
-//! Posting does not allocate: on the shared-memory fabric the hot paths, once warm, never call the allocator. This
+//! Posting does not allocate, nor does looking up: on the shared-memory fabric the hot paths, once warm, never call the allocator. This
 //! binary's allocator counts, thread by thread.
 
 #![allow(clippy::unwrap_used)]
 
 use allocation_counter::measure;
 use loco::fabric::{Local, NodeId, ShmFabric, Target};
-use loco::{Barrier, Channel, Manager, Result, RingBuffer, SharedVar, Sst, Thread, fence, testing};
+use loco::{
+    Barrier, Channel, Inserted, KvConfig, KvStore, Manager, Result, RingBuffer, SharedVar, Sst, Thread,
+    fence, testing,
+};
 
 const ROUNDS: u64 = 1000;
 
@@ -149,6 +152,51 @@ fn ring_buffer() {
             })?;
             assert_eq!(message, batch[0]);
         }
+        end.wait(&thread)
+    });
+}
+
+/// One by one, several under way, many by one call; keys of this node, of the other, and of none.
+#[test]
+fn key_value_lookups() {
+    const KEYS: u64 = 16;
+    both(|manager, other| {
+        let store = KvStore::<_, u64, u64>::new(&manager, "kv", KvConfig::default())?;
+        let end = Barrier::new(&manager, "end")?;
+        manager.wait_for_ready()?;
+        let thread = manager.thread()?;
+        let me = u64::from(manager.node().0);
+        for key in (me..KEYS).step_by(2) {
+            assert_eq!(store.insert(&thread, &key, &(key + 100))?, Inserted::Done);
+        }
+        end.wait(&thread)?;
+        let expected = |key: u64| (key < KEYS).then_some(key + 100);
+        let keys: Vec<u64> = (0..KEYS + 2).collect();
+        let [here, there] = [me, u64::from(other.0)];
+        for (what, key) in [("here", here), ("there", there), ("nowhere", KEYS)] {
+            never_allocates(&format!("KvStore::get, {what}"), || {
+                assert_eq!(store.get(&thread, &key)?, expected(key));
+                Ok(())
+            })?;
+        }
+        never_allocates("KvStore::get_start", || {
+            let (one, two) = (
+                store.get_start(&thread, &there)?,
+                store.get_start(&thread, &(there + 2))?,
+            );
+            assert_eq!((one.wait()?, two.wait()?), (expected(there), expected(there + 2)));
+            Ok(())
+        })?;
+        let mut values = Vec::new();
+        never_allocates("KvStore::get_many_into", || {
+            store.get_many_into(&thread, &keys, &mut values)?;
+            assert!(
+                keys.iter()
+                    .zip(&values)
+                    .all(|(&key, &value)| value == expected(key))
+            );
+            Ok(())
+        })?;
         end.wait(&thread)
     });
 }

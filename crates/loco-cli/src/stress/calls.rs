@@ -274,10 +274,16 @@ pub(super) fn kv(site: &Site) -> Result<(), CliError> {
             if let KeyValueCall::Insert(..) = call {
                 worker.die_soon();
             }
+            let knew = worker.bereft();
             match kv_call(worker, &store, &call) {
                 Ok(result) => journal.respond(open, result).map_err(recording)?,
                 Err(error) => {
+                    let lost = error.lost_peer().is_some();
                     let Failed::Expected = worker.excuse(error)?;
+                    // As the store promises. Of one that the loss overtook nobody knows.
+                    if knew && lost {
+                        journal.respond(open, KeyValueRet::Lost).map_err(recording)?;
+                    }
                 }
             }
         }

@@ -205,12 +205,12 @@ impl Worker<'_> {
         after.is_some_and(|after| self.begin.elapsed() >= Duration::from_millis(after))
     }
 
-    /// Whether the victim is dead.
+    /// Whether the victim is dead, as every operation that begins now knows.
     pub(super) fn bereft(&self) -> bool {
         let control = self.site.manager.fabric().control();
         self.site
             .victim()
-            .is_some_and(|victim| control.peer_state(victim) != PeerState::Alive)
+            .is_some_and(|victim| control.departures() != 0 && control.peer_state(victim) != PeerState::Alive)
     }
 
     /// An error that the victim's death explains is none of this run.

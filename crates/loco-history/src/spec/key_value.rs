@@ -43,6 +43,9 @@ pub enum KeyValueRet<V> {
     Full,
     /// `Insert`, `Update`, `Delete`: done.
     Done,
+    /// A node was lost that the call needs, and nothing was done; except that a `Delete` may have removed the key. (A call
+    /// of which even less is known is pending.)
+    Lost,
 }
 
 impl<K, V> KeyValue<K, V> {
@@ -81,8 +84,13 @@ where
         ret: Option<&KeyValueRet<V>>,
         next: &mut Vec<Option<V>>,
     ) {
-        use KeyValueRet::{Done, Duplicate, Found, Full, Missing};
+        use KeyValueRet::{Done, Duplicate, Found, Full, Lost, Missing};
         let after = match (call, state, ret) {
+            (KeyValueCall::Delete(_), Some(_), Some(Lost)) => {
+                next.push(state.clone());
+                None
+            }
+            (_, _, Some(Lost)) => state.clone(),
             (KeyValueCall::Get(_), Some(value), Some(Found(found))) if value == found => state.clone(),
             (KeyValueCall::Get(_), _, None) | (KeyValueCall::Get(_), None, Some(Missing)) => state.clone(),
             (KeyValueCall::Insert(_, value), None, Some(Done)) => Some(value.clone()),
@@ -101,6 +109,53 @@ where
     }
 
     fn read_only(&self, call: &Self::Call, ret: Option<&KeyValueRet<V>>) -> bool {
-        matches!(call, KeyValueCall::Get(_)) || matches!(ret, Some(ret) if !matches!(ret, KeyValueRet::Done))
+        match ret {
+            _ if matches!(call, KeyValueCall::Get(_)) => true,
+            Some(KeyValueRet::Lost) => !matches!(call, KeyValueCall::Delete(_)),
+            Some(KeyValueRet::Done) | None => false,
+            Some(_) => true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::KeyValueCall::{Delete, Get, Insert, Update};
+    use super::*;
+
+    fn after(state: Option<u8>, call: KeyValueCall<u8, u8>, ret: Option<KeyValueRet<u8>>) -> Vec<Option<u8>> {
+        let mut next = Vec::new();
+        KeyValue::new().step(&state, &call, ret.as_ref(), &mut next);
+        next
+    }
+
+    #[test]
+    fn a_call_that_a_loss_made_fail_has_changed_nothing() {
+        for state in [None, Some(1)] {
+            for call in [Get(0), Insert(0, 2), Update(0, 2)] {
+                assert!(
+                    KeyValue::new().read_only(&call, Some(&KeyValueRet::Lost)),
+                    "{call:?}"
+                );
+                assert_eq!(after(state, call, Some(KeyValueRet::Lost)), [state]);
+            }
+        }
+    }
+
+    #[test]
+    fn or_it_was_a_delete_and_the_key_may_be_gone() {
+        assert_eq!(
+            after(Some(1), Delete(0), Some(KeyValueRet::Lost)),
+            [Some(1), None]
+        );
+        assert_eq!(after(None, Delete(0), Some(KeyValueRet::Lost)), [None]);
+        assert!(!KeyValue::<u8, u8>::new().read_only(&Delete(0), Some(&KeyValueRet::Lost)));
+    }
+
+    /// Whereas one that never ended may have changed it.
+    #[test]
+    fn a_call_without_an_end_is_another_matter() {
+        assert_eq!(after(None, Insert(0, 2), None), [None, Some(2)]);
+        assert_eq!(after(Some(1), Update(0, 2), None), [Some(2)]);
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use loco::{Defect, Encode, Inserted, KvConfig, KvStore, Manager, Thread};
 use loco_sim::spec::{self, Operation, Violation};
-use loco_sim::{Config, Strategy, World, call};
+use loco_sim::{Bounds, Completeness, Config, Strategy, World, call};
 
 use crate::{Body, Fabric, Plan, complete, found, found_within, search};
 
@@ -190,10 +190,26 @@ fn random(executions: u64) -> [Config; 2] {
     [config(pct), config(Strategy::Random { executions, seed: 1 })]
 }
 
+const CALLS: Calls = &[&[&[Insert(1, 1), Update(1, 2), Delete(1)]], &[&[Get(1), Get(1)]]];
+
 /// Too large for all executions in a test: see the manual for how far the search goes.
 #[test]
-fn insert_update_and_delete_against_two_gets() {
-    const CALLS: Calls = &[&[&[Insert(1, 1), Update(1, 2), Delete(1)]], &[&[Get(1), Get(1)]]];
+fn insert_update_and_delete_against_two_gets_within_four_delays() {
+    let bounds = Bounds {
+        delays: Some(4),
+        preemptions: None,
+    };
+    let config = Config {
+        strategy: Strategy::Bounded(bounds),
+        ..Config::default()
+    };
+    let world = world::<u64>(None, false, CALLS);
+    let report = search("kv: insert, update, delete | get, get", &config, world);
+    assert_eq!(report.completeness, Completeness::UpTo(bounds));
+}
+
+#[test]
+fn insert_update_and_delete_against_two_gets_by_random_schedules() {
     for config in random(1000) {
         search(
             "kv: insert, update, delete | get, get",

@@ -12,10 +12,21 @@
 //!
 //! After a loss: a writer that was lost leaves a key's valid bit unset, whatever the indices say, and its lock is
 //! recovered: whoever takes it next looks at the valid bit and cleans up. Keys whose slot was on a lost node
-//! are lost with it: reading them is `PeerLost`, until somebody deletes them.
+//! are lost with it: reading them is `PeerLost`, until somebody deletes them. A value that a lost writer left torn is
+//! `Torn`, until somebody updates or deletes it: readers find out by taking the lock.
+//!
+//! What a failed call has done is known if its node knew of the loss before the call began
+//! ([`Control::peer_state`](loco_fabric::Control::peer_state) of the lost node is not `Alive`, and
+//! [`Control::departures`](loco_fabric::Control::departures) has counted it): then `PeerLost` says that
+//! [`insert`](KvStore::insert) and [`update`](KvStore::update) have changed nothing, as they look for the lock and for the
+//! value's node before they write anything; and [`delete`](KvStore::delete) has changed nothing (the lock is lost) or the key is not
+//! there any more. Of a call that the loss overtook nobody knows: it may take effect or not, like one of the lost
+//! node's own.
 
 mod batch;
 mod index;
+#[cfg(test)]
+mod loss;
 mod read;
 mod slot;
 mod tracker;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use loco_fabric::{AtomicCell, Fabric, Memory, Peers, RemoteMemory, RwLock, Seen, Target, Wait};
 use smallvec::SmallVec;
 
+use crate::fence::Scope;
 use crate::thread::{Flags, Operation};
 use crate::{AckKey, Error, Pending, Result, Thread};
 
@@ -55,10 +56,12 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<F, K, V> {
     /// The value of `key`, if it has one.
     ///
     /// # Errors
-    /// `PeerLost` if the value's node is gone; `Torn` if a writer got stuck in the middle of an update; `Config` if
-    /// values are of another type than was written.
+    /// `PeerLost` if the value's node is gone; `Torn` if a writer was lost, or got stuck, in the middle of an update;
+    /// `Config` if values are of another type than was written. Where a node has been lost a torn value is looked at under
+    /// the key's lock: then also what [`TicketLock::lock`](crate::TicketLock::lock) says.
     pub fn get(&self, thread: &Thread<F>, key: &K) -> Result<Option<V>> {
         let mut deadline = None;
+        let mut slot = Copied::new();
         for tries in 0_u64.. {
             let Some(at) = self.shared.find(key) else {
                 return Ok(None);
@@ -66,22 +69,12 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<F, K, V> {
             if at.node == self.shared.channel.node() {
                 return match self.read_here_whole(at)? {
                     Looked::Known(value) => Ok(value),
-                    Looked::Torn | Looked::Longer(_) => self.wait_here(thread, at),
+                    Looked::Torn | Looked::Longer(_) => self.wait_here(thread, key, at),
                 };
             }
-            let mut bytes = self.first_bytes();
-            let slot = loop {
-                let place = self.shared.place(at, 0)?;
-                let buffer = thread.mem_ref(bytes)?.get(place)?.wait()?;
-                let mut slot = Copied::from_elem(0, bytes);
-                buffer.read(0, &mut slot)?;
-                match self.look(&slot, at)? {
-                    Looked::Known(value) => return Ok(value),
-                    // Once, usually: it may have been overwritten by a longer one in between.
-                    Looked::Longer(len) => bytes = slot_bytes(len),
-                    Looked::Torn => break slot,
-                }
-            };
+            if let Looked::Known(value) = self.read_there(thread, at, &mut slot)? {
+                return Ok(value);
+            }
             self.count_torn();
             let deadline = *deadline.get_or_insert_with(|| thread.deadline());
             let time = if tries < TORN_AT_ONCE {
@@ -91,7 +84,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<F, K, V> {
             };
             let wait = Wait {
                 what: self.shared.channel.name(),
-                peers: Peers::One(at.node),
+                peers: Peers::These(self.shared.channel.peers()),
                 deadline: Some(deadline),
             };
             let seen = Seen {
@@ -100,24 +93,63 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<F, K, V> {
             };
             match thread.fabric().pause(wait, time, &seen).map_err(Error::from) {
                 Err(error) if error.is_timeout() => break,
+                Err(error) if error.lost_peer().is_some_and(|lost| lost != at.node) => {
+                    return self.get_locked(thread, key);
+                }
                 outcome => outcome?,
             }
         }
         Err(self.torn())
     }
 
+    /// A value of another node, at first without knowing how long it is; `slot` becomes the copy that was looked at.
+    #[inline]
+    fn read_there(&self, thread: &Thread<F>, at: Location, slot: &mut Copied) -> Result<Looked<V>> {
+        let mut bytes = self.first_bytes();
+        loop {
+            let buffer = thread.mem_ref(bytes)?.get(self.shared.place(at, 0)?)?.wait()?;
+            slot.resize(bytes, 0);
+            buffer.read(0, slot)?;
+            match self.look(slot, at)? {
+                // Once, usually: it may have been overwritten by a longer one in between.
+                Looked::Longer(len) => bytes = slot_bytes(len),
+                looked => return Ok(looked),
+            }
+        }
+    }
+
     /// Reads a value of this node again, until it is whole.
-    fn wait_here(&self, thread: &Thread<F>, at: Location) -> Result<Option<V>> {
+    fn wait_here(&self, thread: &Thread<F>, key: &K, at: Location) -> Result<Option<V>> {
         self.count_torn();
         let whole = || match self.read_here_whole(at) {
             Ok(Looked::Known(value)) => Some(Ok(value)),
             Ok(Looked::Torn | Looked::Longer(_)) => None,
             Err(error) => Some(Err(error)),
         };
-        match thread.wait_until(self.shared.channel.name(), Peers::None, whole) {
+        let peers = Peers::These(self.shared.channel.peers());
+        match thread.wait_until(self.shared.channel.name(), peers, whole) {
             Err(error) if error.is_timeout() => Err(self.torn()),
+            Err(error) if error.lost_peer().is_some() => self.get_locked(thread, key),
             outcome => outcome?,
         }
+    }
+
+    /// The value of `key`, found torn where a node has been lost, which may have left it so for good. Nobody writes it while
+    /// its lock is held, so then one look tells.
+    #[cold]
+    fn get_locked(&self, thread: &Thread<F>, key: &K) -> Result<Option<V>> {
+        let shared = &*self.shared;
+        let guard = shared.lock_of(key).lock(thread, Scope::Nothing)?;
+        let looked = match shared.find(key) {
+            None => Ok(Looked::Known(None)),
+            Some(at) if at.node == shared.channel.node() => self.read_here_whole(at),
+            Some(at) => self.read_there(thread, at, &mut Copied::new()),
+        };
+        let outcome = looked.and_then(|looked| match looked {
+            Looked::Known(value) => Ok(value),
+            Looked::Torn | Looked::Longer(_) => Err(self.torn()),
+        });
+        shared.release(thread, guard, outcome)
     }
 
     fn torn(&self) -> Error {

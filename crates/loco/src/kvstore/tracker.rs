@@ -40,6 +40,16 @@ pub(super) struct Tracker<F: Fabric> {
     message: Vec<u8>,
 }
 
+impl<F: Fabric> Tracker<F> {
+    pub(super) fn new(writer: RingWriter<F>) -> Tracker<F> {
+        Tracker {
+            writer,
+            sent: 0,
+            message: Vec::new(),
+        }
+    }
+}
+
 impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
     /// Tells all other nodes of a change; the message's number.
     ///
@@ -48,12 +58,7 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
     pub(super) fn tell(&self, thread: &Thread<F>, change: Change, key: &K, at: Location) -> Result<u64> {
         let mut tracker = self.tracker.lock();
         if tracker.is_none() {
-            let writer = self.ring_of(self.channel.node())?.writer()?;
-            *tracker = Some(Tracker {
-                writer,
-                sent: 0,
-                message: Vec::new(),
-            });
+            *tracker = Some(Tracker::new(self.ring_of(self.channel.node())?.writer()?));
         }
         let Some(tracker) = tracker.as_mut() else {
             return Err(Error::Closed); // Not reached: set just above.

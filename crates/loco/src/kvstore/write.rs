@@ -8,7 +8,7 @@ use loco_fabric::{AtomicCell, Fabric, Lock, Memory, WordCell};
 use crate::fence::{self, Scope};
 use crate::lock_guard::is_gone;
 use crate::thread::{Flags, Operation};
-use crate::{Error, Result, Thread};
+use crate::{Error, LockGuard, Result, Thread, TicketLock};
 
 use super::slot::{BODY, Location, body, meta};
 use super::tracker::Change;
@@ -39,8 +39,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<F, K, V> {
         shared.check_value(value.bytes())?;
         let guard = shared.lock_of(key).lock(thread, Scope::Nothing)?;
         let outcome = shared.insert(thread, key, value.bytes());
-        thread.to_the_end(|| guard.release())?;
-        outcome
+        shared.release(thread, guard, outcome)
     }
 
     /// Changes the value of a key; false, changing nothing, if it is not there.
@@ -53,8 +52,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<F, K, V> {
         shared.check_value(value.bytes())?;
         let mut guard = shared.lock_of(key).lock(thread, Scope::Nothing)?;
         let Some(at) = shared.find_valid(thread, key)? else {
-            guard.release()?;
-            return Ok(false);
+            return shared.release(thread, guard, Ok(false));
         };
         // The fence between the write and the release: who gets the lock next, or hears that the update is done,
         // finds the value placed.
@@ -64,7 +62,11 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<F, K, V> {
         // Whatever the deadline: a put given up could be placed over a later one.
         thread.to_the_end(|| {
             let written = shared.write_body(thread, at, value.bytes());
-            guard.release().and(written)
+            match guard.release() {
+                // The lock's home: the fence towards the value's node has said nothing.
+                Err(error) if error.lost_peer().is_some_and(|lost| lost != at.node) => written,
+                released => released.and(written),
+            }
         })?;
         shared.count_write();
         Ok(true)
@@ -80,8 +82,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<F, K, V> {
         let shared = &self.shared;
         let guard = shared.lock_of(key).lock(thread, Scope::Nothing)?;
         let outcome = shared.delete(thread, key);
-        thread.to_the_end(|| guard.release())?;
-        outcome
+        shared.release(thread, guard, outcome)
     }
 }
 
@@ -95,6 +96,20 @@ pub(super) enum Begun {
 
 /// What is done with the key's lock held.
 impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
+    /// Releases a lock that needs no fence. That its home has been lost takes nothing from what was done while it was
+    /// held: `outcome` tells.
+    pub(super) fn release<T>(
+        &self,
+        thread: &Thread<F>,
+        guard: LockGuard<'_, F, TicketLock<F>>,
+        outcome: Result<T>,
+    ) -> Result<T> {
+        match thread.to_the_end(|| guard.release()) {
+            Err(error) if error.lost_peer().is_none() => Err(error),
+            _ => outcome,
+        }
+    }
+
     fn insert(&self, thread: &Thread<F>, key: &K, value: &[u8]) -> Result<Inserted> {
         match self.begin(thread, key, value, &[])? {
             Begun::Told(at, number) => self.finish(thread, &[at], number).map(|()| Inserted::Done),
@@ -115,7 +130,7 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
                 return Ok(Begun::Not(Inserted::Duplicate));
             }
             // Left behind by a writer that was lost or gave up.
-            self.retire(thread, key, at)?;
+            self.retire(thread, key, at, false)?;
         }
         let Some((slot, counter)) = self.slots.lock().take() else {
             return Ok(Begun::Not(Inserted::Full));
@@ -163,17 +178,21 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
             // Whatever else failed is not mended by removing the key.
             there.as_ref().map_err(Clone::clone)?;
         }
-        self.retire(thread, key, at)?;
+        self.retire(thread, key, at, matches!(there, Ok(true)))?;
         self.count_write();
         there
     }
 
-    /// Clears the valid bit, then removes the key from all indices.
-    fn retire(&self, thread: &Thread<F>, key: &K, at: Location) -> Result<()> {
-        match self.set_meta(thread, at, false) {
-            // Then nobody can read it.
-            Err(error) if error.lost_peer() == Some(at.node) => {}
-            outcome => outcome?,
+    /// Clears the valid bit if it is set, then removes the key from all indices. Where it is not set it must not be
+    /// touched: who cleared it may have told the slot's node, and been lost before it told this one, and the slot may be
+    /// another key's by now.
+    fn retire(&self, thread: &Thread<F>, key: &K, at: Location, valid: bool) -> Result<()> {
+        if valid {
+            match self.set_meta(thread, at, false) {
+                // Then nobody can read it.
+                Err(error) if error.lost_peer() == Some(at.node) => {}
+                outcome => outcome?,
+            }
         }
         let number = self.tell(thread, Change::Delete, key, at)?;
         // Before the slot is free for another use everybody has heard, this node last.
@@ -202,7 +221,7 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
     }
 
     /// Sets counter and valid bit; placed when it returns.
-    fn set_meta(&self, thread: &Thread<F>, at: Location, valid: bool) -> Result<()> {
+    pub(super) fn set_meta(&self, thread: &Thread<F>, at: Location, valid: bool) -> Result<()> {
         let word = meta(at.counter, valid);
         if at.node == self.channel.node() {
             let cell = self.data.local()?.cell::<u64>(self.offset(at.slot))?;

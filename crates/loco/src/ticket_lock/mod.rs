@@ -15,6 +15,8 @@
 //! Threads of one node share one ticket at a time: they line up locally, and the one that is done hands the lock to
 //! the next, up to a bound, before it leaves the node.
 
+#[cfg(test)]
+mod fairness;
 mod recovery;
 mod slot;
 

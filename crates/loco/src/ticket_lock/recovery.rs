@@ -75,10 +75,17 @@ impl<F: Fabric> TicketLock<F> {
         for ticket in serving + 1..next {
             if !lives(ticket) {
                 let skipped = Slot::new(ticket, Stage::Skipped);
-                self.change(thread, ticket, self.untouched(ticket), |old| {
+                let old = self.change(thread, ticket, self.untouched(ticket), |old| {
                     let waits = old.ticket < ticket || matches!(old.stage, Stage::Claimed(_));
                     waits.then_some(skipped)
                 })?;
+                // A live holder was done in between and served it: so it is what has to be passed on.
+                if old.is_some_and(|old| old.ticket == ticket && old.is_served()) {
+                    return Ok(Settled::NotYet {
+                        index: self.slots,
+                        seen: slots,
+                    });
+                }
             }
         }
         if serving < next && !lives(serving) {

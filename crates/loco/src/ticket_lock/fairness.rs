@@ -1,0 +1,112 @@
+//! The bound of fairness, exactly: a node that has drawn its ticket is overtaken by another node's threads as often as those may
+//! hand the lock to one another, however eager they are, and no oftener.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+
+use loco_fabric::{Lock, ShmFabric};
+
+use super::{NEXT, TicketLock};
+use crate::fence::Scope;
+use crate::{Barrier, LockConfig, Manager, Result, Thread, testing};
+
+/// How often the other node gets the lock while it is watched.
+const TURNS: u32 = 100;
+/// Overtaken so often, it has been overtaken without bound.
+const ENOUGH: u32 = 1000;
+
+/// What the threads of the eager node and the waiting one know. Changed only by who holds the lock.
+#[derive(Default)]
+struct Watch {
+    /// A thread of the eager node has found the other node's ticket drawn.
+    waits: AtomicBool,
+    /// Acquisitions of the eager node since then.
+    overtaken: AtomicU32,
+    /// The most in one turn.
+    most: AtomicU32,
+    over: AtomicBool,
+}
+
+impl Watch {
+    /// One acquisition of the eager node: keeps the lock until the other node has drawn its ticket, and until there is a
+    /// thread to hand the lock to.
+    fn overtake(&self, thread: &Thread<ShmFabric>, lock: &TicketLock<ShmFabric>) -> Result<()> {
+        let guard = lock.lock(thread, Scope::Nothing)?;
+        let over = || self.over.load(SeqCst);
+        if self.waits.load(SeqCst) && !over() {
+            let overtaken = self.overtaken.fetch_add(1, SeqCst) + 1;
+            self.most.fetch_max(overtaken, SeqCst);
+            if overtaken == ENOUGH {
+                self.over.store(true, SeqCst);
+            }
+        }
+        let held = Lock::lock(&lock.mine).held.unwrap_or(u64::MAX);
+        while !over() && lock.words.peek(thread, NEXT)? == held + 1 {
+            std::thread::yield_now();
+        }
+        self.waits.store(true, SeqCst);
+        while !over() && !lock.turn.awaited() {
+            std::thread::yield_now();
+        }
+        guard.release()
+    }
+
+    /// One acquisition of the other node; whether it was seen to wait.
+    fn turn(&self, thread: &Thread<ShmFabric>, lock: &TicketLock<ShmFabric>) -> Result<bool> {
+        let guard = lock.lock(thread, Scope::Nothing)?;
+        let waited = self.waits.swap(false, SeqCst);
+        self.overtaken.store(0, SeqCst);
+        guard.release()?;
+        Ok(waited)
+    }
+}
+
+/// How often the waiting node is overtaken at most where the other one's three threads never let go as long as they may.
+fn overtaken(local_hand_overs_max: u32) -> u32 {
+    let watch = Watch::default();
+    testing::run(2, |fabric| {
+        let manager = Manager::new(fabric)?;
+        let config = LockConfig {
+            local_hand_overs_max,
+            ..LockConfig::default()
+        };
+        let home = manager.nodes()[0];
+        let lock = TicketLock::with_config(&manager, "lock", home, config)?;
+        let end = Barrier::new(&manager, "end")?;
+        manager.wait_for_ready()?;
+        if manager.node() != home {
+            let thread = manager.thread()?;
+            let mut turns = 0;
+            while turns < TURNS && !watch.over.load(SeqCst) {
+                turns += u32::from(watch.turn(&thread, &lock)?);
+            }
+            watch.over.store(true, SeqCst);
+            return end.wait(&thread);
+        }
+        std::thread::scope(|scope| {
+            let eager = || -> Result<()> {
+                let thread = manager.thread()?;
+                while !watch.over.load(SeqCst) {
+                    watch.overtake(&thread, &lock)?;
+                }
+                Ok(())
+            };
+            let threads: Vec<_> = (0..3).map(|_| scope.spawn(eager)).collect();
+            threads.into_iter().try_for_each(|t| t.join().expect("no panic"))
+        })?;
+        end.wait(&manager.thread()?)
+    });
+    watch.most.into_inner()
+}
+
+#[test]
+fn who_has_a_ticket_is_overtaken_by_as_many_hand_overs_as_are_allowed() {
+    for bound in [0, 1, 4, 16] {
+        assert_eq!(overtaken(bound), bound);
+    }
+}
+
+/// The mistake that the bound is there to exclude, and that the test above would notice.
+#[test]
+fn hand_overs_without_bound_starve_the_other_node() {
+    assert_eq!(overtaken(u32::MAX), ENOUGH);
+}
