@@ -34,7 +34,8 @@ enum Command {
     Load(Load),
     /// Serve commands from standard input, which `loco run` gives to the lowest node.
     ///
-    /// The store holds texts. `help` lists the commands. The job ends at `quit` or at the end of the input.
+    /// The store holds texts. `help` lists the commands. The job ends at `quit` or at the end of the input; its exit status is 1
+    /// if some line was no command.
     Shell {
         /// Values that each node has room for.
         #[arg(long, value_name = "N", default_value = "4096", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
