@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 
-use loco_fabric::{Lock, ShmFabric};
+use loco_fabric::ShmFabric;
 
 use super::{NEXT, TicketLock};
 use crate::fence::Scope;
@@ -39,8 +39,9 @@ impl Watch {
                 self.over.store(true, SeqCst);
             }
         }
-        let held = Lock::lock(&lock.mine).held.unwrap_or(u64::MAX);
-        while !over() && lock.words.peek(thread, NEXT)? == held + 1 {
+        // One more than the ticket: the next one to be drawn.
+        let next = lock.mine.held.load(SeqCst);
+        while !over() && lock.words.peek(thread, NEXT)? == next {
             std::thread::yield_now();
         }
         self.waits.store(true, SeqCst);
