@@ -7,7 +7,7 @@ use allocation_counter::measure;
 use loco::fabric::{Local, NodeId, ShmFabric, Target};
 use loco::{
     Barrier, Channel, Inserted, KvConfig, KvStore, Manager, Result, RingBuffer, SharedVar, Sst, Thread,
-    fence, testing,
+    TicketLock, fence, testing,
 };
 
 const ROUNDS: u64 = 1000;
@@ -195,6 +195,27 @@ fn key_value_lookups() {
                     .zip(&values)
                     .all(|(&key, &value)| value == expected(key))
             );
+            Ok(())
+        })?;
+        end.wait(&thread)
+    });
+}
+
+#[test]
+fn locking() {
+    both(|manager, _| {
+        // Both nodes at the home of one and away from the other's; they meet at either now and then.
+        let locks = [
+            TicketLock::new(&manager, "lock0", NodeId(0))?,
+            TicketLock::new(&manager, "lock1", NodeId(1))?,
+        ];
+        let end = Barrier::new(&manager, "end")?;
+        manager.wait_for_ready()?;
+        let thread = manager.thread()?;
+        never_allocates("lock and release", || {
+            for lock in &locks {
+                lock.lock(&thread, fence::Scope::Thread)?.release()?;
+            }
             Ok(())
         })?;
         end.wait(&thread)
