@@ -6,11 +6,11 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{ALL, Cluster};
-use loco::fabric::{AnyFabric, NodeId};
+use loco::fabric::{AnyFabric, Control as _, NodeId, PeerState};
 use loco::fence::Scope;
 use loco::{
-    Barrier, Error, LockConfig, LockGuard, Manager, OnLoss, Result, SharedRegion, TasLock, Thread,
-    TicketLock, Unlock,
+    Barrier, Error, LockConfig, LockGuard, Manager, OnLoss, Participants, Result, SharedRegion, TasLock,
+    Thread, TicketLock, Unlock,
 };
 use loco_history::spec::{Lock, LockCall, LockRet};
 use loco_history::{History, Limits, MonotonicClock, Recorder, ThreadId, check};
@@ -272,6 +272,17 @@ fn a_waiter_of_a_tas_lock_gives_up_and_comes_back() {
     }
 }
 
+/// Where those that are left wait for one another; nothing on other nodes.
+fn end_of(manager: &Manager<AnyFabric>, left: [u16; 2]) -> Result<Option<Barrier<AnyFabric>>> {
+    let who = Participants::of(left.map(NodeId));
+    let barrier = || Barrier::with_participants(manager, "end", &who, 1);
+    left.contains(&manager.node().0).then(barrier).transpose()
+}
+
+fn leave(end: Option<Barrier<AnyFabric>>, thread: &Thread<AnyFabric>) -> Result<()> {
+    end.map_or(Ok(()), |end| end.wait_unfenced(thread))
+}
+
 /// Node 2 dies with the lock; node 1 waits for it already, node 0 comes later.
 fn a_lost_holder<L: AnyLock>(cluster: Cluster, on_loss: OnLoss) {
     let config = LockConfig {
@@ -282,6 +293,7 @@ fn a_lost_holder<L: AnyLock>(cluster: Cluster, on_loss: OnLoss) {
     let outcomes = cluster.run(3, |manager| {
         let lock = L::make(&manager, config)?;
         let bar = Barrier::new(&manager, "bar")?;
+        let end = end_of(&manager, [0, 1])?;
         manager.wait_for_ready()?;
         let thread = manager.thread()?;
         let me = manager.node();
@@ -306,8 +318,7 @@ fn a_lost_holder<L: AnyLock>(cluster: Cluster, on_loss: OnLoss) {
         });
         // And again: the policy holds for everybody who comes later.
         let again = lock.lock(&thread, Scope::Nothing).map(|guard| guard.recovered());
-        // Nodes leave when all are done.
-        std::thread::sleep(Duration::from_millis(200));
+        leave(end, &thread)?;
         Ok(Some((outcome, again)))
     });
     assert!(begin.elapsed() < Duration::from_secs(5), "bounded time");
@@ -358,6 +369,7 @@ fn a_lost_waiter_of_a_ticket_lock() {
         cluster.run(3, |manager| {
             let lock = Ticket::make(&manager, LockConfig::default())?;
             let bar = Barrier::new(&manager, "bar")?;
+            let end = end_of(&manager, [0, 2])?;
             manager.wait_for_ready()?;
             let thread = manager.thread()?;
             let me = manager.node();
@@ -367,7 +379,11 @@ fn a_lost_waiter_of_a_ticket_lock() {
             bar.wait(&thread)?;
             match me.0 {
                 0 => {
-                    std::thread::sleep(Duration::from_millis(150));
+                    let begin = Instant::now();
+                    while manager.fabric().mesh().peer_state(NodeId(1)) == PeerState::Alive {
+                        assert!(begin.elapsed() < Duration::from_secs(10), "{cluster:?}");
+                        std::thread::sleep(Duration::from_millis(5));
+                    }
                     guard.expect("node 0 holds it").release()?;
                     lock.lock(&thread, Scope::Nothing)?.release()?;
                 }
@@ -388,8 +404,7 @@ fn a_lost_waiter_of_a_ticket_lock() {
                     lock.lock(&thread, Scope::Nothing)?.release()?;
                 }
             }
-            std::thread::sleep(Duration::from_millis(300));
-            Ok(())
+            leave(end, &thread)
         });
     }
 }

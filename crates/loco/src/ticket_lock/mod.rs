@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use loco_fabric::{AtomicCell, Fabric, FabricError, Lock, Memory, NodeId, Peers, Time, Wait, WordCell};
 
-use crate::fence::Scope;
+use crate::fence::{self, Scope};
 use crate::lock_guard::{LocalTurn, LockConfig, LockGuard, Unlock, is_gone};
 use crate::platform::{AtomicU32Of, AtomicU64Of, MutexOf};
 use crate::thread::{Flags, Operation};
@@ -422,10 +422,15 @@ impl<F: Fabric> TicketLock<F> {
             self.mine.drawn.store(next + 1, Relaxed);
             // All tickets before it are over, one that this node gave up included.
             self.mine.abandoned.store(0, Relaxed);
-            self.got(next);
         }
         let last = self.mine.drawn.load(Relaxed).checked_sub(1);
         self.say(thread, last.map_or(Says::Nothing, Says::Has))?;
+        // No read-modify-write follows that would place it, and whoever speaks for this node next may do so by another
+        // queue pair, whose word it must not cover.
+        fence::pair(thread, self.words.home())?;
+        if drawn {
+            self.got(next);
+        }
         Ok(drawn.then_some(recovered))
     }
 
