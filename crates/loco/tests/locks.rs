@@ -389,10 +389,11 @@ fn a_lost_waiter_of_a_ticket_lock() {
                 }
                 1 => {
                     // In line before node 2, then gone.
-                    thread.set_deadline(Some(thread.now().after(Duration::from_millis(60))));
+                    thread.set_deadline(Some(thread.now().after(Duration::from_secs(2))));
                     std::thread::scope(|scope| {
                         scope.spawn(|| {
-                            std::thread::sleep(Duration::from_millis(30));
+                            // Long enough to be in line on a busy machine: here the lost one is a thread that goes on.
+                            std::thread::sleep(Duration::from_millis(400));
                             manager.fabric().mesh().fail();
                         });
                         let outcome = lock.lock(&thread, Scope::Thread).map(drop);
