@@ -177,21 +177,24 @@ fn a_node_killed_while_others_post_is_lost() {
         let fabric = VerbsFabric::new(mesh, config()).unwrap();
         let (memory, remotes) = share(&fabric, fabric.mesh(), 4096);
         if fabric.node() == NodeId(1) {
-            // Dies when it has seen something arrive.
-            let seen = memory.cell::<u64>(0).unwrap();
-            while seen.load(Ordering::Acquire) == 0 {
-                std::thread::yield_now();
+            // Dies when it has seen something arrive from both.
+            for node in [0, 2] {
+                let seen = memory.cell::<u64>(8 * node).unwrap();
+                while seen.load(Ordering::Acquire) == 0 {
+                    std::thread::yield_now();
+                }
             }
             std::process::abort();
         }
         let mut to_dead = fabric.queue_pair(NodeId(1)).unwrap();
+        let mine = 8 * usize::from(fabric.node().0);
         let other = NodeId(2 - fabric.node().0); // 0 and 2
         let mut to_living = fabric.queue_pair(other).unwrap();
         let start = Instant::now();
         let (mut posted, mut ended) = (0, Vec::new());
         let refused = loop {
             let work = Work::signaled(WorkRequestId(posted as u64));
-            match to_dead.put_inline(&1u64.to_ne_bytes(), target(&remotes[1], 0), work) {
+            match to_dead.put_inline(&1u64.to_ne_bytes(), target(&remotes[1], mine), work) {
                 Ok(_) => posted += 1,
                 Err(FabricError::QueueFull(_)) => {
                     fabric.poll(&mut ended).unwrap();
