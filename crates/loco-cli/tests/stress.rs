@@ -99,36 +99,21 @@ fn killed(object: &str, was_in: &str, ops: u32, more: &[&str]) {
     panic!("{object}: the victim was never in {was_in}");
 }
 
+/// While it holds the lock, under either policy.
+fn killed_with(lock: &str) {
+    for on_loss in ["poison", "recover"] {
+        killed(lock, "the critical section", 40_000, &["--on-loss", on_loss]);
+    }
+}
+
 #[test]
 fn killed_with_a_ticket_lock() {
-    killed(
-        "ticket-lock",
-        "the critical section",
-        40_000,
-        &["--on-loss", "poison"],
-    );
-    killed(
-        "ticket-lock",
-        "the critical section",
-        40_000,
-        &["--on-loss", "recover"],
-    );
+    killed_with("ticket-lock");
 }
 
 #[test]
 fn killed_with_a_tas_lock() {
-    killed(
-        "tas-lock",
-        "the critical section",
-        40_000,
-        &["--on-loss", "poison"],
-    );
-    killed(
-        "tas-lock",
-        "the critical section",
-        40_000,
-        &["--on-loss", "recover"],
-    );
+    killed_with("tas-lock");
 }
 
 #[test]

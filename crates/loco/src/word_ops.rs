@@ -1,7 +1,7 @@
 //! Operations on one remote word, brought to their end at the call: what atomic variables and locks are made of. Nothing
 //! is built to wait with unless there is something to wait for.
 
-use loco_fabric::{Fabric, NodeId, Target, WordOp};
+use loco_fabric::{Fabric, NodeId, RemoteMemory as _, Target, WordOp};
 
 use crate::thread::Operation;
 use crate::{AckKey, MemRef, Pending, Result, Thread};
@@ -15,12 +15,7 @@ impl<F: Fabric> Thread<F> {
     /// See [`get`](Thread::get); those of waiting for it.
     #[inline]
     pub fn read_word(&self, word: Target<'_, F::Remote>) -> Result<u64> {
-        if let Some(value) = self.word_at_once(&word, WordOp::Get)? {
-            return Ok(value);
-        }
-        let (buffer, peer) = (self.mem_ref(WORD_BYTES)?, peer::<F>(&word));
-        let seq = self.post_seq(&Operation::Get(buffer.local(0, WORD_BYTES)?, word))?;
-        self.word_of(buffer, seq, peer)
+        self.word_op(word, WordOp::Get)
     }
 
     /// Atomically adds to the peer's 8-byte word; the old value.
@@ -29,12 +24,7 @@ impl<F: Fabric> Thread<F> {
     /// See [`fetch_add`](Thread::fetch_add); those of waiting for it.
     #[inline]
     pub fn fetch_add_word(&self, word: Target<'_, F::Remote>, add: u64) -> Result<u64> {
-        if let Some(old) = self.word_at_once(&word, WordOp::FetchAdd(add))? {
-            return Ok(old);
-        }
-        let (buffer, peer) = (self.mem_ref(WORD_BYTES)?, peer::<F>(&word));
-        let seq = self.post_seq(&Operation::FetchAdd(word, add, buffer.local(0, WORD_BYTES)?))?;
-        self.word_of(buffer, seq, peer)
+        self.word_op(word, WordOp::FetchAdd(add))
     }
 
     /// Atomically stores `new` in the peer's 8-byte word if it holds `expected`; the old value either way.
@@ -43,19 +33,23 @@ impl<F: Fabric> Thread<F> {
     /// See [`compare_swap`](Thread::compare_swap); those of waiting for it.
     #[inline]
     pub fn compare_swap_word(&self, word: Target<'_, F::Remote>, expected: u64, new: u64) -> Result<u64> {
-        if let Some(old) = self.word_at_once(&word, WordOp::CompareSwap { expected, new })? {
-            return Ok(old);
-        }
-        let (buffer, peer) = (self.mem_ref(WORD_BYTES)?, peer::<F>(&word));
-        let local = buffer.local(0, WORD_BYTES)?;
-        let seq = self.post_seq(&Operation::CompareSwap(word, expected, new, local))?;
-        self.word_of(buffer, seq, peer)
+        self.word_op(word, WordOp::CompareSwap { expected, new })
     }
 
-    /// What operation `seq` brings into `buffer`.
-    #[inline]
-    fn word_of(&self, buffer: MemRef<'_, F>, seq: u64, peer: NodeId) -> Result<u64> {
-        match seq {
+    /// At once where the fabric can, else posted and waited for.
+    #[inline(always)] // which operation it is is known to the caller's compiler
+    fn word_op(&self, word: Target<'_, F::Remote>, op: WordOp) -> Result<u64> {
+        if let Some(old) = self.word_at_once(&word, op)? {
+            return Ok(old);
+        }
+        let (buffer, peer) = (self.mem_ref(WORD_BYTES)?, word.remote.node());
+        let local = buffer.local(0, WORD_BYTES)?;
+        let operation = match op {
+            WordOp::Get => Operation::Get(local, word),
+            WordOp::FetchAdd(add) => Operation::FetchAdd(word, add, local),
+            WordOp::CompareSwap { expected, new } => Operation::CompareSwap(word, expected, new, local),
+        };
+        match self.post_seq(&operation)? {
             0 => buffer.word(0),
             seq => self.wait_for_word(buffer, seq, peer),
         }
@@ -67,10 +61,4 @@ impl<F: Fabric> Thread<F> {
         // If the wait fails it keeps the buffer until the operation has ended.
         Pending::new(key, buffer).wait()?.word(0)
     }
-}
-
-#[inline]
-fn peer<F: Fabric>(target: &Target<'_, F::Remote>) -> NodeId {
-    use loco_fabric::RemoteMemory;
-    target.remote.node()
 }

@@ -6,8 +6,8 @@ mod common;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{ALL, Cluster, ample, on_device};
-use loco::fabric::{AnyFabric, Control as _, NodeId, PeerState};
+use common::{ALL, Cluster, ample, on_device, until_lost};
+use loco::fabric::{AnyFabric, NodeId};
 use loco::{Barrier, Bytes, Config, Error, Inserted, KvConfig, KvStore, Manager, Result, Thread};
 use loco_history::spec::{KeyValue, KeyValueCall, KeyValueRet};
 use loco_history::{History, Limits, MonotonicClock, Recorder, ThreadId, check};
@@ -363,9 +363,7 @@ fn a_writer_is_lost_at_any_point() {
             if me == 0 {
                 let begin = Instant::now();
                 let in_time = || assert!(begin.elapsed() < ample(Duration::from_secs(5)), "{cluster:?}");
-                while manager.fabric().mesh().peer_state(NodeId(2)) == PeerState::Alive {
-                    in_time();
-                }
+                until_lost(&manager, NodeId(2), ample(Duration::from_secs(5)));
                 loop {
                     in_time();
                     let outcome = store
@@ -410,9 +408,7 @@ fn a_call_that_begins_after_a_loss_is_never_half_done() {
                 std::thread::sleep(Duration::from_millis(30));
                 return die(&manager, &thread);
             }
-            while manager.fabric().mesh().peer_state(NodeId(2)) == PeerState::Alive {
-                std::thread::sleep(Duration::from_millis(1));
-            }
+            until_lost(&manager, NodeId(2), ample(Duration::from_secs(5)));
             if me == 1 {
                 survivors_meet(&arrived, 1);
                 return Ok(());

@@ -5,8 +5,8 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{ALL, Cluster};
-use loco::fabric::{AnyFabric, Control as _, NodeId, PeerState};
+use common::{ALL, Cluster, until_lost};
+use loco::fabric::{AnyFabric, NodeId};
 use loco::fence::Scope;
 use loco::{
     Barrier, Error, LockConfig, LockGuard, Manager, OnLoss, Participants, Result, SharedRegion, TasLock,
@@ -379,11 +379,7 @@ fn a_lost_waiter_of_a_ticket_lock() {
             bar.wait(&thread)?;
             match me.0 {
                 0 => {
-                    let begin = Instant::now();
-                    while manager.fabric().mesh().peer_state(NodeId(1)) == PeerState::Alive {
-                        assert!(begin.elapsed() < Duration::from_secs(10), "{cluster:?}");
-                        std::thread::sleep(Duration::from_millis(5));
-                    }
+                    until_lost(&manager, NodeId(1), Duration::from_secs(10));
                     guard.expect("node 0 holds it").release()?;
                     lock.lock(&thread, Scope::Nothing)?.release()?;
                 }

@@ -7,8 +7,8 @@ mod common;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use common::{ALL, Cluster};
-use loco::fabric::{AnyFabric, Control, Fabric, NodeId, PeerState};
+use common::{ALL, Cluster, ample, until_lost};
+use loco::fabric::{AnyFabric, NodeId};
 use loco::{
     Barrier, Error, Manager, Participants, Result, RingBuffer, RingConfig, RingReader, RingWriter, Thread,
 };
@@ -487,10 +487,7 @@ fn a_reader_that_is_done_may_leave_before_the_others() {
                 return writer.wait_until_read(&thread);
             }
             if manager.node() == NodeId(2) {
-                let control = manager.fabric().control();
-                while control.peer_state(NodeId(1)) == PeerState::Alive {
-                    std::thread::yield_now();
-                }
+                until_lost(&manager, NodeId(1), ample(Duration::from_secs(10)));
                 // Long enough for the writer to hear of it too.
                 std::thread::sleep(Duration::from_millis(50));
             }

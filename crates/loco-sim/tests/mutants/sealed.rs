@@ -1,12 +1,11 @@
 //! Values of three words with a checksum, as owned variables and mixed-size regions have them: a reader sees one whole
 //! value or none.
 
-use std::sync::atomic::Ordering::Acquire;
-
-use loco::fabric::{Memory, NodeId, Target, WordCell};
+use loco::fabric::{NodeId, Target};
 use loco::{Channel, Manager, Region, Thread};
 use loco_sim::World;
 
+use crate::words::load;
 use crate::{Fabric, Site, found, passes, site, takes_preemptions};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -75,12 +74,7 @@ impl Sealed {
     }
 
     fn word(&self, word: usize) -> u64 {
-        self.data
-            .local()
-            .unwrap()
-            .cell::<u64>(8 * word)
-            .unwrap()
-            .load(Acquire)
+        load(&self.data, word)
     }
 
     fn value(&self, from: usize) -> [u64; 3] {

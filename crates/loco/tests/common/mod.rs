@@ -1,10 +1,13 @@
 //! The fabrics that every test of this crate runs over.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use loco::fabric::verbs::soft::{SoftDevice, SoftLimits};
 use loco::fabric::verbs::{Provider, VerbsConfig};
-use loco::fabric::{AnyConfig, AnyFabric, FabricChoice, HugePages, Nic, ShmConfig};
+use loco::fabric::{
+    AnyConfig, AnyFabric, Control as _, Fabric as _, FabricChoice, HugePages, Nic, NodeId, PeerState,
+    ShmConfig,
+};
 use loco::{Config, Manager, Polling, Result};
 
 /// A way to bring up a cluster: the network card, and who polls.
@@ -55,6 +58,16 @@ pub fn on_device() -> bool {
 /// A deadline on this host. A device may be an emulated one, on which what takes a second elsewhere takes half a minute.
 pub fn ample(usual: Duration) -> Duration {
     usual * if on_device() { 6 } else { 1 }
+}
+
+/// Waits until this node has heard that `peer` is lost, for so long at most.
+#[allow(dead_code)] // Each test file uses its part.
+pub fn until_lost(manager: &Manager<AnyFabric>, peer: NodeId, within: Duration) {
+    let begin = Instant::now();
+    while manager.fabric().control().peer_state(peer) == PeerState::Alive {
+        assert!(begin.elapsed() < within, "{peer} is not lost");
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 impl Cluster {
