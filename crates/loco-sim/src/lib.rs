@@ -5,34 +5,14 @@
 //! [`replay`] repeats.
 //!
 //! Relies on `mowgli` for the machine and on `loco-fabric` for the contract; knows nothing of objects.
-// Only `coroutine` may: it is where a running thread finds the coroutine that it is.
+// Only `fabric::coroutine` may: it is where a running thread finds the coroutine that it is.
 #![deny(unsafe_code)]
 
-mod behaviour;
-mod bounds;
-mod chunks;
-mod coroutine;
+mod exploring;
 mod fabric;
-mod graph;
-mod history;
-mod names;
-mod persistent;
-mod platform;
-mod progress;
-mod random;
-mod reach;
-mod report;
-mod request;
-mod run;
-mod schedule;
-mod search;
-mod sharing;
-mod shorten;
+mod reports;
 pub mod spec;
 mod state;
-mod trace;
-mod trail;
-mod walk;
 mod world;
 
 use std::sync::Arc;
@@ -42,21 +22,24 @@ use std::time::Duration;
 use mowgli::machine;
 use mowgli::model::{Model, RmwAtomicity};
 
-use random::Choice;
+use exploring::random::{self, Choice};
+use exploring::{search, shorten};
+use reports::graph;
+use state::behaviour;
 
-pub use bounds::Bounds;
-pub use fabric::{ModelCell, ModelControl, ModelFabric, ModelMemory, ModelQueuePair, ModelRemote};
-pub use graph::ExecutionGraph;
-pub use history::{End, Event, ThreadHistory};
-pub use platform::{
+pub use exploring::bounds::Bounds;
+pub use exploring::progress::Progress;
+pub use exploring::reach::{Reach, reaches};
+pub use fabric::platform::{
     ModelAtomic, ModelGuard, ModelMutex, ModelPlatform, ModelReadGuard, ModelRwLock, ModelTask, ModelWord,
     ModelWriteGuard,
 };
-pub use progress::Progress;
-pub use reach::{Reach, reaches};
-pub use report::{Completeness, Failure, FailureKind, Report, Stats};
-pub use schedule::{NotASchedule, Schedule};
-pub use trace::TraceStep;
+pub use fabric::{ModelCell, ModelControl, ModelFabric, ModelMemory, ModelQueuePair, ModelRemote};
+pub use reports::graph::ExecutionGraph;
+pub use reports::schedule::{NotASchedule, Schedule};
+pub use reports::trace::TraceStep;
+pub use reports::{Completeness, Failure, FailureKind, Report, Stats};
+pub use world::history::{End, Event, ThreadHistory};
 pub use world::{Node, World, call, note};
 
 /// How to explore.

@@ -14,7 +14,7 @@ pub use objects::{
     barrier, mixed_size_writes, mutual_exclusion, ring_buffer, shared_variable, single_writer,
 };
 
-use crate::history::{Event, ThreadHistory};
+use crate::world::history::{Event, ThreadHistory};
 
 /// An object call of an execution.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use mowgli::machine::{Action, Addr, Issued, RemoteOp};
 use smallvec::SmallVec;
 
 use super::{Common, State};
-use crate::request::{NicOp, Rmw};
+use crate::fabric::request::{NicOp, Rmw};
 
 impl State {
     pub(super) fn can_poll(&self, node: u16) -> bool {

@@ -5,6 +5,10 @@
 //! completion. Narrower CPU stores read the word and write it back, so two threads that store to different bytes of
 //! one word at the same time are not modelled.
 
+pub(crate) mod coroutine;
+pub(crate) mod platform;
+pub(crate) mod request;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -15,9 +19,9 @@ use loco_fabric::{
     WordCell, Work, WorkRequestId,
 };
 
-use crate::coroutine::{ask, current};
-use crate::platform::{ModelPlatform, allocate, outside, value};
-use crate::request::{NicOp, Reply, Request, Rmw, VirtualWord};
+use crate::fabric::coroutine::{ask, current};
+use crate::fabric::platform::{ModelPlatform, allocate, outside, value};
+use crate::fabric::request::{NicOp, Reply, Request, Rmw, VirtualWord};
 
 /// Bytes of a model word.
 const WORD: usize = 8;

@@ -1,14 +1,17 @@
 //! What an exploration runs: nodes with their set-up, threads, and what must hold at the end.
 
+pub(crate) mod history;
+pub(crate) mod run;
+
 use std::any::Any;
 use std::fmt::Display;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::Config;
-use crate::coroutine::{Body, ask};
 use crate::fabric::ModelFabric;
-use crate::history::End;
-use crate::request::{Kind, Note, Reply, Request};
+use crate::fabric::coroutine::{Body, ask};
+use crate::fabric::request::{Kind, Note, Reply, Request};
+use crate::world::history::End;
 
 /// A world under construction. The closure given to [`explore`](crate::explore) is called for every run and must build
 /// the same world each time; the threads of one world share state only through the fabric.

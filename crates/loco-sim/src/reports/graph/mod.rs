@@ -18,11 +18,11 @@ use mowgli::program::{Loc, Location, Node, Program, Thread, ThreadId};
 use mowgli::relation::Relation;
 use serde::Serialize;
 
-use crate::schedule::Schedule;
-use crate::sharing::Seen;
+use crate::exploring::sharing::Seen;
+use crate::exploring::walk::{Builder, Walker};
+use crate::reports::schedule::Schedule;
+use crate::reports::trace::name_of;
 use crate::state::{Common, State};
-use crate::trace::name_of;
-use crate::walk::{Builder, Walker};
 use crate::{Config, SimError};
 use recorder::{Recorded, Recorder};
 

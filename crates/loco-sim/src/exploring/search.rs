@@ -16,13 +16,13 @@ use std::time::Instant;
 use rustc_hash::FxHashSet;
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::bounds::{Bounds, Spent};
-use crate::persistent;
-use crate::progress::Progress;
-use crate::report::{Completeness, Failure, FailureKind, Report, Stats};
-use crate::sharing::Seen;
+use crate::exploring::bounds::{Bounds, Spent};
+use crate::exploring::persistent;
+use crate::exploring::progress::Progress;
+use crate::exploring::sharing::Seen;
+use crate::exploring::walk::{Builder, Position, Walker};
+use crate::reports::{Completeness, Failure, FailureKind, Report, Stats};
 use crate::state::{Common, Move, lock};
-use crate::walk::{Builder, Position, Walker};
 use crate::{Config, SimError};
 
 /// Shards of the visited set: more than workers, so that they seldom meet.

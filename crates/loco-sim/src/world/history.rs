@@ -5,7 +5,7 @@ use std::fmt;
 use mowgli::machine::Addr;
 
 use crate::fabric::ModelMemory;
-use crate::request::{Note, Reply};
+use crate::fabric::request::{Note, Reply};
 use crate::state::{Common, State};
 
 /// The end of a complete execution: every thread has returned and nothing is buffered any more.

@@ -1,7 +1,7 @@
 //! Model threads as coroutines. The one module of this crate with `unsafe`: it lets code deep inside object calls reach
 //! the coroutine that runs it.
 //!
-//! Relies on `corosensei`. Used by [`crate::run`], which resumes threads, and by the fabric's types, which ask through
+//! Relies on `corosensei`. Used by [`crate::world::run`], which resumes threads, and by the fabric's types, which ask through
 //! [`ask`].
 #![allow(unsafe_code)]
 
@@ -13,7 +13,7 @@ use std::sync::{Arc, Once};
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
-use crate::request::{Reply, Request, VirtualWord};
+use crate::fabric::request::{Reply, Request, VirtualWord};
 
 /// Bytes of stack of one model thread.
 const STACK_BYTES: usize = 256 * 1024;

@@ -7,13 +7,13 @@
 use std::mem::discriminant;
 use std::time::{Duration, Instant};
 
-use crate::random::{end_of, failure_of_thread};
-use crate::report::Failure;
-use crate::schedule::Schedule;
-use crate::sharing::Seen;
+use crate::exploring::random::{end_of, failure_of_thread};
+use crate::exploring::sharing::Seen;
+use crate::exploring::walk::{Builder, Position, Walker};
+use crate::reports::Failure;
+use crate::reports::schedule::Schedule;
+use crate::reports::trace::Tracer;
 use crate::state::{Common, Move};
-use crate::trace::Tracer;
-use crate::walk::{Builder, Position, Walker};
 use crate::{Config, SimError};
 
 /// Time that shortening may take.

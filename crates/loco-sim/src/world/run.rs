@@ -1,17 +1,17 @@
 //! A run: the threads of the world as coroutines, brought to the end of a path by giving them its replies.
 //!
-//! Relies on [`crate::coroutine`]. Explorers keep one run each and consult it only for pasts that nobody has seen.
+//! Relies on [`crate::fabric::coroutine`]. Explorers keep one run each and consult it only for pasts that nobody has seen.
 
 use std::sync::Arc;
 
 use mowgli::machine::Machine;
 
-use crate::behaviour::Past;
-use crate::coroutine::{self, Body, Task};
-use crate::history::End;
-use crate::request::{Kind, Reply, Request};
-use crate::sharing::Seen;
+use crate::exploring::sharing::Seen;
+use crate::fabric::coroutine::{self, Body, Task};
+use crate::fabric::request::{Kind, Reply, Request};
+use crate::state::behaviour::Past;
 use crate::state::{Common, State, Status};
+use crate::world::history::End;
 use crate::world::{SetUp, World};
 use crate::{Config, SimError};
 

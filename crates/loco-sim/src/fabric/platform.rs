@@ -9,8 +9,8 @@ use std::sync::{Mutex, MutexGuard, OnceLock, RwLockReadGuard, RwLockWriteGuard, 
 
 use loco_fabric::{AtomicCell, FabricError, Lock, Platform, Result, RwLock, Task, ThreadKind, Time};
 
-use crate::coroutine::{ask, current, fresh_names, hand_over, holds, lets_go};
-use crate::request::{LockId, LockMode, Reply, Request, Rmw, VirtualWord};
+use crate::fabric::coroutine::{ask, current, fresh_names, hand_over, holds, lets_go};
+use crate::fabric::request::{LockId, LockMode, Reply, Request, Rmw, VirtualWord};
 
 /// Platform of the model fabric. Its clock stands still: deadlines never pass, a wait that cannot end is a deadlock.
 #[derive(Clone, Copy, Debug, Default)]

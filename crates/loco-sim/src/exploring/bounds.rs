@@ -1,7 +1,7 @@
 //! Bounds on preemptions and delays: exploring all of the executions that need few of them.
 //!
 //! A *mover* is whatever makes moves of its own: a thread, its store buffer, a queue pair. Moves that commute with
-//! everything (see [`crate::walk`]) count for neither bound: they are taken at once, whoever moved last.
+//! everything (see [`crate::exploring::walk`]) count for neither bound: they are taken at once, whoever moved last.
 //!
 //! * A *preemption* (Musuvathi and Qadeer, PLDI 2007) is a move of another mover than the last while that one could go on.
 //! * A *delay* (Emmi, Qadeer and Rakamaric, POPL 2011) is a deviation from one fixed schedule: the last mover goes on while it

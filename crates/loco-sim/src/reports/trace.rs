@@ -1,6 +1,6 @@
 //! The machine's steps in words: what each move of an execution did, and where memory was weak.
 //!
-//! Relies on `mowgli::machine`'s descriptions for the machine's steps. Used by [`crate::shorten`] for the trace of a
+//! Relies on `mowgli::machine`'s descriptions for the machine's steps. Used by [`crate::exploring::shorten`] for the trace of a
 //! failure.
 
 use std::fmt;
@@ -8,7 +8,7 @@ use std::fmt;
 use mowgli::machine::{Addr, QpId, Step};
 use serde::Serialize;
 
-use crate::request::{NicOp, Note, Request, VirtualWord};
+use crate::fabric::request::{NicOp, Note, Request, VirtualWord};
 use crate::state::{Common, Move, State};
 
 /// One step of an execution in words.

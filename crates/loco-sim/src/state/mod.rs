@@ -1,8 +1,11 @@
 //! A state of the world: the machine, where each thread is, locks and set-up messages; and what can happen next.
 //!
-//! Relies on `mowgli::machine` for memory and NICs and on [`crate::behaviour`] for threads. Used by every strategy.
+//! Relies on `mowgli::machine` for memory and NICs and on [`crate::state::behaviour`] for threads. Used by every strategy.
 
+pub(crate) mod behaviour;
+pub(crate) mod chunks;
 mod encode;
+pub(crate) mod names;
 mod nic;
 
 use std::collections::VecDeque;
@@ -13,10 +16,10 @@ use mowgli::machine::{Action, Addr, Machine, Post, Step};
 use rustc_hash::FxHasher;
 use smallvec::SmallVec;
 
-use crate::behaviour::{Behaviour, Past};
-use crate::names::Names;
-use crate::request::{Kind, LockMode, Note, Reply, Request, VirtualWord};
-use crate::sharing::{Agent, Seen};
+use crate::exploring::sharing::{Agent, Seen};
+use crate::fabric::request::{Kind, LockMode, Note, Reply, Request, VirtualWord};
+use crate::state::behaviour::{Behaviour, Past};
+use crate::state::names::Names;
 
 /// What all explorers of one exploration share.
 #[derive(Default)]

@@ -11,8 +11,8 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use rustc_hash::FxHashMap;
 
-use crate::chunks::Chunks;
-use crate::request::{Note, Reply, Request};
+use crate::fabric::request::{Note, Reply, Request};
+use crate::state::chunks::Chunks;
 
 /// A past of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -1,16 +1,20 @@
 //! What an exploration found, and how much it has seen.
 
+pub(crate) mod graph;
+pub(crate) mod schedule;
+pub(crate) mod trace;
+
 use std::fmt;
 
 use serde::Serialize;
 
-use crate::bounds::Bounds;
-use crate::history::{ThreadHistory, histories};
-use crate::request::Kind;
-use crate::schedule::Schedule;
+use crate::exploring::bounds::Bounds;
+use crate::exploring::walk::Position;
+use crate::fabric::request::Kind;
+use crate::reports::schedule::Schedule;
+use crate::reports::trace::TraceStep;
 use crate::state::{Common, Status};
-use crate::trace::TraceStep;
-use crate::walk::Position;
+use crate::world::history::{ThreadHistory, histories};
 
 /// Steps of a trace that a report prints.
 const SHOWN_MAX: usize = 40;

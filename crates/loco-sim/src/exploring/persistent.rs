@@ -3,7 +3,7 @@
 //! The world is cut into *agents* whose own moves come in a fixed order: a thread's program, a store buffer, and the
 //! parts of a queue pair (local reads, remote writes, remote reads, local writes, the rest). A set of agents is closed if
 //! * for the next move of each agent in it, every agent that may ever make a dependent move is in it (accesses to words and
-//!   locks as learned in [`crate::sharing`]; rules of one queue pair that disable one another; completions and polls);
+//!   locks as learned in [`crate::exploring::sharing`]; rules of one queue pair that disable one another; completions and polls);
 //! * for each agent in it that cannot move now, every agent that could enable it is in it.
 //!
 //! No sequence of moves of agents outside a closed set can then interfere with the moves of those inside, so it is
@@ -12,10 +12,10 @@
 use mowgli::machine::{Addr, QpId, Rule, Step};
 use smallvec::SmallVec;
 
-use crate::request::{Note, Request};
-use crate::sharing::{Agent, Part};
+use crate::exploring::sharing::{Agent, Part};
+use crate::exploring::walk::Walker;
+use crate::fabric::request::{Note, Request};
 use crate::state::{Move, State, Status};
-use crate::walk::Walker;
 
 /// Largest number of agents that a set holds; larger worlds are explored without the reduction.
 const AGENTS_MAX: usize = 512;

@@ -11,13 +11,13 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use rustc_hash::FxHashMap;
 
-use crate::bounds::Mover;
-use crate::progress::Progress;
-use crate::report::{Completeness, Failure, FailureKind, Report, Stats};
-use crate::schedule::Schedule;
-use crate::sharing::Seen;
+use crate::exploring::bounds::Mover;
+use crate::exploring::progress::Progress;
+use crate::exploring::sharing::Seen;
+use crate::exploring::walk::{Builder, Position, Walker};
+use crate::reports::schedule::Schedule;
+use crate::reports::{Completeness, Failure, FailureKind, Report, Stats};
 use crate::state::{Common, Move};
-use crate::walk::{Builder, Position, Walker};
 use crate::{Config, SimError};
 
 /// How moves are chosen.

@@ -1,7 +1,7 @@
 //! The border between a model thread and the scheduler: what a thread asks for, and what it is told.
 //!
 //! A thread is a deterministic function of the replies it has had. Everything that could make two runs of it differ
-//! goes through here, so that a thread's past is the list of its replies (see [`crate::behaviour`]).
+//! goes through here, so that a thread's past is the list of its replies (see [`crate::state::behaviour`]).
 
 use std::sync::Arc;
 

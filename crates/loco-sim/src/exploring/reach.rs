@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::report::{Failure, FailureKind, Report};
+use crate::reports::{Failure, FailureKind, Report};
 use crate::{Config, End, SimError, World, explore};
 
 /// What the panic of a reached end says; no assertion of a user's says it.

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use crate::request::VirtualWord;
+use crate::fabric::request::VirtualWord;
 
 /// Threads that may give names.
 const THREADS: usize = 256;

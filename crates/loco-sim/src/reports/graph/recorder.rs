@@ -11,7 +11,7 @@ use mowgli::machine::{Addr, QpId, Rule, Step};
 use mowgli::model::RmwAtomicity;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::request::{NicOp, Request, Rmw};
+use crate::fabric::request::{NicOp, Request, Rmw};
 use crate::state::{Common, Move, State};
 
 /// An event of an execution.

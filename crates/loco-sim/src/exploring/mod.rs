@@ -1,0 +1,14 @@
+//! Explores the states of a world: exhaustively, within bounds, or at random, and makes failing schedules short.
+//!
+//! Relies on [`crate::world`] for runs and on [`crate::state`] for moves. Used by the crate's entry points.
+
+pub(crate) mod bounds;
+pub(crate) mod persistent;
+pub(crate) mod progress;
+pub(crate) mod random;
+pub(crate) mod reach;
+pub(crate) mod search;
+pub(crate) mod sharing;
+pub(crate) mod shorten;
+pub(crate) mod trail;
+pub(crate) mod walk;
