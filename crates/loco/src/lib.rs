@@ -27,77 +27,48 @@
 
 #![forbid(unsafe_code)]
 
-mod ack;
-mod atomic_array;
-mod atomic_var;
-mod barrier;
-mod channel;
+mod channels;
 mod config;
 mod error;
-pub mod fence;
-mod home;
-mod kvstore;
-mod lock_guard;
-mod manager;
-mod memref;
-mod msw;
-mod node;
-mod owned;
-mod participants;
-mod platform;
-mod put_op;
-mod queues;
-mod region;
-mod ring_buffer;
-mod sealed;
-mod setup;
-mod shared_queue;
-mod shared_region;
-mod shared_var;
-mod sst;
-mod tas_lock;
+mod objects;
+mod operations;
 pub mod testing;
-
-mod thread;
-mod ticket_lock;
-mod tracker;
-mod value;
-mod wide_owned;
-mod word_ops;
-mod words;
 
 pub use loco_fabric as fabric;
 
-pub use ack::{AckFuture, AckKey};
-pub use atomic_array::AtomicArray;
-pub use atomic_var::AtomicVar;
-pub use barrier::Barrier;
-pub use channel::{Channel, ChannelBuilder, ChannelRef, Parent};
+pub use channels::channel::{Channel, ChannelBuilder, ChannelRef};
+pub use channels::manager::Manager;
+pub use channels::parent::Parent;
+pub use channels::participants::Participants;
 pub use config::{Config, Polling};
 pub use error::{Error, Result};
+pub use objects::barrier::Barrier;
 #[doc(hidden)]
-pub use kvstore::Defect;
-pub use kvstore::{Bytes, Encode, Inserted, KvConfig, KvStats, KvStore, PendingGet};
-pub use lock_guard::{LockConfig, LockGuard, OnLoss, Unlock};
-pub use manager::Manager;
-pub use memref::{MemRef, Pending};
-pub use msw::Msw;
-pub use owned::OwnedVar;
-pub use participants::Participants;
-pub use put_op::PutOp;
-pub use region::Region;
-pub use ring_buffer::{RingBuffer, RingConfig, RingReader, RingWriter};
+pub use objects::kvstore::Defect;
+pub use objects::kvstore::{Bytes, Encode, Inserted, KvConfig, KvStats, KvStore, PendingGet};
+pub use objects::locks::guard::{LockConfig, LockGuard, OnLoss, Unlock};
+pub use objects::locks::tas_lock::TasLock;
+pub use objects::locks::ticket_lock::TicketLock;
+pub use objects::ring_buffer::{RingBuffer, RingConfig, RingReader, RingWriter};
 #[doc(hidden)]
-pub use shared_queue::QueueDefect;
-pub use shared_queue::{Popped, Pushed, SharedQueue};
-pub use shared_region::SharedRegion;
-pub use shared_var::SharedVar;
-pub use sst::Sst;
-pub use tas_lock::TasLock;
-pub use thread::{Flags, Operation, Thread};
-pub use ticket_lock::TicketLock;
-pub use value::{AtomicValue, Value};
-pub use wide_owned::WideOwnedVar;
+pub use objects::shared_queue::QueueDefect;
+pub use objects::shared_queue::{Popped, Pushed, SharedQueue};
+pub use objects::variables::atomic_array::AtomicArray;
+pub use objects::variables::atomic_var::AtomicVar;
+pub use objects::variables::msw::Msw;
+pub use objects::variables::owned_var::OwnedVar;
+pub use objects::variables::shared_region::SharedRegion;
+pub use objects::variables::shared_var::SharedVar;
+pub use objects::variables::sst::Sst;
+pub use objects::variables::value::{AtomicValue, Value};
+pub use objects::variables::wide_owned_var::WideOwnedVar;
+pub use operations::ack::{AckFuture, AckKey};
+pub use operations::fence;
+pub use operations::mem_ref::{MemRef, Pending};
+pub use operations::operation::{Flags, Operation};
+pub use operations::put_op::PutOp;
+pub use operations::region::Region;
+pub use operations::thread::Thread;
 
 /// Compiles and runs the guide.
 #[cfg(doctest)]

@@ -1,0 +1,414 @@
+//! Channels: named objects made of endpoints on several nodes (LOCO'26 A).
+//!
+//! An object holds a [`Channel`], declares regions when it is made, and has sub-channels as fields. The guide
+//! `docs/writing-a-channel.md` builds one from nothing.
+
+use std::sync::Arc;
+
+use loco_fabric::{Fabric, Lock, MemoryKind, NodeId, Peers};
+use smallvec::SmallVec;
+
+use crate::channels::manager::Manager;
+use crate::channels::parent::Parent;
+use crate::channels::participants::Participants;
+use crate::channels::setup::{self, Endpoint, OnPeer, Spec, SpecRegion};
+use crate::operations::region::Region;
+use crate::operations::{fence, thread::Thread};
+use crate::{Error, Result};
+
+/// One node's endpoint of a channel. Dropping it takes the endpoint out of service: operations of this node are
+/// drained, the peers are told, and the memory is kept until none of them can access it any more.
+pub struct Channel<F: Fabric> {
+    manager: Manager<F>,
+    name: String,
+    participants: Participants,
+    peers: Vec<NodeId>,
+    regions: Vec<Region<F>>,
+}
+
+impl<F: Fabric> Channel<F> {
+    /// Begins a channel called `name` under `parent`.
+    pub fn builder(parent: &impl Parent<F>, name: &str) -> ChannelBuilder<F> {
+        ChannelBuilder {
+            manager: parent.manager().clone(),
+            path: parent.path().map(str::to_owned),
+            name: name.to_owned(),
+            kind: String::new(),
+            participants: parent.participants(),
+            declared: Vec::new(),
+            on_join: None,
+            on_connect: None,
+        }
+    }
+
+    /// Full name (`bar/sst`).
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// This node.
+    pub fn node(&self) -> NodeId {
+        self.manager.node()
+    }
+
+    /// Fails unless this node is `owner`, who alone may do `what`.
+    pub(crate) fn check_owner(&self, owner: NodeId, what: &'static str) -> Result<()> {
+        if self.node() == owner {
+            return Ok(());
+        }
+        Err(Error::NotOwner {
+            what,
+            channel: self.name.clone(),
+            owner,
+            node: self.node(),
+        })
+    }
+
+    /// The participants other than this node, in ascending order.
+    pub fn peers(&self) -> &[NodeId] {
+        &self.peers
+    }
+
+    /// A region that was declared.
+    ///
+    /// # Errors
+    /// `UnknownRegion`.
+    pub fn region(&self, name: &str) -> Result<&Region<F>> {
+        self.regions
+            .iter()
+            .find(|region| region.short_name() == name)
+            .ok_or_else(|| Error::UnknownRegion {
+                channel: self.name.clone(),
+                region: name.to_owned(),
+            })
+    }
+
+    /// Waits until this endpoint and its sub-channels are connected to all their participants, for the configured
+    /// deadline at most.
+    ///
+    /// # Errors
+    /// See [`Manager::wait_for_ready`].
+    pub fn wait_for_ready(&self) -> Result<()> {
+        let setup = self.manager.setup();
+        setup.wait_until_ready(Some(&self.name), setup.network().default_deadline())
+    }
+
+    /// Waits until `ready` returns `Some`, for the thread's deadline at most, as long as every participant lives.
+    ///
+    /// # Errors
+    /// `PeerLost`, `Timeout`.
+    #[inline]
+    pub fn wait_until<T>(&self, thread: &Thread<F>, ready: impl FnMut() -> Option<T>) -> Result<T> {
+        thread.wait_until(&self.name, Peers::These(&self.peers), ready)
+    }
+
+    /// Waits until `arrived` has been true of each participant, not necessarily of all at one time, for the thread's
+    /// deadline at most. A peer may be gone once it has been true of it.
+    ///
+    /// # Errors
+    /// `PeerLost` for one of which it has not been true; `Timeout`.
+    #[inline]
+    pub fn wait_for_each(&self, thread: &Thread<F>, arrived: impl Fn(NodeId) -> bool) -> Result<()> {
+        let nodes = self.participants.nodes();
+        let mut left = nodes;
+        let mut ready = || {
+            while let Some((&first, rest)) = left.split_first() {
+                if !arrived(first) {
+                    return None;
+                }
+                left = rest;
+            }
+            Some(())
+        };
+        match thread.wait_until(&self.name, Peers::These(&self.peers), &mut ready) {
+            Ok(()) => return Ok(()),
+            // It arrived, and left while others were still awaited.
+            Err(error) if error.lost_peer().is_some_and(&arrived) => {}
+            Err(error) => return Err(error),
+        }
+        loop {
+            let missing: SmallVec<[NodeId; 16]> = nodes.iter().copied().filter(|&n| !arrived(n)).collect();
+            match thread.wait_until(&self.name, Peers::These(&missing), &mut ready) {
+                Err(error) if error.lost_peer().is_some_and(&arrived) => {}
+                outcome => return outcome,
+            }
+        }
+    }
+}
+
+impl<F: Fabric> Parent<F> for Channel<F> {
+    fn manager(&self) -> &Manager<F> {
+        &self.manager
+    }
+
+    fn path(&self) -> Option<&str> {
+        Some(&self.name)
+    }
+
+    fn participants(&self) -> Participants {
+        self.participants.clone()
+    }
+}
+
+impl<F: Fabric> Drop for Channel<F> {
+    fn drop(&mut self) {
+        let network = self.manager.network();
+        let drained = fence::drain(network, Some(network.default_deadline()));
+        if let Err(error) = &drained {
+            tracing::warn!(channel = self.name, %error, "draining before leaving");
+        }
+        // What a lost peer did not take can land nowhere.
+        let drained = drained.map_or_else(|error| error.lost_peer().is_some(), |()| true);
+        setup::bury(self.manager.setup(), &self.name, drained);
+    }
+}
+
+impl<F: Fabric> std::fmt::Debug for Channel<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Channel")
+            .field("name", &self.name)
+            .field("node", &self.node())
+            .finish_non_exhaustive()
+    }
+}
+
+/// An endpoint as its callbacks see it: a parent for the sub-channels that they make.
+pub struct ChannelRef<'a, F: Fabric> {
+    manager: &'a Manager<F>,
+    name: &'a str,
+    participants: &'a Participants,
+}
+
+impl<F: Fabric> Parent<F> for ChannelRef<'_, F> {
+    fn manager(&self) -> &Manager<F> {
+        self.manager
+    }
+
+    fn path(&self) -> Option<&str> {
+        Some(self.name)
+    }
+
+    fn participants(&self) -> Participants {
+        self.participants.clone()
+    }
+}
+
+/// A callback on a join or connect.
+type Callback<F> = Arc<dyn Fn(&ChannelRef<'_, F>, NodeId) -> Result<()> + Send + Sync>;
+
+/// A channel under construction: [`join`](ChannelBuilder::join) makes the endpoint.
+#[must_use = "nothing happens before `join`"]
+pub struct ChannelBuilder<F: Fabric> {
+    manager: Manager<F>,
+    path: Option<String>,
+    name: String,
+    kind: String,
+    participants: Participants,
+    declared: Vec<Declared>,
+    on_join: Option<Callback<F>>,
+    on_connect: Option<Callback<F>>,
+}
+
+/// A region declared.
+struct Declared {
+    name: String,
+    len: usize,
+    offered: Option<MemoryKind>,
+    expected_of: Vec<NodeId>,
+}
+
+impl<F: Fabric> ChannelBuilder<F> {
+    /// The channel's type with its parameters (`sst<u64>`): all endpoints must have the same.
+    pub fn kind(mut self, kind: impl Into<String>) -> Self {
+        self.kind = kind.into();
+        self
+    }
+
+    /// Who takes part; the parent's participants unless said. Declare before regions.
+    pub fn participants(mut self, participants: &Participants) -> Self {
+        self.participants = participants.clone();
+        self
+    }
+
+    /// A region of `len` bytes, zeroed, on every participant, accessible to every participant.
+    pub fn region(self, name: &str, len: usize) -> Self {
+        let expected_of = self.participants.nodes().to_vec();
+        self.declare(name, len, Some(MemoryKind::Host), expected_of)
+    }
+
+    /// The same in device memory (LOCO'26 C.4), for state that is accessed by operations only.
+    pub fn device_region(self, name: &str, len: usize) -> Self {
+        let expected_of = self.participants.nodes().to_vec();
+        self.declare(name, len, Some(MemoryKind::Device), expected_of)
+    }
+
+    /// A region of `len` bytes that this node offers to the others, who may or may not want it.
+    pub fn offers(self, name: &str, len: usize) -> Self {
+        self.declare(name, len, Some(MemoryKind::Host), Vec::new())
+    }
+
+    /// A region of `len` bytes that `peer` must offer.
+    pub fn expects(self, peer: NodeId, name: &str, len: usize) -> Self {
+        self.declare(name, len, None, vec![peer])
+    }
+
+    /// Runs `callback` on the set-up thread once for every peer, when it turns up and before its regions are
+    /// accessible: the place to make sub-channels per participant. The channel counts as ready only when those are.
+    pub fn on_join(
+        mut self,
+        callback: impl Fn(&ChannelRef<'_, F>, NodeId) -> Result<()> + Send + Sync + 'static,
+    ) -> Self {
+        self.on_join = Some(Arc::new(callback));
+        self
+    }
+
+    /// Runs `callback` on the set-up thread once for every peer, when its regions are accessible.
+    pub fn on_connect(
+        mut self,
+        callback: impl Fn(&ChannelRef<'_, F>, NodeId) -> Result<()> + Send + Sync + 'static,
+    ) -> Self {
+        self.on_connect = Some(Arc::new(callback));
+        self
+    }
+
+    /// Makes the endpoint: allocates its regions and tells the participants.
+    ///
+    /// # Errors
+    /// `BadName`, `DuplicateChannel`, `NotParticipant`, `OutOfMemory`, `UnknownPeer` for a participant outside the
+    /// job.
+    pub fn join(self) -> Result<Channel<F>> {
+        check_name(&self.name)?;
+        let name = match &self.path {
+            Some(path) => format!("{path}/{}", self.name),
+            None => self.name,
+        };
+        let network = self.manager.network();
+        let here = self.manager.node();
+        if !self.participants.contains(here) {
+            return Err(Error::NotParticipant {
+                channel: name,
+                node: here,
+            });
+        }
+        for &peer in self.participants.nodes() {
+            network.position(peer)?;
+        }
+        let mut spec = Spec {
+            kind: self.kind,
+            participants: self.participants.nodes().to_vec(),
+            offers: Vec::new(),
+            expects: Vec::new(),
+        };
+        let (mut keys, mut regions) = (Vec::new(), Vec::new());
+        for declared in &self.declared {
+            check_name(&declared.name)?;
+            let wanted = SpecRegion {
+                name: declared.name.clone(),
+                len: declared.len as u64,
+            };
+            let others = declared.expected_of.iter().filter(|&&peer| peer != here);
+            spec.expects.extend(others.map(|&peer| (peer, wanted.clone())));
+            let local = match declared.offered {
+                Some(kind) => Some(network.fabric().allocate(declared.len, kind)?),
+                None => None,
+            };
+            let region = Region::new(
+                network.fabric(),
+                &name,
+                &declared.name,
+                declared.len,
+                local.clone(),
+            );
+            if let Some(memory) = &local {
+                let key = network.fabric().export(memory);
+                // The NIC loops back, for objects that treat all nodes alike.
+                region.connect(network.position(here)?, network.fabric().import(here, &key)?);
+                spec.offers.push(wanted);
+                keys.push(key);
+            }
+            regions.push(region);
+        }
+        let peers: Vec<NodeId> = spec.participants.iter().copied().filter(|&n| n != here).collect();
+        let bind = |callback: Option<Callback<F>>| -> Option<OnPeer> {
+            callback.map(|callback| bind(callback, &self.manager, &name, &self.participants))
+        };
+        let endpoint = Endpoint {
+            incarnation: 0,
+            spec,
+            keys,
+            regions: regions.clone(),
+            links: peers.iter().map(|&peer| (peer, setup::Link::default())).collect(),
+            on_join: bind(self.on_join),
+            on_connect: bind(self.on_connect),
+            error: None,
+        };
+        self.manager
+            .setup()
+            .registry()
+            .lock()
+            .enter(&name, endpoint, here)?;
+        let channel = Channel {
+            name,
+            participants: self.participants,
+            peers,
+            regions,
+            manager: self.manager,
+        };
+        setup::announce(channel.manager.setup(), &channel.name);
+        Ok(channel)
+    }
+
+    fn declare(
+        mut self,
+        name: &str,
+        len: usize,
+        offered: Option<MemoryKind>,
+        expected_of: Vec<NodeId>,
+    ) -> Self {
+        match self.declared.iter_mut().find(|d| d.name == name && d.len == len) {
+            // `expects` of several peers, or of peers and offered here too.
+            Some(declared) => {
+                declared.offered = declared.offered.or(offered);
+                declared.expected_of.extend(expected_of);
+            }
+            None => self.declared.push(Declared {
+                name: name.to_owned(),
+                len,
+                offered,
+                expected_of,
+            }),
+        }
+        self
+    }
+}
+
+/// Gives a callback what it needs besides the peer, when it is called. It does not keep the node up meanwhile.
+fn bind<F: Fabric>(
+    callback: Callback<F>,
+    manager: &Manager<F>,
+    name: &str,
+    participants: &Participants,
+) -> OnPeer {
+    let manager = manager.downgrade();
+    let (name, participants) = (name.to_owned(), participants.clone());
+    Arc::new(move |peer| {
+        let manager = manager.upgrade().ok_or(Error::Closed)?;
+        let reference = ChannelRef {
+            manager: &manager,
+            name: &name,
+            participants: &participants,
+        };
+        let outcome = callback(&reference, peer);
+        manager.drop_on_service();
+        outcome
+    })
+}
+
+fn check_name(name: &str) -> Result<()> {
+    if name.is_empty() || name.contains(['/', '.']) {
+        return Err(Error::BadName {
+            name: name.to_owned(),
+        });
+    }
+    Ok(())
+}

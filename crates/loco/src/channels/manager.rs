@@ -1,0 +1,225 @@
+//! The manager of a node: peers, registered memory, set-up service, threads (LOCO'26 A.2).
+
+use std::sync::{Arc, Weak};
+
+use loco_fabric::{Control, Fabric, Lock, NodeId, Peers, Platform, Task, ThreadKind, Time, Wait};
+
+use crate::channels::participants::Participants;
+use crate::channels::setup::{self, Setup};
+use crate::operations::fence;
+use crate::operations::network::Network;
+use crate::operations::platform::{MutexOf, TaskOf};
+use crate::operations::thread::Thread;
+use crate::{Config, Error, Result};
+
+/// A node's manager; channels are made from it and threads get their access from it. A cheap handle: the node goes
+/// down when the last handle, channel and thread included, is dropped.
+///
+/// ```
+/// use loco::{Barrier, Manager, testing};
+///
+/// // Two nodes of one process; in a program a node makes its fabric from the hosts file or the launcher.
+/// let nodes = testing::run(2, |fabric| {
+///     let manager = Manager::new(fabric)?;
+///     let barrier = Barrier::new(&manager, "bar")?;
+///     manager.wait_for_ready()?;
+///     let thread = manager.thread()?;
+///     barrier.wait(&thread)?;
+///     Ok(manager.node())
+/// });
+/// assert_eq!(nodes.len(), 2);
+/// ```
+pub struct Manager<F: Fabric> {
+    inner: Arc<Inner<F>>,
+}
+
+/// What the last handle shuts down.
+struct Inner<F: Fabric> {
+    setup: Arc<Setup<F>>,
+    tasks: MutexOf<F, Vec<TaskOf<F>>>,
+}
+
+impl<F: Fabric> Manager<F> {
+    /// Starts the node's services on `fabric`.
+    ///
+    /// # Errors
+    /// `Os` when a service thread cannot be started.
+    pub fn new(fabric: F) -> Result<Manager<F>> {
+        Manager::with_config(fabric, Config::default())
+    }
+
+    /// The same with settings.
+    ///
+    /// # Errors
+    /// See [`new`](Manager::new); `Config` for a block size that is no multiple of 64.
+    pub fn with_config(fabric: F, config: Config) -> Result<Manager<F>> {
+        if config.block_bytes == 0 || !config.block_bytes.is_multiple_of(64) {
+            return Err(Error::Config(format!(
+                "block_bytes is {}: take a positive multiple of 64",
+                config.block_bytes
+            )));
+        }
+        let network = Network::new(fabric, config);
+        let setup = Arc::new(Setup::new(network.clone()));
+        let inner = Arc::new(Inner {
+            setup: setup.clone(),
+            tasks: Lock::new(Vec::new()),
+        });
+        let platform = network.fabric().platform().clone();
+        let id = network.fabric().node();
+        let service = platform.spawn(&format!("loco-setup-{}", id.0), ThreadKind::Service, move || {
+            setup::serve(&setup);
+        })?;
+        inner.tasks.lock().push(service);
+        if network.completions().polls_by_thread() {
+            let for_poller = network.clone();
+            let poller = platform.spawn(&format!("loco-poll-{}", id.0), ThreadKind::Service, move || {
+                poll_until_stopped(&for_poller);
+            })?;
+            inner.tasks.lock().push(poller);
+        }
+        Ok(Manager { inner })
+    }
+
+    /// This node.
+    pub fn node(&self) -> NodeId {
+        self.network().fabric().node()
+    }
+
+    /// All nodes of the job, in ascending order.
+    pub fn nodes(&self) -> &[NodeId] {
+        self.network().fabric().nodes()
+    }
+
+    /// The fabric.
+    pub fn fabric(&self) -> &F {
+        self.network().fabric()
+    }
+
+    /// Access to the network for one thread.
+    ///
+    /// # Errors
+    /// `TooManyThreads`.
+    pub fn thread(&self) -> Result<Thread<F>> {
+        let idle = self.network().take_idle()?;
+        Ok(Thread::new(self.network().clone(), idle, self.inner.clone()))
+    }
+
+    /// Waits until every channel of this node is connected to all its participants, for the configured deadline at
+    /// most.
+    ///
+    /// # Errors
+    /// `Mismatch` (on both nodes), `NotReady` with who is missing, `PeerLost`, or what a callback returned.
+    pub fn wait_for_ready(&self) -> Result<()> {
+        self.wait_for_ready_until(self.network().default_deadline())
+    }
+
+    /// The same until `deadline`.
+    ///
+    /// # Errors
+    /// See [`wait_for_ready`](Manager::wait_for_ready).
+    pub fn wait_for_ready_until(&self, deadline: Time) -> Result<()> {
+        self.inner.setup.wait_until_ready(None, deadline)
+    }
+
+    /// Channels dropped on this node whose memory peers may still access.
+    pub fn quarantined_channels(&self) -> usize {
+        self.inner.setup.registry().lock().quarantined()
+    }
+
+    pub(crate) fn setup(&self) -> &Arc<Setup<F>> {
+        &self.inner.setup
+    }
+
+    pub(crate) fn network(&self) -> &Arc<Network<F>> {
+        self.inner.setup.network()
+    }
+
+    /// A handle that does not keep the node up.
+    pub(crate) fn downgrade(&self) -> WeakManager<F> {
+        WeakManager(Arc::downgrade(&self.inner))
+    }
+
+    /// Drops a handle on the service thread: if it was the last one, the service must not wait for itself.
+    pub(crate) fn drop_on_service(self) {
+        if let Some(inner) = Arc::into_inner(self.inner) {
+            inner.tasks.lock().clear();
+        }
+    }
+}
+
+/// A handle that does not keep the node up.
+pub(crate) struct WeakManager<F: Fabric>(Weak<Inner<F>>);
+
+impl<F: Fabric> WeakManager<F> {
+    /// A handle, if the node is still up.
+    pub(crate) fn upgrade(&self) -> Option<Manager<F>> {
+        self.0.upgrade().map(|inner| Manager { inner })
+    }
+}
+
+impl Participants {
+    /// All nodes of the job.
+    pub fn all<F: Fabric>(manager: &Manager<F>) -> Participants {
+        Participants::of(manager.nodes().iter().copied())
+    }
+}
+
+impl<F: Fabric> Clone for Manager<F> {
+    fn clone(&self) -> Self {
+        Manager {
+            inner: self.inner.clone(),
+        }
+    }
+}
+
+impl<F: Fabric> std::fmt::Debug for Manager<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Manager")
+            .field("node", &self.node())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<F: Fabric> Drop for Inner<F> {
+    fn drop(&mut self) {
+        // What was posted is placed before peers hear that this node has left.
+        let network = self.setup.network();
+        let deadline = network.default_deadline();
+        if let Err(error) = fence::drain(network, Some(deadline)) {
+            tracing::debug!(%error, "operations outstanding at shut-down");
+        }
+        network.stop();
+        network.fabric().control().close();
+        for task in std::mem::take(&mut *self.tasks.lock()) {
+            if let Err(error) = task.join() {
+                tracing::warn!(%error, "a service thread ended badly");
+            }
+        }
+    }
+}
+
+/// Body of the polling thread. It wakes at least every so often to see whether to stop.
+fn poll_until_stopped<F: Fabric>(network: &Network<F>) {
+    let mut scratch = Vec::new();
+    while !network.stopped() {
+        let wait = Wait {
+            what: "completions to poll",
+            peers: Peers::None,
+            deadline: None,
+        };
+        let polled = network.fabric().wait(wait, || {
+            if network.stopped() {
+                return Some(Ok(0));
+            }
+            match network.completions().poll(&mut scratch) {
+                Ok(0) => None,
+                other => Some(other),
+            }
+        });
+        if let Err(error) | Ok(Err(error)) = polled {
+            tracing::error!(%error, "polling ends: the fabric is broken");
+            return;
+        }
+    }
+}

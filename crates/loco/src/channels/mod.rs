@@ -1,0 +1,7 @@
+//! Channels and how their endpoints find one another: the manager of a node, the builder of channels, set-up.
+
+pub(crate) mod channel;
+pub(crate) mod manager;
+pub(crate) mod parent;
+pub(crate) mod participants;
+pub(crate) mod setup;

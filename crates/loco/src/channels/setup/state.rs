@@ -1,0 +1,108 @@
+//! What the set-up service and the makers of channels share, and waiting for channels to be connected.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use loco_fabric::{AtomicCell, Fabric, FabricError, Lock, Peers, Platform, Time, Wait};
+
+use super::registry::{Registry, State};
+use crate::operations::network::Network;
+use crate::operations::platform::{AtomicU64Of, MutexOf};
+use crate::{Error, Result};
+
+/// How long set-up messages of a peer that is gone may still be on their way to the service.
+const GRACE: Duration = Duration::from_millis(100);
+
+/// Set-up state of one node.
+pub(crate) struct Setup<F: Fabric> {
+    network: Arc<Network<F>>,
+    registry: MutexOf<F, Registry<F>>,
+    /// Changes with the registry: what waits for channels watches this.
+    changes: AtomicU64Of<F>,
+}
+
+impl<F: Fabric> Setup<F> {
+    pub(crate) fn new(network: Arc<Network<F>>) -> Setup<F> {
+        Setup {
+            network,
+            registry: Lock::new(Registry::new()),
+            changes: AtomicCell::new(0),
+        }
+    }
+
+    pub(crate) fn network(&self) -> &Arc<Network<F>> {
+        &self.network
+    }
+
+    pub(crate) fn registry(&self) -> &MutexOf<F, Registry<F>> {
+        &self.registry
+    }
+
+    pub(super) fn fabric(&self) -> &F {
+        self.network.fabric()
+    }
+
+    /// Something in the registry changed.
+    pub(super) fn changed(&self) {
+        // Release: who sees the count finds the change under the registry's lock anyway.
+        self.changes.fetch_add(1, Ordering::Release);
+    }
+
+    /// How often the registry changed.
+    fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    /// Waits until `channel` and those below it, or all channels, are connected.
+    pub(crate) fn wait_until_ready(&self, channel: Option<&str>, deadline: Time) -> Result<()> {
+        let begin = self.fabric().platform().now();
+        let mut grace = None;
+        loop {
+            // Read before the state, so that a change after it is not missed.
+            let changes = self.changes();
+            // Who is missing changes as peers connect, and with it whose loss matters.
+            let (waiting, missing) = match self.registry().lock().state(channel) {
+                State::Ready => return Ok(()),
+                State::Broken(error) => return Err(error),
+                State::Waiting { channel, missing } => (channel, missing),
+            };
+            let wait = Wait {
+                what: &waiting,
+                peers: Peers::These(&missing),
+                deadline: Some(deadline),
+            };
+            match self
+                .fabric()
+                .wait(wait, || (self.changes() != changes).then_some(()))
+            {
+                Ok(()) => {}
+                Err(FabricError::Timeout { .. }) => {
+                    return Err(Error::NotReady {
+                        channel: waiting,
+                        missing,
+                        after: self.fabric().platform().now().since(begin),
+                    });
+                }
+                // What the peer sent before it left may be about to be handled, and may be all that we need of it.
+                Err(FabricError::PeerLost(peer)) => {
+                    let now = self.fabric().platform().now();
+                    let end = *grace.get_or_insert(now.after(GRACE));
+                    if now >= end.min(deadline) {
+                        return Err(FabricError::PeerLost(peer).into());
+                    }
+                    self.registry().lock().gone(peer);
+                    let wait = Wait {
+                        what: &waiting,
+                        peers: Peers::None,
+                        deadline: Some(now.after(GRACE / 50)),
+                    };
+                    let _ = self
+                        .fabric()
+                        .wait(wait, || (self.changes() != changes).then_some(()));
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}

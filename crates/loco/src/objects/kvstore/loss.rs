@@ -1,0 +1,129 @@
+//! Losses at points that a test from outside cannot hit: halfway through a value, and between telling two nodes.
+
+use std::time::{Duration, Instant};
+
+use loco_fabric::{Lock, NodeId, ShmFabric};
+
+use super::slot::{BODY, body};
+use super::tracker::Change;
+use super::{KvConfig, KvStore};
+use crate::fence::{self, Scope};
+use crate::{Barrier, Error, Inserted, Manager, Participants, Result, Thread, testing};
+
+type Store = KvStore<ShmFabric, u64, [u64; 4]>;
+
+const VICTIM: NodeId = NodeId(2);
+
+/// Three nodes with a store whose one lock lives on node 0; each does its part.
+fn run(
+    slots_per_node: u32,
+    node: impl Fn(&Manager<ShmFabric>, &Store, &Thread<ShmFabric>) -> Result<()> + Sync,
+) {
+    testing::run(3, |fabric| {
+        let manager = Manager::new(fabric)?;
+        let config = KvConfig {
+            slots_per_node,
+            value_bytes_max: 32,
+            locks: 1,
+            ..KvConfig::default()
+        };
+        let store = Store::new(&manager, "kv", config)?;
+        let bar = Barrier::new(&manager, "bar")?;
+        // Those left keep their part of the store until both are done.
+        let left = Participants::of([NodeId(0), NodeId(1)]);
+        let end = match manager.node() {
+            VICTIM => None,
+            _ => Some(Barrier::with_participants(&manager, "end", &left, 1)?),
+        };
+        manager.wait_for_ready()?;
+        let thread = manager.thread()?;
+        if manager.node() == NodeId(0) {
+            assert_eq!(store.insert(&thread, &7, &[1; 4])?, Inserted::Done);
+        }
+        bar.wait(&thread)?;
+        node(&manager, &store, &thread)?;
+        end.map_or(Ok(()), |end| end.wait_unfenced(&thread))
+    });
+}
+
+fn wait_for(what: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !what() {
+        assert!(begin.elapsed() < Duration::from_secs(10));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Readers of a value that a lost writer left torn are told so, at once; an update mends it.
+#[test]
+fn a_value_left_torn_is_an_error_and_no_hang() {
+    run(4, |manager, store, thread| {
+        let shared = &store.shared;
+        if manager.node() == VICTIM {
+            let guard = shared.lock_of(&7).lock(thread, Scope::Nothing)?;
+            let at = shared.find(&7).expect("it was inserted");
+            // The first half of an update.
+            let half = &body(&[2; 32], at.counter)[..24];
+            thread.put_inline(half, shared.place(at, BODY)?)?.forget();
+            fence::thread(thread)?;
+            std::mem::forget(guard);
+            manager.fabric().mesh().fail();
+            return Ok(());
+        }
+        wait_for(|| crate::objects::locks::guard::is_gone(manager.fabric(), VICTIM));
+        let begin = Instant::now();
+        let found = store.get(thread, &7);
+        // Node 1 may come when node 0 has mended it.
+        let torn = matches!(found, Err(Error::Torn { .. }));
+        assert!(
+            torn || (manager.node() == NodeId(1) && found == Ok(Some([3; 4]))),
+            "{found:?}"
+        );
+        if manager.node() == NodeId(0) {
+            assert!(store.update(thread, &7, &[3; 4])?);
+            assert_eq!(store.get(thread, &7)?, Some([3; 4]));
+        } else {
+            wait_for(|| store.get(thread, &7) == Ok(Some([3; 4])));
+        }
+        assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+        Ok(())
+    });
+}
+
+/// The victim has deleted a key of node 0, of which only node 0 has heard, and which has used the slot again. Node 1, whose
+/// index still has the key there, cleans up without touching the slot.
+#[test]
+fn cleaning_up_after_a_lost_delete_leaves_the_slots_new_key_alone() {
+    run(1, |manager, store, thread| {
+        let shared = &store.shared;
+        match manager.node() {
+            VICTIM => {
+                let guard = shared.lock_of(&7).lock(thread, Scope::Nothing)?;
+                let at = shared.find(&7).expect("it was inserted");
+                shared.set_meta(thread, at, false)?;
+                let mut writer = shared.ring_of(VICTIM)?.writer()?;
+                writer.exclude(NodeId(1));
+                *Lock::lock(&shared.tracker) = Some(super::tracker::Tracker::new(writer));
+                shared.tell(thread, Change::Delete, &7, at)?;
+                fence::thread(thread)?;
+                std::thread::sleep(Duration::from_millis(50));
+                std::mem::forget(guard);
+                manager.fabric().mesh().fail();
+            }
+            NodeId(0) => {
+                wait_for(|| store.stats().keys == 0);
+                assert_eq!(store.insert(thread, &8, &[8; 4])?, Inserted::Done);
+                // Until node 1 has cleaned up.
+                wait_for(|| store.get(thread, &7) == Ok(Some([9; 4])));
+                assert_eq!(store.get(thread, &8)?, Some([8; 4]));
+            }
+            _ => {
+                wait_for(|| crate::objects::locks::guard::is_gone(manager.fabric(), VICTIM));
+                wait_for(|| store.get(thread, &8) == Ok(Some([8; 4])));
+                assert_eq!(store.insert(thread, &7, &[9; 4])?, Inserted::Done);
+                assert_eq!(store.get(thread, &8)?, Some([8; 4]), "its slot is its own");
+            }
+        }
+        Ok(())
+    });
+}

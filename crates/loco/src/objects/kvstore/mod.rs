@@ -1,0 +1,333 @@
+//! The key-value store (LOCO'25 6 and app. C, LOCO'26 6.2 and app. H): a linearizable map over the memory of all nodes.
+//!
+//! Each node has *slots* for values and an *index* of all keys: node, slot, counter of the slot's use. A lookup takes no
+//! lock: it finds the place in the index and reads it, remotely if need be. Inserts, updates and deletes are serialised per
+//! key by an array of ticket locks; inserts and deletes tell all nodes through *trackers* (`tracker`).
+//!
+//! Why it is linearizable, following the papers' proof. An update takes effect when its value is placed, which the
+//! fence before the release waits for. An insert takes effect when the valid bit is set, *after* all nodes have acknowledged
+//! that their index has the key: so who looks it up later finds it. A delete takes effect when the valid bit is cleared,
+//! *before* the nodes are told: so who still finds the key in its index sees that it is gone. A reader that finds another
+//! counter than its index had overlapped with a delete. A reader that finds words of different writes tries again.
+//!
+//! After a loss: a writer that was lost leaves a key's valid bit unset, whatever the indices say, and its lock is
+//! recovered: whoever takes it next looks at the valid bit and cleans up. Keys whose slot was on a lost node
+//! are lost with it: reading them is `PeerLost`, until somebody deletes them. A value that a lost writer left torn is
+//! `Torn`, until somebody updates or deletes it: readers find out by taking the lock.
+//!
+//! What a failed call has done is known if its node knew of the loss before the call began
+//! ([`Control::peer_state`](loco_fabric::Control::peer_state) of the lost node is not `Alive`, and
+//! [`Control::departures`](loco_fabric::Control::departures) has counted it): then `PeerLost` says that
+//! [`insert`](KvStore::insert) and [`update`](KvStore::update) have changed nothing, as they look for the lock and for the
+//! value's node before they write anything; and [`delete`](KvStore::delete) has changed nothing (the lock is lost) or the key is not
+//! there any more. Of a call that the loss overtook nobody knows: it may take effect or not, like one of the lost
+//! node's own.
+
+mod batch;
+mod index;
+#[cfg(test)]
+mod loss;
+mod read;
+mod slot;
+mod tracker;
+mod value;
+mod write;
+
+use std::hash::Hash;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use loco_fabric::{AtomicCell, Fabric, Lock, NodeId, Platform, RwLock, Task, ThreadKind};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::operations::platform::{AtomicU64Of, MutexOf, RwLockOf, TaskOf};
+use crate::{
+    Channel, Error, LockConfig, OnLoss, Parent, Participants, Region, Result, RingBuffer, TicketLock,
+};
+
+pub use read::PendingGet;
+pub use value::{Bytes, Encode};
+pub use write::Inserted;
+
+use index::Index;
+use slot::{Location, Slots, WORD_BYTES, slot_bytes};
+use tracker::Tracker;
+
+/// Settings of a store, which must be the same on all nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KvConfig {
+    /// Values that each node has room for. A node inserts into its own slots only.
+    pub slots_per_node: u32,
+    /// Longest value, in bytes. Each slot has room for it.
+    pub value_bytes_max: usize,
+    /// Longest key, in bytes.
+    pub key_bytes_max: usize,
+    /// Ticket locks that writers of different keys share, spread over the nodes.
+    pub locks: u32,
+    /// Bytes of each node's tracker.
+    pub tracker_bytes: usize,
+    /// For tests of the tests.
+    #[doc(hidden)]
+    pub defect: Option<Defect>,
+}
+
+impl Default for KvConfig {
+    /// 64 Ki slots of 8-byte values, keys up to 64 bytes, 64 locks, trackers of 64 KiB.
+    fn default() -> KvConfig {
+        KvConfig {
+            slots_per_node: 1 << 16,
+            value_bytes_max: 8,
+            key_bytes_max: 64,
+            locks: 64,
+            tracker_bytes: 1 << 16,
+            defect: None,
+        }
+    }
+}
+
+/// Mistakes that the papers warn of, to show that checkers find them.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Defect {
+    /// No fence between the write of an update and the release of the lock.
+    ReleaseWithoutFence,
+    /// The valid bit set before the acknowledgements.
+    ValidBeforeAcknowledged,
+    /// A reader takes whatever use of a slot it finds for the one that its index has.
+    IgnoresCounter,
+    /// A reader takes words of different writes for a value.
+    IgnoresChecksum,
+}
+
+/// What a node knows of its store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KvStats {
+    /// Keys in this node's index.
+    pub keys: usize,
+    /// Slots of this node that are free.
+    pub free_slots: usize,
+    /// Inserts, updates and deletes that this node has completed.
+    pub writes: u64,
+    /// Reads that found a torn value and tried again.
+    pub torn_reads: u64,
+    /// Reads whose index entry was out of date or not valid.
+    pub stale_reads: u64,
+}
+
+/// A linearizable map from `K` to `V` over the memory of all participants.
+///
+/// ```
+/// use loco::{Barrier, Inserted, KvConfig, KvStore, Manager, testing};
+///
+/// testing::run(2, |fabric| {
+///     let manager = Manager::new(fabric)?;
+///     let store = KvStore::<_, u64, f64>::new(&manager, "prices", KvConfig::default())?;
+///     let bar = Barrier::new(&manager, "bar")?;
+///     manager.wait_for_ready()?;
+///     let thread = manager.thread()?;
+///     if manager.node() == manager.nodes()[0] {
+///         assert_eq!(store.insert(&thread, &7, &1.5)?, Inserted::Done);
+///         assert_eq!(store.insert(&thread, &7, &9.5)?, Inserted::Duplicate);
+///     }
+///     bar.wait(&thread)?;
+///     assert_eq!(store.get(&thread, &7)?, Some(1.5));
+///     assert_eq!(store.get(&thread, &8)?, None);
+///     bar.wait(&thread)?;
+///     if manager.node() == manager.nodes()[1] {
+///         assert!(store.update(&thread, &7, &2.5)?);
+///         assert!(store.delete(&thread, &7)?);
+///         assert!(!store.update(&thread, &7, &3.5)?);
+///     }
+///     bar.wait(&thread)
+/// });
+/// ```
+///
+/// Dropping it ends this node's part: other nodes' inserts and deletes would wait for it in vain, so drop it when all
+/// are done.
+pub struct KvStore<F: Fabric, K: Encode + Eq + Hash, V: Encode> {
+    shared: Arc<Shared<F, K>>,
+    monitor: Option<TaskOf<F>>,
+    value: PhantomData<fn() -> V>,
+}
+
+/// What the store and its monitor share.
+struct Shared<F: Fabric, K: Encode + Eq + Hash> {
+    channel: Channel<F>,
+    config: KvConfig,
+    participants: Participants,
+    data: Region<F>,
+    acks: Region<F>,
+    locks: Vec<TicketLock<F>>,
+    /// By position of the writer among the participants.
+    rings: Vec<RingBuffer<F>>,
+    tracker: MutexOf<F, Option<Tracker<F>>>,
+    index: RwLockOf<F, Index<K>>,
+    slots: MutexOf<F, Slots>,
+    stop: AtomicU64Of<F>,
+    counts: Counts<F>,
+}
+
+struct Counts<F: Fabric> {
+    writes: AtomicU64Of<F>,
+    torn: AtomicU64Of<F>,
+    stale: AtomicU64Of<F>,
+}
+
+impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<F, K, V> {
+    /// Makes this node's endpoint of the store called `name`, and starts its monitor.
+    ///
+    /// # Errors
+    /// `Config` for a setting of zero, or a tracker too small for a key; `OutOfMemory`; `Unsupported` where the fabric has
+    /// no atomics; see [`ChannelBuilder::join`](crate::ChannelBuilder::join).
+    pub fn new(parent: &impl Parent<F>, name: &str, config: KvConfig) -> Result<Self> {
+        config.check(name)?;
+        let participants = parent.participants();
+        let nodes = participants.nodes();
+        let bytes = slot_bytes(config.value_bytes_max);
+        let channel = Channel::builder(parent, name)
+            .kind(format!(
+                "kv_store of {} slots, {} locks, keys up to {} bytes",
+                config.slots_per_node, config.locks, config.key_bytes_max
+            ))
+            .region("data", bytes * config.slots_per_node as usize)
+            .region("acks", nodes.len() * WORD_BYTES)
+            .join()?;
+        let on_loss = LockConfig {
+            on_loss: OnLoss::Recover,
+            ..LockConfig::default()
+        };
+        let locks = (0..config.locks)
+            .map(|i| {
+                let home = nodes[i as usize % nodes.len()];
+                TicketLock::with_config(&channel, &format!("lock{i}"), home, on_loss)
+            })
+            .collect::<Result<_>>()?;
+        let rings = nodes
+            .iter()
+            .map(|&node| {
+                let name = format!("tracker{}", node.0);
+                RingBuffer::new(&channel, &name, node, config.tracker_bytes)
+            })
+            .collect::<Result<_>>()?;
+        let shared = Arc::new(Shared {
+            data: channel.region("data")?.clone(),
+            acks: channel.region("acks")?.clone(),
+            channel,
+            locks,
+            rings,
+            tracker: Lock::new(None),
+            index: RwLock::new(Index::new()),
+            slots: Lock::new(Slots::new(config.slots_per_node)),
+            stop: AtomicCell::new(0),
+            counts: Counts {
+                writes: AtomicCell::new(0),
+                torn: AtomicCell::new(0),
+                stale: AtomicCell::new(0),
+            },
+            participants,
+            config,
+        });
+        let watched = shared.clone();
+        let fabric = parent.manager().fabric();
+        let task = format!("loco-kv-{}", fabric.node().0);
+        let monitor = fabric
+            .platform()
+            .spawn(&task, ThreadKind::Service, move || tracker::monitor(&watched))?;
+        Ok(KvStore {
+            shared,
+            monitor: Some(monitor),
+            value: PhantomData,
+        })
+    }
+
+    /// The keys in this node's index, in no particular order: every key whose insert was over before the call and whose
+    /// delete had not begun, and maybe some whose insert or delete is under way.
+    pub fn keys(&self) -> Vec<K> {
+        self.shared.index.read().keys().cloned().collect()
+    }
+
+    /// What this node knows.
+    pub fn stats(&self) -> KvStats {
+        let shared = &self.shared;
+        // Relaxed: mere counts.
+        KvStats {
+            keys: shared.index.read().len(),
+            free_slots: shared.slots.lock().free_count(),
+            writes: shared.counts.writes.load(Ordering::Relaxed),
+            torn_reads: shared.counts.torn.load(Ordering::Relaxed),
+            stale_reads: shared.counts.stale.load(Ordering::Relaxed),
+        }
+    }
+
+    /// The endpoint, to wait until this store alone is ready.
+    pub fn channel(&self) -> &Channel<F> {
+        &self.shared.channel
+    }
+}
+
+impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> Drop for KvStore<F, K, V> {
+    fn drop(&mut self) {
+        // Relaxed: says all there is to say itself.
+        self.shared.stop.store(1, Ordering::Relaxed);
+        if let Some(monitor) = self.monitor.take()
+            && let Err(error) = monitor.join()
+        {
+            tracing::error!(store = self.shared.channel.name(), %error, "the monitor");
+        }
+    }
+}
+
+impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
+    fn position(&self, node: NodeId) -> usize {
+        // A location names a participant: the messages of one store stay in it.
+        self.participants.nodes().binary_search(&node).unwrap_or(0)
+    }
+
+    fn ring_of(&self, writer: NodeId) -> Result<&RingBuffer<F>> {
+        self.rings
+            .get(self.position(writer))
+            .ok_or_else(|| Error::NotParticipant {
+                channel: self.channel.name().to_owned(),
+                node: writer,
+            })
+    }
+
+    /// The lock of `key`: the same on all nodes.
+    fn lock_of(&self, key: &K) -> &TicketLock<F> {
+        &self.locks[self.lock_number(key)]
+    }
+
+    #[inline]
+    fn lock_number(&self, key: &K) -> usize {
+        (xxh3_64(key.bytes()) % self.locks.len() as u64) as usize
+    }
+
+    fn offset(&self, slot: u32) -> usize {
+        slot as usize * slot_bytes(self.config.value_bytes_max)
+    }
+
+    fn find(&self, key: &K) -> Option<Location> {
+        self.index.read().get(key)
+    }
+}
+
+impl KvConfig {
+    fn check(&self, name: &str) -> Result<()> {
+        let message = tracker::MESSAGE_BYTES + self.key_bytes_max;
+        let needed = crate::RingConfig::record_bytes(message);
+        if self.slots_per_node == 0 || self.locks == 0 {
+            return Err(Error::Config(format!(
+                "key-value store `{name}`: {} slots and {} locks; it needs one of each at least",
+                self.slots_per_node, self.locks
+            )));
+        }
+        if self.tracker_bytes < needed {
+            return Err(Error::Config(format!(
+                "key-value store `{name}`: a tracker of {} bytes; {} take one message for keys of {} bytes",
+                self.tracker_bytes, needed, self.key_bytes_max
+            )));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,411 @@
+//! Lookups: without locks on the network, one remote read each, several at a time.
+
+use std::hash::Hash;
+use std::hint::black_box;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use loco_fabric::{AtomicCell, Fabric, Memory, Peers, RemoteMemory, RwLock, Seen, Target, Wait};
+use smallvec::SmallVec;
+
+use crate::fence::Scope;
+use crate::operations::operation::{Flags, Operation};
+use crate::{AckKey, Error, Pending, Result, Thread};
+
+use super::slot::{Found, Location, open, open_with, slot_bytes};
+use super::value::Encode;
+use super::{KvStore, Shared};
+
+/// Torn reads in a row before each further one waits a little.
+const TORN_AT_ONCE: u64 = 100;
+const TORN_PAUSE: Duration = Duration::from_micros(20);
+/// Operations that the calls on many keys have under way at a time.
+pub(super) const WINDOW: usize = 128;
+/// Of values whose length is not known before, a lookup reads so much at first; longer ones take a second read.
+const VALUE_BYTES_FIRST: usize = 104;
+/// A copy of a slot, usually small.
+type Copied = SmallVec<[u8; SLOT_BYTES_STACK]>;
+/// Slots up to this long are looked at on the stack.
+const SLOT_BYTES_STACK: usize = 128;
+
+/// A lookup under way.
+#[must_use = "wait for the value"]
+pub struct PendingGet<'a, F: Fabric, K: Encode + Eq + Hash, V: Encode> {
+    store: &'a KvStore<F, K, V>,
+    thread: &'a Thread<F>,
+    key: K,
+    read: Read<'a, F, V>,
+}
+
+enum Read<'a, F: Fabric, V> {
+    Done(Option<V>),
+    UnderWay(Location, Pending<'a, F>),
+    /// To be read again from the start.
+    Again,
+}
+
+/// What a copy of a slot has told.
+enum Looked<V> {
+    Known(Option<V>),
+    Torn,
+    /// A value of this length, which the copy has not as a whole.
+    Longer(usize),
+}
+
+impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<F, K, V> {
+    /// The value of `key`, if it has one.
+    ///
+    /// # Errors
+    /// `PeerLost` if the value's node is gone; `Torn` if a writer was lost, or got stuck, in the middle of an update;
+    /// `Config` if values are of another type than was written. Where a node has been lost a torn value is looked at under
+    /// the key's lock: then also what [`TicketLock::lock`](crate::TicketLock::lock) says.
+    pub fn get(&self, thread: &Thread<F>, key: &K) -> Result<Option<V>> {
+        let mut deadline = None;
+        let mut slot = Copied::new();
+        for tries in 0_u64.. {
+            let Some(at) = self.shared.find(key) else {
+                return Ok(None);
+            };
+            if at.node == self.shared.channel.node() {
+                return match self.read_here_whole(at)? {
+                    Looked::Known(value) => Ok(value),
+                    Looked::Torn | Looked::Longer(_) => self.wait_here(thread, key, at),
+                };
+            }
+            if let Looked::Known(value) = self.read_there(thread, at, &mut slot)? {
+                return Ok(value);
+            }
+            self.count_torn();
+            let deadline = *deadline.get_or_insert_with(|| thread.deadline());
+            let time = if tries < TORN_AT_ONCE {
+                Duration::ZERO
+            } else {
+                TORN_PAUSE
+            };
+            let wait = Wait {
+                what: self.shared.channel.name(),
+                peers: Peers::These(self.shared.channel.peers()),
+                deadline: Some(deadline),
+            };
+            let seen = Seen {
+                at: self.shared.place(at, 0)?,
+                bytes: &slot,
+            };
+            match thread.fabric().pause(wait, time, &seen).map_err(Error::from) {
+                Err(error) if error.is_timeout() => break,
+                Err(error) if error.lost_peer().is_some_and(|lost| lost != at.node) => {
+                    return self.get_locked(thread, key);
+                }
+                outcome => outcome?,
+            }
+        }
+        Err(self.torn())
+    }
+
+    /// A value of another node, at first without knowing how long it is; `slot` becomes the copy that was looked at.
+    #[inline]
+    fn read_there(&self, thread: &Thread<F>, at: Location, slot: &mut Copied) -> Result<Looked<V>> {
+        let mut bytes = self.first_bytes();
+        loop {
+            let buffer = thread.mem_ref(bytes)?.get(self.shared.place(at, 0)?)?.wait()?;
+            slot.resize(bytes, 0);
+            buffer.read(0, slot)?;
+            match self.look(slot, at)? {
+                // Once, usually: it may have been overwritten by a longer one in between.
+                Looked::Longer(len) => bytes = slot_bytes(len),
+                looked => return Ok(looked),
+            }
+        }
+    }
+
+    /// Reads a value of this node again, until it is whole.
+    fn wait_here(&self, thread: &Thread<F>, key: &K, at: Location) -> Result<Option<V>> {
+        self.count_torn();
+        let whole = || match self.read_here_whole(at) {
+            Ok(Looked::Known(value)) => Some(Ok(value)),
+            Ok(Looked::Torn | Looked::Longer(_)) => None,
+            Err(error) => Some(Err(error)),
+        };
+        let peers = Peers::These(self.shared.channel.peers());
+        match thread.wait_until(self.shared.channel.name(), peers, whole) {
+            Err(error) if error.is_timeout() => Err(self.torn()),
+            Err(error) if error.lost_peer().is_some() => self.get_locked(thread, key),
+            outcome => outcome?,
+        }
+    }
+
+    /// The value of `key`, found torn where a node has been lost, which may have left it so for good. Nobody writes it while
+    /// its lock is held, so then one look tells.
+    #[cold]
+    fn get_locked(&self, thread: &Thread<F>, key: &K) -> Result<Option<V>> {
+        let shared = &*self.shared;
+        let guard = shared.lock_of(key).lock(thread, Scope::Nothing)?;
+        let looked = match shared.find(key) {
+            None => Ok(Looked::Known(None)),
+            Some(at) if at.node == shared.channel.node() => self.read_here_whole(at),
+            Some(at) => self.read_there(thread, at, &mut Copied::new()),
+        };
+        let outcome = looked.and_then(|looked| match looked {
+            Looked::Known(value) => Ok(value),
+            Looked::Torn | Looked::Longer(_) => Err(self.torn()),
+        });
+        shared.release(thread, guard, outcome)
+    }
+
+    fn torn(&self) -> Error {
+        Error::Torn {
+            channel: self.shared.channel.name().to_owned(),
+        }
+    }
+
+    fn count_torn(&self) {
+        // Relaxed: a mere count.
+        self.shared.counts.torn.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Starts a lookup, so that several are under way at a time.
+    ///
+    /// # Errors
+    /// See [`get`](KvStore::get).
+    pub fn get_start<'a>(&'a self, thread: &'a Thread<F>, key: &K) -> Result<PendingGet<'a, F, K, V>> {
+        let read = match self.shared.find(key) {
+            None => Read::Done(None),
+            Some(at) if at.node == self.shared.channel.node() => {
+                match self.read_here(at, self.first_bytes())? {
+                    Looked::Known(value) => Read::Done(value),
+                    Looked::Torn | Looked::Longer(_) => Read::Again,
+                }
+            }
+            Some(at) => {
+                let buffer = thread.mem_ref(self.first_bytes())?;
+                Read::UnderWay(at, buffer.get(self.shared.place(at, 0)?)?)
+            }
+        };
+        Ok(PendingGet {
+            store: self,
+            thread,
+            key: key.clone(),
+            read,
+        })
+    }
+
+    /// The values of many keys, in their order; their lookups overlap, up to 128 at a time. Each is a lookup of its
+    /// own: together they are no snapshot.
+    ///
+    /// # Errors
+    /// See [`get`](KvStore::get).
+    pub fn get_many(&self, thread: &Thread<F>, keys: &[K]) -> Result<Vec<Option<V>>> {
+        let mut values = Vec::with_capacity(keys.len());
+        self.get_many_into(thread, keys, &mut values)?;
+        Ok(values)
+    }
+
+    /// The same into `values`, whose former content goes. Allocates nothing if it has room, values of fixed size
+    /// provided.
+    ///
+    /// # Errors
+    /// See [`get`](KvStore::get); `values` is of no use then.
+    pub fn get_many_into(&self, thread: &Thread<F>, keys: &[K], values: &mut Vec<Option<V>>) -> Result<()> {
+        values.clear();
+        // As many as one block of the pool takes.
+        let window = (thread.network().block_bytes() / self.first_bytes()).clamp(1, WINDOW);
+        for keys in keys.chunks(window) {
+            self.get_window(thread, keys, values)?;
+        }
+        Ok(())
+    }
+
+    fn get_window(&self, thread: &Thread<F>, keys: &[K], values: &mut Vec<Option<V>>) -> Result<()> {
+        let shared = &*self.shared;
+        let (here, bytes) = (shared.channel.node(), self.first_bytes());
+        let mut places: SmallVec<[Option<Location>; WINDOW]> = SmallVec::new();
+        {
+            let index = shared.index.read();
+            // Nothing in this loop waits for an earlier turn of it, so that the CPU fetches for many at a time.
+            black_box(keys.iter().filter(|key| index.touch(key)).count());
+            places.extend(keys.iter().map(|key| {
+                let at = index.get(key);
+                if let Some(at) = at {
+                    shared.prefetch(at);
+                }
+                at
+            }));
+        }
+        let there = |at: &Option<Location>| at.filter(|at| at.node != here);
+        let pending = if places.iter().any(|at| there(at).is_some()) {
+            let buffer = thread.mem_ref(bytes * keys.len())?;
+            let mut ended = AckKey::done();
+            let posted = places.iter().enumerate().try_for_each(|(i, at)| {
+                let Some(at) = there(at) else { return Ok(()) };
+                let get = Operation::Get(buffer.local(i * bytes, bytes)?, shared.place(at, 0)?);
+                thread.post_into(&get, Flags::default(), &mut ended)
+            });
+            // Dropped on an error, it keeps the buffer until what was posted has ended.
+            let pending = Pending::new(ended, buffer);
+            posted?;
+            Some(pending)
+        } else {
+            None
+        };
+        let first = values.len();
+        for (key, at) in keys.iter().zip(&places) {
+            values.push(match at {
+                Some(at) if at.node == here => match self.read_here(*at, bytes)? {
+                    Looked::Known(value) => value,
+                    Looked::Torn | Looked::Longer(_) => self.get(thread, key)?,
+                },
+                _ => None,
+            });
+        }
+        let Some(pending) = pending else { return Ok(()) };
+        let buffer = pending.wait()?;
+        for (i, at) in places.iter().enumerate() {
+            let Some(at) = there(at) else { continue };
+            let looked = self.look_at(bytes, at, |out| buffer.read(i * bytes, out))?;
+            values[first + i] = match looked {
+                Looked::Known(value) => value,
+                Looked::Torn | Looked::Longer(_) => self.get(thread, &keys[i])?,
+            };
+        }
+        Ok(())
+    }
+
+    /// Bytes of a slot that a lookup reads before it knows how long the value is.
+    fn first_bytes(&self) -> usize {
+        let max = self.shared.config.value_bytes_max;
+        slot_bytes(V::BYTES.unwrap_or(VALUE_BYTES_FIRST).min(max))
+    }
+
+    /// A value of this node, by its CPU, at first without knowing how long it is.
+    fn read_here_whole(&self, at: Location) -> Result<Looked<V>> {
+        match self.read_here(at, self.first_bytes())? {
+            // If that is overwritten by a longer one in between, it counts as torn.
+            Looked::Longer(len) => self.read_here(at, slot_bytes(len)),
+            looked => Ok(looked),
+        }
+    }
+
+    /// The first `bytes` of a slot of this node.
+    #[inline]
+    fn read_here(&self, at: Location, bytes: usize) -> Result<Looked<V>> {
+        let memory = self.shared.data.local()?;
+        let offset = self.shared.offset(at.slot);
+        self.look_at(bytes, at, |out| Ok(memory.read(offset, out)?))
+    }
+
+    /// Looks at the first `bytes` of a slot, of which `copy` makes a copy.
+    #[inline]
+    fn look_at(
+        &self,
+        bytes: usize,
+        at: Location,
+        copy: impl FnOnce(&mut [u8]) -> Result<()>,
+    ) -> Result<Looked<V>> {
+        if bytes <= SLOT_BYTES_STACK {
+            let mut slot = [0; SLOT_BYTES_STACK];
+            copy(&mut slot[..bytes])?;
+            self.look(&slot[..bytes], at)
+        } else {
+            let mut slot = vec![0; bytes];
+            copy(&mut slot)?;
+            self.look(&slot, at)
+        }
+    }
+
+    /// Looks at a copy of a slot, or of its beginning.
+    #[inline]
+    fn look(&self, slot: &[u8], at: Location) -> Result<Looked<V>> {
+        let value_bytes_max = self.shared.config.value_bytes_max;
+        let found = match self.shared.config.defect {
+            None => open(slot, at.counter, value_bytes_max),
+            Some(defect) => open_with(defect, slot, at.counter, value_bytes_max),
+        };
+        match found {
+            Found::Value(bytes) => match V::from_bytes(bytes) {
+                Some(value) => Ok(Looked::Known(Some(value))),
+                None => Err(Error::Config(format!(
+                    "`{}`: a value of {} bytes is not of this store's type: are values the same type on all nodes?",
+                    self.shared.channel.name(),
+                    bytes.len()
+                ))),
+            },
+            Found::Longer(len) => Ok(Looked::Longer(len)),
+            Found::Invalid | Found::Reused => {
+                // Relaxed: a mere count.
+                self.shared.counts.stale.fetch_add(1, Ordering::Relaxed);
+                Ok(Looked::Known(None))
+            }
+            Found::Torn => Ok(Looked::Torn),
+        }
+    }
+}
+
+impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> PendingGet<'_, F, K, V> {
+    /// True when [`wait`](PendingGet::wait) will not have to, most likely. Looks at what was polled, polls nothing.
+    pub fn query(&self) -> bool {
+        match &self.read {
+            Read::Done(_) => true,
+            Read::UnderWay(_, pending) => pending.query(),
+            Read::Again => false,
+        }
+    }
+
+    /// Waits for the value.
+    ///
+    /// # Errors
+    /// See [`KvStore::get`].
+    pub fn wait(self) -> Result<Option<V>> {
+        match self.read {
+            Read::Done(value) => return Ok(value),
+            Read::UnderWay(at, pending) => {
+                let buffer = pending.wait()?;
+                let bytes = buffer.len();
+                let looked = self.store.look_at(bytes, at, |out| buffer.read(0, out))?;
+                match looked {
+                    Looked::Known(value) => return Ok(value),
+                    Looked::Torn => self.store.count_torn(),
+                    Looked::Longer(_) => {}
+                }
+            }
+            Read::Again => {}
+        }
+        self.store.get(self.thread, &self.key)
+    }
+}
+
+impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
+    /// The place at `offset` of a slot.
+    #[inline]
+    pub(super) fn place(&self, at: Location, offset: usize) -> Result<Target<'_, F::Remote>> {
+        Ok(Target {
+            remote: self.data.remote(at.node)?,
+            offset: self.offset(at.slot) + offset,
+        })
+    }
+
+    /// Says that a slot will be accessed soon.
+    #[inline]
+    pub(super) fn prefetch(&self, at: Location) {
+        let offset = self.offset(at.slot);
+        if at.node == self.channel.node() {
+            if let Ok(memory) = self.data.local() {
+                memory.prefetch(offset);
+            }
+        } else if let Ok(memory) = self.data.remote(at.node) {
+            memory.prefetch(offset);
+        }
+    }
+
+    /// The same of one that will be written.
+    #[inline]
+    pub(super) fn prefetch_write(&self, at: Location) {
+        let offset = self.offset(at.slot);
+        if at.node == self.channel.node() {
+            if let Ok(memory) = self.data.local() {
+                memory.prefetch_write(offset);
+            }
+        } else if let Ok(memory) = self.data.remote(at.node) {
+            memory.prefetch_write(offset);
+        }
+    }
+}

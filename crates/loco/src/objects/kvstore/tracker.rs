@@ -1,0 +1,303 @@
+//! Trackers: how all nodes learn where the keys are. Each node tells the others of its inserts and deletes through a ring
+//! buffer of its own; a monitor thread on each node applies what the others tell to its index, then acknowledges.
+//!
+//! The acknowledgement is of having *applied*, and counts messages: a word at the writer for each other node.
+
+use std::hash::Hash;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use loco_fabric::{AtomicCell, Fabric, Lock, Memory, NodeId, Peers, RwLock, Target, Wait, WordCell};
+
+use crate::objects::locks::guard::is_gone;
+use crate::objects::ring_buffer::{RingReader, RingWriter};
+use crate::operations::operation::{Flags, Operation};
+use crate::{Error, Parent, Result, Thread};
+
+use super::Shared;
+use super::slot::{Location, WORD_BYTES};
+use super::value::Encode;
+
+/// Between two looks whether the store is ready or being dropped, while it is being set up.
+const SET_UP_PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
+/// How long a monitor looks for the reason when a key is told to be in two places: more than it takes to hear of a loss.
+const LOSS_PATIENCE: std::time::Duration = std::time::Duration::from_secs(1);
+/// Bytes of a message besides the key.
+pub(super) const MESSAGE_BYTES: usize = 3 * WORD_BYTES;
+
+/// What is said of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    Insert,
+    Delete,
+}
+
+/// This node's writing end.
+pub(super) struct Tracker<F: Fabric> {
+    writer: RingWriter<F>,
+    /// Messages so far.
+    sent: u64,
+    message: Vec<u8>,
+}
+
+impl<F: Fabric> Tracker<F> {
+    pub(super) fn new(writer: RingWriter<F>) -> Tracker<F> {
+        Tracker {
+            writer,
+            sent: 0,
+            message: Vec::new(),
+        }
+    }
+}
+
+impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
+    /// Tells all other nodes of a change; the message's number.
+    ///
+    /// # Errors
+    /// `Timeout` while some node does not read; see [`RingWriter::submit`]. A lost node is told nothing.
+    pub(super) fn tell(&self, thread: &Thread<F>, change: Change, key: &K, at: Location) -> Result<u64> {
+        let mut tracker = self.tracker.lock();
+        if tracker.is_none() {
+            *tracker = Some(Tracker::new(self.ring_of(self.channel.node())?.writer()?));
+        }
+        let Some(tracker) = tracker.as_mut() else {
+            return Err(Error::Closed); // Not reached: set just above.
+        };
+        encode(change, key, at, &mut tracker.message);
+        loop {
+            match tracker.writer.submit(thread, &tracker.message) {
+                Ok(()) => break,
+                Err(error) => match error.lost_peer() {
+                    Some(node) => tracker.writer.exclude(node),
+                    None => return Err(error),
+                },
+            }
+        }
+        tracker.sent += 1;
+        Ok(tracker.sent)
+    }
+
+    /// Waits until every other live node has applied message `number` of this node.
+    ///
+    /// # Errors
+    /// `Timeout`.
+    pub(super) fn wait_applied(&self, thread: &Thread<F>, number: u64) -> Result<()> {
+        let acks = self.acks.local()?;
+        for &peer in self.channel.peers() {
+            let cell = acks.cell::<u64>(self.position(peer) * WORD_BYTES)?;
+            // Acquire: as all reads on TSO.
+            let applied = || (cell.load(Ordering::Acquire) >= number).then_some(());
+            let waited = thread.wait_until(self.channel.name(), Peers::One(peer), applied);
+            match waited {
+                // It reads no more, so nothing that it knows can be out of date.
+                Err(error) if error.lost_peer() == Some(peer) => {}
+                outcome => outcome?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Applies a change to this node's index.
+    pub(super) fn apply(&self, change: Change, key: K, at: Location) {
+        let mut index = self.index.write();
+        match change {
+            Change::Insert => {
+                index.insert(key, at);
+            }
+            Change::Delete => {
+                index.remove(&key, at);
+                if at.node == self.channel.node() {
+                    self.slots.lock().free(at.slot, at.counter);
+                }
+            }
+        }
+    }
+
+    /// Applies a change that `writer` has told.
+    ///
+    /// An insert finds the key in no other node's slots, as it is told under the key's lock. If it does, one of the two
+    /// writers gave up before all had heard: if that is this one, which was lost and whose lock has passed on since,
+    /// its message is late and the other's counts.
+    fn apply_told(&self, thread: &Thread<F>, writer: NodeId, change: Change, key: K, at: Location) {
+        let lost = |node| is_gone(thread.fabric(), node);
+        if change == Change::Insert
+            && let Some(there) = self.find(&key).filter(|there| there.node != at.node)
+        {
+            // The other may have heard of the loss before this node has.
+            let wait = Wait {
+                what: self.channel.name(),
+                peers: Peers::None,
+                deadline: None,
+            };
+            let known = || (lost(writer) || lost(there.node)).then_some(());
+            // If neither is lost the earlier one ran into its deadline.
+            let _ = thread.fabric().wait_within(wait, LOSS_PATIENCE, known);
+            let mut index = self.index.write();
+            let there = index.get(&key).is_some_and(|there| there.node != at.node);
+            if !(there && lost(writer)) {
+                index.insert(key, at);
+            }
+            return;
+        }
+        self.apply(change, key, at);
+    }
+
+    fn acknowledge(&self, thread: &Thread<F>, writer: NodeId, number: u64) -> Result<()> {
+        let target = Target {
+            remote: self.acks.remote(writer)?,
+            offset: self.position(self.channel.node()) * WORD_BYTES,
+        };
+        let put = Operation::PutInline(&number.to_ne_bytes(), target);
+        thread.post_untracked(&put, Flags::default())
+    }
+}
+
+/// The monitor: runs until the store is dropped.
+pub(super) fn monitor<F: Fabric, K: Encode + Eq + Hash>(shared: &Arc<Shared<F, K>>) {
+    if let Err(error) = watch(shared) {
+        tracing::error!(store = shared.channel.name(), %error, "the monitor ends: this node's index goes stale");
+    }
+}
+
+/// One other node's tracker.
+struct Source<F: Fabric> {
+    writer: NodeId,
+    reader: RingReader<F>,
+    applied: u64,
+    done: bool,
+}
+
+fn watch<F: Fabric, K: Encode + Eq + Hash>(shared: &Arc<Shared<F, K>>) -> Result<()> {
+    let manager = shared.channel.manager();
+    let thread = manager.thread()?;
+    // Relaxed: says all there is to say itself.
+    let stopped = || shared.stop.load(Ordering::Relaxed) != 0;
+    loop {
+        let deadline = thread.now().after(SET_UP_PAUSE);
+        match manager
+            .setup()
+            .wait_until_ready(Some(shared.channel.name()), deadline)
+        {
+            Ok(()) => break,
+            Err(_) if stopped() => return Ok(()),
+            Err(error) if error.is_timeout() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let mut sources = Vec::new();
+    for &writer in shared.channel.peers() {
+        sources.push(Source {
+            writer,
+            reader: shared.ring_of(writer)?.reader()?,
+            applied: 0,
+            done: false,
+        });
+    }
+    let mut message = Vec::new();
+    loop {
+        let wait = Wait {
+            what: shared.channel.name(),
+            peers: Peers::None,
+            deadline: None,
+        };
+        thread.fabric().wait(wait, || {
+            let any = sources
+                .iter_mut()
+                .any(|source| !source.done && source.reader.has_next());
+            (any || stopped()).then_some(())
+        })?;
+        if stopped() {
+            return Ok(());
+        }
+        for source in sources.iter_mut().filter(|source| !source.done) {
+            match drain(shared, &thread, source, &mut message) {
+                Ok(()) => {}
+                // What it wrote before it was lost has been applied as far as it arrived.
+                Err(error) if is_gone(thread.fabric(), source.writer) => {
+                    tracing::warn!(store = shared.channel.name(), %error, "a tracker ends");
+                    source.done = true;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// Applies all that a node has told, then acknowledges once.
+fn drain<F: Fabric, K: Encode + Eq + Hash>(
+    shared: &Arc<Shared<F, K>>,
+    thread: &Thread<F>,
+    source: &mut Source<F>,
+    message: &mut Vec<u8>,
+) -> Result<()> {
+    let before = source.applied;
+    while source.reader.try_receive(thread, message)? {
+        match decode(message) {
+            Some((change, key, at)) => shared.apply_told(thread, source.writer, change, key, at),
+            None => {
+                return Err(Error::Config(format!(
+                    "`{}`: {} told what cannot be a change: are keys the same type on all nodes?",
+                    shared.channel.name(),
+                    source.writer
+                )));
+            }
+        }
+        source.applied += 1;
+    }
+    if source.applied != before {
+        shared.acknowledge(thread, source.writer, source.applied)?;
+    }
+    Ok(())
+}
+
+/// First word: change, node, slot; then the counter; then the length of the key and the key.
+fn encode<K: Encode>(change: Change, key: &K, at: Location, message: &mut Vec<u8>) {
+    let kind = u64::from(change == Change::Delete);
+    let first = (u64::from(at.slot) << 32) | (u64::from(at.node.0) << 8) | kind;
+    let key = key.bytes();
+    message.clear();
+    for word in [first, at.counter, key.len() as u64] {
+        message.extend(word.to_ne_bytes());
+    }
+    message.extend(key);
+}
+
+fn decode<K: Encode>(message: &[u8]) -> Option<(Change, K, Location)> {
+    let word = |i: usize| {
+        let bytes = message.get(i * WORD_BYTES..(i + 1) * WORD_BYTES)?;
+        Some(u64::from_ne_bytes(bytes.try_into().ok()?))
+    };
+    let (first, counter, len) = (word(0)?, word(1)?, usize::try_from(word(2)?).ok()?);
+    let change = if first & 1 == 1 {
+        Change::Delete
+    } else {
+        Change::Insert
+    };
+    let key = K::from_bytes(message.get(MESSAGE_BYTES..MESSAGE_BYTES + len)?)?;
+    let at = Location {
+        node: NodeId((first >> 8) as u16),
+        slot: (first >> 32) as u32,
+        counter,
+    };
+    Some((change, key, at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_round_trip() {
+        let at = Location {
+            node: NodeId(513),
+            slot: 70_000,
+            counter: u64::MAX,
+        };
+        for change in [Change::Insert, Change::Delete] {
+            let mut message = Vec::new();
+            encode(change, &0xdead_beef_u64, at, &mut message);
+            assert_eq!(decode(&message), Some((change, 0xdead_beef_u64, at)));
+            assert_eq!(decode::<u64>(&message[..20]), None);
+        }
+    }
+}

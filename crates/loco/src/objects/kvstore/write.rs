@@ -1,0 +1,284 @@
+//! Inserts, updates and deletes: under the key's lock.
+
+use std::hash::Hash;
+use std::sync::atomic::Ordering;
+
+use loco_fabric::{AtomicCell, Fabric, Lock, Memory, WordCell};
+
+use crate::fence::{self, Scope};
+use crate::objects::locks::guard::is_gone;
+use crate::operations::operation::{Flags, Operation};
+use crate::{Error, LockGuard, Result, Thread, TicketLock};
+
+use super::slot::{BODY, Location, body, meta};
+use super::tracker::Change;
+use super::value::Encode;
+use super::{Defect, KvStore, Shared};
+
+/// How an insert ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Inserted {
+    /// The key has the value.
+    Done,
+    /// The key was there already; nothing changed.
+    Duplicate,
+    /// This node has no free slot; nothing changed.
+    Full,
+}
+
+impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<F, K, V> {
+    /// Adds a key that is not there, with its value on this node.
+    ///
+    /// # Errors
+    /// `TooLarge`; `PeerLost` if the key is there on a lost node, or its lock is; `Timeout` if a node does not
+    /// acknowledge. On an error the key is not there, unless it was before.
+    pub fn insert(&self, thread: &Thread<F>, key: &K, value: &V) -> Result<Inserted> {
+        let shared = &self.shared;
+        shared.check_key(key)?;
+        shared.check_value(value.bytes())?;
+        let guard = shared.lock_of(key).lock(thread, Scope::Nothing)?;
+        let outcome = shared.insert(thread, key, value.bytes());
+        shared.release(thread, guard, outcome)
+    }
+
+    /// Changes the value of a key; false, changing nothing, if it is not there.
+    ///
+    /// # Errors
+    /// `TooLarge`; `PeerLost` if the value's node or the key's lock is gone; `Timeout`. After an error of the fence at
+    /// the end the value may be the old or the new one, or torn until the next update.
+    pub fn update(&self, thread: &Thread<F>, key: &K, value: &V) -> Result<bool> {
+        let shared = &self.shared;
+        shared.check_value(value.bytes())?;
+        let mut guard = shared.lock_of(key).lock(thread, Scope::Nothing)?;
+        let Some(at) = shared.find_valid(thread, key)? else {
+            return shared.release(thread, guard, Ok(false));
+        };
+        // The fence between the write and the release: who gets the lock next, or hears that the update is done,
+        // finds the value placed.
+        if shared.config.defect != Some(Defect::ReleaseWithoutFence) {
+            guard.set_scope(Scope::Pair(at.node));
+        }
+        // Whatever the deadline: a put given up could be placed over a later one.
+        thread.to_the_end(|| {
+            let written = shared.write_body(thread, at, value.bytes());
+            match guard.release() {
+                // The lock's home: the fence towards the value's node has said nothing.
+                Err(error) if error.lost_peer().is_some_and(|lost| lost != at.node) => written,
+                released => released.and(written),
+            }
+        })?;
+        shared.count_write();
+        Ok(true)
+    }
+
+    /// Removes a key; false if it is not there.
+    ///
+    /// # Errors
+    /// `PeerLost` if the key's lock is gone; `Timeout` if a node does not acknowledge: the key is not there then all the
+    /// same. `PeerLost` also if the key's value was on a lost node: nobody can tell whether it was still there, but
+    /// now it is not, and can be inserted again.
+    pub fn delete(&self, thread: &Thread<F>, key: &K) -> Result<bool> {
+        let shared = &self.shared;
+        let guard = shared.lock_of(key).lock(thread, Scope::Nothing)?;
+        let outcome = shared.delete(thread, key);
+        shared.release(thread, guard, outcome)
+    }
+}
+
+/// How far an insert is.
+pub(super) enum Begun {
+    /// Written and told, by a message of this number.
+    Told(Location, u64),
+    /// Nothing was done.
+    Not(Inserted),
+}
+
+/// What is done with the key's lock held.
+impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
+    /// Releases a lock that needs no fence. That its home has been lost takes nothing from what was done while it was
+    /// held: `outcome` tells.
+    pub(super) fn release<T>(
+        &self,
+        thread: &Thread<F>,
+        guard: LockGuard<'_, F, TicketLock<F>>,
+        outcome: Result<T>,
+    ) -> Result<T> {
+        match thread.to_the_end(|| guard.release()) {
+            Err(error) if error.lost_peer().is_none() => Err(error),
+            _ => outcome,
+        }
+    }
+
+    fn insert(&self, thread: &Thread<F>, key: &K, value: &[u8]) -> Result<Inserted> {
+        match self.begin(thread, key, value, &[])? {
+            Begun::Told(at, number) => self.finish(thread, &[at], number).map(|()| Inserted::Done),
+            Begun::Not(why) => Ok(why),
+        }
+    }
+
+    /// An insert up to where all nodes have been told. `begun` are those of this thread that are as far as that.
+    pub(super) fn begin(
+        &self,
+        thread: &Thread<F>,
+        key: &K,
+        value: &[u8],
+        begun: &[Location],
+    ) -> Result<Begun> {
+        if let Some(at) = self.find(key) {
+            if begun.contains(&at) || self.is_valid(thread, at)? {
+                return Ok(Begun::Not(Inserted::Duplicate));
+            }
+            // Left behind by a writer that was lost or gave up.
+            self.retire(thread, key, at, false)?;
+        }
+        let Some((slot, counter)) = self.slots.lock().take() else {
+            return Ok(Begun::Not(Inserted::Full));
+        };
+        let at = Location {
+            node: self.channel.node(),
+            slot,
+            counter,
+        };
+        let invalid = self.set_meta(thread, at, false);
+        let written = invalid.and_then(|()| self.write_body(thread, at, value));
+        if self.config.defect == Some(Defect::ValidBeforeAcknowledged) {
+            self.set_meta(thread, at, true)?;
+        }
+        let told = written.and_then(|()| self.tell(thread, Change::Insert, key, at));
+        let number = match told {
+            Ok(number) => number,
+            Err(error) => {
+                // Some nodes may have heard: they find the slot not valid, or in another use.
+                self.slots.lock().free(slot, counter);
+                return Err(error);
+            }
+        };
+        self.apply(Change::Insert, key.clone(), at);
+        Ok(Begun::Told(at, number))
+    }
+
+    /// The rest of inserts that have been told, the last one as message `number`. On an error their keys are not there.
+    pub(super) fn finish(&self, thread: &Thread<F>, told: &[Location], number: u64) -> Result<()> {
+        self.wait_applied(thread, number)?;
+        for &at in told {
+            self.set_meta(thread, at, true)?;
+            self.count_write();
+        }
+        Ok(())
+    }
+
+    fn delete(&self, thread: &Thread<F>, key: &K) -> Result<bool> {
+        let Some(at) = self.find(key) else {
+            return Ok(false);
+        };
+        let there = self.is_valid(thread, at);
+        let lost = is_gone(thread.fabric(), at.node);
+        if !lost {
+            // Whatever else failed is not mended by removing the key.
+            there.as_ref().map_err(Clone::clone)?;
+        }
+        self.retire(thread, key, at, matches!(there, Ok(true)))?;
+        self.count_write();
+        there
+    }
+
+    /// Clears the valid bit if it is set, then removes the key from all indices. Where it is not set it must not be
+    /// touched: who cleared it may have told the slot's node, and been lost before it told this one, and the slot may be
+    /// another key's by now.
+    fn retire(&self, thread: &Thread<F>, key: &K, at: Location, valid: bool) -> Result<()> {
+        if valid {
+            match self.set_meta(thread, at, false) {
+                // Then nobody can read it.
+                Err(error) if error.lost_peer() == Some(at.node) => {}
+                outcome => outcome?,
+            }
+        }
+        let number = self.tell(thread, Change::Delete, key, at)?;
+        // Before the slot is free for another use everybody has heard, this node last.
+        let applied = self.wait_applied(thread, number);
+        self.apply(Change::Delete, key.clone(), at);
+        applied
+    }
+
+    pub(super) fn find_valid(&self, thread: &Thread<F>, key: &K) -> Result<Option<Location>> {
+        match self.find(key) {
+            Some(at) if self.is_valid(thread, at)? => Ok(Some(at)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Whether the slot is in this use and valid.
+    fn is_valid(&self, thread: &Thread<F>, at: Location) -> Result<bool> {
+        let word = if at.node == self.channel.node() {
+            let cell = self.data.local()?.cell::<u64>(self.offset(at.slot))?;
+            // Acquire: as all reads on TSO.
+            cell.load(Ordering::Acquire)
+        } else {
+            thread.read_word(self.place(at, 0)?)?
+        };
+        Ok(word == meta(at.counter, true))
+    }
+
+    /// Sets counter and valid bit; placed when it returns.
+    pub(super) fn set_meta(&self, thread: &Thread<F>, at: Location, valid: bool) -> Result<()> {
+        let word = meta(at.counter, valid);
+        if at.node == self.channel.node() {
+            let cell = self.data.local()?.cell::<u64>(self.offset(at.slot))?;
+            // SeqCst: other nodes see it before anything that this thread does next.
+            cell.store(word, Ordering::SeqCst);
+            return Ok(());
+        }
+        thread
+            .put_inline(&word.to_ne_bytes(), self.place(at, 0)?)?
+            .forget();
+        fence::pair(thread, at.node)
+    }
+
+    /// Writes checksum, length and value. Placed after a fence towards `at.node`; at once on this node.
+    pub(super) fn write_body(&self, thread: &Thread<F>, at: Location, value: &[u8]) -> Result<()> {
+        let bytes = body(value, at.counter);
+        if at.node == self.channel.node() {
+            self.data.local()?.write(self.offset(at.slot) + BODY, &bytes)?;
+            thread.fabric().cpu_fence();
+            return Ok(());
+        }
+        if bytes.len() <= thread.fabric().caps().inline_bytes_max {
+            // Nobody asks for its end but the fence.
+            let put = Operation::PutInline(&bytes, self.place(at, BODY)?);
+            return thread.post_untracked(&put, Flags::default());
+        }
+        let buffer = thread.mem_ref(bytes.len())?;
+        buffer.write(0, &bytes)?;
+        // The buffer is free again when it has been read; that it is placed is the fence's business.
+        buffer.put(self.place(at, BODY)?)?.wait().map(drop)
+    }
+
+    pub(super) fn check_value(&self, value: &[u8]) -> Result<()> {
+        too_large("a value", value.len(), self.config.value_bytes_max)
+    }
+
+    pub(super) fn check_key(&self, key: &K) -> Result<()> {
+        too_large("a key", key.bytes().len(), self.config.key_bytes_max)
+    }
+
+    fn count_write(&self) {
+        self.count_writes(1);
+    }
+
+    pub(super) fn count_writes(&self, count: u64) {
+        // Relaxed: a mere count.
+        self.counts.writes.fetch_add(count, Ordering::Relaxed);
+    }
+}
+
+fn too_large(what: &str, len: usize, max: usize) -> Result<()> {
+    if len <= max {
+        return Ok(());
+    }
+    Err(Error::TooLarge {
+        what: format!("{what} of the key-value store"),
+        len,
+        max,
+    })
+}

@@ -1,0 +1,5 @@
+//! Mutual exclusion among the threads of all nodes.
+
+pub(crate) mod guard;
+pub(crate) mod tas_lock;
+pub(crate) mod ticket_lock;

@@ -1,0 +1,364 @@
+//! The test-and-set lock: one word, compare-and-swap, back-off. Unfair, and cheap where nobody else wants it.
+//!
+//! The word names the holder, so that a lost holder is found by reading it. Waiters back off for longer and longer; a
+//! release is announced to them by a put into their own memory, which ends a back-off early.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use loco_fabric::{AtomicCell, Fabric, FabricError, Lock, Memory, NodeId, Peers, Time, Wait, WordCell};
+
+use crate::fence::Scope;
+use crate::objects::locks::guard::{LocalTurn, LockConfig, LockGuard, OnLoss, Unlock, is_gone};
+use crate::operations::platform::{AtomicU32Of, AtomicU64Of, MutexOf};
+use crate::operations::words::Words;
+use crate::{Channel, Error, Parent, PutOp, Result, Thread};
+
+const WORD_BYTES: usize = 8;
+const WORD: usize = 0;
+const FREE: u64 = 0;
+/// First and longest back-off.
+const BACK_OFF_MIN: Duration = Duration::from_micros(2);
+const BACK_OFF_MAX: Duration = Duration::from_micros(512);
+
+/// A critical section to be run by whichever thread of the node has the lock.
+type Job<F> = Box<dyn FnOnce(&Thread<F>) + Send>;
+
+/// A mutual exclusion lock among the threads of all participants, without fairness between nodes.
+///
+/// ```
+/// use loco::{Barrier, Manager, TasLock, fence::Scope, testing};
+///
+/// testing::run(2, |fabric| {
+///     let manager = Manager::new(fabric)?;
+///     let lock = TasLock::new(&manager, "lock", manager.nodes()[0])?;
+///     let end = Barrier::new(&manager, "end")?;
+///     manager.wait_for_ready()?;
+///     let thread = manager.thread()?;
+///     let guard = lock.lock(&thread, Scope::Thread)?;
+///     guard.release()?;
+///     end.wait(&thread)
+/// });
+/// ```
+pub struct TasLock<F: Fabric> {
+    channel: Channel<F>,
+    config: LockConfig,
+    words: Words<F>,
+    /// Changes when another node releases the lock.
+    hint: <F::Memory as Memory>::Cell<u64>,
+    announce: std::sync::OnceLock<PutOp<F>>,
+    turn: LocalTurn<F>,
+    /// Touched only by the thread whose turn it is.
+    mine: MutexOf<F, Mine>,
+    jobs: MutexOf<F, Vec<Job<F>>>,
+    poisoned: AtomicU32Of<F>,
+}
+
+/// What this node has in the lock.
+struct Mine {
+    held: bool,
+    hand_overs: u32,
+    releases: u64,
+}
+
+impl<F: Fabric> TasLock<F> {
+    /// Makes this node's endpoint of the lock called `name`, whose word lives on `home`.
+    ///
+    /// # Errors
+    /// See [`with_config`](TasLock::with_config).
+    pub fn new(parent: &impl Parent<F>, name: &str, home: NodeId) -> Result<Self> {
+        TasLock::with_config(parent, name, home, LockConfig::default())
+    }
+
+    /// The same with settings.
+    ///
+    /// # Errors
+    /// `Unsupported` where the fabric has no atomics; `NotParticipant` for a home outside; see
+    /// [`ChannelBuilder::join`](crate::ChannelBuilder::join).
+    pub fn with_config(
+        parent: &impl Parent<F>,
+        name: &str,
+        home: NodeId,
+        config: LockConfig,
+    ) -> Result<Self> {
+        parent.participants().require(name, home)?;
+        let channel = Channel::builder(parent, name)
+            .kind(format!("tas_lock on {home}, {:?}", config.on_loss))
+            .region("word", WORD_BYTES)
+            .region("hint", WORD_BYTES)
+            .join()?;
+        Ok(TasLock {
+            words: Words::new(parent.manager().fabric(), channel.region("word")?, home)?,
+            hint: channel.region("hint")?.local()?.cell(0)?,
+            announce: std::sync::OnceLock::new(),
+            channel,
+            config,
+            turn: LocalTurn::new(),
+            mine: Lock::new(Mine {
+                held: false,
+                hand_overs: 0,
+                releases: 0,
+            }),
+            jobs: Lock::new(Vec::new()),
+            poisoned: AtomicCell::new(0),
+        })
+    }
+
+    /// Waits for the lock, for the thread's deadline at most. `scope` is the fence at release.
+    ///
+    /// # Errors
+    /// `HolderLost`; `PeerLost` if the home is gone; `Timeout`. The caller does not hold the lock then.
+    pub fn lock<'a>(&'a self, thread: &'a Thread<F>, scope: Scope) -> Result<LockGuard<'a, F, TasLock<F>>> {
+        self.lock_until(thread, scope, thread.deadline())
+    }
+
+    /// Waits for the lock until `deadline`.
+    ///
+    /// # Errors
+    /// See [`lock`](TasLock::lock).
+    pub fn lock_until<'a>(
+        &'a self,
+        thread: &'a Thread<F>,
+        scope: Scope,
+        deadline: Time,
+    ) -> Result<LockGuard<'a, F, TasLock<F>>> {
+        self.turn.enter(thread, self.channel.name(), Some(deadline))?;
+        let mut mine = self.mine.lock();
+        if mine.held {
+            return Ok(LockGuard::new(self, thread, scope, false));
+        }
+        match thread.to_the_end(|| self.acquire(thread, deadline)) {
+            Ok(recovered) => {
+                mine.held = true;
+                mine.hand_overs = 0;
+                Ok(LockGuard::new(self, thread, scope, recovered))
+            }
+            Err(error) => {
+                self.turn.leave();
+                Err(error)
+            }
+        }
+    }
+
+    /// Takes the lock if it is free; `None` if it is held.
+    ///
+    /// # Errors
+    /// See [`lock`](TasLock::lock).
+    pub fn try_lock<'a>(
+        &'a self,
+        thread: &'a Thread<F>,
+        scope: Scope,
+    ) -> Result<Option<LockGuard<'a, F, TasLock<F>>>> {
+        if !self.turn.try_enter() {
+            return Ok(None);
+        }
+        let outcome = thread.to_the_end(|| self.attempt(thread));
+        match outcome {
+            Ok(Attempt::Got { recovered }) => {
+                let mut mine = self.mine.lock();
+                mine.held = true;
+                mine.hand_overs = 0;
+                Ok(Some(LockGuard::new(self, thread, scope, recovered)))
+            }
+            other => {
+                self.turn.leave();
+                other.map(|_| None)
+            }
+        }
+    }
+
+    /// Runs `section` under the lock, by whichever thread of this node has it: threads that want it at the same time
+    /// leave their sections to the first of them, which runs them all for one acquisition (flat combining, Hendler et
+    /// al. 2010). Sections of one round are released together by one fence of `scope`, the runner's.
+    ///
+    /// `section` uses the thread that it is given, and must not block on this lock.
+    ///
+    /// # Errors
+    /// See [`lock`](TasLock::lock); the section has not run then, and will not. The fence's error at release, in the
+    /// thread that ran the sections.
+    pub fn combine<T: Send + 'static>(
+        &self,
+        thread: &Thread<F>,
+        scope: Scope,
+        section: impl FnOnce(&Thread<F>) -> T + Send + 'static,
+    ) -> Result<T> {
+        /// Where the result is left: taken is 1 once the section belongs to a runner or was withdrawn.
+        struct Outcome<F: Fabric, T: Send + 'static> {
+            taken: AtomicU64Of<F>,
+            value: MutexOf<F, Option<T>>,
+        }
+        let outcome = Arc::new(Outcome::<F, T> {
+            taken: AtomicCell::new(0),
+            value: Lock::new(None),
+        });
+        let left = outcome.clone();
+        self.jobs.lock().push(Box::new(move |thread: &Thread<F>| {
+            // AcqRel: decides between the runner and the owner that gives up.
+            if left.taken.swap(1, Ordering::AcqRel) == 0 {
+                let value = section(thread);
+                *left.value.lock() = Some(value);
+            }
+        }));
+        let guard = match self.lock(thread, scope) {
+            Ok(guard) => guard,
+            Err(error) => {
+                if outcome.taken.swap(1, Ordering::AcqRel) == 0 {
+                    return Err(error);
+                }
+                // A runner has it: it holds the lock, and is in the middle of it or done.
+                return thread.wait_until(self.channel.name(), Peers::None, || outcome.value.lock().take());
+            }
+        };
+        // Done by a former runner, maybe; then others' sections may wait all the same.
+        let jobs = std::mem::take(&mut *self.jobs.lock());
+        for job in jobs {
+            job(thread);
+        }
+        let released = guard.release();
+        let value = outcome.value.lock().take();
+        match (value, released) {
+            (Some(value), Ok(())) => Ok(value),
+            (_, Err(error)) => Err(error),
+            // Not reached: the job was run by us or by one that held the lock before us.
+            (None, Ok(())) => Err(Error::Closed),
+        }
+    }
+
+    /// The endpoint, to wait until this lock alone is ready.
+    pub fn channel(&self) -> &Channel<F> {
+        &self.channel
+    }
+
+    fn acquire(&self, thread: &Thread<F>, deadline: Time) -> Result<bool> {
+        let mut back_off = BACK_OFF_MIN;
+        loop {
+            // Acquire: what it is before the attempt, so that no release after a failed one goes unnoticed.
+            let hint = self.hint.load(Ordering::Acquire);
+            let holder = match self.attempt(thread)? {
+                Attempt::Got { recovered } => return Ok(recovered),
+                Attempt::Held(holder) => holder,
+            };
+            let now = thread.now();
+            if now >= deadline {
+                return Err(FabricError::Timeout {
+                    what: self.channel.name().to_owned(),
+                    after: Duration::ZERO,
+                }
+                .into());
+            }
+            let wait = Wait {
+                what: self.channel.name(),
+                peers: Peers::These(&[holder, self.words.home()]),
+                deadline: Some(now.after(back_off).min(deadline)),
+            };
+            let released = || (self.hint.load(Ordering::Acquire) != hint).then_some(());
+            match thread.fabric().wait(wait, released) {
+                Ok(()) => {}
+                Err(FabricError::Timeout { .. }) => back_off = (back_off * 2).min(BACK_OFF_MAX),
+                // The next attempt looks into it.
+                Err(FabricError::PeerLost(node)) if node != self.words.home() => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn attempt(&self, thread: &Thread<F>) -> Result<Attempt> {
+        self.check_poison()?;
+        let me = name_of(self.channel.node());
+        let mut recovered = false;
+        let mut expected = FREE;
+        loop {
+            let old = self.words.compare_swap(thread, WORD, expected, me)?;
+            if old == expected {
+                return Ok(Attempt::Got { recovered });
+            }
+            if old == FREE {
+                (expected, recovered) = (FREE, false);
+                continue;
+            }
+            let holder = NodeId((old - 1) as u16);
+            if !is_gone(thread.fabric(), holder) {
+                return Ok(Attempt::Held(holder));
+            }
+            if self.config.on_loss == OnLoss::Poison {
+                // Relaxed: says all there is to say itself.
+                self.poisoned.store(u32::from(holder.0) + 1, Ordering::Relaxed);
+                return Err(self.holder_lost(holder));
+            }
+            tracing::warn!(lock = self.channel.name(), %holder, "recovering from a lost holder");
+            (expected, recovered) = (old, true);
+        }
+    }
+
+    /// Tells the others that the lock is free. Each announcement is a new value, so that none goes unnoticed.
+    fn tell(&self, thread: &Thread<F>, releases: u64) -> Result<()> {
+        let announce = match self.announce.get() {
+            Some(announce) => announce,
+            None => {
+                let region = self.channel.region("hint")?;
+                let here = self.channel.node();
+                let op = PutOp::broadcast(region, 0, WORD_BYTES, here, self.channel.peers())?;
+                self.announce.get_or_init(|| op)
+            }
+        };
+        let value = (name_of(self.channel.node()) << 44) | releases;
+        match announce.post_inline_untracked(thread, &value.to_ne_bytes()) {
+            Err(error) if error.lost_peer().is_some() => Ok(()),
+            outcome => outcome,
+        }
+    }
+
+    fn check_poison(&self) -> Result<()> {
+        // Relaxed: says all there is to say itself.
+        match self.poisoned.load(Ordering::Relaxed) {
+            0 => Ok(()),
+            id => Err(self.holder_lost(NodeId((id - 1) as u16))),
+        }
+    }
+
+    fn holder_lost(&self, node: NodeId) -> Error {
+        Error::HolderLost {
+            lock: self.channel.name().to_owned(),
+            node,
+        }
+    }
+}
+
+impl<F: Fabric> Unlock<F> for TasLock<F> {
+    fn unlock(&self, thread: &Thread<F>, scope: Scope) -> Result<()> {
+        let fenced = scope.fence(thread);
+        let mut mine = self.mine.lock();
+        let mut freed = Ok(());
+        if mine.hand_overs < self.config.local_hand_overs_max && self.turn.awaited() {
+            mine.hand_overs += 1;
+        } else {
+            mine.held = false;
+            mine.releases += 1;
+            // By compare-and-swap: a put is not atomic against the others' attempts.
+            let me = name_of(self.channel.node());
+            freed = thread.to_the_end(|| {
+                self.words.compare_swap(thread, WORD, me, FREE)?;
+                self.tell(thread, mine.releases)
+            });
+        }
+        drop(mine);
+        self.turn.leave();
+        fenced.and(freed)
+    }
+
+    fn name(&self) -> &str {
+        self.channel.name()
+    }
+}
+
+/// How an attempt ended.
+enum Attempt {
+    Got { recovered: bool },
+    Held(NodeId),
+}
+
+/// The word of a lock that `node` holds.
+fn name_of(node: NodeId) -> u64 {
+    u64::from(node.0) + 1
+}

@@ -1,0 +1,267 @@
+//! The ring buffer (LOCO'26 5, LOCO'25 5.1.2): a queue from one writer to readers on any nodes. Each reader gets every
+//! message, whole and in order.
+//!
+//! Every participant has one copy of the ring, which all readers of the node share. Positions count bytes since the
+//! beginning; a record is a word with the message's length, the message, and zeros up to a whole word, and may go round the
+//! end of the ring. The writer puts the record, then its *head*, the position after it: puts of one queue pair are
+//! placed in order, so who sees the head sees the record. A reader copies the record out, then tells the writer
+//! its own position, its *acknowledgement*; the writer never puts over what the slowest reader has not acknowledged.
+//!
+//! This is the implementation that LOCO'26 Fig. 14 proves correct, with four liberties. A record is one put, or two around
+//! the end, instead of one for each word. A batch of messages is put as one long record would be, and its last head only:
+//! the heads in between are ones that no reader happened to see. And the head goes inline where the fabric can: the value is then fixed when it
+//! is posted, which is all that Wait(d_x) is for in Fig. 14, namely that a put of the head never sends the next
+//! message's. Where it does not go inline, the writer waits as the figure does. And a reader in the middle of many messages
+//! does not acknowledge each (submitting may then fail although there is room, which the specification lets it).
+
+use std::sync::Arc;
+
+use loco_fabric::{Fabric, Lock, NodeId};
+
+use crate::operations::platform::MutexOf;
+use crate::{Channel, Error, Parent, Participants, Region, Result};
+
+mod layout;
+mod reader;
+mod writer;
+
+pub use reader::RingReader;
+pub use writer::RingWriter;
+
+use layout::WORD_BYTES;
+
+/// Bytes between two acknowledgements, which different nodes write: a pair of cache lines, as processors prefetch them.
+const ACK_STRIDE: usize = 128;
+
+/// What the endpoints of a ring buffer agree on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RingConfig {
+    /// Bytes of the ring: room for every message that some reader has not read yet, with 8 bytes for each, and its
+    /// length rounded up to a multiple of 8.
+    pub capacity_bytes: usize,
+    /// The node of each reader: a node stands here as often as it has readers, which may be the writer's node too.
+    /// `None` is one reader on each participant other than the writer.
+    pub readers: Option<Vec<NodeId>>,
+    /// A reader acknowledges when it has read this many bytes since it did last, and whenever it has read all there
+    /// is; a quarter of the ring unless said otherwise. 0 acknowledges each message, as LOCO'26 Fig. 14, which costs more
+    /// and matters to a writer only if readers stop reading while there are messages. Each node may have its own.
+    pub acknowledge_every_bytes: usize,
+    /// Send data inline with the operation where it is small enough. Without, every put is read from registered memory,
+    /// as in LOCO'26 Fig. 14. Each node may have its own.
+    pub inline: bool,
+}
+
+impl RingConfig {
+    /// A ring of this size, a multiple of 8, with the default for the rest.
+    pub fn new(capacity_bytes: usize) -> RingConfig {
+        RingConfig {
+            capacity_bytes,
+            readers: None,
+            acknowledge_every_bytes: capacity_bytes / 4,
+            inline: true,
+        }
+    }
+
+    /// The same with these readers.
+    #[must_use]
+    pub fn readers(self, readers: impl IntoIterator<Item = NodeId>) -> RingConfig {
+        RingConfig {
+            readers: Some(readers.into_iter().collect()),
+            ..self
+        }
+    }
+
+    /// Bytes of the ring that a message of `len` bytes takes.
+    pub const fn record_bytes(len: usize) -> usize {
+        layout::record_bytes(len)
+    }
+}
+
+/// One node's endpoint of a ring buffer, from which its [writer](RingBuffer::writer) or its
+/// [readers](RingBuffer::reader) are taken.
+///
+/// ```
+/// use loco::{Manager, RingBuffer, testing};
+///
+/// let heard = testing::run(3, |fabric| {
+///     let manager = Manager::new(fabric)?;
+///     let speaker = manager.nodes()[0];
+///     let news = RingBuffer::new(&manager, "news", speaker, 64)?;
+///     manager.wait_for_ready()?;
+///     let thread = manager.thread()?;
+///
+///     if manager.node() == speaker {
+///         let mut writer = news.writer()?;
+///         for headline in ["first", "second", "and many more than the ring can hold"] {
+///             writer.submit(&thread, headline.as_bytes())?; // waits for room
+///         }
+///         writer.wait_until_read(&thread)?;
+///         return Ok(Vec::new());
+///     }
+///     let mut reader = news.reader()?;
+///     (0..3).map(|_| reader.receive(&thread)).collect()
+/// });
+/// assert_eq!(heard[1][2], b"and many more than the ring can hold");
+/// assert_eq!(heard[1], heard[2]);
+/// ```
+pub struct RingBuffer<F: Fabric> {
+    shared: Arc<Shared<F>>,
+    taken: MutexOf<F, Taken>,
+}
+
+/// What the endpoint, its writer and its readers share.
+struct Shared<F: Fabric> {
+    channel: Channel<F>,
+    config: RingConfig,
+    writer: NodeId,
+    /// The node of each reader, in ascending order.
+    readers: Vec<NodeId>,
+    data: Region<F>,
+    head: Region<F>,
+    acks: Region<F>,
+}
+
+/// Handles given out.
+struct Taken {
+    writer: bool,
+    readers: usize,
+}
+
+impl<F: Fabric> RingBuffer<F> {
+    /// Makes this node's endpoint of the ring buffer called `name`, of `capacity_bytes` (a multiple of 8), from `writer` to
+    /// one reader on each other participant.
+    ///
+    /// # Errors
+    /// See [`with_config`](RingBuffer::with_config).
+    pub fn new(
+        parent: &impl Parent<F>,
+        name: &str,
+        writer: NodeId,
+        capacity_bytes: usize,
+    ) -> Result<RingBuffer<F>> {
+        RingBuffer::with_config(
+            parent,
+            name,
+            &parent.participants(),
+            writer,
+            &RingConfig::new(capacity_bytes),
+        )
+    }
+
+    /// The same among these participants, with settings.
+    ///
+    /// # Errors
+    /// `Config` for a capacity that is not a positive multiple of 8; `NotParticipant` for a writer or reader outside;
+    /// `Mismatch` where capacity or readers differ between nodes; see
+    /// [`ChannelBuilder::join`](crate::ChannelBuilder::join).
+    pub fn with_config(
+        parent: &impl Parent<F>,
+        name: &str,
+        participants: &Participants,
+        writer: NodeId,
+        config: &RingConfig,
+    ) -> Result<RingBuffer<F>> {
+        let capacity = config.capacity_bytes;
+        if capacity == 0 || !capacity.is_multiple_of(WORD_BYTES) {
+            return Err(Error::Config(format!(
+                "ring buffer `{name}`: {capacity} bytes; take a positive multiple of {WORD_BYTES}"
+            )));
+        }
+        let mut readers = config.readers.clone().unwrap_or_else(|| {
+            let others = participants.nodes().iter();
+            others.copied().filter(|&node| node != writer).collect()
+        });
+        readers.sort_unstable();
+        for &node in readers.iter().chain([&writer]) {
+            if !participants.contains(node) {
+                return Err(Error::NotParticipant {
+                    channel: name.to_owned(),
+                    node,
+                });
+            }
+        }
+        let ids: Vec<u16> = readers.iter().map(|node| node.0).collect();
+        let channel = Channel::builder(parent, name)
+            .kind(format!("ring_buffer of {writer}, readers on nodes {ids:?}"))
+            .participants(participants)
+            .region("data", capacity)
+            .region("head", WORD_BYTES)
+            .region("acks", (readers.len() * ACK_STRIDE).max(WORD_BYTES))
+            .join()?;
+        Ok(RingBuffer {
+            shared: Arc::new(Shared {
+                data: channel.region("data")?.clone(),
+                head: channel.region("head")?.clone(),
+                acks: channel.region("acks")?.clone(),
+                channel,
+                config: config.clone(),
+                writer,
+                readers,
+            }),
+            taken: Lock::new(Taken {
+                writer: false,
+                readers: 0,
+            }),
+        })
+    }
+
+    /// The writer, which there is one of.
+    ///
+    /// # Errors
+    /// `NotOwner` on another node; `NotConnected` before the channel is ready; `Config` if it was taken before.
+    pub fn writer(&self) -> Result<RingWriter<F>> {
+        let shared = &self.shared;
+        shared.channel.check_owner(shared.writer, "write")?;
+        let mut taken = self.taken.lock();
+        if taken.writer {
+            return Err(Error::Config(format!(
+                "the writer of ring buffer `{}` was taken before: it has only one",
+                shared.channel.name()
+            )));
+        }
+        let writer = RingWriter::new(shared.clone())?;
+        taken.writer = true;
+        Ok(writer)
+    }
+
+    /// The next reader of this node.
+    ///
+    /// # Errors
+    /// `NotConnected` before the channel is ready; `Config` if all of this node's readers were taken before, or it has
+    /// none.
+    pub fn reader(&self) -> Result<RingReader<F>> {
+        let shared = &self.shared;
+        let here = shared.channel.node();
+        let mut taken = self.taken.lock();
+        let mine = shared
+            .readers
+            .iter()
+            .enumerate()
+            .filter(|&(_, &node)| node == here);
+        let Some((index, _)) = mine.clone().nth(taken.readers) else {
+            return Err(Error::Config(format!(
+                "ring buffer `{}` has {} readers on {here}, and they are taken: declare more with `RingConfig::readers`",
+                shared.channel.name(),
+                mine.count()
+            )));
+        };
+        let reader = RingReader::new(shared.clone(), index)?;
+        taken.readers += 1;
+        Ok(reader)
+    }
+
+    /// The longest message that fits, in bytes.
+    pub fn message_bytes_max(&self) -> usize {
+        self.shared.message_bytes_max()
+    }
+}
+
+impl<F: Fabric> Shared<F> {
+    fn message_bytes_max(&self) -> usize {
+        self.config.capacity_bytes - WORD_BYTES
+    }
+
+    fn name(&self) -> &str {
+        self.channel.name()
+    }
+}

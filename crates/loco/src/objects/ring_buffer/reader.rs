@@ -1,0 +1,195 @@
+//! The reading side of a ring buffer.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use loco_fabric::{Fabric, Local, Memory, Peers, RemoteMemory as _, Target, WordCell};
+
+use super::layout::{Place, WORD_BYTES, record_bytes};
+use super::writer::LEFT;
+use super::{ACK_STRIDE, Shared};
+use crate::operations::home::Home;
+use crate::operations::operation::{Flags, Operation};
+use crate::{Error, Result, Thread};
+
+/// One reader of a ring buffer: [`try_receive`](RingReader::try_receive) (Receive_RBL of LOCO'26 5.1) and
+/// [`receive`](RingReader::receive), which waits for a message.
+///
+/// A reader that stops reading holds the writer up once the ring is full: [`leave`](RingReader::leave) instead.
+pub struct RingReader<F: Fabric> {
+    shared: Arc<Shared<F>>,
+    /// Where the next record begins.
+    next: Place,
+    /// The head, as of the last look.
+    head: u64,
+    head_cell: <F::Memory as Memory>::Cell<u64>,
+    data: F::Memory,
+    acknowledgement: Acknowledgement<F>,
+    /// The position that the writer was told.
+    acknowledged: u64,
+    home: Home<F>,
+}
+
+/// Where the position goes.
+enum Acknowledgement<F: Fabric> {
+    /// The writer is on this node.
+    Here(<F::Memory as Memory>::Cell<u64>),
+    /// This node's copy, for puts that are not inline, and the writer's.
+    There(<F::Memory as Memory>::Cell<u64>, F::Memory, F::Remote),
+}
+
+impl<F: Fabric> RingReader<F> {
+    /// Reader number `index` of the ring.
+    pub(super) fn new(shared: Arc<Shared<F>>, index: usize) -> Result<RingReader<F>> {
+        let mine = shared.acks.local()?.slice(index * ACK_STRIDE, WORD_BYTES)?;
+        let cell = mine.cell(0)?;
+        let acknowledgement = if shared.channel.node() == shared.writer {
+            Acknowledgement::Here(cell)
+        } else {
+            let remote = shared.acks.remote(shared.writer)?;
+            let there = remote.slice(index * ACK_STRIDE, WORD_BYTES)?;
+            Acknowledgement::There(cell, mine, there)
+        };
+        Ok(RingReader {
+            next: Place::start(shared.config.capacity_bytes),
+            head: 0,
+            head_cell: shared.head.local()?.cell(0)?,
+            data: shared.data.local()?.clone(),
+            acknowledgement,
+            acknowledged: 0,
+            home: Home::new(),
+            shared,
+        })
+    }
+
+    /// Receives the next message into `message`, replacing what is there; false, leaving it as it is, if there is none
+    /// yet.
+    ///
+    /// # Errors
+    /// `Config` if the ring holds no record here, which only happens after [`exclude`](super::RingWriter::exclude). That
+    /// the writer is gone is no error as long as there are messages, nor when there are none.
+    pub fn try_receive(&mut self, thread: &Thread<F>, message: &mut Vec<u8>) -> Result<bool> {
+        if !self.has_next() {
+            // Told late at the latest when there is time for it.
+            self.acknowledge(thread);
+            return Ok(false);
+        }
+        self.copy_out(message)?;
+        let unacknowledged = self.next.position - self.acknowledged;
+        if unacknowledged >= self.shared.config.acknowledge_every_bytes as u64 || !self.has_next() {
+            self.acknowledge(thread);
+        }
+        Ok(true)
+    }
+
+    /// Receives the next message, waiting for it, for the thread's deadline at most.
+    ///
+    /// # Errors
+    /// `PeerLost` if the writer is gone and all its messages are read; `Timeout`.
+    pub fn receive(&mut self, thread: &Thread<F>) -> Result<Vec<u8>> {
+        let mut message = Vec::new();
+        self.receive_into(thread, &mut message)?;
+        Ok(message)
+    }
+
+    /// The same into `message`, replacing what is there.
+    ///
+    /// # Errors
+    /// See [`receive`](RingReader::receive).
+    pub fn receive_into(&mut self, thread: &Thread<F>, message: &mut Vec<u8>) -> Result<()> {
+        while !self.try_receive(thread, message)? {
+            let shared = Arc::clone(&self.shared);
+            thread.wait_until(shared.name(), Peers::One(shared.writer), || {
+                self.has_next().then_some(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Leaves: the writer waits for this reader no more.
+    ///
+    /// # Errors
+    /// See [`Thread::put`].
+    pub fn leave(mut self, thread: &Thread<F>) -> Result<()> {
+        match self.tell(thread, LEFT) {
+            Err(error) if error.lost_peer().is_some() => Ok(()),
+            other => other,
+        }
+    }
+
+    /// True if there is a message.
+    #[inline]
+    pub(crate) fn has_next(&mut self) -> bool {
+        if self.next.position < self.head {
+            return true;
+        }
+        // Acquire: the records before it are there, as puts are placed in order.
+        self.head = self.head_cell.load(Ordering::Acquire);
+        self.next.position < self.head
+    }
+
+    /// Copies the next message out, and moves past it.
+    fn copy_out(&mut self, message: &mut Vec<u8>) -> Result<()> {
+        let mut header = [0; WORD_BYTES];
+        self.data.read(self.next.offset, &mut header)?;
+        let len = usize::try_from(u64::from_ne_bytes(header)).unwrap_or(usize::MAX);
+        if len > self.shared.message_bytes_max() {
+            return Err(Error::Config(format!(
+                "ring buffer `{}`: no record at {}; has this reader been excluded?",
+                self.shared.name(),
+                self.next.position
+            )));
+        }
+        let from = self.next.plus(WORD_BYTES);
+        let first = from.before_end(len);
+        message.resize(len, 0);
+        let (front, rest) = message.split_at_mut(first);
+        self.data.read(from.offset, front)?;
+        if !rest.is_empty() {
+            self.data.read(0, rest)?;
+        }
+        self.next = self.next.plus(record_bytes(len));
+        Ok(())
+    }
+
+    /// Tells the writer how far this reader is. If that fails the next call tries again: what was received stays
+    /// received, and a writer that is gone needs to know nothing.
+    fn acknowledge(&mut self, thread: &Thread<F>) {
+        let position = self.next.position;
+        if self.acknowledged == position {
+            return;
+        }
+        match self.tell(thread, position) {
+            Ok(()) => self.acknowledged = position,
+            Err(error) => tracing::debug!(ring = self.shared.name(), %error, "acknowledging"),
+        }
+    }
+
+    fn tell(&mut self, thread: &Thread<F>, position: u64) -> Result<()> {
+        let (cell, memory, remote) = match &self.acknowledgement {
+            // Release: after the copying out (TSO).
+            Acknowledgement::Here(cell) => {
+                cell.store(position, Ordering::Release);
+                return Ok(());
+            }
+            Acknowledgement::There(cell, memory, remote) => (cell, memory, remote),
+        };
+        self.home.enter(thread)?;
+        let dst = Target { remote, offset: 0 };
+        let word = position.to_ne_bytes();
+        let inline = self.shared.config.inline && WORD_BYTES <= thread.fabric().caps().inline_bytes_max;
+        let put = if inline {
+            Operation::PutInline(&word, dst)
+        } else {
+            // A put that reads a later position than it was posted with says nothing wrong: no need to wait for it.
+            cell.store(position, Ordering::Release);
+            let src = Local {
+                memory,
+                offset: 0,
+                len: WORD_BYTES,
+            };
+            Operation::Put(src, dst)
+        };
+        thread.post_untracked(&put, Flags::default())
+    }
+}

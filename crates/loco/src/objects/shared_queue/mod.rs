@@ -1,0 +1,499 @@
+//! The shared queue (LOCO'25 5.4): a bounded FIFO among all nodes, an adaptation of the cyclic ring queue (Morrison and
+//! Afek 2013) to one-sided operations.
+//!
+//! The ring's cells are striped over the participants; head and tail are atomic variables on one of them. As in the
+//! original a cell goes through rounds, and its word says which round it is in and whether it is empty or full. Three
+//! things differ. There is no double-width compare-and-swap, so a cell is *claimed* by one on its word, then filled
+//! or drained. The claim names the node, so that a node that is lost in between leaves no hole that stops the others.
+//! And head and tail are not drawn by fetch-and-add but follow the claims, which are what counts: a drawn index of a
+//! lost node could not be told from one of a slow node. That costs retries where many push at a time; it buys exact
+//! `Full` and `Empty`.
+//!
+//! Linearization: a push where it claims the cell at the tail, a pop where it claims the cell at the head. A cell is
+//! claimed for a push only when all cells before it are, and likewise for pops, as head and tail are only moved past
+//! claimed cells. So a pop that finds the cell at the head empty, in the round of the head, has found the queue empty;
+//! a push that finds the cell at the tail with the value of the round before has found it full; and who closes
+//! the queue marks the cell at the tail, which no push can then pass.
+//!
+//! Cells are read by gets, which can miss a read-modify-write that has completed but is not placed. That does no harm: a
+//! claim is placed before its push or pop returns, by the operations that follow it on its queue pair, and what is
+//! missed of a claim's end only makes others wait. The mark of a closed queue is placed by a fence.
+
+mod cell;
+
+use std::marker::PhantomData;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use loco_fabric::{AtomicCell, Fabric, NodeId, Target, Time};
+
+use crate::objects::locks::guard::is_gone;
+use crate::objects::variables::value::Value;
+use crate::operations::platform::AtomicU64Of;
+use crate::operations::words::{Pause, Words};
+use crate::{Channel, Error, Parent, Region, Result, Thread, fence};
+
+use cell::{Cell, Stage};
+
+const WORD_BYTES: usize = 8;
+/// Words that head and tail take, so that they lie in lines of their own.
+const LINE_WORDS: usize = 8;
+const HEAD: usize = 0;
+const TAIL: usize = LINE_WORDS;
+/// First and longest pause of a caller that waits.
+const PAUSE_MIN: Duration = Duration::from_micros(1);
+const PAUSE_MAX: Duration = Duration::from_micros(256);
+
+/// A bounded first-in-first-out queue of values, which any thread of any participant pushes and pops. Each value pushed
+/// is popped once. Linearizable, with the errors below.
+///
+/// A node that is lost inside a push or a pop takes with it the one value that it was pushing or popping, at most. Values
+/// in cells of a lost node are lost: who comes to such a cell gets `PeerLost`.
+///
+/// ```
+/// use loco::{Barrier, Manager, Popped, SharedQueue, testing};
+///
+/// testing::run(2, |fabric| {
+///     let manager = Manager::new(fabric)?;
+///     let queue = SharedQueue::<_, u64>::new(&manager, "jobs", manager.nodes()[0], 4)?;
+///     let end = Barrier::new(&manager, "end")?;
+///     manager.wait_for_ready()?;
+///     let thread = manager.thread()?;
+///     if manager.node() == manager.nodes()[0] {
+///         for job in 1..=10 {
+///             queue.push(&thread, job)?; // waits for room
+///         }
+///         queue.close(&thread)?;
+///     } else {
+///         let mut jobs = Vec::new();
+///         while let Popped::Value(job) = queue.pop(&thread)? {
+///             jobs.push(job);
+///         }
+///         assert_eq!(jobs, (1..=10).collect::<Vec<u64>>());
+///     }
+///     end.wait(&thread)
+/// });
+/// ```
+pub struct SharedQueue<F: Fabric, T: Value> {
+    channel: Channel<F>,
+    nodes: Vec<NodeId>,
+    indices: Words<F>,
+    /// Words of the cells on each node.
+    cells: Vec<Words<F>>,
+    values: Region<F>,
+    capacity: u64,
+    /// Where head and tail were when this node last heard.
+    head: AtomicU64Of<F>,
+    tail: AtomicU64Of<F>,
+    defect: Option<QueueDefect>,
+    value: PhantomData<fn() -> T>,
+}
+
+/// Mistakes, to show that checkers find them.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueDefect {
+    /// A pop takes the value of a cell whichever round it is in.
+    PopIgnoresRound,
+    /// A push says that the value is there before it puts it.
+    FullBeforeValue,
+    /// A pop frees the cell before it reads the value.
+    FreeBeforeRead,
+}
+
+/// How an attempt ended.
+enum Once<T> {
+    Done(T),
+    /// Full or empty, as shows in the word of the cell of this index.
+    Blocked((u64, u64)),
+}
+
+impl<T> Once<T> {
+    fn unwrap_or(self, blocked: T) -> T {
+        match self {
+            Once::Done(outcome) => outcome,
+            Once::Blocked(_) => blocked,
+        }
+    }
+}
+
+/// How a push ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Pushed {
+    /// The value is in the queue.
+    Done,
+    /// The queue holds as many values as it has room for.
+    Full,
+    /// The queue is closed.
+    Closed,
+}
+
+/// How a pop ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Popped<T> {
+    /// The oldest value.
+    Value(T),
+    /// The queue holds no value.
+    Empty,
+    /// The queue is closed, and holds no value.
+    Closed,
+}
+
+impl<T> Popped<T> {
+    /// The value, if there was one.
+    pub fn value(self) -> Option<T> {
+        match self {
+            Popped::Value(value) => Some(value),
+            Popped::Empty | Popped::Closed => None,
+        }
+    }
+}
+
+impl<F: Fabric, T: Value> SharedQueue<F, T> {
+    /// Makes this node's endpoint of the queue called `name`, for up to `capacity` values, whose head and tail live on
+    /// `home`.
+    ///
+    /// # Errors
+    /// `Config` for a capacity of zero; `Unsupported` where the fabric has no atomics; `NotParticipant` for a home
+    /// outside; see [`ChannelBuilder::join`](crate::ChannelBuilder::join).
+    pub fn new(parent: &impl Parent<F>, name: &str, home: NodeId, capacity: usize) -> Result<Self> {
+        SharedQueue::with_defect(parent, name, home, capacity, None)
+    }
+
+    /// The same with a mistake, for tests of the tests.
+    #[doc(hidden)]
+    pub fn with_defect(
+        parent: &impl Parent<F>,
+        name: &str,
+        home: NodeId,
+        capacity: usize,
+        defect: Option<QueueDefect>,
+    ) -> Result<Self> {
+        if capacity == 0 {
+            return Err(Error::Config(format!(
+                "queue `{name}`: it has no room for a value; give it a capacity of 1 at least"
+            )));
+        }
+        let participants = parent.participants();
+        participants.require(name, home)?;
+        let nodes = participants.nodes().to_vec();
+        let each = capacity.div_ceil(nodes.len());
+        let channel = Channel::builder(parent, name)
+            .kind(format!("shared_queue of {capacity} on {home}"))
+            .region("indices", 2 * LINE_WORDS * WORD_BYTES)
+            .region("cells", each * WORD_BYTES)
+            .region("values", each * stride::<T>())
+            .join()?;
+        let fabric = parent.manager().fabric();
+        let words = |&node| Words::new(fabric, channel.region("cells")?, node);
+        Ok(SharedQueue {
+            indices: Words::new(fabric, channel.region("indices")?, home)?,
+            cells: nodes.iter().map(words).collect::<Result<_>>()?,
+            values: channel.region("values")?.clone(),
+            channel,
+            nodes,
+            capacity: capacity as u64,
+            head: AtomicCell::new(0),
+            tail: AtomicCell::new(0),
+            defect,
+            value: PhantomData,
+        })
+    }
+
+    /// Values that it has room for.
+    pub fn capacity(&self) -> usize {
+        self.capacity as usize
+    }
+
+    /// Appends a value if there is room.
+    ///
+    /// # Errors
+    /// `PeerLost` if the home or the node of the next cell is gone; `Timeout` if another caller, whose claim is in the
+    /// way, does not get on.
+    pub fn try_push(&self, thread: &Thread<F>, value: T) -> Result<Pushed> {
+        let deadline = thread.deadline();
+        let outcome = thread.to_the_end(|| self.push_once(thread, &value, deadline))?;
+        Ok(outcome.unwrap_or(Pushed::Full))
+    }
+
+    /// Appends a value, waiting for room for the thread's deadline at most. Never [`Pushed::Full`].
+    ///
+    /// # Errors
+    /// See [`try_push`](SharedQueue::try_push); `Timeout` if there is no room until the deadline.
+    pub fn push(&self, thread: &Thread<F>, value: T) -> Result<Pushed> {
+        let deadline = thread.deadline();
+        let mut back_off = PAUSE_MIN;
+        loop {
+            match thread.to_the_end(|| self.push_once(thread, &value, deadline))? {
+                Once::Done(pushed) => return Ok(pushed),
+                Once::Blocked(cell) => {
+                    self.wait(thread, self.indices.home(), cell, &mut back_off, deadline)?
+                }
+            }
+        }
+    }
+
+    /// Takes the oldest value if there is one.
+    ///
+    /// # Errors
+    /// As [`try_push`](SharedQueue::try_push).
+    pub fn try_pop(&self, thread: &Thread<F>) -> Result<Popped<T>> {
+        let deadline = thread.deadline();
+        let outcome = thread.to_the_end(|| self.pop_once(thread, deadline))?;
+        Ok(outcome.unwrap_or(Popped::Empty))
+    }
+
+    /// Takes the oldest value, waiting for one for the thread's deadline at most. Never [`Popped::Empty`].
+    ///
+    /// # Errors
+    /// As [`try_push`](SharedQueue::try_push); `Timeout` if there is none until the deadline.
+    pub fn pop(&self, thread: &Thread<F>) -> Result<Popped<T>> {
+        let deadline = thread.deadline();
+        let mut back_off = PAUSE_MIN;
+        loop {
+            match thread.to_the_end(|| self.pop_once(thread, deadline))? {
+                Once::Done(popped) => return Ok(popped),
+                Once::Blocked(cell) => {
+                    self.wait(thread, self.indices.home(), cell, &mut back_off, deadline)?
+                }
+            }
+        }
+    }
+
+    /// Closes the queue: later pushes are refused; the values that it holds can be popped. Closing again changes
+    /// nothing.
+    ///
+    /// # Errors
+    /// As [`try_push`](SharedQueue::try_push).
+    pub fn close(&self, thread: &Thread<F>) -> Result<()> {
+        let mut at = self.tail.load(Ordering::Acquire);
+        loop {
+            let word = self.read(thread, at)?;
+            let cell = Cell::from_word(word);
+            if cell.round > self.round(at) || self.is_pushed(cell, at) {
+                at = self.advance(thread, TAIL, at)?;
+            } else if cell.closed {
+                return Ok(());
+            } else if self.exchange(thread, at, word, Cell { closed: true, ..cell })? {
+                return fence::pair(thread, self.node_of(at));
+            }
+        }
+    }
+
+    /// The endpoint, to wait until this queue alone is ready.
+    pub fn channel(&self) -> &Channel<F> {
+        &self.channel
+    }
+
+    fn push_once(&self, thread: &Thread<F>, value: &T, deadline: Time) -> Result<Once<Pushed>> {
+        let mut back_off = PAUSE_MIN;
+        // Acquire: as all reads on TSO; a hint, whatever it is.
+        let mut at = self.tail.load(Ordering::Acquire);
+        loop {
+            let word = self.read(thread, at)?;
+            let cell = Cell::from_word(word);
+            if cell.round > self.round(at) || self.is_pushed(cell, at) {
+                at = self.advance(thread, TAIL, at)?;
+                continue;
+            }
+            if cell.closed {
+                return Ok(Once::Done(Pushed::Closed));
+            }
+            match cell.stage {
+                Stage::Empty if cell.round == self.round(at) => {
+                    let claim = cell.to(Stage::Filling(self.channel.node()));
+                    if self.exchange(thread, at, word, claim)? {
+                        self.advance(thread, TAIL, at)?;
+                        self.fill(thread, at, value, claim)?;
+                        return Ok(Once::Done(Pushed::Done));
+                    }
+                }
+                // The value of a whole ring ago is still there, or on its way; if its push was lost, until the pop
+                // that comes to it passes over it.
+                Stage::Full | Stage::Filling(_) => return Ok(Once::Blocked((at, word))),
+                // A pop that will not end: its value is lost with it.
+                Stage::Draining(node) if is_gone(thread.fabric(), node) => {
+                    self.exchange(thread, at, word, cell.next_round())?;
+                }
+                // Popped, and soon free.
+                Stage::Draining(_) | Stage::Empty => {
+                    self.wait(thread, self.node_of(at), (at, word), &mut back_off, deadline)?;
+                }
+            }
+        }
+    }
+
+    fn pop_once(&self, thread: &Thread<F>, deadline: Time) -> Result<Once<Popped<T>>> {
+        let mut back_off = PAUSE_MIN;
+        // Acquire: as all reads on TSO; a hint, whatever it is.
+        let mut at = self.head.load(Ordering::Acquire);
+        loop {
+            let word = self.read(thread, at)?;
+            let cell = Cell::from_word(word);
+            let sees_round = self.defect != Some(QueueDefect::PopIgnoresRound) || cell.stage != Stage::Full;
+            if cell.round != self.round(at) && sees_round {
+                if cell.round > self.round(at) {
+                    at = self.advance(thread, HEAD, at)?;
+                    continue;
+                }
+                // The value of a whole ring ago is being read: nothing was pushed since.
+                return Ok(if cell.closed {
+                    Once::Done(Popped::Closed)
+                } else {
+                    Once::Blocked((at, word))
+                });
+            }
+            match cell.stage {
+                Stage::Empty if cell.closed => return Ok(Once::Done(Popped::Closed)),
+                Stage::Empty => return Ok(Once::Blocked((at, word))),
+                Stage::Full => {
+                    let claim = cell.to(Stage::Draining(self.channel.node()));
+                    if self.exchange(thread, at, word, claim)? {
+                        self.advance(thread, HEAD, at)?;
+                        let value = self.drain(thread, at, claim)?;
+                        return Ok(Once::Done(Popped::Value(value)));
+                    }
+                }
+                Stage::Draining(_) => at = self.advance(thread, HEAD, at)?,
+                // It never came to the end of its push: its value is lost with it.
+                Stage::Filling(node) if is_gone(thread.fabric(), node) => {
+                    if self.exchange(thread, at, word, cell.next_round())? {
+                        at = self.advance(thread, HEAD, at)?;
+                    }
+                }
+                Stage::Filling(node) => match self.wait(thread, node, (at, word), &mut back_off, deadline) {
+                    Err(error) if error.lost_peer() == Some(node) => {}
+                    outcome => outcome?,
+                },
+            }
+        }
+    }
+
+    /// Puts the value of a claimed cell, then says that it is there.
+    fn fill(&self, thread: &Thread<F>, at: u64, value: &T, claim: Cell) -> Result<()> {
+        if self.defect == Some(QueueDefect::FullBeforeValue) {
+            self.finish(thread, at, claim, |claim| claim.to(Stage::Full))?;
+        }
+        let buffer = thread.mem_ref(size_of::<T>().max(1))?;
+        buffer.write(0, value.as_bytes())?;
+        let _buffer = buffer.put(self.value_at(at)?)?.wait()?;
+        // On the same queue pair a read-modify-write takes effect after the put; where the home's CPU does it
+        // instead, the put has to be placed first.
+        if self.node_of(at) == self.channel.node() {
+            fence::pair(thread, self.channel.node())?;
+        }
+        if self.defect == Some(QueueDefect::FullBeforeValue) {
+            return Ok(());
+        }
+        self.finish(thread, at, claim, |claim| claim.to(Stage::Full))
+    }
+
+    /// Reads the value of a claimed cell, then frees the cell.
+    fn drain(&self, thread: &Thread<F>, at: u64, claim: Cell) -> Result<T> {
+        if self.defect == Some(QueueDefect::FreeBeforeRead) {
+            self.finish(thread, at, claim, Cell::next_round)?;
+        }
+        let buffer = thread.mem_ref(size_of::<T>().max(1))?;
+        let buffer = buffer.get(self.value_at(at)?)?.wait()?;
+        let mut bytes = smallvec::SmallVec::<[u8; 64]>::from_elem(0, size_of::<T>());
+        buffer.read(0, &mut bytes)?;
+        if self.defect != Some(QueueDefect::FreeBeforeRead) {
+            self.finish(thread, at, claim, Cell::next_round)?;
+        }
+        // As many bytes as the type has.
+        T::read_from_bytes(&bytes).map_err(|_| Error::Closed)
+    }
+
+    /// Ends a claim, in which only the mark of a closed queue can have changed the word.
+    fn finish(&self, thread: &Thread<F>, at: u64, claim: Cell, to: impl Fn(Cell) -> Cell) -> Result<()> {
+        if self.exchange(thread, at, claim.to_word(), to(claim))? {
+            return Ok(());
+        }
+        let closed = Cell {
+            closed: true,
+            ..claim
+        };
+        if self.exchange(thread, at, closed.to_word(), to(closed))? {
+            return Ok(());
+        }
+        // Only what the others take for lost is taken from it.
+        Err(loco_fabric::FabricError::PeerLost(self.channel.node()).into())
+    }
+
+    /// Whether the push of index `at` has taken place, going by the cell in its round.
+    fn is_pushed(&self, cell: Cell, at: u64) -> bool {
+        cell.round == self.round(at) && cell.stage != Stage::Empty
+    }
+
+    /// Moves head or tail past `at`, which is claimed; where it is then.
+    fn advance(&self, thread: &Thread<F>, index: usize, at: u64) -> Result<u64> {
+        let found = self.indices.compare_swap(thread, index, at, at + 1)?;
+        let now = if found == at { at + 1 } else { found.max(at + 1) };
+        // Never back by much, and never wrong: each was the index at some time. Release: as all stores on TSO.
+        let hint = if index == HEAD { &self.head } else { &self.tail };
+        hint.store(now, Ordering::Release);
+        Ok(now)
+    }
+
+    /// Waits for `on` to change the word of a cell.
+    fn wait(
+        &self,
+        thread: &Thread<F>,
+        on: NodeId,
+        (at, word): (u64, u64),
+        back_off: &mut Duration,
+        deadline: Time,
+    ) -> Result<()> {
+        let pause = Pause {
+            what: self.channel.name(),
+            on,
+            time: *back_off,
+            deadline,
+        };
+        let (stripe, cell) = self.place(at);
+        self.cells[stripe].pause(thread, pause, cell, &[word])?;
+        *back_off = (*back_off * 2).min(PAUSE_MAX);
+        Ok(())
+    }
+
+    fn read(&self, thread: &Thread<F>, at: u64) -> Result<u64> {
+        let (stripe, cell) = self.place(at);
+        self.cells[stripe].peek(thread, cell)
+    }
+
+    fn exchange(&self, thread: &Thread<F>, at: u64, old: u64, new: Cell) -> Result<bool> {
+        let (stripe, cell) = self.place(at);
+        let found = self.cells[stripe].compare_swap(thread, cell, old, new.to_word())?;
+        Ok(found == old)
+    }
+
+    fn round(&self, at: u64) -> u64 {
+        at / self.capacity
+    }
+
+    /// Which participant has the cell of index `at`, and which cell there.
+    fn place(&self, at: u64) -> (usize, usize) {
+        let (position, nodes) = ((at % self.capacity) as usize, self.nodes.len());
+        (position % nodes, position / nodes)
+    }
+
+    fn node_of(&self, at: u64) -> NodeId {
+        self.nodes[self.place(at).0]
+    }
+
+    fn value_at(&self, at: u64) -> Result<Target<'_, F::Remote>> {
+        let (stripe, cell) = self.place(at);
+        Ok(Target {
+            remote: self.values.remote(self.nodes[stripe])?,
+            offset: cell * stride::<T>(),
+        })
+    }
+}
+
+/// Bytes from one value to the next: whole words.
+const fn stride<T>() -> usize {
+    let len = size_of::<T>().next_multiple_of(WORD_BYTES);
+    if len == 0 { WORD_BYTES } else { len }
+}

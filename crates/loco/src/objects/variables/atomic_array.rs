@@ -1,0 +1,151 @@
+//! An array of atomic variables, striped over its participants: what a table of accounts or counters is made of
+//! (LOCO'26 B.1, LOCO'25 7.1).
+
+use loco_fabric::{Atomicity, Fabric, FabricError, NodeId, RemoteMemory, Target};
+
+use crate::objects::variables::value::AtomicValue;
+use crate::{Channel, Error, Parent, Region, Result, Thread};
+
+const WORD_BYTES: usize = 8;
+
+/// Words with one home each, word `i` on participant `i` modulo their number, read-modify-writes from everywhere.
+///
+/// Each word is an [`AtomicVar`](crate::AtomicVar) without the cached copy, and without a channel of its own, so that
+/// there can be millions. Linearizable word by word; orders nothing between words, and nothing else. Every access goes
+/// through a queue pair, also to this node's words: so it is atomic on every fabric that has atomics.
+///
+/// ```
+/// use loco::{AtomicArray, Barrier, Manager, testing};
+///
+/// testing::run(2, |fabric| {
+///     let manager = Manager::new(fabric)?;
+///     let counters = AtomicArray::<_, u64>::new(&manager, "counters", 10)?;
+///     let end = Barrier::new(&manager, "end")?;
+///     manager.wait_for_ready()?;
+///     let thread = manager.thread()?;
+///     for i in 0..counters.len() {
+///         counters.fetch_add(&thread, i, i as u64)?;
+///     }
+///     end.wait(&thread)?;
+///     assert_eq!(counters.read(&thread, 7)?, 14);
+///     end.wait(&thread) // homes stay until all have read
+/// });
+/// ```
+pub struct AtomicArray<F: Fabric, T: AtomicValue> {
+    channel: Channel<F>,
+    region: Region<F>,
+    nodes: Vec<NodeId>,
+    len: usize,
+    value: std::marker::PhantomData<fn() -> T>,
+}
+
+impl<F: Fabric, T: AtomicValue> AtomicArray<F, T> {
+    /// Makes this node's endpoint of the array called `name`, of `len` words that start as zero.
+    ///
+    /// # Errors
+    /// `Unsupported` where the fabric has no atomics; `OutOfMemory`; see
+    /// [`ChannelBuilder::join`](crate::ChannelBuilder::join).
+    pub fn new(parent: &impl Parent<F>, name: &str, len: usize) -> Result<Self> {
+        if parent.manager().fabric().caps().atomicity == Atomicity::None {
+            let what = format!("`{name}` needs remote atomics");
+            return Err(FabricError::Unsupported(what).into());
+        }
+        let nodes = parent.participants().nodes().to_vec();
+        let channel = Channel::builder(parent, name)
+            .kind(format!("atomic_array<{}> of {len}", T::NAME))
+            .region("data", len.div_ceil(nodes.len()).max(1) * WORD_BYTES)
+            .join()?;
+        Ok(AtomicArray {
+            region: channel.region("data")?.clone(),
+            channel,
+            nodes,
+            len,
+            value: std::marker::PhantomData,
+        })
+    }
+
+    /// Number of words.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The node that has word `index`.
+    pub fn home(&self, index: usize) -> NodeId {
+        self.nodes[index % self.nodes.len()]
+    }
+
+    /// A value.
+    ///
+    /// # Errors
+    /// `OutOfRange`; `PeerLost` if the home is gone; `NotConnected`; see [`Thread::get`].
+    #[inline]
+    pub fn read(&self, thread: &Thread<F>, index: usize) -> Result<T> {
+        let word = self.target(index)?;
+        // Where a NIC carries out read-modify-writes, a get could miss what a completed one wrote.
+        match thread.network().atomics_placed() {
+            true => thread.read_word(word),
+            false => thread.fetch_add_word(word, 0),
+        }
+        .map(T::from_word)
+    }
+
+    /// Sets a value to `new` if it is `expected`, bit for bit; returns the old one either way.
+    ///
+    /// # Errors
+    /// See [`read`](AtomicArray::read); see [`Thread::compare_swap`].
+    #[inline]
+    pub fn compare_swap(&self, thread: &Thread<F>, index: usize, expected: T, new: T) -> Result<T> {
+        let (expected, new) = (expected.to_word(), new.to_word());
+        let old = thread.compare_swap_word(self.target(index)?, expected, new)?;
+        Ok(T::from_word(old))
+    }
+
+    /// Says that a word will be changed soon.
+    #[inline]
+    pub fn prefetch(&self, index: usize) {
+        if let Ok(target) = self.target(index) {
+            target.remote.prefetch_write(target.offset);
+        }
+    }
+
+    /// The endpoint, to wait until this array alone is ready.
+    pub fn channel(&self) -> &Channel<F> {
+        &self.channel
+    }
+
+    fn target(&self, index: usize) -> Result<Target<'_, F::Remote>> {
+        if index >= self.len {
+            return Err(Error::from(FabricError::OutOfRange {
+                offset: index * WORD_BYTES,
+                len: WORD_BYTES,
+                region_len: self.len * WORD_BYTES,
+            }));
+        }
+        Ok(Target {
+            remote: self.region.remote(self.home(index))?,
+            offset: index / self.nodes.len() * WORD_BYTES,
+        })
+    }
+}
+
+macro_rules! fetch_add {
+    ($($t:ty),*) => {$(
+        impl<F: Fabric> AtomicArray<F, $t> {
+            /// Adds, with wrap-around; returns the old value.
+            ///
+            /// # Errors
+            /// See [`read`](AtomicArray::read); after an error it is unknown whether the operation took effect.
+            #[inline]
+            pub fn fetch_add(&self, thread: &Thread<F>, index: usize, add: $t) -> Result<$t> {
+                let old = thread.fetch_add_word(self.target(index)?, add.to_word())?;
+                Ok(<$t>::from_word(old))
+            }
+        }
+    )*};
+}
+fetch_add!(u64, i64);

@@ -1,0 +1,180 @@
+//! The atomic variable (LOCO'25 5.1.1): a word with one home, read-modify-writes from everywhere.
+
+use std::sync::atomic::Ordering;
+
+use loco_fabric::{Fabric, Local, Memory, NodeId, Target, WordCell};
+
+use crate::objects::variables::value::AtomicValue;
+use crate::operations::words::Words;
+use crate::{AckKey, Channel, Parent, Region, Result, Thread};
+
+const WORD_BYTES: usize = 8;
+
+/// A multi-writer, multi-reader word. The *home* node has the one official copy; every other participant has a cached
+/// one. All operations but [`cached`](AtomicVar::cached) act on the official copy and are linearizable
+/// together: each takes effect once, at one moment between its call and its return.
+///
+/// After a `Timeout` it is unknown whether an operation took effect.
+///
+/// They order nothing else: what this thread put before is placed before only after a [fence](crate::fence).
+///
+/// The home node's own operations go through its NIC like everybody else's wherever the fabric does not promise that
+/// remote read-modify-writes are atomic against its CPU ([`Atomicity::Glob`](loco_fabric::Atomicity)); where it does,
+/// they are CPU instructions. There a read is one, too, or a get; elsewhere it is a read-modify-write that changes nothing,
+/// since what a completed one wrote may still be on its way from the NIC to memory, where a get would miss it.
+///
+/// ```
+/// use loco::{AtomicVar, Barrier, Manager, testing};
+///
+/// let totals = testing::run(3, |fabric| {
+///     let manager = Manager::new(fabric)?;
+///     let hits = AtomicVar::<_, u64>::new(&manager, "hits", manager.nodes()[0])?;
+///     let end = Barrier::new(&manager, "end")?;
+///     manager.wait_for_ready()?;
+///     let thread = manager.thread()?;
+///     for _ in 0..10 {
+///         hits.fetch_add(&thread, 1)?;
+///     }
+///     end.wait(&thread)?;
+///     let total = hits.read(&thread)?;
+///     end.wait(&thread)?; // the home stays until all have read
+///     Ok(total)
+/// });
+/// assert_eq!(totals, [30, 30, 30]);
+/// ```
+pub struct AtomicVar<F: Fabric, T: AtomicValue> {
+    channel: Channel<F>,
+    region: Region<F>,
+    words: Words<F>,
+    /// The official copy on the home node, the cached one elsewhere.
+    here: <F::Memory as Memory>::Cell<u64>,
+    value: std::marker::PhantomData<fn() -> T>,
+}
+
+impl<F: Fabric, T: AtomicValue> AtomicVar<F, T> {
+    /// Makes this node's endpoint of the variable called `name`, which lives on `home` and starts as zero.
+    ///
+    /// # Errors
+    /// `Unsupported` where the fabric has no atomics; `NotParticipant` for a home outside; see
+    /// [`ChannelBuilder::join`](crate::ChannelBuilder::join).
+    pub fn new(parent: &impl Parent<F>, name: &str, home: NodeId) -> Result<Self> {
+        let participants = parent.participants();
+        participants.require(name, home)?;
+        let channel = Channel::builder(parent, name)
+            .kind(format!("atomic_var<{}> on {home}", T::NAME))
+            .region("data", WORD_BYTES)
+            .join()?;
+        let region = channel.region("data")?.clone();
+        Ok(AtomicVar {
+            words: Words::new(parent.manager().fabric(), &region, home)?,
+            here: region.local()?.cell(0)?,
+            region,
+            channel,
+            value: std::marker::PhantomData,
+        })
+    }
+
+    /// The node that has the official copy.
+    pub fn home(&self) -> NodeId {
+        self.words.home()
+    }
+
+    /// The value.
+    ///
+    /// # Errors
+    /// `PeerLost` if the home is gone; `NotConnected`; see [`Thread::get`].
+    pub fn read(&self, thread: &Thread<F>) -> Result<T> {
+        self.words.read(thread, 0).map(|word| self.remember(word))
+    }
+
+    /// Sets the value. Done by compare-and-swap, which may take several rounds where others write too: a put could be
+    /// undone by another node's read-modify-write.
+    ///
+    /// # Errors
+    /// See [`fetch_add`](AtomicVar::fetch_add).
+    pub fn write(&self, thread: &Thread<F>, value: T) -> Result<()> {
+        self.swap(thread, value).map(drop)
+    }
+
+    /// Sets the value and returns the old one. Rounds as for [`write`](AtomicVar::write).
+    ///
+    /// # Errors
+    /// See [`fetch_add`](AtomicVar::fetch_add).
+    pub fn swap(&self, thread: &Thread<F>, value: T) -> Result<T> {
+        let old = self
+            .words
+            .swap(thread, 0, self.cached().to_word(), value.to_word())?;
+        self.remember(value.to_word());
+        Ok(T::from_word(old))
+    }
+
+    /// Sets the value to `new` if it is `expected`, bit for bit; returns the old one either way.
+    ///
+    /// # Errors
+    /// See [`fetch_add`](AtomicVar::fetch_add).
+    pub fn compare_swap(&self, thread: &Thread<F>, expected: T, new: T) -> Result<T> {
+        let (expected, new) = (expected.to_word(), new.to_word());
+        let old = self.words.compare_swap(thread, 0, expected, new)?;
+        self.remember(if old == expected { new } else { old });
+        Ok(T::from_word(old))
+    }
+
+    /// This node's copy, without going to the network: on the home node the value as far as it is placed, elsewhere one
+    /// that it had when a thread of this node last heard of it. Never fails, orders nothing.
+    #[inline]
+    pub fn cached(&self) -> T {
+        // Acquire: as all reads on TSO.
+        T::from_word(self.here.load(Ordering::Acquire))
+    }
+
+    /// Fetches the value into this node's copy; it is there when the key is done. By a get, which may miss the latest
+    /// operations: cheaper than [`read`](AtomicVar::read), and not ordered with them.
+    ///
+    /// # Errors
+    /// See [`read`](AtomicVar::read).
+    pub fn pull(&self, thread: &Thread<F>) -> Result<AckKey<F>> {
+        if self.channel.node() == self.home() {
+            return Ok(AckKey::done());
+        }
+        let local = Local {
+            memory: self.region.local()?,
+            offset: 0,
+            len: WORD_BYTES,
+        };
+        let remote = self.region.remote(self.home())?;
+        thread.get(local, Target { remote, offset: 0 })
+    }
+
+    /// The endpoint, to wait until this variable alone is ready.
+    pub fn channel(&self) -> &Channel<F> {
+        &self.channel
+    }
+
+    /// Keeps what the value was as the cached copy.
+    #[inline]
+    fn remember(&self, word: u64) -> T {
+        if self.channel.node() != self.home() {
+            // Release: as all stores on TSO. Threads overwrite one another in any order: each was a value.
+            self.here.store(word, Ordering::Release);
+        }
+        T::from_word(word)
+    }
+}
+
+macro_rules! fetch_add {
+    ($($t:ty),*) => {$(
+        impl<F: Fabric> AtomicVar<F, $t> {
+            /// Adds, with wrap-around; returns the old value.
+            ///
+            /// # Errors
+            /// `PeerLost` if the home is gone, in which case it is unknown whether the operation took effect;
+            /// `NotConnected`; see [`Thread::fetch_add`].
+            pub fn fetch_add(&self, thread: &Thread<F>, add: $t) -> Result<$t> {
+                let old = self.words.fetch_add(thread, 0, add.to_word())?;
+                self.remember(old.wrapping_add(add.to_word()));
+                Ok(<$t>::from_word(old))
+            }
+        }
+    )*};
+}
+fetch_add!(u64, i64);

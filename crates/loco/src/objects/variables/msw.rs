@@ -1,0 +1,215 @@
+//! The mixed-size write region (LOCO'26 G.6): locations of any size whose reads fail cleanly instead of being torn.
+
+use loco_fabric::{Fabric, Local, Memory, NodeId, Target};
+
+use crate::objects::variables::sealed::Seal;
+use crate::{AckKey, Channel, Error, Parent, Region, Result, Thread};
+
+/// Locations of any size on every participant, the same ones everywhere. [`write`](Msw::write) and
+/// [`try_read`](Msw::try_read) access this node's memory (Write_MSW, TryRead_MSW); [`put`](Msw::put) and
+/// [`get`](Msw::get) copy a location to or from another node; Wait_MSW is [`AckKey::wait`].
+///
+/// A read that succeeds returns a value that was written as a whole (LOCO'26 Def. G.11: nothing out of thin air). It
+/// fails while the location is being changed, and stays failing if two writers left a mixture, until the next write.
+/// A location that nobody has written reads as zeros.
+///
+/// ```
+/// use loco::{Barrier, Manager, Msw, testing};
+///
+/// let seen = testing::run(2, |fabric| {
+///     let manager = Manager::new(fabric)?;
+///     let notes = Msw::new(&manager, "notes", &[24, 100])?;
+///     let barrier = Barrier::new(&manager, "bar")?;
+///     manager.wait_for_ready()?;
+///     let thread = manager.thread()?;
+///
+///     if manager.node().0 == 0 {
+///         notes.write(0, b"twenty-four bytes, whole")?;
+///         notes.put(&thread, 0, manager.nodes()[1], 0)?.wait(&thread)?;
+///     }
+///     barrier.wait(&thread)?;
+///     let mut note = [0; 24];
+///     assert!(notes.try_read(0, &mut note)?);
+///     Ok(note)
+/// });
+/// assert_eq!(seen[1], *b"twenty-four bytes, whole");
+/// ```
+pub struct Msw<F: Fabric> {
+    channel: Channel<F>,
+    region: Region<F>,
+    locations: Vec<Location<F>>,
+}
+
+struct Location<F: Fabric> {
+    offset: usize,
+    seal: Seal,
+    memory: F::Memory,
+}
+
+impl<F: Fabric> Msw<F> {
+    /// Makes this node's endpoint of the region called `name`, with one location for each of `sizes`, in bytes.
+    ///
+    /// # Errors
+    /// See [`ChannelBuilder::join`](crate::ChannelBuilder::join); `Mismatch` where sizes differ between nodes.
+    pub fn new(parent: &impl Parent<F>, name: &str, sizes: &[usize]) -> Result<Self> {
+        let mut places = Vec::with_capacity(sizes.len());
+        let mut end = 0;
+        for &size in sizes {
+            let seal = Seal::new(size);
+            places.push((end, seal));
+            end += seal.sealed_len();
+        }
+        let channel = Channel::builder(parent, name)
+            .kind(format!("msw{sizes:?}"))
+            .region("data", end)
+            .join()?;
+        let region = channel.region("data")?.clone();
+        let locations = places
+            .into_iter()
+            .map(|(offset, seal)| {
+                Ok(Location {
+                    offset,
+                    seal,
+                    memory: region.local()?.slice(offset, seal.sealed_len())?,
+                })
+            })
+            .collect::<Result<_>>()?;
+        Ok(Msw {
+            channel,
+            region,
+            locations,
+        })
+    }
+
+    /// Number of locations.
+    pub fn len(&self) -> usize {
+        self.locations.len()
+    }
+
+    /// True if there is none.
+    pub fn is_empty(&self) -> bool {
+        self.locations.is_empty()
+    }
+
+    /// Size of a location in bytes.
+    ///
+    /// # Errors
+    /// `Config` if there is no such location.
+    pub fn size(&self, location: usize) -> Result<usize> {
+        Ok(self.location(location)?.seal.len())
+    }
+
+    /// Writes a value into this node's location (CPU writes, stamp aCW). One thread at a time, and not while a
+    /// [`put`](Msw::put) from the location is under way, or what arrives is torn.
+    ///
+    /// # Errors
+    /// `Config` if there is no such location; `TooLarge` if the value has not its size.
+    pub fn write(&self, location: usize, value: &[u8]) -> Result<()> {
+        let place = self.location(location)?;
+        self.check_size(place, value.len())?;
+        Ok(place.memory.write(0, &place.seal.seal(value))?)
+    }
+
+    /// Reads this node's location (CPU reads, stamp aCR); false, leaving `value` as it is, if what is there is not
+    /// whole.
+    ///
+    /// # Errors
+    /// See [`write`](Msw::write).
+    pub fn try_read(&self, location: usize, value: &mut [u8]) -> Result<bool> {
+        let place = self.location(location)?;
+        self.check_size(place, value.len())?;
+        let sealed = place.seal.load(&place.memory)?;
+        Ok(match place.seal.open(&sealed) {
+            Some(whole) => {
+                value.copy_from_slice(whole);
+                true
+            }
+            None => false,
+        })
+    }
+
+    /// [`try_read`](Msw::try_read) until it succeeds, for the thread's deadline at most.
+    ///
+    /// # Errors
+    /// `Torn` if nobody completes the value; `PeerLost` if a participant is gone meanwhile.
+    pub fn read(&self, thread: &Thread<F>, location: usize, value: &mut [u8]) -> Result<()> {
+        let read = self
+            .channel
+            .wait_until(thread, || match self.try_read(location, value) {
+                Ok(false) => None,
+                Ok(true) => Some(Ok(())),
+                Err(error) => Some(Err(error)),
+            });
+        match read {
+            Err(error) if error.is_timeout() => Err(Error::Torn {
+                channel: format!("{}[{location}]", self.channel.name()),
+            }),
+            other => other?,
+        }
+    }
+
+    /// Copies this node's location `from` to location `to`, of the same size, on `node`.
+    ///
+    /// # Errors
+    /// `Config` if there is no such location; `TooLarge` if the sizes differ; see [`Thread::put`].
+    pub fn put(&self, thread: &Thread<F>, from: usize, node: NodeId, to: usize) -> Result<AckKey<F>> {
+        let (local, remote) = self.pair(from, node, to)?;
+        thread.put(local, remote)
+    }
+
+    /// Copies location `from` on `node` into this node's location `to`, of the same size; it is there when the key is
+    /// done, torn if it was being written.
+    ///
+    /// # Errors
+    /// See [`put`](Msw::put).
+    pub fn get(&self, thread: &Thread<F>, to: usize, node: NodeId, from: usize) -> Result<AckKey<F>> {
+        let (local, remote) = self.pair(to, node, from)?;
+        thread.get(local, remote)
+    }
+
+    #[allow(clippy::type_complexity)] // The two halves of an operation.
+    fn pair(
+        &self,
+        here: usize,
+        node: NodeId,
+        there: usize,
+    ) -> Result<(Local<'_, F::Memory>, Target<'_, F::Remote>)> {
+        let (local, remote) = (self.location(here)?, self.location(there)?);
+        self.check_size(remote, local.seal.len())?;
+        Ok((
+            Local {
+                memory: &local.memory,
+                offset: 0,
+                len: local.seal.sealed_len(),
+            },
+            Target {
+                remote: self.region.remote(node)?,
+                offset: remote.offset,
+            },
+        ))
+    }
+
+    fn location(&self, location: usize) -> Result<&Location<F>> {
+        self.locations.get(location).ok_or_else(|| {
+            Error::Config(format!(
+                "`{}` has no location {location}: it has {}",
+                self.channel.name(),
+                self.locations.len()
+            ))
+        })
+    }
+
+    fn check_size(&self, place: &Location<F>, len: usize) -> Result<()> {
+        if len == place.seal.len() {
+            return Ok(());
+        }
+        Err(Error::TooLarge {
+            what: format!(
+                "a value for a location of `{}`, which is of one size",
+                self.channel.name()
+            ),
+            len,
+            max: place.seal.len(),
+        })
+    }
+}

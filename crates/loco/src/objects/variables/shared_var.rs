@@ -1,0 +1,124 @@
+//! Shared variables, the library `sv` of LOCO'26 3.4: a word replicated on all participants.
+
+use std::sync::atomic::Ordering;
+
+use loco_fabric::{Fabric, Local, Memory, NodeId, Target, WordCell};
+
+use crate::objects::variables::value::AtomicValue;
+use crate::operations::operation::{Flags, Operation};
+use crate::{AckKey, Channel, Parent, Region, Result, Thread};
+
+const WORD_BYTES: usize = 8;
+
+/// One word with a copy on every participant. [`write`](SharedVar::write) and [`read`](SharedVar::read) access this
+/// node's copy (Write_sv, Read_sv); [`bcast`](SharedVar::bcast) overwrites the copies of chosen nodes (Bcast_sv);
+/// Wait_sv is [`AckKey::wait`]; the global fence GF_sv is [`fence::global`](crate::fence::global).
+///
+/// Any node may write and broadcast; concurrent broadcasts overwrite one another in no particular order.
+///
+/// ```
+/// use loco::{Barrier, Manager, SharedVar, fence, testing};
+///
+/// // Store buffering with a global fence, LOCO'26 Fig. 5: (0, 0) is impossible.
+/// let seen = testing::run(2, |fabric| {
+///     let manager = Manager::new(fabric)?;
+///     let x = SharedVar::<_, u32>::new(&manager, "x")?;
+///     let y = SharedVar::<_, u32>::new(&manager, "y")?;
+///     let end = Barrier::new(&manager, "end")?;
+///     manager.wait_for_ready()?;
+///     let thread = manager.thread()?;
+///     let (me, other) = (manager.node(), manager.nodes()[1 - usize::from(manager.node().0)]);
+///     let (mine, theirs) = if me.0 == 0 { (&x, &y) } else { (&y, &x) };
+///     mine.write(1);
+///     mine.bcast(&thread, &[other])?.forget();
+///     fence::global(&thread, &[other])?;
+///     let read = theirs.read();
+///     end.wait(&thread)?; // nobody leaves while others still put to it
+///     Ok(read)
+/// });
+/// assert_ne!(seen, [0, 0]);
+/// ```
+pub struct SharedVar<F: Fabric, T: AtomicValue> {
+    channel: Channel<F>,
+    region: Region<F>,
+    cell: <F::Memory as Memory>::Cell<u64>,
+    value: std::marker::PhantomData<fn() -> T>,
+}
+
+impl<F: Fabric, T: AtomicValue> SharedVar<F, T> {
+    /// Makes this node's endpoint of the variable called `name`; its copy is zero.
+    ///
+    /// # Errors
+    /// See [`ChannelBuilder::join`](crate::ChannelBuilder::join).
+    pub fn new(parent: &impl Parent<F>, name: &str) -> Result<Self> {
+        let channel = Channel::builder(parent, name)
+            .kind(format!("sv<{}>", T::NAME))
+            .region("data", WORD_BYTES)
+            .join()?;
+        let region = channel.region("data")?.clone();
+        Ok(SharedVar {
+            cell: region.local()?.cell(0)?,
+            region,
+            channel,
+            value: std::marker::PhantomData,
+        })
+    }
+
+    /// Sets this node's copy (a CPU write, stamp aCW).
+    #[inline]
+    pub fn write(&self, value: T) {
+        // Release: TSO keeps stores in order.
+        self.cell.store(value.to_word(), Ordering::Release);
+    }
+
+    /// This node's copy (a CPU read, stamp aCR).
+    #[inline]
+    pub fn read(&self) -> T {
+        // Acquire: TSO keeps loads in order.
+        T::from_word(self.cell.load(Ordering::Acquire))
+    }
+
+    /// Overwrites the copies of `nodes` with this node's copy as the NIC finds it, which may be a later value than
+    /// now, and a different one for each node (LOCO'26 Fig. 9c). The key is done when the NIC has read it for all.
+    /// Naming this node makes the NIC write the copy over itself: leave it out unless that is wanted.
+    ///
+    /// # Errors
+    /// `NotConnected`; see [`Thread::put`].
+    pub fn bcast(&self, thread: &Thread<F>, nodes: &[NodeId]) -> Result<AckKey<F>> {
+        let memory = self.region.local()?;
+        let mut key = AckKey::done();
+        for &node in nodes {
+            let local = Local {
+                memory,
+                offset: 0,
+                len: WORD_BYTES,
+            };
+            let remote = self.region.remote(node)?;
+            let put = Operation::Put(local, Target { remote, offset: 0 });
+            thread.post_into(&put, Flags::default(), &mut key)?;
+        }
+        Ok(key)
+    }
+
+    /// [`bcast`](SharedVar::bcast) to every other participant.
+    ///
+    /// # Errors
+    /// See [`bcast`](SharedVar::bcast).
+    pub fn bcast_all(&self, thread: &Thread<F>) -> Result<AckKey<F>> {
+        self.bcast(thread, self.channel.peers())
+    }
+
+    /// Waits until this node's copy satisfies `condition`; returns the value that did.
+    ///
+    /// # Errors
+    /// `PeerLost` if a participant is gone; `Timeout`.
+    pub fn wait_until(&self, thread: &Thread<F>, mut condition: impl FnMut(T) -> bool) -> Result<T> {
+        self.channel
+            .wait_until(thread, || Some(self.read()).filter(|&value| condition(value)))
+    }
+
+    /// The endpoint, to wait until this variable alone is ready.
+    pub fn channel(&self) -> &Channel<F> {
+        &self.channel
+    }
+}

@@ -1,0 +1,200 @@
+//! The shared state table (LOCO'25 5.1.2): one register per participant, written by it, read by all.
+
+use std::sync::{Arc, OnceLock};
+
+use loco_fabric::{Fabric, NodeId};
+
+use crate::objects::variables::value::AtomicValue;
+use crate::{AckKey, Channel, Error, OwnedVar, Parent, Participants, Result, Thread};
+
+/// A table with one [owned variable](OwnedVar) per participant.
+///
+/// ```
+/// use loco::{Manager, Sst, testing};
+///
+/// let sums = testing::run(3, |fabric| {
+///     let manager = Manager::new(fabric)?;
+///     let load = Sst::<_, u64>::new(&manager, "load")?;
+///     manager.wait_for_ready()?;
+///     let thread = manager.thread()?;
+///
+///     load.store_mine(10 + u64::from(manager.node().0))?;
+///     load.push_broadcast(&thread)?.wait(&thread)?;
+///
+///     load.wait_for_each(&thread, |row| row != 0)?;
+///     Ok(load.rows()?.map(|row| row.load()).sum::<u64>())
+/// });
+/// assert_eq!(sums, [33, 33, 33]);
+/// ```
+pub struct Sst<F: Fabric, T: AtomicValue> {
+    channel: Channel<F>,
+    table: Arc<Table<F, T>>,
+}
+
+/// Rows by position among the participants: each is made when its writer turns up.
+struct Table<F: Fabric, T: AtomicValue> {
+    participants: Participants,
+    rows: Box<[OnceLock<OwnedVar<F, T>>]>,
+}
+
+impl<F: Fabric, T: AtomicValue> Sst<F, T> {
+    /// Makes this node's endpoint of the table called `name`.
+    ///
+    /// # Errors
+    /// See [`ChannelBuilder::join`](crate::ChannelBuilder::join).
+    pub fn new(parent: &impl Parent<F>, name: &str) -> Result<Self> {
+        Sst::with_participants(parent, name, &parent.participants())
+    }
+
+    /// The same among these nodes.
+    ///
+    /// # Errors
+    /// See [`new`](Sst::new).
+    pub fn with_participants(
+        parent: &impl Parent<F>,
+        name: &str,
+        participants: &Participants,
+    ) -> Result<Self> {
+        let table = Arc::new(Table {
+            participants: participants.clone(),
+            rows: participants.nodes().iter().map(|_| OnceLock::new()).collect(),
+        });
+        let for_peers = table.clone();
+        let channel = Channel::builder(parent, name)
+            .kind(format!("sst<{}>", T::NAME))
+            .participants(participants)
+            .on_join(move |sst, peer| for_peers.add(sst, peer))
+            .join()?;
+        table.add(&channel, channel.node())?;
+        Ok(Sst { channel, table })
+    }
+
+    /// The row that `node` writes.
+    ///
+    /// # Errors
+    /// `NotConnected` before the table is ready; `NotParticipant`.
+    #[inline]
+    pub fn row(&self, node: NodeId) -> Result<&OwnedVar<F, T>> {
+        match self.table.row(node) {
+            Some(row) => Ok(row),
+            None => Err(self.no_row(node)),
+        }
+    }
+
+    /// This node's row.
+    ///
+    /// # Errors
+    /// Does not fail on a table that was made; see [`row`](Sst::row).
+    #[inline]
+    pub fn mine(&self) -> Result<&OwnedVar<F, T>> {
+        self.row(self.channel.node())
+    }
+
+    /// All rows, in the order of the participants.
+    ///
+    /// # Errors
+    /// `NotConnected` before the table is ready.
+    pub fn rows(&self) -> Result<impl Iterator<Item = &OwnedVar<F, T>> + Clone> {
+        let nodes = self.table.participants.nodes();
+        match self.table.rows.iter().position(|row| row.get().is_none()) {
+            Some(position) => Err(self.not_connected(nodes[position])),
+            None => Ok(self.table.rows.iter().filter_map(OnceLock::get)),
+        }
+    }
+
+    /// Sets this node's row, on this node.
+    ///
+    /// # Errors
+    /// See [`mine`](Sst::mine).
+    #[inline]
+    pub fn store_mine(&self, value: T) -> Result<()> {
+        self.mine()?.store(value)
+    }
+
+    /// Sends this node's row, as of now, to every other participant.
+    ///
+    /// # Errors
+    /// See [`OwnedVar::push`].
+    #[inline]
+    pub fn push_broadcast(&self, thread: &Thread<F>) -> Result<AckKey<F>> {
+        self.mine()?.push(thread)
+    }
+
+    /// The same without a key, for rows whose next value replaces this one.
+    ///
+    /// # Errors
+    /// See [`OwnedVar::push`].
+    #[inline]
+    pub fn push_untracked(&self, thread: &Thread<F>) -> Result<()> {
+        self.mine()?.push_untracked(thread)
+    }
+
+    /// Waits until each row has satisfied `condition`, not necessarily all at one time.
+    ///
+    /// # Errors
+    /// `PeerLost` for a node whose row has not; `Timeout`; `NotConnected`.
+    pub fn wait_for_each(&self, thread: &Thread<F>, condition: impl Fn(T) -> bool) -> Result<()> {
+        if let Some(position) = self.table.rows.iter().position(|row| row.get().is_none()) {
+            return Err(self.not_connected(self.table.participants.nodes()[position]));
+        }
+        self.channel.wait_for_each(thread, |node| {
+            self.table.row(node).is_some_and(|row| condition(row.load()))
+        })
+    }
+
+    /// The endpoint, to wait until this table alone is ready.
+    pub fn channel(&self) -> &Channel<F> {
+        &self.channel
+    }
+
+    /// The participants.
+    pub fn participants(&self) -> &Participants {
+        &self.table.participants
+    }
+
+    #[cold]
+    fn no_row(&self, node: NodeId) -> Error {
+        if self.table.participants.contains(node) {
+            return self.not_connected(node);
+        }
+        Error::NotParticipant {
+            channel: self.channel.name().to_owned(),
+            node,
+        }
+    }
+
+    #[cold]
+    fn not_connected(&self, peer: NodeId) -> Error {
+        Error::NotConnected {
+            region: format!("{}/ov{}.data", self.channel.name(), peer.0),
+            peer,
+        }
+    }
+}
+
+impl<F: Fabric, T: AtomicValue> Table<F, T> {
+    /// Makes the row that `node` writes.
+    fn add(&self, sst: &impl Parent<F>, node: NodeId) -> Result<()> {
+        if let Some(position) = self.position(node) {
+            let row = OwnedVar::new(sst, &format!("ov{}", node.0), node)?;
+            let _ = self.rows[position].set(row);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn row(&self, node: NodeId) -> Option<&OwnedVar<F, T>> {
+        self.rows[self.position(node)?].get()
+    }
+
+    #[inline]
+    fn position(&self, node: NodeId) -> Option<usize> {
+        let nodes = self.participants.nodes();
+        let guess = usize::from(node.0);
+        // Ids are usually 0, 1, 2, ...
+        if nodes.get(guess) == Some(&node) {
+            return Some(guess);
+        }
+        nodes.binary_search(&node).ok()
+    }
+}

@@ -1,0 +1,293 @@
+//! Owned variables of more than a word: a checksum tells readers whether what they see is whole (LOCO'25 5.1.1).
+
+use std::time::Duration;
+
+use loco_fabric::{Fabric, FabricError, Lock, Memory, NodeId, Peers, Target, Wait};
+
+use crate::objects::variables::sealed::{Buffer, Seal};
+use crate::operations::home::Home;
+use crate::operations::operation::{Flags, Operation};
+use crate::operations::platform::MutexOf;
+use crate::{AckKey, Channel, Error, Parent, Region, Result, Thread, Value};
+
+/// Pulls at full speed before pauses between them.
+const PULLS_UNPAUSED: u32 = 64;
+/// Time between two pulls of a value that stays torn.
+const PAUSE: Duration = Duration::from_micros(20);
+
+/// A single-writer, multi-reader register for values of any size, the sibling of [`OwnedVar`](crate::OwnedVar). Readers
+/// never see a mixture of two values: they retry while what they find is not whole, for their deadline at most, so
+/// that a writer that is stuck half-way is an error and not a hang.
+///
+/// ```
+/// use loco::{Manager, WideOwnedVar, testing};
+/// use zerocopy::{FromBytes, Immutable, IntoBytes};
+///
+/// #[derive(Clone, Copy, Debug, PartialEq, FromBytes, IntoBytes, Immutable)]
+/// #[repr(C)]
+/// struct Reading {
+///     volts: f64,
+///     amperes: f64,
+///     sample: u64,
+/// }
+///
+/// let seen = testing::run(2, |fabric| {
+///     let manager = Manager::new(fabric)?;
+///     let sensor = manager.nodes()[0];
+///     let reading = WideOwnedVar::<_, Reading>::new(&manager, "reading", sensor)?;
+///     manager.wait_for_ready()?;
+///     let thread = manager.thread()?;
+///     if manager.node() == sensor {
+///         reading.store(&thread, Reading { volts: 4.8, amperes: 0.1, sample: 1 })?;
+///         reading.push(&thread)?.wait(&thread)?;
+///     }
+///     reading.wait_until(&thread, |reading| reading.sample == 1)
+/// });
+/// assert_eq!(seen[0], seen[1]);
+/// ```
+pub struct WideOwnedVar<F: Fabric, T: Value> {
+    channel: Channel<F>,
+    owner: NodeId,
+    seal: Seal,
+    region: Region<F>,
+    memory: F::Memory,
+    writer: MutexOf<F, Writer<F>>,
+    value: std::marker::PhantomData<fn() -> T>,
+}
+
+/// The owner's side.
+struct Writer<F: Fabric> {
+    /// What the memory holds.
+    sealed: Buffer,
+    /// Pushes that may still read the memory.
+    pushes: AckKey<F>,
+    home: Home<F>,
+}
+
+impl<F: Fabric, T: Value> WideOwnedVar<F, T> {
+    /// Makes this node's endpoint of the variable called `name`, owned by `owner`. Its value is all zeros until the
+    /// first store.
+    ///
+    /// # Errors
+    /// See [`ChannelBuilder::join`](crate::ChannelBuilder::join).
+    pub fn new(parent: &impl Parent<F>, name: &str, owner: NodeId) -> Result<Self> {
+        let seal = Seal::new(size_of::<T>());
+        let channel = Channel::builder(parent, name)
+            .kind(format!("wide_owned_var<{} bytes> of {owner}", size_of::<T>()))
+            .region("data", seal.sealed_len())
+            .join()?;
+        let region = channel.region("data")?.clone();
+        let memory = region.local()?.clone();
+        Ok(WideOwnedVar {
+            writer: Lock::new(Writer {
+                sealed: seal.load(&memory)?,
+                pushes: AckKey::done(),
+                home: Home::new(),
+            }),
+            channel,
+            owner,
+            seal,
+            region,
+            memory,
+            value: std::marker::PhantomData,
+        })
+    }
+
+    /// The writer.
+    pub fn owner(&self) -> NodeId {
+        self.owner
+    }
+
+    /// Sets the owner's copy, once earlier pushes have read it. Stores of several threads come one after the other.
+    ///
+    /// # Errors
+    /// `NotOwner` on another node; the failure of an earlier push; `Timeout`.
+    pub fn store(&self, thread: &Thread<F>, value: T) -> Result<()> {
+        self.check_owner("set the value")?;
+        let mut writer = self.writer.lock();
+        // A push that is under way would send a mixture. One that failed reads no more.
+        match std::mem::take(&mut writer.pushes).wait(thread) {
+            Err(error) if error.is_timeout() => return Err(error),
+            _ => {}
+        }
+        let sealed = self.seal.seal(value.as_bytes());
+        self.memory.write(0, &sealed)?;
+        writer.sealed = sealed;
+        Ok(())
+    }
+
+    /// Sends the owner's value, as of now, to every other participant, past those that are lost. When they see it they
+    /// see every put that this thread posted to them before.
+    ///
+    /// # Errors
+    /// `NotOwner`; `NotConnected`; `PeerLost` if a peer is gone, after the others were sent to; see [`Thread::put`].
+    pub fn push(&self, thread: &Thread<F>) -> Result<AckKey<F>> {
+        self.check_owner("push the value")?;
+        let mut writer = self.writer.lock();
+        let writer = &mut *writer;
+        writer.home.enter(thread)?;
+        let inline = writer.sealed.len() <= thread.fabric().caps().inline_bytes_max;
+        let (mut key, mut lost) = (AckKey::done(), None);
+        for &peer in self.channel.peers() {
+            let target = Target {
+                remote: self.region.remote(peer)?,
+                offset: 0,
+            };
+            let put = if inline {
+                Operation::PutInline(&writer.sealed, target)
+            } else {
+                Operation::Put(self.whole(), target)
+            };
+            match thread.post_into(&put, Flags::default(), &mut key) {
+                Err(error) if error.lost_peer() == Some(peer) => lost = Some(error),
+                posted => posted?,
+            }
+        }
+        if !inline {
+            writer.pushes.unite(key.clone());
+        }
+        lost.map_or(Ok(key), Err)
+    }
+
+    /// This node's copy, unless it is being written right now.
+    pub fn try_load(&self) -> Option<T> {
+        let sealed = self.seal.load(&self.memory).ok()?;
+        self.open(&sealed)
+    }
+
+    /// This node's copy, waiting while it is being written, for the thread's deadline at most.
+    ///
+    /// # Errors
+    /// `Torn` if the writer is stuck half-way; `PeerLost` if it is gone.
+    pub fn load(&self, thread: &Thread<F>) -> Result<T> {
+        let loaded = thread.wait_until(self.channel.name(), Peers::One(self.owner), || self.try_load());
+        loaded.map_err(|error| if error.is_timeout() { self.torn() } else { error })
+    }
+
+    /// The owner's value as it is there now, unless it was being written. This node's copy stays as it is.
+    ///
+    /// # Errors
+    /// `NotConnected`; `PeerLost`; see [`Thread::get`].
+    pub fn try_pull(&self, thread: &Thread<F>) -> Result<Option<T>> {
+        if self.channel.node() == self.owner {
+            return Ok(self.try_load());
+        }
+        let buffer = thread.mem_ref(self.seal.sealed_len())?;
+        let target = Target {
+            remote: self.region.remote(self.owner)?,
+            offset: 0,
+        };
+        let buffer = buffer.get(target)?.wait()?;
+        let mut sealed: Buffer = smallvec::SmallVec::from_elem(0, self.seal.sealed_len());
+        buffer.read(0, &mut sealed)?;
+        Ok(self.open(&sealed))
+    }
+
+    /// [`try_pull`](WideOwnedVar::try_pull) until it succeeds, for the thread's deadline at most.
+    ///
+    /// # Errors
+    /// `Torn` if the writer is stuck half-way; `PeerLost` if it is gone.
+    pub fn pull(&self, thread: &Thread<F>) -> Result<T> {
+        let deadline = thread.deadline();
+        let mut tries = 0;
+        loop {
+            if let Some(value) = self.try_pull(thread)? {
+                return Ok(value);
+            }
+            tries += 1;
+            if tries < PULLS_UNPAUSED {
+                continue;
+            }
+            let now = thread.now();
+            if now >= deadline {
+                return Err(self.torn());
+            }
+            let pause = Wait {
+                what: self.channel.name(),
+                peers: Peers::One(self.owner),
+                deadline: Some(now.after(PAUSE).min(deadline)),
+            };
+            match thread.fabric().wait(pause, || None::<()>) {
+                Ok(()) | Err(FabricError::Timeout { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Waits until this node's copy satisfies `condition`; returns the value that did.
+    ///
+    /// # Errors
+    /// `PeerLost` if the owner is gone; `Timeout`.
+    pub fn wait_until(&self, thread: &Thread<F>, mut condition: impl FnMut(&T) -> bool) -> Result<T> {
+        thread.wait_until(self.channel.name(), Peers::One(self.owner), || {
+            self.try_load().filter(|value| condition(value))
+        })
+    }
+
+    fn open(&self, sealed: &[u8]) -> Option<T> {
+        // Every value of the right length is one of `T`.
+        T::read_from_bytes(self.seal.open(sealed)?).ok()
+    }
+
+    fn whole(&self) -> loco_fabric::Local<'_, F::Memory> {
+        loco_fabric::Local {
+            memory: &self.memory,
+            offset: 0,
+            len: self.seal.sealed_len(),
+        }
+    }
+
+    fn torn(&self) -> Error {
+        Error::Torn {
+            channel: self.channel.name().to_owned(),
+        }
+    }
+
+    fn check_owner(&self, what: &'static str) -> Result<()> {
+        self.channel.check_owner(self.owner, what)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Barrier, Manager, testing};
+
+    /// A writer that stopped half-way: every way of reading says so in bounded time, and the next store mends it.
+    #[test]
+    fn a_stuck_writer_is_an_error_in_bounded_time() {
+        testing::run(2, |fabric| {
+            let manager = Manager::new(fabric)?;
+            let owner = manager.nodes()[0];
+            let value = WideOwnedVar::<_, [u64; 3]>::new(&manager, "value", owner)?;
+            let barrier = Barrier::new(&manager, "bar")?;
+            manager.wait_for_ready()?;
+            let thread = manager.thread()?;
+            if manager.node() == owner {
+                value.store(&thread, [1, 2, 3])?;
+                value.memory.write(8, &7_u64.to_ne_bytes())?;
+            }
+            barrier.wait(&thread)?;
+            let torn = Error::Torn {
+                channel: "value".to_owned(),
+            };
+            thread.set_deadline(Some(thread.now().after(Duration::from_millis(30))));
+            assert_eq!(value.pull(&thread), Err(torn.clone()));
+            if manager.node() == owner {
+                assert_eq!(value.try_load(), None);
+                thread.set_deadline(Some(thread.now().after(Duration::from_millis(30))));
+                assert_eq!(value.load(&thread), Err(torn));
+            } else {
+                assert_eq!(value.try_load(), Some([0; 3]), "nothing was pushed");
+            }
+            thread.set_deadline(None);
+            barrier.wait(&thread)?;
+            if manager.node() == owner {
+                value.store(&thread, [4, 5, 6])?;
+            }
+            barrier.wait(&thread)?;
+            assert_eq!(value.pull(&thread)?, [4, 5, 6]);
+            barrier.wait(&thread)
+        });
+    }
+}

@@ -1,0 +1,234 @@
+//! Ack keys: sets of posted operations that can be united, queried, waited on and awaited (LOCO'26 C.1.2).
+//!
+//! A key holds positions in the completion windows of the threads that posted, and looks there; it owns no state
+//! that a poller must find and clear, so uniting and querying take no lock and need no registration. (LOCO'26 has
+//! the poller clear bits inside the keys; looking instead keeps keys `Clone` and posting free of shared writes.)
+
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use loco_fabric::{Completion, Fabric, NodeId};
+use smallvec::SmallVec;
+
+use crate::operations::completion::{Status, Window};
+use crate::{Error, Result};
+
+/// A set of posted operations. Empty when everything completed at the call, as on a synchronous fabric.
+///
+/// That a key is done says of each `get` and atomic that its result is in local memory, and of each `put` that its
+/// source has been read, nothing more (RDMA^WAIT's `Wait`, LOCO'26 2.1): placement at the peer takes a
+/// [fence](crate::fence).
+#[must_use = "operations are under way: wait on the key, or drop it on purpose with `forget`"]
+pub struct AckKey<F: Fabric> {
+    /// One per window and block of sequence numbers, so that each operation has one place. Two are inline: a batch of
+    /// up to 64 operations spans no more.
+    groups: SmallVec<[Group<F>; 2]>,
+    peers: SmallVec<[NodeId; 8]>,
+}
+
+/// Operations of one thread: sequence numbers `base + i` for each bit `i` of `mask`; `base` is a multiple of 64.
+struct Group<F: Fabric> {
+    window: Arc<Window<F>>,
+    base: u64,
+    mask: u64,
+}
+
+impl<F: Fabric> AckKey<F> {
+    /// The empty set: done.
+    pub fn done() -> AckKey<F> {
+        AckKey {
+            groups: SmallVec::new(),
+            peers: SmallVec::new(),
+        }
+    }
+
+    /// True when every operation has ended, successfully or not. Looks at what was polled, polls nothing.
+    pub fn query(&self) -> bool {
+        self.groups.iter().all(|group| {
+            group
+                .sequence_numbers()
+                .all(|seq| group.window.status(seq) != Status::Pending)
+        })
+    }
+
+    /// `None` while an operation is under way, then the first failure if there was one.
+    pub fn outcome(&self) -> Option<Result<()>> {
+        let mut outcome = Ok(());
+        for group in &self.groups {
+            for seq in group.sequence_numbers() {
+                match group.window.status(seq) {
+                    Status::Pending => return None,
+                    Status::Done => {}
+                    Status::Failed => {
+                        if outcome.is_ok() {
+                            outcome = Err(Error::Fabric(group.window.failure(seq)));
+                        }
+                    }
+                }
+            }
+        }
+        Some(outcome)
+    }
+
+    /// Adds the operations of `other`.
+    pub fn unite(&mut self, other: AckKey<F>) {
+        for group in other.groups {
+            self.add(group);
+        }
+        for peer in other.peers {
+            self.add_peer(peer);
+        }
+    }
+
+    /// The union of two sets.
+    pub fn union(mut self, other: AckKey<F>) -> AckKey<F> {
+        self.unite(other);
+        self
+    }
+
+    /// Number of operations in the set, ended ones included.
+    pub fn len(&self) -> usize {
+        self.groups.iter().map(|g| g.mask.count_ones() as usize).sum()
+    }
+
+    /// True if the set has no operations.
+    pub fn is_empty(&self) -> bool {
+        self.groups.is_empty()
+    }
+
+    /// The peers that the operations go to.
+    pub fn peers(&self) -> &[NodeId] {
+        &self.peers
+    }
+
+    /// Gives up tracking: the operations go on, nobody will know how they end. Memory they use must stay valid.
+    pub fn forget(self) {}
+
+    /// Adds one operation.
+    pub(crate) fn insert(&mut self, window: &Arc<Window<F>>, seq: u64, peer: NodeId) {
+        self.add_peer(peer);
+        let base = seq & !63;
+        let bit = 1 << (seq & 63);
+        match self.groups.last_mut() {
+            // Most often: one more of a batch.
+            Some(last) if last.base == base && Arc::ptr_eq(&last.window, window) => last.mask |= bit,
+            _ => self.add(Group {
+                window: window.clone(),
+                base,
+                mask: bit,
+            }),
+        }
+    }
+
+    fn add(&mut self, group: Group<F>) {
+        let same = self
+            .groups
+            .iter_mut()
+            .find(|mine| mine.base == group.base && Arc::ptr_eq(&mine.window, &group.window));
+        match same {
+            Some(mine) => mine.mask |= group.mask,
+            None => self.groups.push(group),
+        }
+    }
+
+    fn add_peer(&mut self, peer: NodeId) {
+        if !self.peers.contains(&peer) {
+            self.peers.push(peer);
+        }
+    }
+}
+
+impl<F: Fabric> Group<F> {
+    fn sequence_numbers(&self) -> impl Iterator<Item = u64> + '_ {
+        let mut left = self.mask;
+        std::iter::from_fn(move || {
+            (left != 0).then(|| {
+                let bit = left.trailing_zeros();
+                left &= left - 1;
+                self.base + u64::from(bit)
+            })
+        })
+    }
+}
+
+impl<F: Fabric> Clone for AckKey<F> {
+    fn clone(&self) -> Self {
+        AckKey {
+            groups: self
+                .groups
+                .iter()
+                .map(|g| Group {
+                    window: g.window.clone(),
+                    ..*g
+                })
+                .collect(),
+            peers: self.peers.clone(),
+        }
+    }
+}
+
+impl<F: Fabric> Default for AckKey<F> {
+    fn default() -> Self {
+        AckKey::done()
+    }
+}
+
+impl<F: Fabric> std::fmt::Debug for AckKey<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AckKey")
+            .field("operations", &self.len())
+            .field("peers", &self.peers)
+            .field("done", &self.query())
+            .finish()
+    }
+}
+
+impl<F: Fabric> IntoFuture for AckKey<F> {
+    type Output = Result<()>;
+    type IntoFuture = AckFuture<F>;
+
+    fn into_future(self) -> AckFuture<F> {
+        AckFuture {
+            key: self,
+            scratch: Vec::new(),
+        }
+    }
+}
+
+/// Resolves when every operation of an [`AckKey`] has ended. With a polling thread it is woken by that thread;
+/// with caller-driven polling each poll of the future polls the fabric and asks to be polled again.
+pub struct AckFuture<F: Fabric> {
+    key: AckKey<F>,
+    scratch: Vec<Completion>,
+}
+
+impl<F: Fabric> Future for AckFuture<F> {
+    type Output = Result<()>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        let this = &mut *self;
+        if let Some(outcome) = this.key.outcome() {
+            return Poll::Ready(outcome);
+        }
+        for group in &this.key.groups {
+            let Some(completions) = group.window.completions() else {
+                return Poll::Ready(Err(Error::Closed));
+            };
+            if completions.polls_by_thread() {
+                group.window.wake_later(context.waker());
+            } else {
+                if let Err(error) = completions.poll(&mut this.scratch) {
+                    return Poll::Ready(Err(error.into()));
+                }
+                context.waker().wake_by_ref();
+            }
+        }
+        // Looked at again after registering: a completion in between has either been seen here or wakes us.
+        match this.key.outcome() {
+            Some(outcome) => Poll::Ready(outcome),
+            None => Poll::Pending,
+        }
+    }
+}

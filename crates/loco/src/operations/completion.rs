@@ -1,0 +1,214 @@
+//! Completion tracking (LOCO'26 C.1): which posted operations have ended.
+//!
+//! Each thread has a window of 64 Ki slots for its operations that are under way, so that threads that post share
+//! nothing. A work request id names the window in its high bits and the operation's sequence number in the low
+//! ones; the slot is the sequence number modulo the window. Whoever polls the fabric writes into a slot the sequence
+//! number that ended there last; who waits compares. Slots come in chunks, allocated when first used: on a
+//! fabric that completes operations at the call nothing here is ever touched.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock, Weak};
+use std::task::Waker;
+
+use loco_fabric::{
+    AtomicCell, Completion, CompletionStatus, Fabric, FabricError, Lock, RwLock, WorkRequestId,
+};
+
+use crate::operations::platform::{AtomicU32Of, AtomicU64Of, MutexOf, RwLockOf};
+use crate::{Error, Result};
+
+/// Slots in a thread's window: operations of one thread that may be under way at a time.
+pub(crate) const WINDOW_SLOTS: u64 = 1 << 16;
+const CHUNK_SLOTS: u64 = 1 << 10;
+const SEQUENCE_BITS: u32 = 48;
+const SEQUENCE_MASK: u64 = (1 << SEQUENCE_BITS) - 1;
+/// Thread indices are 16 bits; the last one is kept for [`UNTRACKED`].
+const THREADS_MAX: usize = (1 << (64 - SEQUENCE_BITS)) - 1;
+/// Failures remembered per thread; older ones are forgotten first.
+const FAILURES_MAX: usize = 4096;
+
+const _: () = assert!(WINDOW_SLOTS.is_multiple_of(CHUNK_SLOTS));
+const _: () = assert!(WINDOW_SLOTS.is_power_of_two());
+
+/// How an operation stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Status {
+    Pending,
+    Done,
+    Failed,
+}
+
+/// All windows of a node, and the way completions get into them.
+pub(crate) struct Completions<F: Fabric> {
+    fabric: F,
+    windows: RwLockOf<F, Vec<Arc<Window<F>>>>,
+    polls_by_thread: bool,
+}
+
+impl<F: Fabric> Completions<F> {
+    pub(crate) fn new(fabric: F, polls_by_thread: bool) -> Arc<Completions<F>> {
+        Arc::new(Completions {
+            fabric,
+            windows: RwLock::new(Vec::new()),
+            polls_by_thread,
+        })
+    }
+
+    /// True if a polling thread does the polling.
+    pub(crate) fn polls_by_thread(&self) -> bool {
+        self.polls_by_thread
+    }
+
+    /// A window for a new thread.
+    pub(crate) fn new_window(self: &Arc<Self>) -> Result<Arc<Window<F>>> {
+        let mut windows = self.windows.write();
+        if windows.len() >= THREADS_MAX {
+            return Err(Error::TooManyThreads { max: THREADS_MAX });
+        }
+        // Below THREADS_MAX, which fits.
+        let index = windows.len() as u64;
+        let window = Arc::new(Window {
+            index,
+            chunks: (0..WINDOW_SLOTS / CHUNK_SLOTS).map(|_| OnceLock::new()).collect(),
+            failures: Lock::new(BTreeMap::new()),
+            sleepers: AtomicCell::new(0),
+            wakers: Lock::new(Vec::new()),
+            completions: Arc::downgrade(self),
+        });
+        windows.push(window.clone());
+        Ok(window)
+    }
+
+    /// What a thread that waits for completions does between looks: polls, unless that is the polling thread's.
+    pub(crate) fn poll_waiting(&self, scratch: &mut Vec<Completion>) -> Result<(), FabricError> {
+        if !self.polls_by_thread {
+            self.poll(scratch)?;
+        }
+        Ok(())
+    }
+
+    /// Takes what completed from the fabric and marks it. Returns the number of completions.
+    pub(crate) fn poll(&self, scratch: &mut Vec<Completion>) -> Result<usize, FabricError> {
+        scratch.clear();
+        let count = self.fabric.poll(scratch)?;
+        if scratch.is_empty() {
+            return Ok(0);
+        }
+        let windows = self.windows.read();
+        for completion in scratch.drain(..) {
+            let index = completion.id.0 >> SEQUENCE_BITS;
+            match windows.get(usize::try_from(index).unwrap_or(usize::MAX)) {
+                Some(window) => window.end(completion),
+                // An untracked operation failed: its queue pair reports every later one as failed too.
+                None => tracing::warn!(peer = %completion.peer, status = ?completion.status,
+                                       "an untracked operation ended"),
+            }
+        }
+        Ok(count)
+    }
+}
+
+/// One thread's operations under way.
+pub(crate) struct Window<F: Fabric> {
+    index: u64,
+    /// Each slot: 0, or twice the sequence number that ended there last, plus one if it failed. The chunk cells are
+    /// written once, without waiting, by the posting thread; no platform step is inside.
+    chunks: Box<[OnceLock<Chunk<F>>]>,
+    failures: MutexOf<F, BTreeMap<u64, FabricError>>,
+    /// Nonzero while a future sleeps in `wakers`.
+    sleepers: AtomicU32Of<F>,
+    wakers: MutexOf<F, Vec<Waker>>,
+    completions: Weak<Completions<F>>,
+}
+
+type Chunk<F> = Box<[AtomicU64Of<F>]>;
+
+impl<F: Fabric> Window<F> {
+    /// The work request id of operation `seq` (from 1).
+    pub(crate) fn id(&self, seq: u64) -> WorkRequestId {
+        debug_assert!(seq > 0 && seq <= SEQUENCE_MASK);
+        WorkRequestId(self.index << SEQUENCE_BITS | seq)
+    }
+
+    /// Makes the slot of `seq` ready before the operation is posted.
+    pub(crate) fn prepare(&self, seq: u64) {
+        self.chunk(seq)
+            .get_or_init(|| (0..CHUNK_SLOTS).map(|_| AtomicCell::new(0)).collect());
+    }
+
+    /// How operation `seq` stands.
+    pub(crate) fn status(&self, seq: u64) -> Status {
+        let Some(chunk) = self.chunk(seq).get() else {
+            return Status::Pending;
+        };
+        // SeqCst pairs with `wake_later`; what the completion promises is ordered before the slot's store.
+        let mark = chunk[slot_in_chunk(seq)].load(Ordering::SeqCst);
+        match mark >> 1 {
+            ended if ended < seq => Status::Pending,
+            ended if ended == seq && mark & 1 == 0 => Status::Done,
+            ended if ended == seq => Status::Failed,
+            // The slot has been used again since: only the table of failures knows.
+            _ if self.failures.lock().contains_key(&seq) => Status::Failed,
+            _ => Status::Done,
+        }
+    }
+
+    /// Why operation `seq` failed.
+    pub(crate) fn failure(&self, seq: u64) -> FabricError {
+        self.failures
+            .lock()
+            .get(&seq)
+            .cloned()
+            .unwrap_or_else(|| FabricError::Os {
+                what: "an operation failed".to_owned(),
+                source_text: format!("its cause is forgotten after {FAILURES_MAX} later failures"),
+            })
+    }
+
+    /// Where completions come from; `None` once the manager is gone.
+    pub(crate) fn completions(&self) -> Option<Arc<Completions<F>>> {
+        self.completions.upgrade()
+    }
+
+    /// Wakes `waker` after the next operation of this window ends.
+    pub(crate) fn wake_later(&self, waker: &Waker) {
+        self.wakers.lock().push(waker.clone());
+        // SeqCst, as are the slot's store and load: either the poller sees the sleeper or the sleeper the slot.
+        self.sleepers.store(1, Ordering::SeqCst);
+    }
+
+    fn end(&self, completion: Completion) {
+        let seq = completion.id.0 & SEQUENCE_MASK;
+        let failed = match completion.status {
+            CompletionStatus::Success => false,
+            CompletionStatus::Failed(error) => {
+                tracing::debug!(peer = %completion.peer, %error, "operation failed");
+                let mut failures = self.failures.lock();
+                failures.insert(seq, *error);
+                if failures.len() > FAILURES_MAX {
+                    failures.pop_first();
+                }
+                true
+            }
+        };
+        if let Some(chunk) = self.chunk(seq).get() {
+            chunk[slot_in_chunk(seq)].store(seq << 1 | u64::from(failed), Ordering::SeqCst);
+        }
+        if self.sleepers.load(Ordering::SeqCst) != 0 {
+            self.sleepers.store(0, Ordering::SeqCst);
+            let wakers = std::mem::take(&mut *self.wakers.lock());
+            wakers.into_iter().for_each(Waker::wake);
+        }
+    }
+
+    #[allow(clippy::cast_possible_truncation)] // Below the number of chunks.
+    fn chunk(&self, seq: u64) -> &OnceLock<Chunk<F>> {
+        &self.chunks[(seq % WINDOW_SLOTS / CHUNK_SLOTS) as usize]
+    }
+}
+
+#[allow(clippy::cast_possible_truncation)] // Below the size of a chunk.
+fn slot_in_chunk(seq: u64) -> usize {
+    (seq % CHUNK_SLOTS) as usize
+}

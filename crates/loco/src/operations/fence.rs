@@ -1,0 +1,265 @@
+//! Fences: earlier remote operations are complete *and placed* before anything that follows (LOCO'25 5.3,
+//! LOCO'26 C.2).
+//!
+//! Waiting for a put's completion says only that its source was read. Placement is forced by a later read-like
+//! operation on the same queue pair. Each fence does the least that is enough, by what is outstanding per queue pair:
+//!
+//! | outstanding towards a peer | the fence does |
+//! |---|---|
+//! | nothing, or a read-like operation that has completed | nothing |
+//! | a read-like operation (get, flush) came last | waits for it |
+//! | puts came last, and the fabric places puts when they are posted | one CPU fence |
+//! | puts came last | posts a flush and waits for it |
+//! | an atomic came last | as a get where the fabric's atomics are `Glob`, else as a put |
+//!
+//! An atomic that the NIC carries out (`Hca`) reports the old value when it has read it; what it wrote may still be on the
+//! way to memory. Other atomics see it at once, CPUs and gets of other queue pairs only when a later read of its
+//! own queue pair has pushed it there.
+//!
+//! Scopes: a thread's operations to one peer ([`pair`]), a thread's operations ([`thread`]), all operations of the
+//! node's threads ([`node`]), a thread's operations to some nodes together with its CPU stores ([`global`]).
+
+use loco_fabric::{Atomicity, Fabric, FabricError, Lock, NodeId, Peers, QueuePair as _, Time, Wait, Work};
+
+use crate::Result;
+use crate::operations::ack::AckKey;
+use crate::operations::network::Network;
+use crate::operations::operation::{Flags, Operation, OperationKind};
+use crate::operations::queues::{Attempt, Unfenced};
+use crate::operations::thread::Thread;
+
+/// How far a fence reaches, where a caller chooses (locks on release).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Nothing: the caller knows that no operation needs it.
+    Nothing,
+    /// [`pair`] towards this peer.
+    Pair(NodeId),
+    /// [`thread`].
+    Thread,
+    /// [`node`].
+    Node,
+}
+
+impl Scope {
+    /// Executes a fence of this scope.
+    ///
+    /// # Errors
+    /// See [`thread`].
+    pub fn fence<F: Fabric>(self, thread: &Thread<F>) -> Result<()> {
+        match self {
+            Scope::Nothing => Ok(()),
+            Scope::Pair(peer) => pair(thread, peer),
+            Scope::Thread => self::thread(thread),
+            Scope::Node => node(thread),
+        }
+    }
+
+    /// The same where this thread's next step is a read-modify-write on a peer's word or, where the fabric's atomics are
+    /// the CPU's, one of its own. If every operation has ended when it is posted, and a CPU fence places puts, that step is
+    /// the fence: on such a fabric it is a CPU instruction that is a full fence itself.
+    #[inline]
+    pub(crate) fn fence_before_rmw<F: Fabric>(self, thread: &Thread<F>) -> Result<()> {
+        let caps = thread.fabric().caps();
+        if caps.synchronous && caps.puts_placed_on_post && caps.atomicity == Atomicity::Glob {
+            return Ok(());
+        }
+        self.fence(thread)
+    }
+}
+
+/// Earlier operations of this thread towards `peer` are complete and placed before later operations of this thread.
+///
+/// # Errors
+/// `UnknownPeer`; the failure of an operation; `PeerLost`; `Timeout`.
+pub fn pair<F: Fabric>(thread: &Thread<F>, peer: NodeId) -> Result<()> {
+    let position = thread.network().position(peer)?;
+    let mut fence = Fence::new(thread);
+    fence.add(position)?;
+    fence.finish().map(drop)
+}
+
+/// Earlier operations of this thread, to whichever peer, are complete and placed before later operations of this
+/// thread.
+///
+/// # Errors
+/// The failure of an operation; `PeerLost`; `Timeout`.
+pub fn thread<F: Fabric>(thread: &Thread<F>) -> Result<()> {
+    let mut fence = Fence::new(thread);
+    for position in 0..thread.fabric().nodes().len() {
+        fence.add(position)?;
+    }
+    fence.finish().map(drop)
+}
+
+/// Earlier operations of all threads of this node are complete and placed before later operations of any of them.
+/// An operation of another thread is earlier if that thread's posting it happens before this call.
+///
+/// # Errors
+/// See [`thread`].
+pub fn node<F: Fabric>(thread: &Thread<F>) -> Result<()> {
+    let mut key = AckKey::done();
+    post_flushes(thread.network(), Some(thread.deadline()), &mut key)?;
+    // Where puts are placed when posted, other threads' are placed by their own stores' order (TSO): seeing that
+    // they were posted is seeing them placed. This thread's still sit before the fence.
+    thread.fabric().cpu_fence();
+    key.wait(thread)
+}
+
+/// The global fence GF_sv of LOCO'26 3.4: the operations of this thread towards `nodes` are fully done, and its
+/// earlier CPU stores visible, before anything later of this thread (stamp aGF of Fig. 10, which orders CPU writes
+/// too).
+///
+/// # Errors
+/// See [`pair`].
+pub fn global<F: Fabric>(thread: &Thread<F>, nodes: &[NodeId]) -> Result<()> {
+    let mut fence = Fence::new(thread);
+    for &peer in nodes {
+        fence.add(thread.network().position(peer)?)?;
+    }
+    if !fence.finish()? {
+        thread.fabric().cpu_fence();
+    }
+    Ok(())
+}
+
+/// A fence of one thread's own operations under construction.
+struct Fence<'t, F: Fabric> {
+    thread: &'t Thread<F>,
+    key: AckKey<F>,
+    /// A CPU fence is needed.
+    cpu: bool,
+}
+
+impl<'t, F: Fabric> Fence<'t, F> {
+    fn new(thread: &'t Thread<F>) -> Fence<'t, F> {
+        Fence {
+            thread,
+            key: AckKey::done(),
+            cpu: false,
+        }
+    }
+
+    /// Covers the operations towards the peer at `position`.
+    fn add(&mut self, position: usize) -> Result<()> {
+        let thread = self.thread;
+        let peer = thread.fabric().nodes()[position];
+        match thread.unfenced(position) {
+            Unfenced::Nothing => {}
+            Unfenced::WaitFor(seq) => self.key.insert(thread.window(), seq, peer),
+            Unfenced::CpuFence(read) => {
+                self.cpu = true;
+                match read {
+                    Some(seq) => self.key.insert(thread.window(), seq, peer),
+                    None => thread.quiet(position),
+                }
+            }
+            Unfenced::Flush => {
+                let posted = thread.post_into(&Operation::Flush(peer), Flags::default(), &mut self.key);
+                if posted.is_err() {
+                    // What was outstanding is lost with the peer: this fence says so, later ones need not.
+                    thread.quiet(position);
+                }
+                posted?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Completes the fence; true if it ordered CPU stores too.
+    fn finish(self) -> Result<bool> {
+        if self.cpu {
+            self.thread.fabric().cpu_fence();
+        }
+        let waited = self.key.wait(self.thread);
+        match &waited {
+            // Timed out: still outstanding, so a later fence waits again.
+            Err(error) if error.is_timeout() => {}
+            _ => {
+                for &peer in self.key.peers() {
+                    self.thread.quiet(self.thread.network().position(peer)?);
+                }
+            }
+        }
+        waited.map(|()| self.cpu || !self.key.is_empty())
+    }
+}
+
+/// Waits until every operation that any thread of the node has posted is done and placed, without a thread of its
+/// own: for channels that go away.
+pub(crate) fn drain<F: Fabric>(network: &Network<F>, deadline: Option<Time>) -> Result<()> {
+    let mut key = AckKey::done();
+    post_flushes(network, deadline, &mut key)?;
+    network.fabric().cpu_fence();
+    if key.is_empty() {
+        return Ok(());
+    }
+    let mut scratch = Vec::new();
+    let wait = Wait {
+        what: "operations outstanding when a channel is dropped",
+        peers: Peers::None,
+        deadline,
+    };
+    network.fabric().wait(wait, || {
+        if let Err(error) = network.completions().poll_waiting(&mut scratch) {
+            return Some(Err(error.into()));
+        }
+        key.outcome()
+    })?
+}
+
+/// Posts a flush on every queue pair of the node that has puts outstanding, and gathers what to wait for.
+fn post_flushes<F: Fabric>(network: &Network<F>, deadline: Option<Time>, key: &mut AckKey<F>) -> Result<()> {
+    for lane in network.lanes() {
+        for (position, &peer) in network.fabric().nodes().iter().enumerate() {
+            // `None` while there is no room: then waits, without the lock, until polling has made some.
+            let mut attempt = || {
+                let mut queues = lane.lock();
+                let window = queues.window().clone();
+                let seq = match queues.unfenced(position, network.placed_on_post()) {
+                    Unfenced::Nothing | Unfenced::CpuFence(None) => return Some(Ok(())),
+                    Unfenced::WaitFor(seq) | Unfenced::CpuFence(Some(seq)) => seq,
+                    Unfenced::Flush => {
+                        let work = Work::signaled(loco_fabric::WorkRequestId(0));
+                        match queues.post(
+                            network.fabric(),
+                            peer,
+                            OperationKind::Read,
+                            work,
+                            |queue, work| queue.flush(work),
+                        ) {
+                            Ok(Attempt::Done) => return Some(Ok(())),
+                            Ok(Attempt::Pending(seq)) => seq,
+                            Ok(Attempt::WindowFull) | Err(FabricError::QueueFull(_)) => return None,
+                            Err(error) => {
+                                queues.quiet(position);
+                                return Some(Err(error));
+                            }
+                        }
+                    }
+                };
+                key.insert(&window, seq, peer);
+                Some(Ok(()))
+            };
+            let posted = match attempt() {
+                Some(posted) => posted,
+                None => {
+                    let mut scratch = Vec::new();
+                    let wait = Wait {
+                        what: "room in a send queue",
+                        peers: Peers::One(peer),
+                        deadline,
+                    };
+                    network.fabric().wait(wait, || {
+                        if let Err(error) = network.completions().poll_waiting(&mut scratch) {
+                            return Some(Err(error));
+                        }
+                        attempt()
+                    })?
+                }
+            };
+            posted?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,256 @@
+//! Temporary registered memory (LOCO'26 C.4): blocks from a thread's pool, used as sources and results of operations.
+//!
+//! A [`MemRef`] is moved into the operation that uses it and comes back when the operation has completed, so that
+//! nothing reads or writes it meanwhile: a local data race (Robust'25 Def. 7) on it does not compile.
+
+use loco_fabric::{Fabric, Local, Memory, MemoryKind, Target, Time};
+
+use crate::operations::ack::AckKey;
+use crate::operations::operation::{Flags, Operation};
+use crate::operations::thread::Thread;
+use crate::{Error, Result};
+
+/// A piece of registered memory that belongs to its holder alone. Dropped, it goes back to the thread's pool.
+///
+/// While an operation uses it, it cannot be touched:
+///
+/// ```compile_fail
+/// # use loco::{MemRef, Thread, fabric::{Fabric, Target}};
+/// fn race<F: Fabric>(buffer: MemRef<'_, F>, target: Target<'_, F::Remote>) -> loco::Result<()> {
+///     let pending = buffer.put(target)?;
+///     buffer.write(0, &[1, 2, 3])?; // moved into the operation: does not compile
+///     pending.wait()?;
+///     Ok(())
+/// }
+/// ```
+///
+/// ```
+/// # use loco::{MemRef, Thread, fabric::{Fabric, Target}};
+/// fn no_race<F: Fabric>(buffer: MemRef<'_, F>, target: Target<'_, F::Remote>) -> loco::Result<()> {
+///     let buffer = buffer.put(target)?.wait()?;
+///     buffer.write(0, &[1, 2, 3])?; // given back by `wait`
+///     Ok(())
+/// }
+/// ```
+pub struct MemRef<'t, F: Fabric> {
+    thread: &'t Thread<F>,
+    /// `Some` until dropped or kept aside.
+    memory: Option<F::Memory>,
+    len: usize,
+    /// Goes back to the pool when dropped.
+    recycled: bool,
+}
+
+impl<F: Fabric> Thread<F> {
+    /// `len` bytes of temporary registered memory, 64-byte aligned, content unspecified. From the pool up to
+    /// [`Config::block_bytes`](crate::Config::block_bytes), else allocated.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub fn mem_ref(&self, len: usize) -> Result<MemRef<'_, F>> {
+        let block_bytes = self.network().block_bytes();
+        let pooled = len <= block_bytes;
+        let memory = if pooled {
+            self.pool().borrow_mut().block(self.fabric(), block_bytes)?
+        } else {
+            self.fabric().allocate(len, MemoryKind::Host)?
+        };
+        Ok(MemRef {
+            thread: self,
+            memory: Some(memory),
+            len,
+            recycled: pooled,
+        })
+    }
+}
+
+impl<'t, F: Fabric> MemRef<'t, F> {
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True if the length is zero.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Copies out from `offset`.
+    ///
+    /// # Errors
+    /// `OutOfRange`.
+    pub fn read(&self, offset: usize, out: &mut [u8]) -> Result<()> {
+        Ok(self.memory()?.read(offset, out)?)
+    }
+
+    /// Copies in at `offset`.
+    ///
+    /// # Errors
+    /// `OutOfRange`.
+    pub fn write(&self, offset: usize, data: &[u8]) -> Result<()> {
+        Ok(self.memory()?.write(offset, data)?)
+    }
+
+    /// The 8-byte word at `offset`.
+    ///
+    /// # Errors
+    /// `OutOfRange`.
+    #[inline]
+    pub fn word(&self, offset: usize) -> Result<u64> {
+        let mut word = [0; 8];
+        self.memory()?.read(offset, &mut word)?;
+        Ok(u64::from_ne_bytes(word))
+    }
+
+    /// Sets the 8-byte word at `offset`.
+    ///
+    /// # Errors
+    /// `OutOfRange`.
+    #[inline]
+    pub fn set_word(&self, offset: usize, value: u64) -> Result<()> {
+        Ok(self.memory()?.write(offset, &value.to_ne_bytes())?)
+    }
+
+    /// Puts the whole buffer at `dst`.
+    ///
+    /// # Errors
+    /// See [`Thread::put`].
+    pub fn put(self, dst: Target<'_, F::Remote>) -> Result<Pending<'t, F>> {
+        let operation = Operation::Put(self.local(0, self.len)?, dst);
+        let key = self.thread.post(&operation, Flags::default())?;
+        Ok(Pending::new(key, self))
+    }
+
+    /// Fills the whole buffer from `src`.
+    ///
+    /// # Errors
+    /// See [`Thread::get`].
+    pub fn get(self, src: Target<'_, F::Remote>) -> Result<Pending<'t, F>> {
+        let operation = Operation::Get(self.local(0, self.len)?, src);
+        let key = self.thread.post(&operation, Flags::default())?;
+        Ok(Pending::new(key, self))
+    }
+
+    /// Adds to the peer's word; its old value will be this buffer's [word](MemRef::word) at 0.
+    ///
+    /// # Errors
+    /// See [`Thread::fetch_add`].
+    pub fn fetch_add(self, word: Target<'_, F::Remote>, add: u64) -> Result<Pending<'t, F>> {
+        let operation = Operation::FetchAdd(word, add, self.local(0, 8)?);
+        let key = self.thread.post(&operation, Flags::default())?;
+        Ok(Pending::new(key, self))
+    }
+
+    /// Stores `new` in the peer's word if it holds `expected`; its old value will be this buffer's
+    /// [word](MemRef::word) at 0.
+    ///
+    /// # Errors
+    /// See [`Thread::compare_swap`].
+    pub fn compare_swap(
+        self,
+        word: Target<'_, F::Remote>,
+        expected: u64,
+        new: u64,
+    ) -> Result<Pending<'t, F>> {
+        let operation = Operation::CompareSwap(word, expected, new, self.local(0, 8)?);
+        let key = self.thread.post(&operation, Flags::default())?;
+        Ok(Pending::new(key, self))
+    }
+
+    /// A part, for an operation.
+    pub(crate) fn local(&self, offset: usize, len: usize) -> Result<Local<'_, F::Memory>> {
+        let memory = self.memory()?;
+        Ok(Local { memory, offset, len })
+    }
+
+    #[inline]
+    fn memory(&self) -> Result<&F::Memory> {
+        // Not reached: it is taken by drop and by `Pending`'s drop only.
+        self.memory.as_ref().ok_or(Error::Closed)
+    }
+}
+
+impl<F: Fabric> Drop for MemRef<'_, F> {
+    fn drop(&mut self) {
+        if self.recycled
+            && let Some(memory) = self.memory.take()
+        {
+            self.thread.pool().borrow_mut().give_back(memory);
+        }
+    }
+}
+
+/// A buffer in use by an operation. [`wait`](Pending::wait) gives it back; dropped before that, the buffer is kept
+/// aside until the operation has ended.
+#[must_use = "the operation is under way: wait to get the buffer back"]
+pub struct Pending<'t, F: Fabric> {
+    key: AckKey<F>,
+    /// `Some` until given back.
+    buffer: Option<MemRef<'t, F>>,
+}
+
+impl<'t, F: Fabric> Pending<'t, F> {
+    pub(crate) fn new(key: AckKey<F>, buffer: MemRef<'t, F>) -> Pending<'t, F> {
+        Pending {
+            key,
+            buffer: Some(buffer),
+        }
+    }
+
+    /// True when the operation has ended, as [`AckKey::query`].
+    pub fn query(&self) -> bool {
+        self.key.query()
+    }
+
+    /// The operation as a key, to be united with others. The buffer stays here.
+    pub fn key(&self) -> AckKey<F> {
+        self.key.clone()
+    }
+
+    /// Waits for the operation and gives the buffer back.
+    ///
+    /// # Errors
+    /// See [`AckKey::wait`]; the buffer is then kept aside until the operation has ended.
+    pub fn wait(self) -> Result<MemRef<'t, F>> {
+        self.wait_until(None)
+    }
+
+    /// Waits until `deadline`; `None` is the thread's.
+    ///
+    /// # Errors
+    /// See [`wait`](Pending::wait).
+    pub fn wait_until(mut self, deadline: Option<Time>) -> Result<MemRef<'t, F>> {
+        match self.buffer.take() {
+            Some(buffer) => {
+                let waited = match deadline {
+                    None => self.key.wait(buffer.thread),
+                    some => self.key.wait_until(buffer.thread, some),
+                };
+                match waited {
+                    Ok(()) => Ok(buffer),
+                    Err(error) => {
+                        self.buffer = Some(buffer);
+                        Err(error)
+                    }
+                }
+            }
+            // `wait` takes `self`, and only `wait` and `drop` take the buffer.
+            None => Err(Error::Closed),
+        }
+    }
+}
+
+impl<F: Fabric> Drop for Pending<'_, F> {
+    fn drop(&mut self) {
+        let Some(mut buffer) = self.buffer.take() else {
+            return;
+        };
+        if !self.key.query()
+            && let Some(memory) = buffer.memory.take()
+        {
+            let key = std::mem::take(&mut self.key);
+            let mut pool = buffer.thread.pool().borrow_mut();
+            pool.keep_until_done(key, memory, buffer.recycled);
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! One-sided operations of a node: posting them, knowing when they have ended, ordering them. Channels and objects are
+//! built from this and from nothing else of the fabric.
+//!
+//! From the bottom up: [`completion`] records what ended, an [`ack`] key names a set of operations, [`queues`] are the
+//! queue pairs of one thread and what is outstanding on them, [`network`] is what the threads of a node share, a
+//! [`thread`](mod@thread) posts and waits, a [`fence`] orders. [`mem_ref`], [`put_op`], [`region`], [`words`] and
+//! [`home`] are tools for objects.
+
+pub(crate) mod ack;
+pub(crate) mod completion;
+pub mod fence;
+pub(crate) mod home;
+pub(crate) mod mem_ref;
+pub(crate) mod network;
+pub(crate) mod operation;
+pub(crate) mod peers;
+pub(crate) mod platform;
+pub(crate) mod pool;
+pub(crate) mod put_op;
+pub(crate) mod queues;
+pub(crate) mod region;
+pub(crate) mod thread;
+pub(crate) mod word_ops;
+pub(crate) mod words;

@@ -1,0 +1,138 @@
+//! What the threads of one node share: its fabric, its completions and the queues of them all.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use loco_fabric::{AtomicCell, Caps, Fabric, FabricError, Lock, NodeId, Platform, Time};
+
+use crate::config::{Config, Polling};
+use crate::operations::completion::Completions;
+use crate::operations::peers::{atomics_placed, position_of};
+use crate::operations::platform::{AtomicU32Of, MutexOf};
+use crate::operations::pool::Pool;
+use crate::operations::queues::{Lane, Queues, SharedQueues};
+use crate::{Error, Result};
+
+/// Access of one node to the network, shared by its threads and services.
+pub(crate) struct Network<F: Fabric> {
+    fabric: F,
+    config: Config,
+    completions: Arc<Completions<F>>,
+    /// Queues of all threads that other threads may post on, idle ones included.
+    lanes: MutexOf<F, Vec<SharedQueues<F>>>,
+    /// What dropped `Thread`s left behind.
+    idle: MutexOf<F, Vec<Idle<F>>>,
+    stopped: AtomicU32Of<F>,
+}
+
+/// A thread's state without a thread.
+pub(crate) struct Idle<F: Fabric> {
+    pub(crate) lane: Lane<F>,
+    pub(crate) pool: Pool<F>,
+}
+
+impl<F: Fabric> Network<F> {
+    pub(crate) fn new(fabric: F, config: Config) -> Arc<Network<F>> {
+        let polls_by_thread = config.polling == Polling::Thread && !fabric.caps().synchronous;
+        Arc::new(Network {
+            completions: Completions::new(fabric.clone(), polls_by_thread),
+            fabric,
+            config,
+            lanes: Lock::new(Vec::new()),
+            idle: Lock::new(Vec::new()),
+            stopped: AtomicCell::new(0),
+        })
+    }
+
+    #[inline]
+    pub(crate) fn fabric(&self) -> &F {
+        &self.fabric
+    }
+
+    #[inline]
+    pub(crate) fn caps(&self) -> &Caps {
+        self.fabric.caps()
+    }
+
+    pub(crate) fn completions(&self) -> &Arc<Completions<F>> {
+        &self.completions
+    }
+
+    pub(crate) fn block_bytes(&self) -> usize {
+        self.config.block_bytes
+    }
+
+    /// True if no operation is ever pending.
+    #[inline]
+    pub(crate) fn synchronous(&self) -> bool {
+        self.caps().synchronous
+    }
+
+    /// True if a CPU fence places the puts posted before it.
+    #[inline]
+    pub(crate) fn placed_on_post(&self) -> bool {
+        self.caps().puts_placed_on_post
+    }
+
+    /// What a completed remote read-modify-write wrote is placed: it took effect at the memory, not in the NIC.
+    pub(crate) fn atomics_placed(&self) -> bool {
+        atomics_placed(&self.fabric)
+    }
+
+    #[inline]
+    pub(crate) fn position(&self, peer: NodeId) -> Result<usize, FabricError> {
+        position_of(self.fabric.nodes(), peer)
+    }
+
+    pub(crate) fn default_deadline(&self) -> Time {
+        self.fabric.platform().now().after(self.config.deadline)
+    }
+
+    /// How long a thread without a deadline of its own waits.
+    #[inline]
+    pub(crate) fn default_patience(&self) -> Duration {
+        self.config.deadline
+    }
+
+    pub(crate) fn stop(&self) {
+        self.stopped.store(1, Ordering::SeqCst);
+    }
+
+    pub(crate) fn stopped(&self) -> bool {
+        self.stopped.load(Ordering::SeqCst) != 0
+    }
+
+    /// State for a new `Thread`: what a dropped one left, or new.
+    pub(crate) fn take_idle(&self) -> Result<Idle<F>> {
+        if self.stopped() {
+            return Err(Error::Closed);
+        }
+        if let Some(idle) = self.idle.lock().pop() {
+            return Ok(idle);
+        }
+        let window = self.completions.new_window()?;
+        let queues = Queues::new(window, self.fabric.nodes().len());
+        let lane = if self.synchronous() && self.placed_on_post() {
+            Lane::Private(RefCell::new(queues))
+        } else {
+            let shared: SharedQueues<F> = Arc::new(Lock::new(queues));
+            self.lanes.lock().push(shared.clone());
+            Lane::Shared(shared)
+        };
+        Ok(Idle {
+            lane,
+            pool: Pool::default(),
+        })
+    }
+
+    pub(crate) fn keep_idle(&self, idle: Idle<F>) {
+        self.idle.lock().push(idle);
+    }
+
+    /// The queues of all threads, where fences may have to look at them.
+    pub(crate) fn lanes(&self) -> Vec<SharedQueues<F>> {
+        self.lanes.lock().clone()
+    }
+}

@@ -1,0 +1,24 @@
+//! Facts about the fabric that several parts of this layer ask for: where a peer stands among the nodes of the job, and
+//! whether the result of an atomic is placed.
+
+use loco_fabric::{Atomicity, Fabric, FabricError, NodeId};
+
+/// The peer's position among the job's nodes, which are in ascending order.
+#[inline]
+pub(crate) fn position_of(nodes: &[NodeId], peer: NodeId) -> Result<usize, FabricError> {
+    let guess = usize::from(peer.0);
+    // Ids are usually 0, 1, 2, ...
+    if nodes.get(guess) == Some(&peer) {
+        return Ok(guess);
+    }
+    nodes
+        .binary_search(&peer)
+        .map_err(|_| FabricError::UnknownPeer(peer))
+}
+
+/// Returns true if a completed remote read-modify-write has placed what it wrote: it took effect at the memory, not in
+/// the NIC.
+#[inline]
+pub(crate) fn atomics_placed<F: Fabric>(fabric: &F) -> bool {
+    fabric.caps().atomicity == Atomicity::Glob
+}

@@ -1,0 +1,119 @@
+//! Memoised puts (LOCO'26 C.1.1): a source and its targets, checked once, posted any number of times.
+
+use loco_fabric::{Fabric, Local, Memory, NodeId, RemoteMemory, Target};
+
+use crate::operations::ack::AckKey;
+use crate::operations::operation::{Flags, Operation};
+use crate::operations::region::Region;
+use crate::operations::thread::Thread;
+use crate::{Error, Result};
+
+/// A put of one piece of local memory to the same place on any number of nodes.
+pub struct PutOp<F: Fabric> {
+    src: F::Memory,
+    len: usize,
+    targets: Box<[F::Remote]>,
+}
+
+impl<F: Fabric> PutOp<F> {
+    /// Prepares a put of `src` to each of `targets`.
+    ///
+    /// # Errors
+    /// `TooLarge` if a target is shorter than the source.
+    pub fn new(src: F::Memory, targets: impl IntoIterator<Item = F::Remote>) -> Result<PutOp<F>> {
+        let len = src.len();
+        let targets: Box<[F::Remote]> = targets.into_iter().collect();
+        match targets.iter().find(|target| target.len() < len) {
+            Some(target) => Err(Error::TooLarge {
+                what: format!("a put to {}", target.node()),
+                len,
+                max: target.len(),
+            }),
+            None => Ok(PutOp { src, len, targets }),
+        }
+    }
+
+    /// Prepares a broadcast of `len` bytes at `offset` of this node's part of `region` to the same place on `nodes`,
+    /// this node excepted.
+    ///
+    /// # Errors
+    /// `OutOfRange`; `NotConnected` to one of the nodes.
+    pub fn broadcast(
+        region: &Region<F>,
+        offset: usize,
+        len: usize,
+        here: NodeId,
+        nodes: &[NodeId],
+    ) -> Result<PutOp<F>> {
+        let targets = nodes
+            .iter()
+            .filter(|&&node| node != here)
+            .map(|&node| Ok(region.remote(node)?.slice(offset, len)?))
+            .collect::<Result<Vec<_>>>()?;
+        PutOp::new(region.local()?.slice(offset, len)?, targets)
+    }
+
+    /// Posts the put to every target. The memory may be read until the key is done, and may have changed by then:
+    /// targets may receive different values (LOCO'26 Fig. 9c).
+    ///
+    /// # Errors
+    /// See [`Thread::put`]; the puts to the other targets have been posted all the same.
+    #[inline]
+    pub fn post(&self, thread: &Thread<F>) -> Result<AckKey<F>> {
+        let mut key = AckKey::done();
+        self.each(|target| thread.post_into(&self.put(target), Flags::default(), &mut key))?;
+        Ok(key)
+    }
+
+    /// Posts a put of `data`, copied at the call, to every target.
+    ///
+    /// # Errors
+    /// See [`Thread::put_inline`].
+    #[inline]
+    pub fn post_inline(&self, thread: &Thread<F>, data: &[u8]) -> Result<AckKey<F>> {
+        let mut key = AckKey::done();
+        self.each(|target| thread.post_into(&inline(data, target), Flags::default(), &mut key))?;
+        Ok(key)
+    }
+
+    /// The same without tracking the puts' completion.
+    ///
+    /// # Errors
+    /// See [`Thread::put_inline`].
+    #[inline]
+    pub fn post_inline_untracked(&self, thread: &Thread<F>, data: &[u8]) -> Result<()> {
+        self.each(|target| thread.post_untracked(&inline(data, target), Flags::default()))
+    }
+
+    /// Posts to every target, to the others also when one of them is lost; then returns the first error.
+    #[inline]
+    fn each(&self, mut post: impl FnMut(&F::Remote) -> Result<()>) -> Result<()> {
+        // Results are looked at, never copied: a copy would read them back wider than they were written, and so wait
+        // until the puts before have left the store buffer, which is a cache miss each.
+        let mut failed = None;
+        for target in &self.targets {
+            if let Err(error) = post(target)
+                && failed.is_none()
+            {
+                failed = Some(error);
+            }
+        }
+        match failed {
+            None => Ok(()),
+            Some(error) => Err(error),
+        }
+    }
+
+    fn put<'a>(&'a self, remote: &'a F::Remote) -> Operation<'a, F> {
+        let local = Local {
+            memory: &self.src,
+            offset: 0,
+            len: self.len,
+        };
+        Operation::Put(local, Target { remote, offset: 0 })
+    }
+}
+
+fn inline<'a, F: Fabric>(data: &'a [u8], remote: &'a F::Remote) -> Operation<'a, F> {
+    Operation::PutInline(data, Target { remote, offset: 0 })
+}

@@ -1,0 +1,256 @@
+//! A thread's queue pairs and what is outstanding on them, which is what fences decide by.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use loco_fabric::{Fabric, FabricError, NodeId, Posted, QueuePair, RemoteMemory, Target, Work};
+
+use crate::Result;
+use crate::operations::completion::{Status, WINDOW_SLOTS, Window};
+use crate::operations::operation::OperationKind;
+use crate::operations::peers::{atomics_placed, position_of};
+use crate::operations::platform::MutexOf;
+
+/// A thread's queues. Where every operation is done and placed when it is posted no other thread ever has reason to
+/// look at them, and posting takes no lock; elsewhere node-scope fences of other threads post flushes on them.
+pub(crate) enum Lane<F: Fabric> {
+    Private(RefCell<Queues<F>>),
+    Shared(SharedQueues<F>),
+}
+
+/// Queues that other threads may post on.
+pub(crate) type SharedQueues<F> = Arc<MutexOf<F, Queues<F>>>;
+
+/// Queue pairs of one thread, made when first used, and the numbering of its operations.
+pub(crate) struct Queues<F: Fabric> {
+    window: Arc<Window<F>>,
+    /// Sequence number of the next operation that turns out to be pending.
+    next: u64,
+    /// Every operation before this one has ended.
+    tail: u64,
+    /// By position of the peer among the job's nodes.
+    pairs: Vec<Option<Pair<F>>>,
+}
+
+struct Pair<F: Fabric> {
+    queue: F::QueuePair,
+    peer: NodeId,
+    /// A put, or an atomic that is like one, was posted last or after the last get: nothing says that it is placed.
+    puts: bool,
+    /// The last read-like operation that was pending when posted. Later ones complete later.
+    read: Option<u64>,
+}
+
+/// What became of an attempt to post.
+pub(crate) enum Attempt {
+    /// Completed at the call.
+    Done,
+    /// Under way; 0 if untracked.
+    Pending(u64),
+    /// Nothing was posted: poll, then try again.
+    WindowFull,
+}
+
+/// What a fence still has to do for one queue pair.
+pub(crate) enum Unfenced {
+    /// Nothing is outstanding.
+    Nothing,
+    /// A read-like operation came last: wait for it.
+    WaitFor(u64),
+    /// Puts came last and are placed after a CPU fence; a read-like operation before them may be under way.
+    CpuFence(Option<u64>),
+    /// Puts came last: post a flush and wait for it.
+    Flush,
+}
+
+impl<F: Fabric> Queues<F> {
+    pub(crate) fn new(window: Arc<Window<F>>, nodes: usize) -> Queues<F> {
+        Queues {
+            window,
+            next: 1,
+            tail: 1,
+            pairs: (0..nodes).map(|_| None).collect(),
+        }
+    }
+
+    /// The completion window of these queues.
+    pub(crate) fn window(&self) -> &Arc<Window<F>> {
+        &self.window
+    }
+
+    /// Posts one operation, or says why not yet. `work` has everything but the id.
+    #[inline]
+    pub(crate) fn post(
+        &mut self,
+        fabric: &F,
+        peer: NodeId,
+        kind: OperationKind,
+        work: Work,
+        mut operation: impl FnMut(&mut F::QueuePair, Work) -> Result<Posted, FabricError>,
+    ) -> Result<Attempt, FabricError> {
+        let work = if work.signaled {
+            if self.is_full() {
+                return Ok(Attempt::WindowFull);
+            }
+            if !fabric.caps().synchronous {
+                self.window.prepare(self.next);
+            }
+            Work {
+                id: self.window.id(self.next),
+                ..work
+            }
+        } else {
+            work
+        };
+        let pair = pair_of(&mut self.pairs, fabric, peer)?;
+        let posted = operation(&mut pair.queue, work)?;
+        let pending = posted == Posted::Pending;
+        let mut seq = 0;
+        if pending && work.signaled {
+            seq = self.next;
+            self.next += 1;
+        }
+        pair.note(fabric, kind, seq);
+        Ok(if pending {
+            Attempt::Pending(seq)
+        } else {
+            Attempt::Done
+        })
+    }
+
+    /// Does an operation that is never under way, if the queue pair can.
+    #[inline(always)] // a few instructions, once it is known what is done
+    pub(crate) fn at_once(
+        &mut self,
+        fabric: &F,
+        peer: NodeId,
+        kind: OperationKind,
+        operation: impl FnOnce(&mut F::QueuePair) -> Result<Option<u64>, FabricError>,
+    ) -> Result<Option<u64>, FabricError> {
+        let pair = pair_of(&mut self.pairs, fabric, peer)?;
+        let done = operation(&mut pair.queue)?;
+        if done.is_some() {
+            pair.note(fabric, kind, 0);
+        }
+        Ok(done)
+    }
+
+    /// Puts bytes where a put is done when it is posted.
+    #[inline(always)] // a few instructions, once it is known what is done
+    pub(crate) fn put_at_once(
+        &mut self,
+        fabric: &F,
+        data: &[u8],
+        dst: Target<'_, F::Remote>,
+    ) -> Result<(), FabricError> {
+        let pair = pair_of(&mut self.pairs, fabric, dst.remote.node())?;
+        let _: Posted = pair.queue.put_inline(data, dst, Work::unsignaled())?;
+        pair.note(fabric, OperationKind::Put, 0);
+        Ok(())
+    }
+
+    /// What a fence has to do for `position`.
+    #[inline]
+    pub(crate) fn unfenced(&mut self, position: usize, placed_on_post: bool) -> Unfenced {
+        let Some(pair) = &mut self.pairs[position] else {
+            return Unfenced::Nothing;
+        };
+        if let Some(seq) = pair.read {
+            match self.window.status(seq) {
+                Status::Pending => {}
+                Status::Done => pair.read = None,
+                // Reported by this fence, and by no later one.
+                Status::Failed => {
+                    pair.read = None;
+                    return Unfenced::WaitFor(seq);
+                }
+            }
+        }
+        match (pair.puts, pair.read) {
+            (false, None) => Unfenced::Nothing,
+            (false, Some(seq)) => Unfenced::WaitFor(seq),
+            (true, read) if placed_on_post => Unfenced::CpuFence(read),
+            (true, _) => Unfenced::Flush,
+        }
+    }
+
+    /// Everything posted to `position` so far is done, or reported as failed.
+    #[inline]
+    pub(crate) fn quiet(&mut self, position: usize) {
+        if let Some(pair) = &mut self.pairs[position] {
+            pair.puts = false;
+            pair.read = None;
+        }
+    }
+
+    /// True if the window has no free slot.
+    fn is_full(&mut self) -> bool {
+        if self.next - self.tail < WINDOW_SLOTS {
+            return false;
+        }
+        while self.tail < self.next && self.window.status(self.tail) != Status::Pending {
+            self.tail += 1;
+        }
+        self.next - self.tail >= WINDOW_SLOTS
+    }
+}
+
+/// The queue pair towards `peer`, made when first used.
+#[inline(always)]
+fn pair_of<'a, F: Fabric>(
+    pairs: &'a mut [Option<Pair<F>>],
+    fabric: &F,
+    peer: NodeId,
+) -> Result<&'a mut Pair<F>, FabricError> {
+    let guess = usize::from(peer.0); // ids are usually 0, 1, 2, ...
+    match pairs.get(guess) {
+        Some(Some(pair)) if pair.peer == peer => {}
+        _ => return find_pair(pairs, fabric, peer),
+    }
+    match &mut pairs[guess] {
+        Some(pair) => Ok(pair),
+        None => Err(FabricError::UnknownPeer(peer)), // not reached: seen just now
+    }
+}
+
+#[cold]
+fn find_pair<'a, F: Fabric>(
+    pairs: &'a mut [Option<Pair<F>>],
+    fabric: &F,
+    peer: NodeId,
+) -> Result<&'a mut Pair<F>, FabricError> {
+    let position = position_of(fabric.nodes(), peer)?;
+    match &mut pairs[position] {
+        Some(pair) => Ok(pair),
+        empty => open(empty, fabric, peer),
+    }
+}
+
+impl<F: Fabric> Pair<F> {
+    /// Takes down what was posted last; 0 if it has ended or nobody will ask.
+    #[inline]
+    fn note(&mut self, fabric: &F, kind: OperationKind, seq: u64) {
+        match kind {
+            OperationKind::Put => self.puts = true,
+            OperationKind::Read | OperationKind::Atomic => {
+                // Whether it is waited for or done already: it speaks for every earlier operation of the pair.
+                self.puts = kind == OperationKind::Atomic && !atomics_placed(fabric);
+                self.read = (seq != 0).then_some(seq);
+            }
+        }
+    }
+}
+
+#[cold]
+fn open<'a, F: Fabric>(
+    place: &'a mut Option<Pair<F>>,
+    fabric: &F,
+    peer: NodeId,
+) -> Result<&'a mut Pair<F>, FabricError> {
+    Ok(place.insert(Pair {
+        queue: fabric.queue_pair(peer)?,
+        peer,
+        puts: false,
+        read: None,
+    }))
+}

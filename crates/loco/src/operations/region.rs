@@ -1,0 +1,113 @@
+//! One named region of a channel: this node's memory and, once connected, the peers'.
+
+use std::sync::{Arc, OnceLock};
+
+use loco_fabric::{Fabric, NodeId};
+
+use crate::operations::peers::position_of;
+use crate::{Error, Result};
+
+/// A region that a channel declares (`bar/sst/ov0.data`). A cheap handle.
+pub struct Region<F: Fabric> {
+    inner: Arc<Inner<F>>,
+}
+
+struct Inner<F: Fabric> {
+    fabric: F,
+    /// `channel.region`.
+    name: String,
+    /// Where the short name starts.
+    short: usize,
+    len: usize,
+    local: Option<F::Memory>,
+    /// By position among the job's nodes; each written once, by the set-up service, which never waits inside.
+    remotes: Box<[OnceLock<F::Remote>]>,
+}
+
+impl<F: Fabric> Region<F> {
+    pub(crate) fn new(fabric: &F, channel: &str, name: &str, len: usize, local: Option<F::Memory>) -> Self {
+        Region {
+            inner: Arc::new(Inner {
+                fabric: fabric.clone(),
+                name: format!("{channel}.{name}"),
+                short: channel.len() + 1,
+                len,
+                local,
+                remotes: fabric.nodes().iter().map(|_| OnceLock::new()).collect(),
+            }),
+        }
+    }
+
+    /// Full name.
+    pub fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    pub(crate) fn short_name(&self) -> &str {
+        &self.inner.name[self.inner.short..]
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        self.inner.len
+    }
+
+    /// True if the length is zero.
+    pub fn is_empty(&self) -> bool {
+        self.inner.len == 0
+    }
+
+    /// This node's memory.
+    ///
+    /// # Errors
+    /// `UnknownRegion` if this node offers none.
+    pub fn local(&self) -> Result<&F::Memory> {
+        self.inner.local.as_ref().ok_or_else(|| Error::UnknownRegion {
+            channel: self.inner.name[..self.inner.short - 1].to_owned(),
+            region: self.short_name().to_owned(),
+        })
+    }
+
+    /// A peer's memory.
+    ///
+    /// # Errors
+    /// `NotConnected` before the channel is ready, or if that peer offers no such region; `UnknownPeer`.
+    #[inline]
+    pub fn remote(&self, peer: NodeId) -> Result<&F::Remote> {
+        let position = position_of(self.inner.fabric.nodes(), peer)?;
+        match self.inner.remotes[position].get() {
+            Some(remote) => Ok(remote),
+            None => Err(self.not_connected(peer)),
+        }
+    }
+
+    #[cold]
+    fn not_connected(&self, peer: NodeId) -> Error {
+        Error::NotConnected {
+            region: self.inner.name.clone(),
+            peer,
+        }
+    }
+
+    /// Sets a peer's memory; the first one stays.
+    pub(crate) fn connect(&self, position: usize, remote: F::Remote) {
+        let _ = self.inner.remotes[position].set(remote);
+    }
+}
+
+impl<F: Fabric> Clone for Region<F> {
+    fn clone(&self) -> Self {
+        Region {
+            inner: self.inner.clone(),
+        }
+    }
+}
+
+impl<F: Fabric> std::fmt::Debug for Region<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Region")
+            .field("name", &self.inner.name)
+            .field("len", &self.inner.len)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,416 @@
+//! What one thread needs to use objects: its queue pairs, its completion window, its pool of temporary memory.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+use loco_fabric::{
+    Completion, Fabric, FabricError, Local, Lock, NodeId, Peers, Platform, QueuePair, RemoteMemory, Target,
+    Time, Wait, WordOp, Work, WorkRequestId,
+};
+
+use crate::Result;
+use crate::operations::ack::AckKey;
+use crate::operations::completion::Window;
+use crate::operations::network::{Idle, Network};
+use crate::operations::operation::{Flags, Operation, OperationKind, target};
+use crate::operations::pool::Pool;
+use crate::operations::queues::{Attempt, Lane, Queues, Unfenced};
+
+/// One thread's access to the network. `Send`, not `Sync`: it moves with its thread and is shared with nobody, so
+/// that posting threads contend for nothing (LOCO'26 C.3).
+///
+/// Object operations take a `&Thread`. Operations posted through one `Thread` towards one peer are ordered as the
+/// fabric contract says; operations of different `Thread`s are not.
+///
+/// Made by [`Manager::thread`](crate::Manager::thread). Its queue pairs are made when first used, and kept for the
+/// node's next `Thread` when it is dropped.
+pub struct Thread<F: Fabric> {
+    /// Keeps the node's services up.
+    _services: Arc<dyn Send + Sync>,
+    network: Arc<Network<F>>,
+    lane: Lane<F>,
+    window: Arc<Window<F>>,
+    scratch: RefCell<Vec<Completion>>,
+    pool: RefCell<Pool<F>>,
+    /// Deadlines of this thread's waits, in place of the configured one.
+    deadline: Cell<Option<Time>>,
+}
+
+impl<F: Fabric> Thread<F> {
+    /// `services` stay up as long as the thread.
+    pub(crate) fn new(network: Arc<Network<F>>, idle: Idle<F>, services: Arc<dyn Send + Sync>) -> Thread<F> {
+        let (lane, window) = match idle.lane {
+            Lane::Private(queues) => {
+                let window = queues.borrow().window().clone();
+                (Lane::Private(queues), window)
+            }
+            Lane::Shared(queues) => {
+                let window = queues.lock().window().clone();
+                (Lane::Shared(queues), window)
+            }
+        };
+        Thread {
+            network,
+            _services: services,
+            lane,
+            window,
+            scratch: RefCell::new(Vec::new()),
+            pool: RefCell::new(idle.pool),
+            deadline: Cell::new(None),
+        }
+    }
+
+    /// This node.
+    pub fn node_id(&self) -> NodeId {
+        self.network.fabric().node()
+    }
+
+    /// The fabric.
+    #[inline]
+    pub fn fabric(&self) -> &F {
+        self.network.fabric()
+    }
+
+    /// When a wait that starts now gives up: [`Config::deadline`](crate::Config::deadline) from now, unless
+    /// [`set_deadline`](Thread::set_deadline) said otherwise.
+    pub fn deadline(&self) -> Time {
+        self.deadline
+            .get()
+            .unwrap_or_else(|| self.network.default_deadline())
+    }
+
+    /// Makes every later wait of this thread end at `deadline`; `None` goes back to the configured one.
+    pub fn set_deadline(&self, deadline: Option<Time>) {
+        self.deadline.set(deadline);
+    }
+
+    /// The deadline of all waits, if there is one.
+    pub(crate) fn set_deadline_is(&self) -> Option<Time> {
+        self.deadline.get()
+    }
+
+    /// Runs `steps` without a deadline of this thread: for the steps of a protocol that others would wait for in vain if
+    /// they were left out in the middle. They end when they are done or the peer is lost.
+    pub(crate) fn to_the_end<T>(&self, steps: impl FnOnce() -> T) -> T {
+        let deadline = self.deadline.replace(Some(Time(u64::MAX)));
+        let outcome = steps();
+        self.deadline.set(deadline);
+        outcome
+    }
+
+    /// The clock of this node.
+    pub fn now(&self) -> Time {
+        self.network.fabric().platform().now()
+    }
+
+    /// Writes local memory to a peer's. The source may be read until the key is done.
+    ///
+    /// # Errors
+    /// Range errors before anything is posted; `PeerLost`; `Timeout` when no room comes free in the queue.
+    #[inline]
+    pub fn put(&self, src: Local<'_, F::Memory>, dst: Target<'_, F::Remote>) -> Result<AckKey<F>> {
+        self.post(&Operation::Put(src, dst), Flags::default())
+    }
+
+    /// Writes `data`, copied at the call, to a peer's memory.
+    ///
+    /// # Errors
+    /// See [`put`](Thread::put); `Unsupported` beyond [`Caps::inline_bytes_max`](loco_fabric::Caps).
+    #[inline]
+    pub fn put_inline(&self, data: &[u8], dst: Target<'_, F::Remote>) -> Result<AckKey<F>> {
+        self.post(&Operation::PutInline(data, dst), Flags::default())
+    }
+
+    /// Reads a peer's memory into local memory; it is there when the key is done.
+    ///
+    /// # Errors
+    /// See [`put`](Thread::put).
+    #[inline]
+    pub fn get(&self, dst: Local<'_, F::Memory>, src: Target<'_, F::Remote>) -> Result<AckKey<F>> {
+        self.post(&Operation::Get(dst, src), Flags::default())
+    }
+
+    /// Atomically adds to a peer's 8-byte word; the old value is in `result` when the key is done.
+    ///
+    /// # Errors
+    /// See [`put`](Thread::put); `Unsupported` where the fabric has no atomics.
+    #[inline]
+    pub fn fetch_add(
+        &self,
+        word: Target<'_, F::Remote>,
+        add: u64,
+        result: Local<'_, F::Memory>,
+    ) -> Result<AckKey<F>> {
+        self.post(&Operation::FetchAdd(word, add, result), Flags::default())
+    }
+
+    /// Atomically stores `new` in a peer's 8-byte word if it holds `expected`; the old value is in `result` when the
+    /// key is done.
+    ///
+    /// # Errors
+    /// See [`fetch_add`](Thread::fetch_add).
+    #[inline]
+    pub fn compare_swap(
+        &self,
+        word: Target<'_, F::Remote>,
+        expected: u64,
+        new: u64,
+        result: Local<'_, F::Memory>,
+    ) -> Result<AckKey<F>> {
+        self.post(
+            &Operation::CompareSwap(word, expected, new, result),
+            Flags::default(),
+        )
+    }
+
+    /// Posts an operation; the key tells when it has ended.
+    ///
+    /// # Errors
+    /// See [`put`](Thread::put).
+    #[inline]
+    pub fn post(&self, operation: &Operation<'_, F>, flags: Flags) -> Result<AckKey<F>> {
+        let mut key = AckKey::done();
+        self.post_into(operation, flags, &mut key)?;
+        Ok(key)
+    }
+
+    /// Posts an operation and adds it to `key`.
+    ///
+    /// # Errors
+    /// See [`put`](Thread::put).
+    #[inline]
+    pub fn post_into(&self, operation: &Operation<'_, F>, flags: Flags, key: &mut AckKey<F>) -> Result<()> {
+        // The id is filled in where the sequence number is.
+        let seq = self.post_work(operation, flags, Work::signaled(WorkRequestId(0)))?;
+        if seq != 0 {
+            key.insert(&self.window, seq, operation.peer());
+        }
+        Ok(())
+    }
+
+    /// Posts a put whose end nobody will ask for, which spares the completion. Its source must stay valid and
+    /// unchanged until a [fence](crate::fence) or a later tracked operation to the same peer is done.
+    ///
+    /// # Errors
+    /// See [`put`](Thread::put).
+    #[inline(always)] // see `Queues::at_once`
+    pub fn post_untracked(&self, operation: &Operation<'_, F>, flags: Flags) -> Result<()> {
+        // The short way, where a put is done when it is posted: a few instructions that the caller's compiler sees through.
+        if let (Operation::PutInline(data, dst), Lane::Private(queues)) = (operation, &self.lane) {
+            return match queues.borrow_mut().put_at_once(self.fabric(), data, target(dst)) {
+                Ok(()) => Ok(()),
+                Err(error) => Err(error.into()),
+            };
+        }
+        match operation.kind() {
+            OperationKind::Put => match self.post_work(operation, flags, Work::unsignaled()) {
+                Ok(_) => Ok(()),
+                Err(error) => Err(error),
+            },
+            // Fences wait for the last read-like operation, so that one needs an id.
+            OperationKind::Read | OperationKind::Atomic => self.post(operation, flags).map(AckKey::forget),
+        }
+    }
+
+    /// Waits until `ready` returns `Some`: the fabric's waiting primitive with this thread's deadline. `what` and `peers`
+    /// as in [`Wait`].
+    ///
+    /// # Errors
+    /// `PeerLost` when one of `peers` is gone and `ready` still `None`; `Timeout`.
+    #[inline]
+    pub fn wait_until<T>(&self, what: &str, peers: Peers<'_>, ready: impl FnMut() -> Option<T>) -> Result<T> {
+        let wait = Wait {
+            what,
+            peers,
+            deadline: self.deadline.get(),
+        };
+        let outcome = match wait.deadline {
+            Some(_) => self.fabric().wait(wait, ready),
+            None => self
+                .fabric()
+                .wait_within(wait, self.network.default_patience(), ready),
+        };
+        match outcome {
+            Ok(value) => Ok(value),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn network(&self) -> &Arc<Network<F>> {
+        &self.network
+    }
+
+    pub(crate) fn pool(&self) -> &RefCell<Pool<F>> {
+        &self.pool
+    }
+
+    /// Waits until tracking state says `ready`, polling if that is for waiters to do.
+    pub(crate) fn wait_completion<T>(
+        &self,
+        peers: Peers<'_>,
+        deadline: Option<Time>,
+        mut ready: impl FnMut() -> Option<Result<T>>,
+    ) -> Result<T> {
+        if let Some(outcome) = ready() {
+            return outcome;
+        }
+        let completions = self.network.completions();
+        let wait = Wait {
+            what: "completion of posted operations",
+            peers,
+            deadline,
+        };
+        let mut scratch = self.scratch.borrow_mut();
+        self.fabric().wait(wait, || {
+            if let Err(error) = completions.poll_waiting(&mut scratch) {
+                return Some(Err(error.into()));
+            }
+            ready()
+        })?
+    }
+
+    /// Does `op` without posting it and gives its old value, where the fabric can.
+    #[inline(always)] // see `Queues::at_once`
+    pub(crate) fn word_at_once(&self, word: &Target<'_, F::Remote>, op: WordOp) -> Result<Option<u64>> {
+        // Shared queues are those of fabrics that are not synchronous.
+        let Lane::Private(queues) = &self.lane else {
+            return Ok(None);
+        };
+        let kind = match op {
+            WordOp::Get => OperationKind::Read,
+            WordOp::FetchAdd(_) | WordOp::CompareSwap { .. } => OperationKind::Atomic,
+        };
+        let peer = word.remote.node();
+        let operation = |queue: &mut F::QueuePair| queue.word_at_once(target(word), op);
+        match queues.borrow_mut().at_once(self.fabric(), peer, kind, operation) {
+            Ok(done) => Ok(done),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Posts an operation; its sequence number, 0 if it has ended.
+    #[inline]
+    pub(crate) fn post_seq(&self, operation: &Operation<'_, F>) -> Result<u64> {
+        self.post_work(operation, Flags::default(), Work::signaled(WorkRequestId(0)))
+    }
+
+    /// Posts; returns the sequence number of a pending tracked operation, else 0.
+    #[inline]
+    fn post_work(&self, operation: &Operation<'_, F>, flags: Flags, work: Work) -> Result<u64> {
+        let work = Work {
+            fenced: flags.fenced,
+            more: flags.more,
+            ..work
+        };
+        match self.attempt(operation, work) {
+            Ok(Attempt::Done) => Ok(0),
+            Ok(Attempt::Pending(seq)) => Ok(seq),
+            Ok(Attempt::WindowFull) | Err(FabricError::QueueFull(_)) => self.post_when_free(operation, work),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    #[inline]
+    fn attempt(&self, operation: &Operation<'_, F>, work: Work) -> Result<Attempt, FabricError> {
+        let (peer, kind) = (operation.peer(), operation.kind());
+        self.with_queues(|queues| {
+            queues.post(self.fabric(), peer, kind, work, |queue, work| {
+                operation.post(queue, work)
+            })
+        })
+    }
+
+    /// Tries again to post until there is room. A poll may make room without a completion to show for it, where those
+    /// that ended were untracked: so it is posting that tells.
+    #[cold]
+    #[inline(never)]
+    fn post_when_free(&self, operation: &Operation<'_, F>, work: Work) -> Result<u64> {
+        let peers = Peers::One(operation.peer());
+        self.wait_completion(peers, Some(self.deadline()), || {
+            match self.attempt(operation, work) {
+                Ok(Attempt::Done) => Some(Ok(0)),
+                Ok(Attempt::Pending(seq)) => Some(Ok(seq)),
+                Ok(Attempt::WindowFull) | Err(FabricError::QueueFull(_)) => None,
+                Err(error) => Some(Err(error.into())),
+            }
+        })
+    }
+
+    /// What a fence still has to do towards a peer.
+    #[inline]
+    pub(crate) fn unfenced(&self, position: usize) -> Unfenced {
+        let placed = self.network.placed_on_post();
+        self.with_queues(|queues| queues.unfenced(position, placed))
+    }
+
+    /// A fence towards a peer is over.
+    #[inline]
+    pub(crate) fn quiet(&self, position: usize) {
+        self.with_queues(|queues| queues.quiet(position));
+    }
+
+    /// The window, for keys of operations posted earlier.
+    #[inline]
+    pub(crate) fn window(&self) -> &Arc<Window<F>> {
+        &self.window
+    }
+
+    #[inline]
+    fn with_queues<T>(&self, f: impl FnOnce(&mut Queues<F>) -> T) -> T {
+        match &self.lane {
+            // Never borrowed across a call out of this function.
+            Lane::Private(queues) => f(&mut queues.borrow_mut()),
+            Lane::Shared(queues) => f(&mut queues.lock()),
+        }
+    }
+}
+
+impl<F: Fabric> Drop for Thread<F> {
+    fn drop(&mut self) {
+        let lane = match &self.lane {
+            Lane::Private(queues) => {
+                let empty = Queues::new(self.window.clone(), 0);
+                Lane::Private(RefCell::new(queues.replace(empty)))
+            }
+            Lane::Shared(queues) => Lane::Shared(queues.clone()),
+        };
+        let pool = self.pool.take();
+        self.network.keep_idle(Idle { lane, pool });
+    }
+}
+
+impl<F: Fabric> std::fmt::Debug for Thread<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Thread")
+            .field("node", &self.node_id())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<F: Fabric> AckKey<F> {
+    /// Waits until every operation has ended, for the configured deadline at most.
+    ///
+    /// # Errors
+    /// The first failure among the operations (a lost peer's operations fail); `Timeout`.
+    #[inline]
+    pub fn wait(&self, thread: &Thread<F>) -> Result<()> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        self.wait_until(thread, Some(thread.deadline()))
+    }
+
+    /// Waits until every operation has ended, or `deadline`.
+    ///
+    /// # Errors
+    /// See [`wait`](AckKey::wait).
+    pub fn wait_until(&self, thread: &Thread<F>, deadline: Option<Time>) -> Result<()> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        // No peer is named: the fabric reports what is under way towards a lost one as failed, and one whose operations
+        // have ended may leave while the others' are awaited.
+        thread.wait_completion(Peers::None, deadline, || self.outcome())
+    }
+}

@@ -1,0 +1,68 @@
+//! Operations on one remote word, brought to their end at the call: what atomic variables and locks are made of. Nothing
+//! is built to wait with unless there is something to wait for.
+
+use loco_fabric::{Fabric, NodeId, RemoteMemory as _, Target, WordOp};
+
+use crate::Result;
+use crate::operations::ack::AckKey;
+use crate::operations::mem_ref::MemRef;
+use crate::operations::mem_ref::Pending;
+use crate::operations::operation::Operation;
+use crate::operations::thread::Thread;
+
+const WORD_BYTES: usize = 8;
+
+impl<F: Fabric> Thread<F> {
+    /// The peer's 8-byte word at `word`.
+    ///
+    /// # Errors
+    /// See [`get`](Thread::get); those of waiting for it.
+    #[inline]
+    pub fn read_word(&self, word: Target<'_, F::Remote>) -> Result<u64> {
+        self.word_op(word, WordOp::Get)
+    }
+
+    /// Atomically adds to the peer's 8-byte word; the old value.
+    ///
+    /// # Errors
+    /// See [`fetch_add`](Thread::fetch_add); those of waiting for it.
+    #[inline]
+    pub fn fetch_add_word(&self, word: Target<'_, F::Remote>, add: u64) -> Result<u64> {
+        self.word_op(word, WordOp::FetchAdd(add))
+    }
+
+    /// Atomically stores `new` in the peer's 8-byte word if it holds `expected`; the old value either way.
+    ///
+    /// # Errors
+    /// See [`compare_swap`](Thread::compare_swap); those of waiting for it.
+    #[inline]
+    pub fn compare_swap_word(&self, word: Target<'_, F::Remote>, expected: u64, new: u64) -> Result<u64> {
+        self.word_op(word, WordOp::CompareSwap { expected, new })
+    }
+
+    /// At once where the fabric can, else posted and waited for.
+    #[inline(always)] // which operation it is is known to the caller's compiler
+    fn word_op(&self, word: Target<'_, F::Remote>, op: WordOp) -> Result<u64> {
+        if let Some(old) = self.word_at_once(&word, op)? {
+            return Ok(old);
+        }
+        let (buffer, peer) = (self.mem_ref(WORD_BYTES)?, word.remote.node());
+        let local = buffer.local(0, WORD_BYTES)?;
+        let operation = match op {
+            WordOp::Get => Operation::Get(local, word),
+            WordOp::FetchAdd(add) => Operation::FetchAdd(word, add, local),
+            WordOp::CompareSwap { expected, new } => Operation::CompareSwap(word, expected, new, local),
+        };
+        match self.post_seq(&operation)? {
+            0 => buffer.word(0),
+            seq => self.wait_for_word(buffer, seq, peer),
+        }
+    }
+
+    fn wait_for_word(&self, buffer: MemRef<'_, F>, seq: u64, peer: NodeId) -> Result<u64> {
+        let mut key = AckKey::done();
+        key.insert(self.window(), seq, peer);
+        // If the wait fails it keeps the buffer until the operation has ended.
+        Pending::new(key, buffer).wait()?.word(0)
+    }
+}

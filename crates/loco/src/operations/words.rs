@@ -1,0 +1,215 @@
+//! Words that live on one node and are changed by remote read-modify-writes: what atomic variables, locks and queues
+//! are made of.
+//!
+//! A remote read-modify-write is atomic against the CPU of the home node only where the fabric says so
+//! ([`Atomicity::Glob`]). There the home node uses CPU instructions; elsewhere it goes through its NIC like everybody
+//! else, and so does a plain write, which a read-modify-write could otherwise undo.
+
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use loco_fabric::{
+    Atomicity, Fabric, FabricError, Memory, NodeId, Peers, RemoteMemory, Seen, Target, Time, Wait, WordCell,
+};
+use smallvec::SmallVec;
+
+use crate::Result;
+use crate::operations::operation::{Flags, Operation};
+use crate::operations::region::Region;
+use crate::operations::thread::Thread;
+
+const WORD_BYTES: usize = 8;
+
+type CellOf<F> = <<F as Fabric>::Memory as Memory>::Cell<u64>;
+
+/// Between two looks at words that are changed by `on`.
+pub(crate) struct Pause<'a> {
+    /// For error messages.
+    pub(crate) what: &'a str,
+    pub(crate) on: NodeId,
+    pub(crate) time: Duration,
+    pub(crate) deadline: Time,
+}
+
+/// The words of `region` on `home`. Cheap to make; one for each node that has such words.
+pub(crate) struct Words<F: Fabric> {
+    region: Region<F>,
+    home: NodeId,
+    /// The home's memory, kept here once it is known: nearer than in the region.
+    remote: OnceLock<F::Remote>,
+    /// Where the CPU of this node may access them.
+    direct: Option<Box<[CellOf<F>]>>,
+}
+
+impl<F: Fabric> Words<F> {
+    /// # Errors
+    /// `Unsupported` where the fabric has no atomics.
+    pub(crate) fn new(fabric: &F, region: &Region<F>, home: NodeId) -> Result<Words<F>> {
+        let direct = match fabric.caps().atomicity {
+            Atomicity::None => {
+                let what = format!("`{}` needs remote atomics", region.name());
+                return Err(FabricError::Unsupported(what).into());
+            }
+            Atomicity::Glob if fabric.node() == home => {
+                let memory = region.local()?;
+                let cells = (0..region.len() / WORD_BYTES).map(|i| memory.cell(i * WORD_BYTES));
+                Some(cells.collect::<Result<_, FabricError>>()?)
+            }
+            Atomicity::Hca | Atomicity::Glob => None,
+        };
+        Ok(Words {
+            region: region.clone(),
+            home,
+            remote: OnceLock::new(),
+            direct,
+        })
+    }
+
+    /// Where they live.
+    pub(crate) fn home(&self) -> NodeId {
+        self.home
+    }
+
+    /// Says that word `index` will be changed soon.
+    #[inline]
+    pub(crate) fn prefetch(&self, index: usize) {
+        let offset = index * WORD_BYTES;
+        if self.direct.is_some() {
+            if let Ok(memory) = self.region.local() {
+                memory.prefetch_write(offset);
+            }
+        } else if let Ok(target) = self.target(index) {
+            target.remote.prefetch_write(target.offset);
+        }
+    }
+
+    /// The value of word `index`, in one order with all read-modify-writes. Where the NIC carries those out it is one too:
+    /// a get could miss what a completed one wrote.
+    #[inline]
+    pub(crate) fn read(&self, thread: &Thread<F>, index: usize) -> Result<u64> {
+        match thread.network().atomics_placed() {
+            true => self.peek(thread, index),
+            false => self.fetch_add(thread, index, 0),
+        }
+    }
+
+    /// A value that word `index` had a moment ago. It may lack what was written by a read-modify-write that has completed
+    /// and that no later operation of its queue pair has placed, or fence.
+    #[inline]
+    pub(crate) fn peek(&self, thread: &Thread<F>, index: usize) -> Result<u64> {
+        if let Some(cells) = &self.direct {
+            // SeqCst costs nothing in a load and says that this is a point in the word's history.
+            return Ok(cells[index].load(Ordering::SeqCst));
+        }
+        thread.read_word(self.target(index)?)
+    }
+
+    /// The values of the words from `index`, each as [`peek`](Words::peek) has it.
+    pub(crate) fn read_many(&self, thread: &Thread<F>, index: usize, out: &mut [u64]) -> Result<()> {
+        if let Some(cells) = &self.direct {
+            for (value, cell) in out.iter_mut().zip(&cells[index..]) {
+                *value = cell.load(Ordering::SeqCst);
+            }
+            return Ok(());
+        }
+        let buffer = thread.mem_ref(out.len() * WORD_BYTES)?;
+        let buffer = buffer.get(self.target(index)?)?.wait()?;
+        for (i, value) in out.iter_mut().enumerate() {
+            *value = buffer.word(i * WORD_BYTES)?;
+        }
+        Ok(())
+    }
+
+    /// Adds with wrap-around; the old value.
+    #[inline]
+    pub(crate) fn fetch_add(&self, thread: &Thread<F>, index: usize, add: u64) -> Result<u64> {
+        if let Some(cells) = &self.direct {
+            return Ok(cells[index].fetch_add(add));
+        }
+        thread.fetch_add_word(self.target(index)?, add)
+    }
+
+    /// Stores `new` if the word is `expected`; the old value.
+    #[inline]
+    pub(crate) fn compare_swap(
+        &self,
+        thread: &Thread<F>,
+        index: usize,
+        expected: u64,
+        new: u64,
+    ) -> Result<u64> {
+        if let Some(cells) = &self.direct {
+            return Ok(cells[index]
+                .compare_exchange(expected, new)
+                .unwrap_or_else(|found| found));
+        }
+        thread.compare_swap_word(self.target(index)?, expected, new)
+    }
+
+    /// Stores; the old value. By compare-and-swap, as there is no remote swap and a put is not atomic against
+    /// read-modify-writes. `guess` is what the word may hold.
+    pub(crate) fn swap(&self, thread: &Thread<F>, index: usize, guess: u64, new: u64) -> Result<u64> {
+        let mut expected = guess;
+        loop {
+            let old = self.compare_swap(thread, index, expected, new)?;
+            if old == expected {
+                return Ok(old);
+            }
+            expected = old;
+        }
+    }
+
+    /// Stores a word that no read-modify-write ever touches. Placed before any later read-modify-write of this thread
+    /// on this node's words takes effect (stamp order: NIC remote writes before NIC remote reads); not waited for.
+    #[inline]
+    pub(crate) fn post_write(&self, thread: &Thread<F>, index: usize, value: u64) -> Result<()> {
+        if let Some(cells) = &self.direct {
+            // Release: TSO keeps it before the later exchanges.
+            cells[index].store(value, Ordering::Release);
+            return Ok(());
+        }
+        let put = Operation::PutInline(&value.to_ne_bytes(), self.target(index)?);
+        thread.post_untracked(&put, Flags::default())
+    }
+
+    /// Lets `pause` pass before the next look at the words from `index`, where the last one found `seen`.
+    ///
+    /// # Errors
+    /// `PeerLost` if `on`, who is to change them, is gone; `Timeout` at `deadline`.
+    pub(crate) fn pause(
+        &self,
+        thread: &Thread<F>,
+        pause: Pause<'_>,
+        index: usize,
+        seen: &[u64],
+    ) -> Result<()> {
+        let bytes: SmallVec<[u8; 64]> = seen.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let wait = Wait {
+            what: pause.what,
+            peers: Peers::One(pause.on),
+            deadline: Some(pause.deadline),
+        };
+        let seen = Seen {
+            at: self.target(index)?,
+            bytes: &bytes,
+        };
+        Ok(thread.fabric().pause(wait, pause.time, &seen)?)
+    }
+
+    #[inline]
+    fn target(&self, index: usize) -> Result<Target<'_, F::Remote>> {
+        let remote = match self.remote.get() {
+            Some(remote) => remote,
+            None => self.find_remote()?,
+        };
+        let offset = index * WORD_BYTES;
+        Ok(Target { remote, offset })
+    }
+
+    #[cold]
+    fn find_remote(&self) -> Result<&F::Remote> {
+        let remote = self.region.remote(self.home)?;
+        Ok(self.remote.get_or_init(|| remote.clone()))
+    }
+}
