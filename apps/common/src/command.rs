@@ -1,44 +1,56 @@
-//! The outside of a command: signals, exit codes, and the job that it is part of.
+//! The outside of a command: log, errors, exit codes, and the job that it is part of.
 
 use std::fmt::Display;
 use std::io;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use loco::fabric::{AnyConfig, AnyFabric, Job, Mesh};
 use loco::{Error, Result};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use tracing_subscriber::EnvFilter;
 
-/// Exit code of a run that was interrupted, as shells have it.
-const INTERRUPTED: u8 = 130;
+use crate::output::{OUTPUT_CLOSED, complain};
+use crate::stop::{INTERRUPTED, Stop};
 
-/// Has SIGINT and SIGTERM set `stop`, in place of ending the process.
+/// Environment variable that says what is logged.
+const LOG: &str = "LOCO_LOG";
+
+/// Logs to standard error what `LOCO_LOG` asks for, e.g. `LOCO_LOG=loco_fabric=debug` for how nodes meet or
+/// `LOCO_LOG=loco_app=info` for when they begin to work; nothing without it.
 ///
-/// # Errors
-/// The system's.
-pub fn stop_on_signals(stop: &Arc<AtomicBool>) -> io::Result<()> {
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(stop))?;
-    }
-    Ok(())
+/// A value that is no filter is said on standard error, and nothing is logged.
+pub fn init_logging() {
+    let wanted = std::env::var(LOG).unwrap_or_default();
+    let filter = match wanted.is_empty() {
+        true => EnvFilter::new("off"),
+        false => EnvFilter::try_new(&wanted).unwrap_or_else(|error| {
+            complain(format_args!("{LOG}=`{wanted}` is ignored: {error}"));
+            EnvFilter::new("off")
+        }),
+    };
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .init();
 }
 
 /// The exit code of the command `name`: that of its outcome, after the error has been printed; 130 if it was stopped.
+/// A reader of the output that has gone is not worth a message.
 pub fn exit<E: Display>(
     name: &str,
-    stop: &AtomicBool,
+    stop: &Stop,
     outcome: Result<u8, E>,
     code: impl FnOnce(&E) -> u8,
 ) -> ExitCode {
     match outcome {
-        // Relaxed: the handler writes nothing else.
-        Ok(_) if stop.load(Ordering::Relaxed) => ExitCode::from(INTERRUPTED),
+        Ok(_) if stop.is_asked() => ExitCode::from(INTERRUPTED),
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            eprintln!("{name}: {error}");
-            ExitCode::from(code(&error))
+            let code = code(&error);
+            if code != OUTPUT_CLOSED {
+                complain(format_args!("{name}: {error}"));
+            }
+            ExitCode::from(code)
         }
     }
 }

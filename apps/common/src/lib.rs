@@ -1,9 +1,15 @@
-//! What the applications have in common: a command that is a node of a job, and [`Team`], threads on all nodes that work
-//! for a while and add up what they did. Relies on `loco`; used by `kv`, `transfer` and `power`.
+//! What the commands of this repository share: output, log and signals of a command, the job that it is a node of, and
+//! [`Team`], threads on all nodes that work for a while and add up what they did. Relies on `loco`; used by `kv`,
+//! `transfer`, `power` and `loco`.
 #![forbid(unsafe_code)]
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod command;
+mod output;
+mod stop;
 mod team;
 
-pub use command::{exit, fabric, seconds, stop_on_signals};
+pub use command::{exit, fabric, init_logging, seconds};
+pub use output::{OUTPUT_CLOSED, OutputError, complain, print};
+pub use stop::Stop;
 pub use team::{Share, Tally, Team};

@@ -1,11 +1,13 @@
 //! Threads on all nodes that start together, work for a while, and add up what they did: by a barrier of all threads, one
 //! of all nodes, and shared state tables.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::fmt::Display;
 use std::thread;
 
 use loco::fabric::Fabric;
-use loco::{Barrier, Error, Manager, Participants, Result, Sst, Thread};
+use loco::{Barrier, Channel, Error, Manager, Participants, Result, Sst, Thread};
+
+use crate::Stop;
 
 /// Which part of the work is a thread's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,14 +38,23 @@ pub struct Team<F: Fabric> {
     counts: [Sst<F, u64>; 2],
     rates: Sst<F, f64>,
     stopped: Sst<F, u64>,
+    /// Tells apart nodes that were started with different options.
+    _agreement: Channel<F>,
 }
 
 impl<F: Fabric> Team<F> {
-    /// A team of so many threads on each node of `manager`. Before [`run`](Team::run) wait until the manager is ready.
+    /// Makes this node's part of a team of `threads` threads on each node of `manager`. `plan` describes the options
+    /// that all nodes must have alike. Before [`run`](Team::run) wait until the manager is ready: this wait fails with
+    /// `Mismatch`, on all nodes, where threads or plans differ.
+    ///
+    /// Make it before the objects whose shape follows from the plan, so that the plan is what the error names.
     ///
     /// # Errors
     /// Those of the objects.
-    pub fn new(manager: &Manager<F>, threads: u16) -> Result<Team<F>> {
+    pub fn new(manager: &Manager<F>, threads: u16, plan: impl Display) -> Result<Team<F>> {
+        let agreement = Channel::builder(manager, "options")
+            .kind(format!("--threads {threads} {plan}"))
+            .join()?;
         let everybody = Participants::all(manager);
         let threads = usize::from(threads);
         let here = |&node| node == manager.node();
@@ -59,17 +70,18 @@ impl<F: Fabric> Team<F> {
             ],
             rates: Sst::new(manager, "rates")?,
             stopped: Sst::new(manager, "stopped")?,
+            _agreement: agreement,
         })
     }
 
     /// Runs `prepare` in every thread, and when all threads of all nodes have, `work`. The latter asks its last argument
-    /// now and then whether to end: true, on all nodes, once `stop` is set on one.
+    /// now and then whether to end: true, on all nodes, once one of them has been asked to.
     ///
     /// # Errors
     /// The first of a thread.
     pub fn run<T: Send, E: From<Error> + Send>(
         &self,
-        stop: &AtomicBool,
+        stop: &Stop,
         prepare: impl Fn(&Thread<F>, Share) -> Result<(), E> + Sync,
         work: impl Fn(&Thread<F>, Share, &mut dyn FnMut() -> Result<bool>) -> Result<T, E> + Sync,
     ) -> Result<Vec<T>, E> {
@@ -95,9 +107,8 @@ impl<F: Fabric> Team<F> {
         })
     }
 
-    fn is_stopped(&self, thread: &Thread<F>, stop: &AtomicBool) -> Result<bool> {
-        // Relaxed: says all there is to say itself.
-        if stop.load(Ordering::Relaxed) && self.stopped.mine()?.load() == 0 {
+    fn is_stopped(&self, thread: &Thread<F>, stop: &Stop) -> Result<bool> {
+        if stop.is_asked() && self.stopped.mine()?.load() == 0 {
             self.stopped.store_mine(1)?;
             self.stopped.push_broadcast(thread)?.wait(thread)?;
         }

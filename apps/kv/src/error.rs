@@ -1,5 +1,7 @@
 //! The error of this crate.
 
+use loco_app::OutputError;
+
 /// Result with [`KvError`].
 pub type Result<T, E = KvError> = std::result::Result<T, E>;
 
@@ -21,9 +23,20 @@ pub enum KvError {
         /// What was found.
         found: Option<u64>,
     },
-    /// Reading commands or writing answers.
-    #[error("input or output: {0}")]
-    Io(#[from] std::io::Error),
+    /// Commands cannot be read.
+    #[error("reading commands: {0}")]
+    Input(#[source] std::io::Error),
+    /// Standard output takes no more.
+    #[error(transparent)]
+    Output(#[from] OutputError),
+    /// The system refused something.
+    #[error("{what}: {source}")]
+    Os {
+        /// What was attempted.
+        what: &'static str,
+        /// Why.
+        source: std::io::Error,
+    },
     /// The result cannot be written.
     #[error("writing the result: {0}")]
     Json(#[from] serde_json::Error),
@@ -36,10 +49,11 @@ impl From<loco::fabric::FabricError> for KvError {
 }
 
 impl KvError {
-    /// 2 for bad usage, 1 else.
+    /// 2 for bad usage, 141 if the output's reader is gone, 1 else.
     pub fn exit_code(&self) -> u8 {
         match self {
             KvError::Usage(_) | KvError::Object(loco::Error::Config(_)) => 2,
+            KvError::Output(error) => error.exit_code(),
             _ => 1,
         }
     }

@@ -5,6 +5,7 @@
 //! - [`shell`]: commands, a line each, from a terminal or a pipe;
 //! - [`pick`]: the distributions.
 #![forbid(unsafe_code)]
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod error;
 pub mod pick;

@@ -1,15 +1,14 @@
 //! The `kv` command: one node of a key-value service.
 #![forbid(unsafe_code)]
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 use std::io::{self, BufReader};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use loco::fabric::AnyFabric;
-use loco_app::seconds;
+use loco_app::{Stop, print, seconds};
 use loco_kv::pick::{Distribution, Mix};
 use loco_kv::workload::{self, Outcome, Plan};
 use loco_kv::{KvError, Result, shell};
@@ -79,13 +78,16 @@ struct Load {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let stop = Arc::new(AtomicBool::new(false));
+    loco_app::init_logging();
+    let stop = match Stop::on_signals() {
+        Ok(stop) => stop,
+        Err(error) => return loco_app::exit("kv", &Stop::default(), Err(error), |_| 1),
+    };
     let outcome = node(&args.command, &stop);
     loco_app::exit("kv", &stop, outcome, KvError::exit_code)
 }
 
-fn node(command: &Command, stop: &Arc<AtomicBool>) -> Result<u8> {
-    loco_app::stop_on_signals(stop)?;
+fn node(command: &Command, stop: &Stop) -> Result<u8> {
     let fabric = loco_app::fabric("loco run -n 3 -- kv ...")?;
     match command {
         Command::Load(load) => {
@@ -95,8 +97,8 @@ fn node(command: &Command, stop: &Arc<AtomicBool>) -> Result<u8> {
                 AnyFabric::Verbs(fabric) => workload::run(fabric, &plan, stop),
             }?;
             match outcome {
-                Some(outcome) if load.json => println!("{}", serde_json::to_string(&outcome)?),
-                Some(outcome) => print(&outcome),
+                Some(outcome) if load.json => print(serde_json::to_string(&outcome)?)?,
+                Some(outcome) => print(summary(&outcome))?,
                 None => {}
             }
             Ok(0)
@@ -130,13 +132,20 @@ impl Load {
     }
 }
 
-fn print(outcome: &Outcome) {
-    println!(
-        "{} lookups and {} updates on {} nodes with {} threads each: {:.0} a second",
-        outcome.reads, outcome.writes, outcome.nodes, outcome.threads, outcome.operations_per_second
-    );
-    println!(
-        "a single lookup: p50 {} ns, p99 {} ns; {} keys, {:?}, window {}",
-        outcome.latency_ns_p50, outcome.latency_ns_p99, outcome.keys, outcome.distribution, outcome.window
-    );
+/// The outcome for people.
+fn summary(outcome: &Outcome) -> String {
+    format!(
+        "{} lookups and {} updates on {} nodes with {} threads each: {:.0} a second\n\
+         a single lookup: p50 {} ns, p99 {} ns; {} keys, {:?}, window {}",
+        outcome.reads,
+        outcome.writes,
+        outcome.nodes,
+        outcome.threads,
+        outcome.operations_per_second,
+        outcome.latency_ns_p50,
+        outcome.latency_ns_p99,
+        outcome.keys,
+        outcome.distribution,
+        outcome.window
+    )
 }

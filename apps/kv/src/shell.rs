@@ -2,15 +2,16 @@
 //!
 //! The lowest node of a job reads the commands; the others hold their part of the store until it has ended.
 
+use std::fmt::Display;
 use std::io::{BufRead, Write};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use loco::fabric::{Fabric, Time};
 use loco::{Bytes, Inserted, KvConfig, KvStore, Manager, OwnedVar, Thread};
+use loco_app::{OutputError, Stop};
 
-use crate::Result;
+use crate::{KvError, Result};
 
 /// Longest value, bytes.
 pub const VALUE_BYTES_MAX: usize = 4096;
@@ -71,41 +72,45 @@ pub fn config(slots_per_node: u32) -> KvConfig {
 /// `output`, and nothing of it is an error of the call but a lost peer or a broken pipe.
 ///
 /// # Errors
-/// Those of set-up; `PeerLost` on the nodes that do not read, when the one that reads is gone; `Io`.
+/// Those of set-up; `PeerLost` on the nodes that do not read, when the one that reads is gone; `Input`, `Output`.
 pub fn run<F: Fabric>(
     fabric: F,
     config: KvConfig,
     input: impl BufRead + Send + 'static,
     output: &mut impl Write,
-    stop: &AtomicBool,
+    stop: &Stop,
 ) -> Result<Tally> {
     let manager = Manager::new(fabric)?;
     let reads = manager.nodes()[0];
     let store = Store::<F>::new(&manager, "kv", config)?;
     let over = OwnedVar::<F, u64>::new(&manager, "over", reads)?;
     manager.wait_for_ready()?;
+    stop.begin_work();
     let thread = manager.thread()?;
     if manager.node() != reads {
         // As long as it takes: a person may be at it.
         thread.set_deadline(Some(Time(u64::MAX)));
-        over.channel().wait_until(&thread, || {
-            // Relaxed: says all there is to say itself.
-            (over.load() != 0 || stop.load(Ordering::Relaxed)).then_some(())
-        })?;
+        over.channel()
+            .wait_until(&thread, || (over.load() != 0 || stop.is_asked()).then_some(()))?;
         return Ok(Tally::default());
     }
-    writeln!(
-        output,
+    let greeting = format!(
         "a store on {} nodes; `help` lists the commands",
         manager.nodes().len()
-    )?;
-    output.flush()?;
+    );
+    say(output, greeting)?;
     let tally = serve(&thread, &store, lines(input)?, output, stop);
     // Whatever ended it, the others need not wait.
     over.store(1)?;
     over.push(&thread)?.wait(&thread)?;
     loco::fence::thread(&thread)?;
     tally
+}
+
+/// Writes an answer at once: a person or a program is waiting for it.
+fn say(output: &mut impl Write, answer: impl Display) -> Result<(), OutputError> {
+    writeln!(output, "{answer}")?;
+    Ok(output.flush()?)
 }
 
 /// Lines as they come. Their reader is a thread of its own, so that waiting for input can be interrupted.
@@ -119,6 +124,10 @@ fn lines(input: impl BufRead + Send + 'static) -> Result<mpsc::Receiver<std::io:
                     return;
                 }
             }
+        })
+        .map_err(|source| KvError::Os {
+            what: "starting the thread that reads commands",
+            source,
         })?;
     Ok(receiver)
 }
@@ -128,13 +137,12 @@ fn serve<F: Fabric>(
     store: &Store<F>,
     lines: mpsc::Receiver<std::io::Result<Vec<u8>>>,
     output: &mut impl Write,
-    stop: &AtomicBool,
+    stop: &Stop,
 ) -> Result<Tally> {
     let mut tally = Tally::default();
-    // Relaxed: says all there is to say itself.
-    while !stop.load(Ordering::Relaxed) {
+    while !stop.is_asked() {
         let line = match lines.recv_timeout(LOOK) {
-            Ok(line) => line?,
+            Ok(line) => line.map_err(KvError::Input)?,
             Err(RecvTimeoutError::Timeout) => continue,
             Err(RecvTimeoutError::Disconnected) => break,
         };
@@ -149,16 +157,15 @@ fn serve<F: Fabric>(
                 tally.commands += 1;
                 // A command that fails leaves the store as it was, or says what is unknown; the next one may succeed.
                 match carry_out(thread, store, &command) {
-                    Ok(answer) => writeln!(output, "{answer}")?,
-                    Err(error) => writeln!(output, "error: {error}")?,
+                    Ok(answer) => say(output, answer)?,
+                    Err(error) => say(output, format_args!("error: {error}"))?,
                 }
             }
             Err(mistake) => {
                 tally.mistakes += 1;
-                writeln!(output, "error: {mistake}")?;
+                say(output, format_args!("error: {mistake}"))?;
             }
         }
-        output.flush()?;
     }
     Ok(tally)
 }

@@ -1,13 +1,12 @@
 //! A store under load: every node's threads look up and update keys, and check what they find. Relies on the store;
 //! used by the `kv` command.
 
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use loco::fabric::Fabric;
 use loco::{Inserted, KvConfig, KvStore, Manager, Thread};
-use loco_app::{Share, Tally, Team};
+use loco_app::{Share, Stop, Tally, Team};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use serde::Serialize;
@@ -79,12 +78,12 @@ struct Count {
     latencies: Vec<u64>,
 }
 
-/// Runs the plan on this node, together with all others; ends early once `stop` is set on any. Only the lowest node gets
-/// the outcome.
+/// Runs the plan on this node, together with all others; ends early once `stop` is asked for on any. Only the lowest node
+/// gets the outcome.
 ///
 /// # Errors
 /// `Usage`; `Wrong` if a lookup finds what nobody wrote; those of the store.
-pub fn run<F: Fabric>(fabric: F, plan: &Plan, stop: &AtomicBool) -> Result<Option<Outcome>> {
+pub fn run<F: Fabric>(fabric: F, plan: &Plan, stop: &Stop) -> Result<Option<Outcome>> {
     if plan.keys == 0 || plan.window == 0 {
         return Err(KvError::Usage(
             "keys and window: give one at least of each".to_owned(),
@@ -92,6 +91,11 @@ pub fn run<F: Fabric>(fabric: F, plan: &Plan, stop: &AtomicBool) -> Result<Optio
     }
     let manager = Manager::new(fabric)?;
     let nodes = manager.nodes().len();
+    let options = format!(
+        "--keys {} --window {} --locks {}",
+        plan.keys, plan.window, plan.locks
+    );
+    let team = Team::new(&manager, plan.threads, options)?;
     let config = KvConfig {
         // Every node's share, and a quarter more.
         slots_per_node: plan.keys.div_ceil(nodes as u32).saturating_mul(5) / 4 + 1,
@@ -100,8 +104,8 @@ pub fn run<F: Fabric>(fabric: F, plan: &Plan, stop: &AtomicBool) -> Result<Optio
         ..KvConfig::default()
     };
     let store = KvStore::<F, u64, u64>::new(&manager, "kv", config)?;
-    let team = Team::new(&manager, plan.threads)?;
     manager.wait_for_ready()?;
+    stop.begin_work();
     let mine = team.run(
         stop,
         |thread, share| fill(thread, &store, plan.keys, share.index, share.of),

@@ -4,8 +4,9 @@
 #[path = "../../../crates/loco-cli/tests/support/launched.rs"]
 mod launched;
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use launched::{alone, interrupted};
 
@@ -154,7 +155,94 @@ fn help_and_mistakes_on_the_command_line() {
 
 #[test]
 fn an_interrupted_load_ends_early_with_its_summary() {
-    let output = interrupted(job(2, &["load", "--keys", "100", "--duration", "50"]));
+    let output = interrupted(job(2, &["load", "--keys", "100", "--duration", "1000"]), 2);
     assert_eq!(output.status.code(), Some(130), "{output:?}");
     assert!(text(&output.stdout).contains("lookups"), "{output:?}");
+}
+
+/// The process has a handler for SIGTERM.
+fn handles_its_end(process: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    caught.is_some_and(|mask| u64::from_str_radix(mask.trim(), 16).is_ok_and(|mask| mask & 1 << 14 != 0))
+}
+
+/// Waiting for a node that never comes is nothing to finish.
+#[test]
+fn a_node_that_still_waits_for_others_ends_at_once_when_it_is_told_to() {
+    let mut command = launched::launched(env!("CARGO_BIN_EXE_kv"), 2, "sh");
+    let script = format!(
+        "if [ $LOCO_NODE = 1 ]; then exec sleep 300; fi; echo $$; exec {} shell",
+        env!("CARGO_BIN_EXE_kv")
+    );
+    let mut child = command
+        .args(["-c", &script])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    let process = line.trim().parse().unwrap();
+    while !handles_its_end(process) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    launched::signal("-TERM", process);
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(128 + 15), "{ended:?}");
+    assert!(
+        text(&ended.stderr).contains("node 0 was killed by signal 15"),
+        "{ended:?}"
+    );
+}
+
+#[test]
+fn the_log_is_on_standard_error_where_it_is_asked_for() {
+    let load = ["load", "--keys", "10", "--ops", "10"];
+    let silent = job(1, &load).output().unwrap();
+    assert_eq!(text(&silent.stderr), "", "{silent:?}");
+    let logged = job(1, &load).env("LOCO_LOG", "info").output().unwrap();
+    assert!(text(&logged.stderr).contains("at work"), "{logged:?}");
+    let wrong = job(1, &load).env("LOCO_LOG", "loco=loud").output().unwrap();
+    assert!(wrong.status.success(), "{wrong:?}");
+    assert!(
+        text(&wrong.stderr).contains("LOCO_LOG=`loco=loud` is ignored"),
+        "{wrong:?}"
+    );
+}
+
+/// A job of one node without our launcher, whose own output would be in between.
+#[test]
+fn a_full_disk_is_an_error_with_its_reason() {
+    for (args, code) in [(&["load", "--keys", "10", "--ops", "10"][..], 1), (&["shell"], 1)] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = alone(env!("CARGO_BIN_EXE_kv"))
+            .args(args)
+            .envs([("OMPI_COMM_WORLD_RANK", "0"), ("OMPI_COMM_WORLD_SIZE", "1")])
+            .envs([("LOCO_SECRET", "of one node"), ("LOCO_FABRIC", "shm")])
+            .stdout(full)
+            .stderr(Stdio::piped())
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+        let said = text(&output.stderr);
+        assert!(said.contains("kv: writing the output: No space left"), "{said}");
+    }
+}
+
+#[test]
+fn nodes_with_different_options_are_told_so() {
+    let script = "exec $0 load --keys 10 --ops 10 --threads $((LOCO_NODE + 1))";
+    let output = launched::launched(env!("CARGO_BIN_EXE_kv"), 2, "sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_kv")])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said = text(&output.stderr);
+    assert!(
+        said.contains("--threads 1") && said.contains("--threads 2"),
+        "{said}"
+    );
 }

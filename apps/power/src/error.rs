@@ -1,5 +1,7 @@
 //! The error of this crate.
 
+use loco_app::OutputError;
+
 /// Result with [`PowerError`].
 pub type Result<T, E = PowerError> = std::result::Result<T, E>;
 
@@ -17,8 +19,11 @@ pub enum PowerError {
         /// What it should be.
         remedy: &'static str,
     },
-    /// A file could not be written.
-    #[error("writing output: {0}")]
+    /// Standard output takes no more.
+    #[error(transparent)]
+    Output(#[from] OutputError),
+    /// The CSV file could not be written.
+    #[error("writing the CSV file: {0}")]
     Io(#[from] std::io::Error),
     /// The plot could not be drawn.
     #[error("drawing the plot: {0}")]
@@ -26,4 +31,14 @@ pub enum PowerError {
     /// The exchange of duty cycles and voltages failed.
     #[error("exchange with the other side: {0}")]
     Link(String),
+}
+
+impl PowerError {
+    /// 141 if the output's reader is gone, 1 else.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            PowerError::Output(error) => error.exit_code(),
+            _ => 1,
+        }
+    }
 }

@@ -18,6 +18,7 @@
 //!
 //! The paper gives the periods and the number of converters, not the component values; those here are ours.
 #![forbid(unsafe_code)]
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod controller;
 mod converter;

@@ -1,17 +1,17 @@
 //! The `power` command: the control loop in simulated time, or as nodes of a job in real time.
 #![forbid(unsafe_code)]
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use loco::fabric::AnyFabric;
-use loco_power::{Delays, Params, RealPlan, Result, Run, output, run_real, simulate, stability};
+use loco_app::{OutputError, Stop};
+use loco_power::{Delays, Params, PowerError, RealPlan, Result, Run, output, run_real, simulate, stability};
 
 /// A DC/DC converter control loop over network memory.
 #[derive(Parser)]
@@ -71,12 +71,21 @@ struct Common {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let stop = Arc::new(AtomicBool::new(false));
+    loco_app::init_logging();
+    // A simulation has nothing to finish: a signal ends it as it ends any program.
+    let stop = match args.command {
+        Command::Simulate { .. } => Ok(Stop::default()),
+        Command::Run { .. } => Stop::on_signals(),
+    };
+    let stop = match stop {
+        Ok(stop) => stop,
+        Err(error) => return loco_app::exit("power", &Stop::default(), Err(error), |_| 1),
+    };
     let outcome = run(args.command, &stop).map(|()| 0);
-    loco_app::exit("power", &stop, outcome, |_| 1)
+    loco_app::exit("power", &stop, outcome, PowerError::exit_code)
 }
 
-fn run(command: Command, stop: &Arc<AtomicBool>) -> Result<()> {
+fn run(command: Command, stop: &Stop) -> Result<()> {
     match command {
         Command::Simulate {
             common,
@@ -91,11 +100,11 @@ fn run(command: Command, stop: &Arc<AtomicBool>) -> Result<()> {
                 seed,
             };
             let params = common.params();
-            heading("");
+            heading("")?;
             let mut runs = Vec::new();
             for period in common.periods() {
                 let run = simulate(&params, period, &delays, common.duration())?;
-                print(&params, &delays, &run, "");
+                print(&params, &delays, &run, "")?;
                 runs.push(run);
             }
             common.write(&runs)
@@ -104,8 +113,7 @@ fn run(command: Command, stop: &Arc<AtomicBool>) -> Result<()> {
     }
 }
 
-fn real(common: &Common, slow_down: u32, stop: &Arc<AtomicBool>) -> Result<()> {
-    loco_app::stop_on_signals(stop)?;
+fn real(common: &Common, slow_down: u32, stop: &Stop) -> Result<()> {
     let plan = RealPlan {
         params: common.params(),
         periods: common.periods().collect(),
@@ -120,7 +128,7 @@ fn real(common: &Common, slow_down: u32, stop: &Arc<AtomicBool>) -> Result<()> {
         // A converter's node, or interrupted before the first.
         return Ok(());
     }
-    heading("missed");
+    heading("missed")?;
     for run in &runs {
         // Messages of real networks have no one delay; the radius is that without any.
         let none = Delays {
@@ -128,7 +136,7 @@ fn real(common: &Common, slow_down: u32, stop: &Arc<AtomicBool>) -> Result<()> {
             feedback: Duration::ZERO,
             ..Delays::default()
         };
-        print(&plan.params, &none, &run.run, &run.missed.to_string());
+        print(&plan.params, &none, &run.run, &run.missed.to_string())?;
     }
     let runs: Vec<Run> = runs.into_iter().map(|run| run.run).collect();
     common.write(&runs)
@@ -170,18 +178,20 @@ fn micros(us: u64) -> Duration {
     Duration::from_micros(us)
 }
 
-fn heading(last: &str) {
-    println!(
+fn heading(last: &str) -> Result<(), OutputError> {
+    loco_app::print(format_args!(
         "{:>12} {:>10} {:>12} {:>12} {last:>10}",
         "period (us)", "radius", "deviation", "overshoot"
-    );
+    ))
 }
 
-fn print(params: &Params, delays: &Delays, run: &Run, last: &str) {
+fn print(params: &Params, delays: &Delays, run: &Run, last: &str) -> Result<(), OutputError> {
     // A period that is no multiple of the converters' is run all the same.
     let radius = stability::radius(params, run.controller_period, delays)
         .map_or_else(|_| "-".to_owned(), |radius| format!("{radius:.4}"));
     let period = run.controller_period.as_micros();
     let (deviation, overshoot) = (run.deviation() * 100.0, run.overshoot() * 100.0);
-    println!("{period:>12} {radius:>10} {deviation:>10.3} % {overshoot:>10.1} % {last:>10}");
+    loco_app::print(format_args!(
+        "{period:>12} {radius:>10} {deviation:>10.3} % {overshoot:>10.1} % {last:>10}"
+    ))
 }

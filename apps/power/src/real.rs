@@ -9,12 +9,12 @@
 //! A converter that comes late makes up for it, as the physics that it stands for would have gone on; a controller that
 //! comes late has missed its turn.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use loco::fabric::{Fabric, NodeId, Time};
 use loco::{Barrier, Channel, Manager, OwnedVar, Participants, Thread};
+use loco_app::Stop;
 
 use crate::link::{ControllerLink, ConverterLink, controller_iteration, converter_iteration};
 use crate::{Controller, Converter, Params, PowerError, Result, Run, Sample};
@@ -48,12 +48,12 @@ const SLEEP_SHARE: u32 = 2;
 /// Says that no run follows.
 const OVER: u64 = u64::MAX;
 
-/// Runs this node's part, together with all others, until all periods have been run or `stop` is set on the controller.
+/// Runs this node's part, together with all others, until all periods have been run or the controller's `stop` is asked for.
 /// Only the controller gets the runs.
 ///
 /// # Errors
 /// [`PowerError::Parameter`]; [`PowerError::Link`] when a node is gone, or there is none for the converters.
-pub fn run_real<F: Fabric>(fabric: F, plan: &RealPlan, stop: &AtomicBool) -> Result<Vec<RealRun>> {
+pub fn run_real<F: Fabric>(fabric: F, plan: &RealPlan, stop: &Stop) -> Result<Vec<RealRun>> {
     plan.params.validate()?;
     if plan.slow_down == 0 || plan.periods.iter().any(Duration::is_zero) {
         return Err(PowerError::Parameter {
@@ -75,6 +75,7 @@ pub fn run_real<F: Fabric>(fabric: F, plan: &RealPlan, stop: &AtomicBool) -> Res
     let next = OwnedVar::<F, u64>::new(&manager, "next", *controller)?;
     let line = Barrier::new(&manager, "line")?;
     manager.wait_for_ready()?;
+    stop.begin_work();
     let thread = manager.thread()?;
     // A run takes as long as it takes; the loss of a node ends it.
     thread.set_deadline(Some(Time(u64::MAX)));
@@ -83,8 +84,7 @@ pub fn run_real<F: Fabric>(fabric: F, plan: &RealPlan, stop: &AtomicBool) -> Res
     for number in 1.. {
         side.reset(&thread)?;
         if is_controller {
-            // Relaxed: says all there is to say itself.
-            let over = number as usize > plan.periods.len() || stop.load(Ordering::Relaxed);
+            let over = number as usize > plan.periods.len() || stop.is_asked();
             next.store(if over { OVER } else { number })?;
             next.push(&thread)?.wait(&thread)?;
         }
@@ -198,7 +198,7 @@ fn control<F: Fabric>(
     variables: &Variables<F>,
     plan: &RealPlan,
     period: Duration,
-    stop: &AtomicBool,
+    stop: &Stop,
 ) -> Result<RealRun> {
     let mut controller = Controller::new(&plan.params, period);
     let mut link = ControllerSide { thread, variables };
@@ -206,8 +206,7 @@ fn control<F: Fabric>(
     let mut samples = Vec::new();
     let mut missed = 0;
     let mut clock = Ticks::start(period, plan);
-    // Relaxed: says all there is to say itself.
-    while let Some((tick, at)) = clock.next().filter(|_| !stop.load(Ordering::Relaxed)) {
+    while let Some((tick, at)) = clock.next().filter(|_| !stop.is_asked()) {
         missed += tick;
         let output = controller_iteration(&mut controller, &mut link, &mut volts)?;
         samples.push(Sample {
@@ -229,7 +228,7 @@ fn convert<F: Fabric>(
     thread: &Thread<F>,
     variables: &Variables<F>,
     plan: &RealPlan,
-    stop: &AtomicBool,
+    stop: &Stop,
 ) -> Result<()> {
     let mut converters: Vec<_> = variables
         .pairs
@@ -240,8 +239,7 @@ fn convert<F: Fabric>(
         })
         .collect();
     let mut clock = Ticks::start(plan.params.converter_period, plan);
-    // Relaxed: says all there is to say itself.
-    while let Some((behind, _)) = clock.next().filter(|_| !stop.load(Ordering::Relaxed)) {
+    while let Some((behind, _)) = clock.next().filter(|_| !stop.is_asked()) {
         for (converter, link) in &mut converters {
             for _ in 0..=behind {
                 converter_iteration(converter, link)?;

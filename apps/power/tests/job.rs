@@ -76,7 +76,7 @@ fn an_interrupted_run_ends_in_time() {
         "--slow-down",
         "500",
     ];
-    let output = interrupted(job(2, &args));
+    let output = interrupted(job(2, &args), 2);
     assert_eq!(output.status.code(), Some(130), "{output:?}");
     assert!(
         String::from_utf8_lossy(&output.stdout).contains("period (us)"),
@@ -102,4 +102,24 @@ fn mistakes_are_told() {
         String::from_utf8_lossy(&single.stderr).contains("two at least"),
         "{single:?}"
     );
+}
+
+#[test]
+fn a_simulation_whose_output_goes_nowhere_says_so() {
+    let simulate = |output: std::process::Stdio| {
+        let mut command = alone(env!("CARGO_BIN_EXE_power"));
+        command.args(["simulate", "--duration", "1"]).stdout(output);
+        let ended = command.stderr(std::process::Stdio::piped()).output().unwrap();
+        (ended.status.code(), String::from_utf8(ended.stderr).unwrap())
+    };
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let (code, said) = simulate(full.into());
+    assert_eq!(code, Some(1), "{said}");
+    assert!(
+        said.contains("power: writing the output: No space left"),
+        "{said}"
+    );
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    assert_eq!(simulate(writer.into()), (Some(128 + 13), String::new()));
 }

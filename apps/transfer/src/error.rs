@@ -1,5 +1,7 @@
 //! The error of this crate.
 
+use loco_app::OutputError;
+
 /// Result with [`TransferError`].
 pub type Result<T, E = TransferError> = std::result::Result<T, E>;
 
@@ -21,7 +23,10 @@ pub enum TransferError {
         /// At the start.
         expected: i64,
     },
-    /// The result cannot be written.
+    /// Standard output takes no more.
+    #[error(transparent)]
+    Output(#[from] OutputError),
+    /// The result is no JSON.
     #[error("writing the result: {0}")]
     Json(#[from] serde_json::Error),
 }
@@ -33,10 +38,11 @@ impl From<loco::fabric::FabricError> for TransferError {
 }
 
 impl TransferError {
-    /// 2 for bad usage, 1 else.
+    /// 2 for bad usage, 141 if the output's reader is gone, 1 else.
     pub fn exit_code(&self) -> u8 {
         match self {
             TransferError::Usage(_) | TransferError::Object(loco::Error::Config(_)) => 2,
+            TransferError::Output(error) => error.exit_code(),
             _ => 1,
         }
     }

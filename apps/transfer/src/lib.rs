@@ -8,6 +8,7 @@
 //! each for many accounts. The two locks of a transfer are taken in ascending order, so that no two transfers wait for
 //! each other.
 #![forbid(unsafe_code)]
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod bank;
 mod error;

@@ -1,14 +1,13 @@
 //! The `transfer` command: one node of a run of transfers.
 #![forbid(unsafe_code)]
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::Parser;
 use loco::fabric::AnyFabric;
-use loco_app::seconds;
+use loco_app::{Stop, print, seconds};
 use loco_transfer::{BankConfig, Outcome, Plan, Result, TransferError, run};
 
 /// Transfers between accounts on several nodes, each under the locks of both accounts.
@@ -43,14 +42,16 @@ struct Args {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let stop = Arc::new(AtomicBool::new(false));
+    loco_app::init_logging();
+    let stop = match Stop::on_signals() {
+        Ok(stop) => stop,
+        Err(error) => return loco_app::exit("transfer", &Stop::default(), Err(error), |_| 1),
+    };
     let outcome = node(&args, &stop);
     loco_app::exit("transfer", &stop, outcome, TransferError::exit_code)
 }
 
-fn node(args: &Args, stop: &Arc<AtomicBool>) -> Result<u8> {
-    loco_app::stop_on_signals(stop)
-        .map_err(|error| TransferError::Usage(format!("handling signals: {error}")))?;
+fn node(args: &Args, stop: &Stop) -> Result<u8> {
     let plan = Plan {
         bank: BankConfig {
             accounts: args.accounts,
@@ -71,20 +72,25 @@ fn node(args: &Args, stop: &Arc<AtomicBool>) -> Result<u8> {
         AnyFabric::Verbs(fabric) => run(fabric, &plan, stop),
     }?;
     match outcome {
-        Some(outcome) if args.json => println!("{}", serde_json::to_string(&outcome)?),
-        Some(outcome) => print(&outcome),
+        Some(outcome) if args.json => print(serde_json::to_string(&outcome)?)?,
+        Some(outcome) => print(summary(&outcome))?,
         None => {}
     }
     Ok(0)
 }
 
-fn print(outcome: &Outcome) {
-    println!(
-        "{} transfers on {} nodes with {} threads each: {:.0} a second; {} refused for lack of money",
-        outcome.transfers, outcome.nodes, outcome.threads, outcome.transfers_per_second, outcome.short
-    );
-    println!(
-        "{} accounts under {} locks hold {} together, as they should",
-        outcome.accounts, outcome.locks, outcome.total
-    );
+/// The outcome for people.
+fn summary(outcome: &Outcome) -> String {
+    format!(
+        "{} transfers on {} nodes with {} threads each: {:.0} a second; {} refused for lack of money\n\
+         {} accounts under {} locks hold {} together, as they should",
+        outcome.transfers,
+        outcome.nodes,
+        outcome.threads,
+        outcome.transfers_per_second,
+        outcome.short,
+        outcome.accounts,
+        outcome.locks,
+        outcome.total
+    )
 }

@@ -1,12 +1,11 @@
 //! Transfers by several threads for a while, and the check of the total at the end. Relies on the bank; used by the
 //! `transfer` command.
 
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use loco::fabric::Fabric;
 use loco::{Manager, Thread};
-use loco_app::{Share, Tally, Team};
+use loco_app::{Share, Stop, Tally, Team};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use serde::Serialize;
@@ -56,16 +55,20 @@ pub struct Outcome {
     pub total: i64,
 }
 
-/// Runs the plan on this node, together with all others; ends early, on all nodes, once `stop` is set on one. Only the
+/// Runs the plan on this node, together with all others; ends early, on all nodes, once `stop` is asked for on one. Only the
 /// lowest node gets the outcome, after it has checked the total.
 ///
 /// # Errors
 /// `Usage`; `Total`, on the lowest node, if the accounts do not hold what they should; those of the objects.
-pub fn run<F: Fabric>(fabric: F, plan: &Plan, stop: &AtomicBool) -> Result<Option<Outcome>> {
+pub fn run<F: Fabric>(fabric: F, plan: &Plan, stop: &Stop) -> Result<Option<Outcome>> {
     let manager = Manager::new(fabric)?;
+    let BankConfig { accounts, locks, .. } = plan.bank;
+    let single = if plan.single { " --single-lock" } else { "" };
+    let options = format!("--accounts {accounts} --locks {locks}{single}");
+    let team = Team::new(&manager, plan.threads, options)?;
     let bank = Bank::new(&manager, "bank", plan.bank)?;
-    let team = Team::new(&manager, plan.threads)?;
     manager.wait_for_ready()?;
+    stop.begin_work();
     let mine = team.run(
         stop,
         |thread, share| match plan.single {

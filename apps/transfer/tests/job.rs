@@ -54,7 +54,7 @@ fn under_a_single_lock_no_payment_is_lost() {
 
 #[test]
 fn an_interrupted_run_ends_early_with_its_check() {
-    let output = interrupted(job(2, &["--accounts", "100", "--duration", "50"]));
+    let output = interrupted(job(2, &["--accounts", "100", "--duration", "1000"]), 2);
     assert_eq!(output.status.code(), Some(130), "{output:?}");
     assert!(
         String::from_utf8_lossy(&output.stdout).contains("as they should"),
@@ -74,4 +74,20 @@ fn help_and_mistakes_on_the_command_line() {
     let one_account = job(2, &["--accounts", "1"]).output().unwrap();
     assert_eq!(one_account.status.code(), Some(2), "{one_account:?}");
     assert!(String::from_utf8_lossy(&one_account.stderr).contains("two accounts"));
+}
+
+#[test]
+fn nodes_with_different_options_are_told_so() {
+    let script = "exec $0 --duration 0.1 --accounts 10 --threads $((LOCO_NODE + 1))";
+    let output = launched::launched(env!("CARGO_BIN_EXE_transfer"), 2, "sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_transfer")])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        said.contains("--threads 1") && said.contains("--threads 2"),
+        "{said}"
+    );
+    assert!(!said.contains("atomic"), "{said}");
 }

@@ -1,5 +1,6 @@
 //! `loco doctor`: checks this machine for what RDMA needs.
 
+use loco_app::print;
 use loco_fabric::verbs::{Check, VerbsConfig, Verdict, check_host};
 use serde::Serialize;
 
@@ -31,10 +32,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     let code = u8::from(!usable);
     if args.json {
         // Strings and booleans only, which always serialize.
-        println!(
-            "{}",
-            serde_json::to_string(&Report { usable, checks }).unwrap_or_default()
-        );
+        print(serde_json::to_string(&Report { usable, checks }).unwrap_or_default())?;
         return Ok(code);
     }
     for check in &checks {
@@ -44,14 +42,12 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
             Verdict::Failed => "FAILED ",
             Verdict::Skipped => "-      ",
         };
-        println!("{mark} {}: {}", check.name, check.found);
+        print(format_args!("{mark} {}: {}", check.name, check.found))?;
         if let Some(remedy) = &check.remedy {
-            println!("        {remedy}");
+            print(format_args!("        {remedy}"))?;
         }
     }
-    println!(
-        "\nverbs is {}usable on this machine",
-        if usable { "" } else { "not " }
-    );
+    let not = if usable { "" } else { "not " };
+    print(format_args!("\nverbs is {not}usable on this machine"))?;
     Ok(code)
 }

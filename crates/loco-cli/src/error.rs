@@ -2,6 +2,7 @@
 
 use std::io;
 
+use loco_app::OutputError;
 use loco_fabric::FabricError;
 
 /// What a subcommand can fail with before or beside the nodes' own failures, which are exit codes.
@@ -26,6 +27,9 @@ pub enum CliError {
         /// Why.
         source: io::Error,
     },
+    /// Standard output takes no more.
+    #[error(transparent)]
+    Output(#[from] OutputError),
     /// From the fabric.
     #[error(transparent)]
     Fabric(#[from] FabricError),
@@ -44,12 +48,14 @@ pub enum CliError {
 }
 
 impl CliError {
-    /// As shells have it: 127 and 126 for a program that is not there or cannot run, 2 for bad usage.
+    /// As shells have it: 127 and 126 for a program that is not there or cannot run, 2 for bad usage, 141 if the
+    /// reader of the output is gone; else 1.
     pub fn exit_code(&self) -> u8 {
         match self {
             CliError::Start { source, .. } if source.kind() == io::ErrorKind::NotFound => 127,
             CliError::Start { .. } => 126,
             CliError::Usage(_) | CliError::Fabric(FabricError::Config(_)) => 2,
+            CliError::Output(error) => error.exit_code(),
             CliError::Transfer(error) => error.exit_code(),
             CliError::Kv(error) => error.exit_code(),
             CliError::Os { .. } | CliError::Fabric(_) | CliError::Object(_) | CliError::Check(_) => 1,

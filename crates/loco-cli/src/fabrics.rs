@@ -1,5 +1,6 @@
 //! `loco fabrics`: what this machine could use.
 
+use loco_app::print;
 use loco_fabric::verbs::{Choice, RdmaDevice, VerbsConfig, choose, devices};
 use serde::Serialize;
 
@@ -41,33 +42,33 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     };
     if args.json {
         // Strings, numbers and options only, which always serialize.
-        println!("{}", serde_json::to_string(&report).unwrap_or_default());
+        print(serde_json::to_string(&report).unwrap_or_default())?;
         return Ok(0);
     }
-    println!("shm    shared memory, nodes on this machine");
+    print("shm    shared memory, nodes on this machine")?;
     match (&report.chosen, &report.reason) {
-        (Some(choice), _) => println!("verbs  RDMA: {choice}"),
-        (None, reason) => println!(
+        (Some(choice), _) => print(format_args!("verbs  RDMA: {choice}"))?,
+        (None, reason) => print(format_args!(
             "verbs  not available: {}",
             reason.as_deref().unwrap_or("no device")
-        ),
+        ))?,
     }
     for device in &report.devices {
         for port in &device.ports {
-            println!(
+            print(format_args!(
                 "\n{} port {}: {}, {}",
                 device.name, port.number, port.state, port.link_layer
-            );
+            ))?;
             for gid in &port.gids {
                 let interface = gid.interface.as_deref().unwrap_or("-");
                 let routable = gid.routable_address().map(|at| format!(", reachable as {at}"));
-                println!(
+                print(format_args!(
                     "  GID {:<3} {} {} on {interface}{}",
                     gid.index,
                     gid.gid,
                     gid.kind,
                     routable.unwrap_or_default()
-                );
+                ))?;
             }
         }
     }

@@ -1,11 +1,12 @@
 //! `loco`: starts jobs and shows what they can do.
 
 #![forbid(unsafe_code)]
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use tracing_subscriber::EnvFilter;
+use loco_app::Stop;
 
 mod bench;
 mod check;
@@ -19,6 +20,8 @@ mod meet;
 mod record;
 mod run;
 mod stress;
+
+use error::CliError;
 
 /// Composable objects over network memory: launcher, demonstration, benchmarks.
 #[derive(Parser)]
@@ -50,7 +53,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    init_logging();
+    loco_app::init_logging();
     let cli = Cli::parse();
     let outcome = match cli.command {
         Command::Run(args) => run::run(&args),
@@ -66,20 +69,6 @@ fn main() -> ExitCode {
         Command::Exec(args) => Err(launcher::exec(&args)),
         Command::Guard => launcher::guard(),
     };
-    match outcome {
-        Ok(code) => ExitCode::from(code),
-        Err(error) => {
-            eprintln!("loco: {error}");
-            ExitCode::from(error.exit_code())
-        }
-    }
-}
-
-/// Silent unless `LOCO_LOG` says otherwise, e.g. `LOCO_LOG=loco_fabric=debug`.
-fn init_logging() {
-    let filter = EnvFilter::try_from_env("LOCO_LOG").unwrap_or_else(|_| EnvFilter::new("off"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .init();
+    // What ends a job early is the launcher's to say: its exit code has it.
+    loco_app::exit("loco", &Stop::default(), outcome, CliError::exit_code)
 }

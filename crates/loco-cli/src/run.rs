@@ -29,7 +29,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     hosts: Option<PathBuf>,
     /// Fabric that the nodes use: shm, verbs (RDMA), or auto (verbs if every node has a usable device, else shm).
-    #[arg(long, value_name = "FABRIC", default_value_t)]
+    #[arg(long, env = var::FABRIC, value_name = "FABRIC", default_value_t)]
     fabric: FabricChoice,
     /// End the job after this many seconds.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
@@ -54,7 +54,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         (Some(path), _) => nodes_of_file(path, args.fabric)?,
         (None, count) => local_nodes(count.unwrap_or(1), args.fabric)?,
     };
-    launch(&Plan {
+    let ended = launch(&Plan {
         nodes,
         command: args.command.clone(),
         timeout: args.timeout,
@@ -63,7 +63,8 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         prefix: !args.no_prefix,
         bar: None,
         input: true,
-    })
+    })?;
+    Ok(ended.code)
 }
 
 /// `count` nodes of this machine that meet at a rendezvous served here, under a secret that nobody else has.

@@ -2,10 +2,6 @@
 //! of them is killed while it holds a lock, inside an insert, inside a pop.
 
 use std::process::Command;
-use std::time::{Duration, Instant};
-
-/// Those left are done within this after a kill, on a machine that is busy with other tests.
-const BOUND: Duration = Duration::from_secs(60);
 
 /// Runs it; the line of JSON.
 fn stress(arguments: &[&str]) -> String {
@@ -83,13 +79,11 @@ fn kv() {
 fn killed(object: &str, was_in: &str, ops: u32, more: &[&str]) {
     let ops = ops.to_string();
     for seed in 1..=15 {
-        let begin = Instant::now();
         let seed = seed.to_string();
         let arguments = [
             object, "--nodes", "3", "--kill", "20", "--ops", &ops, "--seed", &seed,
         ];
         let line = stress(&[&arguments[..], more].concat());
-        assert!(begin.elapsed() < BOUND, "{object}: {:?}", begin.elapsed());
         assert!(number(&line, "open") > 0, "{line}");
         let (_, calls) = line.split_once(r#""victim_was_in":"#).expect("it is there");
         if calls.contains(was_in) {

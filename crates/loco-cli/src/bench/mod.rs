@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use loco_fabric::FabricChoice;
+use loco_fabric::{FabricChoice, var};
 use serde::Serialize;
 
 use crate::error::CliError;
@@ -45,7 +45,7 @@ pub struct Args {
     #[arg(short, long, value_name = "N", default_value = "2", value_parser = clap::value_parser!(u16).range(2..))]
     nodes: u16,
     /// Fabric that the nodes use: shm, verbs (RDMA), or auto (verbs if every node has a usable device, else shm).
-    #[arg(long, value_name = "FABRIC", default_value_t)]
+    #[arg(long, env = var::FABRIC, value_name = "FABRIC", default_value_t)]
     fabric: FabricChoice,
     #[command(flatten)]
     parameters: Parameters,
@@ -158,7 +158,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     } else {
         None
     };
-    let code = launch(&Plan {
+    let ended = launch(&Plan {
         nodes,
         command,
         timeout: Some(Duration::from_secs(args.timeout)),
@@ -169,5 +169,5 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         input: false,
     });
     drop(bar);
-    code
+    Ok(ended?.code)
 }

@@ -4,6 +4,7 @@ use std::thread;
 
 use loco::fabric::{AnyFabric, Fabric};
 use loco::{Barrier, KvStore, Manager, Participants, Sst};
+use loco_app::print;
 use loco_transfer::Bank;
 use serde::Serialize;
 
@@ -211,9 +212,9 @@ fn one<F: Fabric>(
                 }
                 false => Record::new(name, fabric, label, results).line()?,
             };
-            println!("{line}");
+            print(line)?;
         } else {
-            println!("{}", results.line(name));
+            print(results.line(name))?;
         }
     }
     Ok(())

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use loco_app::{complain, print};
 use loco_sim::{
     Bounds, Completeness, Config, Report, Schedule, Stats, Strategy, execution_graph, explore, replay,
 };
@@ -62,16 +63,16 @@ pub struct Args {
     #[arg(long, value_name = "N")]
     delays: Option<u32>,
     /// Random schedules.
-    #[arg(long, default_value_t = 10_000)]
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
     executions: u64,
     /// Seed of random schedules.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Depth of PCT: one more than the points at which priorities change.
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     depth: u32,
     /// Seconds after which to give up, with an incomplete result.
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     time: Option<u64>,
     /// Remote read-modify-writes are atomic against the CPU too.
     #[arg(long)]
@@ -123,7 +124,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     for &object in args.objects() {
         let size = args.size();
         let report = check(&config, object, size, args.replay.as_ref())?;
-        show(args, object, size, config.strategy, &report);
+        show(args, object, size, config.strategy, &report)?;
         found |= report.failure.is_some();
         args.draw(object, size, &config, &report)?;
         if progress::is_set(&cancel) {
@@ -211,7 +212,7 @@ impl Args {
             return Ok(());
         }
         let Some(schedule) = failed.or(self.replay.as_ref()) else {
-            eprintln!("loco: no execution failed, so there is nothing to draw");
+            complain("loco: no execution failed, so there is nothing to draw");
             return Ok(());
         };
         let world = |world: &mut loco_sim::World| worlds::build(object, size, world);
@@ -251,15 +252,27 @@ struct Line<'a> {
     schedule: Option<String>,
 }
 
-fn show(args: &Args, object: Object, size: Size, strategy: Strategy, report: &Report) {
+fn show(
+    args: &Args,
+    object: Object,
+    size: Size,
+    strategy: Strategy,
+    report: &Report,
+) -> Result<(), CliError> {
     if args.json {
-        print_json(args.replay.is_some(), object, size, strategy, report);
+        print_json(args.replay.is_some(), object, size, strategy, report)
     } else {
-        print_text(args.glob, object, size, report);
+        print_text(args.glob, object, size, report)
     }
 }
 
-fn print_json(replayed: bool, object: Object, size: Size, strategy: Strategy, report: &Report) {
+fn print_json(
+    replayed: bool,
+    object: Object,
+    size: Size,
+    strategy: Strategy,
+    report: &Report,
+) -> Result<(), CliError> {
     let line = Line {
         object,
         size,
@@ -277,10 +290,10 @@ fn print_json(replayed: bool, object: Object, size: Size, strategy: Strategy, re
         schedule: report.failure.as_ref().map(|f| f.schedule.to_string()),
     };
     // Strings, numbers and booleans only, which always serialize.
-    println!("{}", serde_json::to_string(&line).unwrap_or_default());
+    Ok(print(serde_json::to_string(&line).unwrap_or_default())?)
 }
 
-fn print_text(glob: bool, object: Object, size: Size, report: &Report) {
+fn print_text(glob: bool, object: Object, size: Size, report: &Report) -> Result<(), CliError> {
     let Size { nodes, threads, ops } = size;
     let Stats {
         states,
@@ -291,24 +304,26 @@ fn print_text(glob: bool, object: Object, size: Size, report: &Report) {
     } = report.stats;
     let plural = |n: u64| if n == 1 { "" } else { "s" };
     let name = object.name();
-    println!(
+    print(format_args!(
         "{name}: {nodes} nodes, {threads} thread{} each, {ops} operation{} each",
         plural(threads as u64),
         plural(ops)
-    );
+    ))?;
     match &report.failure {
         Some(failure) => {
             let glob = if glob { " --glob" } else { "" };
-            println!("FAILED\n{failure}");
-            println!(
+            print(format_args!("FAILED\n{failure}"))?;
+            print(format_args!(
                 "again: loco check {name} --nodes {nodes} --threads {threads} --ops {ops}{glob} --replay '{}'",
                 failure.schedule
-            );
+            ))?;
         }
         None if matches!(report.completeness, Completeness::Incomplete(_)) => {
-            println!("no failure found, {}", report.completeness);
+            print(format_args!("no failure found, {}", report.completeness))?;
         }
-        None => println!("ok, {}", report.completeness),
+        None => print(format_args!("ok, {}", report.completeness))?,
     }
-    println!("{executions} executions ended, {states} states, {transitions} moves, {seconds:.2} s");
+    Ok(print(format_args!(
+        "{executions} executions ended, {states} states, {transitions} moves, {seconds:.2} s"
+    ))?)
 }

@@ -1,6 +1,6 @@
 //! One line on the terminal that says how far an exploration has come.
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use loco_sim::{Config, Progress};
@@ -16,7 +16,7 @@ pub(super) fn printer(json: bool) -> Option<fn(&Progress)> {
 /// Takes the line away.
 pub(super) fn clear(config: &Config) {
     if config.progress.is_some() {
-        eprint!("\r\x1b[K");
+        draw(format_args!("\r\x1b[K"));
     }
 }
 
@@ -35,7 +35,12 @@ fn print(progress: &Progress) {
         return;
     }
     LAST_MS.store(now, Ordering::Relaxed);
-    eprint!("\r\x1b[K{}", line(progress));
+    draw(format_args!("\r\x1b[K{}", line(progress)));
+}
+
+/// A terminal that takes no more is no reason to end an exploration.
+fn draw(text: std::fmt::Arguments<'_>) {
+    let _ = std::io::stderr().write_fmt(text);
 }
 
 fn line(progress: &Progress) -> String {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use loco_app::{OutputError, print};
 use loco_sim::{Bounds, Completeness, Config, Strategy};
 use serde::Serialize;
 
@@ -86,12 +87,12 @@ pub(super) fn run(args: &Args, duration: Duration, cancel: &Arc<AtomicBool>) -> 
         summary.seed_last = seed(args, number);
         if report.failure.is_some() {
             found = true;
-            show(args, turn.object, turn.size, turn.strategy, &report);
+            show(args, turn.object, turn.size, turn.strategy, &report)?;
             args.draw(turn.object, turn.size, &config, &report)?;
         }
     }
     summary.seconds = begun.elapsed().as_secs_f64();
-    summary.print(args.json, found);
+    summary.print(args.json, found)?;
     Ok(match found {
         true => 1,
         false if progress::is_set(cancel) => super::INTERRUPTED,
@@ -146,11 +147,9 @@ fn turn(args: &Args, number: u64) -> Turn {
 }
 
 impl Summary {
-    fn print(&self, json: bool, found: bool) {
+    fn print(&self, json: bool, found: bool) -> Result<(), OutputError> {
         if json {
-            let line = serde_json::json!({ "soak": self, "passed": !found });
-            println!("{line}");
-            return;
+            return print(serde_json::json!({ "soak": self, "passed": !found }));
         }
         let Summary {
             explorations,
@@ -163,11 +162,11 @@ impl Summary {
             seed_last,
         } = self;
         let verdict = if found { "FAILED" } else { "nothing found" };
-        println!(
+        print(format_args!(
             "soak: {verdict} in {explorations} explorations, {executions} executions, {moves} moves, {states} states \
              of bounded searches ({bounds_completed} of them to their bound), seeds {seed_first} to {seed_last}, \
              {seconds:.1} s"
-        );
+        ))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use loco_fabric::FabricChoice;
+use loco_fabric::{FabricChoice, var};
 
 use crate::error::CliError;
 use crate::launcher::{Plan, launch};
@@ -20,7 +20,7 @@ pub struct Args {
     #[arg(short, long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u16).range(1..))]
     nodes: u16,
     /// Fabric that the nodes use: shm, verbs (RDMA), or auto (verbs if every node has a usable device, else shm).
-    #[arg(long, value_name = "FABRIC", default_value_t)]
+    #[arg(long, env = var::FABRIC, value_name = "FABRIC", default_value_t)]
     fabric: FabricChoice,
     /// Print one line of JSON a result, with the machine's facts.
     #[arg(long)]
@@ -40,7 +40,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     if args.quick {
         command.push("--quick".into());
     }
-    launch(&Plan {
+    let ended = launch(&Plan {
         nodes: local_nodes(args.nodes, args.fabric)?,
         command,
         timeout: None,
@@ -49,5 +49,6 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         prefix: !args.json,
         bar: None,
         input: false,
-    })
+    })?;
+    Ok(ended.code)
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use loco::fabric::{AnyFabric, Fabric, Platform, Std, Time};
 use loco::{Barrier, Manager, RingBuffer, RingConfig, Sst, Thread};
+use loco_app::print;
 use serde::Serialize;
 
 use crate::error::CliError;
@@ -101,14 +102,14 @@ fn show<F: Fabric>(fabric: F, args: &Args, start: Time) -> Result<(), CliError> 
         "process {} meets {} others",
         std::process::id(),
         manager.nodes().len() - 1
-    ));
+    ))?;
     node.together()?;
     if node.is_first() {
         let name = &manager.fabric().caps().name;
         node.say(&format!(
             "all connected over {name} after {:.1} ms",
             ready.as_secs_f64() * 1e3
-        ));
+        ))?;
     }
     node.barriers()?;
     let count = node.broadcast(&ring)?;
@@ -136,7 +137,7 @@ impl<F: Fabric> Node<'_, F> {
             let mut reader = ring.reader()?;
             for _ in LINES {
                 let line = reader.receive(&self.thread)?;
-                self.say(&format!("hears: {}", String::from_utf8_lossy(&line)));
+                self.say(&format!("hears: {}", String::from_utf8_lossy(&line)))?;
             }
             self.together()?;
             let (mut message, mut count) = (Vec::new(), LINES.len() as u64);
@@ -174,7 +175,7 @@ impl<F: Fabric> Node<'_, F> {
         self.say(&format!(
             "reads in its table: {}",
             rows.collect::<Vec<_>>().join(", ")
-        ));
+        ))?;
         Ok(())
     }
 
@@ -186,10 +187,11 @@ impl<F: Fabric> Node<'_, F> {
         self.manager.nodes().first() == Some(&self.manager.node())
     }
 
-    fn say(&self, text: &str) {
+    fn say(&self, text: &str) -> Result<(), CliError> {
         if !self.args.json {
-            println!("{text}");
+            print(text)?;
         }
+        Ok(())
     }
 
     /// The first node reports what `operations` took.
@@ -214,20 +216,20 @@ impl<F: Fabric> Node<'_, F> {
                 size_bytes,
             };
             let fabric = self.manager.fabric().caps().name.clone();
-            println!("{}", Record::new(name, fabric, parameters, results).line()?);
+            print(Record::new(name, fabric, parameters, results).line()?)?;
         } else if size_bytes == 0 {
-            println!(
+            print(format_args!(
                 "{operations} barriers: {:.2} us each, {:.2} million a second",
                 results.latency_ns_mean / 1e3,
                 results.operations_per_second / 1e6
-            );
+            ))?;
         } else {
-            println!(
+            print(format_args!(
                 "{operations} messages of {size_bytes} bytes to each of {} readers: {:.3} us each, {:.1} million a second",
                 self.manager.nodes().len() - 1,
                 results.latency_ns_mean / 1e3,
                 results.operations_per_second / 1e6
-            );
+            ))?;
         }
         Ok(())
     }

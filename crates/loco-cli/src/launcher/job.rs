@@ -8,23 +8,29 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use loco_fabric::NodeId;
-use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
+use rustix::process::{Pid, Signal, WaitOptions};
 use signal_hook::consts::{SIGCHLD, SIGTSTP};
 
+use super::failure::{Failure, culprit, is_decided, is_on_its_way_out};
 use super::guard::Guard;
 use super::input::{self, Input};
 use super::output::Printer;
-use super::{ENDING_SIGNALS, Event, Node, Plan, children, exec};
+use super::{ENDING_SIGNALS, Ended, Event, Node, Plan, children, exec};
 use crate::error::CliError;
+use loco_app::{OUTPUT_CLOSED, OutputError};
 
 /// Exit code of a job that ran past its timeout, as `timeout(1)` has it.
 const TIMED_OUT: u8 = 124;
-/// Exit code when nobody reads our output: that of a program killed by SIGPIPE.
-const OUTPUT_CLOSED: u8 = 128 + 13;
 /// How long what is left of the nodes may take to die.
 const LAST_WAIT: Duration = Duration::from_secs(5);
 /// The main loop looks around at least this often.
 const LOOK: Duration = Duration::from_secs(1);
+/// How long the launcher collects failures before it names the culprit and ends the others.
+const MOMENT: Duration = Duration::from_millis(200);
+/// How long it waits at most for nodes that are on their way out.
+const MOMENT_MAX: Duration = Duration::from_secs(5);
+/// Between two looks at nodes that are on their way out.
+const MOMENT_LOOK: Duration = Duration::from_millis(20);
 
 pub(super) struct RunningJob {
     guard: Guard,
@@ -33,6 +39,10 @@ pub(super) struct RunningJob {
     nodes: Vec<RunningNode>,
     /// Exit code of the job, decided by what goes wrong first.
     code: Option<u8>,
+    /// Nodes that failed, in the order in which the kernel reported them.
+    failures: Vec<Failure>,
+    /// When the first failure was reported, until the culprit is named.
+    collecting_since: Option<Instant>,
     ending: Ending,
     deadline: Option<Instant>,
     grace: Duration,
@@ -62,6 +72,8 @@ impl RunningJob {
             readers: Vec::new(),
             nodes: Vec::new(),
             code: None,
+            failures: Vec::new(),
+            collecting_since: None,
             ending: Ending::No,
             deadline: plan.timeout.map(|timeout| Instant::now() + timeout),
             grace: plan.grace,
@@ -96,19 +108,31 @@ impl RunningJob {
         Ok(())
     }
 
-    /// Waits for the end of all nodes and gives the exit code.
-    pub(super) fn see_through(mut self, events: &mpsc::Receiver<Event>) -> u8 {
+    /// Waits for the end of all nodes, and until all of their output has been printed.
+    pub(super) fn see_through(mut self, events: &mpsc::Receiver<Event>) -> Ended {
         while self.nodes.iter().any(|node| node.alive) {
             let event = events.recv_timeout(self.next_look());
             match event {
                 Ok(Event::Signal(SIGCHLD)) | Err(_) => {}
                 Ok(Event::Signal(signal)) => self.pass_on(signal),
-                Ok(Event::OutputClosed) => self.end_with(OUTPUT_CLOSED),
+                Ok(Event::OutputFailed(error)) => self.lose_output(error),
             }
             self.reap();
             self.look_at_clock();
         }
-        self.code.unwrap_or(0)
+        self.clean_up();
+        for event in events.try_iter() {
+            if let Event::OutputFailed(error) = event {
+                self.lose_output(error);
+            }
+        }
+        if let Some(failure) = culprit(&self.failures) {
+            self.code.get_or_insert(failure.code());
+        }
+        Ended {
+            code: self.code.unwrap_or(0),
+            failures: std::mem::take(&mut self.failures),
+        }
     }
 
     fn next_look(&self) -> Duration {
@@ -116,6 +140,7 @@ impl RunningJob {
         let until = |at: Instant| at.saturating_duration_since(now);
         let kill = match self.ending {
             Ending::Asked(at) => until(at),
+            Ending::No if self.collecting_since.is_some() => MOMENT_LOOK,
             _ => LOOK,
         };
         self.deadline.map_or(LOOK, until).min(kill).min(LOOK)
@@ -128,6 +153,7 @@ impl RunningJob {
             self.printer.say("the job ran past its timeout; ending it");
             self.end_with(TIMED_OUT);
         }
+        self.name_culprit(now);
         if matches!(self.ending, Ending::Asked(at) if now >= at) {
             self.kill();
         }
@@ -186,41 +212,63 @@ impl RunningJob {
                 continue;
             };
             node.alive = false;
-            let id = node.id;
+            let failure = Failure::of(node.id, status);
             self.guard.forget_if_empty(pid);
-            self.judge(id, status);
+            if let Some(failure) = failure {
+                self.note(failure);
+            }
         }
     }
 
-    fn judge(&mut self, id: NodeId, status: WaitStatus) {
-        let (code, how) = match (status.exit_status(), status.terminating_signal()) {
-            (Some(0), _) => return,
-            (Some(code), _) => (code, format!("ended with exit code {code}")),
-            (None, Some(signal)) => (128 + signal, format!("was killed by signal {signal}")),
-            (None, None) => return,
-        };
-        if self.ending == Ending::No && self.code.is_none() {
-            let then = if self.keep_going {
-                ""
-            } else {
-                "; ending the others"
-            };
-            self.printer.say(&format!("{id} {how}{then}"));
+    fn note(&mut self, failure: Failure) {
+        if self.ending != Ending::No {
+            // It ended because it was told to.
+            return;
         }
-        // At least 1, whatever the system says.
-        let code = u8::try_from(code).unwrap_or(u8::MAX);
+        self.failures.push(failure);
         if self.keep_going {
-            self.code.get_or_insert(code);
+            self.printer.say(&failure.to_string());
         } else {
-            self.end_with(code);
+            self.collecting_since.get_or_insert_with(Instant::now);
         }
     }
-}
 
-impl Drop for RunningJob {
-    /// Ends whatever is left: nodes of a start that failed, processes that nodes left behind. Then lets the last output
-    /// through.
-    fn drop(&mut self) {
+    /// Names the node that failed first and ends the others, once no node is left whose end could tell more.
+    fn name_culprit(&mut self, now: Instant) {
+        let Some(since) = self.collecting_since.filter(|_| self.ending == Ending::No) else {
+            return;
+        };
+        let mut left = self.nodes.iter().filter(|node| node.alive).peekable();
+        let others = left.peek().is_some();
+        let waited = now.saturating_duration_since(since);
+        let patient = match waited {
+            _ if is_decided(&self.failures) || !others => false,
+            waited if waited < MOMENT => true,
+            waited => waited < MOMENT_MAX && left.any(|node| is_on_its_way_out(node.pid)),
+        };
+        if patient {
+            return;
+        }
+        self.collecting_since = None;
+        if let Some(&failure) = culprit(&self.failures) {
+            let then = if others { "; ending the others" } else { "" };
+            self.printer.say(&format!("{failure}{then}"));
+            self.end_with(failure.code());
+        }
+    }
+
+    /// Ends the job as its output goes nowhere: quietly if its reader left, else with the reason.
+    fn lose_output(&mut self, error: OutputError) {
+        let code = error.exit_code();
+        if code != OUTPUT_CLOSED {
+            self.printer.say(&error.to_string());
+        }
+        // A job that has failed has its code already.
+        self.end_with(code);
+    }
+
+    /// Ends whatever is left of the nodes and what they started, and lets the last output through.
+    fn clean_up(&mut self) {
         self.kill();
         if !children::kill_all(self.guard.pid(), LAST_WAIT) {
             self.printer.say("some processes of the job do not die");
@@ -230,5 +278,12 @@ impl Drop for RunningJob {
             // No writer is left, so the pipes end; a reader that panicked has been reported by the panic.
             let _ = reader.join();
         }
+    }
+}
+
+impl Drop for RunningJob {
+    /// Cleans up after a start that failed; a job that was seen through has nothing left.
+    fn drop(&mut self) {
+        self.clean_up();
     }
 }

@@ -22,15 +22,18 @@ use signal_hook::consts::{SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SI
 use signal_hook::iterator::Signals;
 
 use crate::error::CliError;
+use loco_app::OutputError;
 
 mod children;
 mod exec;
+mod failure;
 mod guard;
 mod input;
 mod job;
 mod output;
 
 pub use exec::{Args as ExecArgs, NAME as EXEC, exec};
+pub use failure::Failure;
 pub use guard::{NAME as GUARD, guard};
 
 use input::Input;
@@ -75,16 +78,24 @@ const OTHER_SIGNALS: [i32; 5] = [SIGCHLD, SIGCONT, SIGTSTP, SIGUSR1, SIGUSR2];
 /// What wakes the launcher.
 enum Event {
     Signal(i32),
-    /// Nobody reads our output any more.
-    OutputClosed,
+    /// Our standard output takes no more.
+    OutputFailed(OutputError),
 }
 
-/// Runs the job to its end and gives its exit code. To be called from the main thread: the kernel takes the end of the
-/// thread that started a node for the end of the launcher.
+/// How a job ended.
+pub struct Ended {
+    /// Its exit code.
+    pub code: u8,
+    /// Nodes that failed before they were asked to end, in the order in which the kernel reported them.
+    pub failures: Vec<Failure>,
+}
+
+/// Runs the job to its end. Call it from the main thread: the kernel takes the end of the thread that started a node for
+/// the end of the launcher.
 ///
 /// # Errors
 /// [`CliError`] when the nodes cannot be started; what had started is ended.
-pub fn launch(plan: &Plan) -> Result<u8, CliError> {
+pub fn launch(plan: &Plan) -> Result<Ended, CliError> {
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(CliError::os("becoming a subreaper"))?;
     let (sender, events) = mpsc::channel();

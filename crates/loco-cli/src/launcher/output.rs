@@ -29,8 +29,8 @@ pub(super) struct Printer {
     bar: Option<ProgressBar>,
     /// Digits of the longest id.
     width: usize,
-    /// Told when nobody reads any more; none after that.
-    closed: Mutex<Option<mpsc::Sender<Event>>>,
+    /// Told when standard output takes no more; none after that.
+    failed: Mutex<Option<mpsc::Sender<Event>>>,
 }
 
 #[derive(Clone, Copy)]
@@ -51,7 +51,7 @@ impl Printer {
             prefix,
             bar,
             width: longest.to_string().len(),
-            closed: Mutex::new(Some(events)),
+            failed: Mutex::new(Some(events)),
         }
     }
 
@@ -108,12 +108,11 @@ impl Printer {
             Some(bar) => bar.suspend(write),
             None => write(),
         };
-        let broken = written.is_err_and(|e| e.kind() == io::ErrorKind::BrokenPipe);
-        if broken && matches!(stream, Stream::Out) {
+        if let (Err(error), Stream::Out) = (written, stream) {
             // Reading goes on, so that no node blocks on the way to its end.
-            let mut closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(events) = closed.take() {
-                let _ = events.send(Event::OutputClosed);
+            let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(events) = failed.take() {
+                let _ = events.send(Event::OutputFailed(error.into()));
             }
         }
     }

@@ -7,6 +7,7 @@ use std::io::BufReader;
 use std::path::Path;
 use std::time::Duration;
 
+use loco_app::print;
 use loco_history::spec::{
     Atomic, AtomicCall, AtomicRet, KeyValue, KeyValueCall, KeyValueRet, Lock, LockCall, LockRet, Queue,
     QueueCall, QueueRet,
@@ -95,11 +96,11 @@ pub(super) fn judge(
         report,
     };
     match object {
-        Object::Atomic => files.judge::<Atomic>("calls", &Atomic::new(0), |_| Outcome::Ok),
+        Object::Atomic => files.judge::<Atomic>("calls", &Atomic::new(0), |_| None),
         Object::Kv => files.judge(
             "calls",
             &KeyValue::<u64, u64>::new(),
-            |_: &History<KeyValueCall<u64, u64>, KeyValueRet<u64>>| Outcome::Ok,
+            |_: &History<KeyValueCall<u64, u64>, KeyValueRet<u64>>| None,
         ),
         Object::Queue => files.judge("calls", &Queue::<u64>::bounded(QUEUE_CAPACITY), fifo),
         Object::TicketLock | Object::TasLock => {
@@ -114,11 +115,11 @@ pub(super) fn judge(
             let mut passed = None;
             let mut findings = files.judge("calls", &spec, |history| {
                 passed = overtaken(history);
-                Outcome::Ok
+                None
             })?;
             findings.overtaken = passed;
             let counts = files.judge("counts", &Atomic::new(0), |_: &History<AtomicCall, AtomicRet>| {
-                Outcome::Ok
+                None
             })?;
             findings.verdict = findings.verdict.max(counts.verdict);
             findings.open += counts.open;
@@ -144,13 +145,16 @@ impl Files<'_> {
         &self,
         part: &str,
         spec: &S,
-        also: impl FnOnce(&History<S::Call, S::Ret>) -> Outcome,
+        broken: impl FnOnce(&History<S::Call, S::Ret>) -> Option<String>,
     ) -> Result<Findings, CliError>
     where
         S: Spec<Call: DeserializeOwned, Ret: DeserializeOwned>,
     {
         let history = self.history(part)?;
-        let also = also(&history);
+        let broken = broken(&history);
+        if let Some(what) = &broken {
+            print(what)?;
+        }
         let limits = Limits {
             time: self.time,
             memory_bytes: 8 << 30,
@@ -163,7 +167,7 @@ impl Files<'_> {
             Verdict::Violation => Outcome::Violation,
         };
         if verdict != Outcome::Ok {
-            println!("{}", checked.text());
+            print(checked.text())?;
             if let Some(path) = self.report {
                 std::fs::write(path, checked.html()).map_err(CliError::os("writing the report"))?;
             }
@@ -171,7 +175,11 @@ impl Files<'_> {
         let open = history.operations.iter().filter(|o| o.response.is_none());
         let last = open.clone().filter(|o| Some(o.thread.node) == self.victim);
         Ok(Findings {
-            verdict: verdict.max(also),
+            verdict: if broken.is_some() {
+                Outcome::Violation
+            } else {
+                verdict
+            },
             calls: history.len(),
             open: open.count(),
             victim_was_in: last.map(|o| format!("{:?}", o.call)).collect(),
@@ -199,9 +207,10 @@ impl Files<'_> {
     }
 }
 
-/// No value is popped twice or from nowhere; and who pops, pops the values of each producer in their order. Lengths do not
-/// matter here, so this holds even where the search gives up. (What is lost shows as a pop of a later value.)
-fn fifo(history: &History<QueueCall<u64>, QueueRet<u64>>) -> Outcome {
+/// Says what breaks the order of a queue: a value popped twice or never pushed, or a thread that pops two values of one
+/// producer in the wrong order. This looks at no lengths, so it decides even where the search for an order gives up. A
+/// lost value shows as a pop of a later one.
+fn fifo(history: &History<QueueCall<u64>, QueueRet<u64>>) -> Option<String> {
     let pushed: BTreeSet<u64> = history
         .operations
         .iter()
@@ -219,13 +228,12 @@ fn fifo(history: &History<QueueCall<u64>, QueueRet<u64>>) -> Outcome {
         };
         let before = newest.insert((operation.thread, value >> 40), value);
         if !pushed.contains(&value) || !popped.insert(value) || before.is_some_and(|before| before > value) {
-            println!(
+            return Some(format!(
                 "{value:#x} is popped twice, or was not pushed, or came before an earlier one of its producer"
-            );
-            return Outcome::Violation;
+            ));
         }
     }
-    Outcome::Ok
+    None
 }
 
 /// How often those that waited for a lock were overtaken by other nodes.

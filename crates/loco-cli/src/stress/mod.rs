@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
-use loco_fabric::FabricChoice;
+use loco_app::{complain, print};
+use loco_fabric::{FabricChoice, NodeId, var};
 use serde::Serialize;
 
 use crate::error::CliError;
-use crate::launcher::{Plan, launch};
+use crate::launcher::{Failure, Plan, launch};
 use crate::record::Record;
 use crate::run::local_nodes;
 
@@ -48,7 +49,7 @@ pub struct Args {
     #[arg(short, long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u16).range(2..=16))]
     nodes: u16,
     /// Fabric that the nodes use: shm, verbs (RDMA), or auto (verbs if every node has a usable device, else shm).
-    #[arg(long, value_name = "FABRIC", default_value_t)]
+    #[arg(long, env = var::FABRIC, value_name = "FABRIC", default_value_t)]
     fabric: FabricChoice,
     /// Seconds after which the job is ended as failed.
     #[arg(long, value_name = "S", default_value = "600")]
@@ -175,7 +176,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     command.push(journals.0.clone().into());
     command.extend(args.load.words());
     let begin = Instant::now();
-    let code = launch(&Plan {
+    let ended = launch(&Plan {
         nodes: local_nodes(args.nodes, args.fabric)?,
         command,
         timeout: Some(Duration::from_secs(args.timeout)),
@@ -186,10 +187,22 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         input: false,
     })?;
     let run_s = begin.elapsed().as_secs_f64();
-    let expected = if args.load.kill.is_some() { KILLED } else { 0 };
-    if code != expected {
-        eprintln!("loco: the nodes ended with {code}, not {expected}");
-        return Ok(if code == 0 { 1 } else { code });
+    let victim = args.load.kill.map(|_| NodeId(args.nodes - 1));
+    let (dead, survivors): (Vec<Failure>, Vec<Failure>) = ended
+        .failures
+        .iter()
+        .partition(|failure| Some(failure.node) == victim);
+    if let Some(failure) = survivors.first() {
+        complain(format_args!("loco: {failure}, and nobody killed it"));
+        return Ok(failure.code());
+    }
+    let expected = if victim.is_some() { KILLED } else { 0 };
+    if ended.code != expected || dead.len() != usize::from(victim.is_some()) {
+        complain(format_args!(
+            "loco: the nodes ended with {}, not {expected}",
+            ended.code
+        ));
+        return Ok(if ended.code == 0 { 1 } else { ended.code });
     }
     let begin = Instant::now();
     let limit = Duration::from_secs(args.check_time);
@@ -218,16 +231,12 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
             nodes: args.nodes,
             load: &args.load,
         };
-        println!(
-            "{}",
-            Record::new("stress", args.fabric.to_string(), parameters, results).line()?
-        );
+        print(Record::new("stress", args.fabric.to_string(), parameters, results).line()?)?;
     } else {
-        print!(
-            "{}: {} nodes, {} threads each, {run_s:.1} s; ",
-            args.object, args.nodes, args.load.threads
-        );
-        println!("{}checked in {check_s:.1} s", results.findings);
+        print(format_args!(
+            "{}: {} nodes, {} threads each, {run_s:.1} s; {}checked in {check_s:.1} s",
+            args.object, args.nodes, args.load.threads, results.findings
+        ))?;
     }
     Ok(code)
 }

@@ -1,8 +1,8 @@
 //! Applications as nodes of a job: what their tests have in common, each of which includes this file.
 
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
 
 /// The launcher, which cargo puts beside `program`. It is built here if the program's package is tested alone.
 fn launcher(program: &str) -> PathBuf {
@@ -29,28 +29,52 @@ pub fn alone(program: impl AsRef<std::ffi::OsStr>) -> Command {
 
 /// `program` on so many nodes, without input.
 pub fn job(program: &str, nodes: usize, args: &[&str]) -> Command {
-    let mut command = alone(launcher(program));
-    command
-        .args(["run", "--timeout", "60", "--fabric", "shm", "--no-prefix", "-n"])
-        .arg(nodes.to_string())
-        .arg("--")
-        .arg(program)
-        .args(args);
+    let mut command = launched(program, nodes, program);
+    command.args(args);
     command
 }
 
-/// Starts it, interrupts it when it has run for two seconds, and waits for its end.
-pub fn interrupted(mut command: Command) -> Output {
-    let child: Child = command
+/// Whatever `runs` on so many nodes, by the launcher that is beside `program`.
+pub fn launched(program: &str, nodes: usize, runs: &str) -> Command {
+    let mut command = alone(launcher(program));
+    command
+        .args(["run", "--timeout", "300", "--fabric", "shm", "--no-prefix", "-n"])
+        .arg(nodes.to_string())
+        .arg("--")
+        .arg(runs);
+    command
+}
+
+/// Starts it, interrupts it when all of its nodes are at work, and waits for its end. Standard error is what was printed
+/// there after that.
+pub fn interrupted(mut command: Command, nodes: usize) -> Output {
+    let mut child: Child = command
+        .env("LOCO_LOG", "loco_app=info")
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    std::thread::sleep(Duration::from_secs(2));
-    let interrupted = Command::new("kill")
-        .args(["-INT", &child.id().to_string()])
+    let mut said = BufReader::new(child.stderr.take().unwrap());
+    let mut seen = String::new();
+    while seen.matches("at work").count() < nodes {
+        assert!(said.read_line(&mut seen).unwrap() > 0, "it ended early: {seen}");
+    }
+    signal("-INT", child.id());
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    child.stdout.take().unwrap().read_to_end(&mut stdout).unwrap();
+    said.read_to_end(&mut stderr).unwrap();
+    Output {
+        status: child.wait().unwrap(),
+        stdout,
+        stderr,
+    }
+}
+
+/// Sends a signal to a process.
+pub fn signal(name: &str, process: u32) {
+    let sent = Command::new("kill")
+        .args([name, &process.to_string()])
         .status()
         .unwrap();
-    assert!(interrupted.success());
-    child.wait_with_output().unwrap()
+    assert!(sent.success());
 }
