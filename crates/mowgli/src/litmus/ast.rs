@@ -7,16 +7,20 @@ use crate::program::{BinaryOp, UnaryOp, Value};
 
 /// A name and its place.
 #[derive(Clone, Debug)]
-pub(super) struct Name {
-    pub(super) text: String,
-    pub(super) span: Span,
+pub struct Name {
+    /// The name.
+    pub text: String,
+    /// Where it stands.
+    pub span: Span,
 }
 
 /// A number and its place.
 #[derive(Clone, Debug)]
-pub(super) struct Number {
-    pub(super) value: Value,
-    pub(super) span: Span,
+pub struct Number {
+    /// The number.
+    pub value: Value,
+    /// Where it stands.
+    pub span: Span,
 }
 
 /// A whole file.
@@ -26,35 +30,46 @@ pub(super) struct File {
     pub(super) description: Option<String>,
     pub(super) init: Vec<Init>,
     pub(super) columns: Vec<Column>,
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Vec<Row<Stmt>>,
     pub(super) observed: Vec<Observed>,
     pub(super) queries: Vec<Query>,
 }
 
 /// One entry of the init block.
 #[derive(Clone, Debug)]
-pub(super) enum Init {
+pub enum Init {
     /// `x@1=0`.
     Location {
+        /// The location.
         name: Name,
+        /// Its node, counted from 1.
         node: Number,
+        /// Its initial value, if stated.
         value: Option<Value>,
     },
     /// `0:r` or `0:r=0`.
-    Register { thread: Number, name: Name },
+    Register {
+        /// The thread.
+        thread: Number,
+        /// The register.
+        name: Name,
+    },
 }
 
 /// `P0@1`.
 #[derive(Clone, Debug)]
-pub(super) struct Column {
-    pub(super) name: Name,
-    pub(super) node: Number,
+pub struct Column {
+    /// The thread.
+    pub name: Name,
+    /// Its node, counted from 1.
+    pub node: Number,
 }
 
 /// A row of cells; a cell may be empty.
 #[derive(Clone, Debug)]
-pub(super) struct Row {
-    pub(super) cells: Vec<Option<Stmt>>,
+pub struct Row<S> {
+    /// A cell a thread.
+    pub cells: Vec<Option<S>>,
 }
 
 /// A statement.
@@ -124,34 +139,48 @@ pub(super) enum Rhs {
 
 /// An expression.
 #[derive(Clone, Debug)]
-pub(super) enum Expr {
+pub enum Expr {
+    /// A number.
     Const(Value),
+    /// A register.
     Name(Name),
+    /// A unary operator.
     Unary(UnaryOp, Box<Expr>),
+    /// A binary operator.
     Binary(BinaryOp, Box<Expr>, Box<Expr>),
 }
 
 /// `x`, `[x]` or `0:r` in a condition or a `locations` list.
 #[derive(Clone, Debug)]
-pub(super) struct Observed {
-    pub(super) thread: Option<Number>,
-    pub(super) name: Name,
+pub struct Observed {
+    /// The thread, of a register.
+    pub thread: Option<Number>,
+    /// The location or register.
+    pub name: Name,
 }
 
-/// A formula.
+/// A formula over values of type `V`.
 #[derive(Clone, Debug)]
-pub(super) enum Formula {
+pub enum Formula<V = Value> {
+    /// `true` or `false`.
     Const(bool),
-    Atom(Observed, Relation, Value),
-    Not(Box<Formula>),
-    And(Vec<Formula>),
-    Or(Vec<Formula>),
+    /// `0:r=1`.
+    Atom(Observed, Relation, V),
+    /// `~ f`.
+    Not(Box<Formula<V>>),
+    /// `f /\ g`.
+    And(Vec<Formula<V>>),
+    /// `f \/ g`.
+    Or(Vec<Formula<V>>),
 }
 
 /// A final condition and what it is expected to yield.
 #[derive(Clone, Debug)]
-pub(super) struct Query {
-    pub(super) quantifier: Quantifier,
-    pub(super) formula: Formula,
-    pub(super) expected: Vec<(Verdict, Name)>,
+pub struct Query<V = Value> {
+    /// What is asked.
+    pub quantifier: Quantifier,
+    /// About which outcomes.
+    pub formula: Formula<V>,
+    /// Expected verdicts, each of a named model.
+    pub expected: Vec<(Verdict, Name)>,
 }

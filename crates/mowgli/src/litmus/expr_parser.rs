@@ -8,7 +8,11 @@ use crate::program::{BinaryOp, UnaryOp};
 
 impl Parser {
     /// An expression; precedence from loose to tight: `||`, `&&`, comparisons, `+ -`, `*`, unary.
-    pub(super) fn expr(&mut self) -> Step<Expr> {
+    ///
+    /// # Errors
+    ///
+    /// The first mistake.
+    pub fn expr(&mut self) -> Step<Expr> {
         self.binary(0)
     }
 

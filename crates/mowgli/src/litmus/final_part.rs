@@ -9,7 +9,11 @@ use super::parser::{Parser, Step};
 
 impl Parser {
     /// `locations [x; 0:r;]`, if present.
-    pub(super) fn observed_list(&mut self) -> Step<Vec<Observed>> {
+    ///
+    /// # Errors
+    ///
+    /// The first mistake.
+    pub fn observed_list(&mut self) -> Step<Vec<Observed>> {
         let mut out = Vec::new();
         if !self.eat_word("locations") {
             return Ok(out);
@@ -25,7 +29,13 @@ impl Parser {
     }
 
     /// Conditions, each followed by its expected verdicts.
-    pub(super) fn queries(&mut self) -> Step<Vec<Query>> {
+    ///
+    /// `value` reads the right-hand side of an atom, [`Parser::signed_value`] in litmus tests.
+    ///
+    /// # Errors
+    ///
+    /// The first mistake.
+    pub fn queries<V>(&mut self, value: fn(&mut Parser) -> Step<V>) -> Step<Vec<Query<V>>> {
         let mut queries = Vec::new();
         loop {
             let span = self.span();
@@ -57,7 +67,7 @@ impl Parser {
                 return Err(Diagnostic::new(Kind::LimitExceeded, span, message));
             }
             let mut atoms = 0;
-            let formula = self.or(&mut atoms)?;
+            let formula = self.or(&mut atoms, value)?;
             let mut expected = Vec::new();
             while let Some(verdict) = Verdict::ALL.into_iter().find(|v| self.eat_word(v.keyword())) {
                 self.expect("[", &format!("models stand in brackets: `{verdict} [rdma-tso;]`"))?;
@@ -93,28 +103,28 @@ impl Parser {
         Ok(name)
     }
 
-    fn or(&mut self, atoms: &mut usize) -> Step<Formula> {
-        let mut parts = vec![self.and(atoms)?];
+    fn or<V>(&mut self, atoms: &mut usize, value: fn(&mut Parser) -> Step<V>) -> Step<Formula<V>> {
+        let mut parts = vec![self.and(atoms, value)?];
         while self.eat("\\/") {
-            parts.push(self.and(atoms)?);
+            parts.push(self.and(atoms, value)?);
         }
         Ok(single_or(parts, Formula::Or))
     }
 
-    fn and(&mut self, atoms: &mut usize) -> Step<Formula> {
-        let mut parts = vec![self.not(atoms)?];
+    fn and<V>(&mut self, atoms: &mut usize, value: fn(&mut Parser) -> Step<V>) -> Step<Formula<V>> {
+        let mut parts = vec![self.not(atoms, value)?];
         while self.eat("/\\") {
-            parts.push(self.not(atoms)?);
+            parts.push(self.not(atoms, value)?);
         }
         Ok(single_or(parts, Formula::And))
     }
 
-    fn not(&mut self, atoms: &mut usize) -> Step<Formula> {
+    fn not<V>(&mut self, atoms: &mut usize, value: fn(&mut Parser) -> Step<V>) -> Step<Formula<V>> {
         self.enter()?;
         let formula = if self.eat("~") {
-            Formula::Not(Box::new(self.not(atoms)?))
+            Formula::Not(Box::new(self.not(atoms, value)?))
         } else if self.eat("(") {
-            let inner = self.or(atoms)?;
+            let inner = self.or(atoms, value)?;
             self.expect(
                 ")",
                 "close the parenthesis; conditions combine with `/\\`, `\\/` and `~`",
@@ -138,7 +148,7 @@ impl Parser {
             } else {
                 return Err(self.unexpected("`=` or `!=`").help("an atom is `0:r=1` or `x=1`"));
             };
-            Formula::Atom(operand, relation, self.signed()?.value)
+            Formula::Atom(operand, relation, value(self)?)
         };
         self.leave();
         Ok(formula)
@@ -167,7 +177,7 @@ impl Parser {
     }
 }
 
-fn single_or(mut parts: Vec<Formula>, many: fn(Vec<Formula>) -> Formula) -> Formula {
+fn single_or<V>(mut parts: Vec<Formula<V>>, many: fn(Vec<Formula<V>>) -> Formula<V>) -> Formula<V> {
     match (parts.len(), parts.pop()) {
         (1, Some(only)) => only,
         (_, last) => {

@@ -8,7 +8,7 @@ use super::limits::{NAME_BYTES_MAX, NESTING_MAX};
 
 /// A token without its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Token {
+pub enum Token {
     /// A name, keyword included.
     Name(String),
     /// Digits, unsigned.

@@ -6,6 +6,7 @@
 
 mod ast;
 mod condition;
+mod cursor;
 mod diagnostic;
 mod expr_parser;
 mod final_part;
@@ -28,6 +29,15 @@ pub(crate) use print::instruction;
 use crate::program::Program;
 
 pub mod limits;
+
+/// What the reader of another language in this form needs: the cursor over tokens, and the parts of texts that the
+/// languages share. The clients of `mowgli-libraries` are read with it.
+pub mod syntax {
+    pub use super::ast::{Column, Expr, Formula, Init, Name, Number, Observed, Query, Row};
+    pub use super::lexer::Token;
+    pub use super::parser::{Parser, Step, parse_with};
+    pub use super::suggest::nearest;
+}
 
 /// A litmus test.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,15 +2,14 @@
 //!
 //! A mistake inside a cell is reported and the parser goes on with the next cell; a mistake elsewhere ends it.
 
-use super::ast::{CasArgs, Column, File, Init, Name, Number, Place, Rhs, Row, Stmt, StmtKind};
+use super::ast::{CasArgs, Column, File, Init, Place, Rhs, Row, Stmt, StmtKind};
 use super::diagnostic::{Diagnostic, Kind, Span};
 use super::lexer::{self, Spanned, Token};
-use super::limits::{ERRORS_MAX, INSTRUCTIONS_MAX, NESTING_MAX, SOURCE_BYTES_MAX, THREADS_MAX};
+use super::limits::{ERRORS_MAX, INSTRUCTIONS_MAX, SOURCE_BYTES_MAX, THREADS_MAX};
 use super::suggest::nearest;
-use crate::program::Value;
 
 /// Result of one step.
-pub(super) type Step<T> = Result<T, Diagnostic>;
+pub type Step<T> = Result<T, Diagnostic>;
 
 /// Names that mean something to the grammar and can name nothing else.
 pub const KEYWORDS: [&str; 20] = [
@@ -41,8 +40,20 @@ const INSTRUCTIONS: [&str; 11] = [
     "mfence", "poll", "rfence", "wait", "assume", "cas", "rcas", "rfaa", "if", "while", "choose",
 ];
 
-/// Parses a source text. Errors found in cells are all returned.
+/// Parses a litmus test. Errors found in cells are all returned.
 pub(super) fn parse(source: &str) -> Result<File, Vec<Diagnostic>> {
+    parse_with(source, Parser::file)
+}
+
+/// Parses a text whose first line is `RDMA NAME`. `file` reads all that follows and is given the name.
+///
+/// # Errors
+///
+/// Every mistake found: those that [`Parser::row`] put aside, then the one that ended the reading.
+pub fn parse_with<T>(
+    source: &str,
+    file: impl FnOnce(&mut Parser, String) -> Step<T>,
+) -> Result<T, Vec<Diagnostic>> {
     if source.len() > SOURCE_BYTES_MAX {
         let message = format!(
             "the text has {} bytes; SOURCE_BYTES_MAX is {SOURCE_BYTES_MAX}",
@@ -59,7 +70,7 @@ pub(super) fn parse(source: &str) -> Result<File, Vec<Diagnostic>> {
         instructions: 0,
         errors: Vec::new(),
     };
-    match parser.file(name) {
+    match file(&mut parser, name) {
         Ok(file) if parser.errors.is_empty() => Ok(file),
         Ok(_) => Err(parser.errors),
         Err(last) => {
@@ -70,32 +81,26 @@ pub(super) fn parse(source: &str) -> Result<File, Vec<Diagnostic>> {
 }
 
 /// Position in the tokens, and the errors that did not stop it.
-pub(super) struct Parser {
-    tokens: Vec<Spanned>,
-    at: usize,
-    depth: usize,
+#[derive(Debug)]
+pub struct Parser {
+    pub(super) tokens: Vec<Spanned>,
+    pub(super) at: usize,
+    pub(super) depth: usize,
     instructions: usize,
     errors: Vec<Diagnostic>,
 }
 
 impl Parser {
     fn file(&mut self, name: String) -> Step<File> {
-        let description = match self.peek() {
-            Token::Text(text) => {
-                let text = text.clone();
-                self.at += 1;
-                Some(text)
-            }
-            _ => None,
-        };
+        let description = self.description();
         let init = self.init()?;
         let columns = self.columns()?;
         let mut rows = Vec::new();
         while !self.at_final_part() {
-            rows.push(self.row(columns.len())?);
+            rows.push(self.row(columns.len(), Parser::stmt)?);
         }
         let observed = self.observed_list()?;
-        let queries = self.queries()?;
+        let queries = self.queries(Parser::signed_value)?;
         Ok(File {
             name,
             description,
@@ -107,7 +112,22 @@ impl Parser {
         })
     }
 
-    fn init(&mut self) -> Step<Vec<Init>> {
+    /// The quoted text after the header, if there is one.
+    pub fn description(&mut self) -> Option<String> {
+        let Token::Text(text) = self.peek() else {
+            return None;
+        };
+        let text = text.clone();
+        self.at += 1;
+        Some(text)
+    }
+
+    /// The init block.
+    ///
+    /// # Errors
+    ///
+    /// The first mistake.
+    pub fn init(&mut self) -> Step<Vec<Init>> {
         self.expect("{", "the init block places the locations: `{ x@1=0; y@2=0; }`")?;
         let mut init = Vec::new();
         while !self.eat("}") {
@@ -143,7 +163,12 @@ impl Parser {
         Ok(init)
     }
 
-    fn columns(&mut self) -> Step<Vec<Column>> {
+    /// The line that places the threads.
+    ///
+    /// # Errors
+    ///
+    /// The first mistake.
+    pub fn columns(&mut self) -> Step<Vec<Column>> {
         let mut columns = Vec::new();
         loop {
             let name = self.name("a thread, as in `P0@1`")?;
@@ -168,7 +193,12 @@ impl Parser {
         }
     }
 
-    fn row(&mut self, columns: usize) -> Step<Row> {
+    /// A row of cells that `stmt` reads. A mistake in a cell is put aside and the next cell is read.
+    ///
+    /// # Errors
+    ///
+    /// A mistake outside the cells, or one too many inside them.
+    pub fn row<S>(&mut self, columns: usize, stmt: fn(&mut Parser) -> Step<S>) -> Step<Row<S>> {
         let start = self.span().start;
         let mut cells = Vec::new();
         let mut broken = false;
@@ -176,7 +206,7 @@ impl Parser {
             if self.is("|") || self.is(";") {
                 cells.push(None);
             } else {
-                match self.cell() {
+                match self.cell(stmt) {
                     Ok(stmt) => cells.push(Some(stmt)),
                     Err(diagnostic) => {
                         if self.errors.len() + 1 >= ERRORS_MAX || diagnostic.kind == Kind::LimitExceeded {
@@ -213,9 +243,9 @@ impl Parser {
     }
 
     /// A statement that must be followed by `|` or `;`.
-    fn cell(&mut self) -> Step<Stmt> {
+    fn cell<S>(&mut self, stmt: fn(&mut Parser) -> Step<S>) -> Step<S> {
         self.depth = 0;
-        let stmt = self.stmt()?;
+        let stmt = stmt(self)?;
         if self.is("|") || self.is(";") {
             return Ok(stmt);
         }
@@ -239,7 +269,12 @@ impl Parser {
         }
     }
 
-    fn block(&mut self) -> Step<Vec<Stmt>> {
+    /// A block in braces whose statements `stmt` reads.
+    ///
+    /// # Errors
+    ///
+    /// The first mistake.
+    pub fn block<S>(&mut self, stmt: fn(&mut Parser) -> Step<S>) -> Step<Vec<S>> {
         self.expect("{", "a block stands in braces: `{ a := x; b := y }`")?;
         self.enter()?;
         let mut block = Vec::new();
@@ -247,7 +282,7 @@ impl Parser {
             if self.eat(";") {
                 continue;
             }
-            block.push(self.stmt()?);
+            block.push(stmt(self)?);
             if !self.is("}") {
                 self.expect(";", "instructions in a block are separated by `;`")?;
             }
@@ -258,11 +293,7 @@ impl Parser {
 
     fn stmt(&mut self) -> Step<Stmt> {
         let start = self.span();
-        self.instructions += 1;
-        if self.instructions > INSTRUCTIONS_MAX {
-            let message = format!("more instructions than INSTRUCTIONS_MAX ({INSTRUCTIONS_MAX})");
-            return Err(Diagnostic::new(Kind::LimitExceeded, start, message));
-        }
+        self.count_instruction()?;
         let Token::Name(word) = self.peek().clone() else {
             return Err(self.unexpected("an instruction"));
         };
@@ -283,9 +314,9 @@ impl Parser {
             }
             ("if", _) => {
                 let cond = self.call(Parser::expr)?;
-                let then = self.block()?;
+                let then = self.block(Parser::stmt)?;
                 let otherwise = if self.eat_word("else") {
-                    self.block()?
+                    self.block(Parser::stmt)?
                 } else {
                     Vec::new()
                 };
@@ -306,14 +337,14 @@ impl Parser {
                 StmtKind::While {
                     cond,
                     bound,
-                    body: self.block()?,
+                    body: self.block(Parser::stmt)?,
                 }
             }
             ("choose", _) => {
                 self.at += 1;
-                let mut blocks = vec![self.block()?];
+                let mut blocks = vec![self.block(Parser::stmt)?];
                 while self.eat_word("or") {
-                    blocks.push(self.block()?);
+                    blocks.push(self.block(Parser::stmt)?);
                 }
                 StmtKind::Choose(blocks)
             }
@@ -324,6 +355,20 @@ impl Parser {
             kind,
             span: start.start..self.tokens[self.at - 1].span.end,
         })
+    }
+
+    /// Counts one more instruction of the text.
+    ///
+    /// # Errors
+    ///
+    /// When there are too many.
+    pub fn count_instruction(&mut self) -> Step<()> {
+        self.instructions += 1;
+        if self.instructions > INSTRUCTIONS_MAX {
+            let message = format!("more instructions than INSTRUCTIONS_MAX ({INSTRUCTIONS_MAX})");
+            return Err(Diagnostic::new(Kind::LimitExceeded, self.span(), message));
+        }
+        Ok(())
     }
 
     fn assign(&mut self) -> Step<StmtKind> {
@@ -373,133 +418,6 @@ impl Parser {
         let name = self.new_name("a location")?;
         let node = if self.eat("^") { Some(self.number()?) } else { None };
         Ok(Place { name, node })
-    }
-
-    /// `word ( inner )`.
-    pub(super) fn call<T>(&mut self, inner: impl FnOnce(&mut Parser) -> Step<T>) -> Step<T> {
-        let word = self.peek().describe();
-        self.at += 1;
-        self.expect("(", &format!("{word} takes its operand in parentheses"))?;
-        let value = inner(self)?;
-        self.expect(")", "close the parenthesis")?;
-        Ok(value)
-    }
-
-    /// Counts one more level of nesting.
-    pub(super) fn enter(&mut self) -> Step<()> {
-        self.depth += 1;
-        if self.depth > NESTING_MAX {
-            let message = format!("nested deeper than NESTING_MAX ({NESTING_MAX})");
-            return Err(Diagnostic::new(Kind::LimitExceeded, self.span(), message));
-        }
-        Ok(())
-    }
-
-    /// Undoes [`Parser::enter`].
-    pub(super) fn leave(&mut self) {
-        self.depth -= 1;
-    }
-
-    /// A name that is not a keyword.
-    pub(super) fn new_name(&mut self, what: &str) -> Step<Name> {
-        let name = self.name(what)?;
-        if KEYWORDS.contains(&name.text.as_str()) {
-            let message = format!("expected {what}, found the keyword `{}`", name.text);
-            return Err(Diagnostic::new(Kind::Syntax, name.span, message).help("choose another name"));
-        }
-        Ok(name)
-    }
-
-    pub(super) fn name(&mut self, what: &str) -> Step<Name> {
-        match self.peek().clone() {
-            Token::Name(text) => {
-                let span = self.span();
-                self.at += 1;
-                Ok(Name { text, span })
-            }
-            _ => Err(self.unexpected(what)),
-        }
-    }
-
-    pub(super) fn number(&mut self) -> Step<Number> {
-        match self.peek() {
-            Token::Number(_) => self.signed(),
-            _ => Err(self.unexpected("a number")),
-        }
-    }
-
-    pub(super) fn signed(&mut self) -> Step<Number> {
-        let start = self.span().start;
-        let sign = if self.eat("-") { "-" } else { "" };
-        let Token::Number(digits) = self.peek() else {
-            return Err(self.unexpected("a number"));
-        };
-        let text = format!("{sign}{digits}");
-        let span = start..self.span().end;
-        self.at += 1;
-        match text.parse::<Value>() {
-            Ok(value) => Ok(Number { value, span }),
-            Err(_) => Err(Diagnostic::new(
-                Kind::OutOfRange,
-                span,
-                format!("`{text}` does not fit in 64 bits"),
-            )),
-        }
-    }
-
-    pub(super) fn is(&self, symbol: &str) -> bool {
-        matches!(self.peek(), Token::Symbol(s) if *s == symbol)
-    }
-
-    pub(super) fn eat(&mut self, symbol: &str) -> bool {
-        let found = self.is(symbol);
-        self.at += usize::from(found);
-        found
-    }
-
-    pub(super) fn eat_word(&mut self, word: &str) -> bool {
-        let found = matches!(self.peek(), Token::Name(w) if w == word);
-        self.at += usize::from(found);
-        found
-    }
-
-    pub(super) fn expect(&mut self, symbol: &str, help: &str) -> Step<()> {
-        if self.eat(symbol) {
-            return Ok(());
-        }
-        Err(self.unexpected(&format!("`{symbol}`")).help(help))
-    }
-
-    pub(super) fn unexpected(&self, wanted: &str) -> Diagnostic {
-        let message = format!("expected {wanted}, found {}", self.peek().describe());
-        Diagnostic::new(Kind::Syntax, self.span(), message)
-    }
-
-    pub(super) fn peek(&self) -> &Token {
-        self.peek_at(0)
-    }
-
-    /// The token `ahead` of the current one; the last one is [`Token::End`] and is never passed.
-    pub(super) fn peek_at(&self, ahead: usize) -> &Token {
-        &self.tokens[(self.at + ahead).min(self.tokens.len() - 1)].token
-    }
-
-    pub(super) fn span(&self) -> Span {
-        self.tokens[self.at.min(self.tokens.len() - 1)].span.clone()
-    }
-
-    /// Whether the rows are over.
-    fn at_final_part(&self) -> bool {
-        match self.peek() {
-            Token::End | Token::Symbol("~") => true,
-            Token::Name(w) => {
-                matches!(
-                    w.as_str(),
-                    "exists" | "forall" | "locations" | "allowed" | "forbidden" | "required"
-                )
-            }
-            _ => false,
-        }
     }
 }
 

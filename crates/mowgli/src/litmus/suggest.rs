@@ -1,7 +1,7 @@
 //! The nearest known name to an unknown one.
 
 /// The candidate closest to `found`, if it is close enough to be a slip of the keyboard.
-pub(super) fn nearest<'a>(found: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(found: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let wanted = found.to_lowercase();
     candidates
         .into_iter()

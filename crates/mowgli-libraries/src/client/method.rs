@@ -1,0 +1,312 @@
+//! The methods that clients call, each with its library, parameters and result.
+//!
+//! One table, [`Method::signature`], serves the parser, the printer, generators and whatever runs clients. Names are the
+//! papers', with the library as suffix where two libraries share a name. Libraries without a definition in the papers
+//! are ours; [`Library::source`] says which.
+
+use serde::{Deserialize, Serialize};
+
+/// A library: what its methods share objects with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Library {
+    /// RDMA^WAIT: words, each on one node.
+    RdmaWait,
+    /// Shared variables: a word with a copy on every node.
+    SharedVariable,
+    /// Barriers among threads.
+    Barrier,
+    /// Ring buffers: one writer, several readers.
+    RingBuffer,
+    /// Mixed-size writes: locations of several words, each on one node.
+    MixedSize,
+    /// Owned variables: a copy on every node, stored to by the threads of one.
+    Owned,
+    /// Shared state tables: a row a node, stored to by its threads.
+    Sst,
+    /// Atomic variables: a word on one node, reached by read-modify-writes from every node.
+    Atomic,
+    /// Locks.
+    Lock,
+    /// Shared queues.
+    Queue,
+    /// Key-value stores.
+    Store,
+    /// Fences by scope, without objects.
+    Fence,
+}
+
+impl Library {
+    /// Every library.
+    pub const ALL: [Library; 12] = [
+        Library::RdmaWait,
+        Library::SharedVariable,
+        Library::Barrier,
+        Library::RingBuffer,
+        Library::MixedSize,
+        Library::Owned,
+        Library::Sst,
+        Library::Atomic,
+        Library::Lock,
+        Library::Queue,
+        Library::Store,
+        Library::Fence,
+    ];
+
+    /// The word that declares an object of the library; `None` for words, which the init block places, and for the
+    /// fences, which have no objects.
+    pub const fn keyword(self) -> Option<&'static str> {
+        Some(match self {
+            Library::RdmaWait | Library::Fence => return None,
+            Library::SharedVariable => "sv",
+            Library::Barrier => "barrier",
+            Library::RingBuffer => "ring",
+            Library::MixedSize => "mixed",
+            Library::Owned => "owned",
+            Library::Sst => "sst",
+            Library::Atomic => "atomic",
+            Library::Lock => "lock",
+            Library::Queue => "queue",
+            Library::Store => "store",
+        })
+    }
+
+    /// Its name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Library::RdmaWait => "RDMA^WAIT",
+            Library::SharedVariable => "shared variable",
+            Library::Barrier => "barrier",
+            Library::RingBuffer => "ring buffer",
+            Library::MixedSize => "mixed-size writes",
+            Library::Owned => "owned variable",
+            Library::Sst => "shared state table",
+            Library::Atomic => "atomic variable",
+            Library::Lock => "lock",
+            Library::Queue => "shared queue",
+            Library::Store => "key-value store",
+            Library::Fence => "fences",
+        }
+    }
+
+    /// Where it is specified.
+    pub const fn source(self) -> &'static str {
+        match self {
+            Library::RdmaWait => "LOCO'26 Def. F.2",
+            Library::SharedVariable => "LOCO'26 Def. 3.8",
+            Library::Barrier => "LOCO'26 Def. 4.1",
+            Library::RingBuffer => "LOCO'26 Def. 5.2",
+            Library::MixedSize => "LOCO'26 Def. G.11",
+            _ => "ours",
+        }
+    }
+}
+
+/// What a method takes at one place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Param {
+    /// An object of the library.
+    Object(Library),
+    /// A number, by an expression.
+    Number,
+    /// A message or mixed-size value: an expression, or `[e1, e2]`.
+    Message,
+    /// A work identifier of the thread; `_` is one that nothing waits for.
+    Work,
+    /// A node.
+    Node,
+    /// A set of nodes: `{1, 2}`.
+    Nodes,
+}
+
+/// A method's form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Signature {
+    /// Its name in texts.
+    pub name: &'static str,
+    /// Its library.
+    pub library: Library,
+    /// What it takes.
+    pub params: &'static [Param],
+    /// Whether it returns a value; a call of one that does not cannot be assigned to a register.
+    pub returns: bool,
+    /// What it does, in a line.
+    pub about: &'static str,
+}
+
+macro_rules! methods {
+    ($($(#[doc = $doc:literal])+ $method:ident = $name:literal $library:ident ($($param:expr),*) $returns:literal;)+) => {
+        /// A method.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        pub enum Method {
+            $($(#[doc = $doc])+ $method,)+
+        }
+
+        impl Method {
+            /// Every method.
+            pub const ALL: &'static [Method] = &[$(Method::$method),+];
+
+            /// Its form.
+            pub const fn signature(self) -> Signature {
+                match self {
+                    $(Method::$method => Signature {
+                        name: $name,
+                        library: Library::$library,
+                        params: &[$($param),*],
+                        returns: $returns,
+                        about: concat!($($doc),+),
+                    },)+
+                }
+            }
+        }
+    };
+}
+
+use Param::{Message, Node, Nodes, Number, Object, Work};
+
+const WORD: Param = Object(Library::RdmaWait);
+const SV: Param = Object(Library::SharedVariable);
+const BARRIER: Param = Object(Library::Barrier);
+const RING: Param = Object(Library::RingBuffer);
+const MIXED: Param = Object(Library::MixedSize);
+const OWNED: Param = Object(Library::Owned);
+const SST: Param = Object(Library::Sst);
+const ATOMIC: Param = Object(Library::Atomic);
+const LOCK: Param = Object(Library::Lock);
+const QUEUE: Param = Object(Library::Queue);
+const STORE: Param = Object(Library::Store);
+
+methods! {
+    /// `write(x, v)`: CPU write of a word of the thread's node.
+    Write = "write" RdmaWait (WORD, Number) false;
+    /// `read(x)`: CPU read of a word of the thread's node.
+    Read = "read" RdmaWait (WORD) true;
+    /// `cas(x, v1, v2)`: CPU compare-and-swap of a word of the thread's node; returns the old value.
+    Cas = "cas" RdmaWait (WORD, Number, Number) true;
+    /// `mfence()`: CPU fence.
+    Mfence = "mfence" RdmaWait () false;
+    /// `get(x, y, d)`: remote word `y` to local word `x`.
+    Get = "get" RdmaWait (WORD, WORD, Work) false;
+    /// `put(x, y, d)`: local word `y` to remote word `x`.
+    Put = "put" RdmaWait (WORD, WORD, Work) false;
+    /// `rfaa(x, y, v, d)`: remote fetch-and-add of `v` to word `y`; the old value lands in local word `x`. Ours.
+    RemoteFaa = "rfaa" RdmaWait (WORD, WORD, Number, Work) false;
+    /// `rcas(x, y, v1, v2, d)`: remote compare-and-swap of word `y`; the old value lands in local word `x`. Ours.
+    RemoteCas = "rcas" RdmaWait (WORD, WORD, Number, Number, Work) false;
+    /// `wait(d)`: waits for the thread's earlier operations of RDMA^WAIT with identifier `d`.
+    Wait = "wait" RdmaWait (Work) false;
+    /// `rfence(n)`: remote fence towards node `n`; does not block the CPU.
+    Rfence = "rfence" RdmaWait (Node) false;
+
+    /// `write_sv(x, v)`: writes the copy of the thread's node.
+    WriteSv = "write_sv" SharedVariable (SV, Number) false;
+    /// `read_sv(x)`: reads the copy of the thread's node.
+    ReadSv = "read_sv" SharedVariable (SV) true;
+    /// `bcast_sv(x, d, {n1, ..})`: copies the node's value of `x` to the nodes, which may include its own.
+    BcastSv = "bcast_sv" SharedVariable (SV, Work, Nodes) false;
+    /// `wait_sv(d)`: waits until the thread's earlier broadcasts with identifier `d` have read their source.
+    WaitSv = "wait_sv" SharedVariable (Work) false;
+    /// `gf_sv({n1, ..})`: global fence, the thread's earlier operations towards the nodes are finished.
+    GfSv = "gf_sv" SharedVariable (Nodes) false;
+
+    /// `barrier(x)`: global fence, then waits for all participants of `x`.
+    Barrier = "barrier" Barrier (BARRIER) false;
+    /// `barrier_unfenced(x)`: waits for all participants of `x`, without the fence. Ours.
+    BarrierUnfenced = "barrier_unfenced" Barrier (BARRIER) false;
+
+    /// `submit(x, v)`: adds a message for every reader; false if the ring is full.
+    Submit = "submit" RingBuffer (RING, Message) true;
+    /// `receive(x)`: the thread's next message, or `bot`.
+    Receive = "receive" RingBuffer (RING) true;
+
+    /// `write_msw(x, v)`: CPU write of a mixed-size location of the thread's node.
+    WriteMsw = "write_msw" MixedSize (MIXED, Message) false;
+    /// `try_read_msw(x)`: reads a mixed-size location of the thread's node; `bot` if it was torn.
+    TryReadMsw = "try_read_msw" MixedSize (MIXED) true;
+    /// `get_msw(x, y, d)`: remote `y` to local `x`.
+    GetMsw = "get_msw" MixedSize (MIXED, MIXED, Work) false;
+    /// `put_msw(x, y, d)`: local `y` to remote `x`.
+    PutMsw = "put_msw" MixedSize (MIXED, MIXED, Work) false;
+    /// `wait_msw(d)`: waits for the thread's earlier mixed-size operations with identifier `d`.
+    WaitMsw = "wait_msw" MixedSize (Work) false;
+
+    /// `store_owned(x, v)`: writes the owner's copy; on another node, never returns.
+    StoreOwned = "store_owned" Owned (OWNED, Number) false;
+    /// `load_owned(x)`: reads the copy of the thread's node.
+    LoadOwned = "load_owned" Owned (OWNED) true;
+    /// `push_owned(x, d)`: copies the owner's value to all other nodes; on another node, never returns.
+    PushOwned = "push_owned" Owned (OWNED, Work) false;
+    /// `pull_owned(x, d)`: copies the owner's value to the thread's node.
+    PullOwned = "pull_owned" Owned (OWNED, Work) false;
+    /// `wait_owned(d)`: waits for pushes and pulls with identifier `d`.
+    WaitOwned = "wait_owned" Owned (Work) false;
+
+    /// `store_sst(x, v)`: writes the row of the thread's node.
+    StoreSst = "store_sst" Sst (SST, Number) false;
+    /// `load_sst(x, n)`: reads the thread's node's copy of the row of node `n`.
+    LoadSst = "load_sst" Sst (SST, Node) true;
+    /// `push_sst(x, d)`: copies the own row to all other nodes.
+    PushSst = "push_sst" Sst (SST, Work) false;
+    /// `wait_sst(d)`: waits for pushes with identifier `d`.
+    WaitSst = "wait_sst" Sst (Work) false;
+
+    /// `read_atomic(x)`: the value.
+    ReadAtomic = "read_atomic" Atomic (ATOMIC) true;
+    /// `write_atomic(x, v)`: sets the value.
+    WriteAtomic = "write_atomic" Atomic (ATOMIC, Number) false;
+    /// `swap_atomic(x, v)`: sets the value; returns the old one.
+    SwapAtomic = "swap_atomic" Atomic (ATOMIC, Number) true;
+    /// `cas_atomic(x, v1, v2)`: compare-and-swap; returns the old value.
+    CasAtomic = "cas_atomic" Atomic (ATOMIC, Number, Number) true;
+    /// `faa_atomic(x, v)`: fetch-and-add; returns the old value.
+    FaaAtomic = "faa_atomic" Atomic (ATOMIC, Number) true;
+
+    /// `lock(x)`: takes the lock.
+    Lock = "lock" Lock (LOCK) false;
+    /// `try_lock(x)`: takes the lock if nobody holds it; whether it did. May fail without a reason.
+    TryLock = "try_lock" Lock (LOCK) true;
+    /// `unlock(x)`: fence of the thread's operations towards all nodes, then gives the lock back. Without the lock, never
+    /// returns.
+    Unlock = "unlock" Lock (LOCK) false;
+    /// `unlock_unfenced(x)`: gives the lock back without the fence. Without the lock, never returns.
+    UnlockUnfenced = "unlock_unfenced" Lock (LOCK) false;
+
+    /// `push_queue(x, v)`: adds a value; false if the queue is full or closed.
+    PushQueue = "push_queue" Queue (QUEUE, Number) true;
+    /// `pop_queue(x)`: the oldest value, or `bot` if the queue is empty.
+    PopQueue = "pop_queue" Queue (QUEUE) true;
+    /// `close_queue(x)`: no push succeeds from now on.
+    CloseQueue = "close_queue" Queue (QUEUE) false;
+
+    /// `insert_kv(x, k, v)`: adds a key; false if it is there.
+    InsertKv = "insert_kv" Store (STORE, Number, Number) true;
+    /// `update_kv(x, k, v)`: changes a key's value; false if it is not there.
+    UpdateKv = "update_kv" Store (STORE, Number, Number) true;
+    /// `delete_kv(x, k)`: removes a key; false if it is not there.
+    DeleteKv = "delete_kv" Store (STORE, Number) true;
+    /// `get_kv(x, k)`: a key's value, or `bot`.
+    GetKv = "get_kv" Store (STORE, Number) true;
+
+    /// `fence_pair(n)`: the thread's earlier operations towards node `n` are finished and placed.
+    FencePair = "fence_pair" Fence (Node) false;
+    /// `fence_thread()`: the thread's earlier operations towards all nodes are finished and placed.
+    FenceThread = "fence_thread" Fence () false;
+    /// `fence_node()`: earlier operations of all threads of the node are finished and placed.
+    FenceNode = "fence_node" Fence () false;
+}
+
+impl Method {
+    /// Its name in texts.
+    pub const fn name(self) -> &'static str {
+        self.signature().name
+    }
+
+    /// Its library.
+    pub const fn library(self) -> Library {
+        self.signature().library
+    }
+
+    /// The method called `name`.
+    pub fn by_name(name: &str) -> Option<Method> {
+        Method::ALL.iter().copied().find(|m| m.name() == name)
+    }
+}

@@ -1,0 +1,73 @@
+//! What a client may end with.
+//!
+//! Everything that runs clients answers in these types: the specifications, implementations under them, and shipped
+//! objects. An implementation refines a specification if its outcomes are among the specification's (LOCO'26
+//! Def. 3.10).
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+pub use mowgli::outcome::{Completeness, Limit};
+
+use crate::client::{Client, Operand};
+use crate::value::Value;
+
+/// One final state: every thread has finished.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Outcome {
+    /// `registers[t][r]`: the last value of register `r` of thread `t`; [`Value::Int`] 0 if nothing was assigned.
+    pub registers: Vec<Vec<Value>>,
+    /// The last values of the words in [`Client::observed_words`], in that order, when everything has been placed.
+    pub words: Vec<Value>,
+}
+
+impl Outcome {
+    /// The value of an operand of `client`'s conditions; `()` if the client has no such operand.
+    pub fn value(&self, client: &Client, operand: Operand) -> Value {
+        let found = match operand {
+            Operand::Reg(thread, reg) => self
+                .registers
+                .get(usize::from(thread.0))
+                .and_then(|registers| registers.get(usize::from(reg.0))),
+            Operand::Word(object) => client
+                .observed_words
+                .iter()
+                .position(|&word| word == object)
+                .and_then(|at| self.words.get(at)),
+        };
+        found.cloned().unwrap_or(Value::Unit)
+    }
+
+    /// `0:a=true 1:b=bot [z]=0`: every register, then the observed words.
+    pub fn display(&self, client: &Client) -> String {
+        let mut parts = Vec::new();
+        for (t, (thread, values)) in client.threads.iter().zip(&self.registers).enumerate() {
+            for (name, value) in thread.registers.iter().zip(values) {
+                parts.push(format!("{t}:{name}={value}"));
+            }
+        }
+        for (&word, value) in client.observed_words.iter().zip(&self.words) {
+            parts.push(format!("[{}]={value}", client.object(word).name));
+        }
+        parts.join(" ")
+    }
+}
+
+/// The outcomes that were found, and whether these are all.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcomes {
+    /// Final states, each possible.
+    pub outcomes: BTreeSet<Outcome>,
+    /// Anything but complete: an outcome that is not here may be possible.
+    pub completeness: Completeness,
+    /// Executions that were considered.
+    pub executions: u64,
+}
+
+impl Outcomes {
+    /// Whether every execution was considered.
+    pub fn is_complete(&self) -> bool {
+        self.completeness == Completeness::Complete
+    }
+}

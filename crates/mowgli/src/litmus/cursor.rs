@@ -1,0 +1,189 @@
+//! The parser's place among the tokens: looking at the next one, taking it, and saying what should stand there.
+
+use super::ast::{Name, Number};
+use super::diagnostic::{Diagnostic, Kind, Span};
+use super::lexer::Token;
+use super::limits::NESTING_MAX;
+use super::parser::{KEYWORDS, Parser, Step};
+use crate::program::Value;
+
+impl Parser {
+    /// `word ( inner )`.
+    ///
+    /// # Errors
+    ///
+    /// The first mistake.
+    pub fn call<T>(&mut self, inner: impl FnOnce(&mut Parser) -> Step<T>) -> Step<T> {
+        let word = self.peek().describe();
+        self.at += 1;
+        self.expect("(", &format!("{word} takes its operand in parentheses"))?;
+        let value = inner(self)?;
+        self.expect(")", "close the parenthesis")?;
+        Ok(value)
+    }
+
+    /// Counts one more level of nesting.
+    ///
+    /// # Errors
+    ///
+    /// When there are too many.
+    pub fn enter(&mut self) -> Step<()> {
+        self.depth += 1;
+        if self.depth > NESTING_MAX {
+            let message = format!("nested deeper than NESTING_MAX ({NESTING_MAX})");
+            return Err(Diagnostic::new(Kind::LimitExceeded, self.span(), message));
+        }
+        Ok(())
+    }
+
+    /// Undoes [`Parser::enter`].
+    pub fn leave(&mut self) {
+        self.depth -= 1;
+    }
+
+    /// A name that is not a keyword.
+    ///
+    /// # Errors
+    ///
+    /// When something else stands here.
+    pub fn new_name(&mut self, what: &str) -> Step<Name> {
+        let name = self.name(what)?;
+        if KEYWORDS.contains(&name.text.as_str()) {
+            let message = format!("expected {what}, found the keyword `{}`", name.text);
+            return Err(Diagnostic::new(Kind::Syntax, name.span, message).help("choose another name"));
+        }
+        Ok(name)
+    }
+
+    /// A name, keywords included. `what` says for what.
+    ///
+    /// # Errors
+    ///
+    /// When something else stands here.
+    pub fn name(&mut self, what: &str) -> Step<Name> {
+        match self.peek().clone() {
+            Token::Name(text) => {
+                let span = self.span();
+                self.at += 1;
+                Ok(Name { text, span })
+            }
+            _ => Err(self.unexpected(what)),
+        }
+    }
+
+    /// A number without a sign.
+    ///
+    /// # Errors
+    ///
+    /// When something else stands here.
+    pub fn number(&mut self) -> Step<Number> {
+        match self.peek() {
+            Token::Number(_) => self.signed(),
+            _ => Err(self.unexpected("a number")),
+        }
+    }
+
+    /// A number, perhaps with a sign.
+    ///
+    /// # Errors
+    ///
+    /// When something else stands here, or the number does not fit in 64 bits.
+    pub fn signed(&mut self) -> Step<Number> {
+        let start = self.span().start;
+        let sign = if self.eat("-") { "-" } else { "" };
+        let Token::Number(digits) = self.peek() else {
+            return Err(self.unexpected("a number"));
+        };
+        let text = format!("{sign}{digits}");
+        let span = start..self.span().end;
+        self.at += 1;
+        match text.parse::<Value>() {
+            Ok(value) => Ok(Number { value, span }),
+            Err(_) => Err(Diagnostic::new(
+                Kind::OutOfRange,
+                span,
+                format!("`{text}` does not fit in 64 bits"),
+            )),
+        }
+    }
+
+    /// A number's value, perhaps with a sign: the values of litmus tests.
+    ///
+    /// # Errors
+    ///
+    /// As [`Parser::signed`].
+    pub fn signed_value(&mut self) -> Step<Value> {
+        Ok(self.signed()?.value)
+    }
+
+    /// The place of all that was read since the token that began at `start`.
+    pub fn span_from(&self, start: &Span) -> Span {
+        start.start..self.tokens[self.at.saturating_sub(1)].span.end.max(start.start)
+    }
+
+    /// Whether the symbol is next.
+    pub fn is(&self, symbol: &str) -> bool {
+        matches!(self.peek(), Token::Symbol(s) if *s == symbol)
+    }
+
+    /// Takes the symbol if it is next.
+    pub fn eat(&mut self, symbol: &str) -> bool {
+        let found = self.is(symbol);
+        self.at += usize::from(found);
+        found
+    }
+
+    /// Takes the word if it is next.
+    pub fn eat_word(&mut self, word: &str) -> bool {
+        let found = matches!(self.peek(), Token::Name(w) if w == word);
+        self.at += usize::from(found);
+        found
+    }
+
+    /// Takes the symbol; `help` says what would be right.
+    ///
+    /// # Errors
+    ///
+    /// When something else stands here.
+    pub fn expect(&mut self, symbol: &str, help: &str) -> Step<()> {
+        if self.eat(symbol) {
+            return Ok(());
+        }
+        Err(self.unexpected(&format!("`{symbol}`")).help(help))
+    }
+
+    /// The diagnostic for a token that is not what was `wanted`.
+    pub fn unexpected(&self, wanted: &str) -> Diagnostic {
+        let message = format!("expected {wanted}, found {}", self.peek().describe());
+        Diagnostic::new(Kind::Syntax, self.span(), message)
+    }
+
+    /// The next token.
+    pub fn peek(&self) -> &Token {
+        self.peek_at(0)
+    }
+
+    /// The token `ahead` of the current one; the last one is [`Token::End`] and is never passed.
+    pub fn peek_at(&self, ahead: usize) -> &Token {
+        &self.tokens[(self.at + ahead).min(self.tokens.len() - 1)].token
+    }
+
+    /// The place of the next token.
+    pub fn span(&self) -> Span {
+        self.tokens[self.at.min(self.tokens.len() - 1)].span.clone()
+    }
+
+    /// Whether the rows are over.
+    pub fn at_final_part(&self) -> bool {
+        match self.peek() {
+            Token::End | Token::Symbol("~") => true,
+            Token::Name(w) => {
+                matches!(
+                    w.as_str(),
+                    "exists" | "forall" | "locations" | "allowed" | "forbidden" | "required"
+                )
+            }
+            _ => false,
+        }
+    }
+}
