@@ -4,9 +4,10 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
+use explorer::Limits;
 use serde::{Deserialize, Serialize};
 
 use crate::program::Value;
@@ -64,6 +65,17 @@ impl fmt::Display for Limit {
     }
 }
 
+impl From<explorer::Limit> for Limit {
+    fn from(limit: explorer::Limit) -> Limit {
+        match limit {
+            explorer::Limit::Time => Limit::Time,
+            explorer::Limit::States(n) => Limit::States(n),
+            explorer::Limit::Depth(n) => Limit::TooLarge(format!("an execution has more than {n} steps")),
+            explorer::Limit::Cancelled => Limit::Cancelled,
+        }
+    }
+}
+
 /// What a search found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Search {
@@ -105,16 +117,14 @@ pub struct Budget<'a> {
 impl Budget<'_> {
     /// The limit that has been reached after `states` states, if any.
     pub fn exceeded(&self, states: u64) -> Option<Limit> {
-        if self.states_max.is_some_and(|max| states >= max) {
-            return Some(Limit::States(states));
+        self.limits().exceeded(states).map(Limit::from)
+    }
+
+    pub(crate) fn limits(&self) -> Limits<'_> {
+        Limits {
+            deadline: self.deadline,
+            states_max: self.states_max,
+            cancel: self.cancel,
         }
-        // Relaxed: a late view of the flag only delays the stop.
-        if self.cancel.is_some_and(|c| c.load(Ordering::Relaxed)) {
-            return Some(Limit::Cancelled);
-        }
-        if self.deadline.is_some_and(|d| Instant::now() >= d) {
-            return Some(Limit::Time);
-        }
-        None
     }
 }

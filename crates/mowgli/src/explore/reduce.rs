@@ -17,6 +17,8 @@
 //! "may ever interact with what this one does next" and "must move before this one can", and the smallest set
 //! is taken. `tests/machine.rs` compares with the search without reduction.
 
+use explorer::Closure;
+
 use super::code::{Act, Code, Op};
 use super::state::{Move, State};
 use crate::machine::{
@@ -134,6 +136,9 @@ pub(super) struct Reducer {
     /// they are.
     singles: Vec<(Access, usize, Move)>,
     steps: Vec<Step>,
+    /// The agent of each of `moves`.
+    movers: Vec<usize>,
+    closure: Closure,
 }
 
 impl Reducer {
@@ -266,12 +271,7 @@ impl Reducer {
     }
 
     /// The smallest closed set of agents' moves.
-    fn smallest(&self, out: &mut Vec<Move>) {
-        // Agents are a bit each; that many threads at once are beyond any search anyway.
-        if self.agents.len() > 64 {
-            out.extend_from_slice(&self.moves);
-            return;
-        }
+    fn smallest(&mut self, out: &mut Vec<Move>) {
         for &(access, own, mv) in &self.singles {
             let alone = |(i, agent): (usize, &Agent)| i == own || !access.conflicts(agent.ever);
             if self.agents.iter().enumerate().all(alone) {
@@ -279,46 +279,24 @@ impl Reducer {
                 return;
             }
         }
-        let mut best: Option<(usize, u64)> = None;
-        for (seed, agent) in self.agents.iter().enumerate() {
-            if agent.moves.0 == agent.moves.1 {
-                continue;
-            }
-            let most = best.map_or(usize::MAX, |(count, _)| count);
-            if let Some((count, set)) = self.close(seed, most) {
-                best = Some((count, set));
-                if count == 1 {
-                    break;
-                }
-            }
-        }
-        let Some((_, set)) = best else { return };
+        self.movers.clear();
         for (i, agent) in self.agents.iter().enumerate() {
-            if set >> i & 1 == 1 {
-                out.extend_from_slice(&self.moves[agent.moves.0..agent.moves.1]);
-            }
+            self.movers.extend((agent.moves.0..agent.moves.1).map(|_| i));
         }
-    }
-
-    /// Closes the set of `seed`; its number of moves and its agents, if the number is below `most`.
-    fn close(&self, seed: usize, most: usize) -> Option<(usize, u64)> {
-        let (mut set, mut todo, mut count) = (1u64 << seed, 1u64 << seed, 0);
-        while todo != 0 {
-            let at = todo.trailing_zeros() as usize;
-            todo &= todo - 1;
-            let agent = &self.agents[at];
-            count += agent.moves.1 - agent.moves.0;
-            if count >= most {
-                return None;
-            }
-            for (i, other) in self.agents.iter().enumerate() {
-                if set >> i & 1 == 0 && agent.needs(other) {
-                    set |= 1 << i;
-                    todo |= 1 << i;
+        let agents = &self.agents;
+        let movers = &self.movers;
+        self.closure.find(agents.len(), movers, movers, |i, needs| {
+            for (j, other) in agents.iter().enumerate() {
+                if i != j && agents[i].needs(other) {
+                    needs.insert(j);
                 }
             }
+        });
+        for (&mover, &mv) in self.movers.iter().zip(&self.moves) {
+            if self.closure.contains(mover) {
+                out.push(mv);
+            }
         }
-        Some((count, set))
     }
 }
 

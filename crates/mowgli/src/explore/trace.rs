@@ -7,7 +7,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
 
-use xxhash_rust::xxh3::xxh3_128;
+use explorer::fingerprint;
 
 use super::code::{Act, Code, Op};
 use super::reduce::Reducer;
@@ -94,7 +94,7 @@ pub(super) fn shortest(
             }
             key.clear();
             next.encode(&mut key);
-            if seen.insert(xxh3_128(&key)) {
+            if seen.insert(fingerprint(&key)) {
                 reached.push(Reached {
                     from: at,
                     by: Some(mv),

@@ -1,0 +1,174 @@
+//! Closed sets of agents: the common core of persistent sets.
+//!
+//! A system is cut into *agents* that make its moves. A set of agents is *closed* if it has, with each agent, every
+//! agent that this one needs: those that may ever make a move that depends on a next move of this one, and, if
+//! this one cannot move, those that could enable it. No sequence of moves of agents outside a closed set interferes
+//! with the moves of those inside, so the moves of a closed set with one enabled move or more suffice
+//! (Godefroid's persistent sets; stubborn sets with agents for processes).
+
+/// A set of agents, by number.
+#[derive(Debug)]
+pub struct Agents<'a>(&'a mut [u64]);
+
+impl Agents<'_> {
+    /// Adds an agent; true if it is new. The number must be below that of agents.
+    #[inline]
+    pub fn insert(&mut self, agent: usize) -> bool {
+        let (word, bit) = (&mut self.0[agent / 64], 1 << (agent % 64));
+        let fresh = *word & bit == 0;
+        *word |= bit;
+        fresh
+    }
+
+    /// Returns whether the agent is in the set.
+    #[inline]
+    pub fn contains(&self, agent: usize) -> bool {
+        has(self.0, agent)
+    }
+}
+
+fn has(set: &[u64], agent: usize) -> bool {
+    set[agent / 64] >> (agent % 64) & 1 == 1
+}
+
+/// Finds the smallest closed set of agents that can move. Keeps its storage from state to state.
+#[derive(Debug, Default)]
+pub struct Closure {
+    /// Words of a set.
+    words: usize,
+    /// What each agent needs, where `known` says so.
+    needs: Vec<u64>,
+    known: Vec<u64>,
+    /// Enabled moves by agent.
+    moves: Vec<u32>,
+    set: Vec<u64>,
+    todo: Vec<u64>,
+    best: Vec<u64>,
+}
+
+impl Closure {
+    /// Finds a closed set with as few enabled moves as possible, but at least one. `movers` names the agent of each
+    /// enabled move, with numbers below `agents`; `seeds` those of them that the set may be built around: agents with a move
+    /// that must happen sooner or later. `needs` adds to a set what an agent needs; it is called at most once for
+    /// each agent. Afterwards [`contains`](Closure::contains) answers. Without seeds the set is empty.
+    pub fn find(
+        &mut self,
+        agents: usize,
+        movers: &[usize],
+        seeds: &[usize],
+        mut needs: impl FnMut(usize, &mut Agents<'_>),
+    ) {
+        self.words = agents.div_ceil(64);
+        for (vec, len) in [
+            (&mut self.needs, self.words * agents),
+            (&mut self.known, self.words),
+            (&mut self.best, self.words),
+        ] {
+            vec.clear();
+            vec.resize(len, 0);
+        }
+        self.moves.clear();
+        self.moves.resize(agents, 0);
+        for &mover in movers {
+            self.moves[mover] += 1;
+        }
+        let mut least = u32::MAX;
+        for (at, &seed) in seeds.iter().enumerate() {
+            if seeds[..at].contains(&seed) {
+                continue;
+            }
+            if let Some(count) = self.close(seed, least, &mut needs) {
+                std::mem::swap(&mut self.best, &mut self.set);
+                least = count;
+                if count == 1 {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Returns whether the agent is in the set that was found.
+    pub fn contains(&self, agent: usize) -> bool {
+        has(&self.best, agent)
+    }
+
+    /// Closes the set of `seed`; its number of enabled moves, if below `most`.
+    fn close(
+        &mut self,
+        seed: usize,
+        most: u32,
+        needs: &mut impl FnMut(usize, &mut Agents<'_>),
+    ) -> Option<u32> {
+        for set in [&mut self.set, &mut self.todo] {
+            set.clear();
+            set.resize(self.words, 0);
+            Agents(set).insert(seed);
+        }
+        let mut count = 0;
+        let mut at = 0;
+        while at < self.words {
+            let Some(agent) = next(&mut self.todo[at], at) else {
+                at += 1;
+                continue;
+            };
+            count += self.moves[agent];
+            if count >= most {
+                return None;
+            }
+            let row = agent * self.words..(agent + 1) * self.words;
+            if Agents(&mut self.known).insert(agent) {
+                needs(agent, &mut Agents(&mut self.needs[row.clone()]));
+            }
+            for (word, &need) in self.needs[row].iter().enumerate() {
+                let fresh = need & !self.set[word];
+                self.set[word] |= fresh;
+                self.todo[word] |= fresh;
+                if fresh != 0 {
+                    at = at.min(word);
+                }
+            }
+        }
+        Some(count)
+    }
+}
+
+/// Takes the lowest agent out of word `at` of a set.
+fn next(word: &mut u64, at: usize) -> Option<usize> {
+    if *word == 0 {
+        return None;
+    }
+    let bit = word.trailing_zeros() as usize;
+    *word &= *word - 1;
+    Some(at * 64 + bit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(agents: usize, movers: &[usize], edges: &[(usize, usize)]) -> Vec<usize> {
+        let mut closure = Closure::default();
+        closure.find(agents, movers, movers, |agent, set| {
+            for &(_, to) in edges.iter().filter(|(from, _)| *from == agent) {
+                set.insert(to);
+            }
+        });
+        (0..agents).filter(|&agent| closure.contains(agent)).collect()
+    }
+
+    #[test]
+    fn the_smallest_closed_set_is_found() {
+        // 0 and 1 need one another, 2 needs 3, which cannot move and needs 100, which can.
+        let edges = [(0, 1), (1, 0), (2, 3), (3, 100)];
+        assert_eq!(found(101, &[0, 1, 2, 100], &edges), [100]);
+        assert_eq!(found(101, &[0, 1, 2], &edges), [2, 3, 100]);
+        assert_eq!(found(101, &[0, 1], &edges), [0, 1]);
+        assert_eq!(found(101, &[], &edges), [0; 0]);
+    }
+
+    #[test]
+    fn an_agent_with_two_moves_counts_twice() {
+        assert_eq!(found(3, &[0, 0, 1, 2], &[(1, 2), (2, 1)]), [0]);
+        assert_eq!(found(3, &[0, 0, 0, 1, 2], &[(1, 2), (2, 1)]), [1, 2]);
+    }
+}

@@ -1,0 +1,156 @@
+//! Bounds on preemptions and delays: exploring all of the executions that need few of them.
+//!
+//! Eager moves ([`crate::System::eager`]) count for neither bound: they are taken at once, whoever moved last.
+//!
+//! * A *preemption* (Musuvathi and Qadeer, PLDI 2007) is a move of another mover than the last while that one could go on.
+//! * A *delay* (Emmi, Qadeer and Rakamaric, POPL 2011) is a deviation from one fixed schedule: the last mover goes on while
+//!   it can, then the next one in a circle. Passing over one possible move costs one delay.
+//!
+//! Leaving moves out by persistent sets may leave only an equivalent execution that costs more, so a bounded search does
+//! without (Coons, Musuvathi and McKinley, OOPSLA 2013, say what it would take).
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// How far executions may deviate for a bounded search to follow them. `None`: as far as they like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Bounds {
+    /// Most preemptions of an execution: moves of another mover than the last one to move, while that one could go on.
+    pub preemptions: Option<u32>,
+    /// Most delays of an execution: possible moves passed over, where each mover in turn would go on as long as it can.
+    pub delays: Option<u32>,
+}
+
+impl fmt::Display for Bounds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let part = |n: Option<u32>, what: &str| {
+            let plural = if n == Some(1) { "" } else { "s" };
+            n.map(|n| format!("{n} {what}{plural}"))
+        };
+        let parts = [part(self.preemptions, "preemption"), part(self.delays, "delay")];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        match parts.is_empty() {
+            true => write!(f, "no bound"),
+            false => write!(f, "{}", parts.join(" and ")),
+        }
+    }
+}
+
+/// Something with moves of its own, such as a thread. Delays go around the circle in the order of the numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Mover(pub u32);
+
+/// What an execution has spent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Spent {
+    preemptions: u32,
+    delays: u32,
+    last: Mover,
+}
+
+impl Spent {
+    /// Appends the moves that the bounds allow, each with what is spent after it; true if some were left out. Those that
+    /// cost most come first, so that a search that takes them from the end begins with the fixed schedule. `mover` says
+    /// nothing for optional moves, which cost nothing.
+    pub(crate) fn within<M: Copy>(
+        self,
+        bounds: Bounds,
+        moves: &[M],
+        mover: impl Fn(M) -> Option<Mover>,
+        out: &mut Vec<(M, Spent)>,
+    ) -> bool {
+        let mut order: Vec<(Mover, M)> = moves.iter().filter_map(|&m| Some((mover(m)?, m))).collect();
+        let goes_on = order.iter().any(|&(mover, _)| mover == self.last);
+        // Stable: moves of one mover keep their order.
+        order.sort_by_key(|&(mover, _)| (mover < self.last, mover));
+        let start = out.len();
+        for (passed, &(mover, what)) in order.iter().enumerate() {
+            let after = Spent {
+                preemptions: self.preemptions + u32::from(goes_on && mover != self.last),
+                delays: self.delays + passed as u32,
+                last: mover,
+            };
+            if bounds.preemptions.is_none_or(|max| after.preemptions <= max)
+                && bounds.delays.is_none_or(|max| after.delays <= max)
+            {
+                out.push((what, after));
+            }
+        }
+        let left_out = out.len() - start < order.len();
+        let optional = moves.iter().filter(|&&m| mover(m).is_none());
+        out.extend(optional.map(|&m| (m, self)));
+        out[start..].reverse();
+        left_out
+    }
+
+    /// Appends what the future depends on, for the fingerprint of a visited state.
+    pub(crate) fn encode(self, bounds: Bounds, out: &mut Vec<u8>) {
+        if bounds.preemptions.is_some() {
+            out.extend_from_slice(&self.preemptions.to_le_bytes());
+        }
+        if bounds.delays.is_some() {
+            out.extend_from_slice(&self.delays.to_le_bytes());
+        }
+        out.extend_from_slice(&self.last.0.to_le_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn allowed(spent: Spent, bounds: Bounds, moves: &[u32]) -> (Vec<(u32, Spent)>, bool) {
+        let mut out = Vec::new();
+        let cut = spent.within(bounds, moves, |m| (m < 100).then_some(Mover(m)), &mut out);
+        out.reverse();
+        (out, cut)
+    }
+
+    fn after(last: u32) -> Spent {
+        Spent {
+            last: Mover(last),
+            ..Spent::default()
+        }
+    }
+
+    #[test]
+    fn who_goes_on_is_not_preempted() {
+        let none = Bounds {
+            preemptions: Some(0),
+            delays: None,
+        };
+        let (moves, cut) = allowed(after(1), none, &[0, 1, 2]);
+        assert_eq!(moves.len(), 1);
+        assert_eq!(moves[0].0, 1);
+        assert!(cut);
+        // It cannot go on: anybody may, at no cost.
+        let (moves, cut) = allowed(after(1), none, &[0, 2]);
+        assert_eq!(moves.len(), 2);
+        assert!(!cut && moves.iter().all(|(_, spent)| spent.preemptions == 0));
+    }
+
+    #[test]
+    fn a_delay_for_each_move_passed_over() {
+        let one = Bounds {
+            preemptions: None,
+            delays: Some(1),
+        };
+        let (moves, cut) = allowed(after(1), one, &[0, 1, 2]);
+        let order: Vec<(u32, u32)> = moves.iter().map(|(m, spent)| (*m, spent.delays)).collect();
+        // 0 comes after 2, as the circle goes.
+        assert_eq!(order, [(1, 0), (2, 1)]);
+        assert!(cut);
+    }
+
+    #[test]
+    fn optional_moves_cost_nothing() {
+        let none = Bounds {
+            preemptions: Some(0),
+            delays: Some(0),
+        };
+        let (moves, cut) = allowed(after(1), none, &[1, 100]);
+        assert_eq!(moves, [(100, after(1)), (1, after(1))]);
+        assert!(!cut);
+    }
+}

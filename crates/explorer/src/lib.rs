@@ -1,0 +1,28 @@
+//! Explores the states of transition systems: exhaustively, within bounds, or at random.
+//!
+//! A [`System`] says what a state is, which moves it has and what a move does. [`search`] visits every state that a
+//! sufficient subset of the moves reaches, each once, on several threads. With [`Bounds`] it follows only executions
+//! with few preemptions or delays. [`sample`] runs random executions. [`Closure`] computes persistent sets, with which
+//! a system chooses its subsets.
+//!
+//! Relies on threads of the standard library and on nothing else of an operating system. `mowgli` runs litmus
+//! programs with it, `loco-sim` object code.
+#![forbid(unsafe_code)]
+
+mod agents;
+mod bounds;
+mod limits;
+mod random;
+mod search;
+mod sharing;
+mod system;
+mod visited;
+mod worker;
+
+pub use agents::{Agents, Closure};
+pub use bounds::{Bounds, Mover};
+pub use limits::{Limit, Limits, Progress};
+pub use random::{Choice, SampleResult, Sampled, Samples, sample};
+pub use search::{Ended, Options, SearchResult, Searched, Stats, search};
+pub use system::{Failed, Flow, System};
+pub use visited::{Visited, fingerprint};

@@ -1,0 +1,71 @@
+//! Limits of an exploration, and how far it has come.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+/// When an exploration gives up.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Limits<'a> {
+    /// At this instant.
+    pub deadline: Option<Instant>,
+    /// After so many states.
+    pub states_max: Option<u64>,
+    /// When this becomes true.
+    pub cancel: Option<&'a AtomicBool>,
+}
+
+/// The limit that an exploration has reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// The deadline passed.
+    Time,
+    /// So many states were seen.
+    States(u64),
+    /// An execution has more than so many moves.
+    Depth(u64),
+    /// The caller asked to stop.
+    Cancelled,
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Limit::Time => write!(f, "time limit reached"),
+            Limit::States(n) => write!(f, "limit of {n} states reached"),
+            Limit::Depth(n) => write!(f, "an execution has more than {n} steps"),
+            Limit::Cancelled => write!(f, "interrupted"),
+        }
+    }
+}
+
+impl Limits<'_> {
+    /// Returns the limit that has been reached after `states` states, if any.
+    pub fn exceeded(&self, states: u64) -> Option<Limit> {
+        if self.states_max.is_some_and(|max| states >= max) {
+            return Some(Limit::States(states));
+        }
+        // Relaxed: a late view of the flag only delays the stop.
+        if self.cancel.is_some_and(|c| c.load(Ordering::Relaxed)) {
+            return Some(Limit::Cancelled);
+        }
+        if self.deadline.is_some_and(|d| Instant::now() >= d) {
+            return Some(Limit::Time);
+        }
+        None
+    }
+}
+
+/// What a running exploration tells now and then.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Progress {
+    /// States remembered so far; 0 for random executions.
+    pub states: u64,
+    /// Executions that have ended.
+    pub executions: u64,
+    /// How much is done, from 0 to 1. Exact for random executions. For searches an estimate: each state hands its share
+    /// of the search tree on to its moves in equal parts, and the shares of closed branches add up (the weighted
+    /// backtrack estimator of Kilby et al., AAAI 2006). The estimate is low, as later branches of a state lead more
+    /// often to known states.
+    pub done: f64,
+}
