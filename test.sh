@@ -52,7 +52,7 @@ if [ -w "$pages" ]; then
     trap 'echo "$before" >"$pages"' EXIT
     echo $((before + 64)) >"$pages"
     if [ "$(cat "$pages")" -ge $((before + 64)) ]; then
-        LOCO_REQUIRE_HUGE_PAGES=1 cargo test --package loco-fabric --test huge_pages
+        LOCO_REQUIRE_HUGE_PAGES=1 cargo test --package loco-any --test huge_pages
     else
         echo "skipped: the host has no memory in pieces of 2 MiB to spare"
     fi

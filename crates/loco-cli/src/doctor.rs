@@ -1,7 +1,7 @@
 //! `loco doctor`: checks this machine for what RDMA needs.
 
+use loco::fabric::verbs::{Check, VerbsConfig, Verdict, check_host};
 use loco_app::print;
-use loco_fabric::verbs::{Check, VerbsConfig, Verdict, check_host};
 use serde::Serialize;
 
 use crate::error::CliError;

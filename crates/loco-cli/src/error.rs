@@ -2,8 +2,8 @@
 
 use std::io;
 
+use loco::fabric::FabricError;
 use loco_app::OutputError;
-use loco_fabric::FabricError;
 
 /// What a subcommand can fail with before or beside the nodes' own failures, which are exit codes.
 #[derive(Debug, thiserror::Error)]

@@ -1,7 +1,7 @@
 //! `loco fabrics`: what this machine could use.
 
+use loco::fabric::verbs::{Choice, RdmaDevice, VerbsConfig, choose, devices};
 use loco_app::print;
-use loco_fabric::verbs::{Choice, RdmaDevice, VerbsConfig, choose, devices};
 use serde::Serialize;
 
 use crate::error::CliError;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use loco_fabric::{Address, FabricChoice, Hosts, NodeId, Platform, Rendezvous, Secret, Std, var};
+use loco::fabric::{Address, FabricChoice, Hosts, NodeId, Platform, Rendezvous, Secret, Std, var};
 
 use crate::error::CliError;
 use crate::launcher::{Node, Plan, launch};

@@ -1,5 +1,6 @@
 //! The error of this crate: each variant names the thing and the remedy.
 
+use std::io;
 use std::time::Duration;
 
 use crate::NodeId;
@@ -85,4 +86,14 @@ pub enum FabricError {
         /// The system's error.
         source_text: String,
     },
+}
+
+impl FabricError {
+    /// Makes an [`Os`](FabricError::Os) error of what was attempted and the system's answer.
+    pub fn os(what: impl Into<String>, error: &io::Error) -> FabricError {
+        FabricError::Os {
+            what: what.into(),
+            source_text: error.to_string(),
+        }
+    }
 }

@@ -16,6 +16,14 @@ impl fmt::Display for NodeId {
     }
 }
 
+impl NodeId {
+    /// Names several nodes, for messages: `node 1, node 4`.
+    pub fn list(nodes: impl IntoIterator<Item = NodeId>) -> String {
+        let names: Vec<_> = nodes.into_iter().map(|node| node.to_string()).collect();
+        names.join(", ")
+    }
+}
+
 /// A work request id (WRID): names one posted operation from posting to completion. The fabric hands it back
 /// in the [`Completion`](crate::Completion) and gives it no other meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

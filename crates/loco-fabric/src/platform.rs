@@ -133,10 +133,7 @@ impl Platform for Std {
         std::thread::Builder::new()
             .name(name.to_owned())
             .spawn(body)
-            .map_err(|e| FabricError::Os {
-                what: format!("starting thread `{name}`"),
-                source_text: e.to_string(),
-            })
+            .map_err(|e| FabricError::os(format!("starting thread `{name}`"), &e))
     }
 }
 

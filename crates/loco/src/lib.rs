@@ -32,9 +32,24 @@ mod config;
 mod error;
 mod objects;
 mod operations;
+#[cfg(feature = "shm")]
 pub mod testing;
 
-pub use loco_fabric as fabric;
+/// What is below the objects: the fabric contract, the job and its mesh, and the fabrics that this build has.
+pub mod fabric {
+    pub use loco_any::{
+        AnyCell, AnyConfig, AnyFabric, AnyMemory, AnyQueuePair, AnyRemote, FabricChoice, HugePages,
+    };
+    pub use loco_fabric::*;
+    pub use loco_job::{
+        Address, Environment, Hosts, Job, JobBuilder, Meeting, Mesh, PAYLOAD_BYTES_MAX, PORT_BASE,
+        Rendezvous, Secret, Timeouts, var,
+    };
+    #[cfg(feature = "shm")]
+    pub use loco_shm::{Nic, ShmCell, ShmConfig, ShmFabric, ShmMemory, ShmQueuePair, ShmRemote};
+    #[cfg(feature = "verbs")]
+    pub use loco_verbs as verbs;
+}
 
 pub use channels::channel::{Channel, ChannelBuilder, ChannelRef};
 pub use channels::manager::Manager;

@@ -1,6 +1,8 @@
 //! Several nodes in one process, for tests and examples.
 
-use loco_fabric::{Fabric, Mesh, ShmConfig, ShmFabric};
+use loco_fabric::Fabric;
+use loco_job::Mesh;
+use loco_shm::{ShmConfig, ShmFabric};
 
 use crate::Result;
 

@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use loco_fabric::{FabricChoice, var};
+use loco::fabric::{FabricChoice, var};
 use serde::Serialize;
 
 use crate::error::CliError;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use loco_fabric::{FabricChoice, var};
+use loco::fabric::{FabricChoice, var};
 
 use crate::error::CliError;
 use crate::launcher::{Plan, launch};

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::fs;
 
-use loco_fabric::NodeId;
+use loco::fabric::NodeId;
 use rustix::process::{Pid, WaitStatus};
 
 /// Exit codes above this are a shell's word for "my program was killed by a signal".

@@ -17,7 +17,7 @@ use std::thread;
 use std::time::Duration;
 
 use indicatif::ProgressBar;
-use loco_fabric::NodeId;
+use loco::fabric::NodeId;
 use signal_hook::consts::{SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 

@@ -6,7 +6,7 @@ use std::thread::{self, JoinHandle};
 
 use anstyle::{AnsiColor, Style};
 use indicatif::ProgressBar;
-use loco_fabric::NodeId;
+use loco::fabric::NodeId;
 
 use super::{Event, Node};
 use crate::error::CliError;

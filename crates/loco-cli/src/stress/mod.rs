@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
+use loco::fabric::{FabricChoice, NodeId, var};
 use loco_app::{complain, print};
-use loco_fabric::{FabricChoice, NodeId, var};
 use serde::Serialize;
 
 use crate::error::CliError;

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use loco_fabric::{Lock, NodeId, ShmFabric};
+use loco_fabric::{Lock, NodeId};
+use loco_shm::ShmFabric;
 
 use super::slot::{BODY, body};
 use super::tracker::Change;

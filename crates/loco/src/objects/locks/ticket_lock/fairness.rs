@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 
-use loco_fabric::ShmFabric;
+use loco_shm::ShmFabric;
 
 use super::{NEXT, TicketLock};
 use crate::fence::Scope;

@@ -1,0 +1,161 @@
+//! The fabric of one node.
+
+use std::time::Duration;
+
+use loco_fabric::{
+    Caps, Completion, Fabric, FabricError, MemoryKind, NodeId, Platform, RegionKey, Result, Std, Wait,
+};
+use loco_job::Mesh;
+#[cfg(feature = "shm")]
+use loco_shm::ShmFabric;
+#[cfg(feature = "verbs")]
+use loco_verbs::VerbsFabric;
+
+use crate::config::{AnyConfig, FabricChoice};
+use crate::memory::{AnyMemory, AnyRemote};
+use crate::queue_pair::AnyQueuePair;
+
+/// How long the nodes wait for one another to agree on a fabric.
+const CHOICE_TIMEOUT: Duration = Duration::from_secs(30);
+
+either! {
+    /// The fabric of one node, chosen at run time.
+    #[derive(Clone, Debug)]
+    AnyFabric, ShmFabric, VerbsFabric
+}
+
+impl AnyFabric {
+    /// Brings the chosen fabric up on every node of `mesh`: a collective call. With [`FabricChoice::Auto`] the nodes
+    /// agree: verbs if each has a device, an active port and a usable GID, else shared memory.
+    ///
+    /// # Errors
+    /// [`FabricError::Unsupported`] for a fabric that this build does not have; else those of `ShmFabric::new` and
+    /// `VerbsFabric::new`.
+    pub fn new(mesh: Mesh, config: AnyConfig) -> Result<AnyFabric> {
+        let verbs = match config.choice {
+            FabricChoice::Shm => false,
+            FabricChoice::Verbs => true,
+            FabricChoice::Auto => verbs_everywhere(&mesh, &config)?,
+        };
+        if verbs {
+            #[cfg(feature = "verbs")]
+            return Ok(AnyFabric::Verbs(VerbsFabric::new(mesh, config.verbs)?));
+        } else {
+            #[cfg(feature = "shm")]
+            return Ok(AnyFabric::Shm(ShmFabric::new(mesh, config.shm)?));
+        }
+        #[allow(unreachable_code)] // Reached without one of the features.
+        Err(absent(if verbs { "verbs" } else { "shm" }))
+    }
+
+    /// The mesh that it was built from.
+    pub fn mesh(&self) -> &Mesh {
+        each!(self, fabric => fabric.mesh())
+    }
+}
+
+/// True if all nodes can use verbs.
+fn verbs_everywhere(mesh: &Mesh, config: &AnyConfig) -> Result<bool> {
+    #[cfg(feature = "verbs")]
+    let usable = loco_verbs::usable(&config.verbs);
+    #[cfg(not(feature = "verbs"))]
+    let usable = {
+        let _ = config;
+        Err::<(), _>(absent("verbs"))
+    };
+    if let Err(error) = &usable {
+        tracing::info!("{}: no verbs: {error}", mesh.node());
+    }
+    let deadline = Std.now().after(CHOICE_TIMEOUT);
+    let answers = mesh.allgather("fabric", &[u8::from(usable.is_ok())], deadline)?;
+    Ok(answers.iter().all(|(_, answer)| answer == &[1]))
+}
+
+#[cold]
+fn absent(name: &str) -> FabricError {
+    FabricError::Unsupported(format!(
+        "this program was built without the fabric `{name}`: build it with the feature `{name}`"
+    ))
+}
+
+impl Fabric for AnyFabric {
+    type Platform = Std;
+    type Memory = AnyMemory;
+    type Remote = AnyRemote;
+    type QueuePair = AnyQueuePair;
+    type Control = Mesh;
+
+    fn node(&self) -> NodeId {
+        each!(self, fabric => fabric.node())
+    }
+
+    fn nodes(&self) -> &[NodeId] {
+        each!(self, fabric => fabric.nodes())
+    }
+
+    fn caps(&self) -> &Caps {
+        each!(self, fabric => fabric.caps())
+    }
+
+    fn platform(&self) -> &Std {
+        each!(self, fabric => fabric.platform())
+    }
+
+    fn control(&self) -> &Mesh {
+        each!(self, fabric => fabric.control())
+    }
+
+    fn allocate(&self, len: usize, kind: MemoryKind) -> Result<AnyMemory> {
+        wrapped!(self, fabric => fabric.allocate(len, kind) => AnyMemory)
+    }
+
+    /// Memory of the other fabric gives a key that no node accepts.
+    fn export(&self, memory: &AnyMemory) -> RegionKey {
+        match (self, memory) {
+            #[cfg(feature = "shm")]
+            (AnyFabric::Shm(fabric), AnyMemory::Shm(memory)) => fabric.export(memory),
+            #[cfg(feature = "verbs")]
+            (AnyFabric::Verbs(fabric), AnyMemory::Verbs(memory)) => fabric.export(memory),
+            #[allow(unreachable_patterns)] // With one fabric there is no other.
+            _ => RegionKey {
+                arena: u64::MAX,
+                address: u64::MAX,
+                len: u64::MAX,
+                rkey: 0,
+            },
+        }
+    }
+
+    fn import(&self, peer: NodeId, key: &RegionKey) -> Result<AnyRemote> {
+        wrapped!(self, fabric => fabric.import(peer, key) => AnyRemote)
+    }
+
+    fn queue_pair(&self, peer: NodeId) -> Result<AnyQueuePair> {
+        wrapped!(self, fabric => fabric.queue_pair(peer) => AnyQueuePair)
+    }
+
+    #[inline]
+    fn poll(&self, completions: &mut Vec<Completion>) -> Result<usize> {
+        each!(self, fabric => fabric.poll(completions))
+    }
+
+    #[inline]
+    fn wait<T>(&self, wait: Wait<'_>, ready: impl FnMut() -> Option<T>) -> Result<T> {
+        each!(self, fabric => fabric.wait(wait, ready))
+    }
+
+    #[inline]
+    fn wait_within<T>(
+        &self,
+        wait: Wait<'_>,
+        within: Duration,
+        ready: impl FnMut() -> Option<T>,
+    ) -> Result<T> {
+        each!(self, fabric => fabric.wait_within(wait, within, ready))
+    }
+
+    #[inline]
+    fn cpu_fence(&self) {
+        each!(self, fabric => fabric.cpu_fence());
+    }
+}

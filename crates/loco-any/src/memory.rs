@@ -1,0 +1,110 @@
+//! Handles on registered memory: this node's, one word of it, and a peer's.
+
+use std::sync::atomic::Ordering;
+
+use loco_fabric::{Memory, NodeId, RemoteMemory, Result, Word, WordCell};
+#[cfg(feature = "shm")]
+use loco_shm::{ShmCell, ShmMemory, ShmRemote};
+#[cfg(feature = "verbs")]
+use loco_verbs::{VerbsCell, VerbsMemory, VerbsRemote};
+
+either! {
+    /// Registered memory of this node.
+    #[derive(Clone, Debug)]
+    AnyMemory, ShmMemory, VerbsMemory
+}
+either! {
+    /// Registered memory of a peer.
+    #[derive(Clone, Debug)]
+    AnyRemote, ShmRemote, VerbsRemote
+}
+either! {
+    /// One aligned word of registered memory.
+    #[derive(Clone, Debug)]
+    AnyCell<W>, ShmCell<W>, VerbsCell<W>
+}
+
+impl Memory for AnyMemory {
+    type Cell<W: Word> = AnyCell<W>;
+
+    #[inline]
+    fn len(&self) -> usize {
+        each!(self, memory => memory.len())
+    }
+
+    fn slice(&self, offset: usize, len: usize) -> Result<Self> {
+        wrapped!(self, memory => memory.slice(offset, len) => AnyMemory)
+    }
+
+    fn cell<W: Word>(&self, offset: usize) -> Result<AnyCell<W>> {
+        wrapped!(self, memory => memory.cell(offset) => AnyCell)
+    }
+
+    #[inline]
+    fn read(&self, offset: usize, out: &mut [u8]) -> Result<()> {
+        each!(self, memory => memory.read(offset, out))
+    }
+
+    #[inline]
+    fn write(&self, offset: usize, data: &[u8]) -> Result<()> {
+        each!(self, memory => memory.write(offset, data))
+    }
+
+    #[inline]
+    fn prefetch(&self, offset: usize) {
+        each!(self, memory => memory.prefetch(offset));
+    }
+
+    #[inline]
+    fn prefetch_write(&self, offset: usize) {
+        each!(self, memory => memory.prefetch_write(offset));
+    }
+}
+
+impl<W: Word> WordCell<W> for AnyCell<W> {
+    #[inline]
+    fn load(&self, order: Ordering) -> W {
+        each!(self, cell => cell.load(order))
+    }
+
+    #[inline]
+    fn store(&self, value: W, order: Ordering) {
+        each!(self, cell => cell.store(value, order));
+    }
+
+    #[inline]
+    fn compare_exchange(&self, current: W, new: W) -> Result<W, W> {
+        each!(self, cell => cell.compare_exchange(current, new))
+    }
+
+    #[inline]
+    fn fetch_add(&self, add: W) -> W {
+        each!(self, cell => cell.fetch_add(add))
+    }
+}
+
+impl RemoteMemory for AnyRemote {
+    #[inline]
+    fn node(&self) -> NodeId {
+        each!(self, remote => remote.node())
+    }
+
+    #[inline]
+    fn len(&self) -> usize {
+        each!(self, remote => remote.len())
+    }
+
+    fn slice(&self, offset: usize, len: usize) -> Result<Self> {
+        wrapped!(self, remote => remote.slice(offset, len) => AnyRemote)
+    }
+
+    #[inline]
+    fn prefetch(&self, offset: usize) {
+        each!(self, remote => remote.prefetch(offset));
+    }
+
+    #[inline]
+    fn prefetch_write(&self, offset: usize) {
+        each!(self, remote => remote.prefetch_write(offset));
+    }
+}

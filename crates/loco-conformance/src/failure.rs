@@ -1,0 +1,200 @@
+//! Deadlines, lost peers, and peers that never were.
+
+use std::time::Duration;
+
+use loco_fabric::{
+    CompletionStatus, Control, Fabric, FabricError, NodeId, PeerState, Peers, Platform, Posted, QueuePair,
+    RegionKey, Wait, Work, WorkRequestId,
+};
+
+use crate::{PATIENCE, World, allocate, local, set_word, share, target, wait_for, word};
+
+fn wait<'a, F: Fabric>(fabric: &F, peers: Peers<'a>, limit: Duration) -> Wait<'a> {
+    Wait {
+        what: "a test",
+        peers,
+        deadline: Some(fabric.platform().now().after(limit)),
+    }
+}
+
+/// Not before its time, and saying what was waited for.
+pub fn a_wait_times_out<W: World>() {
+    let [a, b] = &W::nodes(2)[..] else { unreachable!() };
+    for limit in [
+        Duration::ZERO,
+        Duration::from_micros(50),
+        Duration::from_millis(30),
+    ] {
+        let start = a.platform().now();
+        let mut asked = 0_u64;
+        let timeout = a.wait(wait(a, Peers::One(b.node()), limit), || {
+            asked += 1;
+            None::<()>
+        });
+        let Err(FabricError::Timeout { what, .. }) = timeout else {
+            panic!("{timeout:?}");
+        };
+        assert_eq!(what, "a test");
+        assert!(asked >= 1 && a.platform().now().since(start) >= limit);
+    }
+}
+
+/// A deadline in the past does not matter to what is ready.
+pub fn a_wait_that_is_ready_ignores_its_deadline<W: World>() {
+    let [a] = &W::nodes(1)[..] else { unreachable!() };
+    let ready = a.wait(wait(a, Peers::All, Duration::ZERO), || Some(3));
+    assert_eq!(ready, Ok(3));
+}
+
+/// A wait that began before the peer died ends, for each way to name the peer.
+pub fn a_dead_peer_ends_the_wait<W: World>() {
+    for ways in 0..3 {
+        let [a, b, c] = &W::nodes(3)[..] else {
+            unreachable!()
+        };
+        let both = [c.node(), b.node()];
+        let peers = match ways {
+            0 => Peers::One(b.node()),
+            1 => Peers::These(&both),
+            _ => Peers::All,
+        };
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| a.wait(wait(a, peers, PATIENCE), || None::<()>));
+            std::thread::sleep(Duration::from_millis(5));
+            W::kill(b);
+            assert_eq!(waiting.join().unwrap(), Err(FabricError::PeerLost(b.node())));
+        });
+        let again = a.wait(wait(a, peers, PATIENCE), || None::<()>);
+        assert_eq!(again, Err(FabricError::PeerLost(b.node())), "and every later one");
+    }
+}
+
+/// Waits end for the peers that they name only.
+pub fn a_dead_peer_that_nobody_waits_for_is_ignored<W: World>() {
+    let [a, b, c] = &W::nodes(3)[..] else {
+        unreachable!()
+    };
+    W::kill(b);
+    for peers in [Peers::None, Peers::One(c.node()), Peers::One(a.node())] {
+        let timeout = a.wait(wait(a, peers, Duration::from_millis(20)), || None::<()>);
+        assert!(matches!(timeout, Err(FabricError::Timeout { .. })), "{timeout:?}");
+    }
+}
+
+/// The condition is asked once more after the loss is known: what came before counts.
+pub fn a_value_that_came_before_the_death_counts<W: World>() {
+    let [a, b] = &W::nodes(2)[..] else { unreachable!() };
+    let (here, remote) = share(a, b, 64);
+    W::kill(b);
+    let state = wait_for(a, || {
+        Some(a.control().peer_state(b.node())).filter(|&state| state != PeerState::Alive)
+    });
+    assert_eq!(state, PeerState::Lost);
+    let mut first = true;
+    let late = a.wait(wait(a, Peers::One(b.node()), PATIENCE), || {
+        // Arrives between the first question and the second.
+        (!std::mem::take(&mut first)).then_some(word(&here, 0))
+    });
+    assert_eq!(late, Ok(0));
+    drop(remote);
+}
+
+/// From the moment the loss is known nothing is posted, and no queue pair or memory is to be had.
+pub fn operations_towards_a_dead_peer_fail<W: World>() {
+    let [a, b, c] = &W::nodes(3)[..] else {
+        unreachable!()
+    };
+    let (there, remote) = share(b, a, 64);
+    let (_alive, alive_remote) = share(c, a, 64);
+    let key = b.export(&there);
+    let here = allocate(a, 64);
+    let mut qp = a.queue_pair(b.node()).unwrap();
+    let mut other = a.queue_pair(c.node()).unwrap();
+    W::kill(b);
+    wait_for(a, || (a.control().departures() > 0).then_some(()));
+    let lost = FabricError::PeerLost(b.node());
+    let work = Work::signaled(WorkRequestId(1));
+    assert_eq!(
+        qp.put(local(&here, 0, 8), target(&remote, 0), work).err(),
+        Some(lost.clone())
+    );
+    assert_eq!(
+        qp.put_inline(&[1; 8], target(&remote, 0), work).err(),
+        Some(lost.clone())
+    );
+    assert_eq!(
+        qp.get(local(&here, 0, 8), target(&remote, 0), work).err(),
+        Some(lost.clone())
+    );
+    assert_eq!(
+        qp.fetch_add(target(&remote, 0), 1, local(&here, 0, 8), work)
+            .err(),
+        Some(lost.clone())
+    );
+    assert_eq!(
+        qp.compare_swap(target(&remote, 0), 0, 1, local(&here, 0, 8), work)
+            .err(),
+        Some(lost.clone())
+    );
+    assert_eq!(qp.flush(work).err(), Some(lost.clone()));
+    assert_eq!(a.queue_pair(b.node()).err(), Some(lost.clone()));
+    assert_eq!(a.import(b.node(), &key).err(), Some(lost));
+    other
+        .put_inline(&[1; 8], target(&alive_remote, 0), work)
+        .map(|_| ())
+        .unwrap();
+}
+
+/// Each outstanding operation is reported once, done or lost.
+pub fn outstanding_operations_of_a_dead_peer_are_reported<W: World>() {
+    let [a, b] = &W::nodes(2)[..] else { unreachable!() };
+    let (_there, remote) = share(b, a, 64);
+    let here = allocate(a, 64);
+    set_word(&here, 0, 1);
+    let mut qp = a.queue_pair(b.node()).unwrap();
+    let mut pending = Vec::new();
+    for number in 0..8 {
+        let work = Work::signaled(WorkRequestId(number));
+        let posted = if number % 2 == 0 {
+            qp.put(local(&here, 0, 8), target(&remote, 0), work)
+        } else {
+            qp.get(local(&here, 8, 8), target(&remote, 0), work)
+        };
+        if posted.unwrap() == Posted::Pending {
+            pending.push(work.id);
+        }
+    }
+    W::kill(b);
+    let mut completions = Vec::new();
+    wait_for(a, || {
+        a.poll(&mut completions).unwrap();
+        (completions.len() >= pending.len()).then_some(())
+    });
+    std::thread::sleep(Duration::from_millis(2));
+    a.poll(&mut completions).unwrap();
+    let mut ids: Vec<_> = completions.iter().map(|completion| completion.id).collect();
+    ids.sort();
+    assert_eq!(ids, pending);
+    for completion in completions {
+        if let CompletionStatus::Failed(error) = completion.status {
+            assert_eq!(*error, FabricError::PeerLost(b.node()));
+        }
+    }
+}
+
+/// A node that is not part of the job is nobody's peer.
+pub fn unknown_peers_are_refused<W: World>() {
+    let [a] = &W::nodes(1)[..] else { unreachable!() };
+    let nobody = NodeId(u16::MAX);
+    let key = RegionKey {
+        arena: 0,
+        address: 0,
+        len: 8,
+        rkey: 0,
+    };
+    assert_eq!(a.queue_pair(nobody).err(), Some(FabricError::UnknownPeer(nobody)));
+    assert_eq!(
+        a.import(nobody, &key).err(),
+        Some(FabricError::UnknownPeer(nobody))
+    );
+}

@@ -1,0 +1,113 @@
+//! Nodes as real processes: a test runs its own binary again, once per node, with the variables that `loco run` sets.
+
+use std::env;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use loco_fabric::{Fabric, MemoryKind, NodeId, Platform, RegionKey, Std, Target, Time};
+use loco_job::{Job, Mesh, Rendezvous, Secret, var};
+
+/// Longest that nodes wait for one another: emulated machines are slow, and lost packets are sent again only after a
+/// while.
+pub const PATIENCE: Duration = Duration::from_secs(90);
+
+/// A deadline that only a failure reaches.
+pub fn soon() -> Time {
+    Std.now().after(PATIENCE)
+}
+
+/// True in a node's process.
+pub fn is_node() -> bool {
+    env::var_os(var::NODE).is_some()
+}
+
+/// Node processes; those that still run when the test ends, however it ends, are killed.
+pub struct Nodes(Vec<Child>);
+
+impl Drop for Nodes {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _gone_already = child.kill();
+            let _status = child.wait();
+        }
+    }
+}
+
+impl Nodes {
+    /// In the test's process: starts `n` nodes, each of which runs `test` again, and gives them. In a node: runs `body`
+    /// and gives None. `more` adds to a node's command.
+    pub fn run(
+        test: &str,
+        n: u16,
+        more: impl Fn(&mut Command, u16),
+        body: impl FnOnce(Mesh),
+    ) -> Option<Nodes> {
+        if is_node() {
+            body(Mesh::connect(&Job::from_env().unwrap()).unwrap());
+            return None;
+        }
+        let secret = Secret::random_text().unwrap();
+        let meeting = Rendezvous::on_loopback().unwrap();
+        let children = (0..n).map(|node| {
+            let mut command = Command::new(env::current_exe().unwrap());
+            command
+                .args(["--exact", test, "--nocapture"])
+                .env(var::NODE, node.to_string())
+                .env(var::NODES, n.to_string())
+                .env(var::LAUNCHER, meeting.address().to_string())
+                .env(var::JOB, test)
+                .env(var::SECRET, &secret);
+            more(&mut command, node);
+            command.spawn().unwrap()
+        });
+        let nodes = Nodes(children.collect());
+        let ids: Vec<_> = (0..n).map(NodeId).collect();
+        meeting
+            .serve(test, &Secret::new(secret.as_bytes()).unwrap(), &ids, soon())
+            .unwrap();
+        Some(nodes)
+    }
+
+    /// Waits for a node's end; true if it succeeded.
+    pub fn succeeded(&mut self, node: usize) -> bool {
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.0[node].try_wait().unwrap() {
+                return status.success();
+            }
+            assert!(start.elapsed() < 2 * PATIENCE, "node {node} hangs");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// In the test's process: all nodes but those in `killed`, and only those, end well.
+pub fn all_succeed_but(nodes: Option<Nodes>, killed: &[usize]) {
+    let Some(mut nodes) = nodes else { return };
+    for node in 0..nodes.0.len() {
+        let succeeded = nodes.succeeded(node);
+        assert_eq!(succeeded, !killed.contains(&node), "node {node}, see above");
+    }
+}
+
+/// Memory of this node, and that of every node in ascending order.
+pub fn share<F: Fabric>(fabric: &F, mesh: &Mesh, len: usize) -> (F::Memory, Vec<F::Remote>) {
+    let memory = fabric.allocate(len, MemoryKind::Host).unwrap();
+    let key = postcard::to_stdvec(&fabric.export(&memory)).unwrap();
+    let keys = mesh.allgather("keys", &key, soon()).unwrap();
+    let import = |(node, key): &(NodeId, Vec<u8>)| {
+        let key: RegionKey = postcard::from_bytes(key).unwrap();
+        fabric.import(*node, &key).unwrap()
+    };
+    (memory, keys.iter().map(import).collect())
+}
+
+/// A barrier by set-up messages.
+pub fn meet(mesh: &Mesh, label: &str) {
+    mesh.allgather(label, &[], soon()).unwrap();
+}
+
+/// From `offset` on.
+pub fn target<R>(remote: &R, offset: usize) -> Target<'_, R> {
+    Target { remote, offset }
+}

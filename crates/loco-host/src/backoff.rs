@@ -1,0 +1,149 @@
+//! How a waiting thread spends its time: spin, then yield, then sleep.
+//!
+//! Spinning answers fastest, and is right as long as the awaited one runs at the same time. If it does not, because
+//! nodes or other programs share the cores, it may be off its core *because* we spin. So a node learns how long its waits
+//! may spin: those that are answered while spinning lengthen it, those that are not shorten it. Yielding costs little
+//! where nobody else wants the core. Sleeping comes last, in growing steps: a wait that lasts leaves the cores to
+//! others, and is answered at most one step late.
+
+use std::hint;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// Rounds of spinning at most, where every node can have a core: some 20 us.
+const SPINS_MAX: u32 = 1000;
+/// And at least: about the time that a message between two cores takes. All that is spun where nodes share cores.
+const SPINS_MIN: u32 = 20;
+/// Of them, the first, without the `pause` instruction, which takes 40 to 140 cycles, up to as long as a message does:
+/// whoever is about to be answered is answered sooner. More of them do harm: loads without pauses run ahead of the answer,
+/// and have to be undone.
+const SPINS_TIGHT: u32 = 6;
+/// Rounds of yielding before the first sleep: some 0.3 ms if nobody else wants the core.
+const YIELDS: u32 = 1000;
+const SLEEP_MIN: Duration = Duration::from_micros(5);
+const SLEEP_MAX: Duration = Duration::from_micros(100);
+/// Spins between two looks at the clock, which cost as much as several spins.
+const SPINS_PER_CLOCK: u32 = 32;
+
+/// How long the waits of a node spin.
+#[derive(Debug)]
+pub struct Patience {
+    spins: AtomicU32,
+    spins_max: u32,
+}
+
+/// The pauses of one wait.
+#[derive(Debug)]
+pub struct Backoff<'a> {
+    patience: &'a Patience,
+    /// Left of `spins` without a pause.
+    tight: u32,
+    /// Left.
+    spins: u32,
+    yields: u32,
+    sleep: Duration,
+}
+
+impl Patience {
+    /// `crowded`: there are more nodes than cores.
+    pub fn new(crowded: bool) -> Patience {
+        let spins_max = if crowded { SPINS_MIN } else { SPINS_MAX };
+        Patience {
+            spins: AtomicU32::new(spins_max),
+            spins_max,
+        }
+    }
+
+    /// Starts a wait.
+    #[inline]
+    pub fn backoff(&self) -> Backoff<'_> {
+        Backoff {
+            patience: self,
+            tight: SPINS_TIGHT,
+            // Relaxed, here and below: a guess, which orders nothing; a lost update is no harm.
+            spins: self.spins.load(Ordering::Relaxed),
+            yields: YIELDS,
+            sleep: SLEEP_MIN,
+        }
+    }
+}
+
+impl Backoff<'_> {
+    /// Pauses, longer each time. True if it is time to look at the clock.
+    #[inline]
+    pub fn pause(&mut self) -> bool {
+        if self.spins == 0 {
+            self.give_way();
+            return true;
+        }
+        self.spins -= 1;
+        if self.tight > 0 {
+            self.tight -= 1;
+            return false;
+        }
+        hint::spin_loop();
+        self.spins.is_multiple_of(SPINS_PER_CLOCK)
+    }
+
+    #[cold]
+    fn give_way(&mut self) {
+        if self.yields > 0 {
+            self.yields -= 1;
+            thread::yield_now();
+        } else {
+            thread::sleep(self.sleep);
+            self.sleep = (self.sleep * 2).min(SLEEP_MAX);
+        }
+    }
+
+    /// The wait was answered.
+    #[inline]
+    pub fn answered(&self) {
+        let spins = self.patience.spins.load(Ordering::Relaxed);
+        let next = if self.spins > 0 {
+            spins + spins / 8 + 1
+        } else {
+            spins / 2
+        };
+        let next = next.clamp(SPINS_MIN, self.patience.spins_max);
+        if next != spins {
+            self.patience.spins.store(next, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_learns_how_long_to_spin() {
+        let patience = Patience::new(false);
+        for _ in 0..10 {
+            let mut backoff = patience.backoff();
+            while backoff.spins > 0 {
+                backoff.pause();
+            }
+            backoff.answered();
+        }
+        assert_eq!(patience.backoff().spins, SPINS_MIN, "in vain");
+        for _ in 0..100 {
+            patience.backoff().answered();
+        }
+        assert_eq!(patience.backoff().spins, SPINS_MAX, "answered at once");
+        let crowded = Patience::new(true);
+        crowded.backoff().answered();
+        assert_eq!(crowded.backoff().spins, SPINS_MIN);
+    }
+
+    #[test]
+    fn pauses_grow_up_to_a_bound() {
+        let patience = Patience::new(true);
+        let mut backoff = patience.backoff();
+        for _ in 0..SPINS_MIN + YIELDS + 10 {
+            backoff.pause();
+        }
+        assert_eq!((backoff.spins, backoff.yields, backoff.sleep), (0, 0, SLEEP_MAX));
+    }
+}

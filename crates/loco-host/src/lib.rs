@@ -1,0 +1,22 @@
+//! What the fabrics of real machines share, below all of them: registered memory that this process has mapped, and the
+//! other members of the job. For implementers of fabrics; programs use a fabric.
+//!
+//! From the bottom: [`word`] (racy accesses), [`span`] (bounds-checked handles), [`pages`] (huge or small), `ranges` and
+//! [`arenas`] (allocation), [`backoff`] (how a waiting thread spends its time), [`membership`] (who is there, set-up data,
+//! waiting). Nothing here knows how data travels to a peer; `loco-shm` and `loco-verbs` do.
+
+#![deny(unsafe_code)]
+
+#[allow(unsafe_code)]
+pub mod arenas;
+pub mod backoff;
+pub mod membership;
+#[allow(unsafe_code)]
+pub mod pages;
+mod ranges;
+#[allow(unsafe_code)]
+pub mod span;
+#[allow(unsafe_code)]
+pub mod word;
+
+pub use pages::HugePages;

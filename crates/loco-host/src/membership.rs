@@ -1,0 +1,181 @@
+//! A node among the others: who is there and who is gone, what each told the rest at set-up, and the waiting loop.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::backoff::{Backoff, Patience};
+use loco_fabric::{Control, FabricError, NodeId, PeerState, Peers, Platform, Result, Std, Time, Wait};
+use loco_job::Mesh;
+
+/// One node's view of the job.
+#[derive(Debug)]
+pub struct Membership {
+    /// The control plane.
+    pub mesh: Mesh,
+    /// Clock and threads.
+    pub platform: Std,
+    patience: Patience,
+}
+
+impl Membership {
+    /// The view of the node that has `mesh`.
+    pub fn new(mesh: Mesh) -> Membership {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Membership {
+            platform: Std,
+            patience: Patience::new(mesh.nodes().len() > cores),
+            mesh,
+        }
+    }
+
+    /// Gives every node `card`, and what the others gave, in the order of the mesh's nodes: a collective call. `fabric`
+    /// names the fabric; `version` changes when the type of card or its meaning does.
+    ///
+    /// # Errors
+    /// [`FabricError::Config`] for a node of another version; [`FabricError::PeerLost`], [`FabricError::Timeout`].
+    pub fn exchange<C: Serialize + DeserializeOwned>(
+        &self,
+        fabric: &str,
+        version: u32,
+        card: &C,
+        timeout: Duration,
+    ) -> Result<Vec<C>> {
+        // The version comes first, so that it can be read whatever follows.
+        let bytes =
+            postcard::to_stdvec(&(version, card)).map_err(|error| FabricError::Config(error.to_string()))?;
+        let deadline = self.platform.now().after(timeout);
+        let answers = self.mesh.allgather(fabric, &bytes, deadline)?;
+        let read = |(node, bytes): (NodeId, Vec<u8>)| match postcard::take_from_bytes::<u32>(&bytes) {
+            Ok((its, card)) if its == version => postcard::from_bytes(card)
+                .map_err(|error| FabricError::Config(format!("bring-up data of {node}: {error}"))),
+            _ => Err(FabricError::Config(format!(
+                "{node} runs another version of the {fabric} fabric, or another fabric: build and start all nodes \
+                 alike"
+            ))),
+        };
+        answers.into_iter().map(read).collect()
+    }
+
+    /// The one of `cards`, which are in the order of the mesh's nodes, that is `node`'s.
+    pub fn card<'a, C>(&self, cards: &'a [C], node: NodeId) -> Result<&'a C> {
+        let index = self.mesh.nodes().binary_search(&node);
+        let card = index.ok().and_then(|index| cards.get(index));
+        card.ok_or(FabricError::UnknownPeer(node))
+    }
+
+    /// True if `peer` has left or was lost.
+    pub fn is_gone(&self, peer: NodeId) -> bool {
+        self.mesh.peer_state(peer) != PeerState::Alive
+    }
+
+    /// Fails if `peer` has left or was lost.
+    pub fn check_alive(&self, peer: NodeId) -> Result<()> {
+        if self.is_gone(peer) {
+            return Err(FabricError::PeerLost(peer));
+        }
+        Ok(())
+    }
+
+    fn gone_among(&self, peers: Peers<'_>) -> Option<NodeId> {
+        let one;
+        let peers = match peers {
+            Peers::None => &[],
+            Peers::One(peer) => {
+                one = [peer];
+                &one[..]
+            }
+            Peers::These(peers) => peers,
+            Peers::All => self.mesh.nodes(),
+        };
+        peers.iter().copied().find(|&peer| self.is_gone(peer))
+    }
+
+    /// The pauses of a wait that [`wait`](Membership::wait) does not fit.
+    pub fn backoff(&self) -> Backoff<'_> {
+        self.patience.backoff()
+    }
+
+    /// [`Fabric::wait`](loco_fabric::Fabric::wait).
+    #[inline]
+    pub fn wait<T>(&self, wait: Wait<'_>, ready: impl FnMut() -> Option<T>) -> Result<T> {
+        self.wait_or(wait, None, ready)
+    }
+
+    /// [`Fabric::wait_within`](loco_fabric::Fabric::wait_within).
+    #[inline]
+    pub fn wait_within<T>(
+        &self,
+        wait: Wait<'_>,
+        within: Duration,
+        ready: impl FnMut() -> Option<T>,
+    ) -> Result<T> {
+        self.wait_or(
+            Wait {
+                deadline: None,
+                ..wait
+            },
+            Some(within),
+            ready,
+        )
+    }
+
+    /// Waits until `wait.deadline` or for `within`, whichever is said.
+    #[inline]
+    fn wait_or<T>(
+        &self,
+        wait: Wait<'_>,
+        within: Option<Duration>,
+        mut ready: impl FnMut() -> Option<T>,
+    ) -> Result<T> {
+        if let Some(value) = ready() {
+            return Ok(value);
+        }
+        // Of the first look at the clock, which takes as long as a message: whoever is about to be answered is spared it.
+        let mut start_and_end: Option<(Time, Time)> = None;
+        let mut backoff = self.patience.backoff();
+        // Those who left before the wait count too, so the first comparison is with none.
+        let mut departures_seen = 0;
+        loop {
+            let departures = self.mesh.departures();
+            if departures != departures_seen {
+                departures_seen = departures;
+                if let Some(peer) = self.gone_among(wait.peers) {
+                    return ready().ok_or(FabricError::PeerLost(peer));
+                }
+            }
+            if backoff.pause()
+                && let Some(error) = self.over(&wait, within, &mut start_and_end)
+            {
+                return ready().ok_or(error);
+            }
+            if let Some(value) = ready() {
+                backoff.answered();
+                return Ok(value);
+            }
+        }
+    }
+
+    /// Looks at the clock, if there is an end: the error if that has come.
+    #[cold]
+    fn over(
+        &self,
+        wait: &Wait<'_>,
+        within: Option<Duration>,
+        start_and_end: &mut Option<(Time, Time)>,
+    ) -> Option<FabricError> {
+        if wait.deadline.is_none() && within.is_none() {
+            return None;
+        }
+        let now = self.platform.now();
+        let (start, end) = *start_and_end.get_or_insert_with(|| {
+            let end = within.map_or(Time(u64::MAX), |within| now.after(within));
+            (now, wait.deadline.unwrap_or(end))
+        });
+        (now >= end).then(|| FabricError::Timeout {
+            what: wait.what.to_owned(),
+            after: now.since(start),
+        })
+    }
+}

@@ -1,0 +1,198 @@
+//! Which pages an arena is made of: the largest that were asked for and that the host grants.
+
+use std::io;
+use std::ptr::NonNull;
+
+use rustix::mm::Advice;
+
+use loco_fabric::{FabricError, NodeId, Result};
+
+/// Bytes of a mebibyte.
+pub const MIB: usize = 1 << 20;
+
+/// Which pages are asked for; where the host has none, the next smaller ones are taken and one line is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum HugePages {
+    /// Small pages only.
+    Never,
+    /// Reserved 2 MiB pages (`vm.nr_hugepages`), else transparent ones by advice.
+    #[default]
+    TwoMiB,
+    /// Reserved 1 GiB pages for arenas of that size (LOCO'26 C.4), else as [`TwoMiB`](HugePages::TwoMiB). A page is
+    /// cleared as a whole at its first touch, which takes a noticeable fraction of a second.
+    OneGiB,
+}
+
+/// Page sizes of an arena.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pages {
+    /// 1 GiB, reserved by the administrator.
+    OneGiB,
+    /// 2 MiB, reserved by the administrator.
+    TwoMiB,
+    /// The system's, joined to 2 MiB pages where it does so on advice.
+    SmallAdvised,
+    /// The system's.
+    Small,
+}
+
+impl Pages {
+    /// For an arena of `len` bytes, best first; the last is always granted.
+    fn to_try(huge: HugePages, len: usize) -> &'static [Pages] {
+        match huge {
+            HugePages::Never => &[Pages::Small],
+            // A page that is mostly unused would be a waste.
+            HugePages::OneGiB if len >= 1024 * MIB => &[Pages::OneGiB, Pages::TwoMiB, Pages::SmallAdvised],
+            _ if len >= 2 * MIB => &[Pages::TwoMiB, Pages::SmallAdvised],
+            _ => &[Pages::Small],
+        }
+    }
+
+    fn bytes(self) -> usize {
+        match self {
+            Pages::OneGiB => 1024 * MIB,
+            Pages::TwoMiB => 2 * MIB,
+            // A multiple of every page size there is.
+            Pages::SmallAdvised | Pages::Small => 64 << 10,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Pages::OneGiB => "huge pages of 1 GiB",
+            Pages::TwoMiB => "huge pages of 2 MiB",
+            Pages::SmallAdvised => "small pages, huge ones by advice",
+            Pages::Small => "small pages",
+        }
+    }
+
+    /// Gives the system the advice that these pages stand for, on `len` bytes just mapped from `start`.
+    pub fn advise(self, start: NonNull<u8>, len: usize) {
+        if self != Pages::SmallAdvised {
+            return;
+        }
+        // SAFETY: advice changes no contents; a range that is not mapped is an error.
+        let advised = unsafe { rustix::mm::madvise(start.as_ptr().cast(), len, Advice::LinuxHugepage) };
+        if let Err(error) = advised {
+            tracing::debug!("no advice on huge pages: {error}"); // A kernel without them: nothing is lost.
+        }
+    }
+}
+
+/// Maps arena `index` of `node`, at least `len` bytes, by `map(rounded length, pages)`, on the largest pages that it
+/// grants; says in one line of the log which these are, and what was refused. Returns what `map` returned, and the
+/// rounded length.
+///
+/// # Errors
+/// [`FabricError::Os`] with each refusal.
+pub fn map_on_largest<T>(
+    node: NodeId,
+    index: usize,
+    len: usize,
+    huge: HugePages,
+    mut map: impl FnMut(usize, Pages) -> io::Result<T>,
+) -> Result<(T, usize)> {
+    let mut refused = Vec::new();
+    for &pages in Pages::to_try(huge, len) {
+        let rounded = len.checked_next_multiple_of(pages.bytes()).unwrap_or(len);
+        match map(rounded, pages) {
+            Ok(mapped) => {
+                let (mib, pages) = (rounded.div_ceil(MIB), pages.name());
+                if refused.is_empty() {
+                    tracing::info!("{node}: arena {index} of {mib} MiB on {pages}");
+                } else {
+                    tracing::info!(
+                        "{node}: arena {index} of {mib} MiB on {pages}: no {}; `sysctl vm.nr_hugepages={}` \
+                         reserves enough",
+                        refused.join(", "),
+                        rounded.div_ceil(2 * MIB),
+                    );
+                }
+                return Ok((mapped, rounded));
+            }
+            Err(error) => refused.push(format!("{} ({error})", pages.name())),
+        }
+    }
+    Err(FabricError::Os {
+        what: format!(
+            "mapping an arena of {len} bytes (a smaller `arena_bytes` needs less address space, see `ulimit -v`)"
+        ),
+        source_text: refused.join(", "),
+    })
+}
+
+/// Unmaps an arena.
+///
+/// # Safety
+/// `len` bytes from `start` are one mapping, which nobody accesses any more.
+pub unsafe fn unmap(start: NonNull<u8>, len: usize) {
+    // SAFETY: the caller's promise.
+    let unmapped = unsafe { rustix::mm::munmap(start.as_ptr().cast(), len) };
+    debug_assert!(unmapped.is_ok(), "munmap of a mapping fails only for a bad range");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A host that grants what `granted` says; what was tried, and what came out.
+    fn tried(huge: HugePages, len: usize, granted: &[Pages]) -> (Vec<Pages>, Result<usize>) {
+        let mut tried = Vec::new();
+        let mapped = map_on_largest(NodeId(0), 0, len, huge, |_, pages| {
+            tried.push(pages);
+            match granted.contains(&pages) {
+                true => Ok(()),
+                false => Err(io::ErrorKind::OutOfMemory.into()),
+            }
+        });
+        (tried, mapped.map(|((), len)| len))
+    }
+
+    #[test]
+    fn the_largest_pages_that_the_host_grants_are_taken() {
+        use Pages::{OneGiB, Small, SmallAdvised, TwoMiB};
+        let gib = 1024 * MIB;
+        let all = [OneGiB, TwoMiB, SmallAdvised, Small];
+        for (huge, len, granted, expected, rounded) in [
+            (HugePages::OneGiB, gib + 1, &all[..], &[OneGiB][..], 2 * gib),
+            (
+                HugePages::OneGiB,
+                gib + 1,
+                &all[1..],
+                &[OneGiB, TwoMiB],
+                gib + 2 * MIB,
+            ),
+            (
+                HugePages::OneGiB,
+                gib,
+                &all[2..],
+                &[OneGiB, TwoMiB, SmallAdvised],
+                gib,
+            ),
+            (HugePages::OneGiB, gib - 1, &all, &[TwoMiB], gib),
+            (HugePages::TwoMiB, gib, &all, &[TwoMiB], gib),
+            (
+                HugePages::TwoMiB,
+                3 * MIB,
+                &all[2..],
+                &[TwoMiB, SmallAdvised],
+                3 * MIB,
+            ),
+            (HugePages::TwoMiB, MIB, &all, &[Small], MIB),
+            (HugePages::Never, gib, &all, &[Small], gib),
+        ] {
+            let (tried, len) = tried(huge, len, granted);
+            assert_eq!((tried.as_slice(), len), (expected, Ok(rounded)), "{huge:?}");
+        }
+    }
+
+    #[test]
+    fn a_host_that_grants_nothing_gives_every_reason() {
+        let (_, refused) = tried(HugePages::TwoMiB, 4 * MIB, &[]);
+        let text = refused.unwrap_err().to_string();
+        assert!(
+            text.contains("huge pages of 2 MiB") && text.contains("small pages"),
+            "{text}"
+        );
+    }
+}

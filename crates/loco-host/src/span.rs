@@ -1,0 +1,296 @@
+//! Bounds-checked handles on mapped memory. Out of range or misaligned is an error at the call, never a fault.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::word;
+use loco_fabric::{FabricError, Result, Word, WordCell};
+
+/// A range of mapped memory, together with the `K` that keeps it mapped.
+pub struct Span<K> {
+    start: NonNull<u8>,
+    len: usize,
+    keep: Arc<K>,
+}
+
+/// One aligned word of mapped memory. Loads and stores are single instructions.
+pub struct SpanCell<W, K> {
+    at: NonNull<u8>,
+    /// Keeps the word mapped.
+    keep: Arc<K>,
+    word: PhantomData<fn() -> W>,
+}
+
+// SAFETY: for both types: the pointer stays valid as long as what travels with it, and all access through it is atomic
+// (module `word`).
+unsafe impl<K: Send + Sync> Send for Span<K> {}
+// SAFETY: as above.
+unsafe impl<K: Send + Sync> Sync for Span<K> {}
+// SAFETY: as above.
+unsafe impl<W, K: Send + Sync> Send for SpanCell<W, K> {}
+// SAFETY: as above.
+unsafe impl<W, K: Send + Sync> Sync for SpanCell<W, K> {}
+
+/// Fails unless `len` bytes from `offset` lie within `region_len`.
+#[inline]
+pub fn check_range(offset: usize, len: usize, region_len: usize) -> Result<()> {
+    // Cannot overflow where it matters: the second comparison is made only if `len <= region_len`.
+    if len <= region_len && offset <= region_len - len {
+        Ok(())
+    } else {
+        Err(FabricError::OutOfRange {
+            offset,
+            len,
+            region_len,
+        })
+    }
+}
+
+/// Fails unless `address`, that of `offset`, is a multiple of `align`. (The region may itself be a slice from an odd
+/// offset: it is the address that counts.)
+#[inline]
+pub fn check_aligned(address: u64, offset: usize, align: usize) -> Result<()> {
+    if address.is_multiple_of(align as u64) {
+        Ok(())
+    } else {
+        Err(FabricError::Misaligned { offset, align })
+    }
+}
+
+impl<K> Span<K> {
+    /// `len` bytes from `start`.
+    ///
+    /// # Safety
+    /// They lie within one mapping, which lasts as long as `keep`, and which this process accesses only by the functions
+    /// of `word`.
+    pub unsafe fn new(start: NonNull<u8>, len: usize, keep: Arc<K>) -> Span<K> {
+        Span { start, len, keep }
+    }
+
+    /// Bytes.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True if the length is zero.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// First byte.
+    pub fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// What keeps it mapped.
+    pub fn keep(&self) -> &K {
+        &self.keep
+    }
+
+    /// Has the CPU fetch the line of `offset`, which may be anything.
+    #[inline]
+    pub fn prefetch(&self, offset: usize) {
+        word::prefetch(self.start.as_ptr().wrapping_add(offset));
+    }
+
+    /// The same for writing.
+    #[inline]
+    pub fn prefetch_write(&self, offset: usize) {
+        word::prefetch_write(self.start.as_ptr().wrapping_add(offset));
+    }
+
+    /// A part.
+    pub fn slice(&self, offset: usize, len: usize) -> Result<Span<K>> {
+        check_range(offset, len, self.len)?;
+        Ok(Span {
+            // SAFETY: within the range, which is within one mapping.
+            start: unsafe { self.start.add(offset) },
+            len,
+            keep: Arc::clone(&self.keep),
+        })
+    }
+
+    /// A handle on the word at `offset`.
+    pub fn cell<W: Word>(&self, offset: usize) -> Result<SpanCell<W, K>> {
+        let at = self.word_address(offset, W::BYTES)?;
+        Ok(SpanCell {
+            // SAFETY: derived from a non-null pointer by an offset within its mapping.
+            at: unsafe { NonNull::new_unchecked(at) },
+            keep: Arc::clone(&self.keep),
+            word: PhantomData,
+        })
+    }
+
+    /// The address of `len` bytes from `offset`, valid as long as `self` or a clone of it.
+    #[inline]
+    fn address(&self, offset: usize, len: usize) -> Result<*mut u8> {
+        check_range(offset, len, self.len)?;
+        // SAFETY: within the range, which is within one mapping.
+        Ok(unsafe { self.start.add(offset) }.as_ptr())
+    }
+
+    /// The address of an aligned word at `offset`.
+    #[inline]
+    fn word_address(&self, offset: usize, align: usize) -> Result<*mut u8> {
+        let at = self.address(offset, align)?;
+        check_aligned(at.addr() as u64, offset, align)?;
+        Ok(at)
+    }
+
+    /// Fails unless `len` bytes from `offset` lie within.
+    #[inline]
+    pub fn check(&self, offset: usize, len: usize) -> Result<()> {
+        check_range(offset, len, self.len)
+    }
+
+    /// Fails unless an aligned 8-byte word lies at `offset`.
+    #[inline]
+    pub fn check_word(&self, offset: usize) -> Result<()> {
+        self.word_address(offset, 8).map(|_| ())
+    }
+
+    /// The address of `offset`, modulo the size of a word.
+    pub fn phase(&self, offset: usize) -> usize {
+        self.start.as_ptr().addr().wrapping_add(offset) % 8
+    }
+
+    /// Copies bytes from here into private memory.
+    #[inline]
+    pub fn read(&self, offset: usize, out: &mut [u8]) -> Result<()> {
+        let from = self.address(offset, out.len())?;
+        // SAFETY: the range was checked and `self` keeps it mapped.
+        unsafe { word::read(from, out) };
+        Ok(())
+    }
+
+    /// Copies private bytes here, after this thread's earlier accesses.
+    #[inline]
+    pub fn write(&self, offset: usize, data: &[u8]) -> Result<()> {
+        let to = self.address(offset, data.len())?;
+        if let Ok(data) = <[u8; 8]>::try_from(data)
+            && to.addr().is_multiple_of(8)
+        {
+            // Release: after this thread's earlier accesses, as every put.
+            // SAFETY: aligned as just checked; the range was checked and `self` keeps it mapped.
+            unsafe { word::store(to, u64::from_ne_bytes(data), Ordering::Release) };
+            return Ok(());
+        }
+        self.write_bulk(offset, data)
+    }
+
+    /// Not one aligned word. A call of its own, so that one word takes no more than its store.
+    #[inline(never)]
+    fn write_bulk(&self, offset: usize, data: &[u8]) -> Result<()> {
+        let to = self.address(offset, data.len())?;
+        // SAFETY: the range was checked and `self` keeps it mapped.
+        unsafe { word::write(to, data) };
+        Ok(())
+    }
+
+    /// Copies `len` bytes of `src` here, ordered and untorn as [`word::copy`] says.
+    #[inline]
+    pub fn copy_from<L>(&self, offset: usize, src: &Span<L>, src_offset: usize, len: usize) -> Result<()> {
+        let (from, to) = (src.address(src_offset, len)?, self.address(offset, len)?);
+        // SAFETY: both ranges were checked and both handles keep their memory mapped.
+        unsafe { word::copy(to, from, len) };
+        Ok(())
+    }
+
+    /// Loads an aligned 8-byte word, before this thread's later accesses.
+    #[inline]
+    pub fn load_word(&self, offset: usize) -> Result<u64> {
+        let at = self.word_address(offset, 8)?;
+        // SAFETY: range and alignment were checked and `self` keeps the word mapped.
+        Ok(unsafe { word::load(at, Ordering::Acquire) })
+    }
+
+    /// Stores an aligned 8-byte word, after this thread's earlier accesses.
+    #[inline]
+    pub fn store_word(&self, offset: usize, value: u64) -> Result<()> {
+        let at = self.word_address(offset, 8)?;
+        // SAFETY: range and alignment were checked and `self` keeps the word mapped.
+        unsafe { word::store(at, value, Ordering::Release) };
+        Ok(())
+    }
+
+    /// Atomic add to an aligned 8-byte word; a full fence; returns the old value.
+    #[inline]
+    pub fn fetch_add(&self, offset: usize, add: u64) -> Result<u64> {
+        let at = self.word_address(offset, 8)?;
+        // SAFETY: range and alignment were checked and `self` keeps the word mapped.
+        Ok(unsafe { word::fetch_add::<u64>(at, add) })
+    }
+
+    /// Atomic compare-and-swap of an aligned 8-byte word; a full fence; returns the value found.
+    #[inline]
+    pub fn compare_swap(&self, offset: usize, expected: u64, new: u64) -> Result<u64> {
+        let at = self.word_address(offset, 8)?;
+        // SAFETY: range and alignment were checked and `self` keeps the word mapped.
+        let (Ok(found) | Err(found)) = unsafe { word::compare_exchange(at, expected, new) };
+        Ok(found)
+    }
+}
+
+impl<W: Word, K: Send + Sync + 'static> WordCell<W> for SpanCell<W, K> {
+    #[inline]
+    fn load(&self, order: Ordering) -> W {
+        // SAFETY: range and alignment were checked when the cell was made; `keep` keeps it mapped.
+        unsafe { word::load(self.at.as_ptr(), order) }
+    }
+
+    #[inline]
+    fn store(&self, value: W, order: Ordering) {
+        // SAFETY: as for `load`.
+        unsafe { word::store(self.at.as_ptr(), value, order) }
+    }
+
+    #[inline]
+    fn compare_exchange(&self, current: W, new: W) -> Result<W, W> {
+        // SAFETY: as for `load`.
+        unsafe { word::compare_exchange(self.at.as_ptr(), current, new) }
+    }
+
+    #[inline]
+    fn fetch_add(&self, add: W) -> W {
+        // SAFETY: as for `load`.
+        unsafe { word::fetch_add(self.at.as_ptr(), add) }
+    }
+}
+
+// Written out, since derived ones would ask the same of `K`.
+
+impl<K> Clone for Span<K> {
+    fn clone(&self) -> Span<K> {
+        Span {
+            start: self.start,
+            len: self.len,
+            keep: Arc::clone(&self.keep),
+        }
+    }
+}
+
+impl<W, K> Clone for SpanCell<W, K> {
+    fn clone(&self) -> SpanCell<W, K> {
+        SpanCell {
+            at: self.at,
+            keep: Arc::clone(&self.keep),
+            word: PhantomData,
+        }
+    }
+}
+
+impl<K> fmt::Debug for Span<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes at {:?}", self.len, self.start)
+    }
+}
+
+impl<W, K> fmt::Debug for SpanCell<W, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "word at {:?}", self.at)
+    }
+}

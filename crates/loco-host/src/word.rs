@@ -1,0 +1,375 @@
+//! Racy access to shared memory: the only place that loads and stores registered bytes.
+//!
+//! Registered memory is written by other threads and other processes at any time, so it is never seen through a
+//! `&[u8]` and never accessed by plain loads and stores: every access here is an atomic one of 1, 2, 4 or 8 bytes at
+//! its natural alignment. Bulk copies are loops of such accesses, as wide as the alignment permits; that is what
+//! keeps aligned words from tearing. `rep movs` and wide vectors are not used: no vendor promises that their
+//! 8-byte parts are single accesses.
+//!
+//! The language leaves racing atomics of *different* sizes on the same bytes undefined. Fabrics cannot exclude
+//! them (a peer may put 16 bytes over two `u32` cells), the hardware defines them (per byte, each access single),
+//! and so does LLVM's memory model, which is per byte. The mapping comes from a system call that the compiler
+//! cannot see through, half of the accesses are made by other processes, and nothing else in this process refers to it.
+
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
+
+use loco_fabric::Word;
+
+/// Waits until this thread's earlier stores are visible to everyone, before its later accesses (`mfence`).
+#[inline]
+pub fn full_fence() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: adds nothing to a word of this thread's own stack, atomically: no memory changes. A locked
+    // instruction drains the store buffer and, as there are no non-temporal stores here, orders all that `mfence`
+    // orders, in about half the time.
+    unsafe {
+        std::arch::asm!("lock or dword ptr [rsp], 0", options(nostack));
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    fence(Ordering::SeqCst);
+}
+
+/// Asks the CPU to fetch the line of `at`. Any address will do: one that is not mapped is ignored.
+#[inline]
+pub fn prefetch(at: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: the instruction has no effect that a program could observe, and never faults.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(at.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
+}
+
+/// The same for writing: no other CPU keeps the line.
+#[inline]
+pub fn prefetch_write(at: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: as for `prefetch`.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_ET0>(at.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
+}
+
+/// Loads one word.
+///
+/// # Safety
+/// `at` is aligned to `W` and its bytes are mapped.
+#[inline]
+pub unsafe fn load<W: Word>(at: *mut u8, order: Ordering) -> W {
+    debug_assert!(at.addr().is_multiple_of(W::BYTES));
+    // What cannot order a load is taken as the next stronger that can.
+    let order = match order {
+        Ordering::Relaxed | Ordering::SeqCst => order,
+        _ => Ordering::Acquire,
+    };
+    // SAFETY: the caller's promise; all accesses to mapped memory are atomic (module head).
+    unsafe {
+        W::from_u64(match W::BYTES {
+            1 => u64::from(AtomicU8::from_ptr(at).load(order)),
+            2 => u64::from(AtomicU16::from_ptr(at.cast()).load(order)),
+            4 => u64::from(AtomicU32::from_ptr(at.cast()).load(order)),
+            _ => AtomicU64::from_ptr(at.cast()).load(order),
+        })
+    }
+}
+
+/// Stores one word; after a `SeqCst` store the store buffer is drained.
+///
+/// # Safety
+/// `at` is aligned to `W` and its bytes are mapped.
+#[inline]
+pub unsafe fn store<W: Word>(at: *mut u8, value: W, order: Ordering) {
+    debug_assert!(at.addr().is_multiple_of(W::BYTES));
+    let order = match order {
+        Ordering::Relaxed | Ordering::SeqCst => order,
+        _ => Ordering::Release,
+    };
+    let value = value.to_u64();
+    #[allow(clippy::cast_possible_truncation)] // `value` came from a word of this size.
+    // SAFETY: the caller's promise; all accesses to mapped memory are atomic (module head).
+    unsafe {
+        match W::BYTES {
+            1 => AtomicU8::from_ptr(at).store(value as u8, order),
+            2 => AtomicU16::from_ptr(at.cast()).store(value as u16, order),
+            4 => AtomicU32::from_ptr(at.cast()).store(value as u32, order),
+            _ => AtomicU64::from_ptr(at.cast()).store(value, order),
+        }
+    }
+    // On x86-64 a SeqCst store is an `xchg`, which drains. Elsewhere it only orders SeqCst accesses.
+    if cfg!(not(target_arch = "x86_64")) && order == Ordering::SeqCst {
+        full_fence();
+    }
+}
+
+/// CPU compare-and-swap with a full fence before and after, whether it succeeds or not.
+///
+/// # Safety
+/// `at` is aligned to `W` and its bytes are mapped.
+#[inline]
+pub unsafe fn compare_exchange<W: Word>(at: *mut u8, current: W, new: W) -> Result<W, W> {
+    debug_assert!(at.addr().is_multiple_of(W::BYTES));
+    fence_around_rmw();
+    let (current, new) = (current.to_u64(), new.to_u64());
+    macro_rules! exchange {
+        ($atomic:ty, $word:ty) => {
+            <$atomic>::from_ptr(at.cast())
+                .compare_exchange(
+                    current as $word,
+                    new as $word,
+                    Ordering::SeqCst,
+                    Ordering::SeqCst,
+                )
+                .map(u64::from)
+                .map_err(u64::from)
+        };
+    }
+    #[allow(clippy::cast_possible_truncation)] // The values came from words of this size.
+    // SAFETY: the caller's promise; all accesses to mapped memory are atomic (module head).
+    let result = unsafe {
+        match W::BYTES {
+            1 => exchange!(AtomicU8, u8),
+            2 => exchange!(AtomicU16, u16),
+            4 => exchange!(AtomicU32, u32),
+            _ => exchange!(AtomicU64, u64),
+        }
+    };
+    fence_around_rmw();
+    result.map(W::from_u64).map_err(W::from_u64)
+}
+
+/// Atomic add to a word, with wrap-around; returns the old value. Full fence before and after.
+///
+/// # Safety
+/// `at` is aligned to `W` and its bytes are mapped.
+#[inline]
+pub unsafe fn fetch_add<W: Word>(at: *mut u8, add: W) -> W {
+    debug_assert!(at.addr().is_multiple_of(W::BYTES));
+    fence_around_rmw();
+    let add = add.to_u64();
+    #[allow(clippy::cast_possible_truncation)] // `add` came from a word of this size.
+    // SAFETY: the caller's promise; all accesses to mapped memory are atomic (module head).
+    let old = unsafe {
+        match W::BYTES {
+            1 => u64::from(AtomicU8::from_ptr(at).fetch_add(add as u8, Ordering::SeqCst)),
+            2 => u64::from(AtomicU16::from_ptr(at.cast()).fetch_add(add as u16, Ordering::SeqCst)),
+            4 => u64::from(AtomicU32::from_ptr(at.cast()).fetch_add(add as u32, Ordering::SeqCst)),
+            _ => AtomicU64::from_ptr(at.cast()).fetch_add(add, Ordering::SeqCst),
+        }
+    };
+    fence_around_rmw();
+    W::from_u64(old)
+}
+
+/// A locked instruction of x86-64 is a full fence by itself; other machines need one on either side.
+#[inline]
+fn fence_around_rmw() {
+    if cfg!(not(target_arch = "x86_64")) {
+        full_fence();
+    }
+}
+
+/// Copies between two pieces of shared memory. Words that are aligned on both sides do not tear. The stores follow
+/// all earlier accesses of this thread, and its later accesses follow the loads; the words are unordered among themselves.
+///
+/// # Safety
+/// `len` bytes from `src` and from `dst` are mapped. (They may overlap: that is a copy piece by piece, ascending.)
+#[inline]
+pub unsafe fn copy(dst: *mut u8, src: *mut u8, len: usize) {
+    if len == 8 && (dst.addr() | src.addr()).is_multiple_of(8) {
+        // Acquire and Release: the order promised above. Free on x86-64.
+        // SAFETY: aligned as just checked, mapped by the caller's promise.
+        unsafe { store::<u64>(dst, load::<u64>(src, Ordering::Acquire), Ordering::Release) };
+    } else {
+        // SAFETY: the caller's promise.
+        unsafe { copy_bulk(dst, src, len) };
+    }
+}
+
+/// # Safety
+/// As [`copy`].
+unsafe fn copy_bulk(dst: *mut u8, src: *mut u8, len: usize) {
+    // The accesses are Relaxed, fenced once for all of them: Release orders what came before with the stores,
+    // Acquire the loads with what comes after.
+    fence(Ordering::Release);
+    macro_rules! copy_by {
+        ($unit:literal) => {
+            pieces::<$unit>(dst.addr(), len, |at, size| {
+                // SAFETY: `pieces` yields offsets below `len` that are aligned for `dst`, and for `src` too because
+                // both have the same remainder modulo the unit.
+                unsafe {
+                    let (dst, src) = (dst.add(at), src.add(at));
+                    match size {
+                        1 => store::<u8>(dst, load(src, Ordering::Relaxed), Ordering::Relaxed),
+                        2 => store::<u16>(dst, load(src, Ordering::Relaxed), Ordering::Relaxed),
+                        4 => store::<u32>(dst, load(src, Ordering::Relaxed), Ordering::Relaxed),
+                        _ => store::<u64>(dst, load(src, Ordering::Relaxed), Ordering::Relaxed),
+                    }
+                }
+            })
+        };
+    }
+    match (dst.addr() ^ src.addr()) % 8 {
+        0 => copy_by!(8),
+        4 => copy_by!(4),
+        2 | 6 => copy_by!(2),
+        _ => copy_by!(1),
+    }
+    fence(Ordering::Acquire);
+}
+
+/// Copies shared memory out to private memory. Aligned words do not tear; later accesses follow the loads.
+///
+/// # Safety
+/// `out.len()` bytes from `src` are mapped.
+#[inline]
+pub unsafe fn read(src: *mut u8, out: &mut [u8]) {
+    let target = out.as_mut_ptr();
+    pieces::<8>(src.addr(), out.len(), |at, size| {
+        // Relaxed: fenced below.
+        // SAFETY: `pieces` yields offsets below `out.len()` that are aligned for `src`; `target` is exclusively
+        // ours, at any alignment.
+        unsafe {
+            let (src, target) = (src.add(at), target.add(at));
+            match size {
+                1 => target.write(load(src, Ordering::Relaxed)),
+                2 => target.cast::<u16>().write_unaligned(load(src, Ordering::Relaxed)),
+                4 => target.cast::<u32>().write_unaligned(load(src, Ordering::Relaxed)),
+                _ => target.cast::<u64>().write_unaligned(load(src, Ordering::Relaxed)),
+            }
+        }
+    });
+    fence(Ordering::Acquire);
+}
+
+/// Copies private memory into shared memory. Aligned words do not tear; the stores follow earlier accesses and
+/// precede later stores.
+///
+/// # Safety
+/// `data.len()` bytes from `dst` are mapped.
+#[inline]
+pub unsafe fn write(dst: *mut u8, data: &[u8]) {
+    fence(Ordering::Release);
+    let source = data.as_ptr();
+    pieces::<8>(dst.addr(), data.len(), |at, size| {
+        // Relaxed: fenced above and below.
+        // SAFETY: `pieces` yields offsets below `data.len()` that are aligned for `dst`; `source` is private, at any
+        // alignment.
+        unsafe {
+            let (dst, source) = (dst.add(at), source.add(at));
+            match size {
+                1 => store::<u8>(dst, source.read(), Ordering::Relaxed),
+                2 => store::<u16>(dst, source.cast::<u16>().read_unaligned(), Ordering::Relaxed),
+                4 => store::<u32>(dst, source.cast::<u32>().read_unaligned(), Ordering::Relaxed),
+                _ => store::<u64>(dst, source.cast::<u64>().read_unaligned(), Ordering::Relaxed),
+            }
+        }
+    });
+    fence(Ordering::Release);
+}
+
+/// Fills shared memory with zeros; ordered as [`write`].
+///
+/// # Safety
+/// `len` bytes from `dst` are mapped.
+pub unsafe fn zero(dst: *mut u8, len: usize) {
+    const ZEROS: [u8; 4096] = [0; 4096];
+    for at in (0..len).step_by(ZEROS.len()) {
+        // SAFETY: the caller's promise; `at < len`.
+        unsafe { write(dst.add(at), &ZEROS[..ZEROS.len().min(len - at)]) };
+    }
+}
+
+/// Cuts `len` bytes from `address` into naturally aligned pieces of at most `UNIT` bytes, each as large as its
+/// alignment permits, in ascending order: `piece(offset, size)`.
+#[inline(always)] // So that `size` is a constant in the body of the loop.
+fn pieces<const UNIT: usize>(address: usize, len: usize, mut piece: impl FnMut(usize, usize)) {
+    let mut at = 0;
+    // Head: up to a multiple of UNIT. Where the rest is too short for the next step, the tail takes over, and the
+    // address is a multiple of every smaller size.
+    for size in [1, 2, 4] {
+        if size < UNIT && (address + at) & size != 0 && len - at >= size {
+            piece(at, size);
+            at += size;
+        }
+    }
+    while len - at >= 4 * UNIT {
+        piece(at, UNIT);
+        piece(at + UNIT, UNIT);
+        piece(at + 2 * UNIT, UNIT);
+        piece(at + 3 * UNIT, UNIT);
+        at += 4 * UNIT;
+    }
+    while len - at >= UNIT {
+        piece(at, UNIT);
+        at += UNIT;
+    }
+    for size in [4, 2, 1] {
+        if size < UNIT && len - at >= size {
+            piece(at, size);
+            at += size;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Pieces tile the range, are aligned, and every aligned word within the range lies in one piece.
+    fn check<const UNIT: usize>(address: usize, len: usize) {
+        let mut cut = Vec::new();
+        pieces::<UNIT>(address, len, |at, size| cut.push((at, size)));
+        let mut next = 0;
+        for &(at, size) in &cut {
+            assert_eq!(at, next);
+            assert!((address + at).is_multiple_of(size) && size <= UNIT);
+            next = at + size;
+        }
+        assert_eq!(next, len);
+        for word in [1, 2, 4, 8] {
+            if word > UNIT {
+                continue;
+            }
+            for at in (0..len).filter(|at| (address + at).is_multiple_of(word) && at + word <= len) {
+                let whole = cut
+                    .iter()
+                    .any(|&(start, size)| start <= at && at + word <= start + size);
+                assert!(whole, "{word} bytes at {at} tear in {len} bytes from {address}");
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_keep_aligned_words_whole(address in 64usize..128, len in 0usize..100) {
+            check::<8>(address, len);
+            check::<4>(address, len);
+            check::<2>(address, len);
+            check::<1>(address, len);
+        }
+
+        #[test]
+        fn copies_copy(from in 0usize..16, to in 0usize..16, bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let mut source = vec![0_u64; 32];
+            let mut target = vec![0_u64; 32];
+            let (source, target) = (source.as_mut_ptr().cast::<u8>(), target.as_mut_ptr().cast::<u8>());
+            let mut back = vec![1; bytes.len()];
+            // SAFETY: 256 bytes each, of which at most 16 + 200 are used; nobody else knows of them.
+            unsafe {
+                write(source.add(from), &bytes);
+                copy(target.add(to), source.add(from), bytes.len());
+                read(target.add(to), &mut back);
+                prop_assert_eq!(&back, &bytes);
+                zero(target.add(to), bytes.len());
+                read(target.add(to), &mut back);
+            }
+            prop_assert!(back.iter().all(|&byte| byte == 0));
+        }
+    }
+}

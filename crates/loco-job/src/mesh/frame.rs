@@ -1,0 +1,165 @@
+//! What goes over a connection once the handshake is done: frames of a length, a kind and a body.
+//!
+//! Written and read by the TCP inside of [`Mesh`](super::Mesh). All numbers are little-endian.
+
+use super::parcel::{PAYLOAD_BYTES_MAX, Parcel};
+
+/// Length (of the body) and kind.
+pub(super) const HEADER_BYTES: usize = 5;
+/// Longest body: a payload and what a contribution has around it.
+const BODY_BYTES_MAX: usize = PAYLOAD_BYTES_MAX + GATHER_HEADER_BYTES;
+/// Round, and length of the label.
+const GATHER_HEADER_BYTES: usize = 8 + 4;
+
+const MESSAGE: u8 = 0;
+const GATHER: u8 = 1;
+const HEARTBEAT: u8 = 2;
+const GOODBYE: u8 = 3;
+
+/// One frame, borrowing its bytes.
+pub(super) enum Frame<'a> {
+    Parcel(Parcel<'a>),
+    /// Nothing but a sign of life.
+    Heartbeat,
+    /// The sender leaves; nothing follows.
+    Goodbye,
+}
+
+/// What the bytes received so far amount to.
+pub(super) enum Decoded<'a> {
+    /// A frame and how many bytes it took.
+    Frame(Frame<'a>, usize),
+    /// More bytes are needed.
+    Incomplete,
+    /// This is not our peer's language; why.
+    Malformed(&'static str),
+}
+
+impl Frame<'_> {
+    /// The frame's bytes. Payload limits were checked by the caller.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let (kind, parts): (u8, [&[u8]; 4]) = match self {
+            Frame::Parcel(Parcel::Message(payload)) => (MESSAGE, [payload, &[], &[], &[]]),
+            Frame::Parcel(Parcel::Gather { label, round, bytes }) => {
+                let label_len = u32::try_from(label.len()).unwrap_or(u32::MAX);
+                let parts: [&[u8]; 4] = [
+                    &round.to_le_bytes(),
+                    &label_len.to_le_bytes(),
+                    label.as_bytes(),
+                    bytes,
+                ];
+                return assemble(GATHER, parts);
+            }
+            Frame::Heartbeat => (HEARTBEAT, [&[]; 4]),
+            Frame::Goodbye => (GOODBYE, [&[]; 4]),
+        };
+        assemble(kind, parts)
+    }
+}
+
+fn assemble(kind: u8, parts: [&[u8]; 4]) -> Vec<u8> {
+    let len: usize = parts.iter().map(|part| part.len()).sum();
+    debug_assert!(len <= BODY_BYTES_MAX, "the sender checked its payload");
+    let mut frame = Vec::with_capacity(HEADER_BYTES + len);
+    frame.extend_from_slice(&u32::try_from(len).unwrap_or(u32::MAX).to_le_bytes());
+    frame.push(kind);
+    for part in parts {
+        frame.extend_from_slice(part);
+    }
+    frame
+}
+
+/// Takes the first frame off `bytes`.
+pub(super) fn decode(bytes: &[u8]) -> Decoded<'_> {
+    let Some((len, rest)) = bytes.split_first_chunk::<4>() else {
+        return Decoded::Incomplete;
+    };
+    let len = u32::from_le_bytes(*len) as usize;
+    if len > BODY_BYTES_MAX {
+        return Decoded::Malformed("a frame is longer than any may be");
+    }
+    let Some((&kind, rest)) = rest.split_first() else {
+        return Decoded::Incomplete;
+    };
+    let body = rest.get(..len);
+    let frame = match (kind, body) {
+        (MESSAGE | GATHER, None) => return Decoded::Incomplete,
+        (MESSAGE, Some(payload)) => Frame::Parcel(Parcel::Message(payload)),
+        (GATHER, Some(body)) => match decode_gather(body) {
+            Some(parcel) => Frame::Parcel(parcel),
+            None => return Decoded::Malformed("a contribution is cut short or its label is not text"),
+        },
+        (HEARTBEAT, _) if len == 0 => Frame::Heartbeat,
+        (GOODBYE, _) if len == 0 => Frame::Goodbye,
+        _ => return Decoded::Malformed("a frame is of no known kind"),
+    };
+    Decoded::Frame(frame, HEADER_BYTES + len)
+}
+
+fn decode_gather(body: &[u8]) -> Option<Parcel<'_>> {
+    let (round, body) = body.split_first_chunk::<8>()?;
+    let (label_len, body) = body.split_first_chunk::<4>()?;
+    let (label, bytes) = body.split_at_checked(u32::from_le_bytes(*label_len) as usize)?;
+    Some(Parcel::Gather {
+        label: std::str::from_utf8(label).ok()?,
+        round: u64::from_le_bytes(*round),
+        bytes,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn shown(bytes: &[u8]) -> String {
+        match decode(bytes) {
+            Decoded::Incomplete => "incomplete".to_owned(),
+            Decoded::Malformed(why) => why.to_owned(),
+            Decoded::Frame(Frame::Parcel(Parcel::Message(payload)), taken) => {
+                format!("{payload:?} of {taken}")
+            }
+            Decoded::Frame(Frame::Parcel(Parcel::Gather { label, round, bytes }), taken) => {
+                format!("{label} {round} {bytes:?} of {taken}")
+            }
+            Decoded::Frame(Frame::Heartbeat, taken) => format!("heartbeat of {taken}"),
+            Decoded::Frame(Frame::Goodbye, taken) => format!("goodbye of {taken}"),
+        }
+    }
+
+    #[test]
+    fn malformed_frames_are_told_from_incomplete_ones() {
+        assert_eq!(shown(&[]), "incomplete");
+        assert_eq!(shown(&[1, 0, 0, 0]), "incomplete");
+        assert_eq!(shown(&[1, 0, 0, 0, MESSAGE]), "incomplete");
+        assert_eq!(shown(&[1, 0, 0, 0, MESSAGE, 9, 9]), "[9] of 6");
+        assert_eq!(shown(&[0, 0, 0, 0, HEARTBEAT]), "heartbeat of 5");
+        assert_eq!(shown(&[0, 0, 0, 0, GOODBYE]), "goodbye of 5");
+        assert_eq!(shown(&[0, 0, 0, 0, 77]), "a frame is of no known kind");
+        assert_eq!(shown(&[1, 0, 0, 0, GOODBYE, 0]), "a frame is of no known kind");
+        assert_eq!(
+            shown(&[255, 255, 255, 255, MESSAGE]),
+            "a frame is longer than any may be"
+        );
+        assert_eq!(
+            shown(&[1, 0, 0, 0, GATHER, 0]),
+            "a contribution is cut short or its label is not text"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn contributions_read_back(label in ".{0,20}", round: u64, bytes: Vec<u8>, after: Vec<u8>) {
+            let frame = Frame::Parcel(Parcel::Gather { label: &label, round, bytes: &bytes }).encode();
+            let mut stream = frame.clone();
+            stream.extend_from_slice(&after);
+            prop_assert_eq!(shown(&stream), format!("{label} {round} {bytes:?} of {}", frame.len()));
+            prop_assert_eq!(shown(&stream[..frame.len() - 1]), "incomplete");
+        }
+
+        #[test]
+        fn no_bytes_make_the_decoder_panic(bytes: Vec<u8>) {
+            shown(&bytes);
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! The control plane as programs use it: [`Mesh`], every node connected to every other.
+//!
+//! One concrete type with two insides: queues between nodes of one process (tests), and TCP between processes.
+//! Fabrics are built from a mesh: they exchange their bring-up data by [`Mesh::allgather`], and hand the mesh on to
+//! objects as their [`Control`].
+//!
+//! From the bottom: `parcel` (what travels), `system` (threads, time left), `state` (what one node knows), `frame` and
+//! `wire` (parcels over TCP), `handshake`, `sockets`, `accept`, `rendezvous`, and `connect`, which brings a mesh up.
+
+use std::collections::BTreeMap;
+use std::net::TcpStream;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::{fmt, thread};
+
+use loco_fabric::{Control, FabricError, NodeId, PeerState, Result, Time};
+
+use crate::job::Job;
+
+mod accept;
+mod connect;
+mod frame;
+mod handshake;
+mod parcel;
+mod rendezvous;
+mod sockets;
+mod state;
+mod system;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+pub use parcel::PAYLOAD_BYTES_MAX;
+pub use rendezvous::Rendezvous;
+
+use frame::Frame;
+use parcel::Parcel;
+use state::State;
+use system::spawn;
+use wire::Wire;
+
+/// One node's end of a full mesh of control connections. Clones are handles on the same end.
+///
+/// When the last handle is dropped the node says goodbye ([`PeerState::Left`] to its peers), unless the thread is
+/// panicking: then its peers see it [`PeerState::Lost`], as they do when the process ends without either.
+#[derive(Clone)]
+pub struct Mesh(Arc<End>);
+
+struct End {
+    state: Arc<State>,
+    link: Link,
+}
+
+/// How bytes get to the peers.
+enum Link {
+    /// The states of all nodes, in the order of `State::nodes`.
+    InProcess(Box<[Arc<State>]>),
+    /// Connections, and the thread that serves them, to be joined.
+    Tcp(Arc<Wire>, Mutex<Option<thread::JoinHandle<()>>>),
+}
+
+impl Mesh {
+    /// The ends of `n` nodes of this process, with ids `0..n`.
+    ///
+    /// # Errors
+    /// [`FabricError::Config`] when `n` is zero or more than there are ids.
+    pub fn in_process(n: usize) -> Result<Vec<Mesh>> {
+        let count = u16::try_from(n).ok().filter(|&count| count > 0);
+        let count = count.ok_or_else(|| {
+            FabricError::Config(format!("a job of {n} nodes: it takes 1 to {} nodes", u16::MAX))
+        })?;
+        let nodes: Arc<[NodeId]> = (0..count).map(NodeId).collect();
+        let states: Box<[_]> = nodes
+            .iter()
+            .map(|&node| Arc::new(State::new(node, Arc::clone(&nodes))))
+            .collect();
+        let end = |state: &Arc<State>| {
+            Mesh(Arc::new(End {
+                state: Arc::clone(state),
+                link: Link::InProcess(states.clone()),
+            }))
+        };
+        Ok(states.iter().map(end).collect())
+    }
+
+    /// Over connected streams, one for each other node of `job`.
+    fn over(job: &Job, mut streams: BTreeMap<NodeId, TcpStream>) -> Result<Mesh> {
+        let state = Arc::new(State::new(job.node(), job.nodes().into()));
+        let wire = Wire::new(Arc::clone(&state), job.timeouts(), |node| streams.remove(&node))?;
+        let wire = Arc::new(wire);
+        let served = Arc::clone(&wire);
+        let thread = spawn("loco-mesh", move || served.run())?;
+        let link = Link::Tcp(wire, Mutex::new(Some(thread)));
+        Ok(Mesh(Arc::new(End { state, link })))
+    }
+
+    /// This node.
+    #[inline]
+    pub fn node(&self) -> NodeId {
+        self.0.state.node()
+    }
+
+    /// All nodes of the job, this one included, in ascending order.
+    #[inline]
+    pub fn nodes(&self) -> &[NodeId] {
+        self.0.state.nodes()
+    }
+
+    /// Gives `bytes` to every node and returns what every node gave, this one included, in the order of
+    /// [`nodes`](Mesh::nodes). A collective call: the n-th call with a label on one node meets the n-th call with
+    /// that label on all others, so one thread a node may be in a call with a given label at a time. Independent of
+    /// the stream of [`Control::send`].
+    ///
+    /// # Errors
+    /// [`FabricError::PeerLost`] when a node is gone that has not contributed; [`FabricError::Timeout`] at
+    /// `deadline`, naming the nodes that are missing; [`FabricError::Config`] when `bytes` is longer than
+    /// [`PAYLOAD_BYTES_MAX`].
+    pub fn allgather(&self, label: &str, bytes: &[u8], deadline: Time) -> Result<Vec<(NodeId, Vec<u8>)>> {
+        check_len(label.len() + bytes.len())?;
+        let state = &self.0.state;
+        let round = state.begin_gather(label);
+        let sent = state.nodes().iter().try_for_each(|&to| {
+            let parcel = Parcel::Gather { label, round, bytes };
+            self.0.send(to, parcel, Some(deadline))
+        });
+        let gathered = sent.and_then(|()| state.wait_gather(label, round, deadline));
+        state.end_gather(label, round);
+        self.0.parcels_taken();
+        gathered
+    }
+
+    /// Cuts this node off as if its process had been killed: no goodbye, its peers see it lost, and it sees all of
+    /// them lost. For tests of what a loss does.
+    pub fn fail(&self) {
+        self.0.cut(PeerState::Lost);
+    }
+}
+
+impl Control for Mesh {
+    fn send(&self, to: NodeId, payload: &[u8]) -> Result<()> {
+        check_len(payload.len())?;
+        self.0.send(to, Parcel::Message(payload), None)
+    }
+
+    fn receive(&self, deadline: Option<Time>) -> Result<Option<(NodeId, Vec<u8>)>> {
+        let message = self.0.state.receive(deadline);
+        self.0.parcels_taken();
+        Ok(message)
+    }
+
+    fn peer_state(&self, node: NodeId) -> PeerState {
+        self.0.state.peer_state(node)
+    }
+
+    #[inline]
+    fn departures(&self) -> u64 {
+        self.0.state.departures()
+    }
+
+    fn close(&self) {
+        self.0.cut(PeerState::Left);
+    }
+}
+
+impl End {
+    fn send(&self, to: NodeId, parcel: Parcel<'_>, deadline: Option<Time>) -> Result<()> {
+        let index = self.state.index(to)?;
+        if self.state.is_closed() || self.state.peer_state(to) != PeerState::Alive {
+            return Err(FabricError::PeerLost(to));
+        }
+        if to == self.state.node() {
+            return self.state.deliver_when_room(index, parcel, deadline);
+        }
+        match &self.link {
+            Link::InProcess(states) => {
+                let from = self.state.own_index();
+                states[index].deliver_when_room(from, parcel, deadline)
+            }
+            Link::Tcp(wire, _) => wire.send(index, &Frame::Parcel(parcel), deadline),
+        }
+    }
+
+    fn parcels_taken(&self) {
+        if let Link::Tcp(wire, _) = &self.link {
+            wire.parcels_taken();
+        }
+    }
+
+    /// Leaves the mesh; the peers see `how`. The first call decides.
+    fn cut(&self, how: PeerState) {
+        if !self.state.close() {
+            return;
+        }
+        match &self.link {
+            Link::InProcess(states) => {
+                for peer in states.iter().filter(|peer| peer.node() != self.state.node()) {
+                    peer.depart(self.state.own_index(), how);
+                }
+            }
+            Link::Tcp(wire, _) => wire.leave(how),
+        }
+        if how == PeerState::Lost {
+            self.state.lose_all_peers();
+        }
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.cut(if thread::panicking() {
+            PeerState::Lost
+        } else {
+            PeerState::Left
+        });
+        if let Link::Tcp(_, thread) = &self.link {
+            // Ends once the goodbyes are read, or soon; a panic in it has been reported by the loss of all peers.
+            let thread = thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let _ = thread.map(thread::JoinHandle::join);
+        }
+    }
+}
+
+impl fmt::Debug for Mesh {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mesh")
+            .field("node", &self.node())
+            .field("nodes", &self.nodes())
+            .field("departures", &self.departures())
+            .finish_non_exhaustive()
+    }
+}
+
+fn check_len(len: usize) -> Result<()> {
+    if len <= PAYLOAD_BYTES_MAX {
+        return Ok(());
+    }
+    Err(FabricError::Config(format!(
+        "a set-up message of {len} bytes is over the limit of {PAYLOAD_BYTES_MAX}: move data by put and get"
+    )))
+}

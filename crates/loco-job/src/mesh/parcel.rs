@@ -1,0 +1,17 @@
+//! What travels between nodes once they are connected.
+
+/// Longest payload of one message or one contribution, in bytes. Set-up data is small; more is a mistake.
+pub const PAYLOAD_BYTES_MAX: usize = 16 << 20;
+
+/// What travels between nodes.
+#[derive(Clone, Copy)]
+pub(super) enum Parcel<'a> {
+    /// A message of [`Control::send`](loco_fabric::Control::send).
+    Message(&'a [u8]),
+    /// A contribution to an [`Mesh::allgather`](super::Mesh::allgather).
+    Gather {
+        label: &'a str,
+        round: u64,
+        bytes: &'a [u8],
+    },
+}

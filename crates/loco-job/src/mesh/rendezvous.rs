@@ -1,0 +1,267 @@
+//! Where nodes that do not know one another's addresses meet: each tells its address to one place, which tells all
+//! of them to everybody once everybody is there. Served by the launcher or by the lowest node.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use loco_fabric::{FabricError, NodeId, Platform, Result, Std, Time};
+use serde::{Deserialize, Serialize};
+
+use super::accept::Acceptor;
+use super::handshake::{self, Claim, Credentials, HandshakeError, Purpose, Refusal, read_block, write_block};
+use super::sockets::{connect_within, count, is_gone};
+use crate::hosts::Address;
+use crate::job::Job;
+use crate::secret::Secret;
+
+/// Longest table, in bytes: enough for all the nodes that there can be.
+const TABLE_BYTES_MAX: usize = 4 << 20;
+/// How long one node may take to read the table.
+const WRITE_PATIENCE: Duration = Duration::from_secs(5);
+/// Between attempts to reach a server that is not there yet.
+const RETRY: Duration = Duration::from_millis(20);
+
+/// A place to meet, bound but not yet serving.
+pub struct Rendezvous {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+/// What the server tells a registered node.
+#[derive(Serialize, Deserialize)]
+enum News {
+    /// These have not come yet.
+    Missing(Vec<u16>),
+    /// All are here: node, host and port. A node without a host is on the host of the rendezvous.
+    Complete(Vec<(u16, Option<IpAddr>, u16)>),
+    /// Another process has registered as this node and is still there.
+    Duplicate,
+}
+
+struct Registered {
+    stream: TcpStream,
+    /// None if it came over the loopback interface: then it is on this host, whatever name others have for that.
+    host: Option<IpAddr>,
+    port: u16,
+}
+
+impl Rendezvous {
+    /// Listens at a free port of the loopback interface: all nodes are on this host.
+    ///
+    /// # Errors
+    /// [`FabricError::Os`].
+    pub fn on_loopback() -> Result<Rendezvous> {
+        Rendezvous::listen(&[SocketAddr::from((Ipv4Addr::LOCALHOST, 0))])
+    }
+
+    /// Listens at `address`: at that very interface if it is given by number, at all interfaces if by name (a host's
+    /// own name often leads to its loopback interface only).
+    ///
+    /// # Errors
+    /// [`FabricError::Os`], saying which address is not free or not of this host.
+    pub fn bind(address: &Address) -> Result<Rendezvous> {
+        if let Ok(ip) = address.host().parse::<IpAddr>() {
+            return Rendezvous::listen(&[SocketAddr::new(ip, address.port())]);
+        }
+        if address.is_loopback() {
+            return Rendezvous::listen(&address.resolve()?);
+        }
+        Rendezvous::listen(&[
+            SocketAddr::from((Ipv6Addr::UNSPECIFIED, address.port())),
+            SocketAddr::from((Ipv4Addr::UNSPECIFIED, address.port())),
+        ])
+    }
+
+    fn listen(addresses: &[SocketAddr]) -> Result<Rendezvous> {
+        let what = || format!("listening for the nodes of the job at {addresses:?}");
+        let listener = TcpListener::bind(addresses).map_err(|e| FabricError::os(what(), &e))?;
+        let address = listener.local_addr().map_err(|e| FabricError::os(what(), &e))?;
+        Ok(Rendezvous { listener, address })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until all of `nodes` have registered and been told, or `deadline` has passed.
+    ///
+    /// # Errors
+    /// [`FabricError::Timeout`] naming the nodes that did not come; [`FabricError::Os`].
+    pub fn serve(self, job: &str, secret: &Secret, nodes: &[NodeId], deadline: Time) -> Result<()> {
+        let start = Std.now();
+        let credentials = Credentials {
+            job: job.to_owned(),
+            secret: secret.clone(),
+        };
+        let (sender, arrivals) = mpsc::channel();
+        let known = nodes.to_vec();
+        let judge = move |claim: &Claim| {
+            if !known.contains(&claim.from()) {
+                return Err(Refusal::UnknownNode(claim.node));
+            }
+            if claim.nodes != count(&known) {
+                return Err(Refusal::Nodes(count(&known)));
+            }
+            match claim.purpose {
+                Purpose::Register { .. } => Ok(()),
+                Purpose::Peer { .. } => Err(Refusal::Purpose),
+            }
+        };
+        let _acceptor = Acceptor::start(self.listener, credentials, judge, move |claim, stream| {
+            // Nobody listens any more when all have come.
+            drop(sender.send((claim, stream)));
+        })?;
+        let mut registered = BTreeMap::new();
+        loop {
+            let missing: Vec<_> = nodes
+                .iter()
+                .filter(|node| !registered.contains_key(*node))
+                .collect();
+            if missing.is_empty() {
+                break;
+            }
+            let Ok((claim, stream)) = arrivals.recv_timeout(deadline.since(Std.now())) else {
+                return Err(FabricError::Timeout {
+                    what: format!("{} to register", NodeId::list(missing.into_iter().copied())),
+                    after: Std.now().since(start),
+                });
+            };
+            register(&mut registered, &claim, stream);
+            let missing: Vec<_> = nodes
+                .iter()
+                .filter(|node| !registered.contains_key(*node))
+                .map(|node| node.0)
+                .collect();
+            if !missing.is_empty() {
+                tell(&registered, &News::Missing(missing));
+            }
+        }
+        let table = registered
+            .iter()
+            .map(|(node, r)| (node.0, r.host, r.port))
+            .collect();
+        tell(&registered, &News::Complete(table));
+        Ok(())
+    }
+}
+
+fn register(registered: &mut BTreeMap<NodeId, Registered>, claim: &Claim, stream: TcpStream) {
+    let (node, Purpose::Register { port }) = (claim.from(), claim.purpose) else {
+        return;
+    };
+    if registered
+        .get(&node)
+        .is_some_and(|earlier| !is_gone(&earlier.stream))
+    {
+        tracing::warn!(%node, "refused a second registration: ids must be unique");
+        // Who does not wait for the answer does not need it.
+        let _ = write_block(&stream, &News::Duplicate, Std.now().after(WRITE_PATIENCE));
+        return;
+    }
+    let host = stream.peer_addr().ok().map(|a| a.ip().to_canonical());
+    let host = host.filter(|ip| !ip.is_loopback());
+    tracing::debug!(%node, ?host, port, "registered");
+    registered.insert(node, Registered { stream, host, port });
+}
+
+/// A node that does not listen is noticed when the connections between nodes are made.
+fn tell(registered: &BTreeMap<NodeId, Registered>, news: &News) {
+    for (node, r) in registered {
+        if let Err(error) = write_block(&r.stream, news, Std.now().after(WRITE_PATIENCE)) {
+            tracing::warn!(%node, %error, "a registered node does not listen");
+        }
+    }
+}
+
+/// The client: registers this node, which listens at `port`, and waits for the table of all.
+pub(super) fn register_at(
+    address: &Address,
+    job: &Job,
+    credentials: &Credentials,
+    port: u16,
+    deadline: Time,
+) -> Result<BTreeMap<NodeId, Address>> {
+    let start = Std.now();
+    let claim = Claim {
+        job: job.id.clone(),
+        node: job.node.0,
+        nodes: count(&job.nodes),
+        purpose: Purpose::Register { port },
+    };
+    let mut missing = None;
+    loop {
+        let error = match attempt(address, credentials, &claim, deadline, &mut missing) {
+            Ok(table) => return Ok(table),
+            Err(error) => error,
+        };
+        if error.is_final() {
+            return Err(FabricError::Refused(format!(
+                "by the rendezvous at {address}: {error}"
+            )));
+        }
+        if deadline.since(Std.now()) <= RETRY {
+            return Err(FabricError::Timeout {
+                what: match missing {
+                    Some(missing) => format!(
+                        "{} to come to the rendezvous at {address}",
+                        NodeId::list(missing.into_iter())
+                    ),
+                    None => format!("the rendezvous at {address} ({error})"),
+                },
+                after: Std.now().since(start),
+            });
+        }
+        thread::sleep(RETRY);
+    }
+}
+
+fn attempt(
+    address: &Address,
+    credentials: &Credentials,
+    claim: &Claim,
+    deadline: Time,
+    missing: &mut Option<Vec<NodeId>>,
+) -> Result<BTreeMap<NodeId, Address>, HandshakeError> {
+    let stream = connect_within(address, deadline)?;
+    handshake::connect(&stream, credentials, claim, deadline)?;
+    let server = stream.peer_addr()?.ip().to_canonical();
+    loop {
+        match read_block(&stream, TABLE_BYTES_MAX, deadline)? {
+            News::Missing(nodes) => {
+                *missing = Some(nodes.into_iter().map(NodeId).collect());
+            }
+            News::Duplicate => return Err(HandshakeError::Refused(Refusal::Duplicate(claim.node))),
+            News::Complete(table) => {
+                let entry = |(node, host, port): (u16, Option<IpAddr>, u16)| {
+                    (NodeId(node), SocketAddr::new(host.unwrap_or(server), port).into())
+                };
+                return Ok(table.into_iter().map(entry).collect());
+            }
+        }
+    }
+}
+
+/// A listener for the peers of a node that will tell its port to the rendezvous at `address`.
+pub(super) fn listener_for(address: &Address) -> io::Result<TcpListener> {
+    if address.is_loopback() {
+        return TcpListener::bind(
+            &*address
+                .resolve()
+                .map_err(io::Error::other)?
+                .iter()
+                .map(|a| SocketAddr::new(a.ip(), 0))
+                .collect::<Vec<_>>(),
+        );
+    }
+    TcpListener::bind(
+        &[
+            SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
+            SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+        ][..],
+    )
+}

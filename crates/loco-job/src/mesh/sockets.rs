@@ -1,0 +1,52 @@
+//! What connecting nodes and the rendezvous do alike with sockets.
+
+use std::io;
+use std::net::TcpStream;
+use std::time::Duration;
+
+use loco_fabric::{NodeId, Platform, Std, Time};
+
+use super::handshake::HandshakeError;
+use crate::hosts::Address;
+
+/// Longest attempt to connect: a host that drops packets must not use up the deadline.
+const ATTEMPT_MAX: Duration = Duration::from_secs(3);
+/// Number of nodes as it travels; ids are 16 bits, so it fits.
+pub(super) fn count(nodes: &[NodeId]) -> u32 {
+    u32::try_from(nodes.len()).unwrap_or(u32::MAX)
+}
+
+/// One attempt, at each address of the host.
+pub(super) fn connect_within(address: &Address, deadline: Time) -> Result<TcpStream, HandshakeError> {
+    let mut last = None;
+    // A name that does not resolve yet may later.
+    for to in address.resolve().map_err(io::Error::other)? {
+        let left = deadline.since(Std.now()).min(ATTEMPT_MAX);
+        if left.is_zero() {
+            break;
+        }
+        match TcpStream::connect_timeout(&to, left) {
+            Ok(stream) => {
+                stream.set_nodelay(true)?;
+                return Ok(stream);
+            }
+            Err(error) => last = Some(error),
+        }
+    }
+    let late = || io::Error::new(io::ErrorKind::TimedOut, "no time was left to try");
+    Err(last.unwrap_or_else(late).into())
+}
+
+/// True if the other side has closed.
+pub(super) fn is_gone(stream: &TcpStream) -> bool {
+    let peek = |stream: &TcpStream| {
+        stream.set_nonblocking(true)?;
+        let peeked = stream.peek(&mut [0]);
+        stream.set_nonblocking(false)?;
+        peeked
+    };
+    match peek(stream) {
+        Ok(n) => n == 0,
+        Err(error) => error.kind() != io::ErrorKind::WouldBlock,
+    }
+}

@@ -1,0 +1,342 @@
+//! What one node knows: who is alive, which messages and contributions have arrived. Filled by the peers (in
+//! process) or by the I/O thread (TCP), read by [`Mesh`](super::Mesh).
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use loco_fabric::{FabricError, NodeId, PeerState, Platform, Result, Std, Time};
+
+use super::parcel::{PAYLOAD_BYTES_MAX, Parcel};
+use super::system::time_left;
+
+/// Bytes that may wait for this node from one peer before that peer has to wait.
+const WAITING_BYTES_MAX: usize = 4 * PAYLOAD_BYTES_MAX;
+/// What a waiting message costs besides its payload.
+const PARCEL_OVERHEAD_BYTES: usize = 64;
+/// How long a sender waits for a receiver that takes nothing.
+const SEND_PATIENCE: Duration = Duration::from_secs(10);
+
+const ALIVE: u8 = 0;
+const LEFT: u8 = 1;
+const LOST: u8 = 2;
+
+/// One node's state. Peers are named by their index in `nodes`.
+pub(super) struct State {
+    node: NodeId,
+    own: usize,
+    nodes: Arc<[NodeId]>,
+    /// `ALIVE`, `LEFT` or `LOST`; leaves `ALIVE` once. Written under the lock of `arrivals`.
+    peers: Box<[AtomicU8]>,
+    departures: AtomicU64,
+    arrivals: Mutex<Arrivals>,
+    /// Anything in `arrivals` or `peers` changed.
+    changed: Condvar,
+}
+
+struct Arrivals {
+    messages: VecDeque<(usize, Vec<u8>)>,
+    gathers: HashMap<String, Gather>,
+    /// Per peer, what waits in `messages` and `gathers`.
+    waiting_bytes: Box<[usize]>,
+    closed: bool,
+}
+
+#[derive(Default)]
+struct Gather {
+    /// Rounds that this node has begun.
+    begun: u64,
+    /// Rounds below are over: what comes late is dropped.
+    over: u64,
+    contributions: HashMap<(u64, usize), Vec<u8>>,
+}
+
+impl State {
+    /// `nodes` ascending and holding `node`.
+    pub(super) fn new(node: NodeId, nodes: Arc<[NodeId]>) -> State {
+        assert!(nodes.is_sorted(), "nodes are in ascending order");
+        let own = nodes.partition_point(|&other| other < node);
+        assert_eq!(nodes.get(own), Some(&node), "a node is one of the nodes");
+        State {
+            node,
+            own,
+            peers: nodes.iter().map(|_| AtomicU8::new(ALIVE)).collect(),
+            departures: AtomicU64::new(0),
+            arrivals: Mutex::new(Arrivals {
+                messages: VecDeque::new(),
+                gathers: HashMap::new(),
+                waiting_bytes: nodes.iter().map(|_| 0).collect(),
+                closed: false,
+            }),
+            changed: Condvar::new(),
+            nodes,
+        }
+    }
+
+    #[inline]
+    pub(super) fn node(&self) -> NodeId {
+        self.node
+    }
+
+    pub(super) fn own_index(&self) -> usize {
+        self.own
+    }
+
+    #[inline]
+    pub(super) fn nodes(&self) -> &[NodeId] {
+        &self.nodes
+    }
+
+    pub(super) fn index(&self, node: NodeId) -> Result<usize> {
+        self.nodes
+            .binary_search(&node)
+            .map_err(|_| FabricError::UnknownPeer(node))
+    }
+
+    /// A node that is not part of the job counts as lost.
+    pub(super) fn peer_state(&self, node: NodeId) -> PeerState {
+        let Ok(index) = self.index(node) else {
+            return PeerState::Lost;
+        };
+        // Acquire: what the peer sent before it departed is in `arrivals`.
+        match self.peers[index].load(Ordering::Acquire) {
+            ALIVE => PeerState::Alive,
+            LEFT => PeerState::Left,
+            _ => PeerState::Lost,
+        }
+    }
+
+    #[inline]
+    pub(super) fn departures(&self) -> u64 {
+        // Acquire pairs with the release in `depart`: whoever sees the count sees the state.
+        self.departures.load(Ordering::Acquire)
+    }
+
+    /// Marks a peer as gone; only the first word counts. Gives back whether it was that.
+    pub(super) fn depart(&self, index: usize, how: PeerState) -> bool {
+        let to = match how {
+            PeerState::Alive => return false,
+            PeerState::Left => LEFT,
+            PeerState::Lost => LOST,
+        };
+        let arrivals = self.lock();
+        // Relaxed: only the lock's holder writes.
+        let first = self.peers[index].load(Ordering::Relaxed) == ALIVE;
+        if first {
+            self.peers[index].store(to, Ordering::Release);
+            self.departures.fetch_add(1, Ordering::Release);
+        }
+        drop(arrivals);
+        self.changed.notify_all();
+        first
+    }
+
+    pub(super) fn lose_all_peers(&self) {
+        for index in (0..self.nodes.len()).filter(|&index| index != self.own) {
+            self.depart(index, PeerState::Lost);
+        }
+    }
+
+    /// Takes no more sends and wakes receivers; true at the first call.
+    pub(super) fn close(&self) -> bool {
+        let mut arrivals = self.lock();
+        let first = !std::mem::replace(&mut arrivals.closed, true);
+        drop(arrivals);
+        self.changed.notify_all();
+        first
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.lock().closed
+    }
+
+    /// Stores what peer `from` sent, waiting for room until `deadline` (a default patience without one).
+    pub(super) fn deliver_when_room(
+        &self,
+        from: usize,
+        parcel: Parcel<'_>,
+        deadline: Option<Time>,
+    ) -> Result<()> {
+        let start = Std.now();
+        let deadline = deadline.unwrap_or_else(|| start.after(SEND_PATIENCE));
+        let mut arrivals = self.lock();
+        while !arrivals.has_room(from) {
+            if arrivals.closed {
+                return Err(FabricError::PeerLost(self.node));
+            }
+            arrivals = self
+                .wait(arrivals, Some(deadline))
+                .ok_or_else(|| FabricError::Timeout {
+                    what: format!("{} to take the {WAITING_BYTES_MAX} bytes sent to it", self.node),
+                    after: Std.now().since(start),
+                })?;
+        }
+        if arrivals.closed {
+            return Err(FabricError::PeerLost(self.node));
+        }
+        arrivals.deliver(from, parcel);
+        drop(arrivals);
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    /// Stores what peer `from` sent, room or not.
+    pub(super) fn deliver(&self, from: usize, parcel: Parcel<'_>) {
+        self.lock().deliver(from, parcel);
+        self.changed.notify_all();
+    }
+
+    /// True if more of peer `from` may wait here.
+    pub(super) fn has_room(&self, from: usize) -> bool {
+        self.lock().has_room(from)
+    }
+
+    /// The next message; none at the deadline or once closed.
+    pub(super) fn receive(&self, deadline: Option<Time>) -> Option<(NodeId, Vec<u8>)> {
+        let mut arrivals = self.lock();
+        loop {
+            if arrivals.closed {
+                return None;
+            }
+            if let Some((from, payload)) = arrivals.messages.pop_front() {
+                arrivals.release(from, payload.len());
+                drop(arrivals);
+                self.changed.notify_all();
+                return Some((self.nodes[from], payload));
+            }
+            arrivals = self.wait(arrivals, deadline)?;
+        }
+    }
+
+    /// Starts this node's next round under `label` and gives back its number.
+    pub(super) fn begin_gather(&self, label: &str) -> u64 {
+        let mut arrivals = self.lock();
+        let gather = arrivals.gathers.entry(label.to_owned()).or_default();
+        gather.begun += 1;
+        gather.begun - 1
+    }
+
+    /// All contributions to a round, in the order of nodes.
+    pub(super) fn wait_gather(
+        &self,
+        label: &str,
+        round: u64,
+        deadline: Time,
+    ) -> Result<Vec<(NodeId, Vec<u8>)>> {
+        let start = Std.now();
+        let mut arrivals = self.lock();
+        loop {
+            let missing = arrivals.missing(label, round, self.nodes.len());
+            if missing.is_empty() {
+                return Ok(arrivals.take_round(label, round, &self.nodes));
+            }
+            let gone = missing
+                .iter()
+                .map(|&index| self.nodes[index])
+                .find(|&peer| self.peer_state(peer) != PeerState::Alive);
+            if let Some(peer) = gone {
+                return Err(FabricError::PeerLost(peer));
+            }
+            if arrivals.closed {
+                return Err(FabricError::PeerLost(self.node));
+            }
+            arrivals = self
+                .wait(arrivals, Some(deadline))
+                .ok_or_else(|| FabricError::Timeout {
+                    what: format!(
+                        "`{label}` of {}",
+                        NodeId::list(missing.iter().map(|&i| self.nodes[i]))
+                    ),
+                    after: Std.now().since(start),
+                })?;
+        }
+    }
+
+    /// Drops what is left of a round, and what comes late for it.
+    pub(super) fn end_gather(&self, label: &str, round: u64) {
+        let mut arrivals = self.lock();
+        arrivals.drop_round(label, round);
+        drop(arrivals);
+        self.changed.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Arrivals> {
+        // A panic elsewhere leaves the state whole: every critical section ends in a consistent state.
+        self.arrivals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for a change; none when the deadline has passed.
+    fn wait<'a>(
+        &self,
+        arrivals: MutexGuard<'a, Arrivals>,
+        deadline: Option<Time>,
+    ) -> Option<MutexGuard<'a, Arrivals>> {
+        let left = time_left(deadline)?;
+        let woken = self.changed.wait_timeout(arrivals, left);
+        Some(woken.unwrap_or_else(PoisonError::into_inner).0)
+    }
+}
+
+impl Arrivals {
+    fn has_room(&self, from: usize) -> bool {
+        self.waiting_bytes[from] < WAITING_BYTES_MAX
+    }
+
+    fn deliver(&mut self, from: usize, parcel: Parcel<'_>) {
+        match parcel {
+            Parcel::Message(payload) => {
+                self.waiting_bytes[from] += payload.len() + PARCEL_OVERHEAD_BYTES;
+                self.messages.push_back((from, payload.to_vec()));
+            }
+            Parcel::Gather { label, round, bytes } => {
+                let gather = self.gathers.entry(label.to_owned()).or_default();
+                if round >= gather.over {
+                    let old = gather.contributions.insert((round, from), bytes.to_vec());
+                    self.waiting_bytes[from] += bytes.len() + PARCEL_OVERHEAD_BYTES;
+                    if let Some(old) = old {
+                        self.release(from, old.len());
+                    }
+                }
+            }
+        }
+    }
+
+    fn release(&mut self, from: usize, payload_len: usize) {
+        self.waiting_bytes[from] -= payload_len + PARCEL_OVERHEAD_BYTES;
+    }
+
+    fn missing(&self, label: &str, round: u64, nodes: usize) -> Vec<usize> {
+        let gather = self.gathers.get(label);
+        let has = |index| gather.is_some_and(|g| g.contributions.contains_key(&(round, index)));
+        (0..nodes).filter(|&index| !has(index)).collect()
+    }
+
+    fn take_round(&mut self, label: &str, round: u64, nodes: &[NodeId]) -> Vec<(NodeId, Vec<u8>)> {
+        let mut taken = Vec::with_capacity(nodes.len());
+        for (index, &node) in nodes.iter().enumerate() {
+            let gather = self.gathers.get_mut(label);
+            if let Some(bytes) = gather.and_then(|g| g.contributions.remove(&(round, index))) {
+                self.release(index, bytes.len());
+                taken.push((node, bytes));
+            }
+        }
+        taken
+    }
+
+    fn drop_round(&mut self, label: &str, round: u64) {
+        let Some(gather) = self.gathers.get_mut(label) else {
+            return;
+        };
+        gather.over = gather.over.max(round + 1);
+        let over = gather.over;
+        let late: Vec<_> = gather
+            .contributions
+            .extract_if(|&(round, _), _| round < over)
+            .map(|((_, from), bytes)| (from, bytes.len()))
+            .collect();
+        for (from, len) in late {
+            self.release(from, len);
+        }
+    }
+}

@@ -1,0 +1,533 @@
+//! The connections of a mesh over TCP, and the one thread that serves them.
+//!
+//! A sender writes to the socket itself when nothing waits before it; what the socket does not take is queued,
+//! within bounds, and the I/O thread writes it later. That thread alone reads: it delivers parcels to the
+//! [`State`], sends heartbeats, and decides who is gone:
+//!
+//! * a closed or broken connection is a loss at once, unless the peer said goodbye;
+//! * a peer that is silent for too long is lost. Time in which this thread itself did not run does not count, so that
+//!   a node that was starved or stopped does not blame its peers;
+//! * a peer that sends what is not a frame is cut off, and lost.
+//!
+//! A peer whose parcels nobody takes (see `State::has_room`) is not read from until there is room again.
+
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use loco_fabric::{FabricError, NodeId, PeerState, Platform, Result, Std, Time};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+
+use super::frame::{Decoded, Frame, decode};
+use super::parcel::PAYLOAD_BYTES_MAX;
+use super::state::State;
+use super::system::time_left;
+use crate::timeouts::Timeouts;
+
+/// Bytes that may wait to be written to one peer before senders wait.
+const QUEUED_BYTES_MAX: usize = 2 * PAYLOAD_BYTES_MAX;
+/// How long a sender waits for a peer that takes nothing.
+const SEND_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a leaving node waits for its goodbye to be read.
+const LINGER: Duration = Duration::from_secs(1);
+/// Bytes read from one peer before the others have their turn.
+const READ_BYTES: usize = 256 << 10;
+
+const RUNNING: u8 = 0;
+const LEAVING: u8 = 1;
+const CUT: u8 = 2;
+
+/// All connections of a node.
+pub(super) struct Wire {
+    state: Arc<State>,
+    /// By index of the peer; none at the own index.
+    connections: Box<[Option<Connection>]>,
+    heartbeat_interval: Duration,
+    /// Wakes the I/O thread.
+    wake: OwnedFd,
+    /// `RUNNING`, `LEAVING` or `CUT`; only grows.
+    phase: AtomicU8,
+    /// Some peer is not being read from because its parcels are not taken.
+    paused: AtomicBool,
+}
+
+struct Connection {
+    node: NodeId,
+    stream: TcpStream,
+    silence: Duration,
+    outgoing: Mutex<Outgoing>,
+    /// `outgoing` got shorter or was given up.
+    room: Condvar,
+}
+
+struct Outgoing {
+    /// Encoded frames; of the first, `written` bytes are gone.
+    queue: VecDeque<Vec<u8>>,
+    written: usize,
+    bytes: usize,
+    last: Time,
+    broken: bool,
+    /// We said goodbye.
+    leaving: bool,
+}
+
+/// What the I/O thread keeps for a connection.
+struct Incoming {
+    buffer: Vec<u8>,
+    heard: Time,
+    open: bool,
+    ended: bool,
+}
+
+impl Wire {
+    /// Takes over connected streams; [`run`](Wire::run) must be started.
+    pub(super) fn new(
+        state: Arc<State>,
+        timeouts: &Timeouts,
+        mut stream_of: impl FnMut(NodeId) -> Option<TcpStream>,
+    ) -> Result<Wire> {
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(|e| FabricError::os("creating an eventfd".to_owned(), &e.into()))?;
+        let connection = |&node| {
+            let Some(stream) = stream_of(node) else {
+                return Ok(None);
+            };
+            Connection::new(node, stream, timeouts)
+                .map(Some)
+                .map_err(|e| FabricError::os(format!("preparing the connection with {node}"), &e))
+        };
+        Ok(Wire {
+            connections: state.nodes().iter().map(connection).collect::<Result<_>>()?,
+            heartbeat_interval: timeouts.heartbeat_interval,
+            wake,
+            phase: AtomicU8::new(RUNNING),
+            paused: AtomicBool::new(false),
+            state,
+        })
+    }
+
+    /// Sends a frame, waiting for room until `deadline` (a default patience without one).
+    pub(super) fn send(&self, index: usize, frame: &Frame<'_>, deadline: Option<Time>) -> Result<()> {
+        let Some(connection) = &self.connections[index] else {
+            return Err(FabricError::UnknownPeer(self.state.nodes()[index]));
+        };
+        let start = Std.now();
+        let deadline = deadline.unwrap_or_else(|| start.after(SEND_PATIENCE));
+        let bytes = frame.encode();
+        let mut outgoing = connection.lock();
+        while outgoing.bytes >= QUEUED_BYTES_MAX && !outgoing.broken {
+            let timeout = || FabricError::Timeout {
+                what: format!("{} to take what is sent to it", connection.node),
+                after: Std.now().since(start),
+            };
+            let left = time_left(Some(deadline)).ok_or_else(timeout)?;
+            let woken = connection.room.wait_timeout(outgoing, left);
+            outgoing = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        if outgoing.broken {
+            return Err(FabricError::PeerLost(connection.node));
+        }
+        outgoing.push(bytes);
+        if connection.flush(&mut outgoing) {
+            drop(outgoing);
+            self.wake();
+        }
+        Ok(())
+    }
+
+    /// Leaves: with a goodbye, or as if the process had been killed.
+    pub(super) fn leave(&self, how: PeerState) {
+        let to = if how == PeerState::Left { LEAVING } else { CUT };
+        // AcqRel: the I/O thread sees the goodbyes queued before.
+        for connection in self.connections.iter().flatten() {
+            if to == CUT {
+                connection.shut();
+            } else {
+                let mut outgoing = connection.lock();
+                outgoing.push(Frame::Goodbye.encode());
+                outgoing.leaving = true;
+                connection.flush(&mut outgoing);
+            }
+        }
+        self.phase.fetch_max(to, Ordering::AcqRel);
+        self.wake();
+    }
+
+    /// Tells the I/O thread that parcels were taken.
+    pub(super) fn parcels_taken(&self) {
+        // Relaxed: a missed pause is looked at again at the next heartbeat.
+        if self.paused.load(Ordering::Relaxed) {
+            self.wake();
+        }
+    }
+
+    fn wake(&self) {
+        // Fails only when the counter is full, and then the thread is awake.
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+    }
+
+    /// The I/O thread: serves until this node leaves and its peers have heard of it.
+    pub(super) fn run(&self) {
+        let _guard = LoseAllOnPanic(&self.state);
+        let start = Std.now();
+        let incoming = |connection: &Option<Connection>| Incoming {
+            buffer: Vec::new(),
+            heard: start,
+            open: connection.is_some(),
+            ended: connection.is_none(),
+        };
+        let mut incoming: Vec<_> = self.connections.iter().map(incoming).collect();
+        let mut scratch = vec![0; READ_BYTES];
+        let mut last_pass = start;
+        let mut leave_by = None;
+        loop {
+            match self.phase.load(Ordering::Acquire) {
+                RUNNING => {}
+                LEAVING => {
+                    let by = *leave_by.get_or_insert_with(|| Std.now().after(LINGER));
+                    if incoming.iter().all(|i| i.ended) || by.since(Std.now()).is_zero() {
+                        break;
+                    }
+                }
+                _ => break,
+            }
+            let ready = self.poll(&incoming, leave_by);
+            let now = Std.now();
+            forgive_own_absence(&mut incoming, now.since(last_pass), self.heartbeat_interval);
+            last_pass = now;
+            for (index, connection) in self.connections.iter().enumerate() {
+                let Some(connection) = connection else { continue };
+                if leave_by.is_some() {
+                    self.see_off(connection, &mut incoming[index], ready[index], &mut scratch);
+                } else if incoming[index].open {
+                    self.serve(
+                        index,
+                        connection,
+                        &mut incoming[index],
+                        ready[index],
+                        &mut scratch,
+                        now,
+                    );
+                }
+            }
+        }
+        for connection in self.connections.iter().flatten() {
+            connection.shut();
+        }
+    }
+
+    /// Waits for something to do, at most a heartbeat interval; what is ready, by index.
+    fn poll(&self, incoming: &[Incoming], leave_by: Option<Time>) -> Vec<PollFlags> {
+        let mut any_paused = false;
+        let mut fds = vec![PollFd::from_borrowed_fd(self.wake.as_fd(), PollFlags::IN)];
+        let mut polled = Vec::new();
+        for (index, connection) in self.connections.iter().enumerate() {
+            let Some(connection) = connection else { continue };
+            if incoming[index].ended || !(incoming[index].open || leave_by.is_some()) {
+                continue;
+            }
+            let mut wanted = PollFlags::RDHUP;
+            if leave_by.is_some() || self.state.has_room(index) {
+                wanted |= PollFlags::IN;
+            } else {
+                any_paused = true;
+            }
+            if connection.has_queued() {
+                wanted |= PollFlags::OUT;
+            }
+            fds.push(PollFd::from_borrowed_fd(connection.stream.as_fd(), wanted));
+            polled.push(index);
+        }
+        // Relaxed: see `parcels_taken`.
+        self.paused.store(any_paused, Ordering::Relaxed);
+        let wait = match leave_by {
+            Some(by) => by.since(Std.now()).min(self.heartbeat_interval),
+            None => self.heartbeat_interval,
+        };
+        let wait = Timespec::try_from(wait).unwrap_or(Timespec {
+            tv_sec: 1,
+            tv_nsec: 0,
+        });
+        let mut ready = vec![PollFlags::empty(); self.connections.len()];
+        match poll(&mut fds, Some(&wait)) {
+            Ok(_) => {
+                for (fd, index) in fds[1..].iter().zip(polled) {
+                    ready[index] = fd.revents();
+                }
+            }
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => {
+                // Out of memory: the connections stay as they are; try again after a pause.
+                tracing::warn!(%error, "poll failed");
+                std::thread::sleep(self.heartbeat_interval);
+            }
+        }
+        drop(fds);
+        let mut count = [0; 8];
+        // Empty when nobody woke us.
+        let _ = rustix::io::read(&self.wake, &mut count);
+        ready
+    }
+
+    /// One connection's turn.
+    fn serve(
+        &self,
+        index: usize,
+        connection: &Connection,
+        incoming: &mut Incoming,
+        ready: PollFlags,
+        scratch: &mut [u8],
+        now: Time,
+    ) {
+        let closing = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+        // What a closing peer has sent is bounded by the socket's buffer: taken in whether there is room or not.
+        let is_closing = ready.intersects(closing);
+        let has_room = self.state.has_room(index) || is_closing;
+        let mut end = None;
+        if has_room && ready.intersects(PollFlags::IN | closing) {
+            incoming.heard = now;
+            end = self.read(index, connection, incoming, is_closing, scratch);
+        } else if has_room && !incoming.buffer.is_empty() {
+            end = self.deliver(index, incoming, false);
+        }
+        if !has_room {
+            // We do not listen, so silence is ours.
+            incoming.heard = now;
+        }
+        if end.is_none() && now.since(incoming.heard) > connection.silence {
+            end = Some(End::Lost(format!("silent for {:?}", now.since(incoming.heard))));
+        }
+        if let Some(end) = end {
+            self.end(index, connection, incoming, &end);
+            return;
+        }
+        let mut outgoing = connection.lock();
+        if outgoing.queue.is_empty() && now.since(outgoing.last) >= self.heartbeat_interval {
+            outgoing.push(Frame::Heartbeat.encode());
+        }
+        connection.flush(&mut outgoing);
+    }
+
+    /// Reads what is there, up to a bound; some when the connection is over.
+    fn read(
+        &self,
+        index: usize,
+        connection: &Connection,
+        incoming: &mut Incoming,
+        to_the_end: bool,
+        scratch: &mut [u8],
+    ) -> Option<End> {
+        loop {
+            match (&connection.stream).read(scratch) {
+                Ok(0) => {
+                    let end = self.deliver(index, incoming, true);
+                    return end
+                        .or_else(|| Some(End::Lost("its connection closed without a goodbye".to_owned())));
+                }
+                Ok(n) => {
+                    incoming.buffer.extend_from_slice(&scratch[..n]);
+                    let end = self.deliver(index, incoming, to_the_end);
+                    if end.is_some() || !to_the_end {
+                        return end;
+                    }
+                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return None,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => {
+                    let end = self.deliver(index, incoming, true);
+                    return end.or_else(|| Some(End::Lost(format!("its connection broke: {e}"))));
+                }
+            }
+        }
+    }
+
+    /// Takes whole frames off the buffer while there is room for them.
+    fn deliver(&self, index: usize, incoming: &mut Incoming, regardless: bool) -> Option<End> {
+        let mut taken = 0;
+        let end = loop {
+            if !regardless && !self.state.has_room(index) {
+                break None;
+            }
+            match decode(&incoming.buffer[taken..]) {
+                Decoded::Incomplete => break None,
+                Decoded::Malformed(why) => break Some(End::Lost(format!("{why}; it is cut off"))),
+                Decoded::Frame(Frame::Goodbye, _) => break Some(End::Left),
+                Decoded::Frame(Frame::Heartbeat, len) => taken += len,
+                Decoded::Frame(Frame::Parcel(parcel), len) => {
+                    self.state.deliver(index, parcel);
+                    taken += len;
+                }
+            }
+        };
+        incoming.buffer.drain(..taken);
+        end
+    }
+
+    fn end(&self, index: usize, connection: &Connection, incoming: &mut Incoming, end: &End) {
+        incoming.open = false;
+        incoming.ended = true;
+        let (node, peer) = (self.state.node(), connection.node);
+        let how = match end {
+            // A peer that has read our goodbye closes, maybe before this thread knows that we leave.
+            End::Lost(_) if connection.lock().leaving => PeerState::Left,
+            End::Left => {
+                tracing::debug!(%node, %peer, "peer left");
+                PeerState::Left
+            }
+            End::Lost(why) => {
+                tracing::warn!(%node, %peer, %why, "peer lost");
+                PeerState::Lost
+            }
+        };
+        // First the state, then the socket: senders that fail find the peer gone.
+        self.state.depart(index, how);
+        connection.shut();
+    }
+
+    /// Leaving: writes what is queued, the goodbye last, and waits for the peer to close. Bytes that come are of no
+    /// use, but must be read: closing with unread bytes would reset the connection under the goodbye.
+    fn see_off(
+        &self,
+        connection: &Connection,
+        incoming: &mut Incoming,
+        ready: PollFlags,
+        scratch: &mut [u8],
+    ) {
+        if incoming.ended {
+            return;
+        }
+        let mut outgoing = connection.lock();
+        connection.flush(&mut outgoing);
+        if outgoing.queue.is_empty() {
+            let _ = connection.stream.shutdown(Shutdown::Write);
+        }
+        drop(outgoing);
+        if ready.is_empty() {
+            return;
+        }
+        incoming.ended = match (&connection.stream).read(scratch) {
+            Ok(n) => n == 0,
+            Err(e) => !matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted),
+        };
+    }
+}
+
+/// How a connection ended.
+enum End {
+    Left,
+    Lost(String),
+}
+
+/// A thread that died cannot tell who is alive.
+struct LoseAllOnPanic<'a>(&'a State);
+
+impl Drop for LoseAllOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.lose_all_peers();
+        }
+    }
+}
+
+/// A pass of the I/O thread takes little more than a heartbeat interval; what is over, it was not running.
+fn forgive_own_absence(incoming: &mut [Incoming], pass: Duration, interval: Duration) {
+    let absent = pass.saturating_sub(interval * 2);
+    if absent.is_zero() {
+        return;
+    }
+    for i in incoming {
+        i.heard = i.heard.after(absent);
+    }
+}
+
+impl Connection {
+    fn new(node: NodeId, stream: TcpStream, timeouts: &Timeouts) -> io::Result<Connection> {
+        stream.set_nonblocking(true)?;
+        let same_host = stream.local_addr()?.ip().to_canonical() == stream.peer_addr()?.ip().to_canonical();
+        Ok(Connection {
+            node,
+            stream,
+            silence: if same_host {
+                timeouts.silence_same_host
+            } else {
+                timeouts.silence
+            },
+            outgoing: Mutex::new(Outgoing {
+                queue: VecDeque::new(),
+                written: 0,
+                bytes: 0,
+                last: Std.now(),
+                broken: false,
+                leaving: false,
+            }),
+            room: Condvar::new(),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Outgoing> {
+        self.outgoing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn has_queued(&self) -> bool {
+        !self.lock().queue.is_empty()
+    }
+
+    /// Writes what the socket takes; true if something is left. A broken connection is given up here and judged by
+    /// the I/O thread, which reads the peer's last words first.
+    fn flush(&self, outgoing: &mut Outgoing) -> bool {
+        let before = outgoing.bytes;
+        while let Some(first) = outgoing.queue.front() {
+            match (&self.stream).write(&first[outgoing.written..]) {
+                Ok(n) => outgoing.wrote(n),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => {
+                    outgoing.give_up();
+                    break;
+                }
+            }
+        }
+        if outgoing.bytes < before {
+            self.room.notify_all();
+        }
+        !outgoing.queue.is_empty()
+    }
+
+    fn shut(&self) {
+        self.lock().give_up();
+        self.room.notify_all();
+        // Fails when the peer was faster.
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+}
+
+impl Outgoing {
+    fn push(&mut self, frame: Vec<u8>) {
+        if self.broken {
+            return;
+        }
+        self.bytes += frame.len();
+        self.queue.push_back(frame);
+    }
+
+    fn wrote(&mut self, n: usize) {
+        self.last = Std.now();
+        self.written += n;
+        if let Some(first) = self.queue.front().filter(|first| first.len() == self.written) {
+            self.bytes -= first.len();
+            self.written = 0;
+            self.queue.pop_front();
+        }
+    }
+
+    fn give_up(&mut self) {
+        self.broken = true;
+        self.queue.clear();
+        self.written = 0;
+        self.bytes = 0;
+    }
+}

@@ -1,0 +1,50 @@
+//! How long the nodes of a job wait for one another.
+
+use std::time::Duration;
+
+use loco_fabric::{FabricError, Result};
+
+/// How long to wait for what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// For all nodes to be connected.
+    pub connect: Duration,
+    /// Between signs of life on a silent connection.
+    pub heartbeat_interval: Duration,
+    /// A peer on another host that is silent for this long is lost: its host may be down or unplugged, which nothing
+    /// else would tell.
+    pub silence: Duration,
+    /// The same for a peer on this host. Death of its process is seen at once from the closed connection, so this
+    /// only decides about one that is stopped or starved, and a machine with more work than cores starves often.
+    pub silence_same_host: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Timeouts {
+        Timeouts {
+            connect: Duration::from_secs(30),
+            heartbeat_interval: Duration::from_millis(100),
+            silence: Duration::from_secs(1),
+            silence_same_host: Duration::from_secs(10),
+        }
+    }
+}
+
+impl Timeouts {
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.connect.is_zero() || self.heartbeat_interval.is_zero() {
+            return Err(FabricError::Config(
+                "a timeout of zero leaves no time for anything".to_owned(),
+            ));
+        }
+        for silence in [self.silence, self.silence_same_host] {
+            if silence < self.heartbeat_interval * 2 {
+                return Err(FabricError::Config(format!(
+                    "a peer may be silent for {silence:?}, but sends a heartbeat only every {:?}: take at least twice that",
+                    self.heartbeat_interval
+                )));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,36 @@
+//! The environment variables that are read. Ours come first; without [`NODE`](NODE) those of OpenMPI, PMI and
+//! Slurm are looked at, in this order, for rank and size.
+//!
+//! A foreign launcher does not say where the nodes can meet. They take, in this order: a hosts file in
+//! [`HOSTS`](HOSTS) whose ids are the ranks; a rendezvous in [`RENDEZVOUS`](RENDEZVOUS), served by rank 0; under
+//! Slurm with several hosts, the first host of the node list and a port made from the job's id (rank 0 must be there, as
+//! it is with Slurm's default distributions); on one host, the loopback interface and a port made from the job's id.
+//! The secret must always be set: `mpirun -x LOCO_SECRET`, or exported before `srun`.
+
+/// This node's id. Set by `loco run`.
+pub const NODE: &str = "LOCO_NODE";
+/// Number of nodes; their ids count from 0. Needed with [`LAUNCHER`] and [`RENDEZVOUS`] where no foreign launcher
+/// tells it.
+pub const NODES: &str = "LOCO_NODES";
+/// `host:port` at which the launcher serves the rendezvous. Set by `loco run`.
+pub const LAUNCHER: &str = "LOCO_LAUNCHER";
+/// `host:port` at which node 0 serves the rendezvous.
+pub const RENDEZVOUS: &str = "LOCO_RENDEZVOUS";
+/// Path of a hosts file.
+pub const HOSTS: &str = "LOCO_HOSTS";
+/// Job id; nodes with different ones refuse each other.
+pub const JOB: &str = "LOCO_JOB";
+/// The shared secret. Other users cannot see the environment of a process.
+pub const SECRET: &str = "LOCO_SECRET";
+/// Path of a file with the shared secret, instead of [`SECRET`].
+pub const SECRET_FILE: &str = "LOCO_SECRET_FILE";
+/// [`Timeouts::connect`](crate::Timeouts::connect) in milliseconds.
+pub const CONNECT_TIMEOUT_MS: &str = "LOCO_CONNECT_TIMEOUT_MS";
+/// [`Timeouts::heartbeat_interval`](crate::Timeouts::heartbeat_interval) in milliseconds.
+pub const HEARTBEAT_MS: &str = "LOCO_HEARTBEAT_MS";
+/// [`Timeouts::silence`](crate::Timeouts::silence) in milliseconds.
+pub const SILENCE_MS: &str = "LOCO_SILENCE_MS";
+/// [`Timeouts::silence_same_host`](crate::Timeouts::silence_same_host) in milliseconds.
+pub const SILENCE_SAME_HOST_MS: &str = "LOCO_SILENCE_SAME_HOST_MS";
+/// Fabric that the program should use (`shm`, `verbs`, `auto`); `loco run --fabric` sets it.
+pub const FABRIC: &str = "LOCO_FABRIC";

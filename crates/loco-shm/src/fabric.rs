@@ -1,0 +1,179 @@
+//! The fabric: set-up, memory of this node and of its peers, queue pairs.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use loco_fabric::{
+    Atomicity, Caps, Completion, Fabric, FabricError, Memory, MemoryKind, NodeId, RegionKey, Result, Std,
+    Wait,
+};
+use loco_host::arenas::Arenas;
+use loco_host::membership::Membership;
+use loco_host::word;
+use loco_job::Mesh;
+
+use crate::arena::{Arena, ArenaId};
+use crate::config::ShmConfig;
+use crate::memory::{ShmMemory, ShmRemote};
+use crate::nic::DeferredNic;
+use crate::node::{BRING_UP_VERSION, Card, Node, check_host, stale};
+use crate::queue_pair::ShmQueuePair;
+
+/// Longest inline put of the synchronous NIC: there is no limit by nature, this is where copying twice begins to show.
+const INLINE_BYTES_SYNCHRONOUS: usize = 4096;
+/// Longest inline put of the deferred NIC: that of a modest card, so that longer puts take the other path.
+const INLINE_BYTES_DEFERRED: usize = 64;
+
+/// The shared-memory fabric of one node.
+#[derive(Clone, Debug)]
+pub struct ShmFabric(Arc<Node>);
+
+impl ShmFabric {
+    /// Brings the fabric up on every node of `mesh`: a collective call.
+    ///
+    /// # Errors
+    /// [`FabricError::Config`] for a configuration that cannot work, or for a node on another host;
+    /// [`FabricError::PeerLost`] and [`FabricError::Timeout`] when a node does not take part; [`FabricError::Os`].
+    pub fn new(mesh: Mesh, config: ShmConfig) -> Result<ShmFabric> {
+        config.check()?;
+        let job = Membership::new(mesh);
+        let card = Card::new()?;
+        let cards = job.exchange("shm", BRING_UP_VERSION, &card, config.set_up_timeout)?;
+        for (&node, its) in job.mesh.nodes().iter().zip(&cards) {
+            check_host(&card, node, its)?;
+        }
+        let nic = DeferredNic::start(&job.mesh, &config.nic)?;
+        Ok(ShmFabric(Arc::new(Node {
+            caps: Caps {
+                name: "shm".to_owned(),
+                inline_bytes_max: match nic {
+                    None => INLINE_BYTES_SYNCHRONOUS,
+                    Some(_) => INLINE_BYTES_DEFERRED,
+                },
+                // Remote atomics are this CPU's atomics.
+                atomicity: Atomicity::Glob,
+                puts_placed_on_post: nic.is_none(),
+                synchronous: nic.is_none(),
+                device_memory_bytes: 0,
+            },
+            arenas: Arenas::new(config.arena_bytes, config.memory_limit_bytes, "ShmConfig"),
+            huge_pages: config.huge_pages,
+            imported: Mutex::default(),
+            job,
+            card,
+            cards,
+            nic,
+        })))
+    }
+
+    /// The mesh that it was built from.
+    pub fn mesh(&self) -> &Mesh {
+        &self.0.job.mesh
+    }
+}
+
+impl Fabric for ShmFabric {
+    type Platform = Std;
+    type Memory = ShmMemory;
+    type Remote = ShmRemote;
+    type QueuePair = ShmQueuePair;
+    type Control = Mesh;
+
+    #[inline]
+    fn node(&self) -> NodeId {
+        self.0.job.mesh.node()
+    }
+
+    #[inline]
+    fn nodes(&self) -> &[NodeId] {
+        self.0.job.mesh.nodes()
+    }
+
+    #[inline]
+    fn caps(&self) -> &Caps {
+        &self.0.caps
+    }
+
+    #[inline]
+    fn platform(&self) -> &Std {
+        &self.0.job.platform
+    }
+
+    fn control(&self) -> &Mesh {
+        &self.0.job.mesh
+    }
+
+    fn allocate(&self, len: usize, kind: MemoryKind) -> Result<ShmMemory> {
+        match kind {
+            MemoryKind::Host => {
+                let node = &*self.0;
+                let block = node.arenas.allocate(len, |index, len| {
+                    let index =
+                        u32::try_from(index).map_err(|_| FabricError::Unsupported("2^32 arenas".into()))?;
+                    let token = node.card.token;
+                    Arena::create(ArenaId { token, index }, self.node(), len, node.huge_pages)
+                })?;
+                Ok(ShmMemory::new(block, len))
+            }
+            MemoryKind::Device => Err(FabricError::Unsupported(
+                "device memory: the shm fabric has no device, use `MemoryKind::Host`".into(),
+            )),
+        }
+    }
+
+    fn export(&self, memory: &ShmMemory) -> RegionKey {
+        let (arena, offset) = memory.place();
+        // Memory is made by `allocate` only, hence from an arena that this process owns and that has a descriptor.
+        let fd = arena.descriptor().unwrap_or(u32::MAX);
+        RegionKey {
+            arena: u64::from(fd) << 32 | u64::from(arena.id().index),
+            address: offset as u64,
+            len: memory.len() as u64,
+            rkey: self.0.card.rkey(),
+        }
+    }
+
+    fn import(&self, peer: NodeId, key: &RegionKey) -> Result<ShmRemote> {
+        let node = &*self.0;
+        if key.rkey != node.card(peer)?.rkey() {
+            return Err(stale(peer));
+        }
+        node.job.check_alive(peer)?;
+        #[allow(clippy::cast_possible_truncation)] // Two halves of 32 bits, see `export`.
+        let (fd, index) = ((key.arena >> 32) as u32, key.arena as u32);
+        let arena = node.arena(peer, index, fd)?;
+        let narrow = |value: u64| usize::try_from(value).map_err(|_| stale(peer));
+        ShmRemote::new(arena, peer, narrow(key.address)?, narrow(key.len)?)
+    }
+
+    fn queue_pair(&self, peer: NodeId) -> Result<ShmQueuePair> {
+        self.0.card(peer)?;
+        self.0.job.check_alive(peer)?;
+        Ok(ShmQueuePair::new(Arc::clone(&self.0), peer))
+    }
+
+    #[inline]
+    fn poll(&self, completions: &mut Vec<Completion>) -> Result<usize> {
+        Ok(self.0.nic.as_ref().map_or(0, |nic| nic.poll(completions)))
+    }
+
+    #[inline]
+    fn wait<T>(&self, wait: Wait<'_>, ready: impl FnMut() -> Option<T>) -> Result<T> {
+        self.0.job.wait(wait, ready)
+    }
+
+    #[inline]
+    fn wait_within<T>(
+        &self,
+        wait: Wait<'_>,
+        within: Duration,
+        ready: impl FnMut() -> Option<T>,
+    ) -> Result<T> {
+        self.0.job.wait_within(wait, within, ready)
+    }
+
+    #[inline]
+    fn cpu_fence(&self) {
+        word::full_fence();
+    }
+}

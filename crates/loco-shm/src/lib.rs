@@ -1,0 +1,31 @@
+//! The shared-memory fabric: nodes are processes of one host (or several in one process) that map one another's
+//! registered memory.
+//!
+//! A put is a bounds check and a store into the peer's memory. The stamp order of the contract (LOCO'26 Fig. 10) comes from
+//! the order of the CPU's own accesses: puts are release stores, in order; a get, and the read of a put's source, is
+//! preceded by a full fence, because a CPU store comes before later NIC reads (cells B6, B8) and a put before later
+//! remote reads (cell G8). With that every operation is done when its call returns, and placed after a
+//! CPU fence ([`Caps::puts_placed_on_post`](loco_fabric::Caps::puts_placed_on_post)).
+//!
+//! With `Nic::Deferred` a thread plays the network card and uses the freedom that the contract leaves it.
+//!
+//! From the bottom: `arena` (a mapping), `memory` (handles), `operation`, `nic` (deferred execution, with the feature
+//! `deferred-nic` only), `node` (what the handles of a node share), `queue_pair`, `fabric`; below them all `loco-host`.
+
+#![deny(unsafe_code)]
+
+#[allow(unsafe_code)]
+mod arena;
+mod config;
+mod fabric;
+#[allow(unsafe_code)]
+mod memory;
+mod nic;
+mod node;
+mod operation;
+mod queue_pair;
+
+pub use config::{Nic, ShmConfig};
+pub use fabric::ShmFabric;
+pub use memory::{ShmCell, ShmMemory, ShmRemote};
+pub use queue_pair::ShmQueuePair;

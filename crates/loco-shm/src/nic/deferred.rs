@@ -1,0 +1,264 @@
+//! The deferred NIC: a thread that executes posted operations later, choosing at random among the permitted steps.
+//!
+//! A test aid, see [`Nic::Deferred`](crate::Nic::Deferred). One lock guards everything; the NIC takes it for one step at
+//! a time. Delays are per operation and stage, so that queue pairs progress independently of one another.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use loco_fabric::{Completion, Control, NodeId, PeerState, Platform, Result, Std, Task, ThreadKind};
+use loco_job::Mesh;
+
+use super::send_queue::{Dice, SendQueue};
+use crate::config::Nic;
+use crate::operation::Request;
+
+/// With operations outstanding, the longest time until the NIC looks for lost peers.
+const LOOK_AT_PEERS: Duration = Duration::from_millis(1);
+/// Rests that are shorter are spent yielding: the system's sleeps are not that short.
+const YIELD_BELOW: Duration = Duration::from_micros(60);
+
+/// A queue pair's queue, by its position.
+pub(crate) type QueueId = usize;
+
+/// A node's deferred NIC. Stops when dropped, after placing what was posted.
+#[derive(Debug)]
+pub(crate) struct DeferredNic {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    /// Something was posted, or the NIC is to stop.
+    changed: Condvar,
+    /// There is something to poll: spares the lock when there is nothing. Written under the lock.
+    waiting: AtomicBool,
+    delay_max: Duration,
+    queue_depth: usize,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Closed queues leave their place to the next one.
+    queues: Vec<Option<SendQueue>>,
+    completions: Vec<Completion>,
+    dice: Dice,
+    stop: bool,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl DeferredNic {
+    /// Starts it, if `nic` asks for it.
+    pub(crate) fn start(mesh: &Mesh, nic: &Nic) -> Result<Option<DeferredNic>> {
+        let Nic::Deferred {
+            seed,
+            delay_max,
+            queue_depth,
+        } = *nic
+        else {
+            return Ok(None);
+        };
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State {
+                queues: Vec::new(),
+                completions: Vec::new(),
+                // Nodes that share a seed still differ.
+                dice: Dice(seed ^ u64::from(mesh.node().0).rotate_left(32)),
+                stop: false,
+            }),
+            changed: Condvar::new(),
+            waiting: AtomicBool::new(false),
+            delay_max,
+            queue_depth,
+        });
+        let name = format!("nic of {}", mesh.node());
+        let (its, mesh) = (Arc::clone(&shared), mesh.clone());
+        let thread = Std.spawn(&name, ThreadKind::Service, move || run(&its, &mesh))?;
+        Ok(Some(DeferredNic {
+            shared,
+            thread: Some(thread),
+        }))
+    }
+
+    pub(crate) fn open(&self, peer: NodeId) -> QueueId {
+        let mut state = self.shared.lock();
+        let queue = SendQueue::new(peer, self.shared.queue_depth);
+        if let Some(free) = state.queues.iter().position(Option::is_none) {
+            state.queues[free] = Some(queue);
+            free
+        } else {
+            state.queues.push(Some(queue));
+            state.queues.len() - 1
+        }
+    }
+
+    /// Nothing more will be posted; what was posted still runs.
+    pub(crate) fn close(&self, id: QueueId) {
+        let mut state = self.shared.lock();
+        if let Some(Some(queue)) = state.queues.get_mut(id) {
+            queue.closed = true;
+            if queue.is_empty() {
+                state.queues[id] = None;
+            }
+        }
+    }
+
+    pub(crate) fn post(&self, id: QueueId, request: Request) -> Result<()> {
+        let mut state = self.shared.lock();
+        let State { queues, dice, .. } = &mut *state;
+        // A queue lives at least as long as its queue pair.
+        if let Some(Some(queue)) = queues.get_mut(id) {
+            queue.post(request, Instant::now() + dice.delay(self.shared.delay_max))?;
+        }
+        drop(state);
+        self.shared.changed.notify_one();
+        Ok(())
+    }
+
+    pub(crate) fn poll(&self, completions: &mut Vec<Completion>) -> usize {
+        // Relaxed: only a hint, the lock orders the rest; what is missed now is found by the next call.
+        if !self.shared.waiting.load(Ordering::Relaxed) {
+            return 0;
+        }
+        let mut state = self.shared.lock();
+        self.shared.waiting.store(false, Ordering::Relaxed);
+        for queue in state.queues.iter_mut().flatten() {
+            queue.polled();
+        }
+        let count = state.completions.len();
+        completions.append(&mut state.completions);
+        count
+    }
+}
+
+impl Drop for DeferredNic {
+    fn drop(&mut self) {
+        self.shared.lock().stop = true;
+        self.shared.changed.notify_one();
+        if let Some(thread) = self.thread.take()
+            && let Err(error) = Task::join(thread)
+        {
+            tracing::error!("deferred NIC: {error}");
+        }
+    }
+}
+
+/// The NIC's thread.
+fn run(shared: &Shared, mesh: &Mesh) {
+    let mut departures_seen = 0;
+    let mut state = shared.lock();
+    loop {
+        let departures = mesh.departures();
+        if departures != departures_seen {
+            departures_seen = departures;
+            state.fail_lost(mesh);
+        }
+        let now = Instant::now();
+        let stop = state.stop;
+        let next = state.step(shared.delay_max, now);
+        if state.settle() {
+            // Relaxed: see `poll`.
+            shared.waiting.store(true, Ordering::Relaxed);
+        }
+        state = match next {
+            Next::Stepped => {
+                drop(state);
+                if shared.delay_max.is_zero() {
+                    std::thread::yield_now(); // Lets others post and poll: this lock is not fair.
+                }
+                shared.lock()
+            }
+            Next::Idle if stop => return,
+            Next::Idle => wait(shared, state, None),
+            Next::Rest(rest) if rest < YIELD_BELOW => {
+                drop(state);
+                std::thread::yield_now();
+                shared.lock()
+            }
+            Next::Rest(rest) => wait(shared, state, Some(rest.min(LOOK_AT_PEERS))),
+        };
+    }
+}
+
+fn wait<'a>(shared: &Shared, state: MutexGuard<'a, State>, limit: Option<Duration>) -> MutexGuard<'a, State> {
+    match limit {
+        None => shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+        Some(limit) => {
+            let waited = shared.changed.wait_timeout(state, limit);
+            waited.unwrap_or_else(PoisonError::into_inner).0
+        }
+    }
+}
+
+/// What the NIC found to do.
+enum Next {
+    /// It did something.
+    Stepped,
+    /// What may run next rests that long.
+    Rest(Duration),
+    /// Nothing is posted.
+    Idle,
+}
+
+impl State {
+    /// Runs one permitted step, chosen at random.
+    fn step(&mut self, delay_max: Duration, now: Instant) -> Next {
+        let mut awake = Vec::new();
+        let mut rest: Option<Duration> = None;
+        for (id, queue) in self.queues.iter_mut().enumerate() {
+            let Some(queue) = queue else { continue };
+            for (index, rests_until) in queue.candidates() {
+                // To stop is to do at once what is left.
+                if rests_until <= now || self.stop {
+                    awake.push((id, index));
+                } else {
+                    let left = rests_until - now;
+                    rest = Some(rest.map_or(left, |rest| rest.min(left)));
+                }
+            }
+        }
+        #[allow(clippy::cast_possible_truncation)] // Below `awake.len()`.
+        let choice = self.dice.below(awake.len() as u64) as usize;
+        let Some(&(id, index)) = awake.get(choice) else {
+            return rest.map_or(Next::Idle, Next::Rest);
+        };
+        if let Some(queue) = &mut self.queues[id]
+            && let Err(error) = queue.step(index, &mut self.dice, delay_max, now)
+        {
+            // Ranges and alignment were checked when it was posted.
+            unreachable!("a checked operation failed: {error}");
+        }
+        Next::Stepped
+    }
+
+    /// Completes operations and gives up queues that are closed and empty. True if there is something to poll.
+    fn settle(&mut self) -> bool {
+        let mut found = !self.completions.is_empty();
+        for slot in &mut self.queues {
+            if let Some(queue) = slot {
+                found |= queue.complete(&mut self.completions);
+                if queue.closed && queue.is_empty() {
+                    *slot = None;
+                }
+            }
+        }
+        found
+    }
+
+    fn fail_lost(&mut self, mesh: &Mesh) {
+        for queue in self.queues.iter_mut().flatten() {
+            if mesh.peer_state(queue.peer) != PeerState::Alive {
+                queue.fail(&mut self.completions);
+            }
+        }
+    }
+}

@@ -1,0 +1,374 @@
+//! The operations of one queue pair under the deferred NIC, and which of their steps may come next.
+//!
+//! An operation is one or two stages, each named by its stamp (LOCO'26 Fig. 10). A stage may run once every earlier
+//! operation of the queue pair has done the stages that the stamp order puts before it ([`ordered`]); nothing
+//! else orders them, so a put may be placed before an earlier get reads, and a put completes before it is placed. A transfer
+//! moves in pieces of whole words, so that larger values tear.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use loco_fabric::{Completion, CompletionStatus, FabricError, NodeId, Result, Work};
+use loco_host::word;
+
+use crate::operation::{Kind, Request};
+
+/// Operations that left the send queue (completed and polled) but are not placed: at most this many times its depth.
+const UNPLACED_FACTOR: usize = 4;
+
+/// A step of an operation, by its stamp.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    LocalRead = 0,
+    RemoteWrite = 1,
+    RemoteRead = 2,
+    Atomic = 3,
+    LocalWrite = 4,
+}
+
+/// True if a stage `earlier` of one operation comes before a stage `later` of a later one on the same queue pair:
+/// LOCO'26 Fig. 10, F6 to I9, and for atomics `docs/rmw.md`.
+fn ordered(earlier: Stage, later: Stage) -> bool {
+    use Stage::{Atomic, LocalRead, LocalWrite, RemoteRead, RemoteWrite};
+    match earlier {
+        LocalRead => true,
+        RemoteWrite | Atomic => later != LocalRead,
+        RemoteRead | LocalWrite => later == LocalWrite,
+    }
+}
+
+/// The stages of an operation of this kind, in order.
+fn stages(kind: Kind, inline: bool) -> &'static [Stage] {
+    match kind {
+        Kind::Put if inline => &[Stage::RemoteWrite],
+        Kind::Put => &[Stage::LocalRead, Stage::RemoteWrite],
+        Kind::Get | Kind::Flush => &[Stage::RemoteRead, Stage::LocalWrite],
+        Kind::FetchAdd { .. } | Kind::CompareSwap { .. } => &[Stage::Atomic, Stage::LocalWrite],
+    }
+}
+
+/// An operation under way.
+#[derive(Debug)]
+struct Operation {
+    request: Request,
+    stages: &'static [Stage],
+    /// Stages done.
+    done: usize,
+    /// Bytes moved by the current stage.
+    moved: usize,
+    /// The current stage rests until then.
+    rests_until: Instant,
+    /// Waits for the gets and atomics before it, and all after it wait with it.
+    fence_up: bool,
+    completed: bool,
+}
+
+impl Operation {
+    fn is_done(&self) -> bool {
+        self.done == self.stages.len()
+    }
+
+    /// A put is complete when its source is read, all others when they are done.
+    fn may_complete(&self) -> bool {
+        match self.request.kind {
+            Kind::Put => self.request.inline || self.done > 0,
+            _ => self.is_done(),
+        }
+    }
+}
+
+/// Source of the NIC's choices: a splitmix64 generator.
+#[derive(Debug)]
+pub(super) struct Dice(pub(super) u64);
+
+impl Dice {
+    /// A number below `bound`; 0 if that is 0. The bias of the remainder does not matter here.
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)).checked_rem(bound).unwrap_or(0)
+    }
+
+    fn coin(&mut self) -> bool {
+        self.below(2) == 0
+    }
+
+    /// No delay, or one up to `max`.
+    pub(super) fn delay(&mut self, max: Duration) -> Duration {
+        if self.coin() {
+            return Duration::ZERO;
+        }
+        Duration::from_nanos(self.below(u64::try_from(max.as_nanos()).unwrap_or(u64::MAX)))
+    }
+}
+
+/// The operations of one queue pair, oldest first.
+#[derive(Debug)]
+pub(super) struct SendQueue {
+    pub(super) peer: NodeId,
+    depth: usize,
+    operations: VecDeque<Operation>,
+    /// Slots in use: posted and not both completed and polled.
+    used: usize,
+    /// Of these, completed since the last poll.
+    completed: usize,
+    /// The queue pair was dropped: nothing more will be posted.
+    pub(super) closed: bool,
+    pub(super) lost: bool,
+}
+
+impl SendQueue {
+    pub(super) fn new(peer: NodeId, depth: usize) -> SendQueue {
+        SendQueue {
+            peer,
+            depth,
+            operations: VecDeque::new(),
+            used: 0,
+            completed: 0,
+            closed: false,
+            lost: false,
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.operations.is_empty()
+    }
+
+    pub(super) fn post(&mut self, request: Request, rests_until: Instant) -> Result<()> {
+        if self.lost {
+            return Err(FabricError::PeerLost(self.peer));
+        }
+        if self.used >= self.depth || self.operations.len() >= self.depth.saturating_mul(UNPLACED_FACTOR) {
+            return Err(FabricError::QueueFull(self.peer));
+        }
+        self.used += 1;
+        self.operations.push_back(Operation {
+            stages: stages(request.kind, request.inline),
+            done: 0,
+            moved: 0,
+            rests_until,
+            fence_up: request.work.fenced,
+            completed: false,
+            request,
+        });
+        Ok(())
+    }
+
+    /// Frees the slots of what has completed: the completions have been handed out.
+    pub(super) fn polled(&mut self) {
+        self.used -= self.completed;
+        self.completed = 0;
+    }
+
+    /// The operations whose current stage may run, with the time until which they rest.
+    pub(super) fn candidates(&mut self) -> impl Iterator<Item = (usize, Instant)> + '_ {
+        let mut earlier = Vec::new();
+        let mut reads_pending = false;
+        let mut stopped = false;
+        self.operations
+            .iter_mut()
+            .enumerate()
+            .filter_map(move |(index, operation)| {
+                operation.fence_up &= reads_pending;
+                stopped |= operation.fence_up;
+                let open = &operation.stages[operation.done..];
+                let free = match open.first() {
+                    Some(&next) if !stopped => !earlier.iter().any(|&stage| ordered(stage, next)),
+                    _ => false,
+                };
+                earlier.extend_from_slice(open);
+                reads_pending |= operation.request.kind != Kind::Put && !open.is_empty();
+                free.then_some((index, operation.rests_until))
+            })
+    }
+
+    /// Runs the current stage of an operation, or a part of it.
+    pub(super) fn step(
+        &mut self,
+        index: usize,
+        dice: &mut Dice,
+        delay_max: Duration,
+        now: Instant,
+    ) -> Result<()> {
+        let Some(operation) = self.operations.get_mut(index) else {
+            return Ok(());
+        };
+        let request = &mut operation.request;
+        let stage = operation.stages[operation.done];
+        let len = request.buffer.len();
+        let phase = match (stage, &request.local, &request.remote) {
+            (Stage::LocalRead | Stage::LocalWrite, Some((memory, offset)), _) => memory.span().phase(*offset),
+            (_, _, Some((remote, offset))) => remote.span().phase(*offset),
+            _ => 0,
+        };
+        let (from, to) = (operation.moved, piece_end(phase, operation.moved, len, dice));
+        let piece = &mut request.buffer[from..to];
+        match (stage, &request.local, &request.remote) {
+            (Stage::LocalRead, Some((memory, offset)), _) => memory.span().read(offset + from, piece)?,
+            (Stage::LocalWrite, Some((memory, offset)), _) => memory.span().write(offset + from, piece)?,
+            (Stage::RemoteWrite, _, Some((remote, offset))) => remote.span().write(offset + from, piece)?,
+            (Stage::RemoteRead, _, Some((remote, offset))) => remote.span().read(offset + from, piece)?,
+            (Stage::Atomic, _, Some((remote, offset))) => {
+                let old = request.kind.apply(remote, *offset)?;
+                request.buffer.copy_from_slice(&old.to_ne_bytes());
+            }
+            _ => {} // A flush has neither side: its turn is its effect.
+        }
+        // Stages run in the order in which they are chosen, for every observer: none lingers in the store buffer.
+        word::full_fence();
+        let whole = to == len || stage == Stage::Atomic;
+        if whole {
+            operation.done += 1;
+            operation.moved = 0;
+        } else {
+            operation.moved = to;
+        }
+        operation.rests_until = now + dice.delay(delay_max);
+        Ok(())
+    }
+
+    /// Completes what may be completed, in order, and forgets what is done. True if a poll would find something: a
+    /// completion or a slot to free.
+    pub(super) fn complete(&mut self, completions: &mut Vec<Completion>) -> bool {
+        let before = self.completed;
+        for operation in &mut self.operations {
+            if operation.completed {
+                continue;
+            }
+            if !operation.may_complete() {
+                break;
+            }
+            operation.completed = true;
+            self.completed += 1;
+            report(
+                &operation.request.work,
+                self.peer,
+                CompletionStatus::Success,
+                completions,
+            );
+        }
+        while self
+            .operations
+            .front()
+            .is_some_and(|first| first.completed && first.is_done())
+        {
+            self.operations.pop_front();
+        }
+        self.completed > before
+    }
+
+    /// The peer is gone: what is not complete fails, what is not placed never will be.
+    pub(super) fn fail(&mut self, completions: &mut Vec<Completion>) {
+        self.lost = true;
+        for operation in self.operations.drain(..).filter(|operation| !operation.completed) {
+            let status = CompletionStatus::Failed(Box::new(FabricError::PeerLost(self.peer)));
+            report(&operation.request.work, self.peer, status, completions);
+        }
+    }
+}
+
+fn report(work: &Work, peer: NodeId, status: CompletionStatus, completions: &mut Vec<Completion>) {
+    if work.signaled {
+        let id = work.id;
+        completions.push(Completion { id, peer, status });
+    }
+}
+
+/// Where the piece that starts at `from` ends: at `len`, or before at the end of an aligned word. `phase` is the address
+/// of the first byte modulo the size of a word.
+fn piece_end(phase: usize, from: usize, len: usize, dice: &mut Dice) -> usize {
+    if dice.coin() {
+        return len;
+    }
+    #[allow(clippy::cast_possible_truncation)] // Below 8.
+    let words = 1 + dice.below(8) as usize;
+    let in_word = (phase + from) % 8;
+    (from + 8 * words - in_word).min(len)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queue(works: &[(Kind, Work)]) -> SendQueue {
+        let mut queue = SendQueue::new(NodeId(1), 64);
+        for &(kind, work) in works {
+            queue.post(Request::new(kind, work), Instant::now()).unwrap();
+        }
+        queue
+    }
+
+    fn free(queue: &mut SendQueue) -> Vec<usize> {
+        queue.candidates().map(|(index, _)| index).collect()
+    }
+
+    fn step(queue: &mut SendQueue, index: usize) {
+        queue
+            .step(index, &mut Dice(0), Duration::ZERO, Instant::now())
+            .unwrap();
+    }
+
+    const PLAIN: (Kind, Work) = (
+        Kind::Get,
+        Work {
+            id: loco_fabric::WorkRequestId(1),
+            signaled: true,
+            fenced: false,
+            more: false,
+        },
+    );
+
+    #[test]
+    fn gets_may_read_in_any_order_but_land_in_order() {
+        let mut queue = queue(&[PLAIN, PLAIN]);
+        assert_eq!(free(&mut queue), [0, 1]);
+        step(&mut queue, 1);
+        assert_eq!(free(&mut queue), [0], "the second result waits for the first");
+    }
+
+    #[test]
+    fn a_put_may_overtake_a_get_unless_fenced() {
+        let put = (Kind::Put, PLAIN.1);
+        assert_eq!(free(&mut queue(&[PLAIN, put])), [0, 1]);
+        let mut fenced = queue(&[PLAIN, (Kind::Put, PLAIN.1.fenced()), put]);
+        assert_eq!(free(&mut fenced), [0], "nothing passes a fence");
+        step(&mut fenced, 0);
+        assert_eq!(free(&mut fenced), [0]);
+        step(&mut fenced, 0);
+        assert_eq!(free(&mut fenced), [1]);
+    }
+
+    #[test]
+    fn a_put_completes_before_it_is_placed() {
+        let mut queue = queue(&[(Kind::Put, PLAIN.1), (Kind::Flush, PLAIN.1)]);
+        step(&mut queue, 0);
+        let mut completions = Vec::new();
+        queue.complete(&mut completions);
+        assert_eq!(completions.len(), 1);
+        assert_eq!(free(&mut queue), [0], "a flush waits for the placement");
+    }
+
+    #[test]
+    fn completions_come_in_order() {
+        let mut queue = queue(&[PLAIN, (Kind::Put, PLAIN.1)]);
+        step(&mut queue, 1);
+        step(&mut queue, 1);
+        let mut completions = Vec::new();
+        queue.complete(&mut completions);
+        assert_eq!(completions, [], "the put is done, the get before it is not");
+    }
+
+    #[test]
+    fn pieces_end_at_words() {
+        let mut dice = Dice(1);
+        for phase in 0..8 {
+            let (mut from, len) = (0, 300);
+            while from < len {
+                let to = piece_end(phase, from, len, &mut dice);
+                assert!(to > from && (to == len || (phase + to).is_multiple_of(8)));
+                from = to;
+            }
+        }
+    }
+}

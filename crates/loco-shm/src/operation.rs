@@ -1,0 +1,72 @@
+//! Operations as they are posted: what the queue pair executes at once or hands to a deferred NIC.
+
+use loco_fabric::{FabricError, Local, Result, Target, Work};
+
+use crate::memory::{ShmMemory, ShmRemote};
+
+/// What an operation does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Put,
+    Get,
+    FetchAdd { add: u64 },
+    CompareSwap { expected: u64, new: u64 },
+    Flush,
+}
+
+impl Kind {
+    /// Executes a read-modify-write; returns the old value.
+    #[inline]
+    pub(crate) fn apply(self, remote: &ShmRemote, offset: usize) -> Result<u64> {
+        match self {
+            Kind::FetchAdd { add } => remote.span().fetch_add(offset, add),
+            Kind::CompareSwap { expected, new } => remote.span().compare_swap(offset, expected, new),
+            Kind::Put | Kind::Get | Kind::Flush => {
+                Err(FabricError::Unsupported("no read-modify-write".into()))
+            }
+        }
+    }
+}
+
+/// An operation as it is posted.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) kind: Kind,
+    pub(crate) work: Work,
+    pub(crate) remote: Option<(ShmRemote, usize)>,
+    pub(crate) local: Option<(ShmMemory, usize)>,
+    /// What the NIC holds between its reads and its writes.
+    pub(crate) buffer: Vec<u8>,
+    /// The data are in `buffer` already.
+    pub(crate) inline: bool,
+}
+
+impl Request {
+    pub(crate) fn new(kind: Kind, work: Work) -> Request {
+        Request {
+            kind,
+            work,
+            remote: None,
+            local: None,
+            buffer: Vec::new(),
+            inline: false,
+        }
+    }
+
+    pub(crate) fn remote(mut self, target: Target<'_, ShmRemote>, len: usize) -> Request {
+        self.remote = Some((target.remote.clone(), target.offset));
+        self.buffer.resize(len, 0);
+        self
+    }
+
+    pub(crate) fn local(mut self, local: Local<'_, ShmMemory>) -> Request {
+        self.local = Some((local.memory.clone(), local.offset));
+        self
+    }
+
+    pub(crate) fn inline(mut self, data: &[u8]) -> Request {
+        data.clone_into(&mut self.buffer);
+        self.inline = true;
+        self
+    }
+}

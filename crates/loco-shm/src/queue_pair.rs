@@ -1,0 +1,252 @@
+//! A queue pair: checks, then either does the operation at once or hands it to the deferred NIC.
+
+use std::sync::Arc;
+
+use loco_fabric::{
+    Control, FabricError, Local, NodeId, Posted, QueuePair, RemoteMemory, Result, Target, WordOp, Work,
+};
+use loco_host::word;
+
+use crate::memory::{ShmMemory, ShmRemote};
+use crate::nic::QueueId;
+use crate::node::Node;
+use crate::operation::{Kind, Request};
+
+/// A queue pair of the shared-memory fabric.
+#[derive(Debug)]
+pub struct ShmQueuePair {
+    node: Arc<Node>,
+    peer: NodeId,
+    /// How many departures were looked at; a change asks for another look at `peer`.
+    departures_seen: u64,
+    peer_gone: bool,
+    /// With the deferred NIC.
+    queue: Option<QueueId>,
+}
+
+impl ShmQueuePair {
+    pub(super) fn new(node: Arc<Node>, peer: NodeId) -> ShmQueuePair {
+        let queue = node.nic.as_ref().map(|nic| nic.open(peer));
+        ShmQueuePair {
+            node,
+            peer,
+            departures_seen: 0,
+            peer_gone: false,
+            queue,
+        }
+    }
+
+    /// Fails if `remote` is not the peer's, or the peer is known to be gone.
+    #[inline(always)]
+    fn check(&mut self, remote: &ShmRemote) -> Result<()> {
+        if remote.node() != self.peer {
+            return Err(self.foreign(remote));
+        }
+        self.check_alive()
+    }
+
+    #[inline(always)]
+    fn check_alive(&mut self) -> Result<()> {
+        if self.node.job.mesh.departures() != self.departures_seen {
+            self.look_at_peer();
+        }
+        if self.peer_gone {
+            return Err(FabricError::PeerLost(self.peer));
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn look_at_peer(&mut self) {
+        self.departures_seen = self.node.job.mesh.departures();
+        self.peer_gone = self.node.job.is_gone(self.peer);
+    }
+
+    #[cold]
+    fn foreign(&self, remote: &ShmRemote) -> FabricError {
+        FabricError::Config(format!(
+            "memory of {} on a queue pair towards {}: each peer needs its own queue pair",
+            remote.node(),
+            self.peer
+        ))
+    }
+
+    #[cold]
+    fn too_long(&self, len: usize) -> FabricError {
+        FabricError::Unsupported(format!(
+            "{len} bytes inline: at most {} go, put the rest from registered memory",
+            self.node.caps.inline_bytes_max
+        ))
+    }
+
+    /// Hands the operation to the NIC. What it is made of is put together out of the way of the synchronous path.
+    #[cold]
+    #[inline(never)]
+    fn post(&self, queue: QueueId, request: impl FnOnce() -> Request) -> Result<Posted> {
+        let nic = self.node.nic.as_ref();
+        // A queue exists only where there is a NIC (`new`).
+        let nic = nic.ok_or_else(|| FabricError::Unsupported("a queue without its NIC".into()))?;
+        nic.post(queue, request())?;
+        Ok(Posted::Pending)
+    }
+
+    /// The read-modify-writes.
+    #[inline]
+    fn atomic(
+        &mut self,
+        target: Target<'_, ShmRemote>,
+        result: Local<'_, ShmMemory>,
+        work: Work,
+        kind: Kind,
+    ) -> Result<Posted> {
+        target.remote.span().check_word(target.offset)?;
+        result.memory.span().check_word(result.offset)?;
+        if result.len != 8 {
+            return Err(not_a_word(result.len));
+        }
+        self.check(target.remote)?;
+        if let Some(queue) = self.queue {
+            return self.post(queue, || Request::new(kind, work).remote(target, 8).local(result));
+        }
+        // A full fence by itself, so after all earlier operations (LOCO'26 Fig. 10 has none of these; ours come
+        // after the queue pair's earlier puts and before its later operations).
+        let old = kind.apply(target.remote, target.offset)?;
+        result.memory.span().store_word(result.offset, old)?;
+        Ok(Posted::Done)
+    }
+}
+
+#[cold]
+fn not_a_word(len: usize) -> FabricError {
+    FabricError::Unsupported(format!(
+        "a result of {len} bytes: that of an atomic operation has 8"
+    ))
+}
+
+impl Drop for ShmQueuePair {
+    fn drop(&mut self) {
+        if let (Some(nic), Some(queue)) = (&self.node.nic, self.queue) {
+            nic.close(queue);
+        }
+    }
+}
+
+impl QueuePair for ShmQueuePair {
+    type Memory = ShmMemory;
+    type Remote = ShmRemote;
+
+    fn peer(&self) -> NodeId {
+        self.peer
+    }
+
+    #[inline]
+    fn put(&mut self, src: Local<'_, ShmMemory>, dst: Target<'_, ShmRemote>, work: Work) -> Result<Posted> {
+        src.memory.span().check(src.offset, src.len)?;
+        dst.remote.span().check(dst.offset, src.len)?;
+        self.check(dst.remote)?;
+        if let Some(queue) = self.queue {
+            let len = src.len;
+            return self.post(queue, || {
+                Request::new(Kind::Put, work).remote(dst, len).local(src)
+            });
+        }
+        // This thread's earlier stores come before the NIC's read of the source (LOCO'26 Fig. 10, B6).
+        word::full_fence();
+        let from = src.memory.span();
+        dst.remote
+            .span()
+            .copy_from(dst.offset, from, src.offset, src.len)?;
+        Ok(Posted::Done)
+    }
+
+    // Always: with what the caller knows of the data, a put of a word is a handful of instructions; else it is a call that
+    // passes everything by memory, and takes as long as the message.
+    #[inline(always)]
+    fn put_inline(&mut self, data: &[u8], dst: Target<'_, ShmRemote>, work: Work) -> Result<Posted> {
+        if data.len() > self.node.caps.inline_bytes_max {
+            return Err(self.too_long(data.len()));
+        }
+        dst.remote.span().check(dst.offset, data.len())?;
+        self.check(dst.remote)?;
+        if let Some(queue) = self.queue {
+            return self.post(queue, || {
+                Request::new(Kind::Put, work).remote(dst, data.len()).inline(data)
+            });
+        }
+        dst.remote.span().write(dst.offset, data)?;
+        Ok(Posted::Done)
+    }
+
+    #[inline]
+    fn get(&mut self, dst: Local<'_, ShmMemory>, src: Target<'_, ShmRemote>, work: Work) -> Result<Posted> {
+        dst.memory.span().check(dst.offset, dst.len)?;
+        src.remote.span().check(src.offset, dst.len)?;
+        self.check(src.remote)?;
+        if let Some(queue) = self.queue {
+            let len = dst.len;
+            return self.post(queue, || {
+                Request::new(Kind::Get, work).remote(src, len).local(dst)
+            });
+        }
+        // This thread's stores, and the queue pair's puts, come before the NIC's remote read (Fig. 10, B8 and G8).
+        word::full_fence();
+        let from = src.remote.span();
+        dst.memory
+            .span()
+            .copy_from(dst.offset, from, src.offset, dst.len)?;
+        Ok(Posted::Done)
+    }
+
+    #[inline]
+    fn fetch_add(
+        &mut self,
+        target: Target<'_, ShmRemote>,
+        add: u64,
+        result: Local<'_, ShmMemory>,
+        work: Work,
+    ) -> Result<Posted> {
+        self.atomic(target, result, work, Kind::FetchAdd { add })
+    }
+
+    #[inline]
+    fn compare_swap(
+        &mut self,
+        target: Target<'_, ShmRemote>,
+        expected: u64,
+        new: u64,
+        result: Local<'_, ShmMemory>,
+        work: Work,
+    ) -> Result<Posted> {
+        self.atomic(target, result, work, Kind::CompareSwap { expected, new })
+    }
+
+    #[inline]
+    fn flush(&mut self, work: Work) -> Result<Posted> {
+        self.check_alive()?;
+        if let Some(queue) = self.queue {
+            return self.post(queue, || Request::new(Kind::Flush, work));
+        }
+        // Puts are stores of this thread: they are placed when its store buffer is empty.
+        word::full_fence();
+        Ok(Posted::Done)
+    }
+
+    #[inline(always)] // as `put_inline`
+    fn word_at_once(&mut self, target: Target<'_, ShmRemote>, op: WordOp) -> Result<Option<u64>> {
+        if self.queue.is_some() {
+            return Ok(None);
+        }
+        self.check(target.remote)?;
+        let span = target.remote.span();
+        // The order of each is that of the operation of the same name above.
+        match op {
+            WordOp::Get => {
+                word::full_fence();
+                span.load_word(target.offset)
+            }
+            WordOp::FetchAdd(add) => span.fetch_add(target.offset, add),
+            WordOp::CompareSwap { expected, new } => span.compare_swap(target.offset, expected, new),
+        }
+        .map(Some)
+    }
+}

@@ -1,0 +1,162 @@
+//! How the verbs fabric is set up.
+
+use std::time::Duration;
+
+use loco_fabric::{FabricError, Result};
+use loco_host::HugePages;
+
+use super::provider::Provider;
+use super::sysfs::Wanted;
+
+/// Configuration of the verbs fabric, one node's.
+#[derive(Clone, Debug)]
+pub struct VerbsConfig {
+    /// Where RDMA comes from.
+    pub provider: Provider,
+    /// Device by name (`mlx5_0`, `rxe0`); without it the first that has an active port and a usable address.
+    pub device: Option<String>,
+    /// Port of the device, from 1; without it the first that is active.
+    pub port: Option<u8>,
+    /// Index in the port's GID table; without it a routable RoCE v2 GID, IPv4 before IPv6.
+    pub gid_index: Option<u32>,
+    /// Bytes of one arena, registered (and so pinned) as a whole (default 64 MiB). An allocation that is longer gets
+    /// an arena of its own.
+    pub arena_bytes: usize,
+    /// Bytes of all arenas of this node together (default 8 GiB).
+    pub memory_limit_bytes: usize,
+    /// Pages of the arenas.
+    pub huge_pages: HugePages,
+    /// Operations of one queue pair that have not been polled (default 256; rounded up to a power of two and limited
+    /// by the device).
+    pub queue_depth: usize,
+    /// Largest inline put to ask the device for, bytes (default 512; the device may grant less).
+    pub inline_bytes_max: usize,
+    /// How long a packet waits for its acknowledgement: 4.096 us times two to this power (default 16, 0.27 s; eight
+    /// tries before an operation fails). 0 leaves it to the connection manager.
+    pub ack_timeout: u8,
+    /// How long the port may be down before operations under way fail (default 5 s). The device's own retries usually end
+    /// them before; Soft-RoCE, whose packets do not even leave then, would wait for ever.
+    pub link_timeout: Duration,
+    /// How long making a queue pair may take (default 30 s).
+    pub connect_timeout: Duration,
+    /// How long the nodes wait for one another at set-up (default 30 s).
+    pub set_up_timeout: Duration,
+}
+
+impl Default for VerbsConfig {
+    fn default() -> VerbsConfig {
+        VerbsConfig {
+            provider: Provider::System,
+            device: None,
+            port: None,
+            gid_index: None,
+            arena_bytes: 64 << 20,
+            memory_limit_bytes: 8 << 30,
+            huge_pages: HugePages::default(),
+            queue_depth: 256,
+            inline_bytes_max: 512,
+            ack_timeout: 16,
+            link_timeout: Duration::from_secs(5),
+            connect_timeout: Duration::from_secs(30),
+            set_up_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+impl VerbsConfig {
+    /// The default, with what the environment says: `LOCO_VERBS_DEVICE` (`name` or `name:port`), `LOCO_VERBS_GID` (an
+    /// index), `LOCO_VERBS_ARENA_MIB`.
+    ///
+    /// # Errors
+    /// [`FabricError::Config`] naming the variable that cannot be understood.
+    pub fn from_env() -> Result<VerbsConfig> {
+        VerbsConfig::from_variables(|name| std::env::var(name).ok())
+    }
+
+    fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Result<VerbsConfig> {
+        let mut config = VerbsConfig::default();
+        if let Some(value) = variable("LOCO_VERBS_DEVICE").filter(|value| !value.is_empty()) {
+            match value.split_once(':') {
+                None => config.device = Some(value),
+                Some((device, port)) => {
+                    config.device = Some(device.to_owned());
+                    config.port = Some(number("LOCO_VERBS_DEVICE", port)?);
+                }
+            }
+        }
+        if let Some(value) = variable("LOCO_VERBS_GID") {
+            config.gid_index = Some(number("LOCO_VERBS_GID", &value)?);
+        }
+        if let Some(value) = variable("LOCO_VERBS_ARENA_MIB") {
+            let mib: u32 = number("LOCO_VERBS_ARENA_MIB", &value)?;
+            config.arena_bytes = (mib as usize) << 20;
+        }
+        config.check()?;
+        Ok(config)
+    }
+
+    /// What the device is chosen by.
+    pub(crate) fn wanted(&self) -> Wanted<'_> {
+        Wanted {
+            device: self.device.as_deref(),
+            port: self.port,
+            gid_index: self.gid_index,
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<()> {
+        let wrong = |what: &str| Err(FabricError::Config(format!("`VerbsConfig`: {what}")));
+        if self.arena_bytes == 0 {
+            return wrong("`arena_bytes` is 0: 64 MiB is usual");
+        }
+        if !(2..=1 << 15).contains(&self.queue_depth) {
+            return wrong("`queue_depth` must be 2 to 32768: 256 is usual");
+        }
+        if self.ack_timeout > 31 {
+            return wrong("`ack_timeout` is a power of two up to 31: 16 is usual");
+        }
+        if self.port == Some(0) {
+            return wrong("`port` counts from 1");
+        }
+        Ok(())
+    }
+}
+
+fn number<T: std::str::FromStr>(variable: &str, value: &str) -> Result<T> {
+    value
+        .parse()
+        .map_err(|_| FabricError::Config(format!("{variable}: `{value}` is not a number in range")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(name: &'static str, value: &'static str) -> Result<VerbsConfig> {
+        VerbsConfig::from_variables(|asked| (asked == name).then(|| value.to_owned()))
+    }
+
+    #[test]
+    fn the_environment_chooses_device_and_gid() {
+        let config = parse("LOCO_VERBS_DEVICE", "mlx5_1:2").unwrap();
+        assert_eq!((config.device.as_deref(), config.port), (Some("mlx5_1"), Some(2)));
+        assert_eq!(parse("LOCO_VERBS_DEVICE", "rxe0").unwrap().port, None);
+        assert_eq!(parse("LOCO_VERBS_GID", "3").unwrap().gid_index, Some(3));
+        assert_eq!(parse("LOCO_VERBS_ARENA_MIB", "4").unwrap().arena_bytes, 4 << 20);
+    }
+
+    #[test]
+    fn nonsense_is_refused_by_name() {
+        for (name, value) in [
+            ("LOCO_VERBS_DEVICE", "mlx5_1:x"),
+            ("LOCO_VERBS_DEVICE", "mlx5_1:0"),
+            ("LOCO_VERBS_GID", "-1"),
+            ("LOCO_VERBS_ARENA_MIB", "0"),
+        ] {
+            assert!(
+                matches!(parse(name, value), Err(FabricError::Config(_))),
+                "{name}={value}"
+            );
+        }
+    }
+}

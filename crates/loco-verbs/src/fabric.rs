@@ -1,0 +1,344 @@
+//! The fabric: set-up, memory of this node and of its peers, queue pairs.
+
+use std::fmt;
+use std::path::Path;
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, OnceLock, TryLockError};
+use std::time::Duration;
+
+use loco_fabric::{
+    Caps, Completion, CompletionStatus, Fabric, FabricError, Memory, MemoryKind, NodeId, Platform, QueuePair,
+    RegionKey, Result, Std, Wait, Work, WorkRequestId,
+};
+use loco_host::membership::Membership;
+use loco_host::word;
+use loco_job::{Mesh, random};
+
+use super::config::VerbsConfig;
+use super::connect::VERSION;
+use super::device::{Device, Registration};
+use super::heap::Heap;
+use super::memory::{DeviceMemory, VerbsMemory, VerbsRemote};
+use super::node::{Card, Node};
+use super::outage::Outage;
+use super::queue_pair::VerbsQueuePair;
+use super::send_queue::Poller;
+use super::service::Service;
+use super::sysfs::{self, Choice, RdmaDevice};
+
+/// How long a node waits for the answer of its own device.
+const LOOP_BACK_PATIENCE: Duration = Duration::from_secs(10);
+
+/// The verbs fabric of one node.
+#[derive(Clone)]
+pub struct VerbsFabric(Arc<Node>);
+
+/// The RDMA devices of this host, from sysfs.
+pub fn devices() -> Vec<RdmaDevice> {
+    sysfs::devices(Path::new(sysfs::ROOT))
+}
+
+/// The device, port and address that a node with this configuration would use, best first.
+///
+/// # Errors
+/// [`FabricError::Config`] saying what is missing and what to do.
+pub fn choose(config: &VerbsConfig) -> Result<Vec<Choice>> {
+    config.provider.choices(&config.wanted())
+}
+
+/// Fails unless a node with this configuration could come up here: the libraries are installed, and there is a device
+/// with an active port and a usable address.
+///
+/// # Errors
+/// [`FabricError::Config`] saying what is missing and what to do.
+pub fn usable(config: &VerbsConfig) -> Result<()> {
+    config.provider.api()?;
+    choose(config).map(|_| ())
+}
+
+impl VerbsFabric {
+    /// Brings the fabric up on every node of `mesh`: a collective call. The device is chosen by `config` or
+    /// automatically, opened, and tried on this node itself before the peers are told.
+    ///
+    /// # Errors
+    /// [`FabricError::Config`] and [`FabricError::Os`] for what this host lacks, with the remedy;
+    /// [`FabricError::PeerLost`] and [`FabricError::Timeout`] when a node does not take part.
+    pub fn new(mesh: Mesh, config: VerbsConfig) -> Result<VerbsFabric> {
+        config.check()?;
+        let device = Arc::new(open(&config)?);
+        tracing::info!("{}: verbs on {}", mesh.node(), device.choice);
+        let token = u64::from_ne_bytes(random()?);
+        let heap = Heap::new(mesh.node(), Arc::clone(&device), &config);
+        // Two words: what peers read, and what our own flushes overwrite.
+        let scratch = VerbsMemory::of_block(heap.allocate(128)?, 128);
+        let poller = Arc::new(Mutex::new(Poller::new()));
+        let outage = Arc::new(Outage::default());
+        let service = Service::start(
+            Arc::clone(&device),
+            mesh.clone(),
+            token,
+            Arc::clone(&poller),
+            config.provider.link_limit(config.link_timeout),
+            Arc::clone(&outage),
+        )?;
+        let card = Card {
+            address: device.address,
+            token,
+            scratch: (scratch.device_address(), scratch.rkey()),
+            zero_length_reads: false,
+        };
+        let node = Arc::new(Node {
+            poller,
+            service,
+            outage,
+            caps: Caps {
+                name: "verbs".to_owned(),
+                inline_bytes_max: device.limits.inline_bytes_max as usize,
+                atomicity: device.limits.atomicity,
+                puts_placed_on_post: false,
+                synchronous: false,
+                device_memory_bytes: device.limits.device_memory_bytes,
+            },
+            config,
+            cards: OnceLock::new(),
+            scratch,
+            heap,
+            device,
+            job: Membership::new(mesh),
+        });
+        let zero_length_reads = try_loop_back(&node, &card)?;
+        let card = Card {
+            zero_length_reads,
+            ..card
+        };
+        let timeout = node.config.set_up_timeout;
+        let cards = node.job.exchange("verbs", VERSION, &card, timeout)?;
+        // Nobody else has the node yet, so this is the first time.
+        let _ = node.cards.set(cards);
+        Ok(VerbsFabric(node))
+    }
+
+    /// The mesh that it was built from.
+    pub fn mesh(&self) -> &Mesh {
+        &self.0.job.mesh
+    }
+
+    /// The device, port and address in use.
+    pub fn choice(&self) -> &Choice {
+        &self.0.device.choice
+    }
+
+    /// True if flushes are reads of length zero; else they read a word.
+    pub fn flushes_by_zero_length_reads(&self) -> bool {
+        self.0
+            .cards
+            .get()
+            .is_some_and(|cards| cards.iter().all(|card| card.zero_length_reads))
+    }
+
+    /// Queue pairs that this node has made and that are not destroyed yet.
+    pub fn queue_pairs(&self) -> usize {
+        self.0.poller().queue_pairs()
+    }
+
+    /// Registers `len` bytes of the user's own memory from `start`, for local and remote access, until the last
+    /// clone or slice of the result is dropped.
+    ///
+    /// # Errors
+    /// [`FabricError::Os`] when the device or the limit on locked memory refuses.
+    ///
+    /// # Safety
+    /// As long as any clone or slice of the result exists: the bytes stay mapped and writable, and this process
+    /// accesses them only through the result or by atomic operations, because peers change them at any time.
+    #[allow(unsafe_code)]
+    pub unsafe fn register(&self, start: NonNull<u8>, len: usize) -> Result<VerbsMemory> {
+        // SAFETY: mapped as long as registered, by the caller's promise.
+        let registration = unsafe { Registration::new(&self.0.device, start.as_ptr(), len) }?;
+        // SAFETY: the caller's promise.
+        Ok(unsafe { VerbsMemory::of_user(registration, start, len) })
+    }
+}
+
+impl fmt::Debug for VerbsFabric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("VerbsFabric")
+            .field("node", &self.0.job.mesh.node())
+            .field("device", &self.0.device.choice)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Opens the first candidate that can be.
+fn open(config: &VerbsConfig) -> Result<Device> {
+    let api = config.provider.api()?;
+    let mut failed = None;
+    for choice in choose(config)? {
+        match Device::open(api, choice.clone(), config) {
+            Ok(device) => return Ok(device),
+            Err(error) => {
+                tracing::warn!("{choice}: {error}");
+                failed.get_or_insert(error);
+            }
+        }
+    }
+    Err(failed.unwrap_or_else(|| FabricError::Config("no RDMA device to open".to_owned())))
+}
+
+/// Connects this node to itself, and tries a read of length zero: true if the device has it. Some refuse it, or
+/// answer with an error.
+fn try_loop_back(node: &Arc<Node>, card: &Card) -> Result<bool> {
+    for zero_length in [true, false] {
+        let queue = node.connect(node.job.mesh.node(), card)?;
+        let flush = node.flush_for(card, zero_length);
+        let mut qp = VerbsQueuePair::new(Arc::clone(node), queue, flush)?;
+        match flush_once(node, &mut qp) {
+            Ok(()) => return Ok(zero_length),
+            Err(error) if zero_length => {
+                tracing::info!("{}: flushing by reads of a word: {error}", node.job.mesh.node());
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    unreachable!("the second round returns")
+}
+
+fn flush_once(node: &Node, qp: &mut VerbsQueuePair) -> Result<()> {
+    let deadline = node.job.platform.now().after(LOOP_BACK_PATIENCE);
+    let _ = qp.flush(Work::signaled(WorkRequestId(0)))?;
+    let mut completions = Vec::new();
+    let mut backoff = node.job.backoff();
+    loop {
+        node.poller().poll(
+            &node.device,
+            &node.job.mesh,
+            node.service.mailbox(),
+            &mut completions,
+        )?;
+        match completions.pop().map(|completion| completion.status) {
+            Some(CompletionStatus::Success) => return Ok(()),
+            Some(CompletionStatus::Failed(error)) => return Err(*error),
+            None if node.job.platform.now() >= deadline => {
+                return Err(FabricError::Timeout {
+                    what: format!("a read of this node's own memory through {}", node.device.choice),
+                    after: LOOP_BACK_PATIENCE,
+                });
+            }
+            None => {
+                backoff.pause();
+            }
+        }
+    }
+}
+
+impl Fabric for VerbsFabric {
+    type Platform = Std;
+    type Memory = VerbsMemory;
+    type Remote = VerbsRemote;
+    type QueuePair = VerbsQueuePair;
+    type Control = Mesh;
+
+    #[inline]
+    fn node(&self) -> NodeId {
+        self.0.job.mesh.node()
+    }
+
+    #[inline]
+    fn nodes(&self) -> &[NodeId] {
+        self.0.job.mesh.nodes()
+    }
+
+    #[inline]
+    fn caps(&self) -> &Caps {
+        &self.0.caps
+    }
+
+    #[inline]
+    fn platform(&self) -> &Std {
+        &self.0.job.platform
+    }
+
+    fn control(&self) -> &Mesh {
+        &self.0.job.mesh
+    }
+
+    fn allocate(&self, len: usize, kind: MemoryKind) -> Result<VerbsMemory> {
+        match kind {
+            MemoryKind::Host => Ok(VerbsMemory::of_block(self.0.heap.allocate(len)?, len)),
+            MemoryKind::Device if self.0.caps.device_memory_bytes == 0 => {
+                Err(FabricError::Unsupported(format!(
+                    "device memory: {} has none, use `MemoryKind::Host`",
+                    self.0.device.choice
+                )))
+            }
+            MemoryKind::Device => Ok(VerbsMemory::of_device(
+                DeviceMemory::allocate(&self.0.device, len)?,
+                len,
+            )),
+        }
+    }
+
+    fn export(&self, memory: &VerbsMemory) -> RegionKey {
+        RegionKey {
+            arena: 0,
+            address: memory.device_address(),
+            len: memory.len() as u64,
+            rkey: memory.rkey(),
+        }
+    }
+
+    fn import(&self, peer: NodeId, key: &RegionKey) -> Result<VerbsRemote> {
+        self.0.card(peer)?;
+        self.0.job.check_alive(peer)?;
+        let len = usize::try_from(key.len)
+            .ok()
+            .filter(|_| key.address.checked_add(key.len).is_some())
+            .ok_or_else(|| FabricError::Refused(format!("the region key is not one that {peer} exported")))?;
+        Ok(VerbsRemote::new(peer, key.address, len, key.rkey))
+    }
+
+    fn queue_pair(&self, peer: NodeId) -> Result<VerbsQueuePair> {
+        let node = &self.0;
+        let card = node.card(peer)?;
+        node.job.check_alive(peer)?;
+        let flush = node.flush_for(
+            card,
+            card.zero_length_reads && node.card(node.job.mesh.node())?.zero_length_reads,
+        );
+        let queue = node.connect(peer, card)?;
+        VerbsQueuePair::new(Arc::clone(node), queue, flush)
+    }
+
+    #[inline]
+    fn poll(&self, completions: &mut Vec<Completion>) -> Result<usize> {
+        let node = &*self.0;
+        let mut poller = match node.poller.try_lock() {
+            Ok(poller) => poller,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            // Another thread is at it, and reports what there is.
+            Err(TryLockError::WouldBlock) => return Ok(0),
+        };
+        poller.poll(&node.device, &node.job.mesh, node.service.mailbox(), completions)
+    }
+
+    #[inline]
+    fn wait<T>(&self, wait: Wait<'_>, ready: impl FnMut() -> Option<T>) -> Result<T> {
+        self.0.job.wait(wait, self.0.or_outage(wait.peers, ready))?
+    }
+
+    #[inline]
+    fn wait_within<T>(
+        &self,
+        wait: Wait<'_>,
+        within: Duration,
+        ready: impl FnMut() -> Option<T>,
+    ) -> Result<T> {
+        self.0
+            .job
+            .wait_within(wait, within, self.0.or_outage(wait.peers, ready))?
+    }
+
+    #[inline]
+    fn cpu_fence(&self) {
+        word::full_fence();
+    }
+}

@@ -1,0 +1,33 @@
+//! Bindings to libibverbs and librdmacm, opened at run time.
+//!
+//! [`types`] are the C structures, written by hand and compared with the real headers by [`layout`]'s test;
+//! [`Api`] is the table of functions: filled by [`system`] from the libraries, or by the software provider
+//! (`soft`, with the feature `soft-device`), which is the seam for tests without a device and for injected faults. The data path (posting and
+//! polling) does not go through the table: it is called through `ibv_context.ops`, as the inline functions of
+//! `verbs.h` do.
+//!
+//! Why our own bindings: published crates link at build time or need cmake and libclang; this needs cargo only,
+//! gives one binary for hosts with and without the libraries, and the surface is small.
+
+use std::ffi::CStr;
+
+mod api;
+#[cfg(test)]
+mod layout;
+mod system;
+pub(crate) mod types;
+
+pub(crate) use api::{Api, errno, ok};
+pub(crate) use system::{library_status, system};
+
+/// Name of a device.
+///
+/// # Safety
+/// `context` is an opened device.
+pub(crate) unsafe fn device_name(api: &Api, context: *mut types::Context) -> String {
+    // SAFETY: an open context has its device, whose name is a C string.
+    unsafe {
+        let name = (api.device_name)((*context).device);
+        CStr::from_ptr(name).to_string_lossy().into_owned()
+    }
+}

@@ -1,0 +1,55 @@
+//! The verbs fabric: RDMA devices (InfiniBand, RoCE, Soft-RoCE) through libibverbs and librdmacm.
+//!
+//! The contract is what RDMA gives (LOCO'26 2.1, app. C): operations are the device's, on reliable connections, one
+//! queue pair per thread and peer, all completing into one completion queue per node. Nothing orders them but the
+//! queue pair; nothing is placed until a later read of the same queue pair has completed
+//! ([`flush`](loco_fabric::QueuePair::flush)).
+//!
+//! From the bottom: `ffi` (the libraries), `sysfs` (which devices there are), `cm` (the connection manager), `device`,
+//! `heap` and `memory` (registered memory), `connect` (the active side of connections), `send_queue` (windows,
+//! completions), `service` (the passive side), `node` (what the handles of a node share), `queue_pair` (posting), `fabric`.
+//! `provider` is the seam between the host's libraries and `soft`, which plays a device in software, for tests without one
+//! and for injected faults (feature `soft-device`); `doctor` says what a host lacks.
+
+#![deny(unsafe_code)]
+
+#[allow(unsafe_code)]
+mod cm;
+mod config;
+#[allow(unsafe_code)]
+mod connect;
+#[allow(unsafe_code)]
+mod device;
+mod doctor;
+mod fabric;
+#[allow(unsafe_code)]
+mod ffi;
+#[allow(unsafe_code)]
+mod heap;
+#[allow(unsafe_code)]
+mod interfaces;
+mod mailbox;
+#[allow(unsafe_code)]
+mod memory;
+mod node;
+mod outage;
+mod provider;
+#[allow(unsafe_code)]
+mod queue_pair;
+#[allow(unsafe_code)]
+mod send_queue;
+#[allow(unsafe_code)]
+mod service;
+#[cfg(feature = "soft-device")]
+#[allow(unsafe_code)]
+pub mod soft;
+mod status;
+mod sysfs;
+
+pub use config::VerbsConfig;
+pub use doctor::{Check, Verdict, check_host};
+pub use fabric::{VerbsFabric, choose, devices, usable};
+pub use memory::{VerbsCell, VerbsMemory, VerbsRemote};
+pub use provider::Provider;
+pub use queue_pair::VerbsQueuePair;
+pub use sysfs::{Choice, Gid, RdmaDevice, RdmaPort};

@@ -1,0 +1,73 @@
+//! Where RDMA comes from, and all that depends on it: the table of functions, the candidates, what is known of a device.
+
+use std::path::Path;
+use std::time::Duration;
+
+use loco_fabric::{FabricError, Result};
+
+use crate::ffi::{self, Api};
+#[cfg(feature = "soft-device")]
+use crate::soft::{self, SoftDevice};
+use crate::sysfs::{self, Choice, Wanted};
+
+/// Where RDMA comes from.
+#[derive(Clone, Debug, Default)]
+pub enum Provider {
+    /// The host's libibverbs and librdmacm.
+    #[default]
+    System,
+    #[cfg(feature = "soft-device")]
+    /// A device played by software in this process, for tests: no library, no kernel, injected faults.
+    Soft(SoftDevice),
+}
+
+impl Provider {
+    /// The table of functions.
+    ///
+    /// # Errors
+    /// [`FabricError::Config`] when a library is missing, with the packages that have it.
+    pub(crate) fn api(&self) -> Result<&'static Api> {
+        match self {
+            #[cfg(feature = "soft-device")]
+            Provider::Soft(_) => Ok(soft::api()),
+            Provider::System => ffi::system().map_err(|error| {
+                FabricError::Config(format!(
+                    "RDMA libraries: {error}; install libibverbs1, librdmacm1 and ibverbs-providers (Debian, Ubuntu) \
+                     or rdma-core (Fedora, RHEL, SUSE)"
+                ))
+            }),
+        }
+    }
+
+    /// Devices, ports and addresses that `wanted` allows, best first.
+    pub(crate) fn choices(&self, wanted: &Wanted<'_>) -> Result<Vec<Choice>> {
+        match self {
+            Provider::System => sysfs::choose(&sysfs::devices(Path::new(sysfs::ROOT)), wanted),
+            #[cfg(feature = "soft-device")]
+            Provider::Soft(device) => Ok(vec![device.choice()]),
+        }
+    }
+
+    /// `limit`, how long the port may be down, if the host tells whether it is.
+    pub(crate) fn link_limit(&self, limit: Duration) -> Option<Duration> {
+        match self {
+            Provider::System => Some(limit),
+            #[cfg(feature = "soft-device")]
+            Provider::Soft(_) => None,
+        }
+    }
+
+    /// True if fenced operations of the device may never start.
+    pub(crate) fn fences_stall(&self, choice: &Choice) -> bool {
+        match self {
+            Provider::System => sysfs::is_soft_roce(Path::new(sysfs::ROOT), &choice.device),
+            #[cfg(feature = "soft-device")]
+            Provider::Soft(device) => device.fences_stall(),
+        }
+    }
+
+    /// True if it is this host's own libraries and devices.
+    pub(crate) fn is_system(&self) -> bool {
+        matches!(self, Provider::System)
+    }
+}

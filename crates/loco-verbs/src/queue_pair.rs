@@ -1,0 +1,485 @@
+//! Posting. Nothing here allocates, and nothing but the window's counters is shared with other threads.
+
+use std::ptr;
+use std::sync::Arc;
+
+use super::ffi::types::*;
+use super::memory::{VerbsMemory, VerbsRemote};
+use super::node::{Flush, Node};
+use super::send_queue::SendQueue;
+use super::status::Op;
+use loco_fabric::{
+    Atomicity, Completion, CompletionStatus, Control, FabricError, Local, NodeId, Posted, QueuePair, Result,
+    Target, Work,
+};
+
+/// Work requests that one doorbell can cover (see [`Work::more`]).
+const CHAIN_MAX: usize = 32;
+
+/// One thread's reliable connection to one peer.
+pub struct VerbsQueuePair {
+    node: Arc<Node>,
+    queue: Arc<SendQueue>,
+    qp: *mut Qp,
+    post_send: PostSend,
+    peer: NodeId,
+    /// Work requests handed out, those still in `chain` included.
+    posted: u64,
+    /// The last known count of completed ones.
+    completed: u64,
+    /// Operations that may be under way: one less than the window has slots, see `drop`.
+    capacity: u64,
+    /// Work requests since the last that was signalled.
+    unsignaled: u64,
+    chain: Chain,
+    flush: Flush,
+    /// Departures known when the peer was last seen alive.
+    departures_seen: u64,
+}
+
+// SAFETY: used by one thread at a time (`&mut self`); the pointers are into boxes that it owns, and to the queue pair,
+// which `queue` keeps alive and which verbs allow any thread to use.
+unsafe impl Send for VerbsQueuePair {}
+
+/// Work requests linked together, waiting for their doorbell.
+struct Chain {
+    wrs: Box<[SendWr]>,
+    sges: Box<[Sge]>,
+    /// Data of inline puts that wait, `inline_bytes_max` each.
+    data: Box<[u8]>,
+    inline_bytes_max: usize,
+    len: usize,
+}
+
+impl Chain {
+    fn new(len_max: usize, inline_bytes_max: usize) -> Chain {
+        let mut chain = Chain {
+            wrs: vec![zeroed::<SendWr>(); len_max].into_boxed_slice(),
+            sges: vec![zeroed::<Sge>(); len_max].into_boxed_slice(),
+            data: vec![0; len_max * inline_bytes_max].into_boxed_slice(),
+            inline_bytes_max,
+            len: 0,
+        };
+        for at in 0..len_max {
+            chain.wrs[at].sg_list = &raw mut chain.sges[at];
+            if at + 1 < len_max {
+                chain.wrs[at].next = &raw mut chain.wrs[at + 1];
+            }
+        }
+        chain
+    }
+}
+
+/// The parts of a work request that differ.
+struct Request {
+    op: Op,
+    opcode: u32,
+    /// Piece of local memory; none for a read of length zero.
+    local: Option<Sge>,
+    remote_addr: u64,
+    rkey: u32,
+    operands: Option<(u64, u64)>,
+    flags: u32,
+}
+
+impl VerbsQueuePair {
+    pub(super) fn new(node: Arc<Node>, queue: Arc<SendQueue>, flush: Flush) -> Result<VerbsQueuePair> {
+        let qp = queue.connection.qp;
+        // SAFETY: the queue pair is live; an open context has its operations filled in.
+        let post_send = unsafe { (*(*qp).context).ops.post_send }
+            .ok_or_else(|| FabricError::Unsupported("the device cannot post".to_owned()))?;
+        let depth = queue.depth();
+        Ok(VerbsQueuePair {
+            qp,
+            post_send,
+            peer: queue.peer,
+            posted: 0,
+            completed: 0,
+            capacity: depth as u64 - 1,
+            unsignaled: 0,
+            chain: Chain::new(CHAIN_MAX.min(depth), node.caps.inline_bytes_max),
+            flush,
+            departures_seen: 0,
+            queue,
+            node,
+        })
+    }
+
+    /// Fails unless the queue pair works and has a free slot.
+    #[inline]
+    fn admit(&mut self) -> Result<()> {
+        let departures = self.node.job.mesh.departures();
+        if departures != self.departures_seen {
+            if self.node.job.is_gone(self.peer) {
+                return Err(FabricError::PeerLost(self.peer));
+            }
+            self.departures_seen = departures;
+        }
+        self.queue.check(&self.node.job.mesh)?;
+        if self.posted - self.completed < self.capacity {
+            return Ok(());
+        }
+        self.completed = self.queue.completed();
+        if self.posted - self.completed < self.capacity {
+            return Ok(());
+        }
+        // What waits for its doorbell would wait for ever if the caller now polls.
+        self.ring()?;
+        Err(FabricError::QueueFull(self.peer))
+    }
+
+    #[inline]
+    fn check_remote(&self, target: &Target<'_, VerbsRemote>) -> Result<()> {
+        if target.remote.node == self.peer {
+            Ok(())
+        } else {
+            Err(wrong_peer(target.remote.node, self.peer))
+        }
+    }
+
+    /// Adds a request to the chain, and rings the doorbell unless more is to come. `data` is the source of an inline
+    /// put, valid during the call only.
+    #[inline]
+    fn post(&mut self, request: Request, work: Work, data: Option<&[u8]>) -> Result<Posted> {
+        let work = if work.fenced && self.node.device.fences_stall {
+            self.drain()?;
+            Work {
+                fenced: false,
+                ..work
+            }
+        } else {
+            work
+        };
+        let sequence = self.posted;
+        let wr_id = self.queue.fill(sequence, work.id, request.op, work.signaled);
+        // A quarter of the window, at most, waits for a completion that nobody asked for.
+        let signaled = work.signaled || self.unsignaled >= self.capacity / 4;
+        self.unsignaled = if signaled { 0 } else { self.unsignaled + 1 };
+
+        let last = !work.more || self.chain.len + 1 == self.chain.wrs.len();
+        let at = self.chain.len;
+        let wr = &mut self.chain.wrs[at];
+        wr.wr_id = wr_id;
+        wr.opcode = request.opcode;
+        wr.send_flags = request.flags
+            | if signaled { IBV_SEND_SIGNALED } else { 0 }
+            | if work.fenced { IBV_SEND_FENCE } else { 0 };
+        wr.remote_addr = request.remote_addr;
+        match request.operands {
+            None => wr.set_rdma_rkey(request.rkey),
+            Some((first, second)) => {
+                (wr.compare_add, wr.swap) = (first, second);
+                wr.rkey = Padded(request.rkey);
+            }
+        }
+        wr.num_sge = i32::from(request.local.is_some());
+        if let Some(sge) = request.local {
+            self.chain.sges[at] = sge;
+        }
+        if let Some(data) = data
+            && !(last && at == 0)
+        {
+            // The doorbell comes after this call: keep the data until then.
+            let start = at * self.chain.inline_bytes_max;
+            let kept = &mut self.chain.data[start..start + data.len()];
+            kept.copy_from_slice(data);
+            self.chain.sges[at].addr = kept.as_ptr().expose_provenance() as u64;
+        }
+        self.chain.len = at + 1;
+        self.posted = sequence + 1;
+        if !last {
+            return Ok(Posted::Pending);
+        }
+        self.ring_for(sequence)?;
+        Ok(Posted::Pending)
+    }
+
+    /// Posts the chain.
+    fn ring(&mut self) -> Result<()> {
+        self.ring_for(u64::MAX)
+    }
+
+    /// Posts the chain. If the device refuses a part, `current` is the request whose caller gets the error; those before
+    /// it are reported as failed.
+    #[inline]
+    fn ring_for(&mut self, current: u64) -> Result<()> {
+        let len = self.chain.len;
+        if len == 0 {
+            return Ok(());
+        }
+        let end = len - 1;
+        let next = std::mem::replace(&mut self.chain.wrs[end].next, ptr::null_mut());
+        self.queue.publish(self.posted);
+        let first = self.chain.wrs.as_mut_ptr();
+        let mut bad = ptr::null_mut();
+        // SAFETY: the queue pair is live; the chain is linked through live boxes and ends at `end`; local pieces are
+        // registered memory (kept by the caller until completion, as the contract says) or inline data valid now;
+        // there is room, since no more requests are under way than the window has slots.
+        let status = unsafe { (self.post_send)(self.qp, first, &raw mut bad) };
+        self.chain.wrs[end].next = next;
+        self.chain.len = 0;
+        if status == 0 {
+            return Ok(());
+        }
+        Err(self.refused(status, bad, len, current))
+    }
+
+    /// The device did not take the chain from `bad` on: the queue pair is broken off.
+    #[cold]
+    fn refused(&mut self, status: i32, bad: *mut SendWr, len: usize, current: u64) -> FabricError {
+        let taken = self
+            .chain
+            .wrs
+            .iter()
+            .take(len)
+            .position(|wr| ptr::eq(wr, bad))
+            .unwrap_or(0);
+        let first_refused = self.posted - (len - taken) as u64;
+        let error = FabricError::Os {
+            what: format!("posting to the queue pair towards {}", self.peer),
+            source_text: std::io::Error::from_raw_os_error(status.abs()).to_string(),
+        };
+        let mut poller = self.node.poller();
+        for sequence in first_refused..self.posted {
+            if let Some(id) = self.queue.reported(sequence)
+                && sequence != current
+            {
+                poller.orphan(Completion {
+                    id,
+                    peer: self.peer,
+                    status: CompletionStatus::Failed(Box::new(error.clone())),
+                });
+            }
+        }
+        self.posted = first_refused;
+        self.queue.publish(self.posted);
+        drop(poller);
+        self.queue.break_off(&self.node.device);
+        self.queue.broke(&error);
+        error
+    }
+
+    /// A fence on a device that has none to rely on: waits until everything posted has completed. An error ends what is
+    /// under way too, so that the wait is as long as an operation at most.
+    #[cold]
+    fn drain(&mut self) -> Result<()> {
+        self.ring()?;
+        if self.unsignaled > 0 {
+            // Operations that ask for no completion: one more brings it, in the slot kept for `drop`.
+            self.unsignaled = self.capacity;
+            let _ = self.post_flush(Work::unsignaled())?;
+        }
+        let node = Arc::clone(&self.node);
+        let mut backoff = node.job.backoff();
+        while self.queue.completed() < self.posted {
+            node.poller()
+                .poll_ahead(&node.device, &node.job.mesh, node.service.mailbox())?;
+            backoff.pause();
+        }
+        self.completed = self.posted;
+        self.queue.check(&node.job.mesh)
+    }
+
+    fn post_flush(&mut self, work: Work) -> Result<Posted> {
+        let (remote_addr, rkey) = self.flush.remote;
+        let request = Request {
+            op: Op::Flush,
+            opcode: IBV_WR_RDMA_READ,
+            local: self.flush.local.map(|(addr, lkey)| Sge {
+                addr,
+                length: 8,
+                lkey,
+            }),
+            remote_addr,
+            rkey,
+            operands: None,
+            flags: 0,
+        };
+        self.post(request, work, None)
+    }
+
+    fn atomic(
+        &mut self,
+        op: Op,
+        opcode: u32,
+        target: &Target<'_, VerbsRemote>,
+        operands: (u64, u64),
+        result: &Local<'_, VerbsMemory>,
+        work: Work,
+    ) -> Result<Posted> {
+        self.check_remote(target)?;
+        if self.node.caps.atomicity == Atomicity::None {
+            return Err(FabricError::Unsupported(format!(
+                "{} has no remote atomics",
+                self.node.device.choice
+            )));
+        }
+        if result.len != 8 {
+            return Err(FabricError::OutOfRange {
+                offset: result.offset,
+                len: result.len,
+                region_len: 8,
+            });
+        }
+        let request = Request {
+            op,
+            opcode,
+            local: Some(result.memory.sge_word(result.offset)?),
+            remote_addr: target.remote.word_address(target.offset)?,
+            rkey: target.remote.rkey,
+            operands: Some(operands),
+            flags: 0,
+        };
+        self.admit()?;
+        self.post(request, work, None)
+    }
+}
+
+#[cold]
+fn wrong_peer(memory: NodeId, peer: NodeId) -> FabricError {
+    FabricError::Config(format!("memory of {memory} used on a queue pair towards {peer}"))
+}
+
+impl QueuePair for VerbsQueuePair {
+    type Memory = VerbsMemory;
+    type Remote = VerbsRemote;
+
+    fn peer(&self) -> NodeId {
+        self.peer
+    }
+
+    #[inline]
+    fn put(
+        &mut self,
+        src: Local<'_, VerbsMemory>,
+        dst: Target<'_, VerbsRemote>,
+        work: Work,
+    ) -> Result<Posted> {
+        self.check_remote(&dst)?;
+        let request = Request {
+            op: Op::Put,
+            opcode: IBV_WR_RDMA_WRITE,
+            local: src.memory.sge(src.offset, src.len)?,
+            remote_addr: dst.remote.address(dst.offset, src.len)?,
+            rkey: dst.remote.rkey,
+            operands: None,
+            flags: 0,
+        };
+        self.admit()?;
+        self.post(request, work, None)
+    }
+
+    #[inline]
+    fn put_inline(&mut self, data: &[u8], dst: Target<'_, VerbsRemote>, work: Work) -> Result<Posted> {
+        self.check_remote(&dst)?;
+        let max = self.chain.inline_bytes_max;
+        if data.len() > max {
+            return Err(FabricError::Unsupported(format!(
+                "an inline put of {} bytes: the device takes {max}, put longer data from registered memory",
+                data.len()
+            )));
+        }
+        let request = Request {
+            op: Op::Put,
+            opcode: IBV_WR_RDMA_WRITE,
+            local: (!data.is_empty()).then_some(Sge {
+                addr: data.as_ptr().expose_provenance() as u64,
+                #[allow(clippy::cast_possible_truncation)] // At most `max`, which is 32 bits.
+                length: data.len() as u32,
+                lkey: 0,
+            }),
+            remote_addr: dst.remote.address(dst.offset, data.len())?,
+            rkey: dst.remote.rkey,
+            operands: None,
+            flags: if data.is_empty() { 0 } else { IBV_SEND_INLINE },
+        };
+        self.admit()?;
+        self.post(request, work, (!data.is_empty()).then_some(data))
+    }
+
+    #[inline]
+    fn get(
+        &mut self,
+        dst: Local<'_, VerbsMemory>,
+        src: Target<'_, VerbsRemote>,
+        work: Work,
+    ) -> Result<Posted> {
+        self.check_remote(&src)?;
+        if dst.len == 0 {
+            // As a flush, because devices differ in what they do with a read of length zero.
+            src.remote.address(src.offset, 0)?;
+            dst.memory.sge(dst.offset, 0)?;
+            return self.flush(work);
+        }
+        let request = Request {
+            op: Op::Get,
+            opcode: IBV_WR_RDMA_READ,
+            local: dst.memory.sge(dst.offset, dst.len)?,
+            remote_addr: src.remote.address(src.offset, dst.len)?,
+            rkey: src.remote.rkey,
+            operands: None,
+            flags: 0,
+        };
+        self.admit()?;
+        self.post(request, work, None)
+    }
+
+    #[inline]
+    fn fetch_add(
+        &mut self,
+        target: Target<'_, VerbsRemote>,
+        add: u64,
+        result: Local<'_, VerbsMemory>,
+        work: Work,
+    ) -> Result<Posted> {
+        self.atomic(
+            Op::FetchAdd,
+            IBV_WR_ATOMIC_FETCH_AND_ADD,
+            &target,
+            (add, 0),
+            &result,
+            work,
+        )
+    }
+
+    #[inline]
+    fn compare_swap(
+        &mut self,
+        target: Target<'_, VerbsRemote>,
+        expected: u64,
+        new: u64,
+        result: Local<'_, VerbsMemory>,
+        work: Work,
+    ) -> Result<Posted> {
+        self.atomic(
+            Op::CompareSwap,
+            IBV_WR_ATOMIC_CMP_AND_SWP,
+            &target,
+            (expected, new),
+            &result,
+            work,
+        )
+    }
+
+    fn flush(&mut self, work: Work) -> Result<Posted> {
+        self.admit()?;
+        self.post_flush(work)
+    }
+}
+
+impl Drop for VerbsQueuePair {
+    /// What is under way goes on: the queue pair is destroyed when it has completed, and completions are reported.
+    fn drop(&mut self) {
+        let mut settled = self.ring();
+        if settled.is_ok() && self.unsignaled > 0 && self.queue.check(&self.node.job.mesh).is_ok() {
+            // The last operations would end without a completion: one more brings it, in the slot kept for this.
+            self.unsignaled = self.capacity; // Forces a signal.
+            settled = self.post_flush(Work::unsignaled()).map(|_| ());
+        }
+        if settled.is_err() {
+            // No way to learn of the end but to bring it about.
+            self.queue.break_off(&self.node.device);
+        }
+        self.node.retire(&self.queue);
+    }
+}

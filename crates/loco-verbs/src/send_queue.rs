@@ -1,0 +1,372 @@
+//! What the posting thread and whoever polls share about a queue pair: the window of work requests under way.
+//!
+//! A work request takes the next sequence number; its slot in the window remembers what to report. Completions of
+//! a reliable connection come in order, so that one for number `n` ends everything up to `n`: unsignalled
+//! operations cost no completion. The window has as many slots as the device's send queue, and the
+//! completion queue has room for every slot of every window (after an error each of them completes), so neither can
+//! overflow. The owner signals now and then for itself, so that slots come back.
+//!
+//! All completions are processed under one lock ([`Poller`]), which keeps them in order.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use super::connect::Connection;
+use super::device::Device;
+use super::ffi::ok;
+use super::ffi::types::*;
+use super::mailbox::Mailbox;
+use super::status::{Op, failure};
+use loco_fabric::{
+    Completion, CompletionStatus, Control, FabricError, NodeId, PeerState, Result, WorkRequestId,
+};
+use loco_job::Mesh;
+
+/// Bits of a device's work request id that hold the sequence number; the rest is the queue's index.
+const SEQUENCE_BITS: u32 = 40;
+const SEQUENCE_MASK: u64 = (1 << SEQUENCE_BITS) - 1;
+/// Completions taken from the device at once.
+const BATCH: usize = 32;
+/// Bit of a slot's `what`: the caller wants a completion.
+const REPORTED: u32 = 1 << 31;
+
+/// A queue pair's window.
+pub(super) struct SendQueue {
+    pub(super) connection: Connection,
+    pub(super) peer: NodeId,
+    slots: Box<[Slot]>,
+    /// Work requests posted. Written by the owner.
+    posted: AtomicU64,
+    /// Of these, completed. Written under the poller's lock.
+    completed: AtomicU64,
+    /// The queue pair is in the error state.
+    broken: AtomicBool,
+    /// What broke it.
+    failure: OnceLock<FabricError>,
+    /// The owner is done: destroy once nothing is under way.
+    retired: AtomicBool,
+    index: AtomicU32,
+}
+
+/// What to report of a work request. Written by the owner before posting, read when its completion has come; the
+/// release of `posted` and the acquire of the poller order the two, so relaxed accesses do.
+#[derive(Default)]
+struct Slot {
+    id: AtomicU64,
+    what: AtomicU32,
+}
+
+impl SendQueue {
+    pub(super) fn new(connection: Connection, peer: NodeId) -> SendQueue {
+        let depth = connection.depth as usize;
+        debug_assert!(depth.is_power_of_two());
+        SendQueue {
+            connection,
+            peer,
+            slots: (0..depth).map(|_| Slot::default()).collect(),
+            posted: AtomicU64::new(0),
+            completed: AtomicU64::new(0),
+            broken: AtomicBool::new(false),
+            failure: OnceLock::new(),
+            retired: AtomicBool::new(false),
+            index: AtomicU32::new(u32::MAX),
+        }
+    }
+
+    pub(super) fn depth(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Fills the slot of work request `sequence` and gives the id under which the device reports it.
+    #[inline]
+    pub(super) fn fill(&self, sequence: u64, id: WorkRequestId, op: Op, reported: bool) -> u64 {
+        let slot = self.slot(sequence);
+        slot.id.store(id.0, Ordering::Relaxed);
+        slot.what
+            .store(op as u32 | if reported { REPORTED } else { 0 }, Ordering::Relaxed);
+        // Relaxed: set once, before the owner got the queue.
+        u64::from(self.index.load(Ordering::Relaxed)) << SEQUENCE_BITS | sequence & SEQUENCE_MASK
+    }
+
+    /// The id under which work request `sequence` is reported, if it is.
+    pub(super) fn reported(&self, sequence: u64) -> Option<WorkRequestId> {
+        let slot = self.slot(sequence);
+        let reported = slot.what.load(Ordering::Relaxed) & REPORTED != 0;
+        reported.then(|| WorkRequestId(slot.id.load(Ordering::Relaxed)))
+    }
+
+    #[inline]
+    fn slot(&self, sequence: u64) -> &Slot {
+        // The length is a power of two, so that this is a mask and always in range.
+        #[allow(clippy::cast_possible_truncation)]
+        &self.slots[sequence as usize & (self.slots.len() - 1)]
+    }
+
+    /// Publishes that work requests below `posted` have slots.
+    #[inline]
+    pub(super) fn publish(&self, posted: u64) {
+        self.posted.store(posted, Ordering::Release);
+    }
+
+    /// How many work requests have completed.
+    #[inline]
+    pub(super) fn completed(&self) -> u64 {
+        // Acquire: the poller is done with the slots below.
+        self.completed.load(Ordering::Acquire)
+    }
+
+    /// Fails if the queue pair no longer works.
+    #[inline]
+    pub(super) fn check(&self, mesh: &Mesh) -> Result<()> {
+        // Relaxed: a hint; an operation posted on a broken queue pair is flushed.
+        if self.broken.load(Ordering::Relaxed) {
+            return Err(self.why_broken(mesh));
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn why_broken(&self, mesh: &Mesh) -> FabricError {
+        if mesh.peer_state(self.peer) != PeerState::Alive {
+            return FabricError::PeerLost(self.peer);
+        }
+        self.failure
+            .get()
+            .cloned()
+            .unwrap_or(FabricError::PeerLost(self.peer))
+    }
+
+    /// Moves the queue pair to the error state: the device completes what is under way as flushed.
+    pub(super) fn break_off(&self, device: &Device) {
+        if self.broken.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let mut attr = QpAttr {
+            qp_state: IBV_QPS_ERR,
+            ..zeroed()
+        };
+        // SAFETY: the queue pair is live as long as its connection.
+        let moved =
+            ok(unsafe { (device.api.modify_qp)(self.connection.qp, &raw mut attr, IBV_QP_STATE as i32) });
+        if let Err(error) = moved {
+            tracing::warn!("flushing the queue pair towards {}: {error}", self.peer);
+        }
+    }
+
+    /// Records what broke the queue pair.
+    pub(super) fn broke(&self, error: &FabricError) {
+        let _ = self.failure.set(error.clone()); // The first one counts.
+        self.broken.store(true, Ordering::Relaxed);
+    }
+
+    fn is_drained(&self) -> bool {
+        // The owner is gone (acquire of `retired`) and the poller's lock is held: both counts stand still.
+        self.retired.load(Ordering::Acquire)
+            && self.completed.load(Ordering::Relaxed) == self.posted.load(Ordering::Relaxed)
+    }
+
+    fn error_of(&self, wc: &Wc, op: Op, mesh: &Mesh) -> FabricError {
+        if mesh.peer_state(self.peer) != PeerState::Alive {
+            let lost = FabricError::PeerLost(self.peer);
+            self.broke(&lost);
+            return lost;
+        }
+        let error = failure(op, self.peer, wc.status, wc.vendor_err, self.failure.get());
+        self.broke(&error);
+        error
+    }
+}
+
+/// What the service thread is asked to do.
+pub(super) enum Task {
+    /// Destroy a drained queue pair, away from the polling path.
+    Destroy(Arc<SendQueue>),
+    /// End.
+    Stop,
+}
+
+/// The queue pairs of a node, and the state of polling. One thread at a time.
+pub(super) struct Poller {
+    queues: Vec<Option<Arc<SendQueue>>>,
+    /// Free places in `queues`.
+    free: Vec<u32>,
+    /// Entries of the completion queue promised to live queue pairs.
+    entries: u32,
+    /// To be reported: operations that failed without reaching the device, and what `poll_ahead` took.
+    orphans: Vec<Completion>,
+    departures_seen: u64,
+    wcs: Box<[Wc; BATCH]>,
+}
+
+// SAFETY: `wcs` holds integers only once polled; the type has no thread affinity.
+unsafe impl Send for Poller {}
+
+impl Poller {
+    pub(super) fn new() -> Poller {
+        Poller {
+            queues: Vec::new(),
+            free: Vec::new(),
+            entries: 0,
+            orphans: Vec::new(),
+            departures_seen: 0,
+            wcs: Box::new([zeroed(); BATCH]),
+        }
+    }
+
+    /// Reserves room for the completions of one more queue pair.
+    pub(super) fn reserve(&mut self, device: &Device) -> Result<()> {
+        let entries = self.entries + device.limits.queue_depth;
+        device.grow_completion_queue(entries)?;
+        self.entries = entries;
+        Ok(())
+    }
+
+    /// Gives back what `reserve` took.
+    pub(super) fn unreserve(&mut self, device: &Device) {
+        self.entries -= device.limits.queue_depth;
+    }
+
+    /// Adds a queue pair for which room was reserved.
+    pub(super) fn add(&mut self, queue: &Arc<SendQueue>) {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.queues.push(None);
+            u32::try_from(self.queues.len() - 1).unwrap_or(u32::MAX)
+        });
+        queue.index.store(index, Ordering::Relaxed);
+        self.queues[index as usize] = Some(Arc::clone(queue));
+        // The peer may have been lost between the decision to connect and now: look at all of them again.
+        self.departures_seen = u64::MAX;
+    }
+
+    /// The owner has gone: destroys the queue pair, at once if it is drained, else when it will be.
+    pub(super) fn retire(&mut self, queue: &SendQueue, device: &Device, service: &Mailbox<Task>) {
+        queue.retired.store(true, Ordering::Release);
+        self.collect(queue, device, service);
+    }
+
+    /// Reports an operation that the device did not take.
+    pub(super) fn orphan(&mut self, completion: Completion) {
+        self.orphans.push(completion);
+    }
+
+    /// Takes completions from the device, to be reported by the next [`poll`](Poller::poll).
+    pub(super) fn poll_ahead(&mut self, device: &Device, mesh: &Mesh, service: &Mailbox<Task>) -> Result<()> {
+        let mut ahead = std::mem::take(&mut self.orphans);
+        let polled = self.poll(device, mesh, service, &mut ahead);
+        self.orphans = ahead;
+        polled.map(|_| ())
+    }
+
+    /// Takes a batch of completions from the device.
+    #[inline]
+    pub(super) fn poll(
+        &mut self,
+        device: &Device,
+        mesh: &Mesh,
+        service: &Mailbox<Task>,
+        out: &mut Vec<Completion>,
+    ) -> Result<usize> {
+        let departures = mesh.departures();
+        if departures != self.departures_seen {
+            self.departures_seen = departures;
+            self.flush_lost(device, mesh);
+        }
+        let before = out.len();
+        if !self.orphans.is_empty() {
+            out.append(&mut self.orphans);
+        }
+        // SAFETY: the completion queue is live and `wcs` has room for `BATCH` entries.
+        let n = unsafe { (device.poll_cq)(device.cq, BATCH as i32, self.wcs.as_mut_ptr()) };
+        let Ok(n) = usize::try_from(n) else {
+            return Err(FabricError::Os {
+                what: format!("polling the completion queue of {}", device.choice),
+                source_text: format!("ibv_poll_cq returned {n}: the device or its driver failed"),
+            });
+        };
+        for at in 0..n.min(BATCH) {
+            let wc = self.wcs[at];
+            self.complete(&wc, device, mesh, service, out);
+        }
+        Ok(out.len() - before)
+    }
+
+    #[inline]
+    fn complete(
+        &mut self,
+        wc: &Wc,
+        device: &Device,
+        mesh: &Mesh,
+        service: &Mailbox<Task>,
+        out: &mut Vec<Completion>,
+    ) {
+        #[allow(clippy::cast_possible_truncation)] // The bits above the sequence number fit.
+        let index = (wc.wr_id >> SEQUENCE_BITS) as usize;
+        let Some(Some(queue)) = self.queues.get(index) else {
+            tracing::error!("completion of an unknown work request {:#x}", wc.wr_id);
+            return;
+        };
+        // Acquire: what `fill` wrote to the slot.
+        let posted = queue.posted.load(Ordering::Acquire);
+        let completed = queue.completed.load(Ordering::Relaxed); // Written under our lock.
+        let ended = (wc.wr_id + 1).wrapping_sub(completed) & SEQUENCE_MASK;
+        if ended == 0 || ended > posted - completed {
+            tracing::error!("completion of work request {:#x} out of turn", wc.wr_id);
+            return;
+        }
+        let slot = queue.slot(completed + ended - 1);
+        let what = slot.what.load(Ordering::Relaxed);
+        let id = WorkRequestId(slot.id.load(Ordering::Relaxed));
+        let status = if wc.status == IBV_WC_SUCCESS {
+            CompletionStatus::Success
+        } else {
+            let op = Op::ALL[(what & !REPORTED) as usize];
+            CompletionStatus::Failed(Box::new(queue.error_of(wc, op, mesh)))
+        };
+        queue.completed.store(completed + ended, Ordering::Release);
+        if what & REPORTED != 0 {
+            out.push(Completion {
+                id,
+                peer: queue.peer,
+                status,
+            });
+        }
+        if queue.is_drained() {
+            let queue = Arc::clone(queue);
+            self.collect(&queue, device, service);
+        }
+    }
+
+    fn collect(&mut self, queue: &SendQueue, device: &Device, service: &Mailbox<Task>) {
+        if !queue.is_drained() {
+            return;
+        }
+        let index = queue.index.load(Ordering::Relaxed);
+        if let Some(queue) = self.queues[index as usize].take() {
+            self.free.push(index);
+            self.unreserve(device);
+            service.give(Task::Destroy(queue));
+        }
+    }
+
+    #[cold]
+    fn flush_lost(&mut self, device: &Device, mesh: &Mesh) {
+        for queue in self.queues.iter().flatten() {
+            if mesh.peer_state(queue.peer) != PeerState::Alive {
+                queue.break_off(device);
+            }
+        }
+    }
+
+    /// The link is gone: nothing under way will be answered.
+    pub(super) fn link_lost(&self, error: &FabricError, device: &Device) {
+        for queue in self.queues.iter().flatten() {
+            let _ = queue.failure.set(error.clone()); // The first one counts.
+            queue.break_off(device);
+        }
+    }
+
+    /// Queue pairs that exist, retired ones included.
+    pub(super) fn queue_pairs(&self) -> usize {
+        self.queues.iter().flatten().count()
+    }
+}

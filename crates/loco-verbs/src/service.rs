@@ -1,0 +1,245 @@
+//! The thread of a node that takes its peers' connections, the passive side, and destroys queue pairs away from the
+//! polling path.
+//!
+//! On the passive end of a connection nothing is ever posted: it only lets the peer at this node's memory. It goes when
+//! the active side disconnects, or when the peer is lost. The thread also watches the port.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use loco_fabric::{Control, FabricError, NodeId, PeerState, Platform, Result, Std, Time};
+use loco_job::Mesh;
+
+use super::cm::{Event, Id, readable};
+use super::connect::{Hello, RETRIES, Reason, VERSION};
+use super::device::Device;
+use super::ffi::types::*;
+use super::mailbox::{Inbox, Mailbox};
+use super::outage::Outage;
+use super::send_queue::{Poller, Task};
+use super::sysfs;
+
+/// How often the service thread looks at the port.
+const LINK_GLANCE: Duration = Duration::from_secs(1);
+/// How often the service thread looks for lost peers.
+const SERVICE_GLANCE: Duration = Duration::from_millis(200);
+
+/// The thread that accepts connections, and that destroys queue pairs away from the polling path.
+pub(super) struct Service {
+    mailbox: Mailbox<Task>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Service {
+    /// Starts the thread. It fails the queue pairs of `poller` when the port has been down for the time that `watch` has.
+    pub(super) fn start(
+        device: Arc<Device>,
+        mesh: Mesh,
+        token: u64,
+        poller: Arc<Mutex<Poller>>,
+        watch: Option<Duration>,
+        outage: Arc<Outage>,
+    ) -> Result<Service> {
+        let (mailbox, inbox) = Mailbox::new()?;
+        let acceptor = Acceptor {
+            passive: HashMap::new(),
+            departures_seen: 0,
+            link: LinkWatch {
+                limit: watch,
+                looked: Std.now(),
+                down_since: None,
+                outage,
+            },
+            poller,
+            device,
+            mesh,
+            token,
+        };
+        let thread = std::thread::Builder::new()
+            .name("loco-verbs".to_owned())
+            .spawn(move || acceptor.run(&inbox))
+            .map_err(|e| FabricError::os("starting the thread that accepts RDMA connections", &e))?;
+        Ok(Service {
+            mailbox,
+            thread: Some(thread),
+        })
+    }
+
+    /// Where tasks are left for it.
+    pub(super) fn mailbox(&self) -> &Mailbox<Task> {
+        &self.mailbox
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        self.mailbox.give(Task::Stop);
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread that accepts RDMA connections panicked");
+        }
+    }
+}
+
+/// The service thread's state: the passive ends of peers' connections.
+struct Acceptor {
+    passive: HashMap<*mut CmId, (NodeId, Id)>,
+    departures_seen: u64,
+    link: LinkWatch,
+    poller: Arc<Mutex<Poller>>,
+    device: Arc<Device>,
+    mesh: Mesh,
+    token: u64,
+}
+
+/// Since when the port has been down.
+struct LinkWatch {
+    limit: Option<Duration>,
+    looked: Time,
+    down_since: Option<Time>,
+    outage: Arc<Outage>,
+}
+
+// SAFETY: the pointers are keys only, and the identifiers are `Send`.
+unsafe impl Send for Acceptor {}
+
+impl Acceptor {
+    fn run(mut self, inbox: &Inbox<Task>) {
+        let device = Arc::clone(&self.device);
+        let fds = [inbox.fd(), device.listener_events.fd()];
+        loop {
+            let ready = readable(&fds, SERVICE_GLANCE);
+            for task in inbox.take() {
+                match task {
+                    Task::Destroy(queue) => drop(queue),
+                    Task::Stop => return,
+                }
+            }
+            loop {
+                match device.listener_events.next(Duration::ZERO) {
+                    Ok(Some(event)) => self.handle(&event),
+                    Ok(None) => break,
+                    Err(error) => {
+                        tracing::error!("{}: {error}", self.mesh.node());
+                        break;
+                    }
+                }
+            }
+            if let Err(error) = ready {
+                tracing::error!("{}: {error}", self.mesh.node());
+                std::thread::sleep(SERVICE_GLANCE);
+            }
+            self.drop_lost();
+            self.watch_link();
+        }
+    }
+
+    fn watch_link(&mut self) {
+        let now = Std.now();
+        let Some(limit) = self
+            .link
+            .limit
+            .filter(|_| now.since(self.link.looked) >= LINK_GLANCE)
+        else {
+            return;
+        };
+        self.link.looked = now;
+        let choice = &self.device.choice;
+        let state = sysfs::port_state(Path::new(sysfs::ROOT), &choice.device, choice.port);
+        if state == "ACTIVE" {
+            self.link.down_since = None;
+            self.link.outage.ends();
+            return;
+        }
+        let since = *self.link.down_since.get_or_insert(now);
+        if now.since(since) < limit {
+            return;
+        }
+        let error = FabricError::Os {
+            what: format!(
+                "port {} of {} has been down for {limit:?}",
+                choice.port, choice.device
+            ),
+            source_text: format!("its state is {state}; check the cable, `ip link` and `rdma link`"),
+        };
+        let poller = self.poller.lock().unwrap_or_else(PoisonError::into_inner);
+        poller.link_lost(&error, &self.device);
+        drop(poller);
+        self.link.outage.begins(error);
+    }
+
+    /// Ends of peers whose host is gone see no disconnect.
+    fn drop_lost(&mut self) {
+        let departures = self.mesh.departures();
+        if departures != self.departures_seen {
+            self.departures_seen = departures;
+            let mesh = &self.mesh;
+            self.passive
+                .retain(|_, (peer, _)| mesh.peer_state(*peer) != PeerState::Lost);
+        }
+    }
+
+    fn handle(&mut self, event: &Event) {
+        match event.kind {
+            RDMA_CM_EVENT_CONNECT_REQUEST => {
+                // SAFETY: the identifier of a request is new, and given to nobody else.
+                let id = unsafe { Id::requested(self.device.api, event.id) };
+                match self.accept(&id, event) {
+                    Ok(peer) => {
+                        self.passive.insert(id.raw(), (peer, id));
+                    }
+                    Err((reason, why)) => {
+                        tracing::warn!("{}: RDMA connection rejected: {why}", self.mesh.node());
+                        id.reject(reason as u8);
+                    }
+                }
+            }
+            RDMA_CM_EVENT_ESTABLISHED | RDMA_CM_EVENT_TIMEWAIT_EXIT | RDMA_CM_EVENT_ADDR_CHANGE => {}
+            RDMA_CM_EVENT_DISCONNECTED | RDMA_CM_EVENT_CONNECT_ERROR | RDMA_CM_EVENT_UNREACHABLE => {
+                if let Some((_, id)) = self.passive.remove(&event.id) {
+                    id.disconnect();
+                }
+            }
+            _ => tracing::warn!("{}: {} ({})", self.mesh.node(), event.name(), event.status),
+        }
+    }
+
+    fn accept(&self, id: &Id, event: &Event) -> Result<NodeId, (Reason, String)> {
+        // Devices pad private data with zeros, which postcard leaves unread.
+        let hello: Hello = postcard::take_from_bytes(&event.private_data)
+            .map(|(hello, _)| hello)
+            .map_err(|_| {
+                (
+                    Reason::Token,
+                    "the requester does not speak our protocol".to_owned(),
+                )
+            })?;
+        if hello.version != VERSION {
+            return Err((
+                Reason::Version,
+                format!("{} runs version {}", hello.from, hello.version),
+            ));
+        }
+        if hello.token != self.token || !self.mesh.nodes().contains(&hello.from) {
+            return Err((Reason::Token, "the requester belongs to another job".to_owned()));
+        }
+        let failed = |error: FabricError| (Reason::Failed, error.to_string());
+        let limits = &self.device.limits;
+        let mut attr = self.device.queue_pair_attr(1, 0);
+        // SAFETY: the domain and the queue live as long as the device, which `self` keeps; the listener, and so this
+        // identifier, is bound to that device.
+        unsafe { id.create_queue_pair(self.device.pd, &mut attr) }.map_err(failed)?;
+        let mut parameters = ConnParam {
+            responder_resources: event.reads_wanted.min(limits.reads_answered).max(1),
+            initiator_depth: 1,
+            rnr_retry_count: RETRIES,
+            ..zeroed()
+        };
+        id.accept(&mut parameters).map_err(failed)?;
+        Ok(hello.from)
+    }
+}

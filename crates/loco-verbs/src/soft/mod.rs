@@ -1,0 +1,22 @@
+//! A device played by software in this process: the same table of functions that the libraries fill, over memory
+//! copies.
+//!
+//! With it the fabric runs, and is tested, on hosts without RDMA, and faults can be injected that no healthy
+//! device shows: every completion status, refused registration, queues that overflow, completions that stay out. An
+//! operation is executed when it is posted, in order; `delay_completions` holds its completion back.
+//!
+//! Nodes of one process only. A device is found by its address, which is unique in the process; it lives as long as
+//! the process, as devices do.
+
+//! From the bottom: `shared` (a device's state and the faults to show), `verbs` (queue pairs and memory), `cm` (the
+//! connection manager), `table` (the functions), `device` (what tests hold).
+
+mod cm;
+mod device;
+mod shared;
+mod table;
+mod verbs;
+
+pub use device::{NullLoop, SoftCounts, SoftDevice};
+pub use shared::SoftLimits;
+pub(crate) use table::api;

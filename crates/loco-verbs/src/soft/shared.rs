@@ -1,0 +1,146 @@
+//! What a software device holds: its limits, registered memory, and the faults to show.
+
+use std::collections::HashMap;
+use std::ffi::c_int;
+use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
+
+use crate::ffi::types::*;
+
+/// What a software device can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SoftLimits {
+    /// Largest inline size.
+    pub inline_bytes_max: u32,
+    /// Entries of a completion queue.
+    pub cq_entries_max: u32,
+    /// Work requests of a queue pair.
+    pub queue_depth_max: u32,
+    /// Bytes of device memory.
+    pub device_memory_bytes: u64,
+    /// True if reads of length zero work.
+    pub zero_length_reads: bool,
+    /// True if fenced operations are not to be relied on.
+    pub fences_stall: bool,
+    /// 0 none, 1 HCA, 2 GLOB, as `ibv_atomic_cap`.
+    pub atomic_cap: u32,
+    /// Complete operations without executing them: what remains is the cost of the code above the device.
+    pub null: bool,
+}
+
+impl Default for SoftLimits {
+    fn default() -> SoftLimits {
+        SoftLimits {
+            inline_bytes_max: 512,
+            cq_entries_max: 32767,
+            queue_depth_max: 1 << 14,
+            device_memory_bytes: 0,
+            zero_length_reads: true,
+            fences_stall: false,
+            atomic_cap: IBV_ATOMIC_GLOB,
+            null: false,
+        }
+    }
+}
+
+/// A device, and the faults to show.
+pub(super) struct Shared {
+    pub(super) address: Ipv4Addr,
+    pub(super) limits: SoftLimits,
+    pub(super) regions: RwLock<HashMap<u32, Region>>,
+    pub(super) next_key: AtomicU32,
+    /// Status that the next work request completes with; 0 for none.
+    pub(super) fail_next: AtomicU32,
+    /// Work requests to let pass before that.
+    pub(super) fail_after: AtomicU32,
+    /// `errno` of refused registrations, queue pairs and posts; 0 for none.
+    pub(super) refuse_registration: AtomicI32,
+    pub(super) refuse_queue_pairs: AtomicI32,
+    pub(super) refuse_posts: AtomicI32,
+    pub(super) link_down: AtomicBool,
+    pub(super) hold_completions: AtomicBool,
+    pub(super) queue_pairs: AtomicU64,
+    pub(super) identifiers: AtomicU64,
+    pub(super) doorbells: AtomicU64,
+    pub(super) overflows: AtomicU64,
+}
+
+/// A registered piece of memory.
+#[derive(Clone, Copy)]
+pub(super) struct Region {
+    /// What addresses of work requests are relative to: 0, or the address for zero-based regions.
+    pub(super) base: usize,
+    pub(super) start: usize,
+    pub(super) len: usize,
+    pub(super) access: u32,
+}
+
+/// All devices of this process. Never shrinks: contexts point into it.
+pub(super) static DEVICES: Mutex<Vec<(Ipv4Addr, usize)>> = Mutex::new(Vec::new());
+
+/// The regions that a work request may reach. While one of these lives none of them is deregistered, hence unmapped:
+/// the peer may be going away at the same time.
+pub(super) struct Registered<'a>(RwLockReadGuard<'a, HashMap<u32, Region>>);
+
+impl Registered<'_> {
+    /// Where `len` bytes from `address` of the region `key` lie, if it allows `access` to them.
+    pub(super) fn resolve(&self, key: u32, address: u64, len: usize, access: u32) -> Option<*mut u8> {
+        let region = self.0.get(&key)?;
+        let offset = usize::try_from(address).ok()?.checked_sub(region.base)?;
+        let fits = len <= region.len && offset <= region.len - len && region.access & access == access;
+        fits.then(|| std::ptr::with_exposed_provenance_mut(region.start + offset))
+    }
+}
+
+impl Shared {
+    pub(super) fn registered(&self) -> Registered<'_> {
+        Registered(self.regions.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn add_region(&self, region: Region) -> u32 {
+        let key = self.next_key.fetch_add(1, Ordering::Relaxed);
+        let mut regions = self.regions.write().unwrap_or_else(PoisonError::into_inner);
+        regions.insert(key, region);
+        key
+    }
+
+    pub(super) fn remove_region(&self, key: u32) {
+        let mut regions = self.regions.write().unwrap_or_else(PoisonError::into_inner);
+        regions.remove(&key);
+    }
+
+    /// The status that fault injection has for the next work request.
+    pub(super) fn injected(&self) -> u32 {
+        if self.link_down.load(Ordering::Relaxed) {
+            return IBV_WC_RETRY_EXC_ERR;
+        }
+        if self.fail_next.load(Ordering::Relaxed) == IBV_WC_SUCCESS {
+            return IBV_WC_SUCCESS;
+        }
+        let mut left = self.fail_after.load(Ordering::SeqCst);
+        while left > 0 {
+            let counted =
+                self.fail_after
+                    .compare_exchange(left, left - 1, Ordering::SeqCst, Ordering::SeqCst);
+            match counted {
+                Ok(_) => return IBV_WC_SUCCESS,
+                Err(now) => left = now,
+            }
+        }
+        self.fail_next.swap(IBV_WC_SUCCESS, Ordering::SeqCst)
+    }
+}
+
+/// The context of the device with this address.
+pub(super) fn context_at(address: Ipv4Addr) -> Option<*mut Context> {
+    let devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
+    let found = devices.iter().find(|(at, _)| *at == address);
+    found.map(|&(_, context)| std::ptr::with_exposed_provenance_mut(context))
+}
+
+/// Sets `errno`.
+pub(super) fn set_errno(errno: c_int) {
+    // SAFETY: the location is this thread's.
+    unsafe { *libc::__errno_location() = errno };
+}

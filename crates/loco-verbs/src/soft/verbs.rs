@@ -1,0 +1,567 @@
+//! Verbs in software: devices, memory regions, queues.
+
+use std::collections::VecDeque;
+use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::ptr;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use loco_host::word;
+
+use super::shared::{Region, Shared, set_errno};
+use crate::ffi::types::*;
+
+/// A device: what providers put around the context that the program sees.
+#[repr(C)]
+struct SoftContext {
+    verbs: VerbsContext,
+    device: Device,
+    shared: Arc<Shared>,
+}
+
+#[repr(C)]
+struct SoftCq {
+    cq: Cq,
+    queue: Mutex<CqState>,
+}
+
+struct CqState {
+    entries: VecDeque<Entry>,
+    capacity: usize,
+}
+
+/// A completion, and the send queue whose slots it frees.
+struct Entry {
+    wc: Wc,
+    slots: u32,
+    qp: *mut SoftQp,
+}
+
+#[repr(C)]
+pub(super) struct SoftQp {
+    qp: Qp,
+    state: Mutex<QpState>,
+    shared: Arc<Shared>,
+}
+
+struct QpState {
+    cap: QpCap,
+    state: u32,
+    /// Slots of the send queue in use: freed when a completion that covers them is polled.
+    in_use: u32,
+    /// Work requests since the last completion.
+    uncovered: u32,
+    held: Vec<(Wc, u32)>,
+}
+
+/// The device around `context`.
+///
+/// # Safety
+/// `context` was made by [`context`].
+unsafe fn device<'a>(context: *mut Context) -> &'a SoftContext {
+    // SAFETY: by the caller's promise the context lies at this place in a `SoftContext`, which is never freed.
+    unsafe {
+        &*context
+            .byte_sub(std::mem::offset_of!(VerbsContext, context))
+            .cast::<SoftContext>()
+    }
+}
+
+/// A new opened device.
+pub(super) fn context(shared: Arc<Shared>) -> *mut Context {
+    let mut soft = Box::new(SoftContext {
+        verbs: zeroed(),
+        device: zeroed(),
+        shared,
+    });
+    for (to, from) in soft.device.name.iter_mut().zip(b"soft0") {
+        *to = *from as c_char;
+    }
+    soft.verbs.sz = size_of::<VerbsContext>();
+    soft.verbs.query_device_ex = Some(query_device_ex);
+    soft.verbs.alloc_dm = Some(alloc_dm);
+    soft.verbs.free_dm = Some(free_dm);
+    soft.verbs.reg_dm_mr = Some(reg_dm_mr);
+    soft.verbs.context.abi_compat = ptr::without_provenance_mut(usize::MAX);
+    soft.verbs.context.ops.poll_cq = Some(poll_cq);
+    soft.verbs.context.ops.post_send = Some(post_send);
+    let soft = Box::into_raw(soft);
+    // SAFETY: just allocated.
+    unsafe {
+        (*soft).verbs.context.device = &raw mut (*soft).device;
+        &raw mut (*soft).verbs.context
+    }
+}
+
+pub(super) unsafe extern "C" fn device_name(device: *mut Device) -> *const c_char {
+    // SAFETY: the caller passes a live device, whose name ends with a zero.
+    unsafe { (&raw const (*device).name).cast() }
+}
+
+fn attr(shared: &Shared) -> DeviceAttr {
+    let int = |value: u32| c_int::try_from(value).unwrap_or(c_int::MAX);
+    DeviceAttr {
+        max_qp_wr: int(shared.limits.queue_depth_max),
+        max_cqe: int(shared.limits.cq_entries_max),
+        max_qp_rd_atom: 16,
+        max_qp_init_rd_atom: 16,
+        atomic_cap: shared.limits.atomic_cap,
+        ..zeroed()
+    }
+}
+
+pub(super) unsafe extern "C" fn query_device(context: *mut Context, out: *mut DeviceAttr) -> c_int {
+    // SAFETY: the caller passes a context of ours and room for the result.
+    unsafe { *out = attr(&device(context).shared) };
+    0
+}
+
+unsafe extern "C" fn query_device_ex(
+    context: *mut Context,
+    _input: *const c_void,
+    out: *mut DeviceAttrEx,
+    _len: usize,
+) -> c_int {
+    // SAFETY: as for `query_device`.
+    unsafe {
+        let shared = &device(context).shared;
+        *out = DeviceAttrEx {
+            orig_attr: attr(shared),
+            max_dm_size: shared.limits.device_memory_bytes,
+            ..zeroed()
+        };
+    }
+    0
+}
+
+pub(super) unsafe extern "C" fn alloc_pd(context: *mut Context) -> *mut Pd {
+    Box::into_raw(Box::new(Pd { context, handle: 0 }))
+}
+
+pub(super) unsafe extern "C" fn dealloc_pd(pd: *mut Pd) -> c_int {
+    // SAFETY: the caller passes what `alloc_pd` made, once.
+    drop(unsafe { Box::from_raw(pd) });
+    0
+}
+
+/// Registers `len` bytes from `start`, which work requests address from `base`.
+unsafe fn register(pd: *mut Pd, start: usize, base: usize, len: usize, access: u32) -> *mut Mr {
+    // SAFETY: the caller passes a live domain.
+    let context = unsafe { (*pd).context };
+    // SAFETY: contexts are ours.
+    let shared = unsafe { &device(context).shared };
+    let errno = shared.refuse_registration.load(Ordering::SeqCst);
+    if errno != 0 {
+        set_errno(errno);
+        return ptr::null_mut();
+    }
+    let key = shared.add_region(Region {
+        base,
+        start,
+        len,
+        access,
+    });
+    Box::into_raw(Box::new(Mr {
+        context,
+        pd,
+        addr: ptr::with_exposed_provenance_mut(start),
+        length: len,
+        handle: key,
+        lkey: key,
+        rkey: key,
+    }))
+}
+
+pub(super) unsafe extern "C" fn reg_mr(
+    pd: *mut Pd,
+    start: *mut c_void,
+    len: usize,
+    access: c_int,
+) -> *mut Mr {
+    let start = start.expose_provenance();
+    // SAFETY: the caller passes a live domain.
+    unsafe { register(pd, start, start, len, access.cast_unsigned()) }
+}
+
+pub(super) unsafe extern "C" fn dereg_mr(mr: *mut Mr) -> c_int {
+    // SAFETY: the caller passes what registration made, once.
+    let mr = unsafe { Box::from_raw(mr) };
+    // SAFETY: contexts are ours.
+    unsafe { device(mr.context) }.shared.remove_region(mr.handle);
+    0
+}
+
+/// Device memory: zeroed words behind the structure that the program sees.
+#[repr(C)]
+struct SoftDm {
+    dm: Dm,
+    words: Box<[u64]>,
+}
+
+unsafe extern "C" fn alloc_dm(context: *mut Context, attr: *mut AllocDmAttr) -> *mut Dm {
+    // SAFETY: the caller passes a context of ours and the request.
+    let (shared, length) = unsafe { (&device(context).shared, (*attr).length) };
+    if length as u64 > shared.limits.device_memory_bytes {
+        set_errno(libc::ENOMEM);
+        return ptr::null_mut();
+    }
+    let dm = SoftDm {
+        dm: Dm {
+            context,
+            memcpy_to_dm: Some(memcpy_to_dm),
+            memcpy_from_dm: Some(memcpy_from_dm),
+            ..zeroed()
+        },
+        words: vec![0; length.div_ceil(8)].into_boxed_slice(),
+    };
+    Box::into_raw(Box::new(dm)).cast()
+}
+
+unsafe extern "C" fn free_dm(dm: *mut Dm) -> c_int {
+    // SAFETY: the caller passes what `alloc_dm` made, once.
+    drop(unsafe { Box::from_raw(dm.cast::<SoftDm>()) });
+    0
+}
+
+unsafe extern "C" fn reg_dm_mr(pd: *mut Pd, dm: *mut Dm, offset: u64, len: usize, access: c_uint) -> *mut Mr {
+    // SAFETY: the caller passes memory of `alloc_dm` and a range within it.
+    let start = unsafe { (*dm.cast::<SoftDm>()).words.as_mut_ptr() }.expose_provenance();
+    // SAFETY: the caller passes a live domain.
+    unsafe { register(pd, start + usize::try_from(offset).unwrap_or(0), 0, len, access) }
+}
+
+unsafe extern "C" fn memcpy_to_dm(dm: *mut Dm, offset: u64, from: *const c_void, len: usize) -> c_int {
+    // SAFETY: the caller passes memory of `alloc_dm`, a range within it and as many bytes to read.
+    unsafe {
+        let to = (*dm.cast::<SoftDm>()).words.as_mut_ptr().cast::<u8>();
+        let from = std::slice::from_raw_parts(from.cast::<u8>(), len);
+        word::write(to.add(usize::try_from(offset).unwrap_or(0)), from);
+    }
+    0
+}
+
+unsafe extern "C" fn memcpy_from_dm(to: *mut c_void, dm: *mut Dm, offset: u64, len: usize) -> c_int {
+    // SAFETY: the caller passes memory of `alloc_dm`, a range within it and room for as many bytes.
+    unsafe {
+        let from = (*dm.cast::<SoftDm>()).words.as_mut_ptr().cast::<u8>();
+        let to = std::slice::from_raw_parts_mut(to.cast::<u8>(), len);
+        word::read(from.add(usize::try_from(offset).unwrap_or(0)), to);
+    }
+    0
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(super) unsafe extern "C" fn create_cq(
+    context: *mut Context,
+    entries: c_int,
+    _cq_context: *mut c_void,
+    _channel: *mut c_void,
+    _vector: c_int,
+) -> *mut Cq {
+    let capacity = usize::try_from(entries).unwrap_or(0);
+    let soft = SoftCq {
+        cq: Cq {
+            context,
+            cqe: entries,
+            ..zeroed()
+        },
+        queue: Mutex::new(CqState {
+            entries: VecDeque::with_capacity(capacity),
+            capacity,
+        }),
+    };
+    Box::into_raw(Box::new(soft)).cast()
+}
+
+pub(super) unsafe extern "C" fn resize_cq(cq: *mut Cq, entries: c_int) -> c_int {
+    // SAFETY: the caller passes what `create_cq` made.
+    let mut queue = lock(unsafe { &(*cq.cast::<SoftCq>()).queue });
+    queue.capacity = usize::try_from(entries).unwrap_or(0);
+    let more = queue.capacity.saturating_sub(queue.entries.len());
+    queue.entries.reserve(more);
+    0
+}
+
+pub(super) unsafe extern "C" fn destroy_cq(cq: *mut Cq) -> c_int {
+    // SAFETY: the caller passes what `create_cq` made, once.
+    drop(unsafe { Box::from_raw(cq.cast::<SoftCq>()) });
+    0
+}
+
+unsafe extern "C" fn poll_cq(cq: *mut Cq, n: c_int, out: *mut Wc) -> c_int {
+    // SAFETY: the caller passes what `create_cq` made.
+    let mut queue = lock(unsafe { &(*cq.cast::<SoftCq>()).queue });
+    let mut taken = 0;
+    while taken < n {
+        let Some(entry) = queue.entries.pop_front() else {
+            break;
+        };
+        // SAFETY: the caller has room for `n`; the queue pair takes its completions out of the queue before it goes.
+        unsafe {
+            *out.add(usize::try_from(taken).unwrap_or(0)) = entry.wc;
+            lock(&(*entry.qp).state).in_use -= entry.slots;
+        }
+        taken += 1;
+    }
+    taken
+}
+
+pub(super) unsafe extern "C" fn create_qp(pd: *mut Pd, attr: *mut QpInitAttr) -> *mut Qp {
+    // SAFETY: the caller passes a live domain and the attributes.
+    let (context, attr) = unsafe { ((*pd).context, &*attr) };
+    // SAFETY: contexts are ours.
+    let shared = unsafe { &device(context).shared };
+    let refused = match shared.refuse_queue_pairs.load(Ordering::SeqCst) {
+        0 if attr.cap.max_inline_data > shared.limits.inline_bytes_max => libc::EINVAL,
+        0 if attr.cap.max_send_wr > shared.limits.queue_depth_max => libc::EINVAL,
+        errno => errno,
+    };
+    if refused != 0 {
+        set_errno(refused);
+        return ptr::null_mut();
+    }
+    shared.queue_pairs.fetch_add(1, Ordering::SeqCst);
+    let soft = SoftQp {
+        qp: Qp {
+            context,
+            pd,
+            send_cq: attr.send_cq,
+            recv_cq: attr.recv_cq,
+            ..zeroed()
+        },
+        state: Mutex::new(QpState {
+            cap: attr.cap,
+            state: IBV_QPS_RESET,
+            in_use: 0,
+            uncovered: 0,
+            held: Vec::new(),
+        }),
+        shared: Arc::clone(shared),
+    };
+    Box::into_raw(Box::new(soft)).cast()
+}
+
+pub(super) unsafe extern "C" fn destroy_qp(qp: *mut Qp) -> c_int {
+    let raw = qp.cast::<SoftQp>();
+    // SAFETY: the caller passes what `create_qp` made, once; its completion queue is live.
+    unsafe {
+        let cq = (*qp).send_cq.cast::<SoftCq>();
+        lock(&(*cq).queue).entries.retain(|entry| entry.qp != raw);
+        let soft = Box::from_raw(raw);
+        soft.shared.queue_pairs.fetch_sub(1, Ordering::SeqCst);
+    }
+    0
+}
+
+/// Destroys the queue pair of an identifier.
+///
+/// # Safety
+/// `qp` was made by [`create_qp`] and is destroyed once.
+pub(super) unsafe fn destroy(qp: *mut Qp) {
+    // SAFETY: by the caller's promise.
+    unsafe { destroy_qp(qp) };
+}
+
+/// Makes a queue pair ready to post.
+///
+/// # Safety
+/// `qp` was made by [`create_qp`].
+pub(super) unsafe fn ready(qp: *mut Qp) {
+    // SAFETY: by the caller's promise.
+    lock(unsafe { &(*qp.cast::<SoftQp>()).state }).state = IBV_QPS_RTS;
+}
+
+pub(super) unsafe extern "C" fn modify_qp(qp: *mut Qp, attr: *mut QpAttr, mask: c_int) -> c_int {
+    // SAFETY: the caller passes what `create_qp` made and the attributes.
+    let (soft, to) = unsafe { (&*qp.cast::<SoftQp>(), (*attr).qp_state) };
+    if mask.cast_unsigned() & IBV_QP_STATE != 0 && to == IBV_QPS_ERR {
+        enter_error(soft);
+    }
+    0
+}
+
+/// Enters the error state: what was held back is flushed.
+pub(super) fn enter_error(qp: &SoftQp) {
+    let mut state = lock(&qp.state);
+    state.state = IBV_QPS_ERR;
+    let held = std::mem::take(&mut state.held);
+    drop(state);
+    for (mut wc, slots) in held {
+        wc.status = IBV_WC_WR_FLUSH_ERR;
+        complete(qp, wc, slots);
+    }
+}
+
+fn complete(qp: &SoftQp, wc: Wc, slots: u32) {
+    // SAFETY: the completion queue outlives its queue pairs.
+    let mut queue = lock(unsafe { &(*qp.qp.send_cq.cast::<SoftCq>()).queue });
+    if queue.entries.len() >= queue.capacity {
+        qp.shared.overflows.fetch_add(1, Ordering::SeqCst);
+    }
+    let raw = ptr::from_ref(qp).cast_mut();
+    queue.entries.push_back(Entry { wc, slots, qp: raw });
+}
+
+unsafe extern "C" fn post_send(qp: *mut Qp, wr: *mut SendWr, bad: *mut *mut SendWr) -> c_int {
+    // SAFETY: the caller passes what `create_qp` made.
+    let soft = unsafe { &*qp.cast::<SoftQp>() };
+    if !soft.shared.limits.null {
+        soft.shared.doorbells.fetch_add(1, Ordering::SeqCst);
+    }
+    let mut next = wr;
+    while !next.is_null() {
+        // SAFETY: a chain of live work requests.
+        let wr = unsafe { &*next };
+        let errno = post_one(soft, wr);
+        if errno != 0 {
+            // SAFETY: the caller has room for the result.
+            unsafe { *bad = next };
+            return errno;
+        }
+        next = wr.next;
+    }
+    0
+}
+
+fn post_one(qp: &SoftQp, wr: &SendWr) -> c_int {
+    let shared = &*qp.shared;
+    let errno = shared.refuse_posts.load(Ordering::Relaxed);
+    if errno != 0 {
+        return errno;
+    }
+    let mut state = lock(&qp.state);
+    if state.in_use >= state.cap.max_send_wr {
+        shared.overflows.fetch_add(1, Ordering::SeqCst);
+        return libc::ENOMEM;
+    }
+    state.in_use += 1;
+    state.uncovered += 1;
+    let status = match state.state {
+        IBV_QPS_RTS if shared.limits.null => IBV_WC_SUCCESS,
+        IBV_QPS_RTS => match shared.injected() {
+            IBV_WC_SUCCESS => execute(shared, wr, state.cap.max_inline_data)
+                .err()
+                .unwrap_or(IBV_WC_SUCCESS),
+            injected => injected,
+        },
+        _ => IBV_WC_WR_FLUSH_ERR,
+    };
+    if status == IBV_WC_SUCCESS && wr.send_flags & IBV_SEND_SIGNALED == 0 {
+        return 0;
+    }
+    if status != IBV_WC_SUCCESS {
+        state.state = IBV_QPS_ERR;
+    }
+    let slots = std::mem::take(&mut state.uncovered);
+    let wc = Wc {
+        wr_id: wr.wr_id,
+        status,
+        ..zeroed()
+    };
+    if shared.hold_completions.load(Ordering::Relaxed) && status == IBV_WC_SUCCESS {
+        state.held.push((wc, slots));
+        return 0;
+    }
+    let held = std::mem::take(&mut state.held);
+    drop(state);
+    for (wc, slots) in held {
+        complete(qp, wc, slots);
+    }
+    complete(qp, wc, slots);
+    0
+}
+
+/// Executes a work request; the status of its completion if it fails.
+fn execute(shared: &Shared, wr: &SendWr, inline_max: u32) -> Result<(), u32> {
+    let len = if wr.num_sge == 0 {
+        0
+    } else {
+        // SAFETY: a work request with elements points to them.
+        unsafe { (*wr.sg_list).length as usize }
+    };
+    // To the end of this function: what it resolves stays mapped that long.
+    let registered = shared.registered();
+    // Where the local bytes are; inline data are private memory of the caller.
+    let local = |access: u32| -> Result<*mut u8, u32> {
+        // SAFETY: as above.
+        let sge = unsafe { &*wr.sg_list };
+        registered
+            .resolve(sge.lkey, sge.addr, len, access)
+            .ok_or(IBV_WC_LOC_PROT_ERR)
+    };
+    // SAFETY (all blocks below): both ranges were resolved within registered, hence mapped, memory, which `registered`
+    // keeps so.
+    match wr.opcode {
+        IBV_WR_RDMA_WRITE | IBV_WR_RDMA_READ if len == 0 => {
+            let refused = wr.opcode == IBV_WR_RDMA_READ && !shared.limits.zero_length_reads;
+            if refused {
+                Err(IBV_WC_REM_INV_REQ_ERR)
+            } else {
+                Ok(())
+            }
+        }
+        IBV_WR_RDMA_WRITE => {
+            let inline = wr.send_flags & IBV_SEND_INLINE != 0;
+            if inline && len > inline_max as usize {
+                return Err(IBV_WC_LOC_LEN_ERR);
+            }
+            let to = registered
+                .resolve(wr.rdma_rkey(), wr.remote_addr, len, IBV_ACCESS_REMOTE_WRITE)
+                .ok_or(IBV_WC_REM_ACCESS_ERR)?;
+            if inline {
+                // SAFETY: inline data are `len` readable bytes, by the meaning of the flag; `to` was resolved.
+                unsafe {
+                    let data = ptr::with_exposed_provenance::<u8>((*wr.sg_list).addr as usize);
+                    word::write(to, std::slice::from_raw_parts(data, len));
+                }
+            } else {
+                let from = local(0)?;
+                // SAFETY: see above.
+                unsafe { word::copy(to, from, len) };
+            }
+            Ok(())
+        }
+        IBV_WR_RDMA_READ => {
+            let from = registered
+                .resolve(wr.rdma_rkey(), wr.remote_addr, len, IBV_ACCESS_REMOTE_READ)
+                .ok_or(IBV_WC_REM_ACCESS_ERR)?;
+            let to = local(IBV_ACCESS_LOCAL_WRITE)?;
+            // SAFETY: see above.
+            unsafe { word::copy(to, from, len) };
+            Ok(())
+        }
+        IBV_WR_ATOMIC_FETCH_AND_ADD | IBV_WR_ATOMIC_CMP_AND_SWP => {
+            let at = registered
+                .resolve(wr.rkey.0, wr.remote_addr, 8, IBV_ACCESS_REMOTE_ATOMIC)
+                .ok_or(IBV_WC_REM_ACCESS_ERR)?;
+            let to = local(IBV_ACCESS_LOCAL_WRITE)?;
+            if len != 8 || !at.addr().is_multiple_of(8) || !to.addr().is_multiple_of(8) {
+                return Err(IBV_WC_REM_INV_REQ_ERR);
+            }
+            // SAFETY: see above; both are aligned.
+            unsafe {
+                let found = if wr.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD {
+                    word::fetch_add(at, wr.compare_add)
+                } else {
+                    let (Ok(found) | Err(found)) = word::compare_exchange(at, wr.compare_add, wr.swap);
+                    found
+                };
+                word::store(to, found, Ordering::Release);
+            }
+            Ok(())
+        }
+        _ => Err(IBV_WC_LOC_QP_OP_ERR),
+    }
+}
+
+/// The count of a device's identifiers.
+///
+/// # Safety
+/// `context` was made by [`context`].
+pub(super) unsafe fn identifiers<'a>(context: *mut Context) -> &'a std::sync::atomic::AtomicU64 {
+    // SAFETY: by the caller's promise.
+    unsafe { &device(context).shared.identifiers }
+}

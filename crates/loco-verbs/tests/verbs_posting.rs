@@ -1,0 +1,122 @@
+//! What posting costs: no allocation (counted by the allocator of this test's process), one doorbell for a batch.
+
+#![allow(clippy::unwrap_used)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use loco_fabric::{Fabric, Local, Memory, MemoryKind, QueuePair, Target, Work, WorkRequestId};
+use loco_job::Mesh;
+use loco_verbs::soft::{SoftDevice, SoftLimits};
+use loco_verbs::{Provider, VerbsConfig, VerbsFabric};
+
+/// Counts the allocations of each thread.
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: hands everything on to the system's allocator; the counter needs no allocation and no destructor.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: by the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        // SAFETY: by the caller's promise.
+        unsafe { System.dealloc(ptr, layout) };
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+#[test]
+fn posting_and_polling_allocate_nothing() {
+    let config = VerbsConfig {
+        provider: Provider::Soft(SoftDevice::new(SoftLimits::default())),
+        arena_bytes: 1 << 20,
+        queue_depth: 64,
+        ..VerbsConfig::default()
+    };
+    let fabric = VerbsFabric::new(Mesh::in_process(1).unwrap().remove(0), config).unwrap();
+    let memory = fabric.allocate(4096, MemoryKind::Host).unwrap();
+    let remote = fabric.import(fabric.node(), &fabric.export(&memory)).unwrap();
+    let mut qp = fabric.queue_pair(fabric.node()).unwrap();
+    let mut completions = Vec::with_capacity(64);
+    let local = |offset, len| Local {
+        memory: &memory,
+        offset,
+        len,
+    };
+    let target = |offset| Target {
+        remote: &remote,
+        offset,
+    };
+    let mut round = |first: u64| {
+        let work = |id| Work::signaled(WorkRequestId(first + id));
+        let _ = qp.put(local(0, 64), target(1024), work(0)).unwrap();
+        let _ = qp.put(local(0, 64), target(1024), Work::unsignaled()).unwrap();
+        let _ = qp.put_inline(&[1; 8], target(2048), work(1).more()).unwrap();
+        let _ = qp.put_inline(&[2; 100], target(2048), work(2).fenced()).unwrap();
+        let _ = qp.get(local(128, 64), target(1024), work(3)).unwrap();
+        let _ = qp
+            .fetch_add(target(3000 / 8 * 8), 1, local(256, 8), work(4))
+            .unwrap();
+        let _ = qp
+            .compare_swap(target(3000 / 8 * 8), 0, 1, local(256, 8), work(5))
+            .unwrap();
+        let _ = qp.flush(work(6)).unwrap();
+        while completions.len() < 7 {
+            fabric.poll(&mut completions).unwrap();
+        }
+        completions.clear();
+    };
+    round(0);
+    let before = ALLOCATIONS.get();
+    for n in 1..1000 {
+        round(7 * n);
+    }
+    assert_eq!(ALLOCATIONS.get(), before);
+    drop(Box::new(1));
+    assert_eq!(ALLOCATIONS.get(), before + 1, "the counter counts");
+}
+
+#[test]
+fn linked_requests_share_a_doorbell() {
+    let device = SoftDevice::new(SoftLimits::default());
+    let config = VerbsConfig {
+        provider: Provider::Soft(device.clone()),
+        arena_bytes: 1 << 20,
+        queue_depth: 64,
+        ..VerbsConfig::default()
+    };
+    let fabric = VerbsFabric::new(Mesh::in_process(1).unwrap().remove(0), config).unwrap();
+    let memory = fabric.allocate(4096, MemoryKind::Host).unwrap();
+    let remote = fabric.import(fabric.node(), &fabric.export(&memory)).unwrap();
+    let mut qp = fabric.queue_pair(fabric.node()).unwrap();
+    let mut put = |offset: usize, work| {
+        let target = Target {
+            remote: &remote,
+            offset,
+        };
+        let _ = qp.put_inline(&[1; 8], target, work).unwrap();
+    };
+    let before = device.doorbells();
+    for slot in 0..7 {
+        put(8 * slot, Work::unsignaled().more());
+    }
+    assert_eq!(device.doorbells(), before, "more follows");
+    put(56, Work::signaled(WorkRequestId(7)));
+    assert_eq!(device.doorbells(), before + 1);
+    let mut completions = Vec::new();
+    while completions.is_empty() {
+        fabric.poll(&mut completions).unwrap();
+    }
+    let mut bytes = [0; 64];
+    memory.read(0, &mut bytes).unwrap();
+    assert_eq!(bytes, [1; 64]);
+}

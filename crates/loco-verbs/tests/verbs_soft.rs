@@ -1,0 +1,76 @@
+//! The verbs fabric over the software device: the conformance suite, and every fault that the function table can show.
+
+#![allow(clippy::unwrap_used)]
+
+use loco_conformance::World;
+use loco_host::HugePages;
+use loco_job::Mesh;
+use loco_verbs::soft::{SoftDevice, SoftLimits};
+use loco_verbs::{Provider, VerbsConfig, VerbsFabric};
+
+struct Soft;
+/// Without reads of length zero: flushes read a word. Nor are there fences to rely on.
+struct NoZeroLengthReads;
+
+fn config(device: &SoftDevice) -> VerbsConfig {
+    VerbsConfig {
+        provider: Provider::Soft(device.clone()),
+        arena_bytes: 1 << 20,
+        memory_limit_bytes: 16 << 20,
+        huge_pages: HugePages::Never,
+        queue_depth: 16,
+        ..VerbsConfig::default()
+    }
+}
+
+fn bring_up(n: usize, limits: SoftLimits) -> (SoftDevice, Vec<VerbsFabric>) {
+    let device = SoftDevice::new(limits);
+    let meshes = Mesh::in_process(n).unwrap();
+    let fabrics = std::thread::scope(|scope| {
+        let ups: Vec<_> = meshes
+            .into_iter()
+            .map(|mesh| scope.spawn(|| VerbsFabric::new(mesh, config(&device)).unwrap()))
+            .collect();
+        ups.into_iter().map(|up| up.join().unwrap()).collect()
+    });
+    (device, fabrics)
+}
+
+impl World for Soft {
+    type Fabric = VerbsFabric;
+    fn nodes(n: usize) -> Vec<VerbsFabric> {
+        bring_up(n, SoftLimits::default()).1
+    }
+    fn kill(node: &VerbsFabric) {
+        node.mesh().fail();
+    }
+}
+
+impl World for NoZeroLengthReads {
+    type Fabric = VerbsFabric;
+    fn nodes(n: usize) -> Vec<VerbsFabric> {
+        let (_, fabrics) = bring_up(
+            n,
+            SoftLimits {
+                zero_length_reads: false,
+                fences_stall: true,
+                ..SoftLimits::default()
+            },
+        );
+        assert!(!fabrics[0].flushes_by_zero_length_reads());
+        fabrics
+    }
+    fn kill(node: &VerbsFabric) {
+        node.mesh().fail();
+    }
+}
+
+mod soft {
+    use super::Soft;
+    loco_conformance::suite!(Soft);
+}
+
+mod no_zero_length_reads {
+    use super::NoZeroLengthReads;
+    loco_conformance::suite!(NoZeroLengthReads);
+}
