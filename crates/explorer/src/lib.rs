@@ -21,7 +21,7 @@ mod worker;
 
 pub use agents::{Agents, Closure};
 pub use bounds::{Bounds, Mover};
-pub use limits::{Limit, Limits, Progress};
+pub use limits::{Limit, Limits, MemoryLimit, Progress};
 pub use random::{Choice, SampleResult, Sampled, Samples, sample};
 pub use search::{Ended, Options, SearchResult, Searched, Stats, search};
 pub use system::{Failed, Flow, System};

@@ -13,6 +13,17 @@ pub struct Limits<'a> {
     pub states_max: Option<u64>,
     /// When this becomes true.
     pub cancel: Option<&'a AtomicBool>,
+    /// When too much memory is in use.
+    pub memory: Option<MemoryLimit>,
+}
+
+/// A bound on the memory in use, with the caller's way to measure it.
+#[derive(Clone, Copy, Debug)]
+pub struct MemoryLimit {
+    /// Returns the bytes in use now. Every worker calls it now and then.
+    pub used: fn() -> u64,
+    /// Most bytes in use.
+    pub bytes_max: u64,
 }
 
 /// The limit that an exploration has reached.
@@ -24,6 +35,8 @@ pub enum Limit {
     States(u64),
     /// An execution has more than so many moves.
     Depth(u64),
+    /// More than so many bytes of memory were in use.
+    Memory(u64),
     /// The caller asked to stop.
     Cancelled,
 }
@@ -34,6 +47,7 @@ impl fmt::Display for Limit {
             Limit::Time => write!(f, "time limit reached"),
             Limit::States(n) => write!(f, "limit of {n} states reached"),
             Limit::Depth(n) => write!(f, "an execution has more than {n} steps"),
+            Limit::Memory(bytes) => write!(f, "memory limit of {bytes} bytes reached"),
             Limit::Cancelled => write!(f, "interrupted"),
         }
     }
@@ -48,6 +62,11 @@ impl Limits<'_> {
         // Relaxed: a late view of the flag only delays the stop.
         if self.cancel.is_some_and(|c| c.load(Ordering::Relaxed)) {
             return Some(Limit::Cancelled);
+        }
+        if let Some(memory) = self.memory
+            && (memory.used)() > memory.bytes_max
+        {
+            return Some(Limit::Memory(memory.bytes_max));
         }
         if self.deadline.is_some_and(|d| Instant::now() >= d) {
             return Some(Limit::Time);

@@ -1,6 +1,5 @@
 //! `mowgli bench`: how fast the engines are here, as JSON.
 
-use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use mowgli::check::{self, Engine, settings};
@@ -10,7 +9,7 @@ use mowgli::model::{Model, RmwAtomicity};
 use mowgli::{catalogue, declarative};
 use serde::Serialize;
 
-use crate::budget::Limits;
+use crate::budget::{self, Limits, Run};
 use crate::{Error, Exit, output};
 
 /// Measure the engines and print JSON
@@ -24,8 +23,7 @@ pub(crate) struct Args {
     /// Runs of each measurement; the best counts
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: u32,
-    /// Limits of each search
-    #[arg(short, long, default_value = "time=60s", value_name = "LIMITS")]
+    #[arg(short, long, default_value = "time=60s", value_name = "LIMITS", help = budget::HELP, long_help = budget::LONG_HELP)]
     limit: Limits,
 }
 
@@ -72,6 +70,7 @@ exists (true)
 
 #[derive(Serialize)]
 struct Report {
+    version: u32,
     cores: usize,
     catalogue: Vec<CatalogueTime>,
     machine: MachineSpeed,
@@ -106,18 +105,23 @@ struct DeclarativeTime {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
+    let run = Run::start(args.limit);
     let report = Report {
+        version: 1,
         cores: std::thread::available_parallelism().map_or(1, usize::from),
         catalogue: vec![
-            catalogue_time(args, Engine::Declarative)?,
-            catalogue_time(args, Engine::Operational)?,
+            catalogue_time(args, &run, Engine::Declarative)?,
+            catalogue_time(args, &run, Engine::Operational)?,
         ],
-        machine: machine_speed(args)?,
-        declarative_3x5: declarative_time(args, THREE_BY_FIVE)?,
-        declarative_3x5_remote: declarative_time(args, THREE_BY_FIVE_REMOTE)?,
+        machine: machine_speed(args, &run)?,
+        declarative_3x5: declarative_time(args, &run, THREE_BY_FIVE)?,
+        declarative_3x5_remote: declarative_time(args, &run, THREE_BY_FIVE_REMOTE)?,
     };
     output::print_json(&report)?;
-    Ok(Exit::AsStated)
+    Ok(match run.stopped() {
+        Some(_) => Exit::Unknown,
+        None => Exit::AsStated,
+    })
 }
 
 /// The best time of several runs and the last result.
@@ -141,7 +145,7 @@ fn test(source: &str) -> Result<Litmus, Error> {
         .map_err(|e| Error::Usage(e.to_string()))
 }
 
-fn catalogue_time(args: &Args, engine: Engine) -> Result<CatalogueTime, Error> {
+fn catalogue_time(args: &Args, run: &Run, engine: Engine) -> Result<CatalogueTime, Error> {
     let tests: Vec<Litmus> = catalogue::entries()
         .iter()
         .map(|e| test(e.source))
@@ -150,7 +154,6 @@ fn catalogue_time(args: &Args, engine: Engine) -> Result<CatalogueTime, Error> {
         .iter()
         .flat_map(|t| settings(&t.program).into_iter().map(move |s| (t, s)))
         .collect();
-    let never = AtomicBool::new(false);
     let (time_s, complete) = best(args, || {
         let search = |(t, s): &(&Litmus, Setting)| match engine {
             Engine::Operational => {
@@ -158,11 +161,9 @@ fn catalogue_time(args: &Args, engine: Engine) -> Result<CatalogueTime, Error> {
                     workers: 1,
                     ..Options::new(s.model, s.rmw)
                 };
-                explore::outcomes_with(&t.program, &options, &args.limit.budget(&never)).is_complete()
+                explore::outcomes_with(&t.program, &options, &run.budget()).is_complete()
             }
-            _ => {
-                check::decide(t, *s, engine, &args.limit.budget(&never)).is_ok_and(|a| a.search.is_complete())
-            }
+            _ => check::decide(t, *s, engine, &run.budget()).is_ok_and(|a| a.search.is_complete()),
         };
         jobs.iter().filter(|job| !search(job)).count() == 0
     });
@@ -175,16 +176,15 @@ fn catalogue_time(args: &Args, engine: Engine) -> Result<CatalogueTime, Error> {
     })
 }
 
-fn machine_speed(args: &Args) -> Result<MachineSpeed, Error> {
+fn machine_speed(args: &Args, run: &Run) -> Result<MachineSpeed, Error> {
     let litmus = test(MANY_STATES)?;
-    let never = AtomicBool::new(false);
     let model = Model::RdmaTso;
     let options = Options {
         workers: 1,
         ..Options::new(model, RmwAtomicity::Hca)
     };
     let (time_s, search) = best(args, || {
-        explore::outcomes_with(&litmus.program, &options, &args.limit.budget(&never))
+        explore::outcomes_with(&litmus.program, &options, &run.budget())
     });
     Ok(MachineSpeed {
         model,
@@ -195,17 +195,11 @@ fn machine_speed(args: &Args) -> Result<MachineSpeed, Error> {
     })
 }
 
-fn declarative_time(args: &Args, source: &str) -> Result<DeclarativeTime, Error> {
+fn declarative_time(args: &Args, run: &Run, source: &str) -> Result<DeclarativeTime, Error> {
     let litmus = test(source)?;
-    let never = AtomicBool::new(false);
     let model = Model::RdmaTso;
     let (time_s, search) = best(args, || {
-        declarative::outcomes(
-            &litmus.program,
-            model,
-            RmwAtomicity::Hca,
-            &args.limit.budget(&never),
-        )
+        declarative::outcomes(&litmus.program, model, RmwAtomicity::Hca, &run.budget())
     });
     Ok(DeclarativeTime {
         model,

@@ -1,46 +1,61 @@
-//! `--limit` and Ctrl-C: when a search has to stop.
+//! `--limit` and Ctrl-C: when a search, or the whole run, has to stop.
 
+use std::alloc::System;
+use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use mowgli::outcome::Budget;
+use cap::Cap;
+use mowgli::outcome::{Budget, MemoryLimit};
 
-/// Limits of each search (one test under one model).
+/// Counts the bytes in use, for the memory limit. It bounds nothing itself.
+#[global_allocator]
+static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
+
+/// The help text of `--limit`.
+pub(crate) const HELP: &str = "Limits, as in time=10s,total=10m,memory=2G,states=1000000";
+
+/// The long help text of `--limit`.
+pub(crate) const LONG_HELP: &str = "\
+Limits, as in time=10s,total=10m,memory=2G,states=1000000
+
+time bounds each search (one test under one model), total the whole run; times take ms, s, m or h. memory bounds the bytes in \
+use (K, M or G, in powers of 1024), states the states or candidate executions of each search. A verdict that a limit leaves \
+open is unknown.";
+
+/// What `--limit` says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Limits {
+    /// Longest search.
     time: Option<Duration>,
+    /// Longest run.
+    total: Option<Duration>,
+    /// Most bytes in use.
+    memory: Option<u64>,
+    /// Most states of a search.
     states: Option<u64>,
-}
-
-impl Limits {
-    /// The budget of a search that starts now.
-    pub(crate) fn budget(self, cancel: &AtomicBool) -> Budget<'_> {
-        Budget {
-            deadline: self.time.and_then(|t| Instant::now().checked_add(t)),
-            states_max: self.states,
-            cancel: Some(cancel),
-        }
-    }
 }
 
 impl FromStr for Limits {
     type Err = String;
 
-    /// `time=10s,states=1000000`; times take `ms`, `s` or `m`.
     fn from_str(s: &str) -> Result<Limits, String> {
         let mut limits = Limits::default();
         for part in s.split(',') {
             match part.split_once('=') {
                 Some(("time", value)) => limits.time = Some(duration(value)?),
+                Some(("total", value)) => limits.total = Some(duration(value)?),
+                Some(("memory", value)) => limits.memory = Some(bytes(value)?),
                 Some(("states", value)) => {
                     let states = value.replace('_', "").parse();
                     limits.states = Some(states.map_err(|_| format!("`{value}` is no number of states"))?);
                 }
                 _ => {
                     return Err(format!(
-                        "unknown limit `{part}`: write time=10s, states=1000000 or both with a comma"
+                        "unknown limit `{part}`: write time=10s, total=10m, memory=2G or states=1000000, \
+                         several with commas"
                     ));
                 }
             }
@@ -51,31 +66,96 @@ impl FromStr for Limits {
 
 fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let wrong = || format!("`{text}` is no time: write 500ms, 10s or 2m");
+    let wrong = || format!("`{text}` is no time: write 500ms, 10s, 2m or 1h");
     let value: f64 = digits.parse().map_err(|_| wrong())?;
     let seconds = match &text[digits.len()..] {
         "ms" => value / 1e3,
         "s" | "" => value,
         "m" => value * 60.0,
+        "h" => value * 3600.0,
         _ => return Err(wrong()),
     };
     Duration::try_from_secs_f64(seconds).map_err(|_| wrong())
 }
 
-/// A flag that Ctrl-C raises. A second Ctrl-C ends the process at once.
-pub(crate) fn interrupt_flag() -> Arc<AtomicBool> {
-    let flag = Arc::new(AtomicBool::new(false));
-    // Without a handler Ctrl-C ends the process, which is the system's own behaviour: nothing to report.
-    let _ =
-        signal_hook::flag::register_conditional_shutdown(signal_hook::consts::SIGINT, 130, Arc::clone(&flag));
-    let _ = signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::clone(&flag));
-    flag
+fn bytes(text: &str) -> Result<u64, String> {
+    let wrong = || format!("`{text}` is no amount of memory: write 500M or 2G");
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let value: u64 = digits.parse().map_err(|_| wrong())?;
+    let unit = match &text[digits.len()..] {
+        "K" | "KiB" => 1 << 10,
+        "M" | "MiB" => 1 << 20,
+        "G" | "GiB" => 1 << 30,
+        _ => return Err(wrong()),
+    };
+    value.checked_mul(unit).ok_or_else(wrong)
 }
 
-/// Whether Ctrl-C was pressed.
-pub(crate) fn interrupted(flag: &AtomicBool) -> bool {
-    // Relaxed: the flag carries no data, and a late view of it only delays the stop.
-    flag.load(Ordering::Relaxed)
+/// Why a run ended before its work was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// Ctrl-C.
+    Interrupted,
+    /// The total limit.
+    Total,
+}
+
+impl fmt::Display for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Stop::Interrupted => "interrupted",
+            Stop::Total => "total time limit reached",
+        })
+    }
+}
+
+/// The limits of a run that is under way.
+#[derive(Debug)]
+pub(crate) struct Run {
+    limits: Limits,
+    interrupted: Arc<AtomicBool>,
+    deadline: Option<Instant>,
+}
+
+impl Run {
+    /// Starts the clock of the total limit. From now on Ctrl-C stops the search under way; a second Ctrl-C ends the process.
+    pub(crate) fn start(limits: Limits) -> Run {
+        let flag = Arc::new(AtomicBool::new(false));
+        let interrupt = signal_hook::consts::SIGINT;
+        // Without a handler Ctrl-C ends the process, which is the system's own behaviour: nothing to report.
+        let _ = signal_hook::flag::register_conditional_shutdown(interrupt, 130, Arc::clone(&flag));
+        let _ = signal_hook::flag::register(interrupt, Arc::clone(&flag));
+        Run {
+            limits,
+            interrupted: flag,
+            deadline: limits.total.and_then(|t| Instant::now().checked_add(t)),
+        }
+    }
+
+    /// The budget of a search that starts now.
+    pub(crate) fn budget(&self) -> Budget<'_> {
+        let own = self.limits.time.and_then(|t| Instant::now().checked_add(t));
+        Budget {
+            deadline: own.into_iter().chain(self.deadline).min(),
+            states_max: self.limits.states,
+            cancel: Some(&self.interrupted),
+            memory: self.limits.memory.map(|bytes_max| MemoryLimit {
+                used: || ALLOCATOR.allocated() as u64,
+                bytes_max,
+            }),
+        }
+    }
+
+    /// Why no further search may start, if so.
+    pub(crate) fn stopped(&self) -> Option<Stop> {
+        // Relaxed: the flag publishes no other data.
+        if self.interrupted.load(Ordering::Relaxed) {
+            return Some(Stop::Interrupted);
+        }
+        self.deadline
+            .is_some_and(|d| Instant::now() >= d)
+            .then_some(Stop::Total)
+    }
 }
 
 #[cfg(test)]
@@ -84,12 +164,14 @@ mod tests {
 
     #[test]
     fn limits_are_read_or_refused_with_the_right_form() {
-        let limits: Limits = "time=1.5s,states=1_000".parse().unwrap();
+        let limits: Limits = "time=1.5s,states=1_000,total=2h,memory=2G".parse().unwrap();
         assert_eq!(
             limits,
             Limits {
                 time: Some(Duration::from_millis(1500)),
-                states: Some(1000)
+                total: Some(Duration::from_secs(7200)),
+                memory: Some(2 << 30),
+                states: Some(1000),
             }
         );
         assert_eq!(
@@ -104,12 +186,23 @@ mod tests {
             "",
             "10s",
             "time=-1s",
-            "time=1h",
+            "time=1d",
             "time=1e999s",
             "states=many",
             "memory=1",
+            "memory=99999999999G",
         ] {
             assert!(wrong.parse::<Limits>().is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_search_ends_with_the_run_if_that_is_sooner() {
+        let limits = "time=1h,total=0s".parse().unwrap();
+        let run = Run::start(limits);
+        assert!(run.budget().deadline.unwrap() <= Instant::now());
+        assert_eq!(run.stopped(), Some(Stop::Total));
+        let run = Run::start("total=1h".parse().unwrap());
+        assert_eq!(run.stopped(), None);
     }
 }

@@ -1,7 +1,6 @@
 //! `mowgli check`: tests under models, reported as herd7 does, compared with what the tests state.
 
 use std::io::IsTerminal;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -11,7 +10,8 @@ use mowgli::model::{Model, RmwAtomicity};
 use mowgli::report;
 use serde::Serialize;
 
-use crate::budget::{Limits, interrupt_flag, interrupted};
+use crate::budget::{self, Limits, Run, Stop};
+use crate::diagnostics::Report;
 use crate::source::{self, Test};
 use crate::summary::{Summary, Totals};
 use crate::{Error, Exit, output, values};
@@ -40,8 +40,7 @@ pub(crate) struct Args {
     /// Atomicity of remote read-modify-writes: hca or glob. Default: both, for tests that have any
     #[arg(long, value_name = "ATOMICITY", value_parser = values::rmw())]
     rmw: Option<RmwAtomicity>,
-    /// Limits of each search, as in time=10s,states=1000000
-    #[arg(short, long, default_value = "time=60s", value_name = "LIMITS")]
+    #[arg(short, long, default_value = "time=60s", value_name = "LIMITS", help = budget::HELP, long_help = budget::LONG_HELP)]
     limit: Limits,
     /// Print the table only
     #[arg(short, long, conflicts_with = "json")]
@@ -73,7 +72,7 @@ pub(crate) struct Row {
     pub(crate) setting: String,
     /// The condition asked.
     pub(crate) condition: String,
-    /// allowed, forbidden or required; nothing if unknown or not applicable.
+    /// allowed, forbidden or required; nothing if unknown, vacuous or not applicable.
     pub(crate) verdict: Option<Verdict>,
     /// What the test states.
     pub(crate) expected: Option<Verdict>,
@@ -83,6 +82,8 @@ pub(crate) struct Row {
     pub(crate) engines_disagree: bool,
     /// Why the model does not apply.
     pub(crate) not_applicable: Option<String>,
+    /// Whether no execution reaches the end, so that the test asks nothing.
+    pub(crate) vacuous: bool,
     /// Why the search stopped early.
     pub(crate) limit: Option<String>,
     /// The states, as the report shows them.
@@ -97,14 +98,17 @@ pub(crate) struct Row {
 
 #[derive(Serialize)]
 struct Document<'a> {
+    version: u32,
     engine: Engine,
     rows: &'a [Row],
-    totals: Totals,
+    refused: &'a [Report],
+    warnings: &'a [Report],
+    totals: &'a Totals,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
     let loaded = source::load(&args.paths)?;
-    let flag = interrupt_flag();
+    let run = Run::start(args.limit);
     let jobs: Vec<(&Test, Setting)> = loaded
         .tests
         .iter()
@@ -112,12 +116,15 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
         .collect();
     let bar = progress(jobs.len());
     let mut rows = Vec::new();
+    let (mut stopped, mut left) = (None, jobs.len());
     for (test, setting) in jobs {
-        if interrupted(&flag) {
+        stopped = run.stopped();
+        if stopped.is_some() {
             break;
         }
+        left -= 1;
         bar.set_message(format!("{} {setting}", test.litmus.name));
-        let (text, found) = one(test, setting, args, &flag);
+        let (text, found) = one(test, setting, args, &run);
         if !args.json && !args.quiet {
             bar.suspend(|| output::print(&text))?;
         }
@@ -125,15 +132,20 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
         bar.inc(1);
     }
     bar.finish_and_clear();
-    let summary = Summary::new(&rows, loaded.refused, interrupted(&flag));
+    // Ctrl-C during the last search leaves it incomplete.
+    let stopped = stopped.or(run.stopped().filter(|&s| s == Stop::Interrupted));
+    let summary = Summary::new(&rows, loaded.refused.len(), stopped, left);
     if args.json {
         output::print_json(&Document {
+            version: 1,
             engine: args.engine,
             rows: &rows,
-            totals: summary.totals.clone(),
+            refused: &loaded.refused,
+            warnings: &loaded.warnings,
+            totals: &summary.totals,
         })?;
     } else {
-        output::print(&summary.table())?;
+        output::print(&summary.table(output::width()))?;
     }
     Ok(summary.exit())
 }
@@ -160,10 +172,9 @@ fn settings_of(test: &Test, args: &Args) -> Vec<Setting> {
 }
 
 /// Checks one test under one setting: its reports and its rows.
-fn one(test: &Test, setting: Setting, args: &Args, flag: &AtomicBool) -> (String, Vec<Row>) {
+fn one(test: &Test, setting: Setting, args: &Args, run: &Run) -> (String, Vec<Row>) {
     let start = Instant::now();
-    let budget = args.limit.budget(flag);
-    let answer = check::decide(&test.litmus, setting, args.engine, &budget);
+    let answer = check::decide(&test.litmus, setting, args.engine, &run.budget());
     let time_s = start.elapsed().as_secs_f64();
     let mut text = format!("Model {setting}\n");
     if let Err(reason) = &answer {
@@ -215,6 +226,7 @@ fn row(
         as_expected: None,
         engines_disagree: false,
         not_applicable: None,
+        vacuous: false,
         limit: None,
         states: Vec::new(),
         positive: 0,
@@ -226,6 +238,7 @@ fn row(
         Ok(answer) => {
             let judgement: Judgement = check::judge(litmus, index, &answer.search);
             row.verdict = judgement.verdict();
+            row.vacuous = judgement.is_vacuous();
             row.as_expected = expected.and_then(|v| judgement.meets(v));
             row.engines_disagree = answer.disagreement.is_some();
             row.states = report::states(litmus, index, &answer.search);

@@ -9,7 +9,7 @@ use mowgli::outcome::{Outcome, Search};
 use mowgli::program::{Loc, Reg, ThreadId};
 use serde::Serialize;
 
-use crate::budget::{Limits, interrupt_flag};
+use crate::budget::{self, Limits, Run};
 use crate::{Error, Exit, output, source, values};
 
 /// Show the outcomes that separate two models
@@ -31,12 +31,18 @@ pub(crate) struct Args {
     /// Which engine answers: declarative, operational or both
     #[arg(short, long, default_value = "declarative", value_parser = values::engine())]
     engine: Engine,
-    /// Limits of each search, as in time=10s,states=1000000
-    #[arg(short, long, default_value = "time=60s", value_name = "LIMITS")]
+    #[arg(short, long, default_value = "time=60s", value_name = "LIMITS", help = budget::HELP, long_help = budget::LONG_HELP)]
     limit: Limits,
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    version: u32,
+    test: &'a str,
+    models: &'a [Side; 2],
 }
 
 #[derive(Serialize)]
@@ -54,16 +60,11 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
         ));
     };
     let test = source::load_one(&args.test)?;
-    let flag = interrupt_flag();
+    let run = Run::start(args.limit);
     let search = |setting: Setting| {
-        check::run(
-            &test.litmus.program,
-            setting,
-            args.engine,
-            &args.limit.budget(&flag),
-        )
-        .map(|answer| answer.search)
-        .map_err(|e| Error::Usage(e.to_string()))
+        check::run(&test.litmus.program, setting, args.engine, &run.budget())
+            .map(|answer| answer.search)
+            .map_err(|e| Error::Usage(e.to_string()))
     };
     let (found_a, found_b) = (search(*a)?, search(*b)?);
     let sides = [
@@ -71,7 +72,11 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
         side(&test.litmus, *b, &found_b, &found_a),
     ];
     if args.json {
-        output::print_json(&sides)?;
+        output::print_json(&Document {
+            version: 1,
+            test: &test.litmus.name,
+            models: &sides,
+        })?;
     } else {
         output::print(&text(&test.litmus.name, &sides))?;
     }

@@ -1,12 +1,35 @@
-//! Draws the parser's diagnostics under the source text, in the form that rustc made familiar.
+//! Draws the parser's diagnostics under the source text, in the form that rustc made familiar, and writes them as JSON.
 
 use std::io::IsTerminal;
 
-use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet};
 use mowgli::litmus::{Diagnostic, Severity, Span};
+use serde::Serialize;
+
+/// The diagnostics of one text, as JSON reports have them.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Report {
+    /// Where the text is.
+    path: String,
+    /// What was noticed, in the order of the text.
+    diagnostics: Vec<Entry>,
+}
+
+/// One diagnostic.
+#[derive(Clone, Debug, Serialize)]
+struct Entry {
+    severity: &'static str,
+    code: &'static str,
+    message: String,
+    /// Line of the start, from 1.
+    line: usize,
+    /// Column of the start, from 1, in characters.
+    column: usize,
+    help: Option<String>,
+}
 
 /// Prints diagnostics to standard error.
-pub(crate) fn print(path: &str, source: &str, diagnostics: &[Diagnostic]) {
+pub(crate) fn print(path: &str, source: &str, diagnostics: &[Diagnostic]) -> Report {
     let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let renderer = if colour {
         Renderer::styled()
@@ -16,6 +39,45 @@ pub(crate) fn print(path: &str, source: &str, diagnostics: &[Diagnostic]) {
     for diagnostic in diagnostics {
         eprintln!("{}\n", render(&renderer, path, source, diagnostic));
     }
+    let entry = |d: &Diagnostic| {
+        let (line, column) = d.position(source);
+        Entry {
+            severity: match d.severity() {
+                Severity::Error => "error",
+                Severity::Warning => "warning",
+            },
+            code: d.kind.code(),
+            message: d.message.clone(),
+            line,
+            column,
+            help: d.help.clone(),
+        }
+    };
+    Report {
+        path: path.to_owned(),
+        diagnostics: diagnostics.iter().map(entry).collect(),
+    }
+}
+
+/// Prints that a text is not UTF-8; `valid` is the text before the first wrong byte.
+pub(crate) fn print_not_utf8(path: &str, valid: &str) -> Report {
+    let line = valid.matches('\n').count() + 1;
+    let column = valid.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    let message = "the text is not UTF-8".to_owned();
+    let help = "save the file as UTF-8".to_owned();
+    eprintln!("error[not-utf-8]: {message}\n --> {path}:{line}:{column}\n  = help: {help}\n");
+    let entry = Entry {
+        severity: "error",
+        code: "not-utf-8",
+        message,
+        line,
+        column,
+        help: Some(help),
+    };
+    Report {
+        path: path.to_owned(),
+        diagnostics: vec![entry],
+    }
 }
 
 fn render(renderer: &Renderer, path: &str, source: &str, diagnostic: &Diagnostic) -> String {
@@ -23,12 +85,12 @@ fn render(renderer: &Renderer, path: &str, source: &str, diagnostic: &Diagnostic
         Severity::Error => Level::ERROR,
         Severity::Warning => Level::WARNING,
     };
-    // A text beyond the size limit is not drawn: only the message is of use.
+    let title = level
+        .primary_title(&diagnostic.message)
+        .id(diagnostic.kind.code());
+    // A text beyond the size limit is not drawn: only its name and the message are of use.
     if source.len() > mowgli::litmus::limits::SOURCE_BYTES_MAX {
-        let title = level
-            .primary_title(&diagnostic.message)
-            .id(diagnostic.kind.code());
-        return renderer.render(&[Group::with_title(title)]);
+        return renderer.render(&[title.element(Origin::path(path))]);
     }
     let primary = AnnotationKind::Primary
         .span(inside(source, &diagnostic.span))
@@ -37,10 +99,7 @@ fn render(renderer: &Renderer, path: &str, source: &str, diagnostic: &Diagnostic
     for (span, words) in &diagnostic.related {
         snippet = snippet.annotation(AnnotationKind::Context.span(inside(source, span)).label(words));
     }
-    let mut group = level
-        .primary_title(&diagnostic.message)
-        .id(diagnostic.kind.code())
-        .element(snippet);
+    let mut group: Group<'_> = title.element(snippet);
     if let Some(help) = &diagnostic.help {
         group = group.element(Level::HELP.message(help));
     }

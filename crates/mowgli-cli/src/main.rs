@@ -100,6 +100,9 @@ pub(crate) enum Error {
     /// Nothing to do.
     #[error("no litmus test below {0}: tests are files named *.litmus")]
     NoTests(String),
+    /// A list that names nothing.
+    #[error("{0} names no test: write one path a line")]
+    EmptyList(String),
     /// Tests with errors; the errors have been printed.
     #[error("{0} of the tests cannot be used because of the errors above")]
     Parse(usize),
@@ -150,8 +153,6 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(exit) => exit.into(),
-        // The reader of a pipe has seen enough: not an error of ours.
-        Err(Error::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("mowgli: {error}");
             Exit::Refused.into()

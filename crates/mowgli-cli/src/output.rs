@@ -1,12 +1,25 @@
-//! Standard output that does not panic when its reader goes away.
+//! Standard output: a reader that goes away is no error, and lines fit the terminal.
 
-use std::io::{self, Write};
+use std::fmt::Write as _;
+use std::io::{self, ErrorKind, Write};
 
-/// Writes a text to standard output.
+/// Writes a text to standard output. When the reader has gone away (`mowgli check | head`), the text is dropped and the command
+/// goes on, because its exit status is still the answer.
 pub(crate) fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    match written {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        other => other,
+    }
+}
+
+/// Writes a text to standard output; lines that are wider than the terminal are broken between words.
+pub(crate) fn print_wrapped(text: &str) -> io::Result<()> {
+    match width() {
+        Some(width) => print(&wrapped(text, width)),
+        None => print(text),
+    }
 }
 
 /// Writes a value as JSON to standard output.
@@ -15,4 +28,44 @@ pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<(), crate::Err
     print(&text)?;
     print("\n")?;
     Ok(())
+}
+
+/// The columns of the terminal: the variable `COLUMNS`, else the terminal behind standard output. `None` for a file or a pipe,
+/// whose lines are never broken.
+pub(crate) fn width() -> Option<usize> {
+    let stated = std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok());
+    let found = || terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0));
+    stated.or_else(found).map(|width: usize| width.max(40))
+}
+
+/// Breaks lines between words; what is carried over stands four columns further in than its line.
+pub(crate) fn wrapped(text: &str, width: usize) -> String {
+    let mut out = String::new();
+    for line in text.split_inclusive('\n') {
+        let indent = line.len() - line.trim_start_matches(' ').len();
+        let mut column = 0;
+        for word in line.split_inclusive(' ') {
+            let length = word.trim_end().chars().count();
+            if column > indent && column + length > width {
+                out.truncate(out.trim_end_matches(' ').len());
+                column = indent + 4;
+                let _ = write!(out, "\n{:column$}", "");
+            }
+            out.push_str(word);
+            column += word.trim_end_matches('\n').chars().count();
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lines_are_broken_between_words() {
+        assert_eq!(wrapped("  aaa bbb ccc\nx\n", 10), "  aaa bbb\n      ccc\nx\n");
+        assert_eq!(wrapped("  aaaaaaaaaaaaaa b\n", 10), "  aaaaaaaaaaaaaa\n      b\n");
+        assert_eq!(wrapped("short\n", 10), "short\n");
+    }
 }

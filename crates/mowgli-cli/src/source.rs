@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use mowgli::catalogue;
 use mowgli::litmus::{Litmus, limits, parse};
 
-use crate::{Error, diagnostics};
+use crate::Error;
+use crate::diagnostics::{self, Report};
 
 /// A test that parsed.
 #[derive(Debug)]
@@ -21,11 +22,15 @@ pub(crate) struct Test {
     pub(crate) litmus: Litmus,
 }
 
-/// The tests, and how many texts were refused (their errors have been printed).
+/// The tests, and what was said of the texts; all of it has been printed.
 #[derive(Debug, Default)]
 pub(crate) struct Loaded {
+    /// Tests that parsed.
     pub(crate) tests: Vec<Test>,
-    pub(crate) refused: usize,
+    /// Errors of the texts that were refused.
+    pub(crate) refused: Vec<Report>,
+    /// Warnings about the tests.
+    pub(crate) warnings: Vec<Report>,
 }
 
 /// Loads every test that the arguments name; the whole catalogue if there are none.
@@ -45,7 +50,7 @@ pub(crate) fn load(paths: &[String]) -> Result<Loaded, Error> {
 /// Loads the one test that an argument names.
 pub(crate) fn load_one(path: &str) -> Result<Test, Error> {
     let mut loaded = load(&[path.to_owned()])?;
-    match (loaded.tests.pop(), loaded.tests.is_empty(), loaded.refused) {
+    match (loaded.tests.pop(), loaded.tests.is_empty(), loaded.refused.len()) {
         (Some(test), true, 0) => Ok(test),
         (_, _, 0) => Err(Error::Usage(format!("{path} holds several tests: name one"))),
         (_, _, n) => Err(Error::Parse(n)),
@@ -90,11 +95,13 @@ impl Loaded {
     fn list(&mut self, list: &Path) -> Result<(), Error> {
         let text = fs::read_to_string(list).map_err(|source| read_error(list, source))?;
         let folder = list.parent().unwrap_or(Path::new(""));
+        let mut is_empty = true;
         for line in text.lines() {
             let line = line.split('#').next().unwrap_or_default().trim();
             if line.is_empty() {
                 continue;
             }
+            is_empty = false;
             // A list that names a list may name itself: only tests and folders are followed.
             let path = folder.join(line);
             match path.is_dir() {
@@ -102,7 +109,10 @@ impl Loaded {
                 false => self.file(&path)?,
             }
         }
-        Ok(())
+        match is_empty {
+            true => Err(Error::EmptyList(list.display().to_string())),
+            false => Ok(()),
+        }
     }
 
     fn folder(&mut self, folder: &Path) -> Result<(), Error> {
@@ -130,16 +140,14 @@ impl Loaded {
         match String::from_utf8(bytes) {
             Ok(source) => self.add(path, source),
             Err(error) if error.as_bytes().len() > limits::SOURCE_BYTES_MAX => {
-                // Cut in the middle of a character; what is left is still too long, and is refused as such.
+                // The text was cut in the middle of a character. What is left is still too long and is refused for that.
                 let source = String::from_utf8_lossy(error.as_bytes()).into_owned();
                 self.add(path, source);
             }
             Err(error) => {
-                eprintln!(
-                    "error: {path} is not UTF-8 at byte {}\n",
-                    error.utf8_error().valid_up_to()
-                );
-                self.refused += 1;
+                let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+                let valid = String::from_utf8_lossy(valid);
+                self.refused.push(diagnostics::print_not_utf8(&path, &valid));
             }
         }
     }
@@ -147,7 +155,10 @@ impl Loaded {
     fn add(&mut self, path: String, source: String) {
         match parse(&source) {
             Ok(parsed) => {
-                diagnostics::print(&path, &source, &parsed.warnings);
+                if !parsed.warnings.is_empty() {
+                    let warnings = diagnostics::print(&path, &source, &parsed.warnings);
+                    self.warnings.push(warnings);
+                }
                 self.tests.push(Test {
                     path,
                     source,
@@ -155,8 +166,8 @@ impl Loaded {
                 });
             }
             Err(error) => {
-                diagnostics::print(&path, &source, &error.diagnostics);
-                self.refused += 1;
+                let errors = diagnostics::print(&path, &source, &error.diagnostics);
+                self.refused.push(errors);
             }
         }
     }

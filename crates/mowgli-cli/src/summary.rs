@@ -5,8 +5,9 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
-use crate::Exit;
+use crate::budget::Stop;
 use crate::check::Row;
+use crate::{Exit, output};
 
 /// Counts over all rows.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -25,8 +26,12 @@ pub(crate) struct Totals {
     pub(crate) disagreements: usize,
     /// Texts that could not be used.
     pub(crate) refused: usize,
-    /// Whether Ctrl-C stopped the run.
-    pub(crate) interrupted: bool,
+    /// Rows whose test has no execution that reaches the end.
+    pub(crate) vacuous: usize,
+    /// Why the run ended early, if it did: Ctrl-C or the total limit.
+    pub(crate) stopped: Option<String>,
+    /// Searches (a test under a model) that were never begun.
+    pub(crate) not_begun: usize,
     /// Seconds of search.
     pub(crate) time_s: f64,
 }
@@ -34,11 +39,17 @@ pub(crate) struct Totals {
 /// Rows and their totals.
 pub(crate) struct Summary<'a> {
     rows: &'a [Row],
+    stopped: Option<Stop>,
     pub(crate) totals: Totals,
 }
 
 impl<'a> Summary<'a> {
-    pub(crate) fn new(rows: &'a [Row], refused: usize, interrupted: bool) -> Summary<'a> {
+    pub(crate) fn new(
+        rows: &'a [Row],
+        refused: usize,
+        stopped: Option<Stop>,
+        not_begun: usize,
+    ) -> Summary<'a> {
         let count = |f: fn(&Row) -> bool| rows.iter().filter(|r| f(r)).count();
         let names: BTreeSet<(&str, &str)> = rows.iter().map(|r| (r.path.as_str(), r.name.as_str())).collect();
         let totals = Totals {
@@ -49,7 +60,9 @@ impl<'a> Summary<'a> {
             unknown: count(is_unknown),
             disagreements: count(|r| r.engines_disagree),
             refused,
-            interrupted,
+            vacuous: count(|r| r.vacuous),
+            stopped: stopped.map(|s| s.to_string()),
+            not_begun,
             // The conditions of one test under one setting share one search.
             time_s: rows
                 .iter()
@@ -57,88 +70,161 @@ impl<'a> Summary<'a> {
                 .map(|r| r.time_s)
                 .sum(),
         };
-        Summary { rows, totals }
+        Summary {
+            rows,
+            stopped,
+            totals,
+        }
     }
 
     pub(crate) fn exit(&self) -> Exit {
         match &self.totals {
             t if t.differ + t.disagreements > 0 => Exit::Differs,
             t if t.refused > 0 => Exit::Refused,
-            t if t.unknown > 0 || t.interrupted => Exit::Unknown,
+            t if t.unknown > 0 || self.stopped.is_some() => Exit::Unknown,
             _ => Exit::AsStated,
         }
     }
 
-    /// One line a condition, one column a setting.
-    pub(crate) fn table(&self) -> String {
+    /// The table with one line a condition and one column a setting, then the totals. Columns that do not fit the width go into further
+    /// blocks, each with the names in front.
+    pub(crate) fn table(&self, width: Option<usize>) -> String {
         let mut settings: Vec<&str> = Vec::new();
-        let mut lines: Vec<(&str, &str, Vec<&Row>)> = Vec::new();
+        let mut lines: Vec<Line<'_>> = Vec::new();
         for row in self.rows {
             if !settings.contains(&row.setting.as_str()) {
                 settings.push(&row.setting);
             }
-            match lines
-                .iter_mut()
-                .rev()
-                .find(|(path, name, _)| *path == row.path && *name == row.name)
-            {
-                Some((_, _, rows)) => rows.push(row),
-                None => lines.push((&row.path, &row.name, vec![row])),
+            let of_row = |line: &&mut Line<'_>| line.path == row.path && line.name == row.name;
+            match lines.iter_mut().rev().find(of_row) {
+                Some(line) => line.rows.push(row),
+                None => lines.push(Line {
+                    path: &row.path,
+                    name: &row.name,
+                    rows: vec![row],
+                }),
             }
         }
         settings.sort_by_key(|s| s.parse::<mowgli::litmus::Setting>().ok());
         let name_width = lines
             .iter()
-            .map(|(_, name, _)| name.len())
+            .map(|l| l.name.len())
             .max()
             .unwrap_or(0)
-            .max("Test".len());
-        let mut out = format!("{:name_width$}", "Test");
-        let widths: Vec<usize> = settings
-            .iter()
-            .map(|s| s.len().max("forbidden =".len()))
-            .collect();
-        for (setting, width) in settings.iter().zip(&widths) {
-            let _ = write!(out, "  {setting:width$}");
+            .max(NAMES.len());
+        let mut out = String::new();
+        for columns in blocks(&settings, name_width, width) {
+            write_block(&mut out, columns, &lines, name_width);
         }
-        out.truncate(out.trim_end().len());
-        out.push('\n');
-        for (_, name, rows) in &lines {
-            let _ = write!(out, "{name:name_width$}");
-            for (setting, width) in settings.iter().zip(&widths) {
-                let cell = rows
-                    .iter()
-                    .find(|r| r.setting == *setting)
-                    .map_or("-".to_owned(), |r| cell(r));
-                let _ = write!(out, "  {cell:width$}");
+        out.push_str(&wrap_to(LEGEND, width));
+        out.push_str(&wrap_to(&self.totals_line(), width));
+        match self.stopped {
+            None => {}
+            Some(Stop::Interrupted) => out.push_str("Interrupted: the table is not complete.\n"),
+            Some(Stop::Total) => {
+                let left = self.totals.not_begun;
+                let _ = writeln!(
+                    out,
+                    "The total limit ended the run: {left} searches were not begun."
+                );
             }
-            out.truncate(out.trim_end().len());
-            out.push('\n');
-        }
-        let t = &self.totals;
-        let _ = write!(
-            out,
-            "\n(= as stated, ! differs from the test's statement, # engines disagree, - or n/a: the model does not apply)\n\
-             {} conditions, {} verdicts: {} as stated, {} differ, {} unknown, {} engine disagreements, {} tests refused; {:.2} s\n",
-            t.conditions, t.verdicts, t.as_stated, t.differ, t.unknown, t.disagreements, t.refused, t.time_s
-        );
-        if t.interrupted {
-            out.push_str("Interrupted: the table is not complete.\n");
         }
         out
     }
+
+    fn totals_line(&self) -> String {
+        let t = &self.totals;
+        format!(
+            "{} conditions, {} verdicts: {} as stated, {} differ, {} unknown, {} vacuous, {} engine disagreements, \
+             {} tests refused; {:.2} s\n",
+            t.conditions,
+            t.verdicts,
+            t.as_stated,
+            t.differ,
+            t.unknown,
+            t.vacuous,
+            t.disagreements,
+            t.refused,
+            t.time_s
+        )
+    }
+}
+
+/// Heading of the names.
+const NAMES: &str = "Test";
+
+/// What the marks in the cells mean.
+const LEGEND: &str = "(= as stated, ! differs from the test's statement, # engines disagree, vacuous no execution reaches the end, \
+    - or n/a the model does not apply)\n";
+
+/// A condition's rows, one a setting.
+struct Line<'a> {
+    path: &'a str,
+    name: &'a str,
+    rows: Vec<&'a Row>,
+}
+
+/// Groups the settings so that each group fits the width beside the names; a group has at least one.
+fn blocks<'s, 'a>(settings: &'s [&'a str], name_width: usize, width: Option<usize>) -> Vec<&'s [&'a str]> {
+    let Some(width) = width else {
+        return vec![settings];
+    };
+    let mut blocks = Vec::new();
+    let mut rest = settings;
+    while !rest.is_empty() {
+        let mut used = name_width;
+        let fits = |s: &&&str| {
+            used += 2 + column_width(s);
+            used <= width
+        };
+        let count = rest.iter().take_while(fits).count().max(1);
+        let (block, after) = rest.split_at(count);
+        blocks.push(block);
+        rest = after;
+    }
+    blocks
+}
+
+fn column_width(setting: &str) -> usize {
+    setting.len().max("forbidden =".len())
+}
+
+fn write_block(out: &mut String, settings: &[&str], lines: &[Line<'_>], name_width: usize) {
+    let mut write_line = |name: &str, cell_of: &dyn Fn(&str) -> String| {
+        let mut line = format!("{name:name_width$}");
+        for setting in settings {
+            let _ = write!(line, "  {:1$}", cell_of(setting), column_width(setting));
+        }
+        let _ = writeln!(out, "{}", line.trim_end());
+    };
+    write_line(NAMES, &|setting| setting.to_owned());
+    for line in lines {
+        write_line(line.name, &|setting| {
+            let row = line.rows.iter().find(|r| r.setting == setting);
+            row.map_or("-".to_owned(), |r| cell(r))
+        });
+    }
+    out.push('\n');
+}
+
+fn wrap_to(text: &str, width: Option<usize>) -> String {
+    width.map_or_else(|| text.to_owned(), |width| output::wrapped(text, width))
 }
 
 fn is_unknown(row: &Row) -> bool {
     let unchecked = row.expected.is_some() && row.as_expected.is_none();
-    row.not_applicable.is_none() && (row.verdict.is_none() || unchecked)
+    row.not_applicable.is_none() && !row.vacuous && (row.verdict.is_none() || unchecked)
 }
 
 fn cell(row: &Row) -> String {
     if row.not_applicable.is_some() {
         return "n/a".to_owned();
     }
-    let verdict = row.verdict.map_or("unknown", |v| v.keyword());
+    let verdict = match (row.verdict, row.vacuous) {
+        (_, true) => "vacuous",
+        (Some(verdict), _) => verdict.keyword(),
+        (None, _) => "unknown",
+    };
     let mark = match (row.engines_disagree, row.as_expected) {
         (true, _) => " #",
         (_, Some(true)) => " =",

@@ -299,6 +299,12 @@ pub fn judge(litmus: &Litmus, index: usize, search: &Search) -> Judgement {
 }
 
 impl Judgement {
+    /// Whether no execution reaches the end (an `assume` that never holds, a poll that never succeeds). Such a test
+    /// asks nothing: every formula holds in all of its states and in none.
+    pub fn is_vacuous(&self) -> bool {
+        self.positive + self.negative == 0 && self.limit.is_none()
+    }
+
     /// In how many of the states seen the formula holds.
     pub fn observation(&self) -> Observation {
         match (self.positive, self.negative) {
@@ -308,9 +314,13 @@ impl Judgement {
         }
     }
 
-    /// Whether the verdict is right; `None` when the search stopped too early to tell.
+    /// Whether the verdict is right; `None` when the search stopped too early to tell. No verdict is right for a test
+    /// that is [vacuous](Self::is_vacuous).
     pub fn meets(&self, verdict: Verdict) -> Option<bool> {
         let complete = self.limit.is_none();
+        if self.is_vacuous() {
+            return Some(false);
+        }
         match verdict {
             Verdict::Allowed if self.positive > 0 => Some(true),
             Verdict::Forbidden if self.positive > 0 => Some(false),
@@ -329,9 +339,11 @@ impl Judgement {
         })
     }
 
-    /// The verdict on the formula, `None` when unknown: forbidden, required (all states, at least one) or allowed.
+    /// The verdict on the formula: forbidden in all states, required in all, or allowed in some. `None` when the search
+    /// stopped too early to tell, or when the test is [vacuous](Self::is_vacuous).
     pub fn verdict(&self) -> Option<Verdict> {
         match (self.positive, self.negative, self.limit.is_none()) {
+            (0, 0, true) => None,
             (0, _, true) => Some(Verdict::Forbidden),
             (0, _, false) => None,
             (_, 0, true) => Some(Verdict::Required),
@@ -425,6 +437,21 @@ mod tests {
         assert_eq!(judge(&[0, 1], false).meets(Verdict::Required), Some(false));
         assert_eq!(judge(&[0, 1], false).meets(Verdict::Forbidden), Some(false));
         assert_eq!(judge(&[0], false).meets(Verdict::Allowed), None);
-        assert_eq!(judge(&[], true).meets(Verdict::Forbidden), Some(true));
+    }
+
+    #[test]
+    fn a_test_without_states_meets_no_verdict() {
+        let litmus = parse("RDMA t\n{ x@1=0; }\nP0@1 ;\nx := 1 ;\nexists (x=1)")
+            .unwrap()
+            .litmus;
+        let none = judge(&litmus, 0, &search(&[], true));
+        assert!(none.is_vacuous());
+        assert_eq!(none.verdict(), None);
+        for verdict in [Verdict::Allowed, Verdict::Forbidden, Verdict::Required] {
+            assert_eq!(none.meets(verdict), Some(false));
+        }
+        let stopped = judge(&litmus, 0, &search(&[], false));
+        assert!(!stopped.is_vacuous());
+        assert_eq!(stopped.meets(Verdict::Forbidden), None);
     }
 }

@@ -4,6 +4,7 @@
 //! `docs/rmw.md`. A *skeleton* of events comes from unfolding a program, an [`Execution`] adds values and relations.
 //! Made by [`crate::declarative`], judged by [`crate::models`], shown by [`crate::explain`].
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -207,8 +208,23 @@ impl Execution {
         self.events.is_empty()
     }
 
-    /// The papers' notation for an event, such as `nrW(x,1)`; nodes count from 1.
-    pub fn label(&self, event: usize, program: &Program) -> String {
+    /// Labels every event in the papers' notation, such as `nrW(x,1)`; nodes count from 1. Where several events of one thread
+    /// would share a label, the second gets `#2`, the third `#3`.
+    pub fn labels(&self, program: &Program) -> Vec<String> {
+        let mut seen: BTreeMap<(Option<ThreadId>, String), u32> = BTreeMap::new();
+        let number = |e: usize| {
+            let label = self.label(e, program);
+            let count = seen.entry((self.events[e].thread, label.clone())).or_default();
+            *count += 1;
+            match *count {
+                1 => label,
+                n => format!("{label}#{n}"),
+            }
+        };
+        (0..self.len()).map(number).collect()
+    }
+
+    fn label(&self, event: usize, program: &Program) -> String {
         let e = &self.events[event];
         if let (Kind::Poll, Some(work), Some(thread)) = (e.kind, e.work, e.thread) {
             let thread = &program.threads[usize::from(thread.0)];

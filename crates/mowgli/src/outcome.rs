@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use explorer::Limits;
+pub use explorer::MemoryLimit;
 use serde::{Deserialize, Serialize};
 
 use crate::program::Value;
@@ -45,6 +46,8 @@ pub enum Limit {
         /// The bound written in the program.
         bound: u32,
     },
+    /// More than so many bytes of memory were in use.
+    Memory(u64),
     /// The caller asked to stop.
     Cancelled,
     /// The program is larger than the engine accepts; says which bound.
@@ -59,6 +62,7 @@ impl fmt::Display for Limit {
             Limit::LoopBound { thread, bound } => {
                 write!(f, "a loop of thread {thread} needs more than {bound} iterations")
             }
+            Limit::Memory(bytes) => write!(f, "memory limit of {} reached", binary_size(*bytes)),
             Limit::Cancelled => write!(f, "cancelled"),
             Limit::TooLarge(what) => write!(f, "program too large: {what}"),
         }
@@ -71,8 +75,19 @@ impl From<explorer::Limit> for Limit {
             explorer::Limit::Time => Limit::Time,
             explorer::Limit::States(n) => Limit::States(n),
             explorer::Limit::Depth(n) => Limit::TooLarge(format!("an execution has more than {n} steps")),
+            explorer::Limit::Memory(bytes) => Limit::Memory(bytes),
             explorer::Limit::Cancelled => Limit::Cancelled,
         }
+    }
+}
+
+/// A number of bytes in the largest binary unit that gives a whole number: `512 MiB`.
+fn binary_size(bytes: u64) -> String {
+    let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
+    let fits = |&&(shift, _): &&(u32, &str)| bytes >> shift > 0 && bytes.trailing_zeros() >= shift;
+    match units.iter().find(fits) {
+        Some((shift, unit)) => format!("{} {unit}", bytes >> shift),
+        None => format!("{bytes} bytes"),
     }
 }
 
@@ -112,6 +127,8 @@ pub struct Budget<'a> {
     pub states_max: Option<u64>,
     /// Stop when this becomes true.
     pub cancel: Option<&'a AtomicBool>,
+    /// Stop when too much memory is in use.
+    pub memory: Option<MemoryLimit>,
 }
 
 impl Budget<'_> {
@@ -125,6 +142,7 @@ impl Budget<'_> {
             deadline: self.deadline,
             states_max: self.states_max,
             cancel: self.cancel,
+            memory: self.memory,
         }
     }
 }

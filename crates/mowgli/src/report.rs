@@ -14,8 +14,8 @@
 //! ```
 //!
 //! herd7 counts candidate executions in `Positive` and `Observation`; here the counts are of states, since the engines
-//! stop at the first execution of a state. A search that stopped at a limit says `Unknown` where the limit could
-//! change the answer.
+//! stop at the first execution of a state. Where herd7 writes `Ok` or `No`, a search that stopped at a limit writes
+//! `Unknown` if the limit could change the answer, and a test without any execution writes `Vacuous`.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -87,6 +87,9 @@ pub fn states(litmus: &Litmus, index: usize, search: &Search) -> Vec<String> {
 }
 
 fn status(judgement: &Judgement, validated: Option<bool>) -> String {
+    if judgement.is_vacuous() {
+        return "Vacuous (no execution reaches the end)".to_owned();
+    }
     match (validated, &judgement.limit) {
         (Some(true), _) => "Ok".to_owned(),
         (Some(false), _) => "No".to_owned(),

@@ -20,6 +20,7 @@ const PLAIN: Budget<'static> = Budget {
     deadline: None,
     states_max: Some(1_000),
     cancel: None,
+    memory: None,
 };
 
 fn search(program: &Program, model: Model, rmw: RmwAtomicity) -> Search {

@@ -33,6 +33,18 @@ fn only(source: &str, kind: Kind, marked: &str, remedy: &str) -> Diagnostic {
 }
 
 #[test]
+fn poll_and_wait_leave_only_one_model() {
+    let text =
+        "RDMA t\n{ x@1=0; z@2=0; }\nP0@1 ;\nz^2 :=[d] x ;\npoll(2) ;\nwait(d) ;\nexists (x=0 /\\ z=0)\n";
+    only(text, Kind::PollAndWait, "poll(2)", "only `sc`");
+}
+
+#[test]
+fn a_byte_order_mark_is_no_part_of_the_header() {
+    assert_eq!(diagnostics(&format!("\u{feff}{}", one_thread("z^2 := x ;"))), []);
+}
+
+#[test]
 fn unknown_instruction_names_the_nearest() {
     only(
         &one_thread("mfnece ;"),

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use serde::Serialize;
 
 use crate::event::{Event, Execution};
+use crate::model::Model;
 use crate::models::tables::Cell;
 use crate::models::{Derived, Part, Spec};
 
@@ -30,6 +31,9 @@ pub struct Edge {
     pub part: Part,
     /// The table cell, for edges of program order.
     pub cell: Option<CellRef>,
+    /// For an edge of `nfo`: the edges of `ib`, from `from` to `to`, that rule out the other direction. They are program order
+    /// and polls, so they hold in every execution. Empty if the execution chose the direction.
+    pub forced_by: Vec<Edge>,
 }
 
 /// A cell of an ordering table.
@@ -43,12 +47,35 @@ pub struct CellRef {
     pub name: String,
 }
 
+impl CellRef {
+    /// The cell as the model's figure names it.
+    pub(super) fn new(spec: &Spec, cell: Cell) -> CellRef {
+        CellRef {
+            earlier: cell.earlier.label(),
+            later: cell.later.label(),
+            name: match spec.model {
+                Model::RdmaSc => cell.name_in_fig4(),
+                _ => cell.to_string(),
+            },
+        }
+    }
+}
+
 /// A cycle: each edge ends where the next begins, the last where the first begins. Where an edge of `ib` is followed by one of
 /// `ob` at one event, the event is issued before it is observed; the other way round, issue and observation coincide there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Cycle {
     /// The edges, none implied by the others.
     pub edges: Vec<Edge>,
+}
+
+impl Cycle {
+    /// Whether the cycle says only that a location is coherent: all of its events access one location.
+    pub fn is_coherence(&self, execution: &Execution) -> bool {
+        let loc = |e: &Edge| execution.events[e.from].loc;
+        let first = self.edges.first().and_then(loc);
+        first.is_some() && self.edges.iter().all(|e| loc(e) == first)
+    }
 }
 
 /// What puts an edge between two points; none from issue to observation of one event.
@@ -118,10 +145,44 @@ impl<'a> Graph<'a> {
                 best = Some(path);
             }
         }
-        let edges = best?;
-        Some(Cycle {
-            edges: edges.iter().filter_map(|&i| self.labelled(i)).collect(),
-        })
+        let mut edges: Vec<Edge> = best?.iter().filter_map(|&i| self.labelled(i)).collect();
+        for edge in edges.iter_mut().filter(|e| e.part == Part::Nfo) {
+            edge.forced_by = self.forced(edge.from, edge.to);
+        }
+        Some(Cycle { edges })
+    }
+
+    /// A shortest way from one event's issue to another's by edges of `ib` that the program fixes; empty if there is none.
+    fn forced(&self, from: usize, to: usize) -> Vec<Edge> {
+        let fixed = |label: Label| {
+            matches!(
+                label,
+                Some((
+                    Part::Po | Part::Ippo | Part::Iso | Part::Pf | Part::PfGet | Part::PfPut,
+                    Side::Issue
+                ))
+            )
+        };
+        let (start, end) = (self.point(from, Side::Issue), self.point(to, Side::Issue));
+        let mut came_by: Vec<Option<usize>> = vec![None; self.out.len()];
+        let mut queue = VecDeque::from([start]);
+        while let Some(at) = queue.pop_front() {
+            for &i in &self.out[at] {
+                let (_, next, label) = self.edges[i];
+                if fixed(label) && next != start && came_by[next].is_none() {
+                    came_by[next] = Some(i);
+                    queue.push_back(next);
+                }
+            }
+        }
+        let mut path = Vec::new();
+        let mut at = end;
+        while let Some(i) = came_by[at] {
+            path.extend(self.labelled(i));
+            at = self.edges[i].0;
+        }
+        path.reverse();
+        path
     }
 
     /// The labelled edges of a shortest way from `start` back to it, if shorter than `bound`.
@@ -179,6 +240,7 @@ impl<'a> Graph<'a> {
             side,
             part,
             cell: cell(self.spec, part, &events[from], &events[to]),
+            forced_by: Vec::new(),
         })
     }
 
@@ -196,19 +258,9 @@ impl<'a> Graph<'a> {
 
 /// The table cell behind an edge of program order.
 fn cell(spec: &Spec, part: Part, earlier: &Event, later: &Event) -> Option<CellRef> {
-    if !matches!(part, Part::Ippo | Part::Oppo) {
-        return None;
-    }
     let cell = Cell {
         earlier: earlier.kind,
         later: later.kind,
     };
-    Some(CellRef {
-        earlier: cell.earlier.label(),
-        later: cell.later.label(),
-        name: match spec.model {
-            crate::model::Model::RdmaSc => cell.name_in_fig4(),
-            _ => cell.to_string(),
-        },
-    })
+    matches!(part, Part::Ippo | Part::Oppo).then(|| CellRef::new(spec, cell))
 }

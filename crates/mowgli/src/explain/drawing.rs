@@ -112,6 +112,7 @@ impl Drawing {
             arrows: Vec::new(),
         };
         let relations = relations(execution, cycle);
+        let labels = execution.labels(program);
         let used = |e: usize| {
             relations
                 .iter()
@@ -126,14 +127,14 @@ impl Drawing {
             };
             let initial: Vec<usize> = (0..execution.len()).filter(here).filter(|&e| used(e)).collect();
             if !initial.is_empty() {
-                drawing.add_column(node, "memory", &initial, program, execution, &mut at);
+                drawing.add_column(node, "memory", &initial, &labels, &mut at);
             }
             for (t, thread) in program.threads.iter().enumerate() {
                 let of_thread =
                     |e: &usize| execution.events[*e].thread.is_some_and(|x| usize::from(x.0) == t);
                 if thread.node.0 == node {
                     let events: Vec<usize> = (0..execution.len()).filter(of_thread).collect();
-                    drawing.add_column(node, &thread.name, &events, program, execution, &mut at);
+                    drawing.add_column(node, &thread.name, &events, &labels, &mut at);
                 }
             }
         }
@@ -163,8 +164,7 @@ impl Drawing {
         node: u8,
         title: &str,
         events: &[usize],
-        program: &Program,
-        execution: &Execution,
+        labels: &[String],
         at: &mut [Option<usize>],
     ) {
         let column = self.columns.len();
@@ -178,7 +178,7 @@ impl Drawing {
                 event,
                 column,
                 row,
-                label: execution.label(event, program),
+                label: labels[event].clone(),
                 marked: false,
             });
         }

@@ -1,9 +1,10 @@
 //! Why an outcome is allowed or forbidden.
 //!
-//! An allowed outcome gets a *witness*: an execution graph that the model accepts ([`allowed`]). A forbidden one gets a
-//! *reason* ([`forbidden`]): every candidate execution with that outcome has a cycle in the model's orders; the smallest
-//! one is shown, each edge with the table cell or definition that puts it there, and the single changes that would allow
-//! the outcome. Everything is plain data (serde) with renderings as text, DOT and SVG. Used by `mowgli explain`.
+//! An allowed outcome gets a *witness* ([`allowed`]): an execution graph that the model accepts. A forbidden outcome gets a
+//! *reason* ([`forbidden`]): every candidate execution with that outcome has a cycle in the model's orders. The reason lists
+//! these cycles, for each edge the table cell or definition that puts it there, and the single changes that would allow the
+//! outcome. Everything is plain data (serde) with renderings as text, DOT and SVG. Used by `mowgli explain` and by the graphs of
+//! `loco-sim`.
 
 mod cycle;
 mod dot;
@@ -12,7 +13,8 @@ mod relax;
 mod svg;
 mod text;
 
-use std::ops::ControlFlow;
+use std::cmp::Reverse;
+use std::ops::{ControlFlow, Range};
 
 use serde::Serialize;
 
@@ -27,10 +29,10 @@ use crate::models::Spec;
 use crate::outcome::{Budget, Completeness, Limit};
 use crate::program::Program;
 
-/// Most candidate executions that [`forbidden`] looks at.
+/// Most candidate executions that [`forbidden`] looks at if the budget does not say.
 pub const CANDIDATES_MAX: u64 = 200_000;
 
-/// Most states that the search may take to try one relaxation.
+/// Most states of the search that tries one relaxation.
 pub const RELAXATION_STATES_MAX: u64 = 200_000;
 
 /// An execution that shows an outcome to be allowed.
@@ -43,21 +45,32 @@ pub struct Witness {
 /// Why no execution with the outcome is consistent.
 #[derive(Clone, Debug, Serialize)]
 pub struct Reason {
-    /// Candidate executions that have the outcome, save the contrary ones.
+    /// Candidate executions that have the outcome, without the contrary ones.
     pub candidates: u64,
     /// Contrary candidates: their only fault is to order memory (`mo`, `nfo`, `rao`) against program order within a thread,
     /// whatever the outcome. They explain nothing, so they are counted apart.
     pub contrary: u64,
-    /// Why not every candidate was looked at, if so; the cycles shown are real either way.
+    /// Why some candidates were not looked at. The cycles are real either way.
     pub limit: Option<Limit>,
-    /// The smallest cycle over all candidates, with its execution; `None` if no candidate has the outcome at all, because
-    /// no choice of sources gives the values.
-    pub smallest: Option<(Execution, Cycle)>,
-    /// Cycles such that every candidate has one of them, with how many candidates each was found in first. The first is the
-    /// smallest.
-    pub cases: Vec<(Cycle, u64)>,
+    /// Cycles such that every candidate has one of them, those that teach most first: cycles that are only the coherence
+    /// of one location come last, cycles of the CPU alone before them; shorter cycles come first, then more frequent ones. Empty if
+    /// no candidate has the outcome at all, because no choice of sources gives the values.
+    pub cases: Vec<Case>,
     /// Single changes to program or model that would allow the outcome.
     pub relaxations: Vec<Relaxation>,
+    /// Changes that a limit left undecided: they might allow the outcome.
+    pub undecided: Vec<Change>,
+}
+
+/// A cycle with a candidate execution that has it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Case {
+    /// A candidate execution.
+    pub execution: Execution,
+    /// Its cycle.
+    pub cycle: Cycle,
+    /// Candidates explained by this cycle and by none found before it.
+    pub candidates: u64,
 }
 
 /// A witness for an outcome that satisfies `wanted`; `None` if there is none.
@@ -87,10 +100,10 @@ pub fn allowed(
 /// Why no consistent execution satisfies `wanted`. Meaningful only if that is so: [`allowed`] says.
 pub fn forbidden(program: &Program, setting: Setting, wanted: &Formula, budget: &Budget<'_>) -> Reason {
     let spec = Spec::of(setting.model, setting.rmw);
-    let mut cases: Vec<(Execution, Cycle, u64)> = Vec::new();
+    let mut cases: Vec<Case> = Vec::new();
     let (mut candidates, mut contrary) = (0, 0);
     let capped = Budget {
-        states_max: Some(budget.states_max.unwrap_or(u64::MAX).min(CANDIDATES_MAX)),
+        states_max: Some(budget.states_max.unwrap_or(CANDIDATES_MAX)),
         ..*budget
     };
     let result = reference::each_execution(program, &spec, &capped, |execution| {
@@ -108,23 +121,37 @@ pub fn forbidden(program: &Program, setting: Setting, wanted: &Formula, budget: 
         candidates += 1;
         let known = cases
             .iter_mut()
-            .find(|(other, cycle, _)| other.events == execution.events && graph.has(cycle));
+            .find(|case| case.execution.events == execution.events && graph.has(&case.cycle));
         match known {
             // A candidate with a smaller cycle than the one it shares is a case of its own.
-            Some((_, cycle, count)) if cycle.edges.len() <= shortest.edges.len() => *count += 1,
-            _ => cases.push((execution.clone(), shortest, 1)),
+            Some(case) if case.cycle.edges.len() <= shortest.edges.len() => case.candidates += 1,
+            _ => cases.push(Case {
+                execution: execution.clone(),
+                cycle: shortest,
+                candidates: 1,
+            }),
         }
         ControlFlow::Continue(())
     });
-    cases.sort_by_key(|(_, cycle, _)| cycle.edges.len());
-    let relaxations = relax::relaxations(program, setting, wanted, &cases, budget);
+    cases.sort_by_key(Case::rank);
+    let (relaxations, undecided) = relax::relaxations(program, setting, wanted, &cases, budget);
     Reason {
         candidates,
         contrary,
         limit: result.err(),
-        smallest: cases.first().map(|(e, c, _)| (e.clone(), c.clone())),
-        cases: cases.into_iter().map(|(_, cycle, n)| (cycle, n)).collect(),
+        cases,
         relaxations,
+        undecided,
+    }
+}
+
+impl Case {
+    /// Less for cycles that teach more; see [`Reason::cases`].
+    fn rank(&self) -> (bool, bool, usize, Reverse<u64>) {
+        let edges = &self.cycle.edges;
+        let cpu_only = edges.iter().all(|e| self.execution.events[e.from].kind.is_cpu());
+        let coherence = self.cycle.is_coherence(&self.execution);
+        (coherence, cpu_only, edges.len(), Reverse(self.candidates))
     }
 }
 
@@ -141,14 +168,29 @@ impl Witness {
 }
 
 impl Reason {
-    /// The graph of the smallest cycle's execution, the cycle marked; `None` if no candidate has the outcome.
-    pub fn drawing(&self, program: &Program) -> Option<Drawing> {
-        let (execution, cycle) = self.smallest.as_ref()?;
-        Some(Drawing::new(program, execution, Some(cycle)))
+    /// The graph of the execution of case `index`, its cycle marked; `None` if there is no such case.
+    pub fn drawing(&self, program: &Program, index: usize) -> Option<Drawing> {
+        let case = self.cases.get(index)?;
+        Some(Drawing::new(program, &case.execution, Some(&case.cycle)))
     }
 
-    /// The reason as text.
-    pub fn render(&self, program: &Program, setting: Setting) -> String {
-        text::reason(program, &Spec::of(setting.model, setting.rmw), self)
+    /// The reason as text, with the cycles of the cases in `shown`.
+    pub fn render(&self, program: &Program, setting: Setting, shown: Range<usize>) -> String {
+        text::reason(program, &Spec::of(setting.model, setting.rmw), self, shown)
     }
+
+    /// Whether every candidate and every change was looked at.
+    pub fn is_complete(&self) -> bool {
+        self.limit.is_none() && self.undecided.is_empty()
+    }
+}
+
+/// Says in words why an edge of a cycle is there, with its source.
+pub fn edge_reason(program: &Program, setting: Setting, execution: &Execution, edge: &Edge) -> String {
+    text::edge_reason(program, execution, &Spec::of(setting.model, setting.rmw), edge)
+}
+
+/// Says in words what a change is.
+pub fn change_text(program: &Program, setting: Setting, change: &Change) -> String {
+    text::change(program, &Spec::of(setting.model, setting.rmw), change)
 }

@@ -1,11 +1,15 @@
 //! Which single change would allow a forbidden outcome: an instruction removed, a cell of a table crossed out, another model.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
+use super::Case;
 use super::RELAXATION_STATES_MAX;
-use super::cycle::{CellRef, Cycle, Side};
+use super::cycle::CellRef;
+use crate::check::{Features, applicable};
 use crate::declarative;
-use crate::event::Execution;
+use crate::event::Event;
 use crate::litmus::{Formula, Operand, Setting, instruction};
 use crate::model::{Model, RmwAtomicity};
 use crate::models::tables::{Cell, Order};
@@ -48,48 +52,48 @@ pub struct Relaxation {
     pub change: Change,
 }
 
-/// Every single change that allows `wanted`, among: removal of an instruction that synchronises or moves no value of the
-/// test itself; the cells and terms of the given cycles; the other models.
+/// Finds the single changes that allow `wanted`, and those that a limit left undecided. Tries to remove each instruction that
+/// synchronises or moves no value that the test asks for, to cross out each table cell that orders two events of the candidates, to
+/// leave out each term of `ib` and `ob`, and the other models.
 pub(super) fn relaxations(
     program: &Program,
     setting: Setting,
     wanted: &Formula,
-    cases: &[(Execution, Cycle, u64)],
+    cases: &[Case],
     budget: &Budget<'_>,
-) -> Vec<Relaxation> {
+) -> (Vec<Relaxation>, Vec<Change>) {
     let spec = Spec::of(setting.model, setting.rmw);
     let capped = Budget {
         states_max: Some(RELAXATION_STATES_MAX),
         ..*budget
     };
     let operands = wanted.operands();
-    let allows = |program: &Program, spec: &Spec| {
+    let (mut found, mut undecided) = (Vec::new(), Vec::new());
+    let mut attempt = |change: Change, program: &Program, spec: &Spec| {
         let search = declarative::outcomes_of(program, spec, &operands, &capped);
-        search.outcomes.iter().any(|o| wanted.holds(o))
-    };
-    let mut found = Vec::new();
-    for (change, changed) in removals(program, &operands) {
-        if allows(&changed, &spec) {
+        if search.outcomes.iter().any(|o| wanted.holds(o)) {
             found.push(Relaxation { change });
+        } else if !search.is_complete() {
+            undecided.push(change);
         }
+    };
+    for (change, changed) in removals(program, &operands) {
+        attempt(change, &changed, &spec);
     }
     for (change, changed) in weakenings(&spec, cases) {
-        if allows(program, &changed) {
-            found.push(Relaxation { change });
-        }
+        attempt(change, program, &changed);
     }
     for model in Model::ALL {
         for rmw in RmwAtomicity::ALL {
             let other = Setting { model, rmw };
-            let differs = model != setting.model || (rmw != setting.rmw && has_rmw(program));
+            let differs = model != setting.model || (rmw != setting.rmw && Features::of(program).rmw);
             let comparable = rmw == setting.rmw || (model == setting.model && differs);
-            if differs && comparable && allows(program, &Spec::of(model, rmw)) {
-                let change = Change::Model(other);
-                found.push(Relaxation { change });
+            if differs && comparable && applicable(program, model).is_ok() {
+                attempt(Change::Model(other), program, &Spec::of(model, rmw));
             }
         }
     }
-    found
+    (found, undecided)
 }
 
 /// The program without one instruction, for each instruction that orders or synchronises. Taking out a load, a store, a put,
@@ -166,54 +170,51 @@ fn remove(code: &mut Vec<Instr>, path: &[u16]) -> Option<Instr> {
     }
 }
 
-/// The model with one cell or term of the cycles taken out.
-fn weakenings(spec: &Spec, cases: &[(Execution, Cycle, u64)]) -> Vec<(Change, Spec)> {
-    let mut all: Vec<(Change, Spec)> = Vec::new();
-    for (execution, cycle, _) in cases {
-        for edge in &cycle.edges {
-            let issue = edge.side == Side::Issue;
-            let mut changed = spec.clone();
-            let change = match &edge.cell {
-                Some(cell) => {
-                    let at = Cell {
-                        earlier: execution.events[edge.from].kind,
-                        later: execution.events[edge.to].kind,
-                    };
-                    changed.ippo = changed.ippo.with(at, Order::No);
-                    changed.oppo = changed.oppo.with(at, Order::No);
-                    Change::Cell { cell: cell.clone() }
-                }
-                None => {
-                    let parts = if issue { &mut changed.ib } else { &mut changed.ob };
-                    *parts = parts.without(edge.part);
-                    Change::Part {
-                        issue,
-                        part: edge.part,
-                    }
-                }
+/// The model with one cell crossed out, for each cell that orders two events of a candidate, and the model with one term left out.
+fn weakenings(spec: &Spec, cases: &[Case]) -> Vec<(Change, Spec)> {
+    let uses = |part: Part| spec.ib.contains(part) || spec.ob.contains(part);
+    let orders = |part: Part, a: &Event, b: &Event| uses(part) && spec.preserves(part, a, b);
+    let mut cells = BTreeSet::new();
+    let mut all = Vec::new();
+    for Case { execution, .. } in cases {
+        for (a, b) in execution.po.pairs() {
+            let (earlier, later) = (&execution.events[a], &execution.events[b]);
+            let kinds = Cell {
+                earlier: earlier.kind,
+                later: later.kind,
             };
-            // Program order of `sc` is not a term one can do without, nor are reads-from and modification order.
-            let essential = matches!(
-                edge.part,
-                Part::Po | Part::Rf | Part::RfExternal | Part::Rb | Part::Mo
-            );
-            if !essential && !all.iter().any(|(known, _)| *known == change) {
-                all.push((change, changed));
+            let ordered = orders(Part::Ippo, earlier, later) || orders(Part::Oppo, earlier, later);
+            if earlier.thread.is_some() && ordered && cells.insert(kinds) {
+                let changed = Spec {
+                    ippo: spec.ippo.with(kinds, Order::No),
+                    oppo: spec.oppo.with(kinds, Order::No),
+                    ..spec.clone()
+                };
+                let cell = CellRef::new(spec, kinds);
+                all.push((Change::Cell { cell }, changed));
             }
         }
+    }
+    // Without program order, reads-from and modification order there is no model left.
+    let optional =
+        |part: &Part| matches!(part, Part::Iso | Part::RbBuffer | Part::Nfo | Part::Rao) || is_poll(*part);
+    for part in spec.ib.iter().filter(optional) {
+        let changed = Spec {
+            ib: spec.ib.without(part),
+            ..spec.clone()
+        };
+        all.push((Change::Part { issue: true, part }, changed));
+    }
+    for part in spec.ob.iter().filter(optional) {
+        let changed = Spec {
+            ob: spec.ob.without(part),
+            ..spec.clone()
+        };
+        all.push((Change::Part { issue: false, part }, changed));
     }
     all
 }
 
-fn has_rmw(program: &Program) -> bool {
-    fn any(code: &[Instr]) -> bool {
-        code.iter().any(|instr| match instr {
-            Instr::RemoteFaa { .. } | Instr::RemoteCas { .. } => true,
-            Instr::If { then, otherwise, .. } => any(then) || any(otherwise),
-            Instr::While { body, .. } => any(body),
-            Instr::Choose(blocks) => blocks.iter().any(|b| any(b)),
-            _ => false,
-        })
-    }
-    program.threads.iter().any(|t| any(&t.code))
+fn is_poll(part: Part) -> bool {
+    matches!(part, Part::Pf | Part::PfGet | Part::PfPut)
 }

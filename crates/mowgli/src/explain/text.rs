@@ -1,9 +1,10 @@
 //! Explanations as text.
 
 use std::fmt::Write;
+use std::ops::Range;
 
 use super::Reason;
-use super::cycle::{Cycle, Edge, Side};
+use super::cycle::{CellRef, Cycle, Edge, Side};
 use super::relax::Change;
 use crate::event::{Event, Execution, Kind};
 use crate::model::Model;
@@ -14,14 +15,14 @@ use crate::relation::Relation;
 
 /// An execution: its events by thread, then its relations.
 pub(super) fn execution(program: &Program, execution: &Execution) -> String {
-    let names = Names { program, execution };
+    let names = Names::new(program, execution);
     let mut text = String::new();
     for (thread, t) in program.threads.iter().enumerate() {
         let _ = writeln!(text, "{} on node {}:", t.name, t.node.0 + 1);
         for e in 0..execution.len() {
             let event = &execution.events[e];
             if event.thread.is_some_and(|id| usize::from(id.0) == thread) {
-                let _ = writeln!(text, "  {}", names.local(e));
+                let _ = writeln!(text, "  {}", names.labels[e]);
             }
         }
     }
@@ -40,49 +41,55 @@ pub(super) fn execution(program: &Program, execution: &Execution) -> String {
     text
 }
 
-/// The reason why an outcome is forbidden.
-pub(super) fn reason(program: &Program, spec: &Spec, reason: &Reason) -> String {
+/// The reason why an outcome is forbidden, with the cycles of the cases in `shown`.
+pub(super) fn reason(program: &Program, spec: &Spec, reason: &Reason, shown: Range<usize>) -> String {
     let mut text = String::new();
-    let Some((execution, cycle)) = &reason.smallest else {
+    let count = reason.cases.len();
+    if count == 0 {
         let _ = match &reason.limit {
             None => writeln!(
                 text,
                 "No execution has these values: no choice of sources for the reads gives them."
             ),
-            Some(limit) => writeln!(text, "No cycle was found within the limits: {limit}."),
+            Some(limit) => writeln!(text, "No cycle was found: {limit}."),
         };
         return text;
-    };
-    let names = Names { program, execution };
-    let who = match (&reason.limit, reason.candidates) {
+    }
+    let candidates = match (&reason.limit, reason.candidates) {
         (None, 1) => "The one candidate execution with this outcome has a cycle".to_owned(),
         (None, n) => format!("Each of the {n} candidate executions with this outcome has a cycle"),
         (Some(limit), n) => {
             format!("Each of the first {n} candidate executions with this outcome has a cycle ({limit})")
         }
     };
-    let which = if reason.candidates == 1 {
-        "Under"
-    } else {
-        "The smallest, under"
-    };
-    let _ = writeln!(text, "{who}. {which} {}:\n", spec.source);
-    write_cycle(&mut text, &names, spec, cycle);
-    let others = reason.cases.len().saturating_sub(1);
-    if others > 0 {
-        let _ = writeln!(
-            text,
-            "\n{others} other cycle{} cover{} the remaining candidates.",
-            if others == 1 { "" } else { "s" },
-            if others == 1 { "s" } else { "" },
-        );
+    let _ = writeln!(text, "{candidates} under {}.", spec.source);
+    for (index, case) in reason.cases.iter().enumerate() {
+        if !shown.contains(&index) {
+            continue;
+        }
+        let _ = match (count, case.candidates) {
+            (1, _) => writeln!(text),
+            (_, 1) => writeln!(text, "\nCycle {} of {count}, of 1 candidate:\n", index + 1),
+            (_, n) => writeln!(text, "\nCycle {} of {count}, of {n} candidates:\n", index + 1),
+        };
+        let names = Names::new(program, &case.execution);
+        write_cycle(&mut text, &names, spec, &case.cycle);
     }
-    if reason.relaxations.is_empty() {
-        text.push_str("\nNo single change tried would allow it.\n");
-    } else {
+    if shown.len() < count {
+        text.push_str("\n--all shows every cycle, --cycle N one of them.\n");
+    }
+    if !reason.relaxations.is_empty() {
         text.push_str("\nIt would be allowed\n");
         for relaxation in &reason.relaxations {
             let _ = writeln!(text, "  {}", change(program, spec, &relaxation.change));
+        }
+    } else if reason.undecided.is_empty() {
+        text.push_str("\nNo single change tried would allow it.\n");
+    }
+    if !reason.undecided.is_empty() {
+        text.push_str("\nA limit stopped the search before it could tell whether it would be allowed\n");
+        for undecided in &reason.undecided {
+            let _ = writeln!(text, "  {}", change(program, spec, undecided));
         }
     }
     text
@@ -91,7 +98,8 @@ pub(super) fn reason(program: &Program, spec: &Spec, reason: &Reason) -> String 
 fn write_cycle(text: &mut String, names: &Names<'_>, spec: &Spec, cycle: &Cycle) {
     for (i, edge) in cycle.edges.iter().enumerate() {
         let _ = writeln!(text, "  {}", names.full(edge.from));
-        let _ = writeln!(text, "    -> {}", edge_reason(names.execution, spec, edge));
+        let words = edge_reason(names.program, names.execution, spec, edge);
+        let _ = writeln!(text, "    -> {words}");
         let next = &cycle.edges[(i + 1) % cycle.edges.len()];
         if (edge.side, next.side) == (Side::Issue, Side::Observe)
             && !spec.is_instantaneous(&names.execution.events[edge.to])
@@ -106,44 +114,86 @@ fn write_cycle(text: &mut String, names: &Names<'_>, spec: &Spec, cycle: &Cycle)
 }
 
 /// Why an edge is there, with its source.
-pub(super) fn edge_reason(execution: &Execution, spec: &Spec, edge: &Edge) -> String {
+pub(super) fn edge_reason(program: &Program, execution: &Execution, spec: &Spec, edge: &Edge) -> String {
     let (a, b) = (&execution.events[edge.from], &execution.events[edge.to]);
+    if let Some(cell) = &edge.cell {
+        let at = Cell {
+            earlier: a.kind,
+            later: b.kind,
+        };
+        let table = if edge.part == Part::Ippo {
+            &spec.ippo
+        } else {
+            &spec.oppo
+        };
+        let together = match table.get(at) {
+            Order::SameQueuePair => ", same queue pair",
+            _ => "",
+        };
+        return format!(
+            "{} {}: {} before {}{together} ({})",
+            edge.part.name(),
+            cell.name,
+            a.kind.prose(),
+            b.kind.prose(),
+            figure(spec, cell)
+        );
+    }
     let order = match (edge.side, spec.model) {
         (Side::Issue, _) => "ib",
         (Side::Observe, Model::RdmaWait) => "hb",
         (Side::Observe, _) => "ob",
     };
-    let words = match (&edge.cell, edge.part) {
-        (Some(cell), _) => {
-            let at = Cell {
-                earlier: a.kind,
-                later: b.kind,
-            };
-            let table = if edge.part == Part::Ippo {
-                &spec.ippo
-            } else {
-                &spec.oppo
-            };
-            let together = match table.get(at) {
-                Order::SameQueuePair => ", same queue pair",
-                _ => "",
-            };
-            let ours = a.kind == Kind::NicAtomicRead || b.kind == Kind::NicAtomicRead;
-            let (earlier, later) = (a.kind.prose(), b.kind.prose());
-            let source = if ours { "docs/rmw.md" } else { spec.figure };
-            let table = edge.part.name();
-            return format!(
-                "{table} {}: {earlier} before {later}{together} ({source})",
-                cell.name
-            );
-        }
-        (None, part) => part_reason(part, a, b),
-    };
     format!(
-        "{} in {order}: {words} ({})",
+        "{} in {order}: {}{} ({})",
         edge.part.name(),
+        part_reason(edge.part, a, b),
+        direction(program, execution, &edge.forced_by),
         source(spec, edge.part)
     )
+}
+
+/// What forces the direction of an `nfo` edge: the instructions that the path goes through, and its cells.
+fn direction(program: &Program, execution: &Execution, forced_by: &[Edge]) -> String {
+    let Some((_, through)) = forced_by.split_last() else {
+        return String::new();
+    };
+    let instructions: Vec<String> = through
+        .iter()
+        .map(|edge| synchronisation(program, execution, edge.to))
+        .collect();
+    let edge_name = |edge: &Edge| match &edge.cell {
+        Some(cell) => format!("{} {}", edge.part.name(), cell.name),
+        None => edge.part.name().to_owned(),
+    };
+    let edges: Vec<String> = forced_by.iter().map(edge_name).collect();
+    match instructions.is_empty() {
+        true => format!("; this way round because of {}", edges.join(", ")),
+        false => format!(
+            "; this way round because of {}: {}",
+            instructions.join(", "),
+            edges.join(", ")
+        ),
+    }
+}
+
+/// The instruction of a fence, a poll or a wait; the label of any other event.
+fn synchronisation(program: &Program, execution: &Execution, event: usize) -> String {
+    let e = &execution.events[event];
+    match (e.kind, e.peer) {
+        (Kind::NicFence, Some(peer)) => format!("rfence({})", peer.0 + 1),
+        (Kind::Poll, Some(peer)) if e.work.is_none() => format!("poll({})", peer.0 + 1),
+        _ => execution.labels(program)[event].clone(),
+    }
+}
+
+/// Where a cell of a table is defined: cells of the atomic read are ours.
+fn figure<'a>(spec: &'a Spec, cell: &CellRef) -> &'a str {
+    let ours = Kind::NicAtomicRead.label();
+    match cell.earlier == ours || cell.later == ours {
+        true => "docs/rmw.md",
+        false => spec.figure,
+    }
 }
 
 fn part_reason(part: Part, a: &Event, b: &Event) -> &'static str {
@@ -173,7 +223,8 @@ fn source(spec: &Spec, part: Part) -> &'static str {
     }
 }
 
-fn change(program: &Program, spec: &Spec, change: &Change) -> String {
+/// A change, as the end of "it would be allowed".
+pub(super) fn change(program: &Program, spec: &Spec, change: &Change) -> String {
     match change {
         Change::Remove { thread, path, text } => {
             let name = &program.threads[*thread].name;
@@ -182,7 +233,10 @@ fn change(program: &Program, spec: &Spec, change: &Change) -> String {
         }
         Change::Cell { cell } => format!(
             "if cell {} ordered nothing: {} before {} ({})",
-            cell.name, cell.earlier, cell.later, spec.figure
+            cell.name,
+            cell.earlier,
+            cell.later,
+            figure(spec, cell)
         ),
         Change::Part { issue, part } => {
             let order = if *issue { "ib" } else { "ob" };
@@ -197,25 +251,28 @@ fn immediate(order: &Relation) -> Relation {
     order.minus(&order.then(order))
 }
 
+/// The names of an execution's events.
 struct Names<'a> {
     program: &'a Program,
     execution: &'a Execution,
+    labels: Vec<String>,
 }
 
-impl Names<'_> {
-    /// `nrW(y,1)`.
-    fn local(&self, e: usize) -> String {
-        self.execution.label(e, self.program)
+impl<'a> Names<'a> {
+    fn new(program: &'a Program, execution: &'a Execution) -> Names<'a> {
+        Names {
+            program,
+            execution,
+            labels: execution.labels(program),
+        }
     }
 
     /// `P0: nrW(y,1)`.
     fn full(&self, e: usize) -> String {
+        let label = &self.labels[e];
         match self.execution.events[e].thread {
-            None => format!("init: {}", self.local(e)),
-            Some(t) => {
-                let thread = &self.program.threads[usize::from(t.0)];
-                format!("{}: {}", thread.name, self.local(e))
-            }
+            None => format!("init: {label}"),
+            Some(t) => format!("{}: {label}", self.program.threads[usize::from(t.0)].name),
         }
     }
 }

@@ -58,6 +58,8 @@ pub enum Kind {
     WaitForNothing,
     /// Warning: a location that nothing uses.
     UnusedLocation,
+    /// Warning: `poll` and `wait` in one test, which no model but `sc` has.
+    PollAndWait,
 }
 
 impl Kind {
@@ -83,6 +85,7 @@ impl Kind {
             Kind::PollNeverSucceeds => "poll-never-succeeds",
             Kind::WaitForNothing => "wait-for-nothing",
             Kind::UnusedLocation => "unused-location",
+            Kind::PollAndWait => "poll-and-wait",
         }
     }
 
@@ -93,7 +96,8 @@ impl Kind {
             | Kind::SharedRegister
             | Kind::PollNeverSucceeds
             | Kind::WaitForNothing
-            | Kind::UnusedLocation => Severity::Warning,
+            | Kind::UnusedLocation
+            | Kind::PollAndWait => Severity::Warning,
             _ => Severity::Error,
         }
     }

@@ -49,7 +49,8 @@ const SYMBOLS: [&str; 34] = [
 
 /// Reads the header line: the architecture, the test's name with its span, and where the rest starts.
 pub(super) fn header(source: &str) -> Result<(String, Span, usize), Diagnostic> {
-    let start = skip_blank(source, 0)?;
+    // Some editors begin a text with a byte-order mark, which is no part of it.
+    let start = skip_blank(source, source.len() - source.trim_start_matches('\u{feff}').len())?;
     let line_end = source[start..]
         .find(['\n', '\r'])
         .map_or(source.len(), |n| start + n);

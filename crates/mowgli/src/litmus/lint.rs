@@ -14,6 +14,7 @@ use crate::program::Value;
 pub(super) fn lint(file: &File, litmus: &Litmus, globals: &Globals, out: &mut Vec<Diagnostic>) {
     shared_registers(file, globals, out);
     unused_locations(file, litmus, globals, out);
+    poll_and_wait(file, out);
     for t in 0..file.columns.len() {
         let mut pending = Pending {
             steps: 0,
@@ -104,6 +105,26 @@ fn unused_locations(file: &File, litmus: &Litmus, globals: &Globals, out: &mut V
             let message = format!("nothing uses location `{}`", name.text);
             out.push(Diagnostic::new(Kind::UnusedLocation, name.span.clone(), message).help("remove it"));
         }
+    }
+}
+
+/// `poll` is of RDMA-TSO'24 and Robust'25, `wait` of LOCO'26: a test with both is outside every model but `sc`.
+fn poll_and_wait(file: &File, out: &mut Vec<Diagnostic>) {
+    let (mut poll, mut wait) = (None, None);
+    for t in 0..file.columns.len() {
+        walk(thread(file, t), &mut |stmt| match stmt.kind {
+            StmtKind::Poll(_) => poll = poll.take().or(Some(&stmt.span)),
+            StmtKind::Wait(_) => wait = wait.take().or(Some(&stmt.span)),
+            _ => {}
+        });
+    }
+    if let (Some(poll), Some(wait)) = (poll, wait) {
+        let message = "no model but `sc` has both `poll` and `wait`: only `sc` applies to this test";
+        out.push(
+            Diagnostic::new(Kind::PollAndWait, poll.clone(), message)
+                .related(wait.clone(), "the `wait`")
+                .help("write `wait` with work identifiers for rdma-wait, or `poll` for the other models"),
+        );
     }
 }
 

@@ -1,0 +1,266 @@
+//! `mowgli explain`: why an outcome is allowed or forbidden.
+//!
+//! [`run`] asks the library for a witness or a reason and the machine for its steps; `document` writes them as JSON.
+
+mod document;
+
+use std::fmt::Write;
+use std::ops::Range;
+use std::path::PathBuf;
+
+use mowgli::check::applicable;
+use mowgli::explain::{self, Drawing, Reason, Witness};
+use mowgli::explore;
+use mowgli::litmus::{Formula, Litmus, Setting, parse};
+use mowgli::model::{Model, RmwAtomicity};
+use mowgli::outcome::{Limit, Outcome};
+
+use crate::budget::{self, Limits, Run};
+use crate::{Error, Exit, output, source, values};
+use document::Document;
+
+/// Explain why an outcome is allowed or forbidden
+///
+/// An allowed outcome gets a witness: an execution that the model accepts, and the steps of the machine that lead to it, what each
+/// CPU, store buffer and queue pair does, in order.
+///
+/// A forbidden outcome gets the reason: every execution that would have the outcome has a cycle. The cycle that teaches most is
+/// shown, for each edge the axiom or table cell that puts it there. Then come the single changes that would allow the outcome:
+/// an instruction removed, a cell or an axiom of the model removed, another model.
+///
+/// --svg and --dot draw the execution: threads are columns, nodes are frames around them, relations have colours, and the
+/// cycle is marked. FILE may be - for standard output, which then has nothing else.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// A built-in test or a file
+    test: String,
+    /// The model
+    #[arg(short, long, default_value = "rdma-tso", value_parser = values::model())]
+    model: Model,
+    /// Atomicity of remote read-modify-writes: hca or glob
+    #[arg(long, default_value = "hca", value_name = "ATOMICITY", value_parser = values::rmw())]
+    rmw: RmwAtomicity,
+    /// The outcome to explain, as a formula over the final state. Default: the test's condition
+    #[arg(short, long, value_name = "FORMULA")]
+    outcome: Option<String>,
+    /// Which of the test's conditions to explain
+    #[arg(
+        short,
+        long,
+        default_value_t = 1,
+        value_name = "N",
+        conflicts_with = "outcome"
+    )]
+    query: usize,
+    /// Show every cycle of a forbidden outcome
+    #[arg(short, long)]
+    all: bool,
+    /// Show and draw the N-th cycle of a forbidden outcome instead of the first
+    #[arg(short, long, value_name = "N", conflicts_with = "all")]
+    cycle: Option<usize>,
+    /// Draw the execution as SVG into this file
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Draw the execution as Graphviz DOT into this file
+    #[arg(long, value_name = "FILE")]
+    dot: Option<PathBuf>,
+    #[arg(short, long, default_value = "time=60s", value_name = "LIMITS", help = budget::HELP, long_help = budget::LONG_HELP)]
+    limit: Limits,
+    /// Print one JSON document with the witness or all cycles (docs/json.md)
+    #[arg(long, conflicts_with_all = ["all", "cycle"])]
+    json: bool,
+}
+
+const EXAMPLES: &str = "\
+EXAMPLES
+  mowgli explain SB3 --model rdma-tso
+  mowgli explain ST2 --outcome 'z=1'
+  mowgli explain mine.litmus --query 2
+  mowgli explain GFP1 --all
+  mowgli explain MP1 --svg mp1.svg
+  mowgli explain MP1 --dot - | dot -Tpdf -o mp1.pdf
+
+EXIT STATUS
+  0  explained
+  1  the two engines disagree
+  2  wrong usage, or errors in the test
+  3  a limit left the verdict or the explanation incomplete";
+
+/// What was found about an outcome.
+enum Answer {
+    /// It is allowed.
+    Allowed {
+        witness: Box<Witness>,
+        /// The machine's steps to it; `None` if the machine does not reach it.
+        steps: Result<Option<Vec<String>>, Limit>,
+    },
+    /// It is forbidden.
+    Forbidden(Box<Reason>),
+    /// A limit stopped the search before it could tell.
+    Unknown(Limit),
+}
+
+pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
+    let only_drawing = one_output(args)?;
+    let test = source::load_one(&args.test)?;
+    let litmus = match &args.outcome {
+        Some(formula) => with_condition(&test.litmus, formula)?,
+        None => with_query(test.litmus, args.query)?,
+    };
+    let setting = Setting {
+        model: args.model,
+        rmw: args.rmw,
+    };
+    let program = &litmus.program;
+    applicable(program, args.model).map_err(|e| Error::Usage(e.to_string()))?;
+    let formula = &litmus.queries[0].condition.formula;
+    let shown_formula = formula.display(program);
+    let title = format!("{} under {setting}: {shown_formula}", litmus.name);
+    let answer = answer(&litmus, setting, formula, &Run::start(args.limit))?;
+    let shown = cycles(args, &answer)?;
+    draw(args, &title, drawing(&answer, &litmus, shown.start))?;
+    if args.json {
+        output::print_json(&Document::new(&litmus, setting, &shown_formula, &answer))?;
+    } else if !only_drawing {
+        output::print_wrapped(&format!("{title}\n\n{}", text(&answer, &litmus, setting, shown)))?;
+    }
+    Ok(exit(&answer))
+}
+
+/// Whether a drawing goes to standard output, which then has room for nothing else.
+fn one_output(args: &Args) -> Result<bool, Error> {
+    let is_dash = |path: &Option<PathBuf>| path.as_ref().is_some_and(|p| p.as_os_str() == "-");
+    let wanted = usize::from(is_dash(&args.svg)) + usize::from(is_dash(&args.dot));
+    if wanted + usize::from(args.json) > 1 {
+        return Err(Error::Usage(
+            "standard output has room for one of --svg -, --dot - and --json: give the others a file"
+                .to_owned(),
+        ));
+    }
+    Ok(wanted == 1)
+}
+
+fn answer(litmus: &Litmus, setting: Setting, formula: &Formula, run: &Run) -> Result<Answer, Error> {
+    let program = &litmus.program;
+    let witness = match explain::allowed(program, setting, formula, &run.budget()) {
+        Err(limit) => return Ok(Answer::Unknown(limit)),
+        Ok(None) => {
+            let reason = explain::forbidden(program, setting, formula, &run.budget());
+            return Ok(Answer::Forbidden(Box::new(reason)));
+        }
+        Ok(Some(witness)) => Box::new(witness),
+    };
+    let wanted = |outcome: &Outcome| formula.holds(outcome);
+    let steps = explore::trace(program, setting.model, setting.rmw, &wanted, &run.budget());
+    let lines = |steps: Vec<_>| steps.iter().map(ToString::to_string).collect();
+    Ok(Answer::Allowed {
+        witness,
+        steps: steps.map(|found| found.map(lines)),
+    })
+}
+
+/// Which cycles to show, counted from 0.
+fn cycles(args: &Args, answer: &Answer) -> Result<Range<usize>, Error> {
+    let count = match answer {
+        Answer::Forbidden(reason) => reason.cases.len(),
+        _ => 0,
+    };
+    match args.cycle {
+        _ if args.all => Ok(0..count),
+        None => Ok(0..count.min(1)),
+        Some(n) if (1..=count).contains(&n) => Ok(n - 1..n),
+        Some(n) => Err(Error::Usage(format!(
+            "--cycle {n}: the explanation has {count} cycles, numbered from 1"
+        ))),
+    }
+}
+
+fn text(answer: &Answer, litmus: &Litmus, setting: Setting, shown: Range<usize>) -> String {
+    let program = &litmus.program;
+    match answer {
+        Answer::Unknown(limit) => format!("Unknown: {limit}.\n"),
+        Answer::Forbidden(reason) => format!("Forbidden.\n\n{}\n", reason.render(program, setting, shown)),
+        Answer::Allowed { witness, steps } => {
+            let mut text = format!(
+                "Allowed. An execution that the model accepts:\n\n{}\n",
+                witness.render(program)
+            );
+            match steps {
+                Ok(Some(steps)) => {
+                    text.push_str("The machine reaches it, step by step:\n\n");
+                    for (number, step) in steps.iter().enumerate() {
+                        let _ = writeln!(text, "{:4}  {step}", number + 1);
+                    }
+                }
+                Ok(None) => text.push_str("The machine does not reach it: the two engines disagree.\n"),
+                Err(limit) => {
+                    let _ = writeln!(text, "The search for the machine's steps stopped: {limit}.");
+                }
+            }
+            text
+        }
+    }
+}
+
+fn exit(answer: &Answer) -> Exit {
+    match answer {
+        Answer::Unknown(_) | Answer::Allowed { steps: Err(_), .. } => Exit::Unknown,
+        Answer::Allowed { steps: Ok(None), .. } => Exit::Differs,
+        Answer::Allowed { .. } => Exit::AsStated,
+        Answer::Forbidden(reason) if reason.is_complete() => Exit::AsStated,
+        Answer::Forbidden(_) => Exit::Unknown,
+    }
+}
+
+fn drawing(answer: &Answer, litmus: &Litmus, cycle: usize) -> Option<Drawing> {
+    match answer {
+        Answer::Allowed { witness, .. } => Some(witness.drawing(&litmus.program)),
+        Answer::Forbidden(reason) => reason.drawing(&litmus.program, cycle),
+        Answer::Unknown(_) => None,
+    }
+}
+
+/// Writes the drawings that were asked for.
+fn draw(args: &Args, title: &str, drawing: Option<Drawing>) -> Result<(), Error> {
+    let Some(drawing) = drawing else {
+        if args.svg.is_some() || args.dot.is_some() {
+            eprintln!("mowgli: there is no execution to draw");
+        }
+        return Ok(());
+    };
+    let write = |path: &Option<PathBuf>, text: String| match path {
+        Some(path) if path.as_os_str() == "-" => output::print(&text).map_err(Error::from),
+        Some(path) => std::fs::write(path, text).map_err(|source| Error::Write {
+            path: path.display().to_string(),
+            source,
+        }),
+        None => Ok(()),
+    };
+    write(&args.svg, drawing.svg(title))?;
+    write(&args.dot, drawing.dot(title))
+}
+
+/// The test with its N-th condition only.
+fn with_query(mut litmus: Litmus, number: usize) -> Result<Litmus, Error> {
+    let count = litmus.queries.len();
+    if number == 0 || number > count {
+        return Err(Error::Usage(format!(
+            "--query {number}: the test has {count} conditions, numbered from 1"
+        )));
+    }
+    litmus.queries = vec![litmus.queries.swap_remove(number - 1)];
+    Ok(litmus)
+}
+
+/// The test with `exists (formula)` as its only condition.
+fn with_condition(litmus: &Litmus, formula: &str) -> Result<Litmus, Error> {
+    let bare = Litmus {
+        queries: Vec::new(),
+        ..litmus.clone()
+    };
+    let text = format!("{}\nexists ({formula})\n", bare.print());
+    parse(&text)
+        .map(|p| p.litmus)
+        .map_err(|e| Error::Usage(format!("--outcome: {e}")))
+}

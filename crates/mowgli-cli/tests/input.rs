@@ -1,0 +1,189 @@
+//! What the command says of input that it cannot use, of searches that it cannot finish, and of output that nobody reads.
+#![allow(clippy::unwrap_used)] // Helpers of tests are tests.
+
+mod support;
+
+use std::fs;
+use std::io::Read;
+use std::process::{Command, Stdio};
+
+use support::{ENDLESS, exits, folder_with, mowgli, stderr, stdout, write};
+
+/// The statement is wrong, and the reports of many conditions fill the pipe before the verdict is known.
+#[test]
+fn a_reader_that_goes_away_does_not_change_the_exit_status() {
+    let folder = folder_with("exists (z=1)\nforbidden [rdma-tso;]");
+    let path = folder.path().to_str().unwrap();
+    let arguments: Vec<&str> = ["check"]
+        .into_iter()
+        .chain(std::iter::repeat_n(path, 400))
+        .collect();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_mowgli"))
+        .args(&arguments)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut pipe = child.stdout.take().unwrap();
+    pipe.read_exact(&mut [0; 1]).unwrap();
+    drop(pipe);
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+}
+
+/// No run passes the assumption: nothing has been tested, whatever the test states.
+#[test]
+fn a_test_without_executions_is_vacuous() {
+    for statement in [
+        "~exists (z=1)\nforbidden [rdma-tso;]",
+        "forall (z=1)\nrequired [rdma-tso;]",
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let text = format!("RDMA v\n{{ x@1=0; z@2=0; }}\nP0@1 ;\nz^2 := x ;\nassume(0) ;\n{statement}\n");
+        write(folder.path(), "v", &text);
+        let path = folder.path().to_str().unwrap();
+        let output = mowgli(&["check", path, "-m", "rdma-tso", "--engine", "both"]);
+        exits(&output, 1);
+        let text = stdout(&output);
+        assert!(
+            text.contains("\nVacuous (no execution reaches the end)\n"),
+            "{text}"
+        );
+        assert!(!text.contains("\nOk\n"), "{text}");
+        assert!(text.contains("vacuous !"), "{text}");
+        assert!(text.contains("1 vacuous"), "{text}");
+        let output = mowgli(&["check", path, "-m", "rdma-tso", "--json"]);
+        exits(&output, 1);
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(json["rows"][0]["vacuous"], true, "{json:#}");
+        assert_eq!(json["rows"][0]["as_expected"], false);
+        assert_eq!(json["rows"][0]["verdict"], serde_json::Value::Null);
+        assert_eq!(json["totals"]["vacuous"], 1);
+    }
+}
+
+#[test]
+fn json_names_refused_texts_and_their_errors() {
+    let folder = folder_with("exists (z=1)\nallowed [rdma-tso;]");
+    write(
+        folder.path(),
+        "bad",
+        "RDMA bad\n{ x@1=0; }\nP0@1 ;\nnothing ;\nexists (x=1)\n",
+    );
+    fs::write(folder.path().join("binary.litmus"), b"RDMA b\n{ x@1=0; }\n\xff\n").unwrap();
+    write(
+        folder.path(),
+        "odd",
+        "RDMA odd\n{ x@1=0; y@1=0; }\nP0@1 ;\nx := 1 ;\nexists (x=1)\n",
+    );
+    let output = mowgli(&["check", "--json", folder.path().to_str().unwrap()]);
+    exits(&output, 2);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["totals"]["refused"], 2);
+    let refused = json["refused"].as_array().unwrap();
+    let of = |name: &str| {
+        let found = refused
+            .iter()
+            .find(|r| r["path"].as_str().unwrap().ends_with(name));
+        found.unwrap_or_else(|| panic!("{json:#}"))
+    };
+    let error = &of("bad.litmus")["diagnostics"][0];
+    assert_eq!(error["code"], "unknown-instruction");
+    assert_eq!(error["severity"], "error");
+    assert_eq!(
+        (&error["line"], &error["column"]),
+        (&4.into(), &1.into()),
+        "{error:#}"
+    );
+    assert!(
+        error["message"].as_str().unwrap().contains("nothing"),
+        "{error:#}"
+    );
+    let error = &of("binary.litmus")["diagnostics"][0];
+    assert_eq!(error["code"], "not-utf-8");
+    assert_eq!(
+        (&error["line"], &error["column"]),
+        (&3.into(), &1.into()),
+        "{error:#}"
+    );
+    let warnings = json["warnings"].as_array().unwrap();
+    assert_eq!(warnings.len(), 1, "{json:#}");
+    assert_eq!(warnings[0]["diagnostics"][0]["code"], "unused-location");
+}
+
+#[test]
+fn texts_that_cannot_be_read_are_named_with_the_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    fs::write(path("large.litmus"), vec![b' '; (1 << 20) + 1]).unwrap();
+    let output = mowgli(&["check", &path("large.litmus")]);
+    exits(&output, 2);
+    let text = stderr(&output);
+    assert!(
+        text.contains("large.litmus") && text.contains("SOURCE_BYTES_MAX"),
+        "{text}"
+    );
+    fs::write(path("latin.litmus"), b"RDMA l\n{ x@1=0; } (* caf\xe9 *)\n").unwrap();
+    let output = mowgli(&["check", &path("latin.litmus")]);
+    exits(&output, 2);
+    let text = stderr(&output);
+    assert!(text.contains("latin.litmus:2:18"), "{text}");
+    assert!(text.contains("not UTF-8"), "{text}");
+}
+
+/// Editors on some systems put a byte-order mark first.
+#[test]
+fn a_byte_order_mark_is_skipped() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = stdout(&mowgli(&["show", "SB3"]));
+    write(folder.path(), "bom", &format!("\u{feff}{text}"));
+    let output = mowgli(&["check", folder.path().to_str().unwrap()]);
+    exits(&output, 0);
+    assert!(stderr(&output).is_empty(), "{}", stderr(&output));
+}
+
+#[test]
+fn a_list_without_tests_is_an_error_as_an_empty_folder_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let list = folder.path().join("empty.list");
+    fs::write(&list, "# nothing yet\n\n").unwrap();
+    let output = mowgli(&["check", &format!("@{}", list.display())]);
+    exits(&output, 2);
+    assert!(stderr(&output).contains("empty.list"), "{}", stderr(&output));
+}
+
+#[test]
+fn poll_and_wait_in_one_test_get_a_warning() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "RDMA both\n{ x@1=0; z@2=0; }\nP0@1 ;\nz^2 :=[d] x ;\npoll(2) ;\nwait(d) ;\nexists (z=0)\n";
+    write(folder.path(), "both", text);
+    let output = mowgli(&["check", folder.path().to_str().unwrap()]);
+    exits(&output, 0);
+    let text = stderr(&output);
+    assert!(text.contains("warning[poll-and-wait]"), "{text}");
+    assert!(text.contains("only `sc`"), "{text}");
+    assert!(text.contains("both.litmus:5:1"), "{text}");
+}
+
+#[test]
+fn a_total_limit_ends_the_whole_run() {
+    let output = mowgli(&["check", "-q", "--limit", "total=0s"]);
+    exits(&output, 3);
+    let text = stdout(&output);
+    assert!(text.contains("The total limit ended the run"), "{text}");
+    let output = mowgli(&["check", "--json", "--limit", "total=0s"]);
+    exits(&output, 3);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["totals"]["stopped"], "total time limit reached", "{json:#}");
+}
+
+#[test]
+fn a_memory_limit_stops_a_search() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), "endless", ENDLESS);
+    let path = folder.path().to_str().unwrap();
+    for engine in ["declarative", "operational"] {
+        let output = mowgli(&["check", path, "-m", "rdma-tso", "-e", engine, "-l", "memory=1K"]);
+        exits(&output, 3);
+        let text = stdout(&output);
+        assert!(text.contains("Unknown (memory limit of 1 KiB reached)"), "{text}");
+    }
+}
