@@ -1,6 +1,6 @@
 //! An execution graph laid out on a grid: threads as columns, nodes as groups of columns, program order downwards.
 //!
-//! The layout is ours, so that no drawing tool is needed; [`Drawing::svg`] and [`Drawing::dot`] only print it.
+//! [`Drawing::svg`] and [`Drawing::dot`] print it; neither needs a drawing tool.
 
 use serde::Serialize;
 

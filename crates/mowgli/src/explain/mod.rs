@@ -9,6 +9,7 @@
 mod cycle;
 mod dot;
 mod drawing;
+mod layout;
 mod relax;
 mod svg;
 mod text;
