@@ -22,9 +22,9 @@ use crate::{Error, Exit, output, values};
 /// built-in test, or - for standard input. Without a PATH the built-in catalogue is checked.
 ///
 /// For each test and model a report in herd7's form is printed, then a table of all verdicts. Counts are of final states,
-/// not of executions. A model that has no meaning for a test (x86-TSO for one with remote operations, say) is marked
-/// n/a and never counts as a difference. When a limit stops a search, verdicts that it leaves open are unknown,
-/// never guessed.
+/// not of executions. A model that has no meaning for a test (x86-TSO for a test with remote operations, say) is marked
+/// n/a and never counts as a difference. When a limit stops a search, the verdicts that it leaves open are unknown, never
+/// guessed. A test without any execution (because an assumption never holds, say) is vacuous: no verdict is right for it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -45,21 +45,25 @@ pub(crate) struct Args {
     /// Print the table only
     #[arg(short, long, conflicts_with = "json")]
     quiet: bool,
-    /// Print one JSON document instead of reports
+    /// Print one JSON document instead of reports (docs/json.md)
     #[arg(long)]
     json: bool,
 }
 
 const EXAMPLES: &str = "\
 EXAMPLES
-  mowgli check                                     the whole catalogue
-  mowgli check -q                                  the same, table only
+  mowgli check                      the whole catalogue
+  mowgli check -q                   the whole catalogue, as a table only
   mowgli check SB3 MP4 --model rdma-tso
   mowgli check litmus/rmw --engine both --limit time=5s
   mowgli check @nightly.list --json > verdicts.json
 
 EXIT STATUS
-  0  as stated   1  some verdict differs or the engines disagree   2  errors in tests   3  unknown (limit reached)";
+  0  every verdict is as the tests state
+  1  some verdict differs or is vacuous, or the two engines disagree
+  2  wrong usage, a file cannot be read, or a test has errors
+  3  some verdict is unknown: a limit was reached
+The exit status is the same when nobody reads the output to its end.";
 
 /// Everything known about one condition of one test under one setting.
 #[derive(Debug, Serialize)]

@@ -20,7 +20,8 @@ use crate::{Error, Exit, output, source, values};
 #[command(
     after_help = "EXAMPLES\n  mowgli compare RDMA-3e --models rdma-tso,rdma-tso-nopcie\n  \
     mowgli compare TSO-1a --models sc,tso\n  mowgli compare mine.litmus --models rdma-tso,rdma-tso/glob\n\n\
-    EXIT STATUS\n  0  the models agree   1  they differ   2  errors   3  unknown (limit reached)"
+    EXIT STATUS\n  0  the models agree\n  1  they differ\n  2  wrong usage, or errors in the test\n  \
+    3  unknown: a limit was reached"
 )]
 pub(crate) struct Args {
     /// A built-in test or a file
@@ -33,7 +34,7 @@ pub(crate) struct Args {
     engine: Engine,
     #[arg(short, long, default_value = "time=60s", value_name = "LIMITS", help = budget::HELP, long_help = budget::LONG_HELP)]
     limit: Limits,
-    /// Print JSON
+    /// Print JSON (docs/json.md)
     #[arg(long)]
     json: bool,
 }

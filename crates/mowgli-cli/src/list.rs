@@ -60,6 +60,6 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
         }
         let _ = writeln!(text, "  {:width$}  {}", test.name, test.description);
     }
-    output::print(&text)?;
+    output::print_columns(&text, width + 4)?;
     Ok(Exit::AsStated)
 }

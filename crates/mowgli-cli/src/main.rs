@@ -23,23 +23,14 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Executable memory models for RDMA.
+/// Executable memory models for RDMA
 ///
-/// Mowgli runs litmus tests - small programs with a question about their final state - under
-/// memory models of RDMA, and says whether the outcome asked about is allowed. Reports have the
-/// form of herd7's.
-///
-/// MODELS
-///   sc               sequential consistency
-///   tso              x86-TSO, CPU operations only
-///   rdma-sc          RDMA over a sequentially consistent CPU (Robust'25)
-///   rdma-tso         RDMA over x86-TSO (RDMA-TSO'24)
-///   rdma-tso-nopcie  the same without the PCIe ordering guarantees
-///   rdma-wait        RDMA with work identifiers and wait (LOCO'26)
+/// Mowgli runs litmus tests, small programs with a question about their final state, under memory models of RDMA, and says
+/// whether the outcome asked about is allowed. Reports have the form of herd7's.
 ///
 /// The language of tests is described in docs/litmus.md; `mowgli show SB3` prints an example.
 #[derive(Debug, Parser)]
-#[command(name = "mowgli", version, verbatim_doc_comment, max_term_width = 110, after_help = EXAMPLES)]
+#[command(name = "mowgli", version, max_term_width = 110, after_help = EXAMPLES, after_long_help = MODELS_AND_EXAMPLES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -47,15 +38,37 @@ struct Cli {
 
 const EXAMPLES: &str = "\
 EXAMPLES
-  mowgli check                            the built-in catalogue under every model
-  mowgli check SB3 --model rdma-tso       one built-in test
-  mowgli check tests/ --engine both       a folder, by both engines, which must agree
-  mowgli explain SB3 --model rdma-tso     why the outcome is allowed or forbidden
+  mowgli check                        the catalogue under every model
+  mowgli check SB3 --model rdma-tso   one built-in test
+  mowgli check tests/ --engine both   a folder, by both engines
+  mowgli explain SB3                  why the outcome is allowed or forbidden
   mowgli compare RDMA-3e --models rdma-tso,rdma-tso-nopcie
 
 EXIT STATUS
   0  every verdict is as the tests state
-  1  some verdict differs, or the two engines disagree
+  1  some verdict differs or is vacuous, or the two engines disagree
+  2  wrong usage, a file cannot be read, or a test has errors
+  3  some verdict is unknown: a limit was reached";
+
+const MODELS_AND_EXAMPLES: &str = "\
+MODELS
+  sc               sequential consistency
+  tso              x86-TSO, CPU operations only
+  rdma-sc          RDMA over a sequentially consistent CPU (Robust'25)
+  rdma-tso         RDMA over x86-TSO (RDMA-TSO'24)
+  rdma-tso-nopcie  rdma-tso without the PCIe ordering guarantees
+  rdma-wait        RDMA with work identifiers and wait (LOCO'26)
+
+EXAMPLES
+  mowgli check                        the catalogue under every model
+  mowgli check SB3 --model rdma-tso   one built-in test
+  mowgli check tests/ --engine both   a folder, by both engines
+  mowgli explain SB3                  why the outcome is allowed or forbidden
+  mowgli compare RDMA-3e --models rdma-tso,rdma-tso-nopcie
+
+EXIT STATUS
+  0  every verdict is as the tests state
+  1  some verdict differs or is vacuous, or the two engines disagree
   2  wrong usage, a file cannot be read, or a test has errors
   3  some verdict is unknown: a limit was reached";
 

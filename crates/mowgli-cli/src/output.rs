@@ -14,10 +14,19 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
     }
 }
 
-/// Writes a text to standard output; lines that are wider than the terminal are broken between words.
+/// Writes a text to standard output. Lines that are wider than the terminal are broken between words; what is carried over stands
+/// four columns further in than its line.
 pub(crate) fn print_wrapped(text: &str) -> io::Result<()> {
     match width() {
-        Some(width) => print(&wrapped(text, width)),
+        Some(width) => print(&wrapped(text, width, None)),
+        None => print(text),
+    }
+}
+
+/// Writes a text to standard output like [`print_wrapped`]; what is carried over stands below the column `indent`.
+pub(crate) fn print_columns(text: &str, indent: usize) -> io::Result<()> {
+    match width() {
+        Some(width) => print(&wrapped(text, width, Some(indent))),
         None => print(text),
     }
 }
@@ -38,8 +47,8 @@ pub(crate) fn width() -> Option<usize> {
     stated.or_else(found).map(|width: usize| width.max(40))
 }
 
-/// Breaks lines between words; what is carried over stands four columns further in than its line.
-pub(crate) fn wrapped(text: &str, width: usize) -> String {
+/// Breaks lines between words; what is carried over stands `carried` columns in, or four further than its line.
+pub(crate) fn wrapped(text: &str, width: usize, carried: Option<usize>) -> String {
     let mut out = String::new();
     for line in text.split_inclusive('\n') {
         let indent = line.len() - line.trim_start_matches(' ').len();
@@ -48,7 +57,7 @@ pub(crate) fn wrapped(text: &str, width: usize) -> String {
             let length = word.trim_end().chars().count();
             if column > indent && column + length > width {
                 out.truncate(out.trim_end_matches(' ').len());
-                column = indent + 4;
+                column = carried.unwrap_or(indent + 4);
                 let _ = write!(out, "\n{:column$}", "");
             }
             out.push_str(word);
@@ -64,8 +73,14 @@ mod tests {
 
     #[test]
     fn long_lines_are_broken_between_words() {
-        assert_eq!(wrapped("  aaa bbb ccc\nx\n", 10), "  aaa bbb\n      ccc\nx\n");
-        assert_eq!(wrapped("  aaaaaaaaaaaaaa b\n", 10), "  aaaaaaaaaaaaaa\n      b\n");
-        assert_eq!(wrapped("short\n", 10), "short\n");
+        assert_eq!(
+            wrapped("  aaa bbb ccc\nx\n", 10, None),
+            "  aaa bbb\n      ccc\nx\n"
+        );
+        assert_eq!(
+            wrapped("  aaaaaaaaaaaaaa b\n", 10, None),
+            "  aaaaaaaaaaaaaa\n      b\n"
+        );
+        assert_eq!(wrapped("short\n", 10, None), "short\n");
     }
 }

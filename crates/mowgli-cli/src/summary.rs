@@ -154,8 +154,8 @@ impl<'a> Summary<'a> {
 const NAMES: &str = "Test";
 
 /// What the marks in the cells mean.
-const LEGEND: &str = "(= as stated, ! differs from the test's statement, # engines disagree, vacuous no execution reaches the end, \
-    - or n/a the model does not apply)\n";
+const LEGEND: &str = "(= as stated; ! differs from the test's statement; # engines disagree; vacuous: no execution reaches the end; \
+    - or n/a: the model does not apply)\n";
 
 /// A condition's rows, one a setting.
 struct Line<'a> {
@@ -208,7 +208,7 @@ fn write_block(out: &mut String, settings: &[&str], lines: &[Line<'_>], name_wid
 }
 
 fn wrap_to(text: &str, width: Option<usize>) -> String {
-    width.map_or_else(|| text.to_owned(), |width| output::wrapped(text, width))
+    width.map_or_else(|| text.to_owned(), |width| output::wrapped(text, width, Some(0)))
 }
 
 fn is_unknown(row: &Row) -> bool {
