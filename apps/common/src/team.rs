@@ -35,9 +35,9 @@ pub struct Team<F: Fabric> {
     position: usize,
     line: Barrier<F>,
     end: Barrier<F>,
-    counts: [Sst<F, u64>; 2],
-    rates: Sst<F, f64>,
-    stopped: Sst<F, u64>,
+    counts: [Sst<u64, F>; 2],
+    rates: Sst<f64, F>,
+    stopped: Sst<u64, F>,
     /// Tells apart nodes that were started with different options.
     _agreement: Channel<F>,
 }
@@ -136,7 +136,7 @@ impl<F: Fabric> Team<F> {
         if self.position != 0 {
             return Ok(None);
         }
-        let sum = |table: &Sst<F, u64>| Ok::<u64, Error>(table.rows()?.map(|row| row.load()).sum());
+        let sum = |table: &Sst<u64, F>| Ok::<u64, Error>(table.rows()?.map(|row| row.load()).sum());
         Ok(Some(Tally {
             counts: [sum(&self.counts[0])?, sum(&self.counts[1])?],
             per_second: self.rates.rows()?.map(|row| row.load()).sum(),

@@ -7,7 +7,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
-use loco::fabric::AnyFabric;
 use loco_app::{Stop, print, seconds};
 use loco_kv::pick::{Distribution, Mix};
 use loco_kv::workload::{self, Outcome, Plan};
@@ -92,10 +91,7 @@ fn node(command: &Command, stop: &Stop) -> Result<u8> {
     match command {
         Command::Load(load) => {
             let plan = load.plan();
-            let outcome = match fabric {
-                AnyFabric::Shm(fabric) => workload::run(fabric, &plan, stop),
-                AnyFabric::Verbs(fabric) => workload::run(fabric, &plan, stop),
-            }?;
+            let outcome = workload::run(fabric, &plan, stop)?;
             match outcome {
                 Some(outcome) if load.json => print(serde_json::to_string(&outcome)?)?,
                 Some(outcome) => print(summary(&outcome))?,
@@ -106,10 +102,7 @@ fn node(command: &Command, stop: &Stop) -> Result<u8> {
         Command::Shell { slots } => {
             let (config, input) = (shell::config(*slots), BufReader::new(io::stdin()));
             let mut output = io::stdout();
-            let tally = match fabric {
-                AnyFabric::Shm(fabric) => shell::run(fabric, config, input, &mut output, stop),
-                AnyFabric::Verbs(fabric) => shell::run(fabric, config, input, &mut output, stop),
-            }?;
+            let tally = shell::run(fabric, config, input, &mut output, stop)?;
             // A line that is no command has been answered; a script wants to know in the end, too.
             Ok(u8::from(tally.mistakes > 0))
         }

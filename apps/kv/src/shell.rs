@@ -32,7 +32,7 @@ help               this text
 quit               ends the job
 A value goes to the end of the line; keys have no spaces. Lines that start with # are skipped.";
 
-type Store<F> = KvStore<F, Bytes, Bytes>;
+type Store<F> = KvStore<Bytes, Bytes, F>;
 
 /// A line, understood.
 #[derive(Debug, PartialEq, Eq)]
@@ -83,7 +83,7 @@ pub fn run<F: Fabric>(
     let manager = Manager::new(fabric)?;
     let reads = manager.nodes()[0];
     let store = Store::<F>::new(&manager, "kv", config)?;
-    let over = OwnedVar::<F, u64>::new(&manager, "over", reads)?;
+    let over = OwnedVar::<u64, F>::new(&manager, "over", reads)?;
     manager.wait_for_ready()?;
     stop.begin_work();
     let thread = manager.thread()?;

@@ -103,7 +103,7 @@ pub fn run<F: Fabric>(fabric: F, plan: &Plan, stop: &Stop) -> Result<Option<Outc
         locks: plan.locks,
         ..KvConfig::default()
     };
-    let store = KvStore::<F, u64, u64>::new(&manager, "kv", config)?;
+    let store = KvStore::<u64, u64, F>::new(&manager, "kv", config)?;
     manager.wait_for_ready()?;
     stop.begin_work();
     let mine = team.run(
@@ -142,7 +142,7 @@ pub fn run<F: Fabric>(fabric: F, plan: &Plan, stop: &Stop) -> Result<Option<Outc
 /// Those of the store; `Usage` if there is no room.
 pub fn fill<F: Fabric>(
     thread: &Thread<F>,
-    store: &KvStore<F, u64, u64>,
+    store: &KvStore<u64, u64, F>,
     keys: u32,
     share: usize,
     shares: usize,
@@ -181,7 +181,7 @@ pub fn check(key: u64, found: Option<u64>) -> Result<()> {
 /// What one thread does.
 fn serve<F: Fabric>(
     thread: &Thread<F>,
-    store: &KvStore<F, u64, u64>,
+    store: &KvStore<u64, u64, F>,
     plan: &Plan,
     share: Share,
     stopped: &mut dyn FnMut() -> loco::Result<bool>,

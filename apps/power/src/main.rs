@@ -9,7 +9,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
-use loco::fabric::AnyFabric;
 use loco_app::{OutputError, Stop};
 use loco_power::{Delays, Params, PowerError, RealPlan, Result, Run, output, run_real, simulate, stability};
 
@@ -120,10 +119,7 @@ fn real(common: &Common, slow_down: u32, stop: &Stop) -> Result<()> {
         duration: common.duration(),
         slow_down,
     };
-    let runs = match loco_app::fabric("loco run -n 3 -- power run")? {
-        AnyFabric::Shm(fabric) => run_real(fabric, &plan, stop),
-        AnyFabric::Verbs(fabric) => run_real(fabric, &plan, stop),
-    }?;
+    let runs = run_real(loco_app::fabric("loco run -n 3 -- power run")?, &plan, stop)?;
     if runs.is_empty() {
         // A converter's node, or interrupted before the first.
         return Ok(());

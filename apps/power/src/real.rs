@@ -72,7 +72,7 @@ pub fn run_real<F: Fabric>(fabric: F, plan: &RealPlan, stop: &Stop) -> Result<Ve
     }
     let side = Variables::new(&manager, *controller, converters, plan.params.converters)?;
     // Which run follows, by its number from 1.
-    let next = OwnedVar::<F, u64>::new(&manager, "next", *controller)?;
+    let next = OwnedVar::<u64, F>::new(&manager, "next", *controller)?;
     let line = Barrier::new(&manager, "line")?;
     manager.wait_for_ready()?;
     stop.begin_work();
@@ -114,8 +114,8 @@ struct Variables<F: Fabric> {
 struct Pair<F: Fabric> {
     /// Number of the converter.
     index: usize,
-    duty: OwnedVar<F, f64>,
-    volts: OwnedVar<F, f64>,
+    duty: OwnedVar<f64, F>,
+    volts: OwnedVar<f64, F>,
 }
 
 impl<F: Fabric> Variables<F> {
@@ -178,8 +178,8 @@ impl<F: Fabric> ControllerLink for ControllerSide<'_, F> {
 
 struct ConverterSide<'a, F: Fabric> {
     thread: &'a Thread<F>,
-    duty: &'a OwnedVar<F, f64>,
-    volts: &'a OwnedVar<F, f64>,
+    duty: &'a OwnedVar<f64, F>,
+    volts: &'a OwnedVar<f64, F>,
 }
 
 impl<F: Fabric> ConverterLink for ConverterSide<'_, F> {

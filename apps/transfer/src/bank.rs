@@ -32,7 +32,7 @@ impl Default for BankConfig {
 /// Accounts and their locks. Account `a` is guarded by lock `a` modulo the number of locks.
 pub struct Bank<F: Fabric> {
     config: BankConfig,
-    accounts: AtomicArray<F, i64>,
+    accounts: AtomicArray<i64, F>,
     locks: Vec<TicketLock<F>>,
 }
 

@@ -6,7 +6,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use loco::fabric::AnyFabric;
 use loco_app::{Stop, print, seconds};
 use loco_transfer::{BankConfig, Outcome, Plan, Result, TransferError, run};
 
@@ -67,10 +66,7 @@ fn node(args: &Args, stop: &Stop) -> Result<u8> {
         single: args.single_lock,
         seed: args.seed,
     };
-    let outcome = match loco_app::fabric("loco run -n 2 -- transfer")? {
-        AnyFabric::Shm(fabric) => run(fabric, &plan, stop),
-        AnyFabric::Verbs(fabric) => run(fabric, &plan, stop),
-    }?;
+    let outcome = run(loco_app::fabric("loco run -n 2 -- transfer")?, &plan, stop)?;
     match outcome {
         Some(outcome) if args.json => print(serde_json::to_string(&outcome)?)?,
         Some(outcome) => print(summary(&outcome))?,

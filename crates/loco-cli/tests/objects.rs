@@ -243,8 +243,8 @@ fn shared_variables() {
 
 /// The message passing of LOCO'26 Fig. 9a, along all nodes: who has seen the flag sees the data.
 fn shared_var(manager: &Manager_) -> Result<()> {
-    let data = SharedVar::<_, u64>::new(manager, "data")?;
-    let flag = SharedVar::<_, u64>::new(manager, "flag")?;
+    let data = SharedVar::<u64, _>::new(manager, "data")?;
+    let flag = SharedVar::<u64, _>::new(manager, "flag")?;
     let (barrier, thread) = ready(manager)?;
     for round in 1..=times(manager, 300) {
         if number(manager) == 0 {
@@ -268,7 +268,7 @@ fn owned_variables() {
 
 /// The owner pushes; values never go back. Then the others pull.
 fn owned_var(manager: &Manager_) -> Result<()> {
-    let var = OwnedVar::<_, u64>::new(manager, "var", manager.nodes()[0])?;
+    let var = OwnedVar::<u64, _>::new(manager, "var", manager.nodes()[0])?;
     let (barrier, thread) = ready(manager)?;
     let last = times(manager, 2000);
     if number(manager) == 0 {
@@ -299,7 +299,7 @@ fn owned_variables_of_many_words() {
 
 /// The same with values that tear: none is ever seen torn.
 fn wide_owned_var(manager: &Manager_) -> Result<()> {
-    let var = WideOwnedVar::<_, [u64; 32]>::new(manager, "var", manager.nodes()[0])?;
+    let var = WideOwnedVar::<[u64; 32], _>::new(manager, "var", manager.nodes()[0])?;
     let (barrier, thread) = ready(manager)?;
     let last = times(manager, 2000);
     if number(manager) == 0 {
@@ -328,7 +328,7 @@ fn shared_state_tables() {
 
 /// Every node counts in its row; all see all rows grow.
 fn sst(manager: &Manager_) -> Result<()> {
-    let table = Sst::<_, u64>::new(manager, "table")?;
+    let table = Sst::<u64, _>::new(manager, "table")?;
     let (barrier, thread) = ready(manager)?;
     let last = times(manager, 300);
     for round in 1..=last {
@@ -382,7 +382,7 @@ fn barrier(manager: &Manager_) -> Result<()> {
     let everybody = manager_participants(manager);
     let others = usize::from(manager.node().0);
     let barrier = Barrier::with_participants(manager, "bar", &everybody, 1 + others)?;
-    let rounds = Sst::<_, u64>::new(manager, "rounds")?;
+    let rounds = Sst::<u64, _>::new(manager, "rounds")?;
     manager.wait_for_ready()?;
     let last = times(manager, 300);
     std::thread::scope(|scope| {
@@ -557,7 +557,7 @@ fn an_owner_killed_while_others_pull_is_named_to_them() {
 
 /// The owner dies while it stores without pause: readers see whole values until they see that it is dead.
 fn killed_holding_a_torn_value(manager: &Manager_) -> Result<()> {
-    let var = WideOwnedVar::<_, [u64; 64]>::new(manager, "var", manager.nodes()[0])?;
+    let var = WideOwnedVar::<[u64; 64], _>::new(manager, "var", manager.nodes()[0])?;
     let (barrier, thread) = ready(manager)?;
     barrier.wait(&thread)?;
     if number(manager) == 0 {

@@ -7,7 +7,7 @@ use loco_sim::{Config, ModelFabric, Report, Strategy, World, explore};
 
 struct Site {
     manager: Manager<ModelFabric>,
-    flags: Vec<SharedVar<ModelFabric, u64>>,
+    flags: Vec<SharedVar<u64, ModelFabric>>,
     barrier: Barrier<ModelFabric>,
 }
 

@@ -62,7 +62,7 @@ fn forbidden(name: &str, build: impl Fn(&mut World) + Sync, wanted: fn(&End<'_>)
     assert_eq!(reach.report.completeness, Completeness::Complete, "{name}");
 }
 
-type Sv = SharedVar<Fabric, u64>;
+type Sv = SharedVar<u64, Fabric>;
 
 fn variables<const N: usize>(names: [&'static str; N]) -> impl FnOnce(&Manager<Fabric>) -> [Sv; N] {
     move |manager| names.map(|name| SharedVar::new(manager, name).unwrap())
@@ -345,7 +345,7 @@ fn owned_variable_of_three_words_one_push_one_read() {
             world.thread(
                 &at,
                 &format!("node{node}"),
-                move |site: &Site<WideOwnedVar<Fabric, [u64; 3]>>| {
+                move |site: &Site<WideOwnedVar<[u64; 3], Fabric>>| {
                     let thread = site.thread();
                     let value = &site.objects;
                     if node == 0 {

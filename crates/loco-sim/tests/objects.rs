@@ -9,7 +9,7 @@ use loco_sim::{Completeness, Config, ModelFabric, World, explore, note};
 use support::{Site, complete, site};
 
 struct Meeting {
-    flags: Vec<SharedVar<ModelFabric, u64>>,
+    flags: Vec<SharedVar<u64, ModelFabric>>,
     barrier: Barrier<ModelFabric>,
 }
 

@@ -1,5 +1,6 @@
 //! Several nodes in one process, for tests and examples.
 
+use loco_any::{AnyConfig, AnyFabric, FabricChoice};
 use loco_fabric::Fabric;
 use loco_job::Mesh;
 use loco_shm::{ShmConfig, ShmFabric};
@@ -11,11 +12,15 @@ use crate::Result;
 ///
 /// # Panics
 /// If a node fails: with its error.
-pub fn run<T: Send>(n: usize, node: impl Fn(ShmFabric) -> Result<T> + Sync) -> Vec<T> {
-    run_with(n, &ShmConfig::default(), node)
+pub fn run<T: Send>(n: usize, node: impl Fn(AnyFabric) -> Result<T> + Sync) -> Vec<T> {
+    let config = AnyConfig {
+        choice: FabricChoice::Shm,
+        ..AnyConfig::default()
+    };
+    run_on(n, |mesh| AnyFabric::new(mesh, config.clone()), node)
 }
 
-/// The same with a configuration of the fabric.
+/// Runs nodes as [`run`] does, over a shared-memory fabric of this configuration.
 ///
 /// # Panics
 /// If a node fails: with its error.

@@ -15,7 +15,7 @@ const CALLS: u64 = 60;
 fn histories_are_linearizable() {
     for cluster in ALL {
         let histories = cluster.run(3, |manager| {
-            let x = AtomicVar::<_, u64>::new(&manager, "x", HOME)?;
+            let x = AtomicVar::<u64, _>::new(&manager, "x", HOME)?;
             let end = Barrier::new(&manager, "end")?;
             manager.wait_for_ready()?;
             let parts = std::thread::scope(|scope| {
@@ -41,7 +41,7 @@ fn histories_are_linearizable() {
 
 fn mixed_calls(
     manager: &Manager<loco::fabric::AnyFabric>,
-    x: &AtomicVar<loco::fabric::AnyFabric, u64>,
+    x: &AtomicVar<u64>,
     number: u16,
 ) -> Result<History<AtomicCall, AtomicRet>> {
     let thread = manager.thread()?;
@@ -85,7 +85,7 @@ fn mixed_calls(
 fn cached_copies_follow_what_the_node_hears() {
     for cluster in ALL {
         cluster.run(2, |manager| {
-            let x = AtomicVar::<_, i64>::new(&manager, "x", HOME)?;
+            let x = AtomicVar::<i64, _>::new(&manager, "x", HOME)?;
             let turn = Barrier::new(&manager, "turn")?;
             manager.wait_for_ready()?;
             let thread = manager.thread()?;
@@ -109,7 +109,7 @@ fn cached_copies_follow_what_the_node_hears() {
 #[test]
 fn the_home_takes_part() {
     Cluster::Synchronous.run(1, |manager| {
-        let error = AtomicVar::<_, u64>::new(&manager, "x", NodeId(4)).err();
+        let error = AtomicVar::<u64, _>::new(&manager, "x", NodeId(4)).err();
         assert!(matches!(
             error,
             Some(Error::NotParticipant { node: NodeId(4), .. })
@@ -122,7 +122,7 @@ fn the_home_takes_part() {
 fn a_lost_home_is_an_error() {
     for cluster in ALL {
         cluster.run(2, |manager| {
-            let x = AtomicVar::<_, u64>::new(&manager, "x", HOME)?;
+            let x = AtomicVar::<u64, _>::new(&manager, "x", HOME)?;
             let bar = Barrier::new(&manager, "bar")?;
             manager.wait_for_ready()?;
             let thread = manager.thread()?;

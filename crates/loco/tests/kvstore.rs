@@ -12,7 +12,7 @@ use loco::{Barrier, Bytes, Config, Error, Inserted, KvConfig, KvStore, Manager, 
 use loco_history::spec::{KeyValue, KeyValueCall, KeyValueRet};
 use loco_history::{History, Limits, MonotonicClock, Recorder, ThreadId, check};
 
-type Store = KvStore<AnyFabric, u64, [u64; 3]>;
+type Store = KvStore<u64, [u64; 3]>;
 
 fn small() -> KvConfig {
     KvConfig {
@@ -152,7 +152,7 @@ fn results_are_clear() {
                 key_bytes_max: 8,
                 ..small()
             };
-            let store = KvStore::<_, Bytes, Bytes>::new(&manager, "kv", config)?;
+            let store = KvStore::<Bytes, Bytes, _>::new(&manager, "kv", config)?;
             let bar = Barrier::new(&manager, "bar")?;
             manager.wait_for_ready()?;
             let thread = manager.thread()?;

@@ -3,10 +3,9 @@
 mod common;
 
 use common::ALL;
-use loco::fabric::AnyFabric;
 use loco::{AtomicArray, Barrier, Bytes, Inserted, KvConfig, KvStore};
 
-type Store = KvStore<AnyFabric, u64, u64>;
+type Store = KvStore<u64, u64>;
 
 fn config() -> KvConfig {
     KvConfig {
@@ -128,7 +127,7 @@ fn values_of_any_length_are_found_whole() {
                 value_bytes_max: 1000,
                 ..KvConfig::default()
             };
-            let store = KvStore::<AnyFabric, u64, Bytes>::new(&manager, "kv", config)?;
+            let store = KvStore::<u64, Bytes>::new(&manager, "kv", config)?;
             let bar = Barrier::new(&manager, "bar")?;
             manager.wait_for_ready()?;
             let thread = manager.thread()?;
@@ -158,7 +157,7 @@ fn values_of_any_length_are_found_whole() {
 fn words_of_an_array_are_counted_by_all() {
     for cluster in ALL {
         cluster.run(3, |manager| {
-            let words = AtomicArray::<_, i64>::new(&manager, "words", 10)?;
+            let words = AtomicArray::<i64, _>::new(&manager, "words", 10)?;
             let bar = Barrier::new(&manager, "bar")?;
             manager.wait_for_ready()?;
             let thread = manager.thread()?;

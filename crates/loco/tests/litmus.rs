@@ -11,7 +11,7 @@ use loco::{Barrier, Manager, Participants, Result, SharedVar, Thread, fence};
 const ROUNDS: u64 = 200;
 
 /// What each test needs: variables, a barrier between rounds, a thread.
-type Kit<F, const N: usize> = ([SharedVar<F, u64>; N], Barrier<F>, Thread<F>);
+type Kit<F, const N: usize> = ([SharedVar<u64, F>; N], Barrier<F>, Thread<F>);
 
 /// Makes variables `names` and the rest.
 fn set_up<F: Fabric, const N: usize>(manager: &Manager<F>, names: [&str; N]) -> Result<Kit<F, N>> {

@@ -20,16 +20,12 @@ const HOME: NodeId = NodeId(0);
 /// What both kinds do, so that each law is stated once.
 trait AnyLock: Unlock<AnyFabric> + Sized + Sync {
     fn make(manager: &Manager<AnyFabric>, config: LockConfig) -> Result<Self>;
-    fn lock<'a>(
-        &'a self,
-        thread: &'a Thread<AnyFabric>,
-        scope: Scope,
-    ) -> Result<LockGuard<'a, AnyFabric, Self>>;
+    fn lock<'a>(&'a self, thread: &'a Thread<AnyFabric>, scope: Scope) -> Result<LockGuard<'a, Self>>;
     fn try_lock<'a>(
         &'a self,
         thread: &'a Thread<AnyFabric>,
         scope: Scope,
-    ) -> Result<Option<LockGuard<'a, AnyFabric, Self>>>;
+    ) -> Result<Option<LockGuard<'a, Self>>>;
 }
 
 macro_rules! any_lock {
@@ -42,14 +38,14 @@ macro_rules! any_lock {
                 &'a self,
                 thread: &'a Thread<AnyFabric>,
                 scope: Scope,
-            ) -> Result<LockGuard<'a, AnyFabric, Self>> {
+            ) -> Result<LockGuard<'a, Self>> {
                 self.lock(thread, scope)
             }
             fn try_lock<'a>(
                 &'a self,
                 thread: &'a Thread<AnyFabric>,
                 scope: Scope,
-            ) -> Result<Option<LockGuard<'a, AnyFabric, Self>>> {
+            ) -> Result<Option<LockGuard<'a, Self>>> {
                 self.try_lock(thread, scope)
             }
         }

@@ -143,7 +143,7 @@ fn a_wait_has_a_deadline() {
             ..loco::Config::default()
         };
         cluster.run_config(2, &config, |manager| {
-            let x = SharedVar::<_, u64>::new(&manager, "x")?;
+            let x = SharedVar::<u64, _>::new(&manager, "x")?;
             manager.wait_for_ready()?;
             let thread = manager.thread()?;
             let error = in_time(|| x.wait_until(&thread, |x| x == 1)).expect_err("nobody writes");

@@ -69,11 +69,7 @@ impl Model {
 }
 
 fn follow_wide(cluster: Cluster, calls: &[Call]) {
-    type Node = (
-        Manager<AnyFabric>,
-        Thread<AnyFabric>,
-        WideOwnedVar<AnyFabric, [u64; 11]>,
-    );
+    type Node = (Manager<AnyFabric>, Thread<AnyFabric>, WideOwnedVar<[u64; 11]>);
     let nodes: Vec<Node> = cluster.run(3, |manager| {
         let var = WideOwnedVar::new(&manager, "var", OWNER)?;
         manager.wait_for_ready()?;
@@ -108,7 +104,7 @@ fn follow_wide(cluster: Cluster, calls: &[Call]) {
 }
 
 fn follow_word(cluster: Cluster, calls: &[Call]) {
-    type Node = (Manager<AnyFabric>, Thread<AnyFabric>, OwnedVar<AnyFabric, u64>);
+    type Node = (Manager<AnyFabric>, Thread<AnyFabric>, OwnedVar<u64>);
     let nodes: Vec<Node> = cluster.run(3, |manager| {
         let var = OwnedVar::new(&manager, "var", OWNER)?;
         manager.wait_for_ready()?;
@@ -160,7 +156,7 @@ fn readers_see_whole_values_in_order() {
     const LAST: u64 = 3000;
     for cluster in ALL {
         cluster.run(3, |manager| {
-            let var = WideOwnedVar::<_, [u64; 16]>::new(&manager, "var", OWNER)?;
+            let var = WideOwnedVar::<[u64; 16], _>::new(&manager, "var", OWNER)?;
             let end = Barrier::new(&manager, "end")?;
             manager.wait_for_ready()?;
             let thread = manager.thread()?;
@@ -271,7 +267,7 @@ fn msw_checks_locations_and_sizes() {
 #[test]
 fn only_the_owner_stores_and_pushes() {
     Cluster::Synchronous.run(2, |manager| -> Result<()> {
-        let var = WideOwnedVar::<_, [u64; 2]>::new(&manager, "var", OWNER)?;
+        let var = WideOwnedVar::<[u64; 2], _>::new(&manager, "var", OWNER)?;
         let end = Barrier::new(&manager, "end")?;
         manager.wait_for_ready()?;
         let thread = manager.thread()?;

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 use allocation_counter::measure;
-use loco::fabric::{Local, NodeId, ShmFabric, Target};
+use loco::fabric::{AnyFabric, Local, NodeId, Target};
 use loco::{
     Barrier, Channel, Inserted, KvConfig, KvStore, Manager, Result, RingBuffer, SharedVar, Sst, Thread,
     TicketLock, fence, testing,
@@ -32,7 +32,7 @@ fn never_allocates(what: &str, mut step: impl FnMut() -> Result<()>) -> Result<(
 }
 
 /// This node and the other one.
-fn both<T: Send>(node: impl Fn(Manager<ShmFabric>, NodeId) -> Result<T> + Sync) -> Vec<T> {
+fn both<T: Send>(node: impl Fn(Manager<AnyFabric>, NodeId) -> Result<T> + Sync) -> Vec<T> {
     testing::run(2, |fabric| {
         let manager = Manager::new(fabric)?;
         let other = NodeId(1 - manager.node().0);
@@ -67,7 +67,7 @@ fn posting_and_fencing() {
             remote: there,
             offset,
         };
-        type Step<'a> = &'a dyn Fn(&Thread<ShmFabric>) -> Result<()>;
+        type Step<'a> = &'a dyn Fn(&Thread<AnyFabric>) -> Result<()>;
         let each: [(&str, Step<'_>); 7] = [
             ("put", &|t| t.put(local(40), target(128))?.wait(t)),
             ("put_inline", &|t| t.put_inline(&[1; 8], target(0))?.wait(t)),
@@ -94,8 +94,8 @@ fn posting_and_fencing() {
 #[test]
 fn shared_variable_and_table() {
     both(|manager, _| {
-        let variable = SharedVar::<_, u64>::new(&manager, "variable")?;
-        let table = Sst::<_, u64>::new(&manager, "table")?;
+        let variable = SharedVar::<u64, _>::new(&manager, "variable")?;
+        let table = Sst::<u64, _>::new(&manager, "table")?;
         let end = Barrier::new(&manager, "end")?;
         manager.wait_for_ready()?;
         let thread = manager.thread()?;
@@ -161,7 +161,7 @@ fn ring_buffer() {
 fn key_value_lookups() {
     const KEYS: u64 = 16;
     both(|manager, other| {
-        let store = KvStore::<_, u64, u64>::new(&manager, "kv", KvConfig::default())?;
+        let store = KvStore::<u64, u64, _>::new(&manager, "kv", KvConfig::default())?;
         let end = Barrier::new(&manager, "end")?;
         manager.wait_for_ready()?;
         let thread = manager.thread()?;

@@ -42,7 +42,7 @@ fn channels_are_made_in_any_order() {
             names.rotate_left(usize::from(manager.node().0));
             let mut tables = Vec::new();
             for name in names {
-                tables.push((name, Sst::<_, u64>::new(&manager, name)?));
+                tables.push((name, Sst::<u64, _>::new(&manager, name)?));
             }
             let end = Barrier::new(&manager, "end")?;
             manager.wait_for_ready()?;
@@ -67,7 +67,7 @@ fn a_late_endpoint_is_met_by_its_own_join() {
     let seen = Cluster::Synchronous.run(2, |manager| {
         let first = Barrier::new(&manager, "first")?;
         let late = (manager.node().0 == 0)
-            .then(|| SharedVar::<_, u64>::new(&manager, "late"))
+            .then(|| SharedVar::<u64, _>::new(&manager, "late"))
             .transpose()?;
         let thread = manager.thread()?;
         // Node 0's join of `late` reaches node 1 before there is such a channel: ignored.
@@ -137,9 +137,9 @@ fn mismatch<T: Send>(
 fn another_type_is_an_error_on_both_nodes() {
     let errors = mismatch(|manager| {
         Ok(if manager.node().0 == 0 {
-            (Some(SharedVar::<_, u64>::new(manager, "x")?), None)
+            (Some(SharedVar::<u64, _>::new(manager, "x")?), None)
         } else {
-            (None, Some(SharedVar::<_, f32>::new(manager, "x")?))
+            (None, Some(SharedVar::<f32, _>::new(manager, "x")?))
         })
     });
     assert!(
@@ -387,7 +387,7 @@ fn a_name_can_be_used_again() {
             let thread = manager.thread()?;
             let mut values = Vec::new();
             for round in 1..=20 {
-                let sst = Sst::<_, u64>::new(&manager, "again")?;
+                let sst = Sst::<u64, _>::new(&manager, "again")?;
                 manager.wait_for_ready()?;
                 sst.store_mine(round)?;
                 sst.push_broadcast(&thread)?.wait(&thread)?;

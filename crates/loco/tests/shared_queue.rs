@@ -18,7 +18,7 @@ type Calls = History<QueueCall<u64>, QueueRet<u64>>;
 
 fn mixed_calls(
     manager: &Manager<AnyFabric>,
-    queue: &SharedQueue<AnyFabric, u64>,
+    queue: &SharedQueue<u64>,
     number: u16,
     calls: u64,
 ) -> Result<Calls> {
@@ -92,7 +92,7 @@ fn histories_are_linearizable() {
 /// Wide values, blocking calls: nothing lost, nothing twice, in order per producer at each consumer.
 fn fifo(cluster: Cluster, nodes: usize, threads: u64, each: u64) {
     let popped = cluster.run(nodes, |manager| {
-        let queue = SharedQueue::<_, [u64; 3]>::new(&manager, "q", HOME, 7)?;
+        let queue = SharedQueue::<[u64; 3], _>::new(&manager, "q", HOME, 7)?;
         let bar = Barrier::new(&manager, "bar")?;
         manager.wait_for_ready()?;
         bar.wait(&manager.thread()?)?;
@@ -172,7 +172,7 @@ fn waiting_ends() {
             ..Config::default()
         };
         cluster.run_config(1, &config, |manager| {
-            let queue = SharedQueue::<_, u64>::new(&manager, "q", HOME, 1)?;
+            let queue = SharedQueue::<u64, _>::new(&manager, "q", HOME, 1)?;
             manager.wait_for_ready()?;
             let thread = manager.thread()?;
             assert!(queue.pop(&thread).expect_err("it is empty").is_timeout());
@@ -192,7 +192,7 @@ fn waiting_ends() {
 #[test]
 fn a_capacity_of_zero_is_refused() {
     Cluster::Synchronous.run(1, |manager| {
-        let error = SharedQueue::<_, u64>::new(&manager, "q", HOME, 0).err();
+        let error = SharedQueue::<u64, _>::new(&manager, "q", HOME, 0).err();
         assert!(matches!(error, Some(Error::Config(_))));
         Ok(())
     });
@@ -203,7 +203,7 @@ fn a_capacity_of_zero_is_refused() {
 fn a_node_is_lost_at_any_point() {
     for (round, cluster) in ALL.into_iter().cycle().take(9).enumerate() {
         cluster.run(3, |manager| {
-            let queue = SharedQueue::<_, u64>::new(&manager, "q", HOME, 2)?;
+            let queue = SharedQueue::<u64, _>::new(&manager, "q", HOME, 2)?;
             let bar = Barrier::new(&manager, "bar")?;
             manager.wait_for_ready()?;
             let thread = manager.thread()?;

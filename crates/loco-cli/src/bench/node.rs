@@ -70,6 +70,7 @@ impl<F: Fabric> Bench<'_, F> {
 
 /// Meets the others and measures; the lowest node reports.
 pub fn node(args: &NodeArgs) -> Result<u8, CliError> {
+    // Each in its own type: what is measured is the fabric, not the choice.
     match meet::fabric()? {
         AnyFabric::Shm(fabric) => measure(fabric, args),
         AnyFabric::Verbs(fabric) => measure(fabric, args),
@@ -120,7 +121,7 @@ fn measure<F: Fabric>(fabric: F, args: &NodeArgs) -> Result<(), CliError> {
         }
         What::Kv => {
             let config = objects::kv_config(&manager, &args.parameters.workload);
-            let store = KvStore::<F, u64, u64>::new(&manager, "kv", config)?;
+            let store = KvStore::<u64, u64, F>::new(&manager, "kv", config)?;
             one(&manager, args, "kv", 0, |bench, index| {
                 objects::kv(bench, index, &store)
             })
@@ -148,7 +149,7 @@ fn one<F: Fabric>(
         &Participants::all(manager),
         usize::from(threads),
     )?;
-    let rates = Sst::<_, f64>::new(manager, &format!("{name}-rates"))?;
+    let rates = Sst::<f64, _>::new(manager, &format!("{name}-rates"))?;
     manager.wait_for_ready()?;
     let progress = Progress::new(match args.what.is_timed() {
         true => u64::from(threads) * parameters.workload.milliseconds(),

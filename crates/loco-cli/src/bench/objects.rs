@@ -33,7 +33,7 @@ const KV_LOCKS: u32 = 1024;
 pub(super) struct Contended<F: Fabric> {
     lock: TicketLock<F>,
     word: SharedRegion<F>,
-    total: AtomicVar<F, u64>,
+    total: AtomicVar<u64, F>,
     /// Share of this node's acquisitions that came after another thread's, summed up over its threads, times their rates.
     hand_overs: Mutex<f64>,
 }
@@ -140,8 +140,8 @@ pub(super) fn transfer<F: Fabric>(
 
 /// A queue, and the sum of what was pushed into it less what was popped.
 pub(super) struct Jobs<F: Fabric> {
-    queue: SharedQueue<F, u64>,
-    left: AtomicVar<F, u64>,
+    queue: SharedQueue<u64, F>,
+    left: AtomicVar<u64, F>,
 }
 
 impl<F: Fabric> Jobs<F> {
@@ -201,7 +201,7 @@ pub(super) fn kv_config<F: Fabric>(manager: &Manager<F>, workload: &Workload) ->
 pub(super) fn kv<F: Fabric>(
     bench: &Bench<'_, F>,
     index: usize,
-    store: &KvStore<F, u64, u64>,
+    store: &KvStore<u64, u64, F>,
 ) -> Result<Sample, CliError> {
     let thread = bench.manager.thread()?;
     let (share, shares) = bench.share(index);

@@ -25,7 +25,7 @@ impl Place {
     }
 }
 
-pub(super) type Atomic = AtomicVar<Fabric, u64>;
+pub(super) type Atomic = AtomicVar<u64, Fabric>;
 
 pub(super) fn atomic(manager: &Manager<Fabric>, _: Size) -> Result<Atomic> {
     AtomicVar::new(manager, "atomic", HOME)
@@ -63,7 +63,7 @@ pub(super) fn use_tas_lock(lock: &TasLock<Fabric>, thread: &Thread<Fabric>, at: 
     hold(at, || lock.lock(thread, Scope::Thread));
 }
 
-fn hold<'a, L: Unlock<Fabric> + 'a>(at: Place, lock: impl Fn() -> Result<LockGuard<'a, Fabric, L>>) {
+fn hold<'a, L: Unlock<Fabric> + 'a>(at: Place, lock: impl Fn() -> Result<LockGuard<'a, L, Fabric>>) {
     for _ in 0..at.size.ops {
         let guard = must(lock());
         call("hold", || (), |()| "");
@@ -71,7 +71,7 @@ fn hold<'a, L: Unlock<Fabric> + 'a>(at: Place, lock: impl Fn() -> Result<LockGua
     }
 }
 
-pub(super) type Queue = SharedQueue<Fabric, u64>;
+pub(super) type Queue = SharedQueue<u64, Fabric>;
 
 pub(super) fn queue(manager: &Manager<Fabric>, _: Size) -> Result<Queue> {
     SharedQueue::new(manager, "queue", HOME, QUEUE_CAPACITY)
@@ -102,7 +102,7 @@ pub(super) fn use_queue(queue: &Queue, thread: &Thread<Fabric>, at: Place) {
     }
 }
 
-pub(super) type Store = KvStore<Fabric, u64, u64>;
+pub(super) type Store = KvStore<u64, u64, Fabric>;
 
 pub(super) fn kv(manager: &Manager<Fabric>, _: Size) -> Result<Store> {
     let config = KvConfig {

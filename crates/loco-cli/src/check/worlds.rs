@@ -179,7 +179,7 @@ fn populate<T: Send + Sync + 'static>(
     });
 }
 
-type BarrierParts = (Vec<SharedVar<Fabric, u64>>, Barrier<Fabric>);
+type BarrierParts = (Vec<SharedVar<u64, Fabric>>, Barrier<Fabric>);
 
 fn barrier(manager: &Manager<Fabric>, size: Size) -> Result<BarrierParts> {
     let flags = usize::from(size.nodes) * size.threads;
@@ -208,11 +208,11 @@ fn use_barrier((flags, barrier): &BarrierParts, thread: &Thread<Fabric>, at: Pla
     }
 }
 
-fn shared_var(manager: &Manager<Fabric>, _: Size) -> Result<SharedVar<Fabric, u64>> {
+fn shared_var(manager: &Manager<Fabric>, _: Size) -> Result<SharedVar<u64, Fabric>> {
     SharedVar::new(manager, "sv")
 }
 
-fn use_shared_var(variable: &SharedVar<Fabric, u64>, thread: &Thread<Fabric>, at: Place) {
+fn use_shared_var(variable: &SharedVar<u64, Fabric>, thread: &Thread<Fabric>, at: Place) {
     for value in 1..=at.size.ops {
         if at.node == 0 {
             let write = || {
@@ -226,11 +226,11 @@ fn use_shared_var(variable: &SharedVar<Fabric, u64>, thread: &Thread<Fabric>, at
     }
 }
 
-fn owned_var(manager: &Manager<Fabric>, _: Size) -> Result<OwnedVar<Fabric, u64>> {
+fn owned_var(manager: &Manager<Fabric>, _: Size) -> Result<OwnedVar<u64, Fabric>> {
     OwnedVar::new(manager, "ov", NodeId(0))
 }
 
-fn use_owned_var(variable: &OwnedVar<Fabric, u64>, thread: &Thread<Fabric>, at: Place) {
+fn use_owned_var(variable: &OwnedVar<u64, Fabric>, thread: &Thread<Fabric>, at: Place) {
     for value in 1..=at.size.ops {
         if at.node == 0 {
             let write = || {
@@ -251,11 +251,11 @@ fn shown<T: std::fmt::Debug>(value: &Option<T>) -> String {
         .map_or_else(|| "none".to_owned(), |value| format!("{value:?}"))
 }
 
-fn wide_owned_var(manager: &Manager<Fabric>, _: Size) -> Result<WideOwnedVar<Fabric, [u64; 3]>> {
+fn wide_owned_var(manager: &Manager<Fabric>, _: Size) -> Result<WideOwnedVar<[u64; 3], Fabric>> {
     WideOwnedVar::new(manager, "wov", NodeId(0))
 }
 
-fn use_wide_owned_var(variable: &WideOwnedVar<Fabric, [u64; 3]>, thread: &Thread<Fabric>, at: Place) {
+fn use_wide_owned_var(variable: &WideOwnedVar<[u64; 3], Fabric>, thread: &Thread<Fabric>, at: Place) {
     for value in 1..=at.size.ops {
         if at.node == 0 {
             let words = [value, value, value];
@@ -270,11 +270,11 @@ fn use_wide_owned_var(variable: &WideOwnedVar<Fabric, [u64; 3]>, thread: &Thread
     }
 }
 
-fn sst(manager: &Manager<Fabric>, _: Size) -> Result<Sst<Fabric, u64>> {
+fn sst(manager: &Manager<Fabric>, _: Size) -> Result<Sst<u64, Fabric>> {
     Sst::new(manager, "sst")
 }
 
-fn use_sst(table: &Sst<Fabric, u64>, thread: &Thread<Fabric>, at: Place) {
+fn use_sst(table: &Sst<u64, Fabric>, thread: &Thread<Fabric>, at: Place) {
     for value in 1..=at.size.ops {
         let write = || {
             must(table.store_mine(value));

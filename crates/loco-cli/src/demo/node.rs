@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use loco::fabric::{AnyFabric, Fabric, Platform, Std, Time};
+use loco::fabric::{Fabric, Platform, Std, Time};
 use loco::{Barrier, Manager, RingBuffer, RingConfig, Sst, Thread};
 use loco_app::print;
 use serde::Serialize;
@@ -71,10 +71,7 @@ struct Node<'a, F: Fabric> {
 /// Meets the others, and shows a barrier, a broadcast and a shared table; the lowest node reports times.
 pub fn node(args: &Args) -> Result<u8, CliError> {
     let start = Std.now();
-    match meet::fabric()? {
-        AnyFabric::Shm(fabric) => show(fabric, args, start),
-        AnyFabric::Verbs(fabric) => show(fabric, args, start),
-    }?;
+    show(meet::fabric()?, args, start)?;
     Ok(0)
 }
 
@@ -89,7 +86,7 @@ fn show<F: Fabric>(fabric: F, args: &Args, start: Time) -> Result<(), CliError> 
         first,
         &RingConfig::new(WINDOW * RingConfig::record_bytes(MESSAGE_BYTES)),
     )?;
-    let heard = Sst::<_, u64>::new(&manager, "heard")?;
+    let heard = Sst::<u64, _>::new(&manager, "heard")?;
     manager.wait_for_ready()?;
     let node = Node {
         thread: manager.thread()?,
@@ -165,7 +162,7 @@ impl<F: Fabric> Node<'_, F> {
     }
 
     /// Every node writes its row of the table, and reads the others' in its own memory.
-    fn table(&self, heard: &Sst<F, u64>, count: u64) -> Result<(), CliError> {
+    fn table(&self, heard: &Sst<u64, F>, count: u64) -> Result<(), CliError> {
         // One more, so that 0 is "not written yet".
         heard.store_mine(count + 1)?;
         heard.push_broadcast(&self.thread)?.wait(&self.thread)?;

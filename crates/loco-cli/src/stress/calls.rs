@@ -38,7 +38,7 @@ fn recording(error: HistoryError) -> CliError {
 }
 
 pub(super) fn atomic(site: &Site) -> Result<(), CliError> {
-    let variable = AtomicVar::<_, u64>::new(&site.manager, "variable", site.manager.nodes()[0])?;
+    let variable = AtomicVar::<u64, _>::new(&site.manager, "variable", site.manager.nodes()[0])?;
     site.work(|worker| {
         let mut journal = worker.journal("calls")?;
         for _ in 0..worker.calls {
@@ -78,16 +78,12 @@ pub(super) fn atomic(site: &Site) -> Result<(), CliError> {
 
 trait AnyLock: Unlock<AnyFabric> + Sized + Sync {
     fn make(site: &Site, config: LockConfig) -> Result<Self>;
-    fn lock<'a>(
-        &'a self,
-        thread: &'a Thread<AnyFabric>,
-        scope: Scope,
-    ) -> Result<LockGuard<'a, AnyFabric, Self>>;
+    fn lock<'a>(&'a self, thread: &'a Thread<AnyFabric>, scope: Scope) -> Result<LockGuard<'a, Self>>;
     fn try_lock<'a>(
         &'a self,
         thread: &'a Thread<AnyFabric>,
         scope: Scope,
-    ) -> Result<Option<LockGuard<'a, AnyFabric, Self>>>;
+    ) -> Result<Option<LockGuard<'a, Self>>>;
 }
 
 macro_rules! any_lock {
@@ -100,14 +96,14 @@ macro_rules! any_lock {
                 &'a self,
                 thread: &'a Thread<AnyFabric>,
                 scope: Scope,
-            ) -> Result<LockGuard<'a, AnyFabric, Self>> {
+            ) -> Result<LockGuard<'a, Self>> {
                 self.lock(thread, scope)
             }
             fn try_lock<'a>(
                 &'a self,
                 thread: &'a Thread<AnyFabric>,
                 scope: Scope,
-            ) -> Result<Option<LockGuard<'a, AnyFabric, Self>>> {
+            ) -> Result<Option<LockGuard<'a, Self>>> {
                 self.try_lock(thread, scope)
             }
         }
@@ -205,7 +201,7 @@ fn hold<L: AnyLock>(
 }
 
 pub(super) fn queue(site: &Site) -> Result<(), CliError> {
-    let queue = SharedQueue::<_, u64>::new(&site.manager, "queue", site.manager.nodes()[0], QUEUE_CAPACITY)?;
+    let queue = SharedQueue::<u64, _>::new(&site.manager, "queue", site.manager.nodes()[0], QUEUE_CAPACITY)?;
     site.work(|worker| {
         let mut journal = worker.journal("calls")?;
         for _ in 0..worker.calls {
@@ -246,7 +242,7 @@ pub(super) fn queue(site: &Site) -> Result<(), CliError> {
     })
 }
 
-type Store = KvStore<AnyFabric, u64, Bytes>;
+type Store = KvStore<u64, Bytes>;
 
 pub(super) fn kv(site: &Site) -> Result<(), CliError> {
     let config = KvConfig {

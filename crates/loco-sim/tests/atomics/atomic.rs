@@ -6,7 +6,7 @@ use loco_sim::{Config, World, call, spec};
 
 use crate::{Body, Fabric, Plan, complete, found};
 
-type Variable = AtomicVar<Fabric, u64>;
+type Variable = AtomicVar<u64, Fabric>;
 
 fn variable(manager: &Manager<Fabric>) -> Variable {
     AtomicVar::new(manager, "variable", NodeId(0)).unwrap()

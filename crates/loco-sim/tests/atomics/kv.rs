@@ -43,7 +43,7 @@ impl Number for [u64; 2] {
     }
 }
 
-struct Store<V: Number>(KvStore<Fabric, u64, V>);
+struct Store<V: Number>(KvStore<u64, V, Fabric>);
 
 fn store<V: Number>(manager: &Manager<Fabric>, defect: Option<Defect>) -> Store<V> {
     let config = KvConfig {

@@ -14,12 +14,12 @@ const WORD: NodeId = NodeId(1);
 
 trait AnyLock: Unlock<Fabric> + Sized + Send + Sync + 'static {
     fn make(manager: &Manager<Fabric>) -> Self;
-    fn lock<'a>(&'a self, thread: &'a Thread<Fabric>, scope: Scope) -> Result<LockGuard<'a, Fabric, Self>>;
+    fn lock<'a>(&'a self, thread: &'a Thread<Fabric>, scope: Scope) -> Result<LockGuard<'a, Self, Fabric>>;
     fn try_lock<'a>(
         &'a self,
         thread: &'a Thread<Fabric>,
         scope: Scope,
-    ) -> Result<Option<LockGuard<'a, Fabric, Self>>>;
+    ) -> Result<Option<LockGuard<'a, Self, Fabric>>>;
 }
 
 macro_rules! any_lock {
@@ -32,14 +32,14 @@ macro_rules! any_lock {
                 &'a self,
                 thread: &'a Thread<Fabric>,
                 scope: Scope,
-            ) -> Result<LockGuard<'a, Fabric, Self>> {
+            ) -> Result<LockGuard<'a, Self, Fabric>> {
                 self.lock(thread, scope)
             }
             fn try_lock<'a>(
                 &'a self,
                 thread: &'a Thread<Fabric>,
                 scope: Scope,
-            ) -> Result<Option<LockGuard<'a, Fabric, Self>>> {
+            ) -> Result<Option<LockGuard<'a, Self, Fabric>>> {
                 self.try_lock(thread, scope)
             }
         }

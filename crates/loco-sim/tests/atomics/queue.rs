@@ -6,7 +6,7 @@ use loco_sim::{Config, Strategy, World, call, spec};
 
 use crate::{Body, Fabric, Plan, complete, found, search};
 
-type Queue = SharedQueue<Fabric, u64>;
+type Queue = SharedQueue<u64, Fabric>;
 
 fn shown_push(pushed: &Pushed) -> &'static str {
     match pushed {

@@ -6,7 +6,7 @@ use loco_sim::World;
 
 use crate::{Fabric, Site, found, passes, site, takes_preemptions};
 
-type Sv = SharedVar<Fabric, u64>;
+type Sv = SharedVar<u64, Fabric>;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mistake {

@@ -6,7 +6,7 @@ use loco_sim::World;
 
 use crate::{Fabric, Site, found, passes, site, takes_preemptions};
 
-type Sv = SharedVar<Fabric, u64>;
+type Sv = SharedVar<u64, Fabric>;
 type Fence = fn(&Thread<Fabric>, loco::AckKey<Fabric>);
 
 fn world(fence: Fence) -> impl Fn(&mut World) + Sync {

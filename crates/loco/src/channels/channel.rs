@@ -12,13 +12,14 @@ use crate::channels::manager::Manager;
 use crate::channels::parent::Parent;
 use crate::channels::participants::Participants;
 use crate::channels::setup::{self, Endpoint, OnPeer, Spec, SpecRegion};
+use crate::fabric::AnyFabric;
 use crate::operations::region::Region;
 use crate::operations::{fence, thread::Thread};
 use crate::{Error, Result};
 
 /// One node's endpoint of a channel. Dropping it takes the endpoint out of service: operations of this node are
 /// drained, the peers are told, and the memory is kept until none of them can access it any more.
-pub struct Channel<F: Fabric> {
+pub struct Channel<F: Fabric = AnyFabric> {
     manager: Manager<F>,
     name: String,
     participants: Participants,
@@ -173,7 +174,7 @@ impl<F: Fabric> std::fmt::Debug for Channel<F> {
 }
 
 /// An endpoint as its callbacks see it: a parent for the sub-channels that they make.
-pub struct ChannelRef<'a, F: Fabric> {
+pub struct ChannelRef<'a, F: Fabric = AnyFabric> {
     manager: &'a Manager<F>,
     name: &'a str,
     participants: &'a Participants,
@@ -198,7 +199,7 @@ type Callback<F> = Arc<dyn Fn(&ChannelRef<'_, F>, NodeId) -> Result<()> + Send +
 
 /// A channel under construction: [`join`](ChannelBuilder::join) makes the endpoint.
 #[must_use = "nothing happens before `join`"]
-pub struct ChannelBuilder<F: Fabric> {
+pub struct ChannelBuilder<F: Fabric = AnyFabric> {
     manager: Manager<F>,
     path: Option<String>,
     name: String,

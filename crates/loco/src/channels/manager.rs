@@ -6,6 +6,7 @@ use loco_fabric::{Control, Fabric, Lock, NodeId, Peers, Platform, Task, ThreadKi
 
 use crate::channels::participants::Participants;
 use crate::channels::setup::{self, Setup};
+use crate::fabric::AnyFabric;
 use crate::operations::fence;
 use crate::operations::network::Network;
 use crate::operations::platform::{MutexOf, TaskOf};
@@ -29,7 +30,7 @@ use crate::{Config, Error, Result};
 /// });
 /// assert_eq!(nodes.len(), 2);
 /// ```
-pub struct Manager<F: Fabric> {
+pub struct Manager<F: Fabric = AnyFabric> {
     inner: Arc<Inner<F>>,
 }
 

@@ -4,9 +4,10 @@ use loco_fabric::Fabric;
 
 use crate::channels::manager::Manager;
 use crate::channels::participants::Participants;
+use crate::fabric::AnyFabric;
 
 /// Under what a channel is made: the manager, or another channel.
-pub trait Parent<F: Fabric> {
+pub trait Parent<F: Fabric = AnyFabric> {
     /// The node's manager.
     fn manager(&self) -> &Manager<F>;
     /// Full name; `None` for the manager.

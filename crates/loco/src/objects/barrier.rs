@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use loco_fabric::{AtomicCell, Fabric};
 
+use crate::fabric::AnyFabric;
 use crate::operations::platform::AtomicU64Of;
 use crate::{Channel, Error, Parent, Participants, Result, Sst, Thread, fence};
 
@@ -19,8 +20,8 @@ use crate::{Channel, Error, Parent, Participants, Result, Sst, Thread, fence};
 /// let seen = testing::run(2, |fabric| {
 ///     let manager = Manager::new(fabric)?;
 ///     let flags = [
-///         SharedVar::<_, u64>::new(&manager, "x")?,
-///         SharedVar::<_, u64>::new(&manager, "y")?,
+///         SharedVar::<u64>::new(&manager, "x")?,
+///         SharedVar::<u64>::new(&manager, "y")?,
 ///     ];
 ///     let barrier = Barrier::new(&manager, "bar")?;
 ///     manager.wait_for_ready()?;
@@ -34,10 +35,10 @@ use crate::{Channel, Error, Parent, Participants, Result, Sst, Thread, fence};
 /// });
 /// assert_eq!(seen, [1, 1]);
 /// ```
-pub struct Barrier<F: Fabric> {
+pub struct Barrier<F: Fabric = AnyFabric> {
     channel: Channel<F>,
     /// Rounds that each node has arrived in.
-    sst: Sst<F, u64>,
+    sst: Sst<u64, F>,
     /// Threads of this node that take part.
     threads: u64,
     /// Arrivals of this node's threads in all rounds.

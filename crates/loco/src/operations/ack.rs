@@ -12,6 +12,7 @@ use std::task::{Context, Poll};
 use loco_fabric::{Completion, Fabric, NodeId};
 use smallvec::SmallVec;
 
+use crate::fabric::AnyFabric;
 use crate::operations::completion::{Status, Window};
 use crate::{Error, Result};
 
@@ -21,7 +22,7 @@ use crate::{Error, Result};
 /// source has been read, nothing more (RDMA^WAIT's `Wait`, LOCO'26 2.1): placement at the peer takes a
 /// [fence](crate::fence).
 #[must_use = "operations are under way: wait on the key, or drop it on purpose with `forget`"]
-pub struct AckKey<F: Fabric> {
+pub struct AckKey<F: Fabric = AnyFabric> {
     /// One per window and block of sequence numbers, so that each operation has one place. Two are inline: a batch of
     /// up to 64 operations spans no more.
     groups: SmallVec<[Group<F>; 2]>,
@@ -199,7 +200,7 @@ impl<F: Fabric> IntoFuture for AckKey<F> {
 
 /// Resolves when every operation of an [`AckKey`] has ended. With a polling thread it is woken by that thread;
 /// with caller-driven polling each poll of the future polls the fabric and asks to be polled again.
-pub struct AckFuture<F: Fabric> {
+pub struct AckFuture<F: Fabric = AnyFabric> {
     key: AckKey<F>,
     scratch: Vec<Completion>,
 }

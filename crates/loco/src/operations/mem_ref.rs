@@ -5,6 +5,7 @@
 
 use loco_fabric::{Fabric, Local, Memory, MemoryKind, Target, Time};
 
+use crate::fabric::AnyFabric;
 use crate::operations::ack::AckKey;
 use crate::operations::operation::{Flags, Operation};
 use crate::operations::thread::Thread;
@@ -32,7 +33,7 @@ use crate::{Error, Result};
 ///     Ok(())
 /// }
 /// ```
-pub struct MemRef<'t, F: Fabric> {
+pub struct MemRef<'t, F: Fabric = AnyFabric> {
     thread: &'t Thread<F>,
     /// `Some` until dropped or kept aside.
     memory: Option<F::Memory>,
@@ -183,7 +184,7 @@ impl<F: Fabric> Drop for MemRef<'_, F> {
 /// A buffer in use by an operation. [`wait`](Pending::wait) gives it back; dropped before that, the buffer is kept
 /// aside until the operation has ended.
 #[must_use = "the operation is under way: wait to get the buffer back"]
-pub struct Pending<'t, F: Fabric> {
+pub struct Pending<'t, F: Fabric = AnyFabric> {
     key: AckKey<F>,
     /// `Some` until given back.
     buffer: Option<MemRef<'t, F>>,

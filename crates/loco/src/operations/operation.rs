@@ -2,6 +2,8 @@
 
 use loco_fabric::{Fabric, FabricError, Local, NodeId, Posted, QueuePair, RemoteMemory, Target, Work};
 
+use crate::fabric::AnyFabric;
+
 /// What an operation means for fences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OperationKind {
@@ -15,7 +17,7 @@ pub(crate) enum OperationKind {
 
 /// An operation to post, by [`Thread::post`](crate::Thread::post).
 #[derive(Debug)]
-pub enum Operation<'a, F: Fabric> {
+pub enum Operation<'a, F: Fabric = AnyFabric> {
     /// Local memory to the peer's.
     Put(Local<'a, F::Memory>, Target<'a, F::Remote>),
     /// These bytes, copied at the call, to the peer's memory.

@@ -2,6 +2,7 @@
 
 use loco_fabric::{Fabric, Local, Memory, NodeId, RemoteMemory, Target};
 
+use crate::fabric::AnyFabric;
 use crate::operations::ack::AckKey;
 use crate::operations::operation::{Flags, Operation};
 use crate::operations::region::Region;
@@ -9,7 +10,7 @@ use crate::operations::thread::Thread;
 use crate::{Error, Result};
 
 /// A put of one piece of local memory to the same place on any number of nodes.
-pub struct PutOp<F: Fabric> {
+pub struct PutOp<F: Fabric = AnyFabric> {
     src: F::Memory,
     len: usize,
     targets: Box<[F::Remote]>,

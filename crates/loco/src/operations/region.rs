@@ -4,11 +4,12 @@ use std::sync::{Arc, OnceLock};
 
 use loco_fabric::{Fabric, NodeId};
 
+use crate::fabric::AnyFabric;
 use crate::operations::peers::position_of;
 use crate::{Error, Result};
 
 /// A region that a channel declares (`bar/sst/ov0.data`). A cheap handle.
-pub struct Region<F: Fabric> {
+pub struct Region<F: Fabric = AnyFabric> {
     inner: Arc<Inner<F>>,
 }
 

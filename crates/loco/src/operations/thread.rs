@@ -9,6 +9,7 @@ use loco_fabric::{
 };
 
 use crate::Result;
+use crate::fabric::AnyFabric;
 use crate::operations::ack::AckKey;
 use crate::operations::completion::Window;
 use crate::operations::network::{Idle, Network};
@@ -24,7 +25,7 @@ use crate::operations::queues::{Attempt, Lane, Queues, Unfenced};
 ///
 /// Made by [`Manager::thread`](crate::Manager::thread). Its queue pairs are made when first used, and kept for the
 /// node's next `Thread` when it is dropped.
-pub struct Thread<F: Fabric> {
+pub struct Thread<F: Fabric = AnyFabric> {
     /// Keeps the node's services up.
     _services: Arc<dyn Send + Sync>,
     network: Arc<Network<F>>,

@@ -21,7 +21,7 @@ use super::{Defect, Inserted, KvStore, Shared};
 /// Lock of an entry, and its place in the call.
 type Order = SmallVec<[(u32, u32); WINDOW]>;
 
-impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<F, K, V> {
+impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
     /// Changes the values of many keys; returns how many of them were there. Each is an update of its own, in
     /// whatever order, except that those of the same key take effect in the order given; all are done when it
     /// returns. The writes under one lock are under way together, and share the lock and its fence.
@@ -71,7 +71,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<F, K, V> {
         let first = outcomes.len();
         outcomes.resize(first + entries.len(), Inserted::Done);
         let order = shared.order(entries);
-        let mut guards: SmallVec<[LockGuard<'_, F, TicketLock<F>>; WINDOW]> = SmallVec::new();
+        let mut guards: SmallVec<[LockGuard<'_, TicketLock<F>, F>; WINDOW]> = SmallVec::new();
         for group in order.chunk_by(|a, b| a.0 == b.0) {
             guards.push(shared.locks[group[0].0 as usize].lock(thread, Scope::Nothing)?);
         }

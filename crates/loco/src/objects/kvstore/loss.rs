@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use loco_fabric::{Lock, NodeId};
-use loco_shm::ShmFabric;
 
 use super::slot::{BODY, body};
 use super::tracker::Change;
@@ -11,15 +10,12 @@ use super::{KvConfig, KvStore};
 use crate::fence::{self, Scope};
 use crate::{Barrier, Error, Inserted, Manager, Participants, Result, Thread, testing};
 
-type Store = KvStore<ShmFabric, u64, [u64; 4]>;
+type Store = KvStore<u64, [u64; 4]>;
 
 const VICTIM: NodeId = NodeId(2);
 
 /// Three nodes with a store whose one lock lives on node 0; each does its part.
-fn run(
-    slots_per_node: u32,
-    node: impl Fn(&Manager<ShmFabric>, &Store, &Thread<ShmFabric>) -> Result<()> + Sync,
-) {
+fn run(slots_per_node: u32, node: impl Fn(&Manager, &Store, &Thread) -> Result<()> + Sync) {
     testing::run(3, |fabric| {
         let manager = Manager::new(fabric)?;
         let config = KvConfig {

@@ -41,6 +41,7 @@ use std::sync::atomic::Ordering;
 use loco_fabric::{AtomicCell, Fabric, Lock, NodeId, Platform, RwLock, Task, ThreadKind};
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::fabric::AnyFabric;
 use crate::operations::platform::{AtomicU64Of, MutexOf, RwLockOf, TaskOf};
 use crate::{
     Channel, Error, LockConfig, OnLoss, Parent, Participants, Region, Result, RingBuffer, TicketLock,
@@ -122,7 +123,7 @@ pub struct KvStats {
 ///
 /// testing::run(2, |fabric| {
 ///     let manager = Manager::new(fabric)?;
-///     let store = KvStore::<_, u64, f64>::new(&manager, "prices", KvConfig::default())?;
+///     let store = KvStore::<u64, f64>::new(&manager, "prices", KvConfig::default())?;
 ///     let bar = Barrier::new(&manager, "bar")?;
 ///     manager.wait_for_ready()?;
 ///     let thread = manager.thread()?;
@@ -145,7 +146,7 @@ pub struct KvStats {
 ///
 /// Dropping it ends this node's part: other nodes' inserts and deletes would wait for it in vain, so drop it when all
 /// are done.
-pub struct KvStore<F: Fabric, K: Encode + Eq + Hash, V: Encode> {
+pub struct KvStore<K: Encode + Eq + Hash, V: Encode, F: Fabric = AnyFabric> {
     shared: Arc<Shared<F, K>>,
     monitor: Option<TaskOf<F>>,
     value: PhantomData<fn() -> V>,
@@ -174,7 +175,7 @@ struct Counts<F: Fabric> {
     stale: AtomicU64Of<F>,
 }
 
-impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<F, K, V> {
+impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
     /// Makes this node's endpoint of the store called `name`, and starts its monitor.
     ///
     /// # Errors
@@ -266,7 +267,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<F, K, V> {
     }
 }
 
-impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> Drop for KvStore<F, K, V> {
+impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> Drop for KvStore<K, V, F> {
     fn drop(&mut self) {
         // Relaxed: says all there is to say itself.
         self.shared.stop.store(1, Ordering::Relaxed);

@@ -8,6 +8,7 @@ use std::time::Duration;
 use loco_fabric::{AtomicCell, Fabric, Memory, Peers, RemoteMemory, RwLock, Seen, Target, Wait};
 use smallvec::SmallVec;
 
+use crate::fabric::AnyFabric;
 use crate::fence::Scope;
 use crate::operations::operation::{Flags, Operation};
 use crate::{AckKey, Error, Pending, Result, Thread};
@@ -30,8 +31,8 @@ const SLOT_BYTES_STACK: usize = 128;
 
 /// A lookup under way.
 #[must_use = "wait for the value"]
-pub struct PendingGet<'a, F: Fabric, K: Encode + Eq + Hash, V: Encode> {
-    store: &'a KvStore<F, K, V>,
+pub struct PendingGet<'a, K: Encode + Eq + Hash, V: Encode, F: Fabric = AnyFabric> {
+    store: &'a KvStore<K, V, F>,
     thread: &'a Thread<F>,
     key: K,
     read: Read<'a, F, V>,
@@ -52,7 +53,7 @@ enum Looked<V> {
     Longer(usize),
 }
 
-impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<F, K, V> {
+impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
     /// The value of `key`, if it has one.
     ///
     /// # Errors
@@ -167,7 +168,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<F, K, V> {
     ///
     /// # Errors
     /// See [`get`](KvStore::get).
-    pub fn get_start<'a>(&'a self, thread: &'a Thread<F>, key: &K) -> Result<PendingGet<'a, F, K, V>> {
+    pub fn get_start<'a>(&'a self, thread: &'a Thread<F>, key: &K) -> Result<PendingGet<'a, K, V, F>> {
         let read = match self.shared.find(key) {
             None => Read::Done(None),
             Some(at) if at.node == self.shared.channel.node() => {
@@ -340,7 +341,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<F, K, V> {
     }
 }
 
-impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> PendingGet<'_, F, K, V> {
+impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> PendingGet<'_, K, V, F> {
     /// True when [`wait`](PendingGet::wait) will not have to, most likely. Looks at what was polled, polls nothing.
     pub fn query(&self) -> bool {
         match &self.read {

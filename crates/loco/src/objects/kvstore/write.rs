@@ -27,7 +27,7 @@ pub enum Inserted {
     Full,
 }
 
-impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<F, K, V> {
+impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
     /// Adds a key that is not there, with its value on this node.
     ///
     /// # Errors
@@ -101,7 +101,7 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
     pub(super) fn release<T>(
         &self,
         thread: &Thread<F>,
-        guard: LockGuard<'_, F, TicketLock<F>>,
+        guard: LockGuard<'_, TicketLock<F>, F>,
         outcome: Result<T>,
     ) -> Result<T> {
         match thread.to_the_end(|| guard.release()) {

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use loco_fabric::{AtomicCell, Control, Fabric, Lock, NodeId, PeerState, Peers, Time, Wait};
 
+use crate::fabric::AnyFabric;
 use crate::fence::Scope;
 use crate::operations::platform::{AtomicU32Of, AtomicU64Of, MutexOf};
 use crate::{Result, Thread};
@@ -40,7 +41,7 @@ impl Default for LockConfig {
 }
 
 /// A lock that guards can release. Implemented by this crate's locks.
-pub trait Unlock<F: Fabric> {
+pub trait Unlock<F: Fabric = AnyFabric> {
     /// Executes the fence, then releases the lock, which the calling thread holds. Called once by the guard.
     ///
     /// # Errors
@@ -57,7 +58,7 @@ pub trait Unlock<F: Fabric> {
 /// gets the lock next, on whichever node, sees what the holder's thread put anywhere while it held it. CPU stores of
 /// the holder are visible on its node in any case.
 #[must_use = "dropped, it releases the lock"]
-pub struct LockGuard<'a, F: Fabric, L: Unlock<F>> {
+pub struct LockGuard<'a, L: Unlock<F>, F: Fabric = AnyFabric> {
     lock: &'a L,
     thread: &'a Thread<F>,
     scope: Scope,
@@ -65,7 +66,7 @@ pub struct LockGuard<'a, F: Fabric, L: Unlock<F>> {
     released: bool,
 }
 
-impl<'a, F: Fabric, L: Unlock<F>> LockGuard<'a, F, L> {
+impl<'a, F: Fabric, L: Unlock<F>> LockGuard<'a, L, F> {
     #[inline]
     pub(crate) fn new(lock: &'a L, thread: &'a Thread<F>, scope: Scope, recovered: bool) -> Self {
         LockGuard {
@@ -105,7 +106,7 @@ impl<'a, F: Fabric, L: Unlock<F>> LockGuard<'a, F, L> {
     }
 }
 
-impl<F: Fabric, L: Unlock<F>> Drop for LockGuard<'_, F, L> {
+impl<F: Fabric, L: Unlock<F>> Drop for LockGuard<'_, L, F> {
     fn drop(&mut self) {
         if !self.released
             && let Err(error) = self.lock.unlock(self.thread, self.scope)

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use loco_fabric::{AtomicCell, Fabric, FabricError, Lock, Memory, NodeId, Peers, Time, Wait, WordCell};
 
+use crate::fabric::AnyFabric;
 use crate::fence::Scope;
 use crate::objects::locks::guard::{LocalTurn, LockConfig, LockGuard, OnLoss, Unlock, is_gone};
 use crate::operations::platform::{AtomicU32Of, AtomicU64Of, MutexOf};
@@ -41,7 +42,7 @@ type Job<F> = Box<dyn FnOnce(&Thread<F>) + Send>;
 ///     end.wait(&thread)
 /// });
 /// ```
-pub struct TasLock<F: Fabric> {
+pub struct TasLock<F: Fabric = AnyFabric> {
     channel: Channel<F>,
     config: LockConfig,
     words: Words<F>,
@@ -109,7 +110,7 @@ impl<F: Fabric> TasLock<F> {
     ///
     /// # Errors
     /// `HolderLost`; `PeerLost` if the home is gone; `Timeout`. The caller does not hold the lock then.
-    pub fn lock<'a>(&'a self, thread: &'a Thread<F>, scope: Scope) -> Result<LockGuard<'a, F, TasLock<F>>> {
+    pub fn lock<'a>(&'a self, thread: &'a Thread<F>, scope: Scope) -> Result<LockGuard<'a, TasLock<F>, F>> {
         self.lock_until(thread, scope, thread.deadline())
     }
 
@@ -122,7 +123,7 @@ impl<F: Fabric> TasLock<F> {
         thread: &'a Thread<F>,
         scope: Scope,
         deadline: Time,
-    ) -> Result<LockGuard<'a, F, TasLock<F>>> {
+    ) -> Result<LockGuard<'a, TasLock<F>, F>> {
         self.turn.enter(thread, self.channel.name(), Some(deadline))?;
         let mut mine = self.mine.lock();
         if mine.held {
@@ -149,7 +150,7 @@ impl<F: Fabric> TasLock<F> {
         &'a self,
         thread: &'a Thread<F>,
         scope: Scope,
-    ) -> Result<Option<LockGuard<'a, F, TasLock<F>>>> {
+    ) -> Result<Option<LockGuard<'a, TasLock<F>, F>>> {
         if !self.turn.try_enter() {
             return Ok(None);
         }

@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use loco_fabric::{Fabric, Lock, NodeId};
 
+use crate::fabric::AnyFabric;
 use crate::operations::platform::MutexOf;
 use crate::{Channel, Error, Parent, Participants, Region, Result};
 
@@ -104,7 +105,7 @@ impl RingConfig {
 /// assert_eq!(heard[1][2], b"and many more than the ring can hold");
 /// assert_eq!(heard[1], heard[2]);
 /// ```
-pub struct RingBuffer<F: Fabric> {
+pub struct RingBuffer<F: Fabric = AnyFabric> {
     shared: Arc<Shared<F>>,
     taken: MutexOf<F, Taken>,
 }

@@ -8,6 +8,7 @@ use loco_fabric::{Fabric, Local, Memory, Peers, RemoteMemory as _, Target, WordC
 use super::layout::{Place, WORD_BYTES, record_bytes};
 use super::writer::LEFT;
 use super::{ACK_STRIDE, Shared};
+use crate::fabric::AnyFabric;
 use crate::operations::home::Home;
 use crate::operations::operation::{Flags, Operation};
 use crate::{Error, Result, Thread};
@@ -16,7 +17,7 @@ use crate::{Error, Result, Thread};
 /// [`receive`](RingReader::receive), which waits for a message.
 ///
 /// A reader that stops reading holds the writer up once the ring is full: [`leave`](RingReader::leave) instead.
-pub struct RingReader<F: Fabric> {
+pub struct RingReader<F: Fabric = AnyFabric> {
     shared: Arc<Shared<F>>,
     /// Where the next record begins.
     next: Place,

@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 
 use super::layout::{Place, WORD_BYTES, record_bytes};
 use super::{ACK_STRIDE, Shared};
+use crate::fabric::AnyFabric;
 use crate::operations::home::Home;
 use crate::operations::operation::{Flags, Operation};
 use crate::{AckKey, Error, Result, Thread};
@@ -22,7 +23,7 @@ type Cell<F> = <<F as Fabric>::Memory as Memory>::Cell<u64>;
 ///
 /// A message that was submitted reaches each reader's node after every put that the thread posted to that node before;
 /// it is not waited for. [Fences](crate::fence) cover it as they do puts.
-pub struct RingWriter<F: Fabric> {
+pub struct RingWriter<F: Fabric = AnyFabric> {
     shared: Arc<Shared<F>>,
     /// Where the next record begins.
     head: Place,

@@ -27,6 +27,7 @@ use std::time::Duration;
 
 use loco_fabric::{AtomicCell, Fabric, NodeId, Target, Time};
 
+use crate::fabric::AnyFabric;
 use crate::objects::locks::guard::is_gone;
 use crate::objects::variables::value::Value;
 use crate::operations::platform::AtomicU64Of;
@@ -55,7 +56,7 @@ const PAUSE_MAX: Duration = Duration::from_micros(256);
 ///
 /// testing::run(2, |fabric| {
 ///     let manager = Manager::new(fabric)?;
-///     let queue = SharedQueue::<_, u64>::new(&manager, "jobs", manager.nodes()[0], 4)?;
+///     let queue = SharedQueue::<u64>::new(&manager, "jobs", manager.nodes()[0], 4)?;
 ///     let end = Barrier::new(&manager, "end")?;
 ///     manager.wait_for_ready()?;
 ///     let thread = manager.thread()?;
@@ -74,7 +75,7 @@ const PAUSE_MAX: Duration = Duration::from_micros(256);
 ///     end.wait(&thread)
 /// });
 /// ```
-pub struct SharedQueue<F: Fabric, T: Value> {
+pub struct SharedQueue<T: Value, F: Fabric = AnyFabric> {
     channel: Channel<F>,
     nodes: Vec<NodeId>,
     indices: Words<F>,
@@ -151,7 +152,7 @@ impl<T> Popped<T> {
     }
 }
 
-impl<F: Fabric, T: Value> SharedQueue<F, T> {
+impl<F: Fabric, T: Value> SharedQueue<T, F> {
     /// Makes this node's endpoint of the queue called `name`, for up to `capacity` values, whose head and tail live on
     /// `home`.
     ///

@@ -3,6 +3,7 @@
 
 use loco_fabric::{Atomicity, Fabric, FabricError, NodeId, RemoteMemory, Target};
 
+use crate::fabric::AnyFabric;
 use crate::objects::variables::value::AtomicValue;
 use crate::{Channel, Error, Parent, Region, Result, Thread};
 
@@ -19,7 +20,7 @@ const WORD_BYTES: usize = 8;
 ///
 /// testing::run(2, |fabric| {
 ///     let manager = Manager::new(fabric)?;
-///     let counters = AtomicArray::<_, u64>::new(&manager, "counters", 10)?;
+///     let counters = AtomicArray::<u64>::new(&manager, "counters", 10)?;
 ///     let end = Barrier::new(&manager, "end")?;
 ///     manager.wait_for_ready()?;
 ///     let thread = manager.thread()?;
@@ -31,7 +32,7 @@ const WORD_BYTES: usize = 8;
 ///     end.wait(&thread) // homes stay until all have read
 /// });
 /// ```
-pub struct AtomicArray<F: Fabric, T: AtomicValue> {
+pub struct AtomicArray<T: AtomicValue, F: Fabric = AnyFabric> {
     channel: Channel<F>,
     region: Region<F>,
     nodes: Vec<NodeId>,
@@ -39,7 +40,7 @@ pub struct AtomicArray<F: Fabric, T: AtomicValue> {
     value: std::marker::PhantomData<fn() -> T>,
 }
 
-impl<F: Fabric, T: AtomicValue> AtomicArray<F, T> {
+impl<F: Fabric, T: AtomicValue> AtomicArray<T, F> {
     /// Makes this node's endpoint of the array called `name`, of `len` words that start as zero.
     ///
     /// # Errors
@@ -135,7 +136,7 @@ impl<F: Fabric, T: AtomicValue> AtomicArray<F, T> {
 
 macro_rules! fetch_add {
     ($($t:ty),*) => {$(
-        impl<F: Fabric> AtomicArray<F, $t> {
+        impl<F: Fabric> AtomicArray<$t, F> {
             /// Adds, with wrap-around; returns the old value.
             ///
             /// # Errors

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use loco_fabric::{Fabric, Local, Memory, NodeId, Target, WordCell};
 
+use crate::fabric::AnyFabric;
 use crate::objects::variables::value::AtomicValue;
 use crate::operations::words::Words;
 use crate::{AckKey, Channel, Parent, Region, Result, Thread};
@@ -28,7 +29,7 @@ const WORD_BYTES: usize = 8;
 ///
 /// let totals = testing::run(3, |fabric| {
 ///     let manager = Manager::new(fabric)?;
-///     let hits = AtomicVar::<_, u64>::new(&manager, "hits", manager.nodes()[0])?;
+///     let hits = AtomicVar::<u64>::new(&manager, "hits", manager.nodes()[0])?;
 ///     let end = Barrier::new(&manager, "end")?;
 ///     manager.wait_for_ready()?;
 ///     let thread = manager.thread()?;
@@ -42,7 +43,7 @@ const WORD_BYTES: usize = 8;
 /// });
 /// assert_eq!(totals, [30, 30, 30]);
 /// ```
-pub struct AtomicVar<F: Fabric, T: AtomicValue> {
+pub struct AtomicVar<T: AtomicValue, F: Fabric = AnyFabric> {
     channel: Channel<F>,
     region: Region<F>,
     words: Words<F>,
@@ -51,7 +52,7 @@ pub struct AtomicVar<F: Fabric, T: AtomicValue> {
     value: std::marker::PhantomData<fn() -> T>,
 }
 
-impl<F: Fabric, T: AtomicValue> AtomicVar<F, T> {
+impl<F: Fabric, T: AtomicValue> AtomicVar<T, F> {
     /// Makes this node's endpoint of the variable called `name`, which lives on `home` and starts as zero.
     ///
     /// # Errors
@@ -163,7 +164,7 @@ impl<F: Fabric, T: AtomicValue> AtomicVar<F, T> {
 
 macro_rules! fetch_add {
     ($($t:ty),*) => {$(
-        impl<F: Fabric> AtomicVar<F, $t> {
+        impl<F: Fabric> AtomicVar<$t, F> {
             /// Adds, with wrap-around; returns the old value.
             ///
             /// # Errors

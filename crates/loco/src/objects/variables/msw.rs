@@ -2,6 +2,7 @@
 
 use loco_fabric::{Fabric, Local, Memory, NodeId, Target};
 
+use crate::fabric::AnyFabric;
 use crate::objects::variables::sealed::Seal;
 use crate::{AckKey, Channel, Error, Parent, Region, Result, Thread};
 
@@ -34,7 +35,7 @@ use crate::{AckKey, Channel, Error, Parent, Region, Result, Thread};
 /// });
 /// assert_eq!(seen[1], *b"twenty-four bytes, whole");
 /// ```
-pub struct Msw<F: Fabric> {
+pub struct Msw<F: Fabric = AnyFabric> {
     channel: Channel<F>,
     region: Region<F>,
     locations: Vec<Location<F>>,

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use loco_fabric::{Fabric, Local, Memory, NodeId, Target, WordCell};
 
+use crate::fabric::AnyFabric;
 use crate::objects::variables::value::{AtomicValue, Value};
 use crate::{AckKey, Channel, Parent, PutOp, Result, Thread};
 
@@ -20,7 +21,7 @@ const WORD_BYTES: usize = 8;
 /// let seen = testing::run(2, |fabric| {
 ///     let manager = Manager::new(fabric)?;
 ///     let owner = manager.nodes()[0];
-///     let setpoint = OwnedVar::<_, f64>::new(&manager, "setpoint", owner)?;
+///     let setpoint = OwnedVar::<f64>::new(&manager, "setpoint", owner)?;
 ///     manager.wait_for_ready()?;
 ///     let thread = manager.thread()?;
 ///     if manager.node() == owner {
@@ -31,7 +32,7 @@ const WORD_BYTES: usize = 8;
 /// });
 /// assert_eq!(seen, [0.5, 0.5]);
 /// ```
-pub struct OwnedVar<F: Fabric, T: Value> {
+pub struct OwnedVar<T: Value, F: Fabric = AnyFabric> {
     channel: Channel<F>,
     owner: NodeId,
     /// It is this node.
@@ -42,7 +43,7 @@ pub struct OwnedVar<F: Fabric, T: Value> {
     value: std::marker::PhantomData<fn() -> T>,
 }
 
-impl<F: Fabric, T: AtomicValue> OwnedVar<F, T> {
+impl<F: Fabric, T: AtomicValue> OwnedVar<T, F> {
     /// Makes this node's endpoint of the variable called `name`, owned by `owner`.
     ///
     /// # Errors

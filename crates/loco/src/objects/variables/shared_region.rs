@@ -2,6 +2,7 @@
 
 use loco_fabric::{Fabric, Local, MemoryKind, NodeId, Target};
 
+use crate::fabric::AnyFabric;
 use crate::{AckKey, Channel, Parent, Region, Result, Thread};
 
 /// A region of bytes on every participant that all others may access by operations. It promises nothing about
@@ -29,7 +30,7 @@ use crate::{AckKey, Channel, Parent, Region, Result, Thread};
 /// });
 /// assert_eq!(read, [*b"hello"; 2]);
 /// ```
-pub struct SharedRegion<F: Fabric> {
+pub struct SharedRegion<F: Fabric = AnyFabric> {
     channel: Channel<F>,
     region: Region<F>,
 }

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use loco_fabric::{Fabric, Local, Memory, NodeId, Target, WordCell};
 
+use crate::fabric::AnyFabric;
 use crate::objects::variables::value::AtomicValue;
 use crate::operations::operation::{Flags, Operation};
 use crate::{AckKey, Channel, Parent, Region, Result, Thread};
@@ -22,8 +23,8 @@ const WORD_BYTES: usize = 8;
 /// // Store buffering with a global fence, LOCO'26 Fig. 5: (0, 0) is impossible.
 /// let seen = testing::run(2, |fabric| {
 ///     let manager = Manager::new(fabric)?;
-///     let x = SharedVar::<_, u32>::new(&manager, "x")?;
-///     let y = SharedVar::<_, u32>::new(&manager, "y")?;
+///     let x = SharedVar::<u32>::new(&manager, "x")?;
+///     let y = SharedVar::<u32>::new(&manager, "y")?;
 ///     let end = Barrier::new(&manager, "end")?;
 ///     manager.wait_for_ready()?;
 ///     let thread = manager.thread()?;
@@ -38,14 +39,14 @@ const WORD_BYTES: usize = 8;
 /// });
 /// assert_ne!(seen, [0, 0]);
 /// ```
-pub struct SharedVar<F: Fabric, T: AtomicValue> {
+pub struct SharedVar<T: AtomicValue, F: Fabric = AnyFabric> {
     channel: Channel<F>,
     region: Region<F>,
     cell: <F::Memory as Memory>::Cell<u64>,
     value: std::marker::PhantomData<fn() -> T>,
 }
 
-impl<F: Fabric, T: AtomicValue> SharedVar<F, T> {
+impl<F: Fabric, T: AtomicValue> SharedVar<T, F> {
     /// Makes this node's endpoint of the variable called `name`; its copy is zero.
     ///
     /// # Errors

@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use loco_fabric::{Fabric, NodeId};
 
+use crate::fabric::AnyFabric;
 use crate::objects::variables::value::AtomicValue;
 use crate::{AckKey, Channel, Error, OwnedVar, Parent, Participants, Result, Thread};
 
@@ -14,7 +15,7 @@ use crate::{AckKey, Channel, Error, OwnedVar, Parent, Participants, Result, Thre
 ///
 /// let sums = testing::run(3, |fabric| {
 ///     let manager = Manager::new(fabric)?;
-///     let load = Sst::<_, u64>::new(&manager, "load")?;
+///     let load = Sst::<u64>::new(&manager, "load")?;
 ///     manager.wait_for_ready()?;
 ///     let thread = manager.thread()?;
 ///
@@ -26,7 +27,7 @@ use crate::{AckKey, Channel, Error, OwnedVar, Parent, Participants, Result, Thre
 /// });
 /// assert_eq!(sums, [33, 33, 33]);
 /// ```
-pub struct Sst<F: Fabric, T: AtomicValue> {
+pub struct Sst<T: AtomicValue, F: Fabric = AnyFabric> {
     channel: Channel<F>,
     table: Arc<Table<F, T>>,
 }
@@ -34,10 +35,10 @@ pub struct Sst<F: Fabric, T: AtomicValue> {
 /// Rows by position among the participants: each is made when its writer turns up.
 struct Table<F: Fabric, T: AtomicValue> {
     participants: Participants,
-    rows: Box<[OnceLock<OwnedVar<F, T>>]>,
+    rows: Box<[OnceLock<OwnedVar<T, F>>]>,
 }
 
-impl<F: Fabric, T: AtomicValue> Sst<F, T> {
+impl<F: Fabric, T: AtomicValue> Sst<T, F> {
     /// Makes this node's endpoint of the table called `name`.
     ///
     /// # Errors
@@ -74,7 +75,7 @@ impl<F: Fabric, T: AtomicValue> Sst<F, T> {
     /// # Errors
     /// `NotConnected` before the table is ready; `NotParticipant`.
     #[inline]
-    pub fn row(&self, node: NodeId) -> Result<&OwnedVar<F, T>> {
+    pub fn row(&self, node: NodeId) -> Result<&OwnedVar<T, F>> {
         match self.table.row(node) {
             Some(row) => Ok(row),
             None => Err(self.no_row(node)),
@@ -86,7 +87,7 @@ impl<F: Fabric, T: AtomicValue> Sst<F, T> {
     /// # Errors
     /// Does not fail on a table that was made; see [`row`](Sst::row).
     #[inline]
-    pub fn mine(&self) -> Result<&OwnedVar<F, T>> {
+    pub fn mine(&self) -> Result<&OwnedVar<T, F>> {
         self.row(self.channel.node())
     }
 
@@ -94,7 +95,7 @@ impl<F: Fabric, T: AtomicValue> Sst<F, T> {
     ///
     /// # Errors
     /// `NotConnected` before the table is ready.
-    pub fn rows(&self) -> Result<impl Iterator<Item = &OwnedVar<F, T>> + Clone> {
+    pub fn rows(&self) -> Result<impl Iterator<Item = &OwnedVar<T, F>> + Clone> {
         let nodes = self.table.participants.nodes();
         match self.table.rows.iter().position(|row| row.get().is_none()) {
             Some(position) => Err(self.not_connected(nodes[position])),
@@ -183,7 +184,7 @@ impl<F: Fabric, T: AtomicValue> Table<F, T> {
     }
 
     #[inline]
-    fn row(&self, node: NodeId) -> Option<&OwnedVar<F, T>> {
+    fn row(&self, node: NodeId) -> Option<&OwnedVar<T, F>> {
         self.rows[self.position(node)?].get()
     }
 

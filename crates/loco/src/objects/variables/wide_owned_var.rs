@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use loco_fabric::{Fabric, FabricError, Lock, Memory, NodeId, Peers, Target, Wait};
 
+use crate::fabric::AnyFabric;
 use crate::objects::variables::sealed::{Buffer, Seal};
 use crate::operations::home::Home;
 use crate::operations::operation::{Flags, Operation};
@@ -34,7 +35,7 @@ const PAUSE: Duration = Duration::from_micros(20);
 /// let seen = testing::run(2, |fabric| {
 ///     let manager = Manager::new(fabric)?;
 ///     let sensor = manager.nodes()[0];
-///     let reading = WideOwnedVar::<_, Reading>::new(&manager, "reading", sensor)?;
+///     let reading = WideOwnedVar::<Reading>::new(&manager, "reading", sensor)?;
 ///     manager.wait_for_ready()?;
 ///     let thread = manager.thread()?;
 ///     if manager.node() == sensor {
@@ -45,7 +46,7 @@ const PAUSE: Duration = Duration::from_micros(20);
 /// });
 /// assert_eq!(seen[0], seen[1]);
 /// ```
-pub struct WideOwnedVar<F: Fabric, T: Value> {
+pub struct WideOwnedVar<T: Value, F: Fabric = AnyFabric> {
     channel: Channel<F>,
     owner: NodeId,
     seal: Seal,
@@ -64,7 +65,7 @@ struct Writer<F: Fabric> {
     home: Home<F>,
 }
 
-impl<F: Fabric, T: Value> WideOwnedVar<F, T> {
+impl<F: Fabric, T: Value> WideOwnedVar<T, F> {
     /// Makes this node's endpoint of the variable called `name`, owned by `owner`. Its value is all zeros until the
     /// first store.
     ///
@@ -259,7 +260,7 @@ mod tests {
         testing::run(2, |fabric| {
             let manager = Manager::new(fabric)?;
             let owner = manager.nodes()[0];
-            let value = WideOwnedVar::<_, [u64; 3]>::new(&manager, "value", owner)?;
+            let value = WideOwnedVar::<[u64; 3]>::new(&manager, "value", owner)?;
             let barrier = Barrier::new(&manager, "bar")?;
             manager.wait_for_ready()?;
             let thread = manager.thread()?;

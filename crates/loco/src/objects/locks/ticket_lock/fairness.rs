@@ -3,8 +3,6 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 
-use loco_shm::ShmFabric;
-
 use super::{NEXT, TicketLock};
 use crate::fence::Scope;
 use crate::{Barrier, LockConfig, Manager, Result, Thread, testing};
@@ -29,7 +27,7 @@ struct Watch {
 impl Watch {
     /// One acquisition of the eager node: keeps the lock until the other node has drawn its ticket, and until there is a
     /// thread to hand the lock to.
-    fn overtake(&self, thread: &Thread<ShmFabric>, lock: &TicketLock<ShmFabric>) -> Result<()> {
+    fn overtake(&self, thread: &Thread, lock: &TicketLock) -> Result<()> {
         let guard = lock.lock(thread, Scope::Nothing)?;
         let over = || self.over.load(SeqCst);
         if self.waits.load(SeqCst) && !over() {
@@ -52,7 +50,7 @@ impl Watch {
     }
 
     /// One acquisition of the other node; whether it was seen to wait.
-    fn turn(&self, thread: &Thread<ShmFabric>, lock: &TicketLock<ShmFabric>) -> Result<bool> {
+    fn turn(&self, thread: &Thread, lock: &TicketLock) -> Result<bool> {
         let guard = lock.lock(thread, Scope::Nothing)?;
         let waited = self.waits.swap(false, SeqCst);
         self.overtaken.store(0, SeqCst);

@@ -25,6 +25,7 @@ use std::time::Duration;
 
 use loco_fabric::{AtomicCell, Fabric, FabricError, Lock, Memory, NodeId, Peers, Time, Wait, WordCell};
 
+use crate::fabric::AnyFabric;
 use crate::fence::{self, Scope};
 use crate::objects::locks::guard::{LocalTurn, LockConfig, LockGuard, Unlock, is_gone};
 use crate::operations::operation::{Flags, Operation};
@@ -74,7 +75,7 @@ const LATE_WORD: Duration = Duration::from_millis(100);
 /// });
 /// assert_eq!(total[0], 200);
 /// ```
-pub struct TicketLock<F: Fabric> {
+pub struct TicketLock<F: Fabric = AnyFabric> {
     channel: Channel<F>,
     config: LockConfig,
     words: Words<F>,
@@ -185,7 +186,7 @@ impl<F: Fabric> TicketLock<F> {
         &'a self,
         thread: &'a Thread<F>,
         scope: Scope,
-    ) -> Result<LockGuard<'a, F, TicketLock<F>>> {
+    ) -> Result<LockGuard<'a, TicketLock<F>, F>> {
         self.lock_with(thread, scope, None)
     }
 
@@ -199,7 +200,7 @@ impl<F: Fabric> TicketLock<F> {
         thread: &'a Thread<F>,
         scope: Scope,
         deadline: Time,
-    ) -> Result<LockGuard<'a, F, TicketLock<F>>> {
+    ) -> Result<LockGuard<'a, TicketLock<F>, F>> {
         self.lock_with(thread, scope, Some(deadline))
     }
 
@@ -212,7 +213,7 @@ impl<F: Fabric> TicketLock<F> {
         thread: &'a Thread<F>,
         scope: Scope,
         deadline: Option<Time>,
-    ) -> Result<LockGuard<'a, F, TicketLock<F>>> {
+    ) -> Result<LockGuard<'a, TicketLock<F>, F>> {
         match self.enter(thread, deadline) {
             Ok(recovered) => Ok(LockGuard::new(self, thread, scope, recovered)),
             Err(error) => Err(error),
@@ -242,7 +243,7 @@ impl<F: Fabric> TicketLock<F> {
         &'a self,
         thread: &'a Thread<F>,
         scope: Scope,
-    ) -> Result<Option<LockGuard<'a, F, TicketLock<F>>>> {
+    ) -> Result<Option<LockGuard<'a, TicketLock<F>, F>>> {
         self.check_poison()?;
         if !self.turn.try_enter() {
             return Ok(None);
