@@ -15,13 +15,14 @@ use std::time::Duration;
 
 use loco_fabric::{
     Atomicity, Caps, Completion, CompletionStatus, Control, Fabric, FabricError, Local, Memory, MemoryKind,
-    NodeId, PeerState, Posted, QueuePair, RegionKey, RemoteMemory, Result, Seen, Target, Time, Wait, Word,
-    WordCell, Work, WorkRequestId,
+    NodeId, PeerState, Peers, Posted, QueuePair, RegionKey, RemoteMemory, Result, Seen, Target, Time, Wait,
+    Word, WordCell, Work, WorkRequestId,
 };
 
+use crate::Faults;
 use crate::fabric::coroutine::{ask, current};
 use crate::fabric::platform::{ModelPlatform, allocate, outside, value};
-use crate::fabric::request::{NicOp, Reply, Request, Rmw, VirtualWord};
+use crate::fabric::request::{Deadline, NicOp, NodeSet, Reply, Request, Rmw, VirtualWord};
 
 /// Bytes of a model word.
 const WORD: usize = 8;
@@ -37,7 +38,7 @@ pub struct ModelFabric {
 }
 
 impl ModelFabric {
-    pub(crate) fn new(node: u16, nodes: u16, glob: bool) -> ModelFabric {
+    pub(crate) fn new(node: u16, nodes: u16, glob: bool, faults: Faults) -> ModelFabric {
         ModelFabric {
             node: NodeId(node),
             nodes: (0..nodes).map(NodeId).collect(),
@@ -49,8 +50,14 @@ impl ModelFabric {
                 synchronous: false,
                 device_memory_bytes: 0,
             }),
-            platform: ModelPlatform,
-            control: ModelControl { nodes },
+            platform: ModelPlatform {
+                timed: faults.timed(),
+            },
+            control: ModelControl {
+                node,
+                nodes,
+                lossy: faults.lossy(),
+            },
         }
     }
 }
@@ -113,6 +120,7 @@ impl Fabric for ModelFabric {
             offset: (key.address % WORD as u64) as usize,
             len: key.len as usize,
         };
+        self.reach(peer)?;
         Ok(ModelRemote { node: peer, memory })
     }
 
@@ -121,9 +129,11 @@ impl Fabric for ModelFabric {
             return Err(FabricError::UnknownPeer(peer));
         }
         let (owner, _) = current().ok_or_else(|| outside("a queue pair"))?;
+        self.reach(peer)?;
         // Both ends of a flush: words that nobody else knows.
         Ok(ModelQueuePair {
             owner,
+            node: self.node,
             peer,
             scratch: allocate(2),
         })
@@ -132,43 +142,37 @@ impl Fabric for ModelFabric {
     fn poll(&self, completions: &mut Vec<Completion>) -> Result<usize> {
         match ask(Request::Poll) {
             Reply::Completions(tags) => {
-                completions.extend(tags.iter().map(|&(tag, peer)| Completion {
-                    id: WorkRequestId(tag),
-                    peer: NodeId(peer),
-                    status: CompletionStatus::Success,
+                completions.extend(tags.iter().map(|ended| Completion {
+                    id: WorkRequestId(ended.tag),
+                    peer: NodeId(ended.peer),
+                    status: match ended.failed {
+                        true => CompletionStatus::Failed(Box::new(FabricError::PeerLost(NodeId(ended.peer)))),
+                        false => CompletionStatus::Success,
+                    },
                 }));
                 Ok(tags.len())
             }
+            Reply::Lost(_) => Err(FabricError::DeclaredLost),
             _ => Ok(0),
         }
     }
 
-    fn wait<T>(&self, wait: Wait<'_>, mut ready: impl FnMut() -> Option<T>) -> Result<T> {
-        if ask(Request::WaitBegin {
-            what: wait.what.into(),
-        }) == Reply::Dismantled
-        {
-            return Err(outside("a wait"));
-        }
-        loop {
-            if let Some(result) = ready() {
-                ask(Request::WaitEnd);
-                return Ok(result);
-            }
-            if ask(Request::Park) == Reply::Dismantled {
-                return Err(outside("a wait"));
-            }
-        }
+    fn wait<T>(&self, wait: Wait<'_>, ready: impl FnMut() -> Option<T>) -> Result<T> {
+        let deadline = match wait.deadline {
+            Some(Time(time)) if time != u64::MAX => Deadline::At(time),
+            _ => Deadline::Never,
+        };
+        self.wait_for(wait, deadline, ready)
     }
 
-    /// Time passes for nobody here: the explorer reports who waits in vain.
     fn wait_within<T>(
         &self,
         wait: Wait<'_>,
-        _within: Duration,
+        within: Duration,
         ready: impl FnMut() -> Option<T>,
     ) -> Result<T> {
-        self.wait(wait, ready)
+        let nanoseconds = u64::try_from(within.as_nanos()).unwrap_or(u64::MAX);
+        self.wait_for(wait, Deadline::Within(nanoseconds), ready)
     }
 
     /// Until the memory differs from what was seen, whenever that is: any number of looks in between would have found the
@@ -184,6 +188,81 @@ impl Fabric for ModelFabric {
 
     fn cpu_fence(&self) {
         ask(Request::Fence);
+    }
+}
+
+impl ModelFabric {
+    /// The waiting primitive. The explorer reports who waits in vain where no deadline may pass.
+    fn wait_for<T>(
+        &self,
+        wait: Wait<'_>,
+        deadline: Deadline,
+        mut ready: impl FnMut() -> Option<T>,
+    ) -> Result<T> {
+        let deadline = match self.platform.timed {
+            true => deadline,
+            false => Deadline::Never,
+        };
+        let begun = ask(Request::WaitBegin {
+            what: wait.what.into(),
+            deadline,
+            peers: self.named(wait.peers),
+        });
+        if begun == Reply::Dismantled {
+            return Err(outside("a wait"));
+        }
+        loop {
+            if let Some(result) = ready() {
+                ask(Request::WaitEnd);
+                return Ok(result);
+            }
+            match ask(Request::Park) {
+                Reply::Dismantled => return Err(outside("a wait")),
+                Reply::Expired => {
+                    let (Deadline::At(after) | Deadline::Within(after)) = deadline else {
+                        return Err(outside("a deadline"));
+                    };
+                    return Err(FabricError::Timeout {
+                        what: wait.what.to_owned(),
+                        after: Duration::from_nanos(after),
+                    });
+                }
+                // Asked once more, as the contract says.
+                Reply::Lost(node) => return ready().ok_or_else(|| self.lost(node)),
+                _ => {}
+            }
+        }
+    }
+
+    /// The nodes whose loss ends a wait, where nodes may be lost.
+    fn named(&self, peers: Peers<'_>) -> NodeSet {
+        let others = |nodes: &[NodeId]| nodes.iter().map(|n| n.0).filter(|&n| n != self.node.0).collect();
+        match peers {
+            _ if !self.control.lossy => NodeSet::default(),
+            Peers::None => NodeSet::default(),
+            Peers::One(peer) => others(&[peer]),
+            Peers::These(peers) => others(peers),
+            Peers::All => others(&self.nodes),
+        }
+    }
+
+    /// The error of a call that fails since `node` is lost.
+    fn lost(&self, node: u16) -> FabricError {
+        match node == self.node.0 {
+            true => FabricError::DeclaredLost,
+            false => FabricError::PeerLost(NodeId(node)),
+        }
+    }
+
+    /// Fails if this node or the peer is lost.
+    fn reach(&self, peer: NodeId) -> Result<()> {
+        if !self.control.lossy {
+            return Ok(());
+        }
+        match ask(Request::Reach { peer: peer.0 }) {
+            Reply::Lost(node) => Err(self.lost(node)),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -366,7 +445,10 @@ impl<W: Word> WordCell<W> for ModelCell {
 
     fn fetch_add(&self, add: W) -> W {
         if W::BYTES == WORD {
-            let rmw = Rmw::Add(add.to_u64());
+            let rmw = Rmw::Add {
+                add: add.to_u64(),
+                mask: u64::MAX,
+            };
             return W::from_u64(value(ask(Request::Rmw { word: self.word, rmw })));
         }
         let mut old: W = self.load(Ordering::Relaxed);
@@ -408,31 +490,37 @@ impl RemoteMemory for ModelRemote {
 #[derive(Debug)]
 pub struct ModelQueuePair {
     owner: u16,
+    node: NodeId,
     peer: NodeId,
     scratch: VirtualWord,
 }
 
 impl ModelQueuePair {
-    fn post(&self, ops: impl IntoIterator<Item = NicOp>, work: Work) -> Posted {
+    fn post(&self, ops: impl IntoIterator<Item = NicOp>, work: Work) -> Result<Posted> {
         let request = |op, signaled| {
-            ask(Request::Post {
+            let posted = ask(Request::Post {
                 owner: self.owner,
                 peer: self.peer.0,
                 op,
                 tag: work.id.0,
                 signaled,
             });
+            match posted {
+                Reply::Lost(node) if node == self.node.0 => Err(FabricError::DeclaredLost),
+                Reply::Lost(node) => Err(FabricError::PeerLost(NodeId(node))),
+                _ => Ok(()),
+            }
         };
         if work.fenced {
-            request(NicOp::Fence, false);
+            request(NicOp::Fence, false)?;
         }
         let mut ops = ops.into_iter().peekable();
         let mut any = false;
         while let Some(op) = ops.next() {
             any = true;
-            request(op, work.signaled && ops.peek().is_none());
+            request(op, work.signaled && ops.peek().is_none())?;
         }
-        if any { Posted::Pending } else { Posted::Done }
+        Ok(if any { Posted::Pending } else { Posted::Done })
     }
 
     fn check_peer(&self, target: &Target<'_, ModelRemote>) -> Result<()> {
@@ -467,7 +555,7 @@ impl QueuePair for ModelQueuePair {
         self.check_peer(&dst)?;
         let from = src.memory.words(src.offset, src.len)?;
         let to = dst.remote.memory.words(dst.offset, src.len)?;
-        Ok(self.post(from.zip(to).map(|(src, dst)| NicOp::Put { dst, src }), work))
+        self.post(from.zip(to).map(|(src, dst)| NicOp::Put { dst, src }), work)
     }
 
     fn put_inline(&mut self, data: &[u8], dst: Target<'_, ModelRemote>, work: Work) -> Result<Posted> {
@@ -480,10 +568,10 @@ impl QueuePair for ModelQueuePair {
         }
         let to = dst.remote.memory.words(dst.offset, data.len())?;
         let values = data.chunks_exact(WORD).map(word_of);
-        Ok(self.post(
+        self.post(
             values.zip(to).map(|(value, dst)| NicOp::PutValue { dst, value }),
             work,
-        ))
+        )
     }
 
     fn get(
@@ -495,7 +583,7 @@ impl QueuePair for ModelQueuePair {
         self.check_peer(&src)?;
         let to = dst.memory.words(dst.offset, dst.len)?;
         let from = src.remote.memory.words(src.offset, dst.len)?;
-        Ok(self.post(to.zip(from).map(|(dst, src)| NicOp::Get { dst, src }), work))
+        self.post(to.zip(from).map(|(dst, src)| NicOp::Get { dst, src }), work)
     }
 
     fn fetch_add(
@@ -511,7 +599,7 @@ impl QueuePair for ModelQueuePair {
             target: Self::one_word(&target.remote.memory, target.offset)?,
             add,
         };
-        Ok(self.post([op], work))
+        self.post([op], work)
     }
 
     fn compare_swap(
@@ -529,19 +617,31 @@ impl QueuePair for ModelQueuePair {
             expected,
             new,
         };
-        Ok(self.post([op], work))
+        self.post([op], work)
     }
 
     fn flush(&mut self, work: Work) -> Result<Posted> {
         let (dst, src) = (self.scratch, VirtualWord(self.scratch.0 + 1));
-        Ok(self.post([NicOp::Get { dst, src }], work))
+        self.post([NicOp::Get { dst, src }], work)
     }
 }
 
-/// Set-up messages of the model: delivered in the order in which they were sent, never lost.
+/// Set-up messages of the model: delivered in the order in which they were sent, never lost. Who is lost is what this node
+/// has learned.
 #[derive(Clone, Copy, Debug)]
 pub struct ModelControl {
+    node: u16,
     nodes: u16,
+    lossy: bool,
+}
+
+impl ModelControl {
+    fn known(&self) -> NodeSet {
+        match self.lossy {
+            true => NodeSet::from_bits(value(ask(Request::Lost))),
+            false => NodeSet::default(),
+        }
+    }
 }
 
 impl Control for ModelControl {
@@ -549,11 +649,15 @@ impl Control for ModelControl {
         if to.0 >= self.nodes {
             return Err(FabricError::UnknownPeer(to));
         }
-        ask(Request::Send {
+        let sent = ask(Request::Send {
             to,
             payload: payload.into(),
         });
-        Ok(())
+        match sent {
+            Reply::Lost(node) if node == self.node => Err(FabricError::DeclaredLost),
+            Reply::Lost(node) => Err(FabricError::PeerLost(NodeId(node))),
+            _ => Ok(()),
+        }
     }
 
     fn receive(&self, _deadline: Option<Time>) -> Result<Option<(NodeId, Vec<u8>)>> {
@@ -563,12 +667,15 @@ impl Control for ModelControl {
         }
     }
 
-    fn peer_state(&self, _node: NodeId) -> PeerState {
-        PeerState::Alive
+    fn peer_state(&self, node: NodeId) -> PeerState {
+        match self.known().contains(node.0) {
+            true => PeerState::Lost,
+            false => PeerState::Alive,
+        }
     }
 
     fn departures(&self) -> u64 {
-        0
+        u64::from(self.known().len())
     }
 
     fn close(&self) {

@@ -5,20 +5,21 @@
 pub(crate) mod behaviour;
 pub(crate) mod chunks;
 mod encode;
+pub(crate) mod faults;
 pub(crate) mod names;
 mod nic;
 
 use std::collections::VecDeque;
-use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mowgli::machine::{Action, Addr, Machine, Post, Step};
-use rustc_hash::FxHasher;
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::exploring::sharing::{Agent, Seen};
-use crate::fabric::request::{Kind, LockMode, Note, Reply, Request, VirtualWord};
+use crate::fabric::request::{Deadline, Kind, LockMode, NodeSet, Note, Reply, Request, VirtualWord};
 use crate::state::behaviour::{Behaviour, Past};
+use crate::state::faults::{Fault, Faults, Losses};
 use crate::state::names::Names;
 
 /// What all explorers of one exploration share.
@@ -27,6 +28,20 @@ pub(crate) struct Common {
     pub(crate) behaviour: Behaviour,
     pub(crate) words: Names,
     pub(crate) locks: Names,
+    versions: Versions,
+}
+
+/// Numbers for the values that locks protect: each value is what a holder in some past made of the one before.
+#[derive(Default)]
+struct Versions(Mutex<FxHashMap<(u64, Past), u64>>);
+
+impl Versions {
+    /// The number of what a holder that releases in `past` has made of `before`. Odd: it differs from a refusal.
+    fn after(&self, before: u64, past: Past) -> u64 {
+        let mut known = lock(&self.0);
+        let next = known.len() as u64;
+        *known.entry((before, past)).or_insert(next << 1 | 1)
+    }
 }
 
 /// A mutex whose poisoning says nothing: the panic is reported by the explorer that had it.
@@ -41,6 +56,8 @@ pub(crate) enum Move {
     Thread(u16),
     /// The machine takes a step.
     Machine(Step),
+    /// Time passes, a node is lost, or a loss becomes known.
+    Fault(Fault),
 }
 
 /// A state. Small itself, as it is moved about; copying into an old one reuses its storage.
@@ -51,6 +68,7 @@ pub(crate) struct State {
     infos: Arc<Vec<Info>>,
     locks: Vec<Lock>,
     mail: Arc<Vec<Mailbox>>,
+    pub(crate) losses: Losses,
 }
 
 impl Clone for State {
@@ -61,6 +79,7 @@ impl Clone for State {
             infos: self.infos.clone(),
             locks: self.locks.clone(),
             mail: self.mail.clone(),
+            losses: self.losses.clone(),
         }
     }
 
@@ -70,6 +89,7 @@ impl Clone for State {
         self.infos.clone_from(&source.infos);
         self.locks.clone_from(&source.locks);
         self.mail.clone_from(&source.mail);
+        self.losses.clone_from(&source.losses);
     }
 }
 
@@ -100,6 +120,8 @@ pub(crate) enum Status {
     Parked,
     Done,
     Failed,
+    /// Its node has stopped.
+    Stopped,
 }
 
 /// A wait under way.
@@ -119,13 +141,21 @@ pub(crate) struct Waiting {
     reads: SmallVec<[(VirtualWord, u64); 4]>,
     /// Locks that it found taken.
     locks: SmallVec<[usize; 1]>,
+    /// The clock and the losses of its node that it saw, if it looked.
+    looked: Option<(u64, NodeSet)>,
+    /// When it gives up, by its node's clock.
+    deadline: Option<u64>,
+    /// That has passed, and the thread is to be told.
+    expired: bool,
+    /// Those whose loss ends it.
+    peers: NodeSet,
 }
 
 impl Waiting {
     /// What is waited for.
     pub(crate) fn what<'a>(&self, common: &'a Common) -> &'a Arc<str> {
         match common.behaviour.request(self.begin) {
-            Some(Request::WaitBegin { what }) => what,
+            Some(Request::WaitBegin { what, .. }) => what,
             // A wait is made by granting just that request.
             _ => unreachable!("a wait without its beginning"),
         }
@@ -136,7 +166,7 @@ impl Waiting {
 struct Lock {
     writer: Option<u16>,
     readers: u16,
-    /// Stands for the value that the lock protects: a function of who held it, in which past.
+    /// Stands for the value that the lock protects ([`Versions`]).
     version: u64,
 }
 
@@ -147,13 +177,14 @@ struct Mailbox {
 }
 
 impl State {
-    pub(crate) fn new(machine: Machine, nodes: usize) -> State {
+    pub(crate) fn new(machine: Machine, nodes: usize, faults: Faults) -> State {
         State {
             machine: Box::new(machine),
             threads: Vec::new(),
             infos: Arc::default(),
             locks: Vec::new(),
             mail: Arc::new(vec![Mailbox::default(); nodes]),
+            losses: Losses::new(faults, nodes),
         }
     }
 
@@ -184,7 +215,7 @@ impl State {
         let t = &self.threads[thread as usize];
         match t.status {
             Status::Ready => common.behaviour.request(t.past),
-            Status::Parked | Status::Done | Status::Failed => None,
+            Status::Parked | Status::Done | Status::Failed | Status::Stopped => None,
         }
     }
 
@@ -219,7 +250,7 @@ impl State {
             Request::Join { thread: other } => self
                 .threads
                 .get(*other as usize)
-                .is_some_and(|t| matches!(t.status, Status::Done | Status::Failed)),
+                .is_some_and(|t| matches!(t.status, Status::Done | Status::Failed | Status::Stopped)),
             Request::Receive => {
                 let mailbox = &self.mail[self.node_of(thread) as usize];
                 mailbox.closed || !mailbox.messages.is_empty()
@@ -283,6 +314,9 @@ impl State {
                 tag,
                 signaled,
             } => {
+                if let Some(lost) = self.losses.refusal(self.node_of(thread), NodeSet::of([peer])) {
+                    return Some(Reply::Lost(lost));
+                }
                 let op = self.remote_op(common, op);
                 self.machine
                     .issue(
@@ -298,7 +332,11 @@ impl State {
                 Reply::Unit
             }
             Request::Poll => {
-                let completions = self.poll(self.node_of(thread));
+                let node = self.node_of(thread);
+                if self.losses.refusal(node, NodeSet::default()).is_some() {
+                    return Some(Reply::Lost(node));
+                }
+                let completions = self.poll(node);
                 let none = completions.is_empty();
                 let reply = Reply::Completions(completions);
                 if let Some(wait) = &mut self.threads[thread as usize].wait {
@@ -309,9 +347,30 @@ impl State {
                 }
                 reply
             }
-            Request::WaitBegin { .. } => {
+            Request::Now => {
+                let node = self.node_of(thread);
+                self.look(thread);
+                return Some(Reply::Value(self.losses.clock(node)));
+            }
+            Request::Lost => {
+                let node = self.node_of(thread);
+                self.look(thread);
+                return Some(Reply::Value(self.losses.known(node).bits()));
+            }
+            Request::Reach { peer } => match self.losses.refusal(self.node_of(thread), NodeSet::of([peer])) {
+                Some(lost) => Reply::Lost(lost),
+                None => Reply::Unit,
+            },
+            Request::WaitBegin { deadline, peers, .. } => {
+                let clock = self.losses.clock(self.node_of(thread));
+                let deadline = match deadline {
+                    Deadline::Never => None,
+                    Deadline::At(time) => Some(time),
+                    Deadline::Within(time) => Some(clock.saturating_add(time)),
+                };
                 let t = &mut self.threads[thread as usize];
-                let entry = common.behaviour.after(t.past, &Reply::Unit);
+                let reply = deadline.map_or(Reply::Unit, Reply::Value);
+                let entry = common.behaviour.after(t.past, &reply);
                 t.wait = Some(Box::new(Waiting {
                     begin: t.past,
                     entry,
@@ -321,8 +380,12 @@ impl State {
                     polled: false,
                     reads: SmallVec::new(),
                     locks: SmallVec::new(),
+                    looked: None,
+                    deadline,
+                    expired: false,
+                    peers,
                 }));
-                return Some(Reply::Unit);
+                return Some(reply);
             }
             Request::WaitEnd => {
                 self.threads[thread as usize].wait = None;
@@ -371,9 +434,7 @@ impl State {
                 match mode {
                     LockMode::Exclusive => {
                         lock.writer = None;
-                        let mut hasher = FxHasher::default();
-                        (lock.version, past).hash(&mut hasher);
-                        lock.version = hasher.finish() | 1;
+                        lock.version = common.versions.after(lock.version, past);
                     }
                     LockMode::Shared => lock.readers = lock.readers.saturating_sub(1),
                 }
@@ -385,6 +446,9 @@ impl State {
             Request::Join { .. } => Reply::Unit,
             Request::Send { to, ref payload } => {
                 let from = self.node_of(thread);
+                if let Some(lost) = self.losses.refusal(from, NodeSet::of([to.0])) {
+                    return Some(Reply::Lost(lost));
+                }
                 if let Some(mailbox) = Arc::make_mut(&mut self.mail).get_mut(to.0 as usize) {
                     mailbox.messages.push_back((from, payload.clone()));
                 }
@@ -428,14 +492,38 @@ impl State {
         }
     }
 
-    /// Wakes a parked thread whose wait may have come true.
-    pub(crate) fn wake(&mut self, common: &Common) -> Option<u16> {
+    /// The thread has looked at the clock or at who is lost.
+    fn look(&mut self, thread: u16) {
+        let node = self.node_of(thread);
+        let seen = (self.losses.clock(node), self.losses.known(node));
+        if let Some(wait) = &mut self.threads[thread as usize].wait {
+            wait.looked.get_or_insert(seen);
+        }
+    }
+
+    /// How a parked thread's wait has ended without its condition, if it has.
+    fn ended(&self, thread: u16, wait: &Waiting) -> Option<Reply> {
+        if wait.expired {
+            return Some(Reply::Expired);
+        }
+        let lost = self.losses.refusal(self.node_of(thread), wait.peers);
+        lost.map(Reply::Lost)
+    }
+
+    /// Wakes a parked thread whose wait may have come true, or has ended otherwise; what it is told.
+    pub(crate) fn wake(&mut self, common: &Common) -> Option<(u16, Reply)> {
         for thread in 0..self.threads.len() as u16 {
             let t = &self.threads[thread as usize];
             if t.status != Status::Parked {
                 continue;
             }
             let Some(wait) = &t.wait else { continue };
+            if let Some(reply) = self.ended(thread, wait) {
+                let past = common.behaviour.after(wait.failed.unwrap_or(t.past), &reply);
+                let t = &mut self.threads[thread as usize];
+                (t.status, t.past, t.wait) = (Status::Ready, past, None);
+                return Some((thread, reply));
+            }
             let changed = wait.reads.iter().any(|&(word, value)| {
                 self.machine.load(thread, Addr(common.words.index(word.0))) != Some(value as i64)
             });
@@ -443,7 +531,10 @@ impl State {
                 .locks
                 .iter()
                 .any(|&l| self.locks[l].writer.is_none() && self.locks[l].readers == 0);
-            let may_hold = changed || released || (wait.polled && self.can_poll(self.node_of(thread)));
+            let node = self.node_of(thread);
+            let now = (self.losses.clock(node), self.losses.known(node));
+            let looks = wait.looked.is_some_and(|seen| seen != now);
+            let may_hold = changed || released || looks || (wait.polled && self.can_poll(node));
             if !may_hold {
                 continue;
             }
@@ -467,15 +558,16 @@ impl State {
                 wait.polled = false;
                 wait.reads.clear();
                 wait.locks.clear();
+                wait.looked = None;
             }
-            return Some(thread);
+            return Some((thread, Reply::Unit));
         }
         None
     }
 
     /// Whether a thread that the end waits for has not ended.
     pub(crate) fn is_unfinished(&self) -> bool {
-        let ended = |t: &Thread| t.status == Status::Done;
+        let ended = |t: &Thread| matches!(t.status, Status::Done | Status::Stopped);
         self.threads
             .iter()
             .zip(self.infos.iter())
