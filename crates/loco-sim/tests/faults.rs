@@ -123,8 +123,10 @@ fn outcomes(faults: Faults, build: impl Fn(&mut World) + Sync) -> BTreeSet<Vec<S
         report.failure
     );
     println!("{} in {:?}", report.seen(), report.stats);
-    let found = found.lock().unwrap().clone();
-    found
+    Arc::try_unwrap(found).map_or_else(
+        |shared| shared.lock().unwrap().clone(),
+        |m| m.into_inner().unwrap(),
+    )
 }
 
 fn set(lines: &[&[&str]]) -> BTreeSet<Vec<String>> {

@@ -129,6 +129,7 @@ struct Frame {
 }
 
 /// What became of a position.
+#[allow(clippy::large_enum_variant)] // Moved once, into the caller's list of frames.
 enum Entered {
     /// It has choices.
     Frame(Frame),

@@ -138,7 +138,8 @@ pub(crate) struct Losses {
     expiries: u32,
     crashes: u32,
     suspicions: u32,
-    sites: SmallVec<[Site; 4]>,
+    /// By node; none where nothing can go wrong.
+    sites: Vec<Site>,
 }
 
 impl Losses {
@@ -154,13 +155,20 @@ impl Losses {
             expiries: allowed.expiries,
             crashes: allowed.crashes,
             suspicions: allowed.suspicions,
-            sites: (0..nodes).map(|_| site.clone()).collect(),
+            sites: match allowed.timed() || allowed.lossy() {
+                true => vec![site; nodes],
+                false => Vec::new(),
+            },
         }
     }
 
     /// Whether anything can go wrong at all.
     pub(crate) fn is_on(&self) -> bool {
-        self.allowed.timed() || self.allowed.lossy()
+        !self.sites.is_empty()
+    }
+
+    fn site(&self, node: u16) -> Option<&Site> {
+        self.sites.get(usize::from(node))
     }
 
     /// Whether a lost node is cut off before anybody learns of it.
@@ -170,18 +178,18 @@ impl Losses {
 
     /// The node's clock.
     pub(crate) fn clock(&self, node: u16) -> u64 {
-        self.sites[usize::from(node)].clock
+        self.site(node).map_or(0, |site| site.clock)
     }
 
     /// The nodes that `node` knows to be lost.
     pub(crate) fn known(&self, node: u16) -> NodeSet {
-        self.sites[usize::from(node)].knows
+        self.site(node).map_or_else(NodeSet::default, |site| site.knows)
     }
 
     /// Who is to blame if a call of `node` towards `peers` fails: the node itself when it is cut off, else the first of
     /// them that it knows to be lost.
     pub(crate) fn refusal(&self, node: u16, peers: NodeSet) -> Option<u16> {
-        let site = &self.sites[usize::from(node)];
+        let site = self.site(node)?;
         match site.standing {
             Standing::Excluded => Some(node),
             _ => site.knows.common(peers).first(),
@@ -207,12 +215,14 @@ impl Losses {
 
     /// Failed operations of the node that nobody has polled.
     pub(crate) fn take_failed(&mut self, node: u16) -> SmallVec<[(u64, u16); 2]> {
-        std::mem::take(&mut self.sites[usize::from(node)].failed)
+        let site = self.sites.get_mut(usize::from(node));
+        site.map(|site| std::mem::take(&mut site.failed))
+            .unwrap_or_default()
     }
 
     /// Whether there are any.
     pub(crate) fn has_failed(&self, node: u16) -> bool {
-        !self.sites[usize::from(node)].failed.is_empty()
+        self.site(node).is_some_and(|site| !site.failed.is_empty())
     }
 
     /// Who can learn of which loss now.
