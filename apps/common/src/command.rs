@@ -15,7 +15,7 @@ use crate::stop::{INTERRUPTED, Stop};
 /// Environment variable that says what is logged.
 const LOG: &str = "LOCO_LOG";
 
-/// Logs to standard error what `LOCO_LOG` asks for, e.g. `LOCO_LOG=loco_fabric=debug` for how nodes meet or
+/// Logs to standard error what `LOCO_LOG` asks for, e.g. `LOCO_LOG=loco_job=debug` for how nodes meet or
 /// `LOCO_LOG=loco_app=info` for when they begin to work; nothing without it.
 ///
 /// A value that is no filter is said on standard error, and nothing is logged.

@@ -46,6 +46,8 @@ enum Command {
     BenchNode(bench::NodeArgs),
     #[command(name = stress::NODE, hide = true)]
     StressNode(stress::NodeArgs),
+    #[command(name = stress::PAUSE, hide = true)]
+    Pause(stress::PauseArgs),
     #[command(name = launcher::EXEC, hide = true)]
     Exec(launcher::ExecArgs),
     #[command(name = launcher::GUARD, hide = true)]
@@ -66,6 +68,7 @@ fn main() -> ExitCode {
         Command::BenchNode(args) => bench::node(&args),
         Command::Stress(args) => stress::run(&args),
         Command::StressNode(args) => stress::node(&args),
+        Command::Pause(args) => stress::pause(&args),
         Command::Exec(args) => Err(launcher::exec(&args)),
         Command::Guard => launcher::guard(),
     };

@@ -63,6 +63,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         prefix: !args.no_prefix,
         bar: None,
         input: true,
+        scratch: None,
     })?;
     Ok(ended.code)
 }

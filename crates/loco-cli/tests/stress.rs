@@ -119,3 +119,119 @@ fn killed_inside_a_pop() {
 fn killed_inside_an_insert() {
     killed("kv", "Insert", 20_000, &[]);
 }
+
+/// The command without the environment of this test.
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_loco"));
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("LOCO_")) {
+        command.env_remove(name);
+    }
+    command.args([&["stress", "--fabric", "shm"], arguments].concat());
+    command
+}
+
+/// A node that is stopped for less than the others' patience is given up by nobody.
+#[test]
+fn stopped_and_resumed() {
+    for object in ["atomic", "ticket-lock", "tas-lock", "queue", "kv"] {
+        for seed in ["1", "2"] {
+            let line = stress(&[
+                object,
+                "--nodes",
+                "3",
+                "--ops",
+                "6000",
+                "--pause",
+                "random",
+                "--pause-for",
+                "100",
+                "--silence",
+                "60000",
+                "--seed",
+                seed,
+            ]);
+            assert_eq!(number(&line, "open"), 0, "{line}");
+        }
+    }
+}
+
+#[test]
+fn stopped_resumed_and_killed() {
+    for object in ["atomic", "ticket-lock", "tas-lock", "queue", "kv"] {
+        let line = stress(&[
+            object,
+            "--nodes",
+            "3",
+            "--ops",
+            "20000",
+            "--pause",
+            "random",
+            "--pause-for",
+            "50",
+            "--kill",
+            "200",
+            "--silence",
+            "60000",
+        ]);
+        assert!(number(&line, "open") > 0, "{line}");
+    }
+}
+
+#[test]
+fn faults_that_cannot_be_are_refused() {
+    for (arguments, said) in [
+        (&["queue", "--kill", "0"][..], "at least 1"),
+        (&["queue", "--pause", "0"], "at least 1"),
+        (&["queue", "--kill", "soon"], "random"),
+        (&["queue", "--kill", "1", "--nodes", "2"], "--nodes 3"),
+        (
+            &["queue", "--pause", "1", "--pause-for", "900", "--silence", "1000"],
+            "--pause-for",
+        ),
+        (
+            &["queue", "--ops", "100", "--kill", "600000"],
+            "--kill: the calls were over",
+        ),
+        (
+            &["queue", "--ops", "100", "--pause", "600000"],
+            "--pause: the calls were over",
+        ),
+    ] {
+        let output = command(arguments).output().expect("the command starts");
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(errors.contains(said), "{arguments:?}: {errors}");
+    }
+}
+
+/// However it ends: by itself, by Ctrl-C, by `kill -9`.
+#[test]
+fn no_file_is_left() {
+    for signal in [None, Some("-INT"), Some("-KILL")] {
+        let place = tempfile::tempdir().expect("a directory");
+        let files = || std::fs::read_dir(place.path()).expect("it is there").count();
+        let ops = if signal.is_some() { "100000000" } else { "600" };
+        let mut child = command(&["atomic", "--ops", ops])
+            .env("TMPDIR", place.path())
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .expect("the command starts");
+        if let Some(signal) = signal {
+            while files() == 0 {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            let sent = Command::new("kill")
+                .args([signal, &child.id().to_string()])
+                .status();
+            assert!(sent.is_ok_and(|status| status.success()));
+        }
+        let status = child.wait().expect("it ends");
+        assert_eq!(status.success(), signal.is_none(), "{signal:?}: {status:?}");
+        // What outlives a killed launcher by a moment removes them.
+        while files() != 0 {
+            assert_eq!(signal, Some("-KILL"), "left behind");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+    }
+}

@@ -5,9 +5,10 @@
 mod common;
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use common::{ALL, Cluster, ample, until_lost};
+use common::{ALL, Cluster, until_lost, wait_until};
 use loco::fabric::{AnyFabric, NodeId};
 use loco::{
     Barrier, Error, Manager, Participants, Result, RingBuffer, RingConfig, RingReader, RingWriter, Thread,
@@ -477,6 +478,7 @@ fn a_reader_that_leaves_is_not_waited_for() {
 #[test]
 fn a_reader_that_is_done_may_leave_before_the_others() {
     for cluster in ALL {
+        let heard = AtomicBool::new(false);
         cluster.run(3, |manager| {
             let ring = ring(&manager, &RingConfig::new(256))?;
             manager.wait_for_ready()?;
@@ -484,12 +486,17 @@ fn a_reader_that_is_done_may_leave_before_the_others() {
             if manager.node() == NodeId(0) {
                 let mut writer = ring.writer()?;
                 writer.submit(&thread, b"the last word")?;
-                return writer.wait_until_read(&thread);
+                return std::thread::scope(|scope| {
+                    scope.spawn(|| {
+                        until_lost(&manager, NodeId(1));
+                        heard.store(true, Ordering::SeqCst);
+                    });
+                    writer.wait_until_read(&thread)
+                });
             }
             if manager.node() == NodeId(2) {
-                until_lost(&manager, NodeId(1), ample(Duration::from_secs(10)));
-                // Long enough for the writer to hear of it too.
-                std::thread::sleep(Duration::from_millis(50));
+                // The writer knows that node 1 is gone while it waits for this one.
+                wait_until("the writer hears of it", || heard.load(Ordering::SeqCst));
             }
             assert_eq!(ring.reader()?.receive(&thread)?, b"the last word");
             Ok(())

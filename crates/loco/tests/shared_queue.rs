@@ -4,9 +4,10 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-use common::{ALL, Cluster};
+use common::{ALL, Cluster, survivors_meet, until_lost};
 use loco::fabric::{AnyFabric, NodeId};
 use loco::{Barrier, Config, Error, Manager, Popped, Pushed, Result, SharedQueue};
 use loco_history::spec::{Queue, QueueCall, QueueRet};
@@ -202,6 +203,7 @@ fn a_capacity_of_zero_is_refused() {
 #[test]
 fn a_node_is_lost_at_any_point() {
     for (round, cluster) in ALL.into_iter().cycle().take(9).enumerate() {
+        let arrived = AtomicUsize::new(0);
         cluster.run(3, |manager| {
             let queue = SharedQueue::<u64, _>::new(&manager, "q", HOME, 2)?;
             let bar = Barrier::new(&manager, "bar")?;
@@ -227,7 +229,7 @@ fn a_node_is_lost_at_any_point() {
                 });
                 return Ok(());
             }
-            std::thread::sleep(Duration::from_millis(50));
+            until_lost(&manager, NodeId(2));
             if me == 0 {
                 for i in 0..50 {
                     assert_eq!(queue.push(&thread, i)?, Pushed::Done, "{cluster:?}");
@@ -241,7 +243,8 @@ fn a_node_is_lost_at_any_point() {
                 mine.retain(|&value| value < 1_000_000);
                 assert_eq!(mine, (0..50).collect::<Vec<u64>>(), "{cluster:?}");
             }
-            std::thread::sleep(Duration::from_millis(200));
+            // Each serves the other until both are done.
+            survivors_meet(&arrived, 1);
             Ok(())
         });
     }

@@ -3,11 +3,15 @@
 //! Needs two devices, and leave to take the interface that `LOCO_TEST_LINK` names down: `ci/verbs-suite` has both. Says so
 //! and passes elsewhere.
 
+#[path = "../../loco-cli/tests/support/skip.rs"]
+mod skip;
+
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use loco::fabric::verbs::{VerbsConfig, VerbsFabric, devices};
 use loco::{Barrier, Config, Manager, RingBuffer};
+use skip::skipped;
 
 /// The port may be down for this long before operations fail.
 const LINK_TIMEOUT: Duration = Duration::from_secs(2);
@@ -27,8 +31,10 @@ fn set_link(link: &str, state: &str) {
 #[test]
 fn a_link_that_goes_down_in_a_broadcast_is_an_error_on_both_sides() {
     let Ok(link) = std::env::var("LOCO_TEST_LINK") else {
-        eprintln!("SKIPPED: needs two devices, and leave to take LOCO_TEST_LINK down");
-        return;
+        return skipped(
+            "LINK",
+            "LOCO_TEST_LINK names no link between two devices to be taken down",
+        );
     };
     let names: Vec<_> = devices().into_iter().map(|device| device.name).collect();
     assert_eq!(names.len(), 2, "{names:?}");

@@ -167,6 +167,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         prefix: false,
         bar: bar.as_ref().map(Bar::drawn),
         input: false,
+        scratch: None,
     });
     drop(bar);
     Ok(ended?.code)

@@ -49,6 +49,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         prefix: !args.json,
         bar: None,
         input: false,
+        scratch: None,
     })?;
     Ok(ended.code)
 }

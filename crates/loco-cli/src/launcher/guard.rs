@@ -1,12 +1,15 @@
 //! The guard: a process that outlives the launcher by a moment, to end what the launcher could not.
 //!
-//! It reads process groups from its standard input, `+ID` to watch and `-ID` to forget, and at the end of input kills
-//! those that are left. The launcher holds the only writing end, so the end of input is the end of the launcher.
+//! It reads lines from its standard input: `+ID` is a process group to watch, `-ID` one to forget, and `/PATH` a directory.
+//! At the end of input it kills the groups that are left and removes the directories. The launcher holds the only writing
+//! end, so the end of input is the end of the launcher.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, Write};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
 
@@ -51,9 +54,20 @@ impl Guard {
         }
     }
 
+    /// Has a directory removed when this process has died. One whose path is no text stays.
+    pub(super) fn remove_in_the_end(&mut self, directory: &Path) {
+        if let Some(path) = directory.to_str().filter(|path| path.starts_with('/')) {
+            self.write(path);
+        }
+    }
+
     fn tell(&mut self, what: char, group: Pid) {
+        self.write(&format!("{what}{}", group.as_raw_nonzero()));
+    }
+
+    fn write(&mut self, line: &str) {
         if let Some(pipe) = &mut self.pipe
-            && let Err(error) = writeln!(pipe, "{what}{}", group.as_raw_nonzero())
+            && let Err(error) = writeln!(pipe, "{line}")
         {
             tracing::warn!(%error, "the guard is gone");
             self.pipe = None;
@@ -74,9 +88,13 @@ impl Drop for Guard {
 /// # Errors
 /// [`CliError::Os`] when its input breaks.
 pub fn guard() -> Result<u8, CliError> {
-    let mut groups = BTreeSet::new();
+    let (mut groups, mut directories) = (BTreeSet::new(), Vec::new());
     for line in std::io::stdin().lock().lines() {
         let line = line.map_err(CliError::os("listening to the launcher"))?;
+        if line.starts_with('/') {
+            directories.push(line);
+            continue;
+        }
         let (what, id) = line.split_at_checked(1).unwrap_or_default();
         // Group 1 and below would mean everybody.
         let Some(id) = id.parse::<i32>().ok().filter(|&id| id > 1) else {
@@ -89,6 +107,15 @@ pub fn guard() -> Result<u8, CliError> {
     }
     for group in groups.into_iter().filter_map(Pid::from_raw) {
         let _ = rustix::process::kill_process_group(group, Signal::KILL);
+    }
+    for directory in directories {
+        // A process that dies may still write into it: again until it is gone, or cannot be removed.
+        for _ in 0..100 {
+            if std::fs::remove_dir_all(&directory).is_ok() || !Path::new(&directory).exists() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
     Ok(0)
 }

@@ -66,8 +66,14 @@ enum Ending {
 
 impl RunningJob {
     pub(super) fn new(plan: &Plan, printer: Arc<Printer>) -> Result<RunningJob, CliError> {
+        let mut guard = Guard::start()?;
+        if let Some(scratch) = &plan.scratch {
+            // In this order, so that a signal in between leaves nothing.
+            guard.remove_in_the_end(scratch);
+            std::fs::create_dir(scratch).map_err(CliError::os("making a directory for the nodes"))?;
+        }
         Ok(RunningJob {
-            guard: Guard::start()?,
+            guard,
             printer,
             readers: Vec::new(),
             nodes: Vec::new(),

@@ -12,6 +12,7 @@
 //! Not covered: a process that left its node's group *and* outlives a `kill -9` of the launcher.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -58,6 +59,8 @@ pub struct Plan {
     pub bar: Option<ProgressBar>,
     /// Give the first node our standard input.
     pub input: bool,
+    /// A directory to make for the nodes. It is the caller's to remove; if this process is killed, the guard does.
+    pub scratch: Option<PathBuf>,
 }
 
 /// One node: its id and what its environment has beside ours.
@@ -122,8 +125,10 @@ fn watch_signals(sender: mpsc::Sender<Event>) -> Result<(), CliError> {
         .name("loco-signals".to_owned())
         .spawn(move || {
             for signal in signals.forever() {
-                if sender.send(Event::Signal(signal)).is_err() {
-                    return;
+                let job_is_over = sender.send(Event::Signal(signal)).is_err();
+                if job_is_over && ENDING_SIGNALS.contains(&signal) {
+                    // What comes after the job is no business of the launcher's: the signal does what it always does.
+                    let _ = signal_hook::low_level::emulate_default_handler(signal);
                 }
             }
         })

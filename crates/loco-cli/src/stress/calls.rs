@@ -11,8 +11,8 @@ use loco_history::spec::{
     AtomicCall, AtomicRet, KeyValueCall, KeyValueRet, LockCall, LockRet, QueueCall, QueueRet,
 };
 
-use super::OnLoss;
-use super::node::{Failed, Site, Worker};
+use super::load::OnLoss;
+use super::worker::{Failed, Site, Worker};
 use crate::error::CliError;
 
 /// Values that the queue has room for: few, so that it is full and empty, and goes round, all the time; and so that the
@@ -41,9 +41,9 @@ pub(super) fn atomic(site: &Site) -> Result<(), CliError> {
     let variable = AtomicVar::<u64, _>::new(&site.manager, "variable", site.manager.nodes()[0])?;
     site.work(|worker| {
         let mut journal = worker.journal("calls")?;
-        for _ in 0..worker.calls {
+        while worker.goes_on()? {
             let new = worker.unique();
-            let call = match worker.random.below(8) {
+            let call = match worker.below(8) {
                 0 => AtomicCall::Write(new),
                 1 => AtomicCall::Swap(new),
                 2 | 3 => AtomicCall::CompareSwap {
@@ -147,11 +147,9 @@ fn hold<L: AnyLock>(
     let mut calls = worker.journal("calls")?;
     let mut counts = worker.journal("counts")?;
     let owner = owner(worker.id.node, worker.id.thread);
-    let mut made = 0;
-    while made < worker.calls {
-        made += 1;
+    while worker.goes_on()? {
+        let tries = worker.below(4) == 0;
         let thread = &worker.thread;
-        let tries = worker.random.below(4) == 0;
         let call = if tries {
             LockCall::TryAcquire { owner }
         } else {
@@ -185,7 +183,8 @@ fn hold<L: AnyLock>(
             }
         };
         let Some(guard) = guard else { continue };
-        made += 1;
+        // Its release counts, too.
+        worker.one_more();
         let open = counts.invoke(AtomicCall::FetchAdd(1)).map_err(recording)?;
         let buffer = thread.mem_ref(8)?.get(word.target(home, 0)?)?.wait()?;
         let old = buffer.word(0)?;
@@ -204,8 +203,8 @@ pub(super) fn queue(site: &Site) -> Result<(), CliError> {
     let queue = SharedQueue::<u64, _>::new(&site.manager, "queue", site.manager.nodes()[0], QUEUE_CAPACITY)?;
     site.work(|worker| {
         let mut journal = worker.journal("calls")?;
-        for _ in 0..worker.calls {
-            let pushes = worker.random.below(if worker.is_time() { 4 } else { 2 }) == 0;
+        while worker.goes_on()? {
+            let pushes = worker.below(if worker.is_time() { 4 } else { 2 }) == 0;
             let value = if pushes { worker.unique() } else { 0 };
             let call = if pushes {
                 QueueCall::Push(value)
@@ -255,9 +254,9 @@ pub(super) fn kv(site: &Site) -> Result<(), CliError> {
     let store = Store::new(&site.manager, "kv", config)?;
     site.work(|worker| {
         let mut journal = worker.journal("calls")?;
-        for _ in 0..worker.calls {
-            let key = worker.random.below(worker.site.load.keys);
-            let kind = worker.random.below(20);
+        while worker.goes_on()? {
+            let key = worker.below(worker.site.load.keys);
+            let kind = worker.below(20);
             // Who is to die inside an insert inserts more.
             let kind = if worker.is_time() { kind % 5 * 3 } else { kind };
             let call = match kind {
@@ -292,7 +291,7 @@ fn kv_call(
     store: &Store,
     call: &KeyValueCall<u64, u64>,
 ) -> Result<KeyValueRet<u64>> {
-    let words = 1 + worker.random.below(VALUE_WORDS);
+    let words = 1 + worker.below(VALUE_WORDS);
     let value = |number: u64| Bytes((0..words).flat_map(|_| number.to_ne_bytes()).collect());
     let thread = &worker.thread;
     let done = |done| {

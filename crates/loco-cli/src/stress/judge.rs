@@ -2,8 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::fs::File;
-use std::io::BufReader;
 use std::path::Path;
 use std::time::Duration;
 
@@ -12,12 +10,13 @@ use loco_history::spec::{
     Atomic, AtomicCall, AtomicRet, KeyValue, KeyValueCall, KeyValueRet, Lock, LockCall, LockRet, Queue,
     QueueCall, QueueRet,
 };
-use loco_history::{History, HistoryError, Limits, Spec, Verdict, check, read_journal};
+use loco_history::{History, Limits, Spec, Verdict, check};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::calls::{QUEUE_CAPACITY, owner};
-use super::{Load, Object, journal_path};
+use super::journals::Recorded;
+use super::load::{Load, Object};
 use crate::error::CliError;
 
 /// The verdict.
@@ -78,20 +77,20 @@ impl fmt::Display for Findings {
     }
 }
 
-/// Reads the journals and checks them.
+/// Checks what was recorded.
 pub(super) fn judge(
     object: Object,
     nodes: u16,
     load: &Load,
-    directory: &Path,
+    recorded: &Recorded,
     time: Duration,
     report: Option<&Path>,
 ) -> Result<Findings, CliError> {
     let files = Files {
-        directory,
+        recorded,
         nodes,
         threads: load.threads,
-        victim: load.kill.map(|_| nodes - 1),
+        victim: load.loses_a_node().then(|| nodes - 1),
         time,
         report,
     };
@@ -132,7 +131,7 @@ pub(super) fn judge(
 }
 
 struct Files<'a> {
-    directory: &'a Path,
+    recorded: &'a Recorded,
     nodes: u16,
     threads: u16,
     victim: Option<u16>,
@@ -194,13 +193,7 @@ impl Files<'_> {
         let mut parts = Vec::new();
         for node in 0..self.nodes {
             for thread in 0..self.threads {
-                let path = journal_path(self.directory, part, node, thread);
-                let file = File::open(path).map_err(CliError::os("opening a journal"))?;
-                let read = |error: HistoryError| CliError::Os {
-                    what: "reading a journal",
-                    source: std::io::Error::other(error),
-                };
-                parts.push(read_journal(BufReader::new(file)).map_err(read)?);
+                parts.push(self.recorded.of(part, node, thread)?);
             }
         }
         Ok(History::merge(parts))

@@ -1,37 +1,49 @@
 //! `loco stress`: processes use an object at the same time, every call is recorded, and the history is checked.
 
-use std::ffi::OsString;
-use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use clap::ValueEnum;
 use loco::fabric::{FabricChoice, NodeId, var};
 use loco_app::{complain, print};
 use serde::Serialize;
 
 use crate::error::CliError;
-use crate::launcher::{Failure, Plan, launch};
+use crate::launcher::{Ended, Plan, launch};
 use crate::record::Record;
 use crate::run::local_nodes;
 
 mod calls;
+mod journals;
 mod judge;
+mod load;
 mod node;
+mod pause;
+mod worker;
 
 pub use node::{Args as NodeArgs, NAME as NODE, node};
+pub use pause::{Args as PauseArgs, NAME as PAUSE, pause};
 
+use journals::Journals;
 use judge::Findings;
+use load::{Load, Object};
 
 /// Let processes use an object at the same time, and check what they saw.
 ///
-/// Every thread of every node makes random calls as fast as it can and records each in a journal that survives it, by the
-/// host's monotonic clock. The history of all of them is then checked: it has to be linearizable (the key-value store for
-/// each key); under a lock no update may be lost; the queue loses and doubles nothing and keeps each producer's order.
+/// Every thread of every node makes random calls as fast as it can. It records
+/// each in a journal that survives it, by the host's monotonic clock. The
+/// history of all threads is then checked. It has to be linearizable (for the
+/// key-value store: on each key). Under a lock no update may be lost. The queue
+/// loses and doubles nothing, and keeps each producer's order.
 ///
-/// With --kill the last node is killed in the middle: while it holds the lock, inside an insert, inside a pop. The
-/// others have to go on or to get errors, in bounded time, and what they saw has to be linearizable with the calls that
-/// the victim was in done or not.
+/// --kill kills the last node in the middle of a call: while it holds the lock,
+/// inside an insert, inside a pop. The others go on or get errors, in bounded
+/// time. What they saw has to be linearizable, whether or not the victim's last
+/// calls took effect.
+///
+/// --pause stops the last node and resumes it after --pause-for. If that is
+/// longer than --silence, the others give the node up: it has to end with an
+/// error, and what the others saw has to be linearizable. Both options may be
+/// given, and `random` in place of a time lets --seed choose a call.
 ///
 /// Examples:
 ///
@@ -39,7 +51,11 @@ use judge::Findings;
 ///
 ///   loco stress ticket-lock --nodes 3 --kill 100 --on-loss recover
 ///
-/// Exit status: 0 nothing found, 1 the history breaks a promise or a node failed, 2 bad usage, 3 the check ran out of time.
+///   loco stress tas-lock --pause random --pause-for 3000 --silence 1000
+///
+/// Exit status: 0 nothing found; 1 the history breaks a promise, or a node
+/// failed; 2 bad usage, as when the calls are over before --kill or --pause;
+/// 3 the check ran out of time.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Args {
@@ -67,83 +83,10 @@ pub struct Args {
     load: Load,
 }
 
-/// What the nodes do.
-#[derive(Clone, Debug, clap::Args, Serialize)]
-pub struct Load {
-    /// Threads of each node.
-    #[arg(short, long, value_name = "N", default_value = "2", value_parser = clap::value_parser!(u16).range(1..=64))]
-    threads: u16,
-    /// Calls of all threads of all nodes together.
-    #[arg(long, value_name = "N", default_value = "60000", value_parser = clap::value_parser!(u64).range(1..))]
-    ops: u64,
-    /// Keys that the calls of the key-value store are about.
-    #[arg(long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
-    keys: u64,
-    /// Seed of the calls.
-    #[arg(long, value_name = "N", default_value = "1")]
-    seed: u64,
-    /// Kill the last node so many milliseconds after the start.
-    #[arg(long, value_name = "MS")]
-    kill: Option<u64>,
-    /// What a lock does when its holder is lost.
-    #[arg(long, value_enum, default_value = "poison")]
-    on_loss: OnLoss,
-}
-
-/// What can be stressed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Object {
-    /// Atomic variable: adds, swaps, compare-and-swaps, writes, reads.
-    Atomic,
-    /// Ticket lock around a get and a put of a counter.
-    TicketLock,
-    /// Test-and-set lock, likewise.
-    TasLock,
-    /// Shared queue: pushes and pops.
-    Queue,
-    /// Key-value store: inserts, updates, deletes, gets.
-    Kv,
-}
-
-/// A lock's policy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "kebab-case")]
-enum OnLoss {
-    /// Waiters fail.
-    Poison,
-    /// The next one gets the lock, and is told.
-    Recover,
-}
-
-impl fmt::Display for Object {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.to_possible_value()
-            .map_or(Ok(()), |value| f.write_str(value.get_name()))
-    }
-}
-
-impl Load {
-    /// As arguments.
-    fn words(&self) -> Vec<OsString> {
-        let on_loss = match self.on_loss {
-            OnLoss::Poison => "poison",
-            OnLoss::Recover => "recover",
-        };
-        let mut words = vec![
-            format!("--threads={}", self.threads),
-            format!("--ops={}", self.ops),
-            format!("--keys={}", self.keys),
-            format!("--seed={}", self.seed),
-            format!("--on-loss={on_loss}"),
-        ];
-        words.extend(self.kill.map(|after| format!("--kill={after}")));
-        words.into_iter().map(OsString::from).collect()
-    }
-}
-
 /// How a node ends that was killed.
 const KILLED: u8 = 128 + 9;
+/// How a node ends whose fault was to come later than its calls.
+const BAD_USAGE: u8 = 2;
 /// The check ran out of time.
 const UNKNOWN: u8 = 3;
 
@@ -165,52 +108,42 @@ struct Results {
 
 /// Starts the nodes, then checks what they recorded.
 pub fn run(args: &Args) -> Result<u8, CliError> {
-    if args.load.kill.is_some() && args.nodes < 3 {
-        return Err(CliError::Usage(
-            "--kill: two nodes have to be left; give --nodes 3 or more".into(),
-        ));
-    }
+    args.load.validate(args.nodes)?;
     let own = std::env::current_exe().map_err(CliError::os("finding this program"))?;
     let journals = Journals::new()?;
     let mut command = vec![own.into_os_string(), NODE.into(), args.object.to_string().into()];
-    command.push(journals.0.clone().into());
+    command.push(journals.directory().into());
     command.extend(args.load.words());
     let begin = Instant::now();
+    let mut nodes = local_nodes(args.nodes, args.fabric)?;
+    for node in &mut nodes {
+        let silence = args.load.silence_ms().to_string();
+        node.set.push((var::SILENCE_SAME_HOST_MS, silence.clone()));
+        node.set.push((var::SILENCE_MS, silence));
+    }
     let ended = launch(&Plan {
-        nodes: local_nodes(args.nodes, args.fabric)?,
+        nodes,
         command,
         timeout: Some(Duration::from_secs(args.timeout)),
         grace: Duration::from_secs(3),
-        keep_going: args.load.kill.is_some(),
+        keep_going: args.load.kill.is_some() || args.load.pause.is_some(),
         prefix: true,
         bar: None,
         input: false,
+        scratch: Some(journals.directory().to_owned()),
     })?;
     let run_s = begin.elapsed().as_secs_f64();
-    let victim = args.load.kill.map(|_| NodeId(args.nodes - 1));
-    let (dead, survivors): (Vec<Failure>, Vec<Failure>) = ended
-        .failures
-        .iter()
-        .partition(|failure| Some(failure.node) == victim);
-    if let Some(failure) = survivors.first() {
-        complain(format_args!("loco: {failure}, and nobody killed it"));
-        return Ok(failure.code());
-    }
-    let expected = if victim.is_some() { KILLED } else { 0 };
-    if ended.code != expected || dead.len() != usize::from(victim.is_some()) {
-        complain(format_args!(
-            "loco: the nodes ended with {}, not {expected}",
-            ended.code
-        ));
-        return Ok(if ended.code == 0 { 1 } else { ended.code });
+    if let Some(code) = unexpected_end(args, &ended) {
+        return Ok(code);
     }
     let begin = Instant::now();
     let limit = Duration::from_secs(args.check_time);
+    let recorded = journals.read()?;
     let findings = judge::judge(
         args.object,
         args.nodes,
         &args.load,
-        &journals.0,
+        &recorded,
         limit,
         args.report.as_deref(),
     )?;
@@ -241,25 +174,38 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     Ok(code)
 }
 
-/// Where the nodes write what they did; removed at the end.
-struct Journals(PathBuf);
-
-impl Journals {
-    fn new() -> Result<Journals, CliError> {
-        let path = std::env::temp_dir().join(format!("loco-stress-{}", std::process::id()));
-        std::fs::create_dir_all(&path).map_err(CliError::os("making a directory for the journals"))?;
-        Ok(Journals(path))
+/// The exit code of a run whose nodes did not end as they should, after saying so. `None` if they did.
+fn unexpected_end(args: &Args, ended: &Ended) -> Option<u8> {
+    let load = &args.load;
+    let last = NodeId(args.nodes - 1);
+    let end_of_last = ended.failures.iter().find(|failure| failure.node == last);
+    let others = ended.failures.iter().find(|failure| failure.node != last);
+    // In the order of what a user wants to hear first.
+    let (said, code) = match (end_of_last, others) {
+        // It has said which option is of no use.
+        (Some(end), _) if end.code() == BAD_USAGE => (None, BAD_USAGE),
+        (_, Some(failure)) => (
+            Some(format!("{failure}, which nothing was done to")),
+            failure.code(),
+        ),
+        // A timeout or a signal, which the launcher has told.
+        (None, None) if ended.code != 0 => (None, ended.code),
+        (Some(end), None) if load.kill.is_some() && end.code() == KILLED => return None,
+        (Some(end), None) if load.kill.is_some() => (Some(format!("{end}, and not killed")), end.code()),
+        (Some(_), None) if load.outlasts_silence() => return None,
+        (Some(end), None) => (Some(format!("{end}, though nobody gave it up")), end.code()),
+        (None, None) if load.outlasts_silence() => {
+            let said = format!(
+                "{last} went on without an error after {} ms, though the others gave it up after {} ms",
+                load.pause_for().as_millis(),
+                load.silence_ms()
+            );
+            (Some(said), 1)
+        }
+        (None, None) => return None,
+    };
+    if let Some(said) = said {
+        complain(format_args!("loco: {said}"));
     }
-}
-
-impl Drop for Journals {
-    fn drop(&mut self) {
-        // Nobody is helped by an error here.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-/// The journal of a thread. `part` tells two histories of one thread apart.
-fn journal_path(directory: &Path, part: &str, node: u16, thread: u16) -> PathBuf {
-    directory.join(format!("{part}-{node}-{thread}.jsonl"))
+    Some(code)
 }

@@ -1,5 +1,6 @@
 //! The fabrics that every test of this crate runs over.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use loco::fabric::verbs::soft::{SoftDevice, SoftLimits};
@@ -55,26 +56,52 @@ pub fn on_device() -> bool {
     std::env::var("LOCO_TEST_VERBS").is_ok_and(|value| value == "device")
 }
 
-/// A deadline on this host. A device may be an emulated one, on which what takes a second elsewhere takes half a minute.
+/// A deadline that a test sets itself, on this host. A device may be an emulated one, on which what takes a second
+/// elsewhere takes half a minute.
+#[allow(dead_code)]
 pub fn ample(usual: Duration) -> Duration {
     usual * if on_device() { 6 } else { 1 }
 }
 
-/// Waits until this node has heard that `peer` is lost, for so long at most.
+/// How long tests wait for what must come. Only a hang reaches it: a host that is busy with other work may starve a
+/// node for seconds.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Waits until `is_so`. Fails after [`PATIENCE`], naming what did not come.
 #[allow(dead_code)] // Each test file uses its part.
-pub fn until_lost(manager: &Manager<AnyFabric>, peer: NodeId, within: Duration) {
+pub fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     let begin = Instant::now();
-    while manager.fabric().control().peer_state(peer) == PeerState::Alive {
-        assert!(begin.elapsed() < within, "{peer} is not lost");
+    while !is_so() {
+        assert!(begin.elapsed() < PATIENCE, "still waiting: {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+/// Waits until this node has heard that `peer` is lost.
+#[allow(dead_code)]
+pub fn until_lost(manager: &Manager<AnyFabric>, peer: NodeId) {
+    wait_until(&format!("{peer} is lost"), || {
+        manager.fabric().control().peer_state(peer) != PeerState::Alive
+    });
+}
+
+/// Waits for both survivors of three nodes, by the test's own means: a barrier would report the lost node. `meetings`
+/// counts the meetings so far, this one included.
+#[allow(dead_code)]
+pub fn survivors_meet(arrived: &AtomicUsize, meetings: usize) {
+    arrived.fetch_add(1, Ordering::SeqCst);
+    wait_until("the other survivor", || {
+        arrived.load(Ordering::SeqCst) >= 2 * meetings
+    });
 }
 
 impl Cluster {
     /// Runs `node` on each of `n` nodes; their results in order.
     pub fn run<T: Send>(self, n: usize, node: impl Fn(Manager<AnyFabric>) -> Result<T> + Sync) -> Vec<T> {
-        let mut config = Config::default();
-        config.deadline = ample(config.deadline);
+        let config = Config {
+            deadline: PATIENCE,
+            ..Config::default()
+        };
         self.run_config(n, &config, node)
     }
 

@@ -1,0 +1,178 @@
+//! What the nodes of `loco stress` do, and which faults befall the last of them.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use loco::fabric::var;
+use serde::{Serialize, Serializer};
+
+use crate::error::CliError;
+
+/// What the nodes do.
+#[derive(Clone, Debug, clap::Args, Serialize)]
+pub struct Load {
+    /// Threads of each node.
+    #[arg(short, long, value_name = "N", default_value = "2", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(super) threads: u16,
+    /// Calls of all threads of all nodes together.
+    #[arg(long, value_name = "N", default_value = "60000", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) ops: u64,
+    /// Keys that the calls of the key-value store are about.
+    #[arg(long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    pub(super) keys: u64,
+    /// Seed of the calls.
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub(super) seed: u64,
+    /// Kill the last node so many milliseconds after the start of the calls, or at a random one of its calls.
+    #[arg(long, value_name = "MS|random")]
+    pub(super) kill: Option<Moment>,
+    /// Stop the last node (SIGSTOP) so many milliseconds after the start of the calls, or at a random one of its calls.
+    #[arg(long, value_name = "MS|random")]
+    pub(super) pause: Option<Moment>,
+    /// Resume the stopped node after so many milliseconds.
+    #[arg(long, value_name = "MS", default_value = "200", requires = "pause", value_parser = clap::value_parser!(u64).range(1..))]
+    #[serde(rename = "pause_for_ms")]
+    pause_for: u64,
+    /// Silence after which the others give a node up, in milliseconds.
+    #[arg(long, value_name = "MS", env = var::SILENCE_SAME_HOST_MS, default_value = "10000", value_parser = clap::value_parser!(u64).range(1..))]
+    #[serde(rename = "silence_ms")]
+    silence: u64,
+    /// What a lock does when its holder is lost.
+    #[arg(long, value_enum, default_value = "poison")]
+    pub(super) on_loss: OnLoss,
+}
+
+/// What can be stressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Object {
+    /// Atomic variable: adds, swaps, compare-and-swaps, writes, reads.
+    Atomic,
+    /// Ticket lock around a get and a put of a counter.
+    TicketLock,
+    /// Test-and-set lock, likewise.
+    TasLock,
+    /// Shared queue: pushes and pops.
+    Queue,
+    /// Key-value store: inserts, updates, deletes, gets.
+    Kv,
+}
+
+/// A lock's policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum OnLoss {
+    /// Waiters fail.
+    Poison,
+    /// The next one gets the lock, and is told.
+    Recover,
+}
+
+impl fmt::Display for Object {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.to_possible_value()
+            .map_or(Ok(()), |value| f.write_str(value.get_name()))
+    }
+}
+
+/// When a fault befalls the last node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Moment {
+    /// So long after the start of the calls.
+    After(Duration),
+    /// At one of its calls, which the seed chooses.
+    Random,
+}
+
+impl FromStr for Moment {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Moment, String> {
+        match text.parse() {
+            _ if text == "random" => Ok(Moment::Random),
+            Ok(milliseconds @ 1_u64..) => Ok(Moment::After(Duration::from_millis(milliseconds))),
+            _ => Err("give milliseconds, at least 1, or `random`".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Moment::After(time) => write!(f, "{}", time.as_millis()),
+            Moment::Random => f.write_str("random"),
+        }
+    }
+}
+
+impl Serialize for Moment {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl Load {
+    /// How long the stopped node stays stopped.
+    pub(super) fn pause_for(&self) -> Duration {
+        Duration::from_millis(self.pause_for)
+    }
+
+    /// Milliseconds of silence after which the others give a node up.
+    pub(super) fn silence_ms(&self) -> u64 {
+        self.silence
+    }
+
+    /// Whether the last node is stopped for so long that the others give it up.
+    pub(super) fn outlasts_silence(&self) -> bool {
+        self.pause.is_some() && self.pause_for > self.silence
+    }
+
+    /// Whether the others lose the last node.
+    pub(super) fn loses_a_node(&self) -> bool {
+        self.kill.is_some() || self.outlasts_silence()
+    }
+
+    /// Refuses what cannot be judged.
+    ///
+    /// # Errors
+    /// [`CliError::Usage`].
+    pub(super) fn validate(&self, nodes: u16) -> Result<(), CliError> {
+        let usage = |text: &str| Err(CliError::Usage(text.into()));
+        if self.loses_a_node() && nodes < 3 {
+            return usage("two nodes have to be left after a loss; give --nodes 3 or more");
+        }
+        let (pause, silence) = (self.pause_for, self.silence);
+        if self.pause.is_some() && (silence / 2..=silence.saturating_mul(2)).contains(&pause) {
+            return usage(
+                "--pause-for: give less than half of --silence, so that nobody is given up, or more than twice as much, \
+                 so that the stopped node surely is",
+            );
+        }
+        Ok(())
+    }
+
+    /// As arguments.
+    pub(super) fn words(&self) -> Vec<OsString> {
+        let on_loss = match self.on_loss {
+            OnLoss::Poison => "poison",
+            OnLoss::Recover => "recover",
+        };
+        let mut words = vec![
+            format!("--threads={}", self.threads),
+            format!("--ops={}", self.ops),
+            format!("--keys={}", self.keys),
+            format!("--seed={}", self.seed),
+            format!("--on-loss={on_loss}"),
+        ];
+        words.extend(self.kill.map(|moment| format!("--kill={moment}")));
+        if let Some(moment) = self.pause {
+            words.push(format!("--pause={moment}"));
+            words.push(format!("--pause-for={}", self.pause_for));
+        }
+        words.push(format!("--silence={}", self.silence));
+        words.into_iter().map(OsString::from).collect()
+    }
+}

@@ -1,0 +1,296 @@
+//! The threads of one node of `loco stress`: their start and end, what they record, and the faults that befall the last
+//! node. Relies on the launcher's plan ([`Load`]); used by the calls of each object.
+
+use std::cell::Cell;
+use std::fs::File;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use loco::fabric::{AnyFabric, Control, Fabric, NodeId, PeerState};
+use loco::{Barrier, Error, Manager, Participants, Thread};
+use loco_history::{Journal, MonotonicClock, ThreadId};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use rustix::process::{Signal, getpid, kill_process};
+use serde::Serialize;
+
+use super::journals;
+use super::load::{Load, Moment};
+use super::pause;
+use crate::error::CliError;
+
+/// What the threads of a node have in common.
+pub(super) struct Site {
+    pub(super) manager: Manager<AnyFabric>,
+    pub(super) load: Load,
+    directory: PathBuf,
+    start: Barrier<AnyFabric>,
+    /// Set when the victim is to die at the next good moment.
+    doomed: AtomicBool,
+    /// The process that stops and resumes the victim, once it has been started.
+    pauser: Mutex<Option<Child>>,
+}
+
+impl Site {
+    pub(super) fn new(manager: Manager<AnyFabric>, load: Load, directory: PathBuf) -> Result<Site, CliError> {
+        let (everybody, threads) = (Participants::all(&manager), usize::from(load.threads));
+        Ok(Site {
+            start: Barrier::with_participants(&manager, "start", &everybody, threads)?,
+            manager,
+            load,
+            directory,
+            doomed: AtomicBool::new(false),
+            pauser: Mutex::new(None),
+        })
+    }
+
+    /// The node that its peers lose, if they are to lose one.
+    pub(super) fn victim(&self) -> Option<NodeId> {
+        let last = self.manager.nodes().last().copied();
+        last.filter(|_| self.load.loses_a_node())
+    }
+
+    /// Whether this is the node that is stopped or killed.
+    fn suffers(&self) -> bool {
+        self.manager.nodes().last() == Some(&self.manager.node())
+    }
+
+    /// Starts the process that stops this one and resumes it, the first time it is called.
+    fn pause(&self) -> Result<(), CliError> {
+        let mut pauser = self.pauser.lock().unwrap_or_else(PoisonError::into_inner);
+        if pauser.is_none() {
+            let own = std::env::current_exe().map_err(CliError::os("finding this program"))?;
+            let mut command = Command::new(own);
+            command.args(pause::arguments(getpid(), self.load.pause_for()));
+            command.stdin(Stdio::null()).stdout(Stdio::null());
+            let child = command.spawn();
+            *pauser = Some(child.map_err(CliError::os("starting the process that stops this node"))?);
+        }
+        Ok(())
+    }
+
+    /// What the last node owes when its threads have made their calls: to have been stopped, or killed, in the midst of
+    /// them.
+    fn settle_faults(&self) -> Result<(), CliError> {
+        let late = |option: &str| {
+            Err(CliError::Usage(format!(
+                "{option}: the calls were over before that; give more --ops or an earlier time"
+            )))
+        };
+        let pauser = self.pauser.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match pauser {
+            Some(mut pauser) => drop(pauser.wait().map_err(CliError::os("waiting to be resumed"))?),
+            None if self.load.pause.is_some() => return late("--pause"),
+            None => {}
+        }
+        if self.load.kill.is_some() {
+            return late("--kill");
+        }
+        if self.load.loses_a_node() {
+            // Its peers have given it up: whatever it does next is an error.
+            self.start.wait(&self.manager.thread()?)?;
+        }
+        Ok(())
+    }
+
+    /// Runs `work` in every thread of this node, from a common start on, then waits until the other nodes are done too.
+    pub(super) fn work(
+        &self,
+        work: impl Fn(&mut Worker<'_>) -> Result<(), CliError> + Sync,
+    ) -> Result<(), CliError> {
+        self.manager.wait_for_ready()?;
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..self.load.threads)
+                .map(|number| {
+                    let work = &work;
+                    scope.spawn(move || {
+                        let mut worker = self.worker(number)?;
+                        self.start.wait(&worker.thread)?;
+                        worker.begin = Instant::now();
+                        work(&mut worker)
+                    })
+                })
+                .collect();
+            let join = |thread: std::thread::ScopedJoinHandle<'_, _>| match thread.join() {
+                Ok(outcome) => outcome,
+                Err(panic) => std::panic::resume_unwind(panic),
+            };
+            threads.into_iter().try_for_each(join)
+        })?;
+        if self.suffers() {
+            self.settle_faults()?;
+        }
+        self.leave_together()
+    }
+
+    fn worker(&self, number: u16) -> Result<Worker<'_>, CliError> {
+        let node = self.manager.node().0;
+        let total = u64::from(self.load.threads) * self.manager.nodes().len() as u64;
+        Ok(Worker {
+            site: self,
+            thread: self.manager.thread()?,
+            id: ThreadId { node, thread: number },
+            calls: self.load.ops.div_ceil(total),
+            made: Cell::new(0),
+            random: random(self.load.seed, node, number),
+            begin: Instant::now(),
+            last: 0,
+        })
+    }
+
+    /// Those left go when all of them are done.
+    pub(super) fn leave_together(&self) -> Result<(), CliError> {
+        let victim = self.victim();
+        let left = self
+            .manager
+            .nodes()
+            .iter()
+            .copied()
+            .filter(|&node| Some(node) != victim);
+        let end = Barrier::with_participants(&self.manager, "end", &Participants::of(left), 1)?;
+        end.channel().wait_for_ready()?;
+        let thread = self.manager.thread()?;
+        thread.set_deadline(Some(thread.now().after(Duration::from_secs(300))));
+        match end.wait(&thread) {
+            // Its fence says once what was outstanding towards the dead.
+            Err(error) if victim.is_some() && error.lost_peer() == victim => end.wait(&thread)?,
+            outcome => outcome?,
+        }
+        Ok(())
+    }
+}
+
+/// Ends this process as a `kill -9` does.
+fn die() -> ! {
+    let _ = kill_process(getpid(), Signal::KILL);
+    std::process::abort()
+}
+
+/// One thread at work.
+pub(super) struct Worker<'a> {
+    pub(super) site: &'a Site,
+    pub(super) thread: Thread<AnyFabric>,
+    pub(super) id: ThreadId,
+    /// Calls to make.
+    calls: u64,
+    /// Calls begun.
+    made: Cell<u64>,
+    pub(super) random: SmallRng,
+    begin: Instant,
+    last: u64,
+}
+
+/// What becomes of a call that failed.
+pub(super) enum Failed {
+    /// It is the victim's fault: the call stays open.
+    Expected,
+}
+
+impl Worker<'_> {
+    pub(super) fn journal<C: Serialize, R: Serialize>(
+        &self,
+        part: &str,
+    ) -> Result<Journal<C, R, MonotonicClock, File>, CliError> {
+        let path = journals::path(&self.site.directory, part, self.id.node, self.id.thread);
+        let file = File::create(path).map_err(CliError::os("making a journal"))?;
+        Ok(Journal::new(self.id, MonotonicClock, file))
+    }
+
+    /// Whether there is a call left to make, which is then counted. The last node is stopped here, if it is time.
+    pub(super) fn goes_on(&self) -> Result<bool, CliError> {
+        if self.made.get() >= self.calls {
+            return Ok(false);
+        }
+        self.one_more();
+        if self.site.suffers() && self.site.load.pause.is_some_and(|moment| self.is_past(moment)) {
+            self.site.pause()?;
+        }
+        Ok(true)
+    }
+
+    /// Counts a call more than [`goes_on`](Worker::goes_on) has.
+    pub(super) fn one_more(&self) {
+        self.made.set(self.made.get() + 1);
+    }
+
+    /// A number below `bound`, which is not zero.
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
+        self.random.random_range(0..bound)
+    }
+
+    /// A number that no other thread has.
+    pub(super) fn unique(&mut self) -> u64 {
+        self.last += 1;
+        u64::from(self.id.node + 1) << 48 | u64::from(self.id.thread) << 40 | self.last
+    }
+
+    /// Dies here if it is time and this is the victim.
+    pub(super) fn die_here(&self) {
+        if self.is_time() {
+            die();
+        }
+    }
+
+    /// Dies a little later, in the middle of what comes next, if it is time and this is the victim.
+    pub(super) fn die_soon(&mut self) {
+        // Relaxed: decides who kills, nothing else.
+        if self.is_time() && !self.site.doomed.swap(true, Ordering::Relaxed) {
+            let delay = Duration::from_nanos(self.below(40_000));
+            std::thread::spawn(move || {
+                let begin = Instant::now();
+                while begin.elapsed() < delay {
+                    std::hint::spin_loop();
+                }
+                die();
+            });
+        }
+    }
+
+    /// Whether this thread is to die, and had better be in what it is to die in.
+    pub(super) fn is_time(&self) -> bool {
+        self.site.suffers() && self.site.load.kill.is_some_and(|moment| self.is_past(moment))
+    }
+
+    fn is_past(&self, moment: Moment) -> bool {
+        match moment {
+            Moment::After(time) => self.begin.elapsed() >= time,
+            // In the first half, so that there are calls left to be in.
+            Moment::Random => {
+                let number = random(self.site.load.seed, u16::MAX, 0).random_range(0..self.calls.div_ceil(2));
+                self.made.get() > number
+            }
+        }
+    }
+
+    /// Whether the victim is dead, as every operation that begins now knows.
+    pub(super) fn bereft(&self) -> bool {
+        let control = self.site.manager.fabric().control();
+        self.site
+            .victim()
+            .is_some_and(|victim| control.departures() != 0 && control.peer_state(victim) != PeerState::Alive)
+    }
+
+    /// An error that the victim's death explains is none of this run.
+    pub(super) fn excuse(&self, error: Error) -> Result<Failed, CliError> {
+        let victim = self.site.victim();
+        let explained = match &error {
+            Error::HolderLost { node, .. } => Some(*node) == victim,
+            // Of a value that the victim was writing.
+            Error::Torn { .. } => self.bereft(),
+            error => error.lost_peer().is_some() && error.lost_peer() == victim,
+        };
+        if explained {
+            Ok(Failed::Expected)
+        } else {
+            Err(error.into())
+        }
+    }
+}
+
+/// The generator of a thread: the same calls for the same seed.
+fn random(seed: u64, node: u16, thread: u16) -> SmallRng {
+    SmallRng::seed_from_u64(seed.rotate_left(32) ^ (u64::from(node) << 16 | u64::from(thread)))
+}
