@@ -287,8 +287,7 @@ fn owned_var(manager: &Manager_) -> Result<()> {
         var.store(last + 1)?;
     }
     barrier.wait(&thread)?;
-    var.pull(&thread)?.wait(&thread)?;
-    assert_eq!(var.load(), last + 1);
+    assert_eq!(var.pull(&thread)?, last + 1);
     barrier.wait(&thread)
 }
 

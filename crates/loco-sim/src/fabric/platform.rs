@@ -12,12 +12,9 @@ use loco_fabric::{AtomicCell, FabricError, Lock, Platform, Result, RwLock, Task,
 use crate::fabric::coroutine::{ask, current, fresh_names, hand_over, holds, lets_go};
 use crate::fabric::request::{LockId, LockMode, Reply, Request, Rmw, VirtualWord};
 
-/// Platform of the model fabric. Its clock moves when the deadline of a wait passes ([`Faults`](crate::Faults)), and
-/// stands still where none may: a wait that cannot end is a deadlock then.
+/// Platform of the model fabric. Its clock stands still: deadlines never pass, a wait that cannot end is a deadlock.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct ModelPlatform {
-    pub(crate) timed: bool,
-}
+pub struct ModelPlatform;
 
 impl Platform for ModelPlatform {
     type AtomicU64 = ModelAtomic;
@@ -27,7 +24,7 @@ impl Platform for ModelPlatform {
     type Task = ModelTask;
 
     fn now(&self) -> Time {
-        Time(if self.timed { value(ask(Request::Now)) } else { 0 })
+        Time(0)
     }
 
     fn spawn(&self, name: &str, kind: ThreadKind, body: impl FnOnce() + Send + 'static) -> Result<ModelTask> {
@@ -144,10 +141,7 @@ impl<W: ModelWord> AtomicCell<W> for ModelAtomic {
     }
 
     fn fetch_add(&self, value: W, _order: Ordering) -> W {
-        W::narrow(self.rmw(Rmw::Add {
-            add: value.widen(),
-            mask: W::MASK,
-        }))
+        W::narrow(self.rmw(Rmw::Add(value.widen())))
     }
 
     fn fetch_or(&self, value: W, _order: Ordering) -> W {
@@ -167,10 +161,8 @@ impl<W: ModelWord> AtomicCell<W> for ModelAtomic {
     }
 }
 
-/// Widths of [`ModelAtomic`]. What is stored is never wider than the cell.
+/// Widths of [`ModelAtomic`]. 32-bit cells wrap at 64 bits inside; narrowing gives the right value.
 pub trait ModelWord: Copy + PartialEq + Send + Sync + 'static {
-    /// The bits of a cell.
-    const MASK: u64;
     /// Zero-extends.
     fn widen(self) -> u64;
     /// Truncates.
@@ -178,7 +170,6 @@ pub trait ModelWord: Copy + PartialEq + Send + Sync + 'static {
 }
 
 impl ModelWord for u64 {
-    const MASK: u64 = u64::MAX;
     fn widen(self) -> u64 {
         self
     }
@@ -188,7 +179,6 @@ impl ModelWord for u64 {
 }
 
 impl ModelWord for u32 {
-    const MASK: u64 = u32::MAX as u64;
     fn widen(self) -> u64 {
         u64::from(self)
     }

@@ -8,7 +8,6 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::Faults;
 use crate::exploring::bounds::Bounds;
 use crate::exploring::walk::Position;
 use crate::fabric::request::Kind;
@@ -70,24 +69,12 @@ impl Stats {
 /// The result of an exploration.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// How much was seen, of executions with at most these faults.
+    /// How much was seen.
     pub completeness: Completeness,
-    /// What could go wrong in each execution.
-    pub faults: Faults,
     /// The first failure, if there was one.
     pub failure: Option<Failure>,
     /// Counters.
     pub stats: Stats,
-}
-
-impl Report {
-    /// What was seen, in words, with its bounds: "complete for at most 1 crash".
-    pub fn seen(&self) -> String {
-        match self.faults.timed() || self.faults.lossy() {
-            true => format!("{} for at most {}", self.completeness, self.faults),
-            false => self.completeness.to_string(),
-        }
-    }
 }
 
 /// What went wrong in an execution.
@@ -127,8 +114,6 @@ pub struct Failure {
     pub schedule: Schedule,
     /// What happened, step by step.
     pub trace: Vec<TraceStep>,
-    /// What was issued and had not taken effect when it failed.
-    pub outstanding: Vec<String>,
 }
 
 impl Failure {
@@ -139,7 +124,6 @@ impl Failure {
             histories: Vec::new(),
             schedule: Schedule::default(),
             trace: Vec::new(),
-            outstanding: Vec::new(),
         }
     }
 
@@ -178,7 +162,6 @@ impl Failure {
             histories: histories(common, &at.state),
             schedule: Schedule::new(at.schedule.to_vec()),
             trace: Vec::new(),
-            outstanding: Vec::new(),
         }
     }
 }
@@ -208,23 +191,7 @@ impl fmt::Display for Failure {
                 writeln!(f, "  ... {} more steps", self.trace.len() - first - SHOWN_MAX)?;
             }
         } else if !self.trace.is_empty() {
-            let left_out = self.trace.len().saturating_sub(SHOWN_MAX);
-            match left_out {
-                0 => writeln!(f, "no step was weak, the order of the steps alone does it:")?,
-                n => writeln!(
-                    f,
-                    "no step was weak, the order of the steps alone does it; {n} steps, then:"
-                )?,
-            }
-            for step in &self.trace[left_out..] {
-                writeln!(f, "  {step}")?;
-            }
-        }
-        if !self.outstanding.is_empty() {
-            writeln!(f, "outstanding at the end:")?;
-            for line in &self.outstanding {
-                writeln!(f, "  {line}")?;
-            }
+            writeln!(f, "no step was weak: the interleaving alone does it")?;
         }
         write!(f, "replay: {}", self.schedule)
     }

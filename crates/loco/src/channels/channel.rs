@@ -75,9 +75,21 @@ impl<F: Fabric> Channel<F> {
     /// # Errors
     /// `UnknownRegion`.
     pub fn region(&self, name: &str) -> Result<&Region<F>> {
+        self.find(name, false)
+    }
+
+    /// A region that was declared as published: for its object, which posts to it by `Published` only.
+    ///
+    /// # Errors
+    /// `UnknownRegion`.
+    pub(crate) fn published(&self, name: &str) -> Result<&Region<F>> {
+        self.find(name, true)
+    }
+
+    fn find(&self, name: &str, published: bool) -> Result<&Region<F>> {
         self.regions
             .iter()
-            .find(|region| region.short_name() == name)
+            .find(|region| region.short_name() == name && region.is_published() == published)
             .ok_or_else(|| Error::UnknownRegion {
                 channel: self.name.clone(),
                 region: name.to_owned(),
@@ -216,6 +228,7 @@ struct Declared {
     len: usize,
     offered: Option<MemoryKind>,
     expected_of: Vec<NodeId>,
+    published: bool,
 }
 
 impl<F: Fabric> ChannelBuilder<F> {
@@ -235,6 +248,16 @@ impl<F: Fabric> ChannelBuilder<F> {
     pub fn region(self, name: &str, len: usize) -> Self {
         let expected_of = self.participants.nodes().to_vec();
         self.declare(name, len, Some(MemoryKind::Host), expected_of)
+    }
+
+    /// The same for places that one node writes and the others have copies of: not to be had by
+    /// [`Channel::region`], so that nothing but its object posts to it.
+    pub(crate) fn published(self, name: &str, len: usize) -> Self {
+        let mut builder = self.region(name, len);
+        if let Some(declared) = builder.declared.last_mut() {
+            declared.published = true;
+        }
+        builder
     }
 
     /// The same in device memory (LOCO'26 C.4), for state that is accessed by operations only.
@@ -319,6 +342,7 @@ impl<F: Fabric> ChannelBuilder<F> {
                 &declared.name,
                 declared.len,
                 local.clone(),
+                declared.published,
             );
             if let Some(memory) = &local {
                 let key = network.fabric().export(memory);
@@ -377,6 +401,7 @@ impl<F: Fabric> ChannelBuilder<F> {
                 len,
                 offered,
                 expected_of,
+                published: false,
             }),
         }
         self

@@ -2,10 +2,10 @@
 
 use std::sync::atomic::Ordering;
 
-use loco_fabric::{AtomicCell, Fabric};
+use loco_fabric::{AtomicCell, Fabric, Lock};
 
 use crate::fabric::AnyFabric;
-use crate::operations::platform::AtomicU64Of;
+use crate::operations::platform::{AtomicU64Of, MutexOf};
 use crate::{Channel, Error, Parent, Participants, Result, Sst, Thread, fence};
 
 /// A barrier among threads of any number of nodes.
@@ -43,6 +43,19 @@ pub struct Barrier<F: Fabric = AnyFabric> {
     threads: u64,
     /// Arrivals of this node's threads in all rounds.
     arrived: AtomicU64Of<F>,
+    /// Calls that failed after they had arrived, by their thread.
+    unfinished: MutexOf<F, Vec<(u64, Arrival)>>,
+    /// How many those are.
+    unfinished_count: AtomicU64Of<F>,
+}
+
+/// A call that has been counted.
+#[derive(Clone, Copy)]
+struct Arrival {
+    /// From 1.
+    round: u64,
+    /// It was the node's last one, which tells the others.
+    tells: bool,
 }
 
 impl<F: Fabric> Barrier<F> {
@@ -78,13 +91,25 @@ impl<F: Fabric> Barrier<F> {
             channel,
             threads: threads as u64,
             arrived: AtomicCell::new(0),
+            unfinished: Lock::new(Vec::new()),
+            unfinished_count: AtomicCell::new(0),
         })
     }
 
-    /// Completes this thread's remote operations towards all nodes, arrives, and waits for everybody.
+    /// Completes this thread's remote operations towards all nodes, arrives, and waits for everybody. A barrier for one
+    /// thread of a node may be waited for by another one each time, one call after the other.
     ///
     /// # Errors
     /// `PeerLost` for a node that has not arrived; `Timeout`; see [`fence::thread`].
+    ///
+    /// # After a timeout
+    /// The thread may have arrived already, and counts as arrived once. Its next call, of this method or of
+    /// [`wait_unfenced`](Barrier::wait_unfenced), goes on with the same round, and makes nobody pass before all have
+    /// arrived. (Where the barrier is for one thread of this node, so does the next call of any thread.) Whoever gives up
+    /// for good instead leaves a barrier that is of no more use to anybody.
+    ///
+    /// After `PeerLost` the same holds, but the round cannot be completed: every further call fails. The others may have
+    /// passed, if the lost node had arrived as far as they saw. Those left make another barrier among themselves.
     pub fn wait(&self, thread: &Thread<F>) -> Result<()> {
         fence::thread(thread)?;
         self.wait_unfenced(thread)
@@ -95,9 +120,20 @@ impl<F: Fabric> Barrier<F> {
     ///
     /// # Errors
     /// `PeerLost` for a node that has not arrived; `Timeout`.
+    ///
+    /// # After a timeout
+    /// As after [`wait`](Barrier::wait).
     pub fn wait_unfenced(&self, thread: &Thread<F>) -> Result<()> {
-        let round = self.arrive(thread)?;
-        self.sst.wait_for_each(thread, |count| count >= round)
+        let arrival = match self.unfinished(thread) {
+            Some(arrival) => arrival,
+            None => self.arrive()?,
+        };
+        let met = self.meet(thread, arrival);
+        if met.is_err() {
+            self.unfinished.lock().push((self.caller(thread), arrival));
+            self.unfinished_count.fetch_add(1, Ordering::AcqRel);
+        }
+        met
     }
 
     /// The endpoint, to wait until this barrier alone is ready.
@@ -105,25 +141,59 @@ impl<F: Fabric> Barrier<F> {
         &self.channel
     }
 
-    /// Counts this thread in; the node's last one tells the others. Returns the round, from 1.
-    fn arrive(&self, thread: &Thread<F>) -> Result<u64> {
+    /// Counts the calling thread in.
+    fn arrive(&self) -> Result<Arrival> {
         let mine = self.sst.mine()?;
-        let round = if self.threads == 1 {
-            mine.load() + 1
-        } else {
-            // AcqRel: the last thread to arrive has seen what the others did before they did. Nobody is counted for
-            // the next round before this one is over, as that takes all of them.
-            let earlier = self.arrived.fetch_add(1, Ordering::AcqRel);
-            let round = earlier / self.threads + 1;
-            if !(earlier + 1).is_multiple_of(self.threads) {
-                return Ok(round);
+        if self.threads == 1 {
+            let round = mine.load() + 1;
+            return Ok(Arrival { round, tells: true });
+        }
+        // The last thread to arrive has seen what the others did before they did. Nobody is counted for the next round
+        // before this one is over, as that takes all of them.
+        let earlier = self.arrived.fetch_add(1, Ordering::AcqRel);
+        Ok(Arrival {
+            round: earlier / self.threads + 1,
+            tells: (earlier + 1).is_multiple_of(self.threads),
+        })
+    }
+
+    /// Tells the others of the node's arrival, if that is for this call to do, and waits for theirs.
+    fn meet(&self, thread: &Thread<F>, arrival: Arrival) -> Result<()> {
+        if arrival.tells {
+            // The others only: the NIC writing our own row back could undo a later round (LOCO'26 4.2). Nor is there
+            // reason to wait for these puts. Whether the loss of a peer matters shows below.
+            match self.sst.mine()?.publish(thread, arrival.round) {
+                Err(error) if error.lost_peer().is_none() => return Err(error),
+                _ => {}
             }
-            round
-        };
-        mine.store(round)?;
-        // The others only: the NIC writing our own row back could undo a later round (LOCO'26 4.2). Nor is there
-        // reason to wait for these puts.
-        mine.push_untracked(thread)?;
-        Ok(round)
+        }
+        self.sst.wait_for_each(thread, |count| count >= arrival.round)
+    }
+
+    /// The call that this one goes on with, if an earlier one of the thread failed after it had arrived.
+    #[inline]
+    fn unfinished(&self, thread: &Thread<F>) -> Option<Arrival> {
+        if self.unfinished_count.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        self.take_unfinished(thread)
+    }
+
+    #[cold]
+    fn take_unfinished(&self, thread: &Thread<F>) -> Option<Arrival> {
+        let mut unfinished = self.unfinished.lock();
+        let caller = self.caller(thread);
+        let position = unfinished.iter().position(|&(of, _)| of == caller)?;
+        self.unfinished_count.fetch_add(u64::MAX, Ordering::AcqRel); // one less
+        Some(unfinished.swap_remove(position).1)
+    }
+
+    /// Who counts as the same caller: the node, where one thread takes part.
+    fn caller(&self, thread: &Thread<F>) -> u64 {
+        if self.threads == 1 {
+            0
+        } else {
+            thread.window().name()
+        }
     }
 }

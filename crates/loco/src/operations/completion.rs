@@ -71,7 +71,7 @@ impl<F: Fabric> Completions<F> {
         let window = Arc::new(Window {
             index,
             chunks: (0..WINDOW_SLOTS / CHUNK_SLOTS).map(|_| OnceLock::new()).collect(),
-            failures: Lock::new(BTreeMap::new()),
+            failures: Lock::new(Failures::default()),
             sleepers: AtomicCell::new(0),
             wakers: Lock::new(Vec::new()),
             completions: Arc::downgrade(self),
@@ -115,16 +115,47 @@ pub(crate) struct Window<F: Fabric> {
     /// Each slot: 0, or twice the sequence number that ended there last, plus one if it failed. The chunk cells are
     /// written once, without waiting, by the posting thread; no platform step is inside.
     chunks: Box<[OnceLock<Chunk<F>>]>,
-    failures: MutexOf<F, BTreeMap<u64, FabricError>>,
+    failures: MutexOf<F, Failures>,
     /// Nonzero while a future sleeps in `wakers`.
     sleepers: AtomicU32Of<F>,
     wakers: MutexOf<F, Vec<Waker>>,
     completions: Weak<Completions<F>>,
 }
 
+/// Why operations failed, the latest ones.
+#[derive(Default)]
+struct Failures {
+    causes: BTreeMap<u64, FabricError>,
+    /// The last operation whose failure was forgotten, or 0.
+    forgotten: u64,
+}
+
+impl Failures {
+    fn insert(&mut self, seq: u64, error: FabricError) {
+        self.causes.insert(seq, error);
+        if self.causes.len() > FAILURES_MAX
+            && let Some((oldest, _)) = self.causes.pop_first()
+        {
+            self.forgotten = self.forgotten.max(oldest);
+        }
+    }
+
+    /// Whether operation `seq`, of which nothing else is known, may have failed. What is as old as a failure that was
+    /// forgotten counts as failed: that it succeeded could not be shown.
+    fn may_have(&self, seq: u64) -> bool {
+        seq <= self.forgotten || self.causes.contains_key(&seq)
+    }
+}
+
 type Chunk<F> = Box<[AtomicU64Of<F>]>;
 
 impl<F: Fabric> Window<F> {
+    /// Names the window among those of its node; never 0.
+    #[inline]
+    pub(crate) fn name(&self) -> u64 {
+        self.index + 1
+    }
+
     /// The work request id of operation `seq` (from 1).
     pub(crate) fn id(&self, seq: u64) -> WorkRequestId {
         debug_assert!(seq > 0 && seq <= SEQUENCE_MASK);
@@ -149,7 +180,7 @@ impl<F: Fabric> Window<F> {
             ended if ended == seq && mark & 1 == 0 => Status::Done,
             ended if ended == seq => Status::Failed,
             // The slot has been used again since: only the table of failures knows.
-            _ if self.failures.lock().contains_key(&seq) => Status::Failed,
+            _ if self.failures.lock().may_have(seq) => Status::Failed,
             _ => Status::Done,
         }
     }
@@ -158,11 +189,14 @@ impl<F: Fabric> Window<F> {
     pub(crate) fn failure(&self, seq: u64) -> FabricError {
         self.failures
             .lock()
+            .causes
             .get(&seq)
             .cloned()
             .unwrap_or_else(|| FabricError::Os {
-                what: "an operation failed".to_owned(),
-                source_text: format!("its cause is forgotten after {FAILURES_MAX} later failures"),
+                what: "an operation failed, or ended before others that did".to_owned(),
+                source_text: format!(
+                    "more than {FAILURES_MAX} operations have failed since: which is forgotten"
+                ),
             })
     }
 
@@ -184,11 +218,7 @@ impl<F: Fabric> Window<F> {
             CompletionStatus::Success => false,
             CompletionStatus::Failed(error) => {
                 tracing::debug!(peer = %completion.peer, %error, "operation failed");
-                let mut failures = self.failures.lock();
-                failures.insert(seq, *error);
-                if failures.len() > FAILURES_MAX {
-                    failures.pop_first();
-                }
+                self.failures.lock().insert(seq, *error);
                 true
             }
         };

@@ -25,7 +25,7 @@ use crate::Result;
 use crate::operations::ack::AckKey;
 use crate::operations::network::Network;
 use crate::operations::operation::{Flags, Operation, OperationKind};
-use crate::operations::queues::{Attempt, Unfenced};
+use crate::operations::queues::{Attempt, SharedQueues, Unfenced};
 use crate::operations::thread::Thread;
 
 /// How far a fence reaches, where a caller chooses (locks on release).
@@ -104,6 +104,31 @@ pub fn node<F: Fabric>(thread: &Thread<F>) -> Result<()> {
     // they were posted is seeing them placed. This thread's still sit before the fence.
     thread.fabric().cpu_fence();
     key.wait(thread)
+}
+
+/// What the thread with the completion window `former` posted to `peers` is placed before anything that `thread` does
+/// later. Nothing is placed at a lost peer any more, so its part is done.
+///
+/// # Errors
+/// The failure of an operation; `Timeout`: call again.
+pub(crate) fn of_former<F: Fabric>(thread: &Thread<F>, former: u64, peers: &[NodeId]) -> Result<()> {
+    let network = thread.network();
+    // Where others never look at a thread's queues its puts are placed by its own stores' order (TSO).
+    let Some(lane) = network.lane(former) else {
+        return Ok(());
+    };
+    let mut key = AckKey::done();
+    for &peer in peers {
+        let position = network.position(peer)?;
+        match post_flush(network, &lane, position, Some(thread.deadline()), &mut key) {
+            Err(error) if error.lost_peer() == Some(peer) => {}
+            posted => posted?,
+        }
+    }
+    match key.wait(thread) {
+        Err(error) if error.lost_peer().is_some_and(|lost| peers.contains(&lost)) => Ok(()),
+        waited => waited,
+    }
 }
 
 /// The global fence GF_sv of LOCO'26 3.4: the operations of this thread towards `nodes` are fully done, and its
@@ -211,55 +236,64 @@ pub(crate) fn drain<F: Fabric>(network: &Network<F>, deadline: Option<Time>) -> 
 /// Posts a flush on every queue pair of the node that has puts outstanding, and gathers what to wait for.
 fn post_flushes<F: Fabric>(network: &Network<F>, deadline: Option<Time>, key: &mut AckKey<F>) -> Result<()> {
     for lane in network.lanes() {
-        for (position, &peer) in network.fabric().nodes().iter().enumerate() {
-            // `None` while there is no room: then waits, without the lock, until polling has made some.
-            let mut attempt = || {
-                let mut queues = lane.lock();
-                let window = queues.window().clone();
-                let seq = match queues.unfenced(position, network.placed_on_post()) {
-                    Unfenced::Nothing | Unfenced::CpuFence(None) => return Some(Ok(())),
-                    Unfenced::WaitFor(seq) | Unfenced::CpuFence(Some(seq)) => seq,
-                    Unfenced::Flush => {
-                        let work = Work::signaled(loco_fabric::WorkRequestId(0));
-                        match queues.post(
-                            network.fabric(),
-                            peer,
-                            OperationKind::Read,
-                            work,
-                            |queue, work| queue.flush(work),
-                        ) {
-                            Ok(Attempt::Done) => return Some(Ok(())),
-                            Ok(Attempt::Pending(seq)) => seq,
-                            Ok(Attempt::WindowFull) | Err(FabricError::QueueFull(_)) => return None,
-                            Err(error) => {
-                                queues.quiet(position);
-                                return Some(Err(error));
-                            }
-                        }
-                    }
-                };
-                key.insert(&window, seq, peer);
-                Some(Ok(()))
-            };
-            let posted = match attempt() {
-                Some(posted) => posted,
-                None => {
-                    let mut scratch = Vec::new();
-                    let wait = Wait {
-                        what: "room in a send queue",
-                        peers: Peers::One(peer),
-                        deadline,
-                    };
-                    network.fabric().wait(wait, || {
-                        if let Err(error) = network.completions().poll_waiting(&mut scratch) {
-                            return Some(Err(error));
-                        }
-                        attempt()
-                    })?
-                }
-            };
+        for position in 0..network.fabric().nodes().len() {
+            let posted = post_flush(network, &lane, position, deadline, key);
+            if posted.as_ref().is_err_and(|error| !error.is_timeout()) {
+                // What was outstanding is lost with the peer: this fence says so, later ones need not.
+                lane.lock().quiet(position);
+            }
             posted?;
         }
     }
     Ok(())
+}
+
+/// Posts a flush on a queue pair of `lane` if it has puts outstanding, and adds to `key` what to wait for.
+fn post_flush<F: Fabric>(
+    network: &Network<F>,
+    lane: &SharedQueues<F>,
+    position: usize,
+    deadline: Option<Time>,
+    key: &mut AckKey<F>,
+) -> Result<()> {
+    let peer = network.fabric().nodes()[position];
+    // `None` while there is no room: then waits, without the lock, until polling has made some.
+    let mut attempt = || {
+        let mut queues = lane.lock();
+        let window = queues.window().clone();
+        let seq = match queues.unfenced(position, network.placed_on_post()) {
+            Unfenced::Nothing | Unfenced::CpuFence(None) => return Some(Ok(())),
+            Unfenced::WaitFor(seq) | Unfenced::CpuFence(Some(seq)) => seq,
+            Unfenced::Flush => {
+                let work = Work::signaled(loco_fabric::WorkRequestId(0));
+                let flush = |queue: &mut F::QueuePair, work| queue.flush(work);
+                match queues.post(network.fabric(), peer, OperationKind::Read, work, flush) {
+                    Ok(Attempt::Done) => return Some(Ok(())),
+                    Ok(Attempt::Pending(seq)) => seq,
+                    Ok(Attempt::WindowFull) | Err(FabricError::QueueFull(_)) => return None,
+                    Err(error) => return Some(Err(error)),
+                }
+            }
+        };
+        key.insert(&window, seq, peer);
+        Some(Ok(()))
+    };
+    let posted = match attempt() {
+        Some(posted) => posted,
+        None => {
+            let mut scratch = Vec::new();
+            let wait = Wait {
+                what: "room in a send queue",
+                peers: Peers::One(peer),
+                deadline,
+            };
+            network.fabric().wait(wait, || {
+                if let Err(error) = network.completions().poll_waiting(&mut scratch) {
+                    return Some(Err(error));
+                }
+                attempt()
+            })?
+        }
+    };
+    Ok(posted?)
 }

@@ -3,19 +3,21 @@
 //!
 //! From the bottom up: [`completion`] records what ended, an [`ack`] key names a set of operations, [`queues`] are the
 //! queue pairs of one thread and what is outstanding on them, [`network`] is what the threads of a node share, a
-//! [`thread`](mod@thread) posts and waits, a [`fence`] orders. [`mem_ref`], [`put_op`], [`region`], [`words`] and
-//! [`home`] are tools for objects.
+//! [`thread`](mod@thread) posts and waits, a [`fence`] orders. [`mem_ref`], [`put_op`], [`region`] and [`words`]
+//! are tools for objects; [`published`] orders the writes of a place that has one writing node, [`exclusive`] is for what one
+//! thread at a time uses while it waits for the network.
 
 pub(crate) mod ack;
 pub(crate) mod completion;
+pub(crate) mod exclusive;
 pub mod fence;
-pub(crate) mod home;
 pub(crate) mod mem_ref;
 pub(crate) mod network;
 pub(crate) mod operation;
 pub(crate) mod peers;
 pub(crate) mod platform;
 pub(crate) mod pool;
+pub(crate) mod published;
 pub(crate) mod put_op;
 pub(crate) mod queues;
 pub(crate) mod region;

@@ -21,11 +21,14 @@ pub(crate) struct Network<F: Fabric> {
     config: Config,
     completions: Arc<Completions<F>>,
     /// Queues of all threads that other threads may post on, idle ones included.
-    lanes: MutexOf<F, Vec<SharedQueues<F>>>,
+    lanes: MutexOf<F, Vec<NamedLane<F>>>,
     /// What dropped `Thread`s left behind.
     idle: MutexOf<F, Vec<Idle<F>>>,
     stopped: AtomicU32Of<F>,
 }
+
+/// The name of a thread's completion window, and its queues.
+type NamedLane<F> = (u64, SharedQueues<F>);
 
 /// A thread's state without a thread.
 pub(crate) struct Idle<F: Fabric> {
@@ -113,12 +116,13 @@ impl<F: Fabric> Network<F> {
             return Ok(idle);
         }
         let window = self.completions.new_window()?;
+        let name = window.name();
         let queues = Queues::new(window, self.fabric.nodes().len());
         let lane = if self.synchronous() && self.placed_on_post() {
             Lane::Private(RefCell::new(queues))
         } else {
             let shared: SharedQueues<F> = Arc::new(Lock::new(queues));
-            self.lanes.lock().push(shared.clone());
+            self.lanes.lock().push((name, shared.clone()));
             Lane::Shared(shared)
         };
         Ok(Idle {
@@ -133,6 +137,15 @@ impl<F: Fabric> Network<F> {
 
     /// The queues of all threads, where fences may have to look at them.
     pub(crate) fn lanes(&self) -> Vec<SharedQueues<F>> {
-        self.lanes.lock().clone()
+        self.lanes.lock().iter().map(|(_, lane)| lane.clone()).collect()
+    }
+
+    /// The queues of the thread whose completion window is called `name`, where others may have to look at them.
+    pub(crate) fn lane(&self, name: u64) -> Option<SharedQueues<F>> {
+        let lanes = self.lanes.lock();
+        lanes
+            .iter()
+            .find(|(of, _)| *of == name)
+            .map(|(_, lane)| lane.clone())
     }
 }

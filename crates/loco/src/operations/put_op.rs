@@ -46,12 +46,27 @@ impl<F: Fabric> PutOp<F> {
         here: NodeId,
         nodes: &[NodeId],
     ) -> Result<PutOp<F>> {
-        let targets = nodes
-            .iter()
-            .filter(|&&node| node != here)
-            .map(|&node| Ok(region.remote(node)?.slice(offset, len)?))
-            .collect::<Result<Vec<_>>>()?;
+        let others: Vec<NodeId> = nodes.iter().copied().filter(|&node| node != here).collect();
+        PutOp::to_copies(region, offset, len, &others)
+    }
+
+    /// A put of a part of `region` to the same place on each of `nodes`.
+    pub(crate) fn to_copies(
+        region: &Region<F>,
+        offset: usize,
+        len: usize,
+        nodes: &[NodeId],
+    ) -> Result<PutOp<F>> {
+        let targets = nodes.iter();
+        let targets = targets.map(|&node| Ok(region.remote(node)?.slice(offset, len)?));
+        let targets = targets.collect::<Result<Vec<_>>>()?;
         PutOp::new(region.local()?.slice(offset, len)?, targets)
+    }
+
+    /// Leaves `node` out from now on.
+    pub(crate) fn exclude(&mut self, node: NodeId) {
+        let targets = std::mem::take(&mut self.targets).into_iter();
+        self.targets = targets.filter(|target| target.node() != node).collect();
     }
 
     /// Posts the put to every target. The memory may be read until the key is done, and may have changed by then:
@@ -62,8 +77,18 @@ impl<F: Fabric> PutOp<F> {
     #[inline]
     pub fn post(&self, thread: &Thread<F>) -> Result<AckKey<F>> {
         let mut key = AckKey::done();
-        self.each(|target| thread.post_into(&self.put(target), Flags::default(), &mut key))?;
+        self.post_into(thread, &mut key)?;
         Ok(key)
+    }
+
+    /// Posts the put to every target and adds to `key` what was posted, also on an error.
+    pub(crate) fn post_into(&self, thread: &Thread<F>, key: &mut AckKey<F>) -> Result<()> {
+        self.each(|target| thread.post_into(&self.put(target), Flags::default(), key))
+    }
+
+    /// Posts the put to every target without tracking its completion.
+    pub(crate) fn post_untracked(&self, thread: &Thread<F>) -> Result<()> {
+        self.each(|target| thread.post_untracked(&self.put(target), Flags::default()))
     }
 
     /// Posts a put of `data`, copied at the call, to every target.

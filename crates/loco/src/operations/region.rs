@@ -20,15 +20,24 @@ struct Inner<F: Fabric> {
     /// Where the short name starts.
     short: usize,
     len: usize,
+    published: bool,
     local: Option<F::Memory>,
     /// By position among the job's nodes; each written once, by the set-up service, which never waits inside.
     remotes: Box<[OnceLock<F::Remote>]>,
 }
 
 impl<F: Fabric> Region<F> {
-    pub(crate) fn new(fabric: &F, channel: &str, name: &str, len: usize, local: Option<F::Memory>) -> Self {
+    pub(crate) fn new(
+        fabric: &F,
+        channel: &str,
+        name: &str,
+        len: usize,
+        local: Option<F::Memory>,
+        published: bool,
+    ) -> Self {
         Region {
             inner: Arc::new(Inner {
+                published,
                 fabric: fabric.clone(),
                 name: format!("{channel}.{name}"),
                 short: channel.len() + 1,
@@ -46,6 +55,11 @@ impl<F: Fabric> Region<F> {
 
     pub(crate) fn short_name(&self) -> &str {
         &self.inner.name[self.inner.short..]
+    }
+
+    /// True if only [`Published`](crate::operations::published::Published) posts to it.
+    pub(crate) fn is_published(&self) -> bool {
+        self.inner.published
     }
 
     /// Length in bytes.

@@ -9,7 +9,6 @@
 mod cycle;
 mod dot;
 mod drawing;
-mod grid;
 mod layout;
 mod relax;
 mod svg;

@@ -20,7 +20,6 @@
 
 mod buffers;
 mod concrete;
-mod cut;
 mod encode;
 mod footprint;
 mod independence;

@@ -6,7 +6,7 @@
 use std::hash::Hash;
 use std::hint::black_box;
 
-use loco_fabric::{Fabric, RwLock};
+use loco_fabric::{Fabric, NodeId, RwLock};
 use smallvec::SmallVec;
 
 use crate::fence::Scope;
@@ -94,11 +94,12 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
         }
         // What was told before an error is brought to its end all the same.
         let finished = shared.finish(thread, &told, last);
-        let mut released = Ok(());
+        // The loss of a lock's home takes nothing from what was done.
+        let mut outcome = begun.and(finished);
         for guard in guards {
-            released = released.and(thread.to_the_end(|| guard.release()));
+            outcome = shared.release(thread, guard, outcome);
         }
-        begun.and(finished).and(released)
+        outcome
     }
 }
 
@@ -131,6 +132,7 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
         let mut guard = self.locks[lock as usize].lock(thread, Scope::Nothing)?;
         let mut found = 0;
         let mut written = Ok(());
+        let mut nodes: SmallVec<[NodeId; 8]> = SmallVec::new();
         for (key, value) in entries {
             let at = match self.find_valid(thread, key) {
                 Ok(Some(at)) => at,
@@ -148,14 +150,18 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
                     _ => Scope::Thread,
                 });
             }
+            nodes.push(at.node);
             written = thread.to_the_end(|| self.write_body(thread, at, value.bytes()));
             if written.is_err() {
                 break;
             }
             found += 1;
         }
-        let released = thread.to_the_end(|| guard.release());
-        written.and(released)?;
+        match thread.to_the_end(|| guard.release()) {
+            // The lock's home: the fence towards the values' nodes has said nothing.
+            Err(error) if error.lost_peer().is_some_and(|lost| !nodes.contains(&lost)) => written?,
+            released => written.and(released)?,
+        }
         self.count_writes(found as u64);
         Ok(found)
     }

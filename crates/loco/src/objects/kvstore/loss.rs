@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use loco_fabric::{Lock, NodeId};
+use loco_fabric::NodeId;
 
 use super::slot::{BODY, body};
 use super::tracker::Change;
 use super::{KvConfig, KvStore};
 use crate::fence::{self, Scope};
-use crate::{Barrier, Error, Inserted, Manager, Participants, Result, Thread, testing};
+use crate::{Barrier, Error, Inserted, Manager, Participants, Result, SharedVar, Thread, testing};
 
 type Store = KvStore<u64, [u64; 4]>;
 
@@ -16,12 +16,17 @@ const VICTIM: NodeId = NodeId(2);
 
 /// Three nodes with a store whose one lock lives on node 0; each does its part.
 fn run(slots_per_node: u32, node: impl Fn(&Manager, &Store, &Thread) -> Result<()> + Sync) {
+    run_with(slots_per_node, 1, node);
+}
+
+/// The same with so many locks, one on each node in turn.
+fn run_with(slots_per_node: u32, locks: u32, node: impl Fn(&Manager, &Store, &Thread) -> Result<()> + Sync) {
     testing::run(3, |fabric| {
         let manager = Manager::new(fabric)?;
         let config = KvConfig {
             slots_per_node,
             value_bytes_max: 32,
-            locks: 1,
+            locks,
             ..KvConfig::default()
         };
         let store = Store::new(&manager, "kv", config)?;
@@ -100,7 +105,7 @@ fn cleaning_up_after_a_lost_delete_leaves_the_slots_new_key_alone() {
                 shared.set_meta(thread, at, false)?;
                 let mut writer = shared.ring_of(VICTIM)?.writer()?;
                 writer.exclude(NodeId(1));
-                *Lock::lock(&shared.tracker) = Some(super::tracker::Tracker::new(writer));
+                *shared.tracker.enter(thread, "test")? = Some(super::tracker::Tracker::new(writer));
                 shared.tell(thread, Change::Delete, &7, at)?;
                 fence::thread(thread)?;
                 std::thread::sleep(Duration::from_millis(50));
@@ -119,6 +124,41 @@ fn cleaning_up_after_a_lost_delete_leaves_the_slots_new_key_alone() {
                 wait_for(|| store.get(thread, &8) == Ok(Some([8; 4])));
                 assert_eq!(store.insert(thread, &7, &[9; 4])?, Inserted::Done);
                 assert_eq!(store.get(thread, &8)?, Some([8; 4]), "its slot is its own");
+            }
+        }
+        Ok(())
+    });
+}
+
+/// The home of the lock is lost when everything that was to be done under it is done, and the calls say so.
+#[test]
+fn a_lock_lost_at_the_release_takes_nothing_from_what_was_done() {
+    run_with(4, 3, |manager, store, thread| {
+        let told = SharedVar::<u64>::new(manager, "told")?;
+        manager.wait_for_ready()?;
+        // A key whose lock lives on the victim.
+        let key = (100..)
+            .find(|key| store.shared.lock_number(key) == 2)
+            .unwrap_or(0);
+        match manager.node() {
+            VICTIM => {
+                // Its monitor applies nothing meanwhile, so that the insert goes on until it is lost.
+                let index = store.shared.index.read();
+                told.write(1);
+                told.bcast(thread, &[NodeId(0)])?.wait(thread)?;
+                told.wait_until(thread, |told| told == 2)?;
+                manager.fabric().mesh().fail();
+                drop(index);
+            }
+            NodeId(0) => {
+                told.wait_until(thread, |told| told == 1)?;
+                assert_eq!(store.insert_many(thread, &[(key, [1; 4])])?, [Inserted::Done]);
+                assert_eq!(store.get(thread, &key)?, Some([1; 4]));
+            }
+            _ => {
+                wait_for(|| store.shared.find(&key).is_some());
+                told.write(2);
+                told.bcast(thread, &[VICTIM])?.wait(thread)?;
             }
         }
         Ok(())

@@ -42,6 +42,7 @@ use loco_fabric::{AtomicCell, Fabric, Lock, NodeId, Platform, RwLock, Task, Thre
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::fabric::AnyFabric;
+use crate::operations::exclusive::Exclusive;
 use crate::operations::platform::{AtomicU64Of, MutexOf, RwLockOf, TaskOf};
 use crate::{
     Channel, Error, LockConfig, OnLoss, Parent, Participants, Region, Result, RingBuffer, TicketLock,
@@ -162,7 +163,7 @@ struct Shared<F: Fabric, K: Encode + Eq + Hash> {
     locks: Vec<TicketLock<F>>,
     /// By position of the writer among the participants.
     rings: Vec<RingBuffer<F>>,
-    tracker: MutexOf<F, Option<Tracker<F>>>,
+    tracker: Exclusive<F, Option<Tracker<F>>>,
     index: RwLockOf<F, Index<K>>,
     slots: MutexOf<F, Slots>,
     stop: AtomicU64Of<F>,
@@ -192,7 +193,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
                 config.slots_per_node, config.locks, config.key_bytes_max
             ))
             .region("data", bytes * config.slots_per_node as usize)
-            .region("acks", nodes.len() * WORD_BYTES)
+            .published("acks", nodes.len() * WORD_BYTES)
             .join()?;
         let on_loss = LockConfig {
             on_loss: OnLoss::Recover,
@@ -213,11 +214,11 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
             .collect::<Result<_>>()?;
         let shared = Arc::new(Shared {
             data: channel.region("data")?.clone(),
-            acks: channel.region("acks")?.clone(),
+            acks: channel.published("acks")?.clone(),
             channel,
             locks,
             rings,
-            tracker: Lock::new(None),
+            tracker: Exclusive::new(None),
             index: RwLock::new(Index::new()),
             slots: Lock::new(Slots::new(config.slots_per_node)),
             stop: AtomicCell::new(0),

@@ -7,11 +7,11 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use loco_fabric::{AtomicCell, Fabric, Lock, Memory, NodeId, Peers, RwLock, Target, Wait, WordCell};
+use loco_fabric::{AtomicCell, Fabric, Lock, Memory, NodeId, Peers, RwLock, Wait, WordCell};
 
 use crate::objects::locks::guard::is_gone;
 use crate::objects::ring_buffer::{RingReader, RingWriter};
-use crate::operations::operation::{Flags, Operation};
+use crate::operations::published::Published;
 use crate::{Error, Parent, Result, Thread};
 
 use super::Shared;
@@ -56,7 +56,8 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
     /// # Errors
     /// `Timeout` while some node does not read; see [`RingWriter::submit`]. A lost node is told nothing.
     pub(super) fn tell(&self, thread: &Thread<F>, change: Change, key: &K, at: Location) -> Result<u64> {
-        let mut tracker = self.tracker.lock();
+        // Exclusive use, not a lock: submitting may wait for a node that does not read.
+        let mut tracker = self.tracker.enter(thread, self.channel.name())?;
         if tracker.is_none() {
             *tracker = Some(Tracker::new(self.ring_of(self.channel.node())?.writer()?));
         }
@@ -142,13 +143,10 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
         self.apply(change, key, at);
     }
 
-    fn acknowledge(&self, thread: &Thread<F>, writer: NodeId, number: u64) -> Result<()> {
-        let target = Target {
-            remote: self.acks.remote(writer)?,
-            offset: self.position(self.channel.node()) * WORD_BYTES,
-        };
-        let put = Operation::PutInline(&number.to_ne_bytes(), target);
-        thread.post_untracked(&put, Flags::default())
+    /// Where this node tells `writer` how many of its messages it has applied.
+    fn acknowledgement(&self, writer: NodeId) -> Published<F> {
+        let offset = self.position(self.channel.node()) * WORD_BYTES;
+        Published::new(&self.acks, offset, WORD_BYTES, vec![writer])
     }
 }
 
@@ -163,6 +161,7 @@ pub(super) fn monitor<F: Fabric, K: Encode + Eq + Hash>(shared: &Arc<Shared<F, K
 struct Source<F: Fabric> {
     writer: NodeId,
     reader: RingReader<F>,
+    acknowledgement: Published<F>,
     applied: u64,
     done: bool,
 }
@@ -189,6 +188,7 @@ fn watch<F: Fabric, K: Encode + Eq + Hash>(shared: &Arc<Shared<F, K>>) -> Result
         sources.push(Source {
             writer,
             reader: shared.ring_of(writer)?.reader()?,
+            acknowledgement: shared.acknowledgement(writer),
             applied: 0,
             done: false,
         });
@@ -245,7 +245,8 @@ fn drain<F: Fabric, K: Encode + Eq + Hash>(
         source.applied += 1;
     }
     if source.applied != before {
-        shared.acknowledge(thread, source.writer, source.applied)?;
+        let applied = source.applied.to_ne_bytes();
+        source.acknowledgement.post_inline_untracked(thread, &applied)?;
     }
     Ok(())
 }

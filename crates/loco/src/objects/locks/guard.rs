@@ -213,7 +213,20 @@ impl<F: Fabric> LocalTurn<F> {
         self.state.load(Ordering::Relaxed) == AWAITED && !self.line.lock().waiting.is_empty()
     }
 
-    /// Calls the next one.
+    /// Gives the turn to a thread that waits for it; false, keeping the turn, if there is none any more.
+    pub(crate) fn hand_over(&self) -> bool {
+        let mut line = self.line.lock();
+        match line.waiting.pop_front() {
+            // Release: pairs with the waiter's acquire. Within the lock, so that giving up is either before or after.
+            Some(next) => {
+                self.called.store(next, Ordering::Release);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Ends the turn; the next one has it, if there is one.
     #[inline]
     pub(crate) fn leave(&self) {
         // Release: pairs with the acquire of who enters next.

@@ -4,7 +4,7 @@
 //! release is announced to them by a put into their own memory, which ends a back-off early.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::Ordering::{self, Relaxed};
 use std::time::Duration;
 
 use loco_fabric::{AtomicCell, Fabric, FabricError, Lock, Memory, NodeId, Peers, Time, Wait, WordCell};
@@ -13,8 +13,9 @@ use crate::fabric::AnyFabric;
 use crate::fence::Scope;
 use crate::objects::locks::guard::{LocalTurn, LockConfig, LockGuard, OnLoss, Unlock, is_gone};
 use crate::operations::platform::{AtomicU32Of, AtomicU64Of, MutexOf};
+use crate::operations::published::Published;
 use crate::operations::words::Words;
-use crate::{Channel, Error, Parent, PutOp, Result, Thread};
+use crate::{Channel, Error, Parent, Result, Thread};
 
 const WORD_BYTES: usize = 8;
 const WORD: usize = 0;
@@ -48,19 +49,23 @@ pub struct TasLock<F: Fabric = AnyFabric> {
     words: Words<F>,
     /// Changes when another node releases the lock.
     hint: <F::Memory as Memory>::Cell<u64>,
-    announce: std::sync::OnceLock<PutOp<F>>,
+    /// Where this node tells the others that it has released the lock.
+    announcement: Published<F>,
     turn: LocalTurn<F>,
-    /// Touched only by the thread whose turn it is.
-    mine: MutexOf<F, Mine>,
+    mine: Mine<F>,
     jobs: MutexOf<F, Vec<Job<F>>>,
     poisoned: AtomicU32Of<F>,
 }
 
-/// What this node has in the lock.
-struct Mine {
-    held: bool,
-    hand_overs: u32,
-    releases: u64,
+/// What this node has in the lock. Touched only by the thread whose turn it is: entering and leaving the turn order the
+/// accesses.
+struct Mine<F: Fabric> {
+    /// 1 while the node holds the lock.
+    held: AtomicU32Of<F>,
+    /// Hand-overs between threads since the node got the lock.
+    hand_overs: AtomicU32Of<F>,
+    /// How often the node has released the lock.
+    releases: AtomicU64Of<F>,
 }
 
 impl<F: Fabric> TasLock<F> {
@@ -87,20 +92,21 @@ impl<F: Fabric> TasLock<F> {
         let channel = Channel::builder(parent, name)
             .kind(format!("tas_lock on {home}, {:?}", config.on_loss))
             .region("word", WORD_BYTES)
-            .region("hint", WORD_BYTES)
+            .published("hint", WORD_BYTES)
             .join()?;
+        let hint = channel.published("hint")?;
         Ok(TasLock {
             words: Words::new(parent.manager().fabric(), channel.region("word")?, home)?,
-            hint: channel.region("hint")?.local()?.cell(0)?,
-            announce: std::sync::OnceLock::new(),
+            hint: hint.local()?.cell(0)?,
+            announcement: Published::new(hint, 0, WORD_BYTES, channel.peers().to_vec()),
             channel,
             config,
             turn: LocalTurn::new(),
-            mine: Lock::new(Mine {
-                held: false,
-                hand_overs: 0,
-                releases: 0,
-            }),
+            mine: Mine {
+                held: AtomicCell::new(0),
+                hand_overs: AtomicCell::new(0),
+                releases: AtomicCell::new(0),
+            },
             jobs: Lock::new(Vec::new()),
             poisoned: AtomicCell::new(0),
         })
@@ -125,14 +131,12 @@ impl<F: Fabric> TasLock<F> {
         deadline: Time,
     ) -> Result<LockGuard<'a, TasLock<F>, F>> {
         self.turn.enter(thread, self.channel.name(), Some(deadline))?;
-        let mut mine = self.mine.lock();
-        if mine.held {
+        if self.mine.held.load(Relaxed) != 0 {
             return Ok(LockGuard::new(self, thread, scope, false));
         }
         match thread.to_the_end(|| self.acquire(thread, deadline)) {
             Ok(recovered) => {
-                mine.held = true;
-                mine.hand_overs = 0;
+                self.got();
                 Ok(LockGuard::new(self, thread, scope, recovered))
             }
             Err(error) => {
@@ -157,9 +161,7 @@ impl<F: Fabric> TasLock<F> {
         let outcome = thread.to_the_end(|| self.attempt(thread));
         match outcome {
             Ok(Attempt::Got { recovered }) => {
-                let mut mine = self.mine.lock();
-                mine.held = true;
-                mine.hand_overs = 0;
+                self.got();
                 Ok(Some(LockGuard::new(self, thread, scope, recovered)))
             }
             other => {
@@ -231,7 +233,14 @@ impl<F: Fabric> TasLock<F> {
         &self.channel
     }
 
+    /// The node holds the lock.
+    fn got(&self) {
+        self.mine.held.store(1, Relaxed);
+        self.mine.hand_overs.store(0, Relaxed);
+    }
+
     fn acquire(&self, thread: &Thread<F>, deadline: Time) -> Result<bool> {
+        let begin = thread.now();
         let mut back_off = BACK_OFF_MIN;
         loop {
             // Acquire: what it is before the attempt, so that no release after a failed one goes unnoticed.
@@ -244,7 +253,7 @@ impl<F: Fabric> TasLock<F> {
             if now >= deadline {
                 return Err(FabricError::Timeout {
                     what: self.channel.name().to_owned(),
-                    after: Duration::ZERO,
+                    after: now.since(begin),
                 }
                 .into());
             }
@@ -284,7 +293,7 @@ impl<F: Fabric> TasLock<F> {
             }
             if self.config.on_loss == OnLoss::Poison {
                 // Relaxed: says all there is to say itself.
-                self.poisoned.store(u32::from(holder.0) + 1, Ordering::Relaxed);
+                self.poisoned.store(u32::from(holder.0) + 1, Relaxed);
                 return Err(self.holder_lost(holder));
             }
             tracing::warn!(lock = self.channel.name(), %holder, "recovering from a lost holder");
@@ -294,17 +303,11 @@ impl<F: Fabric> TasLock<F> {
 
     /// Tells the others that the lock is free. Each announcement is a new value, so that none goes unnoticed.
     fn tell(&self, thread: &Thread<F>, releases: u64) -> Result<()> {
-        let announce = match self.announce.get() {
-            Some(announce) => announce,
-            None => {
-                let region = self.channel.region("hint")?;
-                let here = self.channel.node();
-                let op = PutOp::broadcast(region, 0, WORD_BYTES, here, self.channel.peers())?;
-                self.announce.get_or_init(|| op)
-            }
-        };
         let value = (name_of(self.channel.node()) << 44) | releases;
-        match announce.post_inline_untracked(thread, &value.to_ne_bytes()) {
+        match self
+            .announcement
+            .post_inline_untracked(thread, &value.to_ne_bytes())
+        {
             Err(error) if error.lost_peer().is_some() => Ok(()),
             outcome => outcome,
         }
@@ -312,7 +315,7 @@ impl<F: Fabric> TasLock<F> {
 
     fn check_poison(&self) -> Result<()> {
         // Relaxed: says all there is to say itself.
-        match self.poisoned.load(Ordering::Relaxed) {
+        match self.poisoned.load(Relaxed) {
             0 => Ok(()),
             id => Err(self.holder_lost(NodeId((id - 1) as u16))),
         }
@@ -329,21 +332,23 @@ impl<F: Fabric> TasLock<F> {
 impl<F: Fabric> Unlock<F> for TasLock<F> {
     fn unlock(&self, thread: &Thread<F>, scope: Scope) -> Result<()> {
         let fenced = scope.fence(thread);
-        let mut mine = self.mine.lock();
-        let mut freed = Ok(());
-        if mine.hand_overs < self.config.local_hand_overs_max && self.turn.awaited() {
-            mine.hand_overs += 1;
-        } else {
-            mine.held = false;
-            mine.releases += 1;
-            // By compare-and-swap: a put is not atomic against the others' attempts.
-            let me = name_of(self.channel.node());
-            freed = thread.to_the_end(|| {
-                self.words.compare_swap(thread, WORD, me, FREE)?;
-                self.tell(thread, mine.releases)
-            });
+        let hand_overs = self.mine.hand_overs.load(Relaxed);
+        if hand_overs < self.config.local_hand_overs_max && self.turn.awaited() {
+            self.mine.hand_overs.store(hand_overs + 1, Relaxed);
+            // Unless who waited has just given up: then the lock leaves the node after all.
+            if self.turn.hand_over() {
+                return fenced;
+            }
         }
-        drop(mine);
+        self.mine.held.store(0, Relaxed);
+        let releases = self.mine.releases.load(Relaxed) + 1;
+        self.mine.releases.store(releases, Relaxed);
+        // By compare-and-swap: a put is not atomic against the others' attempts.
+        let me = name_of(self.channel.node());
+        let freed = thread.to_the_end(|| {
+            self.words.compare_swap(thread, WORD, me, FREE)?;
+            self.tell(thread, releases)
+        });
         self.turn.leave();
         fenced.and(freed)
     }

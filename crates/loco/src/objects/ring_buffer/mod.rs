@@ -185,15 +185,15 @@ impl<F: Fabric> RingBuffer<F> {
         let channel = Channel::builder(parent, name)
             .kind(format!("ring_buffer of {writer}, readers on nodes {ids:?}"))
             .participants(participants)
-            .region("data", capacity)
-            .region("head", WORD_BYTES)
-            .region("acks", (readers.len() * ACK_STRIDE).max(WORD_BYTES))
+            .published("data", capacity)
+            .published("head", WORD_BYTES)
+            .published("acks", (readers.len() * ACK_STRIDE).max(WORD_BYTES))
             .join()?;
         Ok(RingBuffer {
             shared: Arc::new(Shared {
-                data: channel.region("data")?.clone(),
-                head: channel.region("head")?.clone(),
-                acks: channel.region("acks")?.clone(),
+                data: channel.published("data")?.clone(),
+                head: channel.published("head")?.clone(),
+                acks: channel.published("acks")?.clone(),
                 channel,
                 config: config.clone(),
                 writer,

@@ -3,14 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use loco_fabric::{Fabric, Local, Memory, Peers, RemoteMemory as _, Target, WordCell};
+use loco_fabric::{Fabric, Memory, Peers, WordCell};
 
 use super::layout::{Place, WORD_BYTES, record_bytes};
 use super::writer::LEFT;
 use super::{ACK_STRIDE, Shared};
 use crate::fabric::AnyFabric;
-use crate::operations::home::Home;
-use crate::operations::operation::{Flags, Operation};
+use crate::operations::published::Published;
 use crate::{Error, Result, Thread};
 
 /// One reader of a ring buffer: [`try_receive`](RingReader::try_receive) (Receive_RBL of LOCO'26 5.1) and
@@ -28,28 +27,28 @@ pub struct RingReader<F: Fabric = AnyFabric> {
     acknowledgement: Acknowledgement<F>,
     /// The position that the writer was told.
     acknowledged: u64,
-    home: Home<F>,
 }
 
 /// Where the position goes.
 enum Acknowledgement<F: Fabric> {
     /// The writer is on this node.
     Here(<F::Memory as Memory>::Cell<u64>),
-    /// This node's copy, for puts that are not inline, and the writer's.
-    There(<F::Memory as Memory>::Cell<u64>, F::Memory, F::Remote),
+    /// This node's copy, for puts that are not inline, and what the writer sees of it.
+    There(<F::Memory as Memory>::Cell<u64>, Published<F>),
 }
 
 impl<F: Fabric> RingReader<F> {
     /// Reader number `index` of the ring.
     pub(super) fn new(shared: Arc<Shared<F>>, index: usize) -> Result<RingReader<F>> {
-        let mine = shared.acks.local()?.slice(index * ACK_STRIDE, WORD_BYTES)?;
-        let cell = mine.cell(0)?;
+        let offset = index * ACK_STRIDE;
+        let cell = shared.acks.local()?.cell(offset)?;
         let acknowledgement = if shared.channel.node() == shared.writer {
             Acknowledgement::Here(cell)
         } else {
-            let remote = shared.acks.remote(shared.writer)?;
-            let there = remote.slice(index * ACK_STRIDE, WORD_BYTES)?;
-            Acknowledgement::There(cell, mine, there)
+            // The reader is made when its writer is there.
+            shared.acks.remote(shared.writer)?;
+            let told = Published::new(&shared.acks, offset, WORD_BYTES, vec![shared.writer]);
+            Acknowledgement::There(cell, told)
         };
         Ok(RingReader {
             next: Place::start(shared.config.capacity_bytes),
@@ -58,7 +57,6 @@ impl<F: Fabric> RingReader<F> {
             data: shared.data.local()?.clone(),
             acknowledgement,
             acknowledged: 0,
-            home: Home::new(),
             shared,
         })
     }
@@ -112,7 +110,7 @@ impl<F: Fabric> RingReader<F> {
     /// # Errors
     /// See [`Thread::put`].
     pub fn leave(mut self, thread: &Thread<F>) -> Result<()> {
-        match self.tell(thread, LEFT) {
+        match thread.to_the_end(|| self.tell(thread, LEFT)) {
             Err(error) if error.lost_peer().is_some() => Ok(()),
             other => other,
         }
@@ -167,30 +165,19 @@ impl<F: Fabric> RingReader<F> {
     }
 
     fn tell(&mut self, thread: &Thread<F>, position: u64) -> Result<()> {
-        let (cell, memory, remote) = match &self.acknowledgement {
+        let (cell, told) = match &self.acknowledgement {
             // Release: after the copying out (TSO).
             Acknowledgement::Here(cell) => {
                 cell.store(position, Ordering::Release);
                 return Ok(());
             }
-            Acknowledgement::There(cell, memory, remote) => (cell, memory, remote),
+            Acknowledgement::There(cell, told) => (cell, told),
         };
-        self.home.enter(thread)?;
-        let dst = Target { remote, offset: 0 };
-        let word = position.to_ne_bytes();
-        let inline = self.shared.config.inline && WORD_BYTES <= thread.fabric().caps().inline_bytes_max;
-        let put = if inline {
-            Operation::PutInline(&word, dst)
-        } else {
-            // A put that reads a later position than it was posted with says nothing wrong: no need to wait for it.
-            cell.store(position, Ordering::Release);
-            let src = Local {
-                memory,
-                offset: 0,
-                len: WORD_BYTES,
-            };
-            Operation::Put(src, dst)
-        };
-        thread.post_untracked(&put, Flags::default())
+        if self.shared.config.inline && WORD_BYTES <= thread.fabric().caps().inline_bytes_max {
+            return told.post_inline_untracked(thread, &position.to_ne_bytes());
+        }
+        // A put that reads a later position than it was posted with says nothing wrong: no need to wait for it.
+        cell.store(position, Ordering::Release);
+        told.post_latest_untracked(thread)
     }
 }

@@ -9,8 +9,8 @@ use smallvec::SmallVec;
 use super::layout::{Place, WORD_BYTES, record_bytes};
 use super::{ACK_STRIDE, Shared};
 use crate::fabric::AnyFabric;
-use crate::operations::home::Home;
 use crate::operations::operation::{Flags, Operation};
+use crate::operations::published::Published;
 use crate::{AckKey, Error, Result, Thread};
 
 /// A position that no reader reaches: it has left.
@@ -36,21 +36,18 @@ pub struct RingWriter<F: Fabric = AnyFabric> {
     local_readers: bool,
     data: F::Memory,
     /// This node's head, and what puts of it are read from where they are not inline.
-    head_memory: F::Memory,
     head_cell: Cell<F>,
+    /// The head as the readers' nodes see it. Which thread posts here also posts the records.
+    published_head: Published<F>,
     /// The records under construction.
     records: Vec<u8>,
     inline_bytes_max: usize,
-    /// Puts of the head that may still read it (d_x of LOCO'26 Fig. 14).
-    in_flight: AckKey<F>,
-    home: Home<F>,
 }
 
 /// A node that records are put to.
 struct Destination<F: Fabric> {
     node: NodeId,
     data: F::Remote,
-    head: F::Remote,
 }
 
 /// Where a reader's position arrives.
@@ -75,14 +72,11 @@ impl<F: Fabric> RingWriter<F> {
         let mut nodes = shared.readers.clone();
         nodes.dedup();
         let targets = nodes.iter().filter(|&&node| node != here).map(|&node| {
-            Ok(Destination {
-                node,
-                data: shared.data.remote(node)?.clone(),
-                head: shared.head.remote(node)?.clone(),
-            })
+            let data = shared.data.remote(node)?.clone();
+            Ok(Destination { node, data })
         });
-        let targets = targets.collect::<Result<_>>()?;
-        let head_memory = shared.head.local()?.clone();
+        let targets: Vec<Destination<F>> = targets.collect::<Result<_>>()?;
+        let others = targets.iter().map(|target| target.node).collect();
         Ok(RingWriter {
             head: Place::start(shared.config.capacity_bytes),
             acknowledged: 0,
@@ -90,12 +84,10 @@ impl<F: Fabric> RingWriter<F> {
             readers,
             local_readers: nodes.contains(&here),
             data: shared.data.local()?.clone(),
-            head_cell: head_memory.cell(0)?,
-            head_memory,
+            head_cell: shared.head.local()?.cell(0)?,
+            published_head: Published::new(&shared.head, 0, WORD_BYTES, others),
             records: Vec::new(),
             inline_bytes_max: 0,
-            in_flight: AckKey::done(),
-            home: Home::new(),
             shared,
         })
     }
@@ -104,8 +96,11 @@ impl<F: Fabric> RingWriter<F> {
     ///
     /// # Errors
     /// `TooLarge` for a message that never fits; `PeerLost` if a reader's node is gone: nothing was submitted, and
-    /// [`exclude`](RingWriter::exclude) goes on without it; see [`Thread::put`]. After `Timeout` the message may have been
-    /// submitted: nodes that have not heard of it do so with the next one.
+    /// [`exclude`](RingWriter::exclude) goes on without it; `Timeout` if there is no room in the send queue of a reader's
+    /// node; see [`Thread::put`].
+    ///
+    /// # After a timeout
+    /// Nothing was submitted; submit again, this message or another one.
     #[inline]
     pub fn try_submit(&mut self, thread: &Thread<F>, message: &[u8]) -> Result<bool> {
         Ok(self.try_submit_batch(thread, &[message])? == 1)
@@ -114,7 +109,11 @@ impl<F: Fabric> RingWriter<F> {
     /// Submits a message to every reader, waiting for room, for the thread's deadline at most.
     ///
     /// # Errors
-    /// See [`try_submit`](RingWriter::try_submit); `PeerLost` if a reader that is waited for is gone; `Timeout`.
+    /// See [`try_submit`](RingWriter::try_submit); `PeerLost` if a reader that is waited for is gone; `Timeout` if there is
+    /// no room.
+    ///
+    /// # After a timeout
+    /// Nothing was submitted; submit again.
     #[inline]
     pub fn submit(&mut self, thread: &Thread<F>, message: &[u8]) -> Result<()> {
         self.submit_batch(thread, &[message])
@@ -137,14 +136,21 @@ impl<F: Fabric> RingWriter<F> {
         if !self.has_room(first) {
             return Ok(0);
         }
-        self.home.enter(thread)?;
+        self.published_head.enter(thread)?;
         if self.shared.config.inline {
             self.inline_bytes_max = thread.fabric().caps().inline_bytes_max;
+        }
+        if WORD_BYTES > self.inline_bytes_max {
+            // Wait_sv(d_x): an earlier put that has not read the head yet must not read the next one, which it could take
+            // past this record on its way.
+            self.published_head.wait_until_read(thread)?;
         }
         let count = self.gather(messages, first);
         self.put_records(thread)?;
         self.head = self.head.plus(self.records.len());
-        self.publish(thread)?;
+        // Half of the readers' nodes having heard of it would be neither submitted nor not. Posting waits for room in the
+        // queue at most, which comes or the peer is lost.
+        thread.to_the_end(|| self.publish(thread))?;
         Ok(count)
     }
 
@@ -153,6 +159,9 @@ impl<F: Fabric> RingWriter<F> {
     /// # Errors
     /// See [`submit`](RingWriter::submit). Messages before the one that it failed at have been submitted; those
     /// who must know how many use [`try_submit_batch`](RingWriter::try_submit_batch).
+    ///
+    /// # After a timeout
+    /// The first of the messages may have been submitted, each as a whole and in order; the rest was not.
     pub fn submit_batch(&mut self, thread: &Thread<F>, messages: &[impl AsRef<[u8]>]) -> Result<()> {
         let mut left = messages;
         while let Some(next) = left.first() {
@@ -170,6 +179,9 @@ impl<F: Fabric> RingWriter<F> {
     ///
     /// # Errors
     /// `PeerLost` if a reader that is waited for is gone; `Timeout`.
+    ///
+    /// # After a timeout
+    /// Nothing has changed; wait again.
     pub fn wait_until_read(&mut self, thread: &Thread<F>) -> Result<()> {
         self.wait_acknowledged(thread, self.head.position)
     }
@@ -186,6 +198,7 @@ impl<F: Fabric> RingWriter<F> {
     pub fn exclude(&mut self, node: NodeId) {
         self.targets.retain(|target| target.node != node);
         self.readers.retain(|reader| reader.node != node);
+        self.published_head.exclude(node);
         self.local_readers &= node != self.shared.channel.node();
     }
 
@@ -349,46 +362,20 @@ impl<F: Fabric> RingWriter<F> {
     fn publish(&mut self, thread: &Thread<F>) -> Result<()> {
         let position = self.head.position;
         let inline = WORD_BYTES <= self.inline_bytes_max;
-        if !inline && !self.in_flight.is_empty() {
-            // Wait_sv(d_x): an earlier put that has not read the head yet must not read this one, which it could take
-            // past this record on its way. One that failed reads no more.
-            match std::mem::take(&mut self.in_flight).wait(thread) {
-                Err(error) if error.is_timeout() => return Err(error),
-                _ => {}
-            }
-        }
         if self.local_readers || !inline {
             // Release: after the record (TSO).
             self.head_cell.store(position, Ordering::Release);
         }
-        let word = position.to_ne_bytes();
-        let mut failed = None;
-        for target in &self.targets {
-            let dst = Target {
-                remote: &target.head,
-                offset: 0,
-            };
-            let put = if inline {
-                Operation::PutInline(&word, dst)
-            } else {
-                let src = Local {
-                    memory: &self.head_memory,
-                    offset: 0,
-                    len: WORD_BYTES,
-                };
-                Operation::Put(src, dst)
-            };
-            match thread.post_into(&put, Flags::default(), &mut self.in_flight) {
-                Ok(()) => {}
-                // It is submitted to the others; the next call says that this one is gone.
-                Err(error) if error.lost_peer().is_some() => {}
-                Err(error) => failed = Some(error),
-            }
+        let posted = if inline {
+            self.published_head
+                .post_inline_untracked(thread, &position.to_ne_bytes())
+        } else {
+            self.published_head.post_copy(thread, &mut AckKey::done())
+        };
+        match posted {
+            // It is submitted to the others; the next call says that this one is gone.
+            Err(error) if error.lost_peer().is_none() => Err(error),
+            _ => Ok(()),
         }
-        if inline {
-            // Its value went with it: nothing to wait for.
-            std::mem::take(&mut self.in_flight).forget();
-        }
-        failed.map_or(Ok(()), Err)
     }
 }

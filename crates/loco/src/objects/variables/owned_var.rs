@@ -1,13 +1,14 @@
 //! Owned variables: a register that one node writes and the others read (LOCO'25 5.1.1).
 
-use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
-use loco_fabric::{Fabric, Local, Memory, NodeId, Target, WordCell};
+use loco_fabric::{Fabric, Memory, NodeId, Target, WordCell};
 
 use crate::fabric::AnyFabric;
 use crate::objects::variables::value::{AtomicValue, Value};
-use crate::{AckKey, Channel, Parent, PutOp, Result, Thread};
+use crate::operations::exclusive::Exclusive;
+use crate::operations::published::Published;
+use crate::{AckKey, Channel, Parent, Result, Thread};
 
 /// Bytes of a register that holds one word.
 const WORD_BYTES: usize = 8;
@@ -38,8 +39,9 @@ pub struct OwnedVar<T: Value, F: Fabric = AnyFabric> {
     /// It is this node.
     is_owner: bool,
     cell: <F::Memory as Memory>::Cell<u64>,
-    /// Prepared at the first push, when the peers are connected.
-    push: OnceLock<PutOp<F>>,
+    /// What readers have copies of; one thread pushes at a time.
+    published: Published<F>,
+    pushing: Exclusive<F, ()>,
     value: std::marker::PhantomData<fn() -> T>,
 }
 
@@ -51,14 +53,16 @@ impl<F: Fabric, T: AtomicValue> OwnedVar<T, F> {
     pub fn new(parent: &impl Parent<F>, name: &str, owner: NodeId) -> Result<Self> {
         let channel = Channel::builder(parent, name)
             .kind(format!("owned_var<{}> of {owner}", T::NAME))
-            .region("data", WORD_BYTES)
+            .published("data", WORD_BYTES)
             .join()?;
+        let region = channel.published("data")?;
         Ok(OwnedVar {
-            cell: channel.region("data")?.local()?.cell(0)?,
+            cell: region.local()?.cell(0)?,
+            published: Published::new(region, 0, WORD_BYTES, channel.peers().to_vec()),
+            pushing: Exclusive::new(()),
             is_owner: channel.node() == owner,
             owner,
             channel,
-            push: OnceLock::new(),
             value: std::marker::PhantomData,
         })
     }
@@ -87,46 +91,68 @@ impl<F: Fabric, T: AtomicValue> OwnedVar<T, F> {
         T::from_word(self.cell.load(Ordering::Acquire))
     }
 
-    /// Sends the owner's value, as of now, to every other participant. When they see it they see every put that this
-    /// thread posted to them before.
+    /// Sends the owner's value, as of now, to every other participant, past those that are lost. When they see it they
+    /// see every put that this thread posted to them before. They see values in the order in which they were stored,
+    /// whichever threads push them: while another thread pushes, and when another thread pushed last, this call waits.
     ///
     /// # Errors
-    /// `NotOwner`; `NotConnected`; see [`Thread::put`].
+    /// `NotOwner`; `NotConnected`; `PeerLost` if a peer is gone, after the others were sent to; `Timeout`; see
+    /// [`Thread::put`].
+    ///
+    /// # After a timeout
+    /// Some of the others may have been sent the value. Push again: nobody sees a value after a later one.
     #[inline]
     pub fn push(&self, thread: &Thread<F>) -> Result<AckKey<F>> {
+        self.check_owner("push the value")?;
+        let _pushing = self.pushing.enter(thread, self.channel.name())?;
         let word = self.load().to_word().to_ne_bytes();
-        self.push_op()?.post_inline(thread, &word)
+        self.published.post_inline(thread, &word)
     }
 
     /// The same without a key, for pushes that a later one replaces.
     ///
     /// # Errors
     /// See [`push`](OwnedVar::push).
+    ///
+    /// # After a timeout
+    /// As after [`push`](OwnedVar::push).
     #[inline]
     pub fn push_untracked(&self, thread: &Thread<F>) -> Result<()> {
+        self.check_owner("push the value")?;
+        let _pushing = self.pushing.enter(thread, self.channel.name())?;
         let word = self.load().to_word().to_ne_bytes();
-        self.push_op()?.post_inline_untracked(thread, &word)
+        self.published.post_inline_untracked(thread, &word)
     }
 
-    /// Fetches the owner's value into this node's copy; it is there when the key is done.
+    /// [`store`](OwnedVar::store) and [`push_untracked`](OwnedVar::push_untracked), for callers of which none pushes before the
+    /// call of another has ended.
     ///
     /// # Errors
-    /// `NotConnected`; see [`Thread::get`].
-    pub fn pull(&self, thread: &Thread<F>) -> Result<AckKey<F>> {
-        if self.channel.node() == self.owner {
-            return Ok(AckKey::done());
+    /// See [`push`](OwnedVar::push).
+    #[inline]
+    pub(crate) fn publish(&self, thread: &Thread<F>, value: T) -> Result<()> {
+        self.store(value)?;
+        self.published
+            .post_inline_untracked(thread, &value.to_word().to_ne_bytes())
+    }
+
+    /// The owner's value as it is there now. This node's copy stays as it is: it follows what the owner pushes, and what a
+    /// reader fetched could land in it after a later value.
+    ///
+    /// # Errors
+    /// `NotConnected`; `PeerLost` if the owner is gone; `Timeout`; see [`Thread::get`].
+    ///
+    /// # After a timeout
+    /// Nothing has changed; pull again.
+    pub fn pull(&self, thread: &Thread<F>) -> Result<T> {
+        if self.is_owner {
+            return Ok(self.load());
         }
-        let region = self.channel.region("data")?;
-        let local = Local {
-            memory: region.local()?,
-            offset: 0,
-            len: WORD_BYTES,
-        };
         let target = Target {
-            remote: region.remote(self.owner)?,
+            remote: self.channel.published("data")?.remote(self.owner)?,
             offset: 0,
         };
-        thread.get(local, target)
+        thread.read_word(target).map(T::from_word)
     }
 
     /// Waits until this node's copy satisfies `condition`; returns the value that did.
@@ -142,22 +168,6 @@ impl<F: Fabric, T: AtomicValue> OwnedVar<T, F> {
     /// The endpoint, to wait until this variable alone is ready.
     pub fn channel(&self) -> &Channel<F> {
         &self.channel
-    }
-
-    #[inline]
-    fn push_op(&self) -> Result<&PutOp<F>> {
-        match self.push.get() {
-            Some(op) => Ok(op),
-            None => self.prepare_push(),
-        }
-    }
-
-    #[cold]
-    fn prepare_push(&self) -> Result<&PutOp<F>> {
-        self.check_owner("push the value")?;
-        let region = self.channel.region("data")?;
-        let op = PutOp::broadcast(region, 0, WORD_BYTES, self.owner, self.channel.peers())?;
-        Ok(self.push.get_or_init(|| op))
     }
 
     #[inline]

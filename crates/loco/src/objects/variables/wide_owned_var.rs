@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use loco_fabric::{Fabric, FabricError, Lock, Memory, NodeId, Peers, Target, Wait};
+use loco_fabric::{Fabric, FabricError, Memory, NodeId, Peers, Target, Wait};
 
 use crate::fabric::AnyFabric;
 use crate::objects::variables::sealed::{Buffer, Seal};
-use crate::operations::home::Home;
-use crate::operations::operation::{Flags, Operation};
-use crate::operations::platform::MutexOf;
+use crate::operations::exclusive::Exclusive;
+use crate::operations::published::Published;
 use crate::{AckKey, Channel, Error, Parent, Region, Result, Thread, Value};
 
 /// Pulls at full speed before pauses between them.
@@ -52,7 +51,7 @@ pub struct WideOwnedVar<T: Value, F: Fabric = AnyFabric> {
     seal: Seal,
     region: Region<F>,
     memory: F::Memory,
-    writer: MutexOf<F, Writer<F>>,
+    writer: Exclusive<F, Writer<F>>,
     value: std::marker::PhantomData<fn() -> T>,
 }
 
@@ -60,9 +59,7 @@ pub struct WideOwnedVar<T: Value, F: Fabric = AnyFabric> {
 struct Writer<F: Fabric> {
     /// What the memory holds.
     sealed: Buffer,
-    /// Pushes that may still read the memory.
-    pushes: AckKey<F>,
-    home: Home<F>,
+    published: Published<F>,
 }
 
 impl<F: Fabric, T: Value> WideOwnedVar<T, F> {
@@ -75,15 +72,14 @@ impl<F: Fabric, T: Value> WideOwnedVar<T, F> {
         let seal = Seal::new(size_of::<T>());
         let channel = Channel::builder(parent, name)
             .kind(format!("wide_owned_var<{} bytes> of {owner}", size_of::<T>()))
-            .region("data", seal.sealed_len())
+            .published("data", seal.sealed_len())
             .join()?;
-        let region = channel.region("data")?.clone();
+        let region = channel.published("data")?.clone();
         let memory = region.local()?.clone();
         Ok(WideOwnedVar {
-            writer: Lock::new(Writer {
+            writer: Exclusive::new(Writer {
                 sealed: seal.load(&memory)?,
-                pushes: AckKey::done(),
-                home: Home::new(),
+                published: Published::new(&region, 0, seal.sealed_len(), channel.peers().to_vec()),
             }),
             channel,
             owner,
@@ -99,18 +95,19 @@ impl<F: Fabric, T: Value> WideOwnedVar<T, F> {
         self.owner
     }
 
-    /// Sets the owner's copy, once earlier pushes have read it. Stores of several threads come one after the other.
+    /// Sets the owner's copy, once earlier pushes have read it. Stores and pushes of several threads come one after the
+    /// other.
     ///
     /// # Errors
-    /// `NotOwner` on another node; the failure of an earlier push; `Timeout`.
+    /// `NotOwner` on another node; `Timeout`.
+    ///
+    /// # After a timeout
+    /// The value is the former one; store again.
     pub fn store(&self, thread: &Thread<F>, value: T) -> Result<()> {
         self.check_owner("set the value")?;
-        let mut writer = self.writer.lock();
-        // A push that is under way would send a mixture. One that failed reads no more.
-        match std::mem::take(&mut writer.pushes).wait(thread) {
-            Err(error) if error.is_timeout() => return Err(error),
-            _ => {}
-        }
+        let mut writer = self.writer.enter(thread, self.channel.name())?;
+        // A push that is under way would send a mixture.
+        writer.published.wait_until_read(thread)?;
         let sealed = self.seal.seal(value.as_bytes());
         self.memory.write(0, &sealed)?;
         writer.sealed = sealed;
@@ -118,36 +115,24 @@ impl<F: Fabric, T: Value> WideOwnedVar<T, F> {
     }
 
     /// Sends the owner's value, as of now, to every other participant, past those that are lost. When they see it they
-    /// see every put that this thread posted to them before.
+    /// see every put that this thread posted to them before. They see values in the order in which they were stored,
+    /// whichever threads push them.
     ///
     /// # Errors
-    /// `NotOwner`; `NotConnected`; `PeerLost` if a peer is gone, after the others were sent to; see [`Thread::put`].
+    /// `NotOwner`; `NotConnected`; `PeerLost` if a peer is gone, after the others were sent to; `Timeout`; see
+    /// [`Thread::put`].
+    ///
+    /// # After a timeout
+    /// Some of the others may have been sent the value. Push again: nobody sees a value after a later one.
     pub fn push(&self, thread: &Thread<F>) -> Result<AckKey<F>> {
         self.check_owner("push the value")?;
-        let mut writer = self.writer.lock();
-        let writer = &mut *writer;
-        writer.home.enter(thread)?;
-        let inline = writer.sealed.len() <= thread.fabric().caps().inline_bytes_max;
-        let (mut key, mut lost) = (AckKey::done(), None);
-        for &peer in self.channel.peers() {
-            let target = Target {
-                remote: self.region.remote(peer)?,
-                offset: 0,
-            };
-            let put = if inline {
-                Operation::PutInline(&writer.sealed, target)
-            } else {
-                Operation::Put(self.whole(), target)
-            };
-            match thread.post_into(&put, Flags::default(), &mut key) {
-                Err(error) if error.lost_peer() == Some(peer) => lost = Some(error),
-                posted => posted?,
-            }
+        let mut writer = self.writer.enter(thread, self.channel.name())?;
+        if writer.sealed.len() <= thread.fabric().caps().inline_bytes_max {
+            return writer.published.post_inline(thread, &writer.sealed);
         }
-        if !inline {
-            writer.pushes.unite(key.clone());
-        }
-        lost.map_or(Ok(key), Err)
+        let mut key = AckKey::done();
+        writer.published.post_copy(thread, &mut key)?;
+        Ok(key)
     }
 
     /// This node's copy, unless it is being written right now.
@@ -228,14 +213,6 @@ impl<F: Fabric, T: Value> WideOwnedVar<T, F> {
     fn open(&self, sealed: &[u8]) -> Option<T> {
         // Every value of the right length is one of `T`.
         T::read_from_bytes(self.seal.open(sealed)?).ok()
-    }
-
-    fn whole(&self) -> loco_fabric::Local<'_, F::Memory> {
-        loco_fabric::Local {
-            memory: &self.memory,
-            offset: 0,
-            len: self.seal.sealed_len(),
-        }
     }
 
     fn torn(&self) -> Error {

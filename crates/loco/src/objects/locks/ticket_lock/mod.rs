@@ -555,15 +555,20 @@ impl<F: Fabric> Unlock<F> for TicketLock<F> {
         // On its way while the fence waits.
         self.words.prefetch(NEXT);
         let hand_overs = self.mine.hand_overs.load(Relaxed);
-        let stays = hand_overs < self.config.local_hand_overs_max && self.turn.awaited();
-        let fenced = match stays {
+        let may_stay = hand_overs < self.config.local_hand_overs_max && self.turn.awaited();
+        let fenced = match may_stay {
             true => scope.fence(thread),
             false => scope.fence_before_rmw(thread),
         };
-        let mut failed = None;
-        if stays {
+        if may_stay {
             self.mine.hand_overs.store(hand_overs + 1, Relaxed);
-        } else if let Some(ticket) = self.mine.held.load(Relaxed).checked_sub(1) {
+            // Who waited may have given up during the fence: then the lock leaves the node after all.
+            if self.turn.hand_over() {
+                return fenced;
+            }
+        }
+        let mut failed = None;
+        if let Some(ticket) = self.mine.held.load(Relaxed).checked_sub(1) {
             self.mine.held.store(0, Relaxed);
             failed = thread.to_the_end(|| self.serve_next(thread, ticket, false)).err();
         }

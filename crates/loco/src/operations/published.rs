@@ -1,0 +1,162 @@
+//! Who orders the writes of a word: a place that this node alone writes and other nodes have copies of.
+//!
+//! Puts of one thread to one peer are placed in the order in which they were posted (RDMA^WAIT, stamp order: NIC remote
+//! writes of one queue pair). Puts of two threads are not: the value of the thread that posted first may land last, and
+//! stay. [`Published`] owns such a place and every put to it, and sees to it that the puts of a thread are placed before
+//! another thread posts. Nothing else can post there: a region that was declared
+//! [`published`](crate::ChannelBuilder::published) is given out as a [`Published`] only, once for each place.
+//!
+//! While the posting thread stays the same this costs a comparison. When it changes, the new thread waits until what the
+//! former one posted is placed; where the fabric places puts at the call there is nothing to wait for.
+//!
+//! Owned variables (and with them the table and the barrier), the ring buffer's head and acknowledgements, and the locks'
+//! announcements are published this way. Calls on one place must be ordered by the caller: by a lock of its own, by `&mut`,
+//! or by a protocol between the threads.
+
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering;
+
+use loco_fabric::{AtomicCell, Fabric, NodeId};
+
+use crate::Result;
+use crate::operations::ack::AckKey;
+use crate::operations::fence;
+use crate::operations::platform::AtomicU64Of;
+use crate::operations::put_op::PutOp;
+use crate::operations::region::Region;
+use crate::operations::thread::Thread;
+
+/// A place in a region, written by this node, with copies at the same place on `peers`.
+pub(crate) struct Published<F: Fabric> {
+    region: Region<F>,
+    offset: usize,
+    len: usize,
+    /// Nodes with copies.
+    peers: Vec<NodeId>,
+    /// Prepared at the first post, when the peers are connected.
+    put: OnceLock<PutOp<F>>,
+    /// The completion window of the thread that posted last; 0 before the first post.
+    poster: AtomicU64Of<F>,
+    /// Posts that may still read this node's copy.
+    reading: AckKey<F>,
+}
+
+impl<F: Fabric> Published<F> {
+    /// `len` bytes from `offset` of `region`, with copies on `peers`, of which this node is none.
+    pub(crate) fn new(region: &Region<F>, offset: usize, len: usize, peers: Vec<NodeId>) -> Published<F> {
+        Published {
+            region: region.clone(),
+            offset,
+            len,
+            peers,
+            put: OnceLock::new(),
+            poster: AtomicCell::new(0),
+            reading: AckKey::done(),
+        }
+    }
+
+    /// Makes `thread` the one that posts: what another thread posted here is placed first. Part of every post; called by
+    /// itself it puts the wait before other steps.
+    ///
+    /// # Errors
+    /// `Timeout`: the former thread stays the one that posts, and the caller tries again; the failure of an earlier post,
+    /// which is reported once. A lost peer is no error: nothing is placed there any more.
+    #[inline]
+    pub(crate) fn enter(&self, thread: &Thread<F>) -> Result<()> {
+        // The caller orders its calls, so this is what the last one stored.
+        if self.poster.load(Ordering::Acquire) == thread.window().name() {
+            return Ok(());
+        }
+        self.take_over(thread)
+    }
+
+    #[cold]
+    fn take_over(&self, thread: &Thread<F>) -> Result<()> {
+        let former = self.poster.load(Ordering::Acquire);
+        if former != 0 {
+            fence::of_former(thread, former, &self.peers)?;
+        }
+        self.poster.store(thread.window().name(), Ordering::Release);
+        Ok(())
+    }
+
+    /// Sends `data`, copied at the call, to every peer, past those that are lost.
+    ///
+    /// # Errors
+    /// Those of [`enter`](Published::enter), where nothing was posted; see [`PutOp::post_inline`].
+    #[inline]
+    pub(crate) fn post_inline(&self, thread: &Thread<F>, data: &[u8]) -> Result<AckKey<F>> {
+        self.enter(thread)?;
+        self.put()?.post_inline(thread, data)
+    }
+
+    /// Sends `data` without tracking the puts' completion.
+    ///
+    /// # Errors
+    /// See [`post_inline`](Published::post_inline).
+    #[inline]
+    pub(crate) fn post_inline_untracked(&self, thread: &Thread<F>, data: &[u8]) -> Result<()> {
+        self.enter(thread)?;
+        self.put()?.post_inline_untracked(thread, data)
+    }
+
+    /// Sends this node's copy, which must not be written before [`wait_until_read`](Published::wait_until_read). `key`
+    /// gets what was posted, also on an error.
+    ///
+    /// # Errors
+    /// See [`post_inline`](Published::post_inline).
+    pub(crate) fn post_copy(&mut self, thread: &Thread<F>, key: &mut AckKey<F>) -> Result<()> {
+        self.enter(thread)?;
+        let mut posted = AckKey::done();
+        let outcome = self.put()?.post_into(thread, &mut posted);
+        self.reading.unite(posted.clone());
+        key.unite(posted);
+        outcome
+    }
+
+    /// Sends this node's copy as it is when it is read, which may be a later one than now: for values of which a later one
+    /// says all that an earlier one did.
+    ///
+    /// # Errors
+    /// See [`post_inline`](Published::post_inline).
+    pub(crate) fn post_latest_untracked(&self, thread: &Thread<F>) -> Result<()> {
+        self.enter(thread)?;
+        self.put()?.post_untracked(thread)
+    }
+
+    /// Waits until every [`post_copy`](Published::post_copy) has read this node's copy. One that failed reads no more.
+    ///
+    /// # Errors
+    /// `Timeout`: they may still read it; call again.
+    pub(crate) fn wait_until_read(&mut self, thread: &Thread<F>) -> Result<()> {
+        match self.reading.wait(thread) {
+            Err(error) if error.is_timeout() => Err(error),
+            _ => {
+                self.reading = AckKey::done();
+                Ok(())
+            }
+        }
+    }
+
+    /// Sends nothing more to `node`.
+    pub(crate) fn exclude(&mut self, node: NodeId) {
+        self.peers.retain(|&peer| peer != node);
+        if let Some(put) = self.put.get_mut() {
+            put.exclude(node);
+        }
+    }
+
+    #[inline]
+    fn put(&self) -> Result<&PutOp<F>> {
+        match self.put.get() {
+            Some(put) => Ok(put),
+            None => self.prepare(),
+        }
+    }
+
+    #[cold]
+    fn prepare(&self) -> Result<&PutOp<F>> {
+        let put = PutOp::to_copies(&self.region, self.offset, self.len, &self.peers)?;
+        Ok(self.put.get_or_init(|| put))
+    }
+}
