@@ -15,6 +15,13 @@ pub enum FabricError {
     /// The peer's process died, left, or its control connection broke.
     #[error("{0} is lost: its process ended or its control connection broke")]
     PeerLost(NodeId),
+    /// This node's peers have declared it lost, for its silence: it is cut off, and none of its operations takes effect
+    /// at others any more, those under way included.
+    #[error(
+        "this node is cut off: its peers have declared it lost, as it was silent for too long; end the process and \
+         start it again"
+    )]
+    DeclaredLost,
     /// A wait ran past its deadline.
     #[error("timed out after {after:?} waiting for {what}")]
     Timeout {

@@ -39,6 +39,7 @@ pub use reports::graph::ExecutionGraph;
 pub use reports::schedule::{NotASchedule, Schedule};
 pub use reports::trace::TraceStep;
 pub use reports::{Completeness, Failure, FailureKind, Report, Stats};
+pub use state::faults::Faults;
 pub use world::history::{End, Event, ThreadHistory};
 pub use world::{Node, World, call, note};
 
@@ -49,6 +50,8 @@ pub struct Config {
     pub strategy: Strategy,
     /// Remote read-modify-writes are atomic against the CPU as well.
     pub glob: bool,
+    /// What may go wrong in an execution besides its schedule, in every strategy.
+    pub faults: Faults,
     /// Explorers that work in parallel (exhaustive strategy).
     pub workers: usize,
     /// Give up after so many states.
@@ -94,6 +97,7 @@ impl Default for Config {
         Config {
             strategy: Strategy::Exhaustive,
             glob: false,
+            faults: Faults::default(),
             workers: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
             states_max: None,
             time_max: None,

@@ -30,27 +30,13 @@ use clap::{Parser, Subcommand};
 ///
 /// The language of tests is described in docs/litmus.md; `mowgli show SB3` prints an example.
 #[derive(Debug, Parser)]
-#[command(name = "mowgli", version, max_term_width = 110, after_help = EXAMPLES, after_long_help = MODELS_AND_EXAMPLES)]
+#[command(name = "mowgli", version, max_term_width = 110, after_help = AFTER_HELP)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
 }
 
-const EXAMPLES: &str = "\
-EXAMPLES
-  mowgli check                        the catalogue under every model
-  mowgli check SB3 --model rdma-tso   one built-in test
-  mowgli check tests/ --engine both   a folder, by both engines
-  mowgli explain SB3                  why the outcome is allowed or forbidden
-  mowgli compare RDMA-3e --models rdma-tso,rdma-tso-nopcie
-
-EXIT STATUS
-  0  every verdict is as the tests state
-  1  some verdict differs or is vacuous, or the two engines disagree
-  2  wrong usage, a file cannot be read, or a test has errors
-  3  some verdict is unknown: a limit was reached";
-
-const MODELS_AND_EXAMPLES: &str = "\
+const AFTER_HELP: &str = "\
 MODELS
   sc               sequential consistency
   tso              x86-TSO, CPU operations only

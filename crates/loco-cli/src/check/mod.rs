@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use loco_app::{complain, print};
 use loco_sim::{
-    Bounds, Completeness, Config, Report, Schedule, Stats, Strategy, execution_graph, explore, replay,
+    Bounds, Completeness, Config, Faults, Report, Schedule, Stats, Strategy, execution_graph, explore, replay,
 };
 use serde::Serialize;
 
@@ -77,6 +77,16 @@ pub struct Args {
     /// Remote read-modify-writes are atomic against the CPU too.
     #[arg(long)]
     glob: bool,
+    /// Most deadlines that pass in an execution while something else could still happen. A wait that only its deadline
+    /// could end is a deadlock
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    expiries: u32,
+    /// Most nodes that stop for good in an execution, at any step
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    crashes: u32,
+    /// Most nodes that are declared lost in an execution, at any step, although they live
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    suspicions: u32,
     /// Repeat this schedule, from an earlier failure, and explore nothing.
     #[arg(long, conflicts_with_all = ["strategy", "soak"], requires = "object")]
     replay: Option<Schedule>,
@@ -198,10 +208,20 @@ impl Args {
                 },
             },
             glob: self.glob,
+            faults: self.faults(),
             time_max: self.time.map(Duration::from_secs),
             progress: progress::printer(self.json),
             cancel: Some(cancel.clone()),
             ..Config::default()
+        }
+    }
+
+    fn faults(&self) -> Faults {
+        Faults {
+            expiries: self.expiries,
+            crashes: self.crashes,
+            suspicions: self.suspicions,
+            ..Faults::default()
         }
     }
 
@@ -247,6 +267,7 @@ struct Line<'a> {
     strategy: &'static str,
     passed: bool,
     completeness: &'a Completeness,
+    faults: Faults,
     stats: &'a Stats,
     failure: Option<String>,
     schedule: Option<String>,
@@ -285,12 +306,24 @@ fn print_json(
         },
         passed: report.failure.is_none(),
         completeness: &report.completeness,
+        faults: report.faults,
         stats: &report.stats,
         failure: report.failure.as_ref().map(ToString::to_string),
         schedule: report.failure.as_ref().map(|f| f.schedule.to_string()),
     };
     // Strings, numbers and booleans only, which always serialize.
     Ok(print(serde_json::to_string(&line).unwrap_or_default())?)
+}
+
+/// The options by which these faults are allowed.
+fn options_of(faults: Faults) -> String {
+    let options = [
+        ("expiries", faults.expiries),
+        ("crashes", faults.crashes),
+        ("suspicions", faults.suspicions),
+    ];
+    let given = options.iter().filter(|(_, n)| *n > 0);
+    given.map(|(name, n)| format!(" --{name} {n}")).collect()
 }
 
 fn print_text(glob: bool, object: Object, size: Size, report: &Report) -> Result<(), CliError> {
@@ -312,16 +345,17 @@ fn print_text(glob: bool, object: Object, size: Size, report: &Report) -> Result
     match &report.failure {
         Some(failure) => {
             let glob = if glob { " --glob" } else { "" };
+            let faults = options_of(report.faults);
             print(format_args!("FAILED\n{failure}"))?;
             print(format_args!(
-                "again: loco check {name} --nodes {nodes} --threads {threads} --ops {ops}{glob} --replay '{}'",
+                "again: loco check {name} --nodes {nodes} --threads {threads} --ops {ops}{glob}{faults} --replay '{}'",
                 failure.schedule
             ))?;
         }
         None if matches!(report.completeness, Completeness::Incomplete(_)) => {
-            print(format_args!("no failure found, {}", report.completeness))?;
+            print(format_args!("no failure found, {}", report.seen()))?;
         }
-        None => print(format_args!("ok, {}", report.completeness))?,
+        None => print(format_args!("ok, {}", report.seen()))?,
     }
     Ok(print(format_args!(
         "{executions} executions ended, {states} states, {transitions} moves, {seconds:.2} s"

@@ -18,6 +18,7 @@ use mowgli::machine::Step;
 use serde::Serialize;
 
 use crate::state::Move;
+use crate::state::faults::Fault;
 
 /// How far executions may deviate for a bounded search to follow them. `None`: as far as they like.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -59,6 +60,10 @@ impl Mover {
             Move::Thread(thread) => (thread, 0),
             Move::Machine(Step::Drain { thread }) => (thread, 1),
             Move::Machine(Step::Nic { qp, .. }) => (qp.thread, 2 + qp.peer),
+            Move::Fault(Fault::Expire(thread) | Fault::Idle(thread)) => (thread, 0),
+            // After all threads.
+            Move::Fault(Fault::Crash(node) | Fault::Suspect(node) | Fault::Revoke(node)) => (u16::MAX, node),
+            Move::Fault(Fault::Learn { node, .. }) => (u16::MAX, node),
         };
         Mover { thread, part }
     }
@@ -76,8 +81,10 @@ impl Spent {
     /// Leaves the moves that the bounds allow, each with what is spent after it; true if some were left out. Those that
     /// cost most come first, so that a search that takes them from the end begins with the fixed schedule.
     pub(crate) fn within(self, bounds: Bounds, moves: &[Move], out: &mut Vec<(Move, Spent)>) -> bool {
-        let goes_on = moves.iter().any(|&m| Mover::of(m) == self.last);
-        let mut order: Vec<Move> = moves.to_vec();
+        // Faults have bounds of their own and cost nothing here.
+        let (faults, mut order): (Vec<Move>, Vec<Move>) =
+            moves.iter().partition(|m| matches!(m, Move::Fault(_)));
+        let goes_on = order.iter().any(|&m| Mover::of(m) == self.last);
         // Stable: moves of one mover keep their order, oldest entry first.
         order.sort_by_key(|&m| (Mover::of(m) < self.last, Mover::of(m)));
         for (passed, &what) in order.iter().enumerate() {
@@ -93,8 +100,10 @@ impl Spent {
                 out.push((what, after));
             }
         }
+        let left_out = out.len() < order.len();
+        out.extend(faults.into_iter().map(|fault| (fault, self)));
         out.reverse();
-        out.len() < moves.len()
+        left_out
     }
 
     /// Appends what the future depends on, for the key of a visited state.

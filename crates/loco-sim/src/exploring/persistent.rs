@@ -6,6 +6,9 @@
 //!   locks as learned in [`crate::exploring::sharing`]; rules of one queue pair that disable one another; completions and polls);
 //! * for each agent in it that cannot move now, every agent that could enable it is in it.
 //!
+//! A closed set is explored alone only if one of its moves must happen sooner or later. A fault need not: it uses up a
+//! budget, by which faults outside the set can only disable those inside, and then one of the others comes first.
+//!
 //! No sequence of moves of agents outside a closed set can then interfere with the moves of those inside, so it is
 //! enough to explore those (Godefroid's persistent sets; stubborn sets with agents for processes).
 
@@ -14,7 +17,8 @@ use smallvec::SmallVec;
 
 use crate::exploring::sharing::{Agent, Part};
 use crate::exploring::walk::Walker;
-use crate::fabric::request::{Note, Request};
+use crate::fabric::request::{Deadline, Note, Request};
+use crate::state::faults::Fault;
 use crate::state::{Move, State, Status};
 
 /// Largest number of agents that a set holds; larger worlds are explored without the reduction.
@@ -76,7 +80,7 @@ pub(crate) fn reduce(walker: &Walker<'_>, state: &mut State, moves: &mut Vec<Mov
         threads: state.threads.len(),
         nodes: state.node_count(),
     };
-    if moves.len() < 2 || numbering.count() > AGENTS_MAX {
+    if moves.len() < 2 || numbering.count() > AGENTS_MAX || state.losses.is_settling() {
         return;
     }
     let movers: SmallVec<[Who; 16]> = moves.iter().map(|&m| agent_of(m)).collect();
@@ -86,7 +90,10 @@ pub(crate) fn reduce(walker: &Walker<'_>, state: &mut State, moves: &mut Vec<Mov
         moving.insert(number);
     }
     let mut best: Option<(usize, Agents)> = None;
-    for &seed in &movers {
+    for (&seed, &what) in movers.iter().zip(moves.iter()) {
+        if what.is_optional(state) {
+            continue;
+        }
         let limit = best.as_ref().map_or(moves.len(), |(size, _)| *size);
         let closure = Closure {
             walker,
@@ -118,6 +125,11 @@ fn agent_of(what: Move) -> Who {
         Move::Thread(t) => Who::Program(t),
         Move::Machine(Step::Drain { thread }) => Who::Buffer(thread),
         Move::Machine(Step::Nic { qp, rule, .. }) => Who::Nic(qp, Part::of(rule)),
+        Move::Fault(Fault::Expire(thread) | Fault::Idle(thread)) => Who::Program(thread),
+        // Nothing is left out while nodes may be lost: see `reduce`.
+        Move::Fault(
+            Fault::Crash(node) | Fault::Suspect(node) | Fault::Revoke(node) | Fault::Learn { node, .. },
+        ) => Who::Program(node),
     }
 }
 
@@ -230,6 +242,13 @@ impl Closure<'_, '_> {
         match what {
             Move::Thread(thread) => self.of_request(state, thread),
             Move::Machine(step) => self.of_step(state, step),
+            // It moves the node's clock, and is too late once the condition holds.
+            Move::Fault(Fault::Expire(thread) | Fault::Idle(thread)) => {
+                self.add_node(state, state.info(thread).node);
+                self.waited_for(state, thread);
+            }
+            // See `reduce`.
+            Move::Fault(_) => self.add_all_programs(),
         }
     }
 
@@ -261,10 +280,18 @@ impl Closure<'_, '_> {
                 self.add_node(state, node);
             }
             Request::Post { owner, .. } if owner != thread => self.add_thread(owner),
+            // The clock, which moves when a wait of the node ends by its deadline.
+            Request::Now
+            | Request::WaitBegin {
+                deadline: Deadline::Within(_),
+                ..
+            } => self.add_node(state, state.info(thread).node),
             Request::Send { .. } | Request::Receive | Request::Close => self.add_all_programs(),
             Request::Note(Note::Call(_) | Note::Return(_)) => self.add_all_programs(),
             // Seen by nobody but the thread itself.
             Request::Post { .. }
+            | Request::Lost
+            | Request::Reach { .. }
             | Request::Store { .. }
             | Request::Fence
             | Request::WaitBegin { .. }
@@ -357,7 +384,7 @@ impl Closure<'_, '_> {
         let common = self.walker.common;
         let cpu = Agent::cpu(thread);
         match state.threads[usize::from(thread)].status {
-            Status::Done | Status::Failed => {}
+            Status::Done | Status::Failed | Status::Stopped => {}
             Status::Parked => {
                 let (words, polled, locks) = state.parked_on(common, thread);
                 for word in words {

@@ -18,7 +18,7 @@ use crate::exploring::walk::{Builder, Position, Walker};
 use crate::reports::schedule::Schedule;
 use crate::reports::{Completeness, Failure, FailureKind, Report, Stats};
 use crate::state::{Common, Move};
-use crate::{Config, SimError};
+use crate::{Config, Faults, SimError};
 
 /// How moves are chosen.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +47,7 @@ pub(crate) fn explore(
         begun: Instant::now(),
         next: AtomicU64::new(0),
         late: AtomicBool::new(false),
+        cut_off: AtomicU64::new(0),
         found: Mutex::new(None),
     };
     job.run()
@@ -64,6 +65,8 @@ struct Job<'a> {
     /// Number of the next execution.
     next: AtomicU64,
     late: AtomicBool,
+    /// Executions that had more steps than are allowed: nobody knows how they end.
+    cut_off: AtomicU64,
     /// The failing execution with the smallest number.
     found: Mutex<Option<(u64, Failure)>>,
 }
@@ -92,9 +95,14 @@ impl Job<'_> {
         stats.seconds = self.begun.elapsed().as_secs_f64();
         let failure = held(&self.found).take().map(|(_, failure)| failure);
         Ok(Report {
-            completeness: match failure {
-                Some(_) => Completeness::Stopped,
-                None => Completeness::Random(stats.executions),
+            faults: self.config.faults,
+            completeness: match (&failure, self.cut_off.load(Ordering::Relaxed)) {
+                (Some(_), _) => Completeness::Stopped,
+                (None, 0) => Completeness::Random(stats.executions),
+                (None, cut_off) => Completeness::Incomplete(format!(
+                    "{cut_off} of {} random schedules were cut off after {} steps",
+                    stats.executions, self.config.steps_max
+                )),
             },
             failure,
             stats,
@@ -113,13 +121,13 @@ impl Job<'_> {
         let mut walker = Walker::new(self.common, self.config, self.builder, Seen::default());
         let mut stats = Stats::default();
         let start = walker.start()?;
-        // How long executions are, for where priorities change.
+        // How long executions are, for where priorities change and faults happen.
         let mut rng = SmallRng::seed_from_u64(self.seed);
         let mut length = Stats::default();
-        if let Choice::Priorities(_) = self.choice {
-            walk(&mut walker, &mut length, start.clone(), |_, moves| {
-                rng.random_range(0..moves.len())
-            })?;
+        let faults = self.config.faults;
+        if faults != Faults::default() || matches!(self.choice, Choice::Priorities(_)) {
+            let any = |_: usize, moves: &[Move]| rng.random_range(0..moves.len());
+            walk(&mut walker, &mut length, start.clone(), any, |_, _| None)?;
         }
         let length = length.depth_max.max(1) as usize;
         loop {
@@ -131,19 +139,26 @@ impl Job<'_> {
                 break;
             }
             let mut rng = SmallRng::seed_from_u64(self.seed.wrapping_add(number));
-            let failure = match self.choice {
-                Choice::Uniform => walk(&mut walker, &mut stats, start.clone(), |_, moves| {
-                    rng.random_range(0..moves.len())
-                }),
+            let mut plan = FaultPlan::new(&mut rng, faults, length);
+            let plan = |step: usize, optional: &[Move]| plan.choose(step, optional);
+            let start = start.clone();
+            let outcome = match self.choice {
+                Choice::Uniform => {
+                    let any = |_: usize, moves: &[Move]| rng.random_range(0..moves.len());
+                    walk(&mut walker, &mut stats, start, any, plan)
+                }
                 Choice::Priorities(depth) => {
                     let mut priorities = Priorities::new(rng, depth, length);
-                    walk(&mut walker, &mut stats, start.clone(), |step, moves| {
-                        priorities.choose(step, moves)
-                    })
+                    let highest = |step: usize, moves: &[Move]| priorities.choose(step, moves);
+                    walk(&mut walker, &mut stats, start, highest, plan)
                 }
             }?;
             stats.executions += 1;
-            if let Some(failure) = failure {
+            if let Outcome::CutOff = outcome {
+                // Relaxed: only counted, and read when all workers have ended.
+                self.cut_off.fetch_add(1, Ordering::Relaxed);
+            }
+            if let Outcome::Failed(failure) = outcome {
                 let mut found = held(&self.found);
                 if found.as_ref().is_none_or(|(first, _)| number < *first) {
                     *found = Some((number, failure));
@@ -229,29 +244,77 @@ impl Priorities {
     }
 }
 
-/// One execution; `choose` picks among the moves at a step.
+/// When the faults of a random execution happen.
+struct FaultPlan {
+    rng: SmallRng,
+    /// Steps, ascending, and how many have passed.
+    at: Vec<usize>,
+    passed: usize,
+}
+
+impl FaultPlan {
+    /// Faults at random steps, of which some may lie beyond the end.
+    fn new(rng: &mut SmallRng, faults: Faults, length: usize) -> FaultPlan {
+        let count = faults.expiries + faults.crashes + faults.suspicions;
+        let range = 0..length + length / 2 + 1;
+        let mut at: Vec<usize> = (0..count).map(|_| rng.random_range(range.clone())).collect();
+        at.sort_unstable();
+        FaultPlan {
+            rng: SmallRng::from_rng(rng),
+            at,
+            passed: 0,
+        }
+    }
+
+    fn choose(&mut self, step: usize, optional: &[Move]) -> Option<usize> {
+        let due = self.at.get(self.passed).is_some_and(|&at| at <= step);
+        if !due || optional.is_empty() {
+            return None;
+        }
+        self.passed += 1;
+        Some(self.rng.random_range(0..optional.len()))
+    }
+}
+
+/// How an execution ended.
+enum Outcome {
+    Passed,
+    Failed(Failure),
+    /// It had more steps than are allowed.
+    CutOff,
+}
+
+/// One execution. `choose` picks among the moves at a step, of which one must happen sooner or later; `faults` whether
+/// one of the optional moves comes first.
 fn walk(
     walker: &mut Walker<'_>,
     stats: &mut Stats,
     mut at: Position,
     mut choose: impl FnMut(usize, &[Move]) -> usize,
-) -> Result<Option<Failure>, SimError> {
+    mut faults: impl FnMut(usize, &[Move]) -> Option<usize>,
+) -> Result<Outcome, SimError> {
     let mut moves = Vec::new();
     walker.settle(&mut at)?;
     let mut steps = 0;
     loop {
         if let Some(failure) = failure_of_thread(walker, &at) {
-            return Ok(Some(failure));
+            return Ok(Outcome::Failed(failure));
         }
         walker.moves(&mut at.state, &mut moves);
         stats.depth_max = stats.depth_max.max(at.schedule.len() as u64);
-        if moves.is_empty() {
-            return end_of(walker, &at);
+        // Optional moves come last.
+        let must = moves.partition_point(|what| !what.is_optional(&at.state));
+        let optional = faults(steps, &moves[must..]).map(|index| moves[must + index]);
+        if must == 0 && optional.is_none() {
+            return Ok(match end_of(walker, &at)? {
+                Some(failure) => Outcome::Failed(failure),
+                None => Outcome::Passed,
+            });
         }
         if at.schedule.len() > walker.config.steps_max {
-            return Ok(None);
+            return Ok(Outcome::CutOff);
         }
-        let what = moves[choose(steps, &moves)];
+        let what = optional.unwrap_or_else(|| moves[choose(steps, &moves[..must])]);
         walker.take(&mut at, what)?;
         steps += 1;
         stats.transitions += 1;
@@ -305,15 +368,19 @@ pub(crate) fn replay(config: &Config, builder: Builder<'_>, schedule: &Schedule)
             break;
         }
     }
-    let failure = walk(&mut walker, &mut stats, at, |_, _| 0)?;
+    let outcome = walk(&mut walker, &mut stats, at, |_, _| 0, |_, _| None)?;
     stats.runs = walker.runs;
     stats.seconds = begun.elapsed().as_secs_f64();
-    let completeness = if failure.is_some() {
-        Completeness::Stopped
-    } else {
-        Completeness::Random(1)
+    let (completeness, failure) = match outcome {
+        Outcome::Failed(failure) => (Completeness::Stopped, Some(failure)),
+        Outcome::Passed => (Completeness::Random(1), None),
+        Outcome::CutOff => {
+            let why = format!("the execution was cut off after {} steps", config.steps_max);
+            (Completeness::Incomplete(why), None)
+        }
     };
     Ok(Report {
+        faults: config.faults,
         completeness,
         failure,
         stats,

@@ -22,6 +22,7 @@ use crate::exploring::progress::Progress;
 use crate::exploring::sharing::Seen;
 use crate::exploring::walk::{Builder, Position, Walker};
 use crate::reports::{Completeness, Failure, FailureKind, Report, Stats};
+use crate::state::faults::Fault;
 use crate::state::{Common, Move, lock};
 use crate::{Config, SimError};
 
@@ -57,6 +58,7 @@ pub(crate) fn exhaustive(
             total.pasts = common.behaviour.len() as u64;
             total.seconds = begun.elapsed().as_secs_f64();
             return Ok(Report {
+                faults: config.faults,
                 completeness: outcome.completeness,
                 failure: outcome.failure,
                 stats: total,
@@ -101,6 +103,19 @@ struct Work {
     begun: bool,
 }
 
+/// A worker at work. However it ends, others must not wait for it.
+struct Busy<'p, 'a>(&'p Pass<'a>);
+
+impl Drop for Busy<'_, '_> {
+    fn drop(&mut self) {
+        lock(&self.0.work).busy -= 1;
+        if std::thread::panicking() {
+            self.0.stop.store(true, Ordering::SeqCst);
+        }
+        self.0.changed.notify_all();
+    }
+}
+
 /// A state with moves still to be taken.
 struct Frame {
     /// Nothing once the last move has it.
@@ -114,6 +129,7 @@ struct Frame {
 }
 
 /// What became of a position.
+#[allow(clippy::large_enum_variant)] // Moved once, into the caller's list of frames.
 enum Entered {
     /// It has choices.
     Frame(Frame),
@@ -188,7 +204,6 @@ impl<'a> Pass<'a> {
         let mut stats = Stats::default();
         for result in results {
             let (learned, part) = result?;
-            seen.fresh |= learned.fresh;
             seen.merge(&learned);
             stats.add(&part);
         }
@@ -225,10 +240,8 @@ impl<'a> Pass<'a> {
             self.changed.notify_all();
         }
         while let Some(position) = self.next_position() {
-            let result = self.explore(&mut walker, &mut stats, position);
-            lock(&self.work).busy -= 1;
-            self.changed.notify_all();
-            result?;
+            let _busy = Busy(self);
+            self.explore(&mut walker, &mut stats, position)?;
         }
         stats.runs = walker.runs;
         Ok((walker.seen, stats))
@@ -384,7 +397,10 @@ impl<'a> Pass<'a> {
             at.spent.encode(bounds, bytes);
         }
         let hash = xxh3_128(bytes);
-        if may_stutter && self.bounds.is_none() && !moves.is_empty() && at.state.stutters() {
+        // Only a parked thread's deadline can pass, not that of one which is about to evaluate.
+        let expires = |what: &Move| matches!(what, Move::Fault(Fault::Expire(_) | Fault::Idle(_)));
+        let may_stutter = may_stutter && self.bounds.is_none() && !moves.iter().any(expires);
+        if may_stutter && !moves.is_empty() && at.state.stutters() {
             bytes.clear();
             at.state.encode(bytes, true);
             if self.is_visited(xxh3_128(bytes)) {
@@ -398,7 +414,8 @@ impl<'a> Pass<'a> {
         if states.is_multiple_of(1024) {
             self.check_limits(states);
         }
-        if moves.is_empty() {
+        // What is left need not happen: an execution may end here.
+        if moves.iter().all(|what| what.is_optional(&at.state)) {
             stats.executions += 1;
             self.executions.fetch_add(1, Ordering::SeqCst);
             let stuck = at.state.is_unfinished();
@@ -407,7 +424,9 @@ impl<'a> Pass<'a> {
             } else if let Some(message) = walker.check_end(&at.state)? {
                 self.fail(walker, at, FailureKind::End { message });
             }
-            return Ok(Visit::Closed);
+            if moves.is_empty() || self.stop.load(Ordering::SeqCst) {
+                return Ok(Visit::Closed);
+            }
         }
         let mut priced = Vec::with_capacity(moves.len());
         match self.bounds {

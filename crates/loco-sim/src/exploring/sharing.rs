@@ -119,17 +119,19 @@ impl Sharing {
         self.conflicts(word, agent, write)
     }
 
-    /// Takes over what another explorer has seen.
-    pub(crate) fn merge(&mut self, other: &Sharing) {
+    /// Takes over what another explorer has seen; true if the two together show a conflict that this one did not have.
+    pub(crate) fn merge(&mut self, other: &Sharing) -> bool {
+        let mut fresh = false;
         for (index, seen) in other.words.iter().enumerate() {
             for &(agent, how) in seen {
                 for write in [false, true] {
                     if how & (if write { WRITE } else { READ }) != 0 {
-                        self.record(Addr(index as u32), agent, write);
+                        fresh |= self.record(Addr(index as u32), agent, write);
                     }
                 }
             }
         }
+        fresh
     }
 }
 
@@ -177,9 +179,49 @@ impl Seen {
         self.locks.conflicts(Addr(lock as u32), Agent::cpu(thread), false)
     }
 
-    /// Takes over what another explorer has seen.
+    /// Takes over what another explorer has seen. A conflict between the two is news to both: each has explored as if its
+    /// own accesses were the only ones.
     pub(crate) fn merge(&mut self, other: &Seen) {
-        self.words.merge(&other.words);
-        self.locks.merge(&other.locks);
+        self.fresh |= other.fresh;
+        self.fresh |= self.words.merge(&other.words);
+        for (index, users) in other.locks.words.iter().enumerate() {
+            for &(agent, how) in users {
+                for attempt in [false, true] {
+                    if how & (if attempt { WRITE } else { READ }) != 0 {
+                        self.touch_lock(index, agent.parts().0, attempt);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_conflict_that_only_the_merge_shows_is_news() {
+        let word = Addr(3);
+        let (mut one, mut two) = (Seen::default(), Seen::default());
+        one.touch(word, Agent::cpu(0), true);
+        two.touch(word, Agent::cpu(1), false);
+        assert!(!one.fresh && !two.fresh);
+        one.merge(&two);
+        assert!(one.fresh);
+        // Known by now.
+        one.fresh = false;
+        one.merge(&two);
+        assert!(!one.fresh);
+    }
+
+    #[test]
+    fn a_lock_of_two_threads_that_only_the_merge_shows_is_news() {
+        let (mut one, mut two) = (Seen::default(), Seen::default());
+        one.touch_lock(0, 0, false);
+        two.touch_lock(0, 1, false);
+        assert!(!one.fresh && !two.fresh);
+        one.merge(&two);
+        assert!(one.fresh);
     }
 }

@@ -71,6 +71,7 @@ fn search(
         return Ok(failure);
     };
     short.schedule = Schedule::new(taken);
+    short.outstanding = tracer.outstanding();
     short.trace = tracer.steps;
     Ok(short)
 }
@@ -155,7 +156,8 @@ impl Trials<'_> {
             self.walker.moves(&mut at.state, &mut enabled);
             let next = wanted.find(|m| enabled.contains(m)).copied();
             taken.extend(next);
-            let Some(what) = next.or_else(|| enabled.first().copied()) else {
+            let must = |what: &&Move| !what.is_optional(&at.state);
+            let Some(what) = next.or_else(|| enabled.first().filter(must).copied()) else {
                 break end_of(&mut self.walker, &at)?;
             };
             if at.schedule.len() > self.walker.config.steps_max {

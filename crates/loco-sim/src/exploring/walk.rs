@@ -15,7 +15,7 @@ use mowgli::machine::{Addr, Step};
 use crate::exploring::bounds::Spent;
 use crate::exploring::sharing::{Agent, Seen};
 use crate::exploring::trail::Trail;
-use crate::fabric::request::{Note, Reply, Request};
+use crate::fabric::request::{Deadline, Note, Request};
 use crate::state::{Common, Move, State, Status, agent_of};
 use crate::world::World;
 use crate::world::run::{Granted, Run, Start, unknown};
@@ -154,6 +154,7 @@ impl<'a> Walker<'a> {
     pub(crate) fn take(&mut self, at: &mut Position, what: Move) -> Result<bool, SimError> {
         let taken = match what {
             Move::Machine(step) => at.state.take(&mut self.seen, step),
+            Move::Fault(fault) => at.state.fail(fault),
             Move::Thread(thread) => {
                 let Some(request) = at.state.request(self.common, thread) else {
                     return Ok(false);
@@ -181,7 +182,7 @@ impl<'a> Walker<'a> {
     /// Wakes threads and learns what they ask for.
     pub(crate) fn settle(&mut self, at: &mut Position) -> Result<(), SimError> {
         while let Some(woken) = at.state.wake(self.common) {
-            at.path.push((woken, Reply::Unit));
+            at.path.push(woken);
         }
         if unknown(self.common, &at.state).is_some() {
             self.consult(&at.state, &at.path)?;
@@ -190,7 +191,7 @@ impl<'a> Walker<'a> {
         Ok(())
     }
 
-    /// Every move that is enabled, threads first.
+    /// Every move that is enabled: threads first, then the machine, then faults, of which the optional ones come last.
     pub(crate) fn moves(&mut self, state: &mut State, moves: &mut Vec<Move>) {
         moves.clear();
         for thread in 0..state.threads.len() as u16 {
@@ -203,6 +204,7 @@ impl<'a> Walker<'a> {
         self.scratch.clear();
         state.machine.steps(&mut self.scratch);
         moves.extend(self.scratch.iter().map(|&s| Move::Machine(s)));
+        state.faults(moves.is_empty(), moves);
     }
 
     /// A move that need not be interleaved with others; without one, every move that is enabled.
@@ -228,6 +230,7 @@ impl<'a> Walker<'a> {
             }
             moves.push(Move::Machine(step));
         }
+        state.faults(moves.is_empty(), moves);
         None
     }
 
@@ -248,14 +251,16 @@ impl<'a> Walker<'a> {
         match *request {
             Request::Store { .. }
             | Request::Fence
-            | Request::WaitBegin { .. }
             | Request::WaitEnd
             | Request::Park
             | Request::Join { .. }
             | Request::Spawn { .. }
             | Request::Note(Note::Mark(_))
             | Request::End(_) => true,
-            Request::Post { owner, .. } => owner == thread,
+            Request::WaitBegin { deadline, .. } => !matches!(deadline, Deadline::Within(_)),
+            Request::Post { owner, peer, .. } => {
+                owner == thread && !state.losses.may_refuse(state.info(thread).node, peer)
+            }
             Request::Load { word } => {
                 let addr = state.addr(self.common, word);
                 !self.seen.words.conflicts(addr, Agent::cpu(thread), false)
@@ -273,6 +278,9 @@ impl<'a> Walker<'a> {
                 !self.seen.unlock_conflicts(index, thread)
             }
             Request::Poll
+            | Request::Now
+            | Request::Lost
+            | Request::Reach { .. }
             | Request::Send { .. }
             | Request::Receive
             | Request::Close

@@ -82,8 +82,12 @@ impl Task {
                             let place = PANIC_PLACE.take().map(|p| format!(" ({p})")).unwrap_or_default();
                             Arc::from(format!("{text}{place}"))
                         }
-                        // Not ours: the forced unwinding of a suspended coroutine must go on.
-                        None => std::panic::resume_unwind(panic),
+                        // The forced unwinding of a suspended coroutine must go on.
+                        None if DISMANTLING.get() => std::panic::resume_unwind(panic),
+                        None => {
+                            let place = PANIC_PLACE.take().unwrap_or_default();
+                            Arc::from(format!("panicked with a payload that is no text ({place})"))
+                        }
                     }
                 })
             });

@@ -12,9 +12,12 @@ use loco_fabric::{AtomicCell, FabricError, Lock, Platform, Result, RwLock, Task,
 use crate::fabric::coroutine::{ask, current, fresh_names, hand_over, holds, lets_go};
 use crate::fabric::request::{LockId, LockMode, Reply, Request, Rmw, VirtualWord};
 
-/// Platform of the model fabric. Its clock stands still: deadlines never pass, a wait that cannot end is a deadlock.
+/// Platform of the model fabric. Its clock moves when the deadline of a wait passes ([`Faults`](crate::Faults)), and
+/// stands still where none may: a wait that cannot end is a deadlock then.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct ModelPlatform;
+pub struct ModelPlatform {
+    pub(crate) timed: bool,
+}
 
 impl Platform for ModelPlatform {
     type AtomicU64 = ModelAtomic;
@@ -24,7 +27,7 @@ impl Platform for ModelPlatform {
     type Task = ModelTask;
 
     fn now(&self) -> Time {
-        Time(0)
+        Time(if self.timed { value(ask(Request::Now)) } else { 0 })
     }
 
     fn spawn(&self, name: &str, kind: ThreadKind, body: impl FnOnce() + Send + 'static) -> Result<ModelTask> {
@@ -141,7 +144,10 @@ impl<W: ModelWord> AtomicCell<W> for ModelAtomic {
     }
 
     fn fetch_add(&self, value: W, _order: Ordering) -> W {
-        W::narrow(self.rmw(Rmw::Add(value.widen())))
+        W::narrow(self.rmw(Rmw::Add {
+            add: value.widen(),
+            mask: W::MASK,
+        }))
     }
 
     fn fetch_or(&self, value: W, _order: Ordering) -> W {
@@ -161,8 +167,10 @@ impl<W: ModelWord> AtomicCell<W> for ModelAtomic {
     }
 }
 
-/// Widths of [`ModelAtomic`]. 32-bit cells wrap at 64 bits inside; narrowing gives the right value.
+/// Widths of [`ModelAtomic`]. What is stored is never wider than the cell.
 pub trait ModelWord: Copy + PartialEq + Send + Sync + 'static {
+    /// The bits of a cell.
+    const MASK: u64;
     /// Zero-extends.
     fn widen(self) -> u64;
     /// Truncates.
@@ -170,6 +178,7 @@ pub trait ModelWord: Copy + PartialEq + Send + Sync + 'static {
 }
 
 impl ModelWord for u64 {
+    const MASK: u64 = u64::MAX;
     fn widen(self) -> u64 {
         self
     }
@@ -179,6 +188,7 @@ impl ModelWord for u64 {
 }
 
 impl ModelWord for u32 {
+    const MASK: u64 = u32::MAX as u64;
     fn widen(self) -> u64 {
         u64::from(self)
     }

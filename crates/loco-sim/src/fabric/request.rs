@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use loco_fabric::{NodeId, ThreadKind};
+use mowgli::machine::NODES_MAX;
 use smallvec::SmallVec;
 
 /// A word of model memory by its position in the address space of the thread that allocated it, which does not depend on
@@ -35,10 +36,17 @@ pub(crate) enum LockMode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Rmw {
     Swap(u64),
-    Add(u64),
+    /// Wraps where the word does.
+    Add {
+        add: u64,
+        mask: u64,
+    },
     Or(u64),
     And(u64),
-    CompareExchange { current: u64, new: u64 },
+    CompareExchange {
+        current: u64,
+        new: u64,
+    },
 }
 
 impl Rmw {
@@ -46,7 +54,7 @@ impl Rmw {
     pub(crate) fn apply(self, old: u64) -> Option<u64> {
         match self {
             Rmw::Swap(new) => Some(new),
-            Rmw::Add(add) => Some(old.wrapping_add(add)),
+            Rmw::Add { add, mask } => Some(old.wrapping_add(add) & mask),
             Rmw::Or(bits) => Some(old | bits),
             Rmw::And(bits) => Some(old & bits),
             Rmw::CompareExchange { current, new } => (old == current).then_some(new),
@@ -81,6 +89,65 @@ pub(crate) enum NicOp {
         new: u64,
     },
     Fence,
+}
+
+/// A set of nodes. Node numbers are below 64 ([`mowgli::machine::NODES_MAX`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct NodeSet(u64);
+
+impl NodeSet {
+    pub(crate) fn of(nodes: impl IntoIterator<Item = u16>) -> NodeSet {
+        nodes.into_iter().collect()
+    }
+
+    pub(crate) fn insert(&mut self, node: u16) {
+        self.0 |= 1 << (node % NODES_MAX);
+    }
+
+    pub(crate) fn contains(self, node: u16) -> bool {
+        self.0 & 1 << (node % NODES_MAX) != 0
+    }
+
+    pub(crate) fn without(self, node: u16) -> NodeSet {
+        NodeSet(self.0 & !(1 << (node % NODES_MAX)))
+    }
+
+    pub(crate) fn common(self, other: NodeSet) -> NodeSet {
+        NodeSet(self.0 & other.0)
+    }
+
+    pub(crate) fn first(self) -> Option<u16> {
+        (self.0 != 0).then(|| self.0.trailing_zeros() as u16)
+    }
+
+    pub(crate) fn len(self) -> u32 {
+        self.0.count_ones()
+    }
+
+    pub(crate) fn from_bits(bits: u64) -> NodeSet {
+        NodeSet(bits)
+    }
+
+    pub(crate) fn bits(self) -> u64 {
+        self.0
+    }
+}
+
+impl FromIterator<u16> for NodeSet {
+    fn from_iter<I: IntoIterator<Item = u16>>(nodes: I) -> NodeSet {
+        let mut set = NodeSet::default();
+        nodes.into_iter().for_each(|node| set.insert(node));
+        set
+    }
+}
+
+/// When a wait gives up, in nanoseconds of its node's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Deadline {
+    Never,
+    At(u64),
+    /// From when the wait begins.
+    Within(u64),
 }
 
 /// A message to the history of an execution.
@@ -122,11 +189,23 @@ pub(crate) enum Request {
     /// A wait begins; its condition is evaluated next.
     WaitBegin {
         what: Arc<str>,
+        deadline: Deadline,
+        /// Those whose loss ends it.
+        peers: NodeSet,
     },
     /// The condition held.
     WaitEnd,
-    /// The condition did not hold: stop until something it looked at has changed.
+    /// The condition did not hold: stop until something it looked at has changed. Reply: evaluate it again, or how the
+    /// wait has ended.
     Park,
+    /// The node's clock.
+    Now,
+    /// Nodes that this one knows to be lost. Reply: as bits.
+    Lost,
+    /// Whether this node can reach the peer.
+    Reach {
+        peer: u16,
+    },
     Lock {
         lock: LockId,
         mode: LockMode,
@@ -177,13 +256,26 @@ impl From<ThreadKind> for Kind {
     }
 }
 
+/// An operation that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Completed {
+    pub(crate) tag: u64,
+    pub(crate) peer: u16,
+    /// It did not complete: the peer is lost.
+    pub(crate) failed: bool,
+}
+
 /// What a thread is told.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Reply {
     Unit,
     Value(u64),
-    /// Tags and peers of completed operations.
-    Completions(SmallVec<[(u64, u16); 2]>),
+    /// Operations that have ended.
+    Completions(SmallVec<[Completed; 2]>),
+    /// The deadline of the wait has passed.
+    Expired,
+    /// This node is lost, and the call fails for it: the own node if it has been cut off.
+    Lost(u16),
     /// A set-up message; nothing once the control plane is closed.
     Message(Option<(u16, Arc<[u8]>)>),
     /// Calls that each thread had finished when this one began (real-time order of a history).

@@ -8,6 +8,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::Faults;
 use crate::exploring::bounds::Bounds;
 use crate::exploring::walk::Position;
 use crate::fabric::request::Kind;
@@ -69,12 +70,24 @@ impl Stats {
 /// The result of an exploration.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// How much was seen.
+    /// How much was seen, of executions with at most these faults.
     pub completeness: Completeness,
+    /// What could go wrong in each execution.
+    pub faults: Faults,
     /// The first failure, if there was one.
     pub failure: Option<Failure>,
     /// Counters.
     pub stats: Stats,
+}
+
+impl Report {
+    /// What was seen, in words, with its bounds: "complete for at most 1 crash".
+    pub fn seen(&self) -> String {
+        match self.faults.timed() || self.faults.lossy() {
+            true => format!("{} for at most {}", self.completeness, self.faults),
+            false => self.completeness.to_string(),
+        }
+    }
 }
 
 /// What went wrong in an execution.
@@ -114,6 +127,8 @@ pub struct Failure {
     pub schedule: Schedule,
     /// What happened, step by step.
     pub trace: Vec<TraceStep>,
+    /// What was issued and had not taken effect when it failed.
+    pub outstanding: Vec<String>,
 }
 
 impl Failure {
@@ -124,6 +139,7 @@ impl Failure {
             histories: Vec::new(),
             schedule: Schedule::default(),
             trace: Vec::new(),
+            outstanding: Vec::new(),
         }
     }
 
@@ -162,6 +178,7 @@ impl Failure {
             histories: histories(common, &at.state),
             schedule: Schedule::new(at.schedule.to_vec()),
             trace: Vec::new(),
+            outstanding: Vec::new(),
         }
     }
 }
@@ -191,7 +208,23 @@ impl fmt::Display for Failure {
                 writeln!(f, "  ... {} more steps", self.trace.len() - first - SHOWN_MAX)?;
             }
         } else if !self.trace.is_empty() {
-            writeln!(f, "no step was weak: the interleaving alone does it")?;
+            let left_out = self.trace.len().saturating_sub(SHOWN_MAX);
+            match left_out {
+                0 => writeln!(f, "no step was weak, the order of the steps alone does it:")?,
+                n => writeln!(
+                    f,
+                    "no step was weak, the order of the steps alone does it; {n} steps, then:"
+                )?,
+            }
+            for step in &self.trace[left_out..] {
+                writeln!(f, "  {step}")?;
+            }
+        }
+        if !self.outstanding.is_empty() {
+            writeln!(f, "outstanding at the end:")?;
+            for line in &self.outstanding {
+                writeln!(f, "  {line}")?;
+            }
         }
         write!(f, "replay: {}", self.schedule)
     }

@@ -2,7 +2,9 @@
 //!
 //! A schedule is a list of moves. The text has one letter or group for each: `t3` thread 3 goes on, `d3` the oldest entry
 //! leaves its store buffer, `n3.1r0` the queue pair of thread 3 towards node 1 takes rule `r` on entry 0;
-//! repetitions of a move are counted (`t3*4`).
+//! `x3` the deadline of thread 3's wait passes (`X3`: as nothing else can happen), `c1` node 1 stops, `s1` node 1 is
+//! thought lost, `r1` node 1 is cut off, `l0.1` node 0 learns that node 1 is lost; repetitions of a move are counted
+//! (`t3*4`).
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,6 +13,7 @@ use mowgli::machine::{QpId, Rule, Step};
 use serde::{Serialize, Serializer};
 
 use crate::state::Move;
+use crate::state::faults::Fault;
 
 /// A list of moves that leads to an execution.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -74,6 +77,12 @@ impl fmt::Display for Schedule {
                         write!(f, "{index}")?;
                     }
                 }
+                Move::Fault(Fault::Expire(thread)) => write!(f, "x{thread}")?,
+                Move::Fault(Fault::Idle(thread)) => write!(f, "X{thread}")?,
+                Move::Fault(Fault::Crash(node)) => write!(f, "c{node}")?,
+                Move::Fault(Fault::Suspect(node)) => write!(f, "s{node}")?,
+                Move::Fault(Fault::Revoke(node)) => write!(f, "r{node}")?,
+                Move::Fault(Fault::Learn { node, lost }) => write!(f, "l{node}.{lost}")?,
             }
             if times > 1 {
                 write!(f, "*{times}")?;
@@ -85,7 +94,10 @@ impl fmt::Display for Schedule {
 
 /// A text that is not a schedule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a move of a schedule: expected t<thread>, d<thread> or n<thread>.<peer><rule><entry>")]
+#[error(
+    "`{0}` is not a move of a schedule: expected t<thread>, d<thread>, n<thread>.<peer><rule><entry>, x<thread>, \
+         X<thread>, c<node>, s<node>, r<node> or l<node>.<lost node>"
+)]
 pub struct NotASchedule(pub String);
 
 impl FromStr for Schedule {
@@ -111,7 +123,20 @@ impl FromStr for Schedule {
 
 fn parse_move(text: &str) -> Option<Move> {
     let rest = text.get(1..)?;
+    let fault = |make: fn(u16) -> Fault| Some(Move::Fault(make(rest.parse().ok()?)));
     match text.as_bytes().first()? {
+        b'x' => fault(Fault::Expire),
+        b'X' => fault(Fault::Idle),
+        b'c' => fault(Fault::Crash),
+        b's' => fault(Fault::Suspect),
+        b'r' => fault(Fault::Revoke),
+        b'l' => {
+            let (node, lost) = rest.split_once('.')?;
+            Some(Move::Fault(Fault::Learn {
+                node: node.parse().ok()?,
+                lost: lost.parse().ok()?,
+            }))
+        }
         b't' => Some(Move::Thread(rest.parse().ok()?)),
         b'd' => Some(Move::Machine(Step::Drain {
             thread: rest.parse().ok()?,

@@ -9,6 +9,7 @@ use mowgli::machine::{Addr, QpId, Step};
 use serde::Serialize;
 
 use crate::fabric::request::{NicOp, Note, Request, VirtualWord};
+use crate::state::faults::Fault;
 use crate::state::{Common, Move, State};
 
 /// One step of an execution in words.
@@ -52,6 +53,11 @@ pub(crate) struct Tracer {
 }
 
 impl Tracer {
+    /// What has been issued and has not taken effect.
+    pub(crate) fn outstanding(&self) -> Vec<String> {
+        self.delayed.iter().map(|d| d.what.clone()).collect()
+    }
+
     /// Describes a move that is about to be taken in `state`.
     pub(crate) fn see(&mut self, common: &Common, state: &mut State, what: Move) {
         match what {
@@ -71,6 +77,18 @@ impl Tracer {
                         self.delayed.remove(done);
                     }
                 }
+            }
+            Move::Fault(fault) => {
+                if let Fault::Crash(node) | Fault::Revoke(node) | Fault::Suspect(node) = fault {
+                    // What it had under way is discarded, now or later.
+                    self.delayed.retain(|d| match d.writer {
+                        Writer::Buffer(thread) => state.info(thread).node != node,
+                        Writer::Nic(qp) => {
+                            state.info(qp.thread).node != node || matches!(fault, Fault::Crash(_))
+                        }
+                    });
+                }
+                self.push(fault.describe(state), None);
             }
             Move::Thread(thread) => {
                 if let Some(request) = state.request(common, thread) {
@@ -155,7 +173,7 @@ impl Tracer {
                 self.push(format!("{who}: posts {text} to node {peer} as #{tag:x}"), None);
             }
             Request::Poll => self.push(format!("{who}: polls"), None),
-            Request::WaitBegin { ref what } => self.push(format!("{who}: waits for {what}"), None),
+            Request::WaitBegin { ref what, .. } => self.push(format!("{who}: waits for {what}"), None),
             Request::WaitEnd => self.push(format!("{who}: has what it waited for"), None),
             Request::Park => self.push(format!("{who}: parks"), None),
             Request::Note(Note::Call(ref text)) => self.push(format!("{who}: calls {text}"), None),

@@ -24,9 +24,13 @@ impl State {
             };
             out.push(status as u8);
             out.extend_from_slice(&t.finished.to_le_bytes());
-            // A wait's evaluation under way is part of the past; a parked one is what it looked at.
+            // A wait's evaluation under way is part of the past, and so is its deadline; a parked one is what it looked at.
             if let (Status::Parked, Some(wait)) = (status, &t.wait) {
                 out.push(u8::from(wait.polled));
+                if let Some((clock, lost)) = wait.looked {
+                    out.extend_from_slice(&clock.to_le_bytes());
+                    out.extend_from_slice(&lost.bits().to_le_bytes());
+                }
                 out.push(wait.reads.len() as u8);
                 for (word, value) in &wait.reads {
                     out.extend_from_slice(&word.0.to_le_bytes());
@@ -34,6 +38,7 @@ impl State {
                 }
             }
         }
+        self.losses.encode(out);
         for lock in &self.locks {
             out.extend_from_slice(&lock.writer.map_or(u16::MAX, |w| w).to_le_bytes());
             out.extend_from_slice(&lock.readers.to_le_bytes());

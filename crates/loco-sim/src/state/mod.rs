@@ -5,21 +5,24 @@
 pub(crate) mod behaviour;
 pub(crate) mod chunks;
 mod encode;
+pub(crate) mod faults;
 pub(crate) mod names;
 mod nic;
+mod waits;
 
 use std::collections::VecDeque;
-use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mowgli::machine::{Action, Addr, Machine, Post, Step};
-use rustc_hash::FxHasher;
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::exploring::sharing::{Agent, Seen};
-use crate::fabric::request::{Kind, LockMode, Note, Reply, Request, VirtualWord};
+use crate::fabric::request::{Deadline, Kind, LockMode, NodeSet, Note, Reply, Request, VirtualWord};
 use crate::state::behaviour::{Behaviour, Past};
+use crate::state::faults::{Fault, Faults, Losses};
 use crate::state::names::Names;
+use crate::state::waits::Waiting;
 
 /// What all explorers of one exploration share.
 #[derive(Default)]
@@ -27,6 +30,20 @@ pub(crate) struct Common {
     pub(crate) behaviour: Behaviour,
     pub(crate) words: Names,
     pub(crate) locks: Names,
+    versions: Versions,
+}
+
+/// Numbers for the values that locks protect: each value is what a holder in some past made of the one before.
+#[derive(Default)]
+struct Versions(Mutex<FxHashMap<(u64, Past), u64>>);
+
+impl Versions {
+    /// The number of what a holder that releases in `past` has made of `before`. Odd: it differs from a refusal.
+    fn after(&self, before: u64, past: Past) -> u64 {
+        let mut known = lock(&self.0);
+        let next = known.len() as u64;
+        *known.entry((before, past)).or_insert(next << 1 | 1)
+    }
 }
 
 /// A mutex whose poisoning says nothing: the panic is reported by the explorer that had it.
@@ -41,6 +58,8 @@ pub(crate) enum Move {
     Thread(u16),
     /// The machine takes a step.
     Machine(Step),
+    /// Time passes, a node is lost, or a loss becomes known.
+    Fault(Fault),
 }
 
 /// A state. Small itself, as it is moved about; copying into an old one reuses its storage.
@@ -51,6 +70,7 @@ pub(crate) struct State {
     infos: Arc<Vec<Info>>,
     locks: Vec<Lock>,
     mail: Arc<Vec<Mailbox>>,
+    pub(crate) losses: Losses,
 }
 
 impl Clone for State {
@@ -61,6 +81,7 @@ impl Clone for State {
             infos: self.infos.clone(),
             locks: self.locks.clone(),
             mail: self.mail.clone(),
+            losses: self.losses.clone(),
         }
     }
 
@@ -70,6 +91,7 @@ impl Clone for State {
         self.infos.clone_from(&source.infos);
         self.locks.clone_from(&source.locks);
         self.mail.clone_from(&source.mail);
+        self.losses.clone_from(&source.losses);
     }
 }
 
@@ -100,43 +122,15 @@ pub(crate) enum Status {
     Parked,
     Done,
     Failed,
-}
-
-/// A wait under way.
-#[derive(Clone)]
-pub(crate) struct Waiting {
-    /// Where it was asked for: its request has what is waited for.
-    begin: Past,
-    /// Where its evaluation began.
-    pub(crate) entry: Past,
-    /// Where an evaluation that only read has failed.
-    failed: Option<Past>,
-    /// The same, once it is evaluated again for the first time after that.
-    resumes: Option<Past>,
-    /// The evaluation so far only read.
-    pure: bool,
-    polled: bool,
-    reads: SmallVec<[(VirtualWord, u64); 4]>,
-    /// Locks that it found taken.
-    locks: SmallVec<[usize; 1]>,
-}
-
-impl Waiting {
-    /// What is waited for.
-    pub(crate) fn what<'a>(&self, common: &'a Common) -> &'a Arc<str> {
-        match common.behaviour.request(self.begin) {
-            Some(Request::WaitBegin { what }) => what,
-            // A wait is made by granting just that request.
-            _ => unreachable!("a wait without its beginning"),
-        }
-    }
+    /// Its node has stopped.
+    Stopped,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 struct Lock {
     writer: Option<u16>,
     readers: u16,
-    /// Stands for the value that the lock protects: a function of who held it, in which past.
+    /// Stands for the value that the lock protects ([`Versions`]).
     version: u64,
 }
 
@@ -147,13 +141,14 @@ struct Mailbox {
 }
 
 impl State {
-    pub(crate) fn new(machine: Machine, nodes: usize) -> State {
+    pub(crate) fn new(machine: Machine, nodes: usize, faults: Faults) -> State {
         State {
             machine: Box::new(machine),
             threads: Vec::new(),
             infos: Arc::default(),
             locks: Vec::new(),
             mail: Arc::new(vec![Mailbox::default(); nodes]),
+            losses: Losses::new(faults, nodes),
         }
     }
 
@@ -184,7 +179,7 @@ impl State {
         let t = &self.threads[thread as usize];
         match t.status {
             Status::Ready => common.behaviour.request(t.past),
-            Status::Parked | Status::Done | Status::Failed => None,
+            Status::Parked | Status::Done | Status::Failed | Status::Stopped => None,
         }
     }
 
@@ -219,7 +214,7 @@ impl State {
             Request::Join { thread: other } => self
                 .threads
                 .get(*other as usize)
-                .is_some_and(|t| matches!(t.status, Status::Done | Status::Failed)),
+                .is_some_and(|t| matches!(t.status, Status::Done | Status::Failed | Status::Stopped)),
             Request::Receive => {
                 let mailbox = &self.mail[self.node_of(thread) as usize];
                 mailbox.closed || !mailbox.messages.is_empty()
@@ -283,6 +278,9 @@ impl State {
                 tag,
                 signaled,
             } => {
+                if let Some(lost) = self.losses.refusal(self.node_of(thread), NodeSet::of([peer])) {
+                    return Some(Reply::Lost(lost));
+                }
                 let op = self.remote_op(common, op);
                 self.machine
                     .issue(
@@ -298,7 +296,11 @@ impl State {
                 Reply::Unit
             }
             Request::Poll => {
-                let completions = self.poll(self.node_of(thread));
+                let node = self.node_of(thread);
+                if self.losses.refusal(node, NodeSet::default()).is_some() {
+                    return Some(Reply::Lost(node));
+                }
+                let completions = self.poll(node);
                 let none = completions.is_empty();
                 let reply = Reply::Completions(completions);
                 if let Some(wait) = &mut self.threads[thread as usize].wait {
@@ -309,9 +311,30 @@ impl State {
                 }
                 reply
             }
-            Request::WaitBegin { .. } => {
+            Request::Now => {
+                let node = self.node_of(thread);
+                self.look(thread);
+                return Some(Reply::Value(self.losses.clock(node)));
+            }
+            Request::Lost => {
+                let node = self.node_of(thread);
+                self.look(thread);
+                return Some(Reply::Value(self.losses.known(node).bits()));
+            }
+            Request::Reach { peer } => match self.losses.refusal(self.node_of(thread), NodeSet::of([peer])) {
+                Some(lost) => Reply::Lost(lost),
+                None => Reply::Unit,
+            },
+            Request::WaitBegin { deadline, peers, .. } => {
+                let clock = self.losses.clock(self.node_of(thread));
+                let deadline = match deadline {
+                    Deadline::Never => None,
+                    Deadline::At(time) => Some(time),
+                    Deadline::Within(time) => Some(clock.saturating_add(time)),
+                };
                 let t = &mut self.threads[thread as usize];
-                let entry = common.behaviour.after(t.past, &Reply::Unit);
+                let reply = deadline.map_or(Reply::Unit, Reply::Value);
+                let entry = common.behaviour.after(t.past, &reply);
                 t.wait = Some(Box::new(Waiting {
                     begin: t.past,
                     entry,
@@ -321,8 +344,12 @@ impl State {
                     polled: false,
                     reads: SmallVec::new(),
                     locks: SmallVec::new(),
+                    looked: None,
+                    deadline,
+                    expired: false,
+                    peers,
                 }));
-                return Some(Reply::Unit);
+                return Some(reply);
             }
             Request::WaitEnd => {
                 self.threads[thread as usize].wait = None;
@@ -371,9 +398,7 @@ impl State {
                 match mode {
                     LockMode::Exclusive => {
                         lock.writer = None;
-                        let mut hasher = FxHasher::default();
-                        (lock.version, past).hash(&mut hasher);
-                        lock.version = hasher.finish() | 1;
+                        lock.version = common.versions.after(lock.version, past);
                     }
                     LockMode::Shared => lock.readers = lock.readers.saturating_sub(1),
                 }
@@ -385,6 +410,9 @@ impl State {
             Request::Join { .. } => Reply::Unit,
             Request::Send { to, ref payload } => {
                 let from = self.node_of(thread);
+                if let Some(lost) = self.losses.refusal(from, NodeSet::of([to.0])) {
+                    return Some(Reply::Lost(lost));
+                }
                 if let Some(mailbox) = Arc::make_mut(&mut self.mail).get_mut(to.0 as usize) {
                     mailbox.messages.push_back((from, payload.clone()));
                 }
@@ -428,54 +456,9 @@ impl State {
         }
     }
 
-    /// Wakes a parked thread whose wait may have come true.
-    pub(crate) fn wake(&mut self, common: &Common) -> Option<u16> {
-        for thread in 0..self.threads.len() as u16 {
-            let t = &self.threads[thread as usize];
-            if t.status != Status::Parked {
-                continue;
-            }
-            let Some(wait) = &t.wait else { continue };
-            let changed = wait.reads.iter().any(|&(word, value)| {
-                self.machine.load(thread, Addr(common.words.index(word.0))) != Some(value as i64)
-            });
-            let released = wait
-                .locks
-                .iter()
-                .any(|&l| self.locks[l].writer.is_none() && self.locks[l].readers == 0);
-            let may_hold = changed || released || (wait.polled && self.can_poll(self.node_of(thread)));
-            if !may_hold {
-                continue;
-            }
-            let t = &mut self.threads[thread as usize];
-            t.status = Status::Ready;
-            if let Some(wait) = &mut t.wait {
-                match wait.failed.take() {
-                    Some(failed) => match common.behaviour.resumption(failed) {
-                        Some(past) => t.past = past,
-                        None => {
-                            t.past = common.behaviour.after(failed, &Reply::Unit);
-                            wait.resumes = Some(failed);
-                        }
-                    },
-                    None => t.past = common.behaviour.after(t.past, &Reply::Unit),
-                }
-                if wait.resumes.is_none() {
-                    wait.entry = t.past;
-                }
-                wait.pure = true;
-                wait.polled = false;
-                wait.reads.clear();
-                wait.locks.clear();
-            }
-            return Some(thread);
-        }
-        None
-    }
-
     /// Whether a thread that the end waits for has not ended.
     pub(crate) fn is_unfinished(&self) -> bool {
-        let ended = |t: &Thread| t.status == Status::Done;
+        let ended = |t: &Thread| matches!(t.status, Status::Done | Status::Stopped);
         self.threads
             .iter()
             .zip(self.infos.iter())
@@ -494,37 +477,6 @@ impl State {
     /// Number of nodes.
     pub(crate) fn node_count(&self) -> usize {
         self.mail.len()
-    }
-
-    /// What a parked thread waits for: words, whether completions, locks.
-    pub(crate) fn parked_on(&self, common: &Common, thread: u16) -> (Vec<Addr>, bool, Vec<usize>) {
-        let Some(wait) = &self.threads[usize::from(thread)].wait else {
-            return Default::default();
-        };
-        let words = wait
-            .reads
-            .iter()
-            .map(|(word, _)| Addr(common.words.index(word.0)))
-            .collect();
-        (words, wait.polled, wait.locks.to_vec())
-    }
-
-    /// Settles where threads are that evaluate their conditions again, once it is known what they ask for. Whatever the
-    /// failed evaluation read, it has left only its progress behind, if any, and that shows in the next request: so the
-    /// past is where the wait began, or the point after it that begins with this request.
-    pub(crate) fn resume(&mut self, common: &Common) {
-        for t in &mut self.threads {
-            let Some(wait) = &mut t.wait else { continue };
-            let (Some(failed), Some(request)) = (wait.resumes, common.behaviour.request(t.past)) else {
-                continue;
-            };
-            wait.resumes = None;
-            if common.behaviour.request(wait.entry) != Some(request) {
-                wait.entry = common.behaviour.resumed(wait.begin, request);
-            }
-            common.behaviour.resumes(failed, wait.entry);
-            t.past = wait.entry;
-        }
     }
 
     /// Takes a step of the machine.

@@ -4,22 +4,24 @@ use mowgli::machine::{Action, Addr, Issued, RemoteOp};
 use smallvec::SmallVec;
 
 use super::{Common, State};
-use crate::fabric::request::{NicOp, Rmw};
+use crate::fabric::request::{Completed, NicOp, Rmw};
 
 impl State {
     pub(super) fn can_poll(&self, node: u16) -> bool {
-        self.queue_pairs_of(node)
-            .any(|(t, peer)| self.machine.is_enabled(t, &Action::Poll { peer }))
+        self.losses.has_failed(node)
+            || self
+                .queue_pairs_of(node)
+                .any(|(t, peer)| self.machine.is_enabled(t, &Action::Poll { peer }))
     }
 
-    fn queue_pairs_of(&self, node: u16) -> impl Iterator<Item = (u16, u16)> + '_ {
+    pub(super) fn queue_pairs_of(&self, node: u16) -> impl Iterator<Item = (u16, u16)> + '_ {
         let peers = self.mail.len() as u16;
         (0..self.threads.len() as u16)
             .filter(move |&t| self.node_of(t) == node)
             .flat_map(move |t| (0..peers).map(move |peer| (t, peer)))
     }
 
-    pub(super) fn poll(&mut self, node: u16) -> SmallVec<[(u64, u16); 2]> {
+    pub(super) fn poll(&mut self, node: u16) -> SmallVec<[Completed; 2]> {
         let mut completions = SmallVec::new();
         for t in 0..self.threads.len() as u16 {
             if self.node_of(t) != node {
@@ -27,10 +29,20 @@ impl State {
             }
             for peer in 0..self.mail.len() as u16 {
                 while let Ok(Issued::Completion(tag)) = self.machine.issue(t, Action::Poll { peer }) {
-                    completions.push((tag, peer));
+                    completions.push(Completed {
+                        tag,
+                        peer,
+                        failed: false,
+                    });
                 }
             }
         }
+        let failed = self.losses.take_failed(node).into_iter();
+        completions.extend(failed.map(|(tag, peer)| Completed {
+            tag,
+            peer,
+            failed: true,
+        }));
         completions
     }
 

@@ -49,7 +49,7 @@ impl Run {
         let mut built = World::new(config);
         world(&mut built);
         let machine = Machine::new(config.machine());
-        let mut state = State::new(machine, built.nodes());
+        let mut state = State::new(machine, built.nodes(), config.faults);
         for SetUp {
             node,
             kind,
@@ -148,9 +148,9 @@ impl Run {
                         break;
                     }
                 }
-                while let Some(woken) = state.wake(common) {
+                while let Some((woken, reply)) = state.wake(common) {
                     moved = true;
-                    self.give(woken, Reply::Unit)?;
+                    self.give(woken, reply)?;
                     self.learn(common, state)?;
                     state.resume(common);
                 }

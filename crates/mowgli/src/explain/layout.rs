@@ -5,59 +5,15 @@
 //! middle of their arrow; where there is none, gutters and gaps grow. Used by [`Drawing::svg`].
 
 use super::drawing::{Arrow, Drawing, Style};
+use super::grid::{Grid, Point, Rect, Size};
 
-/// A point, in pixels.
-pub(super) type Point = (i32, i32);
-
-/// Space around the drawing.
-pub(super) const MARGIN: i32 = 24;
-/// Above the first gap: the title, the names of nodes, the names of threads.
-pub(super) const HEADER: i32 = 104;
-const BOX_WIDTH_MIN: i32 = 96;
-const BOX_HEIGHT_MIN: i32 = 30;
-/// Between the ends of two arrows on one side of a box.
-const PORT_DISTANCE: i32 = 9;
-/// Between two tracks of a gutter.
-const TRACK_DISTANCE: i32 = 13;
-/// Between two tracks of a gap: a label fits between them.
-const GAP_TRACK_DISTANCE: i32 = 19;
-const GAP_HEIGHT_MIN: i32 = 34;
-const GUTTER_WIDTH_MIN: i32 = 40;
 /// Between two arrows straight down from one box to the next.
 const PARALLEL_DISTANCE: i32 = 24;
-const BOX_CHARACTER_WIDTH: i32 = 8;
 /// Half a character of a label, rounded up.
 const LABEL_HALF_CHARACTER: i32 = 4;
 const LABEL_HALF_HEIGHT: i32 = 8;
 /// How often gutters and gaps may grow.
 const ATTEMPTS_MAX: i32 = 12;
-
-/// A rectangle by its centre.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Rect {
-    pub(super) x: i32,
-    pub(super) y: i32,
-    pub(super) half_width: i32,
-    pub(super) half_height: i32,
-}
-
-impl Rect {
-    fn overlaps(&self, other: &Rect) -> bool {
-        (self.x - other.x).abs() < self.half_width + other.half_width
-            && (self.y - other.y).abs() < self.half_height + other.half_height
-    }
-
-    /// Whether a horizontal or vertical line passes through the inside.
-    fn is_crossed(&self, a: Point, b: Point) -> bool {
-        let line = Rect {
-            x: (a.0 + b.0) / 2,
-            y: (a.1 + b.1) / 2,
-            half_width: (a.0 - b.0).abs() / 2,
-            half_height: (a.1 - b.1).abs() / 2,
-        };
-        self.overlaps(&line)
-    }
-}
 
 /// Where everything is.
 #[derive(Debug)]
@@ -198,9 +154,33 @@ impl<'a> Plan<'a> {
         }
     }
 
+    fn size(&self) -> Size {
+        let Drawing { columns, boxes, .. } = self.drawing;
+        let characters = |column: usize| {
+            let labels = boxes.iter().filter(|b| b.column == column).map(|b| &b.label);
+            let texts = labels.chain([&columns[column].title]);
+            texts.map(|t| t.chars().count()).max().unwrap_or(0)
+        };
+        let ports = |row: usize| {
+            let of_row = (0..boxes.len()).filter(|&b| boxes[b].row == row);
+            let most = |b: usize| {
+                let right = self.ports[b].iter().filter(|p| p.is_right).count();
+                right.max(self.ports[b].len() - right)
+            };
+            of_row.map(most).max().unwrap_or(0)
+        };
+        Size {
+            column_characters: (0..columns.len()).map(characters).collect(),
+            row_ports: (0..self.rows).map(ports).collect(),
+            gutter_tracks: self.gutter_tracks.clone(),
+            gutter_labels: self.gutter_labels.clone(),
+            gap_tracks: self.gap_tracks.clone(),
+        }
+    }
+
     /// Places everything with gutters and gaps that have grown `growth` times; says how many labels are in the way of something.
     fn place(&self, growth: i32) -> (Layout, usize) {
-        let grid = Grid::new(self, growth);
+        let grid = Grid::new(self.size(), growth);
         let boxes: Vec<Rect> = self
             .drawing
             .boxes
@@ -412,118 +392,6 @@ fn ports(drawing: &Drawing, courses: &[Course]) -> Vec<Vec<Port>> {
         side.sort_by_key(|p| (p.towards, p.arrow));
     }
     ports
-}
-
-/// Coordinates of columns, gutters, rows and gaps.
-struct Grid {
-    /// Left and right edge of each gutter.
-    gutters: Vec<(i32, i32)>,
-    gutter_tracks: Vec<usize>,
-    /// Top and bottom of each gap.
-    gaps: Vec<(i32, i32)>,
-    gap_tracks: Vec<usize>,
-    width: i32,
-    height: i32,
-}
-
-impl Grid {
-    fn new(plan: &Plan<'_>, growth: i32) -> Grid {
-        let drawing = plan.drawing;
-        let box_width = |column: usize| {
-            let of_column = drawing.boxes.iter().filter(|b| b.column == column);
-            let label = of_column.map(|b| b.label.chars().count()).max().unwrap_or(0) as i32;
-            let title = drawing.columns[column].title.chars().count() as i32;
-            (BOX_CHARACTER_WIDTH * label.max(title) + 20).max(BOX_WIDTH_MIN)
-        };
-        let box_height = |row: usize| {
-            let of_row = (0..drawing.boxes.len()).filter(|&b| drawing.boxes[b].row == row);
-            let ends = |b: usize| {
-                let right = plan.ports[b].iter().filter(|p| p.is_right).count();
-                right.max(plan.ports[b].len() - right)
-            };
-            let most = of_row.map(ends).max().unwrap_or(0) as i32;
-            (PORT_DISTANCE * (most + 1)).max(BOX_HEIGHT_MIN)
-        };
-        let mut gutters = Vec::new();
-        let mut x = MARGIN;
-        for (g, &tracks) in plan.gutter_tracks.iter().enumerate() {
-            let tracks_width = TRACK_DISTANCE * (tracks as i32 + 1);
-            let label_width = 2 * plan.gutter_labels[g] + 16;
-            let grown = if tracks > 0 { 8 * growth } else { 0 };
-            let width = GUTTER_WIDTH_MIN.max(tracks_width).max(label_width) + grown;
-            gutters.push((x, x + width));
-            x += width;
-            if g < drawing.columns.len() {
-                x += box_width(g);
-            }
-        }
-        let mut gaps = Vec::new();
-        let mut y = HEADER;
-        for (gap, &tracks) in plan.gap_tracks.iter().enumerate() {
-            let height = (GAP_TRACK_DISTANCE * (tracks as i32 + 1)).max(GAP_HEIGHT_MIN) + 6 * growth;
-            gaps.push((y, y + height));
-            y += height;
-            if gap < plan.rows {
-                y += box_height(gap);
-            }
-        }
-        Grid {
-            gutters,
-            gutter_tracks: plan.gutter_tracks.clone(),
-            gaps,
-            gap_tracks: plan.gap_tracks.clone(),
-            width: x + MARGIN,
-            height: y,
-        }
-    }
-
-    fn rect(&self, column: usize, row: usize) -> Rect {
-        let (left, right) = (self.gutters[column].1, self.gutters[column + 1].0);
-        let (top, bottom) = (self.gaps[row].1, self.gaps[row + 1].0);
-        Rect {
-            x: (left + right) / 2,
-            y: (top + bottom) / 2,
-            half_width: (right - left) / 2,
-            half_height: (bottom - top) / 2,
-        }
-    }
-
-    fn track_x(&self, gutter: usize, track: usize) -> i32 {
-        let (left, right) = self.gutters[gutter];
-        left + (right - left) * (track as i32 + 1) / (self.gutter_tracks[gutter] as i32 + 1)
-    }
-
-    fn track_y(&self, gap: usize, track: usize) -> i32 {
-        let (top, bottom) = self.gaps[gap];
-        top + (bottom - top) * (track as i32 + 1) / (self.gap_tracks[gap] as i32 + 1)
-    }
-
-    /// The place nearest to `x` at which a label is inside the gutter of `x`.
-    fn inside_gutter(&self, x: i32, half_width: i32) -> i32 {
-        let gutter = self
-            .gutters
-            .iter()
-            .find(|(left, right)| (left..=right).contains(&&x));
-        match gutter {
-            Some(&(left, right)) if right - left > 2 * half_width + 4 => {
-                x.clamp(left + half_width + 2, right - half_width - 2)
-            }
-            _ => x,
-        }
-    }
-
-    fn frames(&self) -> Vec<(i32, i32)> {
-        let middle = |&(left, right): &(i32, i32)| (left + right) / 2;
-        self.gutters
-            .windows(2)
-            .enumerate()
-            .map(|(c, pair)| {
-                let left = if c == 0 { pair[0].0 } else { middle(&pair[0]) };
-                let last = c + 2 == self.gutters.len();
-                (left, if last { pair[1].1 } else { middle(&pair[1]) })
-            })
-            .collect()
-    }
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@
 mod cycle;
 mod dot;
 mod drawing;
+mod grid;
 mod layout;
 mod relax;
 mod svg;

@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use super::drawing::{Drawing, Style};
-use super::layout::{HEADER, Layout, MARGIN, Point, layout};
+use super::grid::{HEADER, MARGIN, Point};
+use super::layout::{Layout, layout};
 
 const LEGEND_HEIGHT: i32 = 40;
 /// A character of the title, rounded up.
@@ -30,7 +31,7 @@ impl Drawing {
             escape(title)
         );
         self.write_groups(&mut out, &layout);
-        // What the cycle is made of is drawn last, over everything that crosses it.
+        // The cycle is drawn last, over the arrows that cross it.
         let mut order: Vec<usize> = (0..self.arrows.len()).collect();
         order.sort_by_key(|&i| self.arrows[i].style == Style::Cycle);
         for &i in &order {

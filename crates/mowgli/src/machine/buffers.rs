@@ -30,6 +30,14 @@ impl<T: Copy> Fifo<T> {
     pub(crate) fn pop(&mut self) -> Option<T> {
         self.remove(0)
     }
+
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
+        self.0.retain(|item| keep(item));
+    }
 }
 
 impl<T: Copy> std::ops::Deref for Fifo<T> {

@@ -20,6 +20,7 @@
 
 mod buffers;
 mod concrete;
+mod cut;
 mod encode;
 mod footprint;
 mod independence;

@@ -87,8 +87,8 @@ pub(crate) fn of(
             }
             Some(&what) => what,
             None => match enabled.first() {
-                Some(&what) => what,
-                None => break,
+                Some(&what) if !what.is_optional(&at.state) => what,
+                _ => break,
             },
         };
         recorder.see(&common, &mut at.state, what);

@@ -12,6 +12,7 @@ use mowgli::model::RmwAtomicity;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::fabric::request::{NicOp, Request, Rmw};
+use crate::state::faults::Fault;
 use crate::state::{Common, Move, State};
 
 /// An event of an execution.
@@ -122,10 +123,62 @@ impl Recorder {
     pub(super) fn see(&mut self, common: &Common, state: &mut State, what: Move) {
         match what {
             Move::Machine(step) => self.see_step(state, step),
+            Move::Fault(fault) => self.see_fault(state, fault),
             Move::Thread(thread) => {
                 if let Some(request) = state.request(common, thread) {
                     self.see_request(common, state, thread, request);
                 }
+            }
+        }
+    }
+
+    /// Discards what a loss discards. What had not read or written by then is left out.
+    fn see_fault(&mut self, state: &State, fault: Fault) {
+        let (of, towards, buffers) = match fault {
+            Fault::Expire(_) | Fault::Idle(_) => return,
+            Fault::Crash(node) => (node, None, true),
+            Fault::Revoke(node) | Fault::Suspect(node) => (node, None, false),
+            Fault::Learn { node, lost } => (node, Some(lost), false),
+        };
+        if let Fault::Suspect(_) = fault
+            && !state.losses.is_enforced()
+        {
+            return;
+        }
+        let threads = (0..state.threads.len() as u16).filter(|&t| state.info(t).node == of);
+        for thread in threads {
+            let concerned = |peer: u16| towards.map_or(peer != of, |lost| peer == lost);
+            if let Some(buffer) = self.buffers.get_mut(&thread) {
+                buffer.retain(|entry| match entry {
+                    Buffered::Store(event, _) => {
+                        if buffers {
+                            self.left_out.insert(*event);
+                        }
+                        !buffers
+                    }
+                    Buffered::Remote(peer, op) => {
+                        let gone = buffers || concerned(*peer);
+                        if gone {
+                            self.left_out.extend([op.first, op.middle, op.last]);
+                        }
+                        !gone
+                    }
+                });
+            }
+            if buffers {
+                continue;
+            }
+            for peer in (0..state.node_count() as u16).filter(|&peer| concerned(peer)) {
+                let Some(queues) = self.queues.get_mut(&(thread, peer)) else {
+                    continue;
+                };
+                for op in queues.pipe.drain(..) {
+                    let done = |event: usize| self.events[event].time != 0;
+                    self.left_out
+                        .extend([op.first, op.middle, op.last].into_iter().filter(|&e| !done(e)));
+                }
+                self.left_out
+                    .extend(queues.remote.drain(..).map(|(event, _)| event));
             }
         }
     }

@@ -1,0 +1,156 @@
+//! Waits: parking a thread whose condition does not hold, and waking it.
+//!
+//! Used by [`super::State`] when it grants requests, and by walkers, which wake threads after each move.
+
+use std::sync::Arc;
+
+use mowgli::machine::Addr;
+use smallvec::SmallVec;
+
+use super::{Common, State, Status};
+use crate::fabric::request::{NodeSet, Reply, Request, VirtualWord};
+use crate::state::behaviour::Past;
+
+/// A wait under way.
+#[derive(Clone)]
+pub(crate) struct Waiting {
+    /// Where it was asked for: its request has what is waited for.
+    pub(super) begin: Past,
+    /// Where its evaluation began.
+    pub(crate) entry: Past,
+    /// Where an evaluation that only read has failed.
+    pub(super) failed: Option<Past>,
+    /// The same, once it is evaluated again for the first time after that.
+    pub(super) resumes: Option<Past>,
+    /// The evaluation so far only read.
+    pub(super) pure: bool,
+    pub(super) polled: bool,
+    pub(super) reads: SmallVec<[(VirtualWord, u64); 4]>,
+    /// Locks that it found taken.
+    pub(super) locks: SmallVec<[usize; 1]>,
+    /// The clock and the losses of its node that it saw, if it looked.
+    pub(super) looked: Option<(u64, NodeSet)>,
+    /// When it gives up, by its node's clock.
+    pub(super) deadline: Option<u64>,
+    /// That has passed, and the thread is to be told.
+    pub(super) expired: bool,
+    /// Those whose loss ends it.
+    pub(super) peers: NodeSet,
+}
+
+impl Waiting {
+    /// What is waited for.
+    pub(crate) fn what<'a>(&self, common: &'a Common) -> &'a Arc<str> {
+        match common.behaviour.request(self.begin) {
+            Some(Request::WaitBegin { what, .. }) => what,
+            // A wait is made by granting just that request.
+            _ => unreachable!("a wait without its beginning"),
+        }
+    }
+}
+
+impl State {
+    /// The thread has looked at the clock or at who is lost.
+    pub(super) fn look(&mut self, thread: u16) {
+        let node = self.node_of(thread);
+        let seen = (self.losses.clock(node), self.losses.known(node));
+        if let Some(wait) = &mut self.threads[thread as usize].wait {
+            wait.looked.get_or_insert(seen);
+        }
+    }
+
+    /// How a parked thread's wait has ended without its condition, if it has.
+    fn ended(&self, thread: u16, wait: &Waiting) -> Option<Reply> {
+        if wait.expired {
+            return Some(Reply::Expired);
+        }
+        let lost = self.losses.refusal(self.node_of(thread), wait.peers);
+        lost.map(Reply::Lost)
+    }
+
+    /// Wakes a parked thread whose wait may have come true, or has ended otherwise; what it is told.
+    pub(crate) fn wake(&mut self, common: &Common) -> Option<(u16, Reply)> {
+        for thread in 0..self.threads.len() as u16 {
+            let t = &self.threads[thread as usize];
+            if t.status != Status::Parked {
+                continue;
+            }
+            let Some(wait) = &t.wait else { continue };
+            if let Some(reply) = self.ended(thread, wait) {
+                let past = common.behaviour.after(wait.failed.unwrap_or(t.past), &reply);
+                let t = &mut self.threads[thread as usize];
+                (t.status, t.past, t.wait) = (Status::Ready, past, None);
+                return Some((thread, reply));
+            }
+            let changed = wait.reads.iter().any(|&(word, value)| {
+                self.machine.load(thread, Addr(common.words.index(word.0))) != Some(value as i64)
+            });
+            let released = wait
+                .locks
+                .iter()
+                .any(|&l| self.locks[l].writer.is_none() && self.locks[l].readers == 0);
+            let node = self.node_of(thread);
+            let now = (self.losses.clock(node), self.losses.known(node));
+            let looks = wait.looked.is_some_and(|seen| seen != now);
+            let may_hold = changed || released || looks || (wait.polled && self.can_poll(node));
+            if !may_hold {
+                continue;
+            }
+            let t = &mut self.threads[thread as usize];
+            t.status = Status::Ready;
+            if let Some(wait) = &mut t.wait {
+                match wait.failed.take() {
+                    Some(failed) => match common.behaviour.resumption(failed) {
+                        Some(past) => t.past = past,
+                        None => {
+                            t.past = common.behaviour.after(failed, &Reply::Unit);
+                            wait.resumes = Some(failed);
+                        }
+                    },
+                    None => t.past = common.behaviour.after(t.past, &Reply::Unit),
+                }
+                if wait.resumes.is_none() {
+                    wait.entry = t.past;
+                }
+                wait.pure = true;
+                wait.polled = false;
+                wait.reads.clear();
+                wait.locks.clear();
+                wait.looked = None;
+            }
+            return Some((thread, Reply::Unit));
+        }
+        None
+    }
+
+    /// What a parked thread waits for: words, whether completions, locks.
+    pub(crate) fn parked_on(&self, common: &Common, thread: u16) -> (Vec<Addr>, bool, Vec<usize>) {
+        let Some(wait) = &self.threads[usize::from(thread)].wait else {
+            return Default::default();
+        };
+        let words = wait
+            .reads
+            .iter()
+            .map(|(word, _)| Addr(common.words.index(word.0)))
+            .collect();
+        (words, wait.polled, wait.locks.to_vec())
+    }
+
+    /// Settles where threads are that evaluate their conditions again, once it is known what they ask for. Whatever the
+    /// failed evaluation read, it has left only its progress behind, if any, and that shows in the next request: so the
+    /// past is where the wait began, or the point after it that begins with this request.
+    pub(crate) fn resume(&mut self, common: &Common) {
+        for t in &mut self.threads {
+            let Some(wait) = &mut t.wait else { continue };
+            let (Some(failed), Some(request)) = (wait.resumes, common.behaviour.request(t.past)) else {
+                continue;
+            };
+            wait.resumes = None;
+            if common.behaviour.request(wait.entry) != Some(request) {
+                wait.entry = common.behaviour.resumed(wait.begin, request);
+            }
+            common.behaviour.resumes(failed, wait.entry);
+            t.past = wait.entry;
+        }
+    }
+}

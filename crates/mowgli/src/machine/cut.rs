@@ -1,0 +1,41 @@
+//! Cutting connections: what happens to operations under way when one end is lost.
+//!
+//! Relies on [`super::buffers`]. Used by explorers of object code, whose nodes may be lost; litmus programs have none.
+
+use super::buffers::{Delayed, Stage};
+use super::{Machine, QpId, unit_bit};
+
+impl Machine {
+    /// Discards what the thread's CPU has issued and its store buffer still holds.
+    pub fn discard_store_buffer(&mut self, thread: u16) {
+        if let Some(state) = self.threads.get_mut(thread as usize) {
+            state.store_buffer.clear();
+        }
+    }
+
+    /// Discards every operation of the queue pair that has not completed: none of its later steps happens. Results that
+    /// have come back and notifications stay. Appends the tags of the signalled operations that will never complete.
+    pub fn cut(&mut self, id: QpId, tags: &mut Vec<u64>) {
+        let Some(state) = self.threads.get_mut(id.thread as usize) else {
+            return;
+        };
+        if let Some(qp) = state.queue_pair_mut(id.peer) {
+            let holds = qp.wb_r.iter().any(|w| w.atomic)
+                || qp.pipe.iter().any(|e| matches!(e.stage, Stage::Executing { .. }));
+            tags.extend(qp.pipe.iter().filter(|e| e.signalled).map(|e| e.tag));
+            qp.pipe.clear();
+            qp.wb_r.clear();
+            qp.bounds = Default::default();
+            if holds {
+                self.units &= !unit_bit(id.peer);
+            }
+        }
+        state.store_buffer.retain(|delayed| match delayed {
+            Delayed::Remote { peer, entry } if *peer == id.peer => {
+                tags.extend(entry.signalled.then_some(entry.tag));
+                false
+            }
+            _ => true,
+        });
+    }
+}
