@@ -3,7 +3,7 @@
 /// Result with [`HistoryError`].
 pub type Result<T, E = HistoryError> = std::result::Result<T, E>;
 
-/// What can go wrong with a recorded history. A verdict is never an error.
+/// An error of reading or writing a recorded history. A verdict is never an error.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HistoryError {
@@ -15,7 +15,7 @@ pub enum HistoryError {
     Malformed {
         /// Line number, from 1.
         line: usize,
-        /// What the parser said.
+        /// The message of the parser.
         source: serde_json::Error,
     },
     /// A response whose invocation is missing, or a second response to one.

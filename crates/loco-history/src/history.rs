@@ -1,5 +1,5 @@
-//! The history: what each call was, returned, and when. Relies on nothing; the recorders make it, the checker
-//! and the reports read it.
+//! The history of an object: for each call its arguments, its result, and its times. The recorders make it; the checker and the
+//! reports read it. Relies on nothing.
 
 use std::fmt;
 
@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{HistoryError, Result};
 
-/// Who made a call: a thread of a node. A thread with several operations in flight may use one id for all of
-/// them; the checker looks at intervals only, ids are for the reader of a report.
+/// The thread that made a call. A thread with several operations in flight may use one id for all of them: the checker looks only at
+/// intervals, and ids are for the reader of a report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ThreadId {
     /// The node.
@@ -26,14 +26,14 @@ impl fmt::Display for ThreadId {
 /// One call of the object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Operation<C, R> {
-    /// Who called.
+    /// The caller.
     pub thread: ThreadId,
-    /// Which operation, with its arguments.
+    /// The operation with its arguments.
     pub call: C,
-    /// When it was invoked, by the history's clock, read before the operation began.
+    /// The time of the invocation, read from the history's clock before the operation began.
     pub invoked: u64,
-    /// What came back and when. `None`: pending; its thread or node died, or the run ended. It may have taken
-    /// effect at any time after the invocation, or never.
+    /// The result and its time, or `None` if the operation is pending because its thread or node died or the run ended. A pending
+    /// operation may have taken effect at any time after the invocation, or never.
     pub response: Option<Response<R>>,
 }
 
@@ -42,12 +42,12 @@ pub struct Operation<C, R> {
 pub struct Response<R> {
     /// The result.
     pub result: R,
-    /// When it came, by the history's clock, read after the operation ended.
+    /// The time of the response, read from the history's clock after the operation ended.
     pub at: u64,
 }
 
 impl<C, R> Operation<C, R> {
-    /// A completed operation.
+    /// Makes a completed operation.
     pub fn new(thread: ThreadId, call: C, invoked: u64, result: R, responded: u64) -> Self {
         let response = Some(Response {
             result,
@@ -61,7 +61,7 @@ impl<C, R> Operation<C, R> {
         }
     }
 
-    /// An operation without response.
+    /// Makes an operation without response.
     pub fn pending(thread: ThreadId, call: C, invoked: u64) -> Self {
         Operation {
             thread,
@@ -71,12 +71,12 @@ impl<C, R> Operation<C, R> {
         }
     }
 
-    /// The result, if it came.
+    /// Returns the result, if there is one.
     pub fn result(&self) -> Option<&R> {
         self.response.as_ref().map(|r| &r.result)
     }
 
-    /// Whether this operation responded before `other` was invoked. Equal times overlap.
+    /// Returns whether this operation responded before `other` was invoked. Equal times overlap.
     pub fn precedes(&self, other: &Self) -> bool {
         self.response.as_ref().is_some_and(|r| r.at < other.invoked)
     }
@@ -85,7 +85,7 @@ impl<C, R> Operation<C, R> {
 /// A set of operations timed by one clock. The order of the list carries no meaning.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct History<C, R> {
-    /// The operations; reports name them by their index here.
+    /// The operations. Reports name them by their index in this list.
     pub operations: Vec<Operation<C, R>>,
 }
 
@@ -104,24 +104,25 @@ impl<C, R> From<Vec<Operation<C, R>>> for History<C, R> {
 }
 
 impl<C, R> History<C, R> {
-    /// All operations of the parts (threads, processes), which must have used one clock, by time of invocation.
+    /// Merges the histories of threads or processes, which must have used one clock, and sorts by the time of invocation.
     pub fn merge(parts: impl IntoIterator<Item = History<C, R>>) -> Self {
         let mut operations: Vec<_> = parts.into_iter().flat_map(|part| part.operations).collect();
         operations.sort_by_key(|op| op.invoked);
         History { operations }
     }
 
-    /// Number of operations.
+    /// Returns the number of operations.
     pub fn len(&self) -> usize {
         self.operations.len()
     }
 
-    /// Whether nothing was recorded.
+    /// Returns whether nothing was recorded.
     pub fn is_empty(&self) -> bool {
         self.operations.is_empty()
     }
 
-    /// The history as far as it was known at time `at`: later invocations are left out, later responses pending.
+    /// Returns the history as it was known at time `at`: later invocations are left out, and operations with a later response are
+    /// pending.
     pub fn until(&self, at: u64) -> Self
     where
         C: Clone,
@@ -140,11 +141,11 @@ impl<C, R> History<C, R> {
         }
     }
 
-    /// Whether every response comes at or after its invocation.
+    /// Checks that every response comes at or after its invocation.
     ///
     /// # Errors
-    /// [`HistoryError::TimeRunsBackwards`] names the first operation for which it does not. The checker takes
-    /// such a response as coming at the time of the invocation.
+    /// [`HistoryError::TimeRunsBackwards`] names the first operation whose response comes before. The checker treats such a response as
+    /// if it came at the time of the invocation.
     pub fn validate(&self) -> Result<()> {
         for (index, op) in self.operations.iter().enumerate() {
             if let Some(response) = op.response.as_ref().filter(|r| r.at < op.invoked) {

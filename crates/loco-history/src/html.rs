@@ -1,5 +1,5 @@
-//! The timeline page: the history as data in a page that draws it. Relies on `timeline.html`, which is ours and
-//! needs nothing from elsewhere; used by [`Report::html`].
+//! Makes the timeline page, which holds the history as data and draws it. Relies on the template `timeline.html`, which loads nothing from
+//! elsewhere. Used by [`Report::html`].
 
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use crate::report::{Partition, Report, Verdict, show_states};
 use crate::{Spec, ThreadId};
 
 const TEMPLATE: &str = include_str!("timeline.html");
-/// Where the data goes in the template.
+/// The mark in the template that the data replaces.
 const PLACE: &str = "/*DATA*/null";
 /// Orders drawn for one partition at most; the report itself has more.
 const ORDERS_MAX: usize = 256;
@@ -33,7 +33,7 @@ pub(crate) fn page<S: Spec>(report: &Report<'_, S>) -> String {
         "omitted": drawn.len().saturating_sub(PARTITIONS_MAX),
         "partitions": partitions,
     });
-    // A history may contain any text: inside a script element only `<` can end it.
+    // A history may contain any text. Inside a script element only `<` can end the element.
     TEMPLATE.replace(PLACE, &data.to_string().replace('<', "\\u003c"))
 }
 

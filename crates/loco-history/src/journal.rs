@@ -1,5 +1,5 @@
-//! Recording into a file that survives the process: for tests that kill nodes. Relies on a clock and a writer;
-//! used by one thread at a time.
+//! Records calls into a file that survives the process, for tests that kill nodes. Relies on a clock and a writer; used by one
+//! thread at a time.
 
 use std::io::{BufRead, Write};
 use std::marker::PhantomData;
@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Clock, History, HistoryError, Invocation, Operation, Response, Result, ThreadId};
 
-/// Records the calls of one thread as lines of JSON, each written when it happens and before the call goes on:
-/// after the process is killed, the operation it was in is there, pending.
+/// Records the calls of one thread as lines of JSON. Each line is written before the call goes on, so that after the process is
+/// killed, the operation that it was in is in the file as pending.
 ///
-/// Give it an unbuffered writer (a `File`): what reached the kernel survives the process. Costs a system call at
-/// each end of an operation; [`Recorder`](crate::Recorder) is the cheap one.
+/// The writer must be unbuffered (a `File`, say), because only what has reached the kernel survives the process. An operation costs a
+/// system call at each end; a [`Recorder`](crate::Recorder) is cheaper.
 #[derive(Debug)]
 pub struct Journal<C, R, K, W> {
     thread: ThreadId,
@@ -42,7 +42,7 @@ enum Record<C, R> {
 }
 
 impl<C: Serialize, R: Serialize, K: Clock, W: Write> Journal<C, R, K, W> {
-    /// A journal of `thread` that appends to `out`.
+    /// Makes a journal of `thread` that appends to `out`.
     pub fn new(thread: ThreadId, clock: K, out: W) -> Self {
         Journal {
             thread,
@@ -57,7 +57,7 @@ impl<C: Serialize, R: Serialize, K: Clock, W: Write> Journal<C, R, K, W> {
     /// Records that `call` is about to begin.
     ///
     /// # Errors
-    /// The writer failed; the call should not be made, as the history would miss it.
+    /// The writer failed. The call should not be made, because the history would miss it.
     pub fn invoke(&mut self, call: C) -> Result<Invocation> {
         let id = self.invocations;
         let (thread, at) = (self.thread, self.clock.now());
@@ -88,17 +88,17 @@ impl<C: Serialize, R: Serialize, K: Clock, W: Write> Journal<C, R, K, W> {
         self.line.clear();
         serde_json::to_writer(&mut self.line, record).map_err(std::io::Error::from)?;
         self.line.push(b'\n');
-        // One write a line: a kill leaves at most the last line cut.
+        // Each line is one write, so a kill cuts at most the last line.
         self.out.write_all(&self.line)?;
         self.out.flush()?;
         Ok(())
     }
 }
 
-/// Reads back the journal of one thread. A last line without its end is dropped: that is where the process died.
+/// Reads back the journal of one thread. A last line without its end is dropped, because the process died while it wrote it.
 ///
 /// # Errors
-/// The reader failed, or a whole line is not a record of these types or answers no open invocation.
+/// The reader failed, or a complete line is not a record of these types, or a response answers no open invocation.
 pub fn read_journal<C: DeserializeOwned, R: DeserializeOwned>(
     mut input: impl BufRead,
 ) -> Result<History<C, R>> {

@@ -1,11 +1,11 @@
-//! Recording in memory. Relies on a clock; used by one thread at a time, so that recording shares nothing.
+//! Records calls in memory. Relies on a clock. Each thread has its own recorder, so recording shares nothing.
 
 use crate::{Clock, History, Operation, Response, ThreadId};
 
-/// Records the calls of one thread. Costs a clock reading and a vector access at each end of a call; threads
-/// share nothing but the clock.
+/// Records the calls of one thread. Each end of a call costs a clock reading and a vector access. Threads share nothing but the
+/// clock.
 ///
-/// What is still open when the recorder is finished counts as pending. Where the process itself may die, use a
+/// Operations that are open when the recorder is finished are pending. If the process itself may die, use a
 /// [`Journal`](crate::Journal).
 #[derive(Debug)]
 pub struct Recorder<C, R, K> {
@@ -14,13 +14,13 @@ pub struct Recorder<C, R, K> {
     operations: Vec<Operation<C, R>>,
 }
 
-/// Names an operation from invocation to response, with the recorder that gave it out.
+/// Names an operation between its invocation and its response.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "without a response the operation counts as pending"]
 pub struct Invocation(pub(crate) usize);
 
 impl<C, R, K: Clock> Recorder<C, R, K> {
-    /// An empty recorder for `thread`.
+    /// Makes an empty recorder for `thread`.
     pub fn new(thread: ThreadId, clock: K) -> Self {
         Recorder {
             thread,
@@ -29,7 +29,7 @@ impl<C, R, K: Clock> Recorder<C, R, K> {
         }
     }
 
-    /// Room for `operations` more calls, so that recording them does not allocate.
+    /// Makes room for `operations` more calls, so that recording them does not allocate.
     pub fn reserve(&mut self, operations: usize) {
         self.operations.reserve(operations);
     }
@@ -39,7 +39,7 @@ impl<C, R, K: Clock> Recorder<C, R, K> {
         let operation = Operation::pending(self.thread, call, 0);
         self.operations.push(operation);
         let index = self.operations.len() - 1;
-        // Read last: a long interval only weakens the check, so neither end may hold more than the call.
+        // The clock is read last: a longer interval would weaken the check, so the interval must hold no more than the call.
         self.operations[index].invoked = self.clock.now();
         Invocation(index)
     }
@@ -52,7 +52,7 @@ impl<C, R, K: Clock> Recorder<C, R, K> {
         }
     }
 
-    /// Runs `body` as the call `call`, whose result is what it returns.
+    /// Runs `body` and records it as `call`, with its return value as the result.
     pub fn record(&mut self, call: C, body: impl FnOnce() -> R) -> R
     where
         R: Clone,
@@ -63,7 +63,7 @@ impl<C, R, K: Clock> Recorder<C, R, K> {
         result
     }
 
-    /// What was recorded.
+    /// Returns the recorded history.
     pub fn finish(self) -> History<C, R> {
         History {
             operations: self.operations,

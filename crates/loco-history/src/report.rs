@@ -1,12 +1,12 @@
-//! What a check found, and how to say it. Relies on the search's result and the specification's wording; used by
-//! tests, which print the text of a failure and leave the page for the browser.
+//! The report of a check, as data, as text and as a page. Relies on the search's result and on the specification's wording. Used by tests,
+//! which print the text of a failure and save the page for a browser.
 
 use std::fmt::Write as _;
 
 use crate::search::{Exhausted, Stats};
 use crate::{History, Operation, Spec, html};
 
-/// The result of [`check`](crate::check), with the history it is about.
+/// The result of [`check`](crate::check), with the history that was checked.
 #[derive(Debug)]
 pub struct Report<'a, S: Spec> {
     pub(crate) spec: &'a S,
@@ -18,11 +18,11 @@ pub struct Report<'a, S: Spec> {
 /// The result in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Linearizable; a witness is there.
+    /// Linearizable; the report has an order.
     Ok,
     /// Not linearizable.
     Violation,
-    /// The limits ended the search.
+    /// A limit ended the search.
     Unknown,
 }
 
@@ -33,37 +33,37 @@ pub struct Partition<K> {
     pub key: K,
     /// Its operations, as indices of the history.
     pub operations: Vec<usize>,
-    /// What was found.
+    /// The result of the search.
     pub outcome: Outcome,
-    /// Unless ok: orders that were tried, longest first, among them for (almost) each operation a longest one
-    /// that contains it. Each is legal as far as it goes.
+    /// If the part is not ok, orders that were tried, longest first. For almost every operation, a longest order that contains it is among
+    /// them. Each order is legal as far as it goes.
     pub partials: Vec<Vec<usize>>,
-    /// What it cost.
+    /// The cost of the search.
     pub stats: Stats,
 }
 
-/// What was found of one part. Orders are lists of indices of the history.
+/// The result of the search for one part. Orders are lists of indices of the history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Linearizable.
     Ok {
-        /// An order that explains every result. Pending operations are in it if they took effect.
+        /// An order that explains every result. It contains those pending operations that took effect.
         witness: Vec<usize>,
     },
     /// No order explains the history.
     Violation {
         /// The longest order found.
         longest: Vec<usize>,
-        /// The response past which no order leads.
+        /// The response that no order gets past.
         blocked: Option<Blocked>,
     },
-    /// The search was ended.
+    /// A limit ended the search.
     Unknown {
-        /// By what.
+        /// The limit.
         reason: Exhausted,
         /// The longest order found so far.
         longest: Vec<usize>,
-        /// The last response that stopped an order so far.
+        /// The last response that stopped an order.
         blocked: Option<Blocked>,
     },
 }
@@ -78,7 +78,7 @@ pub struct Blocked {
 }
 
 impl<K> Partition<K> {
-    /// The result in one word.
+    /// Returns the result in one word.
     pub fn verdict(&self) -> Verdict {
         match self.outcome {
             Outcome::Ok { .. } => Verdict::Ok,
@@ -87,7 +87,7 @@ impl<K> Partition<K> {
         }
     }
 
-    /// The response past which no order leads, or led so far.
+    /// Returns the response that no order gets past, or has got past so far.
     pub fn blocked(&self) -> Option<&Blocked> {
         match &self.outcome {
             Outcome::Ok { .. } => None,
@@ -102,7 +102,7 @@ const CONTEXT_LINES: usize = 8;
 const LISTED_MAX: usize = 16;
 
 impl<S: Spec> Report<'_, S> {
-    /// The result in one word: a violation anywhere is one of the whole, else unknown anywhere, else ok.
+    /// Returns the result in one word: violation if some part has one, else unknown if some part is unknown, else ok.
     pub fn verdict(&self) -> Verdict {
         let any = |verdict| self.partitions.iter().any(|part| part.verdict() == verdict);
         match () {
@@ -112,13 +112,13 @@ impl<S: Spec> Report<'_, S> {
         }
     }
 
-    /// Whether the verdict is [`Verdict::Ok`].
+    /// Returns whether the verdict is [`Verdict::Ok`].
     pub fn is_ok(&self) -> bool {
         self.verdict() == Verdict::Ok
     }
 
-    /// The verdict in a line, then for each partition that is not ok, earliest trouble first, the first bad
-    /// window: the order up to it, the state there, and why no operation can come next.
+    /// Writes the verdict in a line. For each partition that is not ok, the earliest first, the first bad window follows: the
+    /// order up to it, the state there, and the reason why no operation can come next.
     pub fn text(&self) -> String {
         let mut out = String::new();
         let count = |verdict| {
@@ -154,14 +154,14 @@ impl<S: Spec> Report<'_, S> {
         out
     }
 
-    /// A page that draws the history as a timeline, one row a thread: of every partition that is not ok, or of
-    /// all if all are. Needs nothing but a browser. A click on an operation shows the longest order found that
+    /// Makes a page that draws the history as a timeline with one row for each thread. It shows every partition that is not ok, or all
+    /// partitions if all are ok. The page needs nothing but a browser. A click on an operation shows the longest order found that
     /// contains it, with the states on the way.
     pub fn html(&self) -> String {
         html::page(self)
     }
 
-    /// The partitions that are not ok: violations first, then by when the trouble begins.
+    /// Returns the partitions that are not ok: violations first, then by the time of the response that stopped the search.
     pub(crate) fn bad_partitions(&self) -> Vec<&Partition<S::Key>> {
         let mut bad: Vec<_> = self
             .partitions
@@ -180,7 +180,7 @@ impl<S: Spec> Report<'_, S> {
         bad
     }
 
-    /// The states after each operation of `order`; more than one where the specification leaves a choice.
+    /// Returns the states after each operation of `order`. There are several where the specification leaves a choice.
     pub(crate) fn states(&self, key: &S::Key, order: &[usize]) -> Vec<Vec<S::State>> {
         let mut states = vec![self.spec.initial(key)];
         let mut all = Vec::with_capacity(order.len());
@@ -309,7 +309,7 @@ impl<S: Spec> Report<'_, S> {
     }
 }
 
-/// One state, or the set of them.
+/// Prints one state, or a set of states.
 pub(crate) fn show_states<T: std::fmt::Debug>(states: &[T]) -> String {
     match states {
         [state] => format!("{state:?}"),

@@ -1,20 +1,19 @@
-//! The search for a linearization. Relies on a [`Spec`] and a [`History`]; its result is a [`Report`].
+//! Searches for a linearization. Relies on a [`Spec`] and a [`History`]; the result is a [`Report`].
 //!
-//! The algorithm of Wing and Gong walks the calls and responses in time order. A call whose operation is not yet
-//! placed may be placed next, if the specification allows it in the present state; then the walk starts again
-//! from the first event left. A response whose operation is not yet placed cannot be walked past: the search
-//! backtracks. Lowe's memoisation cuts a branch that reaches a set of placed operations and a state seen before.
+//! The algorithm of Wing and Gong walks the calls and responses in time order. A call whose operation is not yet placed may be
+//! placed next if the specification allows it in the present state; then the walk starts again from the first event left. The
+//! walk cannot pass a response whose operation is not yet placed; there the search backtracks. Lowe's memoisation cuts a
+//! branch that reaches a set of placed operations and a state seen before.
 //!
-//! What is ours: the set is kept as the first word that is not full and the words after it, so that remembering
-//! a configuration costs the concurrency of the history and not its length; calls that change nothing are placed
-//! at once and never taken back ([`Spec::read_only`]); and orders tried are kept as a tree with one node a
-//! configuration, so that the longest order through *each* operation is known at the end without copying orders on the
-//! way.
+//! We add three things. The set of placed operations is kept as the first word that is not full and the words after it, so that
+//! the size of a remembered configuration grows with the concurrency of the history and not with its length. Calls that change nothing are
+//! placed at once and never taken back ([`Spec::read_only`]). The orders tried are kept as a tree with one node for each
+//! configuration, so that the longest order through *each* operation is known at the end without copies of orders.
 //!
-//! Pending calls, which may be placed at any time or never, would double the search each. So they are not among the
-//! events: one is placed only where it changes the state, and only when no completed call leads on before the
-//! next response. And a configuration is cut when the same completed calls and the same state were reached before with
-//! some of the same pending calls: what can follow here could follow there, where more of them are left.
+//! A pending call may be placed at any time or never, so each would double the search. Therefore pending calls are not among the
+//! events. A pending call is placed only where it changes the state, and only when no completed call leads on before the next
+//! response. A configuration is cut when the same completed calls and the same state were reached before with a subset of its pending
+//! calls: every continuation from here is possible from there, because more pending calls are left.
 
 use std::collections::hash_map::Entry as MapEntry;
 use std::hash::Hash;
@@ -26,19 +25,19 @@ use smallvec::SmallVec;
 use crate::report::{Blocked, Outcome, Partition, Report};
 use crate::{History, Spec};
 
-/// How far a search may go. Whatever runs out first makes what is left *unknown*, never wrong.
+/// The limits of a search. When one is reached, the verdicts that are left open are *unknown*.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Time for the whole check.
+    /// The time for the whole check.
     pub time: Duration,
-    /// Memory that the search of one partition may take, in bytes, as far as it is accounted for.
+    /// The memory for the search of one partition, in bytes, as far as the search accounts for it.
     pub memory_bytes: usize,
-    /// Configurations that the search of one partition may visit; a bound that does not depend on the machine.
+    /// The configurations that the search of one partition may visit. This bound does not depend on the machine.
     pub configurations: u64,
 }
 
 impl Default for Limits {
-    /// A minute, 2 GiB, any number of configurations.
+    /// Returns a minute, 2 GiB, and any number of configurations.
     fn default() -> Self {
         Limits {
             time: Duration::from_secs(60),
@@ -48,7 +47,7 @@ impl Default for Limits {
     }
 }
 
-/// Which limit ended a search.
+/// The limit that ended a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exhausted {
     /// [`Limits::time`].
@@ -59,7 +58,7 @@ pub enum Exhausted {
     Configurations,
 }
 
-/// What a search cost.
+/// The cost of a search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Configurations visited: sets of placed operations with a state.
@@ -70,10 +69,10 @@ pub struct Stats {
     pub memory_bytes: usize,
 }
 
-/// Searches for an order of the operations that explains the history, in each partition on its own, small
-/// partitions first so that a hard one does not hide the verdict of the others.
+/// Searches each partition of the history for an order of its operations that explains them. Small partitions come first, so that a
+/// hard partition does not hide the verdicts of the others.
 ///
-/// Exact within the limits: *ok* comes with the order, *violation* means that there is none.
+/// Within the limits the answer is exact: *ok* comes with the order, and *violation* means that there is no order.
 pub fn check<'a, S: Spec>(
     spec: &'a S,
     history: &'a History<S::Call, S::Ret>,
@@ -120,7 +119,7 @@ enum Entry {
     End,
 }
 
-/// A configuration as the memo keeps it, but for the pending operations placed: the completed ones, and the state.
+/// A configuration without its pending operations, as the memo keeps it: the completed operations placed, and the state.
 #[derive(PartialEq, Eq, Hash)]
 struct Config<T> {
     /// Words of the completed set before this one are full.
@@ -133,27 +132,27 @@ struct Config<T> {
 /// Pending operations placed, up to the last word that is not zero.
 type PendingSet = SmallVec<[u64; 1]>;
 
-/// Whether all of `some` are in `all`.
+/// Returns whether all of `some` are in `all`.
 fn is_subset(some: &[u64], all: &[u64]) -> bool {
-    // Of different lengths the longer one's last word is not zero.
+    // If the lengths differ, the last word of the longer set is not zero.
     some.len() <= all.len() && some.iter().zip(all).all(|(some, all)| some & !all == 0)
 }
 
-/// Where the search looks for the next operation to place.
+/// The place at which the search looks for the next operation.
 #[derive(Clone, Copy)]
 enum At {
-    /// At this entry.
+    /// This entry.
     Entry(usize),
-    /// At this pending operation: no completed one leads on before the next response.
+    /// This pending operation, because no completed operation leads on before the next response.
     Pending(usize),
 }
 
-/// One placed operation, and what to restore when it is taken back.
+/// A placed operation, with the state to restore when it is taken back.
 struct Frame<T> {
     op: u32,
-    /// Which of the states that the step allows.
+    /// The number of the chosen state among those that the step allows.
     alternative: usize,
-    /// No other choice need be tried when this one fails.
+    /// Whether no other choice need be tried when this one fails.
     committed: bool,
     state_before: T,
     base_before: usize,
@@ -180,8 +179,7 @@ struct Search<'a, S: Spec> {
     /// Entries of the completed operations.
     call_entry: Vec<u32>,
     return_entry: Vec<u32>,
-    /// Of each pending operation that may change something, by time of invocation: the first response before which it
-    /// may be placed.
+    /// For each pending operation that may change something, by time of invocation, the first response before which it may be placed.
     pending_from: Vec<u32>,
     done: Vec<u64>,
     base: usize,
@@ -190,7 +188,7 @@ struct Search<'a, S: Spec> {
     pending: Vec<u64>,
     state: S::State,
     frames: Vec<Frame<S::State>>,
-    /// The configurations visited, each with the sets of pending operations of which none contains another that came first.
+    /// The configurations visited. Each has sets of pending operations, of which none contains an earlier one.
     memo: FxHashMap<Config<S::State>, SmallVec<[PendingSet; 1]>>,
     /// The orders tried: operation and parent; node 0 is the empty order.
     tree: Vec<(u32, u32)>,
@@ -211,13 +209,13 @@ impl<'a, S: Spec> Search<'a, S> {
         mut operations: Vec<usize>,
     ) -> Self {
         let all = &history.operations;
-        // Pending calls that change nothing explain nothing: they come last and are never looked at.
+        // Pending calls that change nothing explain nothing. They come last and are never looked at.
         let idle = |i: usize| all[i].response.is_none() && spec.read_only(&all[i].call, None);
         operations.sort_by_key(|&i| (all[i].response.is_none(), idle(i), all[i].invoked));
         let count = operations.len();
         let completed = operations.iter().filter(|&&i| all[i].response.is_some()).count();
         let active = operations.iter().filter(|&&i| !idle(i)).count();
-        // At equal times calls come first: operations that touch overlap.
+        // At equal times calls come before responses, so that operations that touch overlap.
         let mut events = Vec::with_capacity(2 * completed);
         for (op, &i) in operations.iter().enumerate() {
             if let Some(response) = &all[i].response {
@@ -234,7 +232,7 @@ impl<'a, S: Spec> Search<'a, S> {
             .map(|&i| all[i].invoked)
             .peekable();
         for (at, is_return, op) in events {
-            // A response that comes no earlier than a pending call's invocation: from there on it may be placed.
+            // From the first response that comes no earlier than its invocation, a pending call may be placed.
             while is_return && pending.next_if(|&invoked| invoked <= at).is_some() {
                 pending_from.push(entries.len() as u32);
             }
@@ -250,7 +248,7 @@ impl<'a, S: Spec> Search<'a, S> {
                 Entry::Call(op)
             });
         }
-        // Those invoked after all responses explain nothing.
+        // Pending calls invoked after all responses explain nothing.
         pending_from.extend(pending.map(|_| u32::MAX));
         entries.push(Entry::End);
         let last = entries.len() as u32 - 1;
@@ -327,7 +325,7 @@ impl<'a, S: Spec> Search<'a, S> {
         }
     }
 
-    /// Whether there is an order; its frames are then left in place.
+    /// Returns whether there is an order. If so, its frames are left in place.
     fn search(&mut self, limits: &Limits, deadline: Option<Instant>) -> Result<bool, Exhausted> {
         let mut states = Vec::new();
         let mut at = At::Entry(self.next[HEAD] as usize);
@@ -357,8 +355,8 @@ impl<'a, S: Spec> Search<'a, S> {
                     self.completed + found
                 }),
             };
-            // Nothing leads past the next response, or a call that changes nothing leads no further: then nothing does,
-            // as it leads to a configuration as good as this one.
+            // Nothing leads past the next response, or a call that changes nothing leads no further. In the second case nothing else does
+            // either, because the call led to a configuration as good as this one.
             let mut failed = op.is_none();
             if let Some(op) = op {
                 let (call, result) = self.calls[op];
@@ -369,7 +367,7 @@ impl<'a, S: Spec> Search<'a, S> {
                 failed = read_only && !pending && !states.is_empty();
                 let mut placed = false;
                 for (number, state) in states.drain(..).enumerate().skip(alternative) {
-                    // A pending call need not have happened, so without effect it is not worth placing.
+                    // A pending call need not have happened, so it is placed only for its effect.
                     if !(pending && state == self.state) && self.place(op as u32, state, number, read_only) {
                         placed = true;
                         break;
@@ -407,8 +405,7 @@ impl<'a, S: Spec> Search<'a, S> {
         Ok(true)
     }
 
-    /// Of the pending operations from the one of this number on the first that is not placed and may come before the next
-    /// response.
+    /// Finds the first pending operation, from this number on, that is not placed and may come before the next response.
     fn next_pending(&self, number: usize) -> Option<usize> {
         let is_placed = |p: usize| self.pending[p / 64] & (1 << (p % 64)) != 0;
         let pending = (number..self.pending_from.len()).find(|&p| !is_placed(p))?;
@@ -432,7 +429,7 @@ impl<'a, S: Spec> Search<'a, S> {
         }
     }
 
-    /// Places `op` next, which leads to `state`; false, and nothing changed, if that configuration was visited.
+    /// Places `op` next, which leads to `state`. Returns false and changes nothing if that configuration was visited.
     fn place(&mut self, op: u32, state: S::State, alternative: usize, committed: bool) -> bool {
         let (base_before, high_before) = (self.base, self.high);
         self.mark(op as usize);
@@ -527,14 +524,14 @@ impl<'a, S: Spec> Search<'a, S> {
         self.prev[next as usize] = prev;
     }
 
-    /// Undoes `unlink`; the calls nest, so the neighbours are the same as then.
+    /// Undoes `unlink`. The calls nest, so the neighbours are those of that time.
     fn relink(&mut self, entry: u32) {
         let (prev, next) = (self.prev[entry as usize], self.next[entry as usize]);
         self.next[prev as usize] = entry;
         self.prev[next as usize] = entry;
     }
 
-    /// Notes the present order for each of its operations that has no longer one.
+    /// Notes the present order for each of its operations for which no longer order is known.
     fn note(&mut self) {
         let length = self.frames.len() as u32;
         let Some(node) = self.frames.last().map(|frame| frame.node) else {
@@ -543,7 +540,7 @@ impl<'a, S: Spec> Search<'a, S> {
         if length > self.longest.0 {
             self.longest = (length, node);
         }
-        // `noted` does not grow towards the end of the order: the first frame that is high enough ends the walk.
+        // `noted` does not grow towards the end of the order, so the first frame that is high enough ends the walk.
         for frame in self
             .frames
             .iter_mut()
@@ -556,7 +553,7 @@ impl<'a, S: Spec> Search<'a, S> {
         }
     }
 
-    /// The order that ends at `node`, as indices of the history.
+    /// Returns the order that ends at `node`, as indices of the history.
     fn order(&self, mut node: u32) -> Vec<usize> {
         let mut order = Vec::new();
         while node != 0 {

@@ -1,5 +1,5 @@
-//! What the sequential object does. The trait the checker searches over, and the objects of LOCO in one file each.
-//! Relies on nothing; used by the checker, by the reports for their wording, and by whoever writes an object.
+//! Sequential specifications: the trait over which the checker searches, and the objects of LOCO in one file each. Used by the checker and
+//! by the reports; authors of objects write their own. Relies on nothing.
 
 use std::fmt::{Debug, Display};
 use std::hash::Hash;
@@ -16,12 +16,12 @@ pub use lock::{Lock, LockCall, LockRet};
 pub use queue::{Queue, QueueCall, QueueRet};
 pub use register::{Register, RegisterCall, RegisterRet};
 
-/// A sequential specification: states, and which calls with which results lead from one to which others.
+/// A sequential specification: a set of states, and the states to which a call with a result leads from a state.
 ///
-/// Nondeterminism is allowed: a step may lead to several states. A history is linearizable with respect to the
-/// specification if *some* choice explains it.
+/// A specification may be nondeterministic: a step may lead to several states. A history is linearizable with respect to it if
+/// *some* choice explains the history.
 pub trait Spec {
-    /// A state of one partition. Small and cheap to clone and hash: the search remembers many.
+    /// A state of one partition. It should be small and cheap to clone and hash, because the search remembers many.
     type State: Clone + Eq + Hash + Debug;
     /// An operation with its arguments.
     type Call: Debug;
@@ -31,14 +31,14 @@ pub trait Spec {
     /// only one. By locality (Herlihy and Wing 1990, section 3.2) a history is linearizable if each part is.
     type Key: Clone + Eq + Hash + Display;
 
-    /// Which part of the object `call` concerns.
+    /// Returns the part of the object that `call` concerns.
     fn partition(&self, call: &Self::Call) -> Self::Key;
 
-    /// The state in which the part `key` starts.
+    /// Returns the state in which the part `key` starts.
     fn initial(&self, key: &Self::Key) -> Self::State;
 
-    /// Pushes onto `next` every state in which the part can be after `call` in `state`, where `ret` is the result
-    /// seen, or `None` if the call is pending and any result will do. Pushes nothing if this cannot happen.
+    /// Pushes onto `next` every state in which the part can be after `call` in `state`. `ret` is the result seen, or `None` if the call
+    /// is pending and may have any result. Pushes nothing if the call with this result is impossible in this state.
     fn step(
         &self,
         state: &Self::State,
@@ -47,19 +47,19 @@ pub trait Spec {
         next: &mut Vec<Self::State>,
     );
 
-    /// Whether `call` with `ret` leaves the state as it is *in every state in which it is legal*. Optional, but
-    /// the checker then takes such a call as early as it can, with no way back, which saves most of the search
-    /// in histories with many reads. A write that happens to write the present value is no such call.
+    /// Returns whether `call` with `ret` leaves the state as it is *in every state in which it is legal*. The checker takes such a call as
+    /// early as it can and never takes it back, which saves most of the search in histories with many reads. A write that happens to
+    /// write the present value is no such call. The default is false.
     fn read_only(&self, _call: &Self::Call, _ret: Option<&Self::Ret>) -> bool {
         false
     }
 
-    /// About how many bytes `state` takes, with what it owns, to keep the search within its memory limit.
+    /// Estimates the bytes that `state` takes with everything that it owns. The search needs this for its memory limit.
     fn state_bytes(&self, state: &Self::State) -> usize {
         size_of_val(state)
     }
 
-    /// The call and its result in words, for reports.
+    /// Describes the call and its result in words, for reports.
     fn describe(&self, call: &Self::Call, ret: Option<&Self::Ret>) -> String {
         match ret {
             Some(ret) => format!("{call:?} -> {ret:?}"),

@@ -1,4 +1,4 @@
-//! `mowgli bench`: how fast the engines are here, as JSON.
+//! `mowgli bench`: measures the engines on this machine and prints JSON.
 
 use std::time::Instant;
 
@@ -40,7 +40,7 @@ x := 2   | s := y   | t := z   ;
 exists (true)
 ";
 
-/// The same size with four remote instructions in every thread.
+/// Three threads with five instructions each, four of them remote in every thread.
 const THREE_BY_FIVE_REMOTE: &str = "\
 RDMA bench-3x5-remote
 { x@1=0; a@1=0; y@2=0; b@2=0; z@3=0; c@3=0; }
@@ -124,7 +124,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
     })
 }
 
-/// The best time of several runs and the last result.
+/// Returns the best time of several runs and the last result.
 fn best<T>(args: &Args, mut f: impl FnMut() -> T) -> (f64, T) {
     let timed = |f: &mut dyn FnMut() -> T| {
         let start = Instant::now();

@@ -1,4 +1,4 @@
-//! `--limit` and Ctrl-C: when a search, or the whole run, has to stop.
+//! Turns `--limit` and Ctrl-C into budgets of searches and an end of the whole run.
 
 use std::alloc::System;
 use std::fmt;
@@ -25,7 +25,7 @@ time bounds each search (one test under one model), total the whole run; times t
 use (K, M or G, in powers of 1024), states the states or candidate executions of each search. A verdict that a limit leaves \
 open is unknown.";
 
-/// What `--limit` says.
+/// The limits that `--limit` states.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Limits {
     /// Longest search.
@@ -132,7 +132,7 @@ impl Run {
         }
     }
 
-    /// The budget of a search that starts now.
+    /// Returns the budget of a search that starts now.
     pub(crate) fn budget(&self) -> Budget<'_> {
         let own = self.limits.time.and_then(|t| Instant::now().checked_add(t));
         Budget {
@@ -146,7 +146,7 @@ impl Run {
         }
     }
 
-    /// Why no further search may start, if so.
+    /// Says why no further search may start, if so.
     pub(crate) fn stopped(&self) -> Option<Stop> {
         // Relaxed: the flag publishes no other data.
         if self.interrupted.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! `mowgli check`: tests under models, reported as herd7 does, compared with what the tests state.
+//! `mowgli check`: runs tests under models, reports as herd7 does, and compares the verdicts with those that the tests state.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -65,7 +65,7 @@ EXIT STATUS
   3  some verdict is unknown: a limit was reached
 The exit status is the same when nobody reads the output to its end.";
 
-/// Everything known about one condition of one test under one setting.
+/// The result for one condition of one test under one setting.
 #[derive(Debug, Serialize)]
 pub(crate) struct Row {
     /// `NAME` or `NAME#2`.
@@ -78,7 +78,7 @@ pub(crate) struct Row {
     pub(crate) condition: String,
     /// allowed, forbidden or required; nothing if unknown, vacuous or not applicable.
     pub(crate) verdict: Option<Verdict>,
-    /// What the test states.
+    /// The verdict that the test states.
     pub(crate) expected: Option<Verdict>,
     /// Whether the statement is right; nothing if there is none or it cannot be told.
     pub(crate) as_expected: Option<bool>,
@@ -154,7 +154,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
     Ok(summary.exit())
 }
 
-/// The settings to check a test under: those asked for, else those that apply.
+/// Returns the settings under which a test is checked: those asked for, or all that apply.
 fn settings_of(test: &Test, args: &Args) -> Vec<Setting> {
     let program = &test.litmus.program;
     let mut out = settings(program);
@@ -254,13 +254,13 @@ fn row(
     row
 }
 
-/// A bar on standard error; invisible unless that is a terminal.
+/// Makes a progress bar on standard error. It is hidden if that is no terminal.
 fn progress(jobs: usize) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
     let bar = ProgressBar::new(jobs as u64);
-    // One search may be long: the clock shows that it is alive.
+    // One search may take long; the clock shows that the command is alive.
     bar.enable_steady_tick(Duration::from_millis(100));
     // The template is a constant that parses; the fallback is the crate's own style.
     if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed} {msg}") {

@@ -82,7 +82,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
         output::print(&text(&test.litmus.name, &sides))?;
     }
     Ok(match &sides {
-        // What only one side found separates the models if the other side saw everything.
+        // An outcome of one model separates the two if the search under the other model was complete.
         [a, b] if (b.complete && !a.only_here.is_empty()) || (a.complete && !b.only_here.is_empty()) => {
             Exit::Differs
         }
@@ -123,7 +123,7 @@ fn text(name: &str, sides: &[Side; 2]) -> String {
     out
 }
 
-/// Every register and location of an outcome.
+/// Prints every register and location of an outcome.
 fn state(litmus: &Litmus, outcome: &Outcome) -> String {
     let program = &litmus.program;
     let registers = program.threads.iter().enumerate().flat_map(|(t, thread)| {

@@ -106,7 +106,7 @@ fn render(renderer: &Renderer, path: &str, source: &str, diagnostic: &Diagnostic
     renderer.render(&[group])
 }
 
-/// The span cut to the text, on character boundaries.
+/// Returns the span cut to the text, on character boundaries.
 fn inside(source: &str, span: &Span) -> Span {
     let boundary = |mut at: usize| {
         at = at.min(source.len());

@@ -9,7 +9,7 @@ use crate::{Error, Exit, output};
 
 /// List the built-in catalogue
 ///
-/// One line a test: its name and what it shows. Tests are grouped by the paper that they come from.
+/// Prints the name of each test and what it shows. Tests are grouped by the paper that they come from.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "EXAMPLES\n  mowgli list\n  mowgli list rmw\n  mowgli list --json | jq -r '.[].name'")]
 pub(crate) struct Args {

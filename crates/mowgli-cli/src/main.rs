@@ -1,7 +1,7 @@
-//! The `mowgli` command: litmus tests of RDMA memory models, checked, explained and compared.
+//! The `mowgli` command, which checks, explains and compares litmus tests of RDMA memory models.
 //!
-//! One file per subcommand; `source` finds and parses tests, `diagnostics` draws what the parser says, `budget` turns
-//! `--limit` and Ctrl-C into a budget. The library does the rest: nothing here knows a memory model.
+//! There is one file for each subcommand. `source` finds and parses tests, `diagnostics` draws errors of the parser, `budget` turns
+//! `--limit` and Ctrl-C into budgets, and `output` writes. All knowledge of memory models is in the library.
 #![forbid(unsafe_code)]
 
 mod bench;
@@ -91,15 +91,15 @@ pub(crate) enum Error {
     /// Neither a file nor a built-in test.
     #[error("{name} is neither a file nor a built-in test{}; `mowgli list` shows the catalogue", hint.as_deref().map(|h| format!(" (did you mean {h}?)")).unwrap_or_default())]
     NoSuchTest {
-        /// What was asked for.
+        /// The name asked for.
         name: String,
         /// The nearest built-in name.
         hint: Option<String>,
     },
-    /// Nothing to do.
+    /// A folder without tests.
     #[error("no litmus test below {0}: tests are files named *.litmus")]
     NoTests(String),
-    /// A list that names nothing.
+    /// A list without tests.
     #[error("{0} names no test: write one path a line")]
     EmptyList(String),
     /// Tests with errors; the errors have been printed.
@@ -116,12 +116,12 @@ pub(crate) enum Error {
     Json(#[from] serde_json::Error),
 }
 
-/// How a command ended, when it ended.
+/// The result of a command that did its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// All as stated.
+    /// All verdicts are as stated.
     AsStated,
-    /// Some verdict differs, or the engines disagree.
+    /// Some verdict differs or is vacuous, or the engines disagree.
     Differs,
     /// Some test could not be used.
     Refused,
@@ -159,7 +159,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The command as clap sees it, for completions.
+/// Returns clap's description of the command, for completions.
 pub(crate) fn command() -> clap::Command {
     use clap::CommandFactory;
     Cli::command()

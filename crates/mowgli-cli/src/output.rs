@@ -1,4 +1,4 @@
-//! Standard output: a reader that goes away is no error, and lines fit the terminal.
+//! Writes to standard output. It is no error if the reader goes away, and lines fit the terminal.
 
 use std::fmt::Write as _;
 use std::io::{self, ErrorKind, Write};
@@ -39,8 +39,8 @@ pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<(), crate::Err
     Ok(())
 }
 
-/// The columns of the terminal: the variable `COLUMNS`, else the terminal behind standard output. `None` for a file or a pipe,
-/// whose lines are never broken.
+/// Returns the width of the terminal: the variable `COLUMNS`, or else the width of the terminal behind standard output. A file or
+/// a pipe has none, and its lines are never broken.
 pub(crate) fn width() -> Option<usize> {
     let stated = std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok());
     let found = || terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0));

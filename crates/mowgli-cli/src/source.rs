@@ -1,4 +1,4 @@
-//! Where tests come from: files, folders, `@list` files, standard input, and the built-in catalogue.
+//! Loads tests from files, folders, `@list` files, standard input and the built-in catalogue.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -22,7 +22,7 @@ pub(crate) struct Test {
     pub(crate) litmus: Litmus,
 }
 
-/// The tests, and what was said of the texts; all of it has been printed.
+/// The tests, and the diagnostics of their texts, which have been printed.
 #[derive(Debug, Default)]
 pub(crate) struct Loaded {
     /// Tests that parsed.
@@ -91,7 +91,7 @@ impl Loaded {
         Ok(())
     }
 
-    /// A file with one path a line, relative to the file's folder; `#` starts a comment.
+    /// Loads what a list names. A list has one path on each line, relative to the list's folder; `#` starts a comment.
     fn list(&mut self, list: &Path) -> Result<(), Error> {
         let text = fs::read_to_string(list).map_err(|source| read_error(list, source))?;
         let folder = list.parent().unwrap_or(Path::new(""));
@@ -102,7 +102,7 @@ impl Loaded {
                 continue;
             }
             is_empty = false;
-            // A list that names a list may name itself: only tests and folders are followed.
+            // Lists in lists are not followed, since a list could name itself.
             let path = folder.join(line);
             match path.is_dir() {
                 true => self.folder(&path)?,
@@ -173,7 +173,7 @@ impl Loaded {
     }
 }
 
-/// Every `*.litmus` file below a folder.
+/// Collects every `*.litmus` file below a folder.
 fn collect(folder: &Path, out: &mut BTreeSet<PathBuf>) -> Result<(), Error> {
     for entry in fs::read_dir(folder).map_err(|source| read_error(folder, source))? {
         let path = entry.map_err(|source| read_error(folder, source))?.path();
@@ -194,7 +194,7 @@ fn read_error(path: &Path, source: std::io::Error) -> Error {
     }
 }
 
-/// A built-in name that contains the asked one, or is contained in it.
+/// Finds a built-in name that contains the name asked for, or is contained in it.
 fn nearest(name: &str) -> Option<String> {
     let wanted = name.to_lowercase();
     let names = || catalogue::entries().iter().map(|e| e.name);

@@ -20,7 +20,7 @@ pub(crate) struct Totals {
     pub(crate) as_stated: usize,
     /// Verdicts that a test states and that are wrong.
     pub(crate) differ: usize,
-    /// Verdicts that a limit left open, and statements that one left unchecked.
+    /// Verdicts that a limit left open, and stated verdicts that a limit left unchecked.
     pub(crate) unknown: usize,
     /// Rows on which the engines contradict each other.
     pub(crate) disagreements: usize,
@@ -86,8 +86,8 @@ impl<'a> Summary<'a> {
         }
     }
 
-    /// The table with one line a condition and one column a setting, then the totals. Columns that do not fit the width go into further
-    /// blocks, each with the names in front.
+    /// Writes the table, with one line for each condition and one column for each setting, and then the totals. Columns that do not fit
+    /// the width go into further blocks, each with the names in front.
     pub(crate) fn table(&self, width: Option<usize>) -> String {
         let mut settings: Vec<&str> = Vec::new();
         let mut lines: Vec<Line<'_>> = Vec::new();
@@ -157,7 +157,7 @@ const NAMES: &str = "Test";
 const LEGEND: &str = "(= as stated; ! differs from the test's statement; # engines disagree; vacuous: no execution reaches the end; \
     - or n/a: the model does not apply)\n";
 
-/// A condition's rows, one a setting.
+/// A condition's rows, one for each setting.
 struct Line<'a> {
     path: &'a str,
     name: &'a str,

@@ -6,17 +6,17 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use mowgli::check::Engine;
 use mowgli::model::{Model, RmwAtomicity};
 
-/// A model.
+/// Parses the name of a model.
 pub(crate) fn model() -> impl TypedValueParser<Value = Model> {
     named(Model::ALL.map(Model::name))
 }
 
-/// An engine.
+/// Parses the name of an engine.
 pub(crate) fn engine() -> impl TypedValueParser<Value = Engine> {
     named(Engine::ALL.map(Engine::name))
 }
 
-/// An atomicity.
+/// Parses the name of an atomicity.
 pub(crate) fn rmw() -> impl TypedValueParser<Value = RmwAtomicity> {
     named(RmwAtomicity::ALL.map(RmwAtomicity::name))
 }

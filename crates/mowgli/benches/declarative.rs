@@ -1,4 +1,4 @@
-//! How long the declarative engine takes: the whole catalogue under every model, and large programs decided.
+//! Times the declarative engine on the whole catalogue under every model and on large programs.
 #![allow(missing_docs, clippy::unwrap_used)] // Macros of criterion; helpers of benches are tests.
 
 use std::hint::black_box;
@@ -52,7 +52,8 @@ exists (0:r=1)",
     ),
 ];
 
-/// Every outcome of the third program, all registers and locations: the other two have up to a hundred thousand.
+/// Enumerates the outcomes of the third program over all registers and locations. The other two programs have up to a hundred
+/// thousand outcomes, too many for a benchmark.
 fn every_outcome(c: &mut Criterion) {
     let program = litmus::parse(LARGE[2].1).unwrap().litmus.program;
     c.bench_function("declarative/every-outcome-3x5", |b| {

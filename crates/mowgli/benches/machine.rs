@@ -1,4 +1,4 @@
-//! Speed of the machine and of the search over it.
+//! Times the machine and the search over it.
 //!
 //! * `machine/walk`: steps of a random run without any bookkeeping, the cost of `steps` and `apply`.
 //! * `search/reduced`: machine states a second of the search as the engine runs it, on one core: every state
@@ -83,7 +83,7 @@ fn walk(c: &mut Criterion) {
             count += 1;
         }
     };
-    // Every run has the same number of steps: each operation goes through the same stages.
+    // Each operation goes through the same stages, so every run has the same number of steps.
     let count = run();
     let mut group = c.benchmark_group("machine");
     group.throughput(Throughput::Elements(count));

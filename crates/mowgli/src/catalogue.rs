@@ -1,10 +1,11 @@
-//! The built-in catalogue: every file of `litmus/`, embedded so that the command works anywhere.
+//! Embeds the catalogue, every file of `litmus/`, so that the command works without the repository.
 //!
-//! `table.rs` lists the files; the test `catalogue` keeps it equal to the folder (set `MOWGLI_BLESS=1` to rewrite it).
+//! `table.rs` lists the files. The test `catalogue` compares the list with the folder and rewrites it under `MOWGLI_BLESS=1`.
+//! Used by the command and by tests.
 
 use crate::litmus::{self, Litmus, ParseError};
 
-/// An [`Entry`] of the table; paths start from the table's file.
+/// Builds an [`Entry`] of the table. The paths are relative to the table's file.
 macro_rules! entry {
     ($folder:literal, $name:literal) => {
         Entry {
@@ -26,21 +27,21 @@ mod table;
 
 use table::TABLE;
 
-/// A test of the catalogue, as text.
+/// A test of the catalogue as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Folder: the paper or the theme.
+    /// The folder, which names the paper or the theme.
     pub folder: &'static str,
     /// The test's name.
     pub name: &'static str,
     /// Its text.
     pub source: &'static str,
-    /// What `mowgli check` says of it, without times: the `.expected` file.
+    /// The `.expected` file: the reports of `mowgli check` under every model that applies, without times.
     pub expected: &'static str,
 }
 
 impl Entry {
-    /// The parsed test.
+    /// Parses the test.
     ///
     /// # Errors
     ///
@@ -49,18 +50,18 @@ impl Entry {
         litmus::parse(self.source).map(|parsed| parsed.litmus)
     }
 
-    /// Path below the repository: `litmus/FOLDER/NAME.litmus`.
+    /// Returns the path below the repository: `litmus/FOLDER/NAME.litmus`.
     pub fn path(&self) -> String {
         format!("litmus/{}/{}.litmus", self.folder, self.name)
     }
 }
 
-/// Every entry, by folder and name.
+/// Returns every entry, sorted by folder and name.
 pub fn entries() -> &'static [Entry] {
     TABLE
 }
 
-/// The entry of this name (letters may differ in case if no entry has the exact name).
+/// Finds the entry of this name. If no entry has the exact name, the case of letters is ignored.
 pub fn find(name: &str) -> Option<&'static Entry> {
     let exact = TABLE.iter().find(|e| e.name == name);
     exact.or_else(|| TABLE.iter().find(|e| e.name.eq_ignore_ascii_case(name)))

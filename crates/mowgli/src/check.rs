@@ -1,7 +1,8 @@
-//! Checking one test under one model: which engine applies, what it found, and what that says of a condition.
+//! Checks one test under one model.
 //!
-//! Relies on both engines; used by the command and by the catalogue's golden test. [`run`] answers for a program,
-//! [`judge`] reads a condition off the answer, [`report`](crate::report) writes it down.
+//! [`applicable`] says whether the model has a meaning for the program, [`run`] asks an engine for the program's outcomes, [`judge`]
+//! decides a condition from them, and [`report`](crate::report) writes the result down. Relies on both engines. Used by the command
+//! and by the catalogue's golden test.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -30,10 +31,10 @@ pub enum Engine {
 }
 
 impl Engine {
-    /// All of them.
+    /// Every choice.
     pub const ALL: [Engine; 3] = [Engine::Declarative, Engine::Operational, Engine::Both];
 
-    /// The name in options and reports.
+    /// Returns the name that options and reports use.
     pub const fn name(self) -> &'static str {
         match self {
             Engine::Declarative => "declarative",
@@ -64,7 +65,7 @@ impl FromStr for Engine {
     }
 }
 
-/// What a program uses, as far as models care.
+/// The features of a program that decide which models apply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Features {
     /// Puts, gets, remote fences or remote read-modify-writes.
@@ -78,7 +79,7 @@ pub struct Features {
 }
 
 impl Features {
-    /// What the program uses.
+    /// Finds the features of a program.
     pub fn of(program: &Program) -> Features {
         let mut features = Features::default();
         program.threads.iter().for_each(|t| features.block(&t.code));
@@ -108,20 +109,20 @@ impl Features {
     }
 }
 
-/// A model that says nothing about a program, and why. Never a verdict.
+/// Says that a model has no meaning for a program, and why. This is not a verdict.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{model} does not apply: {reason}")]
 pub struct NotApplicable {
     /// The model.
     pub model: Model,
-    /// What it lacks.
+    /// What the model lacks.
     pub reason: &'static str,
 }
 
-/// Whether the model says anything about such a program.
+/// Checks that the model has a meaning for the program.
 ///
-/// `sc` runs every instruction in program order and applies to all (Robust'25 Def. 5). `tso` has no remote operations.
-/// `poll` belongs to RDMA-TSO'24 and Robust'25, `wait` to LOCO'26: neither language has both.
+/// `sc` runs every instruction in program order and applies to every program (Robust'25 Def. 5). `tso` has no remote operations.
+/// RDMA-TSO'24 and Robust'25 have `poll` and no `wait`, LOCO'26 has `wait` and no `poll`.
 ///
 /// # Errors
 ///
@@ -140,8 +141,8 @@ pub fn applicable(program: &Program, model: Model) -> Result<(), NotApplicable> 
     lacking.map_or(Ok(()), |reason| Err(NotApplicable { model, reason }))
 }
 
-/// The settings under which a test's verdicts can differ: every applicable model, with both atomicities if the program
-/// has remote read-modify-writes.
+/// Returns the settings under which verdicts can differ: every applicable model, with both atomicities if the program has
+/// remote read-modify-writes.
 pub fn settings(program: &Program) -> Vec<Setting> {
     let atomicities: &[RmwAtomicity] = if Features::of(program).rmw {
         &RmwAtomicity::ALL
@@ -154,16 +155,17 @@ pub fn settings(program: &Program) -> Vec<Setting> {
         .collect()
 }
 
-/// What was found.
+/// The answer of an engine, or of both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// The outcomes. Of two engines, the complete one's; of two incomplete ones, what either found.
+    /// The outcomes. If two engines ran, these are the outcomes of the one that was complete; if neither was, the outcomes
+    /// that either found.
     pub search: Search,
     /// Outcomes by which the two engines contradict each other.
     pub disagreement: Option<Disagreement>,
 }
 
-/// Outcomes that one engine reached and the other, which saw everything, did not.
+/// Outcomes that one engine reached although the other was complete and did not reach them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disagreement {
     /// Only the declarative engine allows these.
@@ -172,7 +174,7 @@ pub struct Disagreement {
     pub operational_only: BTreeSet<Outcome>,
 }
 
-/// Runs an engine, or both, on a program.
+/// Runs an engine, or both, on a program and returns all outcomes.
 ///
 /// # Errors
 ///
@@ -199,10 +201,10 @@ pub fn run(
     })
 }
 
-/// [`run`] for the conditions of a test: enough outcomes for [`judge`] and for the reports, but no more.
+/// Runs an engine, or both, on a test and returns enough outcomes to [`judge`] and report its conditions.
 ///
-/// The declarative engine then enumerates only what the conditions show, which can be a thousandth of the work. The machine
-/// visits all its states anyway, and two engines are compared on all that they find.
+/// The declarative engine enumerates only the operands that the conditions show, which can be a thousandth of the work of
+/// [`run`]. The machine visits all its states in any case. Two engines are compared on all outcomes.
 ///
 /// # Errors
 ///
@@ -228,7 +230,7 @@ pub fn decide(
     })
 }
 
-/// One answer from two engines'.
+/// Makes one answer from the answers of two engines.
 fn compare(declarative: Search, operational: Search) -> Answer {
     let beyond = |one: &Search, complete: &Search| match complete.is_complete() {
         true => one.outcomes.difference(&complete.outcomes).cloned().collect(),
@@ -256,29 +258,29 @@ fn compare(declarative: Search, operational: Search) -> Answer {
     }
 }
 
-/// How often a formula holds among the outcomes, in herd7's words.
+/// How many of the outcomes satisfy a formula, in herd7's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Observation {
-    /// In none (or there is no outcome).
+    /// None (or there is no outcome).
     Never,
-    /// In some.
+    /// Some.
     Sometimes,
-    /// In all.
+    /// All.
     Always,
 }
 
-/// What an answer says of a formula. Counts are of *states*: outcomes restricted to the operands shown.
+/// The counts that decide a formula. They count *states*, which are outcomes restricted to the operands shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Judgement {
     /// States that satisfy the formula.
     pub positive: usize,
-    /// States that do not.
+    /// States that violate it.
     pub negative: usize,
-    /// Why there may be more, if there may.
+    /// The limit because of which there may be further states.
     pub limit: Option<Limit>,
 }
 
-/// Reads query `index` of a test off an answer. The states are those that the report shows.
+/// Counts the states that satisfy query `index` of a test, and those that do not. The states are those that the report shows.
 pub fn judge(litmus: &Litmus, index: usize, search: &Search) -> Judgement {
     let shown = litmus.shown(index);
     let formula = litmus.queries.get(index).map(|q| &q.condition.formula);
@@ -299,13 +301,13 @@ pub fn judge(litmus: &Litmus, index: usize, search: &Search) -> Judgement {
 }
 
 impl Judgement {
-    /// Whether no execution reaches the end (an `assume` that never holds, a poll that never succeeds). Such a test
-    /// asks nothing: every formula holds in all of its states and in none.
+    /// Returns whether no execution reaches the end, as with an `assume` that never holds or a poll that never succeeds. Such a
+    /// test asks nothing: there is no state that could satisfy or violate a formula.
     pub fn is_vacuous(&self) -> bool {
         self.positive + self.negative == 0 && self.limit.is_none()
     }
 
-    /// In how many of the states seen the formula holds.
+    /// Returns how many of the states seen satisfy the formula.
     pub fn observation(&self) -> Observation {
         match (self.positive, self.negative) {
             (0, _) => Observation::Never,
@@ -314,8 +316,8 @@ impl Judgement {
         }
     }
 
-    /// Whether the verdict is right; `None` when the search stopped too early to tell. No verdict is right for a test
-    /// that is [vacuous](Self::is_vacuous).
+    /// Returns whether the verdict is right, or `None` when the search stopped too early to tell. No verdict is right for a
+    /// [vacuous](Self::is_vacuous) test.
     pub fn meets(&self, verdict: Verdict) -> Option<bool> {
         let complete = self.limit.is_none();
         if self.is_vacuous() {
@@ -330,7 +332,7 @@ impl Judgement {
         }
     }
 
-    /// Whether the condition, with its quantifier, holds; `None` when the search stopped too early to tell.
+    /// Returns whether the condition with its quantifier holds, or `None` when the search stopped too early to tell.
     pub fn validates(&self, condition: &Condition) -> Option<bool> {
         self.meets(match condition.quantifier {
             Quantifier::Exists => Verdict::Allowed,
@@ -339,8 +341,8 @@ impl Judgement {
         })
     }
 
-    /// The verdict on the formula: forbidden in all states, required in all, or allowed in some. `None` when the search
-    /// stopped too early to tell, or when the test is [vacuous](Self::is_vacuous).
+    /// Returns the verdict on the formula: forbidden if no state satisfies it, required if all do, else allowed. Returns `None` when the
+    /// search stopped too early to tell, or when the test is [vacuous](Self::is_vacuous).
     pub fn verdict(&self) -> Option<Verdict> {
         match (self.positive, self.negative, self.limit.is_none()) {
             (0, 0, true) => None,
@@ -352,8 +354,8 @@ impl Judgement {
     }
 }
 
-/// The verdict that a query states for a setting. Without remote read-modify-writes the atomicity does not matter, so
-/// a verdict for the model serves both.
+/// Returns the verdict that a query states for a setting. In a program without remote read-modify-writes the atomicity does
+/// not matter, so a verdict stated for one atomicity counts for the other too.
 pub fn expected(program: &Program, query: &Query, setting: Setting) -> Option<Verdict> {
     let stated = query.expected.get(&setting).copied();
     if stated.is_some() || Features::of(program).rmw {

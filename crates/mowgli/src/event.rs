@@ -1,8 +1,8 @@
-//! Events and execution graphs: the objects that the declarative models judge.
+//! Events and executions, which the declarative models judge.
 //!
-//! RDMA-TSO'24 Defs. 4.1 to 4.3 (Robust'25 Defs. 1 to 3, LOCO'26 app. F.2), with the remote read-modify-write of
-//! `docs/rmw.md`. A *skeleton* of events comes from unfolding a program, an [`Execution`] adds values and relations.
-//! Made by [`crate::declarative`], judged by [`crate::models`], shown by [`crate::explain`].
+//! They follow RDMA-TSO'24 Defs. 4.1 to 4.3 (Robust'25 Defs. 1 to 3, LOCO'26 app. F.2), extended by the remote read-modify-write
+//! of `docs/rmw.md`. Unfolding a program gives the events; an [`Execution`] adds values and relations. [`crate::declarative`] makes
+//! executions, [`crate::models`] judges them, and [`crate::explain`] shows them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,8 +13,8 @@ use crate::outcome::Outcome;
 use crate::program::{Loc, Node, Program, ThreadId, Value, WorkId};
 use crate::relation::Relation;
 
-/// Event types (RDMA-TSO'24 Def. 4.1), in the order of the rows and columns of its Fig. 9; the stamps of LOCO'26
-/// Fig. 10 are the same with another spelling. The last is ours.
+/// Event types (RDMA-TSO'24 Def. 4.1) in the order of the rows and columns of its Fig. 9. LOCO'26 Fig. 10 calls them stamps and spells
+/// them in another way. The last type is the extension of `docs/rmw.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Kind {
     /// `lR`, `aCR`: CPU read.
@@ -57,12 +57,12 @@ impl Kind {
         Kind::NicAtomicRead,
     ];
 
-    /// Row and column in the ordering tables.
+    /// Returns the row and column in the ordering tables.
     pub const fn index(self) -> usize {
         self as usize
     }
 
-    /// The papers' label.
+    /// Returns the papers' label.
     pub const fn label(self) -> &'static str {
         match self {
             Kind::LocalRead => "lR",
@@ -79,7 +79,7 @@ impl Kind {
         }
     }
 
-    /// The name in prose.
+    /// Returns the name in prose.
     pub const fn prose(self) -> &'static str {
         match self {
             Kind::LocalRead => "CPU read",
@@ -96,7 +96,7 @@ impl Kind {
         }
     }
 
-    /// Whether the CPU, not the NIC, performs it.
+    /// Returns whether the CPU, not the NIC, performs it.
     pub const fn is_cpu(self) -> bool {
         (self as usize) < Kind::NicLocalRead as usize
     }
@@ -108,31 +108,31 @@ impl fmt::Display for Kind {
     }
 }
 
-/// One event, without its values.
+/// An event without its values.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Event {
-    /// The thread; `None` for the initial write of a location, which belongs to no thread.
+    /// The thread. The initial write of a location belongs to no thread and has `None`.
     pub thread: Option<ThreadId>,
     /// Type.
     pub kind: Kind,
-    /// Location accessed. A NIC local read of a constant put has none: it reads a fresh location nobody writes.
+    /// The location accessed. The NIC local read of a constant put has none: it reads a fresh location that nobody writes.
     pub loc: Option<Loc>,
-    /// Peer node of the queue pair (for `poll`, the queue pair polled).
+    /// The peer node of the queue pair; for `poll`, of the queue pair polled.
     pub peer: Option<Node>,
-    /// Work identifier of a put, get or RMW event, or the one that a wait names.
+    /// The work identifier of a put, get or RMW, or the identifier that a wait names.
     pub work: Option<WorkId>,
-    /// Whether it belongs to a remote read-modify-write.
+    /// Whether the event belongs to a remote read-modify-write.
     pub rmw: bool,
-    /// Whether it writes memory.
+    /// Whether the event writes memory.
     pub writes: bool,
-    /// Which executed instruction of its thread it comes from, counting from 0 in program order.
+    /// The instruction that the event comes from: its number among the executed instructions of the thread, from 0.
     pub instance: u32,
-    /// Position of the instruction in the thread's code, outermost block first.
+    /// The position of that instruction in the thread's code, outermost block first.
     pub path: Vec<u16>,
 }
 
 impl Event {
-    /// Whether it reads memory (`E.R`; the source of a constant put counts).
+    /// Returns whether the event reads memory (`E.R`). The source of a constant put counts.
     pub fn is_read(&self) -> bool {
         matches!(
             self.kind,
@@ -140,28 +140,28 @@ impl Event {
         )
     }
 
-    /// Whether it writes memory (`E.W`).
+    /// Returns whether the event writes memory (`E.W`).
     pub fn is_write(&self) -> bool {
         self.writes
     }
 
-    /// `sthd`: same thread. Initial writes are in no thread.
+    /// Returns whether both events are of one thread (`sthd`). Initial writes are in no thread.
     pub fn same_thread(&self, other: &Event) -> bool {
         self.thread.is_some() && self.thread == other.thread
     }
 
-    /// `sqp`: same thread and same peer.
+    /// Returns whether both events are of one queue pair (`sqp`): one thread and one peer.
     pub fn same_queue_pair(&self, other: &Event) -> bool {
         self.same_thread(other) && self.peer.is_some() && self.peer == other.peer
     }
 
-    /// Whether both come from one executed instruction.
+    /// Returns whether both come from one executed instruction.
     pub fn same_instruction(&self, other: &Event) -> bool {
         self.same_thread(other) && self.instance == other.instance
     }
 
-    /// Whether a poll can synchronise with it: the write that ends a put, get or RMW (`docs/rmw.md`: never the
-    /// remote write of an RMW).
+    /// Returns whether a poll can synchronise with the event, which must be the write that ends a put, get or RMW. The remote write of an
+    /// RMW is not its end (`docs/rmw.md`).
     pub fn is_completion(&self) -> bool {
         match self.kind {
             Kind::NicLocalWrite => true,
@@ -171,11 +171,10 @@ impl Event {
     }
 }
 
-/// An execution: events with values, and the relations of RDMA-TSO'24 Defs. 4.2 and 4.3. Whether it is *consistent* is
-/// the models' business.
+/// An execution: events with values and the relations of RDMA-TSO'24 Defs. 4.2 and 4.3. The models say whether it is *consistent*.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Execution {
-    /// Initial writes first, one a location in location order, then each thread's events in program order.
+    /// One initial write for each location, in the order of locations, then each thread's events in program order.
     pub events: Vec<Event>,
     /// Value read, for each event that reads.
     pub reads: Vec<Option<Value>>,
@@ -191,19 +190,19 @@ pub struct Execution {
     pub pf: Relation,
     /// NIC flush order; empty in models without the PCIe guarantee.
     pub nfo: Relation,
-    /// Order of the remote read-modify-writes at a node (`docs/rmw.md`), on their atomic reads.
+    /// The order of the remote read-modify-writes at a node (`docs/rmw.md`), as an order of their atomic reads.
     pub rao: Relation,
     /// Final registers and memory.
     pub outcome: Outcome,
 }
 
 impl Execution {
-    /// Number of events.
+    /// Returns the number of events.
     pub fn len(&self) -> usize {
         self.events.len()
     }
 
-    /// Whether there are no events (a program without locations and instructions).
+    /// Returns whether there are no events (a program without locations and instructions).
     pub fn is_empty(&self) -> bool {
         self.events.is_empty()
     }

@@ -1,21 +1,20 @@
-//! Random programs, and the smallest program that still shows something.
+//! Generates random programs, and shrinks a program that shows something.
 //!
-//! Pure and reproducible: a program is a function of its [`Shape`] and seed, on every platform and in every
-//! later version that does not say otherwise. Used by differential tests (both engines, both pipelines, all
-//! models on the same programs), by `mowgli bench`, and later by fabrics that run the same programs as object
-//! code.
+//! Pure and reproducible: a program is a function of its [`Shape`] and seed on every platform, and later versions keep the function
+//! unless they say otherwise. Used by the differential tests, which run the same programs through both engines, both
+//! pipelines and all models.
 
 use crate::program::{
     BinaryOp, Expr, Instr, Loc, Location, Node, Program, PutSrc, Reg, Thread, Value, WorkId,
 };
 
-/// What programs are to look like. Counts are upper bounds; every program has at least one thread, node and
+/// The shape of generated programs. Counts are upper bounds; every program has at least one thread, one node and one
 /// instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Nodes.
     pub nodes: u8,
-    /// Locations on each node that all threads use; results of gets and RMWs may have more.
+    /// Locations on each node that all threads use. The results of gets and RMWs may have further locations.
     pub locations: u8,
     /// Threads.
     pub threads: u8,
@@ -34,7 +33,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Small programs of everything but waits.
+    /// Small programs with all instructions but waits.
     pub const SMALL: Shape = Shape {
         nodes: 2,
         locations: 2,
@@ -47,7 +46,7 @@ impl Shape {
         control: false,
     };
 
-    /// The same without remote operations.
+    /// Small programs without remote operations.
     pub const CPU: Shape = Shape {
         nodes: 1,
         remote: false,
@@ -62,12 +61,12 @@ impl Shape {
 pub struct Random(u64);
 
 impl Random {
-    /// A generator for this seed.
+    /// Returns a generator for this seed.
     pub fn new(seed: u64) -> Random {
         Random(seed)
     }
 
-    /// The next 64 bits.
+    /// Draws the next 64 bits.
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -76,7 +75,7 @@ impl Random {
         z ^ z >> 31
     }
 
-    /// A number below `n`; 0 if `n` is 0. The bias is irrelevant at these sizes.
+    /// Draws a number below `n`, or 0 if `n` is 0. The bias does not matter at these sizes.
     pub fn below(&mut self, n: usize) -> usize {
         if n == 0 {
             0
@@ -85,13 +84,13 @@ impl Random {
         }
     }
 
-    /// True once in `n`.
+    /// Returns true with probability one in `n`.
     pub fn once_in(&mut self, n: usize) -> bool {
         self.below(n) == 0
     }
 }
 
-/// The program of a seed.
+/// Generates the program of a seed.
 pub fn program(seed: u64, shape: &Shape) -> Program {
     let mut random = Random::new(seed);
     let nodes = 1 + random.below(shape.nodes.into()) as u8;
@@ -111,8 +110,8 @@ pub fn program(seed: u64, shape: &Shape) -> Program {
             });
         }
     }
-    // Mostly two threads, and half the instructions at least: what separates models needs a few accesses in
-    // each thread.
+    // Most programs have two threads and at least half of the instructions: programs that separate models need a few accesses in each
+    // thread.
     let most = shape.threads.min(shape.instructions).max(1).into();
     let count = match random.below(8) {
         0 => 1,
@@ -162,9 +161,8 @@ pub fn program(seed: u64, shape: &Shape) -> Program {
     }
 }
 
-/// A program close to another: up to three instructions at top level are removed, inserted, replaced or
-/// exchanged with their neighbour. Neighbours of a litmus test tell models apart far more often than programs
-/// from nowhere.
+/// Generates a program close to another: up to three instructions at top level are removed, inserted, replaced or exchanged
+/// with their neighbour. Neighbours of a litmus test tell models apart far more often than random programs do.
 pub fn mutate(program: &Program, seed: u64, shape: &Shape) -> Program {
     let mut writer = Writer {
         random: Random::new(seed),
@@ -179,7 +177,7 @@ pub fn mutate(program: &Program, seed: u64, shape: &Shape) -> Program {
         .iter()
         .map(|thread| Draft {
             thread: thread.clone(),
-            // Polls anywhere.
+            // Polls may stand anywhere.
             unpolled: vec![u32::MAX / 2; program.nodes.into()],
         })
         .collect();
@@ -209,7 +207,7 @@ pub fn mutate(program: &Program, seed: u64, shape: &Shape) -> Program {
 
 struct Draft {
     thread: Thread,
-    /// Operations towards each node that no poll has answered yet.
+    /// For each node, the operations towards it that no poll has answered yet.
     unpolled: Vec<u32>,
 }
 
@@ -217,10 +215,10 @@ struct Writer<'s> {
     random: Random,
     shape: &'s Shape,
     locations: Vec<Location>,
-    /// Locations before this one are for everybody, later ones for one result each.
+    /// Locations before this one are shared; later ones hold one result each.
     shared: usize,
     nodes: u8,
-    /// Written values are distinct, so that outcomes tell who was read.
+    /// The next value to write. Written values are distinct, so that an outcome tells which write was read.
     value: Value,
 }
 
@@ -300,7 +298,7 @@ impl Writer<'_> {
                 }
             }
             17..=18 if shape.polls => {
-                // Now and then a poll that can never succeed.
+                // Now and then there is a poll that can never succeed.
                 let at = self.random.below(self.nodes.into());
                 let pending = draft.unpolled[at];
                 if pending == 0 && !self.random.once_in(20) {
@@ -325,7 +323,7 @@ impl Writer<'_> {
                 1 => Instr::Choose(vec![vec![self.instr(draft, depth - 1)], Vec::new()]),
                 2 => Instr::Assume(self.condition(&draft.thread)),
                 _ => {
-                    // Runs its body once or twice: the condition's register changes only there.
+                    // The body runs once or twice: only it changes the condition's register.
                     let reg = new_register(&mut draft.thread);
                     let step = Instr::Assign {
                         reg,
@@ -361,7 +359,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Where a get or RMW puts its result: half of the time a location of its own, so that the outcome tells.
+    /// Chooses where a get or RMW puts its result. Half of the time this is a location of its own, so that the outcome shows it.
     fn result_location(&mut self, node: Node) -> Loc {
         if self.random.once_in(2) {
             return self.location_on(node);
@@ -375,7 +373,7 @@ impl Writer<'_> {
         Loc((self.locations.len() - 1) as u16)
     }
 
-    /// Mostly on another node; now and then the thread's own (loop-back).
+    /// Chooses a location on another node; now and then on the thread's own node (loop-back).
     fn remote_location(&mut self, draft: &mut Draft) -> Loc {
         let own = draft.thread.node;
         let mut node = Node(self.random.below(self.nodes.into()) as u8);
@@ -416,7 +414,7 @@ impl Writer<'_> {
         Reg(self.random.below(thread.registers.len()) as u16)
     }
 
-    /// A value that is likely to be found in memory.
+    /// Chooses a value that is likely to be found in memory.
     fn small(&mut self) -> Value {
         if self.random.once_in(2) {
             0
@@ -436,8 +434,8 @@ fn new_register(thread: &mut Thread) -> Reg {
     Reg((thread.registers.len() - 1) as u16)
 }
 
-/// A smallest program below `program` for which `shows` is still true: no instruction or thread can be taken
-/// away, no block opened, no written value made 0 without losing it. `shows(program)` must be true.
+/// Shrinks `program` while `shows` stays true. In the result no instruction or thread can be removed, no block opened and no
+/// written value made 0. `shows(program)` must be true.
 pub fn shrink(program: &Program, shows: &mut dyn FnMut(&Program) -> bool) -> Program {
     let mut best = program.clone();
     loop {
@@ -449,7 +447,7 @@ pub fn shrink(program: &Program, shows: &mut dyn FnMut(&Program) -> bool) -> Pro
     }
 }
 
-/// Programs one change smaller.
+/// Lists the programs that are one change smaller.
 fn smaller(program: &Program) -> Vec<Program> {
     let mut out = Vec::new();
     for t in 0..program.threads.len() {

@@ -1,6 +1,9 @@
-//! Executable memory models for RDMA and the litmus tests that separate them.
+//! Executable memory models for RDMA, and the litmus tests that separate them.
 //!
-//! Pure: no I/O, no operating system, no unsafe code.
+//! A test is parsed by [`litmus`] into a [`program`]. Two engines find its outcomes: [`declarative`] filters candidate executions by the
+//! axioms of a model in [`models`], and [`explore`] visits the states of the model's [`machine`]. [`check`] asks them and [`report`]
+//! writes the answer; [`explain`] says why an outcome is allowed or forbidden. The crate is pure: no I/O, no operating system, no
+//! unsafe code. Used by the command `mowgli` and by `loco-sim`.
 #![forbid(unsafe_code)]
 
 pub mod catalogue;

@@ -1,7 +1,7 @@
-//! The memory models by name, and the one switch that is not part of a model.
+//! The names of the memory models, and the atomicity of remote read-modify-writes, which is no part of a model.
 //!
-//! Names are fixed strings: litmus files, the command line and JSON reports use the same ones. Both engines, the
-//! litmus language and the command take their model from here.
+//! Litmus files, the command line and JSON reports use these names, which do not change. Both engines, the litmus language and the
+//! command take their model from here.
 
 use std::fmt;
 use std::str::FromStr;
@@ -32,7 +32,7 @@ pub enum Model {
 }
 
 impl Model {
-    /// Every model, from the strongest to the weakest where they compare.
+    /// Every model. Where two are comparable, the stronger comes first.
     pub const ALL: [Model; 6] = [
         Model::Sc,
         Model::Tso,
@@ -42,7 +42,7 @@ impl Model {
         Model::RdmaWait,
     ];
 
-    /// The model's name in files, options and reports.
+    /// Returns the name that files, options and reports use.
     pub const fn name(self) -> &'static str {
         match self {
             Model::Sc => "sc",
@@ -54,7 +54,7 @@ impl Model {
         }
     }
 
-    /// One line that says what the model is and where it is defined.
+    /// Says in one line what the model is and where it is defined.
     pub const fn summary(self) -> &'static str {
         match self {
             Model::Sc => "sequential consistency, CPU operations only",
@@ -66,7 +66,7 @@ impl Model {
         }
     }
 
-    /// Whether the model has remote operations.
+    /// Returns whether the model has remote operations.
     pub const fn is_remote(self) -> bool {
         !matches!(self, Model::Sc | Model::Tso)
     }
@@ -78,13 +78,13 @@ impl fmt::Display for Model {
     }
 }
 
-/// A string that names no model (or no atomicity); carries the string.
+/// The error for a string that names no model, atomicity or engine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown {kind} '{found}': expected one of {expected}")]
 pub struct UnknownName {
-    /// What was asked for: "model" or "atomicity".
+    /// The kind of name: "model", "atomicity" or "engine".
     pub kind: &'static str,
-    /// What was found.
+    /// The string.
     pub found: String,
     /// The accepted names, separated by commas.
     pub expected: String,
@@ -105,23 +105,23 @@ impl FromStr for Model {
     }
 }
 
-/// Against whom a remote read-modify-write is atomic (`docs/rmw.md`).
+/// The accesses against which a remote read-modify-write is atomic (`docs/rmw.md`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum RmwAtomicity {
-    /// Against other remote read-modify-writes on the same node only (`IBV_ATOMIC_HCA`).
+    /// Other remote read-modify-writes on the same node only (`IBV_ATOMIC_HCA`).
     #[default]
     #[serde(rename = "hca")]
     Hca,
-    /// Against every access, the CPU's and puts included (`IBV_ATOMIC_GLOB`).
+    /// Every access, including those of CPUs and of puts (`IBV_ATOMIC_GLOB`).
     #[serde(rename = "glob")]
     Glob,
 }
 
 impl RmwAtomicity {
-    /// Both settings, the default first.
+    /// Both atomicities, the default first.
     pub const ALL: [RmwAtomicity; 2] = [RmwAtomicity::Hca, RmwAtomicity::Glob];
 
-    /// The setting's name in files, options and reports.
+    /// Returns the name that files, options and reports use.
     pub const fn name(self) -> &'static str {
         match self {
             RmwAtomicity::Hca => "hca",

@@ -1,6 +1,6 @@
-//! What running a program yields: final states, and how far the search that found them went.
+//! Final states of a program, whether a search found all of them, and the limits of searches.
 //!
-//! Both engines (declarative and operational) answer in these types, so that their answers can be compared.
+//! Both engines answer in these types, so that their answers can be compared.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -22,8 +22,7 @@ pub struct Outcome {
     pub memory: Vec<Value>,
 }
 
-/// Whether a search saw everything. Anything but [`Completeness::Complete`] means that an outcome which was
-/// not found may still be possible (verdict *Unknown*).
+/// Whether a search was complete. If it was not, an outcome that it did not find may still be possible (verdict *Unknown*).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Completeness {
     /// Every execution was considered.
@@ -50,7 +49,7 @@ pub enum Limit {
     Memory(u64),
     /// The caller asked to stop.
     Cancelled,
-    /// The program is larger than the engine accepts; says which bound.
+    /// The program is larger than the engine accepts. The text names the bound.
     TooLarge(String),
 }
 
@@ -81,7 +80,7 @@ impl From<explorer::Limit> for Limit {
     }
 }
 
-/// A number of bytes in the largest binary unit that gives a whole number: `512 MiB`.
+/// Returns a number of bytes in the largest binary unit that gives a whole number: `512 MiB`.
 fn binary_size(bytes: u64) -> String {
     let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
     let fits = |&&(shift, _): &&(u32, &str)| bytes >> shift > 0 && bytes.trailing_zeros() >= shift;
@@ -91,7 +90,7 @@ fn binary_size(bytes: u64) -> String {
     }
 }
 
-/// What a search found.
+/// The result of a search.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Search {
     /// Every final state that was reached, each possible under the model.
@@ -103,7 +102,7 @@ pub struct Search {
 }
 
 impl Search {
-    /// A search that was refused before it began.
+    /// Makes the result of a search that was refused before it began.
     pub fn refused(limit: Limit) -> Search {
         Search {
             outcomes: BTreeSet::new(),
@@ -112,7 +111,7 @@ impl Search {
         }
     }
 
-    /// Whether every execution was considered.
+    /// Returns whether every execution was considered.
     pub fn is_complete(&self) -> bool {
         self.completeness == Completeness::Complete
     }
@@ -132,7 +131,7 @@ pub struct Budget<'a> {
 }
 
 impl Budget<'_> {
-    /// The limit that has been reached after `states` states, if any.
+    /// Returns the limit that has been reached after `states` states, if any.
     pub fn exceeded(&self, states: u64) -> Option<Limit> {
         self.limits().exceeded(states).map(Limit::from)
     }

@@ -1,9 +1,8 @@
-//! Programs: what a litmus test runs, after parsing and before any memory model.
+//! Programs of litmus tests, without reference to a memory model.
 //!
-//! A program is a set of *locations*, each placed on a node, and a list of *threads*, each running on a node.
-//! Instructions follow RDMA-TSO'24 Fig. 6 (CPU and remote operations, poll, remote fence), LOCO'26 3.3 (work
-//! identifiers and `Wait`) and `docs/rmw.md` (remote read-modify-write). Everything that runs or enumerates
-//! programs (the declarative engine, the operational machines, the printer) starts from this type.
+//! A program is a set of *locations*, each placed on a node, and a list of *threads*, each running on a node. Instructions follow
+//! RDMA-TSO'24 Fig. 6 (CPU and remote operations, poll, remote fence), LOCO'26 3.3 (work identifiers and `Wait`) and `docs/rmw.md` (remote
+//! read-modify-write). The parser and [`crate::generate`] make programs; both engines and the printer read them.
 
 use std::fmt;
 
@@ -21,7 +20,7 @@ pub struct Loc(pub u16);
 pub struct Node(pub u8);
 
 impl fmt::Display for Node {
-    /// As in the papers and in litmus files, where nodes are numbered from 1.
+    /// Writes the number from 1, as the papers and litmus files do.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", u32::from(self.0) + 1)
     }
@@ -39,8 +38,7 @@ pub struct Reg(pub u16);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct WorkId(pub u16);
 
-/// A complete program. Built by the parser, by generators, or by hand; `litmus` checks the
-/// placement rules that the models assume.
+/// A program. The models assume rules of placement, which the parser checks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Program {
     /// Number of nodes; nodes are `0..nodes`.
@@ -127,7 +125,7 @@ pub enum BinaryOp {
 }
 
 impl UnaryOp {
-    /// Its value.
+    /// Applies the operator.
     pub fn apply(self, a: Value) -> Value {
         match self {
             UnaryOp::Neg => a.wrapping_neg(),
@@ -137,7 +135,7 @@ impl UnaryOp {
 }
 
 impl BinaryOp {
-    /// Its value.
+    /// Applies the operator.
     pub fn apply(self, a: Value, b: Value) -> Value {
         match self {
             BinaryOp::Add => a.wrapping_add(b),
@@ -197,7 +195,7 @@ pub enum Instr {
     Put {
         /// Remote destination.
         dst: Loc,
-        /// What is written.
+        /// The value.
         src: PutSrc,
         /// Work identifier (RDMA^WAIT), if any.
         work: Option<WorkId>,
@@ -211,7 +209,7 @@ pub enum Instr {
         /// Work identifier (RDMA^WAIT), if any.
         work: Option<WorkId>,
     },
-    /// Remote fetch-and-add: the old value lands in local `dst` (ours, `docs/rmw.md`).
+    /// Remote fetch-and-add; the old value is written to local `dst` (`docs/rmw.md`).
     RemoteFaa {
         /// Local destination of the old value.
         dst: Loc,
@@ -222,7 +220,7 @@ pub enum Instr {
         /// Work identifier, if any.
         work: Option<WorkId>,
     },
-    /// Remote compare-and-swap: the old value lands in local `dst` (ours, `docs/rmw.md`).
+    /// Remote compare-and-swap; the old value is written to local `dst` (`docs/rmw.md`).
     RemoteCas {
         /// Local destination of the old value.
         dst: Loc,
@@ -250,7 +248,7 @@ pub enum Instr {
         /// The work identifier.
         work: WorkId,
     },
-    /// Continues only if the expression is not 0; executions that fail it are discarded.
+    /// Continues only if the expression is not 0. Executions in which it is 0 are discarded.
     Assume(Expr),
     /// Conditional.
     If {
@@ -261,8 +259,7 @@ pub enum Instr {
         /// Run when false.
         otherwise: Vec<Instr>,
     },
-    /// Runs `body` while `cond` is not 0, at most `bound` times; needing more iterations makes the verdict
-    /// *Unknown* for the engine, never wrong.
+    /// Runs `body` while `cond` is not 0, at most `bound` times. If an execution needs more iterations, the verdict is *Unknown*.
     While {
         /// Condition.
         cond: Expr,
@@ -280,13 +277,13 @@ pub enum Instr {
 pub enum PutSrc {
     /// A local location, read by the NIC.
     Loc(Loc),
-    /// A value fixed when the instruction is issued. The models of RDMA-TSO'24 have no inlining: a constant put
-    /// still has a NIC local read event, of a fresh location that nobody writes.
+    /// A value fixed when the instruction is issued. The models of RDMA-TSO'24 have no inlining, so a put of a value still has a NIC
+    /// local read, of a fresh location that nobody writes.
     Value(Expr),
 }
 
 impl Program {
-    /// True if some thread has an instruction of the network card.
+    /// Returns whether some thread has an instruction for the network card.
     pub fn has_remote_operations(&self) -> bool {
         self.threads
             .iter()
@@ -296,7 +293,7 @@ impl Program {
 }
 
 impl Instr {
-    /// True if it, or a part of it, is of the network card.
+    /// Returns whether the instruction, or a part of it, is for the network card.
     fn is_remote(&self) -> bool {
         match self {
             Instr::Store { .. }

@@ -1,9 +1,8 @@
 //! Binary relations on events, as bit matrices.
 //!
-//! Memory models are written as relational expressions (RDMA-TSO'24 section 4, *Notation*); this type gives those
-//! expressions their meaning. A row is a run of 64-bit words, so that programs of up to 64 events, nearly all litmus
-//! tests, work on one word a row. Used by [`crate::models`] and by whoever reports on executions; the search itself
-//! uses the fixed-width closure in [`crate::declarative`].
+//! Memory models are relational expressions (RDMA-TSO'24 section 4, *Notation*), and this type computes them. A row is a
+//! run of 64-bit words. Nearly all litmus tests have at most 64 events and so one word for each row. Used by [`crate::models`] and
+//! [`crate::explain`]. The search uses the closure of fixed width in [`crate::declarative`] instead.
 
 use std::fmt;
 
@@ -20,7 +19,7 @@ pub struct Relation {
 }
 
 impl Relation {
-    /// The empty relation on `len` events.
+    /// Makes the empty relation on `len` events.
     pub fn empty(len: usize) -> Relation {
         let stride = len.div_ceil(64);
         Relation {
@@ -30,7 +29,7 @@ impl Relation {
         }
     }
 
-    /// `{ (a, b) | holds(a, b) }`.
+    /// Makes the relation `{ (a, b) | holds(a, b) }`.
     pub fn from_fn(len: usize, mut holds: impl FnMut(usize, usize) -> bool) -> Relation {
         let mut r = Relation::empty(len);
         for a in 0..len {
@@ -43,7 +42,7 @@ impl Relation {
         r
     }
 
-    /// The relation made of these pairs.
+    /// Makes the relation of these pairs.
     pub fn from_pairs(len: usize, pairs: impl IntoIterator<Item = (usize, usize)>) -> Relation {
         let mut r = Relation::empty(len);
         for (a, b) in pairs {
@@ -52,17 +51,17 @@ impl Relation {
         r
     }
 
-    /// `[A]`: the identity on the events for which `member` holds.
+    /// Makes `[A]`, the identity on the events for which `member` holds.
     pub fn identity(len: usize, mut member: impl FnMut(usize) -> bool) -> Relation {
         Relation::from_pairs(len, (0..len).filter(|&e| member(e)).map(|e| (e, e)))
     }
 
-    /// Number of events the relation ranges over.
+    /// Returns the number of events the relation ranges over.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether no pair is related.
+    /// Returns whether no pair is related.
     pub fn is_empty(&self) -> bool {
         self.bits.iter().all(|&w| w == 0)
     }
@@ -73,18 +72,18 @@ impl Relation {
         self.bits[a * self.stride + b / 64] |= 1 << (b % 64);
     }
 
-    /// Whether `(a, b)` is in the relation.
+    /// Returns whether `(a, b)` is in the relation.
     pub fn contains(&self, a: usize, b: usize) -> bool {
         debug_assert!(a < self.len && b < self.len, "event outside the relation");
         self.bits[a * self.stride + b / 64] >> (b % 64) & 1 == 1
     }
 
-    /// Every pair, by row then column.
+    /// Returns every pair, by row then column.
     pub fn pairs(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
         (0..self.len).flat_map(move |a| self.successors(a).map(move |b| (a, b)))
     }
 
-    /// Every `b` with `(a, b)` in the relation, ascending.
+    /// Returns every `b` with `(a, b)` in the relation, ascending.
     pub fn successors(&self, a: usize) -> impl Iterator<Item = usize> + '_ {
         self.row(a).iter().enumerate().flat_map(|(w, &word)| {
             let mut rest = word;
@@ -99,31 +98,31 @@ impl Relation {
         })
     }
 
-    /// `self ∪ other`.
+    /// Returns `self ∪ other`.
     #[must_use]
     pub fn union(&self, other: &Relation) -> Relation {
         self.zip(other, |a, b| a | b)
     }
 
-    /// `self ∩ other`.
+    /// Returns `self ∩ other`.
     #[must_use]
     pub fn intersection(&self, other: &Relation) -> Relation {
         self.zip(other, |a, b| a & b)
     }
 
-    /// `self \ other`.
+    /// Returns `self \ other`.
     #[must_use]
     pub fn minus(&self, other: &Relation) -> Relation {
         self.zip(other, |a, b| a & !b)
     }
 
-    /// `self⁻¹`.
+    /// Returns the inverse, `self⁻¹`.
     #[must_use]
     pub fn inverse(&self) -> Relation {
         Relation::from_pairs(self.len, self.pairs().map(|(a, b)| (b, a)))
     }
 
-    /// `self ; other`: relational composition.
+    /// Returns the composition, `self ; other`.
     #[must_use]
     pub fn then(&self, other: &Relation) -> Relation {
         assert_eq!(self.len, other.len, "relations over different events");
@@ -138,7 +137,7 @@ impl Relation {
         result
     }
 
-    /// `self⁺`: transitive closure (Warshall, a row at a time).
+    /// Returns the transitive closure, `self⁺` (Warshall's algorithm by rows).
     #[must_use]
     pub fn plus(&self) -> Relation {
         let mut r = self.clone();
@@ -156,17 +155,17 @@ impl Relation {
         r
     }
 
-    /// Whether no event is related to itself.
+    /// Returns whether no event is related to itself.
     pub fn is_irreflexive(&self) -> bool {
         (0..self.len).all(|a| !self.contains(a, a))
     }
 
-    /// Whether `self⁺` is irreflexive.
+    /// Returns whether `self⁺` is irreflexive.
     pub fn is_acyclic(&self) -> bool {
         self.plus().is_irreflexive()
     }
 
-    /// Whether every pair of `self` is in `other`.
+    /// Returns whether every pair of `self` is in `other`.
     pub fn is_subset(&self, other: &Relation) -> bool {
         self.minus(other).is_empty()
     }

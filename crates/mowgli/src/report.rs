@@ -1,4 +1,4 @@
-//! Reports in herd7's form, which other tools parse.
+//! Writes reports in herd7's form, which other tools parse.
 //!
 //! ```text
 //! Test SB Allowed
@@ -24,12 +24,12 @@ use crate::check::{Judgement, judge};
 use crate::litmus::{Litmus, Quantifier, fingerprint};
 use crate::outcome::Search;
 
-/// The report on query `index` of a test, without the `Time` line. Empty if there is no such query.
+/// Writes the report on query `index` of a test without the `Time` line. It is empty if there is no such query.
 pub fn herd(litmus: &Litmus, index: usize, search: &Search) -> String {
     herd_with_time(litmus, index, search, None)
 }
 
-/// The report with herd7's `Time` line, in seconds.
+/// Writes the report with herd7's `Time` line, in seconds.
 pub fn herd_with_time(litmus: &Litmus, index: usize, search: &Search, time_s: Option<f64>) -> String {
     let Some(query) = litmus.queries.get(index) else {
         return String::new();
@@ -66,7 +66,7 @@ pub fn herd_with_time(litmus: &Litmus, index: usize, search: &Search, time_s: Op
     out
 }
 
-/// The distinct states of query `index`, one line each, in order of their values.
+/// Lists the distinct states of query `index`, one line each, in the order of their values.
 pub fn states(litmus: &Litmus, index: usize, search: &Search) -> Vec<String> {
     let shown = litmus.shown(index);
     let names: Vec<String> = shown.iter().map(|o| o.display(&litmus.program)).collect();

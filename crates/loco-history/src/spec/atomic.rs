@@ -17,9 +17,9 @@ pub enum AtomicCall {
     Read,
     /// Writes a value.
     Write(u64),
-    /// Adds, wrapping, and returns the old value.
+    /// Adds (wrapping) and returns the old value.
     FetchAdd(u64),
-    /// Writes `new` if the value is `expected`; returns the old value either way.
+    /// Writes `new` if the value is `expected`. Returns the old value in both cases.
     CompareSwap {
         /// The value that must be there.
         expected: u64,
@@ -40,7 +40,7 @@ pub enum AtomicRet {
 }
 
 impl Atomic {
-    /// A variable that starts with `initial`.
+    /// Makes a variable that starts with `initial`.
     pub fn new(initial: u64) -> Self {
         Atomic { initial }
     }
@@ -80,7 +80,7 @@ impl Spec for Atomic {
     fn read_only(&self, call: &AtomicCall, ret: Option<&AtomicRet>) -> bool {
         match *call {
             AtomicCall::Read | AtomicCall::FetchAdd(0) => true,
-            // A failed compare-and-swap shows in its result.
+            // The result shows whether a compare-and-swap failed.
             AtomicCall::CompareSwap { expected, .. } => {
                 matches!(ret, Some(&AtomicRet::Value(old)) if old != expected)
             }

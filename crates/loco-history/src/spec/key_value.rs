@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use super::Spec;
 
-/// A map from `K` to `V`, empty at first, one partition a key.
+/// A map from `K` to `V` that is empty at first. Each key is a partition.
 ///
-/// That a store is full depends on all keys together; `Full` is therefore taken as legal whenever the key is
-/// absent. Count entries if the capacity itself is in question.
+/// Whether a store is full depends on all keys together, so `Full` is legal whenever the key is absent. A test of the capacity must
+/// count entries itself.
 #[derive(Clone, Debug, Default)]
 pub struct KeyValue<K, V> {
     types: PhantomData<fn(K, V)>,
@@ -33,7 +33,7 @@ pub enum KeyValueCall<K, V> {
 /// A result of a key-value store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum KeyValueRet<V> {
-    /// What `Get` found.
+    /// The value that `Get` found.
     Found(V),
     /// `Get`, `Update`, `Delete`: the key is absent; nothing changed.
     Missing,
@@ -43,13 +43,13 @@ pub enum KeyValueRet<V> {
     Full,
     /// `Insert`, `Update`, `Delete`: done.
     Done,
-    /// A node was lost that the call needs, and nothing was done; except that a `Delete` may have removed the key. (A call
-    /// of which even less is known is pending.)
+    /// A node that the call needs was lost, and the call did nothing; only a `Delete` may have removed the key. (If the effect of a call is
+    /// unknown, it is pending.)
     Lost,
 }
 
 impl<K, V> KeyValue<K, V> {
-    /// An empty map.
+    /// Makes an empty map.
     pub fn new() -> Self {
         KeyValue { types: PhantomData }
     }
@@ -152,7 +152,7 @@ mod tests {
         assert!(!KeyValue::<u8, u8>::new().read_only(&Delete(0), Some(&KeyValueRet::Lost)));
     }
 
-    /// Whereas one that never ended may have changed it.
+    /// A call that never ended, however, may have changed it.
     #[test]
     fn a_call_without_an_end_is_another_matter() {
         assert_eq!(after(None, Insert(0, 2), None), [None, Some(2)]);

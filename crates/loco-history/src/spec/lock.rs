@@ -6,31 +6,31 @@ use serde::{Deserialize, Serialize};
 
 use super::Spec;
 
-/// A lock, free at first. Owners are numbers that the test gives to its threads.
+/// A lock that is free at first. Owners are numbers that the test gives to its threads.
 #[derive(Clone, Debug, Default)]
 pub struct Lock {
-    /// Owners that died while they may have held the lock: from them, and only from them, it can be recovered.
+    /// Owners that died while they may have held the lock. The lock can be recovered from these owners only.
     pub dead: BTreeSet<u32>,
-    /// Whether `TryAcquire` may fail though the lock is free, as a try that gives up under contention does.
+    /// Whether `TryAcquire` may fail although the lock is free, as a try that gives up under contention does.
     pub spurious_failure: bool,
 }
 
 /// A call of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LockCall {
-    /// Takes the lock, waiting for it if need be.
+    /// Takes the lock; waits until it is free.
     Acquire {
-        /// Who.
+        /// The owner.
         owner: u32,
     },
     /// Takes the lock if it is free.
     TryAcquire {
-        /// Who.
+        /// The owner.
         owner: u32,
     },
-    /// Gives it back.
+    /// Gives the lock back.
     Release {
-        /// Who.
+        /// The owner.
         owner: u32,
     },
 }
@@ -44,7 +44,7 @@ pub enum LockRet {
     Recovered,
     /// The caller does not hold the lock: a failed try.
     Busy,
-    /// A wait that ended without the lock (deadline, holder lost); it had no effect.
+    /// The wait ended without the lock (at its deadline, or because the holder was lost) and had no effect.
     GaveUp,
     /// The lock is given back.
     Released,

@@ -8,25 +8,24 @@ use serde::{Deserialize, Serialize};
 
 use super::Spec;
 
-/// A queue of `V`. Once closed it takes no more entries and hands out those it has.
+/// A queue of `V`. A closed queue takes no more entries and hands out those that it has.
 ///
-/// The search is far quicker when pushed values are distinct, and only then does a violation say which push a
-/// pop answered.
+/// Pushed values should be distinct: the search is then far quicker, and a violation names the push whose value a pop took.
 #[derive(Clone, Debug, Default)]
 pub struct Queue<V> {
     capacity: Option<usize>,
     types: std::marker::PhantomData<fn(V)>,
 }
 
-/// A call of a queue. Blocking calls have the same calls and results; one that ran into its deadline returns
-/// `Full` or `Empty` if the queue checked at the deadline, and is pending if nobody knows.
+/// A call of a queue. Blocking calls are recorded as these calls too. A blocking call that ran into its deadline returns `Full` or
+/// `Empty` if the queue checked at the deadline; otherwise it is pending.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum QueueCall<V> {
     /// Appends a value.
     Push(V),
     /// Takes the oldest value.
     Pop,
-    /// Closes the queue; closing again changes nothing.
+    /// Closes the queue. Closing a closed queue changes nothing.
     Close,
 }
 
@@ -46,7 +45,7 @@ pub enum QueueRet<V> {
 }
 
 impl<V> Queue<V> {
-    /// A queue without bound: a push never returns `Full`.
+    /// Makes a queue without bound, in which a push never returns `Full`.
     pub fn unbounded() -> Self {
         Queue {
             capacity: None,
@@ -54,7 +53,7 @@ impl<V> Queue<V> {
         }
     }
 
-    /// A queue that holds at most `capacity` values.
+    /// Makes a queue that holds at most `capacity` values.
     pub fn bounded(capacity: usize) -> Self {
         Queue {
             capacity: Some(capacity),
@@ -86,7 +85,7 @@ impl<V: Clone + Eq + Hash + Debug> Spec for Queue<V> {
     ) {
         use QueueRet::{Closed, Empty, Full, Popped, Pushed};
         let (values, closed) = state;
-        // The result is a function of the state; a pending call takes whatever that is.
+        // The state determines the result; a pending call takes this result.
         let fits = |expected: &QueueRet<V>| ret.is_none_or(|ret| ret == expected);
         match call {
             QueueCall::Push(_) if *closed => {

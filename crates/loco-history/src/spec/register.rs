@@ -1,4 +1,4 @@
-//! A read/write register: LOCO's shared and owned variables as far as each is atomic.
+//! A read/write register, which specifies LOCO's shared and owned variables where these are atomic.
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -32,7 +32,7 @@ pub enum RegisterRet<V> {
 }
 
 impl<V> Register<V> {
-    /// A register that starts with `initial`.
+    /// Makes a register that starts with `initial`.
     pub fn new(initial: V) -> Self {
         Register { initial }
     }

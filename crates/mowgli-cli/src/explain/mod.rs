@@ -128,7 +128,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
     Ok(exit(&answer))
 }
 
-/// Whether a drawing goes to standard output, which then has room for nothing else.
+/// Returns whether a drawing goes to standard output, which then has room for nothing else.
 fn one_output(args: &Args) -> Result<bool, Error> {
     let is_dash = |path: &Option<PathBuf>| path.as_ref().is_some_and(|p| p.as_os_str() == "-");
     let wanted = usize::from(is_dash(&args.svg)) + usize::from(is_dash(&args.dot));
@@ -160,7 +160,7 @@ fn answer(litmus: &Litmus, setting: Setting, formula: &Formula, run: &Run) -> Re
     })
 }
 
-/// Which cycles to show, counted from 0.
+/// Returns the numbers, from 0, of the cycles to show.
 fn cycles(args: &Args, answer: &Answer) -> Result<Range<usize>, Error> {
     let count = match answer {
         Answer::Forbidden(reason) => reason.cases.len(),
@@ -241,7 +241,7 @@ fn draw(args: &Args, title: &str, drawing: Option<Drawing>) -> Result<(), Error>
     write(&args.dot, drawing.dot(title))
 }
 
-/// The test with its N-th condition only.
+/// Returns the test with its N-th condition only.
 fn with_query(mut litmus: Litmus, number: usize) -> Result<Litmus, Error> {
     let count = litmus.queries.len();
     if number == 0 || number > count {
@@ -253,7 +253,7 @@ fn with_query(mut litmus: Litmus, number: usize) -> Result<Litmus, Error> {
     Ok(litmus)
 }
 
-/// The test with `exists (formula)` as its only condition.
+/// Returns the test with `exists (formula)` as its only condition.
 fn with_condition(litmus: &Litmus, formula: &str) -> Result<Litmus, Error> {
     let bare = Litmus {
         queries: Vec::new(),

@@ -1,7 +1,7 @@
-//! From a solution of the search to an execution graph.
+//! Turns a solution of the search into an execution graph.
 //!
-//! The search leaves reads that do not matter without a source. In a linear order of all points they have one: the newest
-//! write of their own buffer that is issued and not yet observed, or else the last write observed.
+//! The search leaves reads that do not matter without a source. A linear order of all points gives each such read its source: the
+//! newest write in its own buffer that is issued and not yet observed, or else the last write observed.
 
 use crate::event::{Event, Execution, Kind};
 use crate::outcome::Outcome;
@@ -11,7 +11,7 @@ use crate::relation::Relation;
 use super::problem::{INIT, Problem};
 use super::search::Solution;
 
-/// The execution of a solution.
+/// Builds the execution of a solution.
 pub(super) fn execution(problem: &Problem<'_>, solution: &Solution) -> Execution {
     let mut time = vec![0; problem.points];
     for (at, &point) in solution.line.iter().enumerate() {
@@ -44,7 +44,7 @@ impl Builder<'_, '_> {
         self.problem.writes[loc].iter().map(|&w| usize::from(w))
     }
 
-    /// Where a read gets its value in the linear order.
+    /// Finds the write whose value a read gets in the linear order.
     fn source(&self, read: usize) -> u16 {
         let p = self.problem;
         let at = self.observed[read];
@@ -69,8 +69,8 @@ impl Builder<'_, '_> {
     }
 }
 
-/// The execution of a problem with this reads-from; `observed` orders writes and atomics, `flushed` says whether a NIC read
-/// comes before a write of its queue pair.
+/// Builds the execution of a problem with this reads-from. `observed` orders writes and atomics. `flushed` says whether a NIC
+/// read comes before a write of its queue pair.
 pub(super) fn build(
     p: &Problem<'_>,
     rf: &[u16],
@@ -166,7 +166,7 @@ pub(super) fn build(
     }
 }
 
-/// Values read and written, by following reads-from until nothing more is known.
+/// Computes the values read and written by following reads-from until nothing more becomes known.
 fn values(p: &Problem<'_>, rf: &[u16]) -> (Vec<Option<Value>>, Vec<Option<Value>>) {
     let mut read: Vec<Option<Value>> = vec![None; p.len()];
     let eval = |e: usize, read: &[Option<Value>]| {
@@ -203,7 +203,7 @@ fn values(p: &Problem<'_>, rf: &[u16]) -> (Vec<Option<Value>>, Vec<Option<Value>
     (read, written)
 }
 
-/// The initial write of a location.
+/// Returns the initial write of a location.
 fn initial(loc: usize) -> Event {
     Event {
         thread: None,

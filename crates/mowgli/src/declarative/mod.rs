@@ -1,4 +1,4 @@
-//! The declarative engine: which outcomes have a consistent execution.
+//! The declarative engine: finds the outcomes that have a consistent execution.
 //!
 //! [`unfold`] turns every thread into its paths; for each choice of paths the search looks for reads-from, modification
 //! order, flush order and order of atomics that the model's data ([`Spec`]) allows, and [`witness`] returns one execution
@@ -26,35 +26,35 @@ use problem::{Condition, Problem, Wanted};
 use search::{Detail, Goal, Known, Solution};
 use unfold::{End, Path};
 
-/// Every outcome that the model allows.
+/// Finds every outcome that the model allows.
 ///
-/// `sc` and `tso` are defined for programs without remote operations; `sc` also orders remote ones (Robust'25 Def. 5), `tso`
-/// refuses them with [`Limit::TooLarge`]. The answer is exact when the search is complete. `states` counts partial
-/// executions considered.
+/// `tso` is defined for programs without remote operations and refuses others with [`Limit::TooLarge`]; `sc` orders remote operations
+/// too (Robust'25 Def. 5). The answer is exact when the search is complete. `states` counts the partial executions
+/// considered.
 pub fn outcomes(program: &Program, model: Model, atomicity: RmwAtomicity, budget: &Budget<'_>) -> Search {
     outcomes_under(program, &Spec::of(model, atomicity), budget)
 }
 
-/// [`outcomes`] under a model given as data, which may be a changed one.
+/// Finds every outcome that a model allows. The model is given as data and may have been changed.
 pub fn outcomes_under(program: &Program, spec: &Spec, budget: &Budget<'_>) -> Search {
     run(program, spec, Detail::Relevant, Known::default(), budget)
 }
 
-/// The combinations of values that `operands` can have at the end, each by one outcome that shows it.
+/// Finds the combinations of values that `operands` can have at the end, and one outcome for each.
 ///
-/// What the operands do not depend on is not enumerated, so this decides a condition in a small part of the time that
-/// [`outcomes`] takes; pass [`Formula::operands`](crate::litmus::Formula::operands) of the condition.
+/// Nothing is enumerated on which the operands do not depend, so this decides a condition in a small part of the time that
+/// [`outcomes`] takes. Pass [`Formula::operands`](crate::litmus::Formula::operands) of the condition.
 pub fn outcomes_of(program: &Program, spec: &Spec, operands: &[Operand], budget: &Budget<'_>) -> Search {
     run(program, spec, Detail::Relevant, Known::by(operands), budget)
 }
 
-/// [`outcomes_under`] by deciding every read and all of modification order, also where they do not matter to the outcome.
-/// Needed for a changed model in which some read may have no source at all; slower, and a check of the other.
+/// Finds the outcomes of [`outcomes_under`], but decides every read and all of modification order, also where they do not matter to
+/// the outcome. A changed model in which a read may have no source needs this. It is slower, and tests compare the two.
 pub fn outcomes_exhaustive(program: &Program, spec: &Spec, budget: &Budget<'_>) -> Search {
     run(program, spec, Detail::Everything, Known::default(), budget)
 }
 
-/// A consistent execution that ends in `outcome`; `None` if there is none.
+/// Finds a consistent execution that ends in `outcome`; `None` if there is none.
 ///
 /// # Errors
 /// The limit at which the search stopped without an answer.
@@ -116,8 +116,8 @@ fn search_all(
     exceeded_loop(program, spec, &threads, budget, states)
 }
 
-/// Whether some loop can need more iterations than its bound. The other threads may be anywhere, so their stuck paths count
-/// too: with more iterations this thread might free them.
+/// Looks for a loop that can need more iterations than its bound. The stuck paths of other threads count too, because
+/// with more iterations this thread might free them.
 fn exceeded_loop(
     program: &Program,
     spec: &Spec,
@@ -144,7 +144,7 @@ fn exceeded_loop(
     Ok(Completeness::Complete)
 }
 
-/// Runs the search on rows just wide enough.
+/// Runs the search on rows of the least width that has room for all points.
 fn solve(
     problem: &Problem<'_>,
     goal: Goal<'_>,
@@ -163,7 +163,7 @@ fn solve(
     }
 }
 
-/// Most points in time (one an event, two a buffered write) of one execution.
+/// Most points in time of one execution. An event has one point, a buffered write two.
 pub const POINTS_MAX: usize = 512;
 
 fn unfold_all(program: &Program, spec: &Spec, budget: &Budget<'_>) -> Result<Vec<Vec<Path>>, Limit> {
@@ -175,7 +175,7 @@ fn unfold_all(program: &Program, spec: &Spec, budget: &Budget<'_>) -> Result<Vec
         .collect()
 }
 
-/// Every way to choose one path a thread among those whose end is wanted.
+/// Iterates over the ways to choose one path for each thread among the paths whose end is wanted.
 struct Choices<'p> {
     threads: Vec<Vec<&'p Path>>,
     /// Index of the next choice in each thread; `None` when done.

@@ -1,4 +1,4 @@
-//! A strict partial order that grows an edge at a time and refuses cycles.
+//! A strict partial order that grows by one edge at a time and refuses cycles.
 //!
 //! The transitive closure is kept as a bit matrix of `W` words a row, so that asking whether two points are ordered is one
 //! bit test and adding an edge is a few word operations a row. The search copies it at every branch.
@@ -10,7 +10,7 @@ pub(super) struct PartialOrder<const W: usize> {
 }
 
 impl<const W: usize> PartialOrder<W> {
-    /// The empty order on `n` points.
+    /// Makes the empty order on `n` points.
     pub(super) fn new(n: usize) -> PartialOrder<W> {
         debug_assert!(n <= 64 * W, "more points than the rows hold");
         PartialOrder {
@@ -18,18 +18,18 @@ impl<const W: usize> PartialOrder<W> {
         }
     }
 
-    /// Number of points.
+    /// Returns the number of points.
     pub(super) fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// Whether `a` is before `b`.
+    /// Returns whether `a` is before `b`.
     #[inline]
     pub(super) fn before(&self, a: u16, b: u16) -> bool {
         self.rows[usize::from(a)][usize::from(b / 64)] >> (b % 64) & 1 == 1
     }
 
-    /// Orders `a` before `b`, and all that follows from it. False, and nothing changes, if that would close a cycle.
+    /// Orders `a` before `b` and closes the order transitively. Returns false and changes nothing if that would close a cycle.
     #[must_use]
     pub(super) fn add(&mut self, a: u16, b: u16) -> bool {
         if a == b || self.before(b, a) {
@@ -56,13 +56,13 @@ impl<const W: usize> PartialOrder<W> {
         self.rows.clone_from(&other.rows);
     }
 
-    /// Some total order of the points that extends this one: the ready point of least index first.
+    /// Extends this order to a total order of the points. Among the points that may come next, the least index comes first.
     pub(super) fn linear_extension(&self) -> Vec<u16> {
         let n = self.len();
         let mut placed = vec![false; n];
         let mut line = Vec::with_capacity(n);
         while line.len() < n {
-            // Irreflexive and transitive, so some unplaced point has no unplaced predecessor.
+            // The order is irreflexive and transitive, so some unplaced point has no unplaced predecessor.
             let next =
                 (0..n).find(|&p| !placed[p] && (0..n).all(|q| placed[q] || !self.before(q as u16, p as u16)));
             let Some(next) = next else {

@@ -1,11 +1,11 @@
-//! One choice of a path for every thread, compiled to an order problem.
+//! Compiles one path for every thread to an order problem, which the search solves.
 //!
-//! Every event becomes a point in time, or two if it is buffered: its issue and its observation. The terms of `ib` order
-//! issue points, those of `ob` observation points, an event is issued before it is observed, and an instantaneous event
-//! has one point for both. A consistent execution is then an acyclic graph: a cycle among issue points is a cycle of `ib`,
-//! one among observation points of `ob`, and a mixed one passes from issue to observation at any event and back only at
-//! instantaneous ones, which is condition (3) of RDMA-TSO'24 Def. 4.4. What is not fixed by program order are *choices*
-//! between two sets of edges: modification order against a read, flush order, order of atomics.
+//! Every event becomes a point in time; a buffered event becomes two, its issue and its observation. The terms of `ib` order
+//! issue points, the terms of `ob` order observation points, and an event is issued before it is observed. An execution
+//! is consistent exactly if this graph is acyclic. A cycle among issue points is a cycle of `ib`, a cycle among observation points
+//! is a cycle of `ob`. A mixed cycle passes from issue to observation at any event, but back only at instantaneous events, which
+//! is condition (3) of RDMA-TSO'24 Def. 4.4. Program order does not fix all edges: modification order against a read, flush order, and the
+//! order of atomics are *choices* between two sets of edges.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::program::{Program, Value};
 use super::sym::Sym;
 use super::unfold::Path;
 
-/// Index that stands for the initial write of a location.
+/// Stands for the initial write of a location where the index of a write is expected.
 pub(super) const INIT: u16 = u16::MAX;
 
 /// A few edges between points.
@@ -99,7 +99,7 @@ pub(super) struct Problem<'a> {
 }
 
 impl<'a> Problem<'a> {
-    /// Compiles a choice of paths.
+    /// Compiles one path for every thread.
     pub(super) fn new(program: &'a Program, spec: &'a Spec, paths: &[&'a Path]) -> Problem<'a> {
         let mut p = Problem {
             program,
@@ -135,29 +135,29 @@ impl<'a> Problem<'a> {
         p
     }
 
-    /// Number of events.
+    /// Returns the number of events.
     pub(super) fn len(&self) -> usize {
         self.issue.len()
     }
 
-    /// An event.
+    /// Returns an event.
     pub(super) fn event(&self, e: usize) -> &'a Event {
         let t = self.thread[e];
         &self.paths[t].events[e - self.first[t]]
     }
 
-    /// The symbolic value of an event (see [`Path::values`]).
+    /// Returns the symbolic value of an event (see [`Path::values`]).
     pub(super) fn sym(&self, e: usize) -> Option<&'a Arc<Sym>> {
         let t = self.thread[e];
         self.paths[t].values[e - self.first[t]].as_ref()
     }
 
-    /// Whether the event reads a location that the program names.
+    /// Returns whether the event reads a location that the program names.
     pub(super) fn is_sourced_read(&self, e: usize) -> bool {
         self.event(e).is_read() && self.event(e).loc.is_some()
     }
 
-    /// Edges of `write` reads-from `read`.
+    /// Collects the edges that follow when `read` reads from `write`.
     pub(super) fn rf_edges(&self, write: usize, read: usize) -> Edges {
         let mut edges = Edges::default();
         let spec = self.spec;
@@ -172,14 +172,14 @@ impl<'a> Problem<'a> {
         edges
     }
 
-    /// Edges of modification order.
+    /// Collects the edges that follow when modification order places the first write before the second.
     pub(super) fn mo_edges(&self, first: usize, second: usize) -> Edges {
         let mut edges = Edges::default();
         self.push_mo(&mut edges, first, second);
         edges
     }
 
-    /// Edges of `read` reading something older than `write`, which follows `source` in modification order.
+    /// Collects the edges that follow when `read` reads from `source` and `write` comes after `source` in modification order.
     pub(super) fn rb_edges(&self, read: usize, source: u16, write: usize) -> Edges {
         let mut edges = Edges::default();
         if source != INIT {
@@ -233,7 +233,7 @@ impl<'a> Problem<'a> {
         }
     }
 
-    /// Program order, polls-from and flush order of one thread.
+    /// Adds program order, polls-from and flush order of one thread.
     fn order_thread(&mut self, thread: usize) {
         let (spec, first) = (self.spec, self.first[thread]);
         let path = self.paths[thread];
@@ -280,7 +280,7 @@ impl<'a> Problem<'a> {
         }
     }
 
-    /// `rao`: atomics at one node, in one order or the other, without overlap.
+    /// Adds `rao`: two atomics at one node are in one order or the other and do not overlap.
     fn order_atomics(&mut self) {
         if !self.spec.orders_atomics() {
             return;
@@ -306,7 +306,7 @@ impl<'a> Problem<'a> {
         self.choices.extend(choices);
     }
 
-    /// Edges between these events in whichever of `ib` and `ob` the part is a term of.
+    /// Collects the edges between two events in `ib`, in `ob` or in both, wherever the part is a term.
     fn both(&self, part: Part, pairs: &[(usize, usize)]) -> Edges {
         let mut edges = Edges::default();
         for &(a, b) in pairs {

@@ -1,7 +1,7 @@
-//! Plain enumeration of executions: every reads-from, modification order, flush order and order of atomics, one by one.
+//! Enumerates executions plainly: every reads-from, modification order, flush order and order of atomics, one by one.
 //!
-//! Nothing is pruned by consistency, so the cost is exponential; it is the yardstick for the search (tests compare them) and
-//! the source of inconsistent executions for [`crate::explain`].
+//! Nothing is pruned by consistency, so the cost is exponential. Tests compare the search with this enumeration, and
+//! [`crate::explain`] takes its inconsistent executions from here.
 
 use std::ops::ControlFlow;
 
@@ -15,7 +15,7 @@ use super::problem::{INIT, Problem};
 use super::unfold::{End, Path};
 use super::{Choices, Completeness, graph, unfold_all};
 
-/// Outcomes by plain enumeration and the model's own predicate.
+/// Finds the outcomes by plain enumeration and the model's own predicate.
 pub fn outcomes(program: &Program, spec: &Spec, budget: &Budget<'_>) -> Search {
     let mut search = Search {
         outcomes: Default::default(),
@@ -35,8 +35,8 @@ pub fn outcomes(program: &Program, spec: &Spec, budget: &Budget<'_>) -> Search {
     search
 }
 
-/// Calls `visit` on every execution of the program, consistent or not: values follow reads-from, conditions hold, and the
-/// relations satisfy RDMA-TSO'24 Defs. 4.2 and 4.3.
+/// Calls `visit` on every execution of the program, consistent or not. In each, values follow reads-from, conditions hold, and
+/// the relations satisfy RDMA-TSO'24 Defs. 4.2 and 4.3.
 ///
 /// # Errors
 /// The limit at which the enumeration stopped.
@@ -66,8 +66,8 @@ pub fn each_execution(
     Ok(())
 }
 
-/// Calls `visit` on random executions of the program, consistent or not: each of `tries` draws paths, sources and orders, and
-/// counts only if values follow from it. Reaches what [`each_execution`] cannot in a program of more than a few instructions.
+/// Calls `visit` on random executions of the program, consistent or not. Each of the `tries` draws paths, sources and orders, and
+/// is dropped if they do not determine the values. This works for programs that are too large for [`each_execution`].
 ///
 /// # Errors
 /// The limit at which the unfolding stopped.
@@ -137,7 +137,7 @@ struct Enumeration<'e, 'a, V> {
     rf: Vec<u16>,
     /// Place of each write in modification order, and of each atomic in `rao`.
     rank: Vec<usize>,
-    /// For each pair of `nfo`, read first?
+    /// For each pair of `nfo`, whether the read comes first.
     flips: Vec<(usize, usize, bool)>,
 }
 
@@ -245,7 +245,7 @@ impl<V: FnMut(&Execution) -> ControlFlow<()>> Enumeration<'_, '_, V> {
             |a, b| rank[a] < rank[b],
             |read, write| flips.contains(&(read, write, true)),
         );
-        // A cycle of reads-from and data leaves values unknown: no execution has that (values are not made of thin air).
+        // A cycle of reads-from and data leaves values unknown. No execution has such a cycle: values do not come out of thin air.
         let known = execution
             .events
             .iter()

@@ -1,11 +1,11 @@
-//! The search for consistent executions of one choice of paths.
+//! Searches for consistent executions of one path for every thread.
 //!
-//! Three ideas keep it small. *Acyclicity is incremental*: a decision adds edges to a closed partial order and fails at once
-//! on a cycle; choices that have become one-sided are taken without branching (saturation). *Only values that matter are
-//! enumerated*: reads-from is decided for reads whose value reaches a register, a condition or final memory; any other
-//! read finds a source in whatever linear order results, so it constrains nothing. Likewise modification order is decided
-//! only against such reads and for the last write. *One execution an outcome*: once an outcome is known, the branches that
-//! lead to it again stop before their order is completed.
+//! Three ideas keep the search small. *Acyclicity is incremental*: a decision adds edges to a closed partial order and fails at
+//! once on a cycle. Choices with one side left are taken without branching (saturation). *Only values that matter are
+//! enumerated*: reads-from is decided for reads whose value reaches a register, a condition or final memory. Any other
+//! read finds a source in every linear order that results, so it constrains nothing. For the same reason modification order is
+//! decided only against the reads that matter and for the last write. *One execution for each outcome*: once an outcome is
+//! known, the branches that lead to it again stop before their order is completed.
 
 use std::collections::BTreeSet;
 
@@ -18,11 +18,11 @@ use crate::program::{Loc, Reg, ThreadId, Value};
 use super::order::PartialOrder;
 use super::problem::{Choice, Condition, Edges, INIT, Problem};
 
-/// What is being looked for.
+/// The goal of a search.
 pub(super) enum Goal<'a> {
-    /// All outcomes that these do not have yet.
+    /// Adds every outcome that is not in this set yet.
     Outcomes(&'a mut Known),
-    /// Whether there is any consistent execution.
+    /// Any consistent execution.
     Any,
     /// A consistent execution with this final memory (registers are conditions of the problem).
     Memory(&'a [Value]),
@@ -46,19 +46,19 @@ impl Goal<'_> {
     }
 }
 
-/// The outcomes found so far, told apart by what is asked about them.
+/// The outcomes found so far. Two outcomes are different if the operands asked for differ.
 #[derive(Default)]
 pub(super) struct Known {
-    /// What tells outcomes apart; all registers and locations if `None`.
+    /// The operands asked for; all registers and locations if `None`.
     pub(super) operands: Option<Vec<Operand>>,
-    /// Values of the operands, in their order; not used when everything counts.
+    /// The values of the operands in their order. Not used if all registers and locations are asked for.
     seen: FxHashSet<Vec<Value>>,
     /// One outcome for each combination of values.
     pub(super) outcomes: BTreeSet<Outcome>,
 }
 
 impl Known {
-    /// Nothing found; outcomes are told apart by these operands.
+    /// Makes an empty set of outcomes for these operands.
     pub(super) fn by(operands: &[Operand]) -> Known {
         Known {
             operands: Some(operands.to_vec()),
@@ -77,10 +77,10 @@ impl Known {
     }
 }
 
-/// How much is decided by enumeration.
+/// Which reads and writes are decided by enumeration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Detail {
-    /// What matters to the outcome.
+    /// Those that matter to the outcome.
     Relevant,
     /// Every read and all of modification order.
     Everything,
@@ -116,7 +116,7 @@ pub(super) fn solve<const W: usize>(
         needed: [0; W],
     };
     for e in 0..problem.len() {
-        // The source of a constant put is read by nobody else: its value is its own expression.
+        // Only its own put reads the source of a constant put, so its value is its own expression.
         if detail == Detail::Everything && problem.is_sourced_read(e) {
             root.need(e);
         }
@@ -161,7 +161,7 @@ pub(super) fn solve<const W: usize>(
     Ok(search.found)
 }
 
-/// No decision yet.
+/// Stands for a source that has not been decided.
 const UNDECIDED: u16 = u16::MAX - 1;
 
 /// A partial execution.
@@ -202,7 +202,7 @@ impl<const W: usize> Node<W> {
         edges.as_slice().iter().all(|&(a, b)| self.order.add(a, b))
     }
 
-    /// Whether the order already contains all edges, or excludes one of them.
+    /// Returns whether the order already contains all edges, or excludes one of them.
     fn status(&self, edges: &Edges) -> Status {
         let mut status = Status::Implied;
         for &(a, b) in edges.as_slice() {
@@ -216,7 +216,7 @@ impl<const W: usize> Node<W> {
         status
     }
 
-    /// Takes every choice that has become one-sided, until none is left. False on contradiction.
+    /// Takes every choice that has one side left, until there is none. Returns false on a contradiction.
     fn saturate(&mut self) -> bool {
         loop {
             let mut changed = false;
@@ -265,7 +265,7 @@ struct Search<'s, 'a, const W: usize> {
     goal: Goal<'s>,
     budget: &'s Budget<'s>,
     states: &'s mut u64,
-    /// Node of each depth; memory is reused.
+    /// One node for each depth; their memory is reused.
     pool: Vec<Node<W>>,
     found: Option<Solution>,
 }
@@ -307,7 +307,7 @@ impl<const W: usize> Search<'_, '_, W> {
         self.conclude(depth)
     }
 
-    /// Everything that matters is decided: looks whether the rest can be.
+    /// Called when everything that matters is decided: looks whether the rest can be decided too.
     fn conclude(&mut self, depth: usize) -> Result<(), Limit> {
         let mut shown = None;
         let mut outcome = None;
@@ -353,7 +353,7 @@ impl<const W: usize> Search<'_, '_, W> {
         Ok(())
     }
 
-    /// Values of the operands, if they are all known.
+    /// Returns the values of the operands if all of them are known.
     fn shown(&self, depth: usize, operands: &[Operand]) -> Option<Vec<Value>> {
         let (problem, node) = (self.problem, &self.pool[depth]);
         let value = |operand: &Operand| match operand {
@@ -371,7 +371,7 @@ impl<const W: usize> Search<'_, '_, W> {
         operands.iter().map(value).collect()
     }
 
-    /// Makes the choices that are still open; returns the order if they can all be made.
+    /// Makes the choices that are still open. Returns the order if all of them can be made.
     fn complete(&mut self, depth: usize) -> Result<Option<PartialOrder<W>>, Limit> {
         self.tick()?;
         if !self.pool[depth].saturate() {
@@ -391,7 +391,7 @@ impl<const W: usize> Search<'_, '_, W> {
         Ok(None)
     }
 
-    /// Decides `source` reads-from `read`. False on contradiction.
+    /// Decides that `read` reads from `source`. Returns false on a contradiction.
     fn assign(&mut self, depth: usize, read: usize, source: u16) -> bool {
         let problem = self.problem;
         let node = &mut self.pool[depth];
@@ -426,7 +426,7 @@ impl<const W: usize> Search<'_, '_, W> {
         true
     }
 
-    /// Decides that `last` is the last write of the location.
+    /// Decides that `last` is the last write of the location. Returns false on a contradiction.
     fn finish_with(&mut self, depth: usize, loc: usize, last: u16) -> bool {
         let problem = self.problem;
         let node = &mut self.pool[depth];
@@ -441,7 +441,7 @@ impl<const W: usize> Search<'_, '_, W> {
             .all(|&w| node.add_all(&problem.mo_edges(usize::from(w), usize::from(last))))
     }
 
-    /// Propagates values along reads-from; false if a condition fails.
+    /// Propagates values along reads-from. Returns false if a condition fails.
     fn evaluate(&mut self, depth: usize) -> bool {
         let problem = self.problem;
         loop {
@@ -471,7 +471,7 @@ impl<const W: usize> Search<'_, '_, W> {
         })
     }
 
-    /// Value that a write (or the initial one) puts at a location.
+    /// Returns the value that a write, or the initial write, puts at a location.
     fn source_value(&self, depth: usize, source: u16, loc: usize) -> Option<Value> {
         if source == INIT {
             return Some(self.problem.program.locations[loc].init);
@@ -482,7 +482,7 @@ impl<const W: usize> Search<'_, '_, W> {
         self.problem.sym(write)?.eval(&|i| node.value[first + i])
     }
 
-    /// The needed read with the fewest possible sources, with them; `Some(None)` if one has none.
+    /// Finds the undecided read with the fewest possible sources, and these sources. Returns `Some(None)` if a read has none.
     #[allow(clippy::type_complexity)]
     fn next_read(&self, depth: usize) -> Option<Option<(usize, Vec<u16>)>> {
         let node = &self.pool[depth];
@@ -506,7 +506,7 @@ impl<const W: usize> Search<'_, '_, W> {
         best.map(Some)
     }
 
-    /// Writes that `read` could still read from.
+    /// Lists the writes that `read` could still read from.
     fn sources(&self, node: &Node<W>, read: usize) -> Vec<u16> {
         let problem = self.problem;
         let loc = problem.event(read).loc.map_or(0, |l| usize::from(l.0));
@@ -528,7 +528,7 @@ impl<const W: usize> Search<'_, '_, W> {
         sources
     }
 
-    /// The outcome, if all values that it shows are known.
+    /// Returns the outcome if all values that it shows are known.
     fn outcome(&self, depth: usize) -> Option<Outcome> {
         let problem = self.problem;
         let node = &self.pool[depth];

@@ -1,4 +1,5 @@
-//! Symbolic values: what a path writes, tests and leaves in registers, as expressions over what its events read.
+//! Symbolic values. The values that a path writes, tests and leaves in registers are expressions over the values that its events
+//! read.
 
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ pub enum Sym {
 }
 
 impl Sym {
-    /// The value, once `read` knows every read it depends on.
+    /// Evaluates the value; `None` until `read` knows every read that it depends on.
     pub fn eval(&self, read: &impl Fn(usize) -> Option<Value>) -> Option<Value> {
         Some(match self {
             Sym::Const(v) => *v,
@@ -42,7 +43,7 @@ impl Sym {
     }
 }
 
-/// A binary operation, folded if both operands are known.
+/// Makes a binary operation, or its value if both operands are known.
 pub(super) fn fold_binary(op: BinaryOp, a: Arc<Sym>, b: Arc<Sym>) -> Arc<Sym> {
     match (&*a, &*b) {
         (Sym::Const(x), Sym::Const(y)) => Arc::new(Sym::Const(op.apply(*x, *y))),
@@ -50,7 +51,7 @@ pub(super) fn fold_binary(op: BinaryOp, a: Arc<Sym>, b: Arc<Sym>) -> Arc<Sym> {
     }
 }
 
-/// A unary operation, folded if the operand is known.
+/// Makes a unary operation, or its value if the operand is known.
 pub(super) fn fold_unary(op: UnaryOp, a: Arc<Sym>) -> Arc<Sym> {
     match *a {
         Sym::Const(x) => Arc::new(Sym::Const(op.apply(x))),

@@ -1,8 +1,8 @@
-//! Control-flow unfolding: from the code of a thread to its *paths*, each a straight line of events with symbolic values.
+//! Unfolds the code of a thread to its *paths*: straight lines of events with symbolic values.
 //!
-//! Every branch, loop iteration, non-deterministic choice and success or failure of a compare-and-swap is a fork; a path
-//! carries the conditions that its forks put on the values read (RDMA-TSO'24 app. C.2 does the same with concrete values,
-//! for all values at once). Used by the search, which then looks for executions that satisfy them.
+//! Every branch, loop iteration, non-deterministic choice and success or failure of a compare-and-swap is a fork. A path
+//! carries the conditions that its forks put on the values read. (RDMA-TSO'24 app. C.2 unfolds with concrete values, for all
+//! values at once.) The search looks for executions that satisfy these conditions.
 
 use std::sync::Arc;
 
@@ -25,10 +25,10 @@ pub const EVENTS_MAX: usize = 500;
 pub enum End {
     /// The thread finished.
     Complete,
-    /// It is stuck for ever: an assumption failed, or a poll has nothing to poll. Such a path is part of no outcome; it
-    /// matters only to decide whether another thread can exceed a loop bound.
+    /// The thread is stuck for ever: an assumption failed, or a poll has nothing to poll. Such a path is part of no outcome. It
+    /// matters only when the engine decides whether another thread can exceed a loop bound.
     Stuck,
-    /// A loop wants one more iteration than its bound.
+    /// A loop needs one more iteration than its bound.
     LoopBound(u32),
 }
 
@@ -37,7 +37,7 @@ pub enum End {
 pub struct Path {
     /// Events in program order.
     pub events: Vec<Event>,
-    /// Value written by each event that writes, and value read by the source of a constant put.
+    /// The value that each writing event writes, and the value that the source of a constant put reads.
     pub values: Vec<Option<Arc<Sym>>>,
     /// `(write, poll)` pairs of polls-from.
     pub pf: Vec<(usize, usize)>,
@@ -49,7 +49,7 @@ pub struct Path {
     pub end: End,
 }
 
-/// Every path of a thread.
+/// Unfolds every path of a thread.
 pub fn paths(program: &Program, thread: usize, spec: &Spec, budget: &Budget<'_>) -> Result<Vec<Path>, Limit> {
     let t = &program.threads[thread];
     let zero = Arc::new(Sym::Const(0));
@@ -162,12 +162,12 @@ impl<'p> Unfolding<'p> {
                 )));
             }
         }
-        // Depth first took the last fork first.
+        // The depth-first walk took the last fork first.
         self.done.reverse();
         Ok(())
     }
 
-    /// Decides a condition: `Some` if it is known, otherwise forks a state for which it is false and goes on with true.
+    /// Decides a condition. If its value is not known, forks a state in which it is false and goes on with true.
     fn decide(
         &mut self,
         state: &mut State<'p>,
@@ -414,8 +414,8 @@ impl<'p> Unfolding<'p> {
         None
     }
 
-    /// Forks a compare-and-swap: the value read equals `expected` and `success` happens, or it does not and `failure`
-    /// does. Both return the event that reads.
+    /// Forks a compare-and-swap: if the value read equals `expected`, `success` happens, else `failure`. Both return the event
+    /// that reads.
     fn compare_and_swap(
         &mut self,
         state: &mut State<'p>,
@@ -447,7 +447,7 @@ impl State<'_> {
     }
 }
 
-/// Where an event comes from.
+/// The instruction that an event comes from.
 struct Site {
     thread: ThreadId,
     instance: u32,
@@ -495,7 +495,7 @@ impl Event {
     }
 }
 
-/// The events of one remote read-modify-write (`docs/rmw.md`).
+/// Adds the events of one remote read-modify-write (`docs/rmw.md`).
 struct Rmw {
     at: Site,
     peer: Node,
@@ -516,7 +516,7 @@ impl Rmw {
         self.event(Kind::NicAtomicRead, self.target)
     }
 
-    /// The read and the write: one event under `glob`, two under `hca`. Returns the read.
+    /// Adds the read and the write, one event under `glob` and two under `hca`. Returns the read.
     fn write(&self, state: &mut State<'_>, value: Arc<Sym>) -> usize {
         match self.atomicity {
             RmwAtomicity::Glob => state.push(self.atomic_read().writing(), Some(value)),
@@ -528,7 +528,7 @@ impl Rmw {
         }
     }
 
-    /// The result lands in local memory.
+    /// Adds the write of the result to local memory.
     fn finish(&self, state: &mut State<'_>, read: usize) {
         let value = Arc::new(Sym::Read(read));
         let write = state.push(self.event(Kind::NicLocalWrite, self.dst), Some(value));
@@ -536,7 +536,7 @@ impl Rmw {
     }
 }
 
-/// An expression over the current registers; constants fold.
+/// Translates an expression over the current registers, with constants folded.
 fn eval(expr: &Expr, path: &Path) -> Arc<Sym> {
     match expr {
         Expr::Const(v) => Arc::new(Sym::Const(*v)),

@@ -48,7 +48,7 @@ pub struct CellRef {
 }
 
 impl CellRef {
-    /// The cell as the model's figure names it.
+    /// Returns the cell as the model's figure names it.
     pub(super) fn new(spec: &Spec, cell: Cell) -> CellRef {
         CellRef {
             earlier: cell.earlier.label(),
@@ -70,7 +70,7 @@ pub struct Cycle {
 }
 
 impl Cycle {
-    /// Whether the cycle says only that a location is coherent: all of its events access one location.
+    /// Returns whether the cycle says only that a location is coherent: all of its events access one location.
     pub fn is_coherence(&self, execution: &Execution) -> bool {
         let loc = |e: &Edge| execution.events[e.from].loc;
         let first = self.edges.first().and_then(loc);
@@ -117,7 +117,7 @@ impl<'a> Graph<'a> {
         graph
     }
 
-    /// Whether this execution has every edge of the cycle. Both must be of the same events.
+    /// Returns whether this execution has every edge of the cycle. Both must be of the same events.
     pub(super) fn has(&self, cycle: &Cycle) -> bool {
         cycle.edges.iter().all(|e| {
             let ends = (self.point(e.from, e.side), self.point(e.to, e.side));
@@ -127,7 +127,7 @@ impl<'a> Graph<'a> {
         })
     }
 
-    /// Whether the cycle is one choice of memory order against program order of one thread.
+    /// Returns whether the cycle is one choice of memory order against program order of one thread.
     pub(super) fn is_contrary(&self, cycle: &Cycle) -> bool {
         let chosen = |e: &&Edge| matches!(e.part, Part::Mo | Part::Nfo | Part::Rao);
         let fixed = |e: &&Edge| matches!(e.part, Part::Po | Part::Ippo | Part::Oppo | Part::Iso);
@@ -135,7 +135,7 @@ impl<'a> Graph<'a> {
             && cycle.edges.iter().filter(fixed).count() + 1 == cycle.edges.len()
     }
 
-    /// A cycle with the fewest labelled edges, found by a search from every point in which the step from issue to
+    /// Returns a cycle with the fewest labelled edges, found by a search from every point in which the step from issue to
     /// observation is free.
     pub(super) fn shortest_cycle(&self) -> Option<Cycle> {
         let mut best: Option<Vec<usize>> = None;
@@ -152,7 +152,7 @@ impl<'a> Graph<'a> {
         Some(Cycle { edges })
     }
 
-    /// A shortest way from one event's issue to another's by edges of `ib` that the program fixes; empty if there is none.
+    /// Returns a shortest way from one event's issue to another's by edges of `ib` that the program fixes; empty if there is none.
     fn forced(&self, from: usize, to: usize) -> Vec<Edge> {
         let fixed = |label: Label| {
             matches!(
@@ -185,7 +185,7 @@ impl<'a> Graph<'a> {
         path
     }
 
-    /// The labelled edges of a shortest way from `start` back to it, if shorter than `bound`.
+    /// Returns the labelled edges of a shortest way from `start` back to it, if shorter than `bound`.
     fn path_back(&self, start: usize, bound: usize) -> Option<Vec<usize>> {
         let mut distance = vec![usize::MAX; self.out.len()];
         let mut came_by = vec![usize::MAX; self.out.len()];
@@ -244,7 +244,7 @@ impl<'a> Graph<'a> {
         })
     }
 
-    /// Issue and observation points of an event are `2e` and `2e + 1`; an instantaneous event has the first only.
+    /// Returns the point of an event: `2e` is its issue, `2e + 1` its observation. An instantaneous event has only the first.
     fn point(&self, e: usize, side: Side) -> usize {
         let merged = self.spec.joint && self.spec.is_instantaneous(&self.execution.events[e]);
         2 * e + usize::from(side == Side::Observe && !merged)
@@ -256,7 +256,7 @@ impl<'a> Graph<'a> {
     }
 }
 
-/// The table cell behind an edge of program order.
+/// Returns the table cell behind an edge of program order.
 fn cell(spec: &Spec, part: Part, earlier: &Event, later: &Event) -> Option<CellRef> {
     let cell = Cell {
         earlier: earlier.kind,

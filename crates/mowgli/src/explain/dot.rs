@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::drawing::{Drawing, Style};
 
 impl Drawing {
-    /// The drawing as a DOT digraph: nodes are clusters, threads are columns inside them.
+    /// Returns the drawing as a DOT digraph: nodes are clusters, threads are columns inside them.
     pub fn dot(&self, title: &str) -> String {
         let mut out =
             String::from("digraph execution {\n  rankdir=TB;\n  node [shape=box, fontname=\"monospace\"];\n");

@@ -89,7 +89,7 @@ impl Style {
         (Style::Cycle, "cycle"),
     ];
 
-    /// Colour, as `#rrggbb`.
+    /// Returns the colour as `#rrggbb`.
     pub const fn colour(self) -> &'static str {
         match self {
             Style::ProgramOrder => "#9a9a9a",
@@ -215,7 +215,7 @@ impl Drawing {
     }
 }
 
-/// The relations to draw, immediate pairs only where they are orders.
+/// Returns the relations to draw, immediate pairs only where they are orders.
 fn relations(execution: &Execution, cycle: Option<&Cycle>) -> Vec<(Style, &'static str, Relation)> {
     let immediate = |r: &Relation| r.minus(&r.then(r));
     let n = execution.len();

@@ -35,7 +35,7 @@ impl Rect {
             && (self.y - other.y).abs() < self.half_height + other.half_height
     }
 
-    /// Whether a horizontal or vertical line passes through the inside.
+    /// Returns whether a horizontal or vertical line passes through the inside.
     pub(super) fn is_crossed(&self, a: Point, b: Point) -> bool {
         let line = Rect {
             x: (a.0 + b.0) / 2,
@@ -130,7 +130,7 @@ impl Grid {
         top + (bottom - top) * (track as i32 + 1) / (self.gap_tracks[gap] as i32 + 1)
     }
 
-    /// The place nearest to `x` at which a label is inside the gutter of `x`.
+    /// Returns the place nearest to `x` at which a label is inside the gutter of `x`.
     pub(super) fn inside_gutter(&self, x: i32, half_width: i32) -> i32 {
         let gutter = self
             .gutters

@@ -87,7 +87,7 @@ pub(super) fn layout(drawing: &Drawing) -> Layout {
     }
 }
 
-/// The row's middle and the gap's middle in half rows.
+/// Returns the row's middle and the gap's middle in half rows.
 fn middle_of_row(row: usize) -> usize {
     2 * row + 1
 }
@@ -211,7 +211,7 @@ impl<'a> Plan<'a> {
         (layout, collisions)
     }
 
-    /// The corners of an arrow.
+    /// Returns the corners of an arrow.
     fn path(&self, arrow: usize, grid: &Grid, boxes: &[Rect]) -> Vec<Point> {
         let Arrow { from, to, .. } = self.drawing.arrows[arrow];
         let [first, gap_track, second] = self.tracks[arrow];
@@ -245,7 +245,7 @@ impl<'a> Plan<'a> {
         path
     }
 
-    /// How far from the middle an arrow straight down is, among those between the same boxes.
+    /// Returns how far from the middle an arrow straight down runs beside the others between the same boxes.
     fn parallel_offset(&self, arrow: usize) -> i32 {
         let Arrow { from, to, .. } = self.drawing.arrows[arrow];
         let same: Vec<usize> = (0..self.courses.len())
@@ -255,7 +255,7 @@ impl<'a> Plan<'a> {
         PARALLEL_DISTANCE * (2 * place - (same.len() as i32 - 1)) / 2
     }
 
-    /// Where an arrow leaves or enters its box.
+    /// Returns the point at which an arrow leaves or enters its box.
     fn port(&self, arrow: usize, is_start: bool, boxes: &[Rect]) -> Point {
         let Arrow { from, to, .. } = self.drawing.arrows[arrow];
         let at = if is_start { from } else { to };
@@ -279,7 +279,7 @@ impl<'a> Plan<'a> {
         (x, y)
     }
 
-    /// The best place for an arrow's label, with what speaks against it.
+    /// Returns the best place for an arrow's label, with what speaks against it.
     fn label(&self, arrow: usize, grid: &Grid, layout: &Layout) -> (Rect, usize) {
         let half_width = LABEL_HALF_CHARACTER * self.drawing.arrows[arrow].label.chars().count() as i32;
         let at = |x: i32, y: i32| Rect {
@@ -365,7 +365,7 @@ fn course(drawing: &Drawing, arrow: &Arrow) -> Course {
     Course::Across(leave, from.row + usize::from(below), enter)
 }
 
-/// The ends of arrows on each box, from top to bottom.
+/// Returns the ends of arrows on each box, from top to bottom.
 fn ports(drawing: &Drawing, courses: &[Course]) -> Vec<Vec<Port>> {
     let mut ports: Vec<Vec<Port>> = vec![Vec::new(); drawing.boxes.len()];
     for (i, arrow) in drawing.arrows.iter().enumerate() {
@@ -404,7 +404,7 @@ mod tests {
     use crate::model::{Model, RmwAtomicity};
     use crate::outcome::Budget;
 
-    /// Every picture that the catalogue gives under two models: of witnesses, and of each cycle.
+    /// Returns every picture that the catalogue gives under two models: of witnesses, and of each cycle.
     fn drawings() -> Vec<(String, Drawing)> {
         let mut all = Vec::new();
         let budget = Budget {

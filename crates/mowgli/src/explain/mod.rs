@@ -75,7 +75,7 @@ pub struct Case {
     pub candidates: u64,
 }
 
-/// A witness for an outcome that satisfies `wanted`; `None` if there is none.
+/// Returns a witness for an outcome that satisfies `wanted`; `None` if there is none.
 ///
 /// # Errors
 /// The limit at which the search stopped without an answer.
@@ -99,7 +99,7 @@ pub fn allowed(
     }
 }
 
-/// Why no consistent execution satisfies `wanted`. Meaningful only if that is so: [`allowed`] says.
+/// Says why no consistent execution satisfies `wanted`. Meaningful only if that is so: [`allowed`] says.
 pub fn forbidden(program: &Program, setting: Setting, wanted: &Formula, budget: &Budget<'_>) -> Reason {
     let spec = Spec::of(setting.model, setting.rmw);
     let mut cases: Vec<Case> = Vec::new();
@@ -158,30 +158,30 @@ impl Case {
 }
 
 impl Witness {
-    /// The execution graph, ready to draw.
+    /// Returns the execution graph, ready to draw.
     pub fn drawing(&self, program: &Program) -> Drawing {
         Drawing::new(program, &self.execution, None)
     }
 
-    /// The execution as text: events by thread, then relations.
+    /// Returns the execution as text: events by thread, then relations.
     pub fn render(&self, program: &Program) -> String {
         text::execution(program, &self.execution)
     }
 }
 
 impl Reason {
-    /// The graph of the execution of case `index`, its cycle marked; `None` if there is no such case.
+    /// Returns the graph of the execution of case `index`, its cycle marked; `None` if there is no such case.
     pub fn drawing(&self, program: &Program, index: usize) -> Option<Drawing> {
         let case = self.cases.get(index)?;
         Some(Drawing::new(program, &case.execution, Some(&case.cycle)))
     }
 
-    /// The reason as text, with the cycles of the cases in `shown`.
+    /// Returns the reason as text, with the cycles of the cases in `shown`.
     pub fn render(&self, program: &Program, setting: Setting, shown: Range<usize>) -> String {
         text::reason(program, &Spec::of(setting.model, setting.rmw), self, shown)
     }
 
-    /// Whether every candidate and every change was looked at.
+    /// Returns whether every candidate and every change was looked at.
     pub fn is_complete(&self) -> bool {
         self.limit.is_none() && self.undecided.is_empty()
     }

@@ -96,7 +96,7 @@ pub(super) fn relaxations(
     (found, undecided)
 }
 
-/// The program without one instruction, for each instruction that orders or synchronises. Taking out a load, a store, a put,
+/// Returns the program without one instruction, for each instruction that orders or synchronises. Taking out a load, a store, a put,
 /// or whatever else gives an operand of the test its value, only changes what the test asks.
 fn removals(program: &Program, operands: &[Operand]) -> Vec<(Change, Program)> {
     let mut all = Vec::new();
@@ -170,7 +170,7 @@ fn remove(code: &mut Vec<Instr>, path: &[u16]) -> Option<Instr> {
     }
 }
 
-/// The model with one cell crossed out, for each cell that orders two events of a candidate, and the model with one term left out.
+/// Returns the model with one cell crossed out, for each cell that orders two events of a candidate, and the model with one term left out.
 fn weakenings(spec: &Spec, cases: &[Case]) -> Vec<(Change, Spec)> {
     let uses = |part: Part| spec.ib.contains(part) || spec.ob.contains(part);
     let orders = |part: Part, a: &Event, b: &Event| uses(part) && spec.preserves(part, a, b);

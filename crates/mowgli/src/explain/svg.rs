@@ -13,7 +13,7 @@ const TITLE_CHARACTER: i32 = 10;
 const CORNER: i32 = 6;
 
 impl Drawing {
-    /// The drawing as an SVG document.
+    /// Returns the drawing as an SVG document.
     pub fn svg(&self, title: &str) -> String {
         let layout = layout(self);
         let title_width = TITLE_CHARACTER * title.chars().count() as i32 + 2 * MARGIN;
@@ -86,7 +86,7 @@ impl Drawing {
         }
     }
 
-    /// A frame around the columns of each node, with names.
+    /// Draws a frame around the columns of each node, with names.
     fn write_groups(&self, out: &mut String, layout: &Layout) {
         let mut c = 0;
         while c < self.columns.len() {
@@ -140,7 +140,7 @@ impl Drawing {
     }
 }
 
-/// A path through the points with rounded corners.
+/// Returns a path through the points with rounded corners.
 fn path_data(points: &[Point]) -> String {
     let mut data = String::new();
     for (i, &(x, y)) in points.iter().enumerate() {
@@ -155,13 +155,13 @@ fn path_data(points: &[Point]) -> String {
     data
 }
 
-/// The point on the way to the next one at which a corner's curve begins.
+/// Returns the point on the way to the next one at which a corner's curve begins.
 fn towards((x, y): Point, (to_x, to_y): Point) -> Point {
     let reach = |d: i32| (d / 2).clamp(-CORNER, CORNER);
     (x + reach(to_x - x), y + reach(to_y - y))
 }
 
-/// An arrow head of each colour.
+/// Defines an arrow head for each colour.
 fn write_markers(out: &mut String) {
     out.push_str("<defs>\n");
     for (style, _) in Style::LEGEND {

@@ -13,7 +13,7 @@ use crate::models::{Part, Spec};
 use crate::program::Program;
 use crate::relation::Relation;
 
-/// An execution: its events by thread, then its relations.
+/// Returns an execution: its events by thread, then its relations.
 pub(super) fn execution(program: &Program, execution: &Execution) -> String {
     let names = Names::new(program, execution);
     let mut text = String::new();
@@ -41,7 +41,7 @@ pub(super) fn execution(program: &Program, execution: &Execution) -> String {
     text
 }
 
-/// The reason why an outcome is forbidden, with the cycles of the cases in `shown`.
+/// Returns the reason why an outcome is forbidden, with the cycles of the cases in `shown`.
 pub(super) fn reason(program: &Program, spec: &Spec, reason: &Reason, shown: Range<usize>) -> String {
     let mut text = String::new();
     let count = reason.cases.len();
@@ -113,7 +113,7 @@ fn write_cycle(text: &mut String, names: &Names<'_>, spec: &Spec, cycle: &Cycle)
     }
 }
 
-/// Why an edge is there, with its source.
+/// Says why an edge is there, with its source.
 pub(super) fn edge_reason(program: &Program, execution: &Execution, spec: &Spec, edge: &Edge) -> String {
     let (a, b) = (&execution.events[edge.from], &execution.events[edge.to]);
     if let Some(cell) = &edge.cell {
@@ -153,7 +153,7 @@ pub(super) fn edge_reason(program: &Program, execution: &Execution, spec: &Spec,
     )
 }
 
-/// What forces the direction of an `nfo` edge: the instructions that the path goes through, and its cells.
+/// Says what forces the direction of an `nfo` edge: the instructions that the path goes through, and its cells.
 fn direction(program: &Program, execution: &Execution, forced_by: &[Edge]) -> String {
     let Some((_, through)) = forced_by.split_last() else {
         return String::new();
@@ -177,7 +177,7 @@ fn direction(program: &Program, execution: &Execution, forced_by: &[Edge]) -> St
     }
 }
 
-/// The instruction of a fence, a poll or a wait; the label of any other event.
+/// Returns the instruction of a fence, a poll or a wait; the label of any other event.
 fn synchronisation(program: &Program, execution: &Execution, event: usize) -> String {
     let e = &execution.events[event];
     match (e.kind, e.peer) {
@@ -187,7 +187,7 @@ fn synchronisation(program: &Program, execution: &Execution, event: usize) -> St
     }
 }
 
-/// Where a cell of a table is defined: cells of the atomic read are ours.
+/// Returns the place that defines a cell of a table. The cells of the atomic read are our extension.
 fn figure<'a>(spec: &'a Spec, cell: &CellRef) -> &'a str {
     let ours = Kind::NicAtomicRead.label();
     match cell.earlier == ours || cell.later == ours {
@@ -223,7 +223,7 @@ fn source(spec: &Spec, part: Part) -> &'static str {
     }
 }
 
-/// A change, as the end of "it would be allowed".
+/// Returns a change, as the end of "it would be allowed".
 pub(super) fn change(program: &Program, spec: &Spec, change: &Change) -> String {
     match change {
         Change::Remove { thread, path, text } => {
@@ -246,7 +246,7 @@ pub(super) fn change(program: &Program, spec: &Spec, change: &Change) -> String 
     }
 }
 
-/// The pairs of an order that no third event separates.
+/// Returns the pairs of an order that no third event separates.
 fn immediate(order: &Relation) -> Relation {
     order.minus(&order.then(order))
 }
@@ -267,7 +267,7 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// `P0: nrW(y,1)`.
+    /// Returns the label with the thread: `P0: nrW(y,1)`.
     fn full(&self, e: usize) -> String {
         let label = &self.labels[e];
         match self.execution.events[e].thread {

@@ -1,5 +1,5 @@
-//! What the parser builds and the resolver reads: the text's structure, with names unresolved and a span on
-//! everything that a message may have to point at.
+//! The syntax tree, which the parser builds and the resolver reads. Names are unresolved, and everything that a message may
+//! have to point at has a span.
 
 use super::condition::{Quantifier, Relation, Verdict};
 use super::diagnostic::Span;
@@ -68,7 +68,7 @@ pub struct Column {
 /// A row of cells; a cell may be empty.
 #[derive(Clone, Debug)]
 pub struct Row<S> {
-    /// A cell a thread.
+    /// One cell for each thread.
     pub cells: Vec<Option<S>>,
 }
 
@@ -79,7 +79,7 @@ pub(super) struct Stmt {
     pub(super) span: Span,
 }
 
-/// What a statement does.
+/// The kinds of statements.
 #[derive(Clone, Debug)]
 pub(super) enum StmtKind {
     /// `dst := rhs`, `dst^n := rhs`, `dst :=[d] rhs`.
@@ -174,12 +174,12 @@ pub enum Formula<V = Value> {
     Or(Vec<Formula<V>>),
 }
 
-/// A final condition and what it is expected to yield.
+/// A final condition with its expected verdicts.
 #[derive(Clone, Debug)]
 pub struct Query<V = Value> {
-    /// What is asked.
+    /// The quantifier.
     pub quantifier: Quantifier,
-    /// About which outcomes.
+    /// The outcomes that it asks about.
     pub formula: Formula<V>,
     /// Expected verdicts, each of a named model.
     pub expected: Vec<(Verdict, Name)>,

@@ -1,7 +1,7 @@
 //! Final conditions: a quantifier over outcomes and a formula over registers and locations.
 //!
-//! As in herd7, the *formula* describes outcomes and the *quantifier* says what is asked about them. Verdicts
-//! ([`Verdict`]) speak of the formula alone, so that one file can serve models that disagree.
+//! As in herd7, the *formula* describes outcomes and the *quantifier* says what is asked about them. A [`Verdict`] is about the
+//! formula alone, so that one file can serve models that disagree.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,20 +16,20 @@ use crate::program::{Loc, Program, Reg, ThreadId, Value};
 /// A final condition.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Condition {
-    /// What is asked.
+    /// The quantifier.
     pub quantifier: Quantifier,
-    /// About which outcomes.
+    /// The formula, which describes the outcomes asked about.
     pub formula: Formula,
 }
 
-/// What a condition asks about the outcomes that satisfy its formula.
+/// The question that a condition asks about its formula.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Quantifier {
     /// `exists`: some outcome satisfies the formula.
     Exists,
-    /// `~exists`: none does.
+    /// `~exists`: no outcome satisfies the formula.
     NotExists,
-    /// `forall`: every one does.
+    /// `forall`: every outcome satisfies the formula.
     Forall,
 }
 
@@ -48,7 +48,7 @@ pub enum Formula {
     Or(Vec<Formula>),
 }
 
-/// How an atom compares.
+/// The comparison of an atom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Relation {
     /// `=`.
@@ -57,7 +57,7 @@ pub enum Relation {
     Ne,
 }
 
-/// What a formula can look at.
+/// A register or location that a formula can read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Operand {
     /// A register's final value.
@@ -67,7 +67,7 @@ pub enum Operand {
 }
 
 impl Operand {
-    /// Its value in an outcome. An operand outside the outcome reads 0 (the parser builds none).
+    /// Reads its value in an outcome. An operand that the outcome does not have reads 0; the parser builds none.
     pub fn value(self, outcome: &Outcome) -> Value {
         match self {
             Operand::Reg(t, r) => outcome
@@ -80,7 +80,7 @@ impl Operand {
         .unwrap_or(0)
     }
 
-    /// Its name in conditions and states, as herd7 prints it: `0:r` or `[x]`.
+    /// Returns its name in conditions and states, as herd7 prints it: `0:r` or `[x]`.
     pub fn display(self, program: &Program) -> String {
         match self {
             Operand::Reg(t, r) => {
@@ -97,7 +97,7 @@ impl Operand {
 }
 
 impl Formula {
-    /// Whether the outcome satisfies the formula.
+    /// Returns whether the outcome satisfies the formula.
     pub fn holds(&self, outcome: &Outcome) -> bool {
         match self {
             Formula::Const(b) => *b,
@@ -109,7 +109,7 @@ impl Formula {
         }
     }
 
-    /// Every operand it mentions, in order of first mention.
+    /// Lists its operands in the order in which it first mentions them.
     pub fn operands(&self) -> Vec<Operand> {
         let mut out = Vec::new();
         self.collect(&mut out);
@@ -126,7 +126,7 @@ impl Formula {
         }
     }
 
-    /// The formula in the language's syntax.
+    /// Prints the formula in the language's syntax.
     pub fn display(&self, program: &Program) -> String {
         let group = |f: &Formula| match f {
             Formula::And(_) | Formula::Or(_) => format!("({})", f.display(program)),
@@ -145,7 +145,7 @@ impl Formula {
 }
 
 impl Quantifier {
-    /// The keyword.
+    /// Returns the keyword.
     pub const fn keyword(self) -> &'static str {
         match self {
             Quantifier::Exists => "exists",
@@ -156,7 +156,7 @@ impl Quantifier {
 }
 
 impl Condition {
-    /// The condition in the language's syntax: `exists (0:r=1)`.
+    /// Prints the condition in the language's syntax: `exists (0:r=1)`.
     pub fn display(&self, program: &Program) -> String {
         format!(
             "{} ({})",
@@ -166,7 +166,7 @@ impl Condition {
     }
 }
 
-/// What a model says about a formula.
+/// The answer of a model about a formula.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
@@ -179,10 +179,10 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// All of them.
+    /// Every verdict.
     pub const ALL: [Verdict; 3] = [Verdict::Allowed, Verdict::Forbidden, Verdict::Required];
 
-    /// The keyword in files and reports.
+    /// Returns the keyword that files and reports use.
     pub const fn keyword(self) -> &'static str {
         match self {
             Verdict::Allowed => "allowed",
@@ -198,8 +198,8 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// A model and the atomicity of remote read-modify-writes: what an expectation speaks of. Written `rdma-tso`
-/// (atomicity `hca`) or `rdma-tso/glob`.
+/// A model with an atomicity of remote read-modify-writes, for which a test states its verdicts. Written `rdma-tso` (atomicity
+/// `hca`) or `rdma-tso/glob`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Setting {
     /// The model.
@@ -229,5 +229,5 @@ impl FromStr for Setting {
     }
 }
 
-/// Expected verdicts of a query.
+/// The verdicts that a query states.
 pub type Expected = BTreeMap<Setting, Verdict>;

@@ -8,7 +8,7 @@ use super::parser::{KEYWORDS, Parser, Step};
 use crate::program::Value;
 
 impl Parser {
-    /// `word ( inner )`.
+    /// Reads `word ( inner )`.
     ///
     /// # Errors
     ///
@@ -41,7 +41,7 @@ impl Parser {
         self.depth -= 1;
     }
 
-    /// A name that is not a keyword.
+    /// Reads a name that is not a keyword.
     ///
     /// # Errors
     ///
@@ -55,7 +55,7 @@ impl Parser {
         Ok(name)
     }
 
-    /// A name, keywords included. `what` says for what.
+    /// Reads a name, which may be a keyword. `what` says what it is the name of.
     ///
     /// # Errors
     ///
@@ -71,7 +71,7 @@ impl Parser {
         }
     }
 
-    /// A number without a sign.
+    /// Reads a number without a sign.
     ///
     /// # Errors
     ///
@@ -83,7 +83,7 @@ impl Parser {
         }
     }
 
-    /// A number, perhaps with a sign.
+    /// Reads a number, perhaps with a sign.
     ///
     /// # Errors
     ///
@@ -107,7 +107,7 @@ impl Parser {
         }
     }
 
-    /// A number's value, perhaps with a sign: the values of litmus tests.
+    /// Reads a number, perhaps with a sign, and returns its value, as litmus tests have them.
     ///
     /// # Errors
     ///
@@ -116,12 +116,12 @@ impl Parser {
         Ok(self.signed()?.value)
     }
 
-    /// The place of all that was read since the token that began at `start`.
+    /// Returns the place of all that was read since the token that began at `start`.
     pub fn span_from(&self, start: &Span) -> Span {
         start.start..self.tokens[self.at.saturating_sub(1)].span.end.max(start.start)
     }
 
-    /// Whether the symbol is next.
+    /// Returns whether the symbol is next.
     pub fn is(&self, symbol: &str) -> bool {
         matches!(self.peek(), Token::Symbol(s) if *s == symbol)
     }
@@ -152,28 +152,28 @@ impl Parser {
         Err(self.unexpected(&format!("`{symbol}`")).help(help))
     }
 
-    /// The diagnostic for a token that is not what was `wanted`.
+    /// Returns the diagnostic for a token that is not what was `wanted`.
     pub fn unexpected(&self, wanted: &str) -> Diagnostic {
         let message = format!("expected {wanted}, found {}", self.peek().describe());
         Diagnostic::new(Kind::Syntax, self.span(), message)
     }
 
-    /// The next token.
+    /// Returns the next token.
     pub fn peek(&self) -> &Token {
         self.peek_at(0)
     }
 
-    /// The token `ahead` of the current one; the last one is [`Token::End`] and is never passed.
+    /// Returns the token `ahead` of the current one; the last one is [`Token::End`] and is never passed.
     pub fn peek_at(&self, ahead: usize) -> &Token {
         &self.tokens[(self.at + ahead).min(self.tokens.len() - 1)].token
     }
 
-    /// The place of the next token.
+    /// Returns the place of the next token.
     pub fn span(&self) -> Span {
         self.tokens[self.at.min(self.tokens.len() - 1)].span.clone()
     }
 
-    /// Whether the rows are over.
+    /// Returns whether the rows are over.
     pub fn at_final_part(&self) -> bool {
         match self.peek() {
             Token::End | Token::Symbol("~") => true,

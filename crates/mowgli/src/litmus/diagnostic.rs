@@ -1,11 +1,11 @@
-//! What the parser has to say about a source text: errors and warnings with byte spans.
+//! Errors and warnings about a source text, with byte spans.
 //!
-//! Pure data. `mowgli-cli` draws them under the source line; other users can take the spans as they are.
+//! The parser makes them. They are pure data: `mowgli-cli` draws them under the source line, and other programs can use the spans.
 
 use std::fmt;
 use std::ops::Range;
 
-/// Byte range in the source text.
+/// A byte range in the source text.
 pub type Span = Range<usize>;
 
 /// Whether a diagnostic stops the test from being used.
@@ -20,7 +20,7 @@ pub enum Severity {
 /// The kind of a diagnostic; [`Kind::code`] is stable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// A character, or the end of the text, that no token starts with.
+    /// A character with which no token starts, or the end of the text inside a token.
     BadToken,
     /// A token that the grammar does not allow here.
     Syntax,
@@ -63,7 +63,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Short stable name.
+    /// Returns the short name, which does not change between versions.
     pub const fn code(self) -> &'static str {
         match self {
             Kind::BadToken => "bad-token",
@@ -89,7 +89,7 @@ impl Kind {
         }
     }
 
-    /// Whether this kind refuses the test.
+    /// Returns whether this kind refuses the test.
     pub const fn severity(self) -> Severity {
         match self {
             Kind::UninitialisedLocation
@@ -106,22 +106,22 @@ impl Kind {
 /// One error or warning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// What sort of trouble.
+    /// The kind.
     pub kind: Kind,
     /// One sentence: what was found and why it is wrong.
     pub message: String,
-    /// Where.
+    /// The place.
     pub span: Span,
     /// A few words under the marked text; may be empty.
     pub label: String,
     /// Other places that matter, each with a few words.
     pub related: Vec<(Span, String)>,
-    /// What would be right.
+    /// The remedy.
     pub help: Option<String>,
 }
 
 impl Diagnostic {
-    /// A diagnostic without label, related places or help.
+    /// Returns a diagnostic without label, related places or help.
     pub fn new(kind: Kind, span: Span, message: impl Into<String>) -> Diagnostic {
         Diagnostic {
             kind,
@@ -145,18 +145,18 @@ impl Diagnostic {
         self
     }
 
-    /// Adds what would be right.
+    /// Adds the remedy.
     pub fn help(mut self, help: impl Into<String>) -> Diagnostic {
         self.help = Some(help.into());
         self
     }
 
-    /// Whether it refuses the test.
+    /// Returns whether it is an error or a warning.
     pub fn severity(&self) -> Severity {
         self.kind.severity()
     }
 
-    /// Line and column (both from 1, columns in characters) of the start of the span in `source`.
+    /// Returns the line and column at which the span starts in `source`. Both count from 1, columns in characters.
     pub fn position(&self, source: &str) -> (usize, usize) {
         let start = floor_char_boundary(source, self.span.start);
         let before = &source[..start];
@@ -180,7 +180,7 @@ impl fmt::Display for Diagnostic {
     }
 }
 
-/// A refused source text: at least one error, and whatever else was noticed.
+/// The diagnostics of a text that was refused; at least one is an error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.first_error())]
 pub struct ParseError {
@@ -204,7 +204,7 @@ impl ParseError {
     }
 }
 
-/// The nearest character boundary at or before `at`.
+/// Returns the nearest character boundary at or before `at`.
 fn floor_char_boundary(source: &str, at: usize) -> usize {
     let mut at = at.min(source.len());
     while !source.is_char_boundary(at) {

@@ -1,4 +1,4 @@
-//! Expressions over registers.
+//! Parses expressions over registers.
 
 use super::ast::Expr;
 use super::diagnostic::{Diagnostic, Kind};
@@ -7,7 +7,7 @@ use super::parser::{Parser, Step, unknown_instruction};
 use crate::program::{BinaryOp, UnaryOp};
 
 impl Parser {
-    /// An expression; precedence from loose to tight: `||`, `&&`, comparisons, `+ -`, `*`, unary.
+    /// Reads an expression. The operators bind from loose to tight: `||`, `&&`, comparisons, `+ -`, `*`, unary.
     ///
     /// # Errors
     ///

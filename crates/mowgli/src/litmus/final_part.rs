@@ -8,7 +8,7 @@ use super::limits::{ATOMS_MAX, QUERIES_MAX};
 use super::parser::{Parser, Step};
 
 impl Parser {
-    /// `locations [x; 0:r;]`, if present.
+    /// Reads `locations [x; 0:r;]`, if present.
     ///
     /// # Errors
     ///
@@ -28,7 +28,7 @@ impl Parser {
         Ok(out)
     }
 
-    /// Conditions, each followed by its expected verdicts.
+    /// Reads conditions, each followed by its expected verdicts.
     ///
     /// `value` reads the right-hand side of an atom, [`Parser::signed_value`] in litmus tests.
     ///
@@ -86,7 +86,7 @@ impl Parser {
         }
     }
 
-    /// A model's name: tokens without space between them, `rdma-tso/glob`.
+    /// Reads a model's name, which is tokens without space between them: `rdma-tso/glob`.
     fn setting(&mut self) -> Step<Name> {
         let mut name = self.name("a model")?;
         while self.span().start == name.span.end && (self.is("-") || self.is("/")) {
@@ -154,7 +154,7 @@ impl Parser {
         Ok(formula)
     }
 
-    /// `x`, `[x]` or `0:r`.
+    /// Reads `x`, `[x]` or `0:r`.
     fn observed(&mut self) -> Step<Observed> {
         if self.eat("[") {
             let name = self.new_name("a location")?;

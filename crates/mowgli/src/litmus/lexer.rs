@@ -1,7 +1,6 @@
-//! Source text to tokens with byte spans. Comments `(* ... *)` nest and vanish here.
+//! Splits source text into tokens with byte spans. Comments `(* ... *)` nest and are dropped.
 //!
-//! The first line (`RDMA NAME`) is read by [`header`], since a test's name may contain any punctuation
-//! (`MP+poll-get`, `2+2W`).
+//! [`header`] reads the first line (`RDMA NAME`), because a test's name may contain punctuation (`MP+poll-get`, `2+2W`).
 
 use super::diagnostic::{Diagnostic, Kind, Span};
 use super::limits::{NAME_BYTES_MAX, NESTING_MAX};
@@ -22,7 +21,7 @@ pub enum Token {
 }
 
 impl Token {
-    /// How a message calls it.
+    /// Returns the words for the token in a message.
     pub(super) fn describe(&self) -> String {
         match self {
             Token::Name(n) => format!("`{n}`"),
@@ -87,7 +86,7 @@ pub(super) fn header(source: &str) -> Result<(String, Span, usize), Diagnostic> 
     Ok((name.to_owned(), span, line_end))
 }
 
-/// Whether a test's name may contain the character.
+/// Returns whether a test's name may contain the character.
 pub(super) fn is_test_name_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || "+-_.'".contains(c)
 }
@@ -160,7 +159,7 @@ fn skip_comment(source: &str, open: usize) -> Result<usize, Diagnostic> {
     )
 }
 
-/// All tokens from byte `start` on, ended by [`Token::End`].
+/// Splits the text from byte `start` on. The last token is [`Token::End`].
 pub(super) fn tokens(source: &str, start: usize) -> Result<Vec<Spanned>, Diagnostic> {
     let mut out = Vec::new();
     let mut at = start;
@@ -201,7 +200,7 @@ pub(super) fn tokens(source: &str, start: usize) -> Result<Vec<Spanned>, Diagnos
     }
 }
 
-/// The quoted text at the start of `rest`, with `\"` and `\\` resolved, and its length in the source.
+/// Reads the quoted text at the start of `rest` and resolves `\"` and `\\`. Also returns its length in the source.
 fn text(rest: &str, at: usize) -> Result<(Token, usize), Diagnostic> {
     let mut out = String::new();
     let mut chars = rest.char_indices().skip(1);

@@ -1,4 +1,4 @@
-//! Warnings: tests that are well formed and probably do not say what their author meant.
+//! Warns about tests that are well formed but probably do not say what their author meant.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -55,8 +55,8 @@ fn thread(file: &File, t: usize) -> impl Iterator<Item = &Stmt> {
         .filter_map(move |row| row.cells.get(t).and_then(Option::as_ref))
 }
 
-/// Two threads assign registers of one name. Registers are private, so a reader may take them for one place.
-/// Names like `r0`, which litmus tests use in every thread by convention, are left alone.
+/// Warns if two threads assign registers of one name, because a reader may take the two private registers for one place. Names
+/// like `r0`, which litmus tests use in every thread by convention, get no warning.
 fn shared_registers(file: &File, globals: &Globals, out: &mut Vec<Diagnostic>) {
     let mut first: BTreeMap<&str, (usize, &Name)> = BTreeMap::new();
     let mut warned = BTreeSet::new();
@@ -108,7 +108,7 @@ fn unused_locations(file: &File, litmus: &Litmus, globals: &Globals, out: &mut V
     }
 }
 
-/// `poll` is of RDMA-TSO'24 and Robust'25, `wait` of LOCO'26: a test with both is outside every model but `sc`.
+/// Warns if a test has both `poll` (of RDMA-TSO'24 and Robust'25) and `wait` (of LOCO'26). Only `sc` applies to such a test.
 fn poll_and_wait(file: &File, out: &mut Vec<Diagnostic>) {
     let (mut poll, mut wait) = (None, None);
     for t in 0..file.columns.len() {
@@ -128,7 +128,7 @@ fn poll_and_wait(file: &File, out: &mut Vec<Diagnostic>) {
     }
 }
 
-/// Every name a statement mentions itself (not those of its blocks).
+/// Collects the names that a statement mentions itself, without those in its blocks.
 fn names<'a>(stmt: &'a Stmt, out: &mut BTreeSet<&'a str>) {
     let cas = |args: &'a CasArgs, out: &mut BTreeSet<&'a str>| {
         out.insert(&args.target.name.text);
@@ -152,7 +152,7 @@ fn names<'a>(stmt: &'a Stmt, out: &mut BTreeSet<&'a str>) {
     }
 }
 
-/// Operations that may still be unpolled, at most, by node.
+/// By node, the most operations that may still be unpolled.
 type Counts = BTreeMap<Value, u64>;
 
 /// Follows a thread with the largest number of unpolled operations that any path can have.
@@ -160,7 +160,7 @@ struct Pending<'a> {
     steps: usize,
     /// Work identifiers that some earlier operation may carry.
     known: BTreeSet<String>,
-    /// Polls and waits already reported, by their place.
+    /// The places of polls and waits that have been reported.
     warned: BTreeSet<usize>,
     out: &'a mut Vec<Diagnostic>,
 }
@@ -171,7 +171,7 @@ impl Pending<'_> {
     }
 
     fn stmt(&mut self, stmt: &Stmt, counts: &mut Counts) {
-        // Unrolled loops can be long: beyond this many steps nothing more is reported.
+        // Unrolled loops can be long. Nothing is reported beyond this many steps.
         self.steps += 1;
         if self.steps > 10 * INSTRUCTIONS_MAX {
             return;
@@ -253,7 +253,7 @@ impl Pending<'_> {
     }
 }
 
-/// The larger of the two, node by node.
+/// Takes the larger of the two counts for each node.
 fn join(into: &mut Counts, other: &Counts) {
     for (&node, &n) in other {
         let count = into.entry(node).or_default();

@@ -1,8 +1,8 @@
-//! The litmus language: text to [`Litmus`] and back.
+//! The litmus language: turns text into a [`Litmus`] and back.
 //!
-//! `docs/litmus.md` is the language's manual. [`parse`] goes from text to tokens (`lexer`), to a syntax tree
-//! (`parser`, `final_part`), to a checked program (`resolve`, `resolve_code`), and adds warnings (`lint`);
-//! [`Litmus::print`] goes back. Pure: reading files and drawing diagnostics is the command's work.
+//! `docs/litmus.md` is the language's manual. [`parse`] goes from text to tokens (`lexer`), to a syntax tree (`parser`,
+//! `final_part`), to a checked program (`resolve`, `resolve_code`), and adds warnings (`lint`). [`Litmus::print`] goes back. The
+//! module is pure: the command reads files and draws diagnostics.
 
 mod ast;
 mod condition;
@@ -42,11 +42,11 @@ pub mod syntax {
 /// A litmus test.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Litmus {
-    /// Name, from the header line.
+    /// The name in the header line.
     pub name: String,
-    /// Where the test comes from and what it shows.
+    /// The text after the name: where the test comes from and what it shows.
     pub description: Option<String>,
-    /// What runs.
+    /// The program.
     pub program: Program,
     /// Operands to show in states besides those of the conditions (`locations [..]`).
     pub observed: Vec<Operand>,
@@ -54,17 +54,17 @@ pub struct Litmus {
     pub queries: Vec<Query>,
 }
 
-/// A final condition with what the models are expected to say.
+/// A final condition with the verdicts that the test states.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Query {
     /// The condition.
     pub condition: Condition,
-    /// Expected verdicts on its formula.
+    /// The verdicts stated for its formula.
     pub expected: Expected,
 }
 
 impl Litmus {
-    /// What the report calls query `index`: `NAME` for the first, `NAME#2` for the second.
+    /// Returns the name of query `index` in reports: `NAME` for the first, `NAME#2` for the second.
     pub fn query_name(&self, index: usize) -> String {
         match index {
             0 => self.name.clone(),
@@ -72,7 +72,7 @@ impl Litmus {
         }
     }
 
-    /// The operands that a state of query `index` shows: those of its formula, then the `locations` list.
+    /// Lists the operands that a state of query `index` shows: those of its formula, then the `locations` list.
     pub fn shown(&self, index: usize) -> Vec<Operand> {
         let mut out = self
             .queries
@@ -89,7 +89,7 @@ impl Litmus {
     }
 }
 
-/// An accepted text.
+/// The result of parsing a text that was accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parsed {
     /// The test.
@@ -102,8 +102,7 @@ pub struct Parsed {
 ///
 /// # Errors
 ///
-/// Every mistake found, each with its place and what would be right. Texts beyond the bounds of [`limits`] are
-/// refused with the bound's name.
+/// Every mistake found, with its place and the remedy. A text beyond a bound of [`limits`] is refused with the bound's name.
 pub fn parse(source: &str) -> Result<Parsed, ParseError> {
     let refused = |mut diagnostics: Vec<Diagnostic>| {
         diagnostics.sort_by_key(|d| (d.span.start, d.span.end));

@@ -112,7 +112,7 @@ impl Parser {
         })
     }
 
-    /// The quoted text after the header, if there is one.
+    /// Returns the quoted text after the header, if there is one.
     pub fn description(&mut self) -> Option<String> {
         let Token::Text(text) = self.peek() else {
             return None;
@@ -122,7 +122,7 @@ impl Parser {
         Some(text)
     }
 
-    /// The init block.
+    /// Reads the init block.
     ///
     /// # Errors
     ///
@@ -163,7 +163,7 @@ impl Parser {
         Ok(init)
     }
 
-    /// The line that places the threads.
+    /// Reads the line that places the threads.
     ///
     /// # Errors
     ///
@@ -193,7 +193,7 @@ impl Parser {
         }
     }
 
-    /// A row of cells that `stmt` reads. A mistake in a cell is put aside and the next cell is read.
+    /// Reads a row, whose cells `stmt` reads. A mistake in a cell is kept for later and the next cell is read.
     ///
     /// # Errors
     ///
@@ -242,7 +242,7 @@ impl Parser {
         Ok(Row { cells })
     }
 
-    /// A statement that must be followed by `|` or `;`.
+    /// Reads a statement that must be followed by `|` or `;`.
     fn cell<S>(&mut self, stmt: fn(&mut Parser) -> Step<S>) -> Step<S> {
         self.depth = 0;
         let stmt = stmt(self)?;
@@ -269,7 +269,7 @@ impl Parser {
         }
     }
 
-    /// A block in braces whose statements `stmt` reads.
+    /// Reads a block in braces, whose statements `stmt` reads.
     ///
     /// # Errors
     ///

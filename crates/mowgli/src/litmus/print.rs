@@ -1,8 +1,8 @@
-//! [`Litmus`] to text. `parse(litmus.print())` gives the test back.
+//! Prints a [`Litmus`] as text.
 //!
-//! Exactly so for tests in the parser's own form: registers and work identifiers in order of first appearance (other
-//! orders of registers are kept by declaring them in the init block), the number of nodes that the text mentions,
-//! and conjunctions of two parts or more.
+//! `parse(litmus.print())` gives back the same test if the test has the form that the parser makes: registers and work identifiers
+//! in the order of their first appearance, as many nodes as the text mentions, and conjunctions of two parts or more. Another order of
+//! registers is kept by declaring them in the init block.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ use super::{Litmus, Query};
 use crate::program::{BinaryOp, Expr, Instr, Loc, Node, Program, PutSrc, Reg, Thread, UnaryOp, WorkId};
 
 impl Litmus {
-    /// The test as text.
+    /// Returns the test as text.
     pub fn print(&self) -> String {
         let mut out = format!("RDMA {}\n", self.name);
         if let Some(description) = &self.description {
@@ -34,8 +34,8 @@ impl Litmus {
     }
 }
 
-/// A name for a program and its conditions that survives changes of layout, comments, description and expected
-/// verdicts: 128 bits (FNV-1a of the printed text) in hexadecimal, as herd7's `Hash=` line has.
+/// Computes a fingerprint of a program and its conditions for the `Hash=` line of reports: 128 bits of FNV-1a over the printed text, in
+/// hexadecimal. It ignores layout, comments, description and stated verdicts.
 pub fn fingerprint(litmus: &Litmus) -> String {
     let mut text = print_program(&litmus.program);
     for query in &litmus.queries {
@@ -63,7 +63,7 @@ fn print_query(out: &mut String, query: &Query, program: &Program) {
     }
 }
 
-/// Init block, columns and rows.
+/// Prints init block, columns and rows.
 fn print_program(program: &Program) -> String {
     let mut out = String::from("{");
     for location in &program.locations {
@@ -109,7 +109,7 @@ fn print_program(program: &Program) -> String {
     out
 }
 
-/// One instruction of a thread, in the language's syntax.
+/// Prints one instruction of a thread in the language's syntax.
 pub(crate) fn instruction(program: &Program, thread: &Thread, instr: &Instr) -> String {
     ThreadPrinter { program, thread }.instr(instr)
 }
@@ -128,7 +128,7 @@ impl ThreadPrinter<'_> {
             .map_or("?", |l| l.name.as_str())
     }
 
-    /// `x^2`.
+    /// Prints a remote location: `x^2`.
     fn remote(&self, loc: Loc) -> String {
         let node = self
             .program
@@ -152,7 +152,7 @@ impl ThreadPrinter<'_> {
             .map_or("?", String::as_str)
     }
 
-    /// `:=` or `:=[d]`.
+    /// Prints the assignment sign: `:=` or `:=[d]`.
     fn becomes(&self, work: Option<WorkId>) -> String {
         work.map_or_else(|| ":=".to_owned(), |w| format!(":=[{}]", self.work_name(w)))
     }
@@ -260,7 +260,7 @@ impl ThreadPrinter<'_> {
         }
     }
 
-    /// Whether the parser would number the registers as they are: each assigned before it is read, in this order.
+    /// Returns whether the parser would number the registers as they are: each assigned before it is read, in this order.
     fn registers_follow_the_text(&self) -> bool {
         let mut seen = 0;
         block_follows(&self.thread.code, &mut seen) && seen == self.thread.registers.len()

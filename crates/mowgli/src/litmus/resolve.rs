@@ -1,8 +1,8 @@
-//! Names to indices: from the syntax tree to a [`Program`], with every placement rule of the models checked.
+//! Turns the syntax tree into a [`Program`]: resolves names to indices and checks where locations are placed.
 //!
-//! The rules (RDMA-TSO'24 section 2): a CPU instruction touches locations of its thread's own node; a put reads and
-//! a get writes a location of that node; the other side is named with its node, `x^2`. Gets and remote
-//! read-modify-writes land in memory, never in a register.
+//! The rules of placement (RDMA-TSO'24 section 2): a CPU instruction touches locations of its thread's own node. A put reads, and a
+//! get writes, a location of that node; the location on the other side is written with its node, `x^2`. The results of gets and
+//! remote read-modify-writes go to memory, never to a register.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use super::{Litmus, Query, lint};
 use crate::model::{Model, RmwAtomicity};
 use crate::program::{Loc, Location, Node, Program, Reg, Thread, ThreadId};
 
-/// Resolves a file. All errors are returned, or the test and its warnings.
+/// Resolves a file. Returns the test and its warnings, or all errors.
 pub(super) fn resolve(file: &ast::File) -> Result<(Litmus, Vec<Diagnostic>), Vec<Diagnostic>> {
     let mut resolver = Resolver::default();
     let litmus = resolver.file(file);
@@ -31,7 +31,7 @@ pub(super) fn resolve(file: &ast::File) -> Result<(Litmus, Vec<Diagnostic>), Vec
     Ok((litmus, resolver.diagnostics))
 }
 
-/// Locations by name, and what later messages need of them.
+/// The locations by name, with the places that later messages point at.
 #[derive(Default)]
 pub(super) struct Globals {
     /// Where each location is declared, in order.
@@ -45,13 +45,13 @@ pub(super) struct Globals {
 }
 
 impl Globals {
-    /// The location called `name`.
+    /// Returns the location called `name`.
     pub(super) fn find(&self, name: &str) -> Option<(Loc, &Location)> {
         let &loc = self.index.get(name)?;
         Some((loc, &self.locations[usize::from(loc.0)]))
     }
 
-    /// The declaration's place, for a message.
+    /// Returns the declaration's place, for a message.
     pub(super) fn declaration(&self, loc: Loc) -> &Name {
         &self.declared[usize::from(loc.0)]
     }
@@ -238,7 +238,7 @@ impl Resolver {
     }
 
     fn formulas(&mut self, formulas: &[ast::Formula], threads: &[Thread]) -> Option<Vec<Formula>> {
-        // Every part is visited, so that every mistake is reported.
+        // Every part is visited even after a mistake, so that every mistake is reported.
         let parts: Vec<Option<Formula>> = formulas.iter().map(|f| self.formula(f, threads)).collect();
         parts.into_iter().collect()
     }
@@ -327,7 +327,7 @@ pub(super) fn too_many_registers(name: &Name) -> Diagnostic {
     Diagnostic::new(Kind::LimitExceeded, name.span.clone(), message)
 }
 
-/// The node written as `number` (nodes are written from 1), remembered as mentioned. Node 1 if out of range.
+/// Returns the node written as `number` (nodes are written from 1), remembered as mentioned. Node 1 if out of range.
 pub(super) fn node(number: &Number, globals: &mut Globals, diagnostics: &mut Vec<Diagnostic>) -> Node {
     let index = usize::try_from(number.value)
         .ok()

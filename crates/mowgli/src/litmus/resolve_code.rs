@@ -1,4 +1,4 @@
-//! Resolution of one thread's instructions.
+//! Resolves one thread's instructions.
 
 use std::collections::BTreeMap;
 
@@ -40,12 +40,12 @@ impl<'a> ThreadScope<'a> {
         }
     }
 
-    /// The registers and work identifiers that the thread turned out to have.
+    /// Returns the registers and work identifiers that the thread turned out to have.
     pub(super) fn finish(self) -> (Registers, Vec<String>) {
         (self.registers, self.work_ids)
     }
 
-    /// One statement; nothing if it was refused.
+    /// Resolves a statement. Returns nothing if it was refused.
     pub(super) fn stmt(&mut self, stmt: &Stmt) -> Option<Instr> {
         Some(match &stmt.kind {
             StmtKind::Mfence => Instr::Mfence,
@@ -75,7 +75,7 @@ impl<'a> ThreadScope<'a> {
                 }
             }
             StmtKind::While { cond, bound, body } => {
-                // A loop may assign in its body what its condition reads: the body's registers come first.
+                // The condition may read a register that the body assigns, so the body is resolved first.
                 let body = self.block(body);
                 let cond = self.expr(cond);
                 let in_range = u32::try_from(bound.value).ok().filter(|&b| b <= LOOP_BOUND_MAX);
@@ -202,7 +202,7 @@ impl<'a> ThreadScope<'a> {
         })
     }
 
-    /// `dst := expr` by the CPU: store, load or register assignment.
+    /// Resolves `dst := expr` by the CPU: a store, a load or a register assignment.
     fn cpu_assign(&mut self, dst: &Place, expr: &Ast) -> Option<Instr> {
         let source = match expr {
             Ast::Name(name) if self.globals.find(&name.text).is_some() => Some(name),
@@ -260,7 +260,7 @@ impl<'a> ThreadScope<'a> {
         })
     }
 
-    /// A location of the thread's own node.
+    /// Returns a location of the thread's own node.
     fn local(&mut self, name: &Name, rule: &str) -> Option<Loc> {
         let Some((loc, location)) = self.globals.find(&name.text) else {
             return self.refuse(unknown_location(self.globals, name));
@@ -285,7 +285,7 @@ impl<'a> ThreadScope<'a> {
         )
     }
 
-    /// A location named with its node.
+    /// Returns a location named with its node.
     fn remote(&mut self, place: &Place) -> Option<Loc> {
         let name = &place.name;
         let Some((loc, location)) = self.globals.find(&name.text) else {
@@ -319,7 +319,7 @@ impl<'a> ThreadScope<'a> {
         )
     }
 
-    /// The local location in which a remote operation's result lands.
+    /// Returns the local location in which a remote operation's result lands.
     fn landing(&mut self, name: &Name, what: &str) -> Option<Loc> {
         if self.globals.find(&name.text).is_some() {
             return self.local(name, &format!("{what} lands on the thread's own node"));
@@ -348,7 +348,7 @@ impl<'a> ThreadScope<'a> {
         })
     }
 
-    /// The register that an instruction assigns.
+    /// Returns the register that an instruction assigns.
     fn assigned(&mut self, name: &Name) -> Option<Reg> {
         match self.registers.add(name) {
             Ok(reg) => Some(reg),
@@ -356,7 +356,7 @@ impl<'a> ThreadScope<'a> {
         }
     }
 
-    /// A register that an expression reads.
+    /// Returns a register that an expression reads.
     fn used(&mut self, name: &Name) -> Option<Reg> {
         if let Some(&reg) = self.registers.index.get(&name.text) {
             return Some(reg);

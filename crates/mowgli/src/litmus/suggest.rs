@@ -1,6 +1,6 @@
-//! The nearest known name to an unknown one.
+//! Finds the known name that is nearest to an unknown one.
 
-/// The candidate closest to `found`, if it is close enough to be a slip of the keyboard.
+/// Returns the candidate closest to `found`, if it is close enough to be a slip of the keyboard.
 pub fn nearest<'a>(found: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let wanted = found.to_lowercase();
     candidates
@@ -11,7 +11,7 @@ pub fn nearest<'a>(found: &str, candidates: impl IntoIterator<Item = &'a str>) -
         .map(|(_, c)| c)
 }
 
-/// Levenshtein distance with adjacent transpositions counted once.
+/// Computes the Levenshtein distance, in which an exchange of two neighbours counts once.
 fn distance(a: &str, b: &str) -> usize {
     let a: Vec<char> = a.chars().collect();
     let b: Vec<char> = b.chars().collect();

@@ -1,16 +1,15 @@
 //! The buffers of the machine: store buffers, and queue pairs with their pipe and write-back buffers.
 //!
-//! Relies on [`smallvec`] for buffers without heap traffic while short. One layout serves both pipelines: the
-//! four main buffers of the concrete queue pair, merged in order, are the pipe of the simplified one
-//! (RDMA-TSO'24 Def. B.4), so a concrete queue pair is a pipe with three boundaries. The rules are in
-//! [`super::simplified`] and [`super::concrete`].
+//! Relies on [`smallvec`], so that short buffers do not allocate. One layout serves both pipelines: the four main buffers of the
+//! concrete queue pair, merged in order, are the pipe of the simplified one (RDMA-TSO'24 Def. B.4). So a concrete queue pair
+//! is a pipe with three boundaries. The rules are in [`super::simplified`] and [`super::concrete`].
 
 use smallvec::SmallVec;
 
 use super::ops::{Addr, RemoteOp};
 use crate::program::Value;
 
-/// A FIFO buffer, oldest entry first. Cloning into an existing one reuses its storage.
+/// A FIFO buffer, oldest entry first. Cloning into an existing buffer reuses its storage.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Fifo<T: Copy>(SmallVec<[T; 4]>);
 
@@ -65,7 +64,7 @@ impl<T: Copy> Clone for Fifo<T> {
     }
 }
 
-/// How an RMW computes what it writes.
+/// The function by which an RMW computes the value that it writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Rmw {
     Add(Value),
@@ -73,7 +72,7 @@ pub(crate) enum Rmw {
 }
 
 impl Rmw {
-    /// The value written when `old` is read, or nothing if the operation does not write.
+    /// Returns the value written when `old` is read, or nothing if the operation does not write.
     pub(crate) fn write(self, old: Value) -> Option<Value> {
         match self {
             Rmw::Add(add) => Some(old.wrapping_add(add)),
@@ -82,14 +81,14 @@ impl Rmw {
     }
 }
 
-/// Where a put takes its value from.
+/// The source of a put's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Source {
     Word(Addr),
     Constant(Value),
 }
 
-/// How far a remote operation has come: the entries of RDMA-TSO'24 Fig. 5, and those of `docs/rmw.md`.
+/// The stage of a remote operation: the entries of RDMA-TSO'24 Fig. 5 and of `docs/rmw.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Stage {
     /// `ybar := x`
@@ -104,7 +103,7 @@ pub(crate) enum Stage {
     Value { dst: Addr, value: Value },
     /// `x := rmw ybar`
     Rmw { dst: Addr, target: Addr, rmw: Rmw },
-    /// `x := v; ybar := v'`: has read, has not written; holds the atomic unit.
+    /// `x := v; ybar := v'`: the operation has read and not written. It holds the atomic unit.
     Executing {
         dst: Addr,
         old: Value,
@@ -159,7 +158,7 @@ impl Entry {
         }
     }
 
-    /// Whether a wait for its tag still waits for this entry: a put until its remote write is buffered (it is
+    /// Returns whether a wait for its tag still waits for this entry: a put until its remote write is buffered (it is
     /// an acknowledgement then), any other operation until it leaves the pipe.
     pub(crate) fn is_outstanding(&self) -> bool {
         !matches!(self.stage, Stage::Ack | Stage::Fence)
@@ -178,7 +177,7 @@ pub(crate) enum Delayed {
 pub(crate) struct RemoteWrite {
     pub(crate) dst: Addr,
     pub(crate) value: Value,
-    /// The write of an RMW: its arrival in memory frees the atomic unit.
+    /// Whether it is the write of an RMW, whose arrival in memory frees the atomic unit.
     pub(crate) atomic: bool,
 }
 
@@ -226,12 +225,12 @@ impl QueuePair {
         }
     }
 
-    /// Whether `wb_L` holds a write.
+    /// Returns whether `wb_L` holds a write.
     pub(crate) fn has_local_write(&self) -> bool {
         self.first_local_write().is_some()
     }
 
-    /// Where the oldest write of `wb_L` goes.
+    /// Returns the destination of the oldest write of `wb_L`.
     pub(crate) fn first_local_write(&self) -> Option<Addr> {
         self.wb_l.iter().find_map(|e| match *e {
             LocalBack::Write { dst, .. } => Some(dst),
@@ -239,7 +238,7 @@ impl QueuePair {
         })
     }
 
-    /// Whether nothing is under way; notifications may be left.
+    /// Returns whether nothing is under way; notifications may be left.
     pub(crate) fn is_idle(&self) -> bool {
         self.pipe.is_empty() && self.wb_r.is_empty() && !self.has_local_write()
     }
@@ -248,7 +247,7 @@ impl QueuePair {
         self.pipe.is_empty() && self.wb_r.is_empty() && self.wb_l.is_empty()
     }
 
-    /// Whether an operation with this tag is outstanding in the sense of `wait`.
+    /// Returns whether an operation with this tag is outstanding in the sense of `wait`.
     pub(crate) fn is_outstanding(&self, tag: u64) -> bool {
         self.pipe.iter().any(|e| e.tag == tag && e.is_outstanding())
             || self
@@ -257,7 +256,7 @@ impl QueuePair {
                 .any(|e| matches!(e, LocalBack::Write { tag: t, .. } if *t == tag))
     }
 
-    /// `(M ◁ wb_R)(loc)`, where `memory` is `M(loc)`.
+    /// Returns `(M ◁ wb_R)(loc)`, where `memory` is `M(loc)`.
     pub(crate) fn through_wb_r(&self, loc: Addr, memory: Value) -> Value {
         self.wb_r
             .iter()
@@ -266,7 +265,7 @@ impl QueuePair {
             .map_or(memory, |w| w.value)
     }
 
-    /// `(M ◁ wb_L)(loc)`, where `memory` is `M(loc)`.
+    /// Returns `(M ◁ wb_L)(loc)`, where `memory` is `M(loc)`.
     pub(crate) fn through_wb_l(&self, loc: Addr, memory: Value) -> Value {
         let newest = self.wb_l.iter().rev().find_map(|e| match *e {
             LocalBack::Write { dst, value, .. } if dst == loc => Some(value),
@@ -296,7 +295,7 @@ impl Clone for QueuePair {
     }
 }
 
-/// What the machine keeps for a thread: its store buffer and its queue pairs, ordered by peer.
+/// The machine's state of a thread: its store buffer and its queue pairs, ordered by peer.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ThreadState {
     pub(crate) store_buffer: Fifo<Delayed>,
@@ -319,7 +318,7 @@ impl ThreadState {
         self.queue_pairs.iter_mut().find(|q| q.peer == peer)
     }
 
-    /// The queue pair, made if it does not exist.
+    /// Returns the queue pair, made if it does not exist.
     pub(crate) fn queue_pair_or_new(&mut self, peer: u16) -> &mut QueuePair {
         let at = self.queue_pairs.partition_point(|q| q.peer < peer);
         if self.queue_pairs.get(at).is_none_or(|q| q.peer != peer) {

@@ -1,8 +1,7 @@
 //! The concrete queue pair: six FIFO buffers, RDMA-TSO'24 Fig. 7, and `docs/rmw.md` for read-modify-writes.
 //!
-//! Relies on [`super::buffers`]: `rsp_L`, `out_R`, `in_R` and `req_L` are consecutive ranges of the pipe,
-//! oldest first. A rule concerns the head of a buffer, but for the read of a get, which may happen anywhere
-//! in `out_R`.
+//! Relies on [`super::buffers`]: `rsp_L`, `out_R`, `in_R` and `req_L` are consecutive ranges of the pipe, oldest first. A rule
+//! concerns the head of a buffer, with one exception: the read of a get may happen anywhere in `out_R`.
 
 use super::buffers::{Bounds, QueuePair, Stage};
 use super::{Config, Rule};
@@ -40,14 +39,14 @@ pub(super) fn enabled(qp: &QueuePair, config: Config, unit_free: bool, push: &mu
     if rsp > 0 {
         match qp.pipe[0].stage {
             Stage::Ack => push(Rule::Complete, 0),
-            // In order, the write of an RMW is placed before its result is written.
+            // The write of an RMW is placed before its result is written.
             Stage::Value { .. } if !config.in_order || qp.wb_r.is_empty() => push(Rule::Respond, 0),
             _ => {}
         }
     }
 }
 
-/// Whether the entry at `at` is where `rule` works: the rules move entries only between neighbouring buffers.
+/// Returns whether the entry at `at` is where `rule` works: the rules move entries only between neighbouring buffers.
 pub(super) fn is_in_place(qp: &QueuePair, rule: Rule, at: usize) -> bool {
     let Bounds { rsp, out, inbox } = qp.bounds;
     let (rsp, out, inbox) = (rsp as usize, out as usize, inbox as usize);
@@ -69,10 +68,10 @@ pub(super) fn shift(qp: &mut QueuePair, rule: Rule, at: usize) {
     match rule {
         Rule::LocalRead => bounds.inbox += 1,
         Rule::RemoteWrite | Rule::AtomicWrite => bounds.out += 1,
-        // Stays at the head of in_R if its write is a step of its own.
+        // The entry stays at the head of in_R if its write is a step of its own.
         Rule::AtomicRead if matches!(qp.pipe[at as usize].stage, Stage::Executing { .. }) => {}
         Rule::AtomicRead => bounds.out += 1,
-        // Where boundaries coincide the buffers between them are empty, so the entry is in the last.
+        // Where boundaries coincide, the buffers between them are empty, so the entry is in the last of them.
         Rule::Forward if at == bounds.inbox => bounds.inbox += 1,
         Rule::Forward if at == bounds.out => bounds.out += 1,
         Rule::Forward => bounds.rsp += 1,

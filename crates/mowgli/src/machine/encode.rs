@@ -1,8 +1,8 @@
-//! A canonical byte encoding of machine states.
+//! Encodes machine states as bytes.
 //!
-//! Two states of machines with the same configuration, words and threads are equal, up to queue pairs that
-//! are empty, exactly if their encodings are equal. Short: a word, an empty buffer and most fields take one
-//! byte each. Used by explorers as the key of visited states.
+//! The encoding is canonical: two states of machines with the same configuration, words and threads have the same encoding exactly
+//! if they are equal up to empty queue pairs. It is short: a word, an empty buffer and most fields take one byte each. Explorers use it
+//! as the key of visited states.
 
 use super::Machine;
 use super::buffers::{Delayed, Entry, LocalBack, Rmw, Source, Stage};
@@ -137,7 +137,7 @@ fn encode_entry(out: &mut Vec<u8>, entry: &Entry) {
     }
 }
 
-/// LEB128.
+/// Appends a number in LEB128.
 pub(crate) fn number(out: &mut Vec<u8>, mut n: u64) {
     while n >= 0x80 {
         out.push(n as u8 | 0x80);
@@ -146,7 +146,7 @@ pub(crate) fn number(out: &mut Vec<u8>, mut n: u64) {
     out.push(n as u8);
 }
 
-/// LEB128 of the zigzag form, so that small negative values are short too.
+/// Appends a value in LEB128 of its zigzag form, in which small negative values are short too.
 pub(crate) fn value(out: &mut Vec<u8>, v: Value) {
     number(out, ((v << 1) ^ (v >> 63)) as u64);
 }

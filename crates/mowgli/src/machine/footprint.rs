@@ -1,13 +1,13 @@
-//! What steps and actions touch, for explorers that decide which of them commute.
+//! Computes the footprints of steps and actions from the state before them.
 //!
-//! Relies on the state before the step. The relation is [`Footprint::depends_on`].
+//! Explorers decide by footprints which steps commute ([`Footprint::depends_on`]).
 
 use super::buffers::{Delayed, Source, Stage};
 use super::{Action, Cpu, Footprint, Machine, QpId, Rule, Step};
 use crate::model::RmwAtomicity;
 
 impl Machine {
-    /// What the step would touch in this state. Empty if the step is not possible.
+    /// Returns the footprint that the step would have in this state. It is empty if the step is not enabled.
     pub fn footprint(&self, step: Step) -> Footprint {
         let mut touch = Footprint::default();
         match step {
@@ -58,7 +58,7 @@ impl Machine {
         touch
     }
 
-    /// What the action would touch.
+    /// Returns the footprint that the action would have.
     pub fn action_footprint(&self, thread: u16, action: &Action) -> Footprint {
         let mut touch = Footprint {
             cpu: Some(thread),

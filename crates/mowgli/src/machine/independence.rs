@@ -1,12 +1,12 @@
-//! Which steps commute with everything else their queue pair may do, now or later.
+//! Finds the steps that commute with everything else that their queue pair may do, now or later.
 //!
-//! A partial-order reduction takes such a step at once if, besides, no other agent touches the word that it
-//! reads or writes. Relies on the rules of [`super::simplified`]. Used by explorers of object code.
+//! A partial-order reduction takes such a step at once, provided that no other agent touches the word that the step reads or
+//! writes. Relies on the rules of [`super::simplified`]. Used by explorers of object code.
 
 use super::buffers::{LocalBack, Stage};
 use super::{Machine, Pipeline, QpId, Rule, Step};
 
-/// What a step means to the rest of its queue pair and to whoever polls it.
+/// The effect of a step on the rest of its queue pair and on the threads that poll it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Commutes {
     /// Taking the step now disables no other step of the queue pair, present or future, and changes none of
@@ -17,8 +17,7 @@ pub struct Commutes {
 }
 
 impl Machine {
-    /// How the step relates to its queue pair. Conservative for the concrete pipeline and without the PCIe
-    /// guarantee.
+    /// Classifies the step. The answer is conservative for the concrete pipeline and without the PCIe guarantee.
     pub fn commutes(&self, step: Step) -> Commutes {
         let Step::Nic { qp: id, rule, index } = step else {
             // A drain appends to a pipe or writes memory.
@@ -40,13 +39,13 @@ impl Machine {
             };
         }
         let in_queue_pair = match rule {
-            // A write in `wb_R` keeps gets that are ahead, and still to be read, from being read.
+            // A write in `wb_R` delays the reads of gets that are ahead and have not been read.
             Rule::RemoteWrite | Rule::AtomicWrite => !qp
                 .pipe
                 .iter()
                 .take(index as usize)
                 .any(|e| matches!(e.stage, Stage::Get { .. })),
-            // A write in `wb_L` keeps later puts from reading their source until it is placed.
+            // Later puts cannot read their source until a write in `wb_L` is placed.
             Rule::Respond => false,
             Rule::LocalRead
             | Rule::RemoteRead
@@ -71,7 +70,7 @@ impl Machine {
         }
     }
 
-    /// Whether an RMW of this queue pair is between its read and the arrival of its write.
+    /// Returns whether an RMW of this queue pair is between its read and the arrival of its write.
     pub fn holds_unit(&self, qp: QpId) -> bool {
         self.is_unit_held(qp.peer)
             && self.queue_pair(qp).is_some_and(|qp| {

@@ -7,16 +7,16 @@
 //!   that reads flush writes;
 //! * RDMA^WAIT (LOCO'26 3.3): the same hardware, with [`Action::Wait`] instead of [`Action::Poll`];
 //! * RDMA^SC (Robust'25 3.2): no store buffers;
-//! * x86-TSO and SC: the same without remote operations; SC also runs remote operations in program order
-//!   (Robust'25 Def. 5), each read and each write one step.
+//! * x86-TSO: a store buffer for each thread and no remote operations;
+//! * SC: no store buffers, and remote operations in program order (Robust'25 Def. 5), where each read and each write is one
+//!   step.
 //!
 //! Remote read-modify-writes follow `docs/rmw.md`.
 //!
-//! The machine knows nothing of programs. Whoever runs something on it ([`crate::explore`] for litmus
-//! programs, a model fabric for object code) makes words and threads, calls [`Machine::issue`] for what
-//! threads do, lists what the hardware may do with [`Machine::steps`], and takes one with [`Machine::apply`].
-//! States are cheap to clone (`clone_from` reuses storage) and have a canonical encoding
-//! ([`Machine::encode`]).
+//! The machine knows nothing of programs. Its user adds words and threads, calls [`Machine::issue`] for the actions of threads, lists the
+//! steps that the hardware may take with [`Machine::steps`], and takes one of them with [`Machine::apply`]. The users are
+//! [`crate::explore`], which runs litmus programs, and the model fabric of `loco-sim`, which runs object code. States are cheap to
+//! clone (`clone_from` reuses storage) and have a canonical encoding ([`Machine::encode`]).
 
 mod buffers;
 mod concrete;
@@ -62,11 +62,11 @@ pub enum Cpu {
     /// x86-TSO: stores and remote operations pass through a store buffer.
     #[default]
     Tso,
-    /// Sequentially consistent: they take effect, or reach the queue pair, at once.
+    /// Sequentially consistent: stores take effect at once, and remote operations reach the queue pair at once.
     Sc,
 }
 
-/// Which machine.
+/// The variant of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Config {
     /// Store buffers or none.
@@ -83,7 +83,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// The machine of a model, with the simplified pipeline.
+    /// Returns the machine of a model, with the simplified pipeline.
     pub const fn new(model: Model, atomicity: RmwAtomicity) -> Config {
         Config {
             cpu: match model {
@@ -97,7 +97,7 @@ impl Config {
         }
     }
 
-    /// The same machine with the concrete pipeline.
+    /// Returns the configuration with the concrete pipeline.
     pub const fn concrete(self) -> Config {
         Config {
             pipeline: Pipeline::Concrete,
@@ -112,8 +112,7 @@ pub struct Machine {
     config: Config,
     memory: SmallVec<[Value; 16]>,
     threads: SmallVec<[ThreadState; 4]>,
-    /// Bit `n`: an RMW at node `n` is between its read and the arrival of its write. Follows from the queue
-    /// pairs.
+    /// Bit `n` is set while an RMW at node `n` is between its read and the arrival of its write. The queue pairs determine it.
     units: u64,
 }
 
@@ -123,7 +122,7 @@ pub struct Machine {
 pub struct NotEnabled(pub Step);
 
 impl Machine {
-    /// A machine without words or threads.
+    /// Makes a machine without words or threads.
     pub fn new(config: Config) -> Machine {
         Machine {
             config,
@@ -133,8 +132,8 @@ impl Machine {
         }
     }
 
-    /// Adds a word of memory with its initial value. The machine does not ask on which node it is: actions
-    /// say how they reach it.
+    /// Adds a word of memory with its initial value. The machine does not need to know its node, because actions say how they reach
+    /// it.
     pub fn add_location(&mut self, init: Value) -> Addr {
         self.memory.push(init);
         Addr((self.memory.len() - 1) as u32)
@@ -146,23 +145,23 @@ impl Machine {
         (self.threads.len() - 1) as u16
     }
 
-    /// Which machine this is.
+    /// Returns the variant of the machine.
     pub fn config(&self) -> Config {
         self.config
     }
 
-    /// Every word of memory, by [`Addr`].
+    /// Returns every word of memory, by [`Addr`].
     pub fn memory(&self) -> &[Value] {
         &self.memory
     }
 
-    /// Number of threads.
+    /// Returns the number of threads.
     pub fn thread_count(&self) -> usize {
         self.threads.len()
     }
 
-    /// What a load by this thread would read now: its store buffer, then memory. Nothing if there is no such
-    /// thread or word.
+    /// Returns the value that a load by this thread would read now, from its store buffer or else from memory. Returns nothing if there
+    /// is no such thread or word.
     pub fn load(&self, thread: u16, loc: Addr) -> Option<Value> {
         let buffer = &self.threads.get(thread as usize)?.store_buffer;
         let newest = buffer.iter().rev().find_map(|entry| match *entry {
@@ -220,14 +219,14 @@ impl Machine {
                 let head = state.queue_pair_mut(peer).and_then(|qp| qp.wb_l.pop());
                 match head {
                     Some(LocalBack::Notification { tag }) => Issued::Completion(tag),
-                    // Enabled means that the head is a notification.
+                    // The action is enabled, so the head is a notification.
                     _ => return Err(IssueError::Blocked),
                 }
             }
         })
     }
 
-    /// Whether [`Machine::issue`] would carry out the action now.
+    /// Returns whether [`Machine::issue`] would carry out the action now.
     pub fn is_enabled(&self, thread: u16, action: &Action) -> bool {
         let Some(state) = self.threads.get(thread as usize) else {
             return false;
@@ -245,9 +244,8 @@ impl Machine {
         }
     }
 
-    /// Whether an operation of this thread with this tag has yet to complete, in the sense of RDMA^WAIT
-    /// (LOCO'26 Def. F.2): a put until its remote write has been issued (is in `wb_R`), a get or RMW until
-    /// its result is in memory.
+    /// Returns whether an operation of this thread with this tag has yet to complete in the sense of RDMA^WAIT (LOCO'26 Def. F.2). A
+    /// put completes when its remote write is issued (is in `wb_R`), a get or RMW when its result is in memory.
     pub fn is_outstanding(&self, thread: u16, tag: u64) -> bool {
         self.threads.get(thread as usize).is_some_and(|state| {
             state.queue_pairs.iter().any(|qp| qp.is_outstanding(tag))
@@ -258,15 +256,15 @@ impl Machine {
         })
     }
 
-    /// Whether nothing is buffered or under way anywhere (unpolled notifications may be left). Memory is
-    /// final then, unless a thread acts.
+    /// Returns whether nothing is buffered or under way. Unpolled notifications may be left. Memory then stays as it is until a thread
+    /// acts.
     pub fn is_quiescent(&self) -> bool {
         self.threads
             .iter()
             .all(|t| t.store_buffer.is_empty() && t.queue_pairs.iter().all(QueuePair::is_idle))
     }
 
-    /// Drops queue pairs that hold nothing, which are made again when they are used: a copy is cheaper without them.
+    /// Drops empty queue pairs, which makes copies cheaper. A queue pair is made again when it is used.
     pub fn forget_idle(&mut self) {
         for thread in &mut self.threads {
             thread.queue_pairs.retain(|qp| !qp.is_empty());
@@ -289,7 +287,7 @@ impl Machine {
         }
     }
 
-    /// Every enabled step of one queue pair.
+    /// Appends every enabled step of one queue pair.
     pub(crate) fn queue_pair_steps(&self, thread: u16, qp: &QueuePair, out: &mut Vec<Step>) {
         let id = QpId {
             thread,
@@ -318,8 +316,8 @@ impl Machine {
     /// Takes a step. Only steps that [`Machine::steps`] lists in this state are meaningful.
     ///
     /// # Errors
-    /// [`NotEnabled`] if the entry that the step is about is not there or not in the right stage. Premises
-    /// about *other* buffers are not checked again.
+    /// [`NotEnabled`] if the step's entry does not exist or is not in the right stage. Premises about *other* buffers are not checked
+    /// again.
     pub fn apply(&mut self, step: Step) -> Result<(), NotEnabled> {
         self.take(step).ok_or(NotEnabled(step))
     }
@@ -498,7 +496,7 @@ impl Machine {
         self.threads.get(thread as usize).map_or(&[], |t| &t.queue_pairs)
     }
 
-    /// Whether an RMW is under way at the node.
+    /// Returns whether an RMW is under way at the node.
     pub(crate) fn is_unit_held(&self, peer: u16) -> bool {
         self.units & unit_bit(peer) != 0
     }
@@ -532,7 +530,7 @@ impl Clone for Machine {
     }
 }
 
-/// The bit of a node in the mask of atomic units. Peers are below [`NODES_MAX`]: `issue` checked it.
+/// Returns the bit of a node in the mask of atomic units. Peers are below [`NODES_MAX`]: `issue` checked it.
 fn unit_bit(peer: u16) -> u64 {
     1 << (peer % NODES_MAX)
 }

@@ -1,7 +1,7 @@
-//! What a thread may ask of the machine: CPU actions, remote operations, and the answers.
+//! The actions that a thread can ask of the machine, the remote operations, and the answers.
 //!
-//! Relies on nothing. Used by [`super::Machine::issue`], by the interpreter of programs in
-//! [`crate::explore`], and by fabrics that run object code on the machine.
+//! Relies on nothing. Used by [`super::Machine::issue`], by the interpreter of programs in [`crate::explore`], and by the model fabric of
+//! `loco-sim`, which runs object code on the machine.
 
 use crate::program::Value;
 
@@ -9,7 +9,7 @@ use crate::program::Value;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Addr(pub u32);
 
-/// A queue pair: the one that joins `thread` to the node `peer`. Made when first used.
+/// The queue pair that joins `thread` to the node `peer`. The machine makes it when it is first used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QpId {
     /// The thread that posts to it.
@@ -28,8 +28,8 @@ pub enum RemoteOp {
         /// Local source, read by the NIC some time after the operation was issued.
         src: Addr,
     },
-    /// `dst := value`. Keeps the NIC local read of a put, of a fresh word that nobody writes: it still waits
-    /// until the queue pair's earlier local writes are flushed (PCIe guarantee).
+    /// `dst := value`. The NIC still makes the local read of a put, from a fresh word that nobody writes: like any other local
+    /// read it waits until the queue pair's earlier local writes are flushed (PCIe guarantee).
     PutValue {
         /// Remote destination.
         dst: Addr,
@@ -67,12 +67,12 @@ pub enum RemoteOp {
     Fence,
 }
 
-/// A remote operation with its queue pair's peer and how its completion is reported.
+/// A remote operation with the peer of its queue pair and the way in which its completion is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Post {
     /// Node at the other end.
     pub peer: u16,
-    /// What to do.
+    /// The operation.
     pub op: RemoteOp,
     /// The caller's name for the operation (work identifier), for [`Action::Wait`] and
     /// [`Issued::Completion`].
@@ -82,7 +82,7 @@ pub struct Post {
     pub signalled: bool,
 }
 
-/// What a thread does next.
+/// An action of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// CPU store to a local word.
@@ -125,10 +125,10 @@ pub enum Action {
     },
 }
 
-/// Answer to an action that was carried out.
+/// The answer to an action that was carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Issued {
-    /// Nothing to report.
+    /// Nothing.
     Done,
     /// The value that a load or CAS read.
     Value(Value),
@@ -136,16 +136,16 @@ pub enum Issued {
     Completion(u64),
 }
 
-/// Why an action was not carried out. The machine is unchanged.
+/// The reason why an action was not carried out. The machine is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IssueError {
-    /// Not enabled now; it may be after other steps.
+    /// The action is not enabled now. It may be enabled after other steps.
     #[error("blocked: needs other machine steps first")]
     Blocked,
-    /// The word does not exist: add it first.
+    /// The word does not exist; it must be added first.
     #[error("no word {0:?}: add it with add_location")]
     UnknownWord(Addr),
-    /// The thread does not exist: add it first.
+    /// The thread does not exist; it must be added first.
     #[error("no thread {0}: add it with add_thread")]
     UnknownThread(usize),
     /// The peer's number is too large.

@@ -1,14 +1,14 @@
 //! The simplified queue pair: RDMA-TSO'24 Fig. 19, and `docs/rmw.md` for read-modify-writes.
 //!
-//! Relies on [`super::buffers`]. What may happen to a pipe entry depends on which entries are ahead of it
-//! (the `β` of the figure) and on the write-back buffers. Effects are in [`super::Machine::apply`].
+//! Relies on [`super::buffers`]. The entries ahead of a pipe entry (the `β` of the figure) and the write-back buffers decide which rules
+//! are enabled for it. The effects of the rules are in [`super::Machine::apply`].
 
 use super::buffers::{QueuePair, Stage};
 use super::{Config, Rule};
 
 /// Calls `push` with every enabled rule of the pipe and the index of its entry.
 pub(super) fn enabled(qp: &QueuePair, config: Config, unit_free: bool, push: &mut impl FnMut(Rule, usize)) {
-    // What `β`, the entries ahead of the present one, holds.
+    // The kinds of entries in `β`, the entries ahead of the present one.
     let (mut unread_put, mut unwritten_put, mut rmw) = (false, false, false);
     let read_flushed = !config.pcie || qp.wb_r.is_empty();
     for (i, entry) in qp.pipe.iter().enumerate() {
@@ -43,13 +43,13 @@ pub(super) fn enabled(qp: &QueuePair, config: Config, unit_free: bool, push: &mu
                 }
             }
             Stage::Value { .. } => {
-                // In order, the write of an RMW is placed before its result is written.
+                // The write of an RMW is placed before its result is written.
                 if i == 0 && (!config.in_order || qp.wb_r.is_empty()) {
                     push(Rule::Respond, 0);
                 }
             }
             Stage::Rmw { .. } => {
-                // Reads memory itself, so this queue pair's earlier writes are flushed with or without PCIe.
+                // An RMW reads memory itself, so this queue pair's earlier writes are flushed with or without the PCIe guarantee.
                 if !unread_put && !unwritten_put && !rmw && qp.wb_r.is_empty() && unit_free {
                     push(Rule::AtomicRead, i);
                 }

@@ -1,7 +1,7 @@
-//! Steps that the machine takes by itself, and what each touches.
+//! The steps that the machine takes by itself, and the footprint of each step.
 //!
-//! Relies on [`super::ops`]. Used by explorers: [`Step`]s are what a schedule is made of, [`Footprint`]s say
-//! which two steps or actions may be exchanged.
+//! Relies on [`super::ops`]. Used by explorers: a schedule is a sequence of [`Step`]s, and [`Footprint`]s say which two steps or
+//! actions may be exchanged.
 
 use std::fmt;
 
@@ -20,14 +20,14 @@ pub enum Step {
     Nic {
         /// The queue pair.
         qp: QpId,
-        /// What it does.
+        /// The rule that it applies.
         rule: Rule,
-        /// Which pipe entry it concerns, counted from the oldest; 0 for rules of the write-back buffers.
+        /// The pipe entry that it concerns, counted from the oldest; 0 for rules of the write-back buffers.
         index: u16,
     },
 }
 
-/// What a queue pair can do.
+/// A rule of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Rule {
     /// A remote fence at the head is done.
@@ -55,7 +55,7 @@ pub enum Rule {
 }
 
 impl Rule {
-    /// One or two words for traces.
+    /// Returns one or two words for traces.
     pub const fn name(self) -> &'static str {
         match self {
             Rule::Fence => "fence",
@@ -85,10 +85,10 @@ impl fmt::Display for Step {
     }
 }
 
-/// What a step or an action reads and writes.
+/// The words, buffers and units that a step or an action reads and writes.
 ///
-/// Two that are not [dependent](Footprint::depends_on) commute: from any state that enables both, either
-/// order is possible and gives the same state. Steps that enable or disable one another are dependent.
+/// Two steps or actions that are not [dependent](Footprint::depends_on) commute: from any state that enables both, either order is
+/// possible and gives the same state. Steps that enable or disable one another are dependent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Footprint {
     /// Memory word read.
@@ -103,12 +103,12 @@ pub struct Footprint {
     pub queue_pairs_of: Option<u16>,
     /// Node whose atomic unit is taken or released.
     pub unit: Option<u16>,
-    /// The thread that acts, for CPU actions (its actions are in program order).
+    /// For CPU actions, the thread that acts. Its actions are in program order.
     pub cpu: Option<u16>,
 }
 
 impl Footprint {
-    /// Whether the order of the two may matter. Symmetric; may say yes too often, never no too often.
+    /// Returns whether the order of the two may matter. Symmetric; may say yes too often, never no too often.
     pub fn depends_on(&self, other: &Footprint) -> bool {
         fn both<T: PartialEq>(a: Option<T>, b: Option<T>) -> bool {
             a.is_some() && a == b

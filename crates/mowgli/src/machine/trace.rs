@@ -1,14 +1,14 @@
-//! Steps in words, for traces that a reader follows.
+//! Describes steps in words.
 //!
-//! Relies on the state *before* the step, which says what the step is about. Used by [`crate::explore`] and
-//! by fabrics that print failing schedules.
+//! A description needs the state *before* the step, because a step alone names only an entry of a buffer. Used by [`crate::explore`] and by
+//! `loco-sim` for failing schedules.
 
 use super::buffers::{Delayed, LocalBack, QueuePair, Source, Stage};
 use super::{Addr, Machine, QpId, Rule, Step};
 use crate::model::RmwAtomicity;
 
 impl Machine {
-    /// What the step does in this state, with words called by `name`: `P0->2: get reads x (=3)`.
+    /// Describes the effect of the step in this state: `P0->2: get reads x (=3)`. `name` gives the names of words.
     /// Nodes are written from 1, as in litmus files.
     pub fn describe(&self, step: Step, name: &dyn Fn(Addr) -> String) -> String {
         match step {

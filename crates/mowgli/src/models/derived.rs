@@ -1,23 +1,23 @@
-//! Derived relations of an execution under a model: the vocabulary of the predicates.
+//! Derives the relations of an execution under a model that the predicates are written in.
 
 use super::{Part, Parts, Spec};
 use crate::event::{Event, Execution, Kind};
 use crate::relation::Relation;
 
-/// An execution with the relations that the definitions derive from it.
+/// An execution with its derived relations.
 #[derive(Debug)]
 pub struct Derived<'a> {
     /// The execution.
     pub graph: &'a Execution,
     /// The model's data.
     pub spec: &'a Spec,
-    /// `rb = (rf⁻¹; mo) \ [E]`: a read before the writes that overwrite what it read.
+    /// `rb = (rf⁻¹; mo) \ [E]`: orders a read before the writes that overwrite the value that it read.
     pub rb: Relation,
-    /// `rf_b`: reads that a buffer may serve.
+    /// `rf_b`: reads-from where a buffer may serve the read.
     pub rf_buffer: Relation,
-    /// `rb_b`.
+    /// `rb_b`: reads-before where a buffer may serve the read.
     pub rb_buffer: Relation,
-    /// `[Inst]`.
+    /// `[Inst]`: the identity on instantaneous events.
     pub inst: Relation,
 }
 
@@ -39,17 +39,17 @@ impl<'a> Derived<'a> {
         }
     }
 
-    /// The union of the parts, as a term of `ib`.
+    /// Returns the union of the parts, as a term of `ib`.
     pub fn issue(&self, parts: Parts) -> Relation {
         self.union(parts, true)
     }
 
-    /// The union of the parts, as a term of `ob`.
+    /// Returns the union of the parts, as a term of `ob`.
     pub fn observe(&self, parts: Parts) -> Relation {
         self.union(parts, false)
     }
 
-    /// One part, as a term of `ib` (`issue`) or of `ob`.
+    /// Returns one part as a term of `ib` (if `issue`) or of `ob`.
     pub fn part(&self, part: Part, issue: bool) -> Relation {
         let g = self.graph;
         let completing = |kind: Kind| Relation::identity(g.len(), |i| g.events[i].kind == kind);
@@ -70,7 +70,7 @@ impl<'a> Derived<'a> {
         }
     }
 
-    /// `rao_end`: the end of an RMW before the start of the next at its node (`docs/rmw.md`).
+    /// Returns `rao_end`, which orders the end of an RMW before the start of the next RMW at its node (`docs/rmw.md`).
     fn rao_end(&self) -> Relation {
         let g = self.graph;
         let ends = Relation::from_fn(g.len(), |end, start| {

@@ -1,9 +1,9 @@
-//! The declarative models: which executions are consistent.
+//! The declarative models, which say which executions are consistent.
 //!
-//! A model is data, a [`Spec`]: two ordering tables, the parts whose union is `ib`, the parts whose union is `ob`, and
-//! which events are instantaneous. Its file states the predicate as the paper does, as relational expressions over
-//! [`Derived`]; the search in [`crate::declarative`] reads the same data, so that a change to a table changes both (and
-//! tests that seed faults can see what each cell is for).
+//! A model is data, a [`Spec`]: two ordering tables, the parts whose union is `ib`, the parts whose union is `ob`, and the set of
+//! instantaneous events. The file of a model states the predicate as its paper does, in relational expressions over [`Derived`].
+//! The search in [`crate::declarative`] reads the same data, so that a change to a table changes both. Tests that seed faults use
+//! this to see the purpose of each cell.
 
 pub mod rdma_sc;
 pub mod rdma_tso;
@@ -23,32 +23,32 @@ use crate::event::{Event, Execution, Kind};
 use crate::model::{Model, RmwAtomicity};
 use tables::Table;
 
-/// A part of `ib` or `ob`: one term of the unions that define them.
+/// One term of the unions that define `ib` and `ob`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Part {
-    /// Program order, all of it (`sc` only).
+    /// The whole program order (`sc` only).
     Po,
     /// Issue-preserved program order, by the first table.
     Ippo,
-    /// Observation-preserved program order (`ppo` of LOCO'26), by the second table.
+    /// Observation-preserved program order (LOCO'26: `ppo`), by the second table.
     Oppo,
     /// Order of the subevents of one operation (LOCO'26 app. F.2).
     Iso,
     /// Reads-from.
     Rf,
-    /// Reads-from outside a shared buffer (`rf_b̄`; `rf_e` of LOCO'26).
+    /// Reads-from outside a shared buffer (RDMA-TSO'24: `rf_b̄`, LOCO'26: `rf_e`).
     RfExternal,
     /// Reads-before.
     Rb,
-    /// Reads-before inside a shared buffer (`rb_b`; `rb_i` of LOCO'26).
+    /// Reads-before inside a shared buffer (RDMA-TSO'24: `rb_b`, LOCO'26: `rb_i`).
     RbBuffer,
     /// Modification order.
     Mo,
     /// Polls-from.
     Pf,
-    /// Polls-from of a get (`[nlW]; pf`; `pfg` of LOCO'26).
+    /// Polls-from of a get (RDMA-TSO'24: `[nlW]; pf`, LOCO'26: `pfg`).
     PfGet,
-    /// Polls-from of a put (`pfp` of LOCO'26).
+    /// Polls-from of a put (LOCO'26: `pfp`).
     PfPut,
     /// NIC flush order.
     Nfo,
@@ -75,7 +75,7 @@ impl Part {
         Part::Rao,
     ];
 
-    /// The papers' notation.
+    /// Returns the papers' notation.
     pub const fn name(self) -> &'static str {
         match self {
             Part::Po => "po",
@@ -101,7 +101,7 @@ impl Part {
 pub struct Parts(u32);
 
 impl Parts {
-    /// The union of these parts.
+    /// Returns the union of these parts.
     pub const fn of(parts: &[Part]) -> Parts {
         let mut bits = 0;
         let mut i = 0;
@@ -112,24 +112,24 @@ impl Parts {
         Parts(bits)
     }
 
-    /// Whether the part is a term of the union.
+    /// Returns whether the part is a term of the union.
     pub const fn contains(self, part: Part) -> bool {
         self.0 >> part as u32 & 1 == 1
     }
 
-    /// The same union without one term.
+    /// Returns the union without one term.
     #[must_use]
     pub const fn without(self, part: Part) -> Parts {
         Parts(self.0 & !(1 << part as u32))
     }
 
-    /// The same union with one more term.
+    /// Returns the union with one more term.
     #[must_use]
     pub const fn with(self, part: Part) -> Parts {
         Parts(self.0 | 1 << part as u32)
     }
 
-    /// The terms, in the order of [`Part::ALL`].
+    /// Returns the terms, in the order of [`Part::ALL`].
     pub fn iter(self) -> impl Iterator<Item = Part> {
         Part::ALL.into_iter().filter(move |&p| self.contains(p))
     }
@@ -140,7 +140,7 @@ impl Parts {
 pub struct Kinds(u32);
 
 impl Kinds {
-    /// These kinds.
+    /// Makes the set of these kinds.
     pub const fn of(kinds: &[Kind]) -> Kinds {
         let mut bits = 0;
         let mut i = 0;
@@ -151,12 +151,12 @@ impl Kinds {
         Kinds(bits)
     }
 
-    /// Whether the kind is in the set.
+    /// Returns whether the kind is in the set.
     pub const fn contains(self, kind: Kind) -> bool {
         self.0 >> kind as u32 & 1 == 1
     }
 
-    /// The set with one kind put in, or taken out if it is in.
+    /// Returns the set with one kind added, or removed if it is a member.
     #[must_use]
     pub const fn toggled(self, kind: Kind) -> Kinds {
         Kinds(self.0 ^ 1 << kind as u32)
@@ -183,7 +183,7 @@ pub struct Spec {
     /// Whether the issue of an instantaneous event is its observation, so that `ib` and `ob` meet there: condition (3)
     /// of Def. 4.4, or the term `[Inst]; ib` of the other definitions.
     pub joint: bool,
-    /// The kinds that are *not* instantaneous: they are issued, then observed.
+    /// The kinds that are *not* instantaneous: such an event is issued first and observed later.
     pub buffered: Kinds,
     /// Whether the CPU forwards from its store buffer (TSO).
     pub forward_cpu: bool,
@@ -191,16 +191,16 @@ pub struct Spec {
     pub forward_nic: bool,
     /// Whether NIC reads and writes of a queue pair are totally ordered (`nfo`, the PCIe guarantee).
     pub flushes: bool,
-    /// Whether the tables relate subevents of different instructions only (LOCO'26), `iso` doing the rest.
+    /// Whether the tables relate only subevents of different instructions, and `iso` those of one instruction (LOCO'26).
     pub subevents: bool,
-    /// Whether a failed CAS fences (TSO) or is a read alone (`sc`, RDMA^SC).
+    /// Whether a failed CAS is a fence too (TSO) or only a read (`sc`, RDMA^SC).
     pub failed_cas_fences: bool,
     /// Atomicity of remote read-modify-writes.
     pub atomicity: RmwAtomicity,
 }
 
 impl Spec {
-    /// The data of a model.
+    /// Returns the data of a model.
     pub fn of(model: Model, atomicity: RmwAtomicity) -> Spec {
         match model {
             Model::Sc => sc::spec(atomicity),
@@ -212,7 +212,7 @@ impl Spec {
         }
     }
 
-    /// The model's consistency predicate, as its source defines it.
+    /// Decides whether an execution is consistent, by the predicate of the model's source.
     pub fn is_consistent(&self, execution: &Execution) -> bool {
         let derived = Derived::new(execution, self);
         match self.model {
@@ -223,12 +223,12 @@ impl Spec {
         }
     }
 
-    /// Whether issue and observation of events of this kind coincide.
+    /// Returns whether issue and observation of events of this kind coincide.
     pub fn is_instantaneous(&self, event: &Event) -> bool {
         !self.buffered.contains(event.kind)
     }
 
-    /// Whether the table behind `part` (`Po`, `Ippo`, `Oppo` or `Iso`) keeps the program-order edge between these events.
+    /// Returns whether the table behind `part` (`Po`, `Ippo`, `Oppo` or `Iso`) keeps the program-order edge between these events.
     pub fn preserves(&self, part: Part, earlier: &Event, later: &Event) -> bool {
         let inside = earlier.same_instruction(later);
         if self.subevents && inside && part != Part::Po {
@@ -242,27 +242,28 @@ impl Spec {
         }
     }
 
-    /// `iso` inside `ob`: like [`Self::iso_issue`] save that the result of an RMW may return before its write is placed.
+    /// Returns whether `iso` orders these events in `ob`. It agrees with [`Self::iso_issue`] with one exception: the result of an RMW may
+    /// return before its write is placed.
     pub fn iso_observe(&self, earlier: &Event, later: &Event) -> bool {
         self.iso_issue(earlier, later) && !self.returns_unplaced(earlier, later)
     }
 
-    /// The two writes of one remote read-modify-write: its completion does not place its remote write, so cell G9 of
-    /// `oppo` does not apply between them (`docs/rmw.md`).
+    /// Returns whether these are the two writes of one remote read-modify-write. Its completion does not place its remote write, so
+    /// cell G9 of `oppo` does not apply between them (`docs/rmw.md`).
     fn returns_unplaced(&self, earlier: &Event, later: &Event) -> bool {
         earlier.same_instruction(later)
             && earlier.rmw
             && (earlier.kind, later.kind) == (Kind::NicRemoteWrite, Kind::NicLocalWrite)
     }
 
-    /// `iso` inside `ib`: the subevents of one instruction in their order.
+    /// Returns whether `iso` orders these events in `ib`: it orders the subevents of one instruction.
     pub fn iso_issue(&self, earlier: &Event, later: &Event) -> bool {
         self.subevents && earlier.same_instruction(later)
     }
 
-    /// Whether `read` can be served from the buffer in which `write` waits: the pairs over which `rf` and `rb` are `rf_b`
-    /// and `rb_b`. Without the PCIe guarantee RDMA-TSO'24 says *same queue pair*; a queue pair's two write buffers are
-    /// distinct, so we ask for the matching one (this differs only when a node is its own peer).
+    /// Returns whether `read` can be served from the buffer in which `write` waits. On these pairs `rf` is `rf_b` and `rb` is `rb_b`. For
+    /// the model without the PCIe guarantee RDMA-TSO'24 says *same queue pair*. A queue pair has two write buffers, so this function
+    /// asks for the matching one, which makes a difference only when a node is its own peer.
     pub fn forwards(&self, write: &Event, read: &Event) -> bool {
         match (write.kind, read.kind) {
             (Kind::LocalWrite, Kind::LocalRead) => self.forward_cpu && write.same_thread(read),
@@ -273,13 +274,13 @@ impl Spec {
         }
     }
 
-    /// Whether atomics at one node are ordered by `rao`. Under `glob` each is one instantaneous event, so that nothing can
-    /// overlap and `rao` says nothing (`docs/rmw.md`).
+    /// Returns whether `rao` orders atomics at one node. Under `glob` each atomic is one instantaneous event, so no two overlap and `rao`
+    /// is not needed (`docs/rmw.md`).
     pub fn orders_atomics(&self) -> bool {
         self.atomicity == RmwAtomicity::Hca
     }
 
-    /// Whether `nfo` must order these two events, one way or the other (RDMA-TSO'24 Def. 4.2).
+    /// Returns whether `nfo` must order these two events in one direction or the other (RDMA-TSO'24 Def. 4.2).
     pub fn flush_pair(&self, read: &Event, write: &Event) -> bool {
         self.flushes
             && read.same_queue_pair(write)

@@ -13,7 +13,7 @@ use crate::model::{Model, RmwAtomicity};
 /// Terms of `ib`.
 pub const IB: Parts = Parts::of(&[Part::Ippo, Part::Rf, Part::Pf, Part::Nfo, Part::Rao]);
 
-/// Terms of `ob`, save `[Inst]; ib`.
+/// Terms of `ob` without `[Inst]; ib`.
 pub const OB: Parts = Parts::of(&[
     Part::Oppo,
     Part::Rf,
@@ -24,7 +24,7 @@ pub const OB: Parts = Parts::of(&[
     Part::Rao,
 ]);
 
-/// RDMA^SC.
+/// Returns the data of RDMA^SC.
 pub fn spec(atomicity: RmwAtomicity) -> Spec {
     Spec {
         model: Model::RdmaSc,
@@ -46,7 +46,7 @@ pub fn spec(atomicity: RmwAtomicity) -> Spec {
     }
 }
 
-/// Def. 4.
+/// Decides consistency by Def. 4.
 pub fn is_consistent(d: &Derived<'_>) -> bool {
     let ib = d.issue(d.spec.ib).plus();
     let mut ob = d.observe(d.spec.ob);

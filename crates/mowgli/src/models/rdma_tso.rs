@@ -5,7 +5,7 @@
 //!   ib = (ippo ∪ rf ∪ pf ∪ nfo ∪ rb_b)⁺
 //!   ob = (oppo ∪ rf_b̄ ∪ ([nlW]; pf) ∪ nfo ∪ rb ∪ mo)⁺
 //! ```
-//! `rao` is our addition for remote read-modify-write (`docs/rmw.md`) and empty in programs without.
+//! `rao` is our addition for remote read-modify-writes (`docs/rmw.md`). It is empty in programs that have none.
 
 use super::{Derived, Kinds, Part, Parts, Spec, tables};
 use crate::event::Kind;
@@ -35,7 +35,7 @@ pub const OB: Parts = Parts::of(&[
 /// `E \ Inst`: CPU writes, NIC local writes and NIC remote writes.
 pub const BUFFERED: Kinds = Kinds::of(&[Kind::LocalWrite, Kind::NicLocalWrite, Kind::NicRemoteWrite]);
 
-/// RDMA^TSO.
+/// Returns the data of RDMA^TSO.
 pub fn spec(atomicity: RmwAtomicity) -> Spec {
     Spec {
         model: Model::RdmaTso,
@@ -56,8 +56,8 @@ pub fn spec(atomicity: RmwAtomicity) -> Spec {
     }
 }
 
-/// RDMA^TSO without the PCIe guarantee: (1) no `nfo`, (2) G8 and G9 of `oppo` are crosses, (3) `rf_b` and `rb_b` include
-/// pairs on the same queue pair.
+/// Returns the data of RDMA^TSO without the PCIe guarantee: (1) there is no `nfo`, (2) G8 and G9 of `oppo` are crosses, (3) `rf_b` and
+/// `rb_b` include pairs on the same queue pair.
 pub fn spec_without_pcie(atomicity: RmwAtomicity) -> Spec {
     Spec {
         model: Model::RdmaTsoNoPcie,
@@ -71,7 +71,7 @@ pub fn spec_without_pcie(atomicity: RmwAtomicity) -> Spec {
     }
 }
 
-/// Def. 4.4.
+/// Decides consistency by Def. 4.4.
 pub fn is_consistent(d: &Derived<'_>) -> bool {
     let ib = d.issue(d.spec.ib).plus();
     let ob = d.observe(d.spec.ob).plus();

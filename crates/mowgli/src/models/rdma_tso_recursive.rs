@@ -1,17 +1,17 @@
-//! RDMA^TSO in its two other forms, kept as checks of the first.
+//! RDMA^TSO in its two other forms, which tests compare with the first.
 //!
 //! ```text
 //! RDMA-TSO'24 Def. C.4: ib and ob irreflexive, where
 //!   ib = (ippo ∪ rf ∪ pf ∪ nfo ∪ rb_b ∪ (ob; [Inst]))⁺
 //!   ob = (oppo ∪ rf_b̄ ∪ ([nlW]; pf) ∪ nfo ∪ rb ∪ mo ∪ ([Inst]; ib))⁺
-//! Robust'25 Def. 10 (RDMA-TSO'24 Def. C.7): the same without (ob; [Inst]) in ib.
+//! Robust'25 Def. 10 (RDMA-TSO'24 Def. C.7): as Def. C.4, but ib does not contain (ob; [Inst]).
 //! ```
 //! RDMA-TSO'24 Thms. C.5 and C.6 prove them equivalent to Def. 4.4, whatever the base relations are.
 
 use super::{Derived, Spec};
 use crate::event::Execution;
 
-/// Def. C.4: the least fixed point of both definitions.
+/// Decides consistency by Def. C.4: takes the least fixed point of both definitions.
 pub fn is_consistent(execution: &Execution, spec: &Spec) -> bool {
     let d = Derived::new(execution, spec);
     let mut ib = d.issue(spec.ib).plus();
@@ -27,7 +27,7 @@ pub fn is_consistent(execution: &Execution, spec: &Spec) -> bool {
     }
 }
 
-/// Def. 10 of Robust'25.
+/// Decides consistency by Def. 10 of Robust'25.
 pub fn is_consistent_one_sided(execution: &Execution, spec: &Spec) -> bool {
     let d = Derived::new(execution, spec);
     let ib = d.issue(spec.ib).plus();

@@ -26,7 +26,7 @@ pub const IB: Parts = Parts::of(&[
     Part::Rao,
 ]);
 
-/// Terms of `hb`: `ppo` and those of `so`, save `[Inst]; ib`.
+/// Terms of `hb` without `[Inst]; ib`: `ppo` and the terms of `so`.
 pub const HB: Parts = Parts::of(&[
     Part::Oppo,
     Part::Iso,
@@ -38,7 +38,7 @@ pub const HB: Parts = Parts::of(&[
     Part::Rao,
 ]);
 
-/// `ippo` as a table: the stamp order and the cells B1, B5, G10 and I10.
+/// Returns `ippo` as a table: the stamp order with the cells B1, B5, G10 and I10 ordered too.
 pub fn ippo() -> Table {
     let cell = |earlier, later| Cell { earlier, later };
     tables::TO
@@ -48,7 +48,7 @@ pub fn ippo() -> Table {
         .with(cell(Kind::NicLocalWrite, Kind::NicFence), Order::SameQueuePair)
 }
 
-/// RDMA^WAIT.
+/// Returns the data of RDMA^WAIT.
 pub fn spec(atomicity: RmwAtomicity) -> Spec {
     Spec {
         model: Model::RdmaWait,
@@ -69,7 +69,7 @@ pub fn spec(atomicity: RmwAtomicity) -> Spec {
     }
 }
 
-/// Def. F.2.
+/// Decides consistency by Def. F.2.
 pub fn is_consistent(d: &Derived<'_>) -> bool {
     let ib = d.issue(d.spec.ib).plus();
     let mut hb = d.observe(d.spec.ob);

@@ -3,8 +3,8 @@
 //! ```text
 //! Robust'25 Def. 5: consistent iff po ∪ rf ∪ rb ∪ mo is acyclic
 //! ```
-//! Remote operations are in program order with everything else, each subevent on its own (Robust'25 compares its models
-//! with this one on the same executions).
+//! The subevents of remote operations are in program order with all other events, because Robust'25 compares its models with
+//! this one on the same executions.
 
 use super::{Derived, Kinds, Part, Parts, Spec, tables};
 use crate::model::{Model, RmwAtomicity};
@@ -12,13 +12,13 @@ use crate::model::{Model, RmwAtomicity};
 /// Terms of the one relation.
 pub const SC: Parts = Parts::of(&[Part::Po, Part::Rf, Part::Rb, Part::Mo, Part::Rao]);
 
-/// Sequential consistency: every event is instantaneous, so one relation does.
+/// Returns the data of sequential consistency. Every event is instantaneous, so one relation is enough.
 pub fn spec(atomicity: RmwAtomicity) -> Spec {
     Spec {
         model: Model::Sc,
         source: "Robust'25 Def. 5",
         figure: "program order",
-        // Not used: program order is kept whole.
+        // Not used, because the whole program order is kept.
         ippo: tables::IPPO_SC,
         oppo: tables::OPPO_SC,
         ib: SC,
@@ -34,7 +34,7 @@ pub fn spec(atomicity: RmwAtomicity) -> Spec {
     }
 }
 
-/// Def. 5.
+/// Decides consistency by Def. 5.
 pub fn is_consistent(d: &Derived<'_>) -> bool {
     d.observe(d.spec.ob).is_acyclic()
 }

@@ -1,8 +1,8 @@
-//! The ordering tables of the models: which program-order edges survive, and under what condition.
+//! The ordering tables of the models, which say which edges of program order are preserved, and on what condition.
 //!
-//! Each table is laid out as its figure is, so that a reader with the paper open can check it line by line. The last row
-//! and column (`K`, `11`: the NIC atomic read) is the extension of `docs/rmw.md`. A note on the sources: the NIC columns
-//! of RDMA-TSO'24 Fig. 9 are given here as the identical Robust'25 Fig. 4 has them.
+//! Each table has the layout of its figure, so that it can be checked against the paper line by line. The last row and column (`K` and
+//! `11`, the NIC atomic read) are the extension of `docs/rmw.md`. The NIC columns of RDMA-TSO'24 Fig. 9 are copied from Robust'25
+//! Fig. 4, which is identical there.
 
 use std::fmt;
 
@@ -33,7 +33,7 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// Every cell, row by row.
+    /// Returns every cell, row by row.
     pub fn all() -> impl Iterator<Item = Cell> {
         Kind::ALL
             .into_iter()
@@ -41,7 +41,7 @@ impl Cell {
     }
 }
 
-/// The figures' own name for the cell: `G8` is row G, column 8.
+/// Writes the cell's name in the figures: `G8` is row G, column 8.
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let row = char::from(b'A' + self.earlier.index() as u8);
@@ -50,7 +50,7 @@ impl fmt::Display for Cell {
 }
 
 impl Cell {
-    /// The name of the cell in Robust'25 Fig. 4, whose first row and column stand for every CPU event.
+    /// Returns the name of the cell in Robust'25 Fig. 4, whose first row and column stand for every CPU event.
     pub fn name_in_fig4(self) -> String {
         let row = char::from(b'A' + narrow(self.earlier.index()) as u8);
         format!("{row}{}", narrow(self.later.index()) + 1)
@@ -64,12 +64,12 @@ pub struct Table {
 }
 
 impl Table {
-    /// The entry of a cell.
+    /// Returns the entry of a cell.
     pub fn get(&self, cell: Cell) -> Order {
         self.rows[cell.earlier.index()][cell.later.index()]
     }
 
-    /// The same table with one entry replaced.
+    /// Returns the table with one entry replaced.
     #[must_use]
     pub fn with(&self, cell: Cell, order: Order) -> Table {
         let mut table = self.clone();
@@ -77,7 +77,7 @@ impl Table {
         table
     }
 
-    /// Whether the table orders `earlier` before `later`, given that they are in program order.
+    /// Returns whether the table orders `earlier` before `later`, given that they are in program order.
     pub fn orders(&self, earlier: &Event, later: &Event) -> bool {
         match self.rows[earlier.kind.index()][later.kind.index()] {
             Order::Yes => true,
@@ -86,7 +86,7 @@ impl Table {
         }
     }
 
-    /// Every cell in which the two tables differ.
+    /// Returns every cell in which the two tables differ.
     pub fn differences(&self, other: &Table) -> Vec<Cell> {
         Cell::all().filter(|&c| self.get(c) != other.get(c)).collect()
     }
@@ -112,8 +112,8 @@ pub const IPPO: Table = Table {
     ],
 };
 
-/// `oppo`, RDMA-TSO'24 Fig. 9, lower table. It differs from [`IPPO`] in B1, B5, G10 and I10: the places where a write
-/// has left its issuer and still waits in a buffer.
+/// `oppo`, RDMA-TSO'24 Fig. 9, lower table. It differs from [`IPPO`] in B1, B5, G10 and I10, where a write has left its issuer and still
+/// waits in a buffer.
 #[rustfmt::skip]
 pub const OPPO: Table = Table {
     rows: [
@@ -182,8 +182,8 @@ pub const OPPO_SC: Table = from_fig4([
     /* . nAR */ [  N,   N,   S,   S,   S,   S,   S],
 ]);
 
-/// `to`, the stamp order of the RDMA libraries, LOCO'26 Fig. 10, without `aGF` (which no program of ours has).
-/// `SN` is `S` here: the stamps of one thread with the same index node are those of one queue pair.
+/// `to`, the stamp order of the RDMA libraries, LOCO'26 Fig. 10, without `aGF`, which the litmus language does not have. Its `SN` is `S`
+/// here: the stamps of one thread with the same index node are those of one queue pair.
 #[rustfmt::skip]
 pub const TO: Table = Table {
     rows: [
@@ -218,7 +218,7 @@ const fn from_fig4(fig: [[Order; 7]; 7]) -> Table {
     Table { rows }
 }
 
-/// Row and column in Robust'25 Fig. 4: kinds 0 to 4 are the CPU's.
+/// Returns the row or column in Robust'25 Fig. 4, where kinds 0 to 4 (those of the CPU) share the first.
 const fn narrow(kind: usize) -> usize {
     if kind < 5 { 0 } else { kind - 4 }
 }

@@ -19,7 +19,7 @@ pub const IB: Parts = Parts::of(&[Part::Ippo, Part::Rf, Part::RbBuffer]);
 /// Terms of `ob`.
 pub const OB: Parts = Parts::of(&[Part::Oppo, Part::RfExternal, Part::Rb, Part::Mo]);
 
-/// x86-TSO.
+/// Returns the data of x86-TSO.
 pub fn spec(atomicity: RmwAtomicity) -> Spec {
     Spec {
         model: Model::Tso,
@@ -31,9 +31,9 @@ pub fn spec(atomicity: RmwAtomicity) -> Spec {
     }
 }
 
-/// Def. C.1 for a given modification order: some strict order `tso`, total on writes and agreeing with `mo`, contains
-/// `ppo` and `rf_e`, and no write to the same location comes between a write and its reader. Tries every total order of
-/// the writes: meant for tests.
+/// Decides consistency by Def. C.1 for a given modification order: there must be a strict order `tso` that is total on writes, agrees
+/// with `mo`, and contains `ppo` and `rf_e`, such that no write to the same location comes between a write and its reader. Tries
+/// every total order of the writes, so it is for tests only.
 pub fn is_consistent_total_store_order(execution: &Execution) -> bool {
     let n = execution.len();
     let kind = |e: usize| execution.events[e].kind;
@@ -49,7 +49,7 @@ pub fn is_consistent_total_store_order(execution: &Execution) -> bool {
     extend(execution, &writes, required)
 }
 
-/// Orders one more unordered pair of writes, both ways.
+/// Orders one more unordered pair of writes in both directions.
 fn extend(execution: &Execution, writes: &[usize], tso: Relation) -> bool {
     let tso = tso.plus();
     if !tso.is_irreflexive() {
@@ -71,7 +71,7 @@ fn extend(execution: &Execution, writes: &[usize], tso: Relation) -> bool {
     })
 }
 
-/// Condition (4). A read that `tso` leaves unordered with a write is not constrained by it.
+/// Decides condition (4). A write that `tso` does not order against a read does not constrain it.
 fn readers_see_latest(execution: &Execution, tso: &Relation) -> bool {
     let before = tso.union(&execution.po);
     let event = |e: usize| &execution.events[e];
