@@ -1,12 +1,79 @@
 //! The error of this crate: each variant names the thing and the remedy.
 
+use std::fmt;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::NodeId;
 
 /// Result with [`FabricError`].
 pub type Result<T, E = FabricError> = std::result::Result<T, E>;
+
+/// The operating system's answer, or what stands for it where a library answers in words. Its
+/// [`source`](std::error::Error::source) is the [`io::Error`], whose
+/// [`raw_os_error`](io::Error::raw_os_error) is the system's number.
+#[derive(Debug, Clone)]
+pub struct Cause(Arc<io::Error>);
+
+impl Cause {
+    /// Returns the error itself.
+    pub fn io_error(&self) -> &io::Error {
+        &self.0
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for Cause {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&*self.0)
+    }
+}
+
+/// Causes are equal if they are the same number of the system, or else of the same kind and in the same words.
+impl PartialEq for Cause {
+    fn eq(&self, other: &Cause) -> bool {
+        match (self.0.raw_os_error(), other.0.raw_os_error()) {
+            (None, None) => self.0.kind() == other.0.kind() && self.to_string() == other.to_string(),
+            (mine, theirs) => mine == theirs,
+        }
+    }
+}
+
+impl Eq for Cause {}
+
+impl From<io::Error> for Cause {
+    fn from(error: io::Error) -> Cause {
+        Cause(Arc::new(error))
+    }
+}
+
+/// Copies the error, which the system's errors are not made for: number, or kind and words.
+impl From<&io::Error> for Cause {
+    fn from(error: &io::Error) -> Cause {
+        match error.raw_os_error() {
+            Some(number) => io::Error::from_raw_os_error(number).into(),
+            None => io::Error::new(error.kind(), error.to_string()).into(),
+        }
+    }
+}
+
+impl From<String> for Cause {
+    fn from(words: String) -> Cause {
+        io::Error::other(words).into()
+    }
+}
+
+impl From<&str> for Cause {
+    fn from(words: &str) -> Cause {
+        words.to_owned().into()
+    }
+}
 
 /// What can go wrong below the objects.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -86,12 +153,12 @@ pub enum FabricError {
         cause: String,
     },
     /// An operating system call failed.
-    #[error("{what}: {source_text}")]
+    #[error("{what}: {source}")]
     Os {
         /// What was attempted, with the remedy where one is known.
         what: String,
-        /// The system's error.
-        source_text: String,
+        /// The system's answer.
+        source: Cause,
     },
 }
 
@@ -100,7 +167,33 @@ impl FabricError {
     pub fn os(what: impl Into<String>, error: &io::Error) -> FabricError {
         FabricError::Os {
             what: what.into(),
-            source_text: error.to_string(),
+            source: error.into(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error as _;
+
+    use super::*;
+
+    #[test]
+    fn the_cause_of_a_system_error_is_reached() {
+        let error = FabricError::os("opening the door", &io::Error::from_raw_os_error(2));
+        assert!(
+            error.to_string().starts_with("opening the door: No such file"),
+            "{error}"
+        );
+        let mut cause = error.source();
+        let number = loop {
+            let Some(error) = cause else { break None };
+            if let Some(error) = error.downcast_ref::<io::Error>() {
+                break error.raw_os_error();
+            }
+            cause = error.source();
+        };
+        assert_eq!(number, Some(2));
+        assert_eq!(error, error.clone());
     }
 }

@@ -17,10 +17,11 @@ impl fmt::Display for NodeId {
 }
 
 impl NodeId {
-    /// Names several nodes, for messages: `node 1, node 4`.
+    /// Names nodes, for messages: `node 1`, or `nodes 1, 4`.
     pub fn list(nodes: impl IntoIterator<Item = NodeId>) -> String {
-        let names: Vec<_> = nodes.into_iter().map(|node| node.to_string()).collect();
-        names.join(", ")
+        let ids: Vec<_> = nodes.into_iter().map(|node| node.0.to_string()).collect();
+        let noun = if ids.len() == 1 { "node" } else { "nodes" };
+        format!("{noun} {}", ids.join(", "))
     }
 }
 

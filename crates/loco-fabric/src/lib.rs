@@ -18,6 +18,6 @@ pub use contract::{
     QueuePair, RegionKey, RemoteMemory, Seen, Target, Wait, Word, WordCell, WordOp, Work,
 };
 pub use control::{Control, PeerState};
-pub use error::{FabricError, Result};
+pub use error::{Cause, FabricError, Result};
 pub use ids::{NodeId, Time, WorkRequestId};
 pub use platform::{AtomicCell, Lock, Platform, RwLock, Std, Task, ThreadKind};

@@ -142,11 +142,12 @@ impl Task for std::thread::JoinHandle<()> {
         let name = self.thread().name().unwrap_or("unnamed").to_owned();
         std::thread::JoinHandle::join(self).map_err(|panic| FabricError::Os {
             what: format!("thread `{name}` panicked"),
-            source_text: panic
+            source: panic
                 .downcast_ref::<&str>()
                 .map(|s| (*s).to_owned())
                 .or_else(|| panic.downcast_ref::<String>().cloned())
-                .unwrap_or_default(),
+                .unwrap_or_default()
+                .into(),
         })
     }
 }

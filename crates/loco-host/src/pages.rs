@@ -117,7 +117,7 @@ pub fn map_on_largest<T>(
         what: format!(
             "mapping an arena of {len} bytes (a smaller `arena_bytes` needs less address space, see `ulimit -v`)"
         ),
-        source_text: refused.join(", "),
+        source: refused.join(", ").into(),
     })
 }
 

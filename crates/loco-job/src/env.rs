@@ -232,7 +232,7 @@ fn secret(env: &Environment) -> Result<Option<Secret>> {
     };
     let text = std::fs::read(path).map_err(|e| FabricError::Os {
         what: format!("reading the secret from {path} ({})", var::SECRET_FILE),
-        source_text: e.to_string(),
+        source: e.into(),
     })?;
     Secret::new(text.trim_ascii()).map(Some)
 }

@@ -15,7 +15,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::path::Path;
 
-use loco_fabric::{FabricError, NodeId, Result};
+use loco_fabric::{Cause, FabricError, NodeId, Result};
 
 /// A node without a port in the hosts file listens at this port plus its id.
 pub const PORT_BASE: u16 = 7700;
@@ -99,16 +99,16 @@ impl Address {
     /// # Errors
     /// [`FabricError::Os`] when the name does not resolve.
     pub fn resolve(&self) -> Result<Vec<SocketAddr>> {
-        let failed = |source_text: String| FabricError::Os {
+        let failed = |source: Cause| FabricError::Os {
             what: format!("resolving host `{}`", self.host),
-            source_text,
+            source,
         };
         let found: Vec<_> = (self.host.as_str(), self.port)
             .to_socket_addrs()
-            .map_err(|e| failed(e.to_string()))?
+            .map_err(|e| failed(e.into()))?
             .collect();
         if found.is_empty() {
-            return Err(failed("the name has no address".to_owned()));
+            return Err(failed("the name has no address".into()));
         }
         Ok(found)
     }
@@ -141,7 +141,7 @@ impl Hosts {
     pub fn read(path: &Path) -> Result<Hosts> {
         let text = std::fs::read_to_string(path).map_err(|e| FabricError::Os {
             what: format!("reading hosts file {}", path.display()),
-            source_text: e.to_string(),
+            source: e.into(),
         })?;
         Hosts::parse(&path.display().to_string(), &text)
     }

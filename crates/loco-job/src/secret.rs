@@ -61,7 +61,7 @@ pub fn random<const N: usize>() -> Result<[u8; N]> {
             Err(e) => {
                 return Err(FabricError::Os {
                     what: "asking the system for random bytes".to_owned(),
-                    source_text: e.to_string(),
+                    source: std::io::Error::from(e).into(),
                 });
             }
         }

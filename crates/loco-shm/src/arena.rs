@@ -85,7 +85,7 @@ impl Arena {
                     "mapping the memory of {peer}, process {pid} (all nodes must run as one user, in one PID \
                      namespace, and be dumpable)"
                 ),
-                source_text: error.to_string(),
+                source: io::Error::from(error).into(),
             },
         };
         let path = rustix::fs::open(

@@ -46,7 +46,7 @@ impl Card {
         let os = |what: &'static str| {
             move |error: std::io::Error| FabricError::Os {
                 what: format!("{what} (is /proc mounted?)"),
-                source_text: error.to_string(),
+                source: error.into(),
             }
         };
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")

@@ -382,10 +382,12 @@ impl CmAddress {
 pub(super) fn unexpected(doing: &str, event: &Event) -> FabricError {
     FabricError::Os {
         what: doing.to_owned(),
-        source_text: match event.status {
-            0 => event.name().to_owned(),
-            status if status < 0 => format!("{}: {}", event.name(), io::Error::from_raw_os_error(-status)),
-            status => format!("{} (reason {status})", event.name()),
+        source: match event.status {
+            0 => event.name().into(),
+            status if status < 0 => {
+                format!("{}: {}", event.name(), io::Error::from_raw_os_error(-status)).into()
+            }
+            status => format!("{} (reason {status})", event.name()).into(),
         },
     }
 }

@@ -329,7 +329,7 @@ fn refused(len: usize, error: &io::Error) -> FabricError {
         what: format!(
             "registering {len} bytes with the RDMA device (limit on locked memory: {limit}; {remedy})"
         ),
-        source_text: error.to_string(),
+        source: error.into(),
     }
 }
 

@@ -237,7 +237,7 @@ impl VerbsQueuePair {
         let first_refused = self.posted - (len - taken) as u64;
         let error = FabricError::Os {
             what: format!("posting to the queue pair towards {}", self.peer),
-            source_text: std::io::Error::from_raw_os_error(status.abs()).to_string(),
+            source: std::io::Error::from_raw_os_error(status.abs()).into(),
         };
         let mut poller = self.node.poller();
         for sequence in first_refused..self.posted {

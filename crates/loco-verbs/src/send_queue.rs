@@ -280,7 +280,7 @@ impl Poller {
         let Ok(n) = usize::try_from(n) else {
             return Err(FabricError::Os {
                 what: format!("polling the completion queue of {}", device.choice),
-                source_text: format!("ibv_poll_cq returned {n}: the device or its driver failed"),
+                source: format!("ibv_poll_cq returned {n}: the device or its driver failed").into(),
             });
         };
         for at in 0..n.min(BATCH) {

@@ -164,7 +164,7 @@ impl Acceptor {
                 "port {} of {} has been down for {limit:?}",
                 choice.port, choice.device
             ),
-            source_text: format!("its state is {state}; check the cable, `ip link` and `rdma link`"),
+            source: format!("its state is {state}; check the cable, `ip link` and `rdma link`").into(),
         };
         let poller = self.poller.lock().unwrap_or_else(PoisonError::into_inner);
         poller.link_lost(&error, &self.device);

@@ -1,5 +1,6 @@
 //! The error of this crate: each variant names the thing and the remedy.
 
+use std::io;
 use std::time::Duration;
 
 use loco_fabric::{FabricError, NodeId};
@@ -45,8 +46,9 @@ pub enum Error {
     },
     /// Peers did not make their endpoint in time.
     #[error(
-        "channel `{channel}` is not ready after {after:?}: no matching endpoint yet at {missing:?}; \
-         every participant must make a channel of that name"
+        "channel `{channel}` is not ready after {after:?}: no matching endpoint yet at {}; \
+         every participant must make a channel of that name",
+        NodeId::list(missing.iter().copied())
     )]
     NotReady {
         /// Full name of the channel.
@@ -147,7 +149,90 @@ pub enum Error {
     Closed,
 }
 
+/// What an [`enum@Error`] is about, to decide by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// A node that was needed is lost: [`Error::lost_peer`] names it.
+    PeerLost,
+    /// A deadline passed. What the call leaves behind is in the documentation of each.
+    Timeout,
+    /// Nodes disagree about a channel: its type, sizes or participants.
+    Mismatch,
+    /// The call does not fit the object, the node or the parameters: a mistake in the program.
+    Usage,
+    /// Registered memory, thread indices or another resource ran out.
+    Exhausted,
+    /// The fabric or device cannot do this.
+    Unsupported,
+    /// The operating system or the device refused: [`Error::os_error`] has its answer.
+    System,
+    /// Somebody refused to meet or connect.
+    Refused,
+    /// What the object protects or holds may be half done, since a node was lost in the middle.
+    Poisoned,
+    /// The manager of this node is shut down.
+    Closed,
+}
+
 impl Error {
+    /// Returns what the error is about.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Error::Fabric(error) => kind_of(error),
+            Error::Mismatch { .. } => ErrorKind::Mismatch,
+            Error::Refused { .. } => ErrorKind::Refused,
+            Error::NotReady { .. } => ErrorKind::Timeout,
+            Error::NotConnected { .. }
+            | Error::UnknownRegion { .. }
+            | Error::DuplicateChannel { .. }
+            | Error::BadName { .. }
+            | Error::NotParticipant { .. }
+            | Error::NotOwner { .. }
+            | Error::TooLarge { .. }
+            | Error::Config(_) => ErrorKind::Usage,
+            Error::Torn { .. } => ErrorKind::Timeout,
+            Error::HolderLost { .. } => ErrorKind::Poisoned,
+            Error::TooManyThreads { .. } => ErrorKind::Exhausted,
+            Error::Closed => ErrorKind::Closed,
+        }
+    }
+
+    /// Returns the full name of the channel or lock that the error is about, where it is about one.
+    pub fn object(&self) -> Option<&str> {
+        match self {
+            Error::Mismatch { channel, .. }
+            | Error::Refused { channel, .. }
+            | Error::NotReady { channel, .. }
+            | Error::UnknownRegion { channel, .. }
+            | Error::DuplicateChannel { channel, .. }
+            | Error::NotParticipant { channel, .. }
+            | Error::NotOwner { channel, .. }
+            | Error::Torn { channel } => Some(channel),
+            Error::NotConnected { region, .. } => Some(region.split('.').next().unwrap_or(region)),
+            Error::HolderLost { lock, .. } => Some(lock),
+            Error::Fabric(_)
+            | Error::BadName { .. }
+            | Error::TooLarge { .. }
+            | Error::TooManyThreads { .. }
+            | Error::Config(_)
+            | Error::Closed => None,
+        }
+    }
+
+    /// Returns true if a node that was needed is lost.
+    pub fn is_peer_lost(&self) -> bool {
+        self.kind() == ErrorKind::PeerLost
+    }
+
+    /// Returns the operating system's answer, if that is what failed: its `raw_os_error` is the number.
+    pub fn os_error(&self) -> Option<&io::Error> {
+        match self {
+            Error::Fabric(FabricError::Os { source, .. }) => Some(source.io_error()),
+            _ => None,
+        }
+    }
+
     /// The node whose loss this error reports, if that is what it reports.
     pub fn lost_peer(&self) -> Option<NodeId> {
         match self {
@@ -162,5 +247,57 @@ impl Error {
             self,
             Error::Fabric(FabricError::Timeout { .. }) | Error::NotReady { .. }
         )
+    }
+}
+
+/// Returns what an error of the fabric is about.
+fn kind_of(error: &FabricError) -> ErrorKind {
+    match error {
+        FabricError::PeerLost(_) => ErrorKind::PeerLost,
+        FabricError::Timeout { .. } => ErrorKind::Timeout,
+        FabricError::UnknownPeer(_)
+        | FabricError::OutOfRange { .. }
+        | FabricError::Misaligned { .. }
+        | FabricError::Config(_) => ErrorKind::Usage,
+        FabricError::QueueFull(_) | FabricError::OutOfMemory { .. } => ErrorKind::Exhausted,
+        FabricError::Unsupported(_) => ErrorKind::Unsupported,
+        FabricError::Refused(_) => ErrorKind::Refused,
+        // `FabricError` grows: what is not named above failed below us.
+        _ => ErrorKind::System,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error as _;
+
+    use super::*;
+
+    #[test]
+    fn missing_nodes_are_named_as_people_do() {
+        let error = Error::NotReady {
+            channel: "bar".to_owned(),
+            missing: vec![NodeId(1), NodeId(2)],
+            after: Duration::from_secs(1),
+        };
+        assert!(
+            error.to_string().contains("endpoint yet at nodes 1, 2;"),
+            "{error}"
+        );
+        assert_eq!((error.kind(), error.object()), (ErrorKind::Timeout, Some("bar")));
+        assert!(error.is_timeout());
+    }
+
+    #[test]
+    fn predicates_and_causes() {
+        let lost = Error::from(FabricError::PeerLost(NodeId(3)));
+        assert!(lost.is_peer_lost() && !lost.is_timeout());
+        assert_eq!(lost.lost_peer(), Some(NodeId(3)));
+
+        let refused = io::Error::from_raw_os_error(13);
+        let system = Error::from(FabricError::os("mapping memory", &refused));
+        assert_eq!(system.kind(), ErrorKind::System);
+        assert_eq!(system.os_error().and_then(io::Error::raw_os_error), Some(13));
+        assert!(system.source().is_some_and(|cause| cause.source().is_some()));
     }
 }

@@ -14,6 +14,7 @@
 //! | [`WideOwnedVar`] | the same for values of any size |
 //! | [`Msw`] | locations of any size whose reads fail cleanly when torn |
 //! | [`Sst`] | a table of owned variables, one per participant |
+//! | [`Collective`] | broadcast, gather and reduce among all participants |
 //! | [`Barrier`] | nobody leaves before everybody has arrived |
 //! | [`AtomicVar`] | a word with one home, read-modify-writes from everywhere |
 //! | [`AtomicArray`] | many such words, striped over the participants |
@@ -21,6 +22,12 @@
 //! | [`SharedQueue`] | a bounded FIFO among all nodes |
 //! | [`KvStore`] | a linearizable map over the memory of all nodes |
 //! | [`RingBuffer`] | a queue from one writer to readers on any nodes, each of which gets every message |
+//!
+//! A program starts with [`run`], which makes it a node of its job:
+//!
+//! ```no_run
+#![doc = include_str!("../examples/hello.rs")]
+//! ```
 //!
 //! The way in: a [`Manager`] per node, a [`Thread`] per thread, objects by name, [`Manager::wait_for_ready`], then use.
 //! To write an object of one's own: [`Channel`], and the guide `docs/writing-a-channel.md`.
@@ -32,6 +39,8 @@ mod config;
 mod error;
 mod objects;
 mod operations;
+pub mod prelude;
+mod run;
 #[cfg(feature = "shm")]
 pub mod testing;
 
@@ -53,11 +62,12 @@ pub mod fabric {
 
 pub use channels::channel::{Channel, ChannelBuilder, ChannelRef};
 pub use channels::manager::Manager;
-pub use channels::parent::Parent;
+pub use channels::parent::{Among, Parent};
 pub use channels::participants::Participants;
 pub use config::{Config, Polling};
-pub use error::{Error, Result};
+pub use error::{Error, ErrorKind, Result};
 pub use objects::barrier::Barrier;
+pub use objects::collective::Collective;
 #[doc(hidden)]
 pub use objects::kvstore::Defect;
 pub use objects::kvstore::{Bytes, Encode, Inserted, KvConfig, KvStats, KvStore, PendingGet};
@@ -84,6 +94,7 @@ pub use operations::operation::{Flags, Operation};
 pub use operations::put_op::PutOp;
 pub use operations::region::Region;
 pub use operations::thread::Thread;
+pub use run::{Startup, run};
 
 /// Compiles and runs the guide.
 #[cfg(doctest)]

@@ -430,6 +430,24 @@ fn bind<F: Fabric>(
     })
 }
 
+/// Returns the size of a region for `count` items of `each` bytes, for the object that is to be called `name`.
+///
+/// # Errors
+/// `TooLarge` if no region can have that size.
+pub(crate) fn region_bytes(name: &str, count: usize, each: usize) -> Result<usize> {
+    // As of Rust's own allocations.
+    let max = isize::MAX as usize;
+    let bytes = count.saturating_mul(each);
+    if bytes > max {
+        return Err(Error::TooLarge {
+            what: format!("{count} items of {each} bytes on each node for `{name}`"),
+            len: bytes,
+            max,
+        });
+    }
+    Ok(bytes)
+}
+
 fn check_name(name: &str) -> Result<()> {
     if name.is_empty() || name.contains(['/', '.']) {
         return Err(Error::BadName {

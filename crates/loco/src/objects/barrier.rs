@@ -77,13 +77,33 @@ impl<F: Fabric> Barrier<F> {
         participants: &Participants,
         threads: usize,
     ) -> Result<Self> {
+        Barrier::of_kind(parent, name, participants, threads, "barrier".to_owned())
+    }
+
+    /// Makes this node's endpoint of a barrier among `threads` threads of each participant of `parent`.
+    ///
+    /// # Errors
+    /// `Config` if `threads` is zero; see [`new`](Barrier::new). Where nodes give different numbers, waiting until the
+    /// barrier is ready fails with `Mismatch` on each of them.
+    pub fn with_threads(parent: &impl Parent<F>, name: &str, threads: usize) -> Result<Self> {
+        let kind = format!("barrier of {threads} threads a node");
+        Barrier::of_kind(parent, name, &parent.participants(), threads, kind)
+    }
+
+    fn of_kind(
+        parent: &impl Parent<F>,
+        name: &str,
+        participants: &Participants,
+        threads: usize,
+        kind: String,
+    ) -> Result<Self> {
         if threads == 0 {
             return Err(Error::Config(format!(
                 "barrier `{name}`: zero threads cannot arrive"
             )));
         }
         let channel = Channel::builder(parent, name)
-            .kind("barrier")
+            .kind(kind)
             .participants(participants)
             .join()?;
         Ok(Barrier {

@@ -1,6 +1,7 @@
 //! The objects: channels with a purpose. Each is built from channels and operations, and from objects before it.
 
 pub(crate) mod barrier;
+pub(crate) mod collective;
 pub(crate) mod kvstore;
 pub(crate) mod locks;
 pub(crate) mod ring_buffer;

@@ -194,9 +194,8 @@ impl<F: Fabric> Window<F> {
             .cloned()
             .unwrap_or_else(|| FabricError::Os {
                 what: "an operation failed, or ended before others that did".to_owned(),
-                source_text: format!(
-                    "more than {FAILURES_MAX} operations have failed since: which is forgotten"
-                ),
+                source: format!("more than {FAILURES_MAX} operations have failed since: which is forgotten")
+                    .into(),
             })
     }
 

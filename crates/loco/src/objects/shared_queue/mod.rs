@@ -27,6 +27,7 @@ use std::time::Duration;
 
 use loco_fabric::{AtomicCell, Fabric, NodeId, Target, Time};
 
+use crate::channels::channel::region_bytes;
 use crate::fabric::AnyFabric;
 use crate::objects::locks::guard::is_gone;
 use crate::objects::variables::value::Value;
@@ -157,7 +158,7 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
     /// `home`.
     ///
     /// # Errors
-    /// `Config` for a capacity of zero; `Unsupported` where the fabric has no atomics; `NotParticipant` for a home
+    /// `Config` for a capacity of zero; `TooLarge` for one beyond all addresses; `Unsupported` where the fabric has no atomics; `NotParticipant` for a home
     /// outside; see [`ChannelBuilder::join`](crate::ChannelBuilder::join).
     pub fn new(parent: &impl Parent<F>, name: &str, home: NodeId, capacity: usize) -> Result<Self> {
         SharedQueue::with_defect(parent, name, home, capacity, None)
@@ -180,12 +181,14 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
         let participants = parent.participants();
         participants.require(name, home)?;
         let nodes = participants.nodes().to_vec();
-        let each = capacity.div_ceil(nodes.len());
+        let each = capacity.div_ceil(nodes.len().max(1));
+        let cell_bytes = region_bytes(name, each, WORD_BYTES)?;
+        let value_bytes = region_bytes(name, each, stride::<T>())?;
         let channel = Channel::builder(parent, name)
             .kind(format!("shared_queue of {capacity} on {home}"))
             .region("indices", 2 * LINE_WORDS * WORD_BYTES)
-            .region("cells", each * WORD_BYTES)
-            .region("values", each * stride::<T>())
+            .region("cells", cell_bytes)
+            .region("values", value_bytes)
             .join()?;
         let fabric = parent.manager().fabric();
         let words = |&node| Words::new(fabric, channel.region("cells")?, node);

@@ -3,6 +3,7 @@
 
 use loco_fabric::{Atomicity, Fabric, FabricError, NodeId, RemoteMemory, Target};
 
+use crate::channels::channel::region_bytes;
 use crate::fabric::AnyFabric;
 use crate::objects::variables::value::AtomicValue;
 use crate::{Channel, Error, Parent, Region, Result, Thread};
@@ -44,7 +45,7 @@ impl<F: Fabric, T: AtomicValue> AtomicArray<T, F> {
     /// Makes this node's endpoint of the array called `name`, of `len` words that start as zero.
     ///
     /// # Errors
-    /// `Unsupported` where the fabric has no atomics; `OutOfMemory`; see
+    /// `Unsupported` where the fabric has no atomics; `TooLarge` for more words than there are addresses; `OutOfMemory`; see
     /// [`ChannelBuilder::join`](crate::ChannelBuilder::join).
     pub fn new(parent: &impl Parent<F>, name: &str, len: usize) -> Result<Self> {
         if parent.manager().fabric().caps().atomicity == Atomicity::None {
@@ -52,9 +53,10 @@ impl<F: Fabric, T: AtomicValue> AtomicArray<T, F> {
             return Err(FabricError::Unsupported(what).into());
         }
         let nodes = parent.participants().nodes().to_vec();
+        let bytes = region_bytes(name, len.div_ceil(nodes.len().max(1)).max(1), WORD_BYTES)?;
         let channel = Channel::builder(parent, name)
             .kind(format!("atomic_array<{}> of {len}", T::NAME))
-            .region("data", len.div_ceil(nodes.len()).max(1) * WORD_BYTES)
+            .region("data", bytes)
             .join()?;
         Ok(AtomicArray {
             region: channel.region("data")?.clone(),
@@ -122,9 +124,9 @@ impl<F: Fabric, T: AtomicValue> AtomicArray<T, F> {
     fn target(&self, index: usize) -> Result<Target<'_, F::Remote>> {
         if index >= self.len {
             return Err(Error::from(FabricError::OutOfRange {
-                offset: index * WORD_BYTES,
+                offset: index.saturating_mul(WORD_BYTES),
                 len: WORD_BYTES,
-                region_len: self.len * WORD_BYTES,
+                region_len: self.len.saturating_mul(WORD_BYTES),
             }));
         }
         Ok(Target {

@@ -1,0 +1,370 @@
+//! Collective operations besides the barrier: broadcast of a value, gather, reduce, and their variants for all nodes.
+//!
+//! Each participant has a slot for each participant's value, twice, for even and odd rounds, and a row of a shared state
+//! table ([`Sst`]) that says which round each has begun. A node puts its value, then its row: puts of one thread to one
+//! peer are placed in order, so who sees the row sees the value. A node begins a round when all have begun the round before,
+//! and so have read everything of the round before that, whose slots it now overwrites.
+//!
+//! Relies on regions and the table; used by programs.
+
+use loco_fabric::{Fabric, Local, Memory, NodeId, Target};
+use smallvec::SmallVec;
+
+use crate::channels::channel::region_bytes;
+use crate::fabric::AnyFabric;
+use crate::operations::operation::{Flags, Operation};
+use crate::{Channel, Error, Parent, Region, Result, Sst, Thread, Value};
+
+const WORD_BYTES: usize = 8;
+/// A row is the round, the operation and its root.
+const ROOT_BITS: u32 = 16;
+const OPERATION_BITS: u32 = 2;
+const CALL_BITS: u32 = ROOT_BITS + OPERATION_BITS;
+
+/// Collective operations on values of one type among the participants of a channel.
+///
+/// Every participant calls the same operations in the same order; a call here meets the call of the same number there. As
+/// in MPI, a call is no barrier: it returns as soon as this node has what it asked for. Values travel directly between the
+/// nodes, each to all that need it: that suits the sizes of jobs whose nodes are all connected anyway.
+///
+/// One thread of a node at a time makes calls, which `&mut` ensures; it need not be the same one each time.
+///
+/// ```
+/// use loco::{Collective, Manager, testing};
+///
+/// let sums = testing::run(3, |fabric| {
+///     let manager = Manager::new(fabric)?;
+///     let mut work = Collective::<u64>::new(&manager, "work")?;
+///     manager.wait_for_ready()?;
+///     let thread = manager.thread()?;
+///
+///     let mine = u64::from(manager.node().0) + 1;
+///     let first = manager.nodes()[0];
+///     assert_eq!(work.broadcast(&thread, first, mine)?, 1);
+///     assert_eq!(work.all_gather(&thread, mine)?, [1, 2, 3]);
+///     work.all_reduce(&thread, mine, |sum, value| sum + value)
+/// });
+/// assert_eq!(sums, [6, 6, 6]);
+/// ```
+///
+/// # After a timeout
+/// A call that failed with `Timeout` has taken part: its value may have reached others. The next call must be of the same
+/// operation with the same root, and goes on with the same round and the value that was given first. Another operation is
+/// refused with `Config`.
+///
+/// # After the loss of a node
+/// A call that needs something of the lost node fails with `PeerLost`, as does every later one; others may have succeeded.
+/// The nodes that are left make another `Collective` among themselves.
+pub struct Collective<T: Value, F: Fabric = AnyFabric> {
+    channel: Channel<F>,
+    region: Region<F>,
+    rows: Sst<u64, F>,
+    nodes: Vec<NodeId>,
+    /// Position of this node.
+    here: usize,
+    /// Rounds that this node has begun.
+    round: u64,
+    /// The call that has begun and has not ended.
+    open: Option<Open>,
+    value: std::marker::PhantomData<fn() -> T>,
+}
+
+/// A call under way.
+#[derive(Clone, Copy)]
+struct Open {
+    call: Call,
+    /// The value and the row have been posted.
+    posted: bool,
+}
+
+/// Which operation, and towards or from whom, if that matters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Call {
+    Broadcast(NodeId),
+    Gather(NodeId),
+    AllGather,
+}
+
+impl Call {
+    /// The row of a node that has begun `round` with this call.
+    fn row(self, round: u64) -> u64 {
+        let (operation, root) = match self {
+            Call::AllGather => (0, 0),
+            Call::Broadcast(root) => (1, root.0),
+            Call::Gather(root) => (2, root.0),
+        };
+        round << CALL_BITS | operation << ROOT_BITS | u64::from(root)
+    }
+}
+
+/// The round of a row.
+fn round_of(row: u64) -> u64 {
+    row >> CALL_BITS
+}
+
+impl<T: Value, F: Fabric> Collective<T, F> {
+    /// Makes this node's endpoint, called `name`, among the participants of `parent`.
+    ///
+    /// # Errors
+    /// `TooLarge` for values beyond all memory; `OutOfMemory`; see
+    /// [`ChannelBuilder::join`](crate::ChannelBuilder::join).
+    pub fn new(parent: &impl Parent<F>, name: &str) -> Result<Self> {
+        let nodes = parent.participants().nodes().to_vec();
+        let slots = nodes.len().saturating_mul(2).max(1);
+        let channel = Channel::builder(parent, name)
+            .kind(format!("collective of {} bytes", size_of::<T>()))
+            .region("values", region_bytes(name, slots, stride::<T>())?)
+            .join()?;
+        let here = nodes.iter().position(|&node| node == channel.node());
+        Ok(Collective {
+            region: channel.region("values")?.clone(),
+            rows: Sst::new(&channel, "rows")?,
+            // Not reached: only a participant joins.
+            here: here.ok_or(Error::Closed)?,
+            nodes,
+            round: 0,
+            open: None,
+            channel,
+            value: std::marker::PhantomData,
+        })
+    }
+
+    /// Gives every participant the value of `root`; what the others pass is ignored. At the root this returns when the value
+    /// has been posted.
+    ///
+    /// # Errors
+    /// `NotParticipant` for a root outside; `Config` if nodes are seen to call different operations, or after a timeout of
+    /// another operation; `PeerLost`; `Timeout`; `NotConnected`.
+    pub fn broadcast(&mut self, thread: &Thread<F>, root: NodeId, value: T) -> Result<T> {
+        let from = self.position(root)?;
+        let call = Call::Broadcast(root);
+        let to = if from == self.here {
+            Targets::All
+        } else {
+            Targets::Nobody
+        };
+        self.begin(thread, call, value, to)?;
+        if from != self.here {
+            self.wait_for(thread, root, call)?;
+        }
+        self.end();
+        self.read(from)
+    }
+
+    /// Gives `root` the values of all participants, in ascending order of their nodes, and the others `None`, as soon as
+    /// their value has been posted.
+    ///
+    /// # Errors
+    /// See [`broadcast`](Collective::broadcast).
+    pub fn gather(&mut self, thread: &Thread<F>, root: NodeId, value: T) -> Result<Option<Vec<T>>> {
+        let to = self.position(root)?;
+        let call = Call::Gather(root);
+        self.begin(thread, call, value, Targets::One(to))?;
+        if to != self.here {
+            self.end();
+            return Ok(None);
+        }
+        self.wait_for_all(thread, call)?;
+        self.end();
+        self.read_all().map(Some)
+    }
+
+    /// Gives every participant the values of all, in ascending order of their nodes.
+    ///
+    /// # Errors
+    /// See [`broadcast`](Collective::broadcast).
+    pub fn all_gather(&mut self, thread: &Thread<F>, value: T) -> Result<Vec<T>> {
+        let call = Call::AllGather;
+        self.begin(thread, call, value, Targets::All)?;
+        self.wait_for_all(thread, call)?;
+        self.end();
+        self.read_all()
+    }
+
+    /// Gives `root` what `combine` makes of the values of all, taken in ascending order of their nodes, and the others
+    /// `None`. `combine` runs at the root only.
+    ///
+    /// # Errors
+    /// See [`broadcast`](Collective::broadcast).
+    pub fn reduce(
+        &mut self,
+        thread: &Thread<F>,
+        root: NodeId,
+        value: T,
+        combine: impl FnMut(T, T) -> T,
+    ) -> Result<Option<T>> {
+        let values = self.gather(thread, root, value)?;
+        Ok(values.and_then(|values| values.into_iter().reduce(combine)))
+    }
+
+    /// Gives every participant what `combine` makes of the values of all. Each node combines in the same order, so that all
+    /// have the same result to the bit, also of floating-point numbers.
+    ///
+    /// # Errors
+    /// See [`broadcast`](Collective::broadcast).
+    pub fn all_reduce(&mut self, thread: &Thread<F>, value: T, combine: impl FnMut(T, T) -> T) -> Result<T> {
+        let values = self.all_gather(thread, value)?;
+        // There is this node's at least.
+        Ok(values.into_iter().reduce(combine).unwrap_or(value))
+    }
+
+    /// The endpoint, to wait until this object alone is ready.
+    pub fn channel(&self) -> &Channel<F> {
+        &self.channel
+    }
+
+    /// Begins a round, or goes on with one whose call timed out.
+    fn begin(&mut self, thread: &Thread<F>, call: Call, value: T, to: Targets) -> Result<()> {
+        match self.open {
+            Some(open) if open.call != call => {
+                return Err(Error::Config(format!(
+                    "collective `{}`: {call:?} while {:?} has not ended: call that one again first",
+                    self.channel.name(),
+                    open.call
+                )));
+            }
+            Some(_) => {}
+            None => {
+                let before = self.round;
+                self.rows.wait_for_each(thread, |row| round_of(row) >= before)?;
+                self.round += 1;
+                self.region
+                    .local()?
+                    .write(self.offset(self.here), value.as_bytes())?;
+                self.open = Some(Open { call, posted: false });
+            }
+        }
+        // Posted again if that failed in the middle: the same bytes.
+        if self.open.is_some_and(|open| !open.posted) {
+            self.post(thread, to)?;
+            self.rows.store_mine(call.row(self.round))?;
+            self.rows.push_broadcast(thread)?.forget();
+            self.open = Some(Open { call, posted: true });
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) {
+        self.open = None;
+    }
+
+    /// Puts this node's value of this round to those that need it. Its memory is next written two rounds on, when they have
+    /// begun another round and so have what they needed.
+    fn post(&self, thread: &Thread<F>, to: Targets) -> Result<()> {
+        let (offset, len) = (self.offset(self.here), size_of::<T>());
+        if len == 0 {
+            return Ok(());
+        }
+        let local = self.region.local()?;
+        let inline = len <= thread.fabric().caps().inline_bytes_max;
+        let mut bytes: SmallVec<[u8; 64]> = SmallVec::new();
+        if inline {
+            bytes.resize(len, 0);
+            local.read(offset, &mut bytes)?;
+        }
+        for (position, &node) in self.nodes.iter().enumerate() {
+            let wanted = match to {
+                Targets::All => position != self.here,
+                Targets::One(root) => position == root && position != self.here,
+                Targets::Nobody => false,
+            };
+            if !wanted {
+                continue;
+            }
+            let dst = Target {
+                remote: self.region.remote(node)?,
+                offset,
+            };
+            let put = match inline {
+                true => Operation::PutInline(&bytes, dst),
+                false => Operation::Put(
+                    Local {
+                        memory: local,
+                        offset,
+                        len,
+                    },
+                    dst,
+                ),
+            };
+            thread.post_untracked(&put, Flags::default())?;
+        }
+        Ok(())
+    }
+
+    /// Waits until `node` has begun this round.
+    fn wait_for(&self, thread: &Thread<F>, node: NodeId, call: Call) -> Result<()> {
+        let row = self.rows.row(node)?;
+        let round = self.round;
+        let seen = row.wait_until(thread, |row| round_of(row) >= round)?;
+        self.check(node, seen, call)
+    }
+
+    /// Waits until all have begun this round.
+    fn wait_for_all(&self, thread: &Thread<F>, call: Call) -> Result<()> {
+        let round = self.round;
+        self.rows.wait_for_each(thread, |row| round_of(row) >= round)?;
+        for (&node, row) in self.nodes.iter().zip(self.rows.rows()?) {
+            self.check(node, row.load(), call)?;
+        }
+        Ok(())
+    }
+
+    /// Fails if the row of `node` is of this round and of another call. A row of a later round tells nothing.
+    fn check(&self, node: NodeId, row: u64, call: Call) -> Result<()> {
+        if round_of(row) != self.round || row == call.row(self.round) {
+            return Ok(());
+        }
+        Err(Error::Config(format!(
+            "collective `{}`: {node} makes another call than {call:?} in round {}: all participants must call the same \
+             operations in the same order",
+            self.channel.name(),
+            self.round
+        )))
+    }
+
+    fn position(&self, root: NodeId) -> Result<usize> {
+        self.nodes
+            .binary_search(&root)
+            .map_err(|_| Error::NotParticipant {
+                channel: self.channel.name().to_owned(),
+                node: root,
+            })
+    }
+
+    /// Where the value of the node at `position` is in this round.
+    fn offset(&self, position: usize) -> usize {
+        let odd = usize::from(self.round % 2 == 1);
+        (odd * self.nodes.len() + position) * stride::<T>()
+    }
+
+    fn read(&self, position: usize) -> Result<T> {
+        let mut value = T::new_zeroed();
+        let mut bytes: SmallVec<[u8; 64]> = SmallVec::from_elem(0, size_of::<T>());
+        self.region.local()?.read(self.offset(position), &mut bytes)?;
+        // Of the same length.
+        if let Ok(read) = T::read_from_bytes(&bytes) {
+            value = read;
+        }
+        Ok(value)
+    }
+
+    fn read_all(&self) -> Result<Vec<T>> {
+        (0..self.nodes.len())
+            .map(|position| self.read(position))
+            .collect()
+    }
+}
+
+/// Who needs this node's value.
+#[derive(Clone, Copy)]
+enum Targets {
+    All,
+    One(usize),
+    Nobody,
+}
+
+/// Bytes of a slot: whole words.
+const fn stride<T>() -> usize {
+    let len = size_of::<T>().next_multiple_of(WORD_BYTES);
+    if len == 0 { WORD_BYTES } else { len }
+}

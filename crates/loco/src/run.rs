@@ -1,0 +1,117 @@
+//! Being a node of a job: what every `main` does around its own work.
+//!
+//! Relies on the job (who is in it, and how nodes meet), the fabric that is chosen at run time, and the manager.
+
+use loco_job::{Job, Mesh};
+
+use crate::fabric::{AnyConfig, AnyFabric, Time};
+use crate::{Barrier, Config, Error, Manager, Result};
+
+/// Channel of the barrier at the end.
+const END: &str = "loco-run-end";
+
+/// Runs `program` as one node of the job that this process was started in, with the default settings.
+///
+/// ```no_run
+/// fn main() -> loco::Result<()> {
+///     loco::run(|node| {
+///         println!("{} of {}", node.node(), node.nodes().len());
+///         Ok(())
+///     })
+/// }
+/// ```
+///
+/// Start it with `loco run -n 3 -- PROGRAM`, with `mpirun`, or under Slurm. The environment says which node this is and how
+/// nodes meet ([`var`](crate::fabric::var)); `LOCO_FABRIC` chooses the fabric. `program` is given the node's manager; it
+/// makes its objects, waits until they are ready, and uses them.
+///
+/// Returns when `program` has returned on every node, so that no node takes its memory away from one that still works.
+///
+/// # Errors
+/// `Config` if the environment describes no job; those of meeting and of the fabric; what `program` returns, at once;
+/// `PeerLost` if this node is done and another one ended without being.
+pub fn run<T, E: From<Error>>(program: impl FnOnce(&Manager) -> Result<T, E>) -> Result<T, E> {
+    Startup::new().run(program)
+}
+
+/// Settings of a node that differ from what the environment says. See [`run`] for what happens then.
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use loco::{Config, Startup};
+///
+/// let config = Config { deadline: Duration::from_secs(60), ..Config::default() };
+/// let nodes = Startup::new().config(config).run(|node| Ok::<_, loco::Error>(node.nodes().len()))?;
+/// # Ok::<(), loco::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use = "nothing happens before `run` or `connect`"]
+pub struct Startup {
+    job: Option<Job>,
+    fabric: Option<AnyConfig>,
+    config: Config,
+}
+
+impl Startup {
+    /// Begins with what the environment says and the default settings.
+    pub fn new() -> Startup {
+        Startup::default()
+    }
+
+    /// Takes this job instead of the environment's.
+    pub fn job(self, job: Job) -> Startup {
+        Startup {
+            job: Some(job),
+            ..self
+        }
+    }
+
+    /// Takes this fabric and these settings of it instead of the environment's.
+    pub fn fabric(self, fabric: AnyConfig) -> Startup {
+        Startup {
+            fabric: Some(fabric),
+            ..self
+        }
+    }
+
+    /// Takes these settings of the manager instead of the default.
+    pub fn config(self, config: Config) -> Startup {
+        Startup { config, ..self }
+    }
+
+    /// Meets the other nodes, brings the fabric up and starts the manager: a collective call.
+    ///
+    /// # Errors
+    /// `Config` if the environment describes no job; those of meeting and of the fabric.
+    pub fn connect(self) -> Result<Manager> {
+        let job = match self.job {
+            Some(job) => job,
+            None => Job::from_env().map_err(|error| {
+                Error::Config(format!(
+                    "{error}\nStart the program as a job, for example: loco run -n 3 -- PROGRAM"
+                ))
+            })?,
+        };
+        let fabric = match self.fabric {
+            Some(fabric) => fabric,
+            None => AnyConfig::from_env()?,
+        };
+        Manager::with_config(AnyFabric::new(Mesh::connect(&job)?, fabric)?, self.config)
+    }
+
+    /// Runs `program` as [`run`] does.
+    ///
+    /// # Errors
+    /// See [`run`].
+    pub fn run<T, E: From<Error>>(self, program: impl FnOnce(&Manager) -> Result<T, E>) -> Result<T, E> {
+        let manager = self.connect()?;
+        let end = Barrier::new(&manager, END)?;
+        end.channel().wait_for_ready()?;
+        let value = program(&manager)?;
+        let thread = manager.thread()?;
+        // Other nodes work as long as they like. One that is lost ends the wait.
+        thread.set_deadline(Some(Time(u64::MAX)));
+        end.wait(&thread)?;
+        Ok(value)
+    }
+}
