@@ -107,7 +107,7 @@ pub(super) fn solve<const W: usize>(
             return Ok(None);
         }
     }
-    let mut root = Node {
+    let mut root = Partial {
         order,
         rf: vec![UNDECIDED; problem.len()],
         value: vec![None; problem.len()],
@@ -166,7 +166,7 @@ const UNDECIDED: u16 = u16::MAX - 1;
 
 /// A partial execution.
 #[derive(Clone)]
-struct Node<const W: usize> {
+struct Partial<const W: usize> {
     order: PartialOrder<W>,
     /// Source of each read: a write, `INIT` or `UNDECIDED`.
     rf: Vec<u16>,
@@ -180,7 +180,7 @@ struct Node<const W: usize> {
     needed: [u64; W],
 }
 
-impl<const W: usize> Node<W> {
+impl<const W: usize> Partial<W> {
     fn need(&mut self, e: usize) {
         self.needed[e / 64] |= 1 << (e % 64);
     }
@@ -189,7 +189,7 @@ impl<const W: usize> Node<W> {
         self.needed[e / 64] >> (e % 64) & 1 == 1
     }
 
-    fn copy_from(&mut self, other: &Node<W>) {
+    fn copy_from(&mut self, other: &Partial<W>) {
         self.order.copy_from(&other.order);
         self.rf.clone_from(&other.rf);
         self.value.clone_from(&other.value);
@@ -266,7 +266,7 @@ struct Search<'s, 'a, const W: usize> {
     budget: &'s Budget<'s>,
     states: &'s mut u64,
     /// One node for each depth; their memory is reused.
-    pool: Vec<Node<W>>,
+    pool: Vec<Partial<W>>,
     found: Option<Solution>,
 }
 
@@ -507,7 +507,7 @@ impl<const W: usize> Search<'_, '_, W> {
     }
 
     /// Lists the writes that `read` could still read from.
-    fn sources(&self, node: &Node<W>, read: usize) -> Vec<u16> {
+    fn sources(&self, node: &Partial<W>, read: usize) -> Vec<u16> {
         let problem = self.problem;
         let loc = problem.event(read).loc.map_or(0, |l| usize::from(l.0));
         let writes = problem.writes[loc].iter().copied();
