@@ -1,7 +1,7 @@
 //! Nodes as real processes: a test runs its own binary again, once per node, with the variables that `loco run` sets.
 
 use std::env;
-use std::process::{Child, Command};
+use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use loco_fabric::{Fabric, MemoryKind, NodeId, Platform, RegionKey, Std, Target, Time};
@@ -68,12 +68,22 @@ impl Nodes {
         Some(nodes)
     }
 
+    /// Waits for a node's end; true if a signal killed it.
+    pub fn was_killed(&mut self, node: usize) -> bool {
+        use std::os::unix::process::ExitStatusExt;
+        self.status(node).signal() == Some(9)
+    }
+
     /// Waits for a node's end; true if it succeeded.
     pub fn succeeded(&mut self, node: usize) -> bool {
+        self.status(node).success()
+    }
+
+    fn status(&mut self, node: usize) -> ExitStatus {
         let start = Instant::now();
         loop {
             if let Some(status) = self.0[node].try_wait().unwrap() {
-                return status.success();
+                return status;
             }
             assert!(start.elapsed() < 2 * PATIENCE, "node {node} hangs");
             std::thread::sleep(Duration::from_millis(5));

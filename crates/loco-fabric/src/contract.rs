@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Control, FabricError, NodeId, Platform, Result, Time, WorkRequestId};
+use crate::{Control, FabricError, Membership, NodeId, Platform, Result, Time, WorkRequestId};
 
 /// One node's access to the network and to everything its threads share.
 pub trait Fabric: Clone + Send + Sync + 'static {
@@ -48,6 +48,11 @@ pub trait Fabric: Clone + Send + Sync + 'static {
 
     /// The control plane.
     fn control(&self) -> &Self::Control;
+
+    /// Who is in the job, as this node knows it.
+    fn membership(&self) -> Membership {
+        Membership::of(self.control(), self.node(), self.nodes())
+    }
 
     /// Allocates `len` bytes of zeroed registered memory, aligned to at least 64 bytes; freed when the last
     /// clone or slice is dropped. The caller sees to it that no operation, its own or a peer's, is still using it.

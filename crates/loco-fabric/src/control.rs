@@ -12,7 +12,8 @@ pub enum PeerState {
     Alive,
     /// It said goodbye before closing.
     Left,
-    /// Its process died or the connection broke.
+    /// The survivors agreed that it is lost: its process died, its connection broke, or it was silent for too long. It
+    /// may still run, but its access to the survivors' memory is revoked, see [`Membership`](crate::Membership).
     Lost,
 }
 
@@ -36,6 +37,11 @@ pub trait Control: Send + Sync + 'static {
 
     /// How many peers have left or been lost so far. Cheap (one atomic load): waiting loops look at it first.
     fn departures(&self) -> u64;
+
+    /// True once this node's peers have declared it lost: it can no longer affect them, and never will again.
+    fn declared_lost(&self) -> bool {
+        false
+    }
 
     /// Says goodbye to all peers and wakes the receiver. Idempotent.
     fn close(&self);

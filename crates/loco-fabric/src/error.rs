@@ -82,8 +82,9 @@ pub enum FabricError {
     /// The peer's process died, left, or its control connection broke.
     #[error("{0} is lost: its process ended or its control connection broke")]
     PeerLost(NodeId),
-    /// This node's peers have declared it lost, for its silence: it is cut off, and none of its operations takes effect
-    /// at others any more, those under way included.
+    /// This node's peers have declared it lost, since it was silent for too long (stopped, or cut off). They have revoked
+    /// its access: none of its operations takes effect at others any more, those under way included, and every later
+    /// call of this node that needs others fails with this error. See [`Membership`](crate::Membership).
     #[error(
         "this node is cut off: its peers have declared it lost, as it was silent for too long; end the process and \
          start it again"

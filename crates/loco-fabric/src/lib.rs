@@ -11,6 +11,7 @@ mod contract;
 mod control;
 mod error;
 mod ids;
+mod membership;
 mod platform;
 
 pub use contract::{
@@ -20,4 +21,5 @@ pub use contract::{
 pub use control::{Control, PeerState};
 pub use error::{Cause, FabricError, Result};
 pub use ids::{NodeId, Time, WorkRequestId};
+pub use membership::Membership;
 pub use platform::{AtomicCell, Lock, Platform, RwLock, Std, Task, ThreadKind};

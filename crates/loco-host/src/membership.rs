@@ -70,10 +70,19 @@ impl Membership {
         self.mesh.peer_state(peer) != PeerState::Alive
     }
 
-    /// Fails if `peer` has left or was lost.
+    /// Fails if `peer` has left or was lost, or this node was declared lost itself.
     pub fn check_alive(&self, peer: NodeId) -> Result<()> {
+        self.check_in()?;
         if self.is_gone(peer) {
             return Err(FabricError::PeerLost(peer));
+        }
+        Ok(())
+    }
+
+    /// Fails if this node was declared lost by its peers.
+    pub fn check_in(&self) -> Result<()> {
+        if self.mesh.declared_lost() {
+            return Err(FabricError::DeclaredLost);
         }
         Ok(())
     }
@@ -141,6 +150,9 @@ impl Membership {
             let departures = self.mesh.departures();
             if departures != departures_seen {
                 departures_seen = departures;
+                if let Err(error) = self.check_in() {
+                    return ready().ok_or(error);
+                }
                 if let Some(peer) = self.gone_among(wait.peers) {
                     return ready().ok_or(FabricError::PeerLost(peer));
                 }

@@ -4,19 +4,20 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use loco_fabric::{
-    Atomicity, Caps, Completion, Fabric, FabricError, Memory, MemoryKind, NodeId, RegionKey, Result, Std,
-    Wait,
+    Atomicity, Caps, Completion, Fabric, FabricError, Memory, MemoryKind, NodeId, Platform, RegionKey,
+    Result, Std, Wait,
 };
 use loco_host::arenas::Arenas;
 use loco_host::membership::Membership;
 use loco_host::word;
-use loco_job::Mesh;
+use loco_job::{Mesh, random};
 
 use crate::arena::{Arena, ArenaId};
 use crate::config::ShmConfig;
+use crate::gate::OwnGate;
 use crate::memory::{ShmMemory, ShmRemote};
 use crate::nic::DeferredNic;
-use crate::node::{BRING_UP_VERSION, Card, Node, check_host, stale};
+use crate::node::{BRING_UP_VERSION, Card, Node, Revoker, check_host, stale};
 use crate::queue_pair::ShmQueuePair;
 
 /// Longest inline put of the synchronous NIC: there is no limit by nature, this is where copying twice begins to show.
@@ -37,13 +38,26 @@ impl ShmFabric {
     pub fn new(mesh: Mesh, config: ShmConfig) -> Result<ShmFabric> {
         config.check()?;
         let job = Membership::new(mesh);
-        let card = Card::new()?;
+        let token = random()?;
+        let gate = Arc::new(OwnGate::create(token, job.mesh.clone())?);
+        let card = Card::new(token, &gate)?;
         let cards = job.exchange("shm", BRING_UP_VERSION, &card, config.set_up_timeout)?;
         for (&node, its) in job.mesh.nodes().iter().zip(&cards) {
             check_host(&card, node, its)?;
         }
-        let nic = DeferredNic::start(&job.mesh, &config.nic)?;
-        Ok(ShmFabric(Arc::new(Node {
+        let peer = |(&node, its): (&NodeId, &Card)| {
+            let is_own = node == job.mesh.node();
+            (!is_own).then(|| its.peer(node)).transpose()
+        };
+        let peers = job
+            .mesh
+            .nodes()
+            .iter()
+            .zip(&cards)
+            .map(peer)
+            .collect::<Result<_>>()?;
+        let nic = DeferredNic::start(&gate, &config.nic)?;
+        let node = Arc::new(Node {
             caps: Caps {
                 name: "shm".to_owned(),
                 inline_bytes_max: match nic {
@@ -63,7 +77,20 @@ impl ShmFabric {
             card,
             cards,
             nic,
-        })))
+            gate,
+            peers,
+        });
+        let revoker = Revoker(Arc::downgrade(&node));
+        node.job.mesh.set_revoke(Box::new(revoker));
+        // Everybody can shut everybody out before anybody writes to anybody.
+        let deadline = Std.now().after(config.set_up_timeout);
+        node.job.mesh.allgather("shm gates", &[], deadline)?;
+        Ok(ShmFabric(node))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn node_arc(&self) -> &Arc<Node> {
+        &self.0
     }
 
     /// The mesh that it was built from.
@@ -149,7 +176,7 @@ impl Fabric for ShmFabric {
     fn queue_pair(&self, peer: NodeId) -> Result<ShmQueuePair> {
         self.0.card(peer)?;
         self.0.job.check_alive(peer)?;
-        Ok(ShmQueuePair::new(Arc::clone(&self.0), peer))
+        ShmQueuePair::new(Arc::clone(&self.0), peer)
     }
 
     #[inline]

@@ -9,7 +9,7 @@
 //!
 //! With `Nic::Deferred` a thread plays the network card and uses the freedom that the contract leaves it.
 //!
-//! From the bottom: `arena` (a mapping), `memory` (handles), `operation`, `nic` (deferred execution, with the feature
+//! From the bottom: `arena` (a mapping), `memory` (handles), `gate` (how a lost node is shut out), `operation`, `nic` (deferred execution, with the feature
 //! `deferred-nic` only), `node` (what the handles of a node share), `queue_pair`, `fabric`; below them all `loco-host`.
 
 #![deny(unsafe_code)]
@@ -18,6 +18,7 @@
 mod arena;
 mod config;
 mod fabric;
+mod gate;
 #[allow(unsafe_code)]
 mod memory;
 mod nic;

@@ -80,12 +80,16 @@ impl Memory for ShmMemory {
     }
 }
 
+/// All of an arena.
+pub(crate) fn whole(arena: Arc<Arena>) -> Span<Arena> {
+    // SAFETY: all of a mapping that the arena keeps.
+    unsafe { Span::new(arena.start(), arena.len(), arena) }
+}
+
 impl ShmRemote {
     /// `len` bytes from `offset` of `arena`, of which `node` is the owner.
     pub(super) fn new(arena: Arc<Arena>, node: NodeId, offset: usize, len: usize) -> Result<ShmRemote> {
-        // SAFETY: all of a mapping that the arena keeps.
-        let all = unsafe { Span::new(arena.start(), arena.len(), arena) };
-        let span = all.slice(offset, len)?;
+        let span = whole(arena).slice(offset, len)?;
         Ok(ShmRemote { span, node })
     }
 

@@ -2,20 +2,22 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use loco_fabric::{Caps, FabricError, NodeId, Result};
 use loco_host::HugePages;
 use loco_host::arenas::Arenas;
 use loco_host::membership::Membership;
-use loco_job::random;
+use loco_job::{Revoke, Revoked};
 use serde::{Deserialize, Serialize};
 
 use crate::arena::{Arena, ArenaId, Token};
+use crate::gate::{Gate, OwnGate, Peer, shut_out};
 use crate::nic::DeferredNic;
 
 /// Changes when [`Card`] or the layout of keys does.
-pub(crate) const BRING_UP_VERSION: u32 = 1;
+pub(crate) const BRING_UP_VERSION: u32 = 2;
+
 /// What the handles of a node share.
 #[derive(Debug)]
 pub(crate) struct Node {
@@ -30,6 +32,10 @@ pub(crate) struct Node {
     /// Peers' arenas that were imported, each mapped until this node ends.
     pub(crate) imported: Mutex<HashMap<ArenaId, Arc<Arena>>>,
     pub(crate) nic: Option<DeferredNic>,
+    /// What stands between this node and its peers' memory.
+    pub(crate) gate: Arc<OwnGate>,
+    /// The peers' gates, in the order of the mesh's nodes; none for this node.
+    pub(crate) peers: Vec<Option<Peer>>,
 }
 
 /// What a node tells the others at set-up.
@@ -37,12 +43,14 @@ pub(crate) struct Node {
 pub(crate) struct Card {
     pid: u32,
     pub(crate) token: Token,
+    /// Descriptor of the gate.
+    gate: u32,
     /// Same for processes that can open one another's `/proc/PID`.
     host: String,
 }
 
 impl Card {
-    pub(crate) fn new() -> Result<Card> {
+    pub(crate) fn new(token: Token, gate: &OwnGate) -> Result<Card> {
         let os = |what: &'static str| {
             move |error: std::io::Error| FabricError::Os {
                 what: format!("{what} (is /proc mounted?)"),
@@ -54,9 +62,18 @@ impl Card {
         let namespace = fs::read_link("/proc/self/ns/pid").map_err(os("reading the PID namespace"))?;
         Ok(Card {
             pid: std::process::id(),
-            token: random()?,
+            token,
+            gate: gate.descriptor(),
             host: format!("{} {}", boot.trim(), namespace.display()),
         })
+    }
+
+    /// Maps the gate of `node`, whose card this is.
+    pub(crate) fn peer(&self, node: NodeId) -> Result<Peer> {
+        // The process first: that its memory is found there then proves that it is this one.
+        let process = Peer::process(node, self.pid)?;
+        let gate = Gate::open(self.token, node, self.pid, self.gate)?;
+        Ok(Peer::new(gate, process))
     }
 
     /// The part of the token that travels in keys.
@@ -103,9 +120,96 @@ impl Node {
     }
 }
 
+/// Shuts lost nodes out, for the mesh. Weak, as the node holds the mesh.
+pub(crate) struct Revoker(pub(crate) Weak<Node>);
+
+impl Revoke for Revoker {
+    fn revoke(&self, peer: NodeId) -> Revoked {
+        // Without its node nobody has access to anything here.
+        let Some(node) = self.0.upgrade() else {
+            return Revoked::Done;
+        };
+        node.shut_out(peer).unwrap_or_else(|error| {
+            // Offsets in a mapping of fixed length: cannot fail.
+            tracing::error!("shutting {peer} out: {error}");
+            Revoked::WeAreOut
+        })
+    }
+}
+
+impl Node {
+    fn shut_out(&self, peer: NodeId) -> Result<Revoked> {
+        let nodes = self.job.mesh.nodes();
+        let index = |node: NodeId| {
+            nodes
+                .binary_search(&node)
+                .map_err(|_| FabricError::UnknownPeer(node))
+        };
+        let (own, victim) = (index(self.job.mesh.node())?, index(peer)?);
+        // The log is the lowest node's.
+        let log = match self.peers.first() {
+            Some(Some(lowest)) => lowest.gate(),
+            _ => self.gate.gate(),
+        };
+        match self.peers.get(victim) {
+            Some(Some(peer)) => shut_out(log, own, victim, peer),
+            _ => Err(FabricError::UnknownPeer(peer)),
+        }
+    }
+}
+
 /// A key that `peer` did not export, or another process with its id.
 pub(crate) fn stale(peer: NodeId) -> FabricError {
     FabricError::Refused(format!(
         "the region key is not one that {peer} exported in this run"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ShmConfig, ShmFabric};
+    use loco_fabric::{Fabric, MemoryKind, QueuePair, Target, Work};
+    use loco_job::Mesh;
+
+    /// Of two nodes that suspect each other the one that is first stays, and the other can do nothing any more.
+    #[test]
+    fn of_two_that_suspect_each_other_one_stays() {
+        for _ in 0..20 {
+            let meshes = Mesh::in_process(2).unwrap();
+            let fabrics: Vec<ShmFabric> = std::thread::scope(|scope| {
+                let up = |mesh| scope.spawn(|| ShmFabric::new(mesh, ShmConfig::default()).unwrap());
+                let ups: Vec<_> = meshes.into_iter().map(up).collect();
+                ups.into_iter().map(|up| up.join().unwrap()).collect()
+            });
+            let mut ends: Vec<_> = (0..2)
+                .map(|own| {
+                    let (own, peer) = (&fabrics[own], &fabrics[1 - own]);
+                    let memory = peer.allocate(64, MemoryKind::Host).unwrap();
+                    let remote = own.import(peer.node(), &peer.export(&memory)).unwrap();
+                    (own.queue_pair(peer.node()).unwrap(), remote)
+                })
+                .collect();
+            let revoked: Vec<_> = std::thread::scope(|scope| {
+                let revoke = |own: usize| {
+                    let (node, peer) = (fabrics[own].node_arc(), fabrics[1 - own].node());
+                    scope.spawn(move || Revoker(Arc::downgrade(node)).revoke(peer))
+                };
+                let threads = [revoke(0), revoke(1)];
+                threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+            });
+            let mut outcomes = revoked.clone();
+            outcomes.sort_by_key(|outcome| *outcome == Revoked::Done);
+            assert_eq!(outcomes, [Revoked::WeAreOut, Revoked::Done]);
+            for (own, (qp, remote)) in ends.iter_mut().enumerate() {
+                let put = qp.put_inline(&[1; 8], Target { remote, offset: 0 }, Work::unsignaled());
+                match revoked[own] {
+                    Revoked::Done => assert!(put.is_ok()),
+                    Revoked::WeAreOut => {
+                        assert_eq!(put.err(), Some(FabricError::DeclaredLost));
+                    }
+                }
+            }
+        }
+    }
 }

@@ -7,6 +7,7 @@ use loco_fabric::{
 };
 use loco_host::word;
 
+use crate::gate::Slot;
 use crate::memory::{ShmMemory, ShmRemote};
 use crate::nic::QueueId;
 use crate::node::Node;
@@ -20,20 +21,24 @@ pub struct ShmQueuePair {
     /// How many departures were looked at; a change asks for another look at `peer`.
     departures_seen: u64,
     peer_gone: bool,
+    /// Around every access that changes a peer's memory.
+    slot: Slot,
     /// With the deferred NIC.
     queue: Option<QueueId>,
 }
 
 impl ShmQueuePair {
-    pub(super) fn new(node: Arc<Node>, peer: NodeId) -> ShmQueuePair {
+    pub(super) fn new(node: Arc<Node>, peer: NodeId) -> Result<ShmQueuePair> {
+        let slot = node.gate.slot()?;
         let queue = node.nic.as_ref().map(|nic| nic.open(peer));
-        ShmQueuePair {
+        Ok(ShmQueuePair {
             node,
             peer,
             departures_seen: 0,
             peer_gone: false,
+            slot,
             queue,
-        }
+        })
     }
 
     /// Fails if `remote` is not the peer's, or the peer is known to be gone.
@@ -51,9 +56,15 @@ impl ShmQueuePair {
             self.look_at_peer();
         }
         if self.peer_gone {
-            return Err(FabricError::PeerLost(self.peer));
+            return Err(self.why_gone());
         }
         Ok(())
+    }
+
+    #[cold]
+    fn why_gone(&self) -> FabricError {
+        let lost = FabricError::PeerLost(self.peer);
+        self.node.job.check_in().err().unwrap_or(lost)
     }
 
     #[cold]
@@ -83,6 +94,7 @@ impl ShmQueuePair {
     #[cold]
     #[inline(never)]
     fn post(&self, queue: QueueId, request: impl FnOnce() -> Request) -> Result<Posted> {
+        self.slot.check()?;
         let nic = self.node.nic.as_ref();
         // A queue exists only where there is a NIC (`new`).
         let nic = nic.ok_or_else(|| FabricError::Unsupported("a queue without its NIC".into()))?;
@@ -108,9 +120,11 @@ impl ShmQueuePair {
         if let Some(queue) = self.queue {
             return self.post(queue, || Request::new(kind, work).remote(target, 8).local(result));
         }
+        let section = self.slot.enter()?;
         // A full fence by itself, so after all earlier operations (LOCO'26 Fig. 10 has none of these; ours come
         // after the queue pair's earlier puts and before its later operations).
         let old = kind.apply(target.remote, target.offset)?;
+        drop(section);
         result.memory.span().store_word(result.offset, old)?;
         Ok(Posted::Done)
     }
@@ -151,6 +165,7 @@ impl QueuePair for ShmQueuePair {
             });
         }
         // This thread's earlier stores come before the NIC's read of the source (LOCO'26 Fig. 10, B6).
+        let _section = self.slot.enter()?;
         word::full_fence();
         let from = src.memory.span();
         dst.remote
@@ -173,6 +188,7 @@ impl QueuePair for ShmQueuePair {
                 Request::new(Kind::Put, work).remote(dst, data.len()).inline(data)
             });
         }
+        let _section = self.slot.enter()?;
         dst.remote.span().write(dst.offset, data)?;
         Ok(Posted::Done)
     }
@@ -189,6 +205,7 @@ impl QueuePair for ShmQueuePair {
             });
         }
         // This thread's stores, and the queue pair's puts, come before the NIC's remote read (Fig. 10, B8 and G8).
+        self.slot.check()?;
         word::full_fence();
         let from = src.remote.span();
         dst.memory
@@ -226,6 +243,7 @@ impl QueuePair for ShmQueuePair {
         if let Some(queue) = self.queue {
             return self.post(queue, || Request::new(Kind::Flush, work));
         }
+        self.slot.check()?;
         // Puts are stores of this thread: they are placed when its store buffer is empty.
         word::full_fence();
         Ok(Posted::Done)
@@ -238,6 +256,7 @@ impl QueuePair for ShmQueuePair {
         }
         self.check(target.remote)?;
         let span = target.remote.span();
+        let _section = self.slot.enter()?;
         // The order of each is that of the operation of the same name above.
         match op {
             WordOp::Get => {

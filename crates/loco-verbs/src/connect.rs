@@ -15,7 +15,7 @@ use super::device::Device;
 use super::ffi::types::*;
 
 /// Changes when [`Hello`] or the bring-up data do.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 /// Retries of a packet before the operation fails; 3 bits.
 pub(super) const RETRIES: u8 = 7;
 /// How often waiting threads look at the mesh.
@@ -35,6 +35,8 @@ pub(super) enum Reason {
     Version = 1,
     Token = 2,
     Failed = 3,
+    /// The requester was declared lost.
+    Lost = 4,
 }
 
 /// The active side of a connection. Fields are dropped in order: the identifier before its events.
@@ -147,6 +149,7 @@ impl Dial<'_> {
             (RDMA_CM_EVENT_REJECTED, Some(&r)) if r == Reason::Token as u8 => Err(refused(
                 "it does not know this job: is another program at that address?",
             )),
+            (RDMA_CM_EVENT_REJECTED, Some(&r)) if r == Reason::Lost as u8 => Err(FabricError::DeclaredLost),
             (RDMA_CM_EVENT_REJECTED, Some(&r)) if r == Reason::Failed as u8 => {
                 Err(refused("it could not make a queue pair; its log says why"))
             }

@@ -19,7 +19,7 @@ use super::connect::VERSION;
 use super::device::{Device, Registration};
 use super::heap::Heap;
 use super::memory::{DeviceMemory, VerbsMemory, VerbsRemote};
-use super::node::{Card, Node};
+use super::node::{Card, Node, Revoker};
 use super::outage::Outage;
 use super::queue_pair::VerbsQueuePair;
 use super::send_queue::Poller;
@@ -115,7 +115,17 @@ impl VerbsFabric {
         let cards = node.job.exchange("verbs", VERSION, &card, timeout)?;
         // Nobody else has the node yet, so this is the first time.
         let _ = node.cards.set(cards);
+        let revoker = Revoker(Arc::downgrade(&node));
+        node.job.mesh.set_revoke(Box::new(revoker));
+        // Everybody can shut everybody out before anybody writes to anybody.
+        let deadline = Std.now().after(timeout);
+        node.job.mesh.allgather("verbs up", &[], deadline)?;
         Ok(VerbsFabric(node))
+    }
+
+    #[cfg(all(test, feature = "soft-device"))]
+    pub(super) fn node_arc(&self) -> &Arc<Node> {
+        &self.0
     }
 
     /// The mesh that it was built from.

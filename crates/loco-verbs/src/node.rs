@@ -1,10 +1,12 @@
 //! What the handles of a node share, and what nodes tell one another at set-up.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use loco_fabric::{Caps, NodeId, Peers, Result};
 use loco_host::membership::Membership;
+use loco_job::{Revoke, Revoked};
 use serde::{Deserialize, Serialize};
 
 use super::config::VerbsConfig;
@@ -13,7 +15,7 @@ use super::device::Device;
 use super::heap::Heap;
 use super::memory::VerbsMemory;
 use super::outage::Outage;
-use super::send_queue::{Poller, SendQueue};
+use super::send_queue::{Poller, SendQueue, Task};
 use super::service::Service;
 
 /// What the handles of a node share. Fields are dropped in order: queue pairs before the device.
@@ -50,6 +52,23 @@ pub(super) struct Flush {
     pub(super) remote: (u64, u32),
     /// Word of ours that the read goes to, or none if both devices have reads of length zero.
     pub(super) local: Option<(u64, u32)>,
+}
+
+/// Takes lost nodes' access away, for the mesh. Weak, as the node holds the mesh.
+pub(super) struct Revoker(pub(super) Weak<Node>);
+
+impl Revoke for Revoker {
+    fn revoke(&self, peer: NodeId) -> Revoked {
+        // Without its node nobody has access to anything here.
+        if let Some(node) = self.0.upgrade() {
+            let (done, wait) = channel();
+            node.service.mailbox().give(Task::Revoke(peer, done));
+            drop(node);
+            // Ends when the task is done, or the thread is, which destroys what it accepted.
+            let _ = wait.recv();
+        }
+        Revoked::Done
+    }
 }
 
 impl Node {
@@ -122,5 +141,64 @@ impl Node {
     /// The owner of `queue` is done with it.
     pub(super) fn retire(&self, queue: &SendQueue) {
         self.poller().retire(queue, &self.device, self.service.mailbox());
+    }
+}
+
+#[cfg(all(test, feature = "soft-device"))]
+mod tests {
+    use super::*;
+    use crate::soft::{SoftDevice, SoftLimits};
+    use crate::{Provider, VerbsFabric};
+    use loco_fabric::{
+        CompletionStatus, Fabric, FabricError, Memory, MemoryKind, QueuePair, Target, Wait, Work,
+        WorkRequestId,
+    };
+    use loco_job::Mesh;
+
+    /// A node that does not know yet that it was declared lost: the device takes nothing from it any more.
+    #[test]
+    fn a_revoked_node_reaches_nothing() {
+        let config = VerbsConfig {
+            provider: Provider::Soft(SoftDevice::new(SoftLimits::default())),
+            arena_bytes: 1 << 20,
+            ..VerbsConfig::default()
+        };
+        let meshes = Mesh::in_process(3).unwrap();
+        let fabrics: Vec<VerbsFabric> = std::thread::scope(|scope| {
+            let up = |mesh| scope.spawn(|| VerbsFabric::new(mesh, config.clone()).unwrap());
+            let ups: Vec<_> = meshes.into_iter().map(up).collect();
+            ups.into_iter().map(|up| up.join().unwrap()).collect()
+        });
+        let [a, lost, c] = &fabrics[..] else {
+            unreachable!()
+        };
+        let (here, there) = (lost.node(), a.node());
+        let memory = a.allocate(64, MemoryKind::Host).unwrap();
+        let key = a.export(&memory);
+        let mut qps = [lost, c].map(|user| {
+            let remote = user.import(there, &key).unwrap();
+            (user, user.queue_pair(there).unwrap(), remote)
+        });
+        assert_eq!(Revoker(Arc::downgrade(a.node_arc())).revoke(here), Revoked::Done);
+        for (user, qp, remote) in &mut qps {
+            let target = Target { remote, offset: 0 };
+            let _pending = qp
+                .put_inline(&[1; 8], target, Work::signaled(WorkRequestId(1)))
+                .unwrap();
+            let mut completions = Vec::new();
+            let wait = Wait {
+                what: "a completion",
+                peers: Peers::None,
+                deadline: None,
+            };
+            let polled = || (user.poll(&mut completions).unwrap() > 0).then_some(());
+            user.wait(wait, polled).unwrap();
+            let mut word = [0; 8];
+            memory.read(0, &mut word).unwrap();
+            let is_lost = user.node() == here;
+            assert_eq!(completions[0].status == CompletionStatus::Success, !is_lost);
+            assert_eq!(word == [1; 8], !is_lost, "the lost node comes first");
+        }
+        assert_eq!(lost.queue_pair(there).err(), Some(FabricError::DeclaredLost));
     }
 }

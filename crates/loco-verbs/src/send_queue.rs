@@ -9,6 +9,7 @@
 //! All completions are processed under one lock ([`Poller`]), which keeps them in order.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, OnceLock};
 
 use super::connect::Connection;
@@ -127,6 +128,9 @@ impl SendQueue {
 
     #[cold]
     fn why_broken(&self, mesh: &Mesh) -> FabricError {
+        if mesh.declared_lost() {
+            return FabricError::DeclaredLost;
+        }
         if mesh.peer_state(self.peer) != PeerState::Alive {
             return FabricError::PeerLost(self.peer);
         }
@@ -166,6 +170,11 @@ impl SendQueue {
     }
 
     fn error_of(&self, wc: &Wc, op: Op, mesh: &Mesh) -> FabricError {
+        if mesh.declared_lost() {
+            let out = FabricError::DeclaredLost;
+            self.broke(&out);
+            return out;
+        }
         if mesh.peer_state(self.peer) != PeerState::Alive {
             let lost = FabricError::PeerLost(self.peer);
             self.broke(&lost);
@@ -181,6 +190,8 @@ impl SendQueue {
 pub(super) enum Task {
     /// Destroy a drained queue pair, away from the polling path.
     Destroy(Arc<SendQueue>),
+    /// Take a lost peer's access away, for good, and say so by dropping the sender.
+    Revoke(NodeId, Sender<()>),
     /// End.
     Stop,
 }

@@ -4,7 +4,7 @@
 //! On the passive end of a connection nothing is ever posted: it only lets the peer at this node's memory. It goes when
 //! the active side disconnects, or when the peer is lost. The thread also watches the port.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -46,6 +46,7 @@ impl Service {
         let (mailbox, inbox) = Mailbox::new()?;
         let acceptor = Acceptor {
             passive: HashMap::new(),
+            revoked: HashSet::new(),
             departures_seen: 0,
             link: LinkWatch {
                 limit: watch,
@@ -88,6 +89,8 @@ impl Drop for Service {
 /// The service thread's state: the passive ends of peers' connections.
 struct Acceptor {
     passive: HashMap<*mut CmId, (NodeId, Id)>,
+    /// Peers that are thought lost.
+    revoked: HashSet<NodeId>,
     departures_seen: u64,
     link: LinkWatch,
     poller: Arc<Mutex<Poller>>,
@@ -116,6 +119,10 @@ impl Acceptor {
             for task in inbox.take() {
                 match task {
                     Task::Destroy(queue) => drop(queue),
+                    Task::Revoke(peer, done) => {
+                        self.revoke(peer);
+                        drop(done);
+                    }
                     Task::Stop => return,
                 }
             }
@@ -172,6 +179,12 @@ impl Acceptor {
         self.link.outage.begins(error);
     }
 
+    /// Destroys the ends of `peer`'s connections, so that the device takes nothing more from it, and lets it make no more.
+    fn revoke(&mut self, peer: NodeId) {
+        self.revoked.insert(peer);
+        self.passive.retain(|_, (its, _)| *its != peer);
+    }
+
     /// Ends of peers whose host is gone see no disconnect.
     fn drop_lost(&mut self) {
         let departures = self.mesh.departures();
@@ -226,6 +239,9 @@ impl Acceptor {
         }
         if hello.token != self.token || !self.mesh.nodes().contains(&hello.from) {
             return Err((Reason::Token, "the requester belongs to another job".to_owned()));
+        }
+        if self.revoked.contains(&hello.from) {
+            return Err((Reason::Lost, format!("{} was declared lost", hello.from)));
         }
         let failed = |error: FabricError| (Reason::Failed, error.to_string());
         let limits = &self.device.limits;

@@ -2,6 +2,8 @@
 //!
 //! Written and read by the TCP inside of [`Mesh`](super::Mesh). All numbers are little-endian.
 
+use loco_fabric::NodeId;
+
 use super::parcel::{PAYLOAD_BYTES_MAX, Parcel};
 
 /// Length (of the body) and kind.
@@ -15,6 +17,8 @@ const MESSAGE: u8 = 0;
 const GATHER: u8 = 1;
 const HEARTBEAT: u8 = 2;
 const GOODBYE: u8 = 3;
+const LOST: u8 = 4;
+const REVOKED: u8 = 5;
 
 /// One frame, borrowing its bytes.
 pub(super) enum Frame<'a> {
@@ -23,6 +27,10 @@ pub(super) enum Frame<'a> {
     Heartbeat,
     /// The sender leaves; nothing follows.
     Goodbye,
+    /// The sender thinks that node lost.
+    Lost(NodeId),
+    /// That node, which is thought lost, can no longer affect the sender.
+    Revoked(NodeId),
 }
 
 /// What the bytes received so far amount to.
@@ -52,6 +60,8 @@ impl Frame<'_> {
             }
             Frame::Heartbeat => (HEARTBEAT, [&[]; 4]),
             Frame::Goodbye => (GOODBYE, [&[]; 4]),
+            Frame::Lost(node) => return assemble(LOST, [&node.0.to_le_bytes(), &[], &[], &[]]),
+            Frame::Revoked(node) => return assemble(REVOKED, [&node.0.to_le_bytes(), &[], &[], &[]]),
         };
         assemble(kind, parts)
     }
@@ -83,11 +93,16 @@ pub(super) fn decode(bytes: &[u8]) -> Decoded<'_> {
     };
     let body = rest.get(..len);
     let frame = match (kind, body) {
-        (MESSAGE | GATHER, None) => return Decoded::Incomplete,
+        (MESSAGE | GATHER | LOST | REVOKED, None) => return Decoded::Incomplete,
         (MESSAGE, Some(payload)) => Frame::Parcel(Parcel::Message(payload)),
         (GATHER, Some(body)) => match decode_gather(body) {
             Some(parcel) => Frame::Parcel(parcel),
             None => return Decoded::Malformed("a contribution is cut short or its label is not text"),
+        },
+        (LOST | REVOKED, Some(body)) => match <[u8; 2]>::try_from(body) {
+            Ok(node) if kind == LOST => Frame::Lost(NodeId(u16::from_le_bytes(node))),
+            Ok(node) => Frame::Revoked(NodeId(u16::from_le_bytes(node))),
+            Err(_) => return Decoded::Malformed("a node id does not have two bytes"),
         },
         (HEARTBEAT, _) if len == 0 => Frame::Heartbeat,
         (GOODBYE, _) if len == 0 => Frame::Goodbye,
@@ -124,6 +139,8 @@ mod tests {
             }
             Decoded::Frame(Frame::Heartbeat, taken) => format!("heartbeat of {taken}"),
             Decoded::Frame(Frame::Goodbye, taken) => format!("goodbye of {taken}"),
+            Decoded::Frame(Frame::Lost(node), taken) => format!("{node} lost, of {taken}"),
+            Decoded::Frame(Frame::Revoked(node), taken) => format!("{node} revoked, of {taken}"),
         }
     }
 
@@ -135,6 +152,10 @@ mod tests {
         assert_eq!(shown(&[1, 0, 0, 0, MESSAGE, 9, 9]), "[9] of 6");
         assert_eq!(shown(&[0, 0, 0, 0, HEARTBEAT]), "heartbeat of 5");
         assert_eq!(shown(&[0, 0, 0, 0, GOODBYE]), "goodbye of 5");
+        assert_eq!(shown(&[2, 0, 0, 0, LOST, 3, 1]), "node 259 lost, of 7");
+        assert_eq!(shown(&[2, 0, 0, 0, REVOKED, 3, 0]), "node 3 revoked, of 7");
+        assert_eq!(shown(&[2, 0, 0, 0, LOST, 3]), "incomplete");
+        assert_eq!(shown(&[1, 0, 0, 0, LOST, 3]), "a node id does not have two bytes");
         assert_eq!(shown(&[0, 0, 0, 0, 77]), "a frame is of no known kind");
         assert_eq!(shown(&[1, 0, 0, 0, GOODBYE, 0]), "a frame is of no known kind");
         assert_eq!(

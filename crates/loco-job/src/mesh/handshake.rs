@@ -22,7 +22,7 @@ use sha2::Sha256;
 use crate::secret::{Secret, random};
 
 /// Version of everything that goes over control connections.
-pub(super) const PROTOCOL_VERSION: u16 = 1;
+pub(super) const PROTOCOL_VERSION: u16 = 2;
 /// Longest claim or answer, in bytes.
 const CLAIM_BYTES_MAX: usize = 1024;
 /// Longest that a stranger may keep us busy.

@@ -5,7 +5,7 @@
 //! objects as their [`Control`].
 //!
 //! From the bottom: `parcel` (what travels), `system` (threads, time left), `state` (what one node knows), `frame` and
-//! `wire` (parcels over TCP), `handshake`, `sockets`, `accept`, `rendezvous`, and `connect`, which brings a mesh up.
+//! `wire` (parcels over TCP), `agreement` (who is lost), `handshake`, `sockets`, `accept`, `rendezvous`, and `connect`, which brings a mesh up.
 
 use std::collections::BTreeMap;
 use std::net::TcpStream;
@@ -17,6 +17,7 @@ use loco_fabric::{Control, FabricError, NodeId, PeerState, Result, Time};
 use crate::job::Job;
 
 mod accept;
+mod agreement;
 mod connect;
 mod frame;
 mod handshake;
@@ -31,7 +32,9 @@ mod wire;
 
 pub use parcel::PAYLOAD_BYTES_MAX;
 pub use rendezvous::Rendezvous;
+pub use state::{Revoke, Revoked};
 
+use agreement::agree_in_process;
 use frame::Frame;
 use parcel::Parcel;
 use state::State;
@@ -128,6 +131,17 @@ impl Mesh {
         gathered
     }
 
+    /// Has `revoke` make lost nodes harmless from now on, before their loss is reported; set by the fabric that is built
+    /// from this mesh. Until then a loss is reported as soon as it is seen.
+    pub fn set_revoke(&self, revoke: Box<dyn Revoke>) {
+        self.0.state.set_revoke(revoke);
+    }
+
+    /// This node learned from its fabric that its peers have revoked its access: it was declared lost.
+    pub fn declare_out(&self) {
+        self.0.state.declare_out();
+    }
+
     /// Cuts this node off as if its process had been killed: no goodbye, its peers see it lost, and it sees all of
     /// them lost. For tests of what a loss does.
     pub fn fail(&self) {
@@ -154,6 +168,10 @@ impl Control for Mesh {
     #[inline]
     fn departures(&self) -> u64 {
         self.0.state.departures()
+    }
+
+    fn declared_lost(&self) -> bool {
+        self.0.state.is_out()
     }
 
     fn close(&self) {
@@ -192,8 +210,14 @@ impl End {
         }
         match &self.link {
             Link::InProcess(states) => {
-                for peer in states.iter().filter(|peer| peer.node() != self.state.node()) {
-                    peer.depart(self.state.own_index(), how);
+                let peers = || states.iter().filter(|peer| peer.node() != self.state.node());
+                let own = self.state.own_index();
+                if how == PeerState::Left {
+                    for peer in peers() {
+                        peer.depart(own, how);
+                    }
+                } else {
+                    agree_in_process(states, own);
                 }
             }
             Link::Tcp(wire, _) => wire.leave(how),

@@ -1,9 +1,9 @@
 //! What one node knows: who is alive, which messages and contributions have arrived. Filled by the peers (in
 //! process) or by the I/O thread (TCP), read by [`Mesh`](super::Mesh).
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use loco_fabric::{FabricError, NodeId, PeerState, Platform, Result, Std, Time};
@@ -22,6 +22,21 @@ const ALIVE: u8 = 0;
 const LEFT: u8 = 1;
 const LOST: u8 = 2;
 
+/// Makes a lost node harmless to this one; given by the fabric, which knows how nodes reach one another's memory.
+pub trait Revoke: Send + Sync + 'static {
+    /// Returns once `peer` can no longer change this node's memory, whatever it does. May block for a while.
+    fn revoke(&self, peer: NodeId) -> Revoked;
+}
+
+/// How a revocation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Revoked {
+    /// The peer can no longer affect this node.
+    Done,
+    /// It was this node that others revoked first: it is no longer part of the job.
+    WeAreOut,
+}
+
 /// One node's state. Peers are named by their index in `nodes`.
 pub(super) struct State {
     node: NodeId,
@@ -31,6 +46,9 @@ pub(super) struct State {
     peers: Box<[AtomicU8]>,
     departures: AtomicU64,
     arrivals: Mutex<Arrivals>,
+    /// Peers have declared this node lost.
+    out: AtomicBool,
+    revoke: OnceLock<Box<dyn Revoke>>,
     /// Anything in `arrivals` or `peers` changed.
     changed: Condvar,
 }
@@ -41,6 +59,8 @@ struct Arrivals {
     /// Per peer, what waits in `messages` and `gathers`.
     waiting_bytes: Box<[usize]>,
     closed: bool,
+    /// Peers that are thought lost and not yet reported as such, and who has revoked each.
+    suspects: BTreeMap<usize, BTreeSet<usize>>,
 }
 
 #[derive(Default)]
@@ -68,7 +88,10 @@ impl State {
                 gathers: HashMap::new(),
                 waiting_bytes: nodes.iter().map(|_| 0).collect(),
                 closed: false,
+                suspects: BTreeMap::new(),
             }),
+            out: AtomicBool::new(false),
+            revoke: OnceLock::new(),
             changed: Condvar::new(),
             nodes,
         }
@@ -99,6 +122,7 @@ impl State {
         let Ok(index) = self.index(node) else {
             return PeerState::Lost;
         };
+        // A suspect is still alive: its loss is not agreed.
         // Acquire: what the peer sent before it departed is in `arrivals`.
         match self.peers[index].load(Ordering::Acquire) {
             ALIVE => PeerState::Alive,
@@ -120,16 +144,95 @@ impl State {
             PeerState::Left => LEFT,
             PeerState::Lost => LOST,
         };
-        let arrivals = self.lock();
+        let mut arrivals = self.lock();
+        let first = self.set_gone(index, to);
+        arrivals.suspects.remove(&index);
+        // One less whose word is needed.
+        self.settle(&mut arrivals);
+        drop(arrivals);
+        self.changed.notify_all();
+        first
+    }
+
+    /// With the lock held: marks a peer that was alive. Gives back whether it was.
+    fn set_gone(&self, index: usize, to: u8) -> bool {
         // Relaxed: only the lock's holder writes.
         let first = self.peers[index].load(Ordering::Relaxed) == ALIVE;
         if first {
             self.peers[index].store(to, Ordering::Release);
             self.departures.fetch_add(1, Ordering::Release);
         }
+        first
+    }
+
+    /// Who makes lost nodes harmless from now on. Until it is set a loss is reported as soon as it is suspected.
+    pub(super) fn set_revoke(&self, revoke: Box<dyn Revoke>) {
+        // The first fabric of a mesh is the only one.
+        let _ = self.revoke.set(revoke);
+    }
+
+    pub(super) fn revoke(&self) -> Option<&dyn Revoke> {
+        self.revoke.get().map(AsRef::as_ref)
+    }
+
+    /// True once peers have declared this node lost.
+    pub(super) fn is_out(&self) -> bool {
+        self.out.load(Ordering::Acquire)
+    }
+
+    /// Peers have declared this node lost: all of them are lost to it.
+    pub(super) fn declare_out(&self) {
+        self.out.store(true, Ordering::Release);
+        self.lose_all_peers();
+    }
+
+    /// Begins to think `victim` lost; true if nobody here did before. A node that has left or was lost is no suspect.
+    pub(super) fn suspect(&self, victim: usize) -> bool {
+        let mut arrivals = self.lock();
+        if self.peers[victim].load(Ordering::Relaxed) != ALIVE || arrivals.suspects.contains_key(&victim) {
+            return false;
+        }
+        arrivals.suspects.insert(victim, BTreeSet::new());
+        true
+    }
+
+    pub(super) fn is_suspect(&self, index: usize) -> bool {
+        self.lock().suspects.contains_key(&index)
+    }
+
+    /// True if nothing more is to be exchanged with that peer: it is gone, or a suspect.
+    pub(super) fn is_shunned(&self, index: usize) -> bool {
+        let arrivals = self.lock();
+        self.peers[index].load(Ordering::Relaxed) != ALIVE || arrivals.suspects.contains_key(&index)
+    }
+
+    /// Peer `by`, or this node, has revoked `victim`, which is a suspect.
+    pub(super) fn revoked(&self, by: usize, victim: usize) {
+        let mut arrivals = self.lock();
+        if let Some(revokers) = arrivals.suspects.get_mut(&victim) {
+            revokers.insert(by);
+        }
+        self.settle(&mut arrivals);
         drop(arrivals);
         self.changed.notify_all();
-        first
+    }
+
+    /// With the lock held: reports all suspects as lost once every node that is none has revoked every one of them. All
+    /// together, since a suspect that is not yet harmless may pass on what another one wrote to it.
+    fn settle(&self, arrivals: &mut Arrivals) {
+        let suspects = &arrivals.suspects;
+        let survivor = |index: &usize| {
+            let is_alive = self.peers[*index].load(Ordering::Relaxed) == ALIVE;
+            is_alive && !suspects.contains_key(index)
+        };
+        let agreed = (0..self.nodes.len())
+            .filter(survivor)
+            .all(|index| suspects.values().all(|revokers| revokers.contains(&index)));
+        if agreed {
+            for victim in std::mem::take(&mut arrivals.suspects).into_keys() {
+                self.set_gone(victim, LOST);
+            }
+        }
     }
 
     pub(super) fn lose_all_peers(&self) {

@@ -185,8 +185,9 @@ fn another_version_is_named() {
             let _ = io::copy(&mut stream, &mut io::sink());
         });
         let error = Mesh::connect(&job).unwrap_err().to_string();
-        let expected =
-            format!("refused: node 0 at {at}: it speaks protocol version 9, this program version 1");
+        let expected = format!(
+            "refused: node 0 at {at}: it speaks protocol version 9, this program version {PROTOCOL_VERSION}"
+        );
         assert_eq!(error, expected);
     });
 }

@@ -43,7 +43,7 @@ const CUT: u8 = 2;
 
 /// All connections of a node.
 pub(super) struct Wire {
-    state: Arc<State>,
+    pub(super) state: Arc<State>,
     /// By index of the peer; none at the own index.
     connections: Box<[Option<Connection>]>,
     heartbeat_interval: Duration,
@@ -171,7 +171,7 @@ impl Wire {
     }
 
     /// The I/O thread: serves until this node leaves and its peers have heard of it.
-    pub(super) fn run(&self) {
+    pub(super) fn run(self: &Arc<Self>) {
         let _guard = LoseAllOnPanic(&self.state);
         let start = Std.now();
         let incoming = |connection: &Option<Connection>| Incoming {
@@ -201,7 +201,12 @@ impl Wire {
             last_pass = now;
             for (index, connection) in self.connections.iter().enumerate() {
                 let Some(connection) = connection else { continue };
-                if leave_by.is_some() {
+                if incoming[index].open && leave_by.is_none() && self.state.is_shunned(index) {
+                    // Others have said so.
+                    incoming[index].open = false;
+                    incoming[index].ended = true;
+                    connection.finish();
+                } else if leave_by.is_some() {
                     self.see_off(connection, &mut incoming[index], ready[index], &mut scratch);
                 } else if incoming[index].open {
                     self.serve(
@@ -275,7 +280,7 @@ impl Wire {
 
     /// One connection's turn.
     fn serve(
-        &self,
+        self: &Arc<Self>,
         index: usize,
         connection: &Connection,
         incoming: &mut Incoming,
@@ -314,7 +319,7 @@ impl Wire {
 
     /// Reads what is there, up to a bound; some when the connection is over.
     fn read(
-        &self,
+        self: &Arc<Self>,
         index: usize,
         connection: &Connection,
         incoming: &mut Incoming,
@@ -346,7 +351,7 @@ impl Wire {
     }
 
     /// Takes whole frames off the buffer while there is room for them.
-    fn deliver(&self, index: usize, incoming: &mut Incoming, regardless: bool) -> Option<End> {
+    fn deliver(self: &Arc<Self>, index: usize, incoming: &mut Incoming, regardless: bool) -> Option<End> {
         let mut taken = 0;
         let end = loop {
             if !regardless && !self.state.has_room(index) {
@@ -357,6 +362,14 @@ impl Wire {
                 Decoded::Malformed(why) => break Some(End::Lost(format!("{why}; it is cut off"))),
                 Decoded::Frame(Frame::Goodbye, _) => break Some(End::Left),
                 Decoded::Frame(Frame::Heartbeat, len) => taken += len,
+                Decoded::Frame(Frame::Lost(victim), len) => {
+                    self.hear_of_loss(index, victim);
+                    taken += len;
+                }
+                Decoded::Frame(Frame::Revoked(victim), len) => {
+                    self.hear_of_revocation(index, victim);
+                    taken += len;
+                }
                 Decoded::Frame(Frame::Parcel(parcel), len) => {
                     self.state.deliver(index, parcel);
                     taken += len;
@@ -367,7 +380,7 @@ impl Wire {
         end
     }
 
-    fn end(&self, index: usize, connection: &Connection, incoming: &mut Incoming, end: &End) {
+    fn end(self: &Arc<Self>, index: usize, connection: &Connection, incoming: &mut Incoming, end: &End) {
         incoming.open = false;
         incoming.ended = true;
         let (node, peer) = (self.state.node(), connection.node);
@@ -383,9 +396,24 @@ impl Wire {
                 PeerState::Lost
             }
         };
-        // First the state, then the socket: senders that fail find the peer gone.
-        self.state.depart(index, how);
-        connection.shut();
+        if how == PeerState::Left {
+            // First the state, then the socket: senders that fail find the peer gone.
+            self.state.depart(index, how);
+            connection.shut();
+        } else {
+            self.suspect(index);
+            connection.finish();
+        }
+    }
+
+    /// Queues a short frame for every peer whose connection is open, room or not: this must not wait.
+    pub(super) fn tell_all(&self, frame: &Frame<'_>) {
+        for connection in self.connections.iter().flatten() {
+            let mut outgoing = connection.lock();
+            outgoing.push(frame.encode());
+            connection.flush(&mut outgoing);
+        }
+        self.wake();
     }
 
     /// Leaving: writes what is queued, the goodbye last, and waits for the peer to close. Bytes that come are of no
@@ -495,6 +523,16 @@ impl Connection {
             self.room.notify_all();
         }
         !outgoing.queue.is_empty()
+    }
+
+    /// Sends what is queued, if the socket takes it, and nothing more: the peer, if it lives, reads that it is lost.
+    fn finish(&self) {
+        let mut outgoing = self.lock();
+        self.flush(&mut outgoing);
+        outgoing.give_up();
+        drop(outgoing);
+        self.room.notify_all();
+        let _ = self.stream.shutdown(Shutdown::Write);
     }
 
     fn shut(&self) {

@@ -1,10 +1,12 @@
 //! Stands for the deferred NIC in builds without it: types that have no value, so that the compiler drops every path
 //! that would use one.
 
+use std::sync::Arc;
+
 use loco_fabric::{Completion, NodeId, Result};
-use loco_job::Mesh;
 
 use crate::config::Nic;
+use crate::gate::OwnGate;
 use crate::operation::Request;
 
 /// No NIC.
@@ -16,7 +18,7 @@ pub(crate) enum DeferredNic {}
 pub(crate) enum QueueId {}
 
 impl DeferredNic {
-    pub(crate) fn start(_mesh: &Mesh, nic: &Nic) -> Result<Option<DeferredNic>> {
+    pub(crate) fn start(_gate: &Arc<OwnGate>, nic: &Nic) -> Result<Option<DeferredNic>> {
         match nic {
             Nic::Synchronous => Ok(None),
         }

@@ -8,11 +8,14 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use loco_fabric::{Completion, Control, NodeId, PeerState, Platform, Result, Std, Task, ThreadKind};
+use loco_fabric::{
+    Completion, Control, FabricError, NodeId, PeerState, Platform, Result, Std, Task, ThreadKind,
+};
 use loco_job::Mesh;
 
 use super::send_queue::{Dice, SendQueue};
 use crate::config::Nic;
+use crate::gate::{OwnGate, Slot};
 use crate::operation::Request;
 
 /// With operations outstanding, the longest time until the NIC looks for lost peers.
@@ -58,7 +61,7 @@ impl Shared {
 
 impl DeferredNic {
     /// Starts it, if `nic` asks for it.
-    pub(crate) fn start(mesh: &Mesh, nic: &Nic) -> Result<Option<DeferredNic>> {
+    pub(crate) fn start(gate: &Arc<OwnGate>, nic: &Nic) -> Result<Option<DeferredNic>> {
         let Nic::Deferred {
             seed,
             delay_max,
@@ -67,6 +70,7 @@ impl DeferredNic {
         else {
             return Ok(None);
         };
+        let (mesh, slot) = (gate.mesh(), gate.slot()?);
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
                 queues: Vec::new(),
@@ -82,7 +86,7 @@ impl DeferredNic {
         });
         let name = format!("nic of {}", mesh.node());
         let (its, mesh) = (Arc::clone(&shared), mesh.clone());
-        let thread = Std.spawn(&name, ThreadKind::Service, move || run(&its, &mesh))?;
+        let thread = Std.spawn(&name, ThreadKind::Service, move || run(&its, &mesh, &slot))?;
         Ok(Some(DeferredNic {
             shared,
             thread: Some(thread),
@@ -153,7 +157,7 @@ impl Drop for DeferredNic {
 }
 
 /// The NIC's thread.
-fn run(shared: &Shared, mesh: &Mesh) {
+fn run(shared: &Shared, mesh: &Mesh, slot: &Slot) {
     let mut departures_seen = 0;
     let mut state = shared.lock();
     loop {
@@ -164,7 +168,13 @@ fn run(shared: &Shared, mesh: &Mesh) {
         }
         let now = Instant::now();
         let stop = state.stop;
-        let next = state.step(shared.delay_max, now);
+        let next = match slot.enter() {
+            Ok(_section) => state.step(shared.delay_max, now),
+            Err(error) => {
+                state.fail_all(&error);
+                Next::Idle
+            }
+        };
         if state.settle() {
             // Relaxed: see `poll`.
             shared.waiting.store(true, Ordering::Relaxed);
@@ -254,10 +264,17 @@ impl State {
         found
     }
 
+    /// This node is out: nothing that was posted will be done.
+    fn fail_all(&mut self, error: &FabricError) {
+        for queue in self.queues.iter_mut().flatten() {
+            queue.fail(error, &mut self.completions);
+        }
+    }
+
     fn fail_lost(&mut self, mesh: &Mesh) {
         for queue in self.queues.iter_mut().flatten() {
             if mesh.peer_state(queue.peer) != PeerState::Alive {
-                queue.fail(&mut self.completions);
+                queue.fail(&FabricError::PeerLost(queue.peer), &mut self.completions);
             }
         }
     }

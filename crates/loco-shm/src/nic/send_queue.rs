@@ -258,11 +258,11 @@ impl SendQueue {
         self.completed > before
     }
 
-    /// The peer is gone: what is not complete fails, what is not placed never will be.
-    pub(super) fn fail(&mut self, completions: &mut Vec<Completion>) {
+    /// The peer is gone, or this node is: what is not complete fails, what is not placed never will be.
+    pub(super) fn fail(&mut self, error: &FabricError, completions: &mut Vec<Completion>) {
         self.lost = true;
         for operation in self.operations.drain(..).filter(|operation| !operation.completed) {
-            let status = CompletionStatus::Failed(Box::new(FabricError::PeerLost(self.peer)));
+            let status = CompletionStatus::Failed(Box::new(error.clone()));
             report(&operation.request.work, self.peer, status, completions);
         }
     }

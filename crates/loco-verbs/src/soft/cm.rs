@@ -368,6 +368,7 @@ pub(super) unsafe extern "C" fn accept(id: *mut CmId, _parameters: *mut ConnPara
         if peer.is_null() {
             return fail(libc::ECONNRESET);
         }
+        verbs::link((*id).id.qp, (*peer).id.qp);
         for end in [id, peer] {
             verbs::ready((*end).id.qp);
             (*end).connected = true;

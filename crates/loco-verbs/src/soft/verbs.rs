@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::ptr;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use loco_host::word;
 
@@ -41,6 +41,9 @@ struct Entry {
 pub(super) struct SoftQp {
     qp: Qp,
     state: Mutex<QpState>,
+    /// True until it enters the error state: then the other end reaches nothing through it. Held while the other end
+    /// does.
+    answers: Arc<RwLock<bool>>,
     shared: Arc<Shared>,
 }
 
@@ -52,6 +55,8 @@ struct QpState {
     /// Work requests since the last completion.
     uncovered: u32,
     held: Vec<(Wc, u32)>,
+    /// Of the other end, once connected.
+    remote: Option<Arc<RwLock<bool>>>,
 }
 
 /// The device around `context`.
@@ -338,7 +343,9 @@ pub(super) unsafe extern "C" fn create_qp(pd: *mut Pd, attr: *mut QpInitAttr) ->
             in_use: 0,
             uncovered: 0,
             held: Vec::new(),
+            remote: None,
         }),
+        answers: Arc::new(RwLock::new(true)),
         shared: Arc::clone(shared),
     };
     Box::into_raw(Box::new(soft)).cast()
@@ -350,6 +357,7 @@ pub(super) unsafe extern "C" fn destroy_qp(qp: *mut Qp) -> c_int {
     unsafe {
         let cq = (*qp).send_cq.cast::<SoftCq>();
         lock(&(*cq).queue).entries.retain(|entry| entry.qp != raw);
+        *(*raw).answers.write().unwrap_or_else(PoisonError::into_inner) = false;
         let soft = Box::from_raw(raw);
         soft.shared.queue_pairs.fetch_sub(1, Ordering::SeqCst);
     }
@@ -383,8 +391,20 @@ pub(super) unsafe extern "C" fn modify_qp(qp: *mut Qp, attr: *mut QpAttr, mask: 
     0
 }
 
+/// Connects two ends: what one posts fails once the other is in the error state.
+///
+/// # Safety
+/// Both are live queue pairs of software devices.
+pub(super) unsafe fn link(a: *mut Qp, b: *mut Qp) {
+    // SAFETY: by the caller's promise.
+    let (a, b): (&SoftQp, &SoftQp) = unsafe { (&*a.cast(), &*b.cast()) };
+    lock(&a.state).remote = Some(Arc::clone(&b.answers));
+    lock(&b.state).remote = Some(Arc::clone(&a.answers));
+}
+
 /// Enters the error state: what was held back is flushed.
 pub(super) fn enter_error(qp: &SoftQp) {
+    *qp.answers.write().unwrap_or_else(PoisonError::into_inner) = false;
     let mut state = lock(&qp.state);
     state.state = IBV_QPS_ERR;
     let held = std::mem::take(&mut state.held);
@@ -442,9 +462,18 @@ fn post_one(qp: &SoftQp, wr: &SendWr) -> c_int {
     let status = match state.state {
         IBV_QPS_RTS if shared.limits.null => IBV_WC_SUCCESS,
         IBV_QPS_RTS => match shared.injected() {
-            IBV_WC_SUCCESS => execute(shared, wr, state.cap.max_inline_data)
-                .err()
-                .unwrap_or(IBV_WC_SUCCESS),
+            IBV_WC_SUCCESS => {
+                let remote = state.remote.clone();
+                let remote = remote
+                    .as_ref()
+                    .map(|r| r.read().unwrap_or_else(PoisonError::into_inner));
+                match remote {
+                    Some(answers) if !*answers => IBV_WC_RETRY_EXC_ERR,
+                    _ => execute(shared, wr, state.cap.max_inline_data)
+                        .err()
+                        .unwrap_or(IBV_WC_SUCCESS),
+                }
+            }
             injected => injected,
         },
         _ => IBV_WC_WR_FLUSH_ERR,

@@ -1,0 +1,103 @@
+//! How the nodes agree that one of them is lost, see [`Membership`](loco_fabric::Membership): whoever suspects a peer says
+//! so to all, each revokes it and says so, and its loss is reported when all survivors have.
+//!
+//! Who is a suspect, and who has revoked whom, is in `state`; here is what is sent, and when.
+
+use std::sync::Arc;
+
+use loco_fabric::{NodeId, PeerState};
+
+use super::frame::Frame;
+use super::state::{Revoked, State};
+use super::system::spawn;
+use super::wire::Wire;
+
+impl Wire {
+    /// Thinks `victim` lost from now on, and sees to it that all others do; what follows is in
+    /// [`Membership`](loco_fabric::Membership).
+    pub(super) fn suspect(self: &Arc<Self>, victim: usize) {
+        if !self.state.suspect(victim) {
+            return;
+        }
+        // The victim is told as well: it may be able to hear it.
+        let node = self.state.nodes()[victim];
+        self.tell_all(&Frame::Lost(node));
+        if self.state.revoke().is_none() {
+            self.revoked(victim);
+            // Nothing to agree about: no fabric is up.
+            self.state.depart(victim, PeerState::Lost);
+            return;
+        }
+        // In a thread of its own, as it may block and this one serves the connections.
+        let wire = Arc::clone(self);
+        let spawned = spawn("loco-revoke", move || wire.make_harmless(victim));
+        if let Err(error) = spawned {
+            tracing::warn!(%error, "revoking in the thread of the mesh");
+            self.make_harmless(victim);
+        }
+    }
+
+    fn make_harmless(&self, victim: usize) {
+        let node = self.state.nodes()[victim];
+        match self.state.revoke().map_or(Revoked::Done, |r| r.revoke(node)) {
+            Revoked::Done => self.revoked(victim),
+            Revoked::WeAreOut => self.state.declare_out(),
+        }
+    }
+
+    /// This node has revoked `victim`.
+    fn revoked(&self, victim: usize) {
+        self.tell_all(&Frame::Revoked(self.state.nodes()[victim]));
+        self.state.revoked(self.state.own_index(), victim);
+    }
+
+    /// Peer `from` thinks `victim` lost.
+    pub(super) fn hear_of_loss(self: &Arc<Self>, from: usize, victim: NodeId) {
+        // What a suspect says of others does not count: of two that suspect each other it may be the lost one.
+        if self.state.is_suspect(from) || self.state.is_out() {
+            return;
+        }
+        let Ok(victim) = self.state.index(victim) else {
+            return;
+        };
+        if victim == self.state.own_index() {
+            tracing::error!(node = %self.state.node(), by = %self.state.nodes()[from], "declared lost by a peer");
+            self.state.declare_out();
+        } else if self.state.peer_state(self.state.nodes()[victim]) == PeerState::Alive {
+            self.suspect(victim);
+        } else {
+            // It left here, or was lost before: it cannot affect this node, and `from` waits for that word.
+            self.tell_all(&Frame::Revoked(self.state.nodes()[victim]));
+        }
+    }
+
+    /// Peer `from` has revoked `victim`. It said before that it thinks it lost.
+    pub(super) fn hear_of_revocation(&self, from: usize, victim: NodeId) {
+        if let Ok(victim) = self.state.index(victim)
+            && !self.state.is_suspect(from)
+        {
+            self.state.revoked(from, victim);
+        }
+    }
+}
+
+/// The same among the nodes of one process, in this thread: `victim` is lost.
+pub(super) fn agree_in_process(states: &[Arc<State>], victim: usize) {
+    let node = states[victim].node();
+    let survivors: Vec<_> = (0..states.len())
+        .filter(|&index| index != victim && states[index].suspect(victim))
+        .collect();
+    for &survivor in &survivors {
+        match states[survivor].revoke().map(|revoke| revoke.revoke(node)) {
+            Some(Revoked::Done) => {
+                states.iter().for_each(|state| state.revoked(survivor, victim));
+            }
+            Some(Revoked::WeAreOut) => states[survivor].declare_out(),
+            None => {
+                states.iter().for_each(|state| state.revoked(survivor, victim));
+                // Nothing to agree about: no fabric is up.
+                states[survivor].depart(victim, PeerState::Lost);
+            }
+        }
+    }
+}

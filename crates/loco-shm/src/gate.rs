@@ -1,0 +1,343 @@
+//! The gate between a node and its peers' memory: how survivors shut a lost node out.
+//!
+//! Peers' memory is mapped, so nothing but the node's own code stands between a node that was only stopped and what it
+//! was about to store when it goes on. That code looks at a word that the others can set, *revoked*, in a section around
+//! every remote store and read-modify-write:
+//!
+//! ```text
+//! node's thread                    a survivor
+//! slot = 1                         append the node to the log (fails if the log has the survivor)
+//! (compiler fence)                 revoked = 1
+//! if revoked: slot = 0, error      membarrier: a full fence on every processor that runs a registered process
+//! store                            wait until each slot was seen to be 0
+//! slot = 0                         the node can no longer affect anybody
+//! ```
+//!
+//! The fence between the node's store to its slot and its load of `revoked` is the survivor's, which is rare, so that the
+//! section costs two plain stores and a load (asymmetric fences, as in hazard pointers of production systems). If the
+//! survivor sees a slot at 0 after the barrier, a thread that enters later sees `revoked`. If a slot stays at 1 the thread
+//! was stopped between the look and the store: its process is killed, by its pidfd, and what it had begun ends with
+//! it. A node of the survivor's own process cannot be killed: then the survivor waits.
+//!
+//! The *log* lists who is lost, in an order on which all agree: an entry is made by compare-and-swap in shared memory,
+//! once a node, and by nodes that are not in it. Of two nodes that suspect each other the first one stays. Nothing
+//! here looks at a clock but the patience before a kill, on which safety does not depend.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use loco_fabric::{FabricError, NodeId, Result, WordCell};
+use loco_host::HugePages;
+use loco_host::span::{Span, SpanCell};
+use loco_host::word;
+use loco_job::{Mesh, Revoked};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::thread::{MembarrierCommand, membarrier};
+
+use crate::arena::{Arena, ArenaId, Token};
+
+/// Index of the arena that holds a node's gate: no allocation comes so far.
+const GATE_INDEX: u32 = u32::MAX;
+/// Where the word `revoked` is.
+const REVOKED: usize = 0;
+/// Where the number of slots that were ever used is.
+const SLOTS_USED: usize = 64;
+/// Where the log begins, a word an entry; used in the gate of the lowest node only.
+const LOG: usize = 4096;
+/// Entries of the log: as many as there can be nodes.
+const LOG_LEN: usize = 1 << 16;
+/// Where the slots begin, a line each.
+const SLOTS: usize = LOG + 8 * LOG_LEN;
+const LINE: usize = 64;
+/// Slots at most: queue pairs of a node.
+const SLOTS_MAX: usize = 1 << 16;
+const LEN: usize = SLOTS + LINE * SLOTS_MAX;
+
+/// Bit of `revoked`: the node is out.
+const OUT: u64 = 1;
+/// Bit of `revoked`: the kernel has no barrier for all processors, so the section needs its own fence.
+const FENCE: u64 = 2;
+
+/// How long a thread may stay in a section before its process is killed: much longer than any store takes, and long
+/// enough to be scheduled on a machine with more work than cores.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+type Cell = SpanCell<u64, Arena>;
+
+/// A node's gate, mapped.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    span: Span<Arena>,
+    revoked: Cell,
+}
+
+/// What a queue pair has of its node's gate.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    gate: Arc<OwnGate>,
+    busy: Cell,
+    revoked: Cell,
+    index: usize,
+}
+
+/// This node's own gate, and which of its slots are free.
+#[derive(Debug)]
+pub(crate) struct OwnGate {
+    mesh: Mesh,
+    gate: Gate,
+    free: Mutex<Vec<usize>>,
+    used: AtomicU64,
+}
+
+/// A section in which the node accesses a peer's memory; ends when dropped.
+pub(crate) struct Section<'a>(&'a Slot);
+
+impl Gate {
+    fn over(arena: Arc<Arena>) -> Result<Gate> {
+        let span = crate::memory::whole(arena);
+        Ok(Gate {
+            revoked: span.cell(REVOKED)?,
+            span,
+        })
+    }
+
+    /// Maps the gate of `peer`, process `pid`.
+    pub(crate) fn open(token: Token, peer: NodeId, pid: u32, fd: u32) -> Result<Gate> {
+        let id = ArenaId {
+            token,
+            index: GATE_INDEX,
+        };
+        Gate::over(Arena::open(id, peer, pid, fd)?)
+    }
+
+    fn word(&self, offset: usize) -> Result<Cell> {
+        self.span.cell(offset)
+    }
+}
+
+impl OwnGate {
+    /// Makes this node's gate.
+    pub(crate) fn create(token: Token, mesh: Mesh) -> Result<OwnGate> {
+        let id = ArenaId {
+            token,
+            index: GATE_INDEX,
+        };
+        let node = mesh.node();
+        let gate = Gate::over(Arena::create(id, node, LEN, HugePages::Never)?)?;
+        if let Err(error) = membarrier(MembarrierCommand::RegisterGlobalExpedited) {
+            tracing::info!("{node}: membarrier: {error}; every remote store takes a fence instead");
+            gate.revoked.store(FENCE, Ordering::SeqCst);
+        }
+        Ok(OwnGate {
+            mesh,
+            gate,
+            free: Mutex::default(),
+            used: AtomicU64::new(0),
+        })
+    }
+
+    /// The gate itself.
+    pub(crate) fn gate(&self) -> &Gate {
+        &self.gate
+    }
+
+    /// The mesh of the node.
+    pub(crate) fn mesh(&self) -> &Mesh {
+        &self.mesh
+    }
+
+    /// The node has found itself shut out: all that it does fails from now on.
+    #[cold]
+    fn out(&self) -> FabricError {
+        self.mesh.declare_out();
+        FabricError::DeclaredLost
+    }
+
+    /// The descriptor by which peers find it.
+    pub(crate) fn descriptor(&self) -> u32 {
+        self.gate.span.keep().descriptor().unwrap_or(u32::MAX)
+    }
+
+    /// A slot for one thread's queue pair.
+    pub(crate) fn slot(self: &Arc<Self>) -> Result<Slot> {
+        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let index = match free {
+            Some(index) => index,
+            None => {
+                let index = self.used.fetch_add(1, Ordering::Relaxed);
+                let index = usize::try_from(index).unwrap_or(usize::MAX);
+                if index >= SLOTS_MAX {
+                    return Err(FabricError::Unsupported(format!(
+                        "more than {SLOTS_MAX} queue pairs of one node"
+                    )));
+                }
+                // Before the slot's first use: whoever revokes looks at all slots below.
+                let used = self.gate.word(SLOTS_USED)?;
+                used.fetch_add(1);
+                index
+            }
+        };
+        Ok(Slot {
+            gate: Arc::clone(self),
+            busy: self.gate.word(SLOTS + index * LINE)?,
+            revoked: self.gate.revoked.clone(),
+            index,
+        })
+    }
+}
+
+impl Slot {
+    /// Begins a section, in which a peer's memory may be changed. Fails for ever once the node is out.
+    #[inline(always)]
+    pub(crate) fn enter(&self) -> Result<Section<'_>> {
+        // Relaxed: ordered before the load by the revoker's barrier, see the module head.
+        self.busy.store(1, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
+        if self.revoked.load(Ordering::Acquire) != 0 {
+            return self.look_again();
+        }
+        Ok(Section(self))
+    }
+
+    #[cold]
+    fn look_again(&self) -> Result<Section<'_>> {
+        let section = Section(self);
+        word::full_fence();
+        if self.revoked.load(Ordering::Acquire) & OUT != 0 {
+            return Err(self.gate.out());
+        }
+        Ok(section)
+    }
+
+    /// Fails once the node is out; for what changes no peer's memory.
+    #[inline(always)]
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.revoked.load(Ordering::Relaxed) & OUT != 0 {
+            return Err(self.gate.out());
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Section<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // Release: after the stores of the section.
+        self.0.busy.store(0, Ordering::Release);
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        let mut free = self.gate.free.lock().unwrap_or_else(PoisonError::into_inner);
+        free.push(self.index);
+    }
+}
+
+/// A peer as it is shut out.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    gate: Gate,
+    /// Of its process, unless that is this one.
+    process: Option<OwnedFd>,
+}
+
+impl Peer {
+    /// Process `pid` of `node`; none if it is this one.
+    pub(crate) fn process(node: NodeId, pid: u32) -> Result<Option<OwnedFd>> {
+        if pid == std::process::id() {
+            return Ok(None);
+        }
+        let raw = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        let raw = raw.ok_or(FabricError::PeerLost(node))?;
+        match pidfd_open(raw, PidfdFlags::empty()) {
+            Ok(process) => Ok(Some(process)),
+            Err(rustix::io::Errno::SRCH) => Err(FabricError::PeerLost(node)),
+            Err(error) => Err(FabricError::os(
+                format!("opening process {pid} of {node} (pidfd_open, Linux 5.3)"),
+                &error.into(),
+            )),
+        }
+    }
+
+    /// The peer with this gate.
+    pub(crate) fn new(gate: Gate, process: Option<OwnedFd>) -> Peer {
+        Peer { gate, process }
+    }
+
+    /// Its gate.
+    pub(crate) fn gate(&self) -> &Gate {
+        &self.gate
+    }
+}
+
+/// Shuts the peer at `victim` out on behalf of the node at `own`; both are indices in the job's nodes. `log` is the gate of
+/// the lowest node. Returns when no thread of the peer can change any memory but its own.
+pub(crate) fn shut_out(log: &Gate, own: usize, victim: usize, peer: &Peer) -> Result<Revoked> {
+    let entry = |node: usize| node as u64 + 1;
+    for index in 0..LOG_LEN {
+        let word = log.word(LOG + 8 * index)?;
+        let found = match word.compare_exchange(0, entry(victim)) {
+            Ok(_) => entry(victim),
+            Err(found) => found,
+        };
+        if found == entry(own) {
+            return Ok(Revoked::WeAreOut);
+        }
+        if found == entry(victim) {
+            break;
+        }
+    }
+    let gate = &peer.gate;
+    let state = gate.revoked.load(Ordering::Relaxed);
+    gate.revoked.store(state | OUT, Ordering::SeqCst);
+    if let Err(error) = membarrier(MembarrierCommand::GlobalExpedited) {
+        // Then the peer, whose kernel is ours, has its own fences.
+        tracing::debug!("membarrier: {error}");
+        word::full_fence();
+    }
+    let used = usize::try_from(gate.word(SLOTS_USED)?.load(Ordering::Acquire)).unwrap_or(SLOTS_MAX);
+    let mut patience = Some(Instant::now());
+    for index in 0..used.min(SLOTS_MAX) {
+        let busy = gate.word(SLOTS + index * LINE)?;
+        // Acquire: what the peer stored in its section is there.
+        while busy.load(Ordering::Acquire) != 0 {
+            if peer.has_ended() {
+                return Ok(Revoked::Done);
+            }
+            if patience.is_some_and(|since| since.elapsed() > PATIENCE) {
+                patience = None;
+                peer.kill();
+            }
+            std::thread::sleep(Duration::from_micros(100));
+        }
+    }
+    Ok(Revoked::Done)
+}
+
+impl Peer {
+    /// True if its process has ended, so that it executes nothing more.
+    fn has_ended(&self) -> bool {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let Some(process) = &self.process else {
+            return false;
+        };
+        let at_once = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let mut fds = [PollFd::new(process, PollFlags::IN)];
+        matches!(poll(&mut fds, Some(&at_once)), Ok(n) if n > 0)
+    }
+
+    /// Stopped in the middle of a store: nothing else can make it harmless.
+    fn kill(&self) {
+        let Some(process) = &self.process else { return };
+        match pidfd_send_signal(process, Signal::KILL) {
+            Ok(()) => tracing::warn!("killed a lost node that was stopped in the middle of an operation"),
+            Err(error) => tracing::error!("killing a lost node: {error}; waiting for it"),
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! A node that is stopped for longer than its peers wait, and goes on: it can no longer change their memory, and learns
+//! that it is out. Each test runs its own binary again, once per node.
+#![allow(clippy::unwrap_used)]
+
+use std::os::fd::OwnedFd;
+use std::process::Command;
+
+use loco_conformance::processes::{Nodes, share, soon, target};
+use loco_conformance::{local, word};
+use loco_fabric::{
+    Control, Fabric, FabricError, Memory, MemoryKind, NodeId, PeerState, Peers, QueuePair, Wait, Work,
+};
+use loco_job::{Mesh, var};
+use loco_shm::{ShmConfig, ShmFabric, ShmMemory};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+/// The node that is stopped.
+const VICTIM: usize = 2;
+/// Longer than the survivors' patience with a thread in the middle of an operation.
+const BIG: usize = 64 << 20;
+
+/// Three nodes that give a silent peer half a second.
+fn run(test: &str, body: impl FnOnce(&ShmFabric)) -> Option<Nodes> {
+    let impatient = |command: &mut Command, _| {
+        command.env(var::SILENCE_SAME_HOST_MS, "500");
+    };
+    Nodes::run(test, 3, impatient, |mesh: Mesh| {
+        body(&ShmFabric::new(mesh, ShmConfig::default()).unwrap());
+    })
+}
+
+/// The victim's process, as the others have it.
+fn victim(fabric: &ShmFabric) -> OwnedFd {
+    let deadline = soon();
+    let pids = fabric
+        .mesh()
+        .allgather("pids", &std::process::id().to_le_bytes(), deadline);
+    let pid = <[u8; 4]>::try_from(&pids.unwrap()[VICTIM].1[..]).unwrap();
+    let pid = Pid::from_raw(i32::from_le_bytes(pid)).unwrap();
+    pidfd_open(pid, PidfdFlags::empty()).unwrap()
+}
+
+fn wait_until(fabric: &ShmFabric, what: &str, mut ready: impl FnMut() -> bool) {
+    let wait = Wait {
+        what,
+        peers: Peers::None,
+        deadline: Some(soon()),
+    };
+    fabric.wait(wait, || ready().then_some(())).unwrap();
+}
+
+fn wait_for_loss(fabric: &ShmFabric) {
+    let lost = || fabric.mesh().peer_state(victim_id()) == PeerState::Lost;
+    wait_until(fabric, "the loss", lost);
+    let view = fabric.membership();
+    assert_eq!(view.lost, [victim_id()]);
+    // The other survivor may be done already.
+    assert_eq!(view.epoch, 1 + view.left.len() as u64, "{view:?}");
+    assert_eq!(view.members.len() + view.left.len(), 2, "{view:?}");
+}
+
+fn victim_id() -> NodeId {
+    NodeId(2)
+}
+
+fn end_of(process: &OwnedFd) {
+    poll(&mut [PollFd::new(process, PollFlags::IN)], None).unwrap();
+}
+
+fn contents(memory: &ShmMemory) -> Vec<u8> {
+    let mut bytes = vec![0; memory.len()];
+    memory.read(0, &mut bytes).unwrap();
+    bytes
+}
+
+/// In the node that is stopped: it is out, and stays so.
+fn is_out(fabric: &ShmFabric, error: FabricError) {
+    let out = FabricError::DeclaredLost;
+    assert_eq!(error, out);
+    assert!(fabric.mesh().declared_lost());
+    for _ in 0..3 {
+        let wait = Wait {
+            what: "anything",
+            peers: Peers::None,
+            deadline: None,
+        };
+        assert_eq!(fabric.wait(wait, || None::<()>), Err(out.clone()));
+        assert_eq!(fabric.queue_pair(NodeId(0)).err(), Some(out.clone()));
+    }
+    let view = fabric.membership();
+    assert!(
+        view.lost.contains(&victim_id()) && !view.members.contains(&victim_id()),
+        "{view:?}"
+    );
+}
+
+#[test]
+fn a_node_that_was_stopped_and_goes_on_changes_nothing() {
+    let nodes = run("a_node_that_was_stopped_and_goes_on_changes_nothing", |fabric| {
+        let (memory, remotes) = share(fabric, fabric.mesh(), 64);
+        let process = victim(fabric);
+        if fabric.node() == victim_id() {
+            let mut qp = fabric.queue_pair(NodeId(0)).unwrap();
+            // Stopped somewhere here, between two puts or inside one.
+            let mut number = 0_u64;
+            let error = loop {
+                number += 1;
+                let put = qp.put_inline(&number.to_ne_bytes(), target(&remotes[0], 0), Work::unsignaled());
+                if let Err(error) = put {
+                    break error;
+                }
+            };
+            is_out(fabric, error);
+            let here = fabric.allocate(8, MemoryKind::Host).unwrap();
+            let read = qp.get(local(&here, 0, 8), target(&remotes[0], 0), Work::unsignaled());
+            assert_eq!(read.err(), Some(FabricError::DeclaredLost));
+            return;
+        }
+        if fabric.node() == NodeId(0) {
+            wait_until(fabric, "the victim's puts", || word(&memory, 0) > 1000);
+            pidfd_send_signal(&process, Signal::STOP).unwrap();
+        }
+        wait_for_loss(fabric);
+        let before = contents(&memory);
+        // Nobody wakes it before both have looked.
+        let others = fabric.mesh();
+        let deadline = soon();
+        let (to, message) = (NodeId(1 - fabric.node().0), b"seen");
+        others.send(to, message).unwrap();
+        assert!(others.receive(Some(deadline)).unwrap().is_some());
+        // Stopped inside an operation it has been killed, and there is nobody to wake.
+        let _gone = pidfd_send_signal(&process, Signal::CONT);
+        end_of(&process);
+        assert_eq!(contents(&memory), before);
+    });
+    let Some(mut nodes) = nodes else { return };
+    assert!(nodes.succeeded(0) && nodes.succeeded(1), "see above");
+    // The victim ends well, unless it had to be killed.
+    assert!(nodes.succeeded(VICTIM) || nodes.was_killed(VICTIM), "see above");
+}
+
+#[test]
+fn a_node_stopped_inside_an_operation_is_killed() {
+    let nodes = run("a_node_stopped_inside_an_operation_is_killed", |fabric| {
+        let (memory, remotes) = share(fabric, fabric.mesh(), BIG);
+        let process = victim(fabric);
+        if fabric.node() == victim_id() {
+            let here = fabric.allocate(BIG, MemoryKind::Host).unwrap();
+            let mut qp = fabric.queue_pair(NodeId(0)).unwrap();
+            for number in 1_u64.. {
+                here.write(0, &number.to_ne_bytes()).unwrap();
+                // Takes so long that it is stopped within, but for one time in very many.
+                let _done = qp.put(local(&here, 0, BIG), target(&remotes[0], 0), Work::unsignaled());
+            }
+        }
+        if fabric.node() == NodeId(0) {
+            wait_until(fabric, "the victim's puts", || word(&memory, 0) > 3);
+            pidfd_send_signal(&process, Signal::STOP).unwrap();
+        }
+        wait_for_loss(fabric);
+        // It has ended already, though it was never continued.
+        end_of(&process);
+        let before = contents(&memory);
+        assert_eq!(contents(&memory), before);
+    });
+    let Some(mut nodes) = nodes else { return };
+    assert!(nodes.succeeded(0) && nodes.succeeded(1), "see above");
+    assert!(nodes.was_killed(VICTIM), "see above");
+}
+
+#[test]
+fn a_loss_that_one_sees_is_a_loss_to_all() {
+    let nodes = run("a_loss_that_one_sees_is_a_loss_to_all", |fabric| {
+        let (_memory, _remotes) = share(fabric, fabric.mesh(), 64);
+        let process = victim(fabric);
+        let ready = soon();
+        if fabric.node() == NodeId(1) {
+            fabric.mesh().send(NodeId(0), b"ready").unwrap();
+        }
+        if fabric.node() == NodeId(0) {
+            assert!(fabric.mesh().receive(Some(ready)).unwrap().is_some());
+            pidfd_send_signal(&process, Signal::KILL).unwrap();
+        }
+        if fabric.node() == victim_id() {
+            wait_until(fabric, "the end", || false);
+        }
+        wait_for_loss(fabric);
+    });
+    let Some(mut nodes) = nodes else { return };
+    assert!(nodes.succeeded(0) && nodes.succeeded(1), "see above");
+    assert!(nodes.was_killed(VICTIM));
+}
