@@ -52,7 +52,7 @@ pub(crate) struct Spent {
 impl Spent {
     /// Appends the moves that the bounds allow, each with what is spent after it; true if some were left out. Those that
     /// cost most come first, so that a search that takes them from the end begins with the fixed schedule. `mover` says
-    /// nothing for optional moves, which cost nothing.
+    /// nothing for moves that cost nothing.
     pub(crate) fn within<M: Copy>(
         self,
         bounds: Bounds,
@@ -78,8 +78,8 @@ impl Spent {
             }
         }
         let left_out = out.len() - start < order.len();
-        let optional = moves.iter().filter(|&&m| mover(m).is_none());
-        out.extend(optional.map(|&m| (m, self)));
+        let free = moves.iter().filter(|&&m| mover(m).is_none());
+        out.extend(free.map(|&m| (m, self)));
         out[start..].reverse();
         left_out
     }
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn optional_moves_cost_nothing() {
+    fn moves_that_do_not_count_cost_nothing() {
         let none = Bounds {
             preemptions: Some(0),
             delays: Some(0),

@@ -67,18 +67,18 @@ pub trait System {
     /// Appends an encoding of the state. States with equal encodings must have equal futures.
     fn encode(&self, state: &Self::State, out: &mut Vec<u8>);
 
-    /// Appends the encoding of the state that this one *stutters* from: one that differs only in that threads have yet to
-    /// find that they cannot go on. False if there is none.
+    /// Appends the encoding of the state that this one, which has these moves, *stutters* from: one that differs only in
+    /// that threads have yet to find that they cannot go on. False if there is none.
     ///
     /// A search leaves a stuttering state out if the state that it stutters from has been visited, unless every
     /// move of that state only stutters; then it follows one of them.
-    fn encode_before_stutter(&self, state: &Self::State, out: &mut Vec<u8>) -> bool {
-        let _ = (state, out);
+    fn encode_before_stutter(&self, state: &Self::State, moves: &[Self::Move], out: &mut Vec<u8>) -> bool {
+        let _ = (state, moves, out);
         false
     }
 
     /// Returns whether the enabled move need not ever happen, such as a fault. An execution may end where only optional moves
-    /// are left. Bounds do not count them; random executions take them at times of their own.
+    /// are left. Random executions take optional moves at times of their own.
     fn is_optional(&self, state: &Self::State, what: Self::Move) -> bool {
         let _ = (state, what);
         false
@@ -86,6 +86,12 @@ pub trait System {
 
     /// Returns who makes the move: what bounds count and what PCT gives priorities.
     fn mover(&self, what: Self::Move) -> Mover;
+
+    /// Returns whether the move counts for bounds.
+    fn is_counted(&self, what: Self::Move) -> bool {
+        let _ = what;
+        true
+    }
 
     /// Gives up storage that copies of the state need not carry. Called before a state with several moves is kept.
     fn keep(&mut self, state: &mut Self::State) {

@@ -270,7 +270,9 @@ impl<'a, W: System> Worker<'a, W> {
         let hash = fingerprint(&self.bytes);
         if may_stutter && options.bounds.is_none() && !self.moves.is_empty() {
             self.bytes.clear();
-            if self.system.encode_before_stutter(&node.state, &mut self.bytes)
+            if self
+                .system
+                .encode_before_stutter(&node.state, &self.moves, &mut self.bytes)
                 && shared.visited.contains(fingerprint(&self.bytes))
             {
                 self.moves.clear();
@@ -310,8 +312,7 @@ impl<'a, W: System> Worker<'a, W> {
         };
         let start = self.choices.len();
         let system = &self.system;
-        let state = &node.state;
-        let mover = |what| (!system.is_optional(state, what)).then(|| system.mover(what));
+        let mover = |what| system.is_counted(what).then(|| system.mover(what));
         if node.spent.within(bounds, &self.moves, mover, &mut self.choices) {
             // Relaxed: read after the workers are joined.
             self.shared.cut.store(true, Ordering::Relaxed);

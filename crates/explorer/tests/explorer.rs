@@ -96,6 +96,10 @@ impl System for Grid {
         self.optional == Some(what)
     }
 
+    fn is_counted(&self, what: usize) -> bool {
+        self.optional != Some(what)
+    }
+
     fn collected(self) -> u64 {
         self.ends
     }

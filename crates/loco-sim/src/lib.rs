@@ -16,18 +16,20 @@ mod state;
 mod world;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use mowgli::machine;
 use mowgli::model::{Model, RmwAtomicity};
 
-use exploring::random::{self, Choice};
-use exploring::{search, shorten};
+use explorer::Choice;
+
+use exploring::{random, search, shorten};
 use reports::graph;
 use state::behaviour;
 
-pub use exploring::bounds::Bounds;
+pub use explorer::Bounds;
+
 pub use exploring::progress::Progress;
 pub use exploring::reach::{Reach, reaches};
 pub use fabric::platform::{
@@ -54,6 +56,9 @@ pub struct Config {
     pub faults: Faults,
     /// Explorers that work in parallel (exhaustive strategy).
     pub workers: usize,
+    /// Leave moves out whose order cannot matter. Off, every interleaving's states are visited: for checking the reduction.
+    /// Random strategies leave nothing out either way.
+    pub reduction: bool,
     /// Give up after so many states.
     pub states_max: Option<u64>,
     /// Give up after so long.
@@ -99,6 +104,7 @@ impl Default for Config {
             glob: false,
             faults: Faults::default(),
             workers: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            reduction: true,
             states_max: None,
             time_max: None,
             steps_max: 100_000,
@@ -109,13 +115,6 @@ impl Default for Config {
 }
 
 impl Config {
-    pub(crate) fn is_cancelled(&self) -> bool {
-        // Relaxed: the flag carries no data, and a late view of it only delays the end.
-        self.cancel
-            .as_ref()
-            .is_some_and(|flag| flag.load(Ordering::Relaxed))
-    }
-
     pub(crate) fn machine(&self) -> machine::Config {
         machine::Config::new(Model::RdmaTso, self.atomicity())
     }

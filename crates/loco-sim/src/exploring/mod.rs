@@ -2,7 +2,6 @@
 //!
 //! Relies on [`crate::world`] for runs and on [`crate::state`] for moves. Used by the crate's entry points.
 
-pub(crate) mod bounds;
 pub(crate) mod persistent;
 pub(crate) mod progress;
 pub(crate) mod random;
@@ -10,5 +9,6 @@ pub(crate) mod reach;
 pub(crate) mod search;
 pub(crate) mod sharing;
 pub(crate) mod shorten;
+pub(crate) mod system;
 pub(crate) mod trail;
 pub(crate) mod walk;

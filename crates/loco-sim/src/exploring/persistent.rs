@@ -13,7 +13,6 @@
 //! enough to explore those (Godefroid's persistent sets; stubborn sets with agents for processes).
 
 use mowgli::machine::{Addr, QpId, Rule, Step};
-use smallvec::SmallVec;
 
 use crate::exploring::sharing::{Agent, Part};
 use crate::exploring::walk::Walker;
@@ -21,27 +20,8 @@ use crate::fabric::request::{Deadline, Note, Request};
 use crate::state::faults::Fault;
 use crate::state::{Move, State, Status};
 
-/// Largest number of agents that a set holds; larger worlds are explored without the reduction.
-const AGENTS_MAX: usize = 512;
 /// Agents of one queue pair.
 const PARTS: usize = Part::ALL.len();
-
-/// A set of agents by number.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-struct Agents([u64; AGENTS_MAX / 64]);
-
-impl Agents {
-    fn insert(&mut self, agent: usize) -> bool {
-        let (word, bit) = (agent / 64, 1 << (agent % 64));
-        let fresh = self.0[word] & bit == 0;
-        self.0[word] |= bit;
-        fresh
-    }
-
-    fn contains(&self, agent: usize) -> bool {
-        self.0[agent / 64] & (1 << (agent % 64)) != 0
-    }
-}
 
 /// Numbers agents: two per thread, then the parts of all queue pairs.
 #[derive(Clone, Copy)]
@@ -62,6 +42,20 @@ impl Numbering {
         self.threads * (2 + self.nodes * PARTS)
     }
 
+    /// Every agent, by number.
+    fn all(self, out: &mut Vec<Who>) {
+        if out.len() == self.count() {
+            return;
+        }
+        out.clear();
+        out.extend((0..self.threads as u16).flat_map(|t| [Who::Program(t), Who::Buffer(t)]));
+        for thread in 0..self.threads as u16 {
+            for peer in 0..self.nodes as u16 {
+                out.extend(Part::ALL.map(|part| Who::Nic(QpId { thread, peer }, part)));
+            }
+        }
+    }
+
     fn number(self, who: Who) -> usize {
         match who {
             Who::Program(t) => 2 * usize::from(t),
@@ -74,49 +68,57 @@ impl Numbering {
     }
 }
 
-/// Leaves in `moves` a persistent subset of them: the smallest that is found starting from each agent that can move.
-pub(crate) fn reduce(walker: &Walker<'_>, state: &mut State, moves: &mut Vec<Move>) {
-    let numbering = Numbering {
-        threads: state.threads.len(),
-        nodes: state.node_count(),
-    };
-    if moves.len() < 2 || numbering.count() > AGENTS_MAX || state.losses.is_settling() {
-        return;
-    }
-    let movers: SmallVec<[Who; 16]> = moves.iter().map(|&m| agent_of(m)).collect();
-    let numbers: SmallVec<[usize; 16]> = movers.iter().map(|&who| numbering.number(who)).collect();
-    let mut moving = Agents::default();
-    for &number in &numbers {
-        moving.insert(number);
-    }
-    let mut best: Option<(usize, Agents)> = None;
-    for (&seed, &what) in movers.iter().zip(moves.iter()) {
-        if what.is_optional(state) {
-            continue;
+/// Storage of the reduction, used again from state to state.
+#[derive(Default)]
+pub(crate) struct Reducer {
+    closure: explorer::Closure,
+    movers: Vec<usize>,
+    /// Those of them that have a move which must happen.
+    seeds: Vec<usize>,
+    whos: Vec<Who>,
+}
+
+impl Reducer {
+    /// Leaves in `moves` a persistent subset of them: the smallest that is found starting from each agent that can move.
+    pub(crate) fn reduce(&mut self, walker: &Walker<'_>, state: &mut State, moves: &mut Vec<Move>) {
+        if moves.len() < 2 || state.losses.is_settling() {
+            return;
         }
-        let limit = best.as_ref().map_or(moves.len(), |(size, _)| *size);
-        let closure = Closure {
-            walker,
-            numbering,
-            moves,
-            movers: &numbers,
-            moving: &moving,
-            agents: Agents::default(),
-            size: 0,
-            whole: Agents::default(),
-            todo: SmallVec::new(),
+        let numbering = Numbering {
+            threads: state.threads.len(),
+            nodes: state.node_count(),
         };
-        if let Some(found) = closure.of(state, seed, limit) {
-            let done = found.0 == 1;
-            best = Some(found);
-            if done {
-                break;
-            }
+        let number = |&what: &Move| numbering.number(agent_of(what));
+        self.movers.clear();
+        self.movers.extend(moves.iter().map(number));
+        numbering.all(&mut self.whos);
+        self.seeds.clear();
+        let (movers, seeds) = (&self.movers, &mut self.seeds);
+        let must = movers
+            .iter()
+            .zip(moves.iter())
+            .filter(|(_, what)| !what.is_optional(state));
+        seeds.extend(must.map(|(mover, _)| mover));
+        if seeds.is_empty() {
+            return;
         }
-    }
-    if let Some((_, kept)) = best {
-        let mut agent = numbers.iter();
-        moves.retain(|_| agent.next().is_some_and(|&agent| kept.contains(agent)));
+        self.closure
+            .find(numbering.count(), movers, seeds, |agent, agents| {
+                let mut needs = Needs {
+                    walker,
+                    numbering,
+                    agents,
+                };
+                if !movers.contains(&agent) {
+                    needs.enablers(state, self.whos[agent]);
+                    return;
+                }
+                for (&what, _) in moves.iter().zip(movers).filter(|(_, mover)| **mover == agent) {
+                    needs.dependents(state, what);
+                }
+            });
+        let mut movers = movers.iter();
+        moves.retain(|_| movers.next().is_some_and(|&agent| self.closure.contains(agent)));
     }
 }
 
@@ -133,52 +135,17 @@ fn agent_of(what: Move) -> Who {
     }
 }
 
-struct Closure<'a, 'b> {
+/// Finds what agents need, and adds it to a set.
+struct Needs<'a, 'b, 'c> {
     walker: &'a Walker<'b>,
     numbering: Numbering,
-    moves: &'a [Move],
-    /// The agents that make them.
-    movers: &'a [usize],
-    /// The same as a set.
-    moving: &'a Agents,
-    agents: Agents,
-    /// Moves that these have.
-    size: usize,
-    /// Queue pairs, by their first part, whose enablers are in.
-    whole: Agents,
-    todo: SmallVec<[(usize, Who); 32]>,
+    agents: &'a mut explorer::Agents<'c>,
 }
 
-impl Closure<'_, '_> {
-    /// The closed set around `seed` with its number of enabled moves, if fewer than `limit`.
-    fn of(mut self, state: &mut State, seed: Who, limit: usize) -> Option<(usize, Agents)> {
-        self.add(seed);
-        while let Some((agent, who)) = self.todo.pop() {
-            if self.size >= limit {
-                return None;
-            }
-            if !self.moving.contains(agent) {
-                self.enablers(state, who);
-                continue;
-            }
-            for index in 0..self.moves.len() {
-                if self.movers[index] == agent {
-                    self.dependents(state, self.moves[index]);
-                }
-            }
-        }
-        (self.size < limit).then_some((self.size, self.agents))
-    }
-
+impl Needs<'_, '_, '_> {
     #[inline]
     fn add(&mut self, who: Who) {
-        let number = self.numbering.number(who);
-        if self.agents.insert(number) {
-            if self.moving.contains(number) {
-                self.size += self.movers.iter().filter(|&&mover| mover == number).count();
-            }
-            self.todo.push((number, who));
-        }
+        self.agents.insert(self.numbering.number(who));
     }
 
     fn add_queue_pair(&mut self, qp: QpId) {
@@ -356,11 +323,6 @@ impl Closure<'_, '_> {
                 // Empty, else it could drain. Filled by its thread, or by one that posts to its queue pairs.
                 self.add_node(state, state.info(thread).node);
             }
-            // The same for all its parts.
-            Who::Nic(qp, _)
-                if !self
-                    .whole
-                    .insert(self.numbering.number(Who::Nic(qp, Part::ALL[0]))) => {}
             Who::Nic(qp, _) => {
                 self.add_queue_pair(qp);
                 self.add_thread(qp.thread);

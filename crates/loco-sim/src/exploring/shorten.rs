@@ -7,8 +7,8 @@
 use std::mem::discriminant;
 use std::time::{Duration, Instant};
 
-use crate::exploring::random::{end_of, failure_of_thread};
 use crate::exploring::sharing::Seen;
+use crate::exploring::system::{end_of, failure_of_thread};
 use crate::exploring::walk::{Builder, Position, Walker};
 use crate::reports::Failure;
 use crate::reports::schedule::Schedule;

@@ -12,7 +12,6 @@
 
 use mowgli::machine::{Addr, Step};
 
-use crate::exploring::bounds::Spent;
 use crate::exploring::sharing::{Agent, Seen};
 use crate::exploring::trail::Trail;
 use crate::fabric::request::{Deadline, Note, Request};
@@ -20,9 +19,6 @@ use crate::state::{Common, Move, State, Status, agent_of};
 use crate::world::World;
 use crate::world::run::{Granted, Run, Start, unknown};
 use crate::{Config, SimError};
-
-/// Most positions kept for their storage.
-const SPARE_MAX: usize = 64;
 
 /// Builds a world.
 pub(crate) type Builder<'a> = &'a (dyn Fn(&mut World) + Sync);
@@ -34,10 +30,6 @@ pub(crate) struct Position {
     pub(crate) path: Trail<Granted>,
     /// Moves taken since the set-up.
     pub(crate) schedule: Trail<Move>,
-    /// What a bounded search has spent on it.
-    pub(crate) spent: Spent,
-    /// How much of the search tree is below: 1 at the root, shared out evenly among the moves of a state.
-    pub(crate) share: f64,
 }
 
 impl Clone for Position {
@@ -46,8 +38,6 @@ impl Clone for Position {
             state: self.state.clone(),
             path: self.path.clone(),
             schedule: self.schedule.clone(),
-            spent: self.spent,
-            share: self.share,
         }
     }
 
@@ -55,7 +45,6 @@ impl Clone for Position {
         self.state.clone_from(&source.state);
         self.path.clone_from(&source.path);
         self.schedule.clone_from(&source.schedule);
-        (self.spent, self.share) = (source.spent, source.share);
     }
 }
 
@@ -68,11 +57,6 @@ pub(crate) struct Walker<'a> {
     pub(crate) seen: Seen,
     pub(crate) runs: u64,
     scratch: Vec<Step>,
-    /// Storage of the search: moves that are enabled, the encoding of a state.
-    pub(crate) enabled: Vec<Move>,
-    pub(crate) bytes: Vec<u8>,
-    /// Positions that nobody needs any more: storage for copies.
-    spare: Vec<Position>,
 }
 
 impl<'a> Walker<'a> {
@@ -85,9 +69,6 @@ impl<'a> Walker<'a> {
             seen,
             runs: 0,
             scratch: Vec::new(),
-            enabled: Vec::new(),
-            bytes: Vec::new(),
-            spare: Vec::new(),
         }
     }
 
@@ -101,27 +82,7 @@ impl<'a> Walker<'a> {
             state,
             path: Trail::default(),
             schedule: Trail::default(),
-            spent: Spent::default(),
-            share: 1.0,
         })
-    }
-
-    /// A copy, in the storage of a retired position if there is one.
-    pub(crate) fn copy(&mut self, at: &Position) -> Position {
-        match self.spare.pop() {
-            Some(mut copy) => {
-                copy.clone_from(at);
-                copy
-            }
-            None => at.clone(),
-        }
-    }
-
-    /// Takes back a position that nobody needs any more.
-    pub(crate) fn retire(&mut self, at: Position) {
-        if self.spare.len() < SPARE_MAX {
-            self.spare.push(at);
-        }
     }
 
     /// Brings a run here, so that what every thread asks for next is known.

@@ -6,10 +6,10 @@ pub(crate) mod trace;
 
 use std::fmt;
 
+use explorer::Bounds;
 use serde::Serialize;
 
 use crate::Faults;
-use crate::exploring::bounds::Bounds;
 use crate::exploring::walk::Position;
 use crate::fabric::request::Kind;
 use crate::reports::schedule::Schedule;
@@ -56,17 +56,6 @@ pub struct Stats {
     pub seconds: f64,
 }
 
-impl Stats {
-    /// Adds another explorer's counters.
-    pub(crate) fn add(&mut self, other: &Stats) {
-        self.states += other.states;
-        self.executions += other.executions;
-        self.transitions += other.transitions;
-        self.depth_max = self.depth_max.max(other.depth_max);
-        self.runs += other.runs;
-    }
-}
-
 /// The result of an exploration.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
@@ -109,8 +98,6 @@ pub enum FailureKind {
     Deadlock,
     /// Not a failure: the end that was looked for ([`reaches`](crate::reaches)).
     Reached,
-    /// Not a failure: the search met a limit.
-    Limit,
 }
 
 /// A failing execution.
@@ -132,21 +119,6 @@ pub struct Failure {
 }
 
 impl Failure {
-    pub(crate) fn limit() -> Failure {
-        Failure {
-            kind: FailureKind::Limit,
-            waiting: Vec::new(),
-            histories: Vec::new(),
-            schedule: Schedule::default(),
-            trace: Vec::new(),
-            outstanding: Vec::new(),
-        }
-    }
-
-    pub(crate) fn is_limit(&self) -> bool {
-        self.kind == FailureKind::Limit
-    }
-
     pub(crate) fn new(common: &Common, at: &Position, kind: FailureKind) -> Failure {
         let state = &at.state;
         let waiting = (0..state.threads.len() as u16)
@@ -190,7 +162,6 @@ impl fmt::Display for Failure {
             FailureKind::End { message } => writeln!(f, "the check of the end failed: {message}")?,
             FailureKind::Deadlock => writeln!(f, "deadlock: no thread can go on")?,
             FailureKind::Reached => writeln!(f, "reached")?,
-            FailureKind::Limit => writeln!(f, "limit")?,
         }
         for line in &self.waiting {
             writeln!(f, "  {line}")?;

@@ -35,11 +35,12 @@ fn words_on(program: &Program, node: usize) -> usize {
 }
 
 /// Every outcome of the program on the model fabric.
-pub fn outcomes(program: &Program) -> BTreeSet<Outcome> {
+pub fn outcomes(program: &Program, workers: usize, reduction: bool) -> BTreeSet<Outcome> {
     let program = Arc::new(program.clone());
     let found = Arc::new(Mutex::new(BTreeSet::new()));
     let config = Config {
-        workers: 1,
+        workers,
+        reduction,
         ..Config::default()
     };
     let report = explore(&config, |world| build(&program, &found, world)).unwrap();

@@ -66,9 +66,14 @@ fn is_expressible(program: &Program) -> bool {
 /// order of its operations, as they do on hardware, while `wait` of RDMA^WAIT may see a put complete before an
 /// earlier get.
 fn agrees(name: &str, program: &Program) {
+    explored_agrees(name, program, 1, true);
+}
+
+/// As [`agrees`], explored by so many workers, with the reduction or without.
+fn explored_agrees(name: &str, program: &Program, workers: usize, reduction: bool) {
     let expected = mowgli::explore::outcomes(program, Model::RdmaTso, RmwAtomicity::Hca, &Budget::default());
     assert!(expected.is_complete(), "{name}");
-    let found = interpreter::outcomes(program);
+    let found = interpreter::outcomes(program, workers, reduction);
     let waits = program.threads.iter().any(|t| {
         instructions(&t.code)
             .iter()
@@ -150,4 +155,37 @@ fn random_programs_that_wait() {
         ..Shape::SMALL
     };
     programs_agree(shape, 20_000, 100);
+}
+
+/// What one worker has not seen another has: conflicts that no worker knows alone must not be lost.
+#[test]
+fn several_workers_together_miss_nothing() {
+    let entries = catalogue::entries().iter();
+    let from_catalogue = entries.filter_map(|e| Some((e.name.to_owned(), e.parse().ok()?.program)));
+    let shape = Shape {
+        rmw: false,
+        ..Shape::SMALL
+    };
+    let random = (30_000..30_150).map(|seed| (format!("seed {seed}"), generate::program(seed, &shape)));
+    let programs = from_catalogue.chain(random);
+    for (number, (name, program)) in programs.filter(|(_, p)| is_expressible(p)).enumerate() {
+        explored_agrees(&name, &program, 2 + number % 3, true);
+    }
+}
+
+#[test]
+fn without_the_reduction_there_is_nothing_more() {
+    let shape = Shape {
+        instructions: 4,
+        ..Shape::SMALL
+    };
+    let programs = (40_000..).map(|seed| (seed, generate::program(seed, &shape)));
+    for (seed, program) in programs.filter(|(_, p)| is_expressible(p)).take(60) {
+        explored_agrees(&format!("seed {seed}"), &program, 1, false);
+    }
+    let program = catalogue::entries()
+        .iter()
+        .find_map(|e| Some(e.parse().ok()?.program).filter(is_expressible))
+        .unwrap();
+    explored_agrees("with several workers", &program, 3, false);
 }

@@ -1,0 +1,163 @@
+//! A world as a system for [`explorer`]: what its positions, moves and findings are.
+//!
+//! Relies on [`crate::exploring::walk`] for taking moves and on [`crate::exploring::persistent`] for which suffice. Used
+//! by [`crate::exploring::search`] and [`crate::exploring::random`].
+
+use explorer::{Flow, Mover, System};
+use mowgli::machine::Step;
+
+use crate::SimError;
+use crate::exploring::persistent;
+use crate::exploring::sharing::Seen;
+use crate::exploring::walk::{Position, Walker};
+use crate::reports::{Failure, FailureKind};
+use crate::state::Move;
+use crate::state::faults::Fault;
+
+/// A world, as one worker of an exploration sees it.
+pub(crate) struct Explored<'a> {
+    pub(crate) walker: Walker<'a>,
+    reducer: persistent::Reducer,
+    /// Moves are left out, so an access that was not counted on ends the search: what was left out may have been wrong.
+    pub(crate) learns: bool,
+}
+
+/// What a worker has learned and done.
+pub(crate) struct Learned {
+    pub(crate) seen: Seen,
+    pub(crate) runs: u64,
+}
+
+impl<'a> Explored<'a> {
+    pub(crate) fn new(walker: Walker<'a>, learns: bool) -> Self {
+        Explored {
+            walker,
+            reducer: persistent::Reducer::default(),
+            learns,
+        }
+    }
+}
+
+impl System for Explored<'_> {
+    type State = Position;
+    type Move = Move;
+    type Finding = Box<Failure>;
+    type Error = SimError;
+    type Collected = Learned;
+
+    fn start(&mut self) -> Result<Option<Position>, SimError> {
+        let mut start = self.walker.start()?;
+        self.walker.settle(&mut start)?;
+        Ok(Some(start))
+    }
+
+    fn enabled(&mut self, at: &mut Position, moves: &mut Vec<Move>) {
+        self.walker.moves(&mut at.state, moves);
+    }
+
+    fn eager(&mut self, at: &mut Position, moves: &mut Vec<Move>) -> Option<Move> {
+        if !self.walker.config.reduction {
+            self.enabled(at, moves);
+            return None;
+        }
+        self.walker.commuting(&mut at.state, moves)
+    }
+
+    fn reduce(&mut self, at: &mut Position, moves: &mut Vec<Move>) {
+        if self.walker.config.reduction {
+            self.reducer.reduce(&self.walker, &mut at.state, moves);
+        }
+    }
+
+    fn apply(&mut self, at: &mut Position, what: Move) -> Result<Flow<Box<Failure>>, SimError> {
+        if !self.walker.take(at, what)? {
+            return Ok(Flow::Cut);
+        }
+        if let Some(failure) = failure_of_thread(&self.walker, at) {
+            return Ok(Flow::Found(Box::new(failure)));
+        }
+        Ok(match self.learns && self.walker.seen.fresh {
+            true => Flow::Quit,
+            false => Flow::On,
+        })
+    }
+
+    fn end(&mut self, at: &mut Position) -> Result<Flow<Box<Failure>>, SimError> {
+        let failure = end_of(&mut self.walker, at)?;
+        Ok(failure.map_or(Flow::On, |failure| Flow::Found(Box::new(failure))))
+    }
+
+    fn encode(&self, at: &Position, out: &mut Vec<u8>) {
+        at.state.encode(out, false);
+    }
+
+    fn encode_before_stutter(&self, at: &Position, moves: &[Move], out: &mut Vec<u8>) -> bool {
+        // Only a parked thread's deadline can pass, not that of one which is about to evaluate.
+        let expires = |what: &Move| matches!(what, Move::Fault(Fault::Expire(_) | Fault::Idle(_)));
+        let stutters = self.walker.config.reduction && at.state.stutters() && !moves.iter().any(expires);
+        if stutters {
+            at.state.encode(out, true);
+        }
+        stutters
+    }
+
+    fn is_optional(&self, at: &Position, what: Move) -> bool {
+        what.is_optional(&at.state)
+    }
+
+    fn mover(&self, what: Move) -> Mover {
+        mover(what)
+    }
+
+    /// Faults have bounds of their own.
+    fn is_counted(&self, what: Move) -> bool {
+        !matches!(what, Move::Fault(_))
+    }
+
+    fn keep(&mut self, at: &mut Position) {
+        at.state.machine.forget_idle();
+    }
+
+    fn collected(self) -> Learned {
+        Learned {
+            runs: self.walker.runs,
+            seen: self.walker.seen,
+        }
+    }
+}
+
+/// Who makes the move. In the order of delays: a thread, its store buffer, its queue pairs by peer. So without delays
+/// memory is strong: what a thread has issued takes effect before another thread moves.
+pub(crate) fn mover(what: Move) -> Mover {
+    let (thread, part) = match what {
+        Move::Thread(thread) => (thread, 0),
+        Move::Machine(Step::Drain { thread }) => (thread, 1),
+        Move::Machine(Step::Nic { qp, .. }) => (qp.thread, 2 + qp.peer),
+        Move::Fault(Fault::Expire(thread) | Fault::Idle(thread)) => (thread, 0),
+        // After all threads.
+        Move::Fault(Fault::Crash(node) | Fault::Suspect(node) | Fault::Revoke(node)) => (u16::MAX, node),
+        Move::Fault(Fault::Learn { node, .. }) => (u16::MAX, node),
+    };
+    Mover(u32::from(thread) << 16 | u32::from(part))
+}
+
+/// The assertion that has failed in a thread, if one has.
+pub(crate) fn failure_of_thread(walker: &Walker<'_>, at: &Position) -> Option<Failure> {
+    let (thread, message) = walker.failed(&at.state)?;
+    let kind = FailureKind::Assertion { thread, message };
+    Some(Failure::new(walker.common, at, kind))
+}
+
+/// The failure at the end of an execution, if any.
+pub(crate) fn end_of(walker: &mut Walker<'_>, at: &Position) -> Result<Option<Failure>, SimError> {
+    let stuck = at.state.is_unfinished();
+    let kind = if stuck {
+        FailureKind::Deadlock
+    } else {
+        match walker.check_end(&at.state)? {
+            Some(message) => FailureKind::End { message },
+            None => return Ok(None),
+        }
+    };
+    Ok(Some(Failure::new(walker.common, at, kind)))
+}
