@@ -90,6 +90,12 @@ impl Sharing {
         })
     }
 
+    /// Whether the agent has touched the word.
+    fn knows(&self, word: Addr, agent: Agent) -> bool {
+        let seen = self.words.get(word.0 as usize);
+        seen.is_some_and(|seen| seen.iter().any(|&(other, _)| other == agent))
+    }
+
     /// The other agents that touch the word in a conflicting way, with whether they read and write.
     pub(crate) fn others(
         &self,
@@ -155,10 +161,11 @@ impl Seen {
     /// Counts a use of a lock by a thread.
     pub(crate) fn touch_lock(&mut self, lock: usize, thread: u16, attempt: bool) {
         let word = Addr(lock as u32);
+        let agent = Agent::cpu(thread);
         // A second thread is news even if both only lock.
-        let alone = !self.locks.conflicts(word, Agent::cpu(thread), true);
-        let conflict = self.locks.record(word, Agent::cpu(thread), attempt);
-        self.fresh |= conflict || alone && self.locks.conflicts(word, Agent::cpu(thread), true);
+        let known = self.locks.knows(word, agent);
+        let conflict = self.locks.record(word, agent, attempt);
+        self.fresh |= conflict || !known && self.locks.conflicts(word, agent, true);
     }
 
     /// Threads that use the lock.
