@@ -41,7 +41,7 @@ mod objects;
 mod operations;
 pub mod prelude;
 mod run;
-#[cfg(feature = "shm")]
+#[cfg(all(feature = "shm", any(test, feature = "testing")))]
 pub mod testing;
 
 /// What is below the objects: the fabric contract, the job and its mesh, and the fabrics that this build has.
@@ -68,14 +68,14 @@ pub use config::{Config, Polling};
 pub use error::{Error, ErrorKind, Result};
 pub use objects::barrier::Barrier;
 pub use objects::collective::Collective;
-#[doc(hidden)]
+#[cfg(feature = "mistakes")]
 pub use objects::kvstore::Defect;
 pub use objects::kvstore::{Bytes, Encode, Inserted, KvConfig, KvStats, KvStore, PendingGet};
 pub use objects::locks::guard::{LockConfig, LockGuard, OnLoss, Unlock};
 pub use objects::locks::tas_lock::TasLock;
 pub use objects::locks::ticket_lock::TicketLock;
 pub use objects::ring_buffer::{RingBuffer, RingConfig, RingReader, RingWriter};
-#[doc(hidden)]
+#[cfg(feature = "mistakes")]
 pub use objects::shared_queue::QueueDefect;
 pub use objects::shared_queue::{Popped, Pushed, SharedQueue};
 pub use objects::variables::atomic_array::AtomicArray;

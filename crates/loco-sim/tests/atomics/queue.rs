@@ -155,7 +155,8 @@ fn with<const DEFECT: u8>(manager: &Manager<Fabric>) -> Queue {
         _ => QueueDefect::FreeBeforeRead,
     };
     let capacity = if DEFECT == 2 { 1 } else { 2 };
-    SharedQueue::with_defect(manager, "queue", NodeId(0), capacity, Some(defect)).unwrap()
+    let queue = SharedQueue::new(manager, "queue", NodeId(0), capacity).unwrap();
+    queue.with_defect(defect)
 }
 
 #[test]

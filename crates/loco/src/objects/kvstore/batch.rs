@@ -143,7 +143,7 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
                 }
             };
             // The fence between the writes and the release, as for a single update.
-            if self.config.defect != Some(Defect::ReleaseWithoutFence) {
+            if !self.config.makes(Defect::ReleaseWithoutFence) {
                 guard.set_scope(match guard.scope() {
                     Scope::Nothing => Scope::Pair(at.node),
                     Scope::Pair(node) if node == at.node => Scope::Pair(node),

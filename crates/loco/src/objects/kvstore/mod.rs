@@ -69,8 +69,8 @@ pub struct KvConfig {
     pub locks: u32,
     /// Bytes of each node's tracker.
     pub tracker_bytes: usize,
-    /// For tests of the tests.
-    #[doc(hidden)]
+    /// A mistake to make, for tests of checkers.
+    #[cfg(feature = "mistakes")]
     pub defect: Option<Defect>,
 }
 
@@ -83,13 +83,27 @@ impl Default for KvConfig {
             key_bytes_max: 64,
             locks: 64,
             tracker_bytes: 1 << 16,
+            #[cfg(feature = "mistakes")]
             defect: None,
         }
     }
 }
 
-/// Mistakes that the papers warn of, to show that checkers find them.
-#[doc(hidden)]
+impl KvConfig {
+    /// Returns true if the store is to make this mistake: never, unless built for tests of checkers.
+    #[cfg(feature = "mistakes")]
+    fn makes(&self, mistake: Defect) -> bool {
+        self.defect == Some(mistake)
+    }
+
+    #[cfg(not(feature = "mistakes"))]
+    const fn makes(&self, _: Defect) -> bool {
+        false
+    }
+}
+
+/// Mistakes that the papers warn of, to show that checkers find them. Only in builds with the feature `mistakes` does a
+/// store make any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Defect {
     /// No fence between the write of an update and the release of the lock.
@@ -97,8 +111,10 @@ pub enum Defect {
     /// The valid bit set before the acknowledgements.
     ValidBeforeAcknowledged,
     /// A reader takes whatever use of a slot it finds for the one that its index has.
+    #[cfg(feature = "mistakes")]
     IgnoresCounter,
     /// A reader takes words of different writes for a value.
+    #[cfg(feature = "mistakes")]
     IgnoresChecksum,
 }
 

@@ -13,7 +13,9 @@ use crate::fence::Scope;
 use crate::operations::operation::{Flags, Operation};
 use crate::{AckKey, Error, Pending, Result, Thread};
 
-use super::slot::{Found, Location, open, open_with, slot_bytes};
+#[cfg(feature = "mistakes")]
+use super::slot::open_with;
+use super::slot::{Found, Location, open, slot_bytes};
 use super::value::Encode;
 use super::{KvStore, Shared};
 
@@ -317,10 +319,13 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
     #[inline]
     fn look(&self, slot: &[u8], at: Location) -> Result<Looked<V>> {
         let value_bytes_max = self.shared.config.value_bytes_max;
+        #[cfg(feature = "mistakes")]
         let found = match self.shared.config.defect {
             None => open(slot, at.counter, value_bytes_max),
             Some(defect) => open_with(defect, slot, at.counter, value_bytes_max),
         };
+        #[cfg(not(feature = "mistakes"))]
+        let found = open(slot, at.counter, value_bytes_max);
         match found {
             Found::Value(bytes) => match V::from_bytes(bytes) {
                 Some(value) => Ok(Looked::Known(Some(value))),

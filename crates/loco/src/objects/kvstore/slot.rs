@@ -9,6 +9,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::objects::variables::sealed::padded;
 
+#[cfg(feature = "mistakes")]
 use super::Defect;
 
 pub(super) const WORD_BYTES: usize = 8;
@@ -90,7 +91,8 @@ pub(super) fn open(slot: &[u8], counter: u64, value_bytes_max: usize) -> Found<'
     Found::Value(&slot[VALUE..VALUE + len])
 }
 
-/// As [`open`] by a reader that makes the mistake `defect`.
+/// Opens a slot as a reader does that makes the mistake `defect`.
+#[cfg(feature = "mistakes")]
 #[cold]
 pub(super) fn open_with(defect: Defect, slot: &[u8], counter: u64, value_bytes_max: usize) -> Found<'_> {
     match (defect, open(slot, counter, value_bytes_max)) {

@@ -56,7 +56,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
         };
         // The fence between the write and the release: who gets the lock next, or hears that the update is done,
         // finds the value placed.
-        if shared.config.defect != Some(Defect::ReleaseWithoutFence) {
+        if !shared.config.makes(Defect::ReleaseWithoutFence) {
             guard.set_scope(Scope::Pair(at.node));
         }
         // Whatever the deadline: a put given up could be placed over a later one.
@@ -142,7 +142,7 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
         };
         let invalid = self.set_meta(thread, at, false);
         let written = invalid.and_then(|()| self.write_body(thread, at, value));
-        if self.config.defect == Some(Defect::ValidBeforeAcknowledged) {
+        if self.config.makes(Defect::ValidBeforeAcknowledged) {
             self.set_meta(thread, at, true)?;
         }
         let told = written.and_then(|()| self.tell(thread, Change::Insert, key, at));

@@ -87,12 +87,12 @@ pub struct SharedQueue<T: Value, F: Fabric = AnyFabric> {
     /// Where head and tail were when this node last heard.
     head: AtomicU64Of<F>,
     tail: AtomicU64Of<F>,
+    #[cfg(feature = "mistakes")]
     defect: Option<QueueDefect>,
     value: PhantomData<fn() -> T>,
 }
 
-/// Mistakes, to show that checkers find them.
-#[doc(hidden)]
+/// Mistakes, to show that checkers find them. Only in builds with the feature `mistakes` does a queue make any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueDefect {
     /// A pop takes the value of a cell whichever round it is in.
@@ -161,18 +161,6 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
     /// `Config` for a capacity of zero; `TooLarge` for one beyond all addresses; `Unsupported` where the fabric has no atomics; `NotParticipant` for a home
     /// outside; see [`ChannelBuilder::join`](crate::ChannelBuilder::join).
     pub fn new(parent: &impl Parent<F>, name: &str, home: NodeId, capacity: usize) -> Result<Self> {
-        SharedQueue::with_defect(parent, name, home, capacity, None)
-    }
-
-    /// The same with a mistake, for tests of the tests.
-    #[doc(hidden)]
-    pub fn with_defect(
-        parent: &impl Parent<F>,
-        name: &str,
-        home: NodeId,
-        capacity: usize,
-        defect: Option<QueueDefect>,
-    ) -> Result<Self> {
         if capacity == 0 {
             return Err(Error::Config(format!(
                 "queue `{name}`: it has no room for a value; give it a capacity of 1 at least"
@@ -201,9 +189,30 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
             capacity: capacity as u64,
             head: AtomicCell::new(0),
             tail: AtomicCell::new(0),
-            defect,
+            #[cfg(feature = "mistakes")]
+            defect: None,
             value: PhantomData,
         })
+    }
+
+    /// Makes this mistake from now on, for tests of checkers.
+    #[cfg(feature = "mistakes")]
+    pub fn with_defect(self, defect: QueueDefect) -> Self {
+        SharedQueue {
+            defect: Some(defect),
+            ..self
+        }
+    }
+
+    /// Returns true if the queue is to make this mistake: never, unless built for tests of checkers.
+    #[cfg(feature = "mistakes")]
+    fn makes(&self, mistake: QueueDefect) -> bool {
+        self.defect == Some(mistake)
+    }
+
+    #[cfg(not(feature = "mistakes"))]
+    const fn makes(&self, _: QueueDefect) -> bool {
+        false
     }
 
     /// Values that it has room for.
@@ -336,7 +345,7 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
         loop {
             let word = self.read(thread, at)?;
             let cell = Cell::from_word(word);
-            let sees_round = self.defect != Some(QueueDefect::PopIgnoresRound) || cell.stage != Stage::Full;
+            let sees_round = !self.makes(QueueDefect::PopIgnoresRound) || cell.stage != Stage::Full;
             if cell.round != self.round(at) && sees_round {
                 if cell.round > self.round(at) {
                     at = self.advance(thread, HEAD, at)?;
@@ -377,7 +386,7 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
 
     /// Puts the value of a claimed cell, then says that it is there.
     fn fill(&self, thread: &Thread<F>, at: u64, value: &T, claim: Cell) -> Result<()> {
-        if self.defect == Some(QueueDefect::FullBeforeValue) {
+        if self.makes(QueueDefect::FullBeforeValue) {
             self.finish(thread, at, claim, |claim| claim.to(Stage::Full))?;
         }
         let buffer = thread.mem_ref(size_of::<T>().max(1))?;
@@ -388,7 +397,7 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
         if self.node_of(at) == self.channel.node() {
             fence::pair(thread, self.channel.node())?;
         }
-        if self.defect == Some(QueueDefect::FullBeforeValue) {
+        if self.makes(QueueDefect::FullBeforeValue) {
             return Ok(());
         }
         self.finish(thread, at, claim, |claim| claim.to(Stage::Full))
@@ -396,14 +405,14 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
 
     /// Reads the value of a claimed cell, then frees the cell.
     fn drain(&self, thread: &Thread<F>, at: u64, claim: Cell) -> Result<T> {
-        if self.defect == Some(QueueDefect::FreeBeforeRead) {
+        if self.makes(QueueDefect::FreeBeforeRead) {
             self.finish(thread, at, claim, Cell::next_round)?;
         }
         let buffer = thread.mem_ref(size_of::<T>().max(1))?;
         let buffer = buffer.get(self.value_at(at)?)?.wait()?;
         let mut bytes = smallvec::SmallVec::<[u8; 64]>::from_elem(0, size_of::<T>());
         buffer.read(0, &mut bytes)?;
-        if self.defect != Some(QueueDefect::FreeBeforeRead) {
+        if !self.makes(QueueDefect::FreeBeforeRead) {
             self.finish(thread, at, claim, Cell::next_round)?;
         }
         // As many bytes as the type has.
