@@ -4,7 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 
 use crate::word;
 use loco_fabric::{FabricError, Result, Word, WordCell};
@@ -167,7 +167,7 @@ impl<K> Span<K> {
         Ok(())
     }
 
-    /// Copies private bytes here, after this thread's earlier accesses.
+    /// Copies private bytes here, after this thread's earlier accesses and before its later stores.
     #[inline]
     pub fn write(&self, offset: usize, data: &[u8]) -> Result<()> {
         let to = self.address(offset, data.len())?;
@@ -177,6 +177,9 @@ impl<K> Span<K> {
             // Release: after this thread's earlier accesses, as every put.
             // SAFETY: aligned as just checked; the range was checked and `self` keeps it mapped.
             unsafe { word::store(to, u64::from_ne_bytes(data), Ordering::Release) };
+            // Before this thread's later stores, as the contract says of `Memory::write` and as `word::write` does for
+            // longer data: no instruction on x86, which keeps stores in order anyway.
+            fence(Ordering::Release);
             return Ok(());
         }
         self.write_bulk(offset, data)

@@ -144,6 +144,7 @@ impl OwnGate {
     }
 
     /// The mesh of the node.
+    #[cfg(feature = "deferred-nic")]
     pub(crate) fn mesh(&self) -> &Mesh {
         &self.mesh
     }

@@ -37,8 +37,8 @@ pub struct VerbsQueuePair {
     departures_seen: u64,
 }
 
-// SAFETY: used by one thread at a time (`&mut self`); the pointers are into boxes that it owns, and to the queue pair,
-// which `queue` keeps alive and which verbs allow any thread to use.
+// SAFETY: used by one thread at a time (`&mut self`); the pointer is to the queue pair, which `queue` keeps alive and
+// which verbs allow any thread to use; those within the chain are made anew by `Chain::link` before they are used.
 unsafe impl Send for VerbsQueuePair {}
 
 /// Work requests linked together, waiting for their doorbell.
@@ -48,25 +48,49 @@ struct Chain {
     /// Data of inline puts that wait, `inline_bytes_max` each.
     data: Box<[u8]>,
     inline_bytes_max: usize,
+    /// Bit `n`: the data of request `n` are kept in `data`.
+    kept: u32,
     len: usize,
 }
 
+const _: () = assert!(CHAIN_MAX <= u32::BITS as usize, "a bit a request");
+
 impl Chain {
     fn new(len_max: usize, inline_bytes_max: usize) -> Chain {
-        let mut chain = Chain {
+        Chain {
             wrs: vec![zeroed::<SendWr>(); len_max].into_boxed_slice(),
             sges: vec![zeroed::<Sge>(); len_max].into_boxed_slice(),
             data: vec![0; len_max * inline_bytes_max].into_boxed_slice(),
             inline_bytes_max,
+            kept: 0,
             len: 0,
-        };
-        for at in 0..len_max {
-            chain.wrs[at].sg_list = &raw mut chain.sges[at];
-            if at + 1 < len_max {
-                chain.wrs[at].next = &raw mut chain.wrs[at + 1];
+        }
+    }
+
+    /// Links the requests to one another and to their pieces, and gives the first. The pointers are valid until the chain
+    /// is moved or accessed again, so they are made here, for one doorbell, and not kept.
+    #[inline]
+    fn link(&mut self) -> *mut SendWr {
+        let wrs = self.wrs.as_mut_ptr();
+        let sges = self.sges.as_mut_ptr();
+        let data = self.data.as_ptr();
+        for at in 0..self.len {
+            // SAFETY: `len` is at most the length of both slices; kept data lie within `data`, `inline_bytes_max` each.
+            unsafe {
+                let (wr, sge) = (wrs.add(at), sges.add(at));
+                (*wr).sg_list = sge;
+                (*wr).next = if at + 1 < self.len {
+                    wrs.add(at + 1)
+                } else {
+                    ptr::null_mut()
+                };
+                if self.kept & 1 << at != 0 {
+                    (*sge).addr = data.add(at * self.inline_bytes_max).expose_provenance() as u64;
+                }
             }
         }
-        chain
+        self.kept = 0;
+        wrs
     }
 }
 
@@ -182,9 +206,8 @@ impl VerbsQueuePair {
         {
             // The doorbell comes after this call: keep the data until then.
             let start = at * self.chain.inline_bytes_max;
-            let kept = &mut self.chain.data[start..start + data.len()];
-            kept.copy_from_slice(data);
-            self.chain.sges[at].addr = kept.as_ptr().expose_provenance() as u64;
+            self.chain.data[start..start + data.len()].copy_from_slice(data);
+            self.chain.kept |= 1 << at;
         }
         self.chain.len = at + 1;
         self.posted = sequence + 1;
@@ -208,16 +231,13 @@ impl VerbsQueuePair {
         if len == 0 {
             return Ok(());
         }
-        let end = len - 1;
-        let next = std::mem::replace(&mut self.chain.wrs[end].next, ptr::null_mut());
         self.queue.publish(self.posted);
-        let first = self.chain.wrs.as_mut_ptr();
+        let first = self.chain.link();
         let mut bad = ptr::null_mut();
-        // SAFETY: the queue pair is live; the chain is linked through live boxes and ends at `end`; local pieces are
+        // SAFETY: the queue pair is live; the chain was just linked through live boxes; local pieces are
         // registered memory (kept by the caller until completion, as the contract says) or inline data valid now;
         // there is room, since no more requests are under way than the window has slots.
         let status = unsafe { (self.post_send)(self.qp, first, &raw mut bad) };
-        self.chain.wrs[end].next = next;
         self.chain.len = 0;
         if status == 0 {
             return Ok(());

@@ -8,11 +8,12 @@
 //! Nodes of one process only. A device is found by its address, which is unique in the process; it lives as long as
 //! the process, as devices do.
 
-//! From the bottom: `shared` (a device's state and the faults to show), `verbs` (queue pairs and memory), `cm` (the
+//! From the bottom: `shared` (a device's state and the faults to show), `execute` (what a work request does), `verbs` (queue pairs and memory), `cm` (the
 //! connection manager), `table` (the functions), `device` (what tests hold).
 
 mod cm;
 mod device;
+mod execute;
 mod shared;
 mod table;
 mod verbs;

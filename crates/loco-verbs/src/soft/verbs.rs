@@ -3,11 +3,12 @@
 use std::collections::VecDeque;
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::ptr;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use loco_host::word;
 
+use super::execute::execute;
 use super::shared::{Region, Shared, set_errno};
 use crate::ffi::types::*;
 
@@ -200,7 +201,18 @@ pub(super) unsafe extern "C" fn dereg_mr(mr: *mut Mr) -> c_int {
 #[repr(C)]
 struct SoftDm {
     dm: Dm,
-    words: Box<[u64]>,
+    /// Atomic, as other threads access them: only their address is used, by the functions of `word`.
+    words: Box<[AtomicU64]>,
+}
+
+/// Where device memory begins.
+///
+/// # Safety
+/// `dm` was made by [`alloc_dm`] and is not freed.
+unsafe fn words(dm: *mut Dm) -> *mut u8 {
+    // SAFETY: by the caller's promise. A shared reference, as there may be others.
+    let soft = unsafe { &*dm.cast::<SoftDm>() };
+    soft.words.as_ptr().cast_mut().cast()
 }
 
 unsafe extern "C" fn alloc_dm(context: *mut Context, attr: *mut AllocDmAttr) -> *mut Dm {
@@ -217,7 +229,7 @@ unsafe extern "C" fn alloc_dm(context: *mut Context, attr: *mut AllocDmAttr) -> 
             memcpy_from_dm: Some(memcpy_from_dm),
             ..zeroed()
         },
-        words: vec![0; length.div_ceil(8)].into_boxed_slice(),
+        words: (0..length.div_ceil(8)).map(|_| AtomicU64::new(0)).collect(),
     };
     Box::into_raw(Box::new(dm)).cast()
 }
@@ -230,7 +242,7 @@ unsafe extern "C" fn free_dm(dm: *mut Dm) -> c_int {
 
 unsafe extern "C" fn reg_dm_mr(pd: *mut Pd, dm: *mut Dm, offset: u64, len: usize, access: c_uint) -> *mut Mr {
     // SAFETY: the caller passes memory of `alloc_dm` and a range within it.
-    let start = unsafe { (*dm.cast::<SoftDm>()).words.as_mut_ptr() }.expose_provenance();
+    let start = unsafe { words(dm) }.expose_provenance();
     // SAFETY: the caller passes a live domain.
     unsafe { register(pd, start + usize::try_from(offset).unwrap_or(0), 0, len, access) }
 }
@@ -238,7 +250,7 @@ unsafe extern "C" fn reg_dm_mr(pd: *mut Pd, dm: *mut Dm, offset: u64, len: usize
 unsafe extern "C" fn memcpy_to_dm(dm: *mut Dm, offset: u64, from: *const c_void, len: usize) -> c_int {
     // SAFETY: the caller passes memory of `alloc_dm`, a range within it and as many bytes to read.
     unsafe {
-        let to = (*dm.cast::<SoftDm>()).words.as_mut_ptr().cast::<u8>();
+        let to = words(dm);
         let from = std::slice::from_raw_parts(from.cast::<u8>(), len);
         word::write(to.add(usize::try_from(offset).unwrap_or(0)), from);
     }
@@ -248,7 +260,7 @@ unsafe extern "C" fn memcpy_to_dm(dm: *mut Dm, offset: u64, from: *const c_void,
 unsafe extern "C" fn memcpy_from_dm(to: *mut c_void, dm: *mut Dm, offset: u64, len: usize) -> c_int {
     // SAFETY: the caller passes memory of `alloc_dm`, a range within it and room for as many bytes.
     unsafe {
-        let from = (*dm.cast::<SoftDm>()).words.as_mut_ptr().cast::<u8>();
+        let from = words(dm);
         let to = std::slice::from_raw_parts_mut(to.cast::<u8>(), len);
         word::read(from.add(usize::try_from(offset).unwrap_or(0)), to);
     }
@@ -503,94 +515,11 @@ fn post_one(qp: &SoftQp, wr: &SendWr) -> c_int {
     0
 }
 
-/// Executes a work request; the status of its completion if it fails.
-fn execute(shared: &Shared, wr: &SendWr, inline_max: u32) -> Result<(), u32> {
-    let len = if wr.num_sge == 0 {
-        0
-    } else {
-        // SAFETY: a work request with elements points to them.
-        unsafe { (*wr.sg_list).length as usize }
-    };
-    // To the end of this function: what it resolves stays mapped that long.
-    let registered = shared.registered();
-    // Where the local bytes are; inline data are private memory of the caller.
-    let local = |access: u32| -> Result<*mut u8, u32> {
-        // SAFETY: as above.
-        let sge = unsafe { &*wr.sg_list };
-        registered
-            .resolve(sge.lkey, sge.addr, len, access)
-            .ok_or(IBV_WC_LOC_PROT_ERR)
-    };
-    // SAFETY (all blocks below): both ranges were resolved within registered, hence mapped, memory, which `registered`
-    // keeps so.
-    match wr.opcode {
-        IBV_WR_RDMA_WRITE | IBV_WR_RDMA_READ if len == 0 => {
-            let refused = wr.opcode == IBV_WR_RDMA_READ && !shared.limits.zero_length_reads;
-            if refused {
-                Err(IBV_WC_REM_INV_REQ_ERR)
-            } else {
-                Ok(())
-            }
-        }
-        IBV_WR_RDMA_WRITE => {
-            let inline = wr.send_flags & IBV_SEND_INLINE != 0;
-            if inline && len > inline_max as usize {
-                return Err(IBV_WC_LOC_LEN_ERR);
-            }
-            let to = registered
-                .resolve(wr.rdma_rkey(), wr.remote_addr, len, IBV_ACCESS_REMOTE_WRITE)
-                .ok_or(IBV_WC_REM_ACCESS_ERR)?;
-            if inline {
-                // SAFETY: inline data are `len` readable bytes, by the meaning of the flag; `to` was resolved.
-                unsafe {
-                    let data = ptr::with_exposed_provenance::<u8>((*wr.sg_list).addr as usize);
-                    word::write(to, std::slice::from_raw_parts(data, len));
-                }
-            } else {
-                let from = local(0)?;
-                // SAFETY: see above.
-                unsafe { word::copy(to, from, len) };
-            }
-            Ok(())
-        }
-        IBV_WR_RDMA_READ => {
-            let from = registered
-                .resolve(wr.rdma_rkey(), wr.remote_addr, len, IBV_ACCESS_REMOTE_READ)
-                .ok_or(IBV_WC_REM_ACCESS_ERR)?;
-            let to = local(IBV_ACCESS_LOCAL_WRITE)?;
-            // SAFETY: see above.
-            unsafe { word::copy(to, from, len) };
-            Ok(())
-        }
-        IBV_WR_ATOMIC_FETCH_AND_ADD | IBV_WR_ATOMIC_CMP_AND_SWP => {
-            let at = registered
-                .resolve(wr.rkey.0, wr.remote_addr, 8, IBV_ACCESS_REMOTE_ATOMIC)
-                .ok_or(IBV_WC_REM_ACCESS_ERR)?;
-            let to = local(IBV_ACCESS_LOCAL_WRITE)?;
-            if len != 8 || !at.addr().is_multiple_of(8) || !to.addr().is_multiple_of(8) {
-                return Err(IBV_WC_REM_INV_REQ_ERR);
-            }
-            // SAFETY: see above; both are aligned.
-            unsafe {
-                let found = if wr.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD {
-                    word::fetch_add(at, wr.compare_add)
-                } else {
-                    let (Ok(found) | Err(found)) = word::compare_exchange(at, wr.compare_add, wr.swap);
-                    found
-                };
-                word::store(to, found, Ordering::Release);
-            }
-            Ok(())
-        }
-        _ => Err(IBV_WC_LOC_QP_OP_ERR),
-    }
-}
-
 /// The count of a device's identifiers.
 ///
 /// # Safety
 /// `context` was made by [`context`].
-pub(super) unsafe fn identifiers<'a>(context: *mut Context) -> &'a std::sync::atomic::AtomicU64 {
+pub(super) unsafe fn identifiers<'a>(context: *mut Context) -> &'a AtomicU64 {
     // SAFETY: by the caller's promise.
     unsafe { &device(context).shared.identifiers }
 }
