@@ -7,12 +7,15 @@
 mod bench;
 mod budget;
 mod check;
+mod clients;
 mod compare;
 mod completions;
 mod diagnostics;
 mod explain;
 mod list;
+mod outcomes;
 mod output;
+mod refine;
 mod show;
 mod source;
 mod summary;
@@ -66,6 +69,8 @@ enum Command {
     List(list::Args),
     Show(show::Args),
     Bench(bench::Args),
+    Outcomes(outcomes::Args),
+    Refine(refine::Args),
     Completions(completions::Args),
 }
 
@@ -148,6 +153,8 @@ fn main() -> ExitCode {
         Command::List(args) => list::run(&args),
         Command::Show(args) => show::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Outcomes(args) => outcomes::run(&args),
+        Command::Refine(args) => refine::run(&args),
         Command::Completions(args) => completions::run(&args),
     };
     match result {

@@ -16,7 +16,7 @@ use mowgli::model::{Model, RmwAtomicity};
 use mowgli::outcome::{Limit, Outcome};
 
 use crate::budget::{self, Limits, Run};
-use crate::{Error, Exit, output, source, values};
+use crate::{Error, Exit, clients, output, source, values};
 use document::Document;
 
 /// Explain why an outcome is allowed or forbidden
@@ -33,7 +33,7 @@ use document::Document;
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// A built-in test or a file
+    /// A built-in test or a file; also a client of libraries (`*.client`, or built in)
     test: String,
     /// The model
     #[arg(short, long, default_value = "rdma-tso", value_parser = values::model())]
@@ -59,6 +59,9 @@ pub(crate) struct Args {
     /// Show and draw the N-th cycle of a forbidden outcome instead of the first
     #[arg(short, long, value_name = "N", conflicts_with = "all")]
     cycle: Option<usize>,
+    /// For a client of libraries: what judges it, as in `mowgli outcomes`
+    #[arg(long, default_value = "spec", value_name = "SETTING")]
+    setting: mowgli_libraries::client::Setting,
     /// Draw the execution as SVG into this file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
@@ -103,6 +106,9 @@ enum Answer {
 
 pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
     let only_drawing = one_output(args)?;
+    if let Some(client) = clients::find(&args.test)? {
+        return clients::explain_client(&client, args.query, args.setting, &Run::start(args.limit));
+    }
     let test = source::load_one(&args.test)?;
     let litmus = match &args.outcome {
         Some(formula) => with_condition(&test.litmus, formula)?,

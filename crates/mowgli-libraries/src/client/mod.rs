@@ -21,6 +21,7 @@ pub use method::{Library, Method, Param, Signature};
 pub use mowgli::litmus::{Diagnostic, ParseError, Quantifier, Relation, Verdict};
 pub use mowgli::program::{BinaryOp, Node, Reg, ThreadId, UnaryOp, WorkId};
 pub use parse::{Parsed, parse};
+pub(crate) use print::node_set;
 
 use crate::value::Value;
 

@@ -262,7 +262,7 @@ fn names(threads: &[ThreadId]) -> String {
 }
 
 /// `{1, 2}`.
-fn node_set(nodes: NodeSet) -> String {
+pub(crate) fn node_set(nodes: NodeSet) -> String {
     let names: Vec<_> = nodes.iter().map(|n: Node| n.to_string()).collect();
     format!("{{{}}}", names.join(", "))
 }

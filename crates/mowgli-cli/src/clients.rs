@@ -1,0 +1,114 @@
+//! Clients of libraries for the commands: found by path or built-in name, and `explain` for them.
+
+use std::fs;
+use std::path::Path;
+
+use mowgli_libraries::catalogue;
+use mowgli_libraries::client::{Client, Setting, parse};
+use mowgli_libraries::explain::{Reason, explain};
+use mowgli_libraries::judge;
+
+use crate::budget::Run;
+use crate::{Error, Exit, diagnostics, output};
+
+/// The client that an argument names, if it names one and no litmus test: a file `*.client`, or a built-in client.
+pub(crate) fn find(argument: &str) -> Result<Option<Client>, Error> {
+    if mowgli::catalogue::find(argument).is_some() {
+        return Ok(None);
+    }
+    client(argument)
+}
+
+fn client(argument: &str) -> Result<Option<Client>, Error> {
+    let path = Path::new(argument);
+    let source = if path.extension().is_some_and(|e| e == "client") {
+        fs::read_to_string(path).map_err(|source| Error::Read {
+            path: argument.to_owned(),
+            source,
+        })?
+    } else {
+        match catalogue::find(argument) {
+            Some(text) => text.to_owned(),
+            None => return Ok(None),
+        }
+    };
+    match parse(&source) {
+        Ok(parsed) => {
+            diagnostics::print(argument, &source, &parsed.warnings);
+            Ok(Some(parsed.client))
+        }
+        Err(error) => {
+            diagnostics::print(argument, &source, &error.diagnostics);
+            Err(Error::Parse(1))
+        }
+    }
+}
+
+/// As [`find`], for commands that take clients only.
+pub(crate) fn load(argument: &str) -> Result<Client, Error> {
+    client(argument)?.ok_or_else(|| {
+        let names: Vec<_> = catalogue::CLIENTS.iter().map(|(name, _)| *name).collect();
+        let wanted = argument.to_lowercase();
+        let close = names.iter().find(|n| n.to_lowercase().contains(&wanted));
+        let hint = close.map(|n| format!(" (did you mean {n}?)")).unwrap_or_default();
+        Error::Usage(format!(
+            "{argument} is neither a file *.client nor a built-in client{hint}; built in are {}",
+            names.join(", ")
+        ))
+    })
+}
+
+/// Says why the condition of a client is allowed or forbidden under a setting.
+pub(crate) fn explain_client(
+    client: &Client,
+    query: usize,
+    setting: Setting,
+    run: &Run,
+) -> Result<Exit, Error> {
+    let Some(of) = query.checked_sub(1).and_then(|at| client.queries.get(at)) else {
+        let count = client.queries.len();
+        return Err(Error::Usage(format!(
+            "--query {query}: the client has {count} conditions, numbered from 1"
+        )));
+    };
+    let Some(rules) = judge::rules(setting, judge::ITERATIONS_MAX) else {
+        return Err(Error::Usage(format!(
+            "{setting} is judged by `loco check --client`, not here"
+        )));
+    };
+    let formula = &of.condition.formula;
+    output::print(&format!(
+        "{} under {setting}: {}\n\n",
+        client.name,
+        client.formula(formula)
+    ))?;
+    match explain(client, &rules, formula, run.budget()) {
+        Err(limit) => {
+            output::print(&format!("Unknown: {limit}\n"))?;
+            Ok(Exit::Unknown)
+        }
+        Ok(Reason::Allowed(execution)) => {
+            output::print(&format!("Allowed. A consistent execution:\n{execution}"))?;
+            Ok(Exit::AsStated)
+        }
+        Ok(Reason::Forbidden { executions: 0, .. }) => {
+            output::print("Forbidden: whatever the calls return, no run of the threads ends so.\n")?;
+            Ok(Exit::AsStated)
+        }
+        Ok(Reason::Forbidden { executions, cycle }) => {
+            let runs = if executions == 1 {
+                "one run".to_owned()
+            } else {
+                format!("{executions} runs")
+            };
+            let why = match cycle {
+                Some(cycle) => format!("the smallest cycle of happens-before:\n{cycle}"),
+                None => "no library has a synchronisation order for it.\n".to_owned(),
+            };
+            output::print(&format!(
+                "Forbidden. Of {runs} of the threads that would end so, none is consistent; {why}"
+            ))?;
+            Ok(Exit::AsStated)
+        }
+    }
+}

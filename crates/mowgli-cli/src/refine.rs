@@ -1,0 +1,257 @@
+//! `mowgli refine`: whether an implementation refines its specification, over all clients up to a size.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use mowgli_libraries::client::Client;
+use mowgli_libraries::enumerate::random_client;
+use mowgli_libraries::explain::implementation_execution;
+use mowgli_libraries::implementations::list::{self, Named};
+use mowgli_libraries::judge::ITERATIONS_MAX;
+use mowgli_libraries::local::LocalSoundness;
+use mowgli_libraries::refine::{Judge, Refinement, Summary, judge_batch, over_clients};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use serde::Serialize;
+
+use crate::budget::{self, Limits, Run};
+use crate::{Error, Exit, output};
+
+/// Check that an implementation refines its specification
+///
+/// For every client up to the given size, each once up to symmetry and small ones first: are the outcomes under the
+/// implementation among those that the specification allows (LOCO'26 Def. 3.10)? The first client for which they are not
+/// is the smallest, and is printed with the implementation's execution. With --local the question is Def. 3.13, for each
+/// execution: is there an abstract one whose promises the implementation keeps? With --random clients are drawn.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "EXAMPLES\n  mowgli refine --list\n  mowgli refine I_SV --calls 4\n  \
+    mowgli refine I_BAL/no-fence\n  mowgli refine I_RBL/paper --local\n  mowgli refine I_MSW --random 10000 --calls 7\n\n\
+    EXIT STATUS\n  0  it refines on every client   1  a client refutes it   2  errors   \
+    3  a limit was reached, nothing refuted"
+)]
+pub(crate) struct Args {
+    /// The implementation; `--list` names them
+    #[arg(required_unless_present = "list")]
+    implementation: Option<String>,
+    /// List the implementations, those with mistakes included
+    #[arg(long)]
+    list: bool,
+    /// Most calls of a client
+    #[arg(long, default_value_t = 4)]
+    calls: usize,
+    /// Most threads. Default: what shows the implementation's faults, two or three
+    #[arg(long)]
+    threads: Option<usize>,
+    /// Most nodes
+    #[arg(long, default_value_t = 2)]
+    nodes: u8,
+    /// Decide local soundness instead of comparing outcomes
+    #[arg(long)]
+    local: bool,
+    /// Draw so many clients with --calls calls each, instead of all up to it
+    #[arg(long, value_name = "N")]
+    random: Option<u64>,
+    /// Seed of --random
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[arg(short, long, default_value = "total=10m", value_name = "LIMITS", help = budget::HELP, long_help = budget::LONG_HELP)]
+    limit: Limits,
+}
+
+/// Executions of the implementation that are judged for one client with --local.
+const EXECUTIONS_MAX: u64 = 100_000;
+/// Random clients that are drawn at a time.
+const BATCH: u64 = 512;
+
+/// What was found, as JSON.
+#[derive(Debug, Serialize)]
+struct Report {
+    implementation: &'static str,
+    specification: &'static str,
+    question: &'static str,
+    clients: u64,
+    complete: u64,
+    seconds: f64,
+    limit: Option<String>,
+    refuted_by: Option<Refutation>,
+}
+
+#[derive(Debug, Serialize)]
+struct Refutation {
+    client: String,
+    /// The outcome that the specification does not allow, or the condition of Def. 3.13 that fails.
+    what: String,
+    execution: String,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
+    if args.list {
+        let lines = list::ALL.iter().map(|n| format!("{:28} {}\n", n.name, n.about));
+        output::print(&lines.collect::<String>())?;
+        return Ok(Exit::AsStated);
+    }
+    let name = args.implementation.as_deref().unwrap_or_default();
+    let Some(named) = list::by_name(name) else {
+        return Err(Error::Usage(format!(
+            "there is no implementation {name}; `mowgli refine --list` names them"
+        )));
+    };
+    let start = Instant::now();
+    let summary = judged(named, args)?;
+    let report = report(named, args, &summary, start.elapsed());
+    let refuted = report.refuted_by.is_some();
+    if args.json {
+        output::print_json(&report)?;
+    } else {
+        output::print(&text(&report))?;
+    }
+    Ok(
+        match (
+            refuted,
+            summary.complete == summary.clients && summary.limit.is_none(),
+        ) {
+            (true, _) => Exit::Differs,
+            (false, true) => Exit::AsStated,
+            (false, false) => Exit::Unknown,
+        },
+    )
+}
+
+fn judged(named: &Named, args: &Args) -> Result<Summary, Error> {
+    let (implementation, specification) =
+        (named.implemented(ITERATIONS_MAX), named.specified(ITERATIONS_MAX));
+    let refinement = Refinement {
+        implementation: &implementation,
+        specification: &specification,
+    };
+    let of_library = specification.libraries.get(named.implementation.library());
+    let local = of_library.map(|specification| LocalSoundness {
+        implementation: named.implementation,
+        specification,
+        rules: &implementation,
+        executions_max: EXECUTIONS_MAX,
+    });
+    let judge: &dyn Judge = match (&local, args.local) {
+        (Some(local), true) => local,
+        _ => &refinement,
+    };
+    let mut bounds = if args.local {
+        named.local_bounds(args.calls)
+    } else {
+        named.bounds(args.calls)
+    };
+    bounds.threads_max = args.threads.unwrap_or(bounds.threads_max);
+    bounds.nodes_max = args.nodes;
+    if !(1..=4).contains(&bounds.threads_max) || !(1..=4).contains(&bounds.nodes_max) || bounds.calls_max == 0
+    {
+        return Err(Error::Usage(
+            "a client has 1 to 4 threads on 1 to 4 nodes, and a call".to_owned(),
+        ));
+    }
+
+    let run = Run::start(args.limit);
+    let budget = run.budget();
+    let progress = AtomicU64::new(0);
+    let bar = ProgressBar::no_length().with_style(
+        ProgressStyle::with_template("{spinner} {msg} clients, {elapsed}")
+            .unwrap_or_else(|_| ProgressStyle::default_spinner()),
+    );
+    // indicatif draws on terminals only.
+    let mut summary = std::thread::scope(|scope| {
+        let (done, finished) = std::sync::mpsc::channel::<()>();
+        let (bar, progress) = (&bar, &progress);
+        scope.spawn(move || {
+            // Ends when the work is done and the sender dropped.
+            while finished.recv_timeout(Duration::from_millis(200))
+                == Err(std::sync::mpsc::RecvTimeoutError::Timeout)
+            {
+                bar.set_message(progress.load(Ordering::Relaxed).to_string());
+                bar.tick();
+            }
+            bar.finish_and_clear();
+        });
+        let summary = match args.random {
+            None => over_clients(judge, &bounds, budget, progress),
+            Some(count) => {
+                let mut random = SmallRng::seed_from_u64(args.seed);
+                let mut summary = Summary::default();
+                let mut left = count;
+                while left > 0 {
+                    let n = left.min(BATCH);
+                    let batch: Vec<Client> = (0..n)
+                        .map(|_| random_client(&bounds, &mut |n| random.random_range(0..n)))
+                        .collect();
+                    left -= n;
+                    if judge_batch(judge, &batch, budget, progress, &mut summary)
+                        == mowgli_libraries::execution::Flow::Stop
+                    {
+                        break;
+                    }
+                }
+                summary
+            }
+        };
+        drop(done);
+        summary
+    });
+    // A random client is not the smallest.
+    if args.random.is_some()
+        && let Some(failure) = summary.failure.take()
+    {
+        summary.failure = Some(Box::new(refinement.shrink(*failure, budget)));
+    }
+    Ok(summary)
+}
+
+fn report(named: &Named, args: &Args, summary: &Summary, elapsed: Duration) -> Report {
+    let outcome = summary.failure.as_ref().map(|f| Refutation {
+        client: f.client.print(),
+        what: f.outcome.display(&f.client),
+        execution: implementation_execution(&f.client, &f.events),
+    });
+    let local = summary.local_failure.as_ref().map(|f| Refutation {
+        client: f.client.print(),
+        what: f.why.clone(),
+        execution: implementation_execution(&f.client, &f.events),
+    });
+    Report {
+        implementation: named.name,
+        specification: named.setting.name(),
+        question: if args.local {
+            "local soundness"
+        } else {
+            "refinement"
+        },
+        clients: summary.clients,
+        complete: summary.complete,
+        seconds: elapsed.as_secs_f64(),
+        limit: summary.limit.as_ref().map(ToString::to_string),
+        refuted_by: outcome.or(local),
+    }
+}
+
+fn text(report: &Report) -> String {
+    let mut out = format!(
+        "{} against {} ({}): {} clients, {} of them completely, {:.1} s\n",
+        report.implementation,
+        report.specification,
+        report.question,
+        report.clients,
+        report.complete,
+        report.seconds
+    );
+    match (&report.refuted_by, &report.limit) {
+        (Some(refuted), _) => out.push_str(&format!(
+            "Refuted by\n\n{}\n{}\n\nThe implementation's execution:\n\n{}",
+            refuted.client, refuted.what, refuted.execution
+        )),
+        (None, Some(limit)) => out.push_str(&format!("Nothing refuted; {limit}\n")),
+        (None, None) => out.push_str("Holds on all of them.\n"),
+    }
+    out
+}

@@ -1,0 +1,166 @@
+//! Every implementation with every mistake, by name, each with what it is compared with and the clients that tell.
+
+use super::{BarrierMistake, IBal, IMsw, IRbl, ISv, MswMistake, RingMistake, SvMistake};
+use crate::client::{Library, Method, Setting};
+use crate::enumerate::Bounds;
+use crate::implementation::Implementation;
+use crate::libraries::{Reach, libraries};
+use crate::plain::Rules;
+
+/// An implementation that can be asked for by name.
+pub struct Named {
+    /// `I_BAL`, or `I_BAL/no-fence` with a mistake.
+    pub name: &'static str,
+    /// What it is, in a line.
+    pub about: &'static str,
+    /// The code.
+    pub implementation: &'static dyn Implementation,
+    /// The specification that it is compared with.
+    pub setting: Setting,
+    /// Whether it should refine that specification.
+    pub sound: bool,
+}
+
+impl Named {
+    /// The clients that it is tried with: those of its library, and of what makes its faults visible.
+    pub fn bounds(&self, calls_max: usize) -> Bounds {
+        let library = self.implementation.library();
+        let mut bounds = Bounds::of(&[library], calls_max);
+        match library {
+            Library::Barrier => {
+                // A fence that is for participants only shows where a node has none.
+                bounds.threads_max = if self.setting == Setting::TransitiveBarrier {
+                    3
+                } else {
+                    2
+                };
+                bounds.libraries.push(Library::SharedVariable);
+                bounds.methods = vec![Method::Barrier, Method::WriteSv, Method::ReadSv, Method::BcastSv];
+            }
+            Library::RingBuffer if self.setting == Setting::PaperRing => {
+                bounds.libraries.push(Library::RdmaWait);
+                bounds.methods = vec![Method::Submit, Method::Receive, Method::Read, Method::Cas];
+            }
+            // Only a barrier tells a reader that a broadcast must have arrived.
+            Library::SharedVariable if self.name == "I_SV/bcast-leaves-out" => {
+                bounds.libraries.push(Library::Barrier);
+                bounds.methods = vec![Method::Barrier, Method::WriteSv, Method::ReadSv, Method::BcastSv];
+            }
+            _ => {}
+        }
+        bounds
+    }
+
+    /// The clients that its local soundness is decided on: of its library alone (LOCO'26 Def. 3.13).
+    pub fn local_bounds(&self, calls_max: usize) -> Bounds {
+        Bounds {
+            results: false,
+            ..Bounds::of(&[self.implementation.library()], calls_max)
+        }
+    }
+
+    /// The implementation on what it stands on.
+    pub fn implemented(&self, iterations_max: u32) -> Rules<'static> {
+        Rules {
+            implementations: vec![self.implementation],
+            ..self.specified(iterations_max)
+        }
+    }
+
+    /// The specification that it is compared with.
+    pub fn specified(&self, iterations_max: u32) -> Rules<'static> {
+        Rules {
+            libraries: libraries(self.setting),
+            implementations: Vec::new(),
+            iterations_max,
+        }
+    }
+}
+
+macro_rules! named {
+    ($($name:literal $about:literal $setting:ident $sound:literal $implementation:expr;)+) => {
+        /// Every one.
+        pub const ALL: &[Named] = &[$(Named {
+            name: $name,
+            about: $about,
+            implementation: &$implementation,
+            setting: Setting::$setting,
+            sound: $sound,
+        }),+];
+    };
+}
+
+const fn sv(mistake: SvMistake) -> ISv {
+    ISv {
+        mistake: Some(mistake),
+    }
+}
+
+const fn bal(mistake: BarrierMistake) -> IBal {
+    IBal {
+        reach: Reach::Participants,
+        mistake: Some(mistake),
+    }
+}
+
+const fn rbl(mistake: RingMistake) -> IRbl {
+    IRbl {
+        fence_own: false,
+        mistake: Some(mistake),
+    }
+}
+
+const fn msw(mistake: MswMistake) -> IMsw {
+    IMsw {
+        mistake: Some(mistake),
+    }
+}
+
+named! {
+    "I_SV" "shared variables over RDMA^WAIT (LOCO'26 3.5)" Spec true ISv { mistake: None };
+    "I_BAL" "barriers over shared variables (Fig. 11)" Spec true IBal { reach: Reach::Participants, mistake: None };
+    "I_BAL/all-nodes" "barriers that fence all nodes (section 4.3), against the transitive specification" TransitiveBarrier true
+        IBal { reach: Reach::AllNodes, mistake: None };
+    "I_RBL" "ring buffers over shared variables (Fig. 14), against Def. 5.2 with rf_e" Spec true
+        IRbl { fence_own: false, mistake: None };
+    "I_RBL/weak" "the same against the weak alternative (section 5.1)" WeakRing true IRbl { fence_own: false, mistake: None };
+    "I_RBL/paper" "the same against Def. 5.2 as printed" PaperRing false IRbl { fence_own: false, mistake: None };
+    "I_RBL/fenced" "with a fence before a writer reads its own ring, against Def. 5.2 as printed" PaperRing true
+        IRbl { fence_own: true, mistake: None };
+    "I_MSW" "mixed-size writes over RDMA^WAIT (Fig. 28)" Spec true IMsw { mistake: None };
+
+    "I_SV/fence-without-wait" "the global fence does not wait" Spec false sv(SvMistake::FenceWithoutWait);
+    "I_SV/fence-waits-first" "the global fence waits before its gets" Spec false sv(SvMistake::FenceWaitsFirst);
+    "I_SV/fence-by-puts" "the global fence makes puts" Spec false sv(SvMistake::FenceByPuts);
+    "I_SV/fence-leaves-out" "the global fence leaves out a node" Spec false sv(SvMistake::FenceLeavesOut);
+    "I_SV/wait-for-other" "a wait names another identifier" Spec false sv(SvMistake::WaitForOther);
+    "I_SV/bcast-leaves-out" "a broadcast leaves out a node" Spec false sv(SvMistake::BroadcastLeavesOut);
+
+    "I_BAL/no-fence" "no global fence" Spec false bal(BarrierMistake::NoFence);
+    "I_BAL/fence-after-counter" "the fence after the counter is told" Spec false bal(BarrierMistake::FenceAfterCounter);
+    "I_BAL/fence-leaves-out-own" "the fence leaves out the own node" Spec false bal(BarrierMistake::FenceLeavesOutOwn);
+    "I_BAL/fence-own-only" "the fence is for the own node only" Spec false bal(BarrierMistake::FenceOwnOnly);
+    "I_BAL/no-loop" "does not wait for the others" Spec false bal(BarrierMistake::NoLoop);
+    "I_BAL/first-loop-only" "waits for the first participant only" Spec false bal(BarrierMistake::FirstLoopOnly);
+    "I_BAL/at-least" "waits for counters that are at least as large" Spec false bal(BarrierMistake::AtLeast);
+    "I_BAL/participants" "fences participants' nodes only, against the transitive specification" TransitiveBarrier false
+        IBal { reach: Reach::Participants, mistake: None };
+
+    "I_RBL/no-wait" "no wait for the head's last broadcast" Spec false rbl(RingMistake::NoWait);
+    "I_RBL/wait-after-write" "the wait between the head's write and its broadcast" Spec false rbl(RingMistake::WaitAfterWrite);
+    "I_RBL/head-first" "the head before the data" Spec false rbl(RingMistake::HeadFirst);
+    "I_RBL/data-not-sent" "the data is not sent" Spec false rbl(RingMistake::DataNotSent);
+    "I_RBL/emptiness-not-checked" "a receive does not look for a message" Spec false rbl(RingMistake::EmptinessNotChecked);
+    "I_RBL/acknowledge-first" "a receive acknowledges before it reads" Spec false rbl(RingMistake::AcknowledgeFirst);
+    "I_RBL/no-room-check" "a submit does not look for room" Spec false rbl(RingMistake::NoRoomCheck);
+    "I_RBL/room-off-by-one" "a submit counts one cell too many" Spec false rbl(RingMistake::RoomOffByOne);
+
+    "I_MSW/no-check" "a read does not compare the hash" Spec false msw(MswMistake::NoCheck);
+    "I_MSW/hash-of-first-word" "the hash is of the first word" Spec false msw(MswMistake::HashOfFirstWord);
+    "I_MSW/hash-is-sum" "the hash is the sum of the words" Spec false msw(MswMistake::HashIsSum);
+}
+
+/// The implementation of a name.
+pub fn by_name(name: &str) -> Option<&'static Named> {
+    ALL.iter().find(|named| named.name == name)
+}

@@ -1,0 +1,148 @@
+//! I_SV: shared variables over RDMA^WAIT (LOCO'26 section 3.5).
+
+use super::{WT, first, last, loc, node_of, nodes, work};
+use crate::client::{Client, Library, Method, Node, NodeSet};
+use crate::event::{Arg, Event, Loc, Stamp, StampKind, Wid};
+use crate::execution::Graph;
+use crate::implementation::Implementation;
+use crate::plain::{Caller, Cut, Run};
+use crate::value::Value;
+
+/// The implementation.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ISv {
+    /// What is wrong with it.
+    pub mistake: Option<SvMistake>,
+}
+
+/// Mistakes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SvMistake {
+    /// The global fence does not wait for its gets.
+    FenceWithoutWait,
+    /// The global fence waits before its gets.
+    FenceWaitsFirst,
+    /// The global fence makes puts instead of gets.
+    FenceByPuts,
+    /// The global fence leaves out the first of its nodes, unless it is the only one.
+    FenceLeavesOut,
+    /// A wait waits for another identifier.
+    WaitForOther,
+    /// A broadcast leaves out the last of its nodes, unless it is the only one.
+    BroadcastLeavesOut,
+}
+
+/// `⊥_n`: a word on each node that only fences touch.
+fn dummy(node: Node) -> Loc {
+    Loc {
+        object: Loc::SHARED,
+        part: 0,
+        node: node.0,
+    }
+}
+
+/// `d_0`.
+fn fence_id() -> Wid {
+    Wid::of(Loc::SHARED)
+}
+
+impl ISv {
+    /// The nodes that are served, with this mistake leaving out `left`, unless that is all of them.
+    fn served(self, mistake: SvMistake, nodes: NodeSet, left: Option<Node>) -> NodeSet {
+        match left.map(|node| nodes.without(node)) {
+            Some(fewer) if self.mistake == Some(mistake) && !fewer.is_empty() => fewer,
+            _ => nodes,
+        }
+    }
+
+    fn fence(self, c: &mut Caller<'_>, nodes: NodeSet) -> Run<()> {
+        let own = dummy(c.node());
+        let wait = |c: &mut Caller<'_>| c.call(Method::Wait, &[Arg::Work(fence_id())]);
+        if self.mistake == Some(SvMistake::FenceWaitsFirst) {
+            wait(c)?;
+        }
+        for node in self
+            .served(SvMistake::FenceLeavesOut, nodes, nodes.iter().next())
+            .iter()
+        {
+            let far = dummy(node);
+            let (method, to, from) = match self.mistake {
+                Some(SvMistake::FenceByPuts) => (Method::Put, far, own),
+                _ => (Method::Get, own, far),
+            };
+            c.call(method, &[Arg::Loc(to), Arg::Loc(from), Arg::Work(fence_id())])?;
+        }
+        match self.mistake {
+            Some(SvMistake::FenceWithoutWait | SvMistake::FenceWaitsFirst) => Ok(()),
+            _ => wait(c).map(drop),
+        }
+    }
+}
+
+impl Implementation for ISv {
+    fn name(&self) -> &str {
+        "I_SV"
+    }
+
+    fn library(&self) -> Library {
+        Library::SharedVariable
+    }
+
+    fn run(&self, c: &mut Caller<'_>, method: Method, args: &[Arg]) -> Run<Value> {
+        let own = c.node();
+        match method {
+            Method::WriteSv => c.call(Method::Write, &[Arg::Loc(loc(args, 0)?.at(own)), args[1].clone()]),
+            Method::ReadSv => c.call(Method::Read, &[Arg::Loc(loc(args, 0)?.at(own))]),
+            Method::BcastSv => {
+                let x = loc(args, 0)?;
+                let asked = nodes(args);
+                let targets = self.served(SvMistake::BroadcastLeavesOut, asked, asked.iter().last());
+                for node in targets.iter() {
+                    let put = [Arg::Loc(x.at(node)), Arg::Loc(x.at(own)), Arg::Work(work(args))];
+                    c.call(Method::Put, &put)?;
+                }
+                // A broadcast to nobody has no execution.
+                if targets.is_empty() {
+                    Err(Cut::Blocked)
+                } else {
+                    Ok(Value::Unit)
+                }
+            }
+            Method::WaitSv => {
+                let other = Wid(work(args).0 ^ 1 << 19);
+                let id = match self.mistake {
+                    Some(SvMistake::WaitForOther) => other,
+                    _ => work(args),
+                };
+                c.call(Method::Wait, &[Arg::Work(id)])
+            }
+            Method::GfSv => {
+                if nodes(args).is_empty() {
+                    return Err(Cut::Blocked);
+                }
+                self.fence(c, nodes(args))?;
+                Ok(Value::Unit)
+            }
+            _ => Err(Cut::Blocked),
+        }
+    }
+
+    /// Appendix G.1: the same stamp, but the wait of a fence for each `aGF_n`.
+    fn concretise(
+        &self,
+        _: &Client,
+        _: &Event,
+        stamp: Stamp,
+        events: &[usize],
+        g: &Graph<'_>,
+    ) -> Option<usize> {
+        match stamp.kind {
+            StampKind::Gf => last(g, events, WT, |e| e.method == Method::Wait)
+                .or_else(|| events.last().and_then(|&e| g.of_event(e).last())),
+            StampKind::Nlr | StampKind::Nrw => first(g, events, stamp, |e| {
+                e.method == Method::Put && e.loc(0).is_some_and(|x| x.node == node_of(stamp).0)
+            }),
+            _ => first(g, events, stamp, |_| true),
+        }
+    }
+}

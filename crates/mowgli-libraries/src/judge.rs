@@ -1,0 +1,100 @@
+//! What a setting says about a client: its outcomes, and the verdict on each condition.
+
+use mowgli::outcome::Budget;
+
+use crate::client::{Client, Formula, Setting, Verdict};
+use crate::implementation::Implementation;
+use crate::implementations::{IBal, IMsw, IRbl, ISv};
+use crate::libraries::{Reach, libraries};
+use crate::outcome::Outcomes;
+use crate::outcomes::outcomes;
+use crate::plain::Rules;
+
+/// Iterations of a client's loops that are considered unless the caller says otherwise.
+pub const ITERATIONS_MAX: u32 = 3;
+
+/// The rules of a setting; none for `shipped`, which code runs, and for `I_W`, which has rules of its own.
+pub fn rules(setting: Setting, iterations_max: u32) -> Option<Rules<'static>> {
+    let implementation: Option<&'static dyn Implementation> = match setting {
+        Setting::Spec | Setting::TransitiveBarrier | Setting::WeakRing | Setting::PaperRing => None,
+        Setting::ImplSv => Some(&ISv { mistake: None }),
+        Setting::ImplBarrier => Some(&IBal {
+            reach: Reach::Participants,
+            mistake: None,
+        }),
+        Setting::ImplRing => Some(&IRbl {
+            fence_own: false,
+            mistake: None,
+        }),
+        Setting::ImplMixedSize => Some(&IMsw { mistake: None }),
+        Setting::ImplWait | Setting::Shipped => return None,
+    };
+    Some(Rules {
+        libraries: libraries(setting),
+        implementations: implementation.into_iter().collect(),
+        iterations_max,
+    })
+}
+
+/// The outcomes of a client under a setting; none where [`rules`] has none.
+pub fn outcomes_under(client: &Client, setting: Setting, budget: Budget<'_>) -> Option<Outcomes> {
+    let rules = rules(setting, ITERATIONS_MAX)?;
+    Some(outcomes(client, &rules, budget))
+}
+
+/// The verdict on a formula; none if the outcomes are incomplete and do not tell.
+pub fn verdict(client: &Client, formula: &Formula, found: &Outcomes) -> Option<Verdict> {
+    let holds = found.outcomes.iter().filter(|o| formula.holds(client, o)).count();
+    match (holds, found.outcomes.len(), found.is_complete()) {
+        (0, _, true) => Some(Verdict::Forbidden),
+        (0, _, false) => None,
+        (some, all, true) if some == all => Some(Verdict::Required),
+        _ => Some(Verdict::Allowed),
+    }
+}
+
+/// Whether a verdict is as expected: what every outcome satisfies is allowed too.
+pub fn agrees(expected: Verdict, found: Verdict) -> bool {
+    expected == found || (expected, found) == (Verdict::Allowed, Verdict::Required)
+}
+
+/// A report on a client under a setting, as `mowgli outcomes` prints it: outcomes, then verdicts.
+pub fn report(client: &Client, setting: Setting, found: &Outcomes) -> String {
+    let mut out = format!("Client {} {setting}\n", client.name);
+    out.push_str(&format!("Outcomes {}\n", found.outcomes.len()));
+    for outcome in &found.outcomes {
+        let marks: String = client
+            .queries
+            .iter()
+            .map(|q| {
+                if q.condition.formula.holds(client, outcome) {
+                    '*'
+                } else {
+                    ' '
+                }
+            })
+            .collect();
+        let line = format!("{marks} {}", outcome.display(client));
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    for (at, query) in client.queries.iter().enumerate() {
+        let name = client.query_name(at);
+        let found = match verdict(client, &query.condition.formula, found) {
+            Some(verdict) => verdict.to_string(),
+            None => "unknown".to_owned(),
+        };
+        let stated = match query.expected.get(&setting) {
+            Some(verdict) => format!(" (stated: {verdict})"),
+            None => String::new(),
+        };
+        out.push_str(&format!(
+            "{name}: {} is {found}{stated}\n",
+            client.formula(&query.condition.formula)
+        ));
+    }
+    if let mowgli::outcome::Completeness::Incomplete(limit) = &found.completeness {
+        out.push_str(&format!("Incomplete: {limit}\n"));
+    }
+    out
+}

@@ -1,0 +1,82 @@
+//! The specifications of the libraries, a file each, to be read beside its definition.
+//!
+//! Those of LOCO'26: RDMA^WAIT, shared variables, barriers, ring buffers, mixed-size writes. Ours, for what the papers
+//! leave out: owned variables and tables, atomic variables, locks, queues and stores, fences by scope.
+
+pub(crate) mod barrier;
+mod fences;
+mod mixed_size;
+mod owned;
+mod rdma_wait;
+pub(crate) mod ring_buffer;
+mod sequential;
+mod shared_variable;
+
+pub use barrier::{Barrier, Reach};
+pub use fences::Fences;
+pub use mixed_size::MixedSize;
+pub use owned::Owned;
+pub use rdma_wait::RdmaWait;
+pub use ring_buffer::{RingBuffer, Strength};
+pub use sequential::Sequential;
+pub use shared_variable::SharedVariable;
+
+use crate::client::{Library, Setting};
+use crate::library::{Libraries, Specification};
+
+/// The specifications that a setting stands for. Settings of implementations have the specifications of what they stand
+/// on.
+pub fn libraries(setting: Setting) -> Libraries<'static> {
+    let barrier: &dyn Specification = match setting {
+        Setting::TransitiveBarrier => &Barrier {
+            reach: Reach::AllNodes,
+        },
+        _ => &Barrier {
+            reach: Reach::Participants,
+        },
+    };
+    let ring: &dyn Specification = match setting {
+        Setting::WeakRing => &RingBuffer {
+            strength: Strength::Weak,
+        },
+        Setting::PaperRing => &RingBuffer {
+            strength: Strength::Paper,
+        },
+        _ => &RingBuffer {
+            strength: Strength::Strong,
+        },
+    };
+    Libraries::new([
+        &RdmaWait as &dyn Specification,
+        &SharedVariable,
+        barrier,
+        ring,
+        &MixedSize,
+        &Fences,
+        &OWNED,
+        &SST,
+        &ATOMIC,
+        &LOCK,
+        &QUEUE,
+        &STORE,
+    ])
+}
+
+const OWNED: Owned = Owned {
+    library: Library::Owned,
+};
+const SST: Owned = Owned {
+    library: Library::Sst,
+};
+const ATOMIC: Sequential = Sequential {
+    library: Library::Atomic,
+};
+const LOCK: Sequential = Sequential {
+    library: Library::Lock,
+};
+const QUEUE: Sequential = Sequential {
+    library: Library::Queue,
+};
+const STORE: Sequential = Sequential {
+    library: Library::Store,
+};

@@ -1,0 +1,189 @@
+//! RDMA^WAIT, LOCO'26 section 3.3 and appendix F.2.
+//!
+//! ```text
+//! ippo = ppo ∪ [aCW]; po; [aCR ∪ aWT] ∪ ⋃n [aNRW_n ∪ aNLW_n]; po; [aRF_n]       (F.2 prints `pfp` for `ppo`)
+//! ib   = (ippo ∪ iso ∪ rf ∪ pfg ∪ pfp ∪ nfo ∪ rb_i)⁺                            irreflexive
+//! so   = iso ∪ rf_e ∪ pfg ∪ nfo ∪ rb ∪ mo ∪ ([Inst]; ib)
+//! ```
+
+use crate::client::{Client, Library, Method, Node};
+use crate::event::{Arg, Event, Loc, Stamp, StampKind};
+use crate::execution::{Flow, Graph, State};
+use crate::library::{Effect, Next, Specification, initial};
+use crate::memory::{Access, Memory};
+use crate::order::Order;
+use crate::plain::Past;
+use crate::value::Value;
+
+/// The specification.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RdmaWait;
+
+impl Specification for RdmaWait {
+    fn library(&self) -> Library {
+        Library::RdmaWait
+    }
+
+    /// `stmp_RL`.
+    fn stamps(&self, _client: &Client, e: &Event) -> Option<Vec<Stamp>> {
+        let peer = |at: usize| e.loc(at).map(|loc| Node(loc.node));
+        Some(match e.method {
+            Method::Write => vec![Stamp::cpu(StampKind::Cw)],
+            Method::Read => vec![Stamp::cpu(StampKind::Cr)],
+            Method::Mfence => vec![Stamp::cpu(StampKind::Mf)],
+            Method::Cas if e.result == e.value(1) => vec![Stamp::cpu(StampKind::Cas)],
+            Method::Cas => vec![Stamp::cpu(StampKind::Mf), Stamp::cpu(StampKind::Cr)],
+            Method::Wait => vec![Stamp::cpu(StampKind::Wt)],
+            Method::Get => vec![
+                Stamp::at(StampKind::Nrr, peer(1)?),
+                Stamp::at(StampKind::Nlw, peer(1)?),
+            ],
+            Method::Put => vec![
+                Stamp::at(StampKind::Nlr, peer(0)?),
+                Stamp::at(StampKind::Nrw, peer(0)?),
+            ],
+            Method::Rfence => e.nodes().iter().map(|n| Stamp::at(StampKind::Rf, n)).collect(),
+            // Remote read-modify-writes are not in this specification.
+            _ => return None,
+        })
+    }
+
+    fn order(&self, g: &Graph<'_>, state: &mut State<'_>, next: Next<'_>) -> Flow {
+        let mut memory = Memory::default();
+        let mut ib = issued_before(g, Library::RdmaWait);
+        for e in g.of_library(Library::RdmaWait) {
+            accesses(g, e, &mut memory, &mut ib);
+        }
+        for &word in &g.client.observed_words {
+            memory.observed.push(Loc::of(g.client, word));
+        }
+        memory.init = initial_values(g.client, &memory);
+        memory.ib = Some(ib);
+        memory.order(g, state, next)
+    }
+
+    fn results(&self, past: &Past<'_>, method: Method, args: &[Arg]) -> Vec<Value> {
+        match (method, args.first()) {
+            (Method::Read | Method::Cas, Some(Arg::Loc(loc))) => past.read(*loc, initial(past.client, *loc)),
+            _ => vec![Value::Unit],
+        }
+    }
+
+    fn effects(&self, _past: &Past<'_>, e: &Event) -> Vec<Effect> {
+        match (e.method, e.loc(0), e.loc(1)) {
+            (Method::Write, Some(x), _) => vec![Effect::Write(x, e.value(1))],
+            (Method::Cas, Some(x), _) if e.result == e.value(1) => vec![Effect::Write(x, e.value(2))],
+            (Method::Get | Method::Put, Some(to), Some(from)) => vec![Effect::Copy { to, from }],
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// Initial values of the accessed locations that do not start at 0.
+pub(super) fn initial_values(client: &Client, memory: &Memory) -> Vec<(Loc, Value)> {
+    let locs = memory.reads.iter().chain(&memory.writes).map(|a| a.loc);
+    let mut out: Vec<(Loc, Value)> = locs
+        .chain(memory.observed.iter().copied())
+        .map(|loc| (loc, initial(client, loc)))
+        .filter(|(_, value)| *value != Value::Int(0))
+        .collect();
+    out.dedup();
+    out
+}
+
+/// `ippo`, on the subevents of a library.
+pub(super) fn issued_before(g: &Graph<'_>, library: Library) -> Order {
+    use StampKind::{Cr, Cw, Nlw, Nrw, Rf, Wt};
+    let n = g.subevents.len();
+    let mut ib = Order::empty(n);
+    for a in (0..n).filter(|&a| g.library(a) == library) {
+        for b in (a + 1..n).filter(|&b| g.library(b) == library && g.po_sub(a, b)) {
+            let (first, second) = (g.subevents[a].stamp, g.subevents[b].stamp);
+            let starts = matches!((first.kind, second.kind), (Cw, Cr | Wt))
+                || matches!((first.kind, second.kind), (Nrw | Nlw, Rf)) && first.node == second.node;
+            if starts || first.before(second) {
+                ib.put(a, b);
+            }
+        }
+    }
+    ib
+}
+
+/// Adds the accesses and the forced terms (`iso`, `pfg`, `pfp`) of an event.
+pub(super) fn accesses(g: &Graph<'_>, e: usize, memory: &mut Memory, ib: &mut Order) {
+    let event = &g.events[e];
+    let sub = |kind: StampKind| g.of_event(e).find(|&s| g.subevents[s].stamp.kind == kind);
+    match event.method {
+        Method::Write | Method::WriteMsw => {
+            if let (Some(sub), Some(loc)) = (sub(StampKind::Cw), event.loc(0)) {
+                memory.writes.push(access(sub, loc, Some(event.value(1))));
+            }
+        }
+        Method::Read | Method::TryReadMsw => {
+            if let (Some(sub), Some(loc)) = (sub(StampKind::Cr), event.loc(0)) {
+                memory.reads.push(access(sub, loc, Some(event.result.clone())));
+            }
+        }
+        Method::Cas => {
+            let Some(loc) = event.loc(0) else { return };
+            if let Some(cas) = sub(StampKind::Cas) {
+                memory.reads.push(access(cas, loc, Some(event.result.clone())));
+                memory.writes.push(access(cas, loc, Some(event.value(2))));
+            } else if let (Some(fence), Some(read)) = (sub(StampKind::Mf), sub(StampKind::Cr)) {
+                memory.so.push((fence, read, "iso"));
+                ib.put(fence, read);
+                memory.reads.push(access(read, loc, Some(event.result.clone())));
+            }
+        }
+        Method::Get | Method::GetMsw => copies(g, e, (StampKind::Nrr, StampKind::Nlw), memory, ib),
+        Method::Put | Method::PutMsw => copies(g, e, (StampKind::Nlr, StampKind::Nrw), memory, ib),
+        Method::Wait | Method::WaitMsw => {
+            let Some(wait) = sub(StampKind::Wt) else { return };
+            for s in 0..g.subevents.len() {
+                let earlier = g.subevents[s].event;
+                let same = g.po(earlier, e)
+                    && g.library(s) == event.method.library()
+                    && g.events[earlier].work() == event.work();
+                match g.subevents[s].stamp.kind {
+                    // pfg: in ib and so. pfp: in ib only, as a put that has completed need not be placed.
+                    StampKind::Nlw if same => {
+                        memory.so.push((s, wait, "pfg"));
+                        ib.put(s, wait);
+                    }
+                    StampKind::Nrw if same => ib.put(s, wait),
+                    _ => {}
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// A put or get: it reads (`from`), then writes what it read.
+fn copies(g: &Graph<'_>, e: usize, kinds: (StampKind, StampKind), memory: &mut Memory, ib: &mut Order) {
+    let event = &g.events[e];
+    let sub = |kind: StampKind| g.of_event(e).find(|&s| g.subevents[s].stamp.kind == kind);
+    let (Some(read), Some(write)) = (sub(kinds.0), sub(kinds.1)) else {
+        return;
+    };
+    let (Some(to), Some(from)) = (event.loc(0), event.loc(1)) else {
+        return;
+    };
+    memory.so.push((read, write, "iso"));
+    ib.put(read, write);
+    let source = memory.reads.len();
+    memory.reads.push(access(read, from, None));
+    memory.writes.push(Access {
+        source: Some(source),
+        ..access(write, to, None)
+    });
+}
+
+pub(super) fn access(sub: usize, loc: Loc, value: Option<Value>) -> Access {
+    Access {
+        sub,
+        loc,
+        value,
+        source: None,
+    }
+}

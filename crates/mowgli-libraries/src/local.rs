@@ -1,0 +1,225 @@
+//! Local soundness (LOCO'26 Def. 3.13), decided on bounded executions with the `g` of appendix G.
+//!
+//! By monotonicity the largest `hb'` decides the third condition: the pairs whose images under `g` are in `hb`. It is
+//! transitive, and by the first two conditions contains `ppo' ∪ so'`. The smallest `hb` of the implementation is the worst case for the
+//! first two conditions.
+
+use mowgli::outcome::{Budget, Limit};
+
+use crate::client::Client;
+use crate::event::{Event, Stamp};
+use crate::execution::{Flow, Graph, State};
+use crate::implementation::Implementation;
+use crate::library::{Libraries, Specification};
+use crate::order::Order;
+use crate::outcomes::{Asked, each_combination, search_order};
+use crate::plain::{Rules, runs};
+use crate::refine::{Judge, Summary};
+
+/// An implementation, and the library that it should implement.
+pub struct LocalSoundness<'a> {
+    /// The implementation.
+    pub implementation: &'a dyn Implementation,
+    /// What it implements.
+    pub specification: &'a dyn Specification,
+    /// What it stands on, with the implementation above.
+    pub rules: &'a Rules<'a>,
+    /// Most executions of the implementation that are judged for a client.
+    pub executions_max: u64,
+}
+
+/// An execution of the implementation for which the definition does not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The client.
+    pub client: Client,
+    /// The abstract calls.
+    pub calls: Vec<Event>,
+    /// The implementation's events.
+    pub events: Vec<Event>,
+    /// Which condition fails, in words.
+    pub why: String,
+}
+
+/// What was found about a client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// The definition holds for every execution.
+    Sound,
+    /// It does not.
+    Fails(Box<Failure>),
+    /// A limit was reached.
+    Unknown(Limit),
+}
+
+impl LocalSoundness<'_> {
+    /// Decides the definition for the executions of a client, all of whose calls are of the implemented library.
+    pub fn check(&self, client: &Client, budget: Budget<'_>) -> Found {
+        let plain = runs(client, self.rules);
+        let mut limit = plain.limit.clone();
+        let mut failure = None;
+        let mut executions = 0;
+        let asked = Asked {
+            total: true,
+            conflicts: None,
+        };
+        each_combination(&plain, &mut |chosen| {
+            let events: Vec<Event> = chosen.iter().flat_map(|run| run.events.iter().cloned()).collect();
+            let calls: Vec<Event> = chosen.iter().flat_map(|run| run.calls.iter().cloned()).collect();
+            let ended = search_order(
+                client,
+                &self.rules.libraries,
+                events,
+                budget,
+                asked,
+                &mut |g, state| {
+                    executions += 1;
+                    if executions > self.executions_max {
+                        limit = Some(Limit::States(executions));
+                        return Flow::Stop;
+                    }
+                    match self.execution(client, g, &state.hb, &calls, budget) {
+                        Ok(None) => Flow::Continue,
+                        Ok(Some(why)) => {
+                            failure = Some(Box::new(Failure {
+                                client: client.clone(),
+                                calls: calls.clone(),
+                                events: g.events.clone(),
+                                why,
+                            }));
+                            Flow::Stop
+                        }
+                        Err(reached) => {
+                            limit = Some(reached);
+                            Flow::Stop
+                        }
+                    }
+                },
+            );
+            if let Err(reached) = ended {
+                limit = Some(reached);
+            }
+            if failure.is_some() || limit.is_some() {
+                Flow::Stop
+            } else {
+                Flow::Continue
+            }
+        });
+        match (failure, limit) {
+            (Some(failure), _) => Found::Fails(failure),
+            (None, Some(limit)) => Found::Unknown(limit),
+            (None, None) => Found::Sound,
+        }
+    }
+
+    /// What fails for one execution of the implementation.
+    fn execution(
+        &self,
+        client: &Client,
+        g: &Graph<'_>,
+        hb: &Order,
+        calls: &[Event],
+        budget: Budget<'_>,
+    ) -> Result<Option<String>, Limit> {
+        let mut refused = None;
+        let abstracted = Graph::new(client, calls.to_vec(), |e| {
+            let stamps = self.specification.stamps(client, e);
+            if stamps.is_none() {
+                refused = Some(format!("{} has no abstract execution", e.display(client)));
+            }
+            stamps.unwrap_or_default()
+        })?;
+        if refused.is_some() {
+            return Ok(refused);
+        }
+        let mut concrete = Vec::new();
+        for (s, subevent) in abstracted.subevents.iter().enumerate() {
+            let call = &calls[subevent.event];
+            let events = implementing(g, call);
+            let chosen = self
+                .implementation
+                .concretise(client, call, subevent.stamp, &events, g);
+            let Some(chosen) = chosen else {
+                return Ok(Some(format!("nothing implements {}", abstracted.display(s))));
+            };
+            let own: Vec<usize> = events.iter().flat_map(|&e| g.of_event(e)).collect();
+            if let Some(why) = broken_promise(client, g, hb, subevent.stamp, chosen, &own) {
+                return Ok(Some(format!("{}: {why}", abstracted.display(s))));
+            }
+            concrete.push(chosen);
+        }
+        // hb': the pairs whose images are in hb.
+        let n = concrete.len();
+        let within: Vec<u128> = (0..n)
+            .map(|a| {
+                (0..n)
+                    .filter(|&b| hb.has(concrete[a], concrete[b]))
+                    .fold(0, |row, b| row | 1 << b)
+            })
+            .collect();
+        let mut largest = Order::empty(n);
+        for (a, &row) in within.iter().enumerate() {
+            crate::order::bits(row).for_each(|b| largest.put(a, b));
+        }
+        let mut state = State::new(&abstracted, budget);
+        state.within = Some(within);
+        state.total = true;
+        let mut consistent = false;
+        self.specification.order(&abstracted, &mut state, &mut |_| {
+            consistent = self.specification.accepts(&abstracted, &largest);
+            if consistent { Flow::Stop } else { Flow::Continue }
+        });
+        if let Some(limit) = state.limit {
+            return Err(limit);
+        }
+        let missing =
+            "no synchronisation order of the specification is within what the implementation orders";
+        Ok((!consistent).then(|| missing.to_owned()))
+    }
+}
+
+/// `f⁻¹(e')`.
+fn implementing(g: &Graph<'_>, call: &Event) -> Vec<usize> {
+    let of_call = |&e: &usize| g.events[e].thread == call.thread && g.events[e].serves == call.serves;
+    (0..g.events.len()).filter(of_call).collect()
+}
+
+/// The promise of an abstract stamp that the chosen subevent, with the others of its call, does not keep.
+fn broken_promise(
+    client: &Client,
+    g: &Graph<'_>,
+    hb: &Order,
+    promised: Stamp,
+    chosen: usize,
+    own: &[usize],
+) -> Option<String> {
+    let reaches = |a: usize, b: usize| a == b || hb.has(a, b);
+    for other in Stamp::all(client.nodes) {
+        let stamp = |s: usize| g.subevents[s].stamp;
+        if other.before(promised) && !own.iter().any(|&s| other.before(stamp(s)) && reaches(s, chosen)) {
+            return Some(format!("an earlier {other} need not come before it"));
+        }
+        if promised.before(other) && !own.iter().any(|&s| stamp(s).before(other) && reaches(chosen, s)) {
+            return Some(format!("a later {other} need not come after it"));
+        }
+    }
+    None
+}
+
+impl Judge for LocalSoundness<'_> {
+    fn judge(&self, client: &Client, budget: Budget<'_>, summary: &mut Summary) {
+        match self.check(client, budget) {
+            Found::Sound => summary.complete += 1,
+            Found::Fails(failure) => summary.local_failure = Some(failure),
+            Found::Unknown(limit) => summary.limit = Some(limit),
+        }
+    }
+}
+
+/// The specification of a library among these, if the implementation's library is specified.
+pub fn implemented<'l>(
+    implementation: &dyn Implementation,
+    libraries: &Libraries<'l>,
+) -> Option<&'l dyn Specification> {
+    libraries.get(implementation.library())
+}

@@ -1,0 +1,489 @@
+//! Reads from, modification order and NIC flush order: the choices of the libraries that are memories.
+//!
+//! RDMA^WAIT (LOCO'26 F.2), mixed-size writes (G.11) and shared variables (Def. 3.8) share `rf` and `mo`, with the first
+//! two also `nfo` and `ib`. What is forced is derived; what is not is tried. Two writes of which no read reads either are
+//! left unordered, since any order of the two can be completed.
+
+use crate::event::{Loc, StampKind};
+use crate::execution::{Flow, Graph, State};
+use crate::library::Next;
+use crate::order::{Order, bits};
+use crate::value::Value;
+
+/// A read or write subevent.
+#[derive(Clone, Debug)]
+pub struct Access {
+    /// The subevent.
+    pub sub: usize,
+    /// What it accesses.
+    pub loc: Loc,
+    /// Its value, if the event's label has it.
+    pub value: Option<Value>,
+    /// For a write that copies: the index of the read whose value it writes.
+    pub source: Option<usize>,
+}
+
+/// The accesses of a library's events, and the terms of its definition that need no choice.
+#[derive(Debug, Default)]
+pub struct Memory {
+    /// `R`.
+    pub reads: Vec<Access>,
+    /// `W`.
+    pub writes: Vec<Access>,
+    /// Initial values, by location, of those that do not start at 0.
+    pub init: Vec<(Loc, Value)>,
+    /// Locations whose last value is asked for, in the order of the client's observed words.
+    pub observed: Vec<Loc>,
+    /// Terms of `so` that are forced: `iso`, `pf`, `pfg`.
+    pub so: Vec<(usize, usize, &'static str)>,
+    /// `ib`, where the library has it: its forced terms, not closed.
+    pub ib: Option<Order>,
+    /// Whether copies never go back: of two copying writes to a location, the later has not read an older write than the
+    /// earlier. Not in the papers.
+    pub forward_only: bool,
+}
+
+/// What has been chosen so far.
+struct Choice {
+    /// By read: not yet, the initial value, or a write.
+    rf: Vec<Option<Option<usize>>>,
+    /// By read: its value, where it is known.
+    values: Vec<Option<Value>>,
+    ib: Option<Order>,
+}
+
+impl Memory {
+    /// Tries all choices.
+    pub fn order(&self, g: &Graph<'_>, state: &mut State<'_>, next: Next<'_>) -> Flow {
+        state.attempt(|state| {
+            let mut choice = Choice {
+                rf: vec![None; self.reads.len()],
+                values: self.reads.iter().map(|r| r.value.clone()).collect(),
+                ib: self.ib.clone(),
+            };
+            if let Some(ib) = &mut choice.ib {
+                if !ib.close() {
+                    return Flow::Continue;
+                }
+                // Of the subevents of one library only: the others have empty rows.
+                for a in 0..ib.len() {
+                    if is_instantaneous(g, a) {
+                        for b in bits(ib.after(a)) {
+                            if !state.order(a, b, "ib") {
+                                return Flow::Continue;
+                            }
+                        }
+                    }
+                }
+            }
+            for &(a, b, why) in &self.so {
+                if !state.order(a, b, why) {
+                    return Flow::Continue;
+                }
+            }
+            self.choose_rf(g, state, &mut choice, next)
+        })
+    }
+
+    fn init(&self, loc: Loc) -> Value {
+        let found = self.init.iter().find(|(l, _)| *l == loc);
+        found.map_or(Value::Int(0), |(_, value)| value.clone())
+    }
+
+    fn written<'c>(&'c self, choice: &'c Choice, w: usize) -> Option<&'c Value> {
+        match self.writes[w].source {
+            Some(r) => choice.values[r].as_ref(),
+            None => self.writes[w].value.as_ref(),
+        }
+    }
+
+    /// What a read may read from now, with the orders as they are.
+    fn sources(&self, state: &State<'_>, choice: &Choice, r: usize) -> Vec<Option<usize>> {
+        let read = &self.reads[r];
+        let wanted = choice.values[r].as_ref();
+        let hb = &state.hb;
+        let mut out = Vec::new();
+        let at = |w: usize| self.writes[w].sub;
+        let same = |w: &usize| self.writes[*w].loc == read.loc && at(*w) != read.sub;
+        for w in (0..self.writes.len()).filter(same) {
+            let fits = match (wanted, self.written(choice, w)) {
+                (Some(a), Some(b)) => a == b,
+                _ => true,
+            };
+            // A write that happens after the read, or that another overwrites before the read, cannot be read.
+            let hidden = (0..self.writes.len())
+                .filter(same)
+                .any(|v| v != w && hb.has(at(w), at(v)) && hb.has(at(v), read.sub));
+            if fits && !hb.has(read.sub, at(w)) && !hidden {
+                out.push(Some(w));
+            }
+        }
+        let fits = wanted.is_none_or(|v| *v == self.init(read.loc));
+        if fits
+            && !(0..self.writes.len())
+                .filter(same)
+                .any(|w| hb.has(at(w), read.sub))
+        {
+            out.push(None);
+        }
+        out
+    }
+
+    fn choose_rf(&self, g: &Graph<'_>, state: &mut State<'_>, choice: &mut Choice, next: Next<'_>) -> Flow {
+        let mut best: Option<(usize, Vec<Option<usize>>)> = None;
+        for r in (0..self.reads.len()).filter(|&r| choice.rf[r].is_none()) {
+            let sources = self.sources(state, choice, r);
+            if sources.is_empty() {
+                self.blame(state, r);
+                return Flow::Continue;
+            }
+            if best.as_ref().is_none_or(|(_, b)| sources.len() < b.len()) {
+                best = Some((r, sources));
+            }
+        }
+        let Some((r, sources)) = best else {
+            let pairs = self.open_pairs(choice, state.total || self.forward_only);
+            return self.choose_mo(g, state, choice, &pairs, 0, next);
+        };
+        for source in sources {
+            let saved = (choice.values.clone(), choice.ib.clone());
+            let flow = state.attempt(|state| {
+                if self.read_from(g, state, choice, r, source) {
+                    self.choose_rf(g, state, choice, next)
+                } else {
+                    Flow::Continue
+                }
+            });
+            choice.rf[r] = None;
+            (choice.values, choice.ib) = saved;
+            if flow == Flow::Stop {
+                return flow;
+            }
+        }
+        Flow::Continue
+    }
+
+    /// Says which edges leave a read without a source, for explanations: the refused edges of each write.
+    fn blame(&self, state: &mut State<'_>, r: usize) {
+        if state.conflicts.is_none() {
+            return;
+        }
+        let read = &self.reads[r];
+        let wanted = read.value.clone();
+        for w in &self.writes {
+            if w.loc != read.loc || w.sub == read.sub {
+                continue;
+            }
+            if wanted.is_some() && w.value == wanted && state.hb.has(read.sub, w.sub) {
+                state.order(w.sub, read.sub, "rf");
+            } else if w.value != wanted && state.hb.has(w.sub, read.sub) {
+                state.order(read.sub, w.sub, "rb");
+            }
+        }
+    }
+
+    /// `rf(r) = source`: its edges, and the values that follow.
+    fn read_from(
+        &self,
+        g: &Graph<'_>,
+        state: &mut State<'_>,
+        choice: &mut Choice,
+        r: usize,
+        source: Option<usize>,
+    ) -> bool {
+        choice.rf[r] = Some(source);
+        let read = &self.reads[r];
+        let value = match source {
+            None => Some(self.init(read.loc)),
+            Some(w) => self.written(choice, w).cloned(),
+        };
+        if !self.know(choice, r, value) {
+            return false;
+        }
+        let Some(w) = source else {
+            // Reads-before every write of the location.
+            return (0..self.writes.len())
+                .filter(|&w| self.writes[w].loc == read.loc && self.writes[w].sub != read.sub)
+                .all(|w| self.reads_before(g, state, choice, r, w));
+        };
+        let write = self.writes[w].sub;
+        let internal =
+            g.is(write, StampKind::Cw) && g.is(read.sub, StampKind::Cr) && g.po_sub(write, read.sub);
+        if !internal && !state.order(write, read.sub, "rf") {
+            return false;
+        }
+        issue(g, state, choice, write, read.sub)
+    }
+
+    /// The read's value is this, if it is known: and so is what copies it, and what it was copied from.
+    fn know(&self, choice: &mut Choice, r: usize, value: Option<Value>) -> bool {
+        let value = match (value, &choice.values[r]) {
+            (Some(a), Some(b)) => return a == *b,
+            (None, None) => return true,
+            (Some(value), None) => value,
+            (None, Some(value)) => {
+                // The read's label has a value that its source does not know yet.
+                let value = value.clone();
+                let Some(Some(Some(w))) = choice.rf.get(r) else {
+                    return true;
+                };
+                let Some(from) = self.writes[*w].source else {
+                    return true;
+                };
+                return self.know(choice, from, Some(value));
+            }
+        };
+        choice.values[r] = Some(value.clone());
+        // Upwards: the write that it reads from copies the same value.
+        if let Some(Some(w)) = choice.rf[r] {
+            if let Some(from) = self.writes[w].source {
+                if !self.know(choice, from, Some(value.clone())) {
+                    return false;
+                }
+            } else if self.writes[w].value.as_ref() != Some(&value) {
+                return false;
+            }
+        } else if choice.rf[r] == Some(None) && self.init(self.reads[r].loc) != value {
+            return false;
+        }
+        // Downwards: reads that have chosen a write with this source.
+        for other in 0..self.reads.len() {
+            if let Some(Some(w)) = choice.rf[other]
+                && self.writes[w].source == Some(r)
+                && !self.know(choice, other, Some(value.clone()))
+            {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// `(r, w) ∈ rb`.
+    fn reads_before(
+        &self,
+        g: &Graph<'_>,
+        state: &mut State<'_>,
+        choice: &mut Choice,
+        r: usize,
+        w: usize,
+    ) -> bool {
+        let (read, write) = (self.reads[r].sub, self.writes[w].sub);
+        let local = g.is(read, StampKind::Cr) && g.is(write, StampKind::Cw);
+        if local && g.po_sub(write, read) {
+            // The thread's own store is newer: Def. 3.8, and a cycle of `ib` in RDMA^WAIT.
+            state.order(read, write, "rb");
+            return false;
+        }
+        if !state.order(read, write, "rb") {
+            return false;
+        }
+        !(local && g.po_sub(read, write)) || issue(g, state, choice, read, write)
+    }
+
+    /// Pairs of writes to one location whose order matters: one of the two is read, or the location is observed.
+    fn open_pairs(&self, choice: &Choice, all: bool) -> Vec<(usize, usize)> {
+        let read = |w: usize| choice.rf.contains(&Some(Some(w)));
+        let mut out = Vec::new();
+        for a in 0..self.writes.len() {
+            for b in a + 1..self.writes.len() {
+                let loc = self.writes[a].loc;
+                if loc == self.writes[b].loc && (all || read(a) || read(b) || self.observed.contains(&loc)) {
+                    out.push((a, b));
+                }
+            }
+        }
+        out
+    }
+
+    fn choose_mo(
+        &self,
+        g: &Graph<'_>,
+        state: &mut State<'_>,
+        choice: &mut Choice,
+        pairs: &[(usize, usize)],
+        at: usize,
+        next: Next<'_>,
+    ) -> Flow {
+        let Some(&(a, b)) = pairs.get(at) else {
+            return self.choose_nfo(g, state, choice, &self.flush_pairs(g), 0, next);
+        };
+        for (first, second) in [(a, b), (b, a)] {
+            if state.hb.has(self.writes[second].sub, self.writes[first].sub) {
+                continue;
+            }
+            let saved = choice.ib.clone();
+            let flow = state.attempt(|state| {
+                let ordered = state.order(self.writes[first].sub, self.writes[second].sub, "mo")
+                    && (0..self.reads.len())
+                        .filter(|&r| {
+                            choice.rf[r] == Some(Some(first)) && self.reads[r].sub != self.writes[second].sub
+                        })
+                        .collect::<Vec<_>>()
+                        .into_iter()
+                        .all(|r| self.reads_before(g, state, choice, r, second));
+                if ordered {
+                    self.choose_mo(g, state, choice, pairs, at + 1, next)
+                } else {
+                    Flow::Continue
+                }
+            });
+            choice.ib = saved;
+            if flow == Flow::Stop {
+                return flow;
+            }
+        }
+        Flow::Continue
+    }
+
+    /// Pairs that `nfo` orders: NIC local reads with NIC local writes, NIC remote reads with NIC remote writes, of one
+    /// thread towards one node.
+    fn flush_pairs(&self, g: &Graph<'_>) -> Vec<(usize, usize)> {
+        if self.ib.is_none() {
+            return Vec::new();
+        }
+        let mut out = Vec::new();
+        for read in &self.reads {
+            for write in &self.writes {
+                let (r, w) = (g.subevents[read.sub], g.subevents[write.sub]);
+                let kinds = matches!(
+                    (r.stamp.kind, w.stamp.kind),
+                    (StampKind::Nlr, StampKind::Nlw) | (StampKind::Nrr, StampKind::Nrw)
+                );
+                let thread = g.events[r.event].thread == g.events[w.event].thread;
+                if kinds && thread && r.stamp.node == w.stamp.node {
+                    out.push((read.sub, write.sub));
+                }
+            }
+        }
+        out
+    }
+
+    fn choose_nfo(
+        &self,
+        g: &Graph<'_>,
+        state: &mut State<'_>,
+        choice: &mut Choice,
+        pairs: &[(usize, usize)],
+        at: usize,
+        next: Next<'_>,
+    ) -> Flow {
+        let Some(&(read, write)) = pairs.get(at) else {
+            return if self.forward_only && self.goes_back(state, choice) {
+                Flow::Continue
+            } else {
+                self.finish(state, next)
+            };
+        };
+        // The order of posting first: it is the one that most often works.
+        let posted = if g.po_sub(read, write) {
+            (read, write)
+        } else {
+            (write, read)
+        };
+        for (a, b) in [posted, (posted.1, posted.0)] {
+            let back = state.hb.has(b, a) || choice.ib.as_ref().is_some_and(|ib| ib.has(b, a));
+            if back {
+                continue;
+            }
+            let saved = choice.ib.clone();
+            let flow = state.attempt(|state| {
+                if state.order(a, b, "nfo") && issue(g, state, choice, a, b) {
+                    self.choose_nfo(g, state, choice, pairs, at + 1, next)
+                } else {
+                    Flow::Continue
+                }
+            });
+            choice.ib = saved;
+            if flow == Flow::Stop {
+                return flow;
+            }
+        }
+        Flow::Continue
+    }
+
+    /// Whether some copy goes back. Modification orders are total here.
+    fn goes_back(&self, state: &State<'_>, choice: &Choice) -> bool {
+        let read_by = |w: usize| self.writes[w].source.and_then(|r| choice.rf[r]);
+        (0..self.writes.len()).any(|a| {
+            (0..self.writes.len()).any(|b| {
+                let (first, second) = (&self.writes[a], &self.writes[b]);
+                if first.loc != second.loc || !state.hb.has(first.sub, second.sub) {
+                    return false;
+                }
+                match (read_by(a), read_by(b)) {
+                    (Some(Some(newer)), Some(Some(older))) => {
+                        state.hb.has(self.writes[older].sub, self.writes[newer].sub)
+                    }
+                    // The later of the two has read the initial value.
+                    (Some(Some(_)), Some(None)) => true,
+                    _ => false,
+                }
+            })
+        })
+    }
+
+    fn finish(&self, state: &mut State<'_>, next: Next<'_>) -> Flow {
+        state.attempt(|state| {
+            for &loc in &self.observed {
+                let writes = || self.writes.iter().filter(|w| w.loc == loc);
+                let last = writes().find(|w| writes().all(|v| v.sub == w.sub || state.hb.has(v.sub, w.sub)));
+                state.words.push(match last {
+                    None => self.init(loc),
+                    // Every read has chosen, so that every copied value is known where it matters; see `values`.
+                    Some(w) => self.final_value(w, state),
+                });
+            }
+            next(state)
+        })
+    }
+
+    fn final_value(&self, write: &Access, state: &State<'_>) -> Value {
+        // Follow the chain of copies along the chosen `rf` edges.
+        let mut at = write;
+        for _ in 0..=self.reads.len() {
+            let Some(r) = at.source else {
+                return at.value.clone().unwrap_or(Value::Unit);
+            };
+            let read = self.reads[r].sub;
+            let from = state
+                .edges
+                .iter()
+                .find(|e| e.to == read && e.why == "rf")
+                .map(|e| e.from);
+            match from.and_then(|from| self.writes.iter().find(|w| w.sub == from)) {
+                Some(w) => at = w,
+                None => return self.init(self.reads[r].loc),
+            }
+        }
+        Value::Unit
+    }
+}
+
+/// Whether a subevent starts and finishes at the same time (`Inst` of LOCO'26 F.2).
+pub fn is_instantaneous(g: &Graph<'_>, sub: usize) -> bool {
+    !matches!(
+        g.subevents[sub].stamp.kind,
+        StampKind::Cw | StampKind::Nlw | StampKind::Nrw
+    )
+}
+
+/// Adds an edge to `ib`, and to `so` what follows by `[Inst]; ib`. False if either would have a cycle.
+fn issue(g: &Graph<'_>, state: &mut State<'_>, choice: &mut Choice, a: usize, b: usize) -> bool {
+    let Some(ib) = &mut choice.ib else {
+        return true;
+    };
+    let before: Vec<u128> = (0..ib.len()).map(|x| ib.after(x)).collect();
+    if !ib.add(a, b) {
+        return false;
+    }
+    for (x, old) in before.into_iter().enumerate() {
+        if is_instantaneous(g, x) {
+            for y in bits(ib.after(x) & !old) {
+                if !state.order(x, y, "ib") {
+                    return false;
+                }
+            }
+        }
+    }
+    true
+}

@@ -1,0 +1,209 @@
+//! Outcomes of clients under libraries and implementations (LOCO'26 Defs. 3.6 and 3.10).
+
+use std::collections::BTreeSet;
+
+use mowgli::outcome::{Budget, Completeness, Limit};
+
+use crate::client::{Client, Library};
+use crate::event::Event;
+use crate::execution::{Flow, Graph, State};
+use crate::library::{Libraries, Specification};
+use crate::outcome::{Outcome, Outcomes};
+use crate::plain::{Plain, Rules, ThreadRun, runs};
+use crate::value::Value;
+
+/// The outcomes of a client.
+pub fn outcomes(client: &Client, rules: &Rules<'_>, budget: Budget<'_>) -> Outcomes {
+    let (found, _) = search(client, rules, budget, &BTreeSet::new(), false);
+    found
+}
+
+/// The outcomes of a client that are not among `known`, all of them or one. Executions with a known outcome are not
+/// judged, which is most of the work where an implementation refines its specification.
+pub fn outcomes_beyond(
+    client: &Client,
+    rules: &Rules<'_>,
+    budget: Budget<'_>,
+    known: &BTreeSet<Outcome>,
+    first: bool,
+) -> (Outcomes, Option<Vec<Event>>) {
+    search(client, rules, budget, known, first)
+}
+
+fn search(
+    client: &Client,
+    rules: &Rules<'_>,
+    budget: Budget<'_>,
+    known: &BTreeSet<Outcome>,
+    first: bool,
+) -> (Outcomes, Option<Vec<Event>>) {
+    let plain = runs(client, rules);
+    let mut limit = plain.limit.clone();
+    let mut out = BTreeSet::new();
+    let mut witness = None;
+    let mut executions = 0;
+    let observes = !client.observed_words.is_empty();
+    let unfinished = each_combination(&plain, &mut |chosen| {
+        let mut outcome = Outcome {
+            registers: chosen.iter().map(|run| run.registers.clone()).collect(),
+            words: Vec::new(),
+        };
+        if !observes && (known.contains(&outcome) || out.contains(&outcome)) {
+            return Flow::Continue;
+        }
+        if let Some(reached) = budget.exceeded(executions) {
+            limit = Some(reached);
+            return Flow::Stop;
+        }
+        executions += 1;
+        let events: Vec<Event> = chosen.iter().flat_map(|run| run.events.iter().cloned()).collect();
+        let mut stop = false;
+        let reached = consistent(
+            client,
+            &rules.libraries,
+            events.clone(),
+            budget,
+            &mut |_, state| {
+                outcome.words.clone_from(&state.words);
+                if !known.contains(&outcome) && out.insert(outcome.clone()) {
+                    witness.get_or_insert_with(|| events.clone());
+                    stop = first;
+                }
+                if observes && !stop {
+                    Flow::Continue
+                } else {
+                    Flow::Stop
+                }
+            },
+        );
+        if let Err(reached) = reached {
+            limit = Some(reached);
+        }
+        if stop { Flow::Stop } else { Flow::Continue }
+    });
+    // Stopped at the first one that was looked for: that is no limit.
+    let _ = unfinished;
+    let outcomes = Outcomes {
+        outcomes: out,
+        completeness: limit.map_or(Completeness::Complete, Completeness::Incomplete),
+        executions,
+    };
+    (outcomes, witness)
+}
+
+/// Calls `visit` with every choice of one run a thread.
+pub fn each_combination(plain: &Plain, visit: &mut dyn FnMut(&[&ThreadRun]) -> Flow) -> Flow {
+    fn go<'p>(
+        plain: &'p Plain,
+        chosen: &mut Vec<&'p ThreadRun>,
+        visit: &mut dyn FnMut(&[&ThreadRun]) -> Flow,
+    ) -> Flow {
+        let Some(runs) = plain.runs.get(chosen.len()) else {
+            return visit(chosen);
+        };
+        for run in runs {
+            chosen.push(run);
+            let flow = go(plain, chosen, visit);
+            chosen.pop();
+            if flow == Flow::Stop {
+                return flow;
+            }
+        }
+        Flow::Continue
+    }
+    go(plain, &mut Vec::new(), visit)
+}
+
+/// The libraries that have events, those whose order is forced first.
+fn involved<'l>(libraries: &Libraries<'l>, events: &[Event]) -> Option<Vec<&'l dyn Specification>> {
+    let mut used: Vec<Library> = events.iter().map(|e| e.method.library()).collect();
+    used.sort_unstable();
+    used.dedup();
+    let memories = [Library::RdmaWait, Library::SharedVariable, Library::MixedSize];
+    used.sort_by_key(|l| memories.contains(l));
+    used.into_iter().map(|l| libraries.get(l)).collect()
+}
+
+/// Calls `visit` with every consistent execution of these events (Def. 3.6), until it stops. The executions have
+/// `hb = (ppo ∪ so)⁺`: by monotonicity nothing is lost.
+///
+/// # Errors
+///
+/// The limit that was reached.
+pub fn consistent<'g>(
+    client: &'g Client,
+    libraries: &Libraries<'_>,
+    events: Vec<Event>,
+    budget: Budget<'_>,
+    visit: &mut dyn FnMut(&Graph<'g>, &mut State<'_>) -> Flow,
+) -> Result<(), Limit> {
+    search_order(client, libraries, events, budget, Asked::default(), visit).map(|_| ())
+}
+
+/// What a search is asked for besides consistent executions.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Asked {
+    /// Collect at most so many refused edges.
+    pub(crate) conflicts: Option<usize>,
+    /// Total modification orders.
+    pub(crate) total: bool,
+}
+
+/// As [`consistent`].
+pub(crate) fn search_order<'g>(
+    client: &'g Client,
+    libraries: &Libraries<'_>,
+    events: Vec<Event>,
+    budget: Budget<'_>,
+    asked: Asked,
+    visit: &mut dyn FnMut(&Graph<'g>, &mut State<'_>) -> Flow,
+) -> Result<(Option<Graph<'g>>, Vec<crate::execution::Conflict>), Limit> {
+    let Some(involved) = involved(libraries, &events) else {
+        return Ok((None, Vec::new()));
+    };
+    let mut refused = false;
+    let graph = Graph::new(client, events, |e| {
+        let stamps = libraries
+            .get(e.method.library())
+            .and_then(|l| l.stamps(client, e));
+        refused |= stamps.is_none();
+        stamps.unwrap_or_default()
+    })?;
+    if refused {
+        return Ok((None, Vec::new()));
+    }
+    let mut state = State::new(&graph, budget);
+    state.total = asked.total;
+    state.conflicts = asked.conflicts.map(|most| (Vec::new(), most));
+    next_library(&graph, &involved, 0, &mut state, visit);
+    if let Some(limit) = state.limit.take() {
+        return Err(limit);
+    }
+    let conflicts = state.conflicts.take().map_or_else(Vec::new, |(found, _)| found);
+    Ok((Some(graph), conflicts))
+}
+
+fn next_library<'g>(
+    g: &Graph<'g>,
+    libraries: &[&dyn Specification],
+    at: usize,
+    state: &mut State<'_>,
+    visit: &mut dyn FnMut(&Graph<'g>, &mut State<'_>) -> Flow,
+) -> Flow {
+    match libraries.get(at) {
+        Some(library) => library.order(g, state, &mut |state| {
+            next_library(g, libraries, at + 1, state, visit)
+        }),
+        None if libraries.iter().all(|l| l.accepts(g, &state.hb)) => {
+            if state.words.is_empty() && !g.client.observed_words.is_empty() {
+                // No event of RDMA^WAIT: its words keep their initial values.
+                let words = g.client.observed_words.iter();
+                state.words = words
+                    .map(|&w| crate::library::initial(g.client, crate::event::Loc::of(g.client, w)))
+                    .collect::<Vec<Value>>();
+            }
+            visit(g, state)
+        }
+        None => Flow::Continue,
+    }
+}
