@@ -28,6 +28,13 @@ if [ "$vm" = 1 ]; then
     # With the headers here, the check of our bindings against them must run; and the tests under mpirun.
     export LOCO_REQUIRE_RDMA_HEADERS=1 LOCO_REQUIRE_MPI=1
 fi
+# What this host provides is tested; a test that is skipped for want of it fails.
+command -v script >/dev/null && export LOCO_REQUIRE_SCRIPT=1
+[ -e /proc/net/if_inet6 ] && grep -q ' lo$' /proc/net/if_inet6 && export LOCO_REQUIRE_IPV6=1
+getent hosts "$(cat /proc/sys/kernel/hostname)" >/dev/null && export LOCO_REQUIRE_HOSTNAME=1
+# Nothing is built twice, and what is built here is not debugged: less to compile, write and link. RUSTFLAGS stay as they
+# are, as other flags would build all dependencies again.
+export CARGO_INCREMENTAL=${CARGO_INCREMENTAL:-0} CARGO_PROFILE_DEV_DEBUG=${CARGO_PROFILE_DEV_DEBUG:-0}
 
 # Newer tools know lints and layouts that this code has not met: there, what they say is shown and nothing more.
 strict=1
@@ -52,7 +59,7 @@ if [ -w "$pages" ]; then
     trap 'echo "$before" >"$pages"' EXIT
     echo $((before + 64)) >"$pages"
     if [ "$(cat "$pages")" -ge $((before + 64)) ]; then
-        LOCO_REQUIRE_HUGE_PAGES=1 cargo test --package loco-any --test huge_pages
+        LOCO_REQUIRE_HUGE_PAGES=1 cargo test --workspace --test huge_pages
     else
         echo "skipped: the host has no memory in pieces of 2 MiB to spare"
     fi

@@ -10,7 +10,7 @@ use signal_hook::flag::{register, register_conditional_default};
 /// Exit code of a run that was interrupted, as shells have it.
 pub(crate) const INTERRUPTED: u8 = 130;
 
-/// Whether SIGINT or SIGTERM has asked the command to end.
+/// Knows whether SIGINT or SIGTERM has asked the command to end.
 ///
 /// Before [`begin_work`](Stop::begin_work) these signals end the process at once, as they would without a handler: it may be
 /// waiting for other nodes and has nothing to finish. After it they only set the flag, so that the command can end
@@ -47,7 +47,7 @@ impl Stop {
         tracing::info!("at work");
     }
 
-    /// Whether the command is to end.
+    /// Says whether the command is to end.
     pub fn is_asked(&self) -> bool {
         // Relaxed: the flag carries no other data.
         self.asked.load(Ordering::Relaxed)

@@ -32,7 +32,7 @@ pub enum Mix {
 }
 
 impl Mix {
-    /// Whether the next operation is a write.
+    /// Chooses whether the next operation is a write.
     pub fn write(self, random: &mut impl Rng) -> bool {
         match self {
             Mix::ReadOnly => false,

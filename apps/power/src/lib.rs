@@ -14,7 +14,7 @@
 //! - [`simulate`]: all of it in simulated time, with message delays; deterministic;
 //! - [`run_real`]: controller and converters on nodes of a job, by the clock;
 //! - [`stability`]: the growth of a small disturbance from one controller period to the next, by linear algebra;
-//! - [`output`]: CSV, and an SVG plot with one series a controller period.
+//! - [`output`]: CSV, and an SVG plot with one panel a controller period.
 //!
 //! The paper gives the periods and the number of converters, not the component values; those here are ours.
 #![forbid(unsafe_code)]

@@ -63,7 +63,7 @@ struct Common {
     /// Writes output voltage over time as CSV.
     #[arg(long)]
     csv: Option<PathBuf>,
-    /// Writes a plot, one series a period.
+    /// Writes a plot, one panel a period.
     #[arg(long)]
     svg: Option<PathBuf>,
 }

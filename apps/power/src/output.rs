@@ -4,10 +4,15 @@ use std::fmt::Display;
 use std::io::Write;
 use std::path::Path;
 
+use plotters::coord::Shift;
 use plotters::prelude::*;
 
 use crate::{PowerError, Result, Run};
 
+/// Size of the plot, in pixels.
+const WIDTH: u32 = 960;
+const TITLE_HEIGHT: u32 = 30;
+const PANEL_HEIGHT: u32 = 190;
 /// Points drawn for one series at most; each is the lowest or highest of its stretch, so that no peak is lost.
 const POINTS_MAX: usize = 2_000;
 
@@ -31,51 +36,67 @@ pub fn write_csv(out: &mut impl Write, runs: &[Run]) -> Result<()> {
     Ok(())
 }
 
-/// Draws output voltage over time as SVG, one series a run, as in LOCO'26 Fig. 21.
+/// Draws output voltage over time as SVG, as in LOCO'26 Fig. 21: a panel for each run, one below the other, all with the
+/// same axes and the reference as a dashed line. Curves in one panel would hide one another.
 ///
 /// # Errors
 /// [`PowerError::Plot`] if the file cannot be written.
 pub fn write_svg(path: &Path, runs: &[Run]) -> Result<()> {
     let samples = || runs.iter().flat_map(|run| &run.samples);
-    let end_ms = samples().map(|s| s.at_ns).max().unwrap_or(0) as f64 / 1e6;
+    let end_ms = (samples().map(|s| s.at_ns).max().unwrap_or(0) as f64 / 1e6).max(1e-3);
     let top = samples().map(|s| s.volts).fold(1.0, f64::max) * 1.05;
     let bottom = samples().map(|s| s.volts).fold(0.0, f64::min);
-    let root = SVGBackend::new(path, (960, 540)).into_drawing_area();
+    let axes = Axes {
+        end_ms,
+        volts: bottom..top,
+    };
+    let height = TITLE_HEIGHT + PANEL_HEIGHT * u32::try_from(runs.len().max(1)).unwrap_or(u32::MAX);
+    let root = SVGBackend::new(path, (WIDTH, height)).into_drawing_area();
     root.fill(&WHITE).map_err(plot)?;
-    let mut chart = ChartBuilder::on(&root)
-        .caption(
+    let root = root
+        .titled(
             "Output voltage by period of the controller's loop",
             ("sans-serif", 20),
         )
-        .margin(12)
-        .x_label_area_size(40)
+        .map_err(plot)?;
+    let panels = root.split_evenly((runs.len().max(1), 1));
+    for (index, (run, panel)) in runs.iter().zip(&panels).enumerate() {
+        draw(panel, run, &axes, Palette99::pick(index).to_rgba())?;
+    }
+    root.present().map_err(plot)
+}
+
+/// What all panels have in common.
+struct Axes {
+    end_ms: f64,
+    volts: std::ops::Range<f64>,
+}
+
+/// One run in its panel.
+fn draw(panel: &DrawingArea<SVGBackend<'_>, Shift>, run: &Run, axes: &Axes, color: RGBAColor) -> Result<()> {
+    let period = run.controller_period.as_nanos() as f64 / 1e3;
+    let mut chart = ChartBuilder::on(panel)
+        .caption(format!("{period} us"), ("sans-serif", 15))
+        .margin(6)
+        .x_label_area_size(32)
         .y_label_area_size(56)
-        .build_cartesian_2d(0.0..end_ms.max(1e-3), bottom..top)
+        .build_cartesian_2d(0.0..axes.end_ms, axes.volts.clone())
         .map_err(plot)?;
     chart
         .configure_mesh()
         .x_desc("time, ms")
         .y_desc("output, V")
+        .y_labels(4)
         .draw()
         .map_err(plot)?;
-    // The longest period swings most: drawn first, it does not hide the others.
-    let mut order: Vec<&Run> = runs.iter().collect();
-    order.sort_by_key(|run| std::cmp::Reverse(run.controller_period));
-    for (index, run) in order.into_iter().enumerate() {
-        let color = Palette99::pick(index).to_rgba();
-        chart
-            .draw_series(LineSeries::new(points(run), color))
-            .map_err(plot)?
-            .label(format!("{} us", run.controller_period.as_nanos() as f64 / 1e3))
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], color.stroke_width(2)));
-    }
+    let reference = [(0.0, run.reference_volts), (axes.end_ms, run.reference_volts)];
     chart
-        .configure_series_labels()
-        .background_style(WHITE)
-        .border_style(BLACK)
-        .draw()
+        .draw_series(DashedLineSeries::new(reference, 6, 4, BLACK.stroke_width(1)))
         .map_err(plot)?;
-    root.present().map_err(plot)
+    chart
+        .draw_series(LineSeries::new(points(run), color))
+        .map_err(plot)?;
+    Ok(())
 }
 
 /// The samples as (ms, V), thinned to the lowest and highest of each stretch.

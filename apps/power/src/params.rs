@@ -90,7 +90,7 @@ impl Default for Params {
 }
 
 impl Params {
-    /// Whether the parameters make sense.
+    /// Refuses parameters that make no sense.
     ///
     /// # Errors
     /// [`PowerError::Parameter`] names the first that does not.

@@ -1,4 +1,4 @@
-//! Whether the system is stable, without running it. Relies on the converter's transition and the controller's
+//! Tells whether the system is stable without running it. Relies on the converter's transition and the controller's
 //! gains; used to state and to test the limit of the controller period.
 //!
 //! Near the reference nothing is clamped and the system is linear. The converters' sum follows the equations of

@@ -116,7 +116,7 @@ impl<F: Fabric> Bank<F> {
     /// Adds to one account under its lock by reading and writing it, which only the lock makes atomic.
     ///
     /// # Errors
-    /// As for [`transfer`](Bank::transfer).
+    /// Those of [`transfer`](Bank::transfer).
     pub fn pay_in(&self, thread: &Thread<F>, account: usize, amount: i64) -> Result<()> {
         let guard = self.locks[account % self.config.locks].lock(thread, Scope::Nothing)?;
         let before = self.accounts.read(thread, account)?;

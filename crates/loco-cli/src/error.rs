@@ -14,9 +14,9 @@ pub enum CliError {
     /// The program of a node cannot be started.
     #[error("cannot start `{program}`: {source}")]
     Start {
-        /// As given.
+        /// The program, as it was given.
         program: String,
-        /// Why.
+        /// The system's reason.
         source: io::Error,
     },
     /// The system refused something.
@@ -24,31 +24,31 @@ pub enum CliError {
     Os {
         /// What was attempted.
         what: &'static str,
-        /// Why.
+        /// The system's reason.
         source: io::Error,
     },
     /// Standard output takes no more.
     #[error(transparent)]
     Output(#[from] OutputError),
-    /// From the fabric.
+    /// The fabric failed.
     #[error(transparent)]
     Fabric(#[from] FabricError),
-    /// From an object.
+    /// An object failed.
     #[error(transparent)]
     Object(#[from] loco::Error),
     /// What was measured did not do what it should.
     #[error("the check at the end of the measurement failed: {0}")]
     Check(String),
-    /// From the bank.
+    /// The bank failed.
     #[error(transparent)]
     Transfer(#[from] loco_transfer::TransferError),
-    /// From the key-value workload.
+    /// The key-value workload failed.
     #[error(transparent)]
     Kv(#[from] loco_kv::KvError),
 }
 
 impl CliError {
-    /// As shells have it: 127 and 126 for a program that is not there or cannot run, 2 for bad usage, 141 if the
+    /// Gives the exit code that a shell would: 127 and 126 for a program that is not there or cannot run, 2 for bad usage, 141 if the
     /// reader of the output is gone; else 1.
     pub fn exit_code(&self) -> u8 {
         match self {
@@ -62,7 +62,7 @@ impl CliError {
         }
     }
 
-    /// For `map_err`.
+    /// Makes a closure for `map_err` that says what was attempted.
     pub fn os<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> CliError {
         move |source| CliError::Os {
             what,

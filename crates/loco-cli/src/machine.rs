@@ -16,8 +16,9 @@ pub struct Machine {
     pub kernel: String,
     /// Bytes of an ordinary page.
     pub page_size_bytes: usize,
-    /// Bytes of main memory, 0 if unknown.
-    pub memory_bytes: u64,
+    /// Bytes of main memory, if known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
 }
 
 impl Machine {
@@ -37,7 +38,7 @@ impl Machine {
                 uname.release().to_string_lossy()
             ),
             page_size_bytes: rustix::param::page_size(),
-            memory_bytes: memory_kib.unwrap_or(0) * 1024,
+            memory_bytes: memory_kib.map(|kib| kib * 1024),
         }
     }
 }

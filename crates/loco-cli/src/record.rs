@@ -14,11 +14,11 @@ pub struct Record<P, R> {
     pub version: &'static str,
     /// The fabric in use, by its own name.
     pub fabric: String,
-    /// Where.
+    /// The machine it was done on.
     pub machine: Machine,
-    /// With which parameters.
+    /// The parameters it was done with.
     pub parameters: P,
-    /// What came of it; units are part of the names.
+    /// The results; units are part of the names.
     pub results: R,
 }
 
@@ -35,7 +35,7 @@ impl<P: Serialize, R: Serialize> Record<P, R> {
         }
     }
 
-    /// As one line of JSON.
+    /// Gives the record as one line of JSON.
     ///
     /// # Errors
     /// [`CliError::Os`] when a value cannot be JSON, such as a map with keys that are not text.

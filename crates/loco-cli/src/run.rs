@@ -86,6 +86,7 @@ pub fn local_nodes(count: u16, fabric: FabricChoice) -> Result<Vec<Node>, CliErr
             (var::SECRET, secret.clone()),
             (var::FABRIC, fabric.to_string()),
         ],
+        departures: Some(rendezvous.departures()),
     });
     let described = described.collect();
     let shared = Secret::new(secret.into_bytes())?;
@@ -143,6 +144,7 @@ fn nodes_of_file(path: &Path, fabric: FabricChoice) -> Result<Vec<Node>, CliErro
             .into_iter()
             .chain(common.clone())
             .collect(),
+        departures: None,
     };
     Ok(here.iter().map(node).collect())
 }

@@ -77,3 +77,102 @@ fn a_full_standard_error_changes_nothing() {
         assert_eq!(status.code(), Some(expected), "{arguments:?}");
     }
 }
+
+/// Every field name in `value`, at any depth, that the page does not have in backquotes.
+fn undocumented(value: &serde_json::Value, page: &str, found: &mut Vec<String>) {
+    match value {
+        serde_json::Value::Object(fields) => {
+            for (name, value) in fields {
+                if !page.contains(&format!("`{name}`")) {
+                    found.push(name.clone());
+                }
+                // What these hold is a library's type, which the page names.
+                if !["completeness", "stats", "ports", "chosen"].contains(&name.as_str()) {
+                    undocumented(value, page, found);
+                }
+            }
+        }
+        serde_json::Value::Array(values) => {
+            values.iter().for_each(|value| undocumented(value, page, found));
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn what_json_prints_is_documented() {
+    let page = include_str!("../../../docs/json.md");
+    for arguments in [
+        &["fabrics", "--json"][..],
+        &["doctor", "--json"],
+        &["check", "sst", "--json"],
+        &["check", "sst", "--soak", "1s", "--json"],
+        &["bench", "put", "--iters", "100", "--json"],
+        &["bench", "barrier", "--iters", "100", "--json"],
+        &["bench", "lock", "--duration", "0.1", "--json"],
+        &["bench", "kv", "--duration", "0.1", "--json"],
+        &["demo", "--quick", "--json"],
+        &["stress", "ticket-lock", "--ops", "600", "--json"],
+    ] {
+        let mut command = Command::new(LOCO);
+        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("LOCO_")) {
+            command.env_remove(name);
+        }
+        let output = command
+            .args(arguments)
+            .env("LOCO_FABRIC", "shm")
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(!text.is_empty(), "{arguments:?}: {:?}", output.stderr);
+        for line in text.lines() {
+            let mut found = Vec::new();
+            undocumented(&serde_json::from_str(line).unwrap(), page, &mut found);
+            assert!(found.is_empty(), "{arguments:?}: docs/json.md lacks {found:?}");
+        }
+    }
+}
+
+/// What was not measured is left out, and not given as 0.
+#[test]
+fn results_that_do_not_apply_are_left_out() {
+    let output = Command::new(LOCO)
+        .args(["bench", "lock", "--duration", "0.1", "--json", "--fabric", "shm"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let records: Vec<serde_json::Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let results = |name: &str| &records.iter().find(|record| record["name"] == name).unwrap()["results"];
+    assert!(
+        results("lock")["latency_ns_p50"]
+            .as_u64()
+            .is_some_and(|time| time > 0),
+        "{text}"
+    );
+    assert!(results("lock").get("bytes_per_second").is_none(), "{text}");
+    let hand_overs = results("lock-hand-overs").as_object().unwrap();
+    assert_eq!(
+        hand_overs.keys().collect::<Vec<_>>(),
+        ["operations_per_second"],
+        "{text}"
+    );
+}
+
+/// Lines that are longer break in the middle of a sentence.
+#[test]
+fn help_fits_a_terminal_of_eighty_columns() {
+    for command in ["run", "demo", "check", "fabrics", "doctor", "bench", "stress"] {
+        let output = Command::new(LOCO)
+            .args([command, "--help"])
+            .env("COLUMNS", "80")
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        for line in text.lines() {
+            assert!(line.chars().count() <= 80, "loco {command} --help: {line}");
+        }
+    }
+}

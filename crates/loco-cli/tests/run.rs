@@ -550,3 +550,17 @@ fn benchmarks_refuse_what_cannot_be_measured() {
         assert_eq!(code, 2, "{options:?}: {err}");
     }
 }
+
+/// Not after the thirty seconds that nodes wait for one another otherwise: by itself, and where the others go on.
+#[test]
+fn a_node_that_ends_before_all_have_met_costs_the_others_no_patience() {
+    for options in [&["-n", "3"][..], &["-n", "3", "--keep-going"]] {
+        let script = format!("if [ $LOCO_NODE = 1 ]; then exit 0; fi; exec {LOCO} demo-node");
+        let mut command = run(options, &script);
+        // Longer than anybody waits for this test.
+        command.env("LOCO_CONNECT_TIMEOUT_MS", "3600000");
+        let (code, _, err) = finish(command);
+        assert_eq!(code, 1, "{err}");
+        assert!(err.contains("node 1") && err.contains("lost"), "{err}");
+    }
+}

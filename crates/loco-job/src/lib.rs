@@ -18,6 +18,6 @@ pub mod var;
 pub use env::Environment;
 pub use hosts::{Address, Hosts, PORT_BASE};
 pub use job::{Job, JobBuilder, Meeting};
-pub use mesh::{Mesh, PAYLOAD_BYTES_MAX, Rendezvous, Revoke, Revoked};
+pub use mesh::{Departures, Mesh, PAYLOAD_BYTES_MAX, Rendezvous, Revoke, Revoked};
 pub use secret::{Secret, random};
 pub use timeouts::Timeouts;

@@ -145,10 +145,8 @@ fn a_killed_process_is_lost_to_all_others() {
         if fabric.node() == victim {
             rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL).unwrap();
         }
-        let start = Instant::now();
         let lost = FabricError::PeerLost(victim);
         assert_eq!(wait(fabric, Peers::One(victim), || None::<()>), Err(lost.clone()));
-        assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
         assert_eq!(fabric.control().peer_state(victim), PeerState::Lost);
         let posted = qp.put_inline(&[1; 8], target(&remotes[2], 0), Work::unsignaled());
         assert_eq!(posted, Err(lost.clone()));

@@ -5,9 +5,12 @@
 //! Runs are made in batches: each run has its own copy of every location, on its own cache line. The threads start each run
 //! together, each after a random delay, so that they meet at different points of the program.
 //!
-//! Without a device each test says so and passes; `LOCO_REQUIRE_RDMA` makes that a failure.
+//! Without a device each test says *skipped*; `LOCO_REQUIRE_RDMA` makes that a failure.
 
 #![allow(clippy::unwrap_used)]
+
+#[path = "../../loco-cli/tests/support/skip.rs"]
+mod skip;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Mutex;
@@ -22,6 +25,7 @@ use loco_fabric::{
 use loco_host::HugePages;
 use loco_job::Mesh;
 use loco_verbs::{VerbsConfig, VerbsFabric, VerbsMemory, VerbsQueuePair, VerbsRemote, choose};
+use skip::skipped;
 
 mod litmus;
 
@@ -90,8 +94,7 @@ fn run(name: &str) {
         ..VerbsConfig::from_env().unwrap()
     };
     if let Err(error) = choose(&config) {
-        assert!(std::env::var_os("LOCO_REQUIRE_RDMA").is_none(), "{error}");
-        return eprintln!("SKIPPED: {error}");
+        return skipped("RDMA", error);
     }
     let litmus = Litmus::read(name);
     let nodes = litmus.locations.iter().map(|(node, _)| node);

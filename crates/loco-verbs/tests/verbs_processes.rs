@@ -1,10 +1,13 @@
 //! The verbs fabric between real processes on this host's RDMA devices: each test runs its own binary again, once per
 //! node. With two devices, odd nodes use the second, so that traffic crosses the link between them.
 //!
-//! Without a device each test says so and passes; `LOCO_REQUIRE_RDMA` makes that a failure. `ci/verbs-suite` runs them
+//! Without a device each test says *skipped*; `LOCO_REQUIRE_RDMA` makes that a failure. `ci/verbs-suite` runs them
 //! in a virtual machine, on one device, on two, and with lost and delayed packets.
 
 #![allow(clippy::unwrap_used)]
+
+#[path = "../../loco-cli/tests/support/skip.rs"]
+mod skip;
 
 use std::env;
 use std::process::Command;
@@ -19,6 +22,7 @@ use loco_fabric::{
 use loco_host::HugePages;
 use loco_job::Mesh;
 use loco_verbs::{VerbsConfig, VerbsFabric, choose, devices};
+use skip::skipped;
 
 fn config() -> VerbsConfig {
     VerbsConfig {
@@ -39,8 +43,7 @@ fn device() -> bool {
     match choose(&config()) {
         Ok(_) => true,
         Err(error) => {
-            assert!(env::var_os("LOCO_REQUIRE_RDMA").is_none(), "{error}");
-            eprintln!("SKIPPED: {error}");
+            skipped("RDMA", error);
             false
         }
     }
@@ -255,8 +258,10 @@ fn a_node_killed_while_others_post_is_lost() {
 #[test]
 fn a_link_that_goes_down_ends_operations_in_time() {
     if !device() || devices().len() < 2 || env::var_os("LOCO_TEST_LINK").is_none() {
-        eprintln!("SKIPPED: needs two devices, and leave to take LOCO_TEST_LINK down");
-        return;
+        return skipped(
+            "LINK",
+            "LOCO_TEST_LINK names no link between two devices to be taken down",
+        );
     }
     let set_link = |state: &str| {
         let link = env::var("LOCO_TEST_LINK").unwrap();

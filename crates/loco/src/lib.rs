@@ -51,8 +51,8 @@ pub mod fabric {
     };
     pub use loco_fabric::*;
     pub use loco_job::{
-        Address, Environment, Hosts, Job, JobBuilder, Meeting, Mesh, PAYLOAD_BYTES_MAX, PORT_BASE,
-        Rendezvous, Secret, Timeouts, var,
+        Address, Departures, Environment, Hosts, Job, JobBuilder, Meeting, Mesh, PAYLOAD_BYTES_MAX,
+        PORT_BASE, Rendezvous, Secret, Timeouts, var,
     };
     #[cfg(feature = "shm")]
     pub use loco_shm::{Nic, ShmCell, ShmConfig, ShmFabric, ShmMemory, ShmQueuePair, ShmRemote};

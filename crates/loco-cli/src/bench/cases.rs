@@ -7,7 +7,7 @@ use loco::fabric::{Fabric, Local, Memory, NodeId, Peers, Target, WordCell};
 use loco::{AckKey, Channel, Operation, Region, RingBuffer, RingConfig, Thread};
 
 use super::measure::{Sample, histogram, latencies, rate, rate_of_batches};
-use super::node::Bench;
+use super::site::Bench;
 use crate::error::CliError;
 
 /// The word rung begins at a multiple of this, away from the data.

@@ -17,19 +17,36 @@ const DIGITS: u8 = 3;
 /// Operations between two reports of progress.
 const PROGRESS_EVERY: u64 = 1024;
 
-/// A result; times in nanoseconds.
+/// A result. What does not apply to what was measured is left out.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Results {
     /// Of all threads of all nodes together.
     pub(super) operations_per_second: f64,
-    pub(super) bytes_per_second: f64,
-    pub(super) latency_ns_min: u64,
-    pub(super) latency_ns_mean: f64,
-    pub(super) latency_ns_p50: u64,
-    pub(super) latency_ns_p90: u64,
-    pub(super) latency_ns_p99: u64,
-    pub(super) latency_ns_p999: u64,
-    pub(super) latency_ns_max: u64,
+    /// Where bytes are moved.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) bytes_per_second: Option<f64>,
+    /// Where single operations are timed.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub(super) latency: Option<Latency>,
+}
+
+/// How long single operations took, in nanoseconds.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct Latency {
+    #[serde(rename = "latency_ns_min")]
+    min: u64,
+    #[serde(rename = "latency_ns_mean")]
+    mean: f64,
+    #[serde(rename = "latency_ns_p50")]
+    p50: u64,
+    #[serde(rename = "latency_ns_p90")]
+    p90: u64,
+    #[serde(rename = "latency_ns_p99")]
+    p99: u64,
+    #[serde(rename = "latency_ns_p999")]
+    p999: u64,
+    #[serde(rename = "latency_ns_max")]
+    max: u64,
 }
 
 /// What one thread measured.
@@ -45,32 +62,45 @@ pub(super) fn histogram() -> Result<Histogram<u64>, CliError> {
 }
 
 impl Results {
-    pub(super) fn new(operations_per_second: f64, bytes: usize, latencies: &Histogram<u64>) -> Results {
+    /// `bytes` is what one operation moves, if it moves any.
+    pub(super) fn new(
+        operations_per_second: f64,
+        bytes: Option<usize>,
+        latencies: &Histogram<u64>,
+    ) -> Results {
+        let at = |quantile| latencies.value_at_quantile(quantile);
         Results {
             operations_per_second,
             #[allow(clippy::cast_precision_loss)] // Sizes are small.
-            bytes_per_second: operations_per_second * bytes as f64,
-            latency_ns_min: latencies.min(),
-            latency_ns_mean: latencies.mean(),
-            latency_ns_p50: latencies.value_at_quantile(0.5),
-            latency_ns_p90: latencies.value_at_quantile(0.9),
-            latency_ns_p99: latencies.value_at_quantile(0.99),
-            latency_ns_p999: latencies.value_at_quantile(0.999),
-            latency_ns_max: latencies.max(),
+            bytes_per_second: bytes.map(|bytes| operations_per_second * bytes as f64),
+            latency: (!latencies.is_empty()).then(|| Latency {
+                min: latencies.min(),
+                mean: latencies.mean(),
+                p50: at(0.5),
+                p90: at(0.9),
+                p99: at(0.99),
+                p999: at(0.999),
+                max: latencies.max(),
+            }),
         }
     }
 
-    /// For people.
-    pub(super) fn line(&self, name: &str) -> String {
-        format!(
-            "{name:<18} {:>12.0} /s {:>9.1} MB/s   latency p50 {:>8} p99 {:>8} p99.9 {:>8} max {:>9} ns",
-            self.operations_per_second,
-            self.bytes_per_second / 1e6,
-            self.latency_ns_p50,
-            self.latency_ns_p99,
-            self.latency_ns_p999,
-            self.latency_ns_max,
-        )
+    /// For people: two lines, so that they fit a terminal.
+    pub(super) fn text(&self, name: &str) -> String {
+        let mut text = format!("{name:<18} {:>12.0} /s", self.operations_per_second);
+        if let Some(bytes) = self.bytes_per_second {
+            text += &format!("  {:>9.1} MB/s", bytes / 1e6);
+        }
+        if let Some(latency) = &self.latency {
+            let Latency {
+                p50, p99, p999, max, ..
+            } = latency;
+            text += &format!(
+                "\n{:18} latency p50 {p50}, p99 {p99}, p99.9 {p999}, max {max} ns",
+                ""
+            );
+        }
+        text
     }
 }
 
@@ -92,7 +122,7 @@ pub(super) fn rate<E>(
     rate_of_batches(count, progress, some, finish)
 }
 
-/// The same where `some(n)` does `n` operations.
+/// Runs `some(n)`, which does `n` operations, until `count` are done, and returns how many that is a second.
 pub(super) fn rate_of_batches<E>(
     count: u64,
     progress: &Progress,

@@ -1,12 +1,10 @@
 //! `loco bench`: starts nodes as a user's would be and measures one operation between them.
 
-use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::time::Duration;
 
 use clap::ValueEnum;
 use loco::fabric::{FabricChoice, var};
-use serde::Serialize;
 
 use crate::error::CliError;
 use crate::launcher::{Plan, launch};
@@ -16,13 +14,15 @@ mod cases;
 mod measure;
 mod node;
 mod objects;
+mod parameters;
 mod progress;
+mod site;
 mod workload;
 
 pub use node::{NAME as NODE, NodeArgs, node};
 
+use parameters::{Parameters, What};
 use progress::Bar;
-use workload::Workload;
 
 /// Measure operations and objects between node processes on this machine.
 ///
@@ -55,85 +55,6 @@ pub struct Args {
     /// End the measurement after this many seconds.
     #[arg(long, value_name = "SECONDS", default_value = "300")]
     timeout: u64,
-}
-
-/// What is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum What {
-    /// Write to a peer's memory.
-    Put,
-    /// Read a peer's memory.
-    Get,
-    /// Fetch-and-add on a peer's memory.
-    Atomic,
-    /// All nodes wait for each other.
-    Barrier,
-    /// One node sends messages to all others.
-    Broadcast,
-    /// All threads increment one word under one lock.
-    Lock,
-    /// Transfers between accounts, under two locks each.
-    Transfer,
-    /// All threads push and pop.
-    Queue,
-    /// Lookups and updates of a key-value store.
-    Kv,
-}
-
-impl What {
-    /// Whether it runs for a time, not for a number of operations.
-    fn is_timed(self) -> bool {
-        matches!(self, What::Lock | What::Transfer | What::Queue | What::Kv)
-    }
-}
-
-/// How it is measured.
-#[derive(Clone, Debug, clap::Args, Serialize)]
-pub struct Parameters {
-    /// Threads of each node that do it at the same time (`broadcast` has one sender and one receiver a node).
-    #[arg(short, long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=256))]
-    threads: u16,
-    /// Bytes moved at a time; 8, and for `broadcast` 64, unless given.
-    #[arg(short, long = "size", value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
-    #[serde(rename = "size_bytes")]
-    size: Option<u32>,
-    /// Operations under way at a time.
-    #[arg(short, long, value_name = "N", default_value = "64", value_parser = clap::value_parser!(u32).range(1..=32768))]
-    window: u32,
-    /// Operations measured.
-    #[arg(short, long, value_name = "N", default_value = "200000", value_parser = clap::value_parser!(u64).range(1..))]
-    iters: u64,
-    /// Operations before that; a tenth of --iters unless given.
-    #[arg(long, value_name = "N")]
-    warmup: Option<u64>,
-    #[command(flatten)]
-    #[serde(skip)]
-    workload: Workload,
-}
-
-impl Parameters {
-    /// Bytes moved at a time.
-    fn size(&self, default: u32) -> usize {
-        self.size.unwrap_or(default) as usize
-    }
-
-    fn warmup(&self) -> u64 {
-        self.warmup.unwrap_or(self.iters / 10)
-    }
-
-    /// As arguments.
-    fn words(&self) -> Vec<OsString> {
-        let mut words = vec![
-            format!("--threads={}", self.threads),
-            format!("--window={}", self.window),
-            format!("--iters={}", self.iters),
-        ];
-        words.extend(self.size.map(|size| format!("--size={size}")));
-        words.extend(self.warmup.map(|warmup| format!("--warmup={warmup}")));
-        let words = words.into_iter().map(OsString::from);
-        words.chain(self.workload.words()).collect()
-    }
 }
 
 /// Starts the nodes and gives their exit code.

@@ -9,9 +9,10 @@ use loco_transfer::Bank;
 use serde::Serialize;
 
 use super::measure::{Results, Sample, histogram};
+use super::parameters::{Parameters, What};
 use super::progress::Progress;
+use super::site::Bench;
 use super::workload::Workload;
-use super::{Parameters, What};
 use super::{cases, objects};
 use crate::error::CliError;
 use crate::meet;
@@ -31,7 +32,7 @@ pub struct NodeArgs {
     json: bool,
 }
 
-/// What a result is labelled with.
+/// Labels a result of what runs for a number of operations.
 #[derive(Serialize)]
 struct Label {
     nodes: usize,
@@ -39,7 +40,7 @@ struct Label {
     parameters: Parameters,
 }
 
-/// The same for what runs for a time.
+/// Labels a result of what runs for a time.
 #[derive(Serialize)]
 struct TimedLabel {
     nodes: usize,
@@ -47,25 +48,6 @@ struct TimedLabel {
     window: u32,
     #[serde(flatten)]
     workload: Workload,
-}
-
-/// What the cases need.
-pub(super) struct Bench<'a, F: Fabric> {
-    pub(super) manager: &'a Manager<F>,
-    pub(super) parameters: &'a Parameters,
-    pub(super) progress: &'a Progress,
-    /// All threads of all nodes.
-    pub(super) line: &'a Barrier<F>,
-}
-
-impl<F: Fabric> Bench<'_, F> {
-    /// Number of a thread of this node among all threads of the job, and how many those are.
-    pub(super) fn share(&self, index: usize) -> (usize, usize) {
-        let nodes = self.manager.nodes();
-        let position = nodes.iter().position(|&node| node == self.manager.node());
-        let threads = usize::from(self.parameters.threads);
-        (position.unwrap_or(0) * threads + index, nodes.len() * threads)
-    }
 }
 
 /// Meets the others and measures; the lowest node reports.
@@ -188,12 +170,12 @@ fn one<F: Fabric>(
     let of_all: f64 = rates.rows()?.map(|row| row.load().max(0.0)).sum();
     if manager.nodes().first() == Some(&manager.node()) {
         // A barrier moves nothing, whatever was asked for.
-        let bytes = if size == 0 { 0 } else { parameters.size(size) };
+        let bytes = (size != 0).then(|| parameters.size(size));
         let results = Results::new(of_all, bytes, &latencies);
         let label = Label {
             nodes: manager.nodes().len(),
             parameters: Parameters {
-                size: u32::try_from(bytes).ok(),
+                size: bytes.and_then(|bytes| u32::try_from(bytes).ok()),
                 warmup: Some(parameters.warmup()),
                 threads,
                 ..parameters.clone()
@@ -215,7 +197,7 @@ fn one<F: Fabric>(
             };
             print(line)?;
         } else {
-            print(results.line(name))?;
+            print(results.text(name))?;
         }
     }
     Ok(())

@@ -16,7 +16,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use super::measure::{Sample, histogram, latencies};
-use super::node::Bench;
+use super::site::Bench;
 use super::workload::{Workload, rate_for, wrong};
 use crate::error::CliError;
 

@@ -66,7 +66,7 @@ impl Bar {
         self.drawn.clone()
     }
 
-    /// Where nodes write.
+    /// Path of the file that nodes write to.
     pub(super) fn path(&self) -> String {
         use std::os::fd::AsRawFd;
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())

@@ -54,7 +54,7 @@ fn as_seconds<S: serde::Serializer>(duration: &Duration, serializer: S) -> Resul
 }
 
 impl Workload {
-    /// As arguments.
+    /// Gives the workload as arguments for a node.
     pub(super) fn words(&self) -> Vec<OsString> {
         let name = |value: Option<clap::builder::PossibleValue>| {
             value.map_or_else(String::new, |value| value.get_name().to_owned())

@@ -8,7 +8,7 @@ use loco::{
 };
 use loco_sim::call;
 
-use super::worlds::{Fabric, Place, Size, must};
+use super::place::{Fabric, Place, Size, must};
 
 /// Where they live.
 const HOME: NodeId = NodeId(0);

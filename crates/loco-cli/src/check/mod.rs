@@ -15,17 +15,22 @@ use serde::Serialize;
 use crate::error::CliError;
 
 mod atomics;
+mod place;
 mod progress;
 mod soak;
 mod worlds;
 
-use worlds::{Object, Size};
+use place::Size;
+use worlds::Object;
 
 /// Explore what the RDMA memory model allows a built-in object to do.
 ///
-/// The shipped object runs on the operational model of RDMA, in a small world of nodes that use it; every explored execution is
-/// checked against what the object promises. Without OBJECT, every object in turn. The result says how much was
-/// explored, never more: everything (complete), everything within bounds (complete up to ...), or so many random schedules.
+/// The shipped object runs on the operational model of RDMA, in a small world of
+/// nodes that use it. Every explored execution is checked against what the object
+/// promises. Without OBJECT, every object has its turn.
+///
+/// The result says how much was explored, and never more: everything (complete),
+/// everything within bounds (complete up to ...), or so many random schedules.
 ///
 /// Examples:
 ///
@@ -37,7 +42,8 @@ use worlds::{Object, Size};
 ///
 ///   loco check --soak 1h
 ///
-/// Exit status: 0 nothing found, 1 an execution breaks a promise, 2 bad usage, 130 interrupted.
+/// Exit status: 0 nothing found, 1 an execution breaks a promise, 2 bad usage,
+/// 130 interrupted.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Args {

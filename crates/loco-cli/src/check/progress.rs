@@ -20,7 +20,7 @@ pub(super) fn clear(config: &Config) {
     }
 }
 
-/// Whether Ctrl-C was pressed.
+/// Says whether Ctrl-C was pressed.
 pub(super) fn is_set(cancel: &AtomicBool) -> bool {
     // Relaxed: the flag carries no data.
     cancel.load(Ordering::Relaxed)

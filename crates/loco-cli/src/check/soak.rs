@@ -8,7 +8,8 @@ use loco_app::{OutputError, print};
 use loco_sim::{Bounds, Completeness, Config, Strategy};
 use serde::Serialize;
 
-use super::worlds::{Object, Size};
+use super::place::Size;
+use super::worlds::Object;
 use super::{Args, check, progress, show};
 use crate::error::CliError;
 

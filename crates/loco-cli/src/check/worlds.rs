@@ -9,12 +9,11 @@ use loco::{
     WideOwnedVar,
 };
 use loco_sim::spec::{self, Operation, Violation};
-use loco_sim::{ModelFabric, World, call};
+use loco_sim::{World, call};
 use serde::Serialize;
 
 use super::atomics;
-
-pub(super) type Fabric = ModelFabric;
+use super::place::{Fabric, Place, Size, must};
 
 /// A built-in object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
@@ -68,34 +67,10 @@ impl Object {
     }
 }
 
-/// How large a world is.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Size {
-    /// Nodes.
-    pub nodes: u16,
-    /// Threads on each node.
-    pub threads: usize,
-    /// Operations of each thread.
-    pub ops: u64,
-}
-
 /// What a node has: its objects, and its threads, made in the set-up because that is not what is to be explored.
 struct Site<T> {
     objects: T,
     threads: Mutex<Vec<Option<Thread<Fabric>>>>,
-}
-
-/// One thread's place in the world.
-#[derive(Clone, Copy)]
-pub(super) struct Place {
-    pub(super) node: u16,
-    pub(super) thread: usize,
-    pub(super) size: Size,
-}
-
-/// In an explored thread an error is a finding.
-pub(super) fn must<T>(result: Result<T>) -> T {
-    result.unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Builds the world of an object.

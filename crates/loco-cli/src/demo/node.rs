@@ -50,7 +50,9 @@ impl Args {
 struct Parameters {
     nodes: usize,
     operations: u32,
-    size_bytes: usize,
+    /// Bytes of a message, where there are messages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    size_bytes: Option<usize>,
 }
 
 #[derive(Serialize)]
@@ -123,7 +125,7 @@ impl<F: Fabric> Node<'_, F> {
         for _ in 0..barriers {
             self.barrier.wait_unfenced(&self.thread)?;
         }
-        self.report("barrier", barriers, 0, Std.now().since(begin))
+        self.report("barrier", barriers, None, Std.now().since(begin))
     }
 
     /// The first node broadcasts a few lines, which the others print, and then as fast as it can. Returns how many
@@ -157,7 +159,7 @@ impl<F: Fabric> Node<'_, F> {
             writer.submit(&self.thread, &message)?;
         }
         writer.wait_until_read(&self.thread)?;
-        self.report("broadcast", messages, MESSAGE_BYTES, Std.now().since(begin))?;
+        self.report("broadcast", messages, Some(MESSAGE_BYTES), Std.now().since(begin))?;
         Ok(0)
     }
 
@@ -196,7 +198,7 @@ impl<F: Fabric> Node<'_, F> {
         &self,
         name: &'static str,
         operations: u32,
-        size_bytes: usize,
+        size_bytes: Option<usize>,
         time: Duration,
     ) -> Result<(), CliError> {
         if !self.is_first() {
@@ -214,16 +216,16 @@ impl<F: Fabric> Node<'_, F> {
             };
             let fabric = self.manager.fabric().caps().name.clone();
             print(Record::new(name, fabric, parameters, results).line()?)?;
-        } else if size_bytes == 0 {
+        } else if let Some(size_bytes) = size_bytes {
             print(format_args!(
-                "{operations} barriers: {:.2} us each, {:.2} million a second",
+                "{operations} messages of {size_bytes} bytes to each of {} readers: {:.3} us each, {:.1} million a second",
+                self.manager.nodes().len() - 1,
                 results.latency_ns_mean / 1e3,
                 results.operations_per_second / 1e6
             ))?;
         } else {
             print(format_args!(
-                "{operations} messages of {size_bytes} bytes to each of {} readers: {:.3} us each, {:.1} million a second",
-                self.manager.nodes().len() - 1,
+                "{operations} barriers: {:.2} us each, {:.2} million a second",
                 results.latency_ns_mean / 1e3,
                 results.operations_per_second / 1e6
             ))?;

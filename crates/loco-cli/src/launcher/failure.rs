@@ -48,7 +48,7 @@ impl Failure {
         u8::try_from(code).unwrap_or(u8::MAX)
     }
 
-    /// Whether a signal killed the node, or the program that the node's shell ran.
+    /// Says whether a signal killed the node, or the program that the node's shell ran.
     fn is_by_signal(&self) -> bool {
         match self.end {
             End::Exit(code) => code > SIGNAL_BASE,
@@ -73,12 +73,12 @@ pub(super) fn culprit(failures: &[Failure]) -> Option<&Failure> {
     by_signal.or(failures.first())
 }
 
-/// Whether a signal killed some node, so that it is the culprit and nothing that follows can change that.
+/// Says whether a signal killed some node, so that it is the culprit and nothing that follows can change that.
 pub(super) fn is_decided(failures: &[Failure]) -> bool {
     failures.iter().any(Failure::is_by_signal)
 }
 
-/// Whether a process is about to end: it is exiting, or SIGKILL is on its way to it. A process closes its connections
+/// Says whether a process is about to end: it is exiting, or SIGKILL is on its way to it. A process closes its connections
 /// while it exits, so those that noticed may be gone before it is.
 pub(super) fn is_on_its_way_out(pid: Pid) -> bool {
     let read = |name| fs::read_to_string(format!("/proc/{}/{name}", pid.as_raw_nonzero()));

@@ -7,7 +7,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use loco::fabric::NodeId;
+use loco::fabric::{Departures, NodeId};
 use rustix::process::{Pid, Signal, WaitOptions};
 use signal_hook::consts::{SIGCHLD, SIGTSTP};
 
@@ -54,6 +54,7 @@ struct RunningNode {
     /// Its process, which leads a group of the same id.
     pid: Pid,
     alive: bool,
+    departures: Option<Departures>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -107,6 +108,7 @@ impl RunningJob {
             id: node.id,
             pid,
             alive: true,
+            departures: node.departures.clone(),
         });
         self.guard.watch(pid);
         let reader = Printer::read(&self.printer, node.id, child.stdout.take(), child.stderr.take())?;
@@ -218,6 +220,9 @@ impl RunningJob {
                 continue;
             };
             node.alive = false;
+            if let Some(departures) = &node.departures {
+                departures.tell(node.id);
+            }
             let failure = Failure::of(node.id, status);
             self.guard.forget_if_empty(pid);
             if let Some(failure) = failure {

@@ -18,7 +18,7 @@ use std::thread;
 use std::time::Duration;
 
 use indicatif::ProgressBar;
-use loco::fabric::NodeId;
+use loco::fabric::{Departures, NodeId};
 use signal_hook::consts::{SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 
@@ -71,6 +71,8 @@ pub struct Node {
     pub unset: Vec<&'static str>,
     /// Variables set.
     pub set: Vec<(&'static str, String)>,
+    /// Told when it has ended, so that nobody waits for it to come.
+    pub departures: Option<Departures>,
 }
 
 /// What ends the job.

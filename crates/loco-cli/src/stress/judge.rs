@@ -1,4 +1,4 @@
-//! Whether the histories of `loco stress` are those of the object.
+//! Decides whether the histories that `loco stress` recorded are ones that the object may have.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

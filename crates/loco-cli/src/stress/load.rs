@@ -125,12 +125,12 @@ impl Load {
         self.silence
     }
 
-    /// Whether the last node is stopped for so long that the others give it up.
+    /// Says whether the last node is stopped for so long that the others give it up.
     pub(super) fn outlasts_silence(&self) -> bool {
         self.pause.is_some() && self.pause_for > self.silence
     }
 
-    /// Whether the others lose the last node.
+    /// Says whether the others lose the last node.
     pub(super) fn loses_a_node(&self) -> bool {
         self.kill.is_some() || self.outlasts_silence()
     }
@@ -154,7 +154,7 @@ impl Load {
         Ok(())
     }
 
-    /// As arguments.
+    /// Gives the load as arguments for a node.
     pub(super) fn words(&self) -> Vec<OsString> {
         let on_loss = match self.on_loss {
             OnLoss::Poison => "poison",

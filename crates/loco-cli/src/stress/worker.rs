@@ -53,7 +53,7 @@ impl Site {
         last.filter(|_| self.load.loses_a_node())
     }
 
-    /// Whether this is the node that is stopped or killed.
+    /// Says whether this is the node that is stopped or killed.
     fn suffers(&self) -> bool {
         self.manager.nodes().last() == Some(&self.manager.node())
     }
@@ -199,7 +199,7 @@ impl Worker<'_> {
         Ok(Journal::new(self.id, MonotonicClock, file))
     }
 
-    /// Whether there is a call left to make, which is then counted. The last node is stopped here, if it is time.
+    /// Says whether there is a call left to make, and counts it. The last node has itself stopped here when it is time.
     pub(super) fn goes_on(&self) -> Result<bool, CliError> {
         if self.made.get() >= self.calls {
             return Ok(false);
@@ -249,7 +249,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Whether this thread is to die, and had better be in what it is to die in.
+    /// Says whether this thread is to die. From then on it should choose the calls that it is to die in.
     pub(super) fn is_time(&self) -> bool {
         self.site.suffers() && self.site.load.kill.is_some_and(|moment| self.is_past(moment))
     }
@@ -265,7 +265,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Whether the victim is dead, as every operation that begins now knows.
+    /// Says whether this node has heard that the victim is dead, so that every operation that begins now knows.
     pub(super) fn bereft(&self) -> bool {
         let control = self.site.manager.fabric().control();
         self.site

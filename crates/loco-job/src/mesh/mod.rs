@@ -31,7 +31,7 @@ mod tests;
 mod wire;
 
 pub use parcel::PAYLOAD_BYTES_MAX;
-pub use rendezvous::Rendezvous;
+pub use rendezvous::{Departures, Rendezvous};
 pub use state::{Revoke, Revoked};
 
 use agreement::agree_in_process;

@@ -29,6 +29,28 @@ const RETRY: Duration = Duration::from_millis(20);
 pub struct Rendezvous {
     listener: TcpListener,
     address: SocketAddr,
+    departures: Departures,
+    events: mpsc::Receiver<Event>,
+}
+
+/// Tells a rendezvous which nodes have ended, for a launcher that sees its processes end.
+#[derive(Clone, Debug)]
+pub struct Departures(mpsc::Sender<Event>);
+
+impl Departures {
+    /// Says that `node` has ended. If the nodes have not all met yet they never will: those that wait are told at once, and
+    /// those that come later when they come.
+    pub fn tell(&self, node: NodeId) {
+        // Nobody listens any more when all have met.
+        drop(self.0.send(Event::Departed(node)));
+    }
+}
+
+/// What wakes the server.
+#[derive(Debug)]
+enum Event {
+    Arrived(Claim, TcpStream),
+    Departed(NodeId),
 }
 
 /// What the server tells a registered node.
@@ -40,6 +62,14 @@ enum News {
     Complete(Vec<(u16, Option<IpAddr>, u16)>),
     /// Another process has registered as this node and is still there.
     Duplicate,
+    /// This node has ended before all had met.
+    Departed(u16),
+}
+
+/// What a node is told in the end.
+enum Meeting {
+    Table(BTreeMap<NodeId, Address>),
+    Departed(NodeId),
 }
 
 struct Registered {
@@ -80,7 +110,18 @@ impl Rendezvous {
         let what = || format!("listening for the nodes of the job at {addresses:?}");
         let listener = TcpListener::bind(addresses).map_err(|e| FabricError::os(what(), &e))?;
         let address = listener.local_addr().map_err(|e| FabricError::os(what(), &e))?;
-        Ok(Rendezvous { listener, address })
+        let (sender, events) = mpsc::channel();
+        Ok(Rendezvous {
+            listener,
+            address,
+            departures: Departures(sender),
+            events,
+        })
+    }
+
+    /// Where a launcher tells which nodes have ended.
+    pub fn departures(&self) -> Departures {
+        self.departures.clone()
     }
 
     /// Where it listens.
@@ -88,17 +129,19 @@ impl Rendezvous {
         self.address
     }
 
-    /// Serves until all of `nodes` have registered and been told, or `deadline` has passed.
+    /// Serves until all of `nodes` have registered and been told, or `deadline` has passed. Where a node
+    /// [has ended](Departures) before that, it serves until all others have been told so.
     ///
     /// # Errors
-    /// [`FabricError::Timeout`] naming the nodes that did not come; [`FabricError::Os`].
+    /// [`FabricError::PeerLost`] for a node that ended; [`FabricError::Timeout`] naming the nodes that did not come;
+    /// [`FabricError::Os`].
     pub fn serve(self, job: &str, secret: &Secret, nodes: &[NodeId], deadline: Time) -> Result<()> {
         let start = Std.now();
         let credentials = Credentials {
             job: job.to_owned(),
             secret: secret.clone(),
         };
-        let (sender, arrivals) = mpsc::channel();
+        let Departures(sender) = self.departures;
         let known = nodes.to_vec();
         let judge = move |claim: &Claim| {
             if !known.contains(&claim.from()) {
@@ -114,9 +157,10 @@ impl Rendezvous {
         };
         let _acceptor = Acceptor::start(self.listener, credentials, judge, move |claim, stream| {
             // Nobody listens any more when all have come.
-            drop(sender.send((claim, stream)));
+            drop(sender.send(Event::Arrived(claim, stream)));
         })?;
         let mut registered = BTreeMap::new();
+        let mut departed = None;
         loop {
             let missing: Vec<_> = nodes
                 .iter()
@@ -125,19 +169,32 @@ impl Rendezvous {
             if missing.is_empty() {
                 break;
             }
-            let Ok((claim, stream)) = arrivals.recv_timeout(deadline.since(Std.now())) else {
-                return Err(FabricError::Timeout {
-                    what: format!("{} to register", NodeId::list(missing.into_iter().copied())),
-                    after: Std.now().since(start),
-                });
-            };
-            register(&mut registered, &claim, stream);
+            match self.events.recv_timeout(deadline.since(Std.now())) {
+                Ok(Event::Arrived(claim, stream)) => register(&mut registered, &claim, stream),
+                Ok(Event::Departed(node)) if nodes.contains(&node) => {
+                    // It may have registered; its successor, if it has one, will be told like the others.
+                    registered.remove(&node);
+                    departed = departed.or(Some(node));
+                }
+                Ok(Event::Departed(_)) => {}
+                Err(_) => {
+                    return Err(FabricError::Timeout {
+                        what: format!("{} to register", NodeId::list(missing.into_iter().copied())),
+                        after: Std.now().since(start),
+                    });
+                }
+            }
             let missing: Vec<_> = nodes
                 .iter()
                 .filter(|node| !registered.contains_key(*node))
                 .map(|node| node.0)
                 .collect();
-            if !missing.is_empty() {
+            if let Some(node) = departed {
+                tell(&registered, &News::Departed(node.0));
+                if missing == [node.0] {
+                    return Err(FabricError::PeerLost(node));
+                }
+            } else if !missing.is_empty() {
                 tell(&registered, &News::Missing(missing));
             }
         }
@@ -196,7 +253,8 @@ pub(super) fn register_at(
     let mut missing = None;
     loop {
         let error = match attempt(address, credentials, &claim, deadline, &mut missing) {
-            Ok(table) => return Ok(table),
+            Ok(Meeting::Table(table)) => return Ok(table),
+            Ok(Meeting::Departed(node)) => return Err(FabricError::PeerLost(node)),
             Err(error) => error,
         };
         if error.is_final() {
@@ -226,7 +284,7 @@ fn attempt(
     claim: &Claim,
     deadline: Time,
     missing: &mut Option<Vec<NodeId>>,
-) -> Result<BTreeMap<NodeId, Address>, HandshakeError> {
+) -> Result<Meeting, HandshakeError> {
     let stream = connect_within(address, deadline)?;
     handshake::connect(&stream, credentials, claim, deadline)?;
     let server = stream.peer_addr()?.ip().to_canonical();
@@ -236,11 +294,12 @@ fn attempt(
                 *missing = Some(nodes.into_iter().map(NodeId).collect());
             }
             News::Duplicate => return Err(HandshakeError::Refused(Refusal::Duplicate(claim.node))),
+            News::Departed(node) => return Ok(Meeting::Departed(NodeId(node))),
             News::Complete(table) => {
                 let entry = |(node, host, port): (u16, Option<IpAddr>, u16)| {
                     (NodeId(node), SocketAddr::new(host.unwrap_or(server), port).into())
                 };
-                return Ok(table.into_iter().map(entry).collect());
+                return Ok(Meeting::Table(table.into_iter().map(entry).collect()));
             }
         }
     }

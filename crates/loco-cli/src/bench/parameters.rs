@@ -1,0 +1,87 @@
+//! What `loco bench` measures, and how.
+
+use std::ffi::OsString;
+
+use clap::ValueEnum;
+use serde::Serialize;
+
+use super::workload::Workload;
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum What {
+    /// Write to a peer's memory.
+    Put,
+    /// Read a peer's memory.
+    Get,
+    /// Fetch-and-add on a peer's memory.
+    Atomic,
+    /// All nodes wait for each other.
+    Barrier,
+    /// One node sends messages to all others.
+    Broadcast,
+    /// All threads increment one word under one lock.
+    Lock,
+    /// Transfers between accounts, under two locks each.
+    Transfer,
+    /// All threads push and pop.
+    Queue,
+    /// Lookups and updates of a key-value store.
+    Kv,
+}
+
+impl What {
+    /// Says whether it runs for a time, and not for a number of operations.
+    pub(super) fn is_timed(self) -> bool {
+        matches!(self, What::Lock | What::Transfer | What::Queue | What::Kv)
+    }
+}
+
+/// How it is measured.
+#[derive(Clone, Debug, clap::Args, Serialize)]
+pub struct Parameters {
+    /// Threads of each node that do it at the same time (`broadcast` has one sender and one receiver a node).
+    #[arg(short, long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(super) threads: u16,
+    /// Bytes moved at a time; 8, and for `broadcast` 64, unless given.
+    #[arg(short, long = "size", value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
+    #[serde(rename = "size_bytes", skip_serializing_if = "Option::is_none")]
+    pub(super) size: Option<u32>,
+    /// Operations under way at a time.
+    #[arg(short, long, value_name = "N", default_value = "64", value_parser = clap::value_parser!(u32).range(1..=32768))]
+    pub(super) window: u32,
+    /// Operations measured.
+    #[arg(short, long, value_name = "N", default_value = "200000", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) iters: u64,
+    /// Operations before that; a tenth of --iters unless given.
+    #[arg(long, value_name = "N")]
+    pub(super) warmup: Option<u64>,
+    #[command(flatten)]
+    #[serde(skip)]
+    pub(super) workload: Workload,
+}
+
+impl Parameters {
+    /// Bytes moved at a time.
+    pub(super) fn size(&self, default: u32) -> usize {
+        self.size.unwrap_or(default) as usize
+    }
+
+    pub(super) fn warmup(&self) -> u64 {
+        self.warmup.unwrap_or(self.iters / 10)
+    }
+
+    /// Gives the parameters as arguments for a node.
+    pub(super) fn words(&self) -> Vec<OsString> {
+        let mut words = vec![
+            format!("--threads={}", self.threads),
+            format!("--window={}", self.window),
+            format!("--iters={}", self.iters),
+        ];
+        words.extend(self.size.map(|size| format!("--size={size}")));
+        words.extend(self.warmup.map(|warmup| format!("--warmup={warmup}")));
+        let words = words.into_iter().map(OsString::from);
+        words.chain(self.workload.words()).collect()
+    }
+}

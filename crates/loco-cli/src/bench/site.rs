@@ -1,0 +1,26 @@
+//! What every measured case has at hand on its node.
+
+use loco::fabric::Fabric;
+use loco::{Barrier, Manager};
+
+use super::parameters::Parameters;
+use super::progress::Progress;
+
+/// What the cases need.
+pub(super) struct Bench<'a, F: Fabric> {
+    pub(super) manager: &'a Manager<F>,
+    pub(super) parameters: &'a Parameters,
+    pub(super) progress: &'a Progress,
+    /// All threads of all nodes.
+    pub(super) line: &'a Barrier<F>,
+}
+
+impl<F: Fabric> Bench<'_, F> {
+    /// Number of a thread of this node among all threads of the job, and how many those are.
+    pub(super) fn share(&self, index: usize) -> (usize, usize) {
+        let nodes = self.manager.nodes();
+        let position = nodes.iter().position(|&node| node == self.manager.node());
+        let threads = usize::from(self.parameters.threads);
+        (position.unwrap_or(0) * threads + index, nodes.len() * threads)
+    }
+}
