@@ -62,7 +62,7 @@ impl<F: Fabric> Team<F> {
             manager: manager.clone(),
             threads,
             position: everybody.nodes().iter().position(here).unwrap_or(0),
-            line: Barrier::with_participants(manager, "line", &everybody, threads)?,
+            line: Barrier::with_threads(manager, "line", threads)?,
             end: Barrier::new(manager, "end")?,
             counts: [
                 Sst::new(manager, "first count")?,

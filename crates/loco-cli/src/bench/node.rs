@@ -3,7 +3,7 @@
 use std::thread;
 
 use loco::fabric::{AnyFabric, Fabric};
-use loco::{Barrier, KvStore, Manager, Participants, Sst};
+use loco::{Barrier, KvStore, Manager, Sst};
 use loco_app::print;
 use loco_transfer::Bank;
 use serde::Serialize;
@@ -125,12 +125,7 @@ fn one<F: Fabric>(
     } else {
         parameters.threads
     };
-    let line = Barrier::with_participants(
-        manager,
-        &format!("{name}-line"),
-        &Participants::all(manager),
-        usize::from(threads),
-    )?;
+    let line = Barrier::with_threads(manager, &format!("{name}-line"), usize::from(threads))?;
     let rates = Sst::<f64, _>::new(manager, &format!("{name}-rates"))?;
     manager.wait_for_ready()?;
     let progress = Progress::new(match args.what.is_timed() {
