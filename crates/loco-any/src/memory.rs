@@ -1,7 +1,5 @@
 //! Handles on registered memory: this node's, one word of it, and a peer's.
 
-use std::sync::atomic::Ordering;
-
 use loco_fabric::{Memory, NodeId, RemoteMemory, Result, Word, WordCell};
 #[cfg(feature = "shm")]
 use loco_shm::{ShmCell, ShmMemory, ShmRemote};
@@ -63,13 +61,18 @@ impl Memory for AnyMemory {
 
 impl<W: Word> WordCell<W> for AnyCell<W> {
     #[inline]
-    fn load(&self, order: Ordering) -> W {
-        each!(self, cell => cell.load(order))
+    fn load(&self) -> W {
+        each!(self, cell => cell.load())
     }
 
     #[inline]
-    fn store(&self, value: W, order: Ordering) {
-        each!(self, cell => cell.store(value, order));
+    fn store(&self, value: W) {
+        each!(self, cell => cell.store(value));
+    }
+
+    #[inline]
+    fn store_fence(&self, value: W) {
+        each!(self, cell => cell.store_fence(value));
     }
 
     #[inline]

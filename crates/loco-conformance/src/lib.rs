@@ -5,7 +5,6 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)] // All of it is tests.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use loco_fabric::{
@@ -155,9 +154,7 @@ pub fn wait_word<F: Fabric>(
 ) -> u64 {
     let cell = memory.cell::<u64>(offset).unwrap();
     // Acquire: what was placed before the word is read after it.
-    wait_for(fabric, || {
-        Some(cell.load(Ordering::Acquire)).filter(|&word| condition(word))
-    })
+    wait_for(fabric, || Some(cell.load()).filter(|&word| condition(word)))
 }
 
 /// Zeroed host memory.
@@ -184,15 +181,12 @@ pub fn target<R>(remote: &R, offset: usize) -> Target<'_, R> {
 
 /// The word at `offset`.
 pub fn word<M: Memory>(memory: &M, offset: usize) -> u64 {
-    memory.cell::<u64>(offset).unwrap().load(Ordering::Acquire)
+    memory.cell::<u64>(offset).unwrap().load()
 }
 
 /// Sets the word at `offset`.
 pub fn set_word<M: Memory>(memory: &M, offset: usize, value: u64) {
-    memory
-        .cell::<u64>(offset)
-        .unwrap()
-        .store(value, Ordering::Release);
+    memory.cell::<u64>(offset).unwrap().store(value);
 }
 
 /// Runs each closure on a thread of its own.

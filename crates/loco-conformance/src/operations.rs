@@ -1,7 +1,6 @@
 //! Each operation by itself: what it moves, what it refuses, how it ends.
 
 use std::collections::HashSet;
-use std::sync::atomic::Ordering;
 
 use loco_fabric::{
     Atomicity, Completion, CompletionStatus, Fabric, FabricError, Memory, MemoryKind, Posted, QueuePair,
@@ -59,16 +58,10 @@ pub fn put_and_get_move_bytes<W: World>() {
 pub fn words_of_every_size<W: World>() {
     let [a] = &W::nodes(1)[..] else { unreachable!() };
     let memory = allocate(a, 64);
-    memory.cell::<u8>(1).unwrap().store(0x11, Ordering::Relaxed);
-    memory.cell::<u16>(2).unwrap().store(0x2222, Ordering::Release);
-    memory
-        .cell::<u32>(4)
-        .unwrap()
-        .store(0x4444_4444, Ordering::SeqCst);
-    memory
-        .cell::<u64>(8)
-        .unwrap()
-        .store(0x8888_8888_8888_8888, Ordering::Release);
+    memory.cell::<u8>(1).unwrap().store(0x11);
+    memory.cell::<u16>(2).unwrap().store(0x2222);
+    memory.cell::<u32>(4).unwrap().store_fence(0x4444_4444);
+    memory.cell::<u64>(8).unwrap().store(0x8888_8888_8888_8888);
     let mut seen = [0; 16];
     memory.read(0, &mut seen).unwrap();
     let mut expected = [
@@ -80,7 +73,7 @@ pub fn words_of_every_size<W: World>() {
     assert_eq!(cell.compare_exchange(0, 1), Err(0x4444_4444));
     assert_eq!(cell.compare_exchange(0x4444_4444, 1), Ok(0x4444_4444));
     let slice = memory.slice(4, 12).unwrap();
-    assert_eq!(slice.cell::<u32>(0).unwrap().load(Ordering::SeqCst), 1);
+    assert_eq!(slice.cell::<u32>(0).unwrap().load(), 1);
     assert_eq!(slice.len(), 12);
 }
 
@@ -303,7 +296,7 @@ pub fn atomics_with_cpu_accesses<W: World>() {
     let cpu_side = || {
         let cell = there.cell::<u64>(0).unwrap();
         for _ in 0..ADDS {
-            let mut value = cell.load(Ordering::Relaxed);
+            let mut value = cell.load();
             while let Err(found) = cell.compare_exchange(value, value + 1) {
                 value = found;
             }

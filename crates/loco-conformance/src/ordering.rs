@@ -88,11 +88,11 @@ pub fn words_do_not_tear<W: World>() {
     };
     let cell = there.cell::<u64>(8).unwrap();
     while_acting(rounds(a), putting, || {
-        assert!(VALUES.contains(&cell.load(Ordering::Relaxed)));
+        assert!(VALUES.contains(&cell.load()));
     });
     let mut poster = Poster::new(a, b.node());
     let storing = |round: u64| {
-        cell.store(value(round), Ordering::Relaxed);
+        cell.store(value(round));
         if !a.caps().synchronous {
             std::thread::yield_now();
         }
@@ -119,8 +119,8 @@ pub fn narrow_words_do_not_tear<W: World>() {
     };
     let (middle, short) = (there.cell::<u32>(20).unwrap(), there.cell::<u16>(26).unwrap());
     while_acting(rounds(a), putting, || {
-        assert!([0, u32::MAX].contains(&middle.load(Ordering::Relaxed)));
-        assert!([0, u16::MAX].contains(&short.load(Ordering::Relaxed)));
+        assert!([0, u32::MAX].contains(&middle.load()));
+        assert!([0, u16::MAX].contains(&short.load()));
     });
 }
 

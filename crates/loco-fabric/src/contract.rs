@@ -2,7 +2,13 @@
 //!
 //! It is RDMA^WAIT (LOCO'26 3.3, app. F.2) with remote read-modify-write. A fabric may be stronger, never weaker.
 //!
-//! * Local memory behaves as x86-TSO; CPU access goes through [`Memory`] and [`WordCell`].
+//! * Local memory behaves as x86-TSO; CPU access goes through [`Memory`] and [`WordCell`], and to what the threads of a
+//!   node share besides through [`AtomicCell`](crate::AtomicCell). Calls take no ordering, as TSO leaves none to choose: loads
+//!   and stores keep the order of the program, but for a store and a later load of another word; what is to keep that
+//!   order too is a [`store_fence`](WordCell::store_fence), a read-modify-write, or has a [`cpu_fence`](Fabric::cpu_fence)
+//!   in between. So what a model checker passes is what runs: there is no weaker order that the model would not
+//!   see. On x86-64 these are plain moves and locked instructions. Elsewhere loads acquire and stores release, which keeps
+//!   load before load, load before store and store before store, and read-modify-writes have a full fence on both sides.
 //! * Operations of one queue pair are ordered by the stamp order of LOCO'26 Fig. 10: NIC local read < NIC remote
 //!   write < NIC remote read < NIC local write. Nothing orders a NIC step before a later CPU step except waiting.
 //! * Completion of a `get` or an atomic: the result is in local memory. Completion of a `put`: its source has
@@ -14,7 +20,6 @@
 //!   [`Caps::atomicity`] is [`Atomicity::Glob`]. Where it is not, what a completed one wrote is placed by a later read-like
 //!   operation of its queue pair, as a put's data is; until then only other read-modify-writes are sure to see it.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -235,10 +240,12 @@ pub trait Memory: Clone + Send + Sync + 'static {
 
 /// One aligned word of registered memory.
 pub trait WordCell<W: Word>: Clone + Send + Sync + 'static {
-    /// Loads; `Relaxed`, `Acquire` or `SeqCst`.
-    fn load(&self, order: Ordering) -> W;
-    /// Stores; `Relaxed`, `Release` or `SeqCst` (store and fence).
-    fn store(&self, value: W, order: Ordering);
+    /// Loads: before every later access of this thread.
+    fn load(&self) -> W;
+    /// Stores: after every earlier access of this thread, before its later stores. A later load may overtake it.
+    fn store(&self, value: W);
+    /// Stores and executes a full fence: before every later access of this thread.
+    fn store_fence(&self, value: W);
     /// CPU compare-and-swap, a full fence whether it succeeds or not.
     ///
     /// # Errors
@@ -246,7 +253,7 @@ pub trait WordCell<W: Word>: Clone + Send + Sync + 'static {
     fn compare_exchange(&self, current: W, new: W) -> Result<W, W>;
     /// CPU fetch-and-add with wrap-around, a full fence; returns the old value.
     fn fetch_add(&self, add: W) -> W {
-        let mut old = self.load(Ordering::Relaxed); // a guess, which the exchange checks
+        let mut old = self.load(); // a guess, which the exchange checks
         let sum = |old: W| W::from_u64(old.to_u64().wrapping_add(add.to_u64()));
         while let Err(found) = self.compare_exchange(old, sum(old)) {
             old = found;

@@ -4,7 +4,7 @@
 //! model fabric makes each use a visible step. Object code takes them from `F::Platform`, never from `std`.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Instant;
 
@@ -52,27 +52,30 @@ pub trait Task: Send + Sync + 'static {
     fn join(self) -> Result<()>;
 }
 
-/// An atomic word in ordinary (not registered) memory.
+/// An atomic word in ordinary (not registered) memory. Ordered as x86-TSO orders accesses (see
+/// [`contract`](crate::WordCell)): there is nothing to choose. Every read-modify-write is a full fence.
 pub trait AtomicCell<T>: Send + Sync + 'static {
     /// A new cell.
     fn new(value: T) -> Self;
-    /// Loads.
-    fn load(&self, order: Ordering) -> T;
-    /// Stores.
-    fn store(&self, value: T, order: Ordering);
+    /// Loads: before every later access of this thread.
+    fn load(&self) -> T;
+    /// Stores: after every earlier access of this thread, before its later stores. A later load may overtake it.
+    fn store(&self, value: T);
+    /// Stores and executes a full fence.
+    fn store_fence(&self, value: T);
     /// Swaps, returning the old value.
-    fn swap(&self, value: T, order: Ordering) -> T;
+    fn swap(&self, value: T) -> T;
     /// Adds with wrap-around, returning the old value.
-    fn fetch_add(&self, value: T, order: Ordering) -> T;
+    fn fetch_add(&self, value: T) -> T;
     /// Bitwise or, returning the old value.
-    fn fetch_or(&self, value: T, order: Ordering) -> T;
+    fn fetch_or(&self, value: T) -> T;
     /// Bitwise and, returning the old value.
-    fn fetch_and(&self, value: T, order: Ordering) -> T;
+    fn fetch_and(&self, value: T) -> T;
     /// Stores `new` if the value is `current`; `Err` has the value found.
     ///
     /// # Errors
     /// The value found, if it was not `current`.
-    fn compare_exchange(&self, current: T, new: T, ok: Ordering, fail: Ordering) -> Result<T, T>;
+    fn compare_exchange(&self, current: T, new: T) -> Result<T, T>;
 }
 
 /// A mutual exclusion lock.
@@ -152,6 +155,21 @@ impl Task for std::thread::JoinHandle<()> {
     }
 }
 
+/// A read-modify-write with a full fence on both sides. A locked instruction of x86-64 is one by itself; elsewhere `SeqCst`
+/// orders no more than other `SeqCst` accesses.
+#[inline]
+fn fenced<T>(rmw: impl FnOnce() -> T) -> T {
+    let others_need_it = cfg!(not(target_arch = "x86_64"));
+    if others_need_it {
+        fence(Ordering::SeqCst);
+    }
+    let outcome = rmw();
+    if others_need_it {
+        fence(Ordering::SeqCst);
+    }
+    outcome
+}
+
 macro_rules! std_atomic {
     ($atomic:ty, $word:ty) => {
         impl AtomicCell<$word> for $atomic {
@@ -159,38 +177,37 @@ macro_rules! std_atomic {
                 <$atomic>::new(value)
             }
             #[inline]
-            fn load(&self, order: Ordering) -> $word {
-                self.load(order)
+            fn load(&self) -> $word {
+                self.load(Ordering::Acquire)
             }
             #[inline]
-            fn store(&self, value: $word, order: Ordering) {
-                self.store(value, order);
+            fn store(&self, value: $word) {
+                self.store(value, Ordering::Release);
             }
             #[inline]
-            fn swap(&self, value: $word, order: Ordering) -> $word {
-                self.swap(value, order)
+            fn store_fence(&self, value: $word) {
+                // One locked instruction on x86-64.
+                fenced(|| self.swap(value, Ordering::SeqCst));
             }
             #[inline]
-            fn fetch_add(&self, value: $word, order: Ordering) -> $word {
-                self.fetch_add(value, order)
+            fn swap(&self, value: $word) -> $word {
+                fenced(|| self.swap(value, Ordering::SeqCst))
             }
             #[inline]
-            fn fetch_or(&self, value: $word, order: Ordering) -> $word {
-                self.fetch_or(value, order)
+            fn fetch_add(&self, value: $word) -> $word {
+                fenced(|| self.fetch_add(value, Ordering::SeqCst))
             }
             #[inline]
-            fn fetch_and(&self, value: $word, order: Ordering) -> $word {
-                self.fetch_and(value, order)
+            fn fetch_or(&self, value: $word) -> $word {
+                fenced(|| self.fetch_or(value, Ordering::SeqCst))
             }
             #[inline]
-            fn compare_exchange(
-                &self,
-                current: $word,
-                new: $word,
-                ok: Ordering,
-                fail: Ordering,
-            ) -> Result<$word, $word> {
-                self.compare_exchange(current, new, ok, fail)
+            fn fetch_and(&self, value: $word) -> $word {
+                fenced(|| self.fetch_and(value, Ordering::SeqCst))
+            }
+            #[inline]
+            fn compare_exchange(&self, current: $word, new: $word) -> Result<$word, $word> {
+                fenced(|| self.compare_exchange(current, new, Ordering::SeqCst, Ordering::SeqCst))
             }
         }
     };

@@ -240,15 +240,21 @@ impl<K> Span<K> {
 
 impl<W: Word, K: Send + Sync + 'static> WordCell<W> for SpanCell<W, K> {
     #[inline]
-    fn load(&self, order: Ordering) -> W {
+    fn load(&self) -> W {
         // SAFETY: range and alignment were checked when the cell was made; `keep` keeps it mapped.
-        unsafe { word::load(self.at.as_ptr(), order) }
+        unsafe { word::load(self.at.as_ptr(), Ordering::Acquire) }
     }
 
     #[inline]
-    fn store(&self, value: W, order: Ordering) {
+    fn store(&self, value: W) {
         // SAFETY: as for `load`.
-        unsafe { word::store(self.at.as_ptr(), value, order) }
+        unsafe { word::store(self.at.as_ptr(), value, Ordering::Release) }
+    }
+
+    #[inline]
+    fn store_fence(&self, value: W) {
+        // SAFETY: as for `load`.
+        unsafe { word::store(self.at.as_ptr(), value, Ordering::SeqCst) }
     }
 
     #[inline]

@@ -59,9 +59,7 @@ fn operations(c: &mut Criterion) {
     let work = Work::unsignaled();
     let mut group = c.benchmark_group("operation");
     let cell = here.cell::<u64>(64).unwrap();
-    group.bench_function("store", |bench| {
-        bench.iter(|| cell.store(black_box(1), Ordering::Release))
-    });
+    group.bench_function("store", |bench| bench.iter(|| cell.store(black_box(1))));
     group.bench_function("put_inline 8", |bench| {
         bench.iter(|| {
             qp.put_inline(&black_box(1_u64).to_ne_bytes(), target(&remote, 0), work)
@@ -164,7 +162,7 @@ fn put_ping_pong(rounds: u64, inline: bool) -> std::time::Duration {
             let posted = if inline {
                 qp.put_inline(&n.to_ne_bytes(), to, Work::unsignaled())
             } else {
-                cell.store(n, Ordering::Release);
+                cell.store(n);
                 qp.put(local(&source, 8), to, Work::unsignaled())
             };
             assert_eq!(posted, Ok(Posted::Done));
@@ -177,7 +175,7 @@ fn put_ping_pong(rounds: u64, inline: bool) -> std::time::Duration {
         let asked = at_b.cell::<u64>(0).unwrap();
         let mut last = 0;
         while !its_stop.load(Ordering::Relaxed) {
-            let next = asked.load(Ordering::Acquire);
+            let next = asked.load();
             if next != last {
                 answer(next);
                 last = next;
@@ -186,7 +184,7 @@ fn put_ping_pong(rounds: u64, inline: bool) -> std::time::Duration {
         }
     });
     let answered = at_a.cell::<u64>(0).unwrap();
-    let took = ping_pong(rounds, &mut ask, &|| answered.load(Ordering::Acquire));
+    let took = ping_pong(rounds, &mut ask, &|| answered.load());
     stop.store(true, Ordering::Relaxed);
     echo.join().unwrap();
     took
@@ -214,8 +212,7 @@ fn waiting_ping_pong(rounds: u64) -> std::time::Duration {
                 peers,
                 deadline: None,
             };
-            own.wait(wait, || (cell.load(Ordering::Acquire) == round).then_some(()))
-                .unwrap();
+            own.wait(wait, || (cell.load() == round).then_some(())).unwrap();
             if !starts {
                 let _done = put();
             }

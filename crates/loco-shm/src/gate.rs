@@ -128,7 +128,7 @@ impl OwnGate {
         let gate = Gate::over(Arena::create(id, node, LEN, HugePages::Never)?)?;
         if let Err(error) = membarrier(MembarrierCommand::RegisterGlobalExpedited) {
             tracing::info!("{node}: membarrier: {error}; every remote store takes a fence instead");
-            gate.revoked.store(FENCE, Ordering::SeqCst);
+            gate.revoked.store_fence(FENCE);
         }
         Ok(OwnGate {
             mesh,
@@ -193,10 +193,10 @@ impl Slot {
     /// Begins a section, in which a peer's memory may be changed. Fails for ever once the node is out.
     #[inline(always)]
     pub(crate) fn enter(&self) -> Result<Section<'_>> {
-        // Relaxed: ordered before the load by the revoker's barrier, see the module head.
-        self.busy.store(1, Ordering::Relaxed);
+        // Ordered before the load by the revoker's barrier, see the module head.
+        self.busy.store(1);
         compiler_fence(Ordering::SeqCst);
-        if self.revoked.load(Ordering::Acquire) != 0 {
+        if self.revoked.load() != 0 {
             return self.look_again();
         }
         Ok(Section(self))
@@ -206,7 +206,7 @@ impl Slot {
     fn look_again(&self) -> Result<Section<'_>> {
         let section = Section(self);
         word::full_fence();
-        if self.revoked.load(Ordering::Acquire) & OUT != 0 {
+        if self.revoked.load() & OUT != 0 {
             return Err(self.gate.out());
         }
         Ok(section)
@@ -215,7 +215,7 @@ impl Slot {
     /// Fails once the node is out; for what changes no peer's memory.
     #[inline(always)]
     pub(crate) fn check(&self) -> Result<()> {
-        if self.revoked.load(Ordering::Relaxed) & OUT != 0 {
+        if self.revoked.load() & OUT != 0 {
             return Err(self.gate.out());
         }
         Ok(())
@@ -225,8 +225,8 @@ impl Slot {
 impl Drop for Section<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        // Release: after the stores of the section.
-        self.0.busy.store(0, Ordering::Release);
+        // After the stores of the section.
+        self.0.busy.store(0);
     }
 }
 
@@ -292,19 +292,19 @@ pub(crate) fn shut_out(log: &Gate, own: usize, victim: usize, peer: &Peer) -> Re
         }
     }
     let gate = &peer.gate;
-    let state = gate.revoked.load(Ordering::Relaxed);
-    gate.revoked.store(state | OUT, Ordering::SeqCst);
+    let state = gate.revoked.load();
+    gate.revoked.store_fence(state | OUT);
     if let Err(error) = membarrier(MembarrierCommand::GlobalExpedited) {
         // Then the peer, whose kernel is ours, has its own fences.
         tracing::debug!("membarrier: {error}");
         word::full_fence();
     }
-    let used = usize::try_from(gate.word(SLOTS_USED)?.load(Ordering::Acquire)).unwrap_or(SLOTS_MAX);
+    let used = usize::try_from(gate.word(SLOTS_USED)?.load()).unwrap_or(SLOTS_MAX);
     let mut patience = Some(Instant::now());
     for index in 0..used.min(SLOTS_MAX) {
         let busy = gate.word(SLOTS + index * LINE)?;
-        // Acquire: what the peer stored in its section is there.
-        while busy.load(Ordering::Acquire) != 0 {
+        // What the peer stored in its section is there then.
+        while busy.load() != 0 {
             if peer.has_ended() {
                 return Ok(Revoked::Done);
             }

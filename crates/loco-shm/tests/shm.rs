@@ -301,7 +301,7 @@ fn memory_is_limited_and_comes_back() {
     drop(long);
     let again = a.allocate(10 << 20, MemoryKind::Host).unwrap();
     let last = again.cell::<u8>((10 << 20) - 1).unwrap();
-    assert_eq!(last.load(Ordering::Relaxed), 0, "zeroed again");
+    assert_eq!(last.load(), 0, "zeroed again");
 }
 
 #[test]

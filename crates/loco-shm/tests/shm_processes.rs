@@ -3,7 +3,6 @@
 //! With `--nocapture` the ping-pongs print what they measured (in a release build it means something).
 #![allow(clippy::unwrap_used)]
 
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use loco_conformance::processes::{Nodes, all_succeed_but, meet, share, soon, target};
@@ -83,7 +82,7 @@ fn processes_access_one_another() {
         let _done = queue_pairs[0]
             .get(sum, target(&remotes[0], 3 * LEN), Work::unsignaled())
             .unwrap();
-        assert_eq!(scratch.cell::<u64>(0).unwrap().load(Ordering::Acquire), 30_000);
+        assert_eq!(scratch.cell::<u64>(0).unwrap().load(), 30_000);
         meet(fabric.mesh(), "done");
     });
     all_succeed_but(nodes, &[]);
@@ -116,7 +115,7 @@ fn words_do_not_tear_between_processes() {
             let progress = memory.cell::<u64>(LEN).unwrap();
             let mut bytes = [0; LEN];
             wait(fabric, Peers::None, || {
-                let over = progress.load(Ordering::Acquire) == ROUNDS;
+                let over = progress.load() == ROUNDS;
                 memory.read(0, &mut bytes).unwrap();
                 let (words, _) = bytes.as_chunks::<8>();
                 assert!(words.iter().all(|word| *word == [word[0]; 8]), "{words:x?}");
@@ -183,10 +182,7 @@ fn ring(fabric: &ShmFabric, rounds: u64) -> Duration {
         if own == 0 {
             let _done = pass();
         }
-        wait(fabric, Peers::All, || {
-            (cell.load(Ordering::Acquire) == round).then_some(())
-        })
-        .unwrap();
+        wait(fabric, Peers::All, || (cell.load() == round).then_some(())).unwrap();
         if own != 0 {
             let _done = pass();
         }

@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::sync::atomic::Ordering::SeqCst;
-
 use loco::fabric::{AtomicCell, Fabric, Platform};
 use loco_sim::{Bounds, Completeness, Config, ModelFabric, Report, Strategy, World, explore, note, reaches};
 
@@ -37,10 +35,10 @@ fn lost_updates(times: u64) -> impl Fn(&mut World) + Sync {
         for thread in ["first", "second"] {
             world.thread(&node, thread, move |word: &Atomic| {
                 for _ in 0..times {
-                    let old: u64 = AtomicCell::<u64>::load(word, SeqCst);
-                    AtomicCell::<u64>::swap(word, old + 1, SeqCst);
+                    let old: u64 = AtomicCell::<u64>::load(word);
+                    AtomicCell::<u64>::swap(word, old + 1);
                 }
-                note(AtomicCell::<u64>::load(word, SeqCst));
+                note(AtomicCell::<u64>::load(word));
             });
         }
     }

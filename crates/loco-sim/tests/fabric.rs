@@ -4,7 +4,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
-use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 
 use loco_fabric::{
     Fabric, Local, Lock, Memory, MemoryKind, NodeId, Peers, Platform, QueuePair, RegionKey, Target, Wait,
@@ -35,11 +34,11 @@ impl Node {
     }
 
     fn load(&self, word: usize) -> u64 {
-        self.memory.cell::<u64>(8 * word).unwrap().load(Acquire)
+        self.memory.cell::<u64>(8 * word).unwrap().load()
     }
 
     fn store(&self, word: usize, value: u64) {
-        self.memory.cell::<u64>(8 * word).unwrap().store(value, Release);
+        self.memory.cell::<u64>(8 * word).unwrap().store(value);
     }
 
     fn wait_completion(&self) {
@@ -186,7 +185,7 @@ fn puts_of_one_queue_pair_arrive_in_order() {
                 deadline: None,
             };
             n.fabric
-                .wait(wait, || (WordCell::<u64>::load(&flag, SeqCst) == 1).then_some(()))
+                .wait(wait, || (WordCell::<u64>::load(&flag) == 1).then_some(()))
                 .unwrap();
             note(n.load(0));
         });

@@ -6,7 +6,6 @@
 //! `ib_atomic_lat`; the rate has at most 64 puts under way. As there, the clock is read once a round, which matters on
 //! an emulated machine.
 
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use loco_fabric::{
@@ -113,7 +112,7 @@ impl Pair {
                 self.put(round)?;
             }
             // Without pauses, as `ib_write_lat` does it: an emulator leaves the guest at each.
-            while seen.load(Ordering::Acquire) < round {}
+            while seen.load() < round {}
             if !first {
                 self.put(round)?;
             }

@@ -129,10 +129,7 @@ fn run(name: &str) {
     for _ in 0..batches {
         for (memory, (_, value)) in memories.iter().zip(&litmus.locations) {
             for run in 0..BATCH {
-                memory
-                    .cell::<u64>(STRIDE * run)
-                    .unwrap()
-                    .store(*value, Ordering::SeqCst);
+                memory.cell::<u64>(STRIDE * run).unwrap().store_fence(*value);
             }
         }
         let begun: Vec<_> = runners.iter().map(|_| AtomicUsize::new(0)).collect();
@@ -157,10 +154,7 @@ fn run(name: &str) {
                     .iter()
                     .map(|r| r.registers[run * litmus.registers + register])
                     .sum(),
-                Observed::Location(location) => memories[location]
-                    .cell::<u64>(STRIDE * run)
-                    .unwrap()
-                    .load(Ordering::SeqCst),
+                Observed::Location(location) => memories[location].cell::<u64>(STRIDE * run).unwrap().load(),
             };
             for (query, seen) in litmus.queries.iter().zip(&mut seen) {
                 let outcome: Outcome = query.asked.keys().map(|&what| (what, value_of(what))).collect();
@@ -224,7 +218,7 @@ impl<'a> Runner<'a> {
         let constants = fabric.allocate(64, MemoryKind::Host).unwrap();
         for value in 0..8 {
             let cell = constants.cell::<u64>(8 * value).unwrap();
-            cell.store(value as u64, Ordering::Release);
+            cell.store(value as u64);
         }
         let mut queue_pairs = HashMap::new();
         for step in steps {
@@ -318,13 +312,10 @@ impl<'a> Runner<'a> {
         };
         match step {
             // Acquire and release are what plain accesses of x86-TSO give; none adds a fence.
-            Step::Store(x, value) => self.memories[x]
-                .cell::<u64>(at)
-                .unwrap()
-                .store(value, Ordering::Release),
+            Step::Store(x, value) => self.memories[x].cell::<u64>(at).unwrap().store(value),
             Step::Load(x, register) => {
                 self.registers[run * self.litmus.registers + register] =
-                    self.memories[x].cell::<u64>(at).unwrap().load(Ordering::Acquire);
+                    self.memories[x].cell::<u64>(at).unwrap().load();
             }
             Step::Fence => self.fabric.cpu_fence(),
             Step::Put(peer, to, from) => {

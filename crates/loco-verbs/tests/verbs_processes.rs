@@ -11,7 +11,6 @@ mod skip;
 
 use std::env;
 use std::process::Command;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use loco_conformance::processes::{Nodes, PATIENCE, all_succeed_but, is_node, meet, share, soon, target};
@@ -138,7 +137,7 @@ fn exchange(mesh: Mesh) {
         );
     }
     if own == 0 {
-        let sum = memory.cell::<u64>(0).unwrap().load(Ordering::Acquire);
+        let sum = memory.cell::<u64>(0).unwrap().load();
         assert_eq!(sum, ROUNDS * all as u64);
     }
     meet(fabric.mesh(), "checked");
@@ -183,7 +182,7 @@ fn a_node_killed_while_others_post_is_lost() {
             // Dies when it has seen something arrive from both.
             for node in [0, 2] {
                 let seen = memory.cell::<u64>(8 * node).unwrap();
-                while seen.load(Ordering::Acquire) == 0 {
+                while seen.load() == 0 {
                     std::thread::yield_now();
                 }
             }
@@ -236,9 +235,7 @@ fn a_node_killed_while_others_post_is_lost() {
             peers: Peers::One(other),
             deadline: Some(soon()),
         };
-        fabric
-            .wait(wait, || (word.load(Ordering::Acquire) == 7).then_some(()))
-            .unwrap();
+        fabric.wait(wait, || (word.load() == 7).then_some(())).unwrap();
         drop(to_dead);
         fabric
             .wait(wait, || {

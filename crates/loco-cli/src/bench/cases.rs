@@ -1,7 +1,6 @@
 //! What is measured, each as one thread of one node does it.
 
 use std::cell::RefCell;
-use std::sync::atomic::Ordering;
 
 use loco::fabric::{Fabric, Local, Memory, NodeId, Peers, Target, WordCell};
 use loco::{AckKey, Channel, Operation, Region, RingBuffer, RingConfig, Thread};
@@ -121,8 +120,8 @@ pub(super) fn put<F: Fabric>(bench: &Bench<'_, F>, index: usize) -> Result<Sampl
             let remote = lane.region.remote(other)?;
             let heard = |value: u64| {
                 lane.thread.wait_until("the other's put", Peers::One(other), || {
-                    // Acquire: after it, what was put before it is there.
-                    (cell.load(Ordering::Acquire) >= value).then_some(())
+                    // After it, what was put before it is there.
+                    (cell.load() >= value).then_some(())
                 })
             };
             let say = |value: u64| {

@@ -2,8 +2,6 @@
 //!
 //! Relies on [`crate::fabric::coroutine`] to ask for each access. Used by [`super::ModelFabric`] and its queue pairs.
 
-use std::sync::atomic::Ordering;
-
 use loco_fabric::{FabricError, Memory, NodeId, RemoteMemory, Result, Word, WordCell};
 
 use crate::fabric::WORD;
@@ -146,11 +144,11 @@ impl ModelCell {
 }
 
 impl<W: Word> WordCell<W> for ModelCell {
-    fn load(&self, _order: Ordering) -> W {
+    fn load(&self) -> W {
         W::from_u64(value(ask(Request::Load { word: self.word })) >> self.shift)
     }
 
-    fn store(&self, part: W, order: Ordering) {
+    fn store(&self, part: W) {
         let word = self.word;
         let old = if W::BYTES < WORD {
             value(ask(Request::Load { word }))
@@ -161,9 +159,11 @@ impl<W: Word> WordCell<W> for ModelCell {
             word,
             value: self.merge(old, part),
         });
-        if order == Ordering::SeqCst {
-            ask(Request::Fence);
-        }
+    }
+
+    fn store_fence(&self, part: W) {
+        self.store(part);
+        ask(Request::Fence);
     }
 
     fn compare_exchange(&self, expected: W, new: W) -> Result<W, W> {
@@ -200,7 +200,7 @@ impl<W: Word> WordCell<W> for ModelCell {
             };
             return W::from_u64(value(ask(Request::Rmw { word: self.word, rmw })));
         }
-        let mut old: W = self.load(Ordering::Relaxed);
+        let mut old: W = self.load();
         while let Err(found) =
             self.compare_exchange(old, W::from_u64(old.to_u64().wrapping_add(add.to_u64())))
         {

@@ -4,7 +4,6 @@
 //! its read-modify-writes are locked instructions. A lock is taken and released by locked instructions too.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, OnceLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 
 use loco_fabric::{AtomicCell, FabricError, Lock, Platform, Result, RwLock, Task, ThreadKind, Time};
@@ -125,40 +124,42 @@ impl<W: ModelWord> AtomicCell<W> for ModelAtomic {
         atomic
     }
 
-    fn load(&self, _order: Ordering) -> W {
+    fn load(&self) -> W {
         W::narrow(value(ask(Request::Load { word: self.word() })))
     }
 
-    fn store(&self, value: W, order: Ordering) {
+    fn store(&self, value: W) {
         ask(Request::Store {
             word: self.word(),
             value: value.widen(),
         });
-        if order == Ordering::SeqCst {
-            ask(Request::Fence);
-        }
     }
 
-    fn swap(&self, value: W, _order: Ordering) -> W {
+    fn store_fence(&self, value: W) {
+        self.store(value);
+        ask(Request::Fence);
+    }
+
+    fn swap(&self, value: W) -> W {
         W::narrow(self.rmw(Rmw::Swap(value.widen())))
     }
 
-    fn fetch_add(&self, value: W, _order: Ordering) -> W {
+    fn fetch_add(&self, value: W) -> W {
         W::narrow(self.rmw(Rmw::Add {
             add: value.widen(),
             mask: W::MASK,
         }))
     }
 
-    fn fetch_or(&self, value: W, _order: Ordering) -> W {
+    fn fetch_or(&self, value: W) -> W {
         W::narrow(self.rmw(Rmw::Or(value.widen())))
     }
 
-    fn fetch_and(&self, value: W, _order: Ordering) -> W {
+    fn fetch_and(&self, value: W) -> W {
         W::narrow(self.rmw(Rmw::And(value.widen())))
     }
 
-    fn compare_exchange(&self, current: W, new: W, _ok: Ordering, _fail: Ordering) -> Result<W, W> {
+    fn compare_exchange(&self, current: W, new: W) -> Result<W, W> {
         let found = W::narrow(self.rmw(Rmw::CompareExchange {
             current: current.widen(),
             new: new.widen(),

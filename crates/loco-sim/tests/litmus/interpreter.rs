@@ -1,7 +1,6 @@
 //! Litmus programs as object code: a closure for each thread against the fabric's contract, nothing else.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, Mutex};
 
 use loco_fabric::{
@@ -62,10 +61,7 @@ fn build(program: &Arc<Program>, found: &Arc<Mutex<BTreeSet<Outcome>>>, world: &
                 for (index, location) in program.locations.iter().enumerate() {
                     if usize::from(location.node.0) == node && location.init != 0 {
                         let word = word_of(&program, Loc(index as u16));
-                        memory
-                            .cell::<u64>(8 * word)
-                            .unwrap()
-                            .store(location.init as u64, Release);
+                        memory.cell::<u64>(8 * word).unwrap().store(location.init as u64);
                     }
                 }
                 Site { fabric, memory }
@@ -144,10 +140,10 @@ impl Interpreter<'_> {
         match instr {
             Instr::Store { loc, value } => {
                 let value = self.eval(value);
-                self.cell(*loc).store(value as u64, Release);
+                self.cell(*loc).store(value as u64);
             }
             Instr::Load { reg, loc } => {
-                self.registers[usize::from(reg.0)] = self.cell(*loc).load(Acquire) as Value;
+                self.registers[usize::from(reg.0)] = self.cell(*loc).load() as Value;
             }
             Instr::Assign { reg, value } => self.registers[usize::from(reg.0)] = self.eval(value),
             Instr::Cas {

@@ -1,7 +1,5 @@
 //! Words of registered memory, as the objects with mistakes use them.
 
-use std::sync::atomic::Ordering::{Acquire, Release};
-
 use loco::fabric::{Local, Memory, NodeId, Peers, Target, WordCell};
 use loco::{AckKey, Region, Thread};
 
@@ -11,12 +9,12 @@ pub(crate) const WORD_BYTES: usize = 8;
 
 pub(crate) fn load(region: &Region<Fabric>, word: usize) -> u64 {
     let cell = region.local().unwrap().cell::<u64>(WORD_BYTES * word).unwrap();
-    cell.load(Acquire)
+    cell.load()
 }
 
 pub(crate) fn store(region: &Region<Fabric>, word: usize, value: u64) {
     let cell = region.local().unwrap().cell::<u64>(WORD_BYTES * word).unwrap();
-    cell.store(value, Release);
+    cell.store(value);
 }
 
 /// Puts this node's word number `from` at word `to` of `peer`'s.

@@ -4,8 +4,8 @@
 use loco::fabric::{AtomicCell, Fabric as _, Memory, Platform, WordCell};
 use loco::{AckKey, Manager, PutOp, Result, SharedRegion, Thread};
 
+use crate::Fabric;
 use crate::objects::{Register as IsRegister, Rounds, wait_for_word};
-use crate::{Fabric, LOAD, STORE};
 
 type Cell = <<Fabric as loco::fabric::Fabric>::Memory as Memory>::Cell<u64>;
 type Count = <<Fabric as loco::fabric::Fabric>::Platform as Platform>::AtomicU64;
@@ -26,11 +26,11 @@ impl Word {
     }
 
     fn load(&self) -> u64 {
-        WordCell::<u64>::load(&self.cell, LOAD)
+        WordCell::<u64>::load(&self.cell)
     }
 
     fn store(&self, value: u64) {
-        WordCell::<u64>::store(&self.cell, value, STORE);
+        WordCell::<u64>::store(&self.cell, value);
     }
 
     fn push(&self, thread: &Thread<Fabric>) -> Result<AckKey<Fabric>> {
@@ -67,7 +67,7 @@ impl Rounds for Barrier {
         let (round, last) = if self.threads == 1 {
             (mine.load() + 1, true)
         } else {
-            let earlier: u64 = self.arrived.fetch_add(1, std::sync::atomic::Ordering::AcqRel);
+            let earlier: u64 = self.arrived.fetch_add(1);
             let last = (earlier + 1).is_multiple_of(self.threads);
             (earlier / self.threads + 1, last)
         };

@@ -55,16 +55,13 @@ impl<O: Send + Sync + 'static> Site<O> {
         let thread = self.threads.lock().unwrap()[me].take().unwrap();
         for (number, _) in deal.iter().enumerate().filter(|&(_, &to)| to == me) {
             let number = number as u64;
-            let mine = || (AtomicCell::<u64>::load(&self.next, LOAD) == number).then_some(());
+            let mine = || (AtomicCell::<u64>::load(&self.next) == number).then_some(());
             thread.wait_until("turn", Peers::None, mine).unwrap();
             call(&self.object, &thread, number);
-            AtomicCell::<u64>::store(&self.next, number + 1, STORE);
+            AtomicCell::<u64>::store(&self.next, number + 1);
         }
     }
 }
-
-const LOAD: std::sync::atomic::Ordering = std::sync::atomic::Ordering::Acquire;
-const STORE: std::sync::atomic::Ordering = std::sync::atomic::Ordering::Release;
 
 /// Every way to deal `calls` calls to two threads, up to their names.
 fn deals(calls: u32) -> Vec<Vec<usize>> {

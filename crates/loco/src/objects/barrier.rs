@@ -1,7 +1,5 @@
 //! The barrier (LOCO'26 4 and Fig. 7): nobody leaves before everybody has arrived.
 
-use std::sync::atomic::Ordering;
-
 use loco_fabric::{AtomicCell, Fabric, Lock};
 
 use crate::fabric::AnyFabric;
@@ -151,7 +149,7 @@ impl<F: Fabric> Barrier<F> {
         let met = self.meet(thread, arrival);
         if met.is_err() {
             self.unfinished.lock().push((self.caller(thread), arrival));
-            self.unfinished_count.fetch_add(1, Ordering::AcqRel);
+            self.unfinished_count.fetch_add(1);
         }
         met
     }
@@ -170,7 +168,7 @@ impl<F: Fabric> Barrier<F> {
         }
         // The last thread to arrive has seen what the others did before they did. Nobody is counted for the next round
         // before this one is over, as that takes all of them.
-        let earlier = self.arrived.fetch_add(1, Ordering::AcqRel);
+        let earlier = self.arrived.fetch_add(1);
         Ok(Arrival {
             round: earlier / self.threads + 1,
             tells: (earlier + 1).is_multiple_of(self.threads),
@@ -193,7 +191,7 @@ impl<F: Fabric> Barrier<F> {
     /// The call that this one goes on with, if an earlier one of the thread failed after it had arrived.
     #[inline]
     fn unfinished(&self, thread: &Thread<F>) -> Option<Arrival> {
-        if self.unfinished_count.load(Ordering::Acquire) == 0 {
+        if self.unfinished_count.load() == 0 {
             return None;
         }
         self.take_unfinished(thread)
@@ -204,7 +202,7 @@ impl<F: Fabric> Barrier<F> {
         let mut unfinished = self.unfinished.lock();
         let caller = self.caller(thread);
         let position = unfinished.iter().position(|&(of, _)| of == caller)?;
-        self.unfinished_count.fetch_add(u64::MAX, Ordering::AcqRel); // one less
+        self.unfinished_count.fetch_add(u64::MAX); // one less
         Some(unfinished.swap_remove(position).1)
     }
 

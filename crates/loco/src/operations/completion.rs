@@ -7,7 +7,6 @@
 //! fabric that completes operations at the call nothing here is ever touched.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::Waker;
 
@@ -173,8 +172,8 @@ impl<F: Fabric> Window<F> {
         let Some(chunk) = self.chunk(seq).get() else {
             return Status::Pending;
         };
-        // SeqCst pairs with `wake_later`; what the completion promises is ordered before the slot's store.
-        let mark = chunk[slot_in_chunk(seq)].load(Ordering::SeqCst);
+        // Pairs with `wake_later`; what the completion promises is ordered before the slot's store.
+        let mark = chunk[slot_in_chunk(seq)].load();
         match mark >> 1 {
             ended if ended < seq => Status::Pending,
             ended if ended == seq && mark & 1 == 0 => Status::Done,
@@ -207,8 +206,8 @@ impl<F: Fabric> Window<F> {
     /// Wakes `waker` after the next operation of this window ends.
     pub(crate) fn wake_later(&self, waker: &Waker) {
         self.wakers.lock().push(waker.clone());
-        // SeqCst, as are the slot's store and load: either the poller sees the sleeper or the sleeper the slot.
-        self.sleepers.store(1, Ordering::SeqCst);
+        // Fenced, as is the slot's store: either the poller sees the sleeper or the sleeper the slot.
+        self.sleepers.store_fence(1);
     }
 
     fn end(&self, completion: Completion) {
@@ -222,10 +221,10 @@ impl<F: Fabric> Window<F> {
             }
         };
         if let Some(chunk) = self.chunk(seq).get() {
-            chunk[slot_in_chunk(seq)].store(seq << 1 | u64::from(failed), Ordering::SeqCst);
+            chunk[slot_in_chunk(seq)].store_fence(seq << 1 | u64::from(failed));
         }
-        if self.sleepers.load(Ordering::SeqCst) != 0 {
-            self.sleepers.store(0, Ordering::SeqCst);
+        if self.sleepers.load() != 0 {
+            self.sleepers.store_fence(0);
             let wakers = std::mem::take(&mut *self.wakers.lock());
             wakers.into_iter().for_each(Waker::wake);
         }

@@ -4,7 +4,6 @@
 //! it has something to itself uses [`Exclusive`] instead, so that the deadlines of the others hold.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::Ordering;
 
 use loco_fabric::{AtomicCell, Fabric, Lock, Peers};
 
@@ -43,15 +42,9 @@ impl<F: Fabric, T: Send + 'static> Exclusive<F, T> {
     /// # Errors
     /// `Timeout`: nothing has changed.
     pub(crate) fn enter<'a>(&'a self, thread: &Thread<F>, what: &str) -> Result<InUse<'a, F, T>> {
-        let taken = || {
-            self.state
-                .compare_exchange(FREE, TAKEN, Ordering::Acquire, Ordering::Relaxed)
-                .is_ok()
-        };
+        let taken = || self.state.compare_exchange(FREE, TAKEN).is_ok();
         while !taken() {
-            thread.wait_until(what, Peers::None, || {
-                (self.state.load(Ordering::Acquire) == FREE).then_some(())
-            })?;
+            thread.wait_until(what, Peers::None, || (self.state.load() == FREE).then_some(()))?;
         }
         Ok(InUse {
             value: Some(self.value.lock()),
@@ -78,6 +71,6 @@ impl<F: Fabric, T: Send + 'static> DerefMut for InUse<'_, F, T> {
 impl<F: Fabric, T: Send + 'static> Drop for InUse<'_, F, T> {
     fn drop(&mut self) {
         self.value = None;
-        self.state.store(FREE, Ordering::Release);
+        self.state.store(FREE);
     }
 }

@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use loco_fabric::{AtomicCell, Caps, Fabric, FabricError, Lock, NodeId, Platform, Time};
@@ -100,11 +99,11 @@ impl<F: Fabric> Network<F> {
     }
 
     pub(crate) fn stop(&self) {
-        self.stopped.store(1, Ordering::SeqCst);
+        self.stopped.store_fence(1);
     }
 
     pub(crate) fn stopped(&self) -> bool {
-        self.stopped.load(Ordering::SeqCst) != 0
+        self.stopped.load() != 0
     }
 
     /// State for a new `Thread`: what a dropped one left, or new.

@@ -14,7 +14,6 @@
 //! or by a protocol between the threads.
 
 use std::sync::OnceLock;
-use std::sync::atomic::Ordering;
 
 use loco_fabric::{AtomicCell, Fabric, NodeId};
 
@@ -64,7 +63,7 @@ impl<F: Fabric> Published<F> {
     #[inline]
     pub(crate) fn enter(&self, thread: &Thread<F>) -> Result<()> {
         // The caller orders its calls, so this is what the last one stored.
-        if self.poster.load(Ordering::Acquire) == thread.window().name() {
+        if self.poster.load() == thread.window().name() {
             return Ok(());
         }
         self.take_over(thread)
@@ -72,11 +71,11 @@ impl<F: Fabric> Published<F> {
 
     #[cold]
     fn take_over(&self, thread: &Thread<F>) -> Result<()> {
-        let former = self.poster.load(Ordering::Acquire);
+        let former = self.poster.load();
         if former != 0 {
             fence::of_former(thread, former, &self.peers)?;
         }
-        self.poster.store(thread.window().name(), Ordering::Release);
+        self.poster.store(thread.window().name());
         Ok(())
     }
 

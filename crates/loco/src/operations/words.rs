@@ -6,7 +6,6 @@
 //! else, and so does a plain write, which a read-modify-write could otherwise undo.
 
 use std::sync::OnceLock;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use loco_fabric::{
@@ -99,8 +98,8 @@ impl<F: Fabric> Words<F> {
     #[inline]
     pub(crate) fn peek(&self, thread: &Thread<F>, index: usize) -> Result<u64> {
         if let Some(cells) = &self.direct {
-            // SeqCst costs nothing in a load and says that this is a point in the word's history.
-            return Ok(cells[index].load(Ordering::SeqCst));
+            // A point in the word's history.
+            return Ok(cells[index].load());
         }
         thread.read_word(self.target(index)?)
     }
@@ -109,7 +108,7 @@ impl<F: Fabric> Words<F> {
     pub(crate) fn read_many(&self, thread: &Thread<F>, index: usize, out: &mut [u64]) -> Result<()> {
         if let Some(cells) = &self.direct {
             for (value, cell) in out.iter_mut().zip(&cells[index..]) {
-                *value = cell.load(Ordering::SeqCst);
+                *value = cell.load();
             }
             return Ok(());
         }
@@ -166,7 +165,7 @@ impl<F: Fabric> Words<F> {
     pub(crate) fn post_write(&self, thread: &Thread<F>, index: usize, value: u64) -> Result<()> {
         if let Some(cells) = &self.direct {
             // Release: TSO keeps it before the later exchanges.
-            cells[index].store(value, Ordering::Release);
+            cells[index].store(value);
             return Ok(());
         }
         let put = Operation::PutInline(&value.to_ne_bytes(), self.target(index)?);

@@ -1,7 +1,6 @@
 //! What the set-up service and the makers of channels share, and waiting for channels to be connected.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use loco_fabric::{AtomicCell, Fabric, FabricError, Lock, Peers, Platform, Time, Wait};
@@ -45,13 +44,13 @@ impl<F: Fabric> Setup<F> {
 
     /// Something in the registry changed.
     pub(super) fn changed(&self) {
-        // Release: who sees the count finds the change under the registry's lock anyway.
-        self.changes.fetch_add(1, Ordering::Release);
+        // Who sees the count finds the change under the registry's lock anyway.
+        self.changes.fetch_add(1);
     }
 
     /// How often the registry changed.
     fn changes(&self) -> u64 {
-        self.changes.load(Ordering::Acquire)
+        self.changes.load()
     }
 
     /// Waits until `channel` and those below it, or all channels, are connected.

@@ -36,7 +36,6 @@ mod write;
 use std::hash::Hash;
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use loco_fabric::{AtomicCell, Fabric, Lock, NodeId, Platform, RwLock, Task, ThreadKind};
 use xxhash_rust::xxh3::xxh3_64;
@@ -268,13 +267,12 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
     /// What this node knows.
     pub fn stats(&self) -> KvStats {
         let shared = &self.shared;
-        // Relaxed: mere counts.
         KvStats {
             keys: shared.index.read().len(),
             free_slots: shared.slots.lock().free_count(),
-            writes: shared.counts.writes.load(Ordering::Relaxed),
-            torn_reads: shared.counts.torn.load(Ordering::Relaxed),
-            stale_reads: shared.counts.stale.load(Ordering::Relaxed),
+            writes: shared.counts.writes.load(),
+            torn_reads: shared.counts.torn.load(),
+            stale_reads: shared.counts.stale.load(),
         }
     }
 
@@ -286,8 +284,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
 
 impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> Drop for KvStore<K, V, F> {
     fn drop(&mut self) {
-        // Relaxed: says all there is to say itself.
-        self.shared.stop.store(1, Ordering::Relaxed);
+        self.shared.stop.store(1);
         if let Some(monitor) = self.monitor.take()
             && let Err(error) = monitor.join()
         {

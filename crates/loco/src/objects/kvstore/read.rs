@@ -2,7 +2,6 @@
 
 use std::hash::Hash;
 use std::hint::black_box;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use loco_fabric::{AtomicCell, Fabric, Memory, Peers, RemoteMemory, RwLock, Seen, Target, Wait};
@@ -162,8 +161,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
     }
 
     fn count_torn(&self) {
-        // Relaxed: a mere count.
-        self.shared.counts.torn.fetch_add(1, Ordering::Relaxed);
+        self.shared.counts.torn.fetch_add(1);
     }
 
     /// Starts a lookup, so that several are under way at a time.
@@ -337,8 +335,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
             },
             Found::Longer(len) => Ok(Looked::Longer(len)),
             Found::Invalid | Found::Reused => {
-                // Relaxed: a mere count.
-                self.shared.counts.stale.fetch_add(1, Ordering::Relaxed);
+                self.shared.counts.stale.fetch_add(1);
                 Ok(Looked::Known(None))
             }
             Found::Torn => Ok(Looked::Torn),

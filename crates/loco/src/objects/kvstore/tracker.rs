@@ -5,7 +5,6 @@
 
 use std::hash::Hash;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use loco_fabric::{AtomicCell, Fabric, Lock, Memory, NodeId, Peers, RwLock, Wait, WordCell};
 
@@ -86,8 +85,7 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
         let acks = self.acks.local()?;
         for &peer in self.channel.peers() {
             let cell = acks.cell::<u64>(self.position(peer) * WORD_BYTES)?;
-            // Acquire: as all reads on TSO.
-            let applied = || (cell.load(Ordering::Acquire) >= number).then_some(());
+            let applied = || (cell.load() >= number).then_some(());
             let waited = thread.wait_until(self.channel.name(), Peers::One(peer), applied);
             match waited {
                 // It reads no more, so nothing that it knows can be out of date.
@@ -169,8 +167,7 @@ struct Source<F: Fabric> {
 fn watch<F: Fabric, K: Encode + Eq + Hash>(shared: &Arc<Shared<F, K>>) -> Result<()> {
     let manager = shared.channel.manager();
     let thread = manager.thread()?;
-    // Relaxed: says all there is to say itself.
-    let stopped = || shared.stop.load(Ordering::Relaxed) != 0;
+    let stopped = || shared.stop.load() != 0;
     loop {
         let deadline = thread.now().after(SET_UP_PAUSE);
         match manager

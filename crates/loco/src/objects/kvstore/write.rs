@@ -1,7 +1,6 @@
 //! Inserts, updates and deletes: under the key's lock.
 
 use std::hash::Hash;
-use std::sync::atomic::Ordering;
 
 use loco_fabric::{AtomicCell, Fabric, Lock, Memory, WordCell};
 
@@ -212,8 +211,7 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
     fn is_valid(&self, thread: &Thread<F>, at: Location) -> Result<bool> {
         let word = if at.node == self.channel.node() {
             let cell = self.data.local()?.cell::<u64>(self.offset(at.slot))?;
-            // Acquire: as all reads on TSO.
-            cell.load(Ordering::Acquire)
+            cell.load()
         } else {
             thread.read_word(self.place(at, 0)?)?
         };
@@ -225,8 +223,8 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
         let word = meta(at.counter, valid);
         if at.node == self.channel.node() {
             let cell = self.data.local()?.cell::<u64>(self.offset(at.slot))?;
-            // SeqCst: other nodes see it before anything that this thread does next.
-            cell.store(word, Ordering::SeqCst);
+            // Other nodes see it before anything that this thread does next.
+            cell.store_fence(word);
             return Ok(());
         }
         thread
@@ -267,8 +265,7 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
     }
 
     pub(super) fn count_writes(&self, count: u64) {
-        // Relaxed: a mere count.
-        self.counts.writes.fetch_add(count, Ordering::Relaxed);
+        self.counts.writes.fetch_add(count);
     }
 }
 

@@ -1,7 +1,6 @@
 //! What the locks have in common: settings, the guard, and whose turn it is among the threads of a node.
 
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering;
 
 use loco_fabric::{AtomicCell, Control, Fabric, Lock, NodeId, PeerState, Peers, Time, Wait};
 
@@ -151,10 +150,8 @@ impl<F: Fabric> LocalTurn<F> {
     /// Takes the turn if nobody has it.
     #[inline]
     pub(crate) fn try_enter(&self) -> bool {
-        // Acquire: what the thread before us did is visible.
-        self.state
-            .compare_exchange(FREE, TAKEN, Ordering::Acquire, Ordering::Relaxed)
-            .is_ok()
+        // What the thread before us did is visible.
+        self.state.compare_exchange(FREE, TAKEN).is_ok()
     }
 
     /// Waits for the turn, until the configured deadline if no other is given.
@@ -173,8 +170,8 @@ impl<F: Fabric> LocalTurn<F> {
     fn line_up(&self, thread: &Thread<F>, what: &str, deadline: Option<Time>) -> Result<()> {
         let number = {
             let mut line = self.line.lock();
-            // Acquire: as above. Who has the turn now finds us in the line when it leaves.
-            if self.state.swap(AWAITED, Ordering::Acquire) == FREE {
+            // As above. Who has the turn now finds us in the line when it leaves.
+            if self.state.swap(AWAITED) == FREE {
                 // It was left in between, with nobody in the line. That it says `AWAITED` now costs a look at it.
                 return Ok(());
             }
@@ -188,8 +185,8 @@ impl<F: Fabric> LocalTurn<F> {
             peers: Peers::None,
             deadline: Some(deadline.unwrap_or_else(|| thread.network().default_deadline())),
         };
-        // Acquire: what the thread before us did is visible.
-        let called = || (self.called.load(Ordering::Acquire) == number).then_some(());
+        // What the thread before us did is visible.
+        let called = || (self.called.load() == number).then_some(());
         match thread.fabric().wait(wait, called) {
             Ok(()) => Ok(()),
             Err(error) => {
@@ -209,17 +206,17 @@ impl<F: Fabric> LocalTurn<F> {
     /// True if another thread waits.
     #[inline]
     pub(crate) fn awaited(&self) -> bool {
-        // Relaxed: who is not seen yet waits a little longer.
-        self.state.load(Ordering::Relaxed) == AWAITED && !self.line.lock().waiting.is_empty()
+        // Who is not seen yet waits a little longer.
+        self.state.load() == AWAITED && !self.line.lock().waiting.is_empty()
     }
 
     /// Gives the turn to a thread that waits for it; false, keeping the turn, if there is none any more.
     pub(crate) fn hand_over(&self) -> bool {
         let mut line = self.line.lock();
         match line.waiting.pop_front() {
-            // Release: pairs with the waiter's acquire. Within the lock, so that giving up is either before or after.
+            // Pairs with the waiter's acquire. Within the lock, so that giving up is either before or after.
             Some(next) => {
-                self.called.store(next, Ordering::Release);
+                self.called.store(next);
                 true
             }
             None => false,
@@ -229,10 +226,8 @@ impl<F: Fabric> LocalTurn<F> {
     /// Ends the turn; the next one has it, if there is one.
     #[inline]
     pub(crate) fn leave(&self) {
-        // Release: pairs with the acquire of who enters next.
-        let left = self
-            .state
-            .compare_exchange(TAKEN, FREE, Ordering::Release, Ordering::Relaxed);
+        // Pairs with the acquire of who enters next.
+        let left = self.state.compare_exchange(TAKEN, FREE);
         if left.is_err() {
             self.call_next();
         }
@@ -242,9 +237,9 @@ impl<F: Fabric> LocalTurn<F> {
     fn call_next(&self) {
         let mut line = self.line.lock();
         match line.waiting.pop_front() {
-            // Release: pairs with the waiter's acquire. Within the lock, so that giving up is either before or after.
-            Some(next) => self.called.store(next, Ordering::Release),
-            None => self.state.store(FREE, Ordering::Release),
+            // Pairs with the waiter's acquire. Within the lock, so that giving up is either before or after.
+            Some(next) => self.called.store(next),
+            None => self.state.store(FREE),
         }
     }
 }

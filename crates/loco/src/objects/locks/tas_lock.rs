@@ -4,7 +4,6 @@
 //! release is announced to them by a put into their own memory, which ends a back-off early.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{self, Relaxed};
 use std::time::Duration;
 
 use loco_fabric::{AtomicCell, Fabric, FabricError, Lock, Memory, NodeId, Peers, Time, Wait, WordCell};
@@ -131,7 +130,7 @@ impl<F: Fabric> TasLock<F> {
         deadline: Time,
     ) -> Result<LockGuard<'a, TasLock<F>, F>> {
         self.turn.enter(thread, self.channel.name(), Some(deadline))?;
-        if self.mine.held.load(Relaxed) != 0 {
+        if self.mine.held.load() != 0 {
             return Ok(LockGuard::new(self, thread, scope, false));
         }
         match thread.to_the_end(|| self.acquire(thread, deadline)) {
@@ -197,8 +196,8 @@ impl<F: Fabric> TasLock<F> {
         });
         let left = outcome.clone();
         self.jobs.lock().push(Box::new(move |thread: &Thread<F>| {
-            // AcqRel: decides between the runner and the owner that gives up.
-            if left.taken.swap(1, Ordering::AcqRel) == 0 {
+            // Decides between the runner and the owner that gives up.
+            if left.taken.swap(1) == 0 {
                 let value = section(thread);
                 *left.value.lock() = Some(value);
             }
@@ -206,7 +205,7 @@ impl<F: Fabric> TasLock<F> {
         let guard = match self.lock(thread, scope) {
             Ok(guard) => guard,
             Err(error) => {
-                if outcome.taken.swap(1, Ordering::AcqRel) == 0 {
+                if outcome.taken.swap(1) == 0 {
                     return Err(error);
                 }
                 // A runner has it: it holds the lock, and is in the middle of it or done.
@@ -235,16 +234,16 @@ impl<F: Fabric> TasLock<F> {
 
     /// The node holds the lock.
     fn got(&self) {
-        self.mine.held.store(1, Relaxed);
-        self.mine.hand_overs.store(0, Relaxed);
+        self.mine.held.store(1);
+        self.mine.hand_overs.store(0);
     }
 
     fn acquire(&self, thread: &Thread<F>, deadline: Time) -> Result<bool> {
         let begin = thread.now();
         let mut back_off = BACK_OFF_MIN;
         loop {
-            // Acquire: what it is before the attempt, so that no release after a failed one goes unnoticed.
-            let hint = self.hint.load(Ordering::Acquire);
+            // What it is before the attempt, so that no release after a failed one goes unnoticed.
+            let hint = self.hint.load();
             let holder = match self.attempt(thread)? {
                 Attempt::Got { recovered } => return Ok(recovered),
                 Attempt::Held(holder) => holder,
@@ -262,7 +261,7 @@ impl<F: Fabric> TasLock<F> {
                 peers: Peers::These(&[holder, self.words.home()]),
                 deadline: Some(now.after(back_off).min(deadline)),
             };
-            let released = || (self.hint.load(Ordering::Acquire) != hint).then_some(());
+            let released = || (self.hint.load() != hint).then_some(());
             match thread.fabric().wait(wait, released) {
                 Ok(()) => {}
                 Err(FabricError::Timeout { .. }) => back_off = (back_off * 2).min(BACK_OFF_MAX),
@@ -292,8 +291,7 @@ impl<F: Fabric> TasLock<F> {
                 return Ok(Attempt::Held(holder));
             }
             if self.config.on_loss == OnLoss::Poison {
-                // Relaxed: says all there is to say itself.
-                self.poisoned.store(u32::from(holder.0) + 1, Relaxed);
+                self.poisoned.store(u32::from(holder.0) + 1);
                 return Err(self.holder_lost(holder));
             }
             tracing::warn!(lock = self.channel.name(), %holder, "recovering from a lost holder");
@@ -314,8 +312,7 @@ impl<F: Fabric> TasLock<F> {
     }
 
     fn check_poison(&self) -> Result<()> {
-        // Relaxed: says all there is to say itself.
-        match self.poisoned.load(Relaxed) {
+        match self.poisoned.load() {
             0 => Ok(()),
             id => Err(self.holder_lost(NodeId((id - 1) as u16))),
         }
@@ -332,17 +329,17 @@ impl<F: Fabric> TasLock<F> {
 impl<F: Fabric> Unlock<F> for TasLock<F> {
     fn unlock(&self, thread: &Thread<F>, scope: Scope) -> Result<()> {
         let fenced = scope.fence(thread);
-        let hand_overs = self.mine.hand_overs.load(Relaxed);
+        let hand_overs = self.mine.hand_overs.load();
         if hand_overs < self.config.local_hand_overs_max && self.turn.awaited() {
-            self.mine.hand_overs.store(hand_overs + 1, Relaxed);
+            self.mine.hand_overs.store(hand_overs + 1);
             // Unless who waited has just given up: then the lock leaves the node after all.
             if self.turn.hand_over() {
                 return fenced;
             }
         }
-        self.mine.held.store(0, Relaxed);
-        let releases = self.mine.releases.load(Relaxed) + 1;
-        self.mine.releases.store(releases, Relaxed);
+        self.mine.held.store(0);
+        let releases = self.mine.releases.load() + 1;
+        self.mine.releases.store(releases);
         // By compare-and-swap: a put is not atomic against the others' attempts.
         let me = name_of(self.channel.node());
         let freed = thread.to_the_end(|| {

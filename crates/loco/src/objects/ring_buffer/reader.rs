@@ -1,7 +1,6 @@
 //! The reading side of a ring buffer.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use loco_fabric::{Fabric, Memory, Peers, WordCell};
 
@@ -122,8 +121,8 @@ impl<F: Fabric> RingReader<F> {
         if self.next.position < self.head {
             return true;
         }
-        // Acquire: the records before it are there, as puts are placed in order.
-        self.head = self.head_cell.load(Ordering::Acquire);
+        // The records before it are there, as puts are placed in order.
+        self.head = self.head_cell.load();
         self.next.position < self.head
     }
 
@@ -166,9 +165,9 @@ impl<F: Fabric> RingReader<F> {
 
     fn tell(&mut self, thread: &Thread<F>, position: u64) -> Result<()> {
         let (cell, told) = match &self.acknowledgement {
-            // Release: after the copying out (TSO).
+            // After the copying out (TSO).
             Acknowledgement::Here(cell) => {
-                cell.store(position, Ordering::Release);
+                cell.store(position);
                 return Ok(());
             }
             Acknowledgement::There(cell, told) => (cell, told),
@@ -177,7 +176,7 @@ impl<F: Fabric> RingReader<F> {
             return told.post_inline_untracked(thread, &position.to_ne_bytes());
         }
         // A put that reads a later position than it was posted with says nothing wrong: no need to wait for it.
-        cell.store(position, Ordering::Release);
+        cell.store(position);
         told.post_latest_untracked(thread)
     }
 }

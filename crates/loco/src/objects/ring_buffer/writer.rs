@@ -1,7 +1,6 @@
 //! The writing side of a ring buffer.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use loco_fabric::{Fabric, Local, Memory, NodeId, Peers, Target, WordCell};
 use smallvec::SmallVec;
@@ -248,11 +247,8 @@ impl<F: Fabric> RingWriter<F> {
 
     /// Sees how far the readers are.
     fn look(&mut self) {
-        // Acquire: the reader's copying out comes before its acknowledgement, and our overwriting after.
-        let positions = self
-            .readers
-            .iter()
-            .map(|reader| reader.cell.load(Ordering::Acquire));
+        // The reader's copying out comes before its acknowledgement, and our overwriting after.
+        let positions = self.readers.iter().map(|reader| reader.cell.load());
         let least = positions.min().unwrap_or(LEFT);
         // Monotonic: an acknowledgement that arrives late does not count.
         self.acknowledged = self.acknowledged.max(least.min(self.head.position));
@@ -281,7 +277,7 @@ impl<F: Fabric> RingWriter<F> {
 
     /// Nodes of readers that have not acknowledged everything up to `position`.
     fn behind(&self, position: u64) -> SmallVec<[NodeId; 16]> {
-        let behind = |reader: &&Acknowledgement<F>| reader.cell.load(Ordering::Acquire) < position;
+        let behind = |reader: &&Acknowledgement<F>| reader.cell.load() < position;
         let mut nodes: SmallVec<_> = self
             .readers
             .iter()
@@ -363,8 +359,8 @@ impl<F: Fabric> RingWriter<F> {
         let position = self.head.position;
         let inline = WORD_BYTES <= self.inline_bytes_max;
         if self.local_readers || !inline {
-            // Release: after the record (TSO).
-            self.head_cell.store(position, Ordering::Release);
+            // After the record (TSO).
+            self.head_cell.store(position);
         }
         let posted = if inline {
             self.published_head

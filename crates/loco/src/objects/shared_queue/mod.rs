@@ -22,7 +22,6 @@
 mod cell;
 
 use std::marker::PhantomData;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use loco_fabric::{AtomicCell, Fabric, NodeId, Target, Time};
@@ -281,7 +280,7 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
     /// # Errors
     /// As [`try_push`](SharedQueue::try_push).
     pub fn close(&self, thread: &Thread<F>) -> Result<()> {
-        let mut at = self.tail.load(Ordering::Acquire);
+        let mut at = self.tail.load();
         loop {
             let word = self.read(thread, at)?;
             let cell = Cell::from_word(word);
@@ -302,8 +301,8 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
 
     fn push_once(&self, thread: &Thread<F>, value: &T, deadline: Time) -> Result<Once<Pushed>> {
         let mut back_off = PAUSE_MIN;
-        // Acquire: as all reads on TSO; a hint, whatever it is.
-        let mut at = self.tail.load(Ordering::Acquire);
+        // A hint, whatever it is.
+        let mut at = self.tail.load();
         loop {
             let word = self.read(thread, at)?;
             let cell = Cell::from_word(word);
@@ -340,8 +339,8 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
 
     fn pop_once(&self, thread: &Thread<F>, deadline: Time) -> Result<Once<Popped<T>>> {
         let mut back_off = PAUSE_MIN;
-        // Acquire: as all reads on TSO; a hint, whatever it is.
-        let mut at = self.head.load(Ordering::Acquire);
+        // A hint, whatever it is.
+        let mut at = self.head.load();
         loop {
             let word = self.read(thread, at)?;
             let cell = Cell::from_word(word);
@@ -446,7 +445,7 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
         let now = if found == at { at + 1 } else { found.max(at + 1) };
         // Never back by much, and never wrong: each was the index at some time. Release: as all stores on TSO.
         let hint = if index == HEAD { &self.head } else { &self.tail };
-        hint.store(now, Ordering::Release);
+        hint.store(now);
         Ok(now)
     }
 

@@ -1,7 +1,5 @@
 //! The atomic variable (LOCO'25 5.1.1): a word with one home, read-modify-writes from everywhere.
 
-use std::sync::atomic::Ordering;
-
 use loco_fabric::{Fabric, Local, Memory, NodeId, Target, WordCell};
 
 use crate::fabric::AnyFabric;
@@ -124,8 +122,7 @@ impl<F: Fabric, T: AtomicValue> AtomicVar<T, F> {
     /// that it had when a thread of this node last heard of it. Never fails, orders nothing.
     #[inline]
     pub fn cached(&self) -> T {
-        // Acquire: as all reads on TSO.
-        T::from_word(self.here.load(Ordering::Acquire))
+        T::from_word(self.here.load())
     }
 
     /// Fetches the value into this node's copy; it is there when the key is done. By a get, which may miss the latest
@@ -155,8 +152,8 @@ impl<F: Fabric, T: AtomicValue> AtomicVar<T, F> {
     #[inline]
     fn remember(&self, word: u64) -> T {
         if self.channel.node() != self.home() {
-            // Release: as all stores on TSO. Threads overwrite one another in any order: each was a value.
-            self.here.store(word, Ordering::Release);
+            // Threads overwrite one another in any order: each was a value.
+            self.here.store(word);
         }
         T::from_word(word)
     }

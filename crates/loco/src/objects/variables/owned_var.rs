@@ -1,7 +1,5 @@
 //! Owned variables: a register that one node writes and the others read (LOCO'25 5.1.1).
 
-use std::sync::atomic::Ordering;
-
 use loco_fabric::{Fabric, Memory, NodeId, Target, WordCell};
 
 use crate::fabric::AnyFabric;
@@ -79,16 +77,16 @@ impl<F: Fabric, T: AtomicValue> OwnedVar<T, F> {
     #[inline]
     pub fn store(&self, value: T) -> Result<()> {
         self.check_owner("set the value")?;
-        // Release: what the owner stored before is visible to who reads this.
-        self.cell.store(value.to_word(), Ordering::Release);
+        // What the owner stored before is visible to who reads this.
+        self.cell.store(value.to_word());
         Ok(())
     }
 
     /// This node's copy. A word is read whole.
     #[inline]
     pub fn load(&self) -> T {
-        // Acquire: pairs with the owner's release and with the NIC's ordered writes.
-        T::from_word(self.cell.load(Ordering::Acquire))
+        // Pairs with the owner's release and with the NIC's ordered writes.
+        T::from_word(self.cell.load())
     }
 
     /// Sends the owner's value, as of now, to every other participant, past those that are lost. When they see it they

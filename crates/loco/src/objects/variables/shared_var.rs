@@ -1,7 +1,5 @@
 //! Shared variables, the library `sv` of LOCO'26 3.4: a word replicated on all participants.
 
-use std::sync::atomic::Ordering;
-
 use loco_fabric::{Fabric, Local, Memory, NodeId, Target, WordCell};
 
 use crate::fabric::AnyFabric;
@@ -69,14 +67,14 @@ impl<F: Fabric, T: AtomicValue> SharedVar<T, F> {
     #[inline]
     pub fn write(&self, value: T) {
         // Release: TSO keeps stores in order.
-        self.cell.store(value.to_word(), Ordering::Release);
+        self.cell.store(value.to_word());
     }
 
     /// This node's copy (a CPU read, stamp aCR).
     #[inline]
     pub fn read(&self) -> T {
         // Acquire: TSO keeps loads in order.
-        T::from_word(self.cell.load(Ordering::Acquire))
+        T::from_word(self.cell.load())
     }
 
     /// Overwrites the copies of `nodes` with this node's copy as the NIC finds it, which may be a later value than

@@ -20,7 +20,6 @@ mod fairness;
 mod recovery;
 mod slot;
 
-use std::sync::atomic::Ordering::{self, Relaxed};
 use std::time::Duration;
 
 use loco_fabric::{AtomicCell, Fabric, FabricError, Lock, Memory, NodeId, Peers, Time, Wait, WordCell};
@@ -96,8 +95,8 @@ pub struct TicketLock<F: Fabric = AnyFabric> {
     poisoned: AtomicU32Of<F>,
 }
 
-/// What this node has in the lock. Touched only by the thread whose turn it is, so each access is `Relaxed`: entering and
-/// leaving the turn order them.
+/// What this node has in the lock. Touched only by the thread whose turn it is, and entering and
+/// leaving the turn order the accesses.
 struct Mine<F: Fabric> {
     /// 1 + the ticket with which the node holds the lock, or 0.
     held: AtomicU64Of<F>,
@@ -225,7 +224,7 @@ impl<F: Fabric> TicketLock<F> {
         let deadline = deadline.or(thread.set_deadline_is());
         self.check_poison()?;
         self.turn.enter(thread, self.channel.name(), deadline)?;
-        if self.mine.held.load(Relaxed) != 0 {
+        if self.mine.held.load() != 0 {
             return Ok(false);
         }
         let recovered = thread.to_the_end(|| self.acquire(thread, deadline));
@@ -283,15 +282,15 @@ impl<F: Fabric> TicketLock<F> {
 
     /// The node holds the lock with `ticket`.
     fn got(&self, ticket: u64) {
-        self.mine.held.store(ticket + 1, Relaxed);
-        self.mine.hand_overs.store(0, Relaxed);
+        self.mine.held.store(ticket + 1);
+        self.mine.hand_overs.store(0);
     }
 
     /// Draws a ticket and claims it; the turn, if it has come already.
     fn draw(&self, thread: &Thread<F>) -> Result<(u64, Option<bool>)> {
         self.say(thread, Says::Taking)?;
         let ticket = self.words.fetch_add(thread, NEXT, 1)?;
-        self.mine.drawn.store(ticket + 1, Relaxed);
+        self.mine.drawn.store(ticket + 1);
         self.say(thread, Says::Has(ticket))?;
         let claim = Slot::new(ticket, Stage::Claimed(self.channel.node()));
         let guess = self.untouched(ticket);
@@ -304,10 +303,10 @@ impl<F: Fabric> TicketLock<F> {
 
     /// Claims the ticket that was given up, if there is one, unless it has been passed over.
     fn resume(&self, thread: &Thread<F>) -> Result<Option<u64>> {
-        let Some(ticket) = self.mine.abandoned.load(Relaxed).checked_sub(1) else {
+        let Some(ticket) = self.mine.abandoned.load().checked_sub(1) else {
             return Ok(None);
         };
-        self.mine.abandoned.store(0, Relaxed);
+        self.mine.abandoned.store(0);
         let claim = Slot::new(ticket, Stage::Claimed(self.channel.node()));
         let abandoned = Slot::new(ticket, Stage::Abandoned);
         let old = self
@@ -321,12 +320,11 @@ impl<F: Fabric> TicketLock<F> {
         let deadline = deadline.unwrap_or_else(|| thread.network().default_deadline());
         let mut peers: Vec<NodeId> = Vec::new();
         let told = || {
-            // Acquire: as all reads on TSO.
-            let told = self.told.load(Ordering::Acquire);
+            let told = self.told.load();
             (told >> 1 == ticket + 1).then_some(told & 1 == 1)
         };
         loop {
-            let peers = if self.mine.settled_count.load(Relaxed) == 0 {
+            let peers = if self.mine.settled_count.load() == 0 {
                 self.channel.peers()
             } else {
                 let settled = self.mine.settled.lock();
@@ -380,7 +378,7 @@ impl<F: Fabric> TicketLock<F> {
                 self.words
                     .compare_swap(thread, self.slot(ticket), claim.to_word(), abandoned.to_word())?;
             if old == claim.to_word() {
-                self.mine.abandoned.store(ticket + 1, Relaxed);
+                self.mine.abandoned.store(ticket + 1);
                 return Err(error);
             }
             // Served at the last moment.
@@ -392,8 +390,7 @@ impl<F: Fabric> TicketLock<F> {
     /// Waits for word of a ticket that the slot says is served: if it came later it could cover that of the next
     /// ticket, which another node sends. If it never comes, as its sender was lost, it covers nothing.
     fn be_told(&self, thread: &Thread<F>, ticket: u64) {
-        // Acquire: as all reads on TSO.
-        let told = || (self.told.load(Ordering::Acquire) >> 1 == ticket + 1).then_some(());
+        let told = || (self.told.load() >> 1 == ticket + 1).then_some(());
         let mut wait = Wait {
             what: self.channel.name(),
             peers: Peers::These(self.channel.peers()),
@@ -420,11 +417,11 @@ impl<F: Fabric> TicketLock<F> {
         self.say(thread, Says::Taking)?;
         let drawn = self.words.compare_swap(thread, NEXT, next, next + 1)? == next;
         if drawn {
-            self.mine.drawn.store(next + 1, Relaxed);
+            self.mine.drawn.store(next + 1);
             // All tickets before it are over, one that this node gave up included.
-            self.mine.abandoned.store(0, Relaxed);
+            self.mine.abandoned.store(0);
         }
-        let last = self.mine.drawn.load(Relaxed).checked_sub(1);
+        let last = self.mine.drawn.load().checked_sub(1);
         self.say(thread, last.map_or(Says::Nothing, Says::Has))?;
         // No read-modify-write follows that would place it, and whoever speaks for this node next may do so by another
         // queue pair, whose word it must not cover.
@@ -446,7 +443,7 @@ impl<F: Fabric> TicketLock<F> {
         for next in ticket + 1.. {
             let skipped = Slot::new(next, Stage::Skipped);
             let served = Slot::new(next, stage);
-            let guess = match follower.load(Relaxed).checked_sub(1) {
+            let guess = match follower.load().checked_sub(1) {
                 Some(id) => Slot::new(next, Stage::Claimed(NodeId(id as u16))).to_word(),
                 None => self.untouched(next),
             };
@@ -465,7 +462,7 @@ impl<F: Fabric> TicketLock<F> {
                 }) if ticket == next => u32::from(node.0) + 1,
                 _ => 0,
             };
-            follower.store(waited, Relaxed);
+            follower.store(waited);
             match old {
                 Some(old) if old.ticket == next => match old.stage {
                     Stage::Claimed(node) if is_gone(thread.fabric(), node) => {}
@@ -485,8 +482,7 @@ impl<F: Fabric> TicketLock<F> {
     fn tell(&self, thread: &Thread<F>, node: NodeId, ticket: u64, recovered: bool) -> Result<()> {
         let word = ((ticket + 1) << 1) | u64::from(recovered);
         if node == self.channel.node() {
-            // Release: as all stores on TSO.
-            self.told.store(word, Ordering::Release);
+            self.told.store(word);
             return Ok(());
         }
         let remote = self.told_region.remote(node)?;
@@ -535,8 +531,7 @@ impl<F: Fabric> TicketLock<F> {
     }
 
     fn check_poison(&self) -> Result<()> {
-        // Relaxed: says all there is to say itself.
-        match self.poisoned.load(Relaxed) {
+        match self.poisoned.load() {
             0 => Ok(()),
             id => Err(self.holder_lost(NodeId((id - 1) as u16))),
         }
@@ -554,22 +549,22 @@ impl<F: Fabric> Unlock<F> for TicketLock<F> {
     fn unlock(&self, thread: &Thread<F>, scope: Scope) -> Result<()> {
         // On its way while the fence waits.
         self.words.prefetch(NEXT);
-        let hand_overs = self.mine.hand_overs.load(Relaxed);
+        let hand_overs = self.mine.hand_overs.load();
         let may_stay = hand_overs < self.config.local_hand_overs_max && self.turn.awaited();
         let fenced = match may_stay {
             true => scope.fence(thread),
             false => scope.fence_before_rmw(thread),
         };
         if may_stay {
-            self.mine.hand_overs.store(hand_overs + 1, Relaxed);
+            self.mine.hand_overs.store(hand_overs + 1);
             // Who waited may have given up during the fence: then the lock leaves the node after all.
             if self.turn.hand_over() {
                 return fenced;
             }
         }
         let mut failed = None;
-        if let Some(ticket) = self.mine.held.load(Relaxed).checked_sub(1) {
-            self.mine.held.store(0, Relaxed);
+        if let Some(ticket) = self.mine.held.load().checked_sub(1) {
+            self.mine.held.store(0);
             failed = thread.to_the_end(|| self.serve_next(thread, ticket, false)).err();
         }
         self.turn.leave();

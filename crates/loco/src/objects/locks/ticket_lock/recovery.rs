@@ -6,8 +6,6 @@
 //! what the nodes say, then the slots: a live node that says something else by then was done with the ticket
 //! before the slots were read, which then show a later one served.)
 
-use std::sync::atomic::Ordering;
-
 use loco_fabric::{AtomicCell, Fabric, Lock, NodeId};
 
 use crate::objects::locks::guard::{OnLoss, is_gone};
@@ -95,18 +93,15 @@ impl<F: Fabric> TicketLock<F> {
                 .or_else(|| lost.iter().find(|&&(_, says)| says == Says::Taking));
             if let Some(&(&holder, _)) = holder {
                 if self.config.on_loss == OnLoss::Poison {
-                    // Relaxed: says all there is to say itself.
-                    self.poisoned.store(u32::from(holder.0) + 1, Ordering::Relaxed);
+                    self.poisoned.store(u32::from(holder.0) + 1);
                     return Err(self.holder_lost(holder));
                 }
                 tracing::warn!(lock = self.channel.name(), %holder, "recovered from a lost holder");
                 self.serve_next(thread, serving, true)?;
             }
         }
-        // Relaxed: only for the thread whose turn it is, as all of `mine`.
-        self.mine
-            .settled_count
-            .store(gone.len() as u32, Ordering::Relaxed);
+        // Only for the thread whose turn it is, as all of `mine`.
+        self.mine.settled_count.store(gone.len() as u32);
         *self.mine.settled.lock() = gone;
         Ok(Settled::Yes)
     }
