@@ -1,9 +1,7 @@
 //! `mowgli check`: runs tests under models, reports as herd7 does, and compares the verdicts with those that the tests state.
 
-use std::io::IsTerminal;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use indicatif::{ProgressBar, ProgressStyle};
 use mowgli::check::{self, Answer, Engine, Judgement, NotApplicable, applicable, settings};
 use mowgli::litmus::{Setting, Verdict};
 use mowgli::model::{Model, RmwAtomicity};
@@ -14,7 +12,7 @@ use crate::budget::{self, Limits, Run, Stop};
 use crate::diagnostics::Report;
 use crate::source::{self, Test};
 use crate::summary::{Summary, Totals};
-use crate::{Error, Exit, output, values};
+use crate::{Error, Exit, output, progress, values};
 
 /// Check litmus tests and compare the verdicts with those the tests state
 ///
@@ -118,7 +116,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
         .iter()
         .flat_map(|test| settings_of(test, args).into_iter().map(move |s| (test, s)))
         .collect();
-    let bar = progress(jobs.len());
+    let bar = progress::bar(jobs.len());
     let mut rows = Vec::new();
     let (mut stopped, mut left) = (None, jobs.len());
     for (test, setting) in jobs {
@@ -252,19 +250,4 @@ fn row(
         }
     }
     row
-}
-
-/// Makes a progress bar on standard error. It is hidden if that is no terminal.
-fn progress(jobs: usize) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::new(jobs as u64);
-    // One search may take long; the clock shows that the command is alive.
-    bar.enable_steady_tick(Duration::from_millis(100));
-    // The template is a constant that parses; the fallback is the crate's own style.
-    if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed} {msg}") {
-        bar.set_style(style);
-    }
-    bar
 }

@@ -10,7 +10,7 @@ use mowgli::program::{Loc, Reg, ThreadId};
 use serde::Serialize;
 
 use crate::budget::{self, Limits, Run};
-use crate::{Error, Exit, output, source, values};
+use crate::{Error, Exit, output, progress, source, values};
 
 /// Show the outcomes that separate two models
 ///
@@ -67,7 +67,9 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
             .map(|answer| answer.search)
             .map_err(|e| Error::Usage(e.to_string()))
     };
+    let clock = progress::clock(format!("{} under {a} and {b}", test.litmus.name));
     let (found_a, found_b) = (search(*a)?, search(*b)?);
+    clock.finish_and_clear();
     let sides = [
         side(&test.litmus, *a, &found_a, &found_b),
         side(&test.litmus, *b, &found_b, &found_a),

@@ -15,6 +15,7 @@ mod explain;
 mod list;
 mod outcomes;
 mod output;
+mod progress;
 mod refine;
 mod show;
 mod source;

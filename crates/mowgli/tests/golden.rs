@@ -4,7 +4,6 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use mowgli::catalogue::{self, Entry};
 use mowgli::check::{self, Engine, expected, judge, run, settings};
@@ -14,17 +13,7 @@ use mowgli::report;
 
 /// The answer of both engines, which saw everything and agree.
 fn search(litmus: &Litmus, setting: Setting) -> Search {
-    let deadline = Some(Instant::now() + Duration::from_secs(60));
-    let answer = run(
-        &litmus.program,
-        setting,
-        Engine::Both,
-        &Budget {
-            deadline,
-            ..Budget::default()
-        },
-    )
-    .unwrap();
+    let answer = run(&litmus.program, setting, Engine::Both, &Budget::default()).unwrap();
     assert_eq!(
         answer.disagreement, None,
         "{} under {setting}: the engines disagree",

@@ -16,7 +16,7 @@ use mowgli::model::{Model, RmwAtomicity};
 use mowgli::outcome::{Limit, Outcome};
 
 use crate::budget::{self, Limits, Run};
-use crate::{Error, Exit, clients, output, source, values};
+use crate::{Error, Exit, clients, output, progress, source, values};
 use document::Document;
 
 /// Explain why an outcome is allowed or forbidden
@@ -123,7 +123,9 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
     let formula = &litmus.queries[0].condition.formula;
     let shown_formula = formula.display(program);
     let title = format!("{} under {setting}: {shown_formula}", litmus.name);
+    let clock = progress::clock(title.clone());
     let answer = answer(&litmus, setting, formula, &Run::start(args.limit))?;
+    clock.finish_and_clear();
     let shown = cycles(args, &answer)?;
     draw(args, &title, drawing(&answer, &litmus, shown.start))?;
     if args.json {

@@ -8,6 +8,8 @@ pub(super) const TABLE: &[Entry] = &[
     entry!("control", "MP+assume"),
     entry!("control", "SB+choose"),
     entry!("control", "loop-count"),
+    entry!("control", "relay"),
+    entry!("control", "relay+get"),
     entry!("loco26", "LOCO-2a"),
     entry!("loco26", "LOCO-2b"),
     entry!("loco26", "LOCO-2c"),
