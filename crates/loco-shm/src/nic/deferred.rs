@@ -76,7 +76,7 @@ impl DeferredNic {
                 queues: Vec::new(),
                 completions: Vec::new(),
                 // Nodes that share a seed still differ.
-                dice: Dice(seed ^ u64::from(mesh.node().0).rotate_left(32)),
+                dice: Dice::new(seed ^ u64::from(mesh.node().0).rotate_left(32)),
                 stop: false,
             }),
             changed: Condvar::new(),

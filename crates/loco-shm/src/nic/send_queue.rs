@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use loco_fabric::{Completion, CompletionStatus, FabricError, NodeId, Result, Work};
 use loco_host::word;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
 
 use crate::operation::{Kind, Request};
 
@@ -77,17 +79,22 @@ impl Operation {
     }
 }
 
-/// Source of the NIC's choices: a splitmix64 generator.
+/// Source of the NIC's choices.
 #[derive(Debug)]
-pub(super) struct Dice(pub(super) u64);
+pub(super) struct Dice(SmallRng);
 
 impl Dice {
-    /// A number below `bound`; 0 if that is 0. The bias of the remainder does not matter here.
+    pub(super) fn new(seed: u64) -> Dice {
+        Dice(SmallRng::seed_from_u64(seed))
+    }
+
+    /// A number below `bound`; 0 if that is 0.
     pub(super) fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)).checked_rem(bound).unwrap_or(0)
+        if bound == 0 {
+            0
+        } else {
+            self.0.random_range(0..bound)
+        }
     }
 
     fn coin(&mut self) -> bool {
@@ -305,7 +312,7 @@ mod tests {
 
     fn step(queue: &mut SendQueue, index: usize) {
         queue
-            .step(index, &mut Dice(0), Duration::ZERO, Instant::now())
+            .step(index, &mut Dice::new(0), Duration::ZERO, Instant::now())
             .unwrap();
     }
 
@@ -361,7 +368,7 @@ mod tests {
 
     #[test]
     fn pieces_end_at_words() {
-        let mut dice = Dice(1);
+        let mut dice = Dice::new(1);
         for phase in 0..8 {
             let (mut from, len) = (0, 300);
             while from < len {

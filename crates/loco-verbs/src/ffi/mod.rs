@@ -15,6 +15,7 @@ mod api;
 #[cfg(test)]
 mod layout;
 mod system;
+#[cfg_attr(not(feature = "soft-device"), allow(dead_code))] // Some are the device's side alone.
 pub(crate) mod types;
 
 pub(crate) use api::{Api, errno, ok};
