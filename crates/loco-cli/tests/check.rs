@@ -48,11 +48,30 @@ fn every_object_keeps_its_promises() {
         "tas-lock",
         "queue",
     ] {
-        passes_completely(&[object]);
+        passes_completely(&[object, "--nodes", "2"]);
     }
     for object in ["ticket-lock", "tas-lock"] {
         passes_completely(&[object, "--nodes", "2", "--ops", "2"]);
     }
+}
+
+#[test]
+fn a_ladder_says_what_each_rung_has_seen() {
+    let output = check(&["fence", "--time", "60", "--json"]);
+    let line = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{line}");
+    assert!(line.contains(r#""complete":true"#), "{line}");
+    assert!(line.contains(r#""rung":"another-thread""#), "{line}");
+    assert!(line.contains(r#""unreached":[]"#), "{line}");
+}
+
+#[test]
+fn rungs_are_listed_and_others_refused() {
+    let output = check(&["barrier", "--rungs"]);
+    assert!(text(&output.stdout).contains("two-threads-puts-twice"));
+    let output = check(&["barrier", "--rung", "nonsense"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("no rung `nonsense`"));
 }
 
 #[test]

@@ -105,6 +105,8 @@ pub(super) fn use_queue(queue: &Queue, thread: &Thread<Fabric>, at: Place) {
 pub(super) type Store = KvStore<u64, u64, Fabric>;
 
 pub(super) fn kv(manager: &Manager<Fabric>, _: Size) -> Result<Store> {
+    // A build with the mistakes of the tests has a field more.
+    #[allow(clippy::needless_update)]
     let config = KvConfig {
         slots_per_node: 1,
         value_bytes_max: 8,

@@ -6,33 +6,62 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use loco_app::{complain, print};
+use loco_app::print;
 use loco_sim::{
-    Bounds, Completeness, Config, Faults, Report, Schedule, Stats, Strategy, execution_graph, explore, replay,
+    Bounds, Completeness, Config, ExecutionGraph, Faults, Report, Schedule, Stats, Strategy, execution_graph,
+    explore, replay,
 };
 use serde::Serialize;
 
 use crate::error::CliError;
 
 mod atomics;
+mod ladder;
 mod place;
 mod progress;
 mod soak;
 mod worlds;
 
+use loco_check::Object as Laddered;
 use place::Size;
 use worlds::Object;
 
+/// What asks for a world of chosen size, or for many, in place of the ladder.
+const SIZED: [&str; 11] = [
+    "nodes",
+    "threads",
+    "ops",
+    "strategy",
+    "preemptions",
+    "delays",
+    "glob",
+    "expiries",
+    "crashes",
+    "suspicions",
+    "soak",
+];
+
 /// Explore what the RDMA memory model allows a built-in object to do.
 ///
-/// The shipped object runs on the operational model of RDMA, in a small world of
+/// The shipped object runs on the operational model of RDMA, in small worlds of
 /// nodes that use it. Every explored execution is checked against what the object
 /// promises. Without OBJECT, every object has its turn.
 ///
-/// The result says how much was explored, and never more: everything (complete),
-/// everything within bounds (complete up to ...), or so many random schedules.
+/// By default the object climbs its ladder for a minute (--time): worlds of two
+/// nodes, of several threads each, of three nodes, with large records, with waits
+/// that are late, with nodes that are lost. A line for each rung says how much of
+/// its world was explored, and never more: everything (complete), everything
+/// within bounds (complete up to ...), or so many random schedules. The end says
+/// which public methods of the object no execution called.
+///
+/// With --nodes, --threads, --ops, --strategy, --glob, --expiries, --crashes or
+/// --suspicions, one world of that size is explored instead.
 ///
 /// Examples:
+///
+///   loco check barrier
+///
+///   loco check ticket-lock --rung crash --time 10
 ///
 ///   loco check barrier --nodes 2 --ops 2
 ///
@@ -48,19 +77,26 @@ use worlds::Object;
 #[command(verbatim_doc_comment)]
 pub struct Args {
     /// The object; all if none is named.
-    object: Option<Object>,
-    /// Nodes of the world.
-    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(2..=8))]
-    nodes: u16,
+    #[arg(value_parser = ladder::object())]
+    object: Option<Laddered>,
+    /// Explore only this rung of the ladder; may be given several times
+    #[arg(long, value_name = "NAME", requires = "object", conflicts_with_all = SIZED)]
+    rung: Vec<String>,
+    /// List the rungs of the ladder, and explore nothing
+    #[arg(long, conflicts_with_all = SIZED)]
+    rungs: bool,
+    /// Nodes of the world (2 unless given)
+    #[arg(long, value_parser = clap::value_parser!(u16).range(2..=8))]
+    nodes: Option<u16>,
     /// Threads on each node; more than one for the barrier, atomic variable, locks, queue and key-value store.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=4))]
-    threads: u16,
-    /// Operations of each thread.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=100))]
-    ops: u64,
-    /// Which schedules.
-    #[arg(long, value_enum, default_value_t = How::Exhaustive)]
-    strategy: How,
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=4))]
+    threads: Option<u16>,
+    /// Operations of each thread (1 unless given)
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100))]
+    ops: Option<u64>,
+    /// Which schedules of a world of chosen size (exhaustive unless given)
+    #[arg(long, value_enum)]
+    strategy: Option<How>,
     /// Bounded: most preemptions of an execution. One is a move of another thread, store buffer or queue pair than the
     /// last while that one could go on.
     #[arg(long, value_name = "N")]
@@ -77,7 +113,7 @@ pub struct Args {
     /// Depth of PCT: one more than the points at which priorities change.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     depth: u32,
-    /// Seconds after which to give up, with an incomplete result.
+    /// Seconds for each object's ladder (60 unless given), or after which to give up a world of chosen size
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     time: Option<u64>,
     /// Remote read-modify-writes are atomic against the CPU too.
@@ -85,14 +121,14 @@ pub struct Args {
     glob: bool,
     /// Most deadlines that pass in an execution while something else could still happen. A wait that only its deadline
     /// could end is a deadlock
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    expiries: u32,
+    #[arg(long, value_name = "N")]
+    expiries: Option<u32>,
     /// Most nodes that stop for good in an execution, at any step
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    crashes: u32,
+    #[arg(long, value_name = "N")]
+    crashes: Option<u32>,
     /// Most nodes that are declared lost in an execution, at any step, although they live
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    suspicions: u32,
+    #[arg(long, value_name = "N")]
+    suspicions: Option<u32>,
     /// Repeat this schedule, from an earlier failure, and explore nothing.
     #[arg(long, conflicts_with_all = ["strategy", "soak"], requires = "object")]
     replay: Option<Schedule>,
@@ -135,9 +171,12 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     if let Some(duration) = args.soak {
         return soak::run(args, duration, &cancel);
     }
+    if !args.is_sized() {
+        return ladder::run(args, &cancel);
+    }
     let config = args.config(&cancel);
     let mut found = false;
-    for &object in args.objects() {
+    for object in args.objects()? {
         let size = args.size();
         let report = check(&config, object, size, args.replay.as_ref())?;
         show(args, object, size, config.strategy, &report)?;
@@ -169,38 +208,60 @@ fn check(
 impl Args {
     fn validate(&self) -> Result<(), CliError> {
         let usage = |text: &str| Err(CliError::Usage(text.into()));
-        if self.threads > 1 && !self.object.is_some_and(Object::is_for_threads) {
+        let sized = self
+            .object
+            .and_then(|object| Object::from_str(object.name(), false).ok());
+        if self.threads.unwrap_or(1) > 1 && !sized.is_some_and(Object::is_for_threads) {
             return usage(
                 "--threads: this object has one thread a node; the barrier and those made of atomics have more",
             );
         }
         let bounds = self.preemptions.is_some() || self.delays.is_some();
-        match (self.strategy == How::Bounded, bounds) {
+        match (self.strategy == Some(How::Bounded), bounds) {
             (true, false) => usage("--strategy bounded: say --preemptions or --delays, or both"),
             (false, true) => usage("--preemptions and --delays are for --strategy bounded"),
             _ => Ok(()),
         }
     }
 
-    fn objects(&self) -> &[Object] {
-        match &self.object {
-            Some(object) => std::slice::from_ref(object),
-            None => Object::value_variants(),
-        }
+    /// Whether a world of chosen size is asked for, in place of the ladder. A schedule without a rung is of such a world.
+    fn is_sized(&self) -> bool {
+        self.nodes.is_some()
+            || self.threads.is_some()
+            || self.ops.is_some()
+            || self.strategy.is_some()
+            || self.preemptions.is_some()
+            || self.delays.is_some()
+            || self.glob
+            || self.faults() != Faults::default()
+            || (self.replay.is_some() && self.rung.is_empty())
+    }
+
+    /// The objects that have worlds of chosen size, or the one that was named.
+    fn objects(&self) -> Result<Vec<Object>, CliError> {
+        let Some(object) = self.object else {
+            return Ok(Object::value_variants().to_vec());
+        };
+        let object = Object::from_str(object.name(), false).map_err(|_| {
+            CliError::Usage(format!(
+                "`{object}` has a ladder only: leave out --nodes, --ops, --strategy and the like"
+            ))
+        })?;
+        Ok(vec![object])
     }
 
     fn size(&self) -> Size {
         Size {
-            nodes: self.nodes,
-            threads: usize::from(self.threads),
-            ops: self.ops,
+            nodes: self.nodes.unwrap_or(2),
+            threads: usize::from(self.threads.unwrap_or(1)),
+            ops: self.ops.unwrap_or(1),
         }
     }
 
     fn config(&self, cancel: &Arc<AtomicBool>) -> Config {
         let (executions, seed, depth) = (self.executions, self.seed, self.depth);
         Config {
-            strategy: match self.strategy {
+            strategy: match self.strategy.unwrap_or(How::Exhaustive) {
                 How::Exhaustive => Strategy::Exhaustive,
                 How::Bounded => Strategy::Bounded(Bounds {
                     preemptions: self.preemptions,
@@ -224,9 +285,9 @@ impl Args {
 
     fn faults(&self) -> Faults {
         Faults {
-            expiries: self.expiries,
-            crashes: self.crashes,
-            suspicions: self.suspicions,
+            expiries: self.expiries.unwrap_or(0),
+            crashes: self.crashes.unwrap_or(0),
+            suspicions: self.suspicions.unwrap_or(0),
             ..Faults::default()
         }
     }
@@ -238,21 +299,26 @@ impl Args {
             return Ok(());
         }
         let Some(schedule) = failed.or(self.replay.as_ref()) else {
-            complain("loco: no execution failed, so there is nothing to draw");
+            ladder::nothing_to_draw();
             return Ok(());
         };
         let world = |world: &mut loco_sim::World| worlds::build(object, size, world);
         let graph =
             execution_graph(config, schedule, world).map_err(|error| CliError::Usage(error.to_string()))?;
-        let drawing = graph.drawing();
         let title = format!("{}: {schedule}", object.name());
-        let write = |path: &Option<PathBuf>, text: String| match path {
-            Some(path) => std::fs::write(path, text).map_err(CliError::os("cannot write the drawing")),
-            None => Ok(()),
-        };
-        write(&self.svg, drawing.svg(&title))?;
-        write(&self.dot, drawing.dot(&title))
+        write_drawing(self, &graph, &title)
     }
+}
+
+/// Writes a drawing into the files that were named.
+fn write_drawing(args: &Args, graph: &ExecutionGraph, title: &str) -> Result<(), CliError> {
+    let drawing = graph.drawing();
+    let write = |path: &Option<PathBuf>, text: String| match path {
+        Some(path) => std::fs::write(path, text).map_err(CliError::os("cannot write the drawing")),
+        None => Ok(()),
+    };
+    write(&args.svg, drawing.svg(title))?;
+    write(&args.dot, drawing.dot(title))
 }
 
 /// Set by Ctrl-C; a second one ends the process at once.

@@ -60,6 +60,7 @@ struct Turn {
 /// Explores until the time is over, something is found or Ctrl-C is pressed; then says what was done.
 pub(super) fn run(args: &Args, duration: Duration, cancel: &Arc<AtomicBool>) -> Result<u8, CliError> {
     let begun = Instant::now();
+    let objects = args.objects()?;
     let mut summary = Summary {
         seed_first: args.seed,
         ..Summary::default()
@@ -70,7 +71,7 @@ pub(super) fn run(args: &Args, duration: Duration, cancel: &Arc<AtomicBool>) -> 
         if left.is_zero() || progress::is_set(cancel) || found {
             break;
         }
-        let turn = turn(args, number);
+        let turn = turn(args, &objects, number);
         let config = Config {
             strategy: turn.strategy,
             time_max: Some(TURN.min(left)),
@@ -106,8 +107,7 @@ fn seed(args: &Args, number: u64) -> u64 {
 }
 
 /// The `number`-th exploration: objects in turn, and each time round another kind of schedules, another size.
-fn turn(args: &Args, number: u64) -> Turn {
-    let objects = args.objects();
+fn turn(args: &Args, objects: &[Object], number: u64) -> Turn {
     let object = objects[(number % objects.len() as u64) as usize];
     let round = number / objects.len() as u64;
     let (seed, executions) = (seed(args, number), u64::MAX);
@@ -133,7 +133,8 @@ fn turn(args: &Args, number: u64) -> Turn {
     ];
     let strategy = kinds[(round % kinds.len() as u64) as usize];
     let sizes = round / kinds.len() as u64;
-    let (nodes_max, ops_max) = (args.nodes.max(3), args.ops.max(3));
+    let size = args.size();
+    let (nodes_max, ops_max) = (size.nodes.max(3), size.ops.max(3));
     let nodes_kinds = u64::from(nodes_max - 1);
     Turn {
         object,

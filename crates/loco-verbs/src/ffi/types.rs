@@ -395,7 +395,8 @@ impl SendWr {
         self.compare_add = u64::from_ne_bytes(bytes);
     }
 
-    /// The key of an RDMA read or write.
+    /// The key of an RDMA read or write, for the software device.
+    #[cfg(any(test, feature = "soft-device"))]
     pub(crate) fn rdma_rkey(&self) -> u32 {
         let bytes = self.compare_add.to_ne_bytes();
         u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
@@ -432,7 +433,9 @@ c_constants! {
     IBV_ACCESS_REMOTE_ATOMIC: c_uint = 8,
     IBV_ACCESS_ZERO_BASED: c_uint = 32,
     IBV_QPT_RC: c_uint = 2,
+    #[cfg_attr(not(feature = "soft-device"), allow(dead_code))] // The software device's.
     IBV_QPS_RESET: c_uint = 0,
+    #[cfg_attr(not(feature = "soft-device"), allow(dead_code))] // The software device's.
     IBV_QPS_RTS: c_uint = 3,
     IBV_QPS_ERR: c_uint = 6,
     IBV_QP_STATE: c_uint = 1,

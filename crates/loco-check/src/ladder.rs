@@ -1,0 +1,298 @@
+//! Climbs the ladder of an object within a time limit.
+//!
+//! Every rung is first run under a few random schedules, which find shallow mistakes in the largest worlds at once. Then
+//! the rungs are explored exhaustively, cheapest first; a rung gets an even share of the time that is left, so what the
+//! cheap ones leave over goes to the large ones. What time remains is spent in turns on the rungs that are not complete: all
+//! executions with ever more delays, and random schedules by priorities (PCT) at rising depth.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use loco_sim::{Bounds, Completeness, Config, Failure, Faults, Progress, SimError, Stats, Strategy, explore};
+use serde::Serialize;
+
+use crate::Object;
+use crate::methods::unreached;
+use crate::rung::Rung;
+use crate::worlds::rungs;
+
+/// Random schedules of each rung before anything else.
+const SMOKE_EXECUTIONS: u64 = 300;
+/// Part of the time that the first, random round may take.
+const SMOKE_SHARE: f64 = 0.15;
+/// Part of the time after which no exhaustive exploration begins.
+const EXHAUSTIVE_SHARE: f64 = 0.75;
+/// Shortest exploration that is worth beginning.
+const SLICE_MIN: Duration = Duration::from_millis(100);
+/// Random schedules of one turn of the last phase, at most.
+const TURN_EXECUTIONS: u64 = 20_000;
+/// Depth at which PCT begins again from the smallest.
+const DEPTH_MAX: u32 = 10;
+
+/// How an object is to be checked.
+#[derive(Clone, Debug)]
+pub struct Ladder {
+    /// The object.
+    pub object: Object,
+    /// Rungs to take, by name; all if empty.
+    pub only: Vec<String>,
+    /// Time for the whole ladder. It is kept to within one slice of a rung.
+    pub time: Duration,
+    /// Seed of the random schedules.
+    pub seed: u64,
+    /// Explorers that work in parallel.
+    pub workers: usize,
+    /// Called now and then while a rung is explored.
+    pub progress: Option<fn(&Progress)>,
+    /// Set from outside to end early.
+    pub cancel: Option<Arc<AtomicBool>>,
+}
+
+/// What was found on one rung.
+#[derive(Clone, Debug, Serialize)]
+pub struct RungReport {
+    /// Name of the rung.
+    pub rung: &'static str,
+    /// What could go wrong in each execution.
+    pub faults: Faults,
+    /// The strongest exhaustive result: complete, complete up to bounds, or why not.
+    pub completeness: Completeness,
+    /// Random schedules besides.
+    pub random: u64,
+    /// Deepest PCT exploration, 0 for none.
+    pub depth: u32,
+    /// Counters of all explorations of the rung.
+    pub stats: Stats,
+    /// The failing execution, if there was one.
+    #[serde(skip)]
+    pub failure: Option<Failure>,
+}
+
+/// What was found on a ladder.
+#[derive(Clone, Debug, Serialize)]
+pub struct LadderReport {
+    /// The object.
+    pub object: Object,
+    /// The rungs, in order; those after a failure have not been taken.
+    pub rungs: Vec<RungReport>,
+    /// Public methods of the object that no execution called.
+    pub unreached: Vec<&'static str>,
+    /// Whether it was ended from outside.
+    pub interrupted: bool,
+    /// Wall-clock seconds.
+    pub seconds: f64,
+}
+
+impl LadderReport {
+    /// The rung that failed, if one has.
+    pub fn failed(&self) -> Option<&RungReport> {
+        self.rungs.iter().find(|rung| rung.failure.is_some())
+    }
+
+    /// True if every rung was explored completely.
+    pub fn is_complete(&self) -> bool {
+        self.rungs
+            .iter()
+            .all(|rung| rung.completeness == Completeness::Complete)
+    }
+}
+
+impl Ladder {
+    /// A ladder of every rung, for so long, with the default seed and as many workers as there are processors.
+    pub fn new(object: Object, time: Duration) -> Ladder {
+        Ladder {
+            object,
+            only: Vec::new(),
+            time,
+            seed: 1,
+            workers: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            progress: None,
+            cancel: None,
+        }
+    }
+
+    /// Climbs; stops at the first failure.
+    ///
+    /// # Errors
+    /// [`SimError`] when a world cannot be explored.
+    pub fn climb(&self) -> Result<LadderReport, SimError> {
+        let taken = |rung: &Rung| self.only.is_empty() || self.only.iter().any(|name| name == rung.name());
+        let rungs: Vec<Rung> = rungs(self.object).into_iter().filter(taken).collect();
+        let mut climb = Climb {
+            ladder: self,
+            begun: Instant::now(),
+            reports: rungs.iter().map(RungReport::new).collect(),
+            rungs,
+        };
+        climb.run()?;
+        Ok(LadderReport {
+            object: self.object,
+            rungs: climb.reports,
+            unreached: unreached(self.object),
+            interrupted: self.is_cancelled(),
+            seconds: climb.begun.elapsed().as_secs_f64(),
+        })
+    }
+
+    fn is_cancelled(&self) -> bool {
+        // Relaxed: the flag carries no data.
+        self.cancel
+            .as_ref()
+            .is_some_and(|flag| flag.load(Ordering::Relaxed))
+    }
+}
+
+impl RungReport {
+    fn new(rung: &Rung) -> RungReport {
+        RungReport {
+            rung: rung.name(),
+            faults: rung.faults(),
+            completeness: Completeness::Incomplete("not explored exhaustively".into()),
+            random: 0,
+            depth: 0,
+            stats: Stats::default(),
+            failure: None,
+        }
+    }
+}
+
+struct Climb<'a> {
+    ladder: &'a Ladder,
+    begun: Instant,
+    rungs: Vec<Rung>,
+    reports: Vec<RungReport>,
+}
+
+impl Climb<'_> {
+    fn run(&mut self) -> Result<(), SimError> {
+        for index in 0..self.rungs.len() {
+            let time = self.share(SMOKE_SHARE, self.rungs.len() - index);
+            if !self.random(index, 3, SMOKE_EXECUTIONS, time)? {
+                return Ok(());
+            }
+        }
+        for index in 0..self.rungs.len() {
+            let time = self.share(EXHAUSTIVE_SHARE, self.rungs.len() - index);
+            if !self.exhaustive(index, time)? {
+                return Ok(());
+            }
+        }
+        let mut turn = 0;
+        loop {
+            let left: Vec<usize> = (0..self.rungs.len())
+                .filter(|&index| self.reports[index].completeness != Completeness::Complete)
+                .collect();
+            if left.is_empty() {
+                return Ok(());
+            }
+            for (number, &index) in left.iter().enumerate() {
+                let time = self.share(1.0, (left.len() - number) * 2);
+                if time < SLICE_MIN {
+                    return Ok(());
+                }
+                let depth = 2 + turn % (DEPTH_MAX - 1);
+                if !self.random(index, depth, TURN_EXECUTIONS, time)?
+                    || !self.bounded(index, turn + 1, time)?
+                {
+                    return Ok(());
+                }
+            }
+            turn += 1;
+        }
+    }
+
+    /// What one of `among` rungs gets of the time until this part of the whole has passed.
+    fn share(&self, part: f64, among: usize) -> Duration {
+        let until = self.ladder.time.mul_f64(part);
+        until.saturating_sub(self.begun.elapsed()) / among.max(1) as u32
+    }
+
+    /// Runs random schedules by priorities; false if the climb is over.
+    fn random(
+        &mut self,
+        index: usize,
+        depth: u32,
+        executions: u64,
+        time: Duration,
+    ) -> Result<bool, SimError> {
+        let seed = self.ladder.seed.wrapping_add(self.reports[index].random);
+        let strategy = Strategy::Pct {
+            executions,
+            seed,
+            depth,
+        };
+        let done = self.explore(index, strategy, time)?;
+        if let Some(Completeness::Random(executions)) = done {
+            self.reports[index].random += executions;
+            self.reports[index].depth = self.reports[index].depth.max(depth);
+        }
+        Ok(self.goes_on(index))
+    }
+
+    /// Explores every execution; false if the climb is over.
+    fn exhaustive(&mut self, index: usize, time: Duration) -> Result<bool, SimError> {
+        if time >= SLICE_MIN
+            && let Some(done) = self.explore(index, Strategy::Exhaustive, time)?
+        {
+            self.reports[index].completeness = done;
+        }
+        Ok(self.goes_on(index))
+    }
+
+    /// Explores every execution with at most so many delays; false if the climb is over.
+    fn bounded(&mut self, index: usize, delays: u32, time: Duration) -> Result<bool, SimError> {
+        let done = match &self.reports[index].completeness {
+            Completeness::UpTo(Bounds { delays: Some(n), .. }) => *n,
+            _ => 0,
+        };
+        if delays <= done {
+            return Ok(self.goes_on(index));
+        }
+        let bounds = Bounds {
+            delays: Some(delays),
+            ..Bounds::default()
+        };
+        if let Some(done @ (Completeness::Complete | Completeness::UpTo(_))) =
+            self.explore(index, Strategy::Bounded(bounds), time)?
+        {
+            self.reports[index].completeness = done;
+        }
+        Ok(self.goes_on(index))
+    }
+
+    fn explore(
+        &mut self,
+        index: usize,
+        strategy: Strategy,
+        time: Duration,
+    ) -> Result<Option<Completeness>, SimError> {
+        let rung = &self.rungs[index];
+        let mut config = Config {
+            strategy,
+            workers: self.ladder.workers,
+            time_max: Some(time),
+            progress: self.ladder.progress,
+            cancel: self.ladder.cancel.clone(),
+            ..Config::default()
+        };
+        rung.configure(&mut config);
+        let report = explore(&config, |world| rung.build(world))?;
+        let of_rung = &mut self.reports[index];
+        of_rung.stats.states = of_rung.stats.states.max(report.stats.states);
+        of_rung.stats.executions += report.stats.executions;
+        of_rung.stats.transitions += report.stats.transitions;
+        of_rung.stats.seconds += report.stats.seconds;
+        of_rung.stats.depth_max = of_rung.stats.depth_max.max(report.stats.depth_max);
+        if report.failure.is_some() {
+            of_rung.failure = report.failure;
+            of_rung.completeness = Completeness::Stopped;
+            return Ok(None);
+        }
+        Ok(Some(report.completeness))
+    }
+
+    fn goes_on(&self, index: usize) -> bool {
+        self.reports[index].failure.is_none() && !self.ladder.is_cancelled()
+    }
+}

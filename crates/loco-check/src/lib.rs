@@ -1,0 +1,24 @@
+//! Explores the shipped objects of `loco` under the RDMA memory model, in worlds that climb a ladder: from two nodes with
+//! one thread each to several threads, three nodes, records that straddle, data under locks.
+//!
+//! A *world* is a set of nodes whose threads use one object and assert what the object's documentation promises. A *rung*
+//! is one world with a name. A [`Ladder`] explores the rungs of one object within a time limit and reports, for each
+//! rung, how much of it was explored, and for the object, which public methods no execution called.
+//!
+//! Relies on `loco-sim` for the model fabric and the explorer, and on `loco` for the objects. `loco check` is its
+//! command line.
+
+#![forbid(unsafe_code)]
+
+mod ladder;
+mod methods;
+mod object;
+mod rung;
+mod stage;
+mod worlds;
+
+pub use ladder::{Ladder, LadderReport, RungReport};
+pub use methods::unreached;
+pub use object::Object;
+pub use rung::Rung;
+pub use worlds::rungs;

@@ -1,0 +1,75 @@
+//! Rungs: named worlds of an object, from the cheapest to the largest.
+
+use loco_sim::{Config, Faults, World};
+
+/// One world of an object's ladder.
+pub struct Rung {
+    name: &'static str,
+    glob: bool,
+    faults: Faults,
+    build: Box<dyn Fn(&mut World) + Send + Sync>,
+}
+
+impl Rung {
+    /// Makes a rung of the world that `build` builds. `name` says how the world differs from others, in lower case and
+    /// without spaces, so that it can be given on a command line.
+    pub(crate) fn new(name: &'static str, build: impl Fn(&mut World) + Send + Sync + 'static) -> Rung {
+        Rung {
+            name,
+            glob: false,
+            faults: Faults::default(),
+            build: Box::new(build),
+        }
+    }
+
+    /// Makes remote read-modify-writes atomic against the CPU as well (`IBV_ATOMIC_GLOB`).
+    #[must_use]
+    pub(crate) fn glob(self) -> Rung {
+        Rung { glob: true, ..self }
+    }
+
+    /// Lets up to `expiries` waits of an execution end by their deadlines.
+    #[must_use]
+    pub(crate) fn expiries(mut self, expiries: u32) -> Rung {
+        self.faults.expiries = expiries;
+        self
+    }
+
+    /// Lets one node of an execution stop for good, at any step.
+    #[must_use]
+    pub(crate) fn crash(mut self) -> Rung {
+        self.faults.crashes = 1;
+        // Objects wait for a while for word of the lost.
+        self.faults.idle_expiries = true;
+        self
+    }
+
+    /// Lets one node of an execution be declared lost although it lives and goes on.
+    #[must_use]
+    pub(crate) fn suspicion(mut self) -> Rung {
+        self.faults.suspicions = 1;
+        self.faults.idle_expiries = true;
+        self
+    }
+
+    /// The name, unique within the object's ladder.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// What may go wrong in each execution of this world.
+    pub fn faults(&self) -> Faults {
+        self.faults
+    }
+
+    /// Builds the world.
+    pub fn build(&self, world: &mut World) {
+        (self.build)(world);
+    }
+
+    /// Sets what this world needs in an explorer's configuration.
+    pub fn configure(&self, config: &mut Config) {
+        config.glob = self.glob;
+        config.faults = self.faults;
+    }
+}

@@ -1,0 +1,218 @@
+//! The scaffold of worlds: nodes with a manager, objects and threads, and bodies that run on them.
+//!
+//! Used by every world. Set-ups are not explored, so objects and `Thread`s are made there.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use loco::fabric::{FabricError, NodeId};
+use loco::{Error, Manager, Result, SharedRegion, SharedVar, Thread};
+use loco_sim::spec::{Operation, Violation, operations};
+use loco_sim::{End, ModelFabric, Node, World};
+
+/// The fabric of every world.
+pub(crate) type Fabric = ModelFabric;
+
+/// What one node of a world has.
+pub(crate) struct Site<T> {
+    pub(crate) objects: T,
+    threads: Mutex<Vec<Option<Thread<Fabric>>>>,
+}
+
+/// A node of a world.
+pub(crate) type At<T> = Node<Arc<Site<T>>>;
+
+/// Unwraps a result in an explored thread, where an error is a finding.
+#[track_caller]
+pub(crate) fn must<T>(result: Result<T>) -> T {
+    match result {
+        Ok(value) => value,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Unwraps a result in a world with losses: nothing if a node is lost, this one or another, after which the thread's part is
+/// over. Any other error is a finding.
+#[track_caller]
+pub(crate) fn unless_lost<T>(result: Result<T>) -> Option<T> {
+    match result {
+        Ok(value) => Some(value),
+        Err(error) if is_loss(&error) => None,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Whether the error says that a node is lost, this one or another.
+pub(crate) fn is_loss(error: &Error) -> bool {
+    error.lost_peer().is_some()
+        || matches!(error, Error::HolderLost { .. })
+        || matches!(error, Error::Fabric(FabricError::DeclaredLost))
+}
+
+/// Calls again until the result is another than a timeout. Worlds have few expiries, so this ends.
+pub(crate) fn until_in_time<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
+    loop {
+        match attempt() {
+            Err(error) if error.is_timeout() => {}
+            outcome => return outcome,
+        }
+    }
+}
+
+/// The result of a call of which nobody knows whether it took effect: a loss or a timeout came in between.
+pub(crate) const UNKNOWN: &str = "?";
+
+/// Calls whose result is [`UNKNOWN`] as calls that have not returned, which may take effect or not.
+pub(crate) fn known(calls: &[Operation]) -> Vec<Operation> {
+    let known = |call: &Operation| match call.result.as_deref() {
+        Some(UNKNOWN) => Operation {
+            result: None,
+            responded: None,
+            ..call.clone()
+        },
+        _ => call.clone(),
+    };
+    calls.iter().map(known).collect()
+}
+
+/// Adds `count` nodes, each with what `make` makes and `threads` values of [`Thread`].
+pub(crate) fn nodes<T: Send + Sync + 'static>(
+    world: &mut World,
+    count: u16,
+    threads: usize,
+    make: impl Fn(&Manager<Fabric>) -> Result<T> + Clone + Send + 'static,
+) -> Vec<At<T>> {
+    (0..count)
+        .map(|_| {
+            let make = make.clone();
+            world.node(move |fabric| {
+                let manager = must(Manager::new(fabric));
+                let objects = must(make(&manager));
+                must(manager.wait_for_ready());
+                let threads = (0..threads).map(|_| Some(must(manager.thread()))).collect();
+                Arc::new(Site {
+                    objects,
+                    threads: Mutex::new(threads),
+                })
+            })
+        })
+        .collect()
+}
+
+/// Adds a thread to node `at` that runs `body` with the node's [`Thread`] number `own`.
+pub(crate) fn run<T: Send + Sync + 'static>(
+    world: &mut World,
+    at: &At<T>,
+    own: usize,
+    name: &str,
+    body: impl FnOnce(&T, &Thread<Fabric>) + Send + 'static,
+) {
+    world.thread(at, name, move |site: &Arc<Site<T>>| {
+        let taken = site.threads.lock().unwrap_or_else(PoisonError::into_inner)[own].take();
+        if let Some(thread) = taken {
+            body(&site.objects, &thread);
+        }
+    });
+}
+
+/// Steps that the threads of a node take in turn, with the number of the step from 1.
+type Step<T> = dyn Fn(&T, &Thread<Fabric>, u64) + Send + Sync;
+
+/// Adds threads to node `at`, one for each of the node's [`Thread`]s in `own`, that take the steps 1 to `steps` in turn, each
+/// after the one before is over: calls on one object from several threads that never overlap. They hand over through
+/// the word that `baton` gives.
+pub(crate) fn in_turn<T: Send + Sync + 'static>(
+    world: &mut World,
+    at: &At<T>,
+    own: &[usize],
+    name: &str,
+    baton: fn(&T) -> &SharedVar<u64, Fabric>,
+    steps: u64,
+    step: impl Fn(&T, &Thread<Fabric>, u64) + Send + Sync + 'static,
+) {
+    let step: Arc<Step<T>> = Arc::new(step);
+    let threads = own.len() as u64;
+    for (turn, &own) in own.iter().enumerate() {
+        let step = step.clone();
+        run(
+            world,
+            at,
+            own,
+            &format!("{name} thread {turn}"),
+            move |objects, thread| {
+                for number in (1..=steps).filter(|number| (number - 1) % threads == turn as u64) {
+                    if threads > 1 {
+                        must(baton(objects).wait_until(thread, |done| done + 1 == number));
+                    }
+                    step(objects, thread, number);
+                    if threads > 1 {
+                        baton(objects).write(number);
+                    }
+                }
+            },
+        );
+    }
+}
+
+/// Checks the calls of every complete execution, in the order in which they began as far as they are ordered.
+pub(crate) fn promise(
+    world: &mut World,
+    check: impl Fn(&[Operation]) -> std::result::Result<(), Violation> + 'static,
+) {
+    world.finally(move |end| {
+        let mut calls = operations(&end.histories());
+        calls.sort_by_key(|call| call.invoked);
+        if let Err(violation) = check(&calls) {
+            panic!("{violation}");
+        }
+    });
+}
+
+/// Checks the lines that the threads of every complete execution noted.
+pub(crate) fn notes(world: &mut World, check: impl Fn(&[String]) + 'static) {
+    world.finally(move |end: &End<'_>| check(&end.notes()));
+}
+
+/// Puts a word into a region, inline.
+pub(crate) fn put_word(
+    thread: &Thread<Fabric>,
+    region: &SharedRegion<Fabric>,
+    node: u16,
+    offset: usize,
+    value: u64,
+) {
+    must(thread.put_inline(&value.to_ne_bytes(), must(region.target(NodeId(node), offset)))).forget();
+}
+
+/// Puts words into a region from registered memory, so that the NIC reads the source later.
+pub(crate) fn put_words(
+    thread: &Thread<Fabric>,
+    region: &SharedRegion<Fabric>,
+    node: u16,
+    offset: usize,
+    values: &[u64],
+) {
+    let buffer = must(thread.mem_ref(8 * values.len()));
+    for (i, &value) in values.iter().enumerate() {
+        must(buffer.set_word(8 * i, value));
+    }
+    drop(must(buffer.put(must(region.target(NodeId(node), offset)))));
+}
+
+/// Gets a word of a region.
+pub(crate) fn get_word(
+    thread: &Thread<Fabric>,
+    region: &SharedRegion<Fabric>,
+    node: u16,
+    offset: usize,
+) -> u64 {
+    let buffer = must(thread.mem_ref(8));
+    let target = must(region.target(NodeId(node), offset));
+    must(must(must(buffer.get(target)).wait()).word(0))
+}
+
+/// Reads a word of this node's part of a region.
+pub(crate) fn here(region: &SharedRegion<Fabric>, offset: usize) -> u64 {
+    let mut word = [0; 8];
+    must(region.read(offset, &mut word));
+    u64::from_ne_bytes(word)
+}

@@ -1,0 +1,302 @@
+//! The barrier (LOCO'26 Def. 4.1, the transitive one of 4.3): nobody leaves a round before everybody has arrived in it; with
+//! the fenced form, what a participant put before it, to whichever node, is placed after it; whichever thread calls.
+
+use loco::fabric::NodeId;
+use loco::{Barrier, Manager, Participants, Result, SharedRegion, SharedVar, Thread};
+use loco_sim::spec::{Operation, Violation};
+use loco_sim::{World, call, spec};
+
+use crate::methods::did;
+use crate::rung::Rung;
+use crate::stage::{
+    Fabric, UNKNOWN, get_word, here, in_turn, known, must, nodes, promise, put_word, put_words, run,
+    unless_lost, until_in_time,
+};
+
+struct Objects {
+    flags: Vec<SharedVar<u64, Fabric>>,
+    data: SharedRegion<Fabric>,
+    barrier: Barrier<Fabric>,
+    baton: SharedVar<u64, Fabric>,
+}
+
+/// A barrier of `threads` threads on each of the first `participants` nodes, with a flag for each of them.
+fn make(participants: u16, threads: usize) -> impl Fn(&Manager<Fabric>) -> Result<Objects> + Clone + Send {
+    move |manager| {
+        let flags = usize::from(participants) * threads;
+        let inside = Participants::of((0..participants).map(NodeId));
+        let barrier = match inside.contains(manager.node()) {
+            true => Barrier::with_participants(manager, "bar", &inside, threads)?,
+            // A node outside needs none; it makes one of its own so that every node has one.
+            false => Barrier::with_participants(manager, "alone", &Participants::of([manager.node()]), 1)?,
+        };
+        Ok(Objects {
+            flags: (0..flags)
+                .map(|i| SharedVar::new(manager, &format!("flag{i}")))
+                .collect::<Result<_>>()?,
+            data: SharedRegion::new(manager, "data", 64)?,
+            barrier,
+            baton: SharedVar::new(manager, "baton")?,
+        })
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Fenced,
+    Unfenced,
+}
+
+fn wait(objects: &Objects, thread: &Thread<Fabric>, form: Form) {
+    let waits = || match form {
+        Form::Fenced => {
+            did("Barrier::wait");
+            must(objects.barrier.wait(thread));
+        }
+        Form::Unfenced => {
+            did("Barrier::wait_unfenced");
+            must(objects.barrier.wait_unfenced(thread));
+        }
+    };
+    call("wait", waits, |()| "");
+}
+
+/// A size of world: nodes, threads on each, rounds.
+#[derive(Clone, Copy)]
+struct Size(u16, usize, u64);
+
+/// All threads meet `rounds` times. With `puts` each broadcasts its flag before each round and looks at all flags after.
+fn rounds(Size(count, threads, rounds): Size, form: Form, puts: bool) -> impl Fn(&mut World) {
+    move |world| {
+        let at = nodes(world, count, threads, make(count, threads));
+        for (node, at) in at.iter().enumerate() {
+            for own in 0..threads {
+                let name = format!("node {node} thread {own}");
+                run(world, at, own, &name, move |objects, thread| {
+                    let mine = &objects.flags[node * threads + own];
+                    for round in 1..=rounds {
+                        if puts {
+                            mine.write(round);
+                            must(mine.bcast_all(thread)).forget();
+                        }
+                        wait(objects, thread, form);
+                        for flag in objects.flags.iter().filter(|_| puts) {
+                            assert!(flag.read() >= round, "put before the barrier, seen after it");
+                        }
+                    }
+                });
+            }
+        }
+        promise(world, spec::barrier);
+    }
+}
+
+/// A barrier of one thread on each node, called through two threads in turn.
+fn turns(rounds: u64, form: Form, puts: bool) -> impl Fn(&mut World) {
+    move |world| {
+        let at = nodes(world, 2, 2, make(2, 1));
+        for (node, at) in at.iter().enumerate() {
+            in_turn(
+                world,
+                at,
+                &[0, 1],
+                &format!("node {node}"),
+                |o| &o.baton,
+                rounds,
+                move |objects, thread, round| {
+                    if puts {
+                        objects.flags[node].write(round);
+                        must(objects.flags[node].bcast_all(thread)).forget();
+                    }
+                    wait(objects, thread, form);
+                    for flag in objects.flags.iter().filter(|_| puts) {
+                        assert!(flag.read() >= round, "put before the barrier, seen after it");
+                    }
+                },
+            );
+        }
+        promise(world, in_turn_rounds);
+    }
+}
+
+/// The calls of the two threads of a node as those of one, for the barrier's specification.
+fn in_turn_rounds(calls: &[Operation]) -> std::result::Result<(), Violation> {
+    let calls: Vec<Operation> = calls
+        .iter()
+        .map(|call| Operation {
+            number: call.node,
+            ..call.clone()
+        })
+        .collect();
+    spec::barrier(&calls)
+}
+
+/// Node 0 puts at node 2, nodes 0 and 1 (and 2, if it takes part) meet, node 1 gets it from there.
+fn third(participants: u16, words: usize) -> impl Fn(&mut World) {
+    move |world| {
+        let at = nodes(world, 3, 1, make(participants, 1));
+        for me in 0..participants {
+            run(
+                world,
+                &at[usize::from(me)],
+                0,
+                &format!("node {me}"),
+                move |objects, thread| {
+                    if me == 0 {
+                        match words {
+                            1 => put_word(thread, &objects.data, 2, 0, 1),
+                            _ => put_words(thread, &objects.data, 2, 0, &vec![1; words]),
+                        }
+                    }
+                    wait(objects, thread, Form::Fenced);
+                    if me == 1 {
+                        let last = 8 * (words - 1);
+                        assert_eq!(
+                            get_word(thread, &objects.data, 2, last),
+                            1,
+                            "put before the barrier, read after it"
+                        );
+                    }
+                },
+            );
+        }
+        promise(world, spec::barrier);
+    }
+}
+
+/// Node 0 puts at node 2, which does not take part; nodes 0 and 1 meet; then node 1 and 2 are told by a flag of node 1.
+fn transitive(world: &mut World) {
+    let at = nodes(world, 3, 1, make(2, 1));
+    for me in 0..2_u16 {
+        run(
+            world,
+            &at[usize::from(me)],
+            0,
+            &format!("node {me}"),
+            move |objects, thread| {
+                if me == 0 {
+                    put_word(thread, &objects.data, 2, 0, 1);
+                }
+                wait(objects, thread, Form::Fenced);
+                if me == 1 {
+                    objects.flags[1].write(1);
+                    must(objects.flags[1].bcast(thread, &[NodeId(2)])).forget();
+                }
+            },
+        );
+    }
+    run(world, &at[2], 0, "node 2", |objects, thread| {
+        must(objects.flags[1].wait_until(thread, |flag| flag == 1));
+        assert_eq!(
+            here(&objects.data, 0),
+            1,
+            "put before the barrier, seen by who hears of it"
+        );
+    });
+}
+
+/// A get after the barrier of what the others' CPUs wrote before it.
+fn read_back(world: &mut World) {
+    let at = nodes(world, 2, 1, make(2, 1));
+    for me in 0..2_u16 {
+        run(
+            world,
+            &at[usize::from(me)],
+            0,
+            &format!("node {me}"),
+            move |objects, thread| {
+                must(objects.data.write(0, &1_u64.to_ne_bytes()));
+                wait(objects, thread, Form::Fenced);
+                assert_eq!(
+                    get_word(thread, &objects.data, 1 - me, 0),
+                    1,
+                    "written before the barrier"
+                );
+            },
+        );
+    }
+}
+
+/// Two nodes meet `rounds` times, each with puts; a wait that times out is tried again, which resumes the round. A node
+/// that hears of a loss stops.
+fn faulty(threads: usize, rounds: u64, form: Form) -> impl Fn(&mut World) {
+    move |world| {
+        let at = nodes(world, 2, threads, make(2, threads));
+        for (node, at) in at.iter().enumerate() {
+            for own in 0..threads {
+                run(
+                    world,
+                    at,
+                    own,
+                    &format!("node {node} thread {own}"),
+                    move |objects, thread| {
+                        let mine = &objects.flags[node * threads + own];
+                        for round in 1..=rounds {
+                            mine.write(round);
+                            if form == Form::Fenced {
+                                let Some(key) = unless_lost(mine.bcast_all(thread)) else {
+                                    return;
+                                };
+                                key.forget();
+                            }
+                            let wait = || match form {
+                                Form::Fenced => objects.barrier.wait(thread),
+                                Form::Unfenced => objects.barrier.wait_unfenced(thread),
+                            };
+                            let waited = call(
+                                "wait",
+                                || until_in_time(wait),
+                                |waited| match waited {
+                                    Ok(()) => "",
+                                    Err(_) => UNKNOWN,
+                                },
+                            );
+                            if unless_lost(waited).is_none() {
+                                return;
+                            }
+                            for flag in objects.flags.iter().filter(|_| form == Form::Fenced) {
+                                assert!(flag.read() >= round, "put before the barrier, seen after it");
+                            }
+                        }
+                    },
+                );
+            }
+        }
+        promise(world, |calls| spec::barrier(&known(calls)));
+    }
+}
+
+/// The worlds of the barrier.
+pub(crate) fn rungs() -> Vec<Rung> {
+    use Form::{Fenced, Unfenced};
+    vec![
+        Rung::new("fenced", rounds(Size(2, 1, 2), Fenced, true)),
+        Rung::new("unfenced", rounds(Size(2, 1, 2), Unfenced, true)),
+        Rung::new("read-back", read_back),
+        Rung::new("turns-fenced", turns(2, Fenced, false)),
+        Rung::new("turns-unfenced", turns(2, Unfenced, false)),
+        Rung::new("turns-unfenced-thrice", turns(3, Unfenced, false)),
+        Rung::new("turns-puts", turns(2, Fenced, true)),
+        Rung::new("participants", third(2, 1)),
+        Rung::new("third-node", third(3, 1)),
+        Rung::new("third-node-memory", third(3, 2)),
+        Rung::new("transitive", transitive),
+        Rung::new("expiry", faulty(1, 2, Fenced)).expiries(1),
+        Rung::new("expiry-unfenced", faulty(1, 2, Unfenced)).expiries(1),
+        Rung::new("crash", faulty(1, 2, Fenced)).crash(),
+        Rung::new("two-threads-expiry", faulty(2, 2, Unfenced)).expiries(1),
+        Rung::new("two-threads", rounds(Size(2, 2, 1), Fenced, true)),
+        Rung::new("two-threads-fenced-twice", rounds(Size(2, 2, 2), Fenced, false)),
+        Rung::new(
+            "two-threads-unfenced-twice",
+            rounds(Size(2, 2, 2), Unfenced, false),
+        ),
+        Rung::new("two-threads-puts-twice", rounds(Size(2, 2, 2), Fenced, true)),
+        Rung::new("three-nodes", rounds(Size(3, 1, 1), Fenced, true)),
+        Rung::new(
+            "three-nodes-unfenced-twice",
+            rounds(Size(3, 1, 2), Unfenced, false),
+        ),
+        Rung::new("fenced-thrice", rounds(Size(2, 1, 3), Fenced, true)),
+    ]
+}

@@ -1,0 +1,38 @@
+//! The worlds, a file an object (or family of objects). Each file opens with what the object promises, as its worlds check it.
+
+pub(crate) mod atomic;
+pub(crate) mod barrier;
+pub(crate) mod fence;
+pub(crate) mod kv;
+pub(crate) mod locks;
+pub(crate) mod msw;
+pub(crate) mod owned_var;
+pub(crate) mod queue;
+pub(crate) mod region;
+pub(crate) mod ring_buffer;
+pub(crate) mod shared_var;
+pub(crate) mod sst;
+pub(crate) mod wide_owned_var;
+
+use crate::Object;
+use crate::rung::Rung;
+
+/// The ladder of an object, cheapest world first.
+pub fn rungs(object: Object) -> Vec<Rung> {
+    match object {
+        Object::Fence => fence::rungs(),
+        Object::Region => region::rungs(),
+        Object::SharedVar => shared_var::rungs(),
+        Object::OwnedVar => owned_var::rungs(),
+        Object::WideOwnedVar => wide_owned_var::rungs(),
+        Object::Sst => sst::rungs(),
+        Object::Msw => msw::rungs(),
+        Object::Barrier => barrier::rungs(),
+        Object::RingBuffer => ring_buffer::rungs(),
+        Object::Atomic => atomic::rungs(),
+        Object::TicketLock => locks::ticket_rungs(),
+        Object::TasLock => locks::tas_rungs(),
+        Object::Queue => queue::rungs(),
+        Object::Kv => kv::rungs(),
+    }
+}

@@ -1,0 +1,168 @@
+//! The mixed-size write region (LOCO'26 G.6, Def. G.11): a read that succeeds returns a value that was written as a whole;
+//! a put that is done and fenced is there; locations do not touch one another.
+
+use loco::fabric::NodeId;
+use loco::{Manager, Msw, Result, SharedVar};
+use loco_sim::World;
+
+use crate::methods::did;
+use crate::rung::Rung;
+use crate::stage::{Fabric, must, nodes, run};
+
+struct Objects {
+    region: Msw<Fabric>,
+    flag: SharedVar<u64, Fabric>,
+}
+
+/// Sizes of the locations: two of the size that the world is for, and a neighbour.
+fn make(size: usize) -> impl Fn(&Manager<Fabric>) -> Result<Objects> + Clone + Send {
+    move |manager| {
+        Ok(Objects {
+            region: Msw::new(manager, "msw", &[size, size, 8])?,
+            flag: SharedVar::new(manager, "flag")?,
+        })
+    }
+}
+
+fn value(size: usize, number: u8) -> Vec<u8> {
+    (0..size)
+        .map(|i| number.wrapping_mul(17).wrapping_add(i as u8))
+        .collect()
+}
+
+/// A read of location 0 or 1; it is one of the whole values of numbers up to `last`, or zeros.
+fn read(objects: &Objects, location: usize, size: usize, last: u8) -> Option<u8> {
+    let mut bytes = vec![0; size];
+    did("Msw::try_read");
+    if !must(objects.region.try_read(location, &mut bytes)) {
+        return None;
+    }
+    if bytes.iter().all(|&byte| byte == 0) {
+        return Some(0);
+    }
+    let number = (1..=last).find(|&number| value(size, number) == bytes);
+    assert!(number.is_some(), "a value that nobody wrote: {bytes:?}");
+    number
+}
+
+/// Node 0 writes and puts `values` values into location 0 of node 1, each put waited for; node 1 reads.
+fn sequence(size: usize, values: u8) -> impl Fn(&mut World) {
+    move |world| {
+        let at = nodes(world, 2, 1, make(size));
+        run(world, &at[0], 0, "writer", move |objects, thread| {
+            for number in 1..=values {
+                did("Msw::write");
+                must(objects.region.write(0, &value(size, number)));
+                did("Msw::put");
+                let key = must(objects.region.put(thread, 0, NodeId(1), 0));
+                // The NIC reads the location until then.
+                must(key.wait(thread));
+            }
+            must(objects.region.write(2, &[1; 8]));
+            objects.flag.write(1);
+            must(objects.flag.bcast_all(thread)).forget();
+            assert_eq!(
+                read(objects, 0, size, values),
+                Some(values),
+                "a node reads what it wrote"
+            );
+        });
+        run(world, &at[1], 0, "reader", move |objects, thread| {
+            let first = read(objects, 0, size, values).unwrap_or(0);
+            let second = read(objects, 0, size, values).unwrap_or(first);
+            assert!(second >= first, "{second} after {first}");
+            must(objects.flag.wait_until(thread, |flag| flag == 1));
+            assert_eq!(
+                read(objects, 0, size, values),
+                Some(values),
+                "puts before the flag are there"
+            );
+            assert_eq!(
+                read(objects, 1, size, values),
+                Some(0),
+                "nobody wrote this location"
+            );
+            let mut bytes = [7; 8];
+            assert!(must(objects.region.try_read(2, &mut bytes)) && bytes == [0; 8]);
+        });
+    }
+}
+
+/// Both nodes put into the same location of the other node and of node 2: what is read is one of the two.
+fn two_writers(size: usize) -> impl Fn(&mut World) {
+    move |world| {
+        let at = nodes(world, 3, 1, make(size));
+        for me in 0..2_u8 {
+            run(
+                world,
+                &at[usize::from(me)],
+                0,
+                &format!("writer {me}"),
+                move |objects, thread| {
+                    must(objects.region.write(1, &value(size, me + 1)));
+                    must(must(objects.region.put(thread, 1, NodeId(2), 0)).wait(thread));
+                },
+            );
+        }
+        run(world, &at[2], 0, "reader", move |objects, _| {
+            let _ = read(objects, 0, size, 2);
+            let _ = read(objects, 0, size, 2);
+        });
+    }
+}
+
+/// Node 1 gets location 0 of node 0, which node 0 writes twice.
+fn gotten(size: usize) -> impl Fn(&mut World) {
+    move |world| {
+        let at = nodes(world, 2, 1, make(size));
+        run(world, &at[0], 0, "writer", move |objects, thread| {
+            must(objects.region.write(0, &value(size, 1)));
+            objects.flag.write(1);
+            must(objects.flag.bcast_all(thread)).forget();
+            must(objects.region.write(0, &value(size, 2)));
+        });
+        run(world, &at[1], 0, "reader", move |objects, thread| {
+            must(objects.flag.wait_until(thread, |flag| flag == 1));
+            did("Msw::get");
+            must(must(objects.region.get(thread, 1, NodeId(0), 0)).wait(thread));
+            if let Some(number) = read(objects, 1, size, 2) {
+                assert!(number >= 1, "written before the get");
+            }
+        });
+    }
+}
+
+/// A blocking read waits until the value is whole.
+fn blocking(size: usize) -> impl Fn(&mut World) {
+    move |world| {
+        let at = nodes(world, 2, 1, make(size));
+        run(world, &at[0], 0, "writer", move |objects, thread| {
+            must(objects.region.write(0, &value(size, 1)));
+            must(objects.region.put(thread, 0, NodeId(1), 0)).forget();
+        });
+        run(world, &at[1], 0, "reader", move |objects, thread| {
+            let mut bytes = vec![0; size];
+            did("Msw::read");
+            must(objects.region.read(thread, 0, &mut bytes));
+            assert!(
+                bytes == value(size, 1) || bytes.iter().all(|&byte| byte == 0),
+                "whole: {bytes:?}"
+            );
+        });
+    }
+}
+
+/// The worlds of the region.
+pub(crate) fn rungs() -> Vec<Rung> {
+    vec![
+        Rung::new("one-word", sequence(8, 1)),
+        Rung::new("two-words", sequence(16, 1)),
+        Rung::new("blocking", blocking(16)),
+        Rung::new("get", gotten(16)),
+        Rung::new("odd-size", sequence(13, 1)),
+        Rung::new("twice", sequence(16, 2)),
+        Rung::new("two-writers", two_writers(16)),
+        Rung::new("two-writers-odd", two_writers(20)),
+        Rung::new("get-three-words", gotten(24)),
+    ]
+}

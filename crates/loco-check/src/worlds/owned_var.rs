@@ -1,0 +1,163 @@
+//! The owned variable (LOCO'25 5.1.1): a register with one writing node. A reader sees values that were stored, never goes
+//! back to an earlier one, whichever of the owner's threads pushed, and sees with a value every put that the pushing
+//! thread posted to it before. After a fence the value is everywhere; a pull brings a value that is not older than
+//! what the reader knows to be stored.
+
+use loco::fabric::NodeId;
+use loco::{Manager, OwnedVar, Result, SharedVar, fence};
+use loco_sim::{World, call};
+
+use crate::methods::did;
+use crate::rung::Rung;
+use crate::stage::{Fabric, in_turn, must, nodes, promise, run};
+
+struct Objects {
+    owned: OwnedVar<u64, Fabric>,
+    other: SharedVar<u64, Fabric>,
+}
+
+fn make(manager: &Manager<Fabric>) -> Result<Objects> {
+    Ok(Objects {
+        owned: OwnedVar::new(manager, "owned", NodeId(0))?,
+        other: SharedVar::new(manager, "other")?,
+    })
+}
+
+/// How the owner pushes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Push {
+    /// Without waiting.
+    Forget,
+    /// Each push waited for.
+    Wait,
+    /// Untracked.
+    Untracked,
+}
+
+fn push(objects: &Objects, thread: &loco::Thread<Fabric>, how: Push) {
+    if how == Push::Untracked {
+        did("OwnedVar::push_untracked");
+        must(objects.owned.push_untracked(thread));
+        return;
+    }
+    did("OwnedVar::push");
+    let key = must(objects.owned.push(thread));
+    match how {
+        Push::Wait => must(key.wait(thread)),
+        _ => key.forget(),
+    }
+}
+
+/// The owner pushes `values` values, each by the next of its threads; node 1 reads.
+fn sequence(values: u64, threads: usize, how: Push, readers: u16) -> impl Fn(&mut World) {
+    move |world| {
+        let at = nodes(world, readers + 1, 2, make);
+        let own: Vec<usize> = (0..threads).collect();
+        in_turn(
+            world,
+            &at[0],
+            &own,
+            "owner",
+            |o| &o.other,
+            values,
+            move |objects, thread, value| {
+                let write = || {
+                    did("OwnedVar::store");
+                    must(objects.owned.store(value));
+                    push(objects, thread, how);
+                };
+                call(format!("write {value}"), write, |()| "");
+                assert_eq!(objects.owned.load(), value, "the owner reads what it stored last");
+            },
+        );
+        for reader in 1..=readers {
+            let name = format!("reader {reader}");
+            run(
+                world,
+                &at[usize::from(reader)],
+                0,
+                &name,
+                move |objects, thread| {
+                    did("OwnedVar::load");
+                    call("read", || objects.owned.load(), u64::to_string);
+                    call("read", || objects.owned.load(), u64::to_string);
+                    did("OwnedVar::wait_until");
+                    let last = || must(objects.owned.wait_until(thread, |value| value == values));
+                    call("read", last, u64::to_string);
+                    call("read", || objects.owned.load(), u64::to_string);
+                },
+            );
+        }
+        promise(world, |calls| loco_sim::spec::single_writer(calls, "0"));
+    }
+}
+
+/// What the thread broadcast before the push is seen with the value.
+fn with_data(world: &mut World) {
+    let at = nodes(world, 2, 1, make);
+    run(world, &at[0], 0, "owner", |objects, thread| {
+        objects.other.write(7);
+        must(objects.other.bcast_all(thread)).forget();
+        must(objects.owned.store(1));
+        push(objects, thread, Push::Forget);
+    });
+    run(world, &at[1], 0, "reader", |objects, thread| {
+        must(objects.owned.wait_until(thread, |value| value == 1));
+        assert_eq!(objects.other.read(), 7, "puts before the push are seen with it");
+    });
+}
+
+/// After a push and a fence the value is at node 2, which hears of it from node 1.
+fn fenced(world: &mut World) {
+    let at = nodes(world, 3, 1, make);
+    run(world, &at[0], 0, "owner", |objects, thread| {
+        must(objects.owned.store(1));
+        push(objects, thread, Push::Forget);
+        must(fence::thread(thread));
+        objects.other.write(1);
+        must(objects.other.bcast(thread, &[NodeId(1)])).forget();
+    });
+    run(world, &at[1], 0, "messenger", |objects, thread| {
+        must(objects.other.wait_until(thread, |flag| flag == 1));
+        must(objects.other.bcast(thread, &[NodeId(2)])).forget();
+    });
+    run(world, &at[2], 0, "reader", |objects, thread| {
+        must(objects.other.wait_until(thread, |flag| flag == 1));
+        assert_eq!(objects.owned.load(), 1, "pushed and fenced before");
+    });
+}
+
+/// The owner stores without pushing and says so; the reader pulls.
+fn pulled(world: &mut World) {
+    let at = nodes(world, 2, 1, make);
+    run(world, &at[0], 0, "owner", |objects, thread| {
+        must(objects.owned.store(1));
+        objects.other.write(1);
+        must(objects.other.bcast_all(thread)).forget();
+        must(objects.owned.store(2));
+    });
+    run(world, &at[1], 0, "reader", |objects, thread| {
+        must(objects.other.wait_until(thread, |flag| flag == 1));
+        did("OwnedVar::pull");
+        let first = must(objects.owned.pull(thread));
+        assert!(first >= 1, "stored before the pull: {first}");
+        let second = must(objects.owned.pull(thread));
+        assert!(second >= first, "{second} after {first}");
+    });
+}
+
+/// The worlds of the owned variable.
+pub(crate) fn rungs() -> Vec<Rung> {
+    vec![
+        Rung::new("push", sequence(2, 1, Push::Forget, 1)),
+        Rung::new("push-waited", sequence(2, 1, Push::Wait, 1)),
+        Rung::new("push-untracked", sequence(3, 1, Push::Untracked, 1)),
+        Rung::new("two-threads", sequence(2, 2, Push::Forget, 1)),
+        Rung::new("two-threads-waited", sequence(2, 2, Push::Wait, 1)),
+        Rung::new("two-threads-untracked", sequence(3, 2, Push::Untracked, 1)),
+        Rung::new("with-data", with_data),
+        Rung::new("pull", pulled),
+        Rung::new("fenced", fenced),
+        Rung::new("two-readers", sequence(2, 1, Push::Forget, 2)),
+    ]
+}

@@ -1,0 +1,220 @@
+//! The shared queue: a bounded queue whose calls take effect one after another, with exact *full*, *empty* and *closed*; each
+//! value is popped once; what a thread put before a push is not promised to be seen after the pop.
+
+use loco::fabric::NodeId;
+use loco::{Manager, Popped, Pushed, Result, SharedQueue, Thread};
+use loco_sim::{World, call, spec};
+
+use crate::methods::did;
+use crate::rung::Rung;
+use crate::stage::{Fabric, UNKNOWN, known, must, nodes, promise, run, unless_lost};
+
+type Queue = SharedQueue<u64, Fabric>;
+
+#[derive(Clone, Copy)]
+enum Call {
+    TryPush(u64),
+    Push(u64),
+    TryPop,
+    Pop,
+    Close,
+}
+
+fn use_queue(queue: &Queue, thread: &Thread<Fabric>, what: Call) {
+    let pushed = |pushed: &Pushed| match pushed {
+        Pushed::Done => "done",
+        Pushed::Full => "full",
+        Pushed::Closed => "closed",
+    };
+    let popped = |popped: &Popped<u64>| match popped {
+        Popped::Value(value) => value.to_string(),
+        Popped::Empty => "empty".to_owned(),
+        Popped::Closed => "closed".to_owned(),
+    };
+    match what {
+        Call::TryPush(value) => {
+            did("SharedQueue::try_push");
+            let _ = call(
+                format!("push {value}"),
+                || must(queue.try_push(thread, value)),
+                pushed,
+            );
+        }
+        Call::Push(value) => {
+            did("SharedQueue::push");
+            let _ = call(
+                format!("push {value}"),
+                || must(queue.push(thread, value)),
+                pushed,
+            );
+        }
+        Call::TryPop => {
+            did("SharedQueue::try_pop");
+            let _ = call("pop", || must(queue.try_pop(thread)), popped);
+        }
+        Call::Pop => {
+            did("SharedQueue::pop");
+            let _ = call("pop", || must(queue.pop(thread)), popped);
+        }
+        Call::Close => {
+            did("SharedQueue::close");
+            call("close", || must(queue.close(thread)), |()| "");
+        }
+    }
+}
+
+/// Threads with their nodes and calls, on a queue of this capacity whose head and tail live on node 0.
+fn calls<const N: usize>(capacity: usize, threads: [(u16, &'static [Call]); N]) -> impl Fn(&mut World) {
+    move |world| {
+        let count = threads
+            .iter()
+            .map(|&(node, _)| node + 1)
+            .max()
+            .unwrap_or(1)
+            .max(2);
+        let at = nodes(
+            world,
+            count,
+            N,
+            move |manager: &Manager<Fabric>| -> Result<Queue> {
+                SharedQueue::new(manager, "queue", NodeId(0), capacity)
+            },
+        );
+        for (number, &(node, calls)) in threads.iter().enumerate() {
+            run(
+                world,
+                &at[usize::from(node)],
+                number,
+                &format!("thread {number}"),
+                move |queue, thread| {
+                    for &what in calls {
+                        use_queue(queue, thread, what);
+                    }
+                },
+            );
+        }
+        promise(world, move |calls| spec::shared_queue(calls, capacity));
+    }
+}
+
+/// The calls of threads in a world where a wait may be late or a node is lost: after an error nobody knows whether the call
+/// took effect, and after a loss the thread goes no further.
+fn faulty<const N: usize>(capacity: usize, threads: [(u16, &'static [Call]); N]) -> impl Fn(&mut World) {
+    move |world| {
+        let at = nodes(world, 2, N, move |manager: &Manager<Fabric>| -> Result<Queue> {
+            SharedQueue::new(manager, "queue", NodeId(0), capacity)
+        });
+        for (number, &(node, calls)) in threads.iter().enumerate() {
+            run(
+                world,
+                &at[usize::from(node)],
+                number,
+                &format!("thread {number}"),
+                move |queue, thread| {
+                    for &what in calls {
+                        if !attempt(queue, thread, what) {
+                            return;
+                        }
+                    }
+                },
+            );
+        }
+        promise(world, move |calls| spec::shared_queue(&known(calls), capacity));
+    }
+}
+
+/// Makes a call; false if a node is lost.
+fn attempt(queue: &Queue, thread: &Thread<Fabric>, what: Call) -> bool {
+    let text = |outcome: &Result<String>| match outcome {
+        Ok(text) => text.clone(),
+        Err(_) => UNKNOWN.to_owned(),
+    };
+    let outcome = match what {
+        Call::TryPush(value) | Call::Push(value) => {
+            let push = || match queue.try_push(thread, value)? {
+                Pushed::Done => Ok("done".to_owned()),
+                // A push that was lost takes its place until a pop passes over it, so *full* says nothing here.
+                Pushed::Full => Ok(UNKNOWN.to_owned()),
+                Pushed::Closed => Ok("closed".to_owned()),
+            };
+            call(format!("push {value}"), push, text)
+        }
+        Call::TryPop | Call::Pop => {
+            let pop = || match queue.try_pop(thread)? {
+                Popped::Value(value) => Ok(value.to_string()),
+                Popped::Empty => Ok("empty".to_owned()),
+                Popped::Closed => Ok("closed".to_owned()),
+            };
+            call("pop", pop, text)
+        }
+        Call::Close => call("close", || queue.close(thread).map(|()| String::new()), text),
+    };
+    match outcome {
+        Err(error) if error.is_timeout() => true,
+        outcome => unless_lost(outcome).is_some(),
+    }
+}
+
+/// Values of three words, which are written and read by more than one step.
+fn wide(world: &mut World) {
+    let at = nodes(
+        world,
+        2,
+        1,
+        |manager: &Manager<Fabric>| -> Result<SharedQueue<[u64; 3], Fabric>> {
+            SharedQueue::new(manager, "queue", NodeId(0), 1)
+        },
+    );
+    run(world, &at[0], 0, "pushes", |queue, thread| {
+        for value in 1..=2 {
+            assert_eq!(must(queue.push(thread, [value; 3])), Pushed::Done);
+        }
+    });
+    run(world, &at[1], 0, "pops", |queue, thread| {
+        for value in 1..=2 {
+            assert_eq!(
+                must(queue.pop(thread)),
+                Popped::Value([value; 3]),
+                "whole, and in order"
+            );
+        }
+    });
+}
+
+/// The worlds of the queue.
+pub(crate) fn rungs() -> Vec<Rung> {
+    use Call::{Close, Pop, Push, TryPop, TryPush};
+    const TRY: [(u16, &[Call]); 2] = [(0, &[TryPush(1), TryPush(2)]), (1, &[TryPop, TryPop])];
+    const BLOCK: [(u16, &[Call]); 2] = [(1, &[Push(1), Push(2)]), (0, &[Pop, Pop])];
+    const BOTH: [(u16, &[Call]); 2] = [(0, &[TryPush(1), TryPop]), (1, &[TryPush(2), TryPop])];
+    const CLOSE: [(u16, &[Call]); 2] = [(0, &[TryPush(1), Close]), (1, &[TryPop, TryPush(2), TryPop])];
+    const CLOSERS: [(u16, &[Call]); 2] = [(0, &[Close, TryPop]), (1, &[TryPush(1), Close])];
+    const WAKE: [(u16, &[Call]); 2] = [(0, &[Pop]), (1, &[Close])];
+    const ROUND: [(u16, &[Call]); 2] = [(1, &[Push(1), Push(2), Push(3)]), (0, &[Pop, Pop, Pop])];
+    const THREADS: [(u16, &[Call]); 4] = [
+        (0, &[TryPush(1)]),
+        (0, &[TryPop]),
+        (1, &[TryPush(2)]),
+        (1, &[TryPop]),
+    ];
+    const PUSHERS: [(u16, &[Call]); 3] = [(0, &[TryPush(1)]), (1, &[TryPush(2)]), (2, &[TryPop, TryPop])];
+    vec![
+        Rung::new("try", calls(1, TRY)),
+        Rung::new("try-glob", calls(1, TRY)).glob(),
+        Rung::new("block", calls(1, BLOCK)),
+        Rung::new("both", calls(1, BOTH)),
+        Rung::new("both-two-cells", calls(2, BOTH)),
+        Rung::new("close", calls(2, CLOSE)),
+        Rung::new("closers", calls(1, CLOSERS)),
+        Rung::new("close-wakes", calls(1, WAKE)),
+        Rung::new("wide", wide),
+        Rung::new("round", calls(2, ROUND)),
+        Rung::new("round-glob", calls(2, ROUND)).glob(),
+        Rung::new("crash", faulty(1, BOTH)).crash(),
+        Rung::new("crash-try", faulty(1, TRY)).crash(),
+        Rung::new("expiry", faulty(1, BOTH)).expiries(1),
+        Rung::new("suspicion", faulty(1, TRY)).suspicion(),
+        Rung::new("two-threads", calls(2, THREADS)),
+        Rung::new("three-nodes", calls(2, PUSHERS)),
+    ]
+}

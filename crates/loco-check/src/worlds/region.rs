@@ -1,0 +1,168 @@
+//! Shared regions and temporary registered memory: an operation that has completed has done what it says, its buffer comes
+//! back with what it got, and operations of one thread towards one node keep their order.
+
+use loco::fabric::NodeId;
+use loco::{Manager, Result, SharedRegion, SharedVar};
+use loco_sim::{World, note};
+
+use crate::methods::did;
+use crate::rung::Rung;
+use crate::stage::{Fabric, here, must, nodes, notes, put_word, put_words, run};
+
+struct Objects {
+    data: SharedRegion<Fabric>,
+    flag: SharedVar<u64, Fabric>,
+}
+
+fn make(manager: &Manager<Fabric>) -> Result<Objects> {
+    Ok(Objects {
+        data: SharedRegion::new(manager, "data", 64)?,
+        flag: SharedVar::new(manager, "flag")?,
+    })
+}
+
+/// Data of three words, then a flag, along one queue pair.
+fn message(world: &mut World) {
+    let at = nodes(world, 2, 1, make);
+    run(world, &at[0], 0, "writer", |objects, thread| {
+        did("MemRef::put");
+        put_words(thread, &objects.data, 1, 8, &[1, 2, 3]);
+        objects.flag.write(1);
+        must(objects.flag.bcast_all(thread)).forget();
+    });
+    run(world, &at[1], 0, "reader", |objects, thread| {
+        must(objects.flag.wait_until(thread, |flag| flag == 1));
+        did("SharedRegion::read");
+        let mut bytes = [0; 24];
+        must(objects.data.read(8, &mut bytes));
+        let words: Vec<u64> = bytes
+            .as_chunks::<8>()
+            .0
+            .iter()
+            .map(|&word| u64::from_ne_bytes(word))
+            .collect();
+        assert_eq!(
+            words,
+            [1, 2, 3],
+            "puts of one thread to one node are placed in order"
+        );
+    });
+}
+
+/// A buffer that comes back is written anew: the put before keeps what it had.
+fn buffer_again(world: &mut World) {
+    let at = nodes(world, 2, 1, make);
+    run(world, &at[0], 0, "writer", |objects, thread| {
+        let buffer = must(thread.mem_ref(8));
+        must(buffer.set_word(0, 1));
+        let buffer = must(must(buffer.put(must(objects.data.target(NodeId(1), 0)))).wait());
+        must(buffer.set_word(0, 2));
+        let _buffer = must(must(buffer.put(must(objects.data.target(NodeId(1), 8)))).wait());
+        let other = must(thread.mem_ref(8));
+        must(other.set_word(0, 3));
+        drop(must(other.put(must(objects.data.target(NodeId(1), 16)))));
+        let third = must(thread.mem_ref(8));
+        must(third.set_word(0, 4));
+        drop(must(third.put(must(objects.data.target(NodeId(1), 24)))));
+        objects.flag.write(1);
+        must(objects.flag.bcast_all(thread)).forget();
+    });
+    run(world, &at[1], 0, "reader", |objects, thread| {
+        must(objects.flag.wait_until(thread, |flag| flag == 1));
+        let words = [0, 8, 16, 24].map(|offset| here(&objects.data, offset));
+        assert_eq!(words, [1, 2, 3, 4], "a put sends what its buffer held");
+    });
+}
+
+/// A get that has completed has brought what was there, and what it brings is not older than a put before it.
+fn get_after_put(world: &mut World) {
+    let at = nodes(world, 2, 1, make);
+    run(world, &at[0], 0, "both", |objects, thread| {
+        put_word(thread, &objects.data, 1, 0, 7);
+        did("MemRef::get");
+        let buffer = must(thread.mem_ref(16));
+        let buffer = must(must(buffer.get(must(objects.data.target(NodeId(1), 0)))).wait());
+        assert_eq!(
+            [must(buffer.word(0)), must(buffer.word(8))],
+            [7, 0],
+            "a get sees the puts before it on its queue pair"
+        );
+    });
+}
+
+/// Read-modify-writes are atomic against one another, and tell the old value.
+fn atomics(world: &mut World) {
+    let at = nodes(world, 2, 1, make);
+    for (me, at) in at.iter().enumerate() {
+        run(world, at, 0, &format!("node {me}"), move |objects, thread| {
+            let target = || must(objects.data.target(NodeId(1), 0));
+            did("MemRef::fetch_add");
+            let buffer = must(thread.mem_ref(8));
+            let buffer = must(must(buffer.fetch_add(target(), 1)).wait());
+            note(format!("old {}", must(buffer.word(0))));
+            did("MemRef::compare_swap");
+            let buffer = must(must(buffer.compare_swap(target(), 2, 10)).wait());
+            note(format!("swapped {}", must(buffer.word(0)) == 2));
+        });
+    }
+    notes(world, |lines| {
+        let of = |line: &str| lines.iter().filter(|&l| l == line).count();
+        assert_eq!(
+            (of("old 0"), of("old 1"), of("swapped true")),
+            (1, 1, 1),
+            "each addition counts once, one exchange succeeds: {lines:?}"
+        );
+    });
+}
+
+/// What this node writes with its CPU is what the other node gets.
+fn get_written(world: &mut World) {
+    let at = nodes(world, 2, 1, make);
+    run(world, &at[0], 0, "writer", |objects, thread| {
+        did("SharedRegion::write");
+        must(objects.data.write(0, &[9; 16]));
+        objects.flag.write(1);
+        must(objects.flag.bcast_all(thread)).forget();
+    });
+    run(world, &at[1], 0, "reader", |objects, thread| {
+        must(objects.flag.wait_until(thread, |flag| flag == 1));
+        let buffer = must(thread.mem_ref(16));
+        let buffer = must(must(buffer.get(must(objects.data.target(NodeId(0), 0)))).wait());
+        let word = u64::from_ne_bytes([9; 8]);
+        assert_eq!([must(buffer.word(0)), must(buffer.word(8))], [word, word]);
+    });
+}
+
+/// Puts from a region's own memory, and gets into it.
+fn of_the_region(world: &mut World) {
+    let at = nodes(world, 2, 1, make);
+    run(world, &at[0], 0, "both", |objects, thread| {
+        must(objects.data.write(0, &7_u64.to_ne_bytes()));
+        let local = |offset| loco::fabric::Local {
+            memory: must(objects.data.local()),
+            offset,
+            len: 8,
+        };
+        did("SharedRegion::put");
+        must(must(objects.data.put(thread, local(0), NodeId(1), 32)).wait(thread));
+        did("SharedRegion::get");
+        must(must(objects.data.get(thread, local(40), NodeId(1), 32)).wait(thread));
+        assert_eq!(
+            here(&objects.data, 40),
+            7,
+            "what was put there is what is got from there"
+        );
+    });
+}
+
+/// The worlds of regions.
+pub(crate) fn rungs() -> Vec<Rung> {
+    vec![
+        Rung::new("message", message),
+        Rung::new("get-after-put", get_after_put),
+        Rung::new("atomics", atomics),
+        Rung::new("get-written", get_written),
+        Rung::new("buffer-again", buffer_again),
+        Rung::new("of-the-region", of_the_region),
+    ]
+}

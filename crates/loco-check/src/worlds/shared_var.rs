@@ -1,0 +1,124 @@
+//! The shared variable (LOCO'26 3.4, Def. 3.8): reads see values that were written; broadcasts of one thread to one node
+//! keep their order, also between variables; a broadcast whose key is done has read its source; nodes that a broadcast
+//! does not name see nothing of it.
+
+use loco::fabric::NodeId;
+use loco::{Manager, Result, SharedVar, fence};
+use loco_sim::spec::shared_variable;
+use loco_sim::{World, call};
+
+use crate::methods::did;
+use crate::rung::Rung;
+use crate::stage::{Fabric, in_turn, must, nodes, promise, run};
+
+type Sv = SharedVar<u64, Fabric>;
+
+fn make(manager: &Manager<Fabric>) -> Result<[Sv; 2]> {
+    Ok([SharedVar::new(manager, "x")?, SharedVar::new(manager, "y")?])
+}
+
+/// Data and flag along one queue pair.
+fn message(world: &mut World) {
+    let at = nodes(world, 2, 1, make);
+    run(world, &at[0], 0, "writer", |[x, y], thread| {
+        did("SharedVar::write");
+        x.write(1);
+        did("SharedVar::bcast");
+        must(x.bcast(thread, &[NodeId(1)])).forget();
+        y.write(1);
+        did("SharedVar::bcast_all");
+        must(y.bcast_all(thread)).forget();
+        assert_eq!(x.read(), 1, "a node reads what it wrote");
+    });
+    run(world, &at[1], 0, "reader", |[x, y], thread| {
+        did("SharedVar::wait_until");
+        assert_eq!(must(y.wait_until(thread, |y| y == 1)), 1);
+        did("SharedVar::read");
+        assert_eq!(x.read(), 1, "broadcasts of one thread arrive in order");
+    });
+}
+
+/// A variable that is written again once the key of its broadcast is done, or after a fence if another thread does it: the
+/// first value arrives, then the second.
+fn again(threads: usize) -> impl Fn(&mut World) {
+    move |world| {
+        let at = nodes(world, 2, threads, make);
+        let own: Vec<usize> = (0..threads).collect();
+        in_turn(
+            world,
+            &at[0],
+            &own,
+            "writer",
+            |[_, y]| y,
+            2,
+            move |[x, _], thread, step| {
+                x.write(step);
+                must(must(x.bcast_all(thread)).wait(thread));
+                if threads > 1 {
+                    must(fence::thread(thread));
+                }
+            },
+        );
+        run(world, &at[1], 0, "reader", |[x, _], thread| {
+            let first = x.read();
+            let second = must(x.wait_until(thread, |x| x >= first));
+            assert!(second >= first, "{second} after {first}");
+            assert_eq!(must(x.wait_until(thread, |x| x == 2)), 2);
+            assert_eq!(x.read(), 2, "the last broadcast stays");
+        });
+    }
+}
+
+/// A broadcast to node 1 leaves node 2 alone, and nobody reads what was not written.
+fn chosen(world: &mut World) {
+    let at = nodes(world, 3, 1, make);
+    run(world, &at[0], 0, "writer", |[x, y], thread| {
+        x.write(5);
+        must(x.bcast(thread, &[NodeId(1)])).forget();
+        y.write(6);
+        must(y.bcast(thread, &[NodeId(2)])).forget();
+    });
+    run(world, &at[1], 0, "first", |[x, y], thread| {
+        must(x.wait_until(thread, |x| x == 5));
+        assert_eq!(y.read(), 0, "not broadcast to this node");
+    });
+    run(world, &at[2], 0, "second", |[x, y], thread| {
+        must(y.wait_until(thread, |y| y == 6));
+        assert_eq!(x.read(), 0, "not broadcast to this node");
+    });
+}
+
+/// Both nodes write the variable: each reads values that somebody wrote.
+fn two_writers(world: &mut World) {
+    let at = nodes(world, 2, 1, make);
+    for me in 0..2_u16 {
+        run(
+            world,
+            &at[usize::from(me)],
+            0,
+            &format!("node {me}"),
+            move |[x, _], thread| {
+                let value = u64::from(me) + 1;
+                let write = || {
+                    x.write(value);
+                    must(x.bcast_all(thread)).forget();
+                };
+                call(format!("write {value}"), write, |()| "");
+                call("read", || x.read(), u64::to_string);
+                call("read", || x.read(), u64::to_string);
+            },
+        );
+    }
+    promise(world, |calls| shared_variable(calls, "0"));
+}
+
+/// The worlds of the shared variable.
+pub(crate) fn rungs() -> Vec<Rung> {
+    vec![
+        Rung::new("message", message),
+        Rung::new("again", again(1)),
+        Rung::new("again-two-threads", again(2)),
+        Rung::new("chosen-nodes", chosen),
+        Rung::new("two-writers", two_writers),
+    ]
+}

@@ -1,0 +1,139 @@
+//! The shared state table (LOCO'25 5.1.2): one owned variable a participant. Each row is a register of its own; a row that
+//! was pushed is seen with the puts that the pushing thread posted before; waiting for each row sees every row.
+
+use loco::fabric::NodeId;
+use loco::{Manager, Result, SharedVar, Sst};
+use loco_sim::spec::{Operation, Violation, single_writer};
+use loco_sim::{World, call};
+
+use crate::methods::did;
+use crate::rung::Rung;
+use crate::stage::{Fabric, in_turn, must, nodes, promise};
+
+struct Objects {
+    table: Sst<u64, Fabric>,
+    data: Vec<SharedVar<u64, Fabric>>,
+    baton: SharedVar<u64, Fabric>,
+}
+
+fn make(manager: &Manager<Fabric>) -> Result<Objects> {
+    Ok(Objects {
+        table: Sst::new(manager, "table")?,
+        data: (0..manager.nodes().len())
+            .map(|i| SharedVar::new(manager, &format!("data{i}")))
+            .collect::<Result<_>>()?,
+        baton: SharedVar::new(manager, "baton")?,
+    })
+}
+
+/// Each node stores and pushes its row `rounds` times, by its threads in turn, and reads the others' rows.
+fn rows(count: u16, rounds: u64, threads: usize, tracked: bool) -> impl Fn(&mut World) {
+    move |world| {
+        let at = nodes(world, count, 2, make);
+        for me in 0..count {
+            let name = format!("node {me}");
+            let own: Vec<usize> = (0..threads).collect();
+            in_turn(
+                world,
+                &at[usize::from(me)],
+                &own,
+                &name,
+                |o| &o.baton,
+                rounds,
+                move |objects, thread, value| {
+                    let table = &objects.table;
+                    let write = || {
+                        did("Sst::store_mine");
+                        must(table.store_mine(value));
+                        if tracked {
+                            did("Sst::push_broadcast");
+                            must(table.push_broadcast(thread)).forget();
+                        } else {
+                            did("Sst::push_untracked");
+                            must(table.push_untracked(thread));
+                        }
+                    };
+                    call(format!("write{me} {value}"), write, |()| "");
+                    did("Sst::mine");
+                    assert_eq!(must(table.mine()).load(), value, "a node reads its own row");
+                    if value == rounds {
+                        for node in (0..count).filter(|&node| node != me) {
+                            did("Sst::row");
+                            let read = || must(table.row(NodeId(node))).load();
+                            call(format!("read{node}"), read, u64::to_string);
+                            call(format!("read{node}"), read, u64::to_string);
+                        }
+                    }
+                },
+            );
+        }
+        promise(world, move |calls| {
+            (0..count).try_for_each(|row| of_row(calls, row))
+        });
+    }
+}
+
+/// The calls on one row, as those on a variable.
+fn of_row(calls: &[Operation], row: u16) -> std::result::Result<(), Violation> {
+    let calls: Vec<Operation> = calls
+        .iter()
+        .filter_map(|call| {
+            let name = call.name.strip_suffix(&row.to_string())?.to_owned();
+            Some(Operation { name, ..call.clone() })
+        })
+        .collect();
+    single_writer(&calls, "0")
+}
+
+/// Every node broadcasts its data, then says so in its row; who has waited for each row sees each one's data.
+fn wait_for_each(count: u16, rounds: u64, threads: usize) -> impl Fn(&mut World) {
+    move |world| {
+        let at = nodes(world, count, 2, make);
+        for me in 0..count {
+            let name = format!("node {me}");
+            let own: Vec<usize> = (0..threads).collect();
+            in_turn(
+                world,
+                &at[usize::from(me)],
+                &own,
+                &name,
+                |o| &o.baton,
+                rounds,
+                move |objects, thread, round| {
+                    let mine = &objects.data[usize::from(me)];
+                    mine.write(round);
+                    must(mine.bcast_all(thread)).forget();
+                    must(objects.table.store_mine(round));
+                    must(objects.table.push_broadcast(thread)).forget();
+                    did("Sst::wait_for_each");
+                    must(objects.table.wait_for_each(thread, |row| row >= round));
+                    did("Sst::rows");
+                    for row in must(objects.table.rows()) {
+                        assert!(row.load() >= round, "every row has been waited for");
+                    }
+                    if threads == 1 {
+                        for data in &objects.data {
+                            assert!(data.read() >= round, "puts before the push are seen with it");
+                        }
+                    }
+                },
+            );
+        }
+    }
+}
+
+/// The worlds of the table.
+pub(crate) fn rungs() -> Vec<Rung> {
+    vec![
+        Rung::new("wait-for-each", wait_for_each(2, 1, 1)),
+        Rung::new("rows", rows(2, 1, 1, true)),
+        Rung::new("rows-twice", rows(2, 2, 1, true)),
+        Rung::new("two-threads", rows(2, 2, 2, true)),
+        Rung::new("untracked", rows(2, 2, 1, false)),
+        Rung::new("two-threads-untracked", rows(2, 2, 2, false)),
+        Rung::new("wait-twice", wait_for_each(2, 2, 1)),
+        Rung::new("wait-twice-two-threads", wait_for_each(2, 2, 2)),
+        Rung::new("wait-three-nodes", wait_for_each(3, 1, 1)),
+        Rung::new("three-nodes", rows(3, 1, 1, true)),
+    ]
+}

@@ -1,0 +1,153 @@
+//! The owned variable of any size: readers see whole values that were stored, never an earlier one after a later one;
+//! a push sends the value as of the call, also when the owner stores again at once; values that are too large to go
+//! inline are read from memory by the NIC.
+
+use loco::fabric::NodeId;
+use loco::{Manager, Result, SharedVar, Value, WideOwnedVar, fence};
+use loco_sim::{World, call};
+
+use crate::methods::did;
+use crate::rung::Rung;
+use crate::stage::{Fabric, in_turn, must, nodes, promise, run};
+
+struct Objects<T: Value> {
+    wide: WideOwnedVar<T, Fabric>,
+    other: SharedVar<u64, Fabric>,
+}
+
+fn make<T: Value>(manager: &Manager<Fabric>) -> Result<Objects<T>> {
+    Ok(Objects {
+        wide: WideOwnedVar::new(manager, "wide", NodeId(0))?,
+        other: SharedVar::new(manager, "other")?,
+    })
+}
+
+fn shown<const N: usize>(value: &Option<[u64; N]>) -> String {
+    value.map_or_else(|| "none".to_owned(), |value| format!("{value:?}"))
+}
+
+/// The owner stores and pushes `values` values, by `threads` threads in turn; node 1 reads what it finds, then waits for
+/// the last.
+fn sequence<const N: usize>(values: u64, threads: usize) -> impl Fn(&mut World)
+where
+    [u64; N]: Value,
+{
+    move |world| {
+        let at = nodes(world, 2, 2, make::<[u64; N]>);
+        let own: Vec<usize> = (0..threads).collect();
+        in_turn(
+            world,
+            &at[0],
+            &own,
+            "owner",
+            |o| &o.other,
+            values,
+            move |objects, thread, value| {
+                let words = [value; N];
+                let write = || {
+                    did("WideOwnedVar::store");
+                    must(objects.wide.store(thread, words));
+                    did("WideOwnedVar::push");
+                    must(objects.wide.push(thread)).forget();
+                };
+                call(format!("write {words:?}"), write, |()| "");
+                assert_eq!(
+                    objects.wide.try_load(),
+                    Some(words),
+                    "the owner reads what it stored"
+                );
+            },
+        );
+        run(world, &at[1], 0, "reader", move |objects, thread| {
+            did("WideOwnedVar::try_load");
+            call("read", || objects.wide.try_load(), shown);
+            did("WideOwnedVar::wait_until");
+            let last = || Some(must(objects.wide.wait_until(thread, |words| words[0] == values)));
+            call("read", last, shown);
+            call("read", || objects.wide.try_load(), shown);
+        });
+        promise(world, |calls| {
+            loco_sim::spec::single_writer(calls, &format!("{:?}", [0_u64; N]))
+        });
+    }
+}
+
+/// Node 1 pulls while the owner stores; it has heard that the first value is stored.
+fn pulled(world: &mut World) {
+    let at = nodes(world, 2, 1, make::<[u64; 3]>);
+    run(world, &at[0], 0, "owner", |objects, thread| {
+        must(objects.wide.store(thread, [1; 3]));
+        objects.other.write(1);
+        must(objects.other.bcast_all(thread)).forget();
+        must(objects.wide.store(thread, [2; 3]));
+    });
+    run(world, &at[1], 0, "reader", |objects, thread| {
+        must(objects.other.wait_until(thread, |flag| flag == 1));
+        did("WideOwnedVar::try_pull");
+        if let Some(value) = must(objects.wide.try_pull(thread)) {
+            assert!(
+                value == [1; 3] || value == [2; 3],
+                "whole, and stored before: {value:?}"
+            );
+        }
+        did("WideOwnedVar::pull");
+        let value = must(objects.wide.pull(thread));
+        assert!(
+            value == [1; 3] || value == [2; 3],
+            "whole, and stored before: {value:?}"
+        );
+    });
+}
+
+/// The owner pushes once; node 1 loads, waiting while the value arrives.
+fn loaded(world: &mut World) {
+    let at = nodes(world, 2, 1, make::<[u64; 3]>);
+    run(world, &at[0], 0, "owner", |objects, thread| {
+        objects.other.write(7);
+        must(objects.other.bcast_all(thread)).forget();
+        must(objects.wide.store(thread, [1; 3]));
+        must(objects.wide.push(thread)).forget();
+    });
+    run(world, &at[1], 0, "reader", |objects, thread| {
+        did("WideOwnedVar::load");
+        let value = must(objects.wide.load(thread));
+        assert!(value == [0; 3] || value == [1; 3], "whole: {value:?}");
+        if value == [1; 3] {
+            assert_eq!(objects.other.read(), 7, "puts before the push are seen with it");
+        }
+    });
+}
+
+/// After a push and a fence the value is at node 2, which hears of it from node 1.
+fn fenced(world: &mut World) {
+    let at = nodes(world, 3, 1, make::<[u64; 2]>);
+    run(world, &at[0], 0, "owner", |objects, thread| {
+        must(objects.wide.store(thread, [1; 2]));
+        must(objects.wide.push(thread)).forget();
+        must(fence::thread(thread));
+        objects.other.write(1);
+        must(objects.other.bcast(thread, &[NodeId(1)])).forget();
+    });
+    run(world, &at[1], 0, "messenger", |objects, thread| {
+        must(objects.other.wait_until(thread, |flag| flag == 1));
+        must(objects.other.bcast(thread, &[NodeId(2)])).forget();
+    });
+    run(world, &at[2], 0, "reader", |objects, thread| {
+        must(objects.other.wait_until(thread, |flag| flag == 1));
+        assert_eq!(objects.wide.try_load(), Some([1; 2]), "pushed and fenced before");
+    });
+}
+
+/// The worlds of the wide owned variable.
+pub(crate) fn rungs() -> Vec<Rung> {
+    vec![
+        Rung::new("load", loaded),
+        Rung::new("push", sequence::<3>(2, 1)),
+        Rung::new("pull", pulled),
+        Rung::new("two-threads", sequence::<2>(2, 2)),
+        Rung::new("fenced", fenced),
+        // More than goes inline on the model fabric, so that the NIC reads the source.
+        Rung::new("from-memory", sequence::<9>(1, 1)),
+        Rung::new("from-memory-twice", sequence::<9>(2, 2)),
+    ]
+}

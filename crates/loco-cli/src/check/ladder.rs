@@ -1,0 +1,228 @@
+//! `loco check` by default: the object climbs its ladder.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use loco_app::{OutputError, complain, print};
+use loco_check::{Ladder, LadderReport, Object, Rung, RungReport, rungs};
+use loco_sim::{Completeness, Config, Failure, Schedule, World, execution_graph, replay};
+use serde::Serialize;
+
+use super::{Args, INTERRUPTED, progress};
+use crate::error::CliError;
+
+/// Seconds for each object.
+const SECONDS: u64 = 60;
+
+/// The objects by name, for the argument parser and its help.
+pub(super) fn object() -> impl TypedValueParser<Value = Object> {
+    PossibleValuesParser::new(Object::ALL.map(Object::name)).try_map(|name| name.parse::<Object>())
+}
+
+/// Climbs, lists the rungs, or repeats a schedule of a rung.
+pub(super) fn run(args: &Args, cancel: &Arc<AtomicBool>) -> Result<u8, CliError> {
+    let objects = args.object.map_or(Object::ALL.to_vec(), |object| vec![object]);
+    if let Some(unknown) = args.rung.iter().find(|name| rung(&objects, name).is_none()) {
+        let names: Vec<&str> = objects
+            .iter()
+            .flat_map(|&o| rungs(o))
+            .map(|rung| rung.name())
+            .collect();
+        return Err(CliError::Usage(format!(
+            "--rung: no rung `{unknown}`; there are {}",
+            names.join(", ")
+        )));
+    }
+    if args.rungs {
+        return list(&objects);
+    }
+    if let Some(schedule) = &args.replay {
+        return again(args, &objects, schedule);
+    }
+    let mut found = false;
+    for object in objects {
+        let ladder = Ladder {
+            only: args.rung.clone(),
+            seed: args.seed,
+            progress: progress::printer(args.json),
+            cancel: Some(cancel.clone()),
+            ..Ladder::new(object, Duration::from_secs(args.time.unwrap_or(SECONDS)))
+        };
+        let report = ladder.climb();
+        progress::clear(&Config {
+            progress: ladder.progress,
+            ..Config::default()
+        });
+        let report = report.map_err(|error| CliError::Usage(error.to_string()))?;
+        show(args, &report)?;
+        if let Some(failed) = report.failed()
+            && let Some(failure) = &failed.failure
+            && let Some(rung) = rung(&[object], failed.rung)
+        {
+            draw(args, &rung, &failure.schedule)?;
+            found = true;
+        }
+        if report.interrupted {
+            return Ok(if found { 1 } else { INTERRUPTED });
+        }
+    }
+    Ok(u8::from(found))
+}
+
+fn rung(objects: &[Object], name: &str) -> Option<Rung> {
+    objects
+        .iter()
+        .flat_map(|&object| rungs(object))
+        .find(|rung| rung.name() == name)
+}
+
+fn list(objects: &[Object]) -> Result<u8, CliError> {
+    for &object in objects {
+        for rung in rungs(object) {
+            print(format_args!("{:16} {}", object.name(), rung.name()))?;
+        }
+    }
+    Ok(0)
+}
+
+/// Repeats a schedule of the one rung that was named.
+fn again(args: &Args, objects: &[Object], schedule: &Schedule) -> Result<u8, CliError> {
+    let [name] = args.rung.as_slice() else {
+        return Err(CliError::Usage(
+            "--replay: say one --rung, the schedule's own".into(),
+        ));
+    };
+    let Some(rung) = rung(objects, name) else {
+        return Ok(0); // Not reached: the names have been looked at.
+    };
+    let config = config(&rung);
+    let report = replay(&config, schedule, |world: &mut World| rung.build(world))
+        .map_err(|error| CliError::Usage(error.to_string()))?;
+    draw(args, &rung, schedule)?;
+    match &report.failure {
+        Some(failure) => print(format_args!("FAILED\n{failure}"))?,
+        None => print("ok: this execution breaks no promise")?,
+    }
+    Ok(u8::from(report.failure.is_some()))
+}
+
+fn config(rung: &Rung) -> Config {
+    let mut config = Config::default();
+    rung.configure(&mut config);
+    config
+}
+
+/// Writes the pictures that were asked for.
+fn draw(args: &Args, rung: &Rung, schedule: &Schedule) -> Result<(), CliError> {
+    if args.svg.is_none() && args.dot.is_none() {
+        return Ok(());
+    }
+    let graph = execution_graph(&config(rung), schedule, |world: &mut World| rung.build(world))
+        .map_err(|error| CliError::Usage(error.to_string()))?;
+    let title = format!("{}: {schedule}", rung.name());
+    super::write_drawing(args, &graph, &title)
+}
+
+/// A line of `--json`: one object.
+#[derive(Serialize)]
+struct Line<'a> {
+    object: Object,
+    passed: bool,
+    complete: bool,
+    rungs: &'a [RungReport],
+    unreached: &'a [&'static str],
+    failed_rung: Option<&'static str>,
+    failure: Option<String>,
+    schedule: Option<String>,
+    seconds: f64,
+}
+
+fn show(args: &Args, report: &LadderReport) -> Result<(), OutputError> {
+    let failed = report.failed();
+    let failure = failed.and_then(|rung| rung.failure.as_ref());
+    if args.json {
+        let line = Line {
+            object: report.object,
+            passed: failure.is_none(),
+            complete: report.is_complete(),
+            rungs: &report.rungs,
+            unreached: &report.unreached,
+            failed_rung: failed.map(|rung| rung.rung),
+            failure: failure.map(ToString::to_string),
+            schedule: failure.map(|failure| failure.schedule.to_string()),
+            seconds: report.seconds,
+        };
+        // Strings, numbers and booleans only, which always serialize.
+        return print(serde_json::to_string(&line).unwrap_or_default());
+    }
+    print(format_args!("{}: {} rungs", report.object, report.rungs.len()))?;
+    for rung in &report.rungs {
+        print(format_args!("  {}", line_of(rung)))?;
+    }
+    match (failed, failure) {
+        (Some(rung), Some(failure)) => show_failure(report, rung, failure)?,
+        _ => print(verdict(report))?,
+    }
+    if !report.unreached.is_empty() && args.rung.is_empty() && failed.is_none() {
+        print(format_args!(
+            "not called by any execution: {}",
+            report.unreached.join(", ")
+        ))?;
+    }
+    Ok(())
+}
+
+fn show_failure(report: &LadderReport, rung: &RungReport, failure: &Failure) -> Result<(), OutputError> {
+    print(format_args!("FAILED on rung {}\n{failure}", rung.rung))?;
+    print(format_args!(
+        "again: loco check {} --rung {} --replay '{}'",
+        report.object, rung.rung, failure.schedule
+    ))
+}
+
+/// What was seen on a rung, in columns.
+fn line_of(rung: &RungReport) -> String {
+    let faults = match rung.faults == loco_sim::Faults::default() {
+        true => String::new(),
+        false => format!(", at most {}", rung.faults),
+    };
+    let random = match rung.random {
+        0 => String::new(),
+        n => format!(", {n} random schedules up to depth {}", rung.depth),
+    };
+    let seen = match rung.completeness {
+        Completeness::Complete => format!("complete{faults}"),
+        _ => format!("{}{faults}{random}", rung.completeness),
+    };
+    format!(
+        "{:26} {seen} ({} states, {:.1} s)",
+        rung.rung, rung.stats.states, rung.stats.seconds
+    )
+}
+
+fn verdict(report: &LadderReport) -> String {
+    let complete = report
+        .rungs
+        .iter()
+        .filter(|r| r.completeness == Completeness::Complete)
+        .count();
+    let all = report.rungs.len();
+    let interrupted = if report.interrupted { ", interrupted" } else { "" };
+    match complete == all {
+        true => format!(
+            "ok: no failure; all {all} worlds complete, {:.1} s",
+            report.seconds
+        ),
+        false => format!(
+            "no failure found{interrupted}: {complete} of {all} worlds complete, the others as far as said above, {:.1} s",
+            report.seconds
+        ),
+    }
+}
+
+/// Says on standard error that there was nothing to draw.
+pub(super) fn nothing_to_draw() {
+    complain("loco: no execution failed, so there is nothing to draw");
+}
