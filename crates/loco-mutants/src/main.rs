@@ -1,0 +1,148 @@
+//! The command `loco-mutants`: which mutations of the shipped objects `loco check` finds.
+
+#![forbid(unsafe_code)]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Parser;
+use loco_mutants::{Mutation, Outcome, Tree, TreeError, all};
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+use rand::seq::SliceRandom;
+use serde::Serialize;
+
+/// Apply mutations to the shipped objects, one at a time, and run `loco check` on each.
+///
+/// Prints a line for each mutation and the share found by object. Survivors are listed at the end.
+///
+/// Exit status: 0 if at least --share percent of the mutations that are not harmless were found, 1 if not, 2 if a mutation
+/// does not fit the sources or the code as shipped does not build.
+#[derive(Parser)]
+struct Args {
+    /// Objects whose mutations to try, as `loco check` names them; all if none is named.
+    objects: Vec<String>,
+    /// Try only the mutation of this name.
+    #[arg(long)]
+    name: Option<String>,
+    /// Try so many mutations, drawn at random.
+    #[arg(long, value_name = "N")]
+    sample: Option<usize>,
+    /// Seed of the draw.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Seconds that `loco check` gets for each.
+    #[arg(long, default_value_t = 60)]
+    time: u64,
+    /// Percent that must be found.
+    #[arg(long, default_value_t = 95)]
+    share: u64,
+    /// Folder for the copy of the workspace and what is built in it.
+    #[arg(long, default_value = "target/mutants")]
+    folder: PathBuf,
+    /// List the mutations and try none.
+    #[arg(long)]
+    list: bool,
+    /// Print one line of JSON for each mutation.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    object: &'a str,
+    name: &'a str,
+    after_failure: bool,
+    harmless: Option<&'a str>,
+    outcome: &'a Outcome,
+}
+
+fn main() -> ExitCode {
+    match run(&Args::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(error) => {
+            eprintln!("loco-mutants: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(args: &Args) -> Result<bool, TreeError> {
+    let mut mutations: Vec<Mutation> = all()?
+        .into_iter()
+        .filter(|m| args.objects.is_empty() || args.objects.contains(&m.object))
+        .filter(|m| args.name.as_ref().is_none_or(|name| *name == m.name))
+        .collect();
+    if let Some(sample) = args.sample {
+        mutations.retain(|m| m.harmless.is_none());
+        mutations.shuffle(&mut SmallRng::seed_from_u64(args.seed));
+        mutations.truncate(sample);
+    }
+    if args.list {
+        for m in &mutations {
+            println!("{}/{}: {}", m.object, m.name, m.wrong);
+        }
+        return Ok(true);
+    }
+    let tree = Tree::copy(Path::new("."), &args.folder)?;
+    tree.build_as_shipped()?;
+    let mut tally: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    let mut survivors = Vec::new();
+    for mutation in &mutations {
+        let outcome = tree.check(mutation, args.time)?;
+        show(args, mutation, &outcome);
+        if mutation.harmless.is_some() || outcome == Outcome::DoesNotBuild {
+            continue;
+        }
+        let (found, tried) = tally.entry(&mutation.object).or_default();
+        *tried += 1;
+        match outcome {
+            Outcome::Found { .. } => *found += 1,
+            _ => survivors.push(mutation),
+        }
+    }
+    let (found, tried) = tally
+        .values()
+        .fold((0, 0), |(f, t), (found, tried)| (f + found, t + tried));
+    if !args.json {
+        for (object, (found, tried)) in &tally {
+            println!("{object:16} {found:3} of {tried:3} found");
+        }
+        println!("{:16} {found:3} of {tried:3} found", "all");
+        for survivor in survivors {
+            println!(
+                "survived: {}/{}: {}",
+                survivor.object, survivor.name, survivor.wrong
+            );
+        }
+    }
+    Ok(found * 100 >= tried * args.share)
+}
+
+fn show(args: &Args, mutation: &Mutation, outcome: &Outcome) {
+    if args.json {
+        let line = Line {
+            object: &mutation.object,
+            name: &mutation.name,
+            after_failure: mutation.after_failure,
+            harmless: mutation.harmless.as_deref(),
+            outcome,
+        };
+        // Strings, numbers and booleans only, which always serialize.
+        println!("{}", serde_json::to_string(&line).unwrap_or_default());
+        return;
+    }
+    let what = match outcome {
+        Outcome::Found { seconds } => format!("found in {seconds:.1} s"),
+        Outcome::Survived { seconds } => format!("SURVIVED {seconds:.1} s"),
+        Outcome::DoesNotBuild => "does not build".to_owned(),
+    };
+    let harmless = if mutation.harmless.is_some() {
+        " (harmless)"
+    } else {
+        ""
+    };
+    println!("{}/{}: {what}{harmless}", mutation.object, mutation.name);
+}
