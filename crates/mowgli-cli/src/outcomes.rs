@@ -18,8 +18,8 @@ use crate::{Error, Exit, clients, output};
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "EXAMPLES\n  mowgli outcomes LOCO-23\n  mowgli outcomes mine.client --setting weak-ring\n  \
-    mowgli outcomes RING-own --json\n\nEXIT STATUS\n  0  every verdict is as stated   1  some verdict differs   \
-    2  errors   3  some verdict is unknown (limit reached)"
+    mowgli outcomes RING-own --json\n\nEXIT STATUS\n  0  every verdict is as stated\n  1  some verdict differs\n  \
+    2  wrong usage, or errors in a client\n  3  some verdict is unknown: a limit was reached"
 )]
 pub(crate) struct Args {
     /// Files *.client, or built-in clients

@@ -28,8 +28,8 @@ use crate::{Error, Exit, output};
 #[command(
     after_help = "EXAMPLES\n  mowgli refine --list\n  mowgli refine I_SV --calls 4\n  \
     mowgli refine I_BAL/no-fence\n  mowgli refine I_RBL/paper --local\n  mowgli refine I_MSW --random 10000 --calls 7\n\n\
-    EXIT STATUS\n  0  it refines on every client   1  a client refutes it   2  errors   \
-    3  a limit was reached, nothing refuted"
+    EXIT STATUS\n  0  it refines on every client\n  1  a client refutes it\n  2  wrong usage\n  \
+    3  a limit was reached and nothing refuted"
 )]
 pub(crate) struct Args {
     /// The implementation; `--list` names them

@@ -7,11 +7,13 @@ use std::process::Command;
 
 use support::{exits, stdout};
 
-const COMMANDS: [&str; 8] = [
+const COMMANDS: [&str; 10] = [
     "",
     "check",
     "explain",
     "compare",
+    "outcomes",
+    "refine",
     "list",
     "show",
     "bench",
