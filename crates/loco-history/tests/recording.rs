@@ -1,4 +1,4 @@
-//! Recorders and journals: what they take down is what happened, also when the process dies in between.
+//! Recorders and journals record what happened, also when the process dies in between.
 #![allow(clippy::unwrap_used)]
 
 use std::fs::File;
@@ -11,7 +11,7 @@ use loco_history::*;
 const A: ThreadId = ThreadId { node: 0, thread: 0 };
 const B: ThreadId = ThreadId { node: 1, thread: 3 };
 
-/// Four threads use one word as `body` does; the history of all of them.
+/// Runs four threads that use one word by `body`, and returns their history.
 fn run(body: impl Fn(&AtomicU64, AtomicCall) -> AtomicRet + Sync) -> History<AtomicCall, AtomicRet> {
     let word = AtomicU64::new(0);
     let one = |thread: u16| {

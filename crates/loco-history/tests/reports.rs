@@ -1,4 +1,4 @@
-//! What a failed or ended check says: the text, the page, the data.
+//! The text, the page and the data of a check that failed or was ended by a limit.
 #![allow(clippy::unwrap_used)]
 
 mod common;

@@ -1,4 +1,4 @@
-//! The `mowgli` command from outside: reports, exit statuses, and what it says of bad input.
+//! The `mowgli` command from outside: reports, exit statuses, and its errors.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
 use std::fs;

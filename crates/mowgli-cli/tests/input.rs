@@ -1,4 +1,4 @@
-//! What the command says of input that it cannot use, of searches that it cannot finish, and of output that nobody reads.
+//! The command with input that it cannot use, searches that it cannot finish, and output that nobody reads.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
 mod support;
@@ -29,7 +29,7 @@ fn a_reader_that_goes_away_does_not_change_the_exit_status() {
     assert_eq!(child.wait().unwrap().code(), Some(1));
 }
 
-/// No run passes the assumption: nothing has been tested, whatever the test states.
+/// No execution satisfies the assumption, so the test asks nothing.
 #[test]
 fn a_test_without_executions_is_vacuous() {
     for statement in [

@@ -1,4 +1,4 @@
-//! What the command prints fits the terminal: help texts, tables and lists.
+//! Help texts, tables and lists fit the terminal.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
 mod support;

@@ -108,7 +108,7 @@ fn the_papers_are_complete() {
     assert_eq!(count("loco26"), 3 + 2 + 2 + 3);
 }
 
-/// What a report shows can be decided without the rest of the outcomes.
+/// Deciding a test without the outcomes that its report does not show gives the same report.
 #[test]
 fn deciding_a_test_reports_what_all_outcomes_report() {
     for entry in catalogue::entries() {

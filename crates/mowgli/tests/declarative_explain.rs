@@ -1,4 +1,4 @@
-//! Explanations: witnesses are real, cycles are cycles, and the relaxations named do allow the outcome.
+//! Explanations: witnesses are consistent, cycles are cycles of the model, and the changes named allow the outcome.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
 use std::collections::BTreeSet;
@@ -110,7 +110,7 @@ fn every_forbidden_outcome_has_a_cycle_in_the_model() {
                 for (i, edge) in edges.iter().enumerate() {
                     let next = &edges[(i + 1) % edges.len()];
                     assert_eq!(edge.to, next.from, "{} under {model}: not closed", entry.name);
-                    // From observation back to issue only where they coincide.
+                    // A cycle passes from observation back to issue only at events where they coincide.
                     let back = (edge.side, next.side) == (Side::Observe, Side::Issue);
                     let instant = spec.is_instantaneous(&execution.events[edge.to]);
                     assert!(!back || instant, "{} under {model}: not a cycle", entry.name);

@@ -1,9 +1,9 @@
 //! Fault seeding: every cell of the ordering tables and every term of `ib` and `ob`, changed one at a time, must be noticed.
 //!
-//! The yardstick is the operational machine, which knows no tables: a change is noticed if some program of the suite has other
-//! outcomes under the changed model than on the machine. The suite is the catalogue, random programs, and every
-//! combination of two accesses, a separator and an observer ([`pairs`]). A change that is not noticed must be one that changes
-//! nothing: for cells that is decided by [`proof`], for terms each is listed with the reason.
+//! The changed model is compared with the operational machine, which knows no tables: a change is noticed if some program of the suite
+//! has other outcomes under the changed model than on the machine. The suite is the catalogue, random programs, and every
+//! combination of two accesses, a separator and an observer ([`pairs`]). A change that is not noticed must leave the model as
+//! it is. [`proof`] decides this for cells; terms are listed with the reason.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
 use std::collections::BTreeSet;
@@ -65,7 +65,7 @@ impl Suite {
         Spec::of(self.model, RmwAtomicity::Hca)
     }
 
-    /// A program whose outcomes under `spec` are not the machine's.
+    /// Finds a program whose outcomes under `spec` differ from the machine's.
     fn notices(&self, spec: &Spec, detail: Detail) -> Option<&Program> {
         let budget = Budget {
             states_max: Some(20_000),
@@ -84,19 +84,19 @@ impl Suite {
     }
 }
 
-/// How hard the suite looks.
+/// The effort of the suite.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Detail {
     /// Some of the programs.
     Sample,
     /// All of them.
     Search,
-    /// All of them, every read and all of modification order enumerated: some reads may have no source under a changed
-    /// definition.
+    /// All of them, with every read and all of modification order enumerated, because under a changed definition a read may have no
+    /// source.
     Everything,
 }
 
-/// The other entries that a cell could have. `sqp` says nothing new where one event is the CPU's.
+/// Returns the other entries that a cell could have. `sqp` differs from neither of them where one event is the CPU's.
 fn others(cell: Cell, entry: Order) -> Vec<Order> {
     let nic = !cell.earlier.is_cpu() && !cell.later.is_cpu();
     [Order::Yes, Order::No, Order::SameQueuePair]
@@ -144,7 +144,7 @@ const HARMLESS_CELLS: [(&[Model], &str, &str); 3] = [
 const ISSUE_OF_REMOTE_WRITE: &str = "what comes before the issue of the write, an earlier NIC read that rb_b puts there \
      included, is itself before the later event (rows F, H, J, K; G8 forbids rb_b from a later read)";
 
-/// Every change of a cell is noticed by a program, or proved to change nothing; never both.
+/// Every change of a cell is either noticed by a program or proved to leave the model as it is, never both.
 fn every_changed_cell_is_noticed(model: Model) {
     let suite = Suite::new(model);
     let spec = suite.spec();

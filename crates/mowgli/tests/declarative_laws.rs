@@ -192,7 +192,7 @@ fn stronger_models_have_fewer_outcomes() {
     let chain = [Model::Sc, Model::RdmaSc, Model::RdmaTso, Model::RdmaTsoNoPcie];
     let mut strict = [0; 3];
     for seed in 0..500 {
-        // Store buffering needs CPU operations in quantity.
+        // Store buffering needs many CPU operations.
         let program = program(seed, if seed < 300 { shape } else { CPU });
         for rmw in RmwAtomicity::ALL {
             let found = chain.map(|model| search(&program, model, rmw).outcomes);
@@ -218,7 +218,7 @@ fn stronger_models_have_fewer_outcomes() {
     );
 }
 
-/// LOCO'26 Def. F.1 says of programs that poll what RDMA-TSO'24 Def. 4.4 does.
+/// LOCO'26 Def. F.1 agrees with RDMA-TSO'24 Def. 4.4 on programs that poll.
 #[test]
 fn rdma_wait_with_polls_is_rdma_tso() {
     for seed in 0..400 {
@@ -229,7 +229,7 @@ fn rdma_wait_with_polls_is_rdma_tso() {
     }
 }
 
-/// What a condition shows can be enumerated without the rest.
+/// The search finds the values that a condition shows without enumerating the others.
 #[test]
 fn asking_for_some_operands_gives_the_projection_of_all_outcomes() {
     for seed in 0..400 {

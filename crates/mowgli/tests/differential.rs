@@ -1,7 +1,8 @@
 //! Random programs on which the engines and the models must agree.
 //!
-//! Every program runs under the declarative engine and under the concrete and the simplified machine of every model; the
-//! models' inclusions are checked, and the definition's recursive forms on executions of the program. A failure prints the seed and the shrunk program, to be kept as a test.
+//! Every program runs under the declarative engine and under the concrete and the simplified machine of every model. The test checks that
+//! they agree, that the models include one another as they should, and that the recursive forms of the definition agree on
+//! executions of the program. A failure prints the seed and the shrunk program, which should be kept as a test.
 //!
 //! `MOWGLI_DIFFERENTIAL=COUNT[,FIRST_SEED]` runs COUNT programs of each kind instead of the few of the suite.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests.
@@ -91,7 +92,7 @@ const SHAPES: [(&str, Shape); 9] = [
     ),
 ];
 
-/// What a program showed that it must not.
+/// The disagreement that a program showed.
 type Failure = String;
 
 fn budget() -> Budget<'static> {
@@ -101,11 +102,11 @@ fn budget() -> Budget<'static> {
     }
 }
 
-/// Searches that finished, and that did not (a comparison with one of these is left out).
+/// The searches that finished, and those that did not. A comparison with a search that did not finish is left out.
 static FINISHED: AtomicU64 = AtomicU64::new(0);
 static UNFINISHED: AtomicU64 = AtomicU64::new(0);
 
-/// The outcomes, or nothing if the search did not finish.
+/// Returns the outcomes, or nothing if the search did not finish.
 fn complete(search: Search) -> Option<BTreeSet<Outcome>> {
     let count = if search.is_complete() {
         &FINISHED
@@ -191,7 +192,7 @@ fn forms_agree(
         plain
     };
     for outcome in outcomes.iter().take(1).chain(outcomes.iter().skip(1).last()) {
-        // No answer within the budget is no disagreement.
+        // A search without an answer within the budget is not a disagreement.
         if let Ok(witness) = declarative::witness(program, model, rmw, outcome, &budget()) {
             let consistent = witness.is_some_and(|execution| compare(&execution));
             if !consistent {
@@ -206,7 +207,7 @@ fn forms_agree(
     failure.map_or(Ok(()), Err)
 }
 
-/// Every check of one program.
+/// Makes every check of one program.
 fn check(program: &Program) -> Result<(), Failure> {
     let remote = has(program, is_remote);
     let atomicities: &[RmwAtomicity] = if has(program, is_rmw) {
@@ -283,7 +284,7 @@ fn check(program: &Program) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Seeds to try: a few, or what the environment says.
+/// Returns the seeds to try: a few, or those of the environment.
 fn seeds(count: u64) -> std::ops::Range<u64> {
     let plan = std::env::var("MOWGLI_DIFFERENTIAL").unwrap_or_default();
     let mut numbers = plan.split(',').filter_map(|n| n.parse::<u64>().ok());
@@ -377,7 +378,7 @@ fn control_flow() {
     run_shape(&SHAPES[8]);
 }
 
-/// The programs are worth something only if they tell the models apart, and if most searches finish.
+/// The programs must tell the models apart, and most searches must finish; otherwise they would test nothing.
 #[test]
 fn the_programs_separate_the_models() {
     let pairs = [
@@ -419,7 +420,7 @@ fn the_programs_separate_the_models() {
     );
 }
 
-/// Shrinking keeps what shows and drops the rest.
+/// Shrinking keeps the instructions that matter and drops the others.
 #[test]
 fn shrinking_finds_a_smallest_program() {
     let shape = Shape {

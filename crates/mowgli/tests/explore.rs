@@ -1,4 +1,4 @@
-//! The operational engine's promises: traces, limits, several threads, and programs that it refuses.
+//! The operational engine: traces, limits, several workers, and programs that it refuses.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
 use std::sync::atomic::AtomicBool;

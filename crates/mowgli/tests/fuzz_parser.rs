@@ -1,8 +1,8 @@
-//! The parser on input that nobody meant: bytes, token soup, and catalogue files with damage.
+//! The parser on random input: bytes, random tokens, and damaged files of the catalogue.
 //!
-//! Whatever the input, it must not panic; its diagnostics must mark places inside the text; and what it accepts must
-//! print back to itself. A second or so by default; `MOWGLI_FUZZ_S=600 cargo test --test fuzz_parser -- --nocapture`
-//! runs for ten minutes, `MOWGLI_FUZZ_SEED` starts elsewhere, and the number of inputs is printed.
+//! The parser must not panic on any input, its diagnostics must mark places inside the text, and a text that it accepts must print
+//! back to itself. The test takes about a second. `MOWGLI_FUZZ_S=600 cargo test --test fuzz_parser -- --nocapture` runs for ten
+//! minutes and prints the number of inputs; `MOWGLI_FUZZ_SEED` sets the seed.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 
-/// Beside the keywords.
+/// The tokens beside the keywords.
 const TOKENS: [&str; 55] = [
     "RDMA",
     "t",
@@ -97,7 +97,7 @@ fn soup(rng: &mut StdRng) -> String {
     format!("{start}{}", words.join(if rng.random() { " " } else { "" }))
 }
 
-/// A catalogue file after a few cuts, copies, splices and insertions.
+/// Damages a file of the catalogue by a few cuts, copies, splices and insertions.
 fn damaged(rng: &mut StdRng) -> String {
     let mut text: Vec<char> = catalogue::entries().choose(rng).unwrap().source.chars().collect();
     for _ in 0..rng.random_range(1..6) {
@@ -137,7 +137,7 @@ fn large(rng: &mut StdRng) -> String {
     format!("{before}{}{after}", format!("{word} ").repeat(count))
 }
 
-/// Panics if the parser misbehaves; whether it accepted the text.
+/// Panics if the parser misbehaves. Returns whether it accepted the text.
 fn check(source: &str) -> bool {
     let inside = |d: &Diagnostic| {
         assert!(d.span.start <= d.span.end && d.span.end <= source.len(), "{d:?}");

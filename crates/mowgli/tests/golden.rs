@@ -11,7 +11,7 @@ use mowgli::litmus::{Litmus, Setting};
 use mowgli::outcome::{Budget, Search};
 use mowgli::report;
 
-/// The answer of both engines, which saw everything and agree.
+/// Runs both engines, which must be complete and agree, and returns their answer.
 fn search(litmus: &Litmus, setting: Setting) -> Search {
     let answer = run(&litmus.program, setting, Engine::Both, &Budget::default()).unwrap();
     assert_eq!(

@@ -73,7 +73,7 @@ fn the_catalogue_on_the_concrete_machine() {
 
 #[test]
 fn the_reduction_loses_no_outcome() {
-    // Few instructions: without reduction every interleaving counts.
+    // The tests have few instructions, because without reduction every interleaving counts.
     let small = Shape {
         instructions: 6,
         ..Shape::SMALL

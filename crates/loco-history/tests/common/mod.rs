@@ -1,4 +1,4 @@
-//! Histories generated from sequential executions, and a checker that tries everything.
+//! Generates histories from sequential executions, and checks histories by trying every order.
 #![allow(dead_code, clippy::unwrap_used)]
 
 use std::collections::{HashMap, VecDeque};
@@ -14,7 +14,7 @@ pub trait Object: Default {
     fn spec() -> Self::S;
     fn call(rng: &mut StdRng) -> <Self::S as Spec>::Call;
     fn run(&mut self, call: &<Self::S as Spec>::Call) -> <Self::S as Spec>::Ret;
-    /// Whether a correct program would call this now.
+    /// Returns whether a correct program would make this call now.
     fn may(&self, _call: &<Self::S as Spec>::Call) -> bool {
         true
     }
@@ -216,7 +216,7 @@ pub struct Shape {
     pub operations: usize,
     /// How far an interval reaches from the point where the operation took effect, in operations.
     pub reach: u64,
-    /// Of 100 operations, how many lose their response, and how many more never took effect.
+    /// Of 100 operations, how many lose their response, and how many others never took effect.
     pub pending_percent: u32,
 }
 
@@ -350,7 +350,7 @@ fn extend<S: Spec>(
     })
 }
 
-/// Whether every order in the report is what it claims to be.
+/// Checks that every order in the report is legal and agrees with the history.
 pub fn assert_orders_hold<S: Spec>(spec: &S, history: &History<S::Call, S::Ret>, report: &Report<'_, S>) {
     let all = &history.operations;
     for part in &report.partitions {

@@ -1,8 +1,8 @@
-//! Cycles of four accesses, systematically: a thread makes one access to `x` and one to `y` with a separator between, and an
-//! observer accesses `y` then `x` in an order that nothing relaxes.
+//! Generates all cycles of four accesses: a thread makes one access to `x` and one to `y` with a separator between them, and an observer
+//! accesses `y` and then `x` in an order that nothing relaxes.
 //!
-//! Every kind of access is tried in both places, so that for every cell of an ordering table that can matter some program here
-//! depends on it.
+//! Every kind of access is tried in both places. So for every cell of an ordering table that can matter, some program here depends
+//! on it.
 
 use mowgli::program::{Expr, Instr, Loc, Location, Node, Program, PutSrc, Reg, Thread, Value};
 
@@ -42,7 +42,7 @@ impl Access {
     }
 }
 
-/// What stands between the two accesses.
+/// The instructions between the two accesses.
 #[derive(Clone, Copy)]
 enum Between {
     Nothing,
@@ -173,7 +173,7 @@ fn program(
         Between::GetAndPoll => vec![get(near, remote), Instr::Poll { node: peer }],
     });
     code.extend(build.access(0, second, y, far, 2));
-    // The observer is where y is; what is not there it reaches through its NIC, after the CPU.
+    // The observer runs on the node of y. It reaches other nodes through its NIC, after its CPU accesses.
     let mut seen = build.observe(reads_y, y, true, 3);
     seen.push(Instr::Mfence);
     seen.extend(build.observe(reads_x, x, x_node == y_node, 4));

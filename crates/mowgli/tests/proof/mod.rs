@@ -1,20 +1,21 @@
 //! Proofs that a changed table is the same model.
 //!
-//! Consistency is acyclicity of a graph whose edges are those of program order, by the tables, and those of other relations. A
-//! changed table therefore is the same model if, in every thread, program order gives the same *closure* between points that
-//! other relations can touch. Fences touch no other relation, and into a poll comes only polls-from, which is program
-//! order too; so paths through them count, and their own ends do not, except where a path starts at a poll.
+//! An execution is consistent if a graph is acyclic. Its edges are those of program order, by the tables, and those of other
+//! relations. So a changed table gives the same model if, in every thread, program order gives the same *closure* between the points
+//! that other relations can touch. Fences touch no other relation. The only edge into a poll is polls-from, which follows from
+//! program order too. So paths through fences and polls count, but they are not ends of paths, with one exception: a path may start
+//! at a poll.
 //!
-//! The issue of a buffered write is touched by little. *Out of it*, every edge of `ib` comes with one of `ob` from its observation
-//! to the same instantaneous event, which is stronger, except: to a CPU read of the same thread that it is forwarded to (it can
-//! only matter to what is before the write if that is the read itself); to the poll of a put; and, without PCIe, to a NIC
-//! read that it is forwarded to. *Into* the issue of a NIC remote write comes, with PCIe, only `nfo` from an earlier NIC remote read
-//! (G8 forbids a later one), and that read is itself before what the write is before: H9, H10, for remote writes `nfo` with
-//! the order of their observations, and for reads and atomics `oppo`.
+//! Few relations touch the issue of a buffered write. *Out of it*, for every edge of `ib` there is an edge of `ob` from the write's
+//! observation to the same instantaneous event, which is stronger. There are three exceptions: an edge to a CPU read of the same
+//! thread to which the write is forwarded (it matters to events before the write only if the event is the read itself), an edge to the
+//! poll of a put, and, without PCIe, an edge to a NIC read to which the write is forwarded. *Into* the issue of a NIC remote write, with
+//! PCIe, there is only `nfo` from an earlier NIC remote read (G8 forbids a later one). That read is itself before the events that the
+//! write is before: by H9 and H10, for remote writes by `nfo` with the order of their observations, and for reads and atomics by `oppo`.
 //!
-//! It is enough to look at two instructions with distinct fences and polls between them: an edge that a change adds or removes
-//! is between two instructions; more instructions only add edges to both sides; and a path that passes two fences of one kind
-//! and queue pair can skip one of them, because a cell looks at kinds and queue pairs alone.
+//! It is enough to look at two instructions with distinct fences and polls between them, for three reasons. An edge that a change
+//! adds or removes is between two instructions. More instructions add the same edges to both models. A path that passes two fences
+//! of one kind and queue pair can skip one of them, because a cell looks only at kinds and queue pairs.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +27,7 @@ use mowgli::program::{Expr, Instr, Loc, Location, Node, Program, PutSrc, Reg, Th
 
 use mowgli::declarative::unfold;
 
-/// What program order does in every thread that matters, under one model.
+/// The closure of program order in every thread that matters, under one model.
 pub struct Proof {
     threads: Vec<Vec<Event>>,
     closures: Vec<BTreeSet<(usize, usize)>>,
@@ -39,7 +40,7 @@ impl Proof {
         Proof { threads, closures }
     }
 
-    /// Whether the changed model orders all threads alike.
+    /// Returns whether the changed model orders all threads in the same way.
     pub fn is_harmless(&self, changed: &Spec) -> bool {
         self.threads
             .iter()
@@ -119,7 +120,7 @@ fn threads(spec: &Spec) -> Vec<Vec<Event>> {
     for first in instructions().iter().chain(&connectors[3..]) {
         for middle in &between {
             for last in &instructions() {
-                // Polls here stand for polls of anything: an earlier put of each queue pair makes them possible.
+                // An earlier put on each queue pair makes the polls possible.
                 let mut code: Vec<Instr> = (0..4).map(|i| put(1 + i % 2)).collect();
                 let skipped = code.len();
                 code.push(first.clone());

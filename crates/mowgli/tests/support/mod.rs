@@ -1,4 +1,4 @@
-//! Small programs at random, from a seed: what the laws of the declarative engine are tried on.
+//! Generates small random programs from a seed, for the laws of the declarative engine.
 #![allow(dead_code)] // Each test crate uses its part.
 
 use mowgli::program::{
@@ -7,7 +7,7 @@ use mowgli::program::{
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-/// What programs may contain.
+/// The instructions and sizes that programs may have.
 #[derive(Clone, Copy)]
 pub struct Shape {
     pub nodes: u8,
