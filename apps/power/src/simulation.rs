@@ -8,6 +8,9 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
 use crate::link::{ControllerLink, ConverterLink, controller_iteration, converter_iteration};
 use crate::{Controller, Converter, Params, PowerError, Result};
 
@@ -185,7 +188,7 @@ struct Network {
     command_ns: u64,
     feedback_ns: u64,
     jitter_ns: u64,
-    random: u64,
+    random: SmallRng,
     duties: Vec<Variable>,
     volts: Vec<Variable>,
 }
@@ -203,7 +206,7 @@ impl Network {
             command_ns: nanos(delays.command),
             feedback_ns: nanos(delays.feedback),
             jitter_ns: nanos(delays.jitter),
-            random: delays.seed,
+            random: SmallRng::seed_from_u64(delays.seed),
             duties: variables(),
             volts: variables(),
         }
@@ -214,12 +217,7 @@ impl Network {
         let jitter = if self.jitter_ns == 0 {
             0
         } else {
-            // SplitMix64.
-            self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut z = self.random;
-            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            (z ^ (z >> 31)) % self.jitter_ns.saturating_add(1)
+            self.random.random_range(0..=self.jitter_ns)
         };
         self.now.saturating_add(delay_ns).saturating_add(jitter)
     }
