@@ -312,7 +312,7 @@ impl Control for ModelControl {
     }
 
     fn peer_state(&self, node: NodeId) -> PeerState {
-        match self.known().contains(node.0) {
+        match node.0 != self.node && self.known().contains(node.0) {
             true => PeerState::Lost,
             false => PeerState::Alive,
         }
@@ -320,6 +320,10 @@ impl Control for ModelControl {
 
     fn departures(&self) -> u64 {
         u64::from(self.known().len())
+    }
+
+    fn declared_lost(&self) -> bool {
+        self.known().contains(self.node)
     }
 
     fn close(&self) {

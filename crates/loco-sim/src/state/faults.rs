@@ -181,9 +181,16 @@ impl Losses {
         self.site(node).map_or(0, |site| site.clock)
     }
 
-    /// The nodes that `node` knows to be lost.
+    /// The nodes that `node` knows to be lost, itself included once it has been cut off.
     pub(crate) fn known(&self, node: u16) -> NodeSet {
-        self.site(node).map_or_else(NodeSet::default, |site| site.knows)
+        let Some(site) = self.site(node) else {
+            return NodeSet::default();
+        };
+        let mut knows = site.knows;
+        if site.standing == Standing::Excluded {
+            knows.insert(node);
+        }
+        knows
     }
 
     /// Who is to blame if a call of `node` towards `peers` fails: the node itself when it is cut off, else the first of

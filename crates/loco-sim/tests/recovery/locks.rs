@@ -4,9 +4,9 @@ use loco::fabric::{NodeId, Target};
 use loco::fence::{self, Scope};
 use loco::{Channel, LockConfig, LockGuard, Manager, OnLoss, Result, TasLock, Thread, TicketLock, Unlock};
 use loco_sim::spec::{self, Operation, Violation};
-use loco_sim::{ModelRemote, World, call};
+use loco_sim::{Faults, ModelRemote, World, call};
 
-use crate::{Body, Fabric, complete, crashes, expiries, found, patiently, populate, suspicions};
+use crate::{Body, Fabric, complete, crashes, expiries, found, patiently, populate, sampled, suspicions};
 
 /// Home of the lock and of the counter.
 const HOME: NodeId = NodeId(0);
@@ -79,6 +79,9 @@ impl<L: AnyLock> Counter<L> {
     }
 }
 
+/// What the lock promises for what it protects.
+const LOST: &str = "an update under the lock is not lost";
+
 /// No two threads have counted from the same value.
 fn counts(operations: &[Operation]) -> Result<(), Violation> {
     let counted: Vec<&Operation> = operations
@@ -89,7 +92,7 @@ fn counts(operations: &[Operation]) -> Result<(), Violation> {
         for other in &counted[..number] {
             if one.result == other.result {
                 return Err(Violation {
-                    what: "an update under the lock is not lost",
+                    what: LOST,
                     calls: vec![one.to_string(), other.to_string()],
                 });
             }
@@ -162,8 +165,11 @@ fn world<L: AnyLock>(nodes: &'static [&'static [Client]], on_loss: OnLoss) -> im
 
 #[test]
 fn who_waits_gets_the_lock_when_another_waiter_gives_up() {
-    complete(
+    // By 25 such schedules before the lock was mended.
+    sampled(
         "ticket lock, a local waiter gives up, 1 expiry",
+        3,
+        3_000,
         expiries(1),
         world::<Ticket>(&[&[Counts(1), GivesUp], &[Counts(1)]], OnLoss::Poison),
     );
@@ -171,8 +177,11 @@ fn who_waits_gets_the_lock_when_another_waiter_gives_up() {
 
 #[test]
 fn the_test_and_set_lock_when_another_waiter_gives_up() {
-    complete(
+    // By 882 such schedules before the lock was mended.
+    sampled(
         "test-and-set lock, a local waiter gives up, 1 expiry",
+        3,
+        3_000,
         expiries(1),
         world::<Tas>(&[&[Counts(1), GivesUp], &[Counts(1)]], OnLoss::Poison),
     );
@@ -220,8 +229,33 @@ fn two_holders_where_membership_is_not_enforced() {
             complete("ticket lock, 1 suspicion", faults, ticket);
             complete("test-and-set lock, 1 suspicion", faults, tas);
         } else {
-            found("ticket lock, 1 suspicion that is not enforced", faults, ticket);
-            found("test-and-set lock, 1 suspicion that is not enforced", faults, tas);
+            found(
+                "ticket lock, 1 suspicion that is not enforced",
+                faults,
+                LOST,
+                ticket,
+            );
+            found(
+                "test-and-set lock, 1 suspicion that is not enforced",
+                faults,
+                LOST,
+                tas,
+            );
         }
     }
+}
+
+#[test]
+fn ticket_lock_of_three_nodes_at_random() {
+    let faults = Faults {
+        expiries: 1,
+        ..crashes(1)
+    };
+    sampled(
+        "ticket lock, 3 nodes, 1 count each, 1 expiry and 1 crash",
+        4,
+        2_000,
+        faults,
+        world::<Ticket>(&[&[Counts(1)], &[Counts(1)], &[Counts(1)]], OnLoss::Recover),
+    );
 }

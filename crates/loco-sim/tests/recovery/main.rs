@@ -15,9 +15,7 @@ use std::time::Duration;
 use loco::fabric::FabricError;
 use loco::{Error, Manager, Result, Thread};
 use loco_sim::spec::{self, Operation, Violation};
-use loco_sim::{
-    Completeness, Config, Failure, Faults, ModelFabric, Report, Strategy, World, explore, note, replay,
-};
+use loco_sim::{Completeness, Config, Faults, ModelFabric, Report, Strategy, World, explore, note, replay};
 
 type Fabric = ModelFabric;
 
@@ -160,12 +158,12 @@ fn complete(name: &str, faults: Faults, build: impl Fn(&mut World) + Sync) {
     assert_eq!(report.completeness, Completeness::Complete, "{name}");
 }
 
-/// Random schedules by priorities; nothing may be found.
-fn sampled(name: &str, executions: u64, faults: Faults, build: impl Fn(&mut World) + Sync) {
+/// Random schedules by priorities, of this depth; nothing may be found.
+fn sampled(name: &str, depth: u32, executions: u64, faults: Faults, build: impl Fn(&mut World) + Sync) {
     let strategy = Strategy::Pct {
         executions,
         seed: 1,
-        depth: 4,
+        depth,
     };
     let report = run(name, strategy, faults, build);
     if let Some(failure) = &report.failure {
@@ -174,18 +172,11 @@ fn sampled(name: &str, executions: u64, faults: Faults, build: impl Fn(&mut Worl
     assert_eq!(report.completeness, Completeness::Random(executions), "{name}");
 }
 
-/// Some execution breaks the promise. Random schedules by priorities mostly find it first.
-fn found(name: &str, faults: Faults, build: impl Fn(&mut World) + Sync) -> Failure {
-    let pct = |executions, depth| Strategy::Pct {
-        executions,
-        seed: 1,
-        depth,
+/// Some execution breaks the promise.
+fn found(name: &str, faults: Faults, promise: &str, build: impl Fn(&mut World) + Sync) {
+    let report = run(name, Strategy::Exhaustive, faults, build);
+    let Some(failure) = report.failure else {
+        panic!("{name} is not found");
     };
-    for strategy in [pct(3_000, 3), pct(20_000, 5), Strategy::Exhaustive] {
-        let report = run(name, strategy, faults, &build);
-        if let Some(failure) = report.failure {
-            return failure;
-        }
-    }
-    panic!("{name} is not found");
+    assert!(failure.to_string().contains(promise), "{name}: {failure}");
 }
