@@ -209,6 +209,38 @@ fn who_waits_for_a_tracker_holds_nobody_up() {
     }
 }
 
+/// A fence that was given up, in whichever step, has ordered nothing, and the next one does.
+#[test]
+fn a_fence_that_was_given_up_is_still_to_be_done() {
+    // One operation at a time, and slow: there is no room for the fence's flush at first.
+    let slow = ShmConfig::with_nic(Nic::Deferred {
+        seed: 3,
+        delay_max: Duration::from_millis(2),
+        queue_depth: 1,
+    });
+    loco::testing::run_with(2, &slow, |fabric| {
+        let manager = Manager::new(fabric)?;
+        let region = SharedRegion::new(&manager, "data", 8)?;
+        let bar = Barrier::new(&manager, "bar")?;
+        manager.wait_for_ready()?;
+        let thread = manager.thread()?;
+        if manager.node() == NodeId(0) {
+            let other = manager.thread()?;
+            for round in 1..=40_u64 {
+                let word = || region.target(NodeId(1), 0);
+                thread.put_inline(&round.to_ne_bytes(), word()?)?.forget();
+                thread.set_deadline(Some(thread.now()));
+                let given_up = loco::fence::thread(&thread);
+                thread.set_deadline(None);
+                assert!(given_up.is_ok() || given_up.is_err_and(|error| error.is_timeout()));
+                loco::fence::thread(&thread)?;
+                assert_eq!(other.read_word(word()?)?, round, "placed");
+            }
+        }
+        bar.wait(&thread)
+    });
+}
+
 /// A thread of node 0 gives up its place in the node's line while the holder is in the fence of its release, on a card that
 /// takes its time: the lock leaves the node then, and node 1 gets it.
 fn given_up_during_the_fence<L: Send + Sync>(

@@ -110,6 +110,9 @@ impl<F: Fabric> Channel<F> {
     ///
     /// # Errors
     /// `PeerLost`, `Timeout`.
+    ///
+    /// # After a timeout
+    /// Nothing has changed but by `ready` itself; wait again.
     #[inline]
     pub fn wait_until<T>(&self, thread: &Thread<F>, ready: impl FnMut() -> Option<T>) -> Result<T> {
         thread.wait_until(&self.name, Peers::These(&self.peers), ready)
@@ -120,6 +123,9 @@ impl<F: Fabric> Channel<F> {
     ///
     /// # Errors
     /// `PeerLost` for one of which it has not been true; `Timeout`.
+    ///
+    /// # After a timeout
+    /// Nothing has changed; wait again. What has been true of a participant is asked again.
     #[inline]
     pub fn wait_for_each(&self, thread: &Thread<F>, arrived: impl Fn(NodeId) -> bool) -> Result<()> {
         let nodes = self.participants.nodes();

@@ -111,6 +111,9 @@ impl<F: Fabric> Manager<F> {
     ///
     /// # Errors
     /// `Mismatch` (on both nodes), `NotReady` with who is missing, `PeerLost`, or what a callback returned.
+    ///
+    /// # After a timeout
+    /// (`NotReady` here.) Set-up goes on; wait again.
     pub fn wait_for_ready(&self) -> Result<()> {
         self.wait_for_ready_until(self.network().default_deadline())
     }

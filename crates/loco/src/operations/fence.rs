@@ -72,6 +72,9 @@ impl Scope {
 ///
 /// # Errors
 /// `UnknownPeer`; the failure of an operation; `PeerLost`; `Timeout`.
+///
+/// # After a timeout
+/// Nothing is ordered yet; what was outstanding still is. Execute the fence again.
 pub fn pair<F: Fabric>(thread: &Thread<F>, peer: NodeId) -> Result<()> {
     let position = thread.network().position(peer)?;
     let mut fence = Fence::new(thread);
@@ -84,6 +87,9 @@ pub fn pair<F: Fabric>(thread: &Thread<F>, peer: NodeId) -> Result<()> {
 ///
 /// # Errors
 /// The failure of an operation; `PeerLost`; `Timeout`.
+///
+/// # After a timeout
+/// Nothing is ordered yet; what was outstanding still is. Execute the fence again.
 pub fn thread<F: Fabric>(thread: &Thread<F>) -> Result<()> {
     let mut fence = Fence::new(thread);
     for position in 0..thread.fabric().nodes().len() {
@@ -97,6 +103,9 @@ pub fn thread<F: Fabric>(thread: &Thread<F>) -> Result<()> {
 ///
 /// # Errors
 /// See [`thread`].
+///
+/// # After a timeout
+/// Nothing is ordered yet; what was outstanding still is. Execute the fence again.
 pub fn node<F: Fabric>(thread: &Thread<F>) -> Result<()> {
     let mut key = AckKey::done();
     post_flushes(thread.network(), Some(thread.deadline()), &mut key)?;
@@ -137,6 +146,9 @@ pub(crate) fn of_former<F: Fabric>(thread: &Thread<F>, former: u64, peers: &[Nod
 ///
 /// # Errors
 /// See [`pair`].
+///
+/// # After a timeout
+/// Nothing is ordered yet; what was outstanding still is. Execute the fence again.
 pub fn global<F: Fabric>(thread: &Thread<F>, nodes: &[NodeId]) -> Result<()> {
     let mut fence = Fence::new(thread);
     for &peer in nodes {
@@ -181,7 +193,7 @@ impl<'t, F: Fabric> Fence<'t, F> {
             }
             Unfenced::Flush => {
                 let posted = thread.post_into(&Operation::Flush(peer), Flags::default(), &mut self.key);
-                if posted.is_err() {
+                if posted.as_ref().is_err_and(|error| !error.is_timeout()) {
                     // What was outstanding is lost with the peer: this fence says so, later ones need not.
                     thread.quiet(position);
                 }

@@ -212,6 +212,10 @@ impl<'t, F: Fabric> Pending<'t, F> {
     ///
     /// # Errors
     /// See [`AckKey::wait`]; the buffer is then kept aside until the operation has ended.
+    ///
+    /// # After a timeout
+    /// The operation is still under way: its effect at the peer may come later. The buffer goes back to the pool when it
+    /// has ended.
     pub fn wait(self) -> Result<MemRef<'t, F>> {
         self.wait_until(None)
     }

@@ -74,6 +74,10 @@ impl<F: Fabric> PutOp<F> {
     ///
     /// # Errors
     /// See [`Thread::put`]; the puts to the other targets have been posted all the same.
+    ///
+    /// # After a timeout
+    /// The puts to some of the targets were posted, and nothing tells which. Post again if a later put to the same place
+    /// replaces an earlier one.
     #[inline]
     pub fn post(&self, thread: &Thread<F>) -> Result<AckKey<F>> {
         let mut key = AckKey::done();
@@ -95,6 +99,9 @@ impl<F: Fabric> PutOp<F> {
     ///
     /// # Errors
     /// See [`Thread::put_inline`].
+    ///
+    /// # After a timeout
+    /// As after [`post`](PutOp::post).
     #[inline]
     pub fn post_inline(&self, thread: &Thread<F>, data: &[u8]) -> Result<AckKey<F>> {
         let mut key = AckKey::done();

@@ -108,6 +108,9 @@ impl<F: Fabric> Thread<F> {
     ///
     /// # Errors
     /// Range errors before anything is posted; `PeerLost`; `Timeout` when no room comes free in the queue.
+    ///
+    /// # After a timeout
+    /// Nothing was posted; post again. So for every method that posts one operation.
     #[inline]
     pub fn put(&self, src: Local<'_, F::Memory>, dst: Target<'_, F::Remote>) -> Result<AckKey<F>> {
         self.post(&Operation::Put(src, dst), Flags::default())
@@ -218,6 +221,9 @@ impl<F: Fabric> Thread<F> {
     ///
     /// # Errors
     /// `PeerLost` when one of `peers` is gone and `ready` still `None`; `Timeout`.
+    ///
+    /// # After a timeout
+    /// Nothing has changed but by `ready` itself; wait again.
     #[inline]
     pub fn wait_until<T>(&self, what: &str, peers: Peers<'_>, ready: impl FnMut() -> Option<T>) -> Result<T> {
         let wait = Wait {
@@ -394,6 +400,9 @@ impl<F: Fabric> AckKey<F> {
     ///
     /// # Errors
     /// The first failure among the operations (a lost peer's operations fail); `Timeout`.
+    ///
+    /// # After a timeout
+    /// The operations are still under way, or ended in between; wait again.
     #[inline]
     pub fn wait(&self, thread: &Thread<F>) -> Result<()> {
         if self.is_empty() {
@@ -406,6 +415,9 @@ impl<F: Fabric> AckKey<F> {
     ///
     /// # Errors
     /// See [`wait`](AckKey::wait).
+    ///
+    /// # After a timeout
+    /// As after [`wait`](AckKey::wait).
     pub fn wait_until(&self, thread: &Thread<F>, deadline: Option<Time>) -> Result<()> {
         if self.is_empty() {
             return Ok(());

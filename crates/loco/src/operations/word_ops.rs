@@ -17,6 +17,9 @@ impl<F: Fabric> Thread<F> {
     ///
     /// # Errors
     /// See [`get`](Thread::get); those of waiting for it.
+    ///
+    /// # After a timeout
+    /// The operation may be under way, and may take effect at any later time. A read has no effect: read again.
     #[inline]
     pub fn read_word(&self, word: Target<'_, F::Remote>) -> Result<u64> {
         self.word_op(word, WordOp::Get)
@@ -26,6 +29,9 @@ impl<F: Fabric> Thread<F> {
     ///
     /// # Errors
     /// See [`fetch_add`](Thread::fetch_add); those of waiting for it.
+    ///
+    /// # After a timeout
+    /// The operation may be under way, and may take effect at any later time. A read has no effect: read again.
     #[inline]
     pub fn fetch_add_word(&self, word: Target<'_, F::Remote>, add: u64) -> Result<u64> {
         self.word_op(word, WordOp::FetchAdd(add))
@@ -35,6 +41,9 @@ impl<F: Fabric> Thread<F> {
     ///
     /// # Errors
     /// See [`compare_swap`](Thread::compare_swap); those of waiting for it.
+    ///
+    /// # After a timeout
+    /// The operation may be under way, and may take effect at any later time. A read has no effect: read again.
     #[inline]
     pub fn compare_swap_word(&self, word: Target<'_, F::Remote>, expected: u64, new: u64) -> Result<u64> {
         self.word_op(word, WordOp::CompareSwap { expected, new })

@@ -28,6 +28,10 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
     ///
     /// # Errors
     /// See [`update`](KvStore::update); some of the updates may have been done, and others not.
+    ///
+    /// # After a timeout
+    /// Each entry was updated or not, as a whole, and nothing tells which. Updating all of them again is harmless if
+    /// nobody else writes them.
     pub fn update_many(&self, thread: &Thread<F>, entries: &[(K, V)]) -> Result<usize> {
         let shared = &*self.shared;
         let mut found = 0;
@@ -49,6 +53,10 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
     ///
     /// # Errors
     /// See [`insert`](KvStore::insert); some of the keys may have been added, and others not.
+    ///
+    /// # After a timeout
+    /// Each key was added or not, and nothing tells which; no later step of this call will add one. Insert again: those
+    /// that were added are `Duplicate` then.
     pub fn insert_many(&self, thread: &Thread<F>, entries: &[(K, V)]) -> Result<Vec<Inserted>> {
         let mut outcomes = Vec::with_capacity(entries.len());
         for entries in entries.chunks(WINDOW) {

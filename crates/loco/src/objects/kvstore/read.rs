@@ -61,6 +61,9 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
     /// `PeerLost` if the value's node is gone; `Torn` if a writer was lost, or got stuck, in the middle of an update;
     /// `Config` if values are of another type than was written. Where a node has been lost a torn value is looked at under
     /// the key's lock: then also what [`TicketLock::lock`](crate::TicketLock::lock) says.
+    ///
+    /// # After a timeout
+    /// (`Torn` here, or `Timeout`.) Nothing has changed; get again.
     pub fn get(&self, thread: &Thread<F>, key: &K) -> Result<Option<V>> {
         let mut deadline = None;
         let mut slot = Copied::new();
@@ -195,6 +198,9 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
     ///
     /// # Errors
     /// See [`get`](KvStore::get).
+    ///
+    /// # After a timeout
+    /// Nothing has changed; get again.
     pub fn get_many(&self, thread: &Thread<F>, keys: &[K]) -> Result<Vec<Option<V>>> {
         let mut values = Vec::with_capacity(keys.len());
         self.get_many_into(thread, keys, &mut values)?;

@@ -32,6 +32,10 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
     /// # Errors
     /// `TooLarge`; `PeerLost` if the key is there on a lost node, or its lock is; `Timeout` if a node does not
     /// acknowledge. On an error the key is not there, unless it was before.
+    ///
+    /// # After a timeout
+    /// The key is not there, unless it was before, and no later step of this call will make it be there. Insert again:
+    /// what is left of this call is cleared away then.
     pub fn insert(&self, thread: &Thread<F>, key: &K, value: &V) -> Result<Inserted> {
         let shared = &self.shared;
         shared.check_key(key)?;
@@ -46,6 +50,9 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
     /// # Errors
     /// `TooLarge`; `PeerLost` if the value's node or the key's lock is gone; `Timeout`. After an error of the fence at
     /// the end the value may be the old or the new one, or torn until the next update.
+    ///
+    /// # After a timeout
+    /// Nothing has changed; update again. Once the value is being written the call goes on, whatever the deadline.
     pub fn update(&self, thread: &Thread<F>, key: &K, value: &V) -> Result<bool> {
         let shared = &self.shared;
         shared.check_value(value.bytes())?;
@@ -77,6 +84,9 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
     /// `PeerLost` if the key's lock is gone; `Timeout` if a node does not acknowledge: the key is not there then all the
     /// same. `PeerLost` also if the key's value was on a lost node: nobody can tell whether it was still there, but
     /// now it is not, and can be inserted again.
+    ///
+    /// # After a timeout
+    /// Either nothing has changed, or the key is not there any more; delete again.
     pub fn delete(&self, thread: &Thread<F>, key: &K) -> Result<bool> {
         let shared = &self.shared;
         let guard = shared.lock_of(key).lock(thread, Scope::Nothing)?;
@@ -227,10 +237,12 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
             cell.store_fence(word);
             return Ok(());
         }
-        thread
-            .put_inline(&word.to_ne_bytes(), self.place(at, 0)?)?
-            .forget();
-        fence::pair(thread, at.node)
+        // Whatever the deadline: a put given up could be placed over what a later use of the slot says.
+        let target = self.place(at, 0)?;
+        thread.to_the_end(|| {
+            thread.put_inline(&word.to_ne_bytes(), target)?.forget();
+            fence::pair(thread, at.node)
+        })
     }
 
     /// Writes checksum, length and value. Placed after a fence towards `at.node`; at once on this node.

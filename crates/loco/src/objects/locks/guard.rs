@@ -96,8 +96,9 @@ impl<'a, F: Fabric, L: Unlock<F>> LockGuard<'a, L, F> {
     /// Releases the lock. What [`drop`] does too, where an error is only logged.
     ///
     /// # Errors
-    /// What the fence reports: operations of the holder may not have taken effect. The lock is released all the
-    /// same.
+    /// What the fence reports: operations of the holder may not have taken effect, as their peer is lost. The lock is
+    /// released all the same. There is no `Timeout`: a put that was given up could land over the next holder's, so
+    /// that the fence waits until the puts are placed or their peer is lost, whatever the thread's deadline.
     #[inline]
     pub fn release(mut self) -> Result<()> {
         self.released = true;

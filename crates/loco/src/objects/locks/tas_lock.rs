@@ -115,6 +115,9 @@ impl<F: Fabric> TasLock<F> {
     ///
     /// # Errors
     /// `HolderLost`; `PeerLost` if the home is gone; `Timeout`. The caller does not hold the lock then.
+    ///
+    /// # After a timeout
+    /// The caller does not hold the lock, and has no place in the line any more; lock again.
     pub fn lock<'a>(&'a self, thread: &'a Thread<F>, scope: Scope) -> Result<LockGuard<'a, TasLock<F>, F>> {
         self.lock_until(thread, scope, thread.deadline())
     }
@@ -123,6 +126,9 @@ impl<F: Fabric> TasLock<F> {
     ///
     /// # Errors
     /// See [`lock`](TasLock::lock).
+    ///
+    /// # After a timeout
+    /// As after [`lock`](TasLock::lock).
     pub fn lock_until<'a>(
         &'a self,
         thread: &'a Thread<F>,
@@ -179,6 +185,10 @@ impl<F: Fabric> TasLock<F> {
     /// # Errors
     /// See [`lock`](TasLock::lock); the section has not run then, and will not. The fence's error at release, in the
     /// thread that ran the sections.
+    ///
+    /// # After a timeout
+    /// The section has not run, and will not: combine again. Once another thread has begun to run the section the call
+    /// waits for its end, whatever the deadline.
     pub fn combine<T: Send + 'static>(
         &self,
         thread: &Thread<F>,
@@ -209,7 +219,8 @@ impl<F: Fabric> TasLock<F> {
                     return Err(error);
                 }
                 // A runner has it: it holds the lock, and is in the middle of it or done.
-                return thread.wait_until(self.channel.name(), Peers::None, || outcome.value.lock().take());
+                let done = || outcome.value.lock().take();
+                return thread.to_the_end(|| thread.wait_until(self.channel.name(), Peers::None, done));
             }
         };
         // Done by a former runner, maybe; then others' sections may wait all the same.
@@ -328,7 +339,7 @@ impl<F: Fabric> TasLock<F> {
 
 impl<F: Fabric> Unlock<F> for TasLock<F> {
     fn unlock(&self, thread: &Thread<F>, scope: Scope) -> Result<()> {
-        let fenced = scope.fence(thread);
+        let fenced = thread.to_the_end(|| scope.fence(thread));
         let hand_overs = self.mine.hand_overs.load();
         if hand_overs < self.config.local_hand_overs_max && self.turn.awaited() {
             self.mine.hand_overs.store(hand_overs + 1);

@@ -13,6 +13,12 @@
 //! is posted, which is all that Wait(d_x) is for in Fig. 14, namely that a put of the head never sends the next
 //! message's. Where it does not go inline, the writer waits as the figure does. And a reader in the middle of many messages
 //! does not acknowledge each (submitting may then fail although there is room, which the specification lets it).
+//!
+//! Fig. 14 is not sound where the writer's thread reads its own ring: it finds the head in its own store buffer, so that
+//! its submit does not happen before its receive for anybody else, as Def. 5.2 (`so` contains `rf`) says. Either `so` leaves
+//! such pairs out (`rf_e`, as for shared variables), or there is a fence in between. Here there is a fence: where the
+//! writer's node has readers, submitting ends with a full fence of the CPU, once for a batch. So Def. 5.2 holds as it
+//! stands, for the writer's own readers too (`crates/loco-sim/tests/own_ring.rs`).
 
 use std::sync::Arc;
 

@@ -84,6 +84,9 @@ impl<F: Fabric> RingReader<F> {
     ///
     /// # Errors
     /// `PeerLost` if the writer is gone and all its messages are read; `Timeout`.
+    ///
+    /// # After a timeout
+    /// Nothing was received; receive again.
     pub fn receive(&mut self, thread: &Thread<F>) -> Result<Vec<u8>> {
         let mut message = Vec::new();
         self.receive_into(thread, &mut message)?;
@@ -94,6 +97,9 @@ impl<F: Fabric> RingReader<F> {
     ///
     /// # Errors
     /// See [`receive`](RingReader::receive).
+    ///
+    /// # After a timeout
+    /// Nothing was received, and `message` is as it was; receive again.
     pub fn receive_into(&mut self, thread: &Thread<F>, message: &mut Vec<u8>) -> Result<()> {
         while !self.try_receive(thread, message)? {
             let shared = Arc::clone(&self.shared);

@@ -358,8 +358,10 @@ impl<F: Fabric> RingWriter<F> {
     fn publish(&mut self, thread: &Thread<F>) -> Result<()> {
         let position = self.head.position;
         let inline = WORD_BYTES <= self.inline_bytes_max;
-        if self.local_readers || !inline {
-            // After the record (TSO).
+        if self.local_readers {
+            // After the record (TSO), and before what this thread does next: see the module head.
+            self.head_cell.store_fence(position);
+        } else if !inline {
             self.head_cell.store(position);
         }
         let posted = if inline {

@@ -224,6 +224,9 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
     /// # Errors
     /// `PeerLost` if the home or the node of the next cell is gone; `Timeout` if another caller, whose claim is in the
     /// way, does not get on.
+    ///
+    /// # After a timeout
+    /// The value is not in the queue; push again.
     pub fn try_push(&self, thread: &Thread<F>, value: T) -> Result<Pushed> {
         let deadline = thread.deadline();
         let outcome = thread.to_the_end(|| self.push_once(thread, &value, deadline))?;
@@ -234,6 +237,9 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
     ///
     /// # Errors
     /// See [`try_push`](SharedQueue::try_push); `Timeout` if there is no room until the deadline.
+    ///
+    /// # After a timeout
+    /// The value is not in the queue; push again.
     pub fn push(&self, thread: &Thread<F>, value: T) -> Result<Pushed> {
         let deadline = thread.deadline();
         let mut back_off = PAUSE_MIN;
@@ -251,6 +257,9 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
     ///
     /// # Errors
     /// As [`try_push`](SharedQueue::try_push).
+    ///
+    /// # After a timeout
+    /// No value was taken; pop again.
     pub fn try_pop(&self, thread: &Thread<F>) -> Result<Popped<T>> {
         let deadline = thread.deadline();
         let outcome = thread.to_the_end(|| self.pop_once(thread, deadline))?;
@@ -261,6 +270,9 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
     ///
     /// # Errors
     /// As [`try_push`](SharedQueue::try_push); `Timeout` if there is none until the deadline.
+    ///
+    /// # After a timeout
+    /// No value was taken; pop again.
     pub fn pop(&self, thread: &Thread<F>) -> Result<Popped<T>> {
         let deadline = thread.deadline();
         let mut back_off = PAUSE_MIN;
@@ -279,6 +291,9 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
     ///
     /// # Errors
     /// As [`try_push`](SharedQueue::try_push).
+    ///
+    /// # After a timeout
+    /// The queue may be closed, or be closed later; close it again.
     pub fn close(&self, thread: &Thread<F>) -> Result<()> {
         let mut at = self.tail.load();
         loop {

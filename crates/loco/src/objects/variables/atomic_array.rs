@@ -86,6 +86,9 @@ impl<F: Fabric, T: AtomicValue> AtomicArray<T, F> {
     ///
     /// # Errors
     /// `OutOfRange`; `PeerLost` if the home is gone; `NotConnected`; see [`Thread::get`].
+    ///
+    /// # After a timeout
+    /// Nothing has changed; read again.
     #[inline]
     pub fn read(&self, thread: &Thread<F>, index: usize) -> Result<T> {
         let word = self.target(index)?;
@@ -101,6 +104,10 @@ impl<F: Fabric, T: AtomicValue> AtomicArray<T, F> {
     ///
     /// # Errors
     /// See [`read`](AtomicArray::read); see [`Thread::compare_swap`].
+    ///
+    /// # After a timeout
+    /// It is unknown whether the value was set, and it may be set at any later time, once. So for every operation that
+    /// changes a value.
     #[inline]
     pub fn compare_swap(&self, thread: &Thread<F>, index: usize, expected: T, new: T) -> Result<T> {
         let (expected, new) = (expected.to_word(), new.to_word());

@@ -82,6 +82,9 @@ impl<F: Fabric, T: AtomicValue> AtomicVar<T, F> {
     ///
     /// # Errors
     /// `PeerLost` if the home is gone; `NotConnected`; see [`Thread::get`].
+    ///
+    /// # After a timeout
+    /// Nothing has changed; read again.
     pub fn read(&self, thread: &Thread<F>) -> Result<T> {
         self.words.read(thread, 0).map(|word| self.remember(word))
     }
@@ -99,6 +102,10 @@ impl<F: Fabric, T: AtomicValue> AtomicVar<T, F> {
     ///
     /// # Errors
     /// See [`fetch_add`](AtomicVar::fetch_add).
+    ///
+    /// # After a timeout
+    /// It is unknown whether the value was set, and it may be set at any later time, once. So for every operation that
+    /// changes the value. Read it when that can be told from what others write.
     pub fn swap(&self, thread: &Thread<F>, value: T) -> Result<T> {
         let old = self
             .words

@@ -133,6 +133,9 @@ impl<F: Fabric> Msw<F> {
     ///
     /// # Errors
     /// `Torn` if nobody completes the value; `PeerLost` if a participant is gone meanwhile.
+    ///
+    /// # After a timeout
+    /// (`Torn` here.) Nothing has changed; read again.
     pub fn read(&self, thread: &Thread<F>, location: usize, value: &mut [u8]) -> Result<()> {
         let read = self
             .channel
@@ -153,6 +156,9 @@ impl<F: Fabric> Msw<F> {
     ///
     /// # Errors
     /// `Config` if there is no such location; `TooLarge` if the sizes differ; see [`Thread::put`].
+    ///
+    /// # After a timeout
+    /// Nothing was posted; put again.
     pub fn put(&self, thread: &Thread<F>, from: usize, node: NodeId, to: usize) -> Result<AckKey<F>> {
         let (local, remote) = self.pair(from, node, to)?;
         thread.put(local, remote)
@@ -163,6 +169,9 @@ impl<F: Fabric> Msw<F> {
     ///
     /// # Errors
     /// See [`put`](Msw::put).
+    ///
+    /// # After a timeout
+    /// Nothing was posted; get again.
     pub fn get(&self, thread: &Thread<F>, to: usize, node: NodeId, from: usize) -> Result<AckKey<F>> {
         let (local, remote) = self.pair(to, node, from)?;
         thread.get(local, remote)

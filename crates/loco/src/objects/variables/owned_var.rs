@@ -157,6 +157,9 @@ impl<F: Fabric, T: AtomicValue> OwnedVar<T, F> {
     ///
     /// # Errors
     /// `PeerLost` if the owner is gone; `Timeout`.
+    ///
+    /// # After a timeout
+    /// Nothing has changed; wait again.
     pub fn wait_until(&self, thread: &Thread<F>, mut condition: impl FnMut(T) -> bool) -> Result<T> {
         thread.wait_until(self.channel.name(), loco_fabric::Peers::One(self.owner), || {
             Some(self.load()).filter(|&value| condition(value))

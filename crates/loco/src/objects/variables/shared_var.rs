@@ -83,6 +83,9 @@ impl<F: Fabric, T: AtomicValue> SharedVar<T, F> {
     ///
     /// # Errors
     /// `NotConnected`; see [`Thread::put`].
+    ///
+    /// # After a timeout
+    /// Some of the nodes may have been sent the copy; broadcast again.
     pub fn bcast(&self, thread: &Thread<F>, nodes: &[NodeId]) -> Result<AckKey<F>> {
         let memory = self.region.local()?;
         let mut key = AckKey::done();
@@ -111,6 +114,9 @@ impl<F: Fabric, T: AtomicValue> SharedVar<T, F> {
     ///
     /// # Errors
     /// `PeerLost` if a participant is gone; `Timeout`.
+    ///
+    /// # After a timeout
+    /// Nothing has changed; wait again.
     pub fn wait_until(&self, thread: &Thread<F>, mut condition: impl FnMut(T) -> bool) -> Result<T> {
         self.channel
             .wait_until(thread, || Some(self.read()).filter(|&value| condition(value)))

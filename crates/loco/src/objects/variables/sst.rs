@@ -116,6 +116,9 @@ impl<F: Fabric, T: AtomicValue> Sst<T, F> {
     ///
     /// # Errors
     /// See [`OwnedVar::push`].
+    ///
+    /// # After a timeout
+    /// As after [`OwnedVar::push`].
     #[inline]
     pub fn push_broadcast(&self, thread: &Thread<F>) -> Result<AckKey<F>> {
         self.mine()?.push(thread)
@@ -125,6 +128,9 @@ impl<F: Fabric, T: AtomicValue> Sst<T, F> {
     ///
     /// # Errors
     /// See [`OwnedVar::push`].
+    ///
+    /// # After a timeout
+    /// As after [`OwnedVar::push`].
     #[inline]
     pub fn push_untracked(&self, thread: &Thread<F>) -> Result<()> {
         self.mine()?.push_untracked(thread)
@@ -134,6 +140,9 @@ impl<F: Fabric, T: AtomicValue> Sst<T, F> {
     ///
     /// # Errors
     /// `PeerLost` for a node whose row has not; `Timeout`; `NotConnected`.
+    ///
+    /// # After a timeout
+    /// Nothing has changed; wait again.
     pub fn wait_for_each(&self, thread: &Thread<F>, condition: impl Fn(T) -> bool) -> Result<()> {
         if let Some(position) = self.table.rows.iter().position(|row| row.get().is_none()) {
             return Err(self.not_connected(self.table.participants.nodes()[position]));

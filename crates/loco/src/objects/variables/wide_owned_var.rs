@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use loco_fabric::{Fabric, FabricError, Memory, NodeId, Peers, Target, Wait};
+use loco_fabric::{Fabric, FabricError, Memory, NodeId, Peers, Seen, Target, Wait};
 
 use crate::fabric::AnyFabric;
 use crate::objects::variables::sealed::{Buffer, Seal};
@@ -145,6 +145,9 @@ impl<F: Fabric, T: Value> WideOwnedVar<T, F> {
     ///
     /// # Errors
     /// `Torn` if the writer is stuck half-way; `PeerLost` if it is gone.
+    ///
+    /// # After a timeout
+    /// (`Torn` here.) Nothing has changed; load again.
     pub fn load(&self, thread: &Thread<F>) -> Result<T> {
         let loaded = thread.wait_until(self.channel.name(), Peers::One(self.owner), || self.try_load());
         loaded.map_err(|error| if error.is_timeout() { self.torn() } else { error })
@@ -154,56 +157,77 @@ impl<F: Fabric, T: Value> WideOwnedVar<T, F> {
     ///
     /// # Errors
     /// `NotConnected`; `PeerLost`; see [`Thread::get`].
+    ///
+    /// # After a timeout
+    /// Nothing has changed; pull again.
     pub fn try_pull(&self, thread: &Thread<F>) -> Result<Option<T>> {
         if self.channel.node() == self.owner {
             return Ok(self.try_load());
         }
-        let buffer = thread.mem_ref(self.seal.sealed_len())?;
-        let target = Target {
-            remote: self.region.remote(self.owner)?,
-            offset: 0,
-        };
-        let buffer = buffer.get(target)?.wait()?;
-        let mut sealed: Buffer = smallvec::SmallVec::from_elem(0, self.seal.sealed_len());
-        buffer.read(0, &mut sealed)?;
-        Ok(self.open(&sealed))
+        Ok(self.open(&self.fetch(thread)?))
     }
 
     /// [`try_pull`](WideOwnedVar::try_pull) until it succeeds, for the thread's deadline at most.
     ///
     /// # Errors
     /// `Torn` if the writer is stuck half-way; `PeerLost` if it is gone.
+    ///
+    /// # After a timeout
+    /// Nothing has changed; pull again.
     pub fn pull(&self, thread: &Thread<F>) -> Result<T> {
+        if self.channel.node() == self.owner {
+            return self.load(thread);
+        }
         let deadline = thread.deadline();
-        let mut tries = 0;
-        loop {
-            if let Some(value) = self.try_pull(thread)? {
+        for tries in 1_u32.. {
+            let sealed = self.fetch(thread)?;
+            if let Some(value) = self.open(&sealed) {
                 return Ok(value);
             }
-            tries += 1;
-            if tries < PULLS_UNPAUSED {
-                continue;
-            }
-            let now = thread.now();
-            if now >= deadline {
-                return Err(self.torn());
-            }
-            let pause = Wait {
+            let wait = Wait {
                 what: self.channel.name(),
                 peers: Peers::One(self.owner),
-                deadline: Some(now.after(PAUSE).min(deadline)),
+                deadline: Some(deadline),
             };
-            match thread.fabric().wait(pause, || None::<()>) {
-                Ok(()) | Err(FabricError::Timeout { .. }) => {}
+            let pause = if tries < PULLS_UNPAUSED {
+                Duration::ZERO
+            } else {
+                PAUSE
+            };
+            let seen = Seen {
+                at: self.owners()?,
+                bytes: &sealed,
+            };
+            match thread.fabric().pause(wait, pause, &seen) {
+                Ok(()) if thread.now() < deadline => {}
+                Ok(()) | Err(FabricError::Timeout { .. }) => break,
                 Err(error) => return Err(error.into()),
             }
         }
+        Err(self.torn())
+    }
+
+    /// A copy of the owner's memory, whole or not.
+    fn fetch(&self, thread: &Thread<F>) -> Result<Buffer> {
+        let buffer = thread.mem_ref(self.seal.sealed_len())?;
+        let buffer = buffer.get(self.owners()?)?.wait()?;
+        let mut sealed: Buffer = smallvec::SmallVec::from_elem(0, self.seal.sealed_len());
+        buffer.read(0, &mut sealed)?;
+        Ok(sealed)
+    }
+
+    fn owners(&self) -> Result<Target<'_, F::Remote>> {
+        let remote = self.region.remote(self.owner)?;
+        Ok(Target { remote, offset: 0 })
     }
 
     /// Waits until this node's copy satisfies `condition`; returns the value that did.
     ///
     /// # Errors
     /// `PeerLost` if the owner is gone; `Timeout`.
+    ///
+    /// # After a timeout
+    /// Nothing has changed; wait again.
     pub fn wait_until(&self, thread: &Thread<F>, mut condition: impl FnMut(&T) -> bool) -> Result<T> {
         thread.wait_until(self.channel.name(), Peers::One(self.owner), || {
             self.try_load().filter(|value| condition(value))

@@ -180,6 +180,10 @@ impl<F: Fabric> TicketLock<F> {
     ///
     /// # Errors
     /// `HolderLost`; `PeerLost` if the home is gone; `Timeout`. The caller does not hold the lock then.
+    ///
+    /// # After a timeout
+    /// The caller does not hold the lock. Its node keeps its place in the line until it is passed over, so that a later
+    /// call may find itself ahead of others; lock again.
     #[inline]
     pub fn lock<'a>(
         &'a self,
@@ -193,6 +197,9 @@ impl<F: Fabric> TicketLock<F> {
     ///
     /// # Errors
     /// See [`lock`](TicketLock::lock).
+    ///
+    /// # After a timeout
+    /// As after [`lock`](TicketLock::lock).
     #[inline]
     pub fn lock_until<'a>(
         &'a self,
@@ -552,8 +559,8 @@ impl<F: Fabric> Unlock<F> for TicketLock<F> {
         let hand_overs = self.mine.hand_overs.load();
         let may_stay = hand_overs < self.config.local_hand_overs_max && self.turn.awaited();
         let fenced = match may_stay {
-            true => scope.fence(thread),
-            false => scope.fence_before_rmw(thread),
+            true => thread.to_the_end(|| scope.fence(thread)),
+            false => thread.to_the_end(|| scope.fence_before_rmw(thread)),
         };
         if may_stay {
             self.mine.hand_overs.store(hand_overs + 1);
