@@ -420,7 +420,7 @@ mod tests {
         let found = error(&[("PMI_RANK", "1"), ("PMI_SIZE", "3"), ("LOCO_HOSTS", path)]);
         assert!(found.ends_with("lists 2 nodes, but PMI started 3"), "{found}");
         let found = error(&[("LOCO_NODE", "2"), ("LOCO_HOSTS", path)]);
-        assert_eq!(found, "node 2 is not part of the job: it has node 0, node 1");
+        assert_eq!(found, "node 2 is not part of the job: it has nodes 0, 1");
     }
 
     #[test]
