@@ -272,7 +272,7 @@ pub unsafe fn write(dst: *mut u8, data: &[u8]) {
     fence(Ordering::Release);
 }
 
-/// Fills shared memory with zeros; ordered as [`write`].
+/// Fills shared memory with zeros; ordered as [`write()`].
 ///
 /// # Safety
 /// `len` bytes from `dst` are mapped.

@@ -1,8 +1,8 @@
-//! The environment variables that are read. Ours come first; without [`NODE`](NODE) those of OpenMPI, PMI and
+//! The environment variables that are read. Ours come first; without [`NODE`] those of OpenMPI, PMI and
 //! Slurm are looked at, in this order, for rank and size.
 //!
 //! A foreign launcher does not say where the nodes can meet. They take, in this order: a hosts file in
-//! [`HOSTS`](HOSTS) whose ids are the ranks; a rendezvous in [`RENDEZVOUS`](RENDEZVOUS), served by rank 0; under
+//! [`HOSTS`] whose ids are the ranks; a rendezvous in [`RENDEZVOUS`], served by rank 0; under
 //! Slurm with several hosts, the first host of the node list and a port made from the job's id (rank 0 must be there, as
 //! it is with Slurm's default distributions); on one host, the loopback interface and a port made from the job's id.
 //! The secret must always be set: `mpirun -x LOCO_SECRET`, or exported before `srun`.

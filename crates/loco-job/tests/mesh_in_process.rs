@@ -99,7 +99,7 @@ fn allgather_names_who_is_missing_at_its_deadline() {
     let deadline = Std.now().after(Duration::from_millis(30));
     let error = ends[1].allgather("keys", b"", deadline).unwrap_err();
     let text = error.to_string();
-    assert!(text.contains("`keys` of node 0, node 2"), "{text}");
+    assert!(text.contains("`keys` of nodes 0, 2"), "{text}");
 }
 
 #[test]

@@ -14,7 +14,7 @@ pub enum Token {
     Number(String),
     /// A quoted text, unescaped.
     Text(String),
-    /// A symbol of [`SYMBOLS`].
+    /// A symbol of the language, as written.
     Symbol(&'static str),
     /// The end of the text.
     End,
