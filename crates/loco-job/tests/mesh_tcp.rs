@@ -232,7 +232,7 @@ fn a_node_of_another_job_is_refused_and_may_try_again() {
     let ours = builder(0).id("ours").hosts(hosts.clone()).unwrap();
     let other = builder(1)
         .id("other")
-        .timeouts(hasty(300))
+        .timeouts(hasty(1500))
         .hosts(hosts.clone())
         .unwrap();
     thread::scope(|scope| {
@@ -306,7 +306,7 @@ fn a_second_process_with_the_same_id_is_refused() {
 #[test]
 fn an_unreachable_peer_is_named_by_the_deadline() {
     let hosts = hosts(&[0, 1, 2]);
-    let job = builder(1).timeouts(hasty(300)).hosts(hosts).unwrap();
+    let job = builder(1).timeouts(hasty(1500)).hosts(hosts).unwrap();
     let error = Mesh::connect(&job).unwrap_err().to_string();
     assert!(error.contains("node 0 at 127.0.0.1:"), "{error}");
     assert!(error.contains("Connection refused"), "{error}");

@@ -81,7 +81,7 @@ impl ShmFabric {
             peers,
         });
         let revoker = Revoker(Arc::downgrade(&node));
-        node.job.mesh.set_revoke(Box::new(revoker));
+        node.job.mesh.add_revoker(Arc::new(revoker));
         // Everybody can shut everybody out before anybody writes to anybody.
         let deadline = Std.now().after(config.set_up_timeout);
         node.job.mesh.allgather("shm gates", &[], deadline)?;

@@ -4,6 +4,7 @@
 
 use std::os::fd::OwnedFd;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use loco_conformance::processes::{Nodes, share, soon, target};
 use loco_conformance::{local, word};
@@ -14,6 +15,7 @@ use loco_job::{Mesh, var};
 use loco_shm::{ShmConfig, ShmFabric, ShmMemory};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use tracing::{Event, Metadata, Subscriber, span};
 
 /// The node that is stopped.
 const VICTIM: usize = 2;
@@ -95,6 +97,34 @@ fn is_out(fabric: &ShmFabric, error: FabricError) {
     );
 }
 
+/// Puts of the victim.
+static PUTS: AtomicU64 = AtomicU64::new(1);
+/// The victim has been refused one.
+static REFUSED: AtomicBool = AtomicBool::new(false);
+
+/// In the victim: keeps the thread of the mesh, when it logs that the node was declared lost and before it does anything
+/// about it, until the node was refused a put or has done many. What refuses it is the fabric alone then.
+struct LateMesh;
+
+impl Subscriber for LateMesh {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() == tracing::Level::ERROR
+    }
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+    fn event(&self, _: &Event<'_>) {
+        let enough = PUTS.load(Ordering::SeqCst) + 1000;
+        while !REFUSED.load(Ordering::SeqCst) && PUTS.load(Ordering::SeqCst) < enough {
+            std::thread::yield_now();
+        }
+    }
+    fn enter(&self, _: &span::Id) {}
+    fn exit(&self, _: &span::Id) {}
+}
+
 #[test]
 fn a_node_that_was_stopped_and_goes_on_changes_nothing() {
     let nodes = run("a_node_that_was_stopped_and_goes_on_changes_nothing", |fabric| {
@@ -102,15 +132,17 @@ fn a_node_that_was_stopped_and_goes_on_changes_nothing() {
         let process = victim(fabric);
         if fabric.node() == victim_id() {
             let mut qp = fabric.queue_pair(NodeId(0)).unwrap();
-            // Stopped somewhere here, between two puts or inside one.
-            let mut number = 0_u64;
+            tracing::subscriber::set_global_default(LateMesh).unwrap();
+            // Stopped somewhere here, most likely between two puts.
             let error = loop {
-                number += 1;
+                let number = PUTS.fetch_add(1, Ordering::SeqCst);
                 let put = qp.put_inline(&number.to_ne_bytes(), target(&remotes[0], 0), Work::unsignaled());
                 if let Err(error) = put {
                     break error;
                 }
+                (0..500).for_each(|_| std::hint::spin_loop());
             };
+            REFUSED.store(true, Ordering::SeqCst);
             is_out(fabric, error);
             let here = fabric.allocate(8, MemoryKind::Host).unwrap();
             let read = qp.get(local(&here, 0, 8), target(&remotes[0], 0), Work::unsignaled());

@@ -116,7 +116,7 @@ impl VerbsFabric {
         // Nobody else has the node yet, so this is the first time.
         let _ = node.cards.set(cards);
         let revoker = Revoker(Arc::downgrade(&node));
-        node.job.mesh.set_revoke(Box::new(revoker));
+        node.job.mesh.add_revoker(Arc::new(revoker));
         // Everybody can shut everybody out before anybody writes to anybody.
         let deadline = Std.now().after(timeout);
         node.job.mesh.allgather("verbs up", &[], deadline)?;

@@ -22,7 +22,7 @@ impl Wire {
         // The victim is told as well: it may be able to hear it.
         let node = self.state.nodes()[victim];
         self.tell_all(&Frame::Lost(node));
-        if self.state.revoke().is_none() {
+        if !self.state.is_exposed() {
             self.revoked(victim);
             // Nothing to agree about: no fabric is up.
             self.state.depart(victim, PeerState::Lost);
@@ -39,7 +39,7 @@ impl Wire {
 
     fn make_harmless(&self, victim: usize) {
         let node = self.state.nodes()[victim];
-        match self.state.revoke().map_or(Revoked::Done, |r| r.revoke(node)) {
+        match self.state.revoke(node) {
             Revoked::Done => self.revoked(victim),
             Revoked::WeAreOut => self.state.declare_out(),
         }
@@ -88,15 +88,15 @@ pub(super) fn agree_in_process(states: &[Arc<State>], victim: usize) {
         .filter(|&index| index != victim && states[index].suspect(victim))
         .collect();
     for &survivor in &survivors {
-        match states[survivor].revoke().map(|revoke| revoke.revoke(node)) {
-            Some(Revoked::Done) => {
+        // Before a fabric is up there is nothing to agree about.
+        let is_exposed = states[survivor].is_exposed();
+        match states[survivor].revoke(node) {
+            Revoked::WeAreOut => states[survivor].declare_out(),
+            Revoked::Done => {
                 states.iter().for_each(|state| state.revoked(survivor, victim));
-            }
-            Some(Revoked::WeAreOut) => states[survivor].declare_out(),
-            None => {
-                states.iter().for_each(|state| state.revoked(survivor, victim));
-                // Nothing to agree about: no fabric is up.
-                states[survivor].depart(victim, PeerState::Lost);
+                if !is_exposed {
+                    states[survivor].depart(victim, PeerState::Lost);
+                }
             }
         }
     }

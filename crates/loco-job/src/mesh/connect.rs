@@ -244,6 +244,7 @@ fn reach(
     stop: &AtomicBool,
 ) -> Arrival {
     let mut pause = RETRY_MIN;
+    let mut earlier = None;
     loop {
         let attempt = connect_within(address, deadline).and_then(|stream| {
             handshake::connect(&stream, credentials, claim, deadline)?;
@@ -252,6 +253,11 @@ fn reach(
         let error = match attempt {
             Ok(stream) => return Arrival::Connected(peer, stream),
             Err(error) => error,
+        };
+        // An attempt that the deadline cut short tells less than the one before.
+        let error = match earlier.take() {
+            Some(earlier) if deadline.since(Std.now()).is_zero() => earlier,
+            _ => error,
         };
         // Relaxed: only hastens the end.
         let over = deadline.since(Std.now()) <= pause || stop.load(Ordering::Relaxed);
@@ -262,6 +268,7 @@ fn reach(
                 is_final: error.is_final(),
             };
         }
+        earlier = Some(error);
         thread::sleep(pause);
         pause = (pause * 2).min(RETRY_MAX);
     }

@@ -131,10 +131,10 @@ impl Mesh {
         gathered
     }
 
-    /// Has `revoke` make lost nodes harmless from now on, before their loss is reported; set by the fabric that is built
-    /// from this mesh. Until then a loss is reported as soon as it is seen.
-    pub fn set_revoke(&self, revoke: Box<dyn Revoke>) {
-        self.0.state.set_revoke(revoke);
+    /// Has `revoker` make lost nodes harmless from now on, before their loss is reported. For the fabric that is built from
+    /// this mesh; until there is one a loss is reported as soon as it is seen.
+    pub fn add_revoker(&self, revoker: Arc<dyn Revoke>) {
+        self.0.state.add_revoker(revoker);
     }
 
     /// This node learned from its fabric that its peers have revoked its access: it was declared lost.

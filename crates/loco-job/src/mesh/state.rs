@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use loco_fabric::{FabricError, NodeId, PeerState, Platform, Result, Std, Time};
@@ -48,7 +48,8 @@ pub(super) struct State {
     arrivals: Mutex<Arrivals>,
     /// Peers have declared this node lost.
     out: AtomicBool,
-    revoke: OnceLock<Box<dyn Revoke>>,
+    /// Of the fabrics that were built from this mesh.
+    revokers: Mutex<Vec<Arc<dyn Revoke>>>,
     /// Anything in `arrivals` or `peers` changed.
     changed: Condvar,
 }
@@ -91,7 +92,7 @@ impl State {
                 suspects: BTreeMap::new(),
             }),
             out: AtomicBool::new(false),
-            revoke: OnceLock::new(),
+            revokers: Mutex::default(),
             changed: Condvar::new(),
             nodes,
         }
@@ -165,14 +166,31 @@ impl State {
         first
     }
 
-    /// Who makes lost nodes harmless from now on. Until it is set a loss is reported as soon as it is suspected.
-    pub(super) fn set_revoke(&self, revoke: Box<dyn Revoke>) {
-        // The first fabric of a mesh is the only one.
-        let _ = self.revoke.set(revoke);
+    /// One more that makes lost nodes harmless from now on. Until there is one a loss is reported as soon as it is
+    /// suspected.
+    pub(super) fn add_revoker(&self, revoke: Arc<dyn Revoke>) {
+        let mut revokers = self.revokers.lock().unwrap_or_else(PoisonError::into_inner);
+        revokers.push(revoke);
     }
 
-    pub(super) fn revoke(&self) -> Option<&dyn Revoke> {
-        self.revoke.get().map(AsRef::as_ref)
+    /// True if lost nodes could affect this one, unless they are made harmless.
+    pub(super) fn is_exposed(&self) -> bool {
+        !self.revokers().is_empty()
+    }
+
+    fn revokers(&self) -> Vec<Arc<dyn Revoke>> {
+        let revokers = self.revokers.lock().unwrap_or_else(PoisonError::into_inner);
+        revokers.clone()
+    }
+
+    /// Makes `peer` harmless, through all fabrics. May block.
+    pub(super) fn revoke(&self, peer: NodeId) -> Revoked {
+        for revoker in self.revokers() {
+            if revoker.revoke(peer) == Revoked::WeAreOut {
+                return Revoked::WeAreOut;
+            }
+        }
+        Revoked::Done
     }
 
     /// True once peers have declared this node lost.
