@@ -62,7 +62,8 @@ impl<F: Fabric> Team<F> {
             manager: manager.clone(),
             threads,
             position: everybody.nodes().iter().position(here).unwrap_or(0),
-            line: Barrier::with_threads(manager, "line", threads)?,
+            // The options have the number of threads: a check of the barrier's own would say less, and could come first.
+            line: Barrier::with_participants(manager, "line", &everybody, threads)?,
             end: Barrier::new(manager, "end")?,
             counts: [
                 Sst::new(manager, "first count")?,

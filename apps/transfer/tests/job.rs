@@ -86,7 +86,7 @@ fn nodes_with_different_options_are_told_so() {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(
-        said.contains("barrier of 1 threads") && said.contains("barrier of 2 threads"),
+        said.contains("--threads 1") && said.contains("--threads 2"),
         "{said}"
     );
     assert!(!said.contains("atomic"), "{said}");
