@@ -51,8 +51,8 @@ pub(crate) struct Spent {
 
 impl Spent {
     /// Appends the moves that the bounds allow, each with what is spent after it; true if some were left out. Those that
-    /// cost most come first, so that a search that takes them from the end begins with the fixed schedule. `mover` says
-    /// nothing for moves that cost nothing.
+    /// cost most come first, so that a search that takes them from the end begins with the fixed schedule; before them come
+    /// those for which `mover` says nothing, which cost nothing and are no part of a schedule.
     pub(crate) fn within<M: Copy>(
         self,
         bounds: Bounds,
@@ -150,7 +150,8 @@ mod tests {
             delays: Some(0),
         };
         let (moves, cut) = allowed(after(1), none, &[1, 100]);
-        assert_eq!(moves, [(100, after(1)), (1, after(1))]);
+        // The fixed schedule comes first.
+        assert_eq!(moves, [(1, after(1)), (100, after(1))]);
         assert!(!cut);
     }
 }

@@ -210,7 +210,7 @@ impl Needs<'_, '_, '_> {
             Move::Thread(thread) => self.of_request(state, thread),
             Move::Machine(step) => self.of_step(state, step),
             // It moves the node's clock, and is too late once the condition holds.
-            Move::Fault(Fault::Expire(thread) | Fault::Idle(thread)) => {
+            Move::Fault(Fault::Expire(thread)) => {
                 self.add_node(state, state.info(thread).node);
                 self.waited_for(state, thread);
             }

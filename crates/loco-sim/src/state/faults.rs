@@ -37,6 +37,7 @@ pub struct Faults {
     /// writing, and survivors may learn of a loss while the lost node's operations are still under way.
     pub unenforced: bool,
     /// Time passes when nothing else can happen: then the earliest deadline of some node passes, which does not count.
+    /// The clocks of the other nodes move by as much, so that a wait that was to end sooner ends before time passes again.
     /// Otherwise an execution in which only deadlines could end the waits is a deadlock.
     pub idle_expiries: bool,
 }
@@ -380,15 +381,20 @@ impl State {
                 let Some(deadline) = self.deadline(thread) else {
                     return false;
                 };
-                let node = self.info(thread).node;
-                let clock = &mut self.losses.sites[usize::from(node)].clock;
-                if matches!(fault, Fault::Expire(_)) && deadline > *clock {
+                let node = usize::from(self.info(thread).node);
+                let passes = deadline.saturating_sub(self.losses.sites[node].clock);
+                if matches!(fault, Fault::Idle(_)) {
+                    // Nodes that do nothing all wait as long.
+                    for site in &mut self.losses.sites {
+                        site.clock = site.clock.saturating_add(passes);
+                    }
+                } else if passes > 0 {
                     let Some(left) = self.losses.expiries.checked_sub(1) else {
                         return false;
                     };
                     self.losses.expiries = left;
+                    self.losses.sites[node].clock = deadline;
                 }
-                *clock = deadline.max(*clock);
                 if let Some(wait) = &mut self.threads[usize::from(thread)].wait {
                     wait.expired = true;
                 }

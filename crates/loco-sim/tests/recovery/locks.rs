@@ -219,7 +219,6 @@ fn test_and_set_lock_of_two_nodes_with_one_crash_anywhere() {
 }
 
 #[test]
-#[ignore = "a known failure: a deadlock is found before the two holders"]
 fn two_holders_where_membership_is_not_enforced() {
     let once: &[&[Client]] = &[&[Counts(1)], &[Counts(1)]];
     for enforced in [false, true] {
@@ -247,7 +246,6 @@ fn two_holders_where_membership_is_not_enforced() {
 }
 
 #[test]
-#[ignore = "a known failure: with one expiry and one crash a waiter times out four times"]
 fn ticket_lock_of_three_nodes_at_random() {
     let faults = Faults {
         expiries: 1,

@@ -388,9 +388,14 @@ impl<F: Fabric> TicketLock<F> {
                 self.mine.abandoned.store(ticket + 1);
                 return Err(error);
             }
+            let old = Slot::from_word(old);
+            if old.ticket != ticket || !old.is_served() {
+                // Passed over: to the others this node was lost.
+                return Err(error);
+            }
             // Served at the last moment.
             self.be_told(thread, ticket);
-            return Ok(Slot::from_word(old).stage == Stage::Recovered);
+            return Ok(old.stage == Stage::Recovered);
         }
     }
 
