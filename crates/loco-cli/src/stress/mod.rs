@@ -42,8 +42,10 @@ use load::{Load, Object};
 ///
 /// --pause stops the last node and resumes it after --pause-for. If that is
 /// longer than --silence, the others give the node up: it has to end with an
-/// error, and what the others saw has to be linearizable. Both options may be
-/// given, and `random` in place of a time lets --seed choose a call.
+/// error, and what the others saw has to be linearizable.
+///
+/// With both options the node is killed only after it was resumed. `random` in
+/// place of a time lets --seed choose a call.
 ///
 /// Examples:
 ///

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use loco::fabric::{AnyFabric, Control, Fabric, NodeId, PeerState};
+use loco::fabric::{AnyFabric, Control, Fabric, FabricError, NodeId, PeerState, Peers, Wait};
 use loco::{Barrier, Error, Manager, Participants, Thread};
 use loco_history::{Journal, MonotonicClock, ThreadId};
 use rand::rngs::SmallRng;
@@ -21,6 +21,9 @@ use super::journals;
 use super::load::{Load, Moment};
 use super::pause;
 use crate::error::CliError;
+
+/// How long those left wait for one another, and for the end of the last node.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// What the threads of a node have in common.
 pub(super) struct Site {
@@ -70,6 +73,24 @@ impl Site {
             *pauser = Some(child.map_err(CliError::os("starting the process that stops this node"))?);
         }
         Ok(())
+    }
+
+    /// Says whether the last node has itself been stopped, and has not been resumed yet.
+    fn is_pausing(&self) -> bool {
+        self.pauser_runs() == Some(true)
+    }
+
+    /// Says whether the last node was stopped and has been resumed.
+    fn was_paused(&self) -> bool {
+        self.pauser_runs() == Some(false)
+    }
+
+    /// `None` if the process that stops this one has not been started.
+    fn pauser_runs(&self) -> Option<bool> {
+        let mut pauser = self.pauser.lock().unwrap_or_else(PoisonError::into_inner);
+        // A pauser that cannot be asked is waited for in the end, where that is an error.
+        let pauser = pauser.as_mut()?;
+        Some(matches!(pauser.try_wait(), Ok(None)))
     }
 
     /// What the last node owes when its threads have made their calls: to have been stopped, or killed, in the midst of
@@ -126,6 +147,20 @@ impl Site {
         self.leave_together()
     }
 
+    /// Waits until this node has heard that `victim` is dead.
+    fn outlive(&self, victim: NodeId) -> Result<(), CliError> {
+        let fabric = self.manager.fabric();
+        let wait = Wait {
+            what: "the end of the last node",
+            peers: Peers::These(&[victim]),
+            deadline: Some(self.manager.thread()?.now().after(PATIENCE)),
+        };
+        match fabric.wait(wait, || None) {
+            Err(FabricError::PeerLost(_)) => Ok(()),
+            outcome => outcome.map_err(|error| Error::from(error).into()),
+        }
+    }
+
     fn worker(&self, number: u16) -> Result<Worker<'_>, CliError> {
         let node = self.manager.node().0;
         let total = u64::from(self.load.threads) * self.manager.nodes().len() as u64;
@@ -141,9 +176,12 @@ impl Site {
         })
     }
 
-    /// Those left go when all of them are done.
+    /// Those left go when all of them are done, and the victim is dead: it makes its calls while it has peers.
     pub(super) fn leave_together(&self) -> Result<(), CliError> {
         let victim = self.victim();
+        if let Some(victim) = victim {
+            self.outlive(victim)?;
+        }
         let left = self
             .manager
             .nodes()
@@ -153,7 +191,7 @@ impl Site {
         let end = Barrier::with_participants(&self.manager, "end", &Participants::of(left), 1)?;
         end.channel().wait_for_ready()?;
         let thread = self.manager.thread()?;
-        thread.set_deadline(Some(thread.now().after(Duration::from_secs(300))));
+        thread.set_deadline(Some(thread.now().after(PATIENCE)));
         match end.wait(&thread) {
             // Its fence says once what was outstanding towards the dead.
             Err(error) if victim.is_some() && error.lost_peer() == victim => end.wait(&thread)?,
@@ -200,8 +238,10 @@ impl Worker<'_> {
     }
 
     /// Says whether there is a call left to make, and counts it. The last node has itself stopped here when it is time.
+    ///
+    /// The last node makes more calls than it has to while it is stopped or about to be killed, to be in one of them.
     pub(super) fn goes_on(&self) -> Result<bool, CliError> {
-        if self.made.get() >= self.calls {
+        if self.made.get() >= self.calls && !self.site.is_pausing() && !self.is_time() {
             return Ok(false);
         }
         self.one_more();
@@ -249,9 +289,12 @@ impl Worker<'_> {
         }
     }
 
-    /// Says whether this thread is to die. From then on it should choose the calls that it is to die in.
+    /// Says whether this thread is to die: if it is to be stopped before, only once it has been resumed. From then on it
+    /// should choose the calls that it is to die in.
     pub(super) fn is_time(&self) -> bool {
-        self.site.suffers() && self.site.load.kill.is_some_and(|moment| self.is_past(moment))
+        self.site.suffers()
+            && self.site.load.kill.is_some_and(|moment| self.is_past(moment))
+            && (self.site.load.pause.is_none() || self.site.was_paused())
     }
 
     fn is_past(&self, moment: Moment) -> bool {
