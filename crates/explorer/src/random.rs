@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 
 use crate::bounds::Mover;
 use crate::limits::{Limit, Limits, Progress};
-use crate::search::Stats;
+use crate::shared::Stats;
 use crate::system::{Failed, Flow, System};
 
 /// Executions between two reports of progress.

@@ -7,7 +7,8 @@ use std::sync::atomic::Ordering;
 
 use crate::bounds::Spent;
 use crate::limits::Limit;
-use crate::search::{Ended, Shared, Stats};
+use crate::node::Node;
+use crate::shared::{Ended, Shared, Stats};
 use crate::system::{Flow, System};
 use crate::visited::fingerprint;
 
@@ -15,17 +16,6 @@ use crate::visited::fingerprint;
 const BATCH: u64 = 512;
 /// Most states kept for their storage.
 const SPARE_MAX: usize = 64;
-
-/// A state on the way, with what a search knows of it.
-#[derive(Clone)]
-pub(crate) struct Node<S> {
-    state: S,
-    spent: Spent,
-    /// How much of the search tree is below: 1 at the root, shared out evenly among the moves of a state.
-    share: f64,
-    /// Moves that led here.
-    depth: u64,
-}
 
 /// A state with moves still to be made.
 struct Frame<S> {

@@ -15,7 +15,16 @@ const ORDERS_MAX: usize = 256;
 /// Partitions drawn at most.
 const PARTITIONS_MAX: usize = 64;
 
-pub(crate) fn page<S: Spec>(report: &Report<'_, S>) -> String {
+impl<S: Spec> Report<'_, S> {
+    /// Makes a page that draws the history as a timeline with one row for each thread. It shows every partition that is not ok, or all
+    /// partitions if all are ok. The page needs nothing but a browser. A click on an operation shows the longest order found that
+    /// contains it, with the states on the way.
+    pub fn html(&self) -> String {
+        page(self)
+    }
+}
+
+fn page<S: Spec>(report: &Report<'_, S>) -> String {
     let bad = report.bad_partitions();
     let drawn: Vec<_> = if bad.is_empty() {
         report.partitions.iter().collect()

@@ -3,8 +3,8 @@
 
 use std::fmt::Write as _;
 
-use crate::search::{Exhausted, Stats};
-use crate::{History, Operation, Spec, html};
+use crate::limits::{Exhausted, Stats};
+use crate::{History, Operation, Spec};
 
 /// The result of [`check`](crate::check), with the history that was checked.
 #[derive(Debug)]
@@ -152,13 +152,6 @@ impl<S: Spec> Report<'_, S> {
             let _ = writeln!(out, "... and {} more partitions", bad.len() - LISTED_MAX);
         }
         out
-    }
-
-    /// Makes a page that draws the history as a timeline with one row for each thread. It shows every partition that is not ok, or all
-    /// partitions if all are ok. The page needs nothing but a browser. A click on an operation shows the longest order found that
-    /// contains it, with the states on the way.
-    pub fn html(&self) -> String {
-        html::page(self)
     }
 
     /// Returns the partitions that are not ok: violations first, then by the time of the response that stopped the search.

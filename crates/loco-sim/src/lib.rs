@@ -10,6 +10,7 @@
 
 mod exploring;
 mod fabric;
+mod graphs;
 mod reports;
 pub mod spec;
 mod state;
@@ -25,7 +26,6 @@ use mowgli::model::{Model, RmwAtomicity};
 use explorer::Choice;
 
 use exploring::{random, search, shorten};
-use reports::graph;
 use state::behaviour;
 
 pub use explorer::Bounds;
@@ -37,7 +37,7 @@ pub use fabric::platform::{
     ModelWriteGuard,
 };
 pub use fabric::{ModelCell, ModelControl, ModelFabric, ModelMemory, ModelQueuePair, ModelRemote};
-pub use reports::graph::ExecutionGraph;
+pub use graphs::ExecutionGraph;
 pub use reports::schedule::{NotASchedule, Schedule};
 pub use reports::trace::TraceStep;
 pub use reports::{Completeness, Failure, FailureKind, Report, Stats};
@@ -219,7 +219,7 @@ pub fn execution_graph(
     schedule: &Schedule,
     builder: impl Fn(&mut World) + Sync,
 ) -> Result<ExecutionGraph, SimError> {
-    graph::of(config, &builder, schedule)
+    graphs::of(config, &builder, schedule)
 }
 
 #[cfg(doctest)]

@@ -3,13 +3,14 @@
 use std::time::Instant;
 
 use mowgli::check::{self, Answer, Engine, Judgement, NotApplicable, applicable, settings};
-use mowgli::litmus::{Setting, Verdict};
+use mowgli::litmus::Setting;
 use mowgli::model::{Model, RmwAtomicity};
 use mowgli::report;
 use serde::Serialize;
 
 use crate::budget::{self, Limits, Run, Stop};
 use crate::diagnostics::Report;
+use crate::row::Row;
 use crate::source::{self, Test};
 use crate::summary::{Summary, Totals};
 use crate::{Error, Exit, output, progress, values};
@@ -62,41 +63,6 @@ EXIT STATUS
   2  wrong usage, a file cannot be read, or a test has errors
   3  some verdict is unknown: a limit was reached
 The exit status is the same when nobody reads the output to its end.";
-
-/// The result for one condition of one test under one setting.
-#[derive(Debug, Serialize)]
-pub(crate) struct Row {
-    /// `NAME` or `NAME#2`.
-    pub(crate) name: String,
-    /// Where the test is.
-    pub(crate) path: String,
-    /// The model, with `/glob` for the other atomicity.
-    pub(crate) setting: String,
-    /// The condition asked.
-    pub(crate) condition: String,
-    /// allowed, forbidden or required; nothing if unknown, vacuous or not applicable.
-    pub(crate) verdict: Option<Verdict>,
-    /// The verdict that the test states.
-    pub(crate) expected: Option<Verdict>,
-    /// Whether the statement is right; nothing if there is none or it cannot be told.
-    pub(crate) as_expected: Option<bool>,
-    /// Whether the two engines contradict each other.
-    pub(crate) engines_disagree: bool,
-    /// Why the model does not apply.
-    pub(crate) not_applicable: Option<String>,
-    /// Whether no execution reaches the end, so that the test asks nothing.
-    pub(crate) vacuous: bool,
-    /// Why the search stopped early.
-    pub(crate) limit: Option<String>,
-    /// The states, as the report shows them.
-    pub(crate) states: Vec<String>,
-    /// States that satisfy the formula.
-    pub(crate) positive: usize,
-    /// States that do not.
-    pub(crate) negative: usize,
-    /// Seconds of the search (shared by the conditions of a test).
-    pub(crate) time_s: f64,
-}
 
 #[derive(Serialize)]
 struct Document<'a> {

@@ -17,6 +17,7 @@ mod outcomes;
 mod output;
 mod progress;
 mod refine;
+mod row;
 mod show;
 mod source;
 mod summary;

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use crate::budget::Stop;
-use crate::check::Row;
+use crate::row::Row;
 use crate::{Exit, output};
 
 /// Counts over all rows.

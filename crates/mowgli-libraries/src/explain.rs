@@ -5,12 +5,13 @@ use std::fmt::Write as _;
 
 use mowgli::outcome::{Budget, Limit};
 
+use crate::client::outcome::Outcome;
 use crate::client::{Client, Formula};
 use crate::event::Event;
 use crate::execution::{Edge, Flow, Graph, path};
-use crate::outcome::Outcome;
+use crate::implementation::Rules;
 use crate::outcomes::{Asked, each_combination, search_order};
-use crate::plain::{Rules, runs};
+use crate::plain::runs;
 
 /// Refused edges that are looked at for each plain execution.
 const CONFLICTS_MAX: usize = 64;

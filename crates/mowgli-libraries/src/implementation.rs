@@ -1,10 +1,20 @@
-//! Implementations (LOCO'26 Def. 3.9): methods of a library as code over other libraries.
+//! Implementations (LOCO'26 Def. 3.9): methods of a library as code over other libraries, and the thread that runs such
+//! code.
+//!
+//! A thread is run, not unfolded: code asks for the result of a call and gets one of those that the library's
+//! specification offers. [`crate::plain`] runs it again with every other choice.
 
-use crate::client::{Client, Library, Method};
-use crate::event::{Arg, Event, Stamp};
+use rustc_hash::FxHashMap;
+
+use crate::client::{Client, Library, Method, Node};
+use crate::event::{Arg, Event, Loc, Stamp};
 use crate::execution::Graph;
-use crate::plain::{Caller, Run};
+use crate::library::{Effect, Libraries};
+use crate::past::{Domain, Past};
 use crate::value::Value;
+
+/// Most events of a run.
+pub const EVENTS_MAX: usize = 96;
 
 /// An implementation of a library.
 pub trait Implementation: Sync {
@@ -18,7 +28,7 @@ pub trait Implementation: Sync {
     ///
     /// # Errors
     ///
-    /// The run ends here. [`Cut::Blocked`](crate::plain::Cut::Blocked) stands for the papers' `loop {()}`.
+    /// The run ends here. [`Cut::Blocked`] stands for the papers' `loop {()}`.
     fn run(&self, caller: &mut Caller<'_>, method: Method, args: &[Arg]) -> Run<Value>;
 
     /// `g` of LOCO'26 Def. 3.13: the subevent that stands for a stamp of an abstract call, given the events that
@@ -31,4 +41,140 @@ pub trait Implementation: Sync {
         events: &[usize],
         g: &Graph<'_>,
     ) -> Option<usize>;
+}
+
+/// What runs: libraries, and implementations above them, each of which may call those after it.
+#[derive(Default)]
+pub struct Rules<'a> {
+    /// Specifications of the libraries that are called.
+    pub libraries: Libraries<'a>,
+    /// Implementations, upper ones first.
+    pub implementations: Vec<&'a dyn Implementation>,
+    /// Most iterations of a client's loop.
+    pub iterations_max: u32,
+}
+
+/// Why a run ends before its code does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// It waits for ever: there is no execution with this choice.
+    Blocked,
+    /// It is longer than what is considered.
+    Bound,
+}
+
+/// A result, unless the run was cut.
+pub type Run<T> = Result<T, Cut>;
+
+/// A thread that runs: what code calls.
+pub struct Caller<'a> {
+    pub(crate) client: &'a Client,
+    pub(crate) rules: &'a Rules<'a>,
+    pub(crate) thread: u8,
+    pub(crate) domain: &'a Domain,
+    /// The choices of this run: which of how many.
+    pub(crate) choices: Vec<(usize, usize)>,
+    pub(crate) chosen: usize,
+    pub(crate) level: usize,
+    pub(crate) events: Vec<Event>,
+    pub(crate) calls: Vec<Event>,
+    pub(crate) own: FxHashMap<Loc, Value>,
+    pub(crate) effects: Vec<Effect>,
+}
+
+impl<'a> Caller<'a> {
+    /// The client.
+    pub fn client(&self) -> &'a Client {
+        self.client
+    }
+
+    /// The thread.
+    pub fn thread(&self) -> u8 {
+        self.thread
+    }
+
+    /// The thread's node.
+    pub fn node(&self) -> Node {
+        self.client.threads[usize::from(self.thread)].node
+    }
+
+    /// Calls a method: of the next implementation below that has its library, else of the library.
+    ///
+    /// # Errors
+    ///
+    /// The run ends here.
+    pub fn call(&mut self, method: Method, args: &[Arg]) -> Run<Value> {
+        let level = self.level;
+        let below = self.rules.implementations.iter().enumerate().skip(level);
+        let found = below.into_iter().find(|(_, i)| i.library() == method.library());
+        let Some((at, implementation)) = found else {
+            return self.event(method, args);
+        };
+        self.level = at + 1;
+        let result = implementation.run(self, method, args);
+        self.level = level;
+        result
+    }
+
+    /// Waits until the condition holds. One look is enough: an execution in which it looks again, and the looks
+    /// before the last found something else, stays consistent without those.
+    ///
+    /// # Errors
+    ///
+    /// The run ends here, always if the condition does not hold.
+    pub fn until(&mut self, condition: impl FnOnce(&mut Self) -> Run<bool>) -> Run<()> {
+        if condition(self)? {
+            Ok(())
+        } else {
+            Err(Cut::Blocked)
+        }
+    }
+
+    fn event(&mut self, method: Method, args: &[Arg]) -> Run<Value> {
+        let Some(specification) = self.rules.libraries.get(method.library()) else {
+            return Err(Cut::Blocked);
+        };
+        if self.events.len() == EVENTS_MAX {
+            return Err(Cut::Bound);
+        }
+        let past = Past {
+            client: self.client,
+            thread: self.thread,
+            events: &self.events,
+            own: &self.own,
+            domain: self.domain,
+        };
+        let mut results = specification.results(&past, method, args);
+        if results.is_empty() {
+            return Err(Cut::Blocked);
+        }
+        let at = match results.len() {
+            1 => 0,
+            n => {
+                let at = self.choices.get(self.chosen).map_or(0, |c| c.0);
+                if self.chosen == self.choices.len() {
+                    self.choices.push((0, n));
+                }
+                self.chosen += 1;
+                at
+            }
+        };
+        let event = Event {
+            thread: self.thread,
+            method,
+            args: args.iter().cloned().collect(),
+            result: results.swap_remove(at),
+            serves: self.calls.len() as u16,
+        };
+        let effects = specification.effects(&past, &event);
+        for effect in &effects {
+            if let Effect::Write(loc, value) = effect {
+                self.own.insert(*loc, value.clone());
+            }
+        }
+        self.effects.extend(effects);
+        let result = event.result.clone();
+        self.events.push(event);
+        Ok(result)
+    }
 }

@@ -2,13 +2,12 @@
 
 use mowgli::outcome::Budget;
 
+use crate::client::outcome::Outcomes;
 use crate::client::{Client, Formula, Setting, Verdict};
-use crate::implementation::Implementation;
+use crate::implementation::{Implementation, Rules};
 use crate::implementations::{IBal, IMsw, IRbl, ISv};
 use crate::libraries::{Reach, libraries};
-use crate::outcome::Outcomes;
 use crate::outcomes::outcomes;
-use crate::plain::Rules;
 
 /// Iterations of a client's loops that are considered unless the caller says otherwise.
 pub const ITERATIONS_MAX: u32 = 3;

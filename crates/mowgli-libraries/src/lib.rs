@@ -20,8 +20,11 @@ pub mod library;
 pub mod local;
 pub mod memory;
 pub mod order;
-pub mod outcome;
 pub mod outcomes;
+pub mod over_clients;
+pub mod past;
 pub mod plain;
 pub mod refine;
 pub mod value;
+
+pub use client::outcome;

@@ -9,7 +9,7 @@ use crate::client::{Client, Library, Method, Node};
 use crate::event::{Arg, Event, Loc, Stamp};
 use crate::execution::{Flow, Graph, State};
 use crate::order::Order;
-use crate::plain::Past;
+use crate::past::Past;
 use crate::value::Value;
 
 /// What follows a choice of `so`: the other libraries' choices, and in the end the consistent execution.

@@ -9,12 +9,11 @@ use mowgli::outcome::{Budget, Limit};
 use crate::client::Client;
 use crate::event::{Event, Stamp};
 use crate::execution::{Flow, Graph, State};
-use crate::implementation::Implementation;
+use crate::implementation::{Implementation, Rules};
 use crate::library::{Libraries, Specification};
 use crate::order::Order;
 use crate::outcomes::{Asked, each_combination, search_order};
-use crate::plain::{Rules, runs};
-use crate::refine::{Judge, Summary};
+use crate::plain::runs;
 
 /// An implementation, and the library that it should implement.
 pub struct LocalSoundness<'a> {
@@ -204,16 +203,6 @@ fn broken_promise(
         }
     }
     None
-}
-
-impl Judge for LocalSoundness<'_> {
-    fn judge(&self, client: &Client, budget: Budget<'_>, summary: &mut Summary) {
-        match self.check(client, budget) {
-            Found::Sound => summary.complete += 1,
-            Found::Fails(failure) => summary.local_failure = Some(failure),
-            Found::Unknown(limit) => summary.limit = Some(limit),
-        }
-    }
 }
 
 /// The specification of a library among these, if the implementation's library is specified.

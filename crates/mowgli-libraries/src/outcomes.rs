@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 
 use mowgli::outcome::{Budget, Completeness, Limit};
 
+use crate::client::outcome::{Outcome, Outcomes};
 use crate::client::{Client, Library};
 use crate::event::Event;
 use crate::execution::{Flow, Graph, State};
+use crate::implementation::Rules;
 use crate::library::{Libraries, Specification};
-use crate::outcome::{Outcome, Outcomes};
-use crate::plain::{Plain, Rules, ThreadRun, runs};
+use crate::plain::{Plain, ThreadRun, runs};
 use crate::value::Value;
 
 /// The outcomes of a client.

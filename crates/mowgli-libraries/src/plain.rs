@@ -8,46 +8,19 @@
 //! Threads are run, not unfolded: the code of a client or an implementation asks for the result of a call and gets one
 //! after the other, by running again from the start with the next choice.
 
-use std::collections::BTreeSet;
-
 use mowgli::outcome::Limit;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use crate::client::{self, Client, Expr, Method, Node, Stmt};
+use crate::client::{self, Client, Expr, Stmt};
 use crate::event::{Arg, Event, Loc, Wid};
-use crate::implementation::Implementation;
-use crate::library::{Effect, Libraries, initial};
+use crate::implementation::{Caller, Cut, Rules, Run};
+use crate::library::{Effect, initial};
+use crate::past::{Domain, Writer};
 use crate::value::Value;
 
 /// Most runs of a thread that are considered.
 pub const RUNS_MAX: usize = 50_000;
-/// Most events of a run.
-pub const EVENTS_MAX: usize = 96;
-
-/// What runs: libraries, and implementations above them, each of which may call those after it.
-#[derive(Default)]
-pub struct Rules<'a> {
-    /// Specifications of the libraries that are called.
-    pub libraries: Libraries<'a>,
-    /// Implementations, upper ones first.
-    pub implementations: Vec<&'a dyn Implementation>,
-    /// Most iterations of a client's loop.
-    pub iterations_max: u32,
-}
-
-/// Why a run ends before its code does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cut {
-    /// It waits for ever: there is no execution with this choice.
-    Blocked,
-    /// It is longer than what is considered.
-    Bound,
-}
-
-/// A result, unless the run was cut.
-pub type Run<T> = Result<T, Cut>;
-
 /// What one thread did, to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadRun {
@@ -69,185 +42,7 @@ pub struct Plain {
     pub limit: Option<Limit>,
 }
 
-/// What may be found at a location.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Entry {
-    values: BTreeSet<Value>,
-    writer: Writer,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Writer {
-    #[default]
-    Nobody,
-    /// The CPU of this thread only.
-    Cpu(u8),
-    Several,
-}
-
-type Domain = FxHashMap<Loc, Entry>;
-
-/// What a call's results may depend on: what its thread did before, and what may be found where.
-#[derive(Clone, Copy, Debug)]
-pub struct Past<'a> {
-    /// The client.
-    pub client: &'a Client,
-    /// The thread.
-    pub thread: u8,
-    events: &'a [Event],
-    own: &'a FxHashMap<Loc, Value>,
-    domain: &'a Domain,
-}
-
-impl Past<'_> {
-    /// The thread's node.
-    pub fn node(&self) -> Node {
-        self.client.threads[usize::from(self.thread)].node
-    }
-
-    /// The values that a CPU read of the location may return.
-    pub fn read(&self, loc: Loc, init: Value) -> Vec<Value> {
-        let entry = self.domain.get(&loc);
-        match entry.map_or(Writer::Nobody, |e| e.writer) {
-            Writer::Cpu(thread) if thread == self.thread => {
-                vec![self.own.get(&loc).cloned().unwrap_or(init)]
-            }
-            Writer::Nobody if self.own.contains_key(&loc) => vec![self.own[&loc].clone()],
-            _ => {
-                let mut out: Vec<Value> = entry.map_or_else(Vec::new, |e| e.values.iter().cloned().collect());
-                if !out.contains(&init) {
-                    out.push(init);
-                }
-                out
-            }
-        }
-    }
-
-    /// The values that are written to the location by anybody.
-    pub fn written(&self, loc: Loc) -> Vec<Value> {
-        self.domain
-            .get(&loc)
-            .map_or_else(Vec::new, |e| e.values.iter().cloned().collect())
-    }
-
-    /// How many of the thread's earlier events are so.
-    pub fn count(&self, is: impl Fn(&Event) -> bool) -> usize {
-        self.events.iter().filter(|e| is(e)).count()
-    }
-}
-
-/// A thread that runs: what code calls.
-pub struct Caller<'a> {
-    client: &'a Client,
-    rules: &'a Rules<'a>,
-    thread: u8,
-    domain: &'a Domain,
-    /// The choices of this run: which of how many.
-    choices: Vec<(usize, usize)>,
-    chosen: usize,
-    level: usize,
-    events: Vec<Event>,
-    calls: Vec<Event>,
-    own: FxHashMap<Loc, Value>,
-    effects: Vec<Effect>,
-}
-
-impl<'a> Caller<'a> {
-    /// The client.
-    pub fn client(&self) -> &'a Client {
-        self.client
-    }
-
-    /// The thread.
-    pub fn thread(&self) -> u8 {
-        self.thread
-    }
-
-    /// The thread's node.
-    pub fn node(&self) -> Node {
-        self.client.threads[usize::from(self.thread)].node
-    }
-
-    /// Calls a method: of the next implementation below that has its library, else of the library.
-    ///
-    /// # Errors
-    ///
-    /// The run ends here.
-    pub fn call(&mut self, method: Method, args: &[Arg]) -> Run<Value> {
-        let level = self.level;
-        let below = self.rules.implementations.iter().enumerate().skip(level);
-        let found = below.into_iter().find(|(_, i)| i.library() == method.library());
-        let Some((at, implementation)) = found else {
-            return self.event(method, args);
-        };
-        self.level = at + 1;
-        let result = implementation.run(self, method, args);
-        self.level = level;
-        result
-    }
-
-    /// Waits until the condition holds. One look is enough: an execution in which it looks again, and the looks
-    /// before the last found something else, stays consistent without those.
-    ///
-    /// # Errors
-    ///
-    /// The run ends here, always if the condition does not hold.
-    pub fn until(&mut self, condition: impl FnOnce(&mut Self) -> Run<bool>) -> Run<()> {
-        if condition(self)? {
-            Ok(())
-        } else {
-            Err(Cut::Blocked)
-        }
-    }
-
-    fn event(&mut self, method: Method, args: &[Arg]) -> Run<Value> {
-        let Some(specification) = self.rules.libraries.get(method.library()) else {
-            return Err(Cut::Blocked);
-        };
-        if self.events.len() == EVENTS_MAX {
-            return Err(Cut::Bound);
-        }
-        let past = Past {
-            client: self.client,
-            thread: self.thread,
-            events: &self.events,
-            own: &self.own,
-            domain: self.domain,
-        };
-        let mut results = specification.results(&past, method, args);
-        if results.is_empty() {
-            return Err(Cut::Blocked);
-        }
-        let at = match results.len() {
-            1 => 0,
-            n => {
-                let at = self.choices.get(self.chosen).map_or(0, |c| c.0);
-                if self.chosen == self.choices.len() {
-                    self.choices.push((0, n));
-                }
-                self.chosen += 1;
-                at
-            }
-        };
-        let event = Event {
-            thread: self.thread,
-            method,
-            args: args.iter().cloned().collect(),
-            result: results.swap_remove(at),
-            serves: self.calls.len() as u16,
-        };
-        let effects = specification.effects(&past, &event);
-        for effect in &effects {
-            if let Effect::Write(loc, value) = effect {
-                self.own.insert(*loc, value.clone());
-            }
-        }
-        self.effects.extend(effects);
-        let result = event.result.clone();
-        self.events.push(event);
-        Ok(result)
-    }
-
+impl Caller<'_> {
     /// Runs a client's code to its end or to a break, which is how many loops to leave.
     fn body(&mut self, body: &[Stmt], registers: &mut Vec<Value>) -> Run<u32> {
         for stmt in body {

@@ -11,12 +11,13 @@ use mowgli_libraries::client::{Client, Library, Method, Node, NodeSet};
 use mowgli_libraries::enumerate::Bounds;
 use mowgli_libraries::event::{Arg, Event, Stamp, StampKind, Wid};
 use mowgli_libraries::execution::{Flow, Graph, State};
-use mowgli_libraries::implementation::Implementation;
+use mowgli_libraries::implementation::{Caller, Cut, Implementation, Rules, Run};
 use mowgli_libraries::libraries::{RdmaWait, SharedVariable};
 use mowgli_libraries::library::{Effect, Libraries, Next, Specification};
 use mowgli_libraries::memory::{Access, Memory};
-use mowgli_libraries::plain::{Caller, Cut, Past, Rules, Run};
-use mowgli_libraries::refine::{Refinement, Summary, over_clients};
+use mowgli_libraries::over_clients::{Summary, over_clients};
+use mowgli_libraries::past::Past;
+use mowgli_libraries::refine::Refinement;
 use mowgli_libraries::value::Value;
 
 /// The specification. A post writes the copy of every node at once in value, though not in time: `aCW` on its own node,

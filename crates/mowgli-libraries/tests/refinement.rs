@@ -8,7 +8,8 @@ use mowgli_libraries::enumerate::Bounds;
 use mowgli_libraries::implementations::list::{self, Named};
 use mowgli_libraries::judge::ITERATIONS_MAX;
 use mowgli_libraries::local::LocalSoundness;
-use mowgli_libraries::refine::{Refinement, Summary, over_clients, size};
+use mowgli_libraries::over_clients::{Summary, over_clients, size};
+use mowgli_libraries::refine::Refinement;
 
 fn refine(named: &Named, bounds: &Bounds) -> Summary {
     let (implementation, specification) =

@@ -7,7 +7,6 @@ pub(crate) mod progress;
 pub(crate) mod random;
 pub(crate) mod reach;
 pub(crate) mod search;
-pub(crate) mod sharing;
 pub(crate) mod shorten;
 pub(crate) mod system;
 pub(crate) mod trail;

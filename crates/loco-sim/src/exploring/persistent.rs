@@ -3,7 +3,7 @@
 //! The world is cut into *agents* whose own moves come in a fixed order: a thread's program, a store buffer, and the
 //! parts of a queue pair (local reads, remote writes, remote reads, local writes, the rest). A set of agents is closed if
 //! * for the next move of each agent in it, every agent that may ever make a dependent move is in it (accesses to words and
-//!   locks as learned in [`crate::exploring::sharing`]; rules of one queue pair that disable one another; completions and polls);
+//!   locks as learned in [`crate::state::sharing`]; rules of one queue pair that disable one another; completions and polls);
 //! * for each agent in it that cannot move now, every agent that could enable it is in it.
 //!
 //! A closed set is explored alone only if one of its moves must happen sooner or later. A fault need not: it uses up a
@@ -14,10 +14,10 @@
 
 use mowgli::machine::{Addr, QpId, Rule, Step};
 
-use crate::exploring::sharing::{Agent, Part};
 use crate::exploring::walk::Walker;
 use crate::fabric::request::{Deadline, Note, Request};
 use crate::state::faults::Fault;
+use crate::state::sharing::{Agent, Part};
 use crate::state::{Move, State, Status};
 
 /// Agents of one queue pair.

@@ -8,12 +8,12 @@ use explorer::{Choice, Samples};
 
 use crate::exploring::progress::Progress;
 use crate::exploring::search::{failed, limits};
-use crate::exploring::sharing::Seen;
 use crate::exploring::system::{Explored, end_of, failure_of_thread};
 use crate::exploring::walk::{Builder, Walker};
 use crate::reports::schedule::Schedule;
 use crate::reports::{Completeness, Report, Stats};
 use crate::state::Common;
+use crate::state::sharing::Seen;
 use crate::{Config, SimError};
 
 /// Runs `executions` executions with random moves.

@@ -1,7 +1,7 @@
 //! Exhaustive exploration, within bounds or without, in passes.
 //!
 //! Relies on [`explorer::search()`]. The reduction leaves moves out by what is known of conflicts
-//! ([`crate::exploring::sharing`]). A pass that learns of another ends, and the next begins again with what is known
+//! ([`crate::state::sharing`]). A pass that learns of another ends, and the next begins again with what is known
 //! now; the last pass learns nothing.
 //!
 //! A thread whose condition did not hold is parked, which changes nothing: the state does what it could do before, but for
@@ -12,11 +12,11 @@ use std::time::Instant;
 use explorer::{Bounds, Ended, Failed, Limits, Options};
 
 use crate::exploring::progress::Progress;
-use crate::exploring::sharing::Seen;
 use crate::exploring::system::Explored;
 use crate::exploring::walk::{Builder, Walker};
 use crate::reports::{Completeness, Failure, Report, Stats};
 use crate::state::Common;
+use crate::state::sharing::Seen;
 use crate::{Config, SimError};
 
 /// Explores every behaviour of the world, or with bounds every one within them.

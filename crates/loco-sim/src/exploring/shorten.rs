@@ -7,12 +7,12 @@
 use std::mem::discriminant;
 use std::time::{Duration, Instant};
 
-use crate::exploring::sharing::Seen;
 use crate::exploring::system::{end_of, failure_of_thread};
 use crate::exploring::walk::{Builder, Position, Walker};
 use crate::reports::Failure;
 use crate::reports::schedule::Schedule;
 use crate::reports::trace::Tracer;
+use crate::state::sharing::Seen;
 use crate::state::{Common, Move};
 use crate::{Config, SimError};
 

@@ -8,11 +8,11 @@ use mowgli::machine::Step;
 
 use crate::SimError;
 use crate::exploring::persistent;
-use crate::exploring::sharing::Seen;
 use crate::exploring::walk::{Position, Walker};
 use crate::reports::{Failure, FailureKind};
 use crate::state::Move;
 use crate::state::faults::Fault;
+use crate::state::sharing::Seen;
 
 /// A world, as one worker of an exploration sees it.
 pub(crate) struct Explored<'a> {
@@ -145,7 +145,7 @@ pub(crate) fn mover(what: Move) -> Mover {
 pub(crate) fn failure_of_thread(walker: &Walker<'_>, at: &Position) -> Option<Failure> {
     let (thread, message) = walker.failed(&at.state)?;
     let kind = FailureKind::Assertion { thread, message };
-    Some(Failure::new(walker.common, at, kind))
+    Some(Failure::new(walker.common, &at.state, at.schedule.to_vec(), kind))
 }
 
 /// The failure at the end of an execution, if any.
@@ -159,5 +159,10 @@ pub(crate) fn end_of(walker: &mut Walker<'_>, at: &Position) -> Result<Option<Fa
             None => return Ok(None),
         }
     };
-    Ok(Some(Failure::new(walker.common, at, kind)))
+    Ok(Some(Failure::new(
+        walker.common,
+        &at.state,
+        at.schedule.to_vec(),
+        kind,
+    )))
 }

@@ -5,16 +5,16 @@
 //! (a persistent set of one move). Such are
 //! * thread moves that nobody else sees: a store or a post (into the thread's own store buffer), a fence, a load of a
 //!   word that nobody else writes, notes;
-//! * machine steps on words that nobody else touches ([`crate::exploring::sharing`]) if they commute within their queue pair
+//! * machine steps on words that nobody else touches ([`crate::state::sharing`]) if they commute within their queue pair
 //!   ([`Machine::commutes`](mowgli::machine::Machine::commutes)) and tell no poller anything.
 //!
 //! Every path is finite (threads make progress or park), so nothing is put off for ever.
 
 use mowgli::machine::{Addr, Step};
 
-use crate::exploring::sharing::{Agent, Seen};
 use crate::exploring::trail::Trail;
 use crate::fabric::request::{Deadline, Note, Request};
+use crate::state::sharing::{Agent, Seen};
 use crate::state::{Common, Move, State, Status, agent_of};
 use crate::world::World;
 use crate::world::run::{Granted, Run, Start, unknown};

@@ -19,7 +19,6 @@ use loco_fabric::{
     PeerState, Peers, RegionKey, Result, Seen, Time, Wait, WorkRequestId,
 };
 
-use crate::Faults;
 use crate::fabric::coroutine::{ask, current};
 use crate::fabric::memory::word_of;
 use crate::fabric::platform::{ModelPlatform, allocate, outside, value};
@@ -30,6 +29,17 @@ pub use queue_pair::ModelQueuePair;
 
 /// Bytes of a model word.
 const WORD: usize = 8;
+
+/// What nodes may meet, as far as their fabrics behave otherwise.
+#[derive(Clone, Copy)]
+pub(crate) struct Options {
+    /// Remote read-modify-writes are atomic against the CPU, too.
+    pub(crate) glob: bool,
+    /// Deadlines may pass.
+    pub(crate) timed: bool,
+    /// Nodes may be lost.
+    pub(crate) lossy: bool,
+}
 
 /// One node's model fabric. Made by [`World::node`](crate::World::node).
 #[derive(Clone, Debug)]
@@ -42,25 +52,27 @@ pub struct ModelFabric {
 }
 
 impl ModelFabric {
-    pub(crate) fn new(node: u16, nodes: u16, glob: bool, faults: Faults) -> ModelFabric {
+    pub(crate) fn new(node: u16, nodes: u16, options: Options) -> ModelFabric {
         ModelFabric {
             node: NodeId(node),
             nodes: (0..nodes).map(NodeId).collect(),
             caps: Arc::new(Caps {
                 name: "model".into(),
                 inline_bytes_max: 64,
-                atomicity: if glob { Atomicity::Glob } else { Atomicity::Hca },
+                atomicity: if options.glob {
+                    Atomicity::Glob
+                } else {
+                    Atomicity::Hca
+                },
                 puts_placed_on_post: false,
                 synchronous: false,
                 device_memory_bytes: 0,
             }),
-            platform: ModelPlatform {
-                timed: faults.timed(),
-            },
+            platform: ModelPlatform { timed: options.timed },
             control: ModelControl {
                 node,
                 nodes,
-                lossy: faults.lossy(),
+                lossy: options.lossy,
             },
         }
     }

@@ -1,6 +1,5 @@
 //! What an exploration found, and how much it has seen.
 
-pub(crate) mod graph;
 pub(crate) mod schedule;
 pub(crate) mod trace;
 
@@ -10,11 +9,10 @@ use explorer::Bounds;
 use serde::Serialize;
 
 use crate::Faults;
-use crate::exploring::walk::Position;
 use crate::fabric::request::Kind;
 use crate::reports::schedule::Schedule;
 use crate::reports::trace::TraceStep;
-use crate::state::{Common, Status};
+use crate::state::{Common, Move, State, Status};
 use crate::world::history::{ThreadHistory, histories};
 
 /// Steps of a trace that a report prints.
@@ -119,8 +117,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    pub(crate) fn new(common: &Common, at: &Position, kind: FailureKind) -> Failure {
-        let state = &at.state;
+    pub(crate) fn new(common: &Common, state: &State, schedule: Vec<Move>, kind: FailureKind) -> Failure {
         let waiting = (0..state.threads.len() as u16)
             .filter(|&t| {
                 let status = state.threads[usize::from(t)].status;
@@ -147,8 +144,8 @@ impl Failure {
         Failure {
             kind,
             waiting,
-            histories: histories(common, &at.state),
-            schedule: Schedule::new(at.schedule.to_vec()),
+            histories: histories(common, state),
+            schedule: Schedule::new(schedule),
             trace: Vec::new(),
             outstanding: Vec::new(),
         }

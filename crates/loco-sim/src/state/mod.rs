@@ -8,6 +8,7 @@ mod encode;
 pub(crate) mod faults;
 pub(crate) mod names;
 mod nic;
+pub(crate) mod sharing;
 mod waits;
 
 use std::collections::VecDeque;
@@ -17,11 +18,11 @@ use mowgli::machine::{Action, Addr, Machine, Post, Step};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use crate::exploring::sharing::{Agent, Seen};
 use crate::fabric::request::{Deadline, Kind, LockMode, NodeSet, Note, Reply, Request, VirtualWord};
 use crate::state::behaviour::{Behaviour, Past};
 use crate::state::faults::{Fault, Faults, Losses};
 use crate::state::names::Names;
+use crate::state::sharing::{Agent, Seen};
 use crate::state::waits::Waiting;
 
 /// What all explorers of one exploration share.

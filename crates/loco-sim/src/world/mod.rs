@@ -7,17 +7,16 @@ use std::any::Any;
 use std::fmt::Display;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::fabric::ModelFabric;
+use crate::Config;
 use crate::fabric::coroutine::{Body, ask};
 use crate::fabric::request::{Kind, Note, Reply, Request};
+use crate::fabric::{ModelFabric, Options};
 use crate::world::history::End;
-use crate::{Config, Faults};
 
 /// A world under construction. The closure given to [`explore`](crate::explore) is called for every run and must build
 /// the same world each time; the threads of one world share state only through the fabric.
 pub struct World {
-    glob: bool,
-    faults: Faults,
+    options: Options,
     set_up: Vec<SetUp>,
     threads: Vec<SetUp>,
     node_count: Arc<Mutex<u16>>,
@@ -60,8 +59,11 @@ impl<T> Node<T> {
 impl World {
     pub(crate) fn new(config: &Config) -> World {
         World {
-            glob: config.glob,
-            faults: config.faults,
+            options: Options {
+                glob: config.glob,
+                timed: config.faults.timed(),
+                lossy: config.faults.lossy(),
+            },
             set_up: Vec::new(),
             threads: Vec::new(),
             node_count: Arc::new(Mutex::new(0)),
@@ -78,7 +80,7 @@ impl World {
     ) -> Node<T> {
         let id = self.set_up.len() as u16;
         *self.node_count.lock().unwrap_or_else(PoisonError::into_inner) += 1;
-        let (count, glob, faults) = (self.node_count.clone(), self.glob, self.faults);
+        let (count, options) = (self.node_count.clone(), self.options);
         let state = Arc::new(Mutex::new(None));
         let slot = state.clone();
         self.set_up.push(SetUp {
@@ -87,7 +89,7 @@ impl World {
             name: format!("set-up of node {id}").into(),
             body: Box::new(move || {
                 let nodes = *count.lock().unwrap_or_else(PoisonError::into_inner);
-                let result = set_up(ModelFabric::new(id, nodes, glob, faults));
+                let result = set_up(ModelFabric::new(id, nodes, options));
                 *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(result));
             }),
         });

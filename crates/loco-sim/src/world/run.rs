@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use mowgli::machine::Machine;
 
-use crate::exploring::sharing::Seen;
 use crate::fabric::coroutine::{self, Body, Task};
 use crate::fabric::request::{Kind, Reply, Request};
 use crate::state::behaviour::Past;
+use crate::state::sharing::Seen;
 use crate::state::{Common, State, Status};
 use crate::world::history::End;
 use crate::world::{SetUp, World};

@@ -9,7 +9,7 @@ use mowgli::program::{Reg, ThreadId};
 use serde::{Deserialize, Serialize};
 
 use super::{Client, ObjectId};
-use crate::outcome::Outcome;
+use crate::client::outcome::Outcome;
 use crate::value::Value;
 
 /// A final condition with what is expected of it.

@@ -10,6 +10,7 @@ mod admit;
 mod condition;
 mod declare;
 mod method;
+pub mod outcome;
 mod parse;
 mod print;
 mod resolve;

@@ -4,10 +4,9 @@ use super::{CR, last, loc};
 use crate::client::{Client, Library, Method, NodeSet, ThreadId};
 use crate::event::{Arg, Event, Loc, Stamp, StampKind, Wid};
 use crate::execution::Graph;
-use crate::implementation::Implementation;
+use crate::implementation::{Caller, Cut, Implementation, Run};
 use crate::libraries::Reach;
 use crate::libraries::barrier::{fenced_nodes, participants};
-use crate::plain::{Caller, Cut, Run};
 use crate::value::Value;
 
 /// The implementation.

@@ -3,9 +3,8 @@
 use super::{BarrierMistake, IBal, IMsw, IRbl, ISv, MswMistake, RingMistake, SvMistake};
 use crate::client::{Library, Method, Setting};
 use crate::enumerate::Bounds;
-use crate::implementation::Implementation;
+use crate::implementation::{Implementation, Rules};
 use crate::libraries::{Reach, libraries};
-use crate::plain::Rules;
 
 /// An implementation that can be asked for by name.
 pub struct Named {

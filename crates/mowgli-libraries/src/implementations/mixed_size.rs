@@ -4,8 +4,7 @@ use super::{CR, CW, WT, first, last, loc, value, work};
 use crate::client::{Client, Library, Method, ObjectKind};
 use crate::event::{Arg, Event, Loc, Stamp, StampKind};
 use crate::execution::Graph;
-use crate::implementation::Implementation;
-use crate::plain::{Caller, Cut, Run};
+use crate::implementation::{Caller, Cut, Implementation, Run};
 use crate::value::{BOTTOM, Value};
 
 /// The implementation.

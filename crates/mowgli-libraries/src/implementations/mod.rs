@@ -17,7 +17,7 @@ pub use shared_variable::{ISv, SvMistake};
 use crate::client::{Method, Node, NodeSet};
 use crate::event::{Arg, Event, Loc, Stamp, StampKind, Wid};
 use crate::execution::Graph;
-use crate::plain::{Caller, Cut, Run};
+use crate::implementation::{Caller, Cut, Run};
 use crate::value::Value;
 
 /// The first location among the arguments, or the run ends: no library here has calls without one, but waits.

@@ -4,9 +4,8 @@ use super::{CR, CW, first, last, loc, value};
 use crate::client::{Client, Library, Method, NodeSet, ObjectKind, ThreadId};
 use crate::event::{Arg, Event, Loc, Stamp, StampKind, Wid};
 use crate::execution::Graph;
-use crate::implementation::Implementation;
+use crate::implementation::{Caller, Cut, Implementation, Run};
 use crate::libraries::ring_buffer::threads;
-use crate::plain::{Caller, Cut, Run};
 use crate::value::{BOTTOM, Value};
 
 /// The implementation.

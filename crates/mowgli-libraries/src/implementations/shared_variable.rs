@@ -4,8 +4,7 @@ use super::{WT, first, last, loc, node_of, nodes, work};
 use crate::client::{Client, Library, Method, Node, NodeSet};
 use crate::event::{Arg, Event, Loc, Stamp, StampKind, Wid};
 use crate::execution::Graph;
-use crate::implementation::Implementation;
-use crate::plain::{Caller, Cut, Run};
+use crate::implementation::{Caller, Cut, Implementation, Run};
 use crate::value::Value;
 
 /// The implementation.

@@ -7,7 +7,7 @@ use crate::client::{Client, Library, Method, Node, NodeSet, ObjectKind, ThreadId
 use crate::event::{Arg, Event, Loc, Stamp, StampKind};
 use crate::execution::{Flow, Graph, State};
 use crate::library::{Effect, Next, Specification};
-use crate::plain::Past;
+use crate::past::Past;
 use crate::value::Value;
 
 /// Which nodes a barrier fences.

@@ -7,7 +7,7 @@ use crate::client::{Client, Library, Method, NodeSet};
 use crate::event::{Arg, Event, Stamp, StampKind};
 use crate::execution::{Flow, Graph, State};
 use crate::library::{Effect, Next, Specification};
-use crate::plain::Past;
+use crate::past::Past;
 use crate::value::Value;
 
 /// The specification.

@@ -8,7 +8,7 @@ use crate::event::{Arg, Event, Stamp, StampKind};
 use crate::execution::{Flow, Graph, State};
 use crate::library::{Effect, Next, Specification, initial};
 use crate::memory::Memory;
-use crate::plain::Past;
+use crate::past::Past;
 use crate::value::{BOTTOM, Value};
 
 /// The specification.

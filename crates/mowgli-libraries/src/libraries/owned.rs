@@ -11,7 +11,7 @@ use crate::event::{Arg, Event, Loc, Stamp, StampKind};
 use crate::execution::{Flow, Graph, State};
 use crate::library::{Effect, Next, Specification};
 use crate::memory::{Access, Memory};
-use crate::plain::Past;
+use crate::past::Past;
 use crate::value::Value;
 
 /// The specification of owned variables, or of tables.

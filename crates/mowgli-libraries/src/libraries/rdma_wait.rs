@@ -12,7 +12,7 @@ use crate::execution::{Flow, Graph, State};
 use crate::library::{Effect, Next, Specification, initial};
 use crate::memory::{Access, Memory};
 use crate::order::Order;
-use crate::plain::Past;
+use crate::past::Past;
 use crate::value::Value;
 
 /// The specification.

@@ -13,7 +13,7 @@ use crate::event::{Arg, Event, Loc, Stamp, StampKind};
 use crate::execution::{Flow, Graph, State};
 use crate::library::{Effect, Next, Specification};
 use crate::order::Order;
-use crate::plain::Past;
+use crate::past::Past;
 use crate::value::{BOTTOM, Value};
 
 /// What a ring buffer promises.

@@ -19,7 +19,7 @@ use crate::client::{Client, Library, Method, Node, NodeSet, ObjectKind};
 use crate::event::{Arg, Event, Loc, Stamp, StampKind};
 use crate::execution::{Flow, Graph, State};
 use crate::library::{Effect, Next, Specification, initial};
-use crate::plain::Past;
+use crate::past::Past;
 use crate::value::{BOTTOM, Value};
 
 /// The specification of one of these libraries.

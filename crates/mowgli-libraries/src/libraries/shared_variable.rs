@@ -12,7 +12,7 @@ use crate::event::{Arg, Event, Stamp, StampKind};
 use crate::execution::{Flow, Graph, State};
 use crate::library::{Effect, Next, Specification, copy_of};
 use crate::memory::{Access, Memory};
-use crate::plain::Past;
+use crate::past::Past;
 use crate::value::Value;
 
 /// The specification.

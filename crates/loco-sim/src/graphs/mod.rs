@@ -18,10 +18,10 @@ use mowgli::program::{Loc, Location, Node, Program, Thread, ThreadId};
 use mowgli::relation::Relation;
 use serde::Serialize;
 
-use crate::exploring::sharing::Seen;
 use crate::exploring::walk::{Builder, Walker};
 use crate::reports::schedule::Schedule;
 use crate::reports::trace::name_of;
+use crate::state::sharing::Seen;
 use crate::state::{Common, State};
 use crate::{Config, SimError};
 use recorder::{Recorded, Recorder};

@@ -1,0 +1,177 @@
+//! What the workers of one search share: its options, the visited states, the pool of open states, and the counts.
+//!
+//! Used by [`search`](crate::search()), which makes it, and by each [`crate::worker`].
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use crate::bounds::Bounds;
+use crate::limits::{Limit, Limits, Progress};
+use crate::node::Node;
+use crate::sharing::Pool;
+use crate::system::System;
+use crate::visited::Visited;
+
+/// How to search.
+#[derive(Clone, Copy)]
+pub struct Options<'a> {
+    /// Most threads to search with.
+    pub workers: usize,
+    /// Moves that the caller's thread makes before it starts further workers: small searches need none.
+    pub alone: u64,
+    /// Follow only executions within these bounds.
+    pub bounds: Option<Bounds>,
+    /// When to give up.
+    pub limits: Limits<'a>,
+    /// Whether states that are passed through, since they have one move that suffices, count as states.
+    pub count_passed: bool,
+    /// Most moves of an execution. A longer one ends the search with [`Limit::Depth`].
+    pub depth_max: u64,
+    /// Called now and then, by any of the workers.
+    pub progress: Option<&'a (dyn Fn(&Progress) + Sync)>,
+}
+
+impl Default for Options<'_> {
+    fn default() -> Self {
+        Options {
+            workers: 1,
+            alone: 50_000,
+            bounds: None,
+            limits: Limits::default(),
+            count_passed: false,
+            depth_max: u64::MAX,
+            progress: None,
+        }
+    }
+}
+
+/// What a search has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// States, counted as [`Options::count_passed`] says.
+    pub states: u64,
+    /// Moves made.
+    pub moves: u64,
+    /// States without moves: different ends of executions.
+    pub ends: u64,
+    /// Moves of the longest execution.
+    pub depth: u64,
+}
+
+impl Stats {
+    /// Adds what another worker has done.
+    pub fn add(&mut self, other: &Stats) {
+        self.states += other.states;
+        self.moves += other.moves;
+        self.ends += other.ends;
+        self.depth = self.depth.max(other.depth);
+    }
+}
+
+/// How a search ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Everything was explored.
+    Complete,
+    /// Everything within the bounds was explored, and there is more beyond them.
+    Bounded,
+    /// The system ended it: by a finding, or by [`crate::Flow::Quit`].
+    Quit,
+    /// At a limit.
+    Limit(Limit),
+}
+
+/// What the workers of one search share.
+pub(crate) struct Shared<'a, W: System> {
+    pub(crate) options: &'a Options<'a>,
+    pub(crate) visited: Visited,
+    pub(crate) pool: Pool<Box<Node<W::State>>>,
+    /// Moves were left out because of the bounds.
+    pub(crate) cut: AtomicBool,
+    states: AtomicU64,
+    tally: Mutex<Tally<W::Finding>>,
+}
+
+struct Tally<F> {
+    finding: Option<F>,
+    stopped_by: Option<Ended>,
+    ends: u64,
+    /// Share of the search tree that is closed.
+    closed: f64,
+}
+
+impl<'a, W: System> Shared<'a, W> {
+    pub(crate) fn new(options: &'a Options<'a>) -> Self {
+        Shared {
+            options,
+            visited: Visited::default(),
+            pool: Pool::new(),
+            cut: AtomicBool::new(false),
+            states: AtomicU64::new(0),
+            tally: Mutex::new(Tally {
+                finding: None,
+                stopped_by: None,
+                ends: 0,
+                closed: 0.0,
+            }),
+        }
+    }
+
+    /// How the search ended, with the finding if there was one. Called once the workers are joined.
+    pub(crate) fn end(&self) -> (Ended, Option<W::Finding>) {
+        let mut tally = self.tally();
+        let ended = match tally.stopped_by {
+            Some(why) => why,
+            // Relaxed: the workers have been joined.
+            None if self.cut.load(Ordering::Relaxed) => Ended::Bounded,
+            None => Ended::Complete,
+        };
+        (ended, tally.finding.take())
+    }
+
+    fn tally(&self) -> std::sync::MutexGuard<'_, Tally<W::Finding>> {
+        // Whole after a panic: only fields are set under the lock.
+        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the search.
+    pub(crate) fn stop(&self, why: Ended, finding: Option<W::Finding>) {
+        let mut tally = self.tally();
+        // The first reason holds.
+        if tally.stopped_by.is_none() {
+            (tally.stopped_by, tally.finding) = (Some(why), finding);
+        }
+        drop(tally);
+        self.pool.stop();
+    }
+
+    /// Adds to the common counts and looks at the limits; false if the search is to stop. `is_over`: nothing is left to
+    /// do for the caller, so a limit no longer matters to it.
+    pub(crate) fn report(&self, states: u64, ends: u64, closed: f64, is_over: bool) -> bool {
+        // Relaxed: a count.
+        let states = self.states.fetch_add(states, Ordering::Relaxed) + states;
+        let progress = {
+            let mut tally = self.tally();
+            tally.ends += ends;
+            tally.closed += closed;
+            Progress {
+                states,
+                executions: tally.ends,
+                done: tally.closed.min(1.0),
+            }
+        };
+        if self.pool.is_stopped() {
+            return false;
+        }
+        if let Some(tell) = self.options.progress {
+            tell(&progress);
+        }
+        match self.options.limits.exceeded(states) {
+            Some(limit) if !is_over => {
+                self.stop(Ended::Limit(limit), None);
+                false
+            }
+            _ => true,
+        }
+    }
+}

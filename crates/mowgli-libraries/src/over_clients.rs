@@ -1,0 +1,132 @@
+//! Runs over many clients: each is judged, by refinement or by local soundness, and the first failure is kept.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use mowgli::outcome::{Budget, Limit};
+use rayon::prelude::*;
+
+use crate::client::{Client, Stmt};
+use crate::enumerate::{Bounds, for_each_client};
+use crate::execution::Flow;
+use crate::local::{self, LocalSoundness};
+use crate::refine::{self, Refinement};
+
+/// What a run over many clients found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Clients that were judged.
+    pub clients: u64,
+    /// Those whose judgement is complete.
+    pub complete: u64,
+    /// The first limit that was reached.
+    pub limit: Option<Limit>,
+    /// The first failure: of the smallest client, as small ones come first.
+    pub failure: Option<Box<refine::Failure>>,
+    /// The first failure of local soundness.
+    pub local_failure: Option<Box<local::Failure>>,
+}
+
+/// Clients that are judged together.
+const BATCH: usize = 512;
+
+/// How a run over clients is judged.
+pub trait Judge: Sync {
+    /// What is found about one client: a failure, or a limit.
+    fn judge(&self, client: &Client, budget: Budget<'_>, summary: &mut Summary);
+}
+
+impl Judge for Refinement<'_> {
+    fn judge(&self, client: &Client, budget: Budget<'_>, summary: &mut Summary) {
+        match self.check(client, budget) {
+            refine::Found::Refines => summary.complete += 1,
+            refine::Found::Fails(failure) => summary.failure = Some(failure),
+            refine::Found::Unknown(limit) => summary.limit = Some(limit),
+        }
+    }
+}
+
+impl Judge for LocalSoundness<'_> {
+    fn judge(&self, client: &Client, budget: Budget<'_>, summary: &mut Summary) {
+        match self.check(client, budget) {
+            local::Found::Sound => summary.complete += 1,
+            local::Found::Fails(failure) => summary.local_failure = Some(failure),
+            local::Found::Unknown(limit) => summary.limit = Some(limit),
+        }
+    }
+}
+
+/// Judges every client within the bounds, in parallel, small ones first, until one fails or the budget is used up. The count
+/// of judged clients is kept in `progress`.
+pub fn over_clients(judge: &dyn Judge, bounds: &Bounds, budget: Budget<'_>, progress: &AtomicU64) -> Summary {
+    let mut summary = Summary::default();
+    let mut batch = Vec::with_capacity(BATCH);
+    let ended = for_each_client(bounds, &mut |client| {
+        batch.push(client);
+        if batch.len() == BATCH {
+            let flow = judge_batch(judge, &batch, budget, progress, &mut summary);
+            batch.clear();
+            if flow == Flow::Stop {
+                return ControlFlow::Break(());
+            }
+        }
+        ControlFlow::Continue(())
+    });
+    if ended.is_continue() {
+        judge_batch(judge, &batch, budget, progress, &mut summary);
+    }
+    summary
+}
+
+/// Judges these clients, in parallel. The failure is that of the first that fails.
+pub fn judge_batch(
+    judge: &dyn Judge,
+    batch: &[Client],
+    budget: Budget<'_>,
+    progress: &AtomicU64,
+    summary: &mut Summary,
+) -> Flow {
+    let found: Vec<Summary> = batch
+        .par_iter()
+        .map(|client| {
+            let mut one = Summary::default();
+            if let Some(limit) = budget.exceeded(0) {
+                one.limit = Some(limit);
+                return one;
+            }
+            one.clients = 1;
+            judge.judge(client, budget, &mut one);
+            // Relaxed: a counter that is shown to a person.
+            progress.fetch_add(1, Ordering::Relaxed);
+            one
+        })
+        .collect();
+    for one in found {
+        summary.clients += one.clients;
+        summary.complete += one.complete;
+        summary.limit = summary.limit.take().or(one.limit);
+        if one.failure.is_some() || one.local_failure.is_some() {
+            summary.failure = one.failure;
+            summary.local_failure = one.local_failure;
+            return Flow::Stop;
+        }
+    }
+    if budget.exceeded(0).is_some() {
+        Flow::Stop
+    } else {
+        Flow::Continue
+    }
+}
+
+/// How many statements a client's threads have: what "small" means.
+pub fn size(client: &Client) -> usize {
+    fn of(body: &[Stmt]) -> usize {
+        let inner = |stmt: &Stmt| match stmt {
+            Stmt::If { then, otherwise, .. } => of(then) + of(otherwise),
+            Stmt::Loop(body) => of(body),
+            _ => 0,
+        };
+        body.iter().map(|stmt| 1 + inner(stmt)).sum()
+    }
+    client.threads.iter().map(|t| of(&t.body)).sum()
+}

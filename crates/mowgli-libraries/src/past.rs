@@ -1,0 +1,78 @@
+//! What a call's results may depend on: what its thread did before, and what may be found where.
+//!
+//! Read by the specifications of libraries ([`crate::library`]); filled by whoever runs threads ([`crate::plain`]).
+
+use std::collections::BTreeSet;
+
+use rustc_hash::FxHashMap;
+
+use crate::client::{Client, Node};
+use crate::event::{Event, Loc};
+use crate::value::Value;
+
+/// What may be found at a location.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) values: BTreeSet<Value>,
+    pub(crate) writer: Writer,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Writer {
+    #[default]
+    Nobody,
+    /// The CPU of this thread only.
+    Cpu(u8),
+    Several,
+}
+
+pub(crate) type Domain = FxHashMap<Loc, Entry>;
+
+/// What a call's results may depend on: what its thread did before, and what may be found where.
+#[derive(Clone, Copy, Debug)]
+pub struct Past<'a> {
+    /// The client.
+    pub client: &'a Client,
+    /// The thread.
+    pub thread: u8,
+    pub(crate) events: &'a [Event],
+    pub(crate) own: &'a FxHashMap<Loc, Value>,
+    pub(crate) domain: &'a Domain,
+}
+
+impl Past<'_> {
+    /// The thread's node.
+    pub fn node(&self) -> Node {
+        self.client.threads[usize::from(self.thread)].node
+    }
+
+    /// The values that a CPU read of the location may return.
+    pub fn read(&self, loc: Loc, init: Value) -> Vec<Value> {
+        let entry = self.domain.get(&loc);
+        match entry.map_or(Writer::Nobody, |e| e.writer) {
+            Writer::Cpu(thread) if thread == self.thread => {
+                vec![self.own.get(&loc).cloned().unwrap_or(init)]
+            }
+            Writer::Nobody if self.own.contains_key(&loc) => vec![self.own[&loc].clone()],
+            _ => {
+                let mut out: Vec<Value> = entry.map_or_else(Vec::new, |e| e.values.iter().cloned().collect());
+                if !out.contains(&init) {
+                    out.push(init);
+                }
+                out
+            }
+        }
+    }
+
+    /// The values that are written to the location by anybody.
+    pub fn written(&self, loc: Loc) -> Vec<Value> {
+        self.domain
+            .get(&loc)
+            .map_or_else(Vec::new, |e| e.values.iter().cloned().collect())
+    }
+
+    /// How many of the thread's earlier events are so.
+    pub fn count(&self, is: impl Fn(&Event) -> bool) -> usize {
+        self.events.iter().filter(|e| is(e)).count()
+    }
+}
