@@ -184,7 +184,7 @@ fn arenas_lie_on_huge_pages_where_the_host_grants_them() {
         };
         ShmFabric::new(mesh, config).unwrap()
     };
-    let lines = check_memory(&on_two_nodes(shm), || check_pages("/memfd:loco-"));
+    let lines = check_memory(&on_two_nodes(shm), || check_pages("/memfd:loco-arena-"));
     check_lines(granted, &lines);
 
     let device = SoftDevice::new(SoftLimits::default());
@@ -234,7 +234,7 @@ fn an_arena_of_a_gigabyte_lies_on_the_largest_pages() {
     let line = &lines[0];
     if one_gib {
         assert_eq!(line, "node 0: arena 0 of 1024 MiB on huge pages of 1 GiB");
-        assert!(page_sizes("/memfd:loco-").contains(&(1 << 20)));
+        assert!(page_sizes("/memfd:loco-arena-").contains(&(1 << 20)));
     } else {
         assert!(line.contains(": no huge pages of 1 GiB ("), "{line}");
     }

@@ -25,6 +25,9 @@ use loco_host::HugePages;
 use loco_host::arenas;
 use loco_host::pages::{self, Pages};
 
+/// Index of the arena that holds a node's gate: no allocation comes so far.
+pub(crate) const GATE_INDEX: u32 = u32::MAX;
+
 /// Identifies a node's arenas: random, exchanged at set-up.
 pub(super) type Token = [u8; 16];
 
@@ -177,8 +180,14 @@ fn remember(arena: &Arc<Arena>) -> Arc<Arena> {
     Arc::clone(arena)
 }
 
+/// The name of the memory in `/proc/PID/maps`, by what it is for.
 fn file_name(id: ArenaId) -> String {
-    format!("loco-{:032x}-{}", u128::from_be_bytes(id.token), id.index)
+    let purpose = if id.index == GATE_INDEX { "gate" } else { "arena" };
+    format!(
+        "loco-{purpose}-{:032x}-{}",
+        u128::from_be_bytes(id.token),
+        id.index
+    )
 }
 
 /// Flags of the memfd.

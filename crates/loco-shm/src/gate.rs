@@ -36,10 +36,8 @@ use loco_job::{Mesh, Revoked};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use rustix::thread::{MembarrierCommand, membarrier};
 
-use crate::arena::{Arena, ArenaId, Token};
+use crate::arena::{Arena, ArenaId, GATE_INDEX, Token};
 
-/// Index of the arena that holds a node's gate: no allocation comes so far.
-const GATE_INDEX: u32 = u32::MAX;
 /// Where the word `revoked` is.
 const REVOKED: usize = 0;
 /// Where the number of slots that were ever used is.

@@ -442,6 +442,41 @@ fn a_late_reader_holds_the_writer_up_and_misses_nothing() {
     }
 }
 
+/// Each thread takes the writer, submits and gives it back: readers get the messages in the order of the turns.
+#[test]
+fn the_writer_goes_from_thread_to_thread() {
+    for cluster in ALL {
+        cluster.run(2, |manager| {
+            let ring = ring(&manager, &RingConfig::new(64))?;
+            let other = RingBuffer::new(&manager, "other", WRITER, 64)?;
+            let end = Barrier::new(&manager, "end")?;
+            manager.wait_for_ready()?;
+            let thread = manager.thread()?;
+            if manager.node() == WRITER {
+                for i in 0..20_u64 {
+                    std::thread::scope(|scope| {
+                        let turn = || -> Result<()> {
+                            let thread = manager.thread()?;
+                            let mut writer = ring.writer()?;
+                            writer.submit(&thread, &i.to_ne_bytes())?;
+                            ring.return_writer(writer)
+                        };
+                        scope.spawn(turn).join().unwrap()
+                    })?;
+                }
+                let stranger = other.writer()?;
+                assert!(matches!(ring.return_writer(stranger), Err(Error::Config(_))));
+            } else {
+                let mut reader = ring.reader()?;
+                for i in 0..20_u64 {
+                    assert_eq!(reader.receive(&thread)?, i.to_ne_bytes());
+                }
+            }
+            end.wait(&thread)
+        });
+    }
+}
+
 #[test]
 fn a_reader_that_leaves_is_not_waited_for() {
     for cluster in ALL {

@@ -1,7 +1,7 @@
-//! Facts about the fabric that several parts of this layer ask for: where a peer stands among the nodes of the job, and
+//! Facts about the fabric that several layers ask for: where a peer stands among the nodes of the job, whether it is gone, and
 //! whether the result of an atomic is placed.
 
-use loco_fabric::{Atomicity, Fabric, FabricError, NodeId};
+use loco_fabric::{Atomicity, Control, Fabric, FabricError, NodeId, PeerState};
 
 /// The peer's position among the job's nodes, which are in ascending order.
 #[inline]
@@ -21,4 +21,9 @@ pub(crate) fn position_of(nodes: &[NodeId], peer: NodeId) -> Result<usize, Fabri
 #[inline]
 pub(crate) fn atomics_placed<F: Fabric>(fabric: &F) -> bool {
     fabric.caps().atomicity == Atomicity::Glob
+}
+
+/// Says whether `node` is gone, for whatever reason.
+pub(crate) fn is_gone<F: Fabric>(fabric: &F, node: NodeId) -> bool {
+    fabric.control().peer_state(node) != PeerState::Alive
 }

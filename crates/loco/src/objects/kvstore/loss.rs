@@ -72,7 +72,7 @@ fn a_value_left_torn_is_an_error_and_no_hang() {
             manager.fabric().mesh().fail();
             return Ok(());
         }
-        wait_for(|| crate::objects::locks::guard::is_gone(manager.fabric(), VICTIM));
+        wait_for(|| crate::operations::peers::is_gone(manager.fabric(), VICTIM));
         let begin = Instant::now();
         let found = store.get(thread, &7);
         // Node 1 may come when node 0 has mended it.
@@ -120,7 +120,7 @@ fn cleaning_up_after_a_lost_delete_leaves_the_slots_new_key_alone() {
                 assert_eq!(store.get(thread, &8)?, Some([8; 4]));
             }
             _ => {
-                wait_for(|| crate::objects::locks::guard::is_gone(manager.fabric(), VICTIM));
+                wait_for(|| crate::operations::peers::is_gone(manager.fabric(), VICTIM));
                 wait_for(|| store.get(thread, &8) == Ok(Some([8; 4])));
                 assert_eq!(store.insert(thread, &7, &[9; 4])?, Inserted::Done);
                 assert_eq!(store.get(thread, &8)?, Some([8; 4]), "its slot is its own");

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use loco_fabric::{AtomicCell, Fabric, Lock, Memory, NodeId, Peers, RwLock, Wait, WordCell};
 
-use crate::objects::locks::guard::is_gone;
 use crate::objects::ring_buffer::{RingReader, RingWriter};
+use crate::operations::peers::is_gone;
 use crate::operations::published::Published;
 use crate::{Error, Parent, Result, Thread};
 

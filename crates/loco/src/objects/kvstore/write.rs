@@ -5,8 +5,8 @@ use std::hash::Hash;
 use loco_fabric::{AtomicCell, Fabric, Lock, Memory, WordCell};
 
 use crate::fence::{self, Scope};
-use crate::objects::locks::guard::is_gone;
 use crate::operations::operation::{Flags, Operation};
+use crate::operations::peers::is_gone;
 use crate::{Error, LockGuard, Result, Thread, TicketLock};
 
 use super::slot::{BODY, Location, body, meta};

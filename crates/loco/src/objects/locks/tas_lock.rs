@@ -10,7 +10,10 @@ use loco_fabric::{AtomicCell, Fabric, FabricError, Lock, Memory, NodeId, Peers, 
 
 use crate::fabric::AnyFabric;
 use crate::fence::Scope;
-use crate::objects::locks::guard::{LocalTurn, LockConfig, LockGuard, OnLoss, Unlock, is_gone};
+use crate::objects::locks::guard::{LockConfig, LockGuard, Unlock};
+use crate::objects::locks::loss::Poison;
+use crate::objects::locks::turn::LocalTurn;
+use crate::operations::peers::is_gone;
 use crate::operations::platform::{AtomicU32Of, AtomicU64Of, MutexOf};
 use crate::operations::published::Published;
 use crate::operations::words::Words;
@@ -53,7 +56,7 @@ pub struct TasLock<F: Fabric = AnyFabric> {
     turn: LocalTurn<F>,
     mine: Mine<F>,
     jobs: MutexOf<F, Vec<Job<F>>>,
-    poisoned: AtomicU32Of<F>,
+    poison: Poison<F>,
 }
 
 /// What this node has in the lock. Touched only by the thread whose turn it is: entering and leaving the turn order the
@@ -61,8 +64,6 @@ pub struct TasLock<F: Fabric = AnyFabric> {
 struct Mine<F: Fabric> {
     /// 1 while the node holds the lock.
     held: AtomicU32Of<F>,
-    /// Hand-overs between threads since the node got the lock.
-    hand_overs: AtomicU32Of<F>,
     /// How often the node has released the lock.
     releases: AtomicU64Of<F>,
 }
@@ -103,11 +104,10 @@ impl<F: Fabric> TasLock<F> {
             turn: LocalTurn::new(),
             mine: Mine {
                 held: AtomicCell::new(0),
-                hand_overs: AtomicCell::new(0),
                 releases: AtomicCell::new(0),
             },
             jobs: Lock::new(Vec::new()),
-            poisoned: AtomicCell::new(0),
+            poison: Poison::new(),
         })
     }
 
@@ -246,7 +246,7 @@ impl<F: Fabric> TasLock<F> {
     /// The node holds the lock.
     fn got(&self) {
         self.mine.held.store(1);
-        self.mine.hand_overs.store(0);
+        self.turn.begin();
     }
 
     fn acquire(&self, thread: &Thread<F>, deadline: Time) -> Result<bool> {
@@ -284,7 +284,7 @@ impl<F: Fabric> TasLock<F> {
     }
 
     fn attempt(&self, thread: &Thread<F>) -> Result<Attempt> {
-        self.check_poison()?;
+        self.poison.check(self.channel.name())?;
         let me = name_of(self.channel.node());
         let mut recovered = false;
         let mut expected = FREE;
@@ -301,11 +301,8 @@ impl<F: Fabric> TasLock<F> {
             if !is_gone(thread.fabric(), holder) {
                 return Ok(Attempt::Held(holder));
             }
-            if self.config.on_loss == OnLoss::Poison {
-                self.poisoned.store(u32::from(holder.0) + 1);
-                return Err(self.holder_lost(holder));
-            }
-            tracing::warn!(lock = self.channel.name(), %holder, "recovering from a lost holder");
+            self.poison
+                .lose(self.channel.name(), holder, self.config.on_loss)?;
             (expected, recovered) = (old, true);
         }
     }
@@ -321,32 +318,14 @@ impl<F: Fabric> TasLock<F> {
             outcome => outcome,
         }
     }
-
-    fn check_poison(&self) -> Result<()> {
-        match self.poisoned.load() {
-            0 => Ok(()),
-            id => Err(self.holder_lost(NodeId((id - 1) as u16))),
-        }
-    }
-
-    fn holder_lost(&self, node: NodeId) -> Error {
-        Error::HolderLost {
-            lock: self.channel.name().to_owned(),
-            node,
-        }
-    }
 }
 
 impl<F: Fabric> Unlock<F> for TasLock<F> {
     fn unlock(&self, thread: &Thread<F>, scope: Scope) -> Result<()> {
         let fenced = thread.to_the_end(|| scope.fence(thread));
-        let hand_overs = self.mine.hand_overs.load();
-        if hand_overs < self.config.local_hand_overs_max && self.turn.awaited() {
-            self.mine.hand_overs.store(hand_overs + 1);
-            // Unless who waited has just given up: then the lock leaves the node after all.
-            if self.turn.hand_over() {
-                return fenced;
-            }
+        // A thread that waited may just have given up. Then the lock leaves the node after all.
+        if self.turn.may_stay(self.config.local_hand_overs_max) && self.turn.hand_over() {
+            return fenced;
         }
         self.mine.held.store(0);
         let releases = self.mine.releases.load() + 1;

@@ -113,7 +113,7 @@ impl RingConfig {
 /// ```
 pub struct RingBuffer<F: Fabric = AnyFabric> {
     shared: Arc<Shared<F>>,
-    taken: MutexOf<F, Taken>,
+    taken: MutexOf<F, Taken<F>>,
 }
 
 /// What the endpoint, its writer and its readers share.
@@ -128,10 +128,17 @@ struct Shared<F: Fabric> {
     acks: Region<F>,
 }
 
-/// Handles given out.
-struct Taken {
-    writer: bool,
+/// The handles that were given out.
+struct Taken<F: Fabric> {
+    writer: WriterPlace<F>,
     readers: usize,
+}
+
+/// Where the writer is.
+enum WriterPlace<F: Fabric> {
+    NotMade,
+    GivenOut,
+    Returned(Box<RingWriter<F>>),
 }
 
 impl<F: Fabric> RingBuffer<F> {
@@ -206,29 +213,46 @@ impl<F: Fabric> RingBuffer<F> {
                 readers,
             }),
             taken: Lock::new(Taken {
-                writer: false,
+                writer: WriterPlace::NotMade,
                 readers: 0,
             }),
         })
     }
 
-    /// The writer, which there is one of.
+    /// Takes the writer. There is one, on the writing node. It may be moved between threads, and any thread may take it
+    /// after [`return_writer`](RingBuffer::return_writer): messages stay in the order in which they were submitted.
     ///
     /// # Errors
-    /// `NotOwner` on another node; `NotConnected` before the channel is ready; `Config` if it was taken before.
+    /// `NotOwner` on another node; `NotConnected` before the channel is ready; `Config` if it was taken and not returned.
     pub fn writer(&self) -> Result<RingWriter<F>> {
         let shared = &self.shared;
         shared.channel.check_owner(shared.writer, "write")?;
         let mut taken = self.taken.lock();
-        if taken.writer {
-            return Err(Error::Config(format!(
-                "the writer of ring buffer `{}` was taken before: it has only one",
+        match std::mem::replace(&mut taken.writer, WriterPlace::GivenOut) {
+            WriterPlace::Returned(writer) => Ok(*writer),
+            WriterPlace::NotMade => RingWriter::new(shared.clone()).inspect_err(|_| {
+                taken.writer = WriterPlace::NotMade;
+            }),
+            WriterPlace::GivenOut => Err(Error::Config(format!(
+                "the writer of ring buffer `{}` is taken, and there is only one: give it back with `return_writer`",
                 shared.channel.name()
+            ))),
+        }
+    }
+
+    /// Gives the writer back, so that another thread can take it.
+    ///
+    /// # Errors
+    /// `Config` for the writer of another ring buffer, which is dropped.
+    pub fn return_writer(&self, writer: RingWriter<F>) -> Result<()> {
+        if !writer.is_of(&self.shared) {
+            return Err(Error::Config(format!(
+                "ring buffer `{}` was given back a writer that is not its own",
+                self.shared.channel.name()
             )));
         }
-        let writer = RingWriter::new(shared.clone())?;
-        taken.writer = true;
-        Ok(writer)
+        self.taken.lock().writer = WriterPlace::Returned(Box::new(writer));
+        Ok(())
     }
 
     /// The next reader of this node.

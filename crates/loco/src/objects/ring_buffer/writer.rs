@@ -91,6 +91,11 @@ impl<F: Fabric> RingWriter<F> {
         })
     }
 
+    /// Says whether this is the writer of the ring buffer whose endpoint has `shared`.
+    pub(super) fn is_of(&self, shared: &Arc<Shared<F>>) -> bool {
+        Arc::ptr_eq(&self.shared, shared)
+    }
+
     /// Submits a message to every reader if there is room; false if there is not, as some reader has not read enough.
     ///
     /// # Errors

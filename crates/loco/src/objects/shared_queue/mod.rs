@@ -28,8 +28,8 @@ use loco_fabric::{AtomicCell, Fabric, NodeId, Target, Time};
 
 use crate::channels::channel::region_bytes;
 use crate::fabric::AnyFabric;
-use crate::objects::locks::guard::is_gone;
 use crate::objects::variables::value::Value;
+use crate::operations::peers::is_gone;
 use crate::operations::platform::AtomicU64Of;
 use crate::operations::words::{Pause, Words};
 use crate::{Channel, Error, Parent, Region, Result, Thread, fence};

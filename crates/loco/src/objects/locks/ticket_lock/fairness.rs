@@ -43,7 +43,7 @@ impl Watch {
             std::thread::yield_now();
         }
         self.waits.store(true, SeqCst);
-        while !over() && !lock.turn.awaited() {
+        while !over() && !lock.turn.may_stay(u32::MAX) {
             std::thread::yield_now();
         }
         guard.release()

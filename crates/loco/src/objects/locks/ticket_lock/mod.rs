@@ -26,8 +26,11 @@ use loco_fabric::{AtomicCell, Fabric, FabricError, Lock, Memory, NodeId, Peers, 
 
 use crate::fabric::AnyFabric;
 use crate::fence::{self, Scope};
-use crate::objects::locks::guard::{LocalTurn, LockConfig, LockGuard, Unlock, is_gone};
+use crate::objects::locks::guard::{LockConfig, LockGuard, Unlock};
+use crate::objects::locks::loss::Poison;
+use crate::objects::locks::turn::LocalTurn;
 use crate::operations::operation::{Flags, Operation};
+use crate::operations::peers::is_gone;
 use crate::operations::platform::{AtomicU32Of, AtomicU64Of, MutexOf};
 use crate::operations::words::{Pause, Words};
 use crate::{Channel, Error, Parent, Region, Result, Thread};
@@ -91,8 +94,7 @@ pub struct TicketLock<F: Fabric = AnyFabric> {
     told_region: Region<F>,
     turn: LocalTurn<F>,
     mine: Mine<F>,
-    /// A lost holder's id + 1, once known, for everybody who comes later.
-    poisoned: AtomicU32Of<F>,
+    poison: Poison<F>,
 }
 
 /// What this node has in the lock. Touched only by the thread whose turn it is, and entering and
@@ -106,8 +108,6 @@ struct Mine<F: Fabric> {
     drawn: AtomicU64Of<F>,
     /// 1 + the node that waited last time when this one was done, or 0: a guess who waits this time.
     follower: AtomicU32Of<F>,
-    /// Hand-overs between threads since the node got the lock.
-    hand_overs: AtomicU32Of<F>,
     /// Number of `settled`.
     settled_count: AtomicU32Of<F>,
     /// Lost nodes that are known to hold nothing.
@@ -168,11 +168,10 @@ impl<F: Fabric> TicketLock<F> {
                 abandoned: AtomicCell::new(0),
                 drawn: AtomicCell::new(0),
                 follower: AtomicCell::new(0),
-                hand_overs: AtomicCell::new(0),
                 settled_count: AtomicCell::new(0),
                 settled: Lock::new(Vec::new()),
             },
-            poisoned: AtomicCell::new(0),
+            poison: Poison::new(),
         })
     }
 
@@ -229,7 +228,7 @@ impl<F: Fabric> TicketLock<F> {
     /// Gets the lock to this thread; true if a holder was lost.
     fn enter(&self, thread: &Thread<F>, deadline: Option<Time>) -> Result<bool> {
         let deadline = deadline.or(thread.set_deadline_is());
-        self.check_poison()?;
+        self.poison.check(self.channel.name())?;
         self.turn.enter(thread, self.channel.name(), deadline)?;
         if self.mine.held.load() != 0 {
             return Ok(false);
@@ -250,7 +249,7 @@ impl<F: Fabric> TicketLock<F> {
         thread: &'a Thread<F>,
         scope: Scope,
     ) -> Result<Option<LockGuard<'a, TicketLock<F>, F>>> {
-        self.check_poison()?;
+        self.poison.check(self.channel.name())?;
         if !self.turn.try_enter() {
             return Ok(None);
         }
@@ -290,7 +289,7 @@ impl<F: Fabric> TicketLock<F> {
     /// The node holds the lock with `ticket`.
     fn got(&self, ticket: u64) {
         self.mine.held.store(ticket + 1);
-        self.mine.hand_overs.store(0);
+        self.turn.begin();
     }
 
     /// Draws a ticket and claims it; the turn, if it has come already.
@@ -541,38 +540,20 @@ impl<F: Fabric> TicketLock<F> {
     fn slot(&self, ticket: u64) -> usize {
         self.slots + (ticket & (self.slot_count - 1)) as usize
     }
-
-    fn check_poison(&self) -> Result<()> {
-        match self.poisoned.load() {
-            0 => Ok(()),
-            id => Err(self.holder_lost(NodeId((id - 1) as u16))),
-        }
-    }
-
-    fn holder_lost(&self, node: NodeId) -> Error {
-        Error::HolderLost {
-            lock: self.channel.name().to_owned(),
-            node,
-        }
-    }
 }
 
 impl<F: Fabric> Unlock<F> for TicketLock<F> {
     fn unlock(&self, thread: &Thread<F>, scope: Scope) -> Result<()> {
         // On its way while the fence waits.
         self.words.prefetch(NEXT);
-        let hand_overs = self.mine.hand_overs.load();
-        let may_stay = hand_overs < self.config.local_hand_overs_max && self.turn.awaited();
+        let may_stay = self.turn.may_stay(self.config.local_hand_overs_max);
         let fenced = match may_stay {
             true => thread.to_the_end(|| scope.fence(thread)),
             false => thread.to_the_end(|| scope.fence_before_rmw(thread)),
         };
-        if may_stay {
-            self.mine.hand_overs.store(hand_overs + 1);
-            // Who waited may have given up during the fence: then the lock leaves the node after all.
-            if self.turn.hand_over() {
-                return fenced;
-            }
+        // A thread that waited may have given up during the fence. Then the lock leaves the node after all.
+        if may_stay && self.turn.hand_over() {
+            return fenced;
         }
         let mut failed = None;
         if let Some(ticket) = self.mine.held.load().checked_sub(1) {

@@ -8,7 +8,7 @@
 
 use loco_fabric::{AtomicCell, Fabric, Lock, NodeId};
 
-use crate::objects::locks::guard::{OnLoss, is_gone};
+use crate::operations::peers::is_gone;
 use crate::{Parent, Result, Thread};
 
 use super::slot::{Says, Slot, Stage};
@@ -92,11 +92,8 @@ impl<F: Fabric> TicketLock<F> {
                 .find(|&&(_, says)| says == Says::Has(serving))
                 .or_else(|| lost.iter().find(|&&(_, says)| says == Says::Taking));
             if let Some(&(&holder, _)) = holder {
-                if self.config.on_loss == OnLoss::Poison {
-                    self.poisoned.store(u32::from(holder.0) + 1);
-                    return Err(self.holder_lost(holder));
-                }
-                tracing::warn!(lock = self.channel.name(), %holder, "recovered from a lost holder");
+                self.poison
+                    .lose(self.channel.name(), holder, self.config.on_loss)?;
                 self.serve_next(thread, serving, true)?;
             }
         }

@@ -1,0 +1,149 @@
+//! Whose turn it is among the threads of a node that want one lock. A node takes part in a lock as one: its threads line up
+//! here first. Used by both locks.
+
+use std::collections::VecDeque;
+
+use loco_fabric::{AtomicCell, Fabric, Lock, Peers, Time, Wait};
+
+use crate::operations::platform::{AtomicU32Of, AtomicU64Of, MutexOf};
+use crate::{Result, Thread};
+
+/// Nobody has the turn.
+const FREE: u32 = 0;
+/// Somebody has it, nobody waits.
+const TAKEN: u32 = 1;
+/// Somebody has it, and somebody may wait.
+const AWAITED: u32 = 2;
+
+/// Whose turn it is among the threads of this node: a queue, in which a waiter may give up.
+pub(crate) struct LocalTurn<F: Fabric> {
+    /// One of the above. Where nobody waits, this word is all that there is to the turn.
+    state: AtomicU32Of<F>,
+    /// Becomes `AWAITED` and `FREE` from `AWAITED` under this lock.
+    line: MutexOf<F, Line>,
+    /// The waiter that was called last; it is told by this word so that waiting takes no lock.
+    called: AtomicU64Of<F>,
+    /// Hand-overs between threads since the node got the lock. Touched only by the thread whose turn it is.
+    hand_overs: AtomicU32Of<F>,
+}
+
+#[derive(Default)]
+struct Line {
+    last: u64,
+    waiting: VecDeque<u64>,
+}
+
+impl<F: Fabric> LocalTurn<F> {
+    pub(crate) fn new() -> LocalTurn<F> {
+        LocalTurn {
+            state: AtomicCell::new(FREE),
+            line: Lock::new(Line::default()),
+            called: AtomicCell::new(0),
+            hand_overs: AtomicCell::new(0),
+        }
+    }
+
+    /// Takes the turn if nobody has it.
+    #[inline]
+    pub(crate) fn try_enter(&self) -> bool {
+        // What the thread before us did is visible.
+        self.state.compare_exchange(FREE, TAKEN).is_ok()
+    }
+
+    /// Waits for the turn, until the configured deadline if no other is given.
+    ///
+    /// # Errors
+    /// `Timeout`.
+    #[inline]
+    pub(crate) fn enter(&self, thread: &Thread<F>, what: &str, deadline: Option<Time>) -> Result<()> {
+        if self.try_enter() {
+            return Ok(());
+        }
+        self.line_up(thread, what, deadline)
+    }
+
+    #[cold]
+    fn line_up(&self, thread: &Thread<F>, what: &str, deadline: Option<Time>) -> Result<()> {
+        let number = {
+            let mut line = self.line.lock();
+            // As above. Who has the turn now finds us in the line when it leaves.
+            if self.state.swap(AWAITED) == FREE {
+                // It was left in between, with nobody in the line. That it says `AWAITED` now costs a look at it.
+                return Ok(());
+            }
+            line.last += 1;
+            let number = line.last;
+            line.waiting.push_back(number);
+            number
+        };
+        let wait = Wait {
+            what,
+            peers: Peers::None,
+            deadline: Some(deadline.unwrap_or_else(|| thread.network().default_deadline())),
+        };
+        // What the thread before us did is visible.
+        let called = || (self.called.load() == number).then_some(());
+        match thread.fabric().wait(wait, called) {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                let mut line = self.line.lock();
+                match line.waiting.iter().position(|&waiter| waiter == number) {
+                    Some(position) => {
+                        line.waiting.remove(position);
+                        Err(error.into())
+                    }
+                    // Called at the last moment.
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+
+    /// Counts hand-overs from here on: the node has just got the lock.
+    #[inline]
+    pub(crate) fn begin(&self) {
+        self.hand_overs.store(0);
+    }
+
+    /// Says whether another thread waits for the turn and may still be given it without the lock leaving the node, as
+    /// there were fewer than `max` hand-overs. A thread that has only just begun to wait may be missed.
+    #[inline]
+    pub(crate) fn may_stay(&self, max: u32) -> bool {
+        self.hand_overs.load() < max && self.state.load() == AWAITED && !self.line.lock().waiting.is_empty()
+    }
+
+    /// Gives the turn, and with it the lock, to a thread that waits for it. If there is none any more, returns false and
+    /// keeps the turn.
+    pub(crate) fn hand_over(&self) -> bool {
+        let mut line = self.line.lock();
+        match line.waiting.pop_front() {
+            // Pairs with the waiter's acquire. Within the lock, so that giving up is either before or after.
+            Some(next) => {
+                self.hand_overs.store(self.hand_overs.load() + 1);
+                self.called.store(next);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Ends the turn; the next one has it, if there is one.
+    #[inline]
+    pub(crate) fn leave(&self) {
+        // Pairs with the acquire of who enters next.
+        let left = self.state.compare_exchange(TAKEN, FREE);
+        if left.is_err() {
+            self.call_next();
+        }
+    }
+
+    #[cold]
+    fn call_next(&self) {
+        let mut line = self.line.lock();
+        match line.waiting.pop_front() {
+            // Pairs with the waiter's acquire. Within the lock, so that giving up is either before or after.
+            Some(next) => self.called.store(next),
+            None => self.state.store(FREE),
+        }
+    }
+}
