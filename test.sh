@@ -27,8 +27,11 @@ if [ "$vm" = 1 ]; then
     ci/install-vm-packages
     # With the headers here, the check of our bindings against them must run; and the tests under mpirun.
     export LOCO_REQUIRE_RDMA_HEADERS=1 LOCO_REQUIRE_MPI=1
+    # And the C interface, with what its users compile with.
+    export LOCO_REQUIRE_C=1 LOCO_REQUIRE_CXX=1 LOCO_REQUIRE_PKG_CONFIG=1
 fi
 # What this host provides is tested; a test that is skipped for want of it fails.
+echo '#include <stdio.h>' | cc -E -x c - >/dev/null 2>&1 && export LOCO_REQUIRE_C=1
 command -v script >/dev/null && export LOCO_REQUIRE_SCRIPT=1
 [ -e /proc/net/if_inet6 ] && grep -q ' lo$' /proc/net/if_inet6 && export LOCO_REQUIRE_IPV6=1
 getent hosts "$(cat /proc/sys/kernel/hostname)" >/dev/null && export LOCO_REQUIRE_HOSTNAME=1

@@ -94,7 +94,7 @@ pub use operations::operation::{Flags, Operation};
 pub use operations::put_op::PutOp;
 pub use operations::region::Region;
 pub use operations::thread::Thread;
-pub use run::{Startup, run};
+pub use run::{Session, Startup, run};
 
 /// Compiles and runs the guide.
 #[cfg(doctest)]

@@ -99,19 +99,59 @@ impl Startup {
         Manager::with_config(AnyFabric::new(Mesh::connect(&job)?, fabric)?, self.config)
     }
 
+    /// Makes this process a node, as [`run`] does before it runs its program. For programs that cannot be a closure, such
+    /// as those of another language: [`Session::leave`] does what [`run`] does at the end.
+    ///
+    /// # Errors
+    /// See [`connect`](Startup::connect); those of waiting until the other nodes have come as far.
+    pub fn enter(self) -> Result<Session> {
+        let manager = self.connect()?;
+        let end = Barrier::new(&manager, END)?;
+        end.channel().wait_for_ready()?;
+        Ok(Session { manager, end })
+    }
+
     /// Runs `program` as [`run`] does.
     ///
     /// # Errors
     /// See [`run`].
     pub fn run<T, E: From<Error>>(self, program: impl FnOnce(&Manager) -> Result<T, E>) -> Result<T, E> {
-        let manager = self.connect()?;
-        let end = Barrier::new(&manager, END)?;
-        end.channel().wait_for_ready()?;
-        let value = program(&manager)?;
-        let thread = manager.thread()?;
-        // Other nodes work as long as they like. One that is lost ends the wait.
-        thread.set_deadline(Some(Time(u64::MAX)));
-        end.wait(&thread)?;
+        let session = self.enter()?;
+        let value = program(&session.manager)?;
+        session.leave()?;
         Ok(value)
+    }
+}
+
+/// A node between entering its job and leaving it together with the others. Made by [`Startup::enter`]. Dropped, the
+/// node goes without waiting for anybody.
+pub struct Session {
+    manager: Manager,
+    end: Barrier,
+}
+
+impl Session {
+    /// Returns the node's manager.
+    pub fn manager(&self) -> &Manager {
+        &self.manager
+    }
+
+    /// Waits until every node leaves, so that no node takes its memory away from one that still works. Other nodes work
+    /// as long as they like; one that is lost ends the wait.
+    ///
+    /// # Errors
+    /// `PeerLost` if another node ended without leaving.
+    pub fn leave(self) -> Result<()> {
+        let thread = self.manager.thread()?;
+        thread.set_deadline(Some(Time(u64::MAX)));
+        self.end.wait(&thread)
+    }
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session")
+            .field("node", &self.manager.node())
+            .finish_non_exhaustive()
     }
 }

@@ -1,0 +1,593 @@
+/* LOCO: composable objects over network memory. The C interface.
+ *
+ * A job is a number of processes, the nodes. Each node makes objects under the same names as the others do, waits until
+ * they are ready, and uses them. The state of an object lies in the memory of the nodes, and a call reads and writes it
+ * there, without the other nodes' processors taking part.
+ *
+ *     loco_open         this process becomes a node of its job
+ *     loco_..._new      makes objects; every node that takes part makes each of them, in any order
+ *     loco_wait_for_ready
+ *     loco_thread_new   once in each thread that uses objects
+ *     ...
+ *     loco_close        waits for the others, so that nobody's memory goes while it is still used
+ *
+ * Start programs with `loco run -n 3 -- PROGRAM`, with mpirun, or under Slurm. docs/c.md has a page to begin with.
+ *
+ * Results. Functions that can fail return a `loco_status`: LOCO_OK (0); a positive number for an outcome that is no error
+ * and that their documentation names; or a negative number for an error. `loco_last_error` then says what went wrong, at
+ * which object and node, and what to do about it. What a function gives beside its status goes to a pointer, its last
+ * arguments, and is left alone on an error unless the function says otherwise.
+ *
+ * Handles. The pointers that `_new` functions give are opaque. Each is freed by its `_free` function, in any order: an
+ * object keeps its node up until it is freed itself. Freeing NULL does nothing; any other function that is given NULL for a
+ * handle returns LOCO_USAGE. A handle that was freed must not be used again, as with free().
+ *
+ * Threads. A `loco_thread` belongs to the thread that made it, and a call with it from another one returns
+ * LOCO_WRONG_THREAD. Nodes and objects may be used by any threads at the same time, each with its own `loco_thread`. The
+ * writer and the readers of a ring buffer may move between threads, but two calls on one of them at the same time are
+ * refused with LOCO_BUSY. Whoever frees a handle makes sure that no call with it is under way.
+ *
+ * Time. A call that waits gives up after the time of its thread (`loco_thread_set_timeout`), or else of the node (10 s
+ * unless `loco_options` say otherwise), with LOCO_TIMEOUT; a node that is lost ends a wait for it at once with
+ * LOCO_PEER_LOST. What a timeout leaves behind is said at each function. No call hangs.
+ *
+ * Memory. The library never keeps a pointer to the caller's memory when a call has returned, not even after a timeout:
+ * what is under way is a copy. During a call, nobody else may write what the call reads, or access what it writes.
+ *
+ * What not to do: fork() after `loco_open` and use the library in the child; cancel a thread (pthread_cancel) or longjmp
+ * out of a signal handler while it is inside a call.
+ *
+ * The interface is the same in C++. Works over shared memory and over RDMA. */
+
+#ifndef LOCO_H
+#define LOCO_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The version of this header; `loco_version` is that of the library. */
+#define LOCO_VERSION "0.1.0"
+
+/* ---- Results ---------------------------------------------------------------------------------------------------- */
+
+/* What a call returns. */
+typedef int loco_status;
+
+enum {
+    /* It is done. */
+    LOCO_OK = 0,
+
+    /* Outcomes that are no errors. `loco_last_error` says nothing about them. */
+
+    /* Not now: there is no message, no room, or the lock is held. */
+    LOCO_AGAIN = 1,
+    /* The store does not have the key. */
+    LOCO_NOT_FOUND = 2,
+    /* The store has the key already. */
+    LOCO_DUPLICATE = 3,
+    /* This node's part of the store has no room for another key. */
+    LOCO_FULL = 4,
+
+    /* Errors. */
+
+    /* A node that was needed is lost: `loco_last_lost_node` names it. */
+    LOCO_PEER_LOST = -1,
+    /* The time is over. */
+    LOCO_TIMEOUT = -2,
+    /* Nodes disagree about an object: its type, sizes or participants. Reported on both. */
+    LOCO_MISMATCH = -3,
+    /* The call does not fit: a NULL handle, a range outside a region, a lock that is not held. A mistake in the program. */
+    LOCO_USAGE = -4,
+    /* Registered memory, thread indices or another resource ran out. */
+    LOCO_EXHAUSTED = -5,
+    /* The fabric or device cannot do this. */
+    LOCO_UNSUPPORTED = -6,
+    /* The operating system or the device refused: `loco_last_os_error` is its number. */
+    LOCO_SYSTEM = -7,
+    /* A node refused to meet or to connect. */
+    LOCO_REFUSED = -8,
+    /* What an object protects may be half done, as a node was lost in the middle. */
+    LOCO_POISONED = -9,
+    /* This node is shut down. */
+    LOCO_CLOSED = -10,
+    /* A `loco_thread`, or something that was begun with one, was used by another thread. Nothing was done. */
+    LOCO_WRONG_THREAD = -11,
+    /* Another thread is in the middle of a call on this handle. Nothing was done. */
+    LOCO_BUSY = -12,
+    /* The result is longer than the room for it: its length was given, and nothing was copied. */
+    LOCO_BUFFER_TOO_SMALL = -13,
+    /* A mistake in the library. What the call has done is unknown. */
+    LOCO_PANIC = -14
+};
+
+/* Returns what the calling thread's last error was, in words: UTF-8, with its causes, for people. "" if there was none.
+ * Valid until the thread's next error. A call that succeeds leaves it alone, as with errno. */
+const char *loco_last_error(void);
+
+/* Returns the node whose loss the calling thread's last error reports; -1 if it does not report one. */
+int loco_last_lost_node(void);
+
+/* Returns the operating system's number (errno) behind the calling thread's last error; 0 if there is none. */
+int loco_last_os_error(void);
+
+/* Returns the name of a status, such as "LOCO_TIMEOUT". Never NULL, and valid for ever. */
+const char *loco_status_name(loco_status status);
+
+/* Returns the version of the library, such as "0.1.0". Never NULL, and valid for ever. */
+const char *loco_version(void);
+
+/* ---- Nodes ------------------------------------------------------------------------------------------------------ */
+
+/* Names a node of the job. Launchers count from 0; a hosts file may leave numbers out. */
+typedef uint16_t loco_node_id;
+
+/* No node has this id. */
+#define LOCO_NO_NODE UINT16_MAX
+
+/* A node of a job: this process. */
+typedef struct loco_node loco_node;
+
+/* Settings of a node. Begin with LOCO_OPTIONS_INIT, and change what is to differ. */
+typedef struct loco_options {
+    /* sizeof(loco_options). */
+    size_t size;
+    /* How long calls wait, in nanoseconds; 0 is 10 seconds, LOCO_FOREVER without end. */
+    uint64_t timeout_ns;
+    /* "shm", "verbs" or "auto"; NULL is what the environment variable LOCO_FABRIC says, or else "auto". */
+    const char *fabric;
+    /* Not 0: a thread of the library looks for completions. 0: whoever waits does. */
+    int polling_thread;
+} loco_options;
+
+#define LOCO_OPTIONS_INIT {sizeof(loco_options), 0, NULL, 0}
+
+/* Makes this process a node of the job that it was started in, and waits until all nodes are there (30 s unless
+ * LOCO_CONNECT_TIMEOUT_MS says otherwise). Once in a process. `options` may be NULL. If the environment variable LOCO_LOG is
+ * set (for example to `info`), the library logs to standard error from here on.
+ * Errors: LOCO_USAGE if the process was not started as a node of a job, or for options that do not fit; LOCO_TIMEOUT,
+ * LOCO_REFUSED, LOCO_PEER_LOST if nodes do not come; LOCO_SYSTEM, LOCO_UNSUPPORTED if the fabric cannot be brought up.
+ * After a timeout the process is not a node, and cannot become one in this job. */
+loco_status loco_open(const loco_options *options, loco_node **node);
+
+/* Waits until every node of the job has come here, then frees the node. Without a timeout, as others may work as long as they
+ * like; but a node that is lost ends the wait. No node's objects may be used after this call, other than to free them.
+ * `node` is what `loco_open` gave; it is freed also on an error, except LOCO_USAGE for what `loco_among` gave.
+ * Errors: LOCO_PEER_LOST if another node ended without calling this. */
+loco_status loco_close(loco_node *node);
+
+/* Frees a node without waiting for the others. It leaves the job when the last of its objects and threads is freed, or the
+ * process ends: other nodes that still need it get LOCO_PEER_LOST. For programs that give up, and for what `loco_among`
+ * gave. */
+loco_status loco_node_free(loco_node *node);
+
+/* Gives a view of a node whose objects have only these `count` nodes as participants. Each of them makes the view, with the
+ * same nodes. Objects made under it live as long as they need to, also when the view is freed, with `loco_node_free`.
+ * Errors: LOCO_USAGE for a node that is not part of the job. */
+loco_status loco_among(loco_node *node, const loco_node_id *nodes, size_t count, loco_node **among);
+
+/* Returns which node this process is; LOCO_NO_NODE for NULL. */
+loco_node_id loco_self(loco_node *node);
+
+/* Returns the number of nodes that take part, and writes the ids of the first `capacity` of them to `nodes`, in ascending
+ * order. `nodes` may be NULL if only the number is wanted. Returns 0 for NULL. */
+size_t loco_nodes(loco_node *node, loco_node_id *nodes, size_t capacity);
+
+/* Waits until every object of this node is connected to all its participants, for the node's timeout at most.
+ * Errors: LOCO_MISMATCH, naming both sides, if an object was made differently elsewhere; LOCO_TIMEOUT with who is missing;
+ * LOCO_PEER_LOST.
+ * After a timeout: connecting goes on; wait again. */
+loco_status loco_wait_for_ready(loco_node *node);
+
+/* ---- Threads ---------------------------------------------------------------------------------------------------- */
+
+/* A thread's access to the network. Operations that go through one `loco_thread` to one node are ordered as the memory model
+ * of RDMA says; those of different ones are not. */
+typedef struct loco_thread loco_thread;
+
+/* A timeout that never passes. A lost node still ends the wait for it. */
+#define LOCO_FOREVER UINT64_MAX
+/* The timeout of the node. */
+#define LOCO_DEFAULT_TIMEOUT (UINT64_MAX - 1)
+
+/* Gives the calling thread access. A thread needs no more than one, and makes it itself.
+ * Errors: LOCO_EXHAUSTED if there are too many. */
+loco_status loco_thread_new(loco_node *node, loco_thread **thread);
+
+/* Frees a thread's access. Operations that it began go on. Any thread may call this, for one that has ended.
+ * Errors: LOCO_USAGE, freeing nothing, while the thread holds a lock. */
+loco_status loco_thread_free(loco_thread *thread);
+
+/* Sets how long each later call with this `loco_thread` may wait, in nanoseconds from the beginning of the call. 0 gives up at
+ * once; LOCO_FOREVER and LOCO_DEFAULT_TIMEOUT are as above, and spare calls a look at the clock. */
+loco_status loco_thread_set_timeout(loco_thread *thread, uint64_t timeout_ns);
+
+/* ---- Fences ----------------------------------------------------------------------------------------------------- */
+
+/* A put that is over has left this node; it need not be in the other node's memory yet. After a fence it is: earlier
+ * operations that the fence covers are complete and placed before anything that follows.
+ *
+ * Errors of all fences: LOCO_PEER_LOST and others that an operation ended with; LOCO_TIMEOUT.
+ * After a timeout nothing is ordered yet; execute the fence again. */
+
+enum {
+    /* No fence: the caller knows that no operation needs one. */
+    LOCO_FENCE_NOTHING = 0,
+    /* Operations of this thread. */
+    LOCO_FENCE_THREAD = 1,
+    /* Operations of all threads of this node that were posted before. */
+    LOCO_FENCE_NODE = 2
+};
+
+/* Executes a fence of this scope. */
+loco_status loco_fence(loco_thread *thread, int scope);
+
+/* Executes a fence for this thread's operations to one node. */
+loco_status loco_fence_pair(loco_thread *thread, loco_node_id node);
+
+/* Executes the global fence: covers this thread's operations to `count` nodes, and its own stores to memory. */
+loco_status loco_fence_global(loco_thread *thread, const loco_node_id *nodes, size_t count);
+
+/* ---- Regions ---------------------------------------------------------------------------------------------------- */
+
+/* The same number of bytes on every participant, zero at first, which all of them may access. Aligned words of 8 bytes do not
+ * tear; overlapping accesses promise nothing more. Offsets are in bytes from the beginning of a node's part. */
+typedef struct loco_region loco_region;
+
+/* Makes this node's part of the region called `name`, of `len` bytes.
+ * Errors of this and of every `_new` function: LOCO_USAGE for a name that is empty, contains `/` or `.`, or is taken, and if
+ * this node does not take part; LOCO_EXHAUSTED; LOCO_CLOSED. That others make it differently is reported by
+ * `loco_wait_for_ready`. */
+loco_status loco_region_new(loco_node *node, const char *name, size_t len, loco_region **region);
+
+/* Frees this node's part. Its memory stays until no other node can access it. May wait, for the node's timeout at most, until
+ * operations under way are over. */
+loco_status loco_region_free(loco_region *region);
+
+/* Returns the length of each node's part in bytes; 0 for NULL. */
+size_t loco_region_len(loco_region *region);
+
+/* Copies `len` bytes from this node's part. Any thread. Waits for nothing.
+ * Errors: LOCO_USAGE for a range outside the region. So for every function that is given an offset. */
+loco_status loco_region_read(loco_region *region, size_t offset, void *data, size_t len);
+
+/* Copies `len` bytes into this node's part. Any thread. Waits for nothing. */
+loco_status loco_region_write(loco_region *region, size_t offset, const void *data, size_t len);
+
+/* Loads the word at `offset`, a multiple of 8, of this node's part, before every later access of this thread. */
+loco_status loco_region_load(loco_region *region, size_t offset, uint64_t *value);
+
+/* Stores the word at `offset`, a multiple of 8, of this node's part, after every earlier access of this thread. Not atomic
+ * against other nodes' `fetch_add` and `compare_swap`: it may be undone by one that is under way. */
+loco_status loco_region_store(loco_region *region, size_t offset, uint64_t value);
+
+/* Comparisons of words, unsigned. */
+enum {
+    LOCO_EQUAL = 0,
+    LOCO_NOT_EQUAL = 1,
+    LOCO_LESS = 2,
+    LOCO_LESS_EQUAL = 3,
+    LOCO_GREATER = 4,
+    LOCO_GREATER_EQUAL = 5
+};
+
+/* Waits until the word at `offset` of this node's part compares so with `value`: `word comparison value`. Gives the word in
+ * `*seen`, unless that is NULL.
+ * Errors: LOCO_PEER_LOST if a participant is lost meanwhile; LOCO_TIMEOUT.
+ * After a timeout nothing has changed; wait again. */
+loco_status loco_region_wait_until(loco_region *region, loco_thread *thread, size_t offset, int comparison, uint64_t value,
+                                   uint64_t *seen);
+
+/* Puts `len` bytes into the part of `node` (which may be this one) and waits until the put is over: they are on their way, in
+ * order after this thread's earlier puts to that node. They are in its memory after a fence, or a barrier.
+ * Errors: LOCO_PEER_LOST; LOCO_USAGE also before the region is ready; LOCO_TIMEOUT.
+ * After a timeout the bytes may arrive at any later time, or never. */
+loco_status loco_region_put(loco_region *region, loco_thread *thread, loco_node_id node, size_t offset, const void *data,
+                            size_t len);
+
+/* Gets `len` bytes from the part of `node` and waits for them.
+ * Errors: as for `loco_region_put`.
+ * After a timeout `data` is as it was, and stays so. */
+loco_status loco_region_get(loco_region *region, loco_thread *thread, loco_node_id node, size_t offset, void *data,
+                            size_t len);
+
+/* Gets the word at `offset`, a multiple of 8, of `node`. Where the network card carries out `fetch_add` and `compare_swap`,
+ * this may miss one that has completed and was followed by no fence: `fetch_add` of 0 does not.
+ * Errors: as for `loco_region_put`. */
+loco_status loco_region_get_word(loco_region *region, loco_thread *thread, loco_node_id node, size_t offset,
+                                 uint64_t *value);
+
+/* Puts the word at `offset`, a multiple of 8, of `node`. As `loco_region_put` with 8 bytes. */
+loco_status loco_region_put_word(loco_region *region, loco_thread *thread, loco_node_id node, size_t offset, uint64_t value);
+
+/* Adds to the word at `offset`, a multiple of 8, of `node`, with wrap-around, in one step; gives what it was in `*old`,
+ * unless that is NULL. Atomic against `fetch_add` and `compare_swap` of all nodes, and against nothing else; a `loco_atomic`
+ * is easier to use.
+ * Errors: as for `loco_region_put`; LOCO_UNSUPPORTED where the fabric has no atomics.
+ * After a timeout it may take effect at any later time, once, or never. */
+loco_status loco_region_fetch_add(loco_region *region, loco_thread *thread, loco_node_id node, size_t offset, uint64_t add,
+                                  uint64_t *old);
+
+/* Stores `desired` in the word at `offset`, a multiple of 8, of `node` if it is `expected`, in one step; gives what it was in
+ * `*old`, unless that is NULL: it was stored if that is `expected`.
+ * Errors, and after a timeout: as for `loco_region_fetch_add`. */
+loco_status loco_region_compare_swap(loco_region *region, loco_thread *thread, loco_node_id node, size_t offset,
+                                     uint64_t expected, uint64_t desired, uint64_t *old);
+
+/* ---- Operations under way --------------------------------------------------------------------------------------- */
+
+/* A put or get that was begun and not waited for, so that several are under way at a time. Belongs to the thread that began it:
+ * others get LOCO_WRONG_THREAD. The data of a put was copied when it was begun; what a get brings is kept until it is freed. */
+typedef struct loco_pending loco_pending;
+
+/* Begins a put, as `loco_region_put`.
+ * Errors: LOCO_TIMEOUT if no room came free in the queue, and nothing was begun; LOCO_PEER_LOST; LOCO_USAGE. */
+loco_status loco_region_put_start(loco_region *region, loco_thread *thread, loco_node_id node, size_t offset,
+                                  const void *data, size_t len, loco_pending **pending);
+
+/* Begins a get, as `loco_region_get`. `loco_pending_read` copies what it has brought.
+ * Errors: as for `loco_region_put_start`. */
+loco_status loco_region_get_start(loco_region *region, loco_thread *thread, loco_node_id node, size_t offset, size_t len,
+                                  loco_pending **pending);
+
+/* Waits until the operation is over. Again, it returns the same at once.
+ * Errors: what the operation ended with, LOCO_PEER_LOST above all; LOCO_TIMEOUT.
+ * After a timeout it is still under way; wait again, or free it. */
+loco_status loco_pending_wait(loco_pending *pending);
+
+/* Sets `*done` to 1 if the operation is over, whether it succeeded or not, else to 0. Waits for nothing. */
+loco_status loco_pending_test(loco_pending *pending, int *done);
+
+/* Copies `len` bytes from `offset` on of what a get has brought.
+ * Errors: LOCO_USAGE if it is a put, or was not waited for, or failed, or has no such bytes. */
+loco_status loco_pending_read(loco_pending *pending, size_t offset, void *data, size_t len);
+
+/* Frees it. An operation that is not over goes on, and nobody will know how it ends.
+ * Errors: LOCO_WRONG_THREAD, freeing nothing. */
+loco_status loco_pending_free(loco_pending *pending);
+
+/* ---- Atomic variables ------------------------------------------------------------------------------------------- */
+
+/* A 64-bit word that lives on one node, its home, and is read and changed from all participants. All operations are
+ * linearizable together: each takes effect once, at one moment during its call. They order nothing else: what this thread put
+ * before is placed before only after a fence.
+ *
+ * Errors of all operations: LOCO_PEER_LOST if the home is lost; LOCO_USAGE before it is ready; LOCO_TIMEOUT.
+ * After an error, and after a timeout, of an operation that changes the value it is unknown whether it took effect, and it
+ * may take effect later, once. A read has no effect. */
+typedef struct loco_atomic loco_atomic;
+
+/* Makes this node's endpoint of the variable called `name`, which lives on `home` and is 0 at first.
+ * Errors: see `loco_region_new`; LOCO_UNSUPPORTED where the fabric has no atomics. */
+loco_status loco_atomic_new(loco_node *node, const char *name, loco_node_id home, loco_atomic **atomic);
+
+/* Frees this node's endpoint. See `loco_region_free`. */
+loco_status loco_atomic_free(loco_atomic *atomic);
+
+/* Reads the value. */
+loco_status loco_atomic_read(loco_atomic *atomic, loco_thread *thread, uint64_t *value);
+
+/* Sets the value. May take several rounds where others write too. */
+loco_status loco_atomic_write(loco_atomic *atomic, loco_thread *thread, uint64_t value);
+
+/* Sets the value and gives what it was in `*old`, unless that is NULL. */
+loco_status loco_atomic_swap(loco_atomic *atomic, loco_thread *thread, uint64_t value, uint64_t *old);
+
+/* Adds with wrap-around and gives what the value was in `*old`, unless that is NULL. */
+loco_status loco_atomic_fetch_add(loco_atomic *atomic, loco_thread *thread, uint64_t add, uint64_t *old);
+
+/* Sets the value to `desired` if it is `expected`, and gives what it was in `*old`, unless that is NULL: it was set if that is
+ * `expected`. */
+loco_status loco_atomic_compare_swap(loco_atomic *atomic, loco_thread *thread, uint64_t expected, uint64_t desired,
+                                     uint64_t *old);
+
+/* ---- Barriers --------------------------------------------------------------------------------------------------- */
+
+/* Nobody leaves before everybody has arrived. May be used any number of times. */
+typedef struct loco_barrier loco_barrier;
+
+/* Makes this node's endpoint of a barrier among one thread of each participant, which may be another thread each time.
+ * Errors: see `loco_region_new`. */
+loco_status loco_barrier_new(loco_node *node, const char *name, loco_barrier **barrier);
+
+/* The same among `threads` threads of each participant. */
+loco_status loco_barrier_new_threads(loco_node *node, const char *name, size_t threads, loco_barrier **barrier);
+
+/* Frees this node's endpoint. See `loco_region_free`. */
+loco_status loco_barrier_free(loco_barrier *barrier);
+
+/* Executes LOCO_FENCE_THREAD, arrives, and waits for everybody: what happened before the barrier on any node is visible after
+ * it on all of them.
+ * Errors: LOCO_PEER_LOST for a node that has not arrived; LOCO_TIMEOUT; those of the fence.
+ * After a timeout this thread may have arrived already, and counts as arrived once: its next call goes on with the same round.
+ * After LOCO_PEER_LOST the barrier is of no more use: those left make another among themselves (`loco_among`). */
+loco_status loco_barrier_wait(loco_barrier *barrier, loco_thread *thread);
+
+/* The same without the fence, like MPI_Barrier. */
+loco_status loco_barrier_wait_unfenced(loco_barrier *barrier, loco_thread *thread);
+
+/* ---- Ring buffers ----------------------------------------------------------------------------------------------- */
+
+/* A queue from one writer to readers on any nodes, each of which gets every message, whole and in order. */
+typedef struct loco_ring loco_ring;
+/* The writer of a ring buffer. */
+typedef struct loco_ring_writer loco_ring_writer;
+/* One reader of a ring buffer. */
+typedef struct loco_ring_reader loco_ring_reader;
+
+/* Makes this node's endpoint of the ring buffer called `name`, from `writer` to one reader on each other participant.
+ * `capacity_bytes`, a multiple of 8, is room for every message that some reader has not read yet, with 8 bytes for each and
+ * its length rounded up to a multiple of 8.
+ * Errors: see `loco_region_new`; LOCO_USAGE for a capacity that does not fit. */
+loco_status loco_ring_new(loco_node *node, const char *name, loco_node_id writer, size_t capacity_bytes, loco_ring **ring);
+
+/* The same with `count` readers: a node stands in `readers` as often as it has readers, and may be the writer's. */
+loco_status loco_ring_new_readers(loco_node *node, const char *name, loco_node_id writer, size_t capacity_bytes,
+                                  const loco_node_id *readers, size_t count, loco_ring **ring);
+
+/* Frees this node's endpoint. Its writer and readers may still be used: the last of them to be freed ends it. */
+loco_status loco_ring_free(loco_ring *ring);
+
+/* Returns the length of the longest message that fits, in bytes; 0 for NULL. */
+size_t loco_ring_message_bytes_max(loco_ring *ring);
+
+/* Gives the writer, on the writer's node, when the ring buffer is ready. There is one: it can be taken again when it was freed.
+ * Errors: LOCO_USAGE on another node, before the ring buffer is ready, or while the writer is taken. */
+loco_status loco_ring_take_writer(loco_ring *ring, loco_ring_writer **writer);
+
+/* Gives the next reader of this node, when the ring buffer is ready.
+ * Errors: LOCO_USAGE before it is ready, or if this node has no more readers. */
+loco_status loco_ring_take_reader(loco_ring *ring, loco_ring_reader **reader);
+
+/* Gives the writer back: any thread may take it again. Messages that were submitted arrive all the same. */
+loco_status loco_ring_writer_free(loco_ring_writer *writer);
+
+/* Frees a reader. The writer still waits for it, and stops when the ring is full: see `loco_ring_leave`. */
+loco_status loco_ring_reader_free(loco_ring_reader *reader);
+
+/* Submits a message of `len` bytes to every reader, and waits until there is room for it. It reaches each reader's node after
+ * every earlier put of this thread to that node; nobody waits until it is read.
+ * Errors: LOCO_PEER_LOST if a reader's node is lost: nothing was submitted, and `loco_ring_exclude` goes on without it;
+ * LOCO_USAGE for a message that never fits; LOCO_TIMEOUT if there is no room.
+ * After a timeout nothing was submitted. */
+loco_status loco_ring_submit(loco_ring_writer *writer, loco_thread *thread, const void *message, size_t len);
+
+/* The same if there is room now, else LOCO_AGAIN: some reader has not read enough. */
+loco_status loco_ring_try_submit(loco_ring_writer *writer, loco_thread *thread, const void *message, size_t len);
+
+/* Waits until every reader has read every message.
+ * Errors: LOCO_PEER_LOST if a reader that is waited for is lost; LOCO_TIMEOUT.
+ * After a timeout nothing has changed; wait again. */
+loco_status loco_ring_wait_until_read(loco_ring_writer *writer, loco_thread *thread);
+
+/* Goes on without the readers of `node`, which has been lost or is too slow. They must stop reading. */
+loco_status loco_ring_exclude(loco_ring_writer *writer, loco_node_id node);
+
+/* Waits for the next message and copies it to `message`, where there is room for `capacity` bytes; its length goes to `*len`.
+ * Errors: LOCO_PEER_LOST if the writer is lost and all its messages are read; LOCO_TIMEOUT; LOCO_BUFFER_TOO_SMALL: `*len` is
+ * what it takes, and the next call gives the same message.
+ * After a timeout nothing was received. */
+loco_status loco_ring_receive(loco_ring_reader *reader, loco_thread *thread, void *message, size_t capacity, size_t *len);
+
+/* The same if there is a message now, else LOCO_AGAIN. That the writer is lost is no error here. */
+loco_status loco_ring_try_receive(loco_ring_reader *reader, loco_thread *thread, void *message, size_t capacity, size_t *len);
+
+/* Tells the writer not to wait for this reader any more. The reader is then only good for being freed. */
+loco_status loco_ring_leave(loco_ring_reader *reader, loco_thread *thread);
+
+/* ---- Locks ------------------------------------------------------------------------------------------------------ */
+
+/* Mutual exclusion among the threads of all participants. */
+typedef struct loco_lock loco_lock;
+
+enum {
+    /* First come, first served among the nodes. */
+    LOCO_LOCK_TICKET = 0,
+    /* Test-and-set: not fair, and cheap where nobody else wants it. */
+    LOCO_LOCK_TAS = 1
+};
+
+/* What happens when the node that holds the lock is lost. */
+enum {
+    /* Whoever waits gets LOCO_POISONED, and so does everybody later. */
+    LOCO_ON_LOSS_POISON = 0,
+    /* The next one gets the lock, and is told so. */
+    LOCO_ON_LOSS_RECOVER = 1
+};
+
+/* Makes this node's endpoint of the lock called `name`, whose words live on `home`. `kind`, `home` and `on_loss` must be the
+ * same everywhere.
+ * Errors: see `loco_region_new`; LOCO_UNSUPPORTED where the fabric has no atomics. */
+loco_status loco_lock_new(loco_node *node, const char *name, int kind, loco_node_id home, int on_loss, loco_lock **lock);
+
+/* Frees this node's endpoint. See `loco_region_free`.
+ * Errors: LOCO_USAGE, freeing nothing, while a thread of this node holds the lock. */
+loco_status loco_lock_free(loco_lock *lock);
+
+/* Waits for the lock. `*recovered`, unless that is NULL, becomes 1 if a former holder was lost while it held the lock and nobody
+ * has held it since: what the lock protects may be half done. Else 0.
+ * Errors: LOCO_USAGE if this thread holds it already; LOCO_POISONED; LOCO_PEER_LOST if the home is lost; LOCO_TIMEOUT. Unless it
+ * held the lock already, this thread does not hold it then.
+ * After a timeout lock again. With a ticket lock the node keeps its place in the line until it is passed over. */
+loco_status loco_lock_lock(loco_lock *lock, loco_thread *thread, int *recovered);
+
+/* The same if the lock is free now, else LOCO_AGAIN. */
+loco_status loco_lock_try_lock(loco_lock *lock, loco_thread *thread, int *recovered);
+
+/* Releases the lock, which this thread holds, after a fence of `scope`. With LOCO_FENCE_THREAD, whoever gets the lock next, on
+ * whichever node, sees what this thread put anywhere while it held it.
+ * Errors: LOCO_USAGE, doing nothing, if this thread does not hold it; what the fence reports. The lock is released then all the
+ * same. There is no timeout: a put that was given up could land over the next holder's. */
+loco_status loco_lock_unlock(loco_lock *lock, loco_thread *thread, int scope);
+
+/* The same after a fence for this thread's operations to `node` alone. */
+loco_status loco_lock_unlock_pair(loco_lock *lock, loco_thread *thread, loco_node_id node);
+
+/* ---- Key-value stores ------------------------------------------------------------------------------------------- */
+
+/* A linearizable map over the memory of all participants, from keys to values of any bytes. Lookups take no lock. A value lives
+ * on the node that inserted it. */
+typedef struct loco_store loco_store;
+
+/* Settings of a store, which must be the same on all nodes. Begin with LOCO_STORE_OPTIONS_INIT; 0 is the default. */
+typedef struct loco_store_options {
+    /* sizeof(loco_store_options). */
+    size_t size;
+    /* Longest value in bytes (8). Each slot has room for it. */
+    size_t value_bytes_max;
+    /* Longest key in bytes (64). */
+    size_t key_bytes_max;
+    /* Bytes of the ring buffer in which each node tells the others of its inserts and deletes (65536). */
+    size_t tracker_bytes;
+    /* Values that each node has room for (65536). */
+    uint32_t slots_per_node;
+    /* Locks that writers of different keys share (64). */
+    uint32_t locks;
+} loco_store_options;
+
+#define LOCO_STORE_OPTIONS_INIT {sizeof(loco_store_options), 0, 0, 0, 0, 0}
+
+/* Makes this node's endpoint of the store called `name`. `options` may be NULL.
+ * Errors: see `loco_region_new`; LOCO_USAGE for settings that do not fit together. */
+loco_status loco_store_new(loco_node *node, const char *name, const loco_store_options *options, loco_store **store);
+
+/* Ends this node's part, and frees it. Inserts and deletes of other nodes would wait for it in vain: free it when all nodes are
+ * done with it. */
+loco_status loco_store_free(loco_store *store);
+
+/* Looks a key up: copies its value to `value`, where there is room for `capacity` bytes, and its length to `*len`.
+ * LOCO_NOT_FOUND if there is none.
+ * Errors: LOCO_PEER_LOST if the value's node is lost; LOCO_BUFFER_TOO_SMALL: `*len` is what it takes; LOCO_TIMEOUT, also for a
+ * value that stays half written.
+ * After a timeout nothing has changed; look again. */
+loco_status loco_store_get(loco_store *store, loco_thread *thread, const void *key, size_t key_len, void *value,
+                           size_t capacity, size_t *len);
+
+/* Adds a key that is not there, with its value on this node. LOCO_DUPLICATE if it is there, LOCO_FULL if this node has no free
+ * slot: nothing has changed then.
+ * Errors: LOCO_USAGE for a key or value that is too long; LOCO_PEER_LOST if the key or its lock is on a lost node; LOCO_TIMEOUT
+ * if a node does not acknowledge.
+ * After an error, and after a timeout, the key is not there unless it was before; insert again. */
+loco_status loco_store_insert(loco_store *store, loco_thread *thread, const void *key, size_t key_len, const void *value,
+                              size_t value_len);
+
+/* Changes the value of a key. LOCO_NOT_FOUND, changing nothing, if it is not there.
+ * Errors: LOCO_USAGE for a value that is too long; LOCO_PEER_LOST if the value's node or the key's lock is lost; LOCO_TIMEOUT.
+ * After a timeout nothing has changed; update again. After another error the value may be the old or the new one. */
+loco_status loco_store_update(loco_store *store, loco_thread *thread, const void *key, size_t key_len, const void *value,
+                              size_t value_len);
+
+/* Removes a key. LOCO_NOT_FOUND if it is not there.
+ * Errors: LOCO_PEER_LOST if the key's lock is lost; also if its value was on a lost node: nobody can tell whether it was still
+ * there, but now it is not. LOCO_TIMEOUT if a node does not acknowledge.
+ * After a timeout either nothing has changed, or the key is not there any more; delete again. */
+loco_status loco_store_delete(loco_store *store, loco_thread *thread, const void *key, size_t key_len);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,120 @@
+//! The atomic variable: `loco_atomic`.
+
+use std::ffi::c_char;
+
+use loco::AtomicVar;
+use loco::fabric::NodeId;
+
+use crate::border::{Need, New, Out, free, run, text};
+use crate::node::Node;
+use crate::status::Status;
+use crate::thread::Thread;
+
+/// An atomic variable, as C holds it.
+pub struct Atomic(AtomicVar<u64>);
+
+/// `loco_atomic_new` of `loco.h`.
+///
+/// # Safety
+/// See `loco.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn loco_atomic_new(
+    node: Option<&Node>,
+    name: *const c_char,
+    home: u16,
+    atomic: New<'_, Atomic>,
+) -> Status {
+    run(|| {
+        let (node, out) = (node.need("node")?, atomic.need("atomic")?);
+        // SAFETY: the caller's promise.
+        let name = unsafe { text(name, "name") }?;
+        out.write(Box::new(Atomic(AtomicVar::new(
+            &node.parent(),
+            name,
+            NodeId(home),
+        )?)));
+        Ok(())
+    })
+}
+
+/// `loco_atomic_free` of `loco.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn loco_atomic_free(atomic: Option<Box<Atomic>>) -> Status {
+    free(atomic)
+}
+
+/// `loco_atomic_read` of `loco.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn loco_atomic_read(
+    atomic: Option<&Atomic>,
+    thread: Option<&Thread>,
+    value: Out<'_, u64>,
+) -> Status {
+    run(|| {
+        let out = value.need("value")?;
+        let (atomic, access) = (atomic.need("atomic")?, thread.need("thread")?.enter()?);
+        out.write(atomic.0.read(access.thread())?);
+        Ok(())
+    })
+}
+
+/// `loco_atomic_write` of `loco.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn loco_atomic_write(atomic: Option<&Atomic>, thread: Option<&Thread>, value: u64) -> Status {
+    change(atomic, thread, None, |atomic, thread| atomic.swap(thread, value))
+}
+
+/// `loco_atomic_swap` of `loco.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn loco_atomic_swap(
+    atomic: Option<&Atomic>,
+    thread: Option<&Thread>,
+    value: u64,
+    old: Out<'_, u64>,
+) -> Status {
+    change(atomic, thread, old, |atomic, thread| atomic.swap(thread, value))
+}
+
+/// `loco_atomic_fetch_add` of `loco.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn loco_atomic_fetch_add(
+    atomic: Option<&Atomic>,
+    thread: Option<&Thread>,
+    add: u64,
+    old: Out<'_, u64>,
+) -> Status {
+    change(atomic, thread, old, |atomic, thread| {
+        atomic.fetch_add(thread, add)
+    })
+}
+
+/// `loco_atomic_compare_swap` of `loco.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn loco_atomic_compare_swap(
+    atomic: Option<&Atomic>,
+    thread: Option<&Thread>,
+    expected: u64,
+    desired: u64,
+    old: Out<'_, u64>,
+) -> Status {
+    change(atomic, thread, old, |atomic, thread| {
+        atomic.compare_swap(thread, expected, desired)
+    })
+}
+
+/// Changes the value and gives the old one, if it is wanted.
+fn change(
+    atomic: Option<&Atomic>,
+    thread: Option<&Thread>,
+    old: Out<'_, u64>,
+    change: impl FnOnce(&AtomicVar<u64>, &loco::Thread) -> loco::Result<u64>,
+) -> Status {
+    run(|| {
+        let (atomic, access) = (atomic.need("atomic")?, thread.need("thread")?.enter()?);
+        let before = change(&atomic.0, access.thread())?;
+        if let Some(old) = old {
+            old.write(before);
+        }
+        Ok(())
+    })
+}

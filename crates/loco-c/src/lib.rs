@@ -1,0 +1,43 @@
+//! The C interface of LOCO: what `include/loco.h` declares, and `libloco.so` and `libloco.a` define.
+//!
+//! The header is the documentation: what each function does, its errors, what a timeout leaves behind, and which thread
+//! may call it. Here is how the promises of the header are kept:
+//!
+//! - A handle is a pointer to a boxed value of this crate, and C never looks inside. A handle that is an argument is
+//!   `Option<&T>`, which is NULL or a pointer; the function that frees it takes `Option<Box<T>>`.
+//! - Handles own what they need: an object keeps its node up, so that handles may be freed in any order.
+//! - A `loco_thread` knows the thread of the operating system that made it, and refuses others. Handles that
+//!   take `&mut` in Rust (a ring's writer and readers) are locked for each call, and say *busy* rather than wait.
+//! - No panic and no Rust error type crosses the border (`border::call`).
+//!
+//! Unsafe are the exported names, and the places where a pointer and a length, or a C string, become a slice (`border`).
+
+#![deny(unsafe_code)]
+
+#[allow(unsafe_code)] // exported names
+mod atomic;
+#[allow(unsafe_code)] // exported names
+mod barrier;
+#[allow(unsafe_code)] // slices and strings from pointers
+mod border;
+#[allow(unsafe_code)] // exported names
+mod fence;
+#[allow(unsafe_code)] // exported names
+mod lock;
+#[allow(unsafe_code)] // exported names
+mod node;
+#[allow(unsafe_code)] // exported names, and a buffer that is kept together with its thread
+mod pending;
+#[allow(unsafe_code)] // exported names
+mod region;
+#[allow(unsafe_code)] // exported names
+mod ring;
+#[allow(unsafe_code)] // exported names
+mod status;
+#[allow(unsafe_code)] // exported names
+mod store;
+#[allow(unsafe_code)] // exported names
+mod thread;
+
+#[cfg(test)]
+mod agreement;

@@ -1,0 +1,214 @@
+//! The locks: `loco_lock`.
+//!
+//! A guard of the Rust library borrows its lock and its thread; C has a handle that says which thread of this node holds
+//! the lock. Locking takes a guard and forgets it, and unlocking does what the guard's drop would have done.
+
+use std::ffi::{c_char, c_int};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use loco::fabric::NodeId;
+use loco::fence::Scope;
+use loco::{LockConfig, LockGuard, OnLoss, TasLock, TicketLock, Unlock};
+
+use crate::border::{Need, New, Out, call, run, text};
+use crate::fence;
+use crate::node::Node;
+use crate::status::{AGAIN, Failure, OK, Status};
+use crate::thread::{Access, Thread};
+
+/// What `LOCO_LOCK_TICKET` is.
+pub(crate) const TICKET: c_int = 0;
+/// What `LOCO_LOCK_TAS` is.
+pub(crate) const TAS: c_int = 1;
+/// What `LOCO_ON_LOSS_POISON` is.
+pub(crate) const POISON: c_int = 0;
+/// What `LOCO_ON_LOSS_RECOVER` is.
+pub(crate) const RECOVER: c_int = 1;
+
+/// Nobody of this node holds the lock.
+const NOBODY: u64 = 0;
+
+/// A lock, as C holds it.
+pub struct Lock {
+    lock: Kind,
+    /// The thread of this node that holds it, by its id.
+    holder: AtomicU64,
+}
+
+enum Kind {
+    Ticket(TicketLock),
+    Tas(TasLock),
+}
+
+/// The same for each kind.
+macro_rules! each {
+    ($kind:expr, $lock:ident => $body:expr) => {
+        match $kind {
+            Kind::Ticket($lock) => $body,
+            Kind::Tas($lock) => $body,
+        }
+    };
+}
+
+impl Lock {
+    /// # Errors
+    /// `USAGE` if this thread holds the lock already: it would wait for itself.
+    fn check_free(&self, access: &Access) -> Result<(), Failure> {
+        // Relaxed: that it is this thread's id has been written by this thread.
+        if self.holder.load(Ordering::Relaxed) == access.id() {
+            return Err(Failure::usage(format!(
+                "this thread holds lock `{}` already",
+                each!(&self.lock, lock => lock.name())
+            )));
+        }
+        Ok(())
+    }
+
+    /// This thread has got the lock.
+    fn got(&self, access: &Access, recovered: bool, out: Out<'_, c_int>) {
+        self.holder.store(access.id(), Ordering::Relaxed);
+        access.locked();
+        if let Some(out) = out {
+            out.write(c_int::from(recovered));
+        }
+    }
+
+    /// Releases the lock after a fence.
+    fn unlock(&self, access: &Access, scope: Scope) -> Result<(), Failure> {
+        // Before it is released, as the next holder writes its own id. Relaxed: the lock orders them.
+        let ours = self
+            .holder
+            .compare_exchange(access.id(), NOBODY, Ordering::Relaxed, Ordering::Relaxed);
+        if ours.is_err() {
+            return Err(Failure::usage(format!(
+                "this thread does not hold lock `{}`",
+                each!(&self.lock, lock => lock.name())
+            )));
+        }
+        access.unlocked();
+        Ok(each!(&self.lock, lock => lock.unlock(access.thread(), scope))?)
+    }
+}
+
+/// Takes over what the guard was there for: releasing the lock. Whether it was recovered from a lost holder.
+fn take_over<L: Unlock>(guard: LockGuard<'_, L>) -> bool {
+    let recovered = guard.recovered();
+    std::mem::forget(guard);
+    recovered
+}
+
+/// `loco_lock_new` of `loco.h`.
+///
+/// # Safety
+/// See `loco.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn loco_lock_new(
+    node: Option<&Node>,
+    name: *const c_char,
+    kind: c_int,
+    home: u16,
+    on_loss: c_int,
+    lock: New<'_, Lock>,
+) -> Status {
+    run(|| {
+        let (node, out) = (node.need("node")?, lock.need("lock")?);
+        // SAFETY: the caller's promise.
+        let name = unsafe { text(name, "name") }?;
+        let config = LockConfig {
+            on_loss: match on_loss {
+                POISON => OnLoss::Poison,
+                RECOVER => OnLoss::Recover,
+                _ => {
+                    return Err(Failure::usage(format!(
+                        "no policy {on_loss}: there are LOCO_ON_LOSS_POISON and LOCO_ON_LOSS_RECOVER"
+                    )));
+                }
+            },
+            ..LockConfig::default()
+        };
+        let (parent, home) = (node.parent(), NodeId(home));
+        let lock = match kind {
+            TICKET => Kind::Ticket(TicketLock::with_config(&parent, name, home, config)?),
+            TAS => Kind::Tas(TasLock::with_config(&parent, name, home, config)?),
+            _ => {
+                return Err(Failure::usage(format!(
+                    "no kind of lock {kind}: there are LOCO_LOCK_TICKET and LOCO_LOCK_TAS"
+                )));
+            }
+        };
+        let holder = AtomicU64::new(NOBODY);
+        out.write(Box::new(Lock { lock, holder }));
+        Ok(())
+    })
+}
+
+/// `loco_lock_free` of `loco.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn loco_lock_free(lock: Option<Box<Lock>>) -> Status {
+    run(|| {
+        let Some(lock) = lock else { return Ok(()) };
+        if lock.holder.load(Ordering::Relaxed) != NOBODY {
+            let name = each!(&lock.lock, lock => lock.name().to_owned());
+            // Still the caller's.
+            let _ = Box::into_raw(lock);
+            return Err(Failure::usage(format!(
+                "a thread of this node holds lock `{name}`: release it first"
+            )));
+        }
+        Ok(())
+    })
+}
+
+/// `loco_lock_lock` of `loco.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn loco_lock_lock(
+    lock: Option<&Lock>,
+    thread: Option<&Thread>,
+    recovered: Out<'_, c_int>,
+) -> Status {
+    run(|| {
+        let (lock, access) = (lock.need("lock")?, thread.need("thread")?.enter()?);
+        lock.check_free(access)?;
+        // The scope is chosen when unlocking.
+        let got = each!(&lock.lock, lock => lock.lock(access.thread(), Scope::Nothing).map(take_over))?;
+        lock.got(access, got, recovered);
+        Ok(())
+    })
+}
+
+/// `loco_lock_try_lock` of `loco.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn loco_lock_try_lock(
+    lock: Option<&Lock>,
+    thread: Option<&Thread>,
+    recovered: Out<'_, c_int>,
+) -> Status {
+    call(|| {
+        let (lock, access) = (lock.need("lock")?, thread.need("thread")?.enter()?);
+        lock.check_free(access)?;
+        let got = each!(&lock.lock, lock => {
+            lock.try_lock(access.thread(), Scope::Nothing)?.map(take_over)
+        });
+        let Some(got) = got else { return Ok(AGAIN) };
+        lock.got(access, got, recovered);
+        Ok(OK)
+    })
+}
+
+/// `loco_lock_unlock` of `loco.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn loco_lock_unlock(lock: Option<&Lock>, thread: Option<&Thread>, scope: c_int) -> Status {
+    run(|| {
+        let (lock, access) = (lock.need("lock")?, thread.need("thread")?.enter()?);
+        lock.unlock(access, fence::scope(scope)?)
+    })
+}
+
+/// `loco_lock_unlock_pair` of `loco.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn loco_lock_unlock_pair(lock: Option<&Lock>, thread: Option<&Thread>, peer: u16) -> Status {
+    run(|| {
+        let (lock, access) = (lock.need("lock")?, thread.need("thread")?.enter()?);
+        lock.unlock(access, Scope::Pair(NodeId(peer)))
+    })
+}

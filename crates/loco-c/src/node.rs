@@ -1,0 +1,215 @@
+//! A node of a job: `loco_node`.
+
+use std::ffi::{c_char, c_int};
+use std::sync::Once;
+use std::time::Duration;
+
+use loco::fabric::{AnyConfig, NodeId};
+use loco::{Among, Config, Manager, Parent, Polling, Session, Startup, fence};
+use tracing_subscriber::EnvFilter;
+
+use crate::border::{Need, New, free, node_ids, run, text};
+use crate::status::{Failure, Status};
+
+/// What `LOCO_NO_NODE` is.
+pub(crate) const NO_NODE: u16 = u16::MAX;
+
+/// The variable that says what is logged.
+const LOG: &str = "LOCO_LOG";
+
+/// Settings: `loco_options`.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Options {
+    pub(crate) size: usize,
+    pub(crate) timeout_ns: u64,
+    pub(crate) fabric: *const c_char,
+    pub(crate) polling_thread: c_int,
+}
+
+/// A node, or a part of the job's nodes as seen from it.
+#[derive(Debug)]
+pub struct Node {
+    manager: Manager,
+    participants: Vec<NodeId>,
+    /// For who opened the job.
+    session: Option<Session>,
+}
+
+impl Node {
+    /// Under what this node's objects are made.
+    pub(crate) fn parent(&self) -> Among<'_, Manager> {
+        self.manager.among(self.participants.iter().copied())
+    }
+
+    pub(crate) fn manager(&self) -> &Manager {
+        &self.manager
+    }
+}
+
+impl Options {
+    fn config(&self) -> Config {
+        let defaults = Config::default();
+        Config {
+            deadline: match self.timeout_ns {
+                0 => defaults.deadline,
+                ns => Duration::from_nanos(ns),
+            },
+            polling: match self.polling_thread {
+                0 => Polling::CallerDriven,
+                _ => Polling::Thread,
+            },
+            ..defaults
+        }
+    }
+
+    /// # Safety
+    /// `fabric` is NULL or a string.
+    unsafe fn fabric(&self) -> Result<AnyConfig, Failure> {
+        let mut config = AnyConfig::from_env().map_err(loco::Error::from)?;
+        if !self.fabric.is_null() {
+            // SAFETY: the caller's promise.
+            let name = unsafe { text(self.fabric, "options->fabric") }?;
+            config.choice = name.parse().map_err(loco::Error::from)?;
+        }
+        Ok(config)
+    }
+}
+
+/// Logs to standard error what `LOCO_LOG` asks for, unless somebody in this process logs already.
+fn log_as_asked() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let Some(wanted) = std::env::var(LOG).ok().filter(|wanted| !wanted.is_empty()) else {
+            return;
+        };
+        match EnvFilter::try_new(&wanted) {
+            Ok(filter) => {
+                let log = tracing_subscriber::fmt().with_env_filter(filter);
+                // Another log is there already: then it is told.
+                let _ = log.with_writer(std::io::stderr).try_init();
+            }
+            Err(error) => eprintln!("{LOG}=`{wanted}` is ignored: {error}"),
+        }
+    });
+}
+
+/// `loco_open` of `loco.h`.
+///
+/// # Safety
+/// See `loco.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn loco_open(options: Option<&Options>, node: New<'_, Node>) -> Status {
+    run(|| {
+        let out = node.need("node")?;
+        let mut startup = Startup::new();
+        if let Some(options) = options {
+            if options.size != size_of::<Options>() {
+                return Err(Failure::usage(format!(
+                    "options->size is {}, and {} in this library: begin with LOCO_OPTIONS_INIT, and compile with the \
+                     header of this version",
+                    options.size,
+                    size_of::<Options>()
+                )));
+            }
+            // SAFETY: the caller's promise.
+            let fabric = unsafe { options.fabric() }?;
+            startup = startup.config(options.config()).fabric(fabric);
+        }
+        log_as_asked();
+        let session = startup.enter()?;
+        out.write(Box::new(Node {
+            manager: session.manager().clone(),
+            participants: session.manager().nodes().to_vec(),
+            session: Some(session),
+        }));
+        Ok(())
+    })
+}
+
+/// `loco_close` of `loco.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn loco_close(node: Option<Box<Node>>) -> Status {
+    run(|| {
+        let Some(mut node) = node else { return Ok(()) };
+        let Some(session) = node.session.take() else {
+            // Still the caller's.
+            let _ = Box::into_raw(node);
+            return Err(Failure::usage(
+                "`loco_close` is for what `loco_open` gave; free what `loco_among` gave with `loco_node_free`",
+            ));
+        };
+        session.leave()?;
+        // Handles that the program never frees keep the node up, so that nothing else waits until the others have been
+        // told. One that is gone needs to know nothing.
+        let _ = fence::node(&node.manager.thread()?);
+        Ok(())
+    })
+}
+
+/// `loco_node_free` of `loco.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn loco_node_free(node: Option<Box<Node>>) -> Status {
+    free(node)
+}
+
+/// `loco_among` of `loco.h`.
+///
+/// # Safety
+/// See `loco.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn loco_among(
+    node: Option<&Node>,
+    nodes: *const u16,
+    count: usize,
+    among: New<'_, Node>,
+) -> Status {
+    run(|| {
+        let (node, out) = (node.need("node")?, among.need("among")?);
+        // SAFETY: the caller's promise.
+        let nodes = unsafe { node_ids(nodes, count, "nodes") }?;
+        let all = node.manager.nodes();
+        if let Some(stranger) = nodes.iter().find(|id| !all.contains(id)) {
+            return Err(Failure::usage(format!(
+                "{stranger} is not part of this job, which has {}",
+                NodeId::list(all.iter().copied())
+            )));
+        }
+        let participants = node.manager.among(nodes).participants();
+        out.write(Box::new(Node {
+            manager: node.manager.clone(),
+            participants: participants.nodes().to_vec(),
+            session: None,
+        }));
+        Ok(())
+    })
+}
+
+/// `loco_self` of `loco.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn loco_self(node: Option<&Node>) -> u16 {
+    node.map_or(NO_NODE, |node| node.manager.node().0)
+}
+
+/// `loco_nodes` of `loco.h`.
+///
+/// # Safety
+/// See `loco.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn loco_nodes(node: Option<&Node>, nodes: *mut u16, capacity: usize) -> usize {
+    let Some(node) = node else { return 0 };
+    let ids = node.participants.iter().map(|id| id.0);
+    if !nodes.is_null() {
+        for (i, id) in ids.take(capacity).enumerate() {
+            // SAFETY: the caller's promise: there is room for `capacity` ids.
+            unsafe { nodes.add(i).write(id) };
+        }
+    }
+    node.participants.len()
+}
+
+/// `loco_wait_for_ready` of `loco.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn loco_wait_for_ready(node: Option<&Node>) -> Status {
+    run(|| Ok(node.need("node")?.manager.wait_for_ready()?))
+}

@@ -1,0 +1,302 @@
+//! The ring buffer: `loco_ring`, `loco_ring_writer`, `loco_ring_reader`.
+
+use std::ffi::{c_char, c_void};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+
+use loco::fabric::NodeId;
+use loco::{Parent, RingBuffer, RingConfig};
+
+use crate::border::{Need, New, Out, bytes, bytes_mut, call, free, node_ids, run, text};
+use crate::node::Node;
+use crate::status::{AGAIN, BUFFER_TOO_SMALL, BUSY, Failure, OK, PANIC, Status};
+use crate::thread::{Access, Thread};
+
+/// A ring buffer's endpoint, as C holds it.
+pub struct Ring(Arc<RingBuffer>);
+
+/// Its writer, and where it is returned to.
+pub struct RingWriter(Mutex<loco::RingWriter>, Arc<RingBuffer>);
+
+/// One of its readers.
+pub struct RingReader(Mutex<Reading>);
+
+/// A reader and the message that it has received last.
+struct Reading {
+    /// `None` when it has left.
+    reader: Option<loco::RingReader>,
+    message: Vec<u8>,
+    /// The caller had no room for the message.
+    kept: bool,
+}
+
+/// For one call.
+///
+/// # Errors
+/// `BUSY` when another thread is in the middle of one, `PANIC` when there was one that panicked.
+fn hold<T>(handle: &Mutex<T>) -> Result<MutexGuard<'_, T>, Failure> {
+    handle.try_lock().map_err(|error| match error {
+        TryLockError::WouldBlock => {
+            Failure::new(BUSY, "another thread is in the middle of a call on this handle")
+        }
+        TryLockError::Poisoned(_) => Failure::new(
+            PANIC,
+            "a call on this handle panicked, and may have left it half done",
+        ),
+    })
+}
+
+/// `loco_ring_new` of `loco.h`.
+///
+/// # Safety
+/// See `loco.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn loco_ring_new(
+    node: Option<&Node>,
+    name: *const c_char,
+    writer: u16,
+    capacity_bytes: usize,
+    ring: New<'_, Ring>,
+) -> Status {
+    run(|| {
+        let (node, out) = (node.need("node")?, ring.need("ring")?);
+        // SAFETY: the caller's promise.
+        let name = unsafe { text(name, "name") }?;
+        let ring = RingBuffer::new(&node.parent(), name, NodeId(writer), capacity_bytes)?;
+        out.write(Box::new(Ring(Arc::new(ring))));
+        Ok(())
+    })
+}
+
+/// `loco_ring_new_readers` of `loco.h`.
+///
+/// # Safety
+/// See `loco.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn loco_ring_new_readers(
+    node: Option<&Node>,
+    name: *const c_char,
+    writer: u16,
+    capacity_bytes: usize,
+    readers: *const u16,
+    count: usize,
+    ring: New<'_, Ring>,
+) -> Status {
+    run(|| {
+        let (node, out) = (node.need("node")?, ring.need("ring")?);
+        // SAFETY: the caller's promise.
+        let (name, readers) = unsafe { (text(name, "name")?, node_ids(readers, count, "readers")?) };
+        let config = RingConfig::new(capacity_bytes).readers(readers);
+        let parent = node.parent();
+        let ring = RingBuffer::with_config(&parent, name, &parent.participants(), NodeId(writer), &config)?;
+        out.write(Box::new(Ring(Arc::new(ring))));
+        Ok(())
+    })
+}
+
+/// `loco_ring_free` of `loco.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn loco_ring_free(ring: Option<Box<Ring>>) -> Status {
+    free(ring)
+}
+
+/// `loco_ring_message_bytes_max` of `loco.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn loco_ring_message_bytes_max(ring: Option<&Ring>) -> usize {
+    ring.map_or(0, |ring| ring.0.message_bytes_max())
+}
+
+/// `loco_ring_take_writer` of `loco.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn loco_ring_take_writer(ring: Option<&Ring>, writer: New<'_, RingWriter>) -> Status {
+    run(|| {
+        let out = writer.need("writer")?;
+        let ring = &ring.need("ring")?.0;
+        let writer = Mutex::new(ring.writer()?);
+        out.write(Box::new(RingWriter(writer, ring.clone())));
+        Ok(())
+    })
+}
+
+/// `loco_ring_take_reader` of `loco.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn loco_ring_take_reader(ring: Option<&Ring>, reader: New<'_, RingReader>) -> Status {
+    run(|| {
+        let out = reader.need("reader")?;
+        let reading = Reading {
+            reader: Some(ring.need("ring")?.0.reader()?),
+            message: Vec::new(),
+            kept: false,
+        };
+        out.write(Box::new(RingReader(Mutex::new(reading))));
+        Ok(())
+    })
+}
+
+/// `loco_ring_writer_free` of `loco.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn loco_ring_writer_free(writer: Option<Box<RingWriter>>) -> Status {
+    run(|| {
+        let Some(writer) = writer else { return Ok(()) };
+        let RingWriter(writer, ring) = *writer;
+        // One that a panic may have left half done is not used again.
+        if let Ok(writer) = writer.into_inner() {
+            ring.return_writer(writer)?;
+        }
+        Ok(())
+    })
+}
+
+/// `loco_ring_reader_free` of `loco.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn loco_ring_reader_free(reader: Option<Box<RingReader>>) -> Status {
+    free(reader)
+}
+
+/// `loco_ring_submit` of `loco.h`.
+///
+/// # Safety
+/// See `loco.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn loco_ring_submit(
+    writer: Option<&RingWriter>,
+    thread: Option<&Thread>,
+    message: *const c_void,
+    len: usize,
+) -> Status {
+    run(|| {
+        let (writer, access) = (writer.need("writer")?, thread.need("thread")?.enter()?);
+        // SAFETY: the caller's promise.
+        let message = unsafe { bytes(message, len, "message") }?;
+        Ok(hold(&writer.0)?.submit(access.thread(), message)?)
+    })
+}
+
+/// `loco_ring_try_submit` of `loco.h`.
+///
+/// # Safety
+/// See `loco.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn loco_ring_try_submit(
+    writer: Option<&RingWriter>,
+    thread: Option<&Thread>,
+    message: *const c_void,
+    len: usize,
+) -> Status {
+    call(|| {
+        let (writer, access) = (writer.need("writer")?, thread.need("thread")?.enter()?);
+        // SAFETY: the caller's promise.
+        let message = unsafe { bytes(message, len, "message") }?;
+        let submitted = hold(&writer.0)?.try_submit(access.thread(), message)?;
+        Ok(if submitted { OK } else { AGAIN })
+    })
+}
+
+/// `loco_ring_wait_until_read` of `loco.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn loco_ring_wait_until_read(writer: Option<&RingWriter>, thread: Option<&Thread>) -> Status {
+    run(|| {
+        let (writer, access) = (writer.need("writer")?, thread.need("thread")?.enter()?);
+        Ok(hold(&writer.0)?.wait_until_read(access.thread())?)
+    })
+}
+
+/// `loco_ring_exclude` of `loco.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn loco_ring_exclude(writer: Option<&RingWriter>, node: u16) -> Status {
+    run(|| {
+        hold(&writer.need("writer")?.0)?.exclude(NodeId(node));
+        Ok(())
+    })
+}
+
+/// `loco_ring_receive` of `loco.h`.
+///
+/// # Safety
+/// See `loco.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn loco_ring_receive(
+    reader: Option<&RingReader>,
+    thread: Option<&Thread>,
+    message: *mut c_void,
+    capacity: usize,
+    len: Out<'_, usize>,
+) -> Status {
+    call(|| {
+        // SAFETY: the caller's promise.
+        let to = unsafe { bytes_mut(message, capacity, "message") }?;
+        receive(reader, thread, to, len, |reader, access, message| {
+            reader.receive_into(access.thread(), message).map(|()| true)
+        })
+    })
+}
+
+/// `loco_ring_try_receive` of `loco.h`.
+///
+/// # Safety
+/// See `loco.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn loco_ring_try_receive(
+    reader: Option<&RingReader>,
+    thread: Option<&Thread>,
+    message: *mut c_void,
+    capacity: usize,
+    len: Out<'_, usize>,
+) -> Status {
+    call(|| {
+        // SAFETY: the caller's promise.
+        let to = unsafe { bytes_mut(message, capacity, "message") }?;
+        receive(reader, thread, to, len, |reader, access, message| {
+            reader.try_receive(access.thread(), message)
+        })
+    })
+}
+
+/// Receives a message with `next` unless one is kept, and copies it to where the caller wants it.
+fn receive(
+    reader: Option<&RingReader>,
+    thread: Option<&Thread>,
+    to: &mut [u8],
+    len: Out<'_, usize>,
+    next: impl FnOnce(&mut loco::RingReader, &Access, &mut Vec<u8>) -> loco::Result<bool>,
+) -> Result<Status, Failure> {
+    let (reader, access) = (reader.need("reader")?, thread.need("thread")?.enter()?);
+    let len = len.need("len")?;
+    let mut reading = hold(&reader.0)?;
+    let Reading {
+        reader,
+        message,
+        kept,
+    } = &mut *reading;
+    let reader = reader.as_mut().ok_or_else(left)?;
+    if !*kept && !next(reader, access, message)? {
+        return Ok(AGAIN);
+    }
+    len.write(message.len());
+    *kept = message.len() > to.len();
+    if *kept {
+        return Err(Failure::new(
+            BUFFER_TOO_SMALL,
+            format!(
+                "the message has {} bytes, and there is room for {}: it is kept for the next call",
+                message.len(),
+                to.len()
+            ),
+        ));
+    }
+    to[..message.len()].copy_from_slice(message);
+    Ok(OK)
+}
+
+fn left() -> Failure {
+    Failure::usage("this reader has left its ring buffer")
+}
+
+/// `loco_ring_leave` of `loco.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn loco_ring_leave(reader: Option<&RingReader>, thread: Option<&Thread>) -> Status {
+    run(|| {
+        let (reader, access) = (reader.need("reader")?, thread.need("thread")?.enter()?);
+        let reader = hold(&reader.0)?.reader.take().ok_or_else(left)?;
+        Ok(reader.leave(access.thread())?)
+    })
+}

@@ -1,0 +1,188 @@
+//! The key-value store: `loco_store`, with keys and values of any bytes.
+
+use std::ffi::{c_char, c_void};
+
+use loco::{Bytes, Inserted, KvConfig, KvStore};
+
+use crate::border::{Need, New, Out, bytes, bytes_mut, call, free, run, text};
+use crate::node::Node;
+use crate::status::{BUFFER_TOO_SMALL, DUPLICATE, FULL, Failure, NOT_FOUND, OK, Status};
+use crate::thread::Thread;
+
+/// Settings: `loco_store_options`.
+#[repr(C)]
+pub struct StoreOptions {
+    pub(crate) size: usize,
+    pub(crate) value_bytes_max: usize,
+    pub(crate) key_bytes_max: usize,
+    pub(crate) tracker_bytes: usize,
+    pub(crate) slots_per_node: u32,
+    pub(crate) locks: u32,
+}
+
+/// A store, as C holds it.
+pub struct Store(KvStore<Bytes, Bytes>);
+
+impl StoreOptions {
+    fn config(&self) -> Result<KvConfig, Failure> {
+        if self.size != size_of::<StoreOptions>() {
+            return Err(Failure::usage(format!(
+                "options->size is {}, and {} in this library: begin with LOCO_STORE_OPTIONS_INIT, and compile with the \
+                 header of this version",
+                self.size,
+                size_of::<StoreOptions>()
+            )));
+        }
+        let or = |given: usize, default| if given == 0 { default } else { given };
+        let or_u32 = |given: u32, default| if given == 0 { default } else { given };
+        let defaults = KvConfig::default();
+        Ok(KvConfig {
+            slots_per_node: or_u32(self.slots_per_node, defaults.slots_per_node),
+            value_bytes_max: or(self.value_bytes_max, defaults.value_bytes_max),
+            key_bytes_max: or(self.key_bytes_max, defaults.key_bytes_max),
+            locks: or_u32(self.locks, defaults.locks),
+            tracker_bytes: or(self.tracker_bytes, defaults.tracker_bytes),
+            ..defaults
+        })
+    }
+}
+
+/// `loco_store_new` of `loco.h`.
+///
+/// # Safety
+/// See `loco.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn loco_store_new(
+    node: Option<&Node>,
+    name: *const c_char,
+    options: Option<&StoreOptions>,
+    store: New<'_, Store>,
+) -> Status {
+    run(|| {
+        let (node, out) = (node.need("node")?, store.need("store")?);
+        // SAFETY: the caller's promise.
+        let name = unsafe { text(name, "name") }?;
+        let config = options.map_or_else(|| Ok(KvConfig::default()), StoreOptions::config)?;
+        out.write(Box::new(Store(KvStore::new(&node.parent(), name, config)?)));
+        Ok(())
+    })
+}
+
+/// `loco_store_free` of `loco.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn loco_store_free(store: Option<Box<Store>>) -> Status {
+    free(store)
+}
+
+/// `loco_store_get` of `loco.h`.
+///
+/// # Safety
+/// See `loco.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn loco_store_get(
+    store: Option<&Store>,
+    thread: Option<&Thread>,
+    key: *const c_void,
+    key_len: usize,
+    value: *mut c_void,
+    capacity: usize,
+    len: Out<'_, usize>,
+) -> Status {
+    call(|| {
+        let (store, access) = (store.need("store")?, thread.need("thread")?.enter()?);
+        // SAFETY: the caller's promise.
+        let (key, to) = unsafe { (owned(key, key_len, "key")?, bytes_mut(value, capacity, "value")?) };
+        let len = len.need("len")?;
+        let Some(Bytes(value)) = store.0.get(access.thread(), &key)? else {
+            return Ok(NOT_FOUND);
+        };
+        len.write(value.len());
+        let Some(to) = to.get_mut(..value.len()) else {
+            return Err(Failure::new(
+                BUFFER_TOO_SMALL,
+                format!(
+                    "the value has {} bytes, and there is room for {capacity}",
+                    value.len()
+                ),
+            ));
+        };
+        to.copy_from_slice(&value);
+        Ok(OK)
+    })
+}
+
+/// `loco_store_insert` of `loco.h`.
+///
+/// # Safety
+/// See `loco.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn loco_store_insert(
+    store: Option<&Store>,
+    thread: Option<&Thread>,
+    key: *const c_void,
+    key_len: usize,
+    value: *const c_void,
+    value_len: usize,
+) -> Status {
+    call(|| {
+        let (store, access) = (store.need("store")?, thread.need("thread")?.enter()?);
+        // SAFETY: the caller's promise.
+        let (key, value) = unsafe { (owned(key, key_len, "key")?, owned(value, value_len, "value")?) };
+        Ok(match store.0.insert(access.thread(), &key, &value)? {
+            Inserted::Done => OK,
+            Inserted::Duplicate => DUPLICATE,
+            Inserted::Full => FULL,
+        })
+    })
+}
+
+/// `loco_store_update` of `loco.h`.
+///
+/// # Safety
+/// See `loco.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn loco_store_update(
+    store: Option<&Store>,
+    thread: Option<&Thread>,
+    key: *const c_void,
+    key_len: usize,
+    value: *const c_void,
+    value_len: usize,
+) -> Status {
+    call(|| {
+        let (store, access) = (store.need("store")?, thread.need("thread")?.enter()?);
+        // SAFETY: the caller's promise.
+        let (key, value) = unsafe { (owned(key, key_len, "key")?, owned(value, value_len, "value")?) };
+        let found = store.0.update(access.thread(), &key, &value)?;
+        Ok(if found { OK } else { NOT_FOUND })
+    })
+}
+
+/// `loco_store_delete` of `loco.h`.
+///
+/// # Safety
+/// See `loco.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn loco_store_delete(
+    store: Option<&Store>,
+    thread: Option<&Thread>,
+    key: *const c_void,
+    key_len: usize,
+) -> Status {
+    call(|| {
+        let (store, access) = (store.need("store")?, thread.need("thread")?.enter()?);
+        // SAFETY: the caller's promise.
+        let key = unsafe { owned(key, key_len, "key") }?;
+        let found = store.0.delete(access.thread(), &key)?;
+        Ok(if found { OK } else { NOT_FOUND })
+    })
+}
+
+/// A key or value, as the store takes it.
+///
+/// # Safety
+/// As for [`bytes`].
+unsafe fn owned(data: *const c_void, len: usize, name: &str) -> Result<Bytes, Failure> {
+    // SAFETY: the caller's promise.
+    Ok(Bytes(unsafe { bytes(data, len, name) }?.to_vec()))
+}
