@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use loco_fabric::{Control, Fabric, Lock, NodeId, Peers, Platform, Task, ThreadKind, Time, Wait};
+use loco_fabric::{Control, Fabric, Lock, NodeId, Platform, Task, ThreadKind, Time};
 
 use crate::channels::participants::Participants;
 use crate::channels::setup::{self, Setup};
@@ -73,11 +73,7 @@ impl<F: Fabric> Manager<F> {
         })?;
         inner.tasks.lock().push(service);
         if network.completions().polls_by_thread() {
-            let for_poller = network.clone();
-            let poller = platform.spawn(&format!("loco-poll-{}", id.0), ThreadKind::Service, move || {
-                poll_until_stopped(&for_poller);
-            })?;
-            inner.tasks.lock().push(poller);
+            network.completions().start_poller()?;
         }
         Ok(Manager { inner })
     }
@@ -194,36 +190,12 @@ impl<F: Fabric> Drop for Inner<F> {
             tracing::debug!(%error, "operations outstanding at shut-down");
         }
         network.stop();
+        network.completions().stop();
         network.fabric().control().close();
         for task in std::mem::take(&mut *self.tasks.lock()) {
             if let Err(error) = task.join() {
                 tracing::warn!(%error, "a service thread ended badly");
             }
-        }
-    }
-}
-
-/// Body of the polling thread. It wakes at least every so often to see whether to stop.
-fn poll_until_stopped<F: Fabric>(network: &Network<F>) {
-    let mut scratch = Vec::new();
-    while !network.stopped() {
-        let wait = Wait {
-            what: "completions to poll",
-            peers: Peers::None,
-            deadline: None,
-        };
-        let polled = network.fabric().wait(wait, || {
-            if network.stopped() {
-                return Some(Ok(0));
-            }
-            match network.completions().poll(&mut scratch) {
-                Ok(0) => None,
-                other => Some(other),
-            }
-        });
-        if let Err(error) | Ok(Err(error)) = polled {
-            tracing::error!(%error, "polling ends: the fabric is broken");
-            return;
         }
     }
 }

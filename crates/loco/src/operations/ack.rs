@@ -13,7 +13,7 @@ use loco_fabric::{Completion, Fabric, NodeId};
 use smallvec::SmallVec;
 
 use crate::fabric::AnyFabric;
-use crate::operations::completion::{Status, Window};
+use crate::operations::completion::{Sleep, Status, Window};
 use crate::{Error, Result};
 
 /// A set of posted operations. Empty when everything completed at the call, as on a synchronous fabric.
@@ -71,6 +71,16 @@ impl<F: Fabric> AckKey<F> {
             }
         }
         Some(outcome)
+    }
+
+    /// The operation that was posted last of those that are under way: operations towards one peer end in the order in
+    /// which they were posted, so that the others have mostly ended when it does.
+    fn last_pending(&self) -> Option<(&Arc<Window<F>>, u64)> {
+        self.groups.iter().rev().find_map(|group| {
+            let pending = |&seq: &u64| group.window.status(seq) == Status::Pending;
+            let last = group.sequence_numbers().filter(pending).last();
+            last.map(|seq| (&group.window, seq))
+        })
     }
 
     /// Adds the operations of `other`.
@@ -194,42 +204,67 @@ impl<F: Fabric> IntoFuture for AckKey<F> {
         AckFuture {
             key: self,
             scratch: Vec::new(),
+            sleep: None,
         }
     }
 }
 
-/// Resolves when every operation of an [`AckKey`] has ended. With a polling thread it is woken by that thread;
-/// with caller-driven polling each poll of the future polls the fabric and asks to be polled again.
+/// Resolves when every operation of an [`AckKey`] has ended, with what [`AckKey::wait`] would return, on any executor. It
+/// has no deadline: operations towards a lost peer fail, and a program that wants to give up earlier drops it. The
+/// operations go on then.
+///
+/// The future is woken when the operation that it waits for has ended, by whoever polls the completion, and by nothing else.
+/// It is polled once for each operation of the key at most, and usually once for all. Where waiters poll for themselves
+/// ([`Polling::CallerDriven`](crate::Polling::CallerDriven)), the first future that has to wait starts a polling thread of
+/// the node. That thread polls while futures wait; otherwise it looks whether there are any, about every 100 us.
+///
+/// # Errors
+/// See [`AckKey::wait`]; `Closed` when the node has gone down.
 pub struct AckFuture<F: Fabric = AnyFabric> {
     key: AckKey<F>,
     scratch: Vec<Completion>,
+    sleep: Option<Sleep<F>>,
+}
+
+impl<F: Fabric> AckFuture<F> {
+    /// Sees to it that `context` is woken when there is something new; the outcome if it is known.
+    fn look_or_sleep(&mut self, context: &Context<'_>) -> Result<Option<Result<()>>> {
+        let Some((window, _)) = self.key.last_pending() else {
+            return Ok(self.key.outcome());
+        };
+        let completions = window.completions().ok_or(Error::Closed)?;
+        if !completions.polls_by_thread() {
+            completions.poll(&mut self.scratch)?;
+        }
+        let Some((window, seq)) = self.key.last_pending() else {
+            return Ok(self.key.outcome());
+        };
+        completions.start_poller()?;
+        let sleep = match self.sleep.take() {
+            Some(sleep) if sleep.is_for(window, seq) => sleep,
+            _ => Sleep::new(completions, window.clone(), seq),
+        };
+        self.sleep.insert(sleep).renew(context.waker());
+        Ok(self.key.outcome())
+    }
 }
 
 impl<F: Fabric> Future for AckFuture<F> {
     type Output = Result<()>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
-        let this = &mut *self;
-        if let Some(outcome) = this.key.outcome() {
-            return Poll::Ready(outcome);
-        }
-        for group in &this.key.groups {
-            let Some(completions) = group.window.completions() else {
-                return Poll::Ready(Err(Error::Closed));
-            };
-            if completions.polls_by_thread() {
-                group.window.wake_later(context.waker());
-            } else {
-                if let Err(error) = completions.poll(&mut this.scratch) {
-                    return Poll::Ready(Err(error.into()));
-                }
-                context.waker().wake_by_ref();
+        loop {
+            match self.look_or_sleep(context) {
+                Err(error) | Ok(Some(Err(error))) => break Poll::Ready(Err(error)),
+                Ok(Some(Ok(()))) => break Poll::Ready(Ok(())),
+                Ok(None) => {}
             }
-        }
-        // Looked at again after registering: a completion in between has either been seen here or wakes us.
-        match this.key.outcome() {
-            Some(outcome) => Poll::Ready(outcome),
-            None => Poll::Pending,
+            // The operation that it sleeps for may have ended before the waker was left, and others not yet.
+            let slept_for = self.sleep.as_ref();
+            let still = self.key.last_pending();
+            if still.is_some_and(|(window, seq)| slept_for.is_some_and(|sleep| sleep.is_for(window, seq))) {
+                break Poll::Pending;
+            }
         }
     }
 }

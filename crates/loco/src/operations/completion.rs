@@ -5,16 +5,22 @@
 //! ones; the slot is the sequence number modulo the window. Whoever polls the fabric writes into a slot the sequence
 //! number that ended there last; who waits compares. Slots come in chunks, allocated when first used: on a
 //! fabric that completes operations at the call nothing here is ever touched.
+//!
+//! A future leaves its waker with the one operation that it waits for next, and whoever polls that operation's completion
+//! wakes it: [`Window::end`]. While futures are asleep somebody must poll. Where waiters do that themselves, the first
+//! future that sleeps starts the polling thread of the node, which polls as long as any future sleeps.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::Waker;
 
 use loco_fabric::{
-    AtomicCell, Completion, CompletionStatus, Fabric, FabricError, Lock, RwLock, WorkRequestId,
+    AtomicCell, Completion, CompletionStatus, Fabric, FabricError, Lock, Peers, Platform, RwLock, Task,
+    ThreadKind, Wait, WorkRequestId,
 };
 
-use crate::operations::platform::{AtomicU32Of, AtomicU64Of, MutexOf, RwLockOf};
+use crate::operations::platform::{AtomicU32Of, AtomicU64Of, MutexOf, RwLockOf, TaskOf};
 use crate::{Error, Result};
 
 /// Slots in a thread's window: operations of one thread that may be under way at a time.
@@ -42,7 +48,15 @@ pub(crate) enum Status {
 pub(crate) struct Completions<F: Fabric> {
     fabric: F,
     windows: RwLockOf<F, Vec<Arc<Window<F>>>>,
+    /// The polling thread polls all the time, and waiters leave it to that thread.
     polls_by_thread: bool,
+    /// The polling thread, once it is needed.
+    poller: MutexOf<F, Option<TaskOf<F>>>,
+    /// Futures that sleep until an operation of this node ends.
+    asleep: AtomicU64Of<F>,
+    /// 1 when the polling thread is to end: the node goes down.
+    stopped: AtomicU32Of<F>,
+    names: AtomicU64Of<F>,
 }
 
 impl<F: Fabric> Completions<F> {
@@ -51,12 +65,85 @@ impl<F: Fabric> Completions<F> {
             fabric,
             windows: RwLock::new(Vec::new()),
             polls_by_thread,
+            poller: Lock::new(None),
+            asleep: AtomicCell::new(0),
+            stopped: AtomicCell::new(0),
+            names: AtomicCell::new(1),
         })
     }
 
-    /// True if a polling thread does the polling.
+    /// True if waiters leave the polling to the polling thread.
     pub(crate) fn polls_by_thread(&self) -> bool {
         self.polls_by_thread
+    }
+
+    /// Starts the polling thread unless it runs.
+    ///
+    /// # Errors
+    /// `Closed` when the node goes down; `Os` when the thread cannot be started.
+    pub(crate) fn start_poller(self: &Arc<Self>) -> Result<()> {
+        let mut poller = self.poller.lock();
+        // Looked at under the lock, which `stop` takes after it has said so.
+        if self.stopped.load() != 0 {
+            return Err(Error::Closed);
+        }
+        if poller.is_none() {
+            let completions = self.clone();
+            let name = format!("loco-poll-{}", self.fabric.node().0);
+            let body = move || completions.poll_until_stopped();
+            *poller = Some(self.fabric.platform().spawn(&name, ThreadKind::Service, body)?);
+        }
+        Ok(())
+    }
+
+    /// Ends the polling thread, if there is one, and wakes the futures that sleep.
+    pub(crate) fn stop(&self) {
+        self.stopped.store_fence(1);
+        let poller = self.poller.lock().take();
+        if let Some(Err(error)) = poller.map(Task::join) {
+            tracing::warn!(%error, "the polling thread ended badly");
+        }
+        self.wake_all();
+    }
+
+    /// Body of the polling thread. It waits by the fabric's waiting primitive, and so looks every now and then whether it
+    /// is to end.
+    fn poll_until_stopped(&self) {
+        let mut scratch = Vec::new();
+        let wait = Wait {
+            what: "completions to poll",
+            peers: Peers::None,
+            deadline: None,
+        };
+        let wanted = || self.polls_by_thread || self.asleep.load() != 0;
+        while self.stopped.load() == 0 {
+            // A new wait each time that polling begins, as the pauses of a wait grow.
+            let began_wanted = wanted();
+            let waited = self.fabric.wait(wait, || {
+                if self.stopped.load() != 0 || wanted() != began_wanted {
+                    return Some(Ok(0));
+                }
+                if !began_wanted {
+                    return None;
+                }
+                match self.poll(&mut scratch) {
+                    Ok(0) => None,
+                    polled => Some(polled),
+                }
+            });
+            if let Err(error) | Ok(Err(error)) = waited {
+                tracing::error!(%error, "polling ends: the fabric is broken");
+                // They look at the fabric themselves, and find it broken.
+                self.wake_all();
+                return;
+            }
+        }
+    }
+
+    fn wake_all(&self) {
+        for window in self.windows.read().iter() {
+            window.wake(0..=u64::MAX);
+        }
     }
 
     /// A window for a new thread.
@@ -72,7 +159,7 @@ impl<F: Fabric> Completions<F> {
             chunks: (0..WINDOW_SLOTS / CHUNK_SLOTS).map(|_| OnceLock::new()).collect(),
             failures: Lock::new(Failures::default()),
             sleepers: AtomicCell::new(0),
-            wakers: Lock::new(Vec::new()),
+            wakers: Lock::new(BTreeMap::new()),
             completions: Arc::downgrade(self),
         });
         windows.push(window.clone());
@@ -115,9 +202,10 @@ pub(crate) struct Window<F: Fabric> {
     /// written once, without waiting, by the posting thread; no platform step is inside.
     chunks: Box<[OnceLock<Chunk<F>>]>,
     failures: MutexOf<F, Failures>,
-    /// Nonzero while a future sleeps in `wakers`.
+    /// Nonzero while there are `wakers`.
     sleepers: AtomicU32Of<F>,
-    wakers: MutexOf<F, Vec<Waker>>,
+    /// By the operation that a future waits for, and the name of its sleep.
+    wakers: MutexOf<F, BTreeMap<(u64, u64), Waker>>,
     completions: Weak<Completions<F>>,
 }
 
@@ -172,7 +260,7 @@ impl<F: Fabric> Window<F> {
         let Some(chunk) = self.chunk(seq).get() else {
             return Status::Pending;
         };
-        // Pairs with `wake_later`; what the completion promises is ordered before the slot's store.
+        // Pairs with `Sleep::renew`; what the completion promises is ordered before the slot's store.
         let mark = chunk[slot_in_chunk(seq)].load();
         match mark >> 1 {
             ended if ended < seq => Status::Pending,
@@ -203,11 +291,18 @@ impl<F: Fabric> Window<F> {
         self.completions.upgrade()
     }
 
-    /// Wakes `waker` after the next operation of this window ends.
-    pub(crate) fn wake_later(&self, waker: &Waker) {
-        self.wakers.lock().push(waker.clone());
-        // Fenced, as is the slot's store: either the poller sees the sleeper or the sleeper the slot.
-        self.sleepers.store_fence(1);
+    /// Wakes the futures that sleep until one of these operations ends.
+    fn wake(&self, ended: RangeInclusive<u64>) {
+        let woken: Vec<Waker> = {
+            let mut wakers = self.wakers.lock();
+            let names = (*ended.start(), 0)..=(*ended.end(), u64::MAX);
+            let names: Vec<_> = wakers.range(names).map(|(&name, _)| name).collect();
+            let woken = names.iter().filter_map(|name| wakers.remove(name)).collect();
+            self.sleepers.store_fence(u32::from(!wakers.is_empty()));
+            woken
+        };
+        // Without the lock: a waker may do anything, polling its future again included.
+        woken.into_iter().for_each(Waker::wake);
     }
 
     fn end(&self, completion: Completion) {
@@ -224,9 +319,7 @@ impl<F: Fabric> Window<F> {
             chunk[slot_in_chunk(seq)].store_fence(seq << 1 | u64::from(failed));
         }
         if self.sleepers.load() != 0 {
-            self.sleepers.store_fence(0);
-            let wakers = std::mem::take(&mut *self.wakers.lock());
-            wakers.into_iter().for_each(Waker::wake);
+            self.wake(seq..=seq);
         }
     }
 
@@ -239,4 +332,56 @@ impl<F: Fabric> Window<F> {
 #[allow(clippy::cast_possible_truncation)] // Below the size of a chunk.
 fn slot_in_chunk(seq: u64) -> usize {
     (seq % CHUNK_SLOTS) as usize
+}
+
+/// A future that sleeps until one operation ends. Dropped, it is not woken any more.
+pub(crate) struct Sleep<F: Fabric> {
+    completions: Arc<Completions<F>>,
+    window: Arc<Window<F>>,
+    seq: u64,
+    name: u64,
+}
+
+impl<F: Fabric> Sleep<F> {
+    /// Begins a sleep until operation `seq` of `window` ends; [`renew`](Sleep::renew) leaves the waker.
+    pub(crate) fn new(completions: Arc<Completions<F>>, window: Arc<Window<F>>, seq: u64) -> Sleep<F> {
+        completions.asleep.fetch_add(1);
+        Sleep {
+            name: completions.names.fetch_add(1),
+            completions,
+            window,
+            seq,
+        }
+    }
+
+    /// True if it is this operation that the future sleeps for.
+    pub(crate) fn is_for(&self, window: &Arc<Window<F>>, seq: u64) -> bool {
+        self.seq == seq && Arc::ptr_eq(&self.window, window)
+    }
+
+    /// Leaves `waker` in place of an earlier one. The caller looks at the operation again afterwards: one that ended in
+    /// between has either been seen then or wakes it.
+    pub(crate) fn renew(&self, waker: &Waker) {
+        let mut wakers = self.window.wakers.lock();
+        match wakers.get_mut(&(self.seq, self.name)) {
+            Some(left) => left.clone_from(waker),
+            None => drop(wakers.insert((self.seq, self.name), waker.clone())),
+        }
+        // Fenced, as is the slot's store: either the poller sees the sleeper or the sleeper the slot.
+        self.window.sleepers.store_fence(1);
+    }
+}
+
+impl<F: Fabric> Drop for Sleep<F> {
+    fn drop(&mut self) {
+        self.completions.asleep.fetch_add(u64::MAX); // one less
+        let mut wakers = self.window.wakers.lock();
+        let waker = wakers.remove(&(self.seq, self.name));
+        if wakers.is_empty() {
+            self.window.sleepers.store(0);
+        }
+        drop(wakers);
+        // Without the lock: it may be the last handle on a task, which has destructors.
+        drop(waker);
+    }
 }

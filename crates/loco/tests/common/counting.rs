@@ -1,7 +1,7 @@
-//! A fabric that counts what is posted, around another one.
+//! A fabric that counts what is posted, and holds completions back when told to, around another one.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use loco::fabric::{
     Caps, Completion, Fabric, Local, MemoryKind, NodeId, Posted, QueuePair, RegionKey, Result, Target, Wait,
@@ -15,6 +15,8 @@ pub struct Counts {
     pub flushes: AtomicU64,
     pub signaled: AtomicU64,
     pub cpu_fences: AtomicU64,
+    /// While this is set nobody hears of a completion.
+    pub completions_held: AtomicBool,
 }
 
 impl Counts {
@@ -78,6 +80,9 @@ impl<F: Fabric> Fabric for Counting<F> {
         })
     }
     fn poll(&self, completions: &mut Vec<Completion>) -> Result<usize> {
+        if self.counts.completions_held.load(Ordering::SeqCst) {
+            return Ok(0);
+        }
         self.inner.poll(completions)
     }
     fn wait<T>(&self, wait: Wait<'_>, ready: impl FnMut() -> Option<T>) -> Result<T> {
