@@ -36,8 +36,8 @@ pub(crate) fn methods(object: Object) -> &'static [&'static str] {
         Object::Region => &[
             "SharedRegion::read",
             "SharedRegion::write",
-            "SharedRegion::put",
-            "SharedRegion::get",
+            "SharedRegion::raw_put",
+            "SharedRegion::raw_get",
             "MemRef::put",
             "MemRef::get",
             "MemRef::fetch_add",

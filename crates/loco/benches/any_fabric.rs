@@ -6,7 +6,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use loco::fabric::{AnyConfig, AnyFabric, Fabric, FabricChoice, NodeId, ShmConfig, ShmFabric, Target};
-use loco::{Flags, Manager, Operation, Result, SharedRegion, Thread, testing};
+use loco::{Manager, Result, SharedRegion, Thread, testing};
 
 /// Operations of a turn.
 const OPERATIONS: u32 = 20_000;
@@ -31,7 +31,7 @@ fn turn<F: Fabric>(node: &Node<F>, thread: &Thread<F>, what: What) -> Result<f64
     for i in 0..OPERATIONS {
         let word = u64::from(black_box(i)).to_ne_bytes();
         match what {
-            What::Put => thread.post_untracked(&Operation::PutInline(&word, target()), Flags::default())?,
+            What::Put => thread.put_inline_untracked(&word, target())?,
             What::PutWithKey => thread.put_inline(&word, target())?.wait(thread)?,
             What::Get => drop(black_box(thread.read_word(target())?)),
             What::FetchAdd => drop(black_box(thread.fetch_add_word(target(), 1)?)),

@@ -190,10 +190,8 @@ fn untracked_puts_ask_for_no_completion() {
         assert_eq!(counts.puts.load(std::sync::atomic::Ordering::SeqCst), 0);
         kit.put(1)?.forget();
         assert_eq!(counts.signaled.load(std::sync::atomic::Ordering::SeqCst), 1);
-        kit.thread.post_untracked(
-            &loco::Operation::PutInline(&[1; 8], kit.region.target(NodeId(1), 0)?),
-            loco::Flags::default(),
-        )?;
+        let target = kit.region.target(NodeId(1), 0)?;
+        kit.thread.put_inline_untracked(&[1; 8], target)?;
         assert_eq!(counts.puts.load(std::sync::atomic::Ordering::SeqCst), 2);
         assert_eq!(counts.signaled.load(std::sync::atomic::Ordering::SeqCst), 1);
         Ok(())

@@ -69,12 +69,14 @@ fn posting_and_fencing() {
         };
         type Step<'a> = &'a dyn Fn(&Thread<AnyFabric>) -> Result<()>;
         let each: [(&str, Step<'_>); 7] = [
-            ("put", &|t| t.put(local(40), target(128))?.wait(t)),
+            ("put", &|t| t.raw().put(local(40), target(128))?.wait(t)),
             ("put_inline", &|t| t.put_inline(&[1; 8], target(0))?.wait(t)),
-            ("get", &|t| t.get(local(40), target(128))?.wait(t)),
-            ("fetch_add", &|t| t.fetch_add(target(0), 1, local(8))?.wait(t)),
+            ("get", &|t| t.raw().get(local(40), target(128))?.wait(t)),
+            ("fetch_add", &|t| {
+                t.raw().fetch_add(target(0), 1, local(8))?.wait(t)
+            }),
             ("compare_swap", &|t| {
-                t.compare_swap(target(0), 1, 2, local(8))?.wait(t)
+                t.raw().compare_swap(target(0), 1, 2, local(8))?.wait(t)
             }),
             ("fence::thread", &|t| {
                 t.put_inline(&[1; 8], target(0))?.forget();

@@ -143,10 +143,10 @@ fn of_the_region(world: &mut World) {
             offset,
             len: 8,
         };
-        did("SharedRegion::put");
-        must(must(objects.data.put(thread, local(0), NodeId(1), 32)).wait(thread));
-        did("SharedRegion::get");
-        must(must(objects.data.get(thread, local(40), NodeId(1), 32)).wait(thread));
+        did("SharedRegion::raw_put");
+        must(must(objects.data.raw_put(thread, local(0), NodeId(1), 32)).wait(thread));
+        did("SharedRegion::raw_get");
+        must(must(objects.data.raw_get(thread, local(40), NodeId(1), 32)).wait(thread));
         assert_eq!(
             here(&objects.data, 40),
             7,

@@ -3,7 +3,8 @@
 use std::cell::RefCell;
 
 use loco::fabric::{Fabric, Local, Memory, NodeId, Peers, Target, WordCell};
-use loco::{AckKey, Channel, Operation, Region, RingBuffer, RingConfig, Thread};
+use loco::raw::{Flags, Operation};
+use loco::{AckKey, Channel, Region, RingBuffer, RingConfig, Thread};
 
 use super::measure::{Sample, histogram, latencies, rate, rate_of_batches};
 use super::site::Bench;
@@ -61,7 +62,8 @@ impl<'a, F: Fabric> Lane<'a, F> {
                 bench.progress,
                 |i| {
                     self.thread
-                        .post_into(operation, loco::Flags::default(), &mut new)?;
+                        .raw()
+                        .post_into(operation, Flags::default(), &mut new)?;
                     // Half a window is waited for while the other half is under way.
                     if (i + 1) % window.div_ceil(2) == 0 {
                         std::mem::take(&mut old).wait(&self.thread)?;
@@ -87,7 +89,8 @@ impl<'a, F: Fabric> Lane<'a, F> {
         if position(bench) == 0 {
             latencies(timed(bench), 1, &mut found, |_| {
                 self.thread
-                    .post(operation, loco::Flags::default())?
+                    .raw()
+                    .post(operation, Flags::default())?
                     .wait(&self.thread)
             })?;
         }
@@ -130,11 +133,11 @@ pub(super) fn put<F: Fabric>(bench: &Bench<'_, F>, index: usize) -> Result<Sampl
                         Operation::PutInline(data, _) => Operation::PutInline(data, there(remote, 0)),
                         _ => Operation::Put(lane.local()?, there(remote, 0)),
                     };
-                    lane.thread.post_untracked(&data, loco::Flags::default())?;
+                    lane.thread.raw().post_untracked(&data, Flags::default())?;
                 }
                 let word = value.to_ne_bytes();
                 let bell = Operation::PutInline(&word, there(remote, lane.bell));
-                Ok::<_, CliError>(lane.thread.post_untracked(&bell, loco::Flags::default())?)
+                Ok::<_, CliError>(lane.thread.raw().post_untracked(&bell, Flags::default())?)
             };
             let warmup = bench.parameters.warmup().min(TIMED_MAX);
             let round_trip = |value| {

@@ -5,10 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use loco::fabric::{Fabric, RemoteMemory};
 use loco::fence::Scope;
-use loco::{
-    AtomicVar, Flags, KvConfig, KvStore, Manager, Operation, Popped, SharedQueue, SharedRegion, Thread,
-    TicketLock,
-};
+use loco::{AtomicVar, KvConfig, KvStore, Manager, Popped, SharedQueue, SharedRegion, Thread, TicketLock};
 use loco_kv::pick::{draw, key};
 use loco_kv::workload::{check, fill, value};
 use loco_transfer::{Bank, BankConfig};
@@ -78,8 +75,7 @@ pub(super) fn lock<F: Fabric>(
         from_others += u64::from(before != last);
         last = before + 1;
         let word = last.to_ne_bytes();
-        let put = Operation::PutInline(&word, target()?);
-        thread.post_untracked(&put, Flags::default())?;
+        thread.put_inline_untracked(&word, target()?)?;
         guard.release()?;
         mine += 1;
         Ok::<u64, CliError>(1)

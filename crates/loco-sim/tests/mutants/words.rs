@@ -33,7 +33,7 @@ pub(crate) fn put(
         remote: target.remote(NodeId(peer)).unwrap(),
         offset: WORD_BYTES * to,
     };
-    thread.put(src, target).unwrap()
+    thread.raw().put(src, target).unwrap()
 }
 
 pub(crate) fn wait_until(thread: &Thread<Fabric>, condition: impl Fn() -> bool) {

@@ -115,7 +115,7 @@ impl<'t, F: Fabric> MemRef<'t, F> {
     /// Puts the whole buffer at `dst`.
     ///
     /// # Errors
-    /// See [`Thread::put`].
+    /// See [`Thread::put_inline`].
     pub fn put(self, dst: Target<'_, F::Remote>) -> Result<Pending<'t, F>> {
         let operation = Operation::Put(self.local(0, self.len)?, dst);
         let key = self.thread.post(&operation, Flags::default())?;
@@ -125,7 +125,7 @@ impl<'t, F: Fabric> MemRef<'t, F> {
     /// Fills the whole buffer from `src`.
     ///
     /// # Errors
-    /// See [`Thread::get`].
+    /// See [`put`](MemRef::put).
     pub fn get(self, src: Target<'_, F::Remote>) -> Result<Pending<'t, F>> {
         let operation = Operation::Get(self.local(0, self.len)?, src);
         let key = self.thread.post(&operation, Flags::default())?;
@@ -135,7 +135,7 @@ impl<'t, F: Fabric> MemRef<'t, F> {
     /// Adds to the peer's word; its old value will be this buffer's [word](MemRef::word) at 0.
     ///
     /// # Errors
-    /// See [`Thread::fetch_add`].
+    /// See [`put`](MemRef::put); `Unsupported` where the fabric has no atomics.
     pub fn fetch_add(self, word: Target<'_, F::Remote>, add: u64) -> Result<Pending<'t, F>> {
         let operation = Operation::FetchAdd(word, add, self.local(0, 8)?);
         let key = self.thread.post(&operation, Flags::default())?;
@@ -146,7 +146,7 @@ impl<'t, F: Fabric> MemRef<'t, F> {
     /// [word](MemRef::word) at 0.
     ///
     /// # Errors
-    /// See [`Thread::compare_swap`].
+    /// See [`fetch_add`](MemRef::fetch_add).
     pub fn compare_swap(
         self,
         word: Target<'_, F::Remote>,

@@ -3,7 +3,8 @@
 //!
 //! From the bottom up: [`completion`] records what ended, an [`ack`] key names a set of operations, [`queues`] are the
 //! queue pairs of one thread and what is outstanding on them, [`network`] is what the threads of a node share, a
-//! [`thread`](mod@thread) posts and waits, a [`fence`] orders. [`mem_ref`], [`put_op`], [`region`] and [`words`]
+//! [`thread`](mod@thread) posts and waits, a [`fence`] orders. [`raw`] is what it
+//! posts on memory that callers vouch for. [`mem_ref`], [`put_op`], [`region`] and [`words`]
 //! are tools for objects; [`published`] orders the writes of a place that has one writing node, [`exclusive`] is for what one
 //! thread at a time uses while it waits for the network.
 
@@ -20,6 +21,7 @@ pub(crate) mod pool;
 pub(crate) mod published;
 pub(crate) mod put_op;
 pub(crate) mod queues;
+pub mod raw;
 pub(crate) mod region;
 pub(crate) mod thread;
 pub(crate) mod word_ops;

@@ -15,7 +15,7 @@ pub(crate) enum OperationKind {
     Atomic,
 }
 
-/// An operation to post, by [`Thread::post`](crate::Thread::post).
+/// An operation to post, by [`Raw::post`](crate::raw::Raw::post).
 #[derive(Debug)]
 pub enum Operation<'a, F: Fabric = AnyFabric> {
     /// Local memory to the peer's.

@@ -73,7 +73,7 @@ impl<F: Fabric> PutOp<F> {
     /// targets may receive different values (LOCO'26 Fig. 9c).
     ///
     /// # Errors
-    /// See [`Thread::put`]; the puts to the other targets have been posted all the same.
+    /// See [`Thread::put_inline`]; the puts to the other targets have been posted all the same.
     ///
     /// # After a timeout
     /// The puts to some of the targets were posted, and nothing tells which. Post again if a later put to the same place

@@ -4,8 +4,8 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use loco_fabric::{
-    Completion, Fabric, FabricError, Local, Lock, NodeId, Peers, Platform, QueuePair, RemoteMemory, Target,
-    Time, Wait, WordOp, Work, WorkRequestId,
+    Completion, Fabric, FabricError, Lock, NodeId, Peers, Platform, QueuePair, RemoteMemory, Target, Time,
+    Wait, WordOp, Work, WorkRequestId,
 };
 
 use crate::Result;
@@ -93,9 +93,14 @@ impl<F: Fabric> Thread<F> {
     /// Runs `steps` without a deadline of this thread: for the steps of a protocol that others would wait for in vain if
     /// they were left out in the middle. They end when they are done or the peer is lost.
     pub(crate) fn to_the_end<T>(&self, steps: impl FnOnce() -> T) -> T {
-        let deadline = self.deadline.replace(Some(Time(u64::MAX)));
+        self.until(Time(u64::MAX), steps)
+    }
+
+    /// Runs `steps` with this deadline of the thread's waits.
+    pub(crate) fn until<T>(&self, deadline: Time, steps: impl FnOnce() -> T) -> T {
+        let before = self.deadline.replace(Some(deadline));
         let outcome = steps();
-        self.deadline.set(deadline);
+        self.deadline.set(before);
         outcome
     }
 
@@ -104,86 +109,46 @@ impl<F: Fabric> Thread<F> {
         self.network.fabric().platform().now()
     }
 
-    /// Writes local memory to a peer's. The source may be read until the key is done.
+    /// Writes `data`, copied at the call, to a peer's memory. Longer data goes through a buffer:
+    /// [`mem_ref`](Thread::mem_ref), [`MemRef::put`](crate::MemRef::put).
     ///
     /// # Errors
-    /// Range errors before anything is posted; `PeerLost`; `Timeout` when no room comes free in the queue.
+    /// Range errors before anything is posted; `PeerLost`; `Timeout` when no room comes free in the queue; `Unsupported`
+    /// beyond [`Caps::inline_bytes_max`](loco_fabric::Caps).
     ///
     /// # After a timeout
     /// Nothing was posted; post again. So for every method that posts one operation.
-    #[inline]
-    pub fn put(&self, src: Local<'_, F::Memory>, dst: Target<'_, F::Remote>) -> Result<AckKey<F>> {
-        self.post(&Operation::Put(src, dst), Flags::default())
-    }
-
-    /// Writes `data`, copied at the call, to a peer's memory.
-    ///
-    /// # Errors
-    /// See [`put`](Thread::put); `Unsupported` beyond [`Caps::inline_bytes_max`](loco_fabric::Caps).
     #[inline]
     pub fn put_inline(&self, data: &[u8], dst: Target<'_, F::Remote>) -> Result<AckKey<F>> {
         self.post(&Operation::PutInline(data, dst), Flags::default())
     }
 
-    /// Reads a peer's memory into local memory; it is there when the key is done.
+    /// Writes `data` as [`put_inline`](Thread::put_inline) does, where nobody will ask for the end of the put: that spares
+    /// the completion. [Fences](crate::fence) cover it as they do every put.
     ///
     /// # Errors
-    /// See [`put`](Thread::put).
-    #[inline]
-    pub fn get(&self, dst: Local<'_, F::Memory>, src: Target<'_, F::Remote>) -> Result<AckKey<F>> {
-        self.post(&Operation::Get(dst, src), Flags::default())
+    /// See [`put_inline`](Thread::put_inline).
+    #[inline(always)] // see `Queues::at_once`
+    pub fn put_inline_untracked(&self, data: &[u8], dst: Target<'_, F::Remote>) -> Result<()> {
+        self.post_untracked(&Operation::PutInline(data, dst), Flags::default())
     }
 
-    /// Atomically adds to a peer's 8-byte word; the old value is in `result` when the key is done.
-    ///
-    /// # Errors
-    /// See [`put`](Thread::put); `Unsupported` where the fabric has no atomics.
+    /// Posts an operation; the key tells when it has ended. For these three see [`raw`](crate::raw).
     #[inline]
-    pub fn fetch_add(
-        &self,
-        word: Target<'_, F::Remote>,
-        add: u64,
-        result: Local<'_, F::Memory>,
-    ) -> Result<AckKey<F>> {
-        self.post(&Operation::FetchAdd(word, add, result), Flags::default())
-    }
-
-    /// Atomically stores `new` in a peer's 8-byte word if it holds `expected`; the old value is in `result` when the
-    /// key is done.
-    ///
-    /// # Errors
-    /// See [`fetch_add`](Thread::fetch_add).
-    #[inline]
-    pub fn compare_swap(
-        &self,
-        word: Target<'_, F::Remote>,
-        expected: u64,
-        new: u64,
-        result: Local<'_, F::Memory>,
-    ) -> Result<AckKey<F>> {
-        self.post(
-            &Operation::CompareSwap(word, expected, new, result),
-            Flags::default(),
-        )
-    }
-
-    /// Posts an operation; the key tells when it has ended.
-    ///
-    /// # Errors
-    /// See [`put`](Thread::put).
-    #[inline]
-    pub fn post(&self, operation: &Operation<'_, F>, flags: Flags) -> Result<AckKey<F>> {
+    pub(crate) fn post(&self, operation: &Operation<'_, F>, flags: Flags) -> Result<AckKey<F>> {
         let mut key = AckKey::done();
         self.post_into(operation, flags, &mut key)?;
         Ok(key)
     }
 
     /// Posts an operation and adds it to `key`.
-    ///
-    /// # Errors
-    /// See [`put`](Thread::put).
     #[inline]
-    pub fn post_into(&self, operation: &Operation<'_, F>, flags: Flags, key: &mut AckKey<F>) -> Result<()> {
+    pub(crate) fn post_into(
+        &self,
+        operation: &Operation<'_, F>,
+        flags: Flags,
+        key: &mut AckKey<F>,
+    ) -> Result<()> {
         // The id is filled in where the sequence number is.
         let seq = self.post_work(operation, flags, Work::signaled(WorkRequestId(0)))?;
         if seq != 0 {
@@ -194,11 +159,8 @@ impl<F: Fabric> Thread<F> {
 
     /// Posts a put whose end nobody will ask for, which spares the completion. Its source must stay valid and
     /// unchanged until a [fence](crate::fence) or a later tracked operation to the same peer is done.
-    ///
-    /// # Errors
-    /// See [`put`](Thread::put).
     #[inline(always)] // see `Queues::at_once`
-    pub fn post_untracked(&self, operation: &Operation<'_, F>, flags: Flags) -> Result<()> {
+    pub(crate) fn post_untracked(&self, operation: &Operation<'_, F>, flags: Flags) -> Result<()> {
         // The short way, where a put is done when it is posted: a few instructions that the caller's compiler sees through.
         if let (Operation::PutInline(data, dst), Lane::Private(queues)) = (operation, &self.lane) {
             return match queues.borrow_mut().put_at_once(self.fabric(), data, target(dst)) {

@@ -16,7 +16,7 @@ impl<F: Fabric> Thread<F> {
     /// The peer's 8-byte word at `word`.
     ///
     /// # Errors
-    /// See [`get`](Thread::get); those of waiting for it.
+    /// See [`put_inline`](Thread::put_inline); those of waiting for it.
     ///
     /// # After a timeout
     /// The operation may be under way, and may take effect at any later time. A read has no effect: read again.
@@ -28,7 +28,7 @@ impl<F: Fabric> Thread<F> {
     /// Atomically adds to the peer's 8-byte word; the old value.
     ///
     /// # Errors
-    /// See [`fetch_add`](Thread::fetch_add); those of waiting for it.
+    /// See [`put_inline`](Thread::put_inline); `Unsupported` where the fabric has no atomics; those of waiting for it.
     ///
     /// # After a timeout
     /// The operation may be under way, and may take effect at any later time. A read has no effect: read again.
@@ -40,7 +40,7 @@ impl<F: Fabric> Thread<F> {
     /// Atomically stores `new` in the peer's 8-byte word if it holds `expected`; the old value either way.
     ///
     /// # Errors
-    /// See [`compare_swap`](Thread::compare_swap); those of waiting for it.
+    /// See [`fetch_add_word`](Thread::fetch_add_word); those of waiting for it.
     ///
     /// # After a timeout
     /// The operation may be under way, and may take effect at any later time. A read has no effect: read again.

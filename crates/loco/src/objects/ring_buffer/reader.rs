@@ -113,7 +113,7 @@ impl<F: Fabric> RingReader<F> {
     /// Leaves: the writer waits for this reader no more.
     ///
     /// # Errors
-    /// See [`Thread::put`].
+    /// See [`Thread::put_inline`].
     pub fn leave(mut self, thread: &Thread<F>) -> Result<()> {
         match thread.to_the_end(|| self.tell(thread, LEFT)) {
             Err(error) if error.lost_peer().is_some() => Ok(()),

@@ -101,7 +101,7 @@ impl<F: Fabric> RingWriter<F> {
     /// # Errors
     /// `TooLarge` for a message that never fits; `PeerLost` if a reader's node is gone: nothing was submitted, and
     /// [`exclude`](RingWriter::exclude) goes on without it; `Timeout` if there is no room in the send queue of a reader's
-    /// node; see [`Thread::put`].
+    /// node; see [`Thread::put_inline`].
     ///
     /// # After a timeout
     /// Nothing was submitted; submit again, this message or another one.

@@ -85,7 +85,7 @@ impl<F: Fabric, T: AtomicValue> AtomicArray<T, F> {
     /// A value.
     ///
     /// # Errors
-    /// `OutOfRange`; `PeerLost` if the home is gone; `NotConnected`; see [`Thread::get`].
+    /// `OutOfRange`; `PeerLost` if the home is gone; `NotConnected`; see [`Thread::read_word`].
     ///
     /// # After a timeout
     /// Nothing has changed; read again.
@@ -103,7 +103,7 @@ impl<F: Fabric, T: AtomicValue> AtomicArray<T, F> {
     /// Sets a value to `new` if it is `expected`, bit for bit; returns the old one either way.
     ///
     /// # Errors
-    /// See [`read`](AtomicArray::read); see [`Thread::compare_swap`].
+    /// See [`read`](AtomicArray::read); see [`Thread::compare_swap_word`].
     ///
     /// # After a timeout
     /// It is unknown whether the value was set, and it may be set at any later time, once. So for every operation that

@@ -81,7 +81,7 @@ impl<F: Fabric, T: AtomicValue> AtomicVar<T, F> {
     /// The value.
     ///
     /// # Errors
-    /// `PeerLost` if the home is gone; `NotConnected`; see [`Thread::get`].
+    /// `PeerLost` if the home is gone; `NotConnected`; see [`Thread::read_word`].
     ///
     /// # After a timeout
     /// Nothing has changed; read again.
@@ -147,7 +147,8 @@ impl<F: Fabric, T: AtomicValue> AtomicVar<T, F> {
             len: WORD_BYTES,
         };
         let remote = self.region.remote(self.home())?;
-        thread.get(local, Target { remote, offset: 0 })
+        // One aligned word: whoever reads the copy meanwhile has the value before or after.
+        thread.raw().get(local, Target { remote, offset: 0 })
     }
 
     /// The endpoint, to wait until this variable alone is ready.
@@ -173,7 +174,7 @@ macro_rules! fetch_add {
             ///
             /// # Errors
             /// `PeerLost` if the home is gone, in which case it is unknown whether the operation took effect;
-            /// `NotConnected`; see [`Thread::fetch_add`].
+            /// `NotConnected`; see [`Thread::fetch_add_word`].
             pub fn fetch_add(&self, thread: &Thread<F>, add: $t) -> Result<$t> {
                 let old = self.words.fetch_add(thread, 0, add.to_word())?;
                 self.remember(old.wrapping_add(add.to_word()));

@@ -155,13 +155,14 @@ impl<F: Fabric> Msw<F> {
     /// Copies this node's location `from` to location `to`, of the same size, on `node`.
     ///
     /// # Errors
-    /// `Config` if there is no such location; `TooLarge` if the sizes differ; see [`Thread::put`].
+    /// `Config` if there is no such location; `TooLarge` if the sizes differ; see [`Thread::put_inline`].
     ///
     /// # After a timeout
     /// Nothing was posted; put again.
     pub fn put(&self, thread: &Thread<F>, from: usize, node: NodeId, to: usize) -> Result<AckKey<F>> {
         let (local, remote) = self.pair(from, node, to)?;
-        thread.put(local, remote)
+        // A location that is written meanwhile arrives torn, which the checksum tells.
+        thread.raw().put(local, remote)
     }
 
     /// Copies location `from` on `node` into this node's location `to`, of the same size; it is there when the key is
@@ -174,7 +175,7 @@ impl<F: Fabric> Msw<F> {
     /// Nothing was posted; get again.
     pub fn get(&self, thread: &Thread<F>, to: usize, node: NodeId, from: usize) -> Result<AckKey<F>> {
         let (local, remote) = self.pair(to, node, from)?;
-        thread.get(local, remote)
+        thread.raw().get(local, remote)
     }
 
     #[allow(clippy::type_complexity)] // The two halves of an operation.

@@ -95,7 +95,7 @@ impl<F: Fabric, T: AtomicValue> OwnedVar<T, F> {
     ///
     /// # Errors
     /// `NotOwner`; `NotConnected`; `PeerLost` if a peer is gone, after the others were sent to; `Timeout`; see
-    /// [`Thread::put`].
+    /// [`Thread::put_inline`].
     ///
     /// # After a timeout
     /// Some of the others may have been sent the value. Push again: nobody sees a value after a later one.
@@ -138,7 +138,7 @@ impl<F: Fabric, T: AtomicValue> OwnedVar<T, F> {
     /// reader fetched could land in it after a later value.
     ///
     /// # Errors
-    /// `NotConnected`; `PeerLost` if the owner is gone; `Timeout`; see [`Thread::get`].
+    /// `NotConnected`; `PeerLost` if the owner is gone; `Timeout`; see [`Thread::read_word`].
     ///
     /// # After a timeout
     /// Nothing has changed; pull again.

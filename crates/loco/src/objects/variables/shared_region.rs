@@ -109,32 +109,34 @@ impl<F: Fabric> SharedRegion<F> {
         Ok(self.local()?.write(offset, data)?)
     }
 
-    /// Puts `src` at `offset` of `node`'s memory.
+    /// Puts `src` at `offset` of `node`'s memory. The caller vouches that nobody writes `src` until the key is done, as
+    /// [`raw`](crate::raw) says.
     ///
     /// # Errors
-    /// See [`Thread::put`].
-    pub fn put(
+    /// See [`Raw::put`](crate::raw::Raw::put).
+    pub fn raw_put(
         &self,
         thread: &Thread<F>,
         src: Local<'_, F::Memory>,
         node: NodeId,
         offset: usize,
     ) -> Result<AckKey<F>> {
-        thread.put(src, self.target(node, offset)?)
+        thread.raw().put(src, self.target(node, offset)?)
     }
 
-    /// Gets `dst.len` bytes from `offset` of `node`'s memory.
+    /// Gets `dst.len` bytes from `offset` of `node`'s memory. The caller vouches that nobody touches `dst` until the key is
+    /// done, as [`raw`](crate::raw) says.
     ///
     /// # Errors
-    /// See [`Thread::get`].
-    pub fn get(
+    /// See [`Raw::put`](crate::raw::Raw::put).
+    pub fn raw_get(
         &self,
         thread: &Thread<F>,
         dst: Local<'_, F::Memory>,
         node: NodeId,
         offset: usize,
     ) -> Result<AckKey<F>> {
-        thread.get(dst, self.target(node, offset)?)
+        thread.raw().get(dst, self.target(node, offset)?)
     }
 
     /// The endpoint, to wait until this region alone is ready.

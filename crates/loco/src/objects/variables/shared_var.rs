@@ -82,7 +82,7 @@ impl<F: Fabric, T: AtomicValue> SharedVar<T, F> {
     /// Naming this node makes the NIC write the copy over itself: leave it out unless that is wanted.
     ///
     /// # Errors
-    /// `NotConnected`; see [`Thread::put`].
+    /// `NotConnected`; see [`Thread::put_inline`].
     ///
     /// # After a timeout
     /// Some of the nodes may have been sent the copy; broadcast again.

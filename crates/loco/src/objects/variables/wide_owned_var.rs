@@ -120,7 +120,7 @@ impl<F: Fabric, T: Value> WideOwnedVar<T, F> {
     ///
     /// # Errors
     /// `NotOwner`; `NotConnected`; `PeerLost` if a peer is gone, after the others were sent to; `Timeout`; see
-    /// [`Thread::put`].
+    /// [`Thread::put_inline`].
     ///
     /// # After a timeout
     /// Some of the others may have been sent the value. Push again: nobody sees a value after a later one.
@@ -156,7 +156,7 @@ impl<F: Fabric, T: Value> WideOwnedVar<T, F> {
     /// The owner's value as it is there now, unless it was being written. This node's copy stays as it is.
     ///
     /// # Errors
-    /// `NotConnected`; `PeerLost`; see [`Thread::get`].
+    /// `NotConnected`; `PeerLost`; see [`Thread::read_word`].
     ///
     /// # After a timeout
     /// Nothing has changed; pull again.
