@@ -2,8 +2,8 @@
 //! other members of the job. For implementers of fabrics; programs use a fabric.
 //!
 //! From the bottom: [`word`] (racy accesses), [`span`] (bounds-checked handles), [`pages`] (huge or small), `ranges` and
-//! [`arenas`] (allocation), [`backoff`] (how a waiting thread spends its time), [`membership`] (who is there, set-up data,
-//! waiting). Nothing here knows how data travels to a peer; `loco-shm` and `loco-verbs` do.
+//! [`arenas`] (allocation), [`backoff`] (how a waiting thread spends its time), `strand` (many waits on one thread), [`membership`]
+//! (who is there, set-up data, waiting). Nothing here knows how data travels to a peer; `loco-shm` and `loco-verbs` do.
 
 #![deny(unsafe_code)]
 
@@ -16,6 +16,9 @@ pub mod pages;
 mod ranges;
 #[allow(unsafe_code)]
 pub mod span;
+#[cfg(feature = "strands")]
+#[allow(unsafe_code)]
+pub mod strand;
 #[allow(unsafe_code)]
 pub mod word;
 

@@ -6,6 +6,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::backoff::{Backoff, Patience};
+#[cfg(feature = "strands")]
+use crate::strand::{self, Resume};
 use loco_fabric::{Control, FabricError, NodeId, PeerState, Peers, Platform, Result, Std, Time, Wait};
 use loco_job::Mesh;
 
@@ -157,13 +159,14 @@ impl Membership {
                     return ready().ok_or(FabricError::PeerLost(peer));
                 }
             }
-            if backoff.pause()
-                && let Some(error) = self.over(&wait, within, &mut start_and_end)
+            let next = pause(&mut backoff);
+            if next != Next::Look
+                && let Some(error) = self.over(&wait, within, next, &mut start_and_end)
             {
                 return ready().ok_or(error);
             }
             if let Some(value) = ready() {
-                backoff.answered();
+                answered(&backoff);
                 return Ok(value);
             }
         }
@@ -175,6 +178,7 @@ impl Membership {
         &self,
         wait: &Wait<'_>,
         within: Option<Duration>,
+        next: Next,
         start_and_end: &mut Option<(Time, Time)>,
     ) -> Option<FabricError> {
         if wait.deadline.is_none() && within.is_none() {
@@ -182,12 +186,54 @@ impl Membership {
         }
         let now = self.platform.now();
         let (start, end) = *start_and_end.get_or_insert_with(|| {
-            let end = within.map_or(Time(u64::MAX), |within| now.after(within));
+            let end = within.map_or(NEVER, |within| now.after(within));
             (now, wait.deadline.unwrap_or(end))
         });
-        (now >= end).then(|| FabricError::Timeout {
+        // Steps that others rely on are not given up in the middle: their deadline is never.
+        let given_up = next == Next::GiveUp && end != NEVER;
+        (now >= end || given_up).then(|| FabricError::Timeout {
             what: wait.what.to_owned(),
             after: now.since(start),
         })
     }
+}
+
+/// The deadline of waits that only their condition or a loss ends.
+const NEVER: Time = Time(u64::MAX);
+
+/// What to look at after a pause.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Next {
+    Look,
+    LookAtTheClockToo,
+    /// Nobody wants the outcome any more: the wait ends as if its deadline had come.
+    #[cfg_attr(not(feature = "strands"), allow(dead_code))]
+    GiveUp,
+}
+
+/// Lets time pass: of this thread, or in a strand of others that share its thread.
+#[inline]
+fn pause(backoff: &mut Backoff<'_>) -> Next {
+    #[cfg(feature = "strands")]
+    if strand::running() {
+        return match strand::suspend() {
+            Resume::GoOn => Next::LookAtTheClockToo,
+            Resume::GiveUp => Next::GiveUp,
+        };
+    }
+    match backoff.pause() {
+        true => Next::LookAtTheClockToo,
+        false => Next::Look,
+    }
+}
+
+/// The wait was answered.
+#[inline]
+fn answered(backoff: &Backoff<'_>) {
+    #[cfg(feature = "strands")]
+    if strand::running() {
+        // How long threads should spin does not show here.
+        return strand::answered();
+    }
+    backoff.answered();
 }

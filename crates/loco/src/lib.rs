@@ -34,6 +34,8 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "async")]
+pub mod asynchronous;
 mod channels;
 mod config;
 mod error;

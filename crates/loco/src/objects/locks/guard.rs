@@ -90,6 +90,14 @@ impl<'a, F: Fabric, L: Unlock<F>> LockGuard<'a, L, F> {
         self.scope
     }
 
+    /// Leaves the lock held: whoever called this releases it later, by [`Unlock::unlock`]. Returns
+    /// [`recovered`](LockGuard::recovered).
+    #[cfg(feature = "async")]
+    pub(crate) fn keep(mut self) -> bool {
+        self.released = true;
+        self.recovered
+    }
+
     /// Releases the lock. What [`drop`] does too, where an error is only logged.
     ///
     /// # Errors

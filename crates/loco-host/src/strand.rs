@@ -1,0 +1,250 @@
+//! Strands: code that waits, run so that one thread of the system can wait for many of them.
+//!
+//! A strand has a stack of its own. Where code in it would wait, [`Membership::wait`](crate::membership::Membership::wait)
+//! suspends the strand and gives the thread back to whoever resumed it, who may resume others meanwhile. So the code
+//! needs no second form: what a strand runs are the calls that threads run, which are the ones that the model checker
+//! has seen.
+//!
+//! A strand stays on the thread that made it. Code in it must not suspend while it holds a lock of the thread
+//! (`std::sync::Mutex`), which objects never do: such locks are for bounded work only.
+//!
+//! Relies on `corosensei` for stacks and switching. Used by the asynchronous forms of `loco`'s objects, and only built with
+//! the feature `strands`.
+
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::ptr::NonNull;
+
+use corosensei::stack::DefaultStack;
+use corosensei::{Coroutine, CoroutineResult, Yielder};
+
+use loco_fabric::{FabricError, Result};
+
+/// Bytes of a strand's stack. The system gives pages of it as they are touched: two or three for most calls.
+const STACK_BYTES: usize = 256 * 1024;
+/// Stacks that a thread keeps for later strands.
+const STACKS_KEPT: usize = 64;
+
+/// What a strand is told when it goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resume {
+    /// Look again whether the wait is over.
+    GoOn,
+    /// Nobody wants the outcome any more: waits that have a deadline end as if it had come.
+    GiveUp,
+}
+
+/// Why a strand gave the thread back.
+#[derive(Debug)]
+pub enum Paused {
+    /// It waits. True if a wait ended since it was resumed, and it now is in another one.
+    Waits(bool),
+    /// It has ended: as it should, or with this panic.
+    Ended(std::thread::Result<()>),
+}
+
+type Pauses = Yielder<Resume, ()>;
+
+/// The strand that runs on this thread.
+#[derive(Clone, Copy)]
+struct Current {
+    yielder: NonNull<Pauses>,
+    resumed_with: Resume,
+    /// A wait was answered since it was resumed.
+    answered: bool,
+}
+
+thread_local! {
+    static CURRENT: Cell<Option<Current>> = const { Cell::new(None) };
+    /// Set while a suspended strand is dropped.
+    static DROPPING: Cell<bool> = const { Cell::new(false) };
+    static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
+}
+
+/// What the body of a strand returns: its panic, if it has panicked.
+type End = std::result::Result<(), Box<dyn Any + Send>>;
+
+/// Code that is suspended where it waits, or has not begun.
+pub struct Strand {
+    /// `Some` until it has ended.
+    coroutine: Option<Coroutine<Resume, (), End, DefaultStack>>,
+    yielder: Option<NonNull<Pauses>>,
+}
+
+impl Strand {
+    /// Makes a strand that will run `body` on the calling thread.
+    ///
+    /// # Errors
+    /// [`FabricError::Os`] when the system has no memory for a stack.
+    pub fn new(body: impl FnOnce() + 'static) -> Result<Strand> {
+        let stack = match STACKS.with_borrow_mut(Vec::pop) {
+            Some(stack) => stack,
+            None => DefaultStack::new(STACK_BYTES)
+                .map_err(|error| FabricError::os("allocating the stack of an asynchronous call", &error))?,
+        };
+        let coroutine = Coroutine::with_stack(stack, move |yielder: &Pauses, first: Resume| {
+            CURRENT.set(Some(Current {
+                yielder: NonNull::from(yielder),
+                resumed_with: first,
+                answered: false,
+            }));
+            match catch_unwind(AssertUnwindSafe(body)) {
+                // The strand is dropped: what unwinds its stack must come out of it.
+                Err(unwinding) if DROPPING.get() => resume_unwind(unwinding),
+                end => end,
+            }
+        });
+        Ok(Strand {
+            coroutine: Some(coroutine),
+            yielder: None,
+        })
+    }
+
+    /// Runs the strand until it waits or ends. One that has ended stays so.
+    ///
+    /// Called within a strand it runs this one to its next pause all the same.
+    pub fn resume(&mut self, with: Resume) -> Paused {
+        let Some(coroutine) = self.coroutine.as_mut() else {
+            return Paused::Ended(Ok(()));
+        };
+        let outer = CURRENT.replace(self.yielder.map(|yielder| Current {
+            yielder,
+            resumed_with: with,
+            answered: false,
+        }));
+        let paused = coroutine.resume(with);
+        let current = CURRENT.replace(outer);
+        match paused {
+            CoroutineResult::Yield(()) => {
+                self.yielder = current.map(|current| current.yielder);
+                Paused::Waits(current.is_some_and(|current| current.answered))
+            }
+            CoroutineResult::Return(end) => {
+                if let Some(ended) = self.coroutine.take() {
+                    STACKS.with_borrow_mut(|stacks| {
+                        if stacks.len() < STACKS_KEPT {
+                            stacks.push(ended.into_stack());
+                        }
+                    });
+                }
+                Paused::Ended(end)
+            }
+        }
+    }
+}
+
+impl Drop for Strand {
+    fn drop(&mut self) {
+        let before = DROPPING.replace(true);
+        let outer = CURRENT.take();
+        drop(self.coroutine.take());
+        CURRENT.set(outer);
+        DROPPING.set(before);
+    }
+}
+
+/// True in code that a strand runs and that may be suspended. Code that unwinds may not: that a thread panics is known of
+/// the thread, not of the strand.
+#[inline]
+pub(crate) fn running() -> bool {
+    CURRENT.get().is_some() && !std::thread::panicking()
+}
+
+/// Suspends the strand that runs. Returns what it was resumed with; at once, with [`Resume::GoOn`], outside a strand.
+pub(crate) fn suspend() -> Resume {
+    let Some(current) = CURRENT.get() else {
+        return Resume::GoOn;
+    };
+    // SAFETY: `CURRENT` names a yielder only while the strand that owns it runs on this thread: `resume` takes it away
+    // when the strand suspends or ends. The yielder lives as long as the strand's stack, on which this code runs.
+    unsafe { current.yielder.as_ref() }.suspend(());
+    // Set by `resume` to what it was called with this time.
+    CURRENT.get().map_or(Resume::GoOn, |current| current.resumed_with)
+}
+
+/// Notes that a wait of the strand that runs is over.
+pub(crate) fn answered() {
+    if let Some(current) = CURRENT.get() {
+        CURRENT.set(Some(Current {
+            answered: true,
+            ..current
+        }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use super::*;
+
+    /// A strand that notes what it is resumed with, `times` times.
+    fn listener(times: usize) -> (Strand, Rc<RefCell<Vec<Resume>>>) {
+        let heard = Rc::new(RefCell::new(Vec::new()));
+        let notes = heard.clone();
+        let body = move || {
+            for _ in 0..times {
+                let with = suspend();
+                notes.borrow_mut().push(with);
+            }
+        };
+        (Strand::new(body).expect("a stack"), heard)
+    }
+
+    #[test]
+    fn strands_take_turns_and_hear_what_they_are_resumed_with() {
+        let (mut a, heard_a) = listener(2);
+        let (mut b, heard_b) = listener(1);
+        assert!(matches!(a.resume(Resume::GoOn), Paused::Waits(false)));
+        assert!(matches!(b.resume(Resume::GoOn), Paused::Waits(false)));
+        assert!(matches!(a.resume(Resume::GoOn), Paused::Waits(false)));
+        assert!(matches!(b.resume(Resume::GiveUp), Paused::Ended(Ok(()))));
+        assert!(matches!(a.resume(Resume::GiveUp), Paused::Ended(Ok(()))));
+        assert!(
+            matches!(a.resume(Resume::GoOn), Paused::Ended(Ok(()))),
+            "it stays so"
+        );
+        assert_eq!(*heard_a.borrow(), [Resume::GoOn, Resume::GiveUp]);
+        assert_eq!(*heard_b.borrow(), [Resume::GiveUp]);
+        assert!(!running());
+    }
+
+    #[test]
+    fn a_panic_ends_its_strand_only() {
+        let (mut other, _) = listener(1);
+        assert!(matches!(other.resume(Resume::GoOn), Paused::Waits(false)));
+        let mut bad = Strand::new(|| {
+            suspend();
+            panic!("on purpose");
+        })
+        .expect("a stack");
+        assert!(matches!(bad.resume(Resume::GoOn), Paused::Waits(false)));
+        let Paused::Ended(Err(panic)) = bad.resume(Resume::GoOn) else {
+            panic!("it goes on");
+        };
+        assert_eq!(panic.downcast_ref::<&str>(), Some(&"on purpose"));
+        assert!(matches!(other.resume(Resume::GoOn), Paused::Ended(Ok(()))));
+    }
+
+    #[test]
+    fn a_strand_that_is_dropped_drops_what_it_has() {
+        let held = Rc::new(());
+        let its = held.clone();
+        let mut strand = Strand::new(move || {
+            suspend();
+            drop(its);
+        })
+        .expect("a stack");
+        assert!(matches!(strand.resume(Resume::GoOn), Paused::Waits(false)));
+        drop(strand);
+        assert_eq!(Rc::strong_count(&held), 1);
+        assert!(!running());
+    }
+
+    #[test]
+    fn outside_a_strand_nothing_is_suspended() {
+        assert!(!running());
+        assert_eq!(suspend(), Resume::GoOn);
+    }
+}

@@ -1,0 +1,34 @@
+//! The barrier, awaited.
+
+use loco_fabric::{Fabric, Std};
+
+use crate::asynchronous::shared::Async;
+use crate::asynchronous::thread::AsyncThread;
+use crate::{Barrier, Result};
+
+impl<F: Fabric<Platform = Std>> Async<Barrier<F>> {
+    /// Completes the remote operations of `thread` towards all nodes, arrives, and waits for everybody:
+    /// [`Barrier::wait`].
+    ///
+    /// # Errors
+    /// See [`Barrier::wait`].
+    ///
+    /// # After a timeout, or if the future was dropped
+    /// As after [`Barrier::wait`]: the next call goes on with the same round.
+    pub async fn wait(&self, thread: &AsyncThread<F>) -> Result<()> {
+        let barrier = self.share();
+        thread.retry(move |thread| barrier.wait(thread)).await
+    }
+
+    /// Arrives and waits for everybody, without completing outstanding operations: [`Barrier::wait_unfenced`].
+    ///
+    /// # Errors
+    /// See [`Barrier::wait_unfenced`].
+    ///
+    /// # After a timeout, or if the future was dropped
+    /// As after [`wait`](Async::wait).
+    pub async fn wait_unfenced(&self, thread: &AsyncThread<F>) -> Result<()> {
+        let barrier = self.share();
+        thread.retry(move |thread| barrier.wait_unfenced(thread)).await
+    }
+}

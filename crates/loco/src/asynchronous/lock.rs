@@ -1,0 +1,159 @@
+//! The locks, awaited, and the guard that a task can keep across its waits.
+
+use std::sync::Arc;
+
+use loco_fabric::{Fabric, Std};
+
+use crate::asynchronous::call::Call;
+use crate::asynchronous::shared::Async;
+use crate::asynchronous::thread::AsyncThread;
+use crate::fabric::AnyFabric;
+use crate::fence::Scope;
+use crate::{LockGuard, Result, TasLock, Thread, TicketLock, Unlock};
+
+/// The lock is held while this lives. As a [`LockGuard`], but that it owns its parts: a task may keep it across waits and
+/// take it to other threads.
+///
+/// Dropped, it releases the lock without waiting for the end of that: see [`release`](AsyncGuard::release).
+#[must_use = "dropped, it releases the lock"]
+pub struct AsyncGuard<L: Unlock<F> + Send + Sync + 'static, F: Fabric<Platform = Std> = AnyFabric> {
+    /// `None` once it is being released.
+    held: Option<Held<L, F>>,
+    recovered: bool,
+}
+
+struct Held<L, F: Fabric<Platform = Std>> {
+    lock: Arc<L>,
+    thread: AsyncThread<F>,
+    scope: Scope,
+}
+
+impl<F: Fabric<Platform = Std>, L: Unlock<F> + Send + Sync + 'static> Held<L, F> {
+    /// Begins the release, which nothing stops. An error is logged if nobody else hears of it.
+    fn release(self, heard: bool) -> Call<()> {
+        let Held { lock, thread, scope } = self;
+        let unlock = move |thread: &Thread<F>| {
+            let released = lock.unlock(thread, scope);
+            if let (Err(error), false) = (&released, heard) {
+                tracing::warn!(lock = lock.name(), %error, "releasing");
+            }
+            released
+        };
+        thread.begin(unlock, |unlock, thread| Some(unlock(thread)), false)
+    }
+}
+
+impl<F: Fabric<Platform = Std>, L: Unlock<F> + Send + Sync + 'static> AsyncGuard<L, F> {
+    /// True if a former holder was lost while it held the lock: [`LockGuard::recovered`].
+    pub fn recovered(&self) -> bool {
+        self.recovered
+    }
+
+    /// Changes the scope of the fence at release, when it is known better what was done.
+    pub fn set_scope(&mut self, scope: Scope) {
+        if let Some(held) = &mut self.held {
+            held.scope = scope;
+        }
+    }
+
+    /// Executes the fence and releases the lock. Once begun this goes on to its end, also if the future is dropped.
+    ///
+    /// # Errors
+    /// See [`LockGuard::release`].
+    pub async fn release(mut self) -> Result<()> {
+        match self.held.take() {
+            Some(held) => held.release(true).await,
+            // Not reached: only `release` and `drop` take it.
+            None => Ok(()),
+        }
+    }
+}
+
+impl<F: Fabric<Platform = Std>, L: Unlock<F> + Send + Sync + 'static> Drop for AsyncGuard<L, F> {
+    fn drop(&mut self) {
+        if let Some(held) = self.held.take() {
+            drop(held.release(false));
+        }
+    }
+}
+
+/// A lock whose guard a task can keep.
+trait Lock<F: Fabric<Platform = Std>>: Unlock<F> + Send + Sync + Sized + 'static {
+    fn blocking<'a>(&'a self, thread: &'a Thread<F>, scope: Scope) -> Result<LockGuard<'a, Self, F>>;
+    fn at_once<'a>(&'a self, thread: &'a Thread<F>, scope: Scope) -> Result<Option<LockGuard<'a, Self, F>>>;
+}
+
+/// Has `guard` kept by a task.
+fn keep<L: Lock<F>, F: Fabric<Platform = Std>>(
+    guard: LockGuard<'_, L, F>,
+    lock: &Arc<L>,
+    thread: &AsyncThread<F>,
+) -> AsyncGuard<L, F> {
+    let scope = guard.scope();
+    AsyncGuard {
+        recovered: guard.keep(),
+        held: Some(Held {
+            lock: lock.clone(),
+            thread: thread.clone(),
+            scope,
+        }),
+    }
+}
+
+/// Waits for `lock`. A guard that nobody takes any more, as its future was dropped, releases the lock where it is dropped.
+async fn lock<L: Lock<F>, F: Fabric<Platform = Std>>(
+    lock: Arc<L>,
+    thread: &AsyncThread<F>,
+    scope: Scope,
+) -> Result<AsyncGuard<L, F>> {
+    let (at_once, keeper) = (lock.clone(), thread.clone());
+    let waiting = move |thread: &Thread<F>| {
+        let guard = lock.blocking(thread, scope)?;
+        Ok(keep(guard, &lock, &keeper))
+    };
+    // By trying: to wait and give up would take a place in the line, and lose it.
+    let trying = |_: &_, own: &Thread<F>| match at_once.at_once(own, scope) {
+        Ok(None) => None,
+        Ok(Some(guard)) => Some(Ok(keep(guard, &at_once, thread))),
+        Err(error) => Some(Err(error)),
+    };
+    let call = thread.begin(waiting, trying, true);
+    call.await
+}
+
+macro_rules! lock {
+    ($lock:ident) => {
+        impl<F: Fabric<Platform = Std>> Lock<F> for $lock<F> {
+            fn blocking<'a>(&'a self, thread: &'a Thread<F>, scope: Scope) -> Result<LockGuard<'a, Self, F>> {
+                self.lock(thread, scope)
+            }
+            fn at_once<'a>(
+                &'a self,
+                thread: &'a Thread<F>,
+                scope: Scope,
+            ) -> Result<Option<LockGuard<'a, Self, F>>> {
+                self.try_lock(thread, scope)
+            }
+        }
+
+        impl<F: Fabric<Platform = Std>> Async<$lock<F>> {
+            /// Waits for the lock, for the thread's deadline at most. `scope` is the fence at release, which covers the
+            /// operations of `thread`. Tasks of one node wait in the order in which they came.
+            ///
+            /// # Errors
+            #[doc = concat!("See [`", stringify!($lock), "::lock`].")]
+            ///
+            /// # After a timeout, or if the future was dropped
+            #[doc = concat!("As after [`", stringify!($lock), "::lock`]: nobody holds the lock through this call.")]
+            pub async fn lock(
+                &self,
+                thread: &AsyncThread<F>,
+                scope: Scope,
+            ) -> Result<AsyncGuard<$lock<F>, F>> {
+                lock(self.share(), thread, scope).await
+            }
+        }
+    };
+}
+lock!(TicketLock);
+lock!(TasLock);

@@ -1,0 +1,66 @@
+//! Asynchronous forms of everything that waits, on any executor. Built with the feature `async`.
+//!
+//! ```
+//! use loco::asynchronous::{Async, Driver};
+//! use loco::{Barrier, Manager, TicketLock, fence::Scope, testing};
+//!
+//! testing::run(2, |fabric| {
+//!     let manager = Manager::new(fabric)?;
+//!     let lock = Async::new(TicketLock::new(&manager, "lock", manager.nodes()[0])?);
+//!     let barrier = Async::new(Barrier::new(&manager, "barrier")?);
+//!     manager.wait_for_ready()?;
+//!
+//!     let driver = Driver::new(&manager)?; // one thread, which waits for all tasks of the node
+//!     let thread = driver.thread()?; // what a task uses in place of a `Thread`
+//!     pollster::block_on(async {
+//!         let guard = lock.lock(&thread, Scope::Thread).await?;
+//!         guard.release().await?;
+//!         barrier.wait(&thread).await
+//!     })
+//! });
+//! ```
+//!
+//! # How it works
+//!
+//! The blocking calls are the ones that the model checker runs, and there is no second form of them. An asynchronous call is the
+//! blocking call, made on a stack of its own ([`loco_host::strand`]). Where it would wait, the stack is set aside, and the
+//! thread of the node's [`Driver`] turns to the other calls under way. So one thread waits for thousands of calls, and no call
+//! that waits keeps another from running: there is no pool that could be full of calls which wait for one that has
+//! not begun.
+//!
+//! Where operations are done when they are posted (shared memory), a call that need not wait is made on the thread that polls
+//! the future, and the driver hears nothing of it.
+//!
+//! # Who wakes a task
+//!
+//! A task is woken once, when its call is over, and not before: executors never poll in vain. What a call waits for
+//! is another matter. Nodes write into one another's memory without telling its processor, so somebody has to look. That
+//! is the driver: it looks at the conditions of all calls under way in rounds, without pauses while things happen, then
+//! with pauses that grow to 100 us, as a single blocked thread does. Completions of operations (see
+//! [`AckKey`](crate::AckKey), which can be awaited without this feature) are polled in the same rounds. Neither a doorbell for
+//! shared memory nor the completion channels of verbs are used: a doorbell would cost every put a look whether somebody sleeps.
+//!
+//! # Deadlines and cancellation
+//!
+//! Calls have the deadlines that blocking calls have: [`Config::deadline`](crate::Config::deadline), unless the thread was
+//! given [another](crate::Thread::set_deadline). A future that is dropped gives its call up: the present wait of the call ends
+//! as if its deadline had come, and the call ends as after a timeout, which each blocking form documents. Steps that others
+//! rely on are taken first. A later call of the same [`AsyncThread`] waits for that.
+//!
+//! `docs/async.md` has a tour, and what all this costs.
+
+mod barrier;
+mod call;
+mod driver;
+mod lock;
+mod ring;
+mod shared;
+mod shared_queue;
+mod store;
+mod thread;
+
+pub use driver::Driver;
+pub use lock::AsyncGuard;
+pub use ring::{RingSink, RingStream};
+pub use shared::Async;
+pub use thread::AsyncThread;

@@ -1,0 +1,224 @@
+//! The ring buffer as a stream of messages and as a sink for them.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use futures_core::Stream;
+use futures_core::stream::FusedStream;
+use futures_sink::Sink;
+use loco_fabric::{Fabric, Std};
+
+use crate::asynchronous::call::Call;
+use crate::asynchronous::thread::{AsyncThread, as_long_as_wanted, unless_it_waits};
+use crate::fabric::AnyFabric;
+use crate::{Error, Result, RingReader, RingWriter, Thread};
+
+/// The messages of a ring buffer, as a [`Stream`]. Waits for the next message as long as it is polled, without a deadline.
+///
+/// Ends after its first error: [`PeerLost`](crate::ErrorKind) when the writer is gone and all its messages are read.
+///
+/// No message is lost when a future of [`next`](RingStream::next) is dropped: the next one has it.
+pub struct RingStream<F: Fabric<Platform = Std> = AnyFabric> {
+    /// Used by one call at a time, as they have one thread.
+    reader: Arc<Mutex<RingReader<F>>>,
+    thread: AsyncThread<F>,
+    receiving: Option<Call<Vec<u8>>>,
+    ended: bool,
+}
+
+impl<F: Fabric<Platform = Std>> RingStream<F> {
+    /// Makes a stream of what `reader` receives, by calls of `thread`.
+    pub fn new(reader: RingReader<F>, thread: &AsyncThread<F>) -> RingStream<F> {
+        RingStream {
+            reader: Arc::new(Mutex::new(reader)),
+            thread: thread.clone(),
+            receiving: None,
+            ended: false,
+        }
+    }
+
+    /// The next message; `None` after the stream has ended.
+    ///
+    /// # Errors
+    /// See [`RingReader::receive`], but that there is no timeout.
+    pub async fn next(&mut self) -> Option<Result<Vec<u8>>> {
+        poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
+    }
+
+    fn receive(&self) -> Call<Vec<u8>> {
+        let (reader, at_once) = (self.reader.clone(), self.reader.clone());
+        let receive = move |thread: &Thread<F>| {
+            let mut reader = lock(&reader);
+            as_long_as_wanted(thread, || reader.receive(thread))
+        };
+        let try_receive = |_: &_, thread: &Thread<F>| {
+            let (mut reader, mut message) = (lock(&at_once), Vec::new());
+            match unless_it_waits(thread, |thread| reader.try_receive(thread, &mut message)) {
+                Some(Ok(true)) => Some(Ok(message)),
+                Some(Ok(false)) | None => None,
+                Some(Err(error)) => Some(Err(error)),
+            }
+        };
+        self.thread.begin(receive, try_receive, true)
+    }
+}
+
+impl<F: Fabric<Platform = Std>> Stream for RingStream<F> {
+    type Item = Result<Vec<u8>>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        let mut receiving = match self.receiving.take() {
+            Some(receiving) => receiving,
+            None => self.receive(),
+        };
+        match Pin::new(&mut receiving).poll(context) {
+            Poll::Pending => {
+                self.receiving = Some(receiving);
+                Poll::Pending
+            }
+            Poll::Ready(received) => {
+                self.ended = received.is_err();
+                Poll::Ready(Some(received))
+            }
+        }
+    }
+}
+
+impl<F: Fabric<Platform = Std>> FusedStream for RingStream<F> {
+    fn is_terminated(&self) -> bool {
+        self.ended
+    }
+}
+
+/// The writer of a ring buffer, as a [`Sink`] of messages. Waits for room as long as it is polled, without a deadline.
+///
+/// A message is submitted as soon as it is sent into the sink, if there is room, and then reaches the readers; flushing waits
+/// until it has been. Closing does the same, and waits for no reader.
+///
+/// A message that was sent into the sink and not flushed when the sink is dropped may have been submitted or not.
+pub struct RingSink<F: Fabric<Platform = Std> = AnyFabric> {
+    /// Used by one call at a time, as they have one thread.
+    writer: Arc<Mutex<RingWriter<F>>>,
+    thread: AsyncThread<F>,
+    /// The message that waits for room.
+    submitting: Option<Call<()>>,
+}
+
+impl<F: Fabric<Platform = Std>> RingSink<F> {
+    /// Makes a sink of `writer`, which submits by calls of `thread`.
+    pub fn new(writer: RingWriter<F>, thread: &AsyncThread<F>) -> RingSink<F> {
+        RingSink {
+            writer: Arc::new(Mutex::new(writer)),
+            thread: thread.clone(),
+            submitting: None,
+        }
+    }
+
+    /// Submits a message to every reader, waiting for room.
+    ///
+    /// # Errors
+    /// See [`RingWriter::submit`], but that there is no timeout; the error of an earlier message that was sent into the sink
+    /// and not flushed.
+    pub async fn submit(&mut self, message: impl Into<Vec<u8>>) -> Result<()> {
+        poll_fn(|context| self.finish(context)).await?;
+        self.submitting = Some(self.begin(message.into()));
+        poll_fn(|context| self.finish(context)).await
+    }
+
+    /// Waits until every reader has read every message: [`RingWriter::wait_until_read`], without a deadline.
+    ///
+    /// # Errors
+    /// See [`RingWriter::wait_until_read`]; the error of an earlier message that was not flushed.
+    pub async fn wait_until_read(&mut self) -> Result<()> {
+        poll_fn(|context| self.finish(context)).await?;
+        let writer = self.writer.clone();
+        let wait = move |thread: &Thread<F>| {
+            let mut writer = lock(&writer);
+            as_long_as_wanted(thread, || writer.wait_until_read(thread))
+        };
+        self.thread.begin(wait, |_, _| None, true).await
+    }
+
+    /// Uses the writer, for example to go on without a reader that is lost ([`RingWriter::exclude`]). `step` must not wait.
+    ///
+    /// # Errors
+    /// Those of `step`; the error of an earlier message that was not flushed.
+    pub async fn with_writer<T: Send + 'static>(
+        &mut self,
+        step: impl FnOnce(&mut RingWriter<F>, &Thread<F>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        poll_fn(|context| self.finish(context)).await?;
+        let writer = self.writer.clone();
+        self.thread
+            .with(move |thread| step(&mut lock(&writer), thread))
+            .await
+    }
+
+    fn begin(&self, message: Vec<u8>) -> Call<()> {
+        let (writer, at_once) = (self.writer.clone(), self.writer.clone());
+        let message = Arc::new(message);
+        let its = message.clone();
+        let submit = move |thread: &Thread<F>| {
+            let mut writer = lock(&writer);
+            as_long_as_wanted(thread, || writer.submit(thread, &its))
+        };
+        let try_submit = |_: &_, thread: &Thread<F>| {
+            let mut writer = lock(&at_once);
+            match unless_it_waits(thread, |thread| writer.try_submit(thread, &message)) {
+                Some(Ok(true)) => Some(Ok(())),
+                Some(Ok(false)) | None => None,
+                Some(Err(error)) => Some(Err(error)),
+            }
+        };
+        self.thread.begin(submit, try_submit, true)
+    }
+
+    /// Waits until the message that was sent last has been submitted.
+    fn finish(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
+        let Some(submitting) = &mut self.submitting else {
+            return Poll::Ready(Ok(()));
+        };
+        let outcome = Pin::new(submitting).poll(context);
+        if outcome.is_ready() {
+            self.submitting = None;
+        }
+        outcome
+    }
+}
+
+impl<F: Fabric<Platform = Std>, M: Into<Vec<u8>>> Sink<M> for RingSink<F> {
+    type Error = Error;
+
+    fn poll_ready(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        self.finish(context)
+    }
+
+    fn start_send(mut self: Pin<&mut Self>, message: M) -> Result<()> {
+        if self.submitting.is_some() {
+            return Err(Error::Config(
+                "a message was sent into a ring buffer's sink that was not ready: poll it until it is ready first"
+                    .to_owned(),
+            ));
+        }
+        self.submitting = Some(self.begin(message.into()));
+        Ok(())
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        self.finish(context)
+    }
+
+    fn poll_close(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        self.finish(context)
+    }
+}
+
+/// Without poisoning: a panic is reported to who awaits the call.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,34 @@
+//! The shared queue, awaited.
+
+use loco_fabric::{Fabric, Std};
+
+use crate::asynchronous::shared::Async;
+use crate::asynchronous::thread::AsyncThread;
+use crate::{Popped, Pushed, Result, SharedQueue, Value};
+
+impl<T: Value, F: Fabric<Platform = Std>> Async<SharedQueue<T, F>> {
+    /// Appends a value, waiting for room: [`SharedQueue::push`].
+    ///
+    /// # Errors
+    /// See [`SharedQueue::push`].
+    ///
+    /// # After a timeout, or if the future was dropped
+    /// After a timeout the value is not in the queue. Where the future was dropped it may be, if its push was under way.
+    pub async fn push(&self, thread: &AsyncThread<F>, value: T) -> Result<Pushed> {
+        let queue = self.share();
+        thread.retry(move |thread| queue.push(thread, value)).await
+    }
+
+    /// Takes the oldest value, waiting for one: [`SharedQueue::pop`].
+    ///
+    /// # Errors
+    /// See [`SharedQueue::pop`].
+    ///
+    /// # After a timeout, or if the future was dropped
+    /// After a timeout no value was taken. Where the future was dropped a value that its pop had claimed is lost with it:
+    /// tasks that may be cancelled wait with [`SharedQueue::try_pop`] in a loop, or let a task of its own pop.
+    pub async fn pop(&self, thread: &AsyncThread<F>) -> Result<Popped<T>> {
+        let queue = self.share();
+        thread.retry(move |thread| queue.pop(thread)).await
+    }
+}

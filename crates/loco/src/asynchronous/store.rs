@@ -1,0 +1,64 @@
+//! The key-value store, awaited.
+
+use std::hash::Hash;
+
+use loco_fabric::{Fabric, Std};
+
+use crate::asynchronous::shared::Async;
+use crate::asynchronous::thread::AsyncThread;
+use crate::{Encode, Inserted, KvStore, Result};
+
+impl<K, V, F> Async<KvStore<K, V, F>>
+where
+    K: Encode + Eq + Hash,
+    V: Encode,
+    F: Fabric<Platform = Std>,
+{
+    /// The value of `key`, if it has one: [`KvStore::get`].
+    ///
+    /// # Errors
+    /// See [`KvStore::get`].
+    pub async fn get(&self, thread: &AsyncThread<F>, key: K) -> Result<Option<V>> {
+        let store = self.share();
+        thread.retry(move |thread| store.get(thread, &key)).await
+    }
+
+    /// Adds a key that is not there, with its value on this node: [`KvStore::insert`].
+    ///
+    /// # Errors
+    /// See [`KvStore::insert`].
+    ///
+    /// # After a timeout, or if the future was dropped
+    /// As after [`KvStore::insert`]; where the future was dropped the insert may also have succeeded.
+    pub async fn insert(&self, thread: &AsyncThread<F>, key: K, value: V) -> Result<Inserted> {
+        let store = self.share();
+        // Not first without waiting: the other nodes' acknowledgements take time, and to begin twice takes more.
+        let insert = thread.call(move |thread| store.insert(thread, &key, &value));
+        insert.await
+    }
+
+    /// Changes the value of a key; false, changing nothing, if it is not there: [`KvStore::update`].
+    ///
+    /// # Errors
+    /// See [`KvStore::update`].
+    ///
+    /// # After a timeout, or if the future was dropped
+    /// As after [`KvStore::update`]; where the future was dropped the update may also have succeeded.
+    pub async fn update(&self, thread: &AsyncThread<F>, key: K, value: V) -> Result<bool> {
+        let store = self.share();
+        let update = thread.retry(move |thread| store.update(thread, &key, &value));
+        update.await
+    }
+
+    /// Removes a key; false if it is not there: [`KvStore::delete`].
+    ///
+    /// # Errors
+    /// See [`KvStore::delete`].
+    ///
+    /// # After a timeout, or if the future was dropped
+    /// As after [`KvStore::delete`].
+    pub async fn delete(&self, thread: &AsyncThread<F>, key: K) -> Result<bool> {
+        let store = self.share();
+        thread.call(move |thread| store.delete(thread, &key)).await
+    }
+}

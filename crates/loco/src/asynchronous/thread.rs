@@ -1,0 +1,269 @@
+//! What a task uses in place of a thread: a [`Thread`] whose calls the driver waits for.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use loco_fabric::{Fabric, Std, Time};
+
+use crate::asynchronous::call::Call;
+use crate::asynchronous::driver::{Job, Start};
+use crate::fabric::AnyFabric;
+use crate::fence::Scope;
+use crate::{Error, Result, Thread};
+
+/// A deadline later than any that is reached, and other than the one that no cancellation reaches.
+const LATE: Time = Time(u64::MAX - 1);
+
+/// Access to the network for one sequence of asynchronous calls; a cheap handle, whose clones are the same.
+///
+/// It stands for a [`Thread`], and what objects promise to a thread they promise to the calls that are made through one of
+/// these: their operations are ordered, and fences cover them. As a thread does one thing at a time, calls that are
+/// begun while another is under way wait for their turn, in the order in which they were begun. Tasks that are to wait
+/// independently of one another have one each. It costs a few kilobytes, and on RDMA hardware a queue pair for each node
+/// that operations are posted to.
+pub struct AsyncThread<F: Fabric<Platform = Std> = AnyFabric> {
+    lane: Arc<Lane<F>>,
+    /// Operations are done when they are posted.
+    synchronous: bool,
+}
+
+/// A thread and the calls that wait for it.
+pub(super) struct Lane<F: Fabric<Platform = Std>> {
+    state: Mutex<State<F>>,
+    driver: Sender<Start<F>>,
+}
+
+struct State<F: Fabric<Platform = Std>> {
+    /// `None` while a call uses it.
+    thread: Option<Box<Thread<F>>>,
+    waiting: VecDeque<Job<F>>,
+}
+
+impl<F: Fabric<Platform = Std>> Lane<F> {
+    fn lock(&self) -> MutexGuard<'_, State<F>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the use of the thread by a call; the next call has it, if there is one.
+    pub(super) fn give_back(self: Arc<Self>, thread: Box<Thread<F>>) {
+        let next = {
+            let mut state = self.lock();
+            match state.waiting.pop_front() {
+                Some(job) => Some((thread, job)),
+                None => {
+                    state.thread = Some(thread);
+                    None
+                }
+            }
+        };
+        if let Some((thread, job)) = next {
+            self.start(thread, job);
+        }
+    }
+
+    /// Has the driver make a call. Where it is gone, the job is dropped, and says so.
+    fn start(self: Arc<Self>, thread: Box<Thread<F>>, job: Job<F>) {
+        let driver = self.driver.clone();
+        let start = Start {
+            lane: self,
+            thread,
+            job,
+        };
+        // An error means that the driver's thread has panicked.
+        drop(driver.send(start));
+    }
+}
+
+/// A lane, and its thread, which is in use.
+type InUse<F> = (Arc<Lane<F>>, Box<Thread<F>>);
+
+/// The use of a lane's thread by the calling thread, until dropped.
+struct Borrowed<F: Fabric<Platform = Std>> {
+    lane: Option<InUse<F>>,
+}
+
+impl<F: Fabric<Platform = Std>> Drop for Borrowed<F> {
+    fn drop(&mut self) {
+        if let Some((lane, thread)) = self.lane.take() {
+            lane.give_back(thread);
+        }
+    }
+}
+
+impl<F: Fabric<Platform = Std>> AsyncThread<F> {
+    pub(super) fn new(thread: Thread<F>, driver: Sender<Start<F>>) -> AsyncThread<F> {
+        AsyncThread {
+            synchronous: thread.network().synchronous(),
+            lane: Arc::new(Lane {
+                state: Mutex::new(State {
+                    thread: Some(Box::new(thread)),
+                    waiting: VecDeque::new(),
+                }),
+                driver,
+            }),
+        }
+    }
+
+    /// Runs `call`, which may wait: any blocking call of this crate, or several. It runs on the driver's thread, which turns
+    /// to other calls while this one waits for the network or for other nodes.
+    ///
+    /// `call` must not block the driver's thread by other means: it waits for nothing but objects of this crate, and holds
+    /// no lock of its own while it does. It has 256 KiB of stack.
+    ///
+    /// Dropped before it is ready, the future gives the call up: its present wait ends as at its deadline, and what the
+    /// object's documentation says "after a timeout" holds.
+    ///
+    /// # Errors
+    /// Those of `call`; `Os` when there is no memory for a stack.
+    ///
+    /// # Panics
+    /// If `call` does.
+    pub async fn call<T: Send + 'static>(
+        &self,
+        call: impl FnOnce(&Thread<F>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.begin(call, |_, _| None, true).await
+    }
+
+    /// Runs `step`, which must not wait, on the calling thread: to post operations, for example, or to
+    /// [set a deadline](Thread::set_deadline) of later calls. Only if a call of this `AsyncThread` is under way it runs after
+    /// that, on the driver's thread.
+    ///
+    /// ```no_run
+    /// # async fn example(thread: loco::asynchronous::AsyncThread, region: std::sync::Arc<loco::SharedRegion>) -> loco::Result<()> {
+    /// use loco::fabric::NodeId;
+    ///
+    /// let put = thread.with(move |thread| thread.put_inline(&[1; 8], region.target(NodeId(1), 0)?)).await?;
+    /// put.await // its source has been read
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of `step`.
+    pub async fn with<T: Send + 'static>(
+        &self,
+        step: impl FnOnce(&Thread<F>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.begin_with(step).await
+    }
+
+    fn begin_with<T: Send + 'static>(
+        &self,
+        step: impl FnOnce(&Thread<F>) -> Result<T> + Send + 'static,
+    ) -> Call<T> {
+        let borrowed = self.borrow();
+        match &borrowed.lane {
+            Some((_, thread)) => Call::known(step(thread)),
+            None => self.begin(step, |_, _| None, true),
+        }
+    }
+
+    /// Executes a [fence](crate::fence) for the operations of earlier calls.
+    ///
+    /// # Errors
+    /// See [`Scope::fence`].
+    pub async fn fence(&self, scope: Scope) -> Result<()> {
+        self.retry(move |thread| scope.fence(thread)).await
+    }
+
+    /// Runs a call that may be made again after a timeout: first on the calling thread, unless it would have to wait.
+    pub(super) async fn retry<T: Send + 'static>(
+        &self,
+        call: impl Fn(&Thread<F>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let at_once = |call: &_, thread: &Thread<F>| unless_it_waits(thread, call);
+        self.begin(call, at_once, true).await
+    }
+
+    /// Begins a call: `at_once` on the calling thread where operations are done when posted and no other call is under
+    /// way; then, if it has given nothing, `call` by the driver.
+    pub(super) fn begin<T: Send + 'static, C>(
+        &self,
+        call: C,
+        at_once: impl FnOnce(&C, &Thread<F>) -> Option<Result<T>>,
+        gives_up: bool,
+    ) -> Call<T>
+    where
+        C: FnOnce(&Thread<F>) -> Result<T> + Send + 'static,
+    {
+        let mut borrowed = self.borrow();
+        if self.synchronous
+            && let Some((_, thread)) = &borrowed.lane
+            && let Some(result) = at_once(&call, thread)
+        {
+            return Call::known(result);
+        }
+        let (outcome, finish, given_up) = Call::under_way(gives_up);
+        let body = move |thread: Result<&Thread<F>>| {
+            finish.finish(match thread {
+                Err(error) => Ok(Err(error)),
+                Ok(thread) => {
+                    if thread.set_deadline_is() == Some(Time(u64::MAX)) {
+                        thread.set_deadline(Some(LATE));
+                    }
+                    catch_unwind(AssertUnwindSafe(|| call(thread)))
+                }
+            });
+        };
+        let job = Job {
+            body: Box::new(body),
+            given_up,
+        };
+        match borrowed.lane.take() {
+            Some((lane, thread)) => lane.start(thread, job),
+            None => self.enqueue(job),
+        }
+        outcome
+    }
+
+    /// Takes the thread for the calling one, if no call uses it.
+    fn borrow(&self) -> Borrowed<F> {
+        let thread = self.lane.lock().thread.take();
+        Borrowed {
+            lane: thread.map(|thread| (self.lane.clone(), thread)),
+        }
+    }
+
+    /// Has a call made after those under way.
+    fn enqueue(&self, job: Job<F>) {
+        let mut state = self.lane.lock();
+        match state.thread.take() {
+            None => state.waiting.push_back(job),
+            // The call under way has ended in between.
+            Some(thread) => {
+                drop(state);
+                self.lane.clone().start(thread, job);
+            }
+        }
+    }
+}
+
+/// Runs `steps` with a deadline that no call reaches, for waits that last as long as somebody is interested.
+pub(super) fn as_long_as_wanted<F: Fabric<Platform = Std>, T>(
+    thread: &Thread<F>,
+    steps: impl FnOnce() -> T,
+) -> T {
+    thread.until(LATE, steps)
+}
+
+/// Makes a call with a deadline that is over; `None` if it would have had to wait.
+pub(super) fn unless_it_waits<F: Fabric<Platform = Std>, T>(
+    thread: &Thread<F>,
+    call: impl FnOnce(&Thread<F>) -> Result<T>,
+) -> Option<Result<T>> {
+    match thread.until(Time(0), || call(thread)) {
+        Err(error) if error.is_timeout() || matches!(error, Error::Torn { .. }) => None,
+        result => Some(result),
+    }
+}
+
+impl<F: Fabric<Platform = Std>> Clone for AsyncThread<F> {
+    fn clone(&self) -> Self {
+        AsyncThread {
+            lane: self.lane.clone(),
+            synchronous: self.synchronous,
+        }
+    }
+}
