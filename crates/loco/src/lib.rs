@@ -98,6 +98,11 @@ pub use operations::region::Region;
 pub use operations::thread::Thread;
 pub use run::{Session, Startup, run};
 
+/// Compiles the tour.
+#[cfg(all(doctest, feature = "async"))]
+#[doc = include_str!("../../../docs/async.md")]
+pub struct AsynchronousCalls;
+
 /// Compiles and runs the guide.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/writing-a-channel.md")]

@@ -509,7 +509,7 @@ fn a_panic_reaches_who_awaits_the_call_and_nobody_else() {
             pollster::block_on(its.call(|_| -> Result<()> { panic!("on purpose") }))
         });
         assert!(bad.join().is_err());
-        pollster::block_on(thread.call(|thread| fence::thread(thread)))
+        pollster::block_on(thread.call(fence::thread))
     });
 }
 
