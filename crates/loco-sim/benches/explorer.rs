@@ -1,5 +1,5 @@
-//! Speed of the explorer on the barrier of two nodes: moves a second of one explorer, executions a second of random
-//! schedules, and the moves of a complete exploration.
+//! Measures the speed of the explorer on the barrier of two nodes: moves a second of one explorer, executions
+//! a second of random schedules, and the number of moves of a complete exploration.
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use loco::{Barrier, Manager, SharedVar};
@@ -11,12 +11,13 @@ struct Site {
     barrier: Barrier<ModelFabric>,
 }
 
-/// In the model an error is a finding, and here there must be none.
+/// Returns the value of a call that must not fail: in the model an error is a finding, and this world must
+/// have none.
 fn must<T>(result: loco::Result<T>) -> T {
     result.unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Rounds with a put before each and a read after it.
+/// Adds `rounds` rounds of the barrier, with a put before each round and a read after it.
 fn barrier(world: &mut World, rounds: u64) {
     for me in 0..2 {
         let node = world.node(|fabric| {

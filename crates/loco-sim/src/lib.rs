@@ -1,11 +1,11 @@
 //! The model fabric: loco's objects, unchanged, on the operational RDMA model, with an explorer that drives its steps.
 //!
-//! In the manner of `loom`: a closure builds a world of nodes and threads that assert; [`explore`] runs it under every
-//! schedule that the model allows (or many random ones), and reports the first failure with a schedule that
-//! [`replay`] repeats.
+//! The crate works in the manner of `loom`. A closure builds a world of nodes and threads that assert.
+//! [`explore`] runs it under every schedule that the model allows (or many random ones), and reports the
+//! first failure with a schedule that [`replay`] repeats.
 //!
 //! Relies on `mowgli` for the machine and on `loco-fabric` for the contract; knows nothing of objects.
-// Only `fabric::coroutine` may: it is where a running thread finds the coroutine that it is.
+// Only `fabric::coroutine` has unsafe code: a running thread must find the coroutine that runs it.
 #![deny(unsafe_code)]
 
 mod exploring;
@@ -45,48 +45,52 @@ pub use state::faults::Faults;
 pub use world::history::{End, Event, ThreadHistory};
 pub use world::{Node, World, call, note};
 
-/// How to explore.
+/// The settings of an exploration.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Which schedules.
+    /// The schedules to explore.
     pub strategy: Strategy,
-    /// Remote read-modify-writes are atomic against the CPU as well.
+    /// Makes remote read-modify-writes atomic against the CPU as well.
     pub glob: bool,
-    /// What may go wrong in an execution besides its schedule, in every strategy.
+    /// The faults that may happen in an execution besides its schedule, in every strategy.
     pub faults: Faults,
-    /// Explorers that work in parallel (exhaustive strategy).
+    /// The number of explorers that work in parallel (exhaustive strategy).
     pub workers: usize,
-    /// Leave moves out whose order cannot matter. Off, every interleaving's states are visited: for checking the reduction.
-    /// Random strategies leave nothing out either way.
+    /// Leaves out moves whose order cannot matter. When off, the states of every interleaving are visited,
+    /// which checks the reduction. Random strategies leave nothing out either way.
     pub reduction: bool,
-    /// Give up after so many states.
+    /// Gives up after so many states.
     pub states_max: Option<u64>,
-    /// Give up after so long.
+    /// Gives up after so long.
     pub time_max: Option<Duration>,
-    /// Longest execution, moves; a longer one makes the result incomplete.
+    /// The number of moves of the longest execution to explore. A longer execution makes the result
+    /// incomplete.
     pub steps_max: usize,
     /// Called now and then, by any of the workers.
     pub progress: Option<fn(&Progress)>,
-    /// Set from outside to end the exploration early; the result says that it was.
+    /// A flag that ends the exploration early when it is set from outside. The result says that the
+    /// exploration was ended.
     pub cancel: Option<Arc<AtomicBool>>,
 }
 
-/// Which schedules to explore.
+/// The choice of schedules to explore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strategy {
-    /// All of them.
+    /// All schedules.
     Exhaustive,
-    /// All of them within these bounds. For worlds with too many: most mistakes need few preemptions or delays.
+    /// All schedules within these bounds. For worlds with too many schedules: most mistakes need few
+    /// preemptions or delays.
     Bounded(Bounds),
-    /// Uniform choices at every move.
+    /// Schedules with a uniform choice at every move.
     Random {
         /// Number of executions.
         executions: u64,
         /// Seed of the generator.
         seed: u64,
     },
-    /// Probabilistic concurrency testing (PCT): by random priorities of threads, store buffers and queue pairs, which change
-    /// at a few random points. Finds a bug that needs `depth` ordering constraints far more often than uniform choices.
+    /// Schedules by probabilistic concurrency testing (PCT). Threads, store buffers and queue pairs have
+    /// random priorities, which change at a few random points. PCT finds a bug that needs `depth` ordering
+    /// constraints far more often than uniform choices do.
     Pct {
         /// Number of executions.
         executions: u64,
@@ -139,9 +143,9 @@ pub enum SimError {
          share state between threads only through the fabric, and use no clock, randomness or addresses"
     )]
     NotDeterministic {
-        /// What it asked for before.
+        /// The request that it made before.
         before: String,
-        /// What it asked for now.
+        /// The request that it made now.
         now: String,
     },
     /// A schedule does not fit this world.
@@ -154,7 +158,7 @@ pub enum SimError {
         /// The move.
         what: String,
     },
-    /// The machine that runs the exploration let us down.
+    /// The host that runs the exploration failed.
     #[error("{0}")]
     Host(String),
 }
@@ -170,7 +174,8 @@ impl SimError {
 
 /// Explores the world that `builder` builds.
 ///
-/// # Errors
+/// Returns [`SimError`] when the world cannot be explored. A failing execution is not an error but part of
+/// the report.
 /// [`SimError`] when the world cannot be explored; a failing execution is not an error but part of the report.
 pub fn explore(config: &Config, builder: impl Fn(&mut World) + Sync) -> Result<Report, SimError> {
     let mut report = match config.strategy {
@@ -195,7 +200,8 @@ pub fn explore(config: &Config, builder: impl Fn(&mut World) + Sync) -> Result<R
 /// Repeats one execution.
 ///
 /// # Errors
-/// [`SimError::Replay`] when the schedule does not fit the world; otherwise as [`explore`].
+/// Returns [`SimError::Replay`] when the schedule does not fit the world, and otherwise the errors of
+/// [`explore`].
 pub fn replay(
     config: &Config,
     schedule: &Schedule,
@@ -209,11 +215,11 @@ pub fn replay(
     Ok(report)
 }
 
-/// The execution that `schedule` leads to as a graph, to draw as `mowgli explain` does: of a failure, or of a witness of
-/// [`reaches`]. The world is the one that was explored.
+/// Returns the execution that `schedule` leads to as a graph, to draw as `mowgli explain` does. The schedule
+/// is that of a failure, or of a witness of [`reaches`]. The world is the one that was explored.
 ///
 /// # Errors
-/// As [`replay`].
+/// Returns the errors of [`replay`].
 pub fn execution_graph(
     config: &Config,
     schedule: &Schedule,

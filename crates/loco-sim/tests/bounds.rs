@@ -1,4 +1,4 @@
-//! Bounded explorations: what they find, and that they claim no more than their bound.
+//! Checks what bounded explorations find, and that they claim no more than their bound.
 
 #![allow(clippy::unwrap_used)]
 
@@ -28,7 +28,8 @@ fn within(bounds: Bounds) -> Config {
     }
 }
 
-/// Two threads of a node count up one word `times` times each, by a load and an exchange each.
+/// Makes a world in which two threads of a node count one word up `times` times each, by a load and an
+/// exchange.
 fn lost_updates(times: u64) -> impl Fn(&mut World) + Sync {
     move |world| {
         let node = world.node(|_| <Atomic as AtomicCell<u64>>::new(0));
@@ -44,7 +45,7 @@ fn lost_updates(times: u64) -> impl Fn(&mut World) + Sync {
     }
 }
 
-/// Whether some execution within the bounds ends with both threads seeing `wanted`.
+/// Returns whether some execution within the bounds ends with both threads seeing `wanted`.
 fn ends_with(bounds: Bounds, wanted: &'static str) -> (bool, Completeness) {
     let last = move |end: &loco_sim::End<'_>| end.notes().iter().all(|n| n == wanted);
     let reach = reaches(&within(bounds), lost_updates(1), last).unwrap();
@@ -72,7 +73,7 @@ fn a_larger_bound_sees_more_until_it_sees_everything() {
         let mut n = 0;
         let last = loop {
             let report = explored(bound(n));
-            // States at different cost count apart, so there are ever more.
+            // States at different costs count separately, so their number grows with the bound.
             assert!(report.stats.states > states, "{}: {:?}", bound(n), report.stats);
             states = report.stats.states;
             match report.completeness {
@@ -81,7 +82,7 @@ fn a_larger_bound_sees_more_until_it_sees_everything() {
             }
             n += 1;
         };
-        // Nothing was left out because of the bound, so that is all there is.
+        // The bound excluded nothing, so this is everything.
         assert_eq!(last, Completeness::Complete);
         assert!(n > 2, "{n}");
     }

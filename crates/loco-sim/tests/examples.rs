@@ -1,5 +1,5 @@
-//! The examples of LOCO'26 on the shipped objects: what they promise holds in every execution, and the weak outcomes that
-//! the paper allows are reached.
+//! Runs the examples of LOCO'26 on the shipped objects. Their promises hold in every execution, and the weak
+//! outcomes that the paper allows are reached.
 
 #![allow(clippy::unwrap_used)]
 
@@ -29,7 +29,7 @@ fn config() -> Config {
     }
 }
 
-/// Some execution ends so, and its schedule repeats it.
+/// Checks that some execution has the wanted end, and that its schedule repeats it.
 fn allowed(name: &str, build: impl Fn(&mut World) + Sync, wanted: fn(&End<'_>) -> bool) {
     let reach = reaches(&config(), &build, wanted).unwrap();
     let Some(witness) = reach.witness else {
@@ -45,14 +45,14 @@ fn allowed(name: &str, build: impl Fn(&mut World) + Sync, wanted: fn(&End<'_>) -
         again.unwrap().failure.is_some(),
         "{name}: the schedule repeats it"
     );
-    // The declarative model has it too; sequential consistency does not.
+    // The declarative model has this execution too; sequential consistency does not.
     let graph = execution_graph(&config(), &witness.schedule, &build).unwrap();
     assert!(graph.is_consistent(), "{name}: {}", graph.text());
     let sc = Spec::of(Model::Sc, RmwAtomicity::Hca);
     assert!(!sc.is_consistent(graph.execution()), "{name}: {}", graph.text());
 }
 
-/// No execution ends so.
+/// Checks that no execution has the given end.
 fn forbidden(name: &str, build: impl Fn(&mut World) + Sync, wanted: fn(&End<'_>) -> bool) {
     let reach = reaches(&config(), build, wanted).unwrap();
     if let Some(witness) = reach.witness {
@@ -75,7 +75,7 @@ fn send(variable: &Sv, thread: &Thread<Fabric>, nodes: &[u16]) {
     variable.bcast(thread, &nodes).unwrap().forget();
 }
 
-/// Fig. 9a: who sees the flag sees what was put before it.
+/// Fig. 9a: a node that sees the flag sees the data that was put before it.
 #[test]
 fn fig9a_message_passing() {
     complete("Fig. 9a", |world| {
@@ -127,7 +127,8 @@ fn fig9b_messages_through_a_third_node_may_overtake() {
     allowed("Fig. 9b", world, |end| end.notes() == ["a=1 b=0"]);
 }
 
-/// Each of two nodes sends to the other, does `between`, and reads what the other sent.
+/// Makes a world in which each of two nodes sends to the other, does `between`, and reads what the other
+/// sent.
 fn store_buffering(between: fn(&Thread<Fabric>, NodeId, loco::AckKey<Fabric>)) -> impl Fn(&mut World) + Sync {
     move |world| {
         for node in [0u16, 1] {
@@ -175,7 +176,7 @@ struct Fig12 {
     b2: Option<Barrier<Fabric>>,
 }
 
-/// Fig. 12: nodes 0 and 1 meet, then 1 and 2. `wait` is how they do.
+/// Fig. 12: nodes 0 and 1 meet, then nodes 1 and 2. `wait` is the way in which they meet.
 fn fig12(wait: fn(&Barrier<Fabric>, &Thread<Fabric>, [u16; 2])) -> impl Fn(&mut World) + Sync {
     move |world| {
         for node in 0..3u16 {
@@ -240,7 +241,7 @@ struct Ring {
     _ring: RingBuffer<Fabric>,
 }
 
-/// A ring of two records of one word, from node 0 to node 1.
+/// Returns a ring of two records of one word, from node 0 to node 1.
 fn ring(node: u16) -> impl FnOnce(&Manager<Fabric>) -> Ring {
     ring_of(node, 32)
 }
@@ -259,7 +260,7 @@ fn ring_of(node: u16, capacity_bytes: usize) -> impl FnOnce(&Manager<Fabric>) ->
     }
 }
 
-/// LOCO'26 5: every message, whole and in order, also round the end of the ring.
+/// LOCO'26 5: every message arrives whole and in order, also past the end of the ring.
 #[test]
 fn ring_buffer_three_messages_with_wrap_around() {
     complete("ring buffer, 3 messages", |world| {
@@ -283,7 +284,7 @@ fn ring_buffer_three_messages_with_wrap_around() {
     });
 }
 
-/// Two messages in one put and one put of the head: nothing of them is seen before the head is.
+/// Two messages in one put, and one put of the head: neither is seen before the head is.
 #[test]
 fn ring_buffer_batch_of_two_messages() {
     complete("ring buffer, a batch of 2 messages", |world| {
@@ -307,7 +308,7 @@ fn ring_buffer_batch_of_two_messages() {
     });
 }
 
-/// Fig. 23: what was submitted before a barrier is there after it.
+/// Fig. 23: a message that was submitted before a barrier is there after it.
 #[test]
 fn fig23_ring_buffer_and_barrier() {
     complete("Fig. 23", |world| {

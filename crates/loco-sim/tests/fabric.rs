@@ -1,4 +1,4 @@
-//! The model fabric by itself: weak outcomes that the model allows are reached, others are not.
+//! Checks the model fabric by itself: weak outcomes that the model allows are reached, others are not.
 
 #![allow(clippy::unwrap_used)]
 
@@ -16,7 +16,8 @@ struct Node {
     memory: ModelMemory,
 }
 
-/// A node with a region of four words; every node knows that the others' regions have the same layout.
+/// Returns a node with a region of four words; every node knows that the others' regions have the same
+/// layout.
 fn node(fabric: ModelFabric) -> Node {
     let memory = fabric.allocate(64, MemoryKind::Host).unwrap();
     Node { fabric, memory }
@@ -24,7 +25,8 @@ fn node(fabric: ModelFabric) -> Node {
 
 impl Node {
     fn key(peer: u16) -> RegionKey {
-        // Set-up threads are numbered like nodes, and the region is the first thing that each allocates.
+        // Set-up threads have the numbers of their nodes, and the region is the first thing that each
+        // allocates.
         RegionKey {
             arena: 0,
             address: u64::from(peer) << 43,
@@ -57,7 +59,7 @@ impl Node {
     }
 }
 
-/// The sets of notes of all complete executions.
+/// Returns the sets of notes of all complete executions.
 fn outcomes(build: impl Fn(&mut World) + Sync) -> BTreeSet<Vec<String>> {
     let found = std::sync::Arc::new(Mutex::new(BTreeSet::new()));
     let report = explore(&Config::default(), |world| {
@@ -204,7 +206,8 @@ impl Drop for Counter<'_> {
     }
 }
 
-/// Threads are dismantled in an order in which their destructors find locks free: those that hold them first.
+/// Threads are dismantled in an order in which their destructors find locks free: threads that hold locks
+/// come first.
 #[test]
 fn destructors_may_take_locks_that_suspended_threads_hold() {
     let report = explore(&Config::default(), |world| {
@@ -213,7 +216,7 @@ fn destructors_may_take_locks_that_suspended_threads_hold() {
             world.thread(&node, name, |(fabric, lock): &(ModelFabric, ModelLock)| {
                 let _counter = Counter(lock);
                 let held = lock.lock();
-                // Suspended here, with the lock, whenever another execution begins.
+                // The thread is suspended here, holding the lock, whenever another execution begins.
                 fabric.cpu_fence();
                 drop(held);
             });

@@ -1,4 +1,5 @@
-//! Time and loss by themselves: deadlines that pass, nodes that stop, nodes that are declared lost and live on.
+//! Checks time and loss by themselves: deadlines that pass, nodes that stop, and nodes that are declared lost
+//! and live on.
 
 #![allow(clippy::unwrap_used)]
 
@@ -48,7 +49,7 @@ impl Node {
             .wait(wait, || Some(self.load(word)).filter(|&v| v != 0))
     }
 
-    /// Posts puts of 1 into words of `peer`, on one queue pair; whether each could be posted.
+    /// Posts puts of 1 into words of `peer`, on one queue pair. Fails if one could not be posted.
     fn put(&self, peer: u16, words: &[usize]) -> Result<(), FabricError> {
         let mut queue = self.fabric.queue_pair(NodeId(peer))?;
         let remote = self.fabric.import(NodeId(peer), &key(peer))?;
@@ -63,7 +64,7 @@ impl Node {
     }
 }
 
-/// Set-up threads are numbered like nodes, and the region is the first thing that each allocates.
+/// Set-up threads have the numbers of their nodes, and the region is the first thing that each allocates.
 fn key(peer: u16) -> RegionKey {
     RegionKey {
         arena: 0,
@@ -105,7 +106,7 @@ fn suspicion(unenforced: bool) -> Faults {
     }
 }
 
-/// The sets of notes of all complete executions.
+/// Returns the sets of notes of all complete executions.
 fn outcomes(faults: Faults, build: impl Fn(&mut World) + Sync) -> BTreeSet<Vec<String>> {
     let found = Arc::new(Mutex::new(BTreeSet::new()));
     let report = explore(&config(faults), |world| {
@@ -146,7 +147,7 @@ fn told(result: Result<u64, FabricError>) -> String {
     }
 }
 
-/// One thread waits for the other's store.
+/// Adds a thread that waits for the other thread's store.
 fn store_and_wait(world: &mut World) {
     let n = world.node(node);
     world.thread(&n, "waits", |n| note(told(n.wait(0, Peers::None, Some(10)))));
@@ -195,7 +196,8 @@ fn a_wait_that_only_its_deadline_ends_is_a_deadlock_unless_time_passes() {
 
 #[test]
 fn clocks_promise_order() {
-    // Whoever sees the later deadline passed finds that the earlier one has passed too, on the same node.
+    // A thread that sees the later deadline passed finds that the earlier one has passed too, on the same
+    // node.
     let seen = outcomes(expiries(1), |world| {
         let n = world.node(node);
         world.thread(&n, "late", |n| {
@@ -211,18 +213,18 @@ fn clocks_promise_order() {
             n.store(0, 1);
         });
     });
-    // One expiry is enough for both: the second deadline has passed when the first one to end was the later.
+    // One expiry is enough for both waits: if the later deadline passed first, the other one has passed too.
     assert!(seen.contains(&vec!["late at 100".to_owned(), "late".to_owned()]));
     assert!(seen.contains(&vec!["1 at 5".to_owned(), "late".to_owned()]));
     assert!(seen.contains(&vec!["1 at 0".to_owned(), "1".to_owned()]));
     assert!(!seen.contains(&vec!["late at 5".to_owned(), "late".to_owned()]));
 }
 
-/// Node 0 puts into two words of node 1, which waits for the first of them.
+/// Makes node 0 put into two words of node 1, which waits for the first of them.
 fn two_puts(world: &mut World) {
     let nodes = [world.node(node), world.node(node)];
     world.thread(&nodes[0], "puts", |n| {
-        // Whatever it is told: the other says what has arrived.
+        // The result does not matter: the other node says what has arrived.
         let _ = n.put(1, &[0, 1]);
     });
     world.thread(&nodes[1], "waits", |n| {
@@ -235,7 +237,7 @@ fn two_puts(world: &mut World) {
 #[test]
 fn what_a_stopped_node_has_posted_arrives_or_does_not() {
     let seen = outcomes(crash(), two_puts);
-    // Nothing is noted where the waiter is the one that stops.
+    // Nothing is noted where the waiter is the node that stops.
     assert_eq!(seen, set(&[&[], &["1, 1"], &["1, lost 0"], &["lost 0, lost 0"]]));
     assert_eq!(outcomes(Faults::default(), two_puts), set(&[&["1, 1"]]));
 }
@@ -271,7 +273,7 @@ fn nothing_of_a_lost_node_arrives_after_its_loss_is_known() {
     assert!(late(suspicion(true)));
 }
 
-/// Node 0 puts, then puts again; says what it was told.
+/// Makes node 0 put twice and note what it was told.
 fn told_or_not(world: &mut World) {
     let nodes = [world.node(node), world.node(node)];
     world.thread(&nodes[0], "puts", |n| {
@@ -293,13 +295,13 @@ fn a_node_that_is_declared_lost_is_told_by_its_next_call() {
         &["0", "0", "lost 0"],
         &["0", "cut off", "lost 0"],
         &["cut off", "cut off", "lost 0"],
-        // The other one is declared lost.
+        // The other node is declared lost.
         &["0", "0", "cut off"],
         &["0", "lost 1", "cut off"],
         &["lost 1", "lost 1", "cut off"],
     ]);
     assert_eq!(seen, expected);
-    // Not enforced, it is never told.
+    // Without enforcement it is never told.
     let seen = outcomes(suspicion(true), told_or_not);
     assert!(!seen.iter().flatten().any(|note| note == "cut off"), "{seen:?}");
     assert!(seen.contains(&vec!["0".to_owned(), "0".to_owned(), "lost 0".to_owned()]));

@@ -1,4 +1,4 @@
-//! loco's objects on the model fabric: complete explorations of what they promise.
+//! Explores the promises of loco's objects on the model fabric completely.
 
 #![allow(clippy::unwrap_used)]
 
@@ -22,7 +22,8 @@ fn meeting(nodes: usize) -> impl FnOnce(&Manager<ModelFabric>) -> Meeting {
     }
 }
 
-/// Each node sets its flag at the others before each round, if `puts`, and sees the others' after it.
+/// Makes a world in which each node sets its flag at the others before each round, if `puts`, and sees theirs
+/// after it.
 fn barrier_rounds(nodes: usize, rounds: u64, puts: bool) -> impl Fn(&mut World) + Sync {
     move |world| {
         for me in 0..nodes {

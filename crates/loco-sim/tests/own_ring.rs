@@ -1,6 +1,6 @@
-//! A ring buffer whose writer reads its own ring (LOCO'26 Def. 5.2, where `so` contains `rf` and `fb`): a submit that its own
-//! thread has received has happened for everybody else too. LOCO'26 Fig. 14 does not give that: the writer can take the head
-//! from its own store buffer.
+//! Checks a ring buffer whose writer reads its own ring (LOCO'26 Def. 5.2, where `so` contains `rf` and
+//! `fb`). A submit that its own thread has received must have happened for everybody else too. LOCO'26 Fig.
+//! 14 does not give that: the writer can take the head from its own store buffer.
 
 #![allow(clippy::unwrap_used)]
 
@@ -13,7 +13,7 @@ use loco_sim::{Completeness, Config, ModelFabric, World, explore, note};
 type Word = <<ModelFabric as Fabric>::Platform as Platform>::AtomicU64;
 type Reader = (RingReader<ModelFabric>, Thread<ModelFabric>);
 
-/// One node with a ring that both of its threads read, and a word.
+/// A node with a ring that both of its threads read, and a word.
 struct Site {
     writer: Mutex<Option<RingWriter<ModelFabric>>>,
     readers: Mutex<Vec<Reader>>,
@@ -42,8 +42,8 @@ impl Site {
     }
 }
 
-/// The smallest client that tells: one thread submits, receives that, and reads a word as 0; the other changes the word from
-/// 0, and receives nothing.
+/// Adds the smallest client that shows the difference. One thread submits a message, receives it, and reads a
+/// word as 0. The other thread changes the word from 0, and receives nothing.
 fn client(world: &mut World) {
     let node = world.node(|fabric| Site::new(fabric).unwrap());
     world.thread(&node, "writer", |site: &Site| {

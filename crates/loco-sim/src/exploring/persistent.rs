@@ -1,4 +1,5 @@
-//! Persistent sets: which of the enabled moves must be explored here, the others being left for later states.
+//! Computes persistent sets: the enabled moves that must be explored in a state. The others are left for
+//! later states.
 //!
 //! The world is cut into *agents* whose own moves come in a fixed order: a thread's program, a store buffer, and the
 //! parts of a queue pair (local reads, remote writes, remote reads, local writes, the rest). A set of agents is closed if
@@ -6,8 +7,9 @@
 //!   locks as learned in [`crate::state::sharing`]; rules of one queue pair that disable one another; completions and polls);
 //! * for each agent in it that cannot move now, every agent that could enable it is in it.
 //!
-//! A closed set is explored alone only if one of its moves must happen sooner or later. A fault need not: it uses up a
-//! budget, by which faults outside the set can only disable those inside, and then one of the others comes first.
+//! A closed set is explored alone only if one of its moves must happen sooner or later. A fault never has to
+//! happen. Faults outside the set can disable those inside it only by using up their common budget; another
+//! move of the set then comes first.
 //!
 //! No sequence of moves of agents outside a closed set can then interfere with the moves of those inside, so it is
 //! enough to explore those (Godefroid's persistent sets; stubborn sets with agents for processes).
@@ -73,13 +75,14 @@ impl Numbering {
 pub(crate) struct Reducer {
     closure: explorer::Closure,
     movers: Vec<usize>,
-    /// Those of them that have a move which must happen.
+    /// The agents among the movers that have a move which must happen.
     seeds: Vec<usize>,
     whos: Vec<Who>,
 }
 
 impl Reducer {
-    /// Leaves in `moves` a persistent subset of them: the smallest that is found starting from each agent that can move.
+    /// Reduces `moves` to a persistent subset: the smallest that is found when starting from each agent that
+    /// can move.
     pub(crate) fn reduce(&mut self, walker: &Walker<'_>, state: &mut State, moves: &mut Vec<Move>) {
         if moves.len() < 2 || state.losses.is_settling() {
             return;
@@ -135,7 +138,7 @@ fn agent_of(what: Move) -> Who {
     }
 }
 
-/// Finds what agents need, and adds it to a set.
+/// Finds which other agents an agent needs in its set, and adds them.
 struct Needs<'a, 'b, 'c> {
     walker: &'a Walker<'b>,
     numbering: Numbering,
@@ -173,7 +176,7 @@ impl Needs<'_, '_, '_> {
         }
     }
 
-    /// Everything that can make a completion appear at a node.
+    /// Adds everything that can make a completion appear at a node.
     fn add_completions(&mut self, state: &State, node: u16) {
         for thread in 0..self.numbering.threads as u16 {
             if state.info(thread).node == node {
@@ -186,7 +189,7 @@ impl Needs<'_, '_, '_> {
         }
     }
 
-    /// Other agents that may access the word in a conflicting way.
+    /// Adds the other agents that may access the word in a conflicting way.
     fn add_conflicts(&mut self, word: Addr, agent: Agent, write: bool) {
         let walker = self.walker;
         for (other, reads, writes) in walker.seen.words.others(word, agent, write) {
@@ -209,7 +212,7 @@ impl Needs<'_, '_, '_> {
         match what {
             Move::Thread(thread) => self.of_request(state, thread),
             Move::Machine(step) => self.of_step(state, step),
-            // It moves the node's clock, and is too late once the condition holds.
+            // The move advances the node's clock, and it comes too late once the condition holds.
             Move::Fault(Fault::Expire(thread)) => {
                 self.add_node(state, state.info(thread).node);
                 self.waited_for(state, thread);
@@ -255,7 +258,7 @@ impl Needs<'_, '_, '_> {
             } => self.add_node(state, state.info(thread).node),
             Request::Send { .. } | Request::Receive | Request::Close => self.add_all_programs(),
             Request::Note(Note::Call(_) | Note::Return(_)) => self.add_all_programs(),
-            // Seen by nobody but the thread itself.
+            // Nobody but the thread itself sees these requests.
             Request::Post { .. }
             | Request::Lost
             | Request::Reach { .. }
@@ -308,8 +311,9 @@ impl Needs<'_, '_, '_> {
         if state.machine.commutes(step).notifies {
             self.add_node(state, state.info(qp.thread).node);
         }
-        // Several entries of one part may be able to move: their order among themselves is in the set, as all moves of an
-        // agent are. Entries posted later queue up behind them, except for gets, which may pass one another.
+        // Several entries of one part may be able to move. The set contains every order among them, as it
+        // contains all moves of an agent. Entries posted later queue up behind them, except for gets, which
+        // may pass one another.
         if Part::of(rule) == Part::RemoteRead {
             self.add_thread(qp.thread);
             self.add(Who::Nic(qp, Part::LocalRead));
@@ -320,14 +324,15 @@ impl Needs<'_, '_, '_> {
     fn enablers(&mut self, state: &mut State, who: Who) {
         match who {
             Who::Buffer(thread) => {
-                // Empty, else it could drain. Filled by its thread, or by one that posts to its queue pairs.
+                // The buffer is empty, since it could drain otherwise. Its thread fills it, or a thread that
+                // posts to its queue pairs.
                 self.add_node(state, state.info(thread).node);
             }
             Who::Nic(qp, _) => {
                 self.add_queue_pair(qp);
                 self.add_thread(qp.thread);
                 for thread in 0..self.numbering.threads as u16 {
-                    // An atomic unit that another queue pair holds.
+                    // Another queue pair may hold the atomic unit.
                     let other = QpId {
                         thread,
                         peer: qp.peer,
@@ -362,7 +367,7 @@ impl Needs<'_, '_, '_> {
                         self.add(Who::Program(user));
                     }
                 }
-                // Its own store buffer decides what it sees.
+                // The thread's own store buffer decides what the thread sees.
                 self.add(Who::Buffer(thread));
             }
             Status::Ready => {

@@ -80,7 +80,7 @@ pub(crate) fn explore(
     })
 }
 
-/// Takes the moves of `schedule`, then goes on with the first enabled one.
+/// Takes the moves of `schedule`, then always the first enabled move.
 pub(crate) fn replay(config: &Config, builder: Builder<'_>, schedule: &Schedule) -> Result<Report, SimError> {
     let begun = Instant::now();
     let common = Common::default();

@@ -1,27 +1,28 @@
-//! "Some execution reaches X": showing that a weak outcome is possible, not only that a wrong one is not.
+//! Searches for an execution with a given end. It shows that a weak outcome is possible, not only that a
+//! wrong one is not.
 
 use std::sync::Arc;
 
 use crate::reports::{Failure, FailureKind, Report};
 use crate::{Config, End, SimError, World, explore};
 
-/// What the panic of a reached end says; no assertion of a user's says it.
+/// The panic message that marks a reached end. No assertion of a user has this message.
 const REACHED: &str = "loco-sim: the wanted end is reached";
 
-/// Whether an execution with the wanted end was found.
+/// The result of a search for an execution with the wanted end.
 #[derive(Clone, Debug)]
 pub struct Reach {
     /// An execution that ends as wanted; [`replay`](crate::replay) repeats its schedule.
     pub witness: Option<Failure>,
-    /// The exploration. Without a witness, `Complete` means that no execution ends so. A failure here is one of the
-    /// world's own, met before the wanted end.
+    /// The report on the exploration. Without a witness, `Complete` means that no execution ends in the
+    /// wanted way. A failure in this report is one of the world itself, met before the wanted end.
     pub report: Report,
 }
 
 /// Explores the world until a complete execution satisfies `wanted`.
 ///
 /// # Errors
-/// As [`explore`].
+/// Returns the errors of [`explore`].
 pub fn reaches(
     config: &Config,
     builder: impl Fn(&mut World) + Sync,

@@ -1,11 +1,12 @@
 //! Exhaustive exploration, within bounds or without, in passes.
 //!
-//! Relies on [`explorer::search()`]. The reduction leaves moves out by what is known of conflicts
-//! ([`crate::state::sharing`]). A pass that learns of another ends, and the next begins again with what is known
-//! now; the last pass learns nothing.
+//! Relies on [`explorer::search()`]. The reduction decides which moves to leave out by the conflicts that are
+//! known ([`crate::state::sharing`]). A pass that learns of a new conflict ends, and the next pass begins
+//! again with this knowledge. The last pass learns nothing new.
 //!
-//! A thread whose condition did not hold is parked, which changes nothing: the state does what it could do before, but for
-//! the evaluation that failed. Such a state stutters from the one in which the thread is about to evaluate.
+//! A thread whose condition did not hold is parked. Parking changes nothing else: the new state can do
+//! whatever the state before it could, except the evaluation that failed. Such a state stutters: it repeats
+//! the state in which the thread was about to evaluate its condition.
 
 use std::time::Instant;
 
@@ -19,7 +20,7 @@ use crate::state::Common;
 use crate::state::sharing::Seen;
 use crate::{Config, SimError};
 
-/// Explores every behaviour of the world, or with bounds every one within them.
+/// Explores every behaviour of the world, or, with bounds, every behaviour within them.
 pub(crate) fn exhaustive(
     config: &Config,
     builder: Builder<'_>,
@@ -62,13 +63,13 @@ struct Pass<'a> {
     common: &'a Common,
     builder: Builder<'a>,
     bounds: Option<Bounds>,
-    /// Which pass this is, and when the first began.
+    /// The number of this pass, and the time at which the first pass began.
     number: u64,
     begun: Instant,
 }
 
 impl Pass<'_> {
-    /// Searches; adds to what is known of conflicts, and notes there whether that is news.
+    /// Searches. Adds the conflicts met to those known in `seen`, and notes there whether any of them is new.
     fn run(&self, seen: &mut Seen, total: &mut Stats) -> Result<(Completeness, Option<Failure>), SimError> {
         let config = self.config;
         let tell = |progress: &explorer::Progress| self.tell(progress);
@@ -100,7 +101,7 @@ impl Pass<'_> {
             (Ended::Limit(limit), _) => Completeness::Incomplete(limit.to_string()),
             (Ended::Quit, _) => Completeness::Stopped,
             (Ended::Bounded, Some(bounds)) => Completeness::UpTo(bounds),
-            // Nothing had to be left out.
+            // The bounds excluded nothing.
             (Ended::Complete | Ended::Bounded, _) => Completeness::Complete,
         };
         Ok((completeness, failure))
@@ -119,7 +120,7 @@ impl Pass<'_> {
     }
 }
 
-/// The limits of an exploration that began at this instant.
+/// Returns the limits of an exploration that began at this instant.
 pub(crate) fn limits(config: &Config, begun: Instant) -> Limits<'_> {
     Limits {
         deadline: config.time_max.and_then(|max| begun.checked_add(max)),
@@ -129,7 +130,7 @@ pub(crate) fn limits(config: &Config, begun: Instant) -> Limits<'_> {
     }
 }
 
-/// The error of an exploration that failed.
+/// Returns the error of an exploration that failed.
 pub(crate) fn failed(failed: Failed<SimError>) -> SimError {
     match failed {
         Failed::System(error) => error,

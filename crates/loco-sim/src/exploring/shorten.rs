@@ -1,8 +1,9 @@
-//! Making a failing schedule short, and telling what happens in it.
+//! Makes a failing schedule short, and describes what happens in it.
 //!
-//! Every failing prefix does: [`crate::replay`] goes on with the first move that is enabled. So the moves that the failure
-//! does not need are left out one group after the other, and groups of one thread or queue pair are put together,
-//! as long as the failure is still the same.
+//! Every prefix that fails is a complete schedule: [`crate::replay`] goes on with the first move that is
+//! enabled. The search therefore removes groups of moves that the failure does not need, one group after
+//! another. It also puts groups of one thread or queue pair together, as long as the failure stays the same
+//! one.
 
 use std::mem::discriminant;
 use std::time::{Duration, Instant};
@@ -19,13 +20,13 @@ use crate::{Config, SimError};
 /// Time that shortening may take.
 const TIME_MAX: Duration = Duration::from_secs(5);
 
-/// The same failure with a shorter schedule if there is one, and with its trace.
+/// Returns the failure with its trace, and with a shorter schedule if there is one.
 pub(crate) fn shorten(config: &Config, builder: Builder<'_>, failure: Failure) -> Result<Failure, SimError> {
     let moves = failure.schedule.moves().to_vec();
     search(config, builder, failure, moves, TIME_MAX)
 }
 
-/// The same failure with its trace, and with the schedule that led to it.
+/// Returns the failure with its trace, and with the schedule that led to it.
 pub(crate) fn explain(
     config: &Config,
     builder: Builder<'_>,
@@ -55,7 +56,7 @@ fn search(
         time_max,
     };
     if trials.run(&best, None)?.is_none() {
-        // Not repeated: as it was found.
+        // The failure could not be repeated: report it as it was found.
         return Ok(failure);
     }
     loop {
@@ -139,7 +140,8 @@ impl Trials<'_> {
         Ok(())
     }
 
-    /// The failure that the moves lead to if it is the wanted one, and those of them that were possible.
+    /// Runs the moves. Returns the failure that they lead to, if it is the wanted one, and those of the moves
+    /// that were possible.
     fn run(
         &mut self,
         moves: &[Move],

@@ -1,7 +1,7 @@
-//! A world as a system for [`explorer`]: what its positions, moves and findings are.
+//! Presents a world as a system for [`explorer`]: its positions, moves and findings.
 //!
-//! Relies on [`crate::exploring::walk`] for taking moves and on [`crate::exploring::persistent`] for which suffice. Used
-//! by [`crate::exploring::search`] and [`crate::exploring::random`].
+//! Relies on [`crate::exploring::walk`] for taking moves and on [`crate::exploring::persistent`] for the
+//! moves that suffice. Used by [`crate::exploring::search`] and [`crate::exploring::random`].
 
 use explorer::{Flow, Mover, System};
 use mowgli::machine::Step;
@@ -18,11 +18,12 @@ use crate::state::sharing::Seen;
 pub(crate) struct Explored<'a> {
     pub(crate) walker: Walker<'a>,
     reducer: persistent::Reducer,
-    /// Moves are left out, so an access that was not counted on ends the search: what was left out may have been wrong.
+    /// Set while the reduction leaves moves out. An access that was not counted on then ends the search,
+    /// since the moves left out may have mattered.
     pub(crate) learns: bool,
 }
 
-/// What a worker has learned and done.
+/// The knowledge of a worker and the work that it has done.
 pub(crate) struct Learned {
     pub(crate) seen: Seen,
     pub(crate) runs: u64,
@@ -92,7 +93,8 @@ impl System for Explored<'_> {
     }
 
     fn encode_before_stutter(&self, at: &Position, moves: &[Move], out: &mut Vec<u8>) -> bool {
-        // Only a parked thread's deadline can pass, not that of one which is about to evaluate.
+        // Only a parked thread's deadline can pass. The deadline of a thread that is about to evaluate
+        // cannot.
         let expires = |what: &Move| matches!(what, Move::Fault(Fault::Expire(_) | Fault::Idle(_)));
         let stutters = self.walker.config.reduction && at.state.stutters() && !moves.iter().any(expires);
         if stutters {
@@ -109,7 +111,7 @@ impl System for Explored<'_> {
         mover(what)
     }
 
-    /// Faults have bounds of their own.
+    /// Returns whether the move counts against the bounds: faults have bounds of their own.
     fn is_counted(&self, what: Move) -> bool {
         !matches!(what, Move::Fault(_))
     }
@@ -126,8 +128,9 @@ impl System for Explored<'_> {
     }
 }
 
-/// Who makes the move. In the order of delays: a thread, its store buffer, its queue pairs by peer. So without delays
-/// memory is strong: what a thread has issued takes effect before another thread moves.
+/// Returns who makes the move, in the order of delays: a thread, its store buffer, its queue pairs by peer.
+/// Without delays, memory is therefore strong: what a thread has issued takes effect before another thread
+/// moves.
 pub(crate) fn mover(what: Move) -> Mover {
     let (thread, part) = match what {
         Move::Thread(thread) => (thread, 0),
@@ -141,14 +144,14 @@ pub(crate) fn mover(what: Move) -> Mover {
     Mover(u32::from(thread) << 16 | u32::from(part))
 }
 
-/// The assertion that has failed in a thread, if one has.
+/// Returns the assertion that has failed in a thread, if one has.
 pub(crate) fn failure_of_thread(walker: &Walker<'_>, at: &Position) -> Option<Failure> {
     let (thread, message) = walker.failed(&at.state)?;
     let kind = FailureKind::Assertion { thread, message };
     Some(Failure::new(walker.common, &at.state, at.schedule.to_vec(), kind))
 }
 
-/// The failure at the end of an execution, if any.
+/// Returns the failure at the end of an execution, if any.
 pub(crate) fn end_of(walker: &mut Walker<'_>, at: &Position) -> Result<Option<Failure>, SimError> {
     let stuck = at.state.is_unfinished();
     let kind = if stuck {

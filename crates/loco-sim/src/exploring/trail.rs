@@ -1,15 +1,16 @@
-//! A list that grows at one end and shares its past: positions of a search are cloned at every choice.
+//! A list that grows at one end. Copies share their common beginning, because a search clones its position at
+//! every choice.
 
 use std::sync::Arc;
 
-/// Elements of a block. Fewer allocations with more, and more to copy in a clone.
+/// The number of elements of a block. More elements mean fewer allocations, and more to copy in a clone.
 const BLOCK: usize = 32;
 
 /// A persistent list. Cloning shares all but the newest elements.
 #[derive(Debug)]
 pub(crate) struct Trail<T> {
     before: Past<T>,
-    /// At most a block.
+    /// The newest elements, at most a block.
     recent: Vec<T>,
 }
 
@@ -18,7 +19,7 @@ type Past<T> = Option<Arc<Block<T>>>;
 #[derive(Debug)]
 struct Block<T> {
     items: Vec<T>,
-    /// Of all elements up to the end of this block.
+    /// The number of elements up to the end of this block.
     len: usize,
     before: Past<T>,
 }
@@ -61,7 +62,7 @@ impl<T: Clone> Trail<T> {
         self.before.as_ref().map_or(0, |block| block.len) + self.recent.len()
     }
 
-    /// Oldest first.
+    /// Returns all elements, oldest first.
     pub(crate) fn to_vec(&self) -> Vec<T> {
         let mut blocks = vec![&self.recent];
         let mut at = &self.before;
@@ -75,7 +76,7 @@ impl<T: Clone> Trail<T> {
 
 impl<T> Drop for Block<T> {
     fn drop(&mut self) {
-        // One by one: a long chain must not be dropped recursively.
+        // Free the blocks one by one: dropping a long chain recursively would overflow the stack.
         let mut at = self.before.take();
         while let Some(block) = at {
             at = Arc::try_unwrap(block)

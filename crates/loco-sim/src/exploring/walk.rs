@@ -1,8 +1,8 @@
-//! Walking through the states of a world: taking moves, telling which need not be interleaved, consulting a run where the
-//! behaviour of a thread is not known yet.
+//! Walks through the states of a world: takes moves, tells which of them need not be interleaved with others,
+//! and consults a run where the behaviour of a thread is not known yet.
 //!
-//! The reduction: a move that commutes with everything else that can happen, now or later, is taken at once, alone
-//! (a persistent set of one move). Such are
+//! The reduction takes a move at once and alone (a persistent set of one move) if the move commutes with
+//! everything else that can happen, now or later. Such moves are
 //! * thread moves that nobody else sees: a store or a post (into the thread's own store buffer), a fence, a load of a
 //!   word that nobody else writes, notes;
 //! * machine steps on words that nobody else touches ([`crate::state::sharing`]) if they commute within their queue pair
@@ -72,7 +72,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// The position after the set-up.
+    /// Returns the position after the set-up.
     pub(crate) fn start(&mut self) -> Result<Position, SimError> {
         let Start { run, state } = Run::start(self.common, self.config, self.builder)?;
         self.runs += 1;
@@ -85,7 +85,7 @@ impl<'a> Walker<'a> {
         })
     }
 
-    /// Brings a run here, so that what every thread asks for next is known.
+    /// Brings a run to this position, so that the next request of every thread is known.
     fn consult(&mut self, state: &State, path: &Trail<Granted>) -> Result<(), SimError> {
         let path = path.to_vec();
         let on_path = match &mut self.run {
@@ -123,7 +123,7 @@ impl<'a> Walker<'a> {
                 let granted = at.state.grant(self.common, &mut self.seen, thread, request);
                 match (granted, request) {
                     (None, _) => false,
-                    // The thread stops here; it is told when it is woken, or never.
+                    // The thread stops here. It is told once it is woken, if ever.
                     (Some(_), Request::Park | Request::End(_)) => true,
                     (Some(reply), _) => {
                         at.state.advance(self.common, thread, &reply);
@@ -152,7 +152,8 @@ impl<'a> Walker<'a> {
         Ok(())
     }
 
-    /// Every move that is enabled: threads first, then the machine, then faults, of which the optional ones come last.
+    /// Lists every enabled move: first those of threads, then those of the machine, then faults with the
+    /// optional ones last.
     pub(crate) fn moves(&mut self, state: &mut State, moves: &mut Vec<Move>) {
         moves.clear();
         for thread in 0..state.threads.len() as u16 {
@@ -168,7 +169,8 @@ impl<'a> Walker<'a> {
         state.faults(moves.is_empty(), moves);
     }
 
-    /// A move that need not be interleaved with others; without one, every move that is enabled.
+    /// Finds a move that need not be interleaved with others. If there is none, `moves` holds every enabled
+    /// move.
     pub(crate) fn commuting(&mut self, state: &mut State, moves: &mut Vec<Move>) -> Option<Move> {
         moves.clear();
         for thread in 0..state.threads.len() as u16 {
@@ -249,7 +251,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// Runs the checks of the world on a complete execution; the message of the first that panics.
+    /// Runs the checks of the world on a complete execution. Returns the message of the first that panics.
     pub(crate) fn check_end(&mut self, state: &State) -> Result<Option<String>, SimError> {
         if self.run.is_none() {
             self.run = Some(Run::start(self.common, self.config, self.builder)?.run);
@@ -261,7 +263,7 @@ impl<'a> Walker<'a> {
             .and_then(|run| run.check_end(self.common, state)))
     }
 
-    /// The assertion that failed in a thread, if one has.
+    /// Returns the assertion that failed in a thread, if one has.
     pub(crate) fn failed(&self, state: &State) -> Option<(u16, String)> {
         state.threads.iter().enumerate().find_map(|(index, t)| {
             if t.status != Status::Failed {

@@ -1,8 +1,8 @@
-//! Model threads as coroutines. The one module of this crate with `unsafe`: it lets code deep inside object calls reach
-//! the coroutine that runs it.
+//! Runs model threads as coroutines. This is the one module of the crate with `unsafe`: code deep inside
+//! object calls must reach the coroutine that runs it.
 //!
-//! Relies on `corosensei`. Used by [`crate::world::run`], which resumes threads, and by the fabric's types, which ask through
-//! [`ask`].
+//! Relies on `corosensei`. Used by [`crate::world::run`], which resumes threads, and by the fabric's types,
+//! which make requests through [`ask`].
 #![allow(unsafe_code)]
 
 use std::cell::{Cell, RefCell};
@@ -21,7 +21,7 @@ const STACK_BYTES: usize = 256 * 1024;
 /// The body of a model thread.
 pub(crate) type Body = Box<dyn FnOnce() + Send>;
 
-/// What the running code must know of its thread.
+/// The facts that the running code must know of its thread.
 #[derive(Clone, Copy)]
 struct Current {
     yielder: NonNull<Yielder<Reply, Request>>,
@@ -31,13 +31,14 @@ struct Current {
 
 thread_local! {
     static CURRENT: Cell<Option<Current>> = const { Cell::new(None) };
-    /// Set while suspended threads are unwound: requests get no answer any more.
+    /// Set while suspended threads are unwound: requests are no longer answered.
     static DISMANTLING: Cell<bool> = const { Cell::new(false) };
-    /// Bodies of threads that running threads have asked for; taken when the request is granted.
+    /// Bodies of threads that running threads have asked for. A body is taken when the request is granted.
     static SPAWNED: RefCell<Vec<(u16, Body)>> = const { RefCell::new(Vec::new()) };
-    /// Where the last panic of a model thread came from.
+    /// The place of the last panic of a model thread.
     static PANIC_PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
-    /// Names that each thread has given out. One run at a time has threads on an OS thread.
+    /// The number of names that each thread has given out. An OS thread runs the threads of one run at a
+    /// time.
     static NAMED: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
     /// Threads that hold a lock of the model, once for each lock, in the order in which they took them.
     static HOLDERS: RefCell<Vec<u16>> = const { RefCell::new(Vec::new()) };
@@ -53,7 +54,7 @@ pub(crate) struct Task {
 }
 
 impl Task {
-    /// A thread that has not started. Errors when no stack can be had.
+    /// Makes a thread that has not started. Fails when no stack can be allocated.
     pub(crate) fn new(thread: u16, node: u16, body: Body) -> std::io::Result<Task> {
         let pooled = STACKS.with_borrow_mut(Vec::pop);
         let stack = match pooled {
@@ -82,7 +83,7 @@ impl Task {
                             let place = PANIC_PLACE.take().map(|p| format!(" ({p})")).unwrap_or_default();
                             Arc::from(format!("{text}{place}"))
                         }
-                        // The forced unwinding of a suspended coroutine must go on.
+                        // The forced unwinding of a suspended coroutine must continue.
                         None if DISMANTLING.get() => std::panic::resume_unwind(panic),
                         None => {
                             let place = PANIC_PLACE.take().unwrap_or_default();
@@ -97,7 +98,7 @@ impl Task {
         })
     }
 
-    /// Runs the thread with `reply` to its next request.
+    /// Resumes the thread with `reply` and returns its next request.
     pub(crate) fn resume(&mut self, reply: Reply) -> Request {
         let Some(coroutine) = self.coroutine.as_mut() else {
             return Request::End(Ok(()));
@@ -153,21 +154,21 @@ pub(crate) fn ask(request: Request) -> Reply {
     if DISMANTLING.get() || std::thread::panicking() {
         return Reply::Dismantled;
     }
-    // SAFETY: `CURRENT` is set only while the coroutine that owns this yielder is running on this OS thread (`resume`
-    // takes it away when the coroutine suspends or ends), so the yielder, which lives as long as the coroutine's
-    // stack, is alive, and this code runs on that stack.
+    // SAFETY: `CURRENT` is set only while the coroutine that owns this yielder is running on this OS thread:
+    // `resume` clears it when the coroutine suspends or ends. The yielder lives as long as the coroutine's
+    // stack, so it is alive, and this code runs on that stack.
     let reply = unsafe { current.yielder.as_ref() }.suspend(request);
     CURRENT.set(Some(current));
     reply
 }
 
-/// Number and node of the running model thread.
+/// Returns the number and the node of the running model thread.
 pub(crate) fn current() -> Option<(u16, u16)> {
     CURRENT.get().map(|c| (c.thread, c.node))
 }
 
-/// The first of `count` names that nobody else has: they depend on the thread and what it did, not on the schedule.
-/// Outside a model thread, a name that nothing will be done with.
+/// Returns the first of `count` names that nobody else has. Names depend on the thread and its past, not on
+/// the schedule. Outside a model thread the name is never used.
 pub(crate) fn fresh_names(count: u64) -> u64 {
     let Some((thread, _)) = current() else {
         return u64::MAX;
@@ -201,12 +202,12 @@ pub(crate) fn lets_go_of_all(thread: u16) {
     HOLDERS.with_borrow_mut(|holders| holders.retain(|&h| h != thread));
 }
 
-/// The thread that took a lock last, of those that hold one.
+/// Returns the thread that took a lock last, among those that hold one.
 pub(crate) fn last_holder() -> Option<u16> {
     HOLDERS.with_borrow(|holders| holders.last().copied())
 }
 
-/// Hands over the body of a thread that the running thread asks for next.
+/// Hands over the body of the thread that the running thread is about to ask for.
 pub(crate) fn hand_over(body: Body) {
     if let Some((thread, _)) = current() {
         SPAWNED.with_borrow_mut(|bodies| bodies.push((thread, body)));
@@ -226,7 +227,7 @@ pub(crate) fn forget_handed_over() {
     drop(SPAWNED.take());
 }
 
-/// Runs `f`, in which requests get no answer: for dropping what an execution leaves behind.
+/// Runs `f` while requests get no answer. For dropping the remains of an execution.
 pub(crate) fn dismantle<T>(f: impl FnOnce() -> T) -> T {
     let before = DISMANTLING.replace(true);
     let result = f();
@@ -234,8 +235,8 @@ pub(crate) fn dismantle<T>(f: impl FnOnce() -> T) -> T {
     result
 }
 
-/// A panic of a model thread is a finding, printed once with its schedule: keep the default hook from printing it in
-/// each of many executions.
+/// Installs a panic hook that is silent for model threads. Their panics are findings, printed once with their
+/// schedule; the default hook would print them in each of many executions.
 fn install_panic_hook() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -251,7 +252,7 @@ fn install_panic_hook() {
     });
 }
 
-/// Runs a check outside model threads; the message of its panic.
+/// Runs a check outside model threads. Returns the message of its panic as the error.
 pub(crate) fn catch(check: impl FnOnce()) -> Result<(), String> {
     install_panic_hook();
     let before = DISMANTLING.replace(true);

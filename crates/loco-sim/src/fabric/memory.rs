@@ -1,4 +1,5 @@
-//! Registered memory of the model: this node's, in words that its CPU accesses, and a peer's.
+//! Registered memory of the model: the node's own memory, in words that its CPU accesses, and a peer's
+//! memory.
 //!
 //! Relies on [`crate::fabric::coroutine`] to ask for each access. Used by [`super::ModelFabric`] and its queue pairs.
 
@@ -9,7 +10,7 @@ use crate::fabric::coroutine::ask;
 use crate::fabric::platform::value;
 use crate::fabric::request::{Request, Rmw, VirtualWord};
 
-/// The word that eight bytes hold.
+/// Returns the word that eight bytes hold.
 pub(super) fn word_of(bytes: &[u8]) -> u64 {
     bytes
         .iter()
@@ -36,12 +37,12 @@ impl ModelMemory {
         })
     }
 
-    /// The word that holds byte `offset`.
+    /// Returns the word that holds byte `offset`.
     pub(crate) fn word(&self, offset: usize) -> VirtualWord {
         VirtualWord(self.first.0 + ((self.offset + offset) / WORD) as u64)
     }
 
-    /// The words of a transfer, which must be whole words.
+    /// Returns the words of a transfer. A transfer consists of whole words.
     pub(super) fn words(
         &self,
         offset: usize,
@@ -126,7 +127,7 @@ impl Memory for ModelMemory {
     }
 }
 
-/// One word, or a part of one.
+/// A word, or a part of one.
 #[derive(Clone, Debug)]
 pub struct ModelCell {
     word: VirtualWord,
@@ -187,7 +188,7 @@ impl<W: Word> WordCell<W> for ModelCell {
             if part != expected {
                 return Err(part);
             }
-            // Only the rest of the word was different: try again with what is there.
+            // Only another part of the word has changed: try again with the value found.
             old = found;
         }
     }

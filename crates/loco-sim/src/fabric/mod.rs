@@ -1,9 +1,9 @@
 //! The model fabric: the fabric contract on the operational machine.
 //!
-//! Memory is the machine's memory in words of eight bytes; CPU accesses and posted operations are the machine's actions. A
-//! transfer of several words is one operation for each, in ascending order, of which the last carries the
-//! completion. Narrower CPU stores read the word and write it back, so two threads that store to different bytes of
-//! one word at the same time are not modelled.
+//! Memory is the machine's memory in words of eight bytes. CPU accesses and posted operations are the
+//! machine's actions. A transfer of several words is one operation for each word, in ascending order; the
+//! last one carries the completion. A narrower CPU store reads the word and writes it back, so two threads
+//! that store to different bytes of one word at the same time are not modelled.
 
 pub(crate) mod coroutine;
 mod memory;
@@ -30,7 +30,7 @@ pub use queue_pair::ModelQueuePair;
 /// Bytes of a model word.
 const WORD: usize = 8;
 
-/// What nodes may meet, as far as their fabrics behave otherwise.
+/// The events that nodes may meet, as far as they change how a fabric behaves.
 #[derive(Clone, Copy)]
 pub(crate) struct Options {
     /// Remote read-modify-writes are atomic against the CPU, too.
@@ -41,7 +41,7 @@ pub(crate) struct Options {
     pub(crate) lossy: bool,
 }
 
-/// One node's model fabric. Made by [`World::node`](crate::World::node).
+/// A node's model fabric. Made by [`World::node`](crate::World::node).
 #[derive(Clone, Debug)]
 pub struct ModelFabric {
     node: NodeId,
@@ -146,7 +146,7 @@ impl Fabric for ModelFabric {
         }
         let (owner, _) = current().ok_or_else(|| outside("a queue pair"))?;
         self.reach(peer)?;
-        // Both ends of a flush: words that nobody else knows.
+        // Two words that nobody else knows: both ends of a flush.
         Ok(ModelQueuePair {
             owner,
             node: self.node,
@@ -191,8 +191,8 @@ impl Fabric for ModelFabric {
         self.wait_for(wait, Deadline::Within(nanoseconds), ready)
     }
 
-    /// Until the memory differs from what was seen, whenever that is: any number of looks in between would have found the
-    /// same, so nothing is left out.
+    /// Waits until the memory differs from what was seen, whenever that is. Any number of looks in between
+    /// would have found the same memory, so the exploration leaves nothing out.
     fn pause(&self, wait: Wait<'_>, _: Duration, seen: &Seen<'_, ModelRemote>) -> Result<()> {
         let words = seen.at.remote.memory.words(seen.at.offset, seen.bytes.len())?;
         let words: Vec<(VirtualWord, u64)> = words.zip(seen.bytes.chunks_exact(WORD).map(word_of)).collect();
@@ -208,7 +208,8 @@ impl Fabric for ModelFabric {
 }
 
 impl ModelFabric {
-    /// The waiting primitive. The explorer reports who waits in vain where no deadline may pass.
+    /// Waits until `ready` returns a value. Where no deadline may pass, the explorer reports a thread that
+    /// waits in vain.
     fn wait_for<T>(
         &self,
         wait: Wait<'_>,
@@ -243,14 +244,14 @@ impl ModelFabric {
                         after: Duration::from_nanos(after),
                     });
                 }
-                // Asked once more, as the contract says.
+                // Ask once more, as the contract requires.
                 Reply::Lost(node) => return ready().ok_or_else(|| self.lost(node)),
                 _ => {}
             }
         }
     }
 
-    /// The nodes whose loss ends a wait, where nodes may be lost.
+    /// Returns the nodes whose loss ends a wait; none where nodes cannot be lost.
     fn named(&self, peers: Peers<'_>) -> NodeSet {
         let others = |nodes: &[NodeId]| nodes.iter().map(|n| n.0).filter(|&n| n != self.node.0).collect();
         match peers {
@@ -262,7 +263,7 @@ impl ModelFabric {
         }
     }
 
-    /// The error of a call that fails since `node` is lost.
+    /// Returns the error of a call that fails since `node` is lost.
     fn lost(&self, node: u16) -> FabricError {
         match node == self.node.0 {
             true => FabricError::DeclaredLost,
@@ -282,8 +283,8 @@ impl ModelFabric {
     }
 }
 
-/// Set-up messages of the model: delivered in the order in which they were sent, never lost. Who is lost is what this node
-/// has learned.
+/// Set-up messages of the model. They are delivered in the order in which they were sent, and none is lost.
+/// The lost nodes are those that this node has learned of.
 #[derive(Clone, Copy, Debug)]
 pub struct ModelControl {
     node: u16,

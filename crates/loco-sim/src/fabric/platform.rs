@@ -1,7 +1,8 @@
-//! Threads, locks and atomics of the model: each use is a visible step.
+//! Threads, locks and atomics of the model. Each use of them is a visible step.
 //!
-//! An atomic is a word of the node's memory: its loads and stores go through the thread's store buffer like any other,
-//! its read-modify-writes are locked instructions. A lock is taken and released by locked instructions too.
+//! An atomic is a word of the node's memory. Its loads and stores go through the thread's store buffer like
+//! any other, and its read-modify-writes are locked instructions. A lock, too, is taken and released by
+//! locked instructions.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, OnceLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
@@ -11,8 +12,9 @@ use loco_fabric::{AtomicCell, FabricError, Lock, Platform, Result, RwLock, Task,
 use crate::fabric::coroutine::{ask, current, fresh_names, hand_over, holds, lets_go};
 use crate::fabric::request::{LockId, LockMode, Reply, Request, Rmw, VirtualWord};
 
-/// Platform of the model fabric. Its clock moves when the deadline of a wait passes ([`Faults`](crate::Faults)), and
-/// stands still where none may: a wait that cannot end is a deadlock then.
+/// The platform of the model fabric. Its clock moves when the deadline of a wait passes
+/// ([`Faults`](crate::Faults)). The clock stands still where no deadline may pass; a wait that cannot end is
+/// then a deadlock.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ModelPlatform {
     pub(crate) timed: bool,
@@ -47,7 +49,7 @@ impl Platform for ModelPlatform {
     }
 }
 
-/// The error of what is tried outside a model thread.
+/// Returns the error of an action that was tried outside a model thread.
 pub(crate) fn outside(what: &str) -> FabricError {
     FabricError::Unsupported(format!(
         "{what} on the model fabric outside a thread of an exploration"
@@ -69,7 +71,7 @@ impl Task for ModelTask {
     }
 }
 
-/// An atomic word, given memory when first used by a model thread.
+/// An atomic word. It gets its memory when a model thread first uses it.
 #[derive(Debug)]
 pub struct ModelAtomic {
     initial: u64,
@@ -81,7 +83,8 @@ impl ModelAtomic {
         *self.word.get_or_init(|| {
             let word = allocate(1);
             if self.initial != 0 {
-                // A fresh word is seen by nobody else before this value is: it is published by other means.
+                // Nobody else sees a fresh word before it has this value: the word is published by other
+                // means.
                 ask(Request::Rmw {
                     word,
                     rmw: Rmw::Swap(self.initial),
@@ -99,12 +102,12 @@ impl ModelAtomic {
     }
 }
 
-/// Fresh zeroed words of the running thread's node.
+/// Allocates zeroed words for the running thread's node.
 pub(crate) fn allocate(count: u64) -> VirtualWord {
     VirtualWord(fresh_names(count))
 }
 
-/// The number in a reply.
+/// Returns the number in a reply.
 pub(crate) fn value(reply: Reply) -> u64 {
     match reply {
         Reply::Value(value) => value,
@@ -168,13 +171,13 @@ impl<W: ModelWord> AtomicCell<W> for ModelAtomic {
     }
 }
 
-/// Widths of [`ModelAtomic`]. What is stored is never wider than the cell.
+/// Integer types that [`ModelAtomic`] stores. A stored value is never wider than the cell.
 pub trait ModelWord: Copy + PartialEq + Send + Sync + 'static {
-    /// The bits of a cell.
+    /// The mask of the bits of a cell.
     const MASK: u64;
-    /// Zero-extends.
+    /// Extends the value with zeros.
     fn widen(self) -> u64;
-    /// Truncates.
+    /// Truncates the bits of a cell.
     fn narrow(value: u64) -> Self;
 }
 
@@ -199,7 +202,8 @@ impl ModelWord for u32 {
     }
 }
 
-/// A lock of the model. The value sits in a real mutex that is never contended: the model lock is taken first.
+/// A lock of the model. Its value is in a real mutex that is never contended, because the model lock is taken
+/// first.
 #[derive(Debug)]
 pub struct ModelMutex<T> {
     id: LazyLock,
@@ -244,9 +248,10 @@ impl<G> Held<G> {
         let value = match real {
             Ok(guard) => guard,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            // The model lock has been taken, so the real one is free, except where the model has no say any more: in a
-            // destructor that runs as an execution is dismantled, or as its thread panics, and takes a lock that a
-            // suspended thread holds. Nobody can go on there; better no process than one that hangs.
+            // The model lock has been taken, so the real lock is free. One case is different: the model no
+            // longer decides in a destructor that runs while an execution is dismantled or while its thread
+            // panics. If that destructor takes a lock that a suspended thread holds, nobody can go on, and
+            // ending the process is better than hanging.
             Err(TryLockError::WouldBlock) => {
                 eprintln!("loco-sim: a destructor takes a lock that a suspended model thread holds");
                 std::process::abort();

@@ -9,8 +9,8 @@ use crate::fabric::coroutine::ask;
 use crate::fabric::memory::{ModelMemory, ModelRemote, word_of};
 use crate::fabric::request::{NicOp, Reply, Request, VirtualWord};
 
-/// A queue pair of the model. Operations posted by another thread than its owner (a fence over a node's threads) need
-/// that thread's store buffer to be empty, as it is under a lock.
+/// A queue pair of the model. A fence over a node's threads posts operations on behalf of another thread than
+/// the owner. They need the owner's store buffer to be empty, as it is under a lock.
 #[derive(Debug)]
 pub struct ModelQueuePair {
     pub(super) owner: u16,

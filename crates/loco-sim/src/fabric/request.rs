@@ -1,7 +1,9 @@
-//! The border between a model thread and the scheduler: what a thread asks for, and what it is told.
+//! The border between a model thread and the scheduler: the requests of a thread and the replies that it
+//! gets.
 //!
-//! A thread is a deterministic function of the replies it has had. Everything that could make two runs of it differ
-//! goes through here, so that a thread's past is the list of its replies (see [`crate::state::behaviour`]).
+//! A thread is a deterministic function of its replies. Everything that could make two runs of a thread
+//! differ passes this border, so the list of its replies describes a thread's past (see
+//! [`crate::state::behaviour`]).
 
 use std::sync::Arc;
 
@@ -9,13 +11,14 @@ use loco_fabric::{NodeId, ThreadKind};
 use mowgli::machine::NODES_MAX;
 use smallvec::SmallVec;
 
-/// A word of model memory by its position in the address space of the thread that allocated it, which does not depend on
-/// how threads interleave. [`crate::state`] maps those that are used to words of the machine.
+/// A word of model memory, named by its position in the address space of the thread that allocated it. The
+/// name does not depend on how threads interleave. [`crate::state`] maps the words in use to words of the
+/// machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct VirtualWord(pub(crate) u64);
 
 impl VirtualWord {
-    /// Words of one thread start here.
+    /// Returns the first word of a thread.
     pub(crate) fn base(thread: u16) -> u64 {
         u64::from(thread) << 40
     }
@@ -25,18 +28,18 @@ impl VirtualWord {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct LockId(pub(crate) u64);
 
-/// How a lock is held.
+/// The mode in which a lock is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum LockMode {
     Exclusive,
     Shared,
 }
 
-/// Read-modify-writes of words that the threads of one node share.
+/// A read-modify-write of a word that the threads of one node share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Rmw {
     Swap(u64),
-    /// Wraps where the word does.
+    /// Adds. Wraps at the width of the word.
     Add {
         add: u64,
         mask: u64,
@@ -50,7 +53,7 @@ pub(crate) enum Rmw {
 }
 
 impl Rmw {
-    /// The value stored when `old` was found; nothing if none is.
+    /// Returns the value to store when `old` was found, or `None` if nothing is stored.
     pub(crate) fn apply(self, old: u64) -> Option<u64> {
         match self {
             Rmw::Swap(new) => Some(new),
@@ -62,7 +65,7 @@ impl Rmw {
     }
 }
 
-/// A remote operation on one word. Local and remote are as seen from the owner of the queue pair.
+/// A remote operation on one word. "Local" and "remote" are seen from the owner of the queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum NicOp {
     Put {
@@ -141,27 +144,27 @@ impl FromIterator<u16> for NodeSet {
     }
 }
 
-/// When a wait gives up, in nanoseconds of its node's clock.
+/// The time at which a wait gives up, in nanoseconds of its node's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Deadline {
     Never,
     At(u64),
-    /// From when the wait begins.
+    /// A duration that starts when the wait begins.
     Within(u64),
 }
 
-/// A message to the history of an execution.
+/// A record in the history of an execution.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Note {
     /// An object call begins.
     Call(Arc<str>),
     /// The thread's last call returns.
     Return(Arc<str>),
-    /// Anything else; not ordered with other threads.
+    /// Any other record. Marks of different threads are not ordered.
     Mark(Arc<str>),
 }
 
-/// What a thread asks for. It stops until the scheduler replies.
+/// A request of a thread. The thread stops until the scheduler replies.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Request {
     Load {
@@ -176,7 +179,7 @@ pub(crate) enum Request {
         rmw: Rmw,
     },
     Fence,
-    /// `owner` is the thread whose queue pair it is.
+    /// Posts an operation to the queue pair of thread `owner`.
     Post {
         owner: u16,
         peer: u16,
@@ -184,25 +187,25 @@ pub(crate) enum Request {
         tag: u64,
         signaled: bool,
     },
-    /// All notifications that this node can take now.
+    /// Takes all notifications that this node can take now.
     Poll,
     /// A wait begins; its condition is evaluated next.
     WaitBegin {
         what: Arc<str>,
         deadline: Deadline,
-        /// Those whose loss ends it.
+        /// The nodes whose loss ends the wait.
         peers: NodeSet,
     },
     /// The condition held.
     WaitEnd,
-    /// The condition did not hold: stop until something it looked at has changed. Reply: evaluate it again, or how the
-    /// wait has ended.
+    /// Reports that the condition did not hold, and stops until something that it looked at has changed. The
+    /// reply says to evaluate it again, or how the wait has ended.
     Park,
-    /// The node's clock.
+    /// Reads the node's clock.
     Now,
-    /// Nodes that this one knows to be lost. Reply: as bits.
+    /// Asks for the nodes that this node knows to be lost. The reply is a number with a bit for each.
     Lost,
-    /// Whether this node can reach the peer.
+    /// Asks whether this node can reach the peer.
     Reach {
         peer: u16,
     },
@@ -210,7 +213,7 @@ pub(crate) enum Request {
         lock: LockId,
         mode: LockMode,
     },
-    /// Reply: 1 if taken.
+    /// Tries to take a lock. The reply is 1 if it was taken.
     TryLock {
         lock: LockId,
     },
@@ -218,7 +221,7 @@ pub(crate) enum Request {
         lock: LockId,
         mode: LockMode,
     },
-    /// A new thread of this node, whose body has been handed to the run. Reply: its number.
+    /// Starts a new thread of this node, whose body has been handed to the run. The reply is its number.
     Spawn {
         node: u16,
         kind: Kind,
@@ -231,12 +234,13 @@ pub(crate) enum Request {
         to: NodeId,
         payload: Arc<[u8]>,
     },
-    /// Reply: sender and payload, or nothing once closed.
+    /// Takes the next set-up message. The reply has its sender and payload, or is empty once the control
+    /// plane is closed.
     Receive,
-    /// No more set-up messages for this node.
+    /// Ends the set-up messages of this node.
     Close,
     Note(Note),
-    /// The body returned, or panicked with this message.
+    /// Ends the thread: its body returned, or panicked with this message.
     End(Result<(), Arc<str>>),
 }
 
@@ -261,11 +265,11 @@ impl From<ThreadKind> for Kind {
 pub(crate) struct Completed {
     pub(crate) tag: u64,
     pub(crate) peer: u16,
-    /// It did not complete: the peer is lost.
+    /// Set if the operation did not complete because its peer is lost.
     pub(crate) failed: bool,
 }
 
-/// What a thread is told.
+/// The scheduler's answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Reply {
     Unit,
@@ -274,14 +278,14 @@ pub(crate) enum Reply {
     Completions(SmallVec<[Completed; 2]>),
     /// The deadline of the wait has passed.
     Expired,
-    /// This node is lost, and the call fails for it: the own node if it has been cut off.
+    /// This node is lost and the call fails for that reason. It is the own node if that has been cut off.
     Lost(u16),
-    /// A set-up message; nothing once the control plane is closed.
+    /// A set-up message; `None` once the control plane is closed.
     Message(Option<(u16, Arc<[u8]>)>),
-    /// Calls that each thread had finished when this one began (real-time order of a history).
+    /// The number of calls that each thread had finished when this call began (real-time order of a history).
     Finished(SmallVec<[u16; 4]>),
-    /// No reply to a thread: names the past of a wait that goes on with this request.
+    /// Names the past of a wait that goes on with this request. No thread receives it as a reply.
     Resumed(Arc<Request>),
-    /// The execution is being dismantled: run no further.
+    /// The execution is being dismantled: the thread must not run any further.
     Dismantled,
 }

@@ -1,8 +1,10 @@
-//! An execution of object code as an execution graph of the declarative models: the graph that `mowgli explain` draws.
+//! Turns an execution of object code into an execution graph of the declarative models, the graph that
+//! `mowgli explain` draws.
 //!
-//! The recorder repeats a schedule and follows where each value comes from; nothing is searched for. Left out are what a
-//! failed evaluation of a wait's condition read, and words that only one thread's CPU ever touches: neither says anything
-//! of memory. Locks of the platform are no memory events either. Used on request, after an exploration.
+//! The recorder repeats a schedule and follows each value to its origin; it searches for nothing. The graph
+//! omits the reads of a failed evaluation of a wait's condition, and words that only one thread's CPU ever
+//! touches: neither says anything about memory. It also omits locks of the platform, which are no memory
+//! events. Used on request, after an exploration.
 
 mod recorder;
 
@@ -35,35 +37,37 @@ pub struct ExecutionGraph {
 }
 
 impl ExecutionGraph {
-    /// Nodes, words and threads of the graph, by the names that traces give them. There is no code in it: what the threads
-    /// did is in the execution.
+    /// Returns nodes, words and threads of the graph, by the names that traces give them. The program has no
+    /// code: the actions of the threads are in the execution.
     pub fn program(&self) -> &Program {
         &self.program
     }
 
-    /// Events and relations.
+    /// Returns the events and their relations.
     pub fn execution(&self) -> &Execution {
         &self.witness.execution
     }
 
-    /// Whether the declarative model RDMA^TSO accepts the execution, as it must accept every one of the machine.
+    /// Returns whether the declarative model RDMA^TSO accepts the execution. It must accept every execution
+    /// of the machine.
     pub fn is_consistent(&self) -> bool {
         Spec::of(Model::RdmaTso, self.atomicity).is_consistent(self.execution())
     }
 
-    /// The graph laid out: threads as columns, nodes as groups; prints itself as SVG and DOT.
+    /// Lays the graph out, with threads as columns and nodes as groups. The drawing can be printed as SVG and
+    /// DOT.
     pub fn drawing(&self) -> Drawing {
         self.witness.drawing(&self.program)
     }
 
-    /// Events by thread, then relations.
+    /// Returns the graph as text: the events by thread, then the relations.
     pub fn text(&self) -> String {
         self.witness.render(&self.program)
     }
 }
 
-/// The graph of the execution that `schedule` leads to, up to its failure or its end. What is buffered then takes effect, so
-/// that each write has its place.
+/// Returns the graph of the execution that `schedule` leads to, up to its failure or its end. Buffered writes
+/// then take effect, so that each write has its place.
 pub(crate) fn of(
     config: &Config,
     builder: Builder<'_>,
@@ -117,9 +121,9 @@ struct Graph<'a> {
     common: &'a Common,
     state: &'a State,
     atomicity: RmwAtomicity,
-    /// By thread, and within one in program order.
+    /// The recorded events by thread, and within one in program order.
     recorded: Vec<Recorded>,
-    /// Values of words before the first event; 0 if there is none.
+    /// The values of words before the first event; 0 for words without an entry.
     initial: Vec<i64>,
 }
 
@@ -132,7 +136,7 @@ impl Graph<'_> {
         let initial = |w: Addr| self.initial.get(w.0 as usize).copied().unwrap_or(0);
         let location = |word: &Option<Addr>| word.and_then(|w| words.get(&w.0)).map(|&l| Loc(l));
         let events = &self.recorded;
-        // Where an event went after some were left out of the recording.
+        // The new index of each event, now that some were left out of the recording.
         let place: BTreeMap<usize, usize> =
             events.iter().enumerate().map(|(i, e)| (e.id, base + i)).collect();
 
@@ -219,7 +223,7 @@ impl Graph<'_> {
         }
     }
 
-    /// Words of the graph, numbered from 0.
+    /// Numbers the words of the graph from 0.
     fn words(&self) -> BTreeMap<u32, u16> {
         let used: BTreeMap<u32, ()> = self
             .recorded
@@ -230,7 +234,7 @@ impl Graph<'_> {
         used.into_keys().zip(0..).collect()
     }
 
-    /// Threads of the graph, numbered from 0.
+    /// Numbers the threads of the graph from 0.
     fn threads(&self) -> BTreeMap<u16, u8> {
         let used: BTreeMap<u16, ()> = self.recorded.iter().map(|e| (e.thread, ())).collect();
         used.into_keys().zip(0..).collect()
@@ -267,7 +271,7 @@ impl Graph<'_> {
     }
 }
 
-/// The initial write of a location.
+/// Returns the initial write of a location.
 fn initial_write(loc: u16) -> Event {
     Event {
         thread: None,

@@ -1,8 +1,8 @@
-//! Follows the moves of an execution and notes its events: what each read has read, where from, and when each write took
-//! effect.
+//! Follows the moves of an execution and notes its events. For each read it notes the value and its origin,
+//! and for each write the time at which it took effect.
 //!
-//! Relies on the simplified queue pair of `mowgli::machine`: it keeps, beside the machine's buffers, which event each entry
-//! belongs to.
+//! Relies on the simplified queue pair of `mowgli::machine`. Beside the machine's buffers, it keeps the event
+//! that each entry belongs to.
 
 use std::collections::VecDeque;
 
@@ -17,32 +17,33 @@ use crate::state::{Common, Move, State};
 
 /// An event of an execution.
 pub(super) struct Recorded {
-    /// Its number; events may be left out.
+    /// The event's number. Numbers may have gaps, as events may be left out.
     pub(super) id: usize,
     pub(super) thread: u16,
     pub(super) kind: Kind,
     pub(super) word: Option<Addr>,
     pub(super) peer: Option<u16>,
     pub(super) rmw: bool,
-    /// Which request of its thread it belongs to.
+    /// The number of the thread's request that the event belongs to.
     pub(super) instance: u32,
     pub(super) read: Option<i64>,
     pub(super) written: Option<i64>,
-    /// The write that it read, or for a poll the completion that it took; `None`: the initial value.
+    /// The write that the event read, or for a poll the completion that it took. `None` stands for the
+    /// initial value.
     pub(super) source: Option<usize>,
-    /// When it took effect: for a buffered write when it reached memory.
+    /// The time at which the event took effect. A buffered write takes effect when it reaches memory.
     pub(super) time: u64,
 }
 
-/// A remote operation under way, by its events.
+/// A remote operation under way, as its events.
 #[derive(Clone, Copy)]
 struct Op {
     what: NicOp,
-    /// What reads first: `nlR`, `nrR`, `nAR`; or the fence.
+    /// The event that reads first (`nlR`, `nrR` or `nAR`), or the fence.
     first: usize,
-    /// What writes at the end: `nrW` of a put, `nlW` of others.
+    /// The event that writes at the end: `nrW` for a put, `nlW` for other operations.
     last: usize,
-    /// The remote write of a read-modify-write, once it is known that there is one.
+    /// The remote write of a read-modify-write, set once it is known to write.
     middle: usize,
     signaled: bool,
 }
@@ -50,11 +51,11 @@ struct Op {
 /// An entry of `wb_L`.
 enum Back {
     Write(usize, Addr),
-    /// Of the operation that ended with this event.
+    /// The notification of the operation that ended with this event.
     Notification(usize),
 }
 
-/// A queue pair's buffers, by events.
+/// A queue pair's buffers, as events.
 #[derive(Default)]
 struct Queues {
     pipe: Vec<Op>,
@@ -71,11 +72,11 @@ enum Buffered {
 pub(super) struct Recorder {
     events: Vec<Recorded>,
     left_out: FxHashSet<usize>,
-    /// The newest write in memory.
+    /// The newest write in memory, by word.
     memory: FxHashMap<Addr, usize>,
     buffers: FxHashMap<u16, VecDeque<Buffered>>,
     queues: FxHashMap<(u16, u16), Queues>,
-    /// Where the evaluation of a thread's wait began, by number of events.
+    /// The number of events at which the evaluation of a thread's wait began.
     evaluations: FxHashMap<u16, usize>,
     instances: FxHashMap<u16, u32>,
     initial: Vec<i64>,
@@ -97,9 +98,9 @@ impl Recorder {
         }
     }
 
-    /// The events, thread after thread in program order, and the initial values of words.
+    /// Returns the events, thread after thread in program order, and the initial values of words.
     pub(super) fn finish(mut self) -> (Vec<Recorded>, Vec<i64>) {
-        // Who touches a word: a thread's CPU, or (as `None`) a network card.
+        // The users of a word: threads, for their CPUs, and `None` for network cards.
         let mut users: FxHashMap<Addr, FxHashSet<Option<u16>>> = FxHashMap::default();
         for event in &self.events {
             if let Some(word) = event.word {
@@ -114,7 +115,7 @@ impl Recorder {
         };
         self.events
             .retain(|e| !self.left_out.contains(&e.id) && !e.word.as_ref().is_some_and(private));
-        // Stable: program order within a thread is the order in which its events were asked for.
+        // The sort is stable: within a thread, events were asked for in program order.
         self.events.sort_by_key(|e| e.thread);
         (self.events, self.initial)
     }
@@ -132,7 +133,7 @@ impl Recorder {
         }
     }
 
-    /// Discards what a loss discards. What had not read or written by then is left out.
+    /// Discards what a loss discards. Operations that had not read or written by then are left out.
     fn see_fault(&mut self, state: &State, fault: Fault) {
         let (of, towards, buffers) = match fault {
             Fault::Expire(_) | Fault::Idle(_) => return,
@@ -232,7 +233,7 @@ impl Recorder {
                 self.evaluations.insert(thread, self.events.len());
             }
             Request::Park => {
-                // The condition did not hold: what it has read says only that.
+                // The condition did not hold, and its reads say nothing else.
                 let from = self.evaluations.insert(thread, self.events.len()).unwrap_or(0);
                 let reads = self.events[from..]
                     .iter()
@@ -346,7 +347,7 @@ impl Recorder {
     }
 
     fn see_nic(&mut self, state: &State, qp: QpId, rule: Rule, index: usize) {
-        // Taken out while it is worked on; put back below.
+        // The queues are taken out while they are worked on, and put back below.
         let mut queues = self.queues.remove(&(qp.thread, qp.peer)).unwrap_or_default();
         match rule {
             Rule::LocalRead | Rule::RemoteRead | Rule::AtomicRead => {
@@ -398,7 +399,7 @@ impl Recorder {
         self.queues.insert((qp.thread, qp.peer), queues);
     }
 
-    /// The first half of an operation: with the guarantee of PCIe it reads memory itself.
+    /// Notes the first half of an operation. With the guarantee of PCIe it reads memory itself.
     fn read(&mut self, state: &State, op: Op) {
         let glob = state.machine.config().atomicity == RmwAtomicity::Glob;
         let word = self.events[op.first].word;
@@ -438,7 +439,7 @@ impl Recorder {
         }
     }
 
-    /// A write reaches memory.
+    /// Notes that a write reaches memory.
     fn place(&mut self, event: usize, word: Addr) {
         self.events[event].time = self.clock;
         self.memory.insert(word, event);

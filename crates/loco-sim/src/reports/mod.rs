@@ -1,4 +1,4 @@
-//! What an exploration found, and how much it has seen.
+//! The results of an exploration, and how much of the behaviours it has seen.
 
 pub(crate) mod schedule;
 pub(crate) mod trace;
@@ -18,16 +18,17 @@ use crate::world::history::{ThreadHistory, histories};
 /// Steps of a trace that a report prints.
 const SHOWN_MAX: usize = 40;
 
-/// How much of the behaviours an exploration has seen. Never claims more than that.
+/// The part of the behaviours that an exploration has seen. It never claims more than that.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum Completeness {
-    /// Every behaviour of the world under the model.
+    /// The exploration has seen every behaviour of the world under the model.
     Complete,
-    /// Every behaviour of the world whose executions stay within these bounds; there are others beyond them.
+    /// The exploration has seen every behaviour whose execution stays within these bounds. There are others
+    /// beyond them.
     UpTo(Bounds),
-    /// So many random schedules.
+    /// The exploration has seen so many random schedules.
     Random(u64),
-    /// The search ended at a limit; the reason.
+    /// The search ended at a limit. The text gives the reason.
     Incomplete(String),
     /// The search ended because it found what it looked for.
     Stopped,
@@ -36,19 +37,19 @@ pub enum Completeness {
 /// Counters of an exploration.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Stats {
-    /// Distinct states with a choice, or final, in the last pass.
+    /// Distinct states in the last pass that have a choice or are final.
     pub states: u64,
-    /// Distinct final states in the last pass; executions for random strategies.
+    /// Distinct final states in the last pass; for random strategies, executions.
     pub executions: u64,
-    /// Moves taken, all passes.
+    /// Moves taken in all passes.
     pub transitions: u64,
-    /// Longest execution, moves.
+    /// The number of moves of the longest execution.
     pub depth_max: u64,
-    /// Times that the world's threads were started afresh.
+    /// The number of times that the world's threads were started afresh.
     pub runs: u64,
-    /// Searches until nothing new about conflicts was learned.
+    /// The number of searches until one learned nothing new about conflicts.
     pub passes: u64,
-    /// Distinct pasts of threads.
+    /// The number of distinct pasts of threads.
     pub pasts: u64,
     /// Wall-clock seconds.
     pub seconds: f64,
@@ -57,9 +58,9 @@ pub struct Stats {
 /// The result of an exploration.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// How much was seen, of executions with at most these faults.
+    /// How much was seen of the executions that have at most these faults.
     pub completeness: Completeness,
-    /// What could go wrong in each execution.
+    /// The faults that each execution could have.
     pub faults: Faults,
     /// The first failure, if there was one.
     pub failure: Option<Failure>,
@@ -68,7 +69,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// What was seen, in words, with its bounds: "complete for at most 1 crash".
+    /// Describes what was seen, with its bounds: "complete for at most 1 crash".
     pub fn seen(&self) -> String {
         match self.faults.timed() || self.faults.lossy() {
             true => format!("{} for at most {}", self.completeness, self.faults),
@@ -77,12 +78,12 @@ impl Report {
     }
 }
 
-/// What went wrong in an execution.
+/// The way in which an execution failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum FailureKind {
     /// A thread panicked.
     Assertion {
-        /// Its number.
+        /// The thread's number.
         thread: u16,
         /// The message and the place.
         message: String,
@@ -92,27 +93,28 @@ pub enum FailureKind {
         /// The message and the place.
         message: String,
     },
-    /// Threads wait for ever.
+    /// Some threads wait for ever.
     Deadlock,
-    /// Not a failure: the end that was looked for ([`reaches`](crate::reaches)).
+    /// The execution has the end that was looked for ([`reaches`](crate::reaches)). This is not a failure.
     Reached,
 }
 
 /// A failing execution.
 #[derive(Clone, Debug, Serialize)]
 pub struct Failure {
-    /// What went wrong.
+    /// The way in which the execution failed.
     pub kind: FailureKind,
-    /// Threads that had not finished, with what they waited for.
+    /// The threads that had not finished, with the conditions that they waited for.
     pub waiting: Vec<String>,
-    /// What the threads had recorded.
+    /// The histories that the threads had recorded.
     #[serde(skip)]
     pub histories: Vec<ThreadHistory>,
-    /// The schedule, for [`replay`](crate::replay), shortened: after its moves, every first enabled one.
+    /// The shortened schedule, for [`replay`](crate::replay). After its moves, the first enabled move is
+    /// taken every time.
     pub schedule: Schedule,
-    /// What happened, step by step.
+    /// The moves of the execution in words, step by step.
     pub trace: Vec<TraceStep>,
-    /// What was issued and had not taken effect when it failed.
+    /// The operations that were issued and had not taken effect when the execution failed.
     pub outstanding: Vec<String>,
 }
 

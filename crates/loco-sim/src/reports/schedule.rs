@@ -1,10 +1,17 @@
-//! Schedules as text: what was moved at each point, so that an execution can be repeated.
+//! Schedules as text: the move taken at each point, so that an execution can be repeated.
 //!
-//! A schedule is a list of moves. The text has one letter or group for each: `t3` thread 3 goes on, `d3` the oldest entry
-//! leaves its store buffer, `n3.1r0` the queue pair of thread 3 towards node 1 takes rule `r` on entry 0;
-//! `x3` the deadline of thread 3's wait passes (`X3`: as nothing else can happen), `c1` node 1 stops, `s1` node 1 is
-//! thought lost, `r1` node 1 is cut off, `l0.1` node 0 learns that node 1 is lost; repetitions of a move are counted
-//! (`t3*4`).
+//! A schedule is a list of moves. The text has one letter or group for each move:
+//!
+//! - `t3`: thread 3 goes on;
+//! - `d3`: the oldest entry leaves the store buffer of thread 3;
+//! - `n3.1r0`: the queue pair of thread 3 towards node 1 takes rule `r` on entry 0;
+//! - `x3`: the deadline of thread 3's wait passes (`X3`: it passes because nothing else can happen);
+//! - `c1`: node 1 stops;
+//! - `s1`: node 1 is thought lost;
+//! - `r1`: node 1 is cut off;
+//! - `l0.1`: node 0 learns that node 1 is lost.
+//!
+//! Repetitions of a move are counted (`t3*4`).
 
 use std::fmt;
 use std::str::FromStr;
@@ -45,12 +52,12 @@ impl Schedule {
         &self.moves
     }
 
-    /// Number of moves.
+    /// Returns the number of moves.
     pub fn len(&self) -> usize {
         self.moves.len()
     }
 
-    /// True if there are no moves.
+    /// Returns true if there are no moves.
     pub fn is_empty(&self) -> bool {
         self.moves.is_empty()
     }

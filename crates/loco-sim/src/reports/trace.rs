@@ -1,4 +1,4 @@
-//! The machine's steps in words: what each move of an execution did, and where memory was weak.
+//! Describes the steps of an execution: what each move did, and where memory was weak.
 //!
 //! Relies on `mowgli::machine`'s descriptions for the machine's steps. Used by [`crate::exploring::shorten`] for the trace of a
 //! failure.
@@ -12,12 +12,13 @@ use crate::fabric::request::{NicOp, Note, Request, VirtualWord};
 use crate::state::faults::Fault;
 use crate::state::{Common, Move, State};
 
-/// One step of an execution in words.
+/// A step of an execution in words.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TraceStep {
-    /// What happened.
+    /// The description of the step.
     pub what: String,
-    /// Why this step is weak: the writes that it should have seen were memory sequentially consistent.
+    /// The reason why this step is weak: the writes that it would have seen if memory were sequentially
+    /// consistent.
     pub weak: Option<String>,
 }
 
@@ -31,7 +32,7 @@ impl fmt::Display for TraceStep {
     }
 }
 
-/// Who will carry out a write that has been issued.
+/// The part of the machine that will carry out a write that has been issued.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Writer {
     Buffer(u16),
@@ -53,7 +54,7 @@ pub(crate) struct Tracer {
 }
 
 impl Tracer {
-    /// What has been issued and has not taken effect.
+    /// Describes the operations that have been issued and have not taken effect.
     pub(crate) fn outstanding(&self) -> Vec<String> {
         self.delayed.iter().map(|d| d.what.clone()).collect()
     }
@@ -80,7 +81,7 @@ impl Tracer {
             }
             Move::Fault(fault) => {
                 if let Fault::Crash(node) | Fault::Revoke(node) | Fault::Suspect(node) = fault {
-                    // What it had under way is discarded, now or later.
+                    // The operations that the node has under way are discarded, now or later.
                     self.delayed.retain(|d| match d.writer {
                         Writer::Buffer(thread) => state.info(thread).node != node,
                         Writer::Nic(qp) => {
@@ -195,7 +196,8 @@ impl Tracer {
     }
 }
 
-/// Words are named by who allocated them: `n0[3]` is the fourth word that node 0's set-up allocated.
+/// Returns the name of a word, made of its allocator: `n0[3]` is the fourth word that node 0's set-up
+/// allocated.
 pub(crate) fn name_of(common: &Common, addr: Addr) -> String {
     match common.words.name(addr.0) {
         Some(name) => {

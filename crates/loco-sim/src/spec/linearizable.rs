@@ -1,8 +1,8 @@
-//! Objects that promise linearizability (LOCO'25 5.1.1, 5.4, 6 and app. C): an execution's calls as a history for
-//! `loco-history`, whose specifications say what the sequential object does.
+//! Checks the objects that promise linearizability (LOCO'25 5.1.1, 5.4, 6 and app. C). Their calls become a
+//! history for `loco-history`, whose specifications describe the sequential objects.
 //!
-//! As in the other specifications calls and results are texts, and calls that an object does not have are left alone. A
-//! call or a result that it has but that cannot be read is a mistake in the world, and panics.
+//! As in the other specifications, calls and results are texts, and calls that an object does not have are
+//! ignored. A call or a result of the object that cannot be read is a mistake in the world, and panics.
 
 use std::fmt::Debug;
 use std::str::FromStr;
@@ -15,11 +15,11 @@ use loco_history::{History, Limits, Response, Spec, ThreadId, Verdict, check};
 
 use super::{Operation, Violation};
 
-/// Atomic variable that starts as `initial`: `read` -> `V`, `write V`, `add V` -> old, `swap V` -> old,
-/// `cas EXPECTED NEW` -> old.
+/// Checks an atomic variable that starts as `initial`. Its calls are `read` -> `V`, `write V`, `add V` ->
+/// old, `swap V` -> old, `cas EXPECTED NEW` -> old.
 ///
 /// # Errors
-/// The calls that no order explains.
+/// Returns the calls that no order explains.
 pub fn atomic_variable(operations: &[Operation], initial: u64) -> Result<(), Violation> {
     let call = |o: &Operation| {
         Some(match o.name.as_str() {
@@ -47,11 +47,11 @@ pub fn atomic_variable(operations: &[Operation], initial: u64) -> Result<(), Vio
     )
 }
 
-/// Lock: `acquire`, `try_acquire` -> `acquired` or `busy`, `release`. The threads are the owners. A `try_acquire` may
-/// fail though the lock is free.
+/// Checks a lock. Its calls are `acquire`, `try_acquire` -> `acquired` or `busy`, and `release`. The threads
+/// are the owners. A `try_acquire` may fail though the lock is free.
 ///
 /// # Errors
-/// The calls that no order explains.
+/// Returns the calls that no order explains.
 pub fn lock(operations: &[Operation]) -> Result<(), Violation> {
     let call = |o: &Operation| {
         let owner = u32::from(o.number);
@@ -81,11 +81,11 @@ pub fn lock(operations: &[Operation]) -> Result<(), Violation> {
     )
 }
 
-/// Shared queue of `capacity`: `push V` -> `done`, `full` or `closed`; `pop` -> `V`, `empty` or `closed`; `close`.
-/// Pushed values are distinct.
+/// Checks a shared queue of `capacity`. Its calls are `push V` -> `done`, `full` or `closed`; `pop` -> `V`,
+/// `empty` or `closed`; `close`. Pushed values must be distinct.
 ///
 /// # Errors
-/// The calls that no order explains.
+/// Returns the calls that no order explains.
 pub fn shared_queue(operations: &[Operation], capacity: usize) -> Result<(), Violation> {
     let call = |o: &Operation| {
         Some(match o.name.as_str() {
@@ -111,11 +111,12 @@ pub fn shared_queue(operations: &[Operation], capacity: usize) -> Result<(), Vio
     )
 }
 
-/// Key-value store, empty at first, of keys and values that are numbers: `insert K V` -> `done`, `duplicate` or `full`;
-/// `update K V` and `delete K` -> `true` or `false`; `get K` -> `V` or `none`.
+/// Checks a key-value store that is empty at first, with numbers as keys and values. Its calls are `insert K
+/// V` -> `done`, `duplicate` or `full`; `update K V` and `delete K` -> `true` or `false`; `get K` -> `V` or
+/// `none`.
 ///
 /// # Errors
-/// The calls of the keys that no order explains.
+/// Returns the calls, for keys whose calls no order explains.
 pub fn key_value_store(operations: &[Operation]) -> Result<(), Violation> {
     let call = |o: &Operation| {
         Some(match o.name.as_str() {
@@ -143,14 +144,15 @@ pub fn key_value_store(operations: &[Operation]) -> Result<(), Violation> {
     )
 }
 
-/// Whether some order of the calls explains their results in the sequential object `spec`; `what` is the promise. `call`
-/// and `result` read the texts; calls for which `call` has nothing are left out.
+/// Checks whether some order of the calls explains their results in the sequential object `spec`. `what`
+/// names the promise. `call` and `result` read the texts; calls for which `call` returns nothing are left
+/// out.
 ///
 /// # Errors
-/// The calls of the parts of the object that no order explains.
+/// Returns the calls of those parts of the object that no order explains.
 ///
 /// # Panics
-/// If the history is too long to be checked.
+/// Panics if the history is too long to be checked.
 pub fn linearizable<S: Spec>(
     what: &'static str,
     spec: &S,
@@ -178,7 +180,7 @@ pub fn linearizable<S: Spec>(
         })
         .unzip();
     let history = History::from(history);
-    // No clock: an exploration repeats.
+    // The check has no time limit, so that an exploration is repeatable.
     let limits = Limits {
         time: std::time::Duration::MAX,
         configurations: 1 << 20,
@@ -241,7 +243,7 @@ mod tests {
         }
     }
 
-    /// The calls one after another, by two threads in turn.
+    /// Returns the calls one after another, by two threads in turn.
     fn in_turn(calls: &[(&str, &str)]) -> Vec<Operation> {
         let times = (1..).step_by(2);
         let made = calls.iter().zip(times).enumerate();

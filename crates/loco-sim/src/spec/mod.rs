@@ -1,8 +1,9 @@
-//! Specifications of objects over recorded histories, for checks at the end of every explored execution.
+//! Specifies objects over recorded histories, for checks at the end of every explored execution.
 //!
-//! Threads record object calls with [`call`](crate::call); [`operations`] turns what an execution recorded into calls with
-//! times, such that one call precedes another exactly if it had returned before the other began. Each function
-//! here says what one object of LOCO promises; for objects that are linearizable, the times fit `loco-history`.
+//! Threads record object calls with [`call`](crate::call). [`operations`] turns the record of an execution
+//! into calls with times. One call precedes another exactly if it had returned before the other began. Each
+//! function here states the promise of one object of LOCO. For linearizable objects, the times fit
+//! `loco-history`.
 
 mod linearizable;
 mod objects;
@@ -21,24 +22,24 @@ use crate::world::history::{Event, ThreadHistory};
 pub struct Operation {
     /// The thread, by name.
     pub thread: String,
-    /// Its number in the world.
+    /// The thread's number in the world.
     pub number: u16,
-    /// Its node.
+    /// The thread's node.
     pub node: u16,
-    /// What was called: the first word of the recorded call.
+    /// The name of the call: its first recorded word.
     pub name: String,
     /// The rest of the call.
     pub argument: String,
-    /// What it returned; nothing if it has not.
+    /// The result of the call; `None` if it has not returned.
     pub result: Option<String>,
-    /// When it began.
+    /// The time at which the call began.
     pub invoked: u64,
-    /// When it had returned; nothing if it has not.
+    /// The time at which the call had returned; `None` if it has not.
     pub responded: Option<u64>,
 }
 
 impl Operation {
-    /// Whether this call had returned before `other` began.
+    /// Returns whether this call had returned before `other` began.
     pub fn precedes(&self, other: &Operation) -> bool {
         self.responded.is_some_and(|at| at < other.invoked)
     }
@@ -54,11 +55,11 @@ impl fmt::Display for Operation {
     }
 }
 
-/// A history that the object's specification does not have.
+/// A history that the object's specification forbids.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}: {}", calls.join("; "))]
 pub struct Violation {
-    /// What the object promises.
+    /// The promise of the object.
     pub what: &'static str,
     /// The calls that break it.
     pub calls: Vec<String>,
@@ -73,10 +74,10 @@ impl Violation {
     }
 }
 
-/// The object calls of an execution, by thread and in the order of each.
+/// Returns the object calls of an execution by thread, and in the order of each thread.
 ///
-/// A call that begins when `n` calls had returned is invoked at `2n + 1`; a call's response is just before the first
-/// beginning that came after it.
+/// A call that begins when `n` calls had returned is invoked at `2n + 1`. The response of a call is just
+/// before the first call that began after it.
 pub fn operations(histories: &[ThreadHistory]) -> Vec<Operation> {
     let beginnings: Vec<(u64, &[u16])> = histories
         .iter()

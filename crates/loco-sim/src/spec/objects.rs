@@ -1,13 +1,13 @@
-//! What each object of LOCO promises, as predicates over the calls of an execution.
+//! States the promises of LOCO's objects as predicates over the calls of an execution.
 //!
-//! Calls and results are texts; each function says which it looks at, and leaves others alone, so that several objects may
-//! be used in one execution under different names of calls.
+//! Calls and results are texts. Each function says which calls it looks at, and ignores others, so that one
+//! execution may use several objects under different names of calls.
 
 use std::collections::BTreeMap;
 
 use super::{Operation, Violation};
 
-/// The calls of each thread that `wanted` accepts, in order.
+/// Returns the calls of each thread that `wanted` accepts, in order.
 fn by_thread(
     operations: &[Operation],
     wanted: impl Fn(&Operation) -> bool,
@@ -19,10 +19,11 @@ fn by_thread(
     threads
 }
 
-/// Barrier (LOCO'26 4.1): no thread's `n`-th `wait` returns before every participant's `n`-th has begun.
+/// Checks a barrier (LOCO'26 4.1): no thread's `n`-th `wait` returns before every participant's `n`-th has
+/// begun.
 ///
 /// # Errors
-/// The two calls.
+/// Returns the two calls.
 pub fn barrier(operations: &[Operation]) -> Result<(), Violation> {
     const WHAT: &str = "nobody leaves a barrier before everybody has arrived";
     let threads = by_thread(operations, |o| o.name == "wait");
@@ -42,11 +43,12 @@ pub fn barrier(operations: &[Operation]) -> Result<(), Violation> {
     Ok(())
 }
 
-/// Ring buffer (LOCO'26 5.1): each thread's successful `receive`s (results other than `none`) return what `submit M` calls
-/// that succeeded (result not `false`) sent, in order, from the first, none before it was submitted.
+/// Checks a ring buffer (LOCO'26 5.1). A thread's successful `receive`s (results other than `none`) return
+/// the messages of the successful `submit M` calls (results other than `false`), in order and from the first.
+/// No message is received before it was submitted.
 ///
 /// # Errors
-/// The receive, with the submit that it should have met.
+/// Returns the receive and the submit that it should have met.
 pub fn ring_buffer(operations: &[Operation]) -> Result<(), Violation> {
     const WHAT: &str = "every reader receives the messages in the order in which they were submitted";
     let submitted: Vec<&Operation> = operations
@@ -67,11 +69,11 @@ pub fn ring_buffer(operations: &[Operation]) -> Result<(), Violation> {
     Ok(())
 }
 
-/// Lock, for what is done while it is held: no two `hold`s overlap. (For what acquiring and releasing promise see
-/// [`lock`](super::lock); this takes half of the calls.)
+/// Checks the exclusion of a lock: no two `hold`s overlap. ([`lock`](super::lock) checks what acquiring and
+/// releasing promise. This check needs half as many calls.)
 ///
 /// # Errors
-/// The two holds.
+/// Returns the two holds.
 pub fn mutual_exclusion(operations: &[Operation]) -> Result<(), Violation> {
     const WHAT: &str = "a lock is held by one thread at a time";
     let holds: Vec<&Operation> = operations.iter().filter(|o| o.name == "hold").collect();
@@ -85,12 +87,13 @@ pub fn mutual_exclusion(operations: &[Operation]) -> Result<(), Violation> {
     Ok(())
 }
 
-/// Owned variable and SST row (LOCO'25 5.1.1, 5.1.2), of `write V` and `read`: a read returns `initial` or a value whose
-/// write had begun (`none` for "not whole just now" says nothing); one thread's reads never go back to an earlier value;
-/// the writer reads what it wrote last. Written values are distinct.
+/// Checks an owned variable or SST row (LOCO'25 5.1.1, 5.1.2) with calls `write V` and `read`. A read returns
+/// `initial` or a value whose write had begun (`none` for "not whole just now" says nothing). One thread's
+/// reads never go back to an earlier value. The writer reads the value that it wrote last. Written values
+/// must be distinct.
 ///
 /// # Errors
-/// The read, with the earlier call that it contradicts.
+/// Returns the read and the earlier call that it contradicts.
 pub fn single_writer(operations: &[Operation], initial: &str) -> Result<(), Violation> {
     let writes: Vec<&Operation> = operations.iter().filter(|o| o.name == "write").collect();
     for calls in by_thread(operations, |o| o.name == "read" || o.name == "write").values() {
@@ -126,20 +129,21 @@ pub fn single_writer(operations: &[Operation], initial: &str) -> Result<(), Viol
     Ok(())
 }
 
-/// Shared variable (LOCO'26 3.4), of `write V` and `read`: a read returns `initial` or a value whose write, on any node,
-/// had begun. What more holds depends on broadcasts and fences, and is for the test's own assertions.
+/// Checks a shared variable (LOCO'26 3.4) with calls `write V` and `read`. A read returns `initial` or a
+/// value whose write, on any node, had begun. Anything stronger depends on broadcasts and fences, and is for
+/// the test's own assertions.
 ///
 /// # Errors
-/// The read.
+/// Returns the read.
 pub fn shared_variable(operations: &[Operation], initial: &str) -> Result<(), Violation> {
     values_were_written(operations, initial)
 }
 
-/// Mixed-size writes (LOCO'26 Def. G.11), of `write V` and `read`: a read returns `none`, `initial`, or a whole value whose
-/// write had begun; never a mixture.
+/// Checks mixed-size writes (LOCO'26 Def. G.11) with calls `write V` and `read`. A read returns `none`,
+/// `initial`, or a whole value whose write had begun, and never a mixture.
 ///
 /// # Errors
-/// The read.
+/// Returns the read.
 pub fn mixed_size_writes(operations: &[Operation], initial: &str) -> Result<(), Violation> {
     values_were_written(operations, initial)
 }

@@ -1,9 +1,11 @@
-//! What each model thread does after each past: a tree of replies, learned from runs and shared by all explorers.
+//! The behaviour of each model thread after each past: a tree of replies, learned from runs and shared by all
+//! explorers.
 //!
-//! A thread's past is the list of replies it has had, a node of this tree, so two states of the world are equal if their machines
-//! and their threads' nodes are. And a past that any run has seen need not be run again: its next request is here.
-//! A failed evaluation of a wait's condition that only read is no part of the past: the thread goes back to where the
-//! wait began, or, if the condition keeps its progress, to a node for what it looks at next.
+//! A thread's past is the list of its replies, which is a node of this tree. Two states of the world are
+//! therefore equal if their machines and their threads' nodes are equal. A past that any run has seen need
+//! not be run again: its next request is stored here. A failed evaluation of a wait's condition that only
+//! read is not part of the past. The thread goes back to where the wait began, or, if the condition keeps its
+//! progress, to a node for what it looks at next.
 //!
 //! The tree only grows, so reading it takes no lock: nodes sit in chunks that never move.
 
@@ -33,16 +35,16 @@ struct Children {
 
 #[derive(Default)]
 struct Node {
-    /// The past before the last reply, and that reply; nothing for a root.
+    /// The past before the last reply, and that reply; empty for a root.
     parent: OnceLock<(u32, Reply)>,
     request: OnceLock<Request>,
-    /// For a failed evaluation of a wait that only read: the past in which it is evaluated again.
+    /// The past in which a wait's condition is evaluated again. Set for a failed evaluation that only read.
     resumption: OnceLock<Past>,
-    /// The child seen first: usually the only one.
+    /// The child that was seen first, which is usually the only one.
     first: OnceLock<(Reply, u32)>,
 }
 
-/// A thread did something else than before after the same past.
+/// The error that a thread acted differently than before after the same past.
 #[derive(Debug)]
 pub(crate) struct Diverged {
     pub(crate) before: Request,
@@ -50,13 +52,13 @@ pub(crate) struct Diverged {
 }
 
 impl Behaviour {
-    /// The past of thread number `thread` when it starts. Roots are made in order of thread numbers.
+    /// Returns the past of thread number `thread` when it starts. Roots are made in order of thread numbers.
     pub(crate) fn root(&self, thread: u16) -> Past {
-        // A parent that no node is serves to name roots.
+        // Roots are the children of a parent that is not a node.
         Past(self.child(u32::MAX, Reply::Value(u64::from(thread)), false))
     }
 
-    /// The past that follows when `reply` is given.
+    /// Returns the past that follows when `reply` is given.
     pub(crate) fn after(&self, past: Past, reply: &Reply) -> Past {
         let node = self.nodes.get(past.0);
         if let Some((first, child)) = node.first.get()
@@ -81,7 +83,7 @@ impl Behaviour {
         if let Some(known) = known {
             return known;
         }
-        // The tree is only ever extended: after a panic of another explorer it is as good as before.
+        // The tree is only ever extended, so it is valid even after a panic of another explorer.
         let mut children = self.children.write().unwrap_or_else(PoisonError::into_inner);
         let fresh = children.count;
         let node = *children.by_reply.entry(key.clone()).or_insert(fresh);
@@ -94,12 +96,12 @@ impl Behaviour {
         node
     }
 
-    /// What the thread asks for next, if a run has seen it.
+    /// Returns the thread's next request, if a run has seen it.
     pub(crate) fn request(&self, past: Past) -> Option<&Request> {
         self.nodes.get(past.0).request.get()
     }
 
-    /// Records what a run has seen.
+    /// Records the request that a run has seen after a past.
     pub(crate) fn learn(&self, past: Past, request: &Request) -> Result<(), Diverged> {
         let before = self.nodes.get(past.0).request.get_or_init(|| request.clone());
         if before == request {
@@ -111,7 +113,8 @@ impl Behaviour {
         })
     }
 
-    /// Where the condition is evaluated again after the evaluation that ended at `failed`.
+    /// Returns the past in which the condition is evaluated again after the evaluation that ended at
+    /// `failed`.
     pub(crate) fn resumption(&self, failed: Past) -> Option<Past> {
         self.nodes.get(failed.0).resumption.get().copied()
     }
@@ -121,14 +124,14 @@ impl Behaviour {
         let _ = self.nodes.get(failed.0).resumption.set(at);
     }
 
-    /// The past in which the wait that began at `begin` is evaluated from `request` on.
+    /// Returns the past in which the wait that began at `begin` is evaluated from `request` on.
     pub(crate) fn resumed(&self, begin: Past, request: &Request) -> Past {
         let past = self.after(begin, &Reply::Resumed(Arc::new(request.clone())));
         let _ = self.nodes.get(past.0).request.set(request.clone());
         past
     }
 
-    /// The notes that a thread has made on the way to `past`, oldest first, each with its reply.
+    /// Returns the notes that a thread has made on the way to `past`, oldest first, each with its reply.
     pub(crate) fn notes(&self, past: Past) -> Vec<(Note, Reply)> {
         let mut notes = Vec::new();
         let mut at = past.0;
@@ -142,7 +145,7 @@ impl Behaviour {
         notes
     }
 
-    /// Number of pasts known.
+    /// Returns the number of pasts known.
     pub(crate) fn len(&self) -> usize {
         self.children.read().unwrap_or_else(PoisonError::into_inner).count as usize
     }

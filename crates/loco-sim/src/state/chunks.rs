@@ -1,11 +1,11 @@
-//! An array that grows without moving: reading takes no lock.
+//! An array that grows without moving its elements. Reading takes no lock.
 
 use std::sync::OnceLock;
 
 const CHUNK: usize = 1 << 12;
 const CHUNKS: usize = 1 << 14;
 
-/// Elements by index, each made by default when its chunk is first touched. At most 64 Mi.
+/// Elements by index. Each is made by default when its chunk is first touched. There are at most 64 Mi.
 pub(crate) struct Chunks<T> {
     chunks: Box<[OnceLock<Box<[T]>>]>,
 }
@@ -19,10 +19,11 @@ impl<T> Default for Chunks<T> {
 }
 
 impl<T: Default> Chunks<T> {
-    /// The element at `index`.
+    /// Returns the element at `index`.
     ///
     /// # Panics
-    /// Beyond the capacity: 64 Mi distinct pasts do not fit the memory of the machines this runs on.
+    /// Panics if the index is beyond the capacity. More distinct pasts than 64 Mi do not fit the memory of
+    /// the machines that this code runs on.
     pub(crate) fn get(&self, index: u32) -> &T {
         let index = index as usize;
         let chunk = self.chunks[index / CHUNK].get_or_init(|| (0..CHUNK).map(|_| T::default()).collect());

@@ -1,9 +1,9 @@
-//! The exact encoding of a state, from which the visited set's keys are made.
+//! Encodes states exactly. The keys of the visited set are made from the encodings.
 
 use super::{State, Status};
 
 impl State {
-    /// True if a thread is parked after an evaluation that only read.
+    /// Returns true if a thread is parked after an evaluation that only read.
     pub(crate) fn stutters(&self) -> bool {
         self.threads
             .iter()
@@ -24,7 +24,8 @@ impl State {
             };
             out.push(status as u8);
             out.extend_from_slice(&t.finished.to_le_bytes());
-            // A wait's evaluation under way is part of the past, and so is its deadline; a parked one is what it looked at.
+            // A wait's evaluation under way is part of the past, and so is its deadline. A parked evaluation
+            // is what it looked at.
             if let (Status::Parked, Some(wait)) = (status, &t.wait) {
                 out.push(u8::from(wait.polled));
                 if let Some((clock, lost)) = wait.looked {

@@ -1,8 +1,8 @@
-//! Time and loss: which deadlines pass, which nodes stop or are thought lost, and who knows of it.
+//! Time and loss: deadlines that pass, nodes that stop or are thought lost, and the nodes that know of it.
 //!
-//! Each is a move of its own ([`Fault`]). How many an execution has is bounded by [`Faults`]; without any, clocks
-//! stand still and nobody is lost. Used by [`super::State`], which lists these moves beside those of threads and
-//! of the machine.
+//! Each of these is a move of its own ([`Fault`]). [`Faults`] bounds how many of them an execution has.
+//! Without faults, clocks stand still and nobody is lost. Used by [`super::State`], which lists these moves
+//! beside those of threads and of the machine.
 
 use std::fmt;
 
@@ -13,42 +13,49 @@ use smallvec::SmallVec;
 use super::{Move, State, Status};
 use crate::fabric::request::{Kind, NodeSet};
 
-/// What may go wrong in an execution, and how often. The default is nothing: no deadline passes, no node is lost.
+/// The faults that may happen in an execution, and how often. By default no deadline passes and no node is
+/// lost.
 ///
-/// Reduction: of two executions that differ only in whether a lost node's last write to a word that nobody reads has
-/// arrived, or in notes ([`note`](crate::note)) that a node made just before it stopped, one is explored.
+/// The reduction explores one of two executions that differ only in notes ([`note`](crate::note)) that a node
+/// made just before it stopped, or in whether a lost node's last write to a word that nobody reads has
+/// arrived.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Faults {
-    /// Most waits of an execution that end by their deadline while something else could still happen.
+    /// The largest number of waits that end by their deadline while something else could still happen.
     ///
-    /// Clocks promise order only: a node's clock never goes back, and when a wait has ended by its deadline the node's
-    /// clock has reached that deadline. Nothing relates clocks of different nodes, or a duration to what else happens
-    /// meanwhile. A wait whose deadline has passed already may end at any time, which does not count.
+    /// Clocks promise order only. A node's clock never goes back, and when a wait has ended by its deadline,
+    /// the node's clock has reached that deadline. Nothing relates clocks of different nodes, or a duration
+    /// to the events that happen meanwhile. A wait whose deadline has already passed may end at any time;
+    /// that is not counted.
     pub expiries: u32,
-    /// Most nodes of an execution that stop for good, at any step. What a stopped node has posted arrives or does not.
+    /// The largest number of nodes that stop for good, at any step. A stopped node's posted operations may or
+    /// may not arrive.
     pub crashes: u32,
-    /// Most nodes of an execution that are declared lost although they live.
+    /// The largest number of nodes that are declared lost although they live.
     ///
-    /// Membership is enforced and agreed, as the fabric contract says: a node is cut off first, from when on none of its
-    /// operations takes effect at others, those under way included, and its own next call fails; then each survivor
-    /// learns of it, at any later time. A node that stopped is cut off before anybody learns of it, too.
+    /// Membership is enforced and agreed, as the fabric contract says. First a node is cut off: from then on
+    /// none of its operations takes effect at others, not even those under way, and its own next call fails.
+    /// Then each survivor learns of the loss, at any later time. A node that has stopped is also cut off
+    /// before anybody learns of it.
     pub suspicions: u32,
-    /// Membership is not enforced, as it was before the contract said so: a suspected node is not told and goes on
-    /// writing, and survivors may learn of a loss while the lost node's operations are still under way.
+    /// Leaves membership unenforced, as it was before the contract demanded it. A suspected node is not told
+    /// and goes on writing, and survivors may learn of a loss while the lost node's operations are still
+    /// under way.
     pub unenforced: bool,
-    /// Time passes when nothing else can happen: then the earliest deadline of some node passes, which does not count.
-    /// The clocks of the other nodes move by as much, so that a wait that was to end sooner ends before time passes again.
-    /// Otherwise an execution in which only deadlines could end the waits is a deadlock.
+    /// Lets time pass when nothing else can happen: the earliest deadline of some node then passes, and is
+    /// not counted. The clocks of the other nodes move by as much, so that a wait that was to end sooner ends
+    /// before time passes again. Without this setting, an execution in which only deadlines could end the
+    /// waits is a deadlock.
     pub idle_expiries: bool,
 }
 
 impl Faults {
-    /// Whether deadlines may pass.
+    /// Returns whether deadlines may pass.
     pub(crate) fn timed(self) -> bool {
         self.expiries > 0 || self.idle_expiries
     }
 
-    /// Whether nodes may be lost.
+    /// Returns whether nodes may be lost.
     pub(crate) fn lossy(self) -> bool {
         self.crashes > 0 || self.suspicions > 0
     }
@@ -73,12 +80,12 @@ impl fmt::Display for Faults {
     }
 }
 
-/// Something that goes wrong, or becomes known.
+/// A fault, or the news of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Fault {
     /// The wait that the thread is in ends by its deadline.
     Expire(u16),
-    /// The same when nothing else can happen.
+    /// The wait that the thread is in ends by its deadline because nothing else can happen.
     Idle(u16),
     /// A node stops for good.
     Crash(u16),
@@ -91,7 +98,7 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    /// What happens, in words.
+    /// Describes the fault in words.
     pub(crate) fn describe(self, state: &State) -> String {
         match self {
             Fault::Expire(thread) => format!("P{thread} ({}): its deadline passes", state.info(thread).name),
@@ -107,28 +114,28 @@ impl Fault {
     }
 }
 
-/// How a node stands.
+/// The standing of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Standing {
     Up,
-    /// Stopped; what it has posted may still take effect.
+    /// The node has stopped. Its posted operations may still take effect.
     Stopped,
-    /// Stopped and cut off.
+    /// The node has stopped and is cut off.
     Gone,
-    /// Lives on, thought lost by others, not told.
+    /// The node lives on and has not been told that others think it lost.
     Suspected,
-    /// Lives on, cut off, told by its next call.
+    /// The node lives on and is cut off. Its next call will tell it.
     Excluded,
 }
 
-/// A node's clock, standing, and what it knows.
+/// A node's clock, standing and knowledge.
 #[derive(Clone)]
 struct Site {
     clock: u64,
     standing: Standing,
-    /// Nodes that it knows to be lost.
+    /// The nodes that this node knows to be lost.
     knows: NodeSet,
-    /// Operations that failed with a lost peer and whose failure has not been polled: tag and peer.
+    /// Operations whose failure with a lost peer has not been polled: tag and peer.
     failed: SmallVec<[(u64, u16); 2]>,
 }
 
@@ -139,7 +146,7 @@ pub(crate) struct Losses {
     expiries: u32,
     crashes: u32,
     suspicions: u32,
-    /// By node; none where nothing can go wrong.
+    /// The sites by node; empty where nothing can go wrong.
     sites: Vec<Site>,
 }
 
@@ -163,7 +170,7 @@ impl Losses {
         }
     }
 
-    /// Whether anything can go wrong at all.
+    /// Returns whether anything can go wrong at all.
     pub(crate) fn is_on(&self) -> bool {
         !self.sites.is_empty()
     }
@@ -172,17 +179,17 @@ impl Losses {
         self.sites.get(usize::from(node))
     }
 
-    /// Whether a lost node is cut off before anybody learns of it.
+    /// Returns whether a lost node is cut off before anybody learns of it.
     pub(crate) fn is_enforced(&self) -> bool {
         !self.allowed.unenforced
     }
 
-    /// The node's clock.
+    /// Returns the node's clock.
     pub(crate) fn clock(&self, node: u16) -> u64 {
         self.site(node).map_or(0, |site| site.clock)
     }
 
-    /// The nodes that `node` knows to be lost, itself included once it has been cut off.
+    /// Returns the nodes that `node` knows to be lost, itself included once it has been cut off.
     pub(crate) fn known(&self, node: u16) -> NodeSet {
         let Some(site) = self.site(node) else {
             return NodeSet::default();
@@ -194,8 +201,8 @@ impl Losses {
         knows
     }
 
-    /// Who is to blame if a call of `node` towards `peers` fails: the node itself when it is cut off, else the first of
-    /// them that it knows to be lost.
+    /// Returns the node to blame if a call of `node` towards `peers` fails: the node itself when it is cut
+    /// off, else the first of the peers that it knows to be lost.
     pub(crate) fn refusal(&self, node: u16, peers: NodeSet) -> Option<u16> {
         let site = self.site(node)?;
         match site.standing {
@@ -204,7 +211,7 @@ impl Losses {
         }
     }
 
-    /// Whether the outcome of a call of `node` towards `peer` may still change by a loss.
+    /// Returns whether the outcome of a call of `node` towards `peer` may still change by a loss.
     pub(crate) fn may_refuse(&self, node: u16, peer: u16) -> bool {
         if !self.allowed.lossy() || self.refusal(node, NodeSet::of([peer])).is_some() {
             return false;
@@ -213,7 +220,7 @@ impl Losses {
             || peer != node && (self.crashes > 0 || self.sites[usize::from(peer)].standing != Standing::Up)
     }
 
-    /// Whether nodes may still be lost, or become known to be.
+    /// Returns whether nodes may still be lost, or become known to be.
     pub(crate) fn is_settling(&self) -> bool {
         self.crashes > 0
             || self.suspicions > 0
@@ -221,19 +228,19 @@ impl Losses {
             || self.sites.iter().any(|site| site.standing == Standing::Stopped)
     }
 
-    /// Failed operations of the node that nobody has polled.
+    /// Takes the failed operations of the node that nobody has polled.
     pub(crate) fn take_failed(&mut self, node: u16) -> SmallVec<[(u64, u16); 2]> {
         let site = self.sites.get_mut(usize::from(node));
         site.map(|site| std::mem::take(&mut site.failed))
             .unwrap_or_default()
     }
 
-    /// Whether there are any.
+    /// Returns whether the node has failed operations that nobody has polled.
     pub(crate) fn has_failed(&self, node: u16) -> bool {
         self.site(node).is_some_and(|site| !site.failed.is_empty())
     }
 
-    /// Who can learn of which loss now.
+    /// Lists the losses that nodes can learn of now.
     fn learns(&self) -> impl Iterator<Item = Fault> + '_ {
         let lost = |site: &Site| match site.standing {
             Standing::Up => false,
@@ -273,7 +280,8 @@ impl Losses {
 }
 
 impl Move {
-    /// Whether an execution may end without this move, however long one waits: others must happen sooner or later.
+    /// Returns whether an execution may end without this move, however long one waits. Other moves must
+    /// happen sooner or later.
     pub(crate) fn is_optional(self, state: &State) -> bool {
         match self {
             Move::Fault(Fault::Crash(_) | Fault::Suspect(_)) => true,
@@ -289,14 +297,15 @@ impl Move {
 }
 
 impl State {
-    /// The deadline of the wait in which the thread is parked.
+    /// Returns the deadline of the wait in which the thread is parked.
     fn deadline(&self, thread: u16) -> Option<u64> {
         let thread = &self.threads[usize::from(thread)];
         let wait = thread.wait.as_ref().filter(|_| thread.status == Status::Parked);
         wait.and_then(|wait| wait.deadline)
     }
 
-    /// Appends what can go wrong or become known. `idle`: no thread and no part of the machine can move.
+    /// Appends the faults that can happen now. `idle` says that no thread and no part of the machine can
+    /// move.
     pub(crate) fn faults(&self, idle: bool, out: &mut Vec<Move>) {
         let losses = &self.losses;
         if !losses.is_on() {
@@ -327,7 +336,7 @@ impl State {
                     out.push(Move::Fault(Fault::Idle(thread)));
                 }
             }
-            // Time passes by that; nothing is gained by counting it.
+            // Time has passed by these moves, and counting it gains nothing.
             if out.len() > begin {
                 self.losable(out);
                 return;
@@ -343,7 +352,8 @@ impl State {
         self.losable(out);
     }
 
-    /// Appends which nodes can be lost. Without somebody left who still has something to do, it makes no difference.
+    /// Appends the nodes that can be lost. A loss makes no difference unless a node is left that still has
+    /// something to do.
     fn losable(&self, out: &mut Vec<Move>) {
         let losses = &self.losses;
         let up = |node: u16| losses.sites[usize::from(node)].standing == Standing::Up;
@@ -368,13 +378,14 @@ impl State {
         }
     }
 
-    /// Whether a read-modify-write of the node is being carried out at another: its card finishes that in any case.
+    /// Returns whether another node is carrying out a read-modify-write of this node. The other node's card
+    /// finishes it in any case.
     fn holds_unit(&self, node: u16) -> bool {
         self.queue_pairs_of(node)
             .any(|(thread, peer)| peer != node && self.machine.holds_unit(QpId { thread, peer }))
     }
 
-    /// Carries a fault out; false if it cannot happen now.
+    /// Carries a fault out. Returns false if it cannot happen now.
     pub(crate) fn fail(&mut self, fault: Fault) -> bool {
         match fault {
             Fault::Expire(thread) | Fault::Idle(thread) => {
@@ -384,7 +395,7 @@ impl State {
                 let node = usize::from(self.info(thread).node);
                 let passes = deadline.saturating_sub(self.losses.sites[node].clock);
                 if matches!(fault, Fault::Idle(_)) {
-                    // Nodes that do nothing all wait as long.
+                    // Nodes that do nothing all wait equally long.
                     for site in &mut self.losses.sites {
                         site.clock = site.clock.saturating_add(passes);
                     }
@@ -442,7 +453,7 @@ impl State {
         true
     }
 
-    /// Discards what the node has under way towards others.
+    /// Discards the operations that the node has under way towards others.
     fn cut_off(&mut self, node: u16) {
         let pairs: SmallVec<[(u16, u16); 8]> = self.queue_pairs_of(node).collect();
         for (thread, peer) in pairs {

@@ -1,4 +1,5 @@
-//! A state of the world: the machine, where each thread is, locks and set-up messages; and what can happen next.
+//! A state of the world: the machine, the progress of each thread, locks and set-up messages, and the moves
+//! that can come next.
 //!
 //! Relies on `mowgli::machine` for memory and NICs and on [`crate::state::behaviour`] for threads. Used by every strategy.
 
@@ -25,7 +26,7 @@ use crate::state::names::Names;
 use crate::state::sharing::{Agent, Seen};
 use crate::state::waits::Waiting;
 
-/// What all explorers of one exploration share.
+/// The knowledge that all explorers of one exploration share.
 #[derive(Default)]
 pub(crate) struct Common {
     pub(crate) behaviour: Behaviour,
@@ -34,12 +35,14 @@ pub(crate) struct Common {
     versions: Versions,
 }
 
-/// Numbers for the values that locks protect: each value is what a holder in some past made of the one before.
+/// Numbers for the values that locks protect. Each value is what a holder in some past made of the value
+/// before.
 #[derive(Default)]
 struct Versions(Mutex<FxHashMap<(u64, Past), u64>>);
 
 impl Versions {
-    /// The number of what a holder that releases in `past` has made of `before`. Odd: it differs from a refusal.
+    /// Returns the number of the value that a holder who releases in `past` has made of `before`. It is odd,
+    /// to differ from a refusal.
     fn after(&self, before: u64, past: Past) -> u64 {
         let mut known = lock(&self.0);
         let next = known.len() as u64;
@@ -47,12 +50,12 @@ impl Versions {
     }
 }
 
-/// A mutex whose poisoning says nothing: the panic is reported by the explorer that had it.
+/// Locks a mutex whatever its poisoning says: the explorer that panicked reports the panic.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One thing that can happen.
+/// An event that can happen next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Move {
     /// The thread's request is granted.
@@ -63,11 +66,11 @@ pub(crate) enum Move {
     Fault(Fault),
 }
 
-/// A state. Small itself, as it is moved about; copying into an old one reuses its storage.
+/// A state. It is small, because it is moved about. Copying into an old state reuses its storage.
 pub(crate) struct State {
     pub(crate) machine: Box<Machine>,
     pub(crate) threads: Vec<Thread>,
-    /// What does not change about them. Shared by states.
+    /// The constant facts about the threads, shared by states.
     infos: Arc<Vec<Info>>,
     locks: Vec<Lock>,
     mail: Arc<Vec<Mailbox>>,
@@ -96,7 +99,7 @@ impl Clone for State {
     }
 }
 
-/// What does not change about a thread.
+/// The constant facts about a thread.
 #[derive(Clone)]
 pub(crate) struct Info {
     pub(crate) node: u16,
@@ -104,26 +107,26 @@ pub(crate) struct Info {
     pub(crate) name: Arc<str>,
 }
 
-/// Where a thread is.
+/// The progress of a thread.
 #[derive(Clone)]
 pub(crate) struct Thread {
     pub(crate) past: Past,
     pub(crate) status: Status,
-    /// The wait that it is in.
+    /// The wait that the thread is in.
     pub(crate) wait: Option<Box<Waiting>>,
-    /// Calls of its history that have returned.
+    /// The number of calls of its history that have returned.
     finished: u16,
 }
 
-/// Whether a thread can go on.
+/// The ability of a thread to go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Status {
     Ready,
-    /// Until something that its wait looked at changes.
+    /// Stopped until something that its wait looked at changes.
     Parked,
     Done,
     Failed,
-    /// Its node has stopped.
+    /// Stopped with its node.
     Stopped,
 }
 
@@ -131,7 +134,7 @@ pub(crate) enum Status {
 struct Lock {
     writer: Option<u16>,
     readers: u16,
-    /// Stands for the value that the lock protects ([`Versions`]).
+    /// The number that stands for the value which the lock protects ([`Versions`]).
     version: u64,
 }
 
@@ -166,7 +169,7 @@ impl State {
         thread
     }
 
-    /// The machine's word for a name, made now if it has none.
+    /// Returns the machine's word for a name. Makes the word if there is none yet.
     pub(crate) fn addr(&mut self, common: &Common, word: VirtualWord) -> Addr {
         let addr = Addr(common.words.index(word.0));
         while self.machine.memory().len() <= addr.0 as usize {
@@ -175,7 +178,7 @@ impl State {
         addr
     }
 
-    /// Where the thread's requests come from, if it can be granted any.
+    /// Returns the thread's request, if it can be granted one.
     pub(crate) fn request<'a>(&self, common: &'a Common, thread: u16) -> Option<&'a Request> {
         let t = &self.threads[thread as usize];
         match t.status {
@@ -184,7 +187,7 @@ impl State {
         }
     }
 
-    /// The index of a lock, made now if it has none.
+    /// Returns the index of a lock. Makes one if there is none yet.
     pub(crate) fn lock_index(&mut self, common: &Common, lock: u64) -> usize {
         let index = common.locks.index(lock) as usize;
         if self.locks.len() <= index {
@@ -193,12 +196,12 @@ impl State {
         index
     }
 
-    /// Whether the thread's store buffer is empty: locked instructions need it.
+    /// Returns whether the thread's store buffer is empty, as locked instructions need it.
     fn drained(&self, thread: u16) -> bool {
         self.machine.is_enabled(thread, &Action::Mfence)
     }
 
-    /// Whether the request could be granted now.
+    /// Returns whether the request could be granted now.
     pub(crate) fn is_enabled(&mut self, common: &Common, thread: u16, request: &Request) -> bool {
         match request {
             Request::Fence | Request::Rmw { .. } | Request::TryLock { .. } | Request::Unlock { .. } => {
@@ -224,8 +227,8 @@ impl State {
         }
     }
 
-    /// Grants the request: the reply, with every effect on this state but the thread's new past. Nothing if it is not
-    /// enabled.
+    /// Grants the request. Returns the reply after every effect on this state except the thread's new past.
+    /// Returns `None` if the request is not enabled.
     pub(crate) fn grant(
         &mut self,
         common: &Common,
@@ -356,7 +359,7 @@ impl State {
                 self.threads[thread as usize].wait = None;
                 return Some(Reply::Unit);
             }
-            // Granted when the thread is woken.
+            // The request is granted when the thread is woken.
             Request::Park => {
                 let t = &mut self.threads[thread as usize];
                 t.status = Status::Parked;
@@ -383,7 +386,7 @@ impl State {
                 let lock = &mut self.locks[index];
                 if lock.writer.is_none() && lock.readers == 0 {
                     lock.writer = Some(thread);
-                    // Odd, so that it differs from the refusal.
+                    // The value is odd, to differ from the refusal.
                     Reply::Value(lock.version | 1)
                 } else {
                     if let Some(wait) = &mut self.threads[thread as usize].wait {
@@ -457,7 +460,7 @@ impl State {
         }
     }
 
-    /// Whether a thread that the end waits for has not ended.
+    /// Returns whether a thread that the end waits for has not ended.
     pub(crate) fn is_unfinished(&self) -> bool {
         let ended = |t: &Thread| matches!(t.status, Status::Done | Status::Stopped);
         self.threads
@@ -466,7 +469,7 @@ impl State {
             .any(|(t, info)| info.kind == Kind::Worker && !ended(t))
     }
 
-    /// What does not change about a thread.
+    /// Returns the constant facts about a thread.
     pub(crate) fn info(&self, thread: u16) -> &Info {
         &self.infos[usize::from(thread)]
     }
@@ -475,7 +478,7 @@ impl State {
         self.info(thread).node
     }
 
-    /// Number of nodes.
+    /// Returns the number of nodes.
     pub(crate) fn node_count(&self) -> usize {
         self.mail.len()
     }
@@ -494,7 +497,7 @@ impl State {
     }
 }
 
-/// Whose access a machine step is.
+/// Returns the agent that makes the accesses of a machine step.
 pub(crate) fn agent_of(step: Step) -> Agent {
     match step {
         Step::Drain { thread } => Agent::cpu(thread),

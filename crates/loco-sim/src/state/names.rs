@@ -1,11 +1,11 @@
-//! From names that do not depend on the schedule to dense indexes: words of the machine, locks.
+//! Maps names that do not depend on the schedule to dense indexes, for words of the machine and for locks.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::fabric::request::VirtualWord;
 
-/// Threads that may give names.
+/// The number of threads that may give names.
 const THREADS: usize = 256;
 const PAGE: usize = 1 << 10;
 const PAGES: usize = 1 << 10;
@@ -13,7 +13,8 @@ const PAGES: usize = 1 << 10;
 type Page = Box<[AtomicU32]>;
 type Pages = Box<[OnceLock<Page>]>;
 
-/// A table that only grows. Names are a thread's number and a small counter, so it is an array in two levels.
+/// A table that only grows. A name consists of a thread's number and a small counter, so the table is an
+/// array in two levels.
 pub(crate) struct Names {
     threads: Box<[OnceLock<Pages>]>,
     growing: Mutex<()>,
@@ -31,18 +32,18 @@ impl Default for Names {
 }
 
 impl Names {
-    /// The index of `name`, given now if it has none.
+    /// Returns the index of `name`. Assigns one if it has none yet.
     ///
     /// # Panics
-    /// For a name beyond a million names of one thread or 256 threads: model worlds are small.
+    /// Panics for a name beyond a million names of one thread or 256 threads: model worlds are small.
     pub(crate) fn index(&self, name: u64) -> u32 {
         let thread = (name >> 40) as usize;
         let counter = (name - VirtualWord::base(thread as u16)) as usize;
         let pages = self.threads[thread].get_or_init(|| (0..PAGES).map(|_| OnceLock::new()).collect());
         let page = pages[counter / PAGE].get_or_init(|| (0..PAGE).map(|_| AtomicU32::new(0)).collect());
         let slot = &page[counter % PAGE];
-        // Indexes are stored plus one. Relaxed: an index is a number that means nothing else; whoever sees 0 asks again
-        // under the lock.
+        // Indexes are stored plus one. Relaxed: the index publishes no other data, and whoever sees 0 asks
+        // again under the lock.
         match slot.load(Ordering::Relaxed) {
             0 => {
                 let _growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
@@ -57,7 +58,7 @@ impl Names {
         }
     }
 
-    /// The name at `index`. Looks at every name: for reports.
+    /// Returns the name at `index`. It looks at every name, and is for reports.
     pub(crate) fn name(&self, index: u32) -> Option<u64> {
         let threads = self.threads.iter().enumerate();
         let pages = threads.filter_map(|(thread, pages)| Some((thread, pages.get()?)));
@@ -72,7 +73,7 @@ impl Names {
             })
     }
 
-    /// Number of names so far.
+    /// Returns the number of names so far.
     pub(crate) fn len(&self) -> u64 {
         self.len.load(Ordering::SeqCst)
     }

@@ -1,4 +1,4 @@
-//! What a state does for requests that reach the network card: completions, operations; and locked instructions.
+//! Grants the requests that reach the network card (completions and operations), and locked instructions.
 
 use mowgli::machine::{Action, Addr, Issued, RemoteOp};
 use smallvec::SmallVec;

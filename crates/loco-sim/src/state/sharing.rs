@@ -1,11 +1,12 @@
-//! Who touches which word: what the reduction knows of conflicts.
+//! The knowledge of conflicts that the reduction uses: which agents touch which word.
 //!
-//! A step on a word that no other agent touches in a conflicting way commutes with all others, so it need not be
-//! interleaved with them. Which words those are is learned: an exploration starts from what earlier ones saw, and is
-//! repeated when it meets an access that it had not counted on. When it ends without one, no reachable
-//! access was missed: were there an execution with one, take the first such access of a shortest one; the steps
-//! before it keep clear of the words treated as private, so the steps taken early can be moved to the front, and the
-//! explored execution so obtained contains the same access.
+//! A step on a word that no other agent touches in a conflicting way commutes with all others, so it need not
+//! be interleaved with them. These words are learned. An exploration starts from the accesses that earlier
+//! ones saw, and is repeated when it meets an access that it had not counted on. When it ends without one, it
+//! has missed no reachable access. Suppose that some execution had one, and take the first such access of a
+//! shortest such execution. The steps before it keep clear of the words treated as private, so the steps
+//! taken early can be moved to the front. The result is an execution that was explored and that contains the
+//! same access.
 
 use mowgli::machine::{Addr, QpId, Rule};
 use smallvec::SmallVec;
@@ -19,13 +20,13 @@ impl Agent {
         Agent(u32::from(thread) << 16)
     }
 
-    /// The part of a queue pair that carries out `rule`.
+    /// Returns the part of a queue pair that carries out `rule`.
     pub(crate) fn nic(qp: QpId, rule: Rule) -> Agent {
         let part = Part::of(rule) as u32 + 1;
         Agent(u32::from(qp.thread) << 16 | part << 8 | u32::from(qp.peer))
     }
 
-    /// The thread, and the queue pair's part unless it is the CPU.
+    /// Returns the thread, and the queue pair's part unless the agent is the CPU.
     pub(crate) fn parts(self) -> (u16, Option<(QpId, Part)>) {
         let thread = (self.0 >> 16) as u16;
         let part = (self.0 >> 8 & 0xff) as usize;
@@ -37,8 +38,8 @@ impl Agent {
     }
 }
 
-/// Parts of a queue pair. Each makes its moves in the order of the queue pair, except that remote reads of gets may pass one
-/// another.
+/// A part of a queue pair. It makes its moves in the order of the queue pair, except that remote reads of
+/// gets may pass one another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     LocalRead,
@@ -82,7 +83,7 @@ pub(crate) struct Sharing {
 }
 
 impl Sharing {
-    /// True if another agent touches the word and one of the two writes.
+    /// Returns true if another agent touches the word and one of the two writes.
     pub(crate) fn conflicts(&self, word: Addr, agent: Agent, write: bool) -> bool {
         self.words.get(word.0 as usize).is_some_and(|seen| {
             seen.iter()
@@ -90,13 +91,13 @@ impl Sharing {
         })
     }
 
-    /// Whether the agent has touched the word.
+    /// Returns whether the agent has touched the word.
     fn knows(&self, word: Addr, agent: Agent) -> bool {
         let seen = self.words.get(word.0 as usize);
         seen.is_some_and(|seen| seen.iter().any(|&(other, _)| other == agent))
     }
 
-    /// The other agents that touch the word in a conflicting way, with whether they read and write.
+    /// Returns the other agents that touch the word in a conflicting way, and whether they read and write.
     pub(crate) fn others(
         &self,
         word: Addr,
@@ -109,7 +110,7 @@ impl Sharing {
             .map(|&(other, how)| (other, how & READ != 0, how & WRITE != 0))
     }
 
-    /// Counts an access; true if it makes a conflict that was not known.
+    /// Counts an access. Returns true if it makes a conflict that was not known.
     pub(crate) fn record(&mut self, word: Addr, agent: Agent, write: bool) -> bool {
         let index = word.0 as usize;
         if self.words.len() <= index {
@@ -125,7 +126,8 @@ impl Sharing {
         self.conflicts(word, agent, write)
     }
 
-    /// Takes over what another explorer has seen; true if the two together show a conflict that this one did not have.
+    /// Adds the accesses that another explorer has seen. Returns true if the two together show a conflict
+    /// that this one did not have.
     pub(crate) fn merge(&mut self, other: &Sharing) -> bool {
         let mut fresh = false;
         for (index, seen) in other.words.iter().enumerate() {
@@ -141,14 +143,14 @@ impl Sharing {
     }
 }
 
-/// What one explorer has seen in an exploration.
+/// The accesses that one explorer has seen in an exploration.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     /// Accesses to words.
     pub(crate) words: Sharing,
-    /// Uses of locks: attempts count as writes, locking as reading.
+    /// Uses of locks: an attempt counts as a write, locking as a read.
     pub(crate) locks: Sharing,
-    /// A conflict was met that was not known before.
+    /// Set when a conflict was met that was not known before.
     pub(crate) fresh: bool,
 }
 
@@ -162,13 +164,13 @@ impl Seen {
     pub(crate) fn touch_lock(&mut self, lock: usize, thread: u16, attempt: bool) {
         let word = Addr(lock as u32);
         let agent = Agent::cpu(thread);
-        // A second thread is news even if both only lock.
+        // A second thread is new knowledge even if both threads only lock.
         let known = self.locks.knows(word, agent);
         let conflict = self.locks.record(word, agent, attempt);
         self.fresh |= conflict || !known && self.locks.conflicts(word, agent, true);
     }
 
-    /// Threads that use the lock.
+    /// Lists the threads that use the lock.
     pub(crate) fn lock_users(&self, lock: usize) -> impl Iterator<Item = u16> + '_ {
         let nobody = Agent(u32::MAX);
         self.locks
@@ -176,18 +178,18 @@ impl Seen {
             .map(|(agent, ..)| agent.parts().0)
     }
 
-    /// Whether locking may be in another thread's way.
+    /// Returns whether locking may hinder another thread.
     pub(crate) fn lock_conflicts(&self, lock: usize, thread: u16) -> bool {
         self.locks.conflicts(Addr(lock as u32), Agent::cpu(thread), true)
     }
 
-    /// Whether another thread may notice when the lock is released.
+    /// Returns whether another thread may notice when the lock is released.
     pub(crate) fn unlock_conflicts(&self, lock: usize, thread: u16) -> bool {
         self.locks.conflicts(Addr(lock as u32), Agent::cpu(thread), false)
     }
 
-    /// Takes over what another explorer has seen. A conflict between the two is news to both: each has explored as if its
-    /// own accesses were the only ones.
+    /// Adds what another explorer has seen. A conflict between the two is new to both: each has explored as
+    /// if its own accesses were the only ones.
     pub(crate) fn merge(&mut self, other: &Seen) {
         self.fresh |= other.fresh;
         self.fresh |= self.words.merge(&other.words);
@@ -216,7 +218,7 @@ mod tests {
         assert!(!one.fresh && !two.fresh);
         one.merge(&two);
         assert!(one.fresh);
-        // Known by now.
+        // Both explorers know the conflict by now.
         one.fresh = false;
         one.merge(&two);
         assert!(!one.fresh);

@@ -1,4 +1,4 @@
-//! Waits: parking a thread whose condition does not hold, and waking it.
+//! Parks a thread whose condition does not hold, and wakes it.
 //!
 //! Used by [`super::State`] when it grants requests, and by walkers, which wake threads after each move.
 
@@ -14,43 +14,43 @@ use crate::state::behaviour::Past;
 /// A wait under way.
 #[derive(Clone)]
 pub(crate) struct Waiting {
-    /// Where it was asked for: its request has what is waited for.
+    /// The past in which the wait was asked for. The request there describes the wait.
     pub(super) begin: Past,
-    /// Where its evaluation began.
+    /// The past in which its evaluation began.
     pub(crate) entry: Past,
-    /// Where an evaluation that only read has failed.
+    /// The past in which an evaluation that only read has failed.
     pub(super) failed: Option<Past>,
-    /// The same, once it is evaluated again for the first time after that.
+    /// The past of `failed`, moved here when the condition is evaluated again for the first time.
     pub(super) resumes: Option<Past>,
-    /// The evaluation so far only read.
+    /// Set while the evaluation has only read.
     pub(super) pure: bool,
     pub(super) polled: bool,
     pub(super) reads: SmallVec<[(VirtualWord, u64); 4]>,
-    /// Locks that it found taken.
+    /// The locks that the evaluation found taken.
     pub(super) locks: SmallVec<[usize; 1]>,
-    /// The clock and the losses of its node that it saw, if it looked.
+    /// The clock and the losses of its node that the evaluation saw, if it looked.
     pub(super) looked: Option<(u64, NodeSet)>,
-    /// When it gives up, by its node's clock.
+    /// The time at which the wait gives up, by its node's clock.
     pub(super) deadline: Option<u64>,
-    /// That has passed, and the thread is to be told.
+    /// Set when the deadline has passed and the thread is to be told.
     pub(super) expired: bool,
-    /// Those whose loss ends it.
+    /// The nodes whose loss ends the wait.
     pub(super) peers: NodeSet,
 }
 
 impl Waiting {
-    /// What is waited for.
+    /// Returns the description of the wait.
     pub(crate) fn what<'a>(&self, common: &'a Common) -> &'a Arc<str> {
         match common.behaviour.request(self.begin) {
             Some(Request::WaitBegin { what, .. }) => what,
-            // A wait is made by granting just that request.
+            // Only granting that request makes a wait.
             _ => unreachable!("a wait without its beginning"),
         }
     }
 }
 
 impl State {
-    /// The thread has looked at the clock or at who is lost.
+    /// Notes that the thread has looked at the clock or at the losses.
     pub(super) fn look(&mut self, thread: u16) {
         let node = self.node_of(thread);
         let seen = (self.losses.clock(node), self.losses.known(node));
@@ -59,7 +59,7 @@ impl State {
         }
     }
 
-    /// How a parked thread's wait has ended without its condition, if it has.
+    /// Returns how a parked thread's wait has ended without its condition, if it has.
     fn ended(&self, thread: u16, wait: &Waiting) -> Option<Reply> {
         if wait.expired {
             return Some(Reply::Expired);
@@ -68,7 +68,8 @@ impl State {
         lost.map(Reply::Lost)
     }
 
-    /// Wakes a parked thread whose wait may have come true, or has ended otherwise; what it is told.
+    /// Wakes a parked thread whose wait may have come true or has ended otherwise. Returns the thread and its
+    /// reply.
     pub(crate) fn wake(&mut self, common: &Common) -> Option<(u16, Reply)> {
         for thread in 0..self.threads.len() as u16 {
             let t = &self.threads[thread as usize];
@@ -123,7 +124,8 @@ impl State {
         None
     }
 
-    /// What a parked thread waits for: words, whether completions, locks.
+    /// Returns the words that a parked thread waits for, whether it waits for completions, and the locks that
+    /// it waits for.
     pub(crate) fn parked_on(&self, common: &Common, thread: u16) -> (Vec<Addr>, bool, Vec<usize>) {
         let Some(wait) = &self.threads[usize::from(thread)].wait else {
             return Default::default();
@@ -136,9 +138,10 @@ impl State {
         (words, wait.polled, wait.locks.to_vec())
     }
 
-    /// Settles where threads are that evaluate their conditions again, once it is known what they ask for. Whatever the
-    /// failed evaluation read, it has left only its progress behind, if any, and that shows in the next request: so the
-    /// past is where the wait began, or the point after it that begins with this request.
+    /// Settles the pasts of threads that evaluate their conditions again, once their requests are known. The
+    /// failed evaluation may have read anything, but it leaves behind only its progress, if any, and that
+    /// shows in the next request. The past is therefore where the wait began, or the point after it that
+    /// begins with this request.
     pub(crate) fn resume(&mut self, common: &Common) {
         for t in &mut self.threads {
             let Some(wait) = &mut t.wait else { continue };

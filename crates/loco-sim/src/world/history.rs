@@ -1,4 +1,4 @@
-//! What an execution did, as its threads recorded it: for checks at the end and for reports.
+//! The records that threads made of an execution, for checks at the end and for reports.
 
 use std::fmt;
 
@@ -14,16 +14,16 @@ pub struct End<'a> {
     pub(crate) state: &'a State,
 }
 
-/// What one thread recorded.
+/// The records of one thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadHistory {
     /// Number of the thread, as in schedules and in `finished_before`.
     pub thread: u16,
     /// Name of the thread.
     pub name: String,
-    /// Its node.
+    /// The thread's node.
     pub node: u16,
-    /// Its records, oldest first.
+    /// The thread's records, oldest first.
     pub events: Vec<Event>,
 }
 
@@ -34,17 +34,17 @@ pub enum Event {
     Note(String),
     /// An object call from [`call`](crate::call).
     Call {
-        /// What was called.
+        /// The text of the call.
         call: String,
-        /// What it returned; nothing if it has not.
+        /// The text of its result; `None` if the call has not returned.
         result: Option<String>,
-        /// For each thread of the world, how many of its calls had returned when this one began.
+        /// The number of calls of each thread of the world that had returned when this one began.
         finished_before: Vec<u16>,
     },
 }
 
 impl End<'_> {
-    /// Final value of the 8-byte word of `memory` that holds byte `offset`.
+    /// Returns the final value of the 8-byte word of `memory` that holds byte `offset`.
     pub fn word(&self, memory: &ModelMemory, offset: usize) -> u64 {
         let addr = Addr(self.common.words.index(memory.word(offset).0));
         self.state
@@ -54,12 +54,12 @@ impl End<'_> {
             .map_or(0, |&v| v as u64)
     }
 
-    /// The histories of all threads that recorded anything.
+    /// Returns the histories of all threads that recorded anything.
     pub fn histories(&self) -> Vec<ThreadHistory> {
         histories(self.common, self.state)
     }
 
-    /// Every line that was recorded by [`note`](crate::note), thread after thread.
+    /// Returns every line that was recorded by [`note`](crate::note), thread after thread.
     pub fn notes(&self) -> Vec<String> {
         self.histories()
             .into_iter()
@@ -72,7 +72,7 @@ impl End<'_> {
     }
 }
 
-/// The histories up to `state`.
+/// Returns the histories up to `state`.
 pub(crate) fn histories(common: &Common, state: &State) -> Vec<ThreadHistory> {
     state
         .threads

@@ -1,4 +1,4 @@
-//! What an exploration runs: nodes with their set-up, threads, and what must hold at the end.
+//! Describes the world that an exploration runs: nodes with their set-up, threads, and checks at the end.
 
 pub(crate) mod history;
 pub(crate) mod run;
@@ -13,15 +13,16 @@ use crate::fabric::request::{Kind, Note, Reply, Request};
 use crate::fabric::{ModelFabric, Options};
 use crate::world::history::End;
 
-/// A world under construction. The closure given to [`explore`](crate::explore) is called for every run and must build
-/// the same world each time; the threads of one world share state only through the fabric.
+/// A world under construction. The closure given to [`explore`](crate::explore) is called for every run and
+/// must build the same world each time. The threads of one world share state only through the fabric.
 pub struct World {
     options: Options,
     set_up: Vec<SetUp>,
     threads: Vec<SetUp>,
     node_count: Arc<Mutex<u16>>,
     finally: Vec<Check>,
-    /// What set-ups returned: dropped with the world, not by a thread, so that tearing down is not explored.
+    /// The values that set-ups returned. The world drops them, not a thread, so that tearing down is not
+    /// explored.
     keep: Vec<Box<dyn Any>>,
 }
 
@@ -34,7 +35,7 @@ pub(crate) struct SetUp {
     pub(crate) body: Body,
 }
 
-/// A node of the world: what its set-up returned.
+/// A node of the world, with the value that its set-up returned.
 pub struct Node<T> {
     id: u16,
     state: Arc<Mutex<Option<Arc<T>>>>,
@@ -50,7 +51,7 @@ impl<T> Clone for Node<T> {
 }
 
 impl<T> Node<T> {
-    /// What the set-up returned; nothing before it has run.
+    /// Returns the value of the set-up; `None` before the set-up has run.
     pub fn get(&self) -> Option<Arc<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -72,8 +73,9 @@ impl World {
         }
     }
 
-    /// Adds a node. `set_up` runs on it before the exploration begins, together with the other nodes' set-ups and with one
-    /// fixed schedule: it is not explored. Typically it makes a manager and channels and waits until they are ready.
+    /// Adds a node. `set_up` runs on it before the exploration begins, together with the other nodes'
+    /// set-ups. Set-ups run with one fixed schedule and are not explored. Typically, a set-up makes a manager
+    /// and channels and waits until they are ready.
     pub fn node<T: Send + Sync + 'static>(
         &mut self,
         set_up: impl FnOnce(ModelFabric) -> T + Send + 'static,
@@ -117,7 +119,7 @@ impl World {
         });
     }
 
-    /// Adds a check of every complete execution: panics are failures.
+    /// Adds a check of every complete execution. A panic in the check is a failure.
     pub fn finally(&mut self, check: impl Fn(&End<'_>) + 'static) {
         self.finally.push(Box::new(check));
     }
@@ -148,8 +150,8 @@ pub fn note(text: impl Display) {
     ask(Request::Note(Note::Mark(text.to_string().into())));
 }
 
-/// Runs an object call and records it in the history: `call` before, what `result` says of its value after. The history
-/// keeps which calls had returned when another began, for linearizability.
+/// Runs an object call and records it in the history: `call` before it, and the text of `result` for its
+/// value after it. For linearizability, the history records which calls had returned when another began.
 pub fn call<T, D: Display>(call: impl Display, run: impl FnOnce() -> T, result: impl FnOnce(&T) -> D) -> T {
     if ask(Request::Note(Note::Call(call.to_string().into()))) == Reply::Dismantled {
         return run();

@@ -1,6 +1,7 @@
 //! A run: the threads of the world as coroutines, brought to the end of a path by giving them its replies.
 //!
-//! Relies on [`crate::fabric::coroutine`]. Explorers keep one run each and consult it only for pasts that nobody has seen.
+//! Relies on [`crate::fabric::coroutine`]. Each explorer keeps one run, and consults it only for pasts that
+//! nobody has seen.
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use crate::world::history::End;
 use crate::world::{SetUp, World};
 use crate::{Config, SimError};
 
-/// One granted request of a path: who, and what it was told.
+/// A granted request of a path: the thread, and its reply.
 pub(crate) type Granted = (u16, Reply);
 
 /// The threads, suspended at their requests.
@@ -23,18 +24,19 @@ pub(crate) struct Run {
     tasks: Vec<Task>,
     requests: Vec<Request>,
     log: Vec<Granted>,
-    /// What the world keeps alive while its threads run; dropped after them.
+    /// The values that the world keeps alive while its threads run. They are dropped after the threads.
     world: Option<World>,
 }
 
-/// What a fresh run starts from.
+/// The beginning of a fresh run.
 pub(crate) struct Start {
     pub(crate) run: Run,
     pub(crate) state: State,
 }
 
 impl Run {
-    /// Builds the world and runs its set-up to the end, with one fixed schedule in which the machine never delays anything.
+    /// Builds the world and runs its set-up to the end. The set-up has one fixed schedule, in which the
+    /// machine never delays anything.
     pub(crate) fn start(
         common: &Common,
         config: &Config,
@@ -119,7 +121,8 @@ impl Run {
         Ok(())
     }
 
-    /// Grants requests in a fixed order, running the machine dry after each, until nothing moves.
+    /// Grants requests in a fixed order until nothing moves. After each request, the machine runs until it is
+    /// idle.
     fn settle(&mut self, common: &Common, state: &mut State) -> Result<(), SimError> {
         let mut seen = Seen::default();
         let mut steps = Vec::new();
@@ -161,14 +164,15 @@ impl Run {
         }
     }
 
-    /// Gives a thread its reply; it runs to its next request.
+    /// Gives a thread its reply. The thread runs to its next request.
     fn give(&mut self, thread: u16, reply: Reply) -> Result<(), SimError> {
         let index = thread as usize;
         let spawn = match &self.requests[index] {
             Request::Spawn { node, .. } => Some(*node),
             _ => None,
         };
-        // The body was handed over just before the thread asked; nothing else ran in between when it is taken at once.
+        // The body was handed over just before the thread asked. Nothing else has run since then, because it
+        // is taken at once.
         if let (Some(node), Reply::Value(number)) = (spawn, &reply) {
             let body = self.take_body(thread)?;
             debug_assert_eq!(
@@ -188,7 +192,8 @@ impl Run {
             .ok_or_else(|| SimError::Host("a thread was asked for without a body".into()))
     }
 
-    /// Brings the threads to the end of `path`, going on from where they are if they are on it. `None`: start afresh.
+    /// Brings the threads to the end of `path`, from where they are if that is on the path. Returns `None` if
+    /// they must start afresh.
     pub(crate) fn follow(&mut self, path: &[Granted]) -> Option<Result<(), SimError>> {
         let done = self.log.len();
         if done > path.len() || self.log[..] != path[..done] {
@@ -202,17 +207,17 @@ impl Run {
         Some(Ok(()))
     }
 
-    /// Runs the world's checks of a complete execution; the message of the first that panics.
+    /// Runs the world's checks of a complete execution. Returns the message of the first that panics.
     pub(crate) fn check_end(&self, common: &Common, state: &State) -> Option<String> {
         let world = self.world.as_ref()?;
         let end = End { common, state };
         coroutine::catch(|| world.check_end(&end)).err()
     }
 
-    /// Records what every thread of `state`, which this run has reached, asks for next.
+    /// Records the next request of every thread of `state`, which this run has reached.
     pub(crate) fn learn(&self, common: &Common, state: &State) -> Result<(), SimError> {
         for (index, t) in state.threads.iter().enumerate() {
-            // A parked thread's past is where its wait began, its request is to be woken.
+            // A parked thread's past is where its wait began, and its request is to be woken.
             if t.status == Status::Ready {
                 common
                     .behaviour
@@ -226,14 +231,14 @@ impl Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        // Threads first: they may hold what the world keeps alive. Of them those that hold locks, the last taken first, as
-        // others' destructors may take these.
+        // Dismantle threads first: they may hold what the world keeps alive. Begin with the threads that hold
+        // locks, the last taken first, because others' destructors may take these locks.
         while let Some(holder) = coroutine::last_holder() {
             let Some(task) = self.tasks.get_mut(usize::from(holder)) else {
                 break;
             };
             task.dismantle();
-            // A guard that was leaked is never dropped.
+            // A leaked guard is never dropped.
             coroutine::lets_go_of_all(holder);
         }
         self.tasks.clear();
@@ -245,7 +250,7 @@ impl Drop for Run {
     }
 }
 
-/// The past of a thread that no run has reached yet.
+/// Returns the past of a thread that no run has reached yet.
 pub(crate) fn unknown(common: &Common, state: &State) -> Option<Past> {
     state
         .threads

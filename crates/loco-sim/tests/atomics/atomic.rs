@@ -1,4 +1,4 @@
-//! Atomic variable: its operations take effect one after another, the home node's own among them.
+//! Atomic variable: its operations take effect one after another, and so do those of the home node.
 
 use loco::fabric::{Memory, NodeId, WordCell};
 use loco::{AtomicVar, Channel, Manager, Thread};
@@ -65,7 +65,7 @@ fn three_nodes() {
     complete("atomic variable, 3 nodes, 1 addition each", &build);
 }
 
-/// Where the NIC is atomic against the CPU the home node uses CPU instructions.
+/// The home node uses CPU instructions where the NIC is atomic against the CPU.
 #[test]
 fn home_by_its_cpu_where_the_fabric_allows_it() {
     let build = world(|| {
@@ -88,7 +88,7 @@ fn home_by_its_cpu_where_the_fabric_allows_it() {
     );
 }
 
-/// Mistakes of an atomic variable, in one of a few lines.
+/// Mistakes of an atomic variable, each in one of a few lines.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mistake {
     None,

@@ -4,24 +4,24 @@ use std::time::Duration;
 
 use loco_sim::{Config, Strategy, World, explore, replay};
 
-/// Longest search for a mistake.
+/// The longest search for a mistake.
 const SEARCH_MAX: Duration = Duration::from_secs(600);
-/// Longest replay, in words of its text.
+/// The longest replay, in words of its text.
 const WORDS_MAX: usize = 80;
 
-/// The mistake is found in time, and its schedule is short and repeats it.
+/// Checks that the mistake is found in time, and that its schedule is short and repeats it.
 pub fn found(name: &str, build: impl Fn(&mut World) + Sync) {
     found_within(name, WORDS_MAX, build);
 }
 
-/// The same where the shortest schedule is longer, as in objects of several threads.
+/// Checks the same for a mistake whose shortest schedule is longer, as in objects of several threads.
 pub fn found_within(name: &str, words_max: usize, build: impl Fn(&mut World) + Sync) {
     let pct = |executions, depth| Strategy::Pct {
         executions,
         seed: 1,
         depth,
     };
-    // What finds it: mostly few changes of priority; the last word is the exhaustive search's.
+    // A few changes of priority find most mistakes. The exhaustive search has the last word.
     let failure = [pct(1_000, 3), pct(5_000, 6), Strategy::Exhaustive]
         .into_iter()
         .find_map(|strategy| {

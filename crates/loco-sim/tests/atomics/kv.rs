@@ -1,4 +1,5 @@
-//! Key-value store: linearizable for each key; and the two mistakes that the papers warn of, with two more.
+//! Key-value store: it is linearizable for each key. The two mistakes that the papers warn of are found, and
+//! two more.
 
 use std::time::Duration;
 
@@ -8,14 +9,14 @@ use loco_sim::{Bounds, Completeness, Config, Strategy, World, call};
 
 use crate::{Body, Fabric, Plan, complete, found, found_within, search};
 
-/// A key that is there from the beginning: on which node.
+/// The key that is there from the beginning. It is on node `OWNER`.
 const BEFORE: u64 = 9;
 const OWNER: u16 = 1;
 
-/// Values made of a number.
+/// A value made of a number.
 trait Number: Encode {
     fn of(number: u64) -> Self;
-    /// The number; one that nobody wrote if this is a mixture.
+    /// Returns the number, or one that nobody wrote if the value is a mixture.
     fn number(&self) -> u64;
 }
 
@@ -99,14 +100,14 @@ impl Do {
     }
 }
 
-/// Puts the key in on its node.
+/// Inserts the key on its node.
 fn inserted<V: Number>(Store(store): &Store<V>, thread: &Thread<Fabric>) {
     if thread.node_id().0 == OWNER {
         assert_eq!(store.insert(thread, &BEFORE, &V::of(0)).unwrap(), Inserted::Done);
     }
 }
 
-/// The key that is there from the beginning was inserted before anything else.
+/// Checks the calls, preceded by the insert of the key that is there from the beginning.
 fn promise(operations: &[Operation]) -> Result<(), Violation> {
     let first = Operation {
         thread: "set-up".to_owned(),
@@ -125,7 +126,7 @@ fn promise(operations: &[Operation]) -> Result<(), Violation> {
 /// The calls of each thread of each node.
 type Calls = &'static [&'static [&'static [Do]]];
 
-/// With the key that is there from the beginning, if `prepared`.
+/// Makes a world that has, if `prepared`, a key from the beginning.
 fn world<V: Number>(defect: Option<Defect>, prepared: bool, calls: Calls) -> impl Fn(&mut World) + Sync {
     move |world| {
         let body = |calls: &&'static [Do]| -> Body<Store<V>> {
@@ -192,7 +193,7 @@ fn random(executions: u64) -> [Config; 2] {
 
 const CALLS: Calls = &[&[&[Insert(1, 1), Update(1, 2), Delete(1)]], &[&[Get(1), Get(1)]]];
 
-/// Too large for all executions in a test: see the manual for how far the search goes.
+/// This world is too large for all executions in a test. The manual says how far the search goes.
 #[test]
 fn insert_update_and_delete_against_two_gets_within_four_delays() {
     let bounds = Bounds {

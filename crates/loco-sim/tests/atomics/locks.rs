@@ -1,4 +1,5 @@
-//! Ticket lock and test-and-set lock: mutual exclusion, and what the holder put is there for the next one.
+//! Ticket lock and test-and-set lock: holders exclude one another, and the next holder sees what the last one
+//! put.
 
 use loco::fabric::{NodeId, Target};
 use loco::fence::Scope;
@@ -7,9 +8,9 @@ use loco_sim::{World, call, spec};
 
 use crate::{Body, Fabric, Plan, complete, found};
 
-/// Home of the lock.
+/// The home of the lock.
 const HOME: NodeId = NodeId(0);
-/// Where the word is that it protects.
+/// The node of the word that the lock protects.
 const WORD: NodeId = NodeId(1);
 
 trait AnyLock: Unlock<Fabric> + Sized + Send + Sync + 'static {
@@ -61,7 +62,7 @@ fn holds<L: AnyLock>(rounds: usize) -> Body<L> {
     })
 }
 
-/// `threads` on each node.
+/// Makes a world with `threads` on each node, of which each holds the lock.
 fn exclusion<L: AnyLock>(threads: &'static [usize], rounds: usize) -> impl Fn(&mut World) + Sync {
     move |world| {
         let node = |&threads: &usize| (0..threads).map(|_| holds::<L>(rounds)).collect();
@@ -102,7 +103,7 @@ fn tas_lock_with_two_threads_on_a_node() {
     );
 }
 
-/// One tries, the other waits: the calls are those of a lock.
+/// Adds a thread that tries and another that waits; their calls are those of a lock.
 fn tries<L: AnyLock>(world: &mut World) {
     let waits: Body<L> = Box::new(|lock, thread| {
         let guard = call("acquire", || lock.lock(thread, Scope::Nothing).unwrap(), |_| "");
@@ -155,7 +156,7 @@ impl<L> Counter<L> {
         Target { remote, offset: 0 }
     }
 
-    /// By a get and a put, of which `waits` waits for the completion; the old value.
+    /// Increments by a get and a put, and waits for the put's completion if `waits`. Returns the old value.
     fn increment(&self, thread: &Thread<Fabric>, waits: bool) -> u64 {
         let buffer = thread
             .mem_ref(8)
@@ -177,20 +178,20 @@ impl<L> Counter<L> {
     }
 }
 
-/// How the word is made safe before the release.
+/// The way in which the word is made safe before the release.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Release {
-    /// A fence towards the node where the word is.
+    /// A fence towards the word's node.
     Fenced,
-    /// The paper's warning: nothing.
+    /// Nothing, against the paper's warning.
     Unfenced,
-    /// Waits until the put has completed, which says that it was sent.
+    /// A wait for the completion of the put, which only says that the put was sent.
     PolledOnly,
     /// A fence towards the lock's home.
     WrongNode,
 }
 
-/// Every thread increments once; the old values tell whether an increment was lost.
+/// Makes a world in which every thread increments once. The old values tell whether an increment was lost.
 fn increments<L: AnyLock>(threads: &'static [usize], release: Release) -> impl Fn(&mut World) + Sync {
     move |world| {
         let body = |_| -> Body<Counter<L>> {
@@ -268,7 +269,7 @@ fn fence_towards_the_wrong_node() {
     );
 }
 
-/// Threads of one node have queue pairs of their own, so that handing over needs the fence too.
+/// Threads of one node have queue pairs of their own, so handing over needs the fence too.
 #[test]
 fn hand_over_without_fence() {
     found(
@@ -287,7 +288,7 @@ enum Mistake {
     None,
     /// The ticket is drawn by reading and writing.
     DrawReadThenWrite,
-    /// The next one is served by a put of this node's, before it has the lock's turn.
+    /// A put of this node serves the next ticket, before this node has its turn.
     ServesEarly,
     /// Takes the test-and-set lock by reading and writing.
     TestThenSet,
@@ -332,7 +333,7 @@ impl Textbook {
         loco::fence::pair(thread, HOME).unwrap();
     }
 
-    /// Reads a word until `wanted` likes it.
+    /// Reads a word until it satisfies `wanted`.
     fn until(&self, thread: &Thread<Fabric>, index: usize, wanted: impl Fn(u64) -> bool) {
         loop {
             let found = self.get(thread, index);

@@ -1,5 +1,6 @@
-//! Atomic variable, locks, queue and key-value store on the model fabric: what they promise, explored completely or as far
-//! as is said; and mistakes in them, each found with a short schedule.
+//! Explores atomic variable, locks, queue and key-value store on the model fabric. Their promises are
+//! explored completely, or as far as is said. Each of several mistakes in them is found with a short
+//! schedule.
 
 #![allow(clippy::unwrap_used)]
 
@@ -20,7 +21,7 @@ use finding::{found, found_within};
 
 type Fabric = ModelFabric;
 
-/// What a thread does with the objects of its node.
+/// The actions of a thread on the objects of its node.
 type Body<T> = Box<dyn FnOnce(&T, &Thread<Fabric>) + Send>;
 
 type Make<T> = Arc<dyn Fn(&Manager<Fabric>) -> T + Send + Sync>;
@@ -28,17 +29,17 @@ type Make<T> = Arc<dyn Fn(&Manager<Fabric>) -> T + Send + Sync>;
 /// A world of nodes with the same objects.
 struct Plan<T> {
     make: Make<T>,
-    /// Done on each node once all are ready, before the exploration.
+    /// Runs on each node once all are ready, before the exploration.
     prepare: fn(&T, &Thread<Fabric>),
     /// The threads of each node.
     threads: Vec<Vec<Body<T>>>,
-    /// What holds of every execution.
+    /// The promise that every execution must keep.
     promise: fn(&[Operation]) -> Result<(), Violation>,
 }
 
 struct Site<T> {
     objects: T,
-    /// Made in the set-up, because that is not what is to be explored.
+    /// The threads, made in the set-up because making them is not explored.
     threads: Vec<Mutex<Option<Thread<Fabric>>>>,
 }
 
@@ -92,14 +93,14 @@ impl<T: Send + Sync + 'static> Plan<T> {
     }
 }
 
-/// Explores all executions, and says how many that is.
+/// Explores all executions, and prints how many there are.
 fn complete(name: &str, build: impl Fn(&mut World) + Sync) -> Report {
     let report = search(name, &Config::default(), build);
     assert_eq!(report.completeness, Completeness::Complete, "{name}");
     report
 }
 
-/// Explores as `config` says; nothing may be found.
+/// Explores as `config` says. Fails if anything is found.
 fn search(name: &str, config: &Config, build: impl Fn(&mut World) + Sync) -> Report {
     let config = Config {
         time_max: config.time_max.or(Some(Duration::from_secs(120))),

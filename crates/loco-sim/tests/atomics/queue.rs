@@ -1,4 +1,4 @@
-//! Shared queue: a first-in-first-out queue for all nodes together.
+//! Shared queue: all nodes together see one first-in-first-out queue.
 
 use loco::fabric::NodeId;
 use loco::{Manager, Popped, Pushed, QueueDefect, SharedQueue, Thread};
@@ -61,7 +61,7 @@ impl Do {
     }
 }
 
-/// One thread on each node.
+/// Makes a world with one thread on each node.
 fn world(
     make: fn(&Manager<Fabric>) -> Queue,
     capacity: usize,
@@ -105,7 +105,7 @@ fn a_queue_of_one_goes_round() {
     );
 }
 
-/// Too large for all executions in a test.
+/// This world is too large for all executions in a test.
 #[test]
 fn both_push_and_pop() {
     let config = Config {
@@ -131,7 +131,7 @@ fn full_and_empty_are_exact() {
     );
 }
 
-/// Who has been told that the queue is closed finds it closed on any node.
+/// After a thread was told that the queue is closed, it is closed on every node.
 #[test]
 fn closed_is_closed() {
     complete(

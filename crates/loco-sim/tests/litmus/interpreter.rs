@@ -1,4 +1,5 @@
-//! Litmus programs as object code: a closure for each thread against the fabric's contract, nothing else.
+//! Runs litmus programs as object code: a closure for each thread that uses the fabric's contract and nothing
+//! else.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -17,7 +18,7 @@ struct Site {
     memory: ModelMemory,
 }
 
-/// Word of a location in its node's memory.
+/// Returns the word of a location in its node's memory.
 fn word_of(program: &Program, loc: Loc) -> usize {
     let node = program.locations[usize::from(loc.0)].node;
     let before = &program.locations[..usize::from(loc.0)];
@@ -33,7 +34,7 @@ fn words_on(program: &Program, node: usize) -> usize {
         .max(1)
 }
 
-/// Every outcome of the program on the model fabric.
+/// Returns every outcome of the program on the model fabric.
 pub fn outcomes(program: &Program, workers: usize, reduction: bool) -> BTreeSet<Outcome> {
     let program = Arc::new(program.clone());
     let found = Arc::new(Mutex::new(BTreeSet::new()));
@@ -131,7 +132,7 @@ struct Interpreter<'a> {
 }
 
 impl Interpreter<'_> {
-    /// Nothing if an assumption fails.
+    /// Runs the code. Returns `None` if an assumption fails.
     fn run(&mut self, code: &[Instr]) -> Option<()> {
         code.iter().try_for_each(|instr| self.step(instr))
     }
@@ -213,7 +214,8 @@ impl Interpreter<'_> {
             .unwrap()
     }
 
-    /// Waits until `ready`, taking completions as they come. Those of other threads of the node are theirs to miss.
+    /// Waits until `ready`, taking completions as they come. Discards completions of other threads of the
+    /// node.
     fn wait(&mut self, what: &str, mut ready: impl FnMut(&mut Self) -> Option<()>) -> Option<()> {
         let fabric = self.site.fabric.clone();
         let wait = Wait {

@@ -1,8 +1,9 @@
-//! The fabric and the reduction against Mowgli: litmus programs run as object code on the model fabric have exactly the
-//! outcomes that the operational machine gives them.
+//! Compares the fabric and the reduction with Mowgli. Litmus programs that run as object code on the model
+//! fabric have exactly the outcomes that the operational machine gives them.
 //!
-//! What the contract can express: completions are taken by node, not by thread and peer, so programs in which two
-//! threads of one node poll are left out, and so are polls that can never succeed (on a fabric, a thread that hangs).
+//! The contract cannot express all programs. It takes completions by node, not by thread and peer, so
+//! programs in which two threads of one node poll are left out. So are polls that can never succeed: on a
+//! fabric the thread would hang.
 
 #![allow(clippy::unwrap_used)]
 
@@ -16,7 +17,7 @@ use mowgli::model::{Model, RmwAtomicity};
 use mowgli::outcome::Budget;
 use mowgli::program::{Instr, Program};
 
-/// Instructions in order, those of blocks included.
+/// Lists the instructions in order, those of blocks included.
 fn instructions(code: &[Instr]) -> Vec<&Instr> {
     code.iter()
         .flat_map(|instr| {
@@ -31,7 +32,7 @@ fn instructions(code: &[Instr]) -> Vec<&Instr> {
         .collect()
 }
 
-/// Whether the contract can express the program, for straight-line code.
+/// Returns whether the contract can express the program, for straight-line code.
 fn is_expressible(program: &Program) -> bool {
     let mut pollers = BTreeSet::new();
     program.threads.iter().all(|thread| {
@@ -62,14 +63,14 @@ fn is_expressible(program: &Program) -> bool {
     })
 }
 
-/// Exactly the model's outcomes; no others, where the program has a `wait`: completions of one queue pair arrive in the
-/// order of its operations, as they do on hardware, while `wait` of RDMA^WAIT may see a put complete before an
-/// earlier get.
+/// Checks that the program has exactly the model's outcomes. For a program with a `wait` it checks that it
+/// has no others. Completions of one queue pair arrive in the order of its operations, as they do on
+/// hardware, while `wait` of RDMA^WAIT may see a put complete before an earlier get.
 fn agrees(name: &str, program: &Program) {
     explored_agrees(name, program, 1, true);
 }
 
-/// As [`agrees`], explored by so many workers, with the reduction or without.
+/// Checks [`agrees`] with so many workers, with the reduction or without.
 fn explored_agrees(name: &str, program: &Program, workers: usize, reduction: bool) {
     let expected = mowgli::explore::outcomes(program, Model::RdmaTso, RmwAtomicity::Hca, &Budget::default());
     assert!(expected.is_complete(), "{name}");
@@ -86,7 +87,7 @@ fn explored_agrees(name: &str, program: &Program, workers: usize, reduction: boo
     }
 }
 
-/// The first `count` expressible programs of a shape; seeds count from `first`.
+/// Checks the first `count` expressible programs of a shape. Seeds count from `first`.
 fn programs_agree(shape: Shape, first: u64, count: usize) {
     let programs: Vec<(u64, Program)> = (first..)
         .map(|seed| (seed, generate::program(seed, &shape)))
@@ -157,7 +158,7 @@ fn random_programs_that_wait() {
     programs_agree(shape, 20_000, 100);
 }
 
-/// What one worker has not seen another has: conflicts that no worker knows alone must not be lost.
+/// One worker may not see what another has seen: conflicts that no worker knows alone must not be lost.
 #[test]
 fn several_workers_together_miss_nothing() {
     let entries = catalogue::entries().iter();

@@ -1,4 +1,4 @@
-//! A barrier over shared variables, one a node, that count the node's arrivals (LOCO'26 Fig. 7).
+//! A barrier over shared variables, one for each node, that count the node's arrivals (LOCO'26 Fig. 7).
 
 use loco::fabric::NodeId;
 use loco::{Manager, SharedRegion, SharedVar, Thread, fence};
@@ -13,15 +13,15 @@ enum Mistake {
     None,
     /// Arrives without completing its puts.
     NoFence,
-    /// The same, and counts on while a put of the counter may not have read it yet.
+    /// Arrives without completing its puts. Counts on while a put of the counter may not have read it yet.
     ReusedCounter,
     /// Completes its puts by their completions.
     Completion,
     /// The NIC writes its own counter back to it, and nothing fences.
     LoopBack,
-    /// The same with the global fence.
+    /// Like `LoopBack`, but with the global fence.
     FencedLoopBack,
-    /// Leaves when the next node has arrived, not all.
+    /// Leaves when the next node has arrived, not when all have.
     OneNeighbour,
     /// Arrives before the fence.
     FenceAfterArrival,
@@ -62,7 +62,7 @@ impl Objects {
             .collect();
         let sent = mine.bcast(thread, &nodes).unwrap();
         if matches!(mistake, Mistake::NoFence | Mistake::LoopBack) {
-            // What the fence of the next round would do.
+            // The fence of the next round would have the same effect.
             sent.wait(thread).unwrap();
         }
         if mistake == Mistake::FenceAfterArrival {
@@ -77,7 +77,8 @@ impl Objects {
     }
 }
 
-/// Each node puts its flag at the others before each round, and sees the others' after it.
+/// Makes a world in which each node puts its flag at the others before each round, and sees the others' flags
+/// after it.
 fn world(nodes: usize, rounds: u64, mistake: Mistake) -> impl Fn(&mut World) + Sync {
     move |world| {
         for me in 0..nodes {
@@ -105,7 +106,7 @@ fn the_barrier_passes() {
 
 #[test]
 fn barrier_without_the_global_fence() {
-    // Counter and flag go along one queue pair: it takes a third node to see the difference.
+    // Counter and flag use one queue pair: only a third node can see the difference.
     found("barrier without fence", 2, through_a_third(Mistake::NoFence));
 }
 
@@ -132,7 +133,7 @@ fn the_barrier_passes_through_a_third_node() {
     passes("barrier, third node", through_a_third(Mistake::None));
 }
 
-/// Counter and flag go along one queue pair, so here nothing needs the fence.
+/// Counter and flag use one queue pair, so nothing here needs the fence.
 #[test]
 fn the_unfenced_barrier_passes() {
     passes("unfenced barrier", world(2, 2, Mistake::NoFence));
@@ -149,10 +150,11 @@ fn unfenced_barrier_that_loops_its_own_counter_back() {
     found("loop-back", 3, world(2, 2, Mistake::LoopBack));
 }
 
-/// Not a bug, and so not found: the loop-back can harm only by placing an old count over a newer one. The newer one is stored
-/// in the next round, after the fence, and the fence covers all of the thread's queue pairs, the one towards its own
-/// node among them: its flush is a read on that queue pair, which forces the earlier put into memory. So when the newer
-/// count is stored nothing of the older one is under way. Without the fence it is found (above).
+/// The loop-back is not a bug here, and so none is found. It can harm only by placing an old count over a
+/// newer one. The newer count is stored in the next round, after the fence. The fence covers all of the
+/// thread's queue pairs, also the one towards its own node: its flush is a read on that queue pair, which
+/// forces the earlier put into memory. When the newer count is stored, no put of the older one is therefore
+/// under way. Without the fence the mistake is found (above).
 #[test]
 fn a_fenced_barrier_may_loop_its_own_counter_back() {
     passes("fenced loop-back", world(2, 2, Mistake::FencedLoopBack));
@@ -163,7 +165,8 @@ fn barrier_that_waits_for_one_neighbour() {
     found("one neighbour", 2, world(3, 1, Mistake::OneNeighbour));
 }
 
-/// Node 0 puts at node 2, all meet, and node 1, which may hear of node 0's arrival before node 2 does, gets it from there.
+/// Makes a world in which node 0 puts at node 2 and all meet. Node 1 may hear of node 0's arrival before node
+/// 2 does; it then gets the word from node 2.
 fn through_a_third(mistake: Mistake) -> impl Fn(&mut World) + Sync {
     move |world| {
         for me in 0..3u16 {

@@ -22,13 +22,13 @@ use support::{Site, site};
 
 type Fabric = ModelFabric;
 
-/// Longest search for a mistake, which takes seconds on an idle machine.
+/// The longest search for a mistake. It takes seconds on an idle machine.
 const SEARCH_MAX: Duration = Duration::from_secs(600);
-/// Longest replay, in words of its text.
+/// The longest replay, in words of its text.
 const WORDS_MAX: usize = 80;
 
-/// The mistake is found in time, by random schedules and by an exploration of all executions with at most `delays`
-/// delays, though not with one less; and its schedule is short and repeats it.
+/// Checks that the mistake is found in time, by random schedules and by an exploration of all executions with
+/// at most `delays` delays, though not with one delay less. Its schedule is short and repeats it.
 fn found(name: &str, delays: u32, build: impl Fn(&mut World) + Sync) {
     if let Some(fewer) = delays.checked_sub(1) {
         let bounds = Bounds {
@@ -54,7 +54,7 @@ fn found(name: &str, delays: u32, build: impl Fn(&mut World) + Sync) {
         .unwrap_or_else(|| panic!("{name}: the schedule does not repeat it"));
     assert_eq!(repeated.kind, failure.kind, "{name}");
     drawn(name, &failure, &build);
-    // Depth d orders d events: a mistake that takes `delays` of them out of turn needs one more.
+    // Depth d orders d events. A mistake that takes `delays` of them out of turn needs one more.
     let pct = Strategy::Pct {
         executions: 20_000,
         seed: 1,
@@ -70,7 +70,7 @@ fn found(name: &str, delays: u32, build: impl Fn(&mut World) + Sync) {
     assert!(report.failure.is_some(), "{name}: not by random schedules");
 }
 
-/// The failing execution is one of the declarative model too, and can be drawn.
+/// Checks that the failing execution is one of the declarative model too, and that it can be drawn.
 fn drawn(name: &str, failure: &Failure, build: impl Fn(&mut World) + Sync) {
     let graph = execution_graph(&Config::default(), &failure.schedule, build).unwrap();
     assert!(graph.is_consistent(), "{name}: {}", graph.text());
@@ -84,7 +84,7 @@ fn drawn(name: &str, failure: &Failure, build: impl Fn(&mut World) + Sync) {
     }
 }
 
-/// An exploration within these bounds finds something.
+/// Checks that an exploration within these bounds finds a failure.
 fn present(name: &str, bounds: Bounds, build: impl Fn(&mut World) + Sync) -> Failure {
     let report = bounded(bounds, build);
     println!("{name}, {bounds}: {}, {:?}", report.completeness, report.stats);
@@ -93,7 +93,7 @@ fn present(name: &str, bounds: Bounds, build: impl Fn(&mut World) + Sync) -> Fai
         .unwrap_or_else(|| panic!("{name}: not within {bounds}"))
 }
 
-/// An exploration within these bounds finds nothing, and claims no more than that.
+/// Checks that an exploration within these bounds finds nothing, and claims no more than its bounds.
 fn absent(name: &str, bounds: Bounds, build: impl Fn(&mut World) + Sync) {
     let report = bounded(bounds, build);
     assert!(report.failure.is_none(), "{name} within {bounds}");
@@ -109,7 +109,7 @@ fn bounded(bounds: Bounds, build: impl Fn(&mut World) + Sync) -> Report {
     explore(&config, build).unwrap()
 }
 
-/// The mistake takes exactly so many preemptions.
+/// Checks that the mistake needs exactly so many preemptions.
 fn takes_preemptions(name: &str, preemptions: u32, build: impl Fn(&mut World) + Sync) {
     let bounds = |n| Bounds {
         preemptions: Some(n),
@@ -121,8 +121,8 @@ fn takes_preemptions(name: &str, preemptions: u32, build: impl Fn(&mut World) + 
     present(name, bounds(preemptions), &build);
 }
 
-/// Without the mistake nothing is found, neither by as many random schedules as find the mistakes nor, where the world is
-/// small enough, by all.
+/// Checks that nothing is found without the mistake: not by as many random schedules as find the mistakes
+/// and, where the world is small enough, not by any schedule.
 fn passes(name: &str, build: impl Fn(&mut World) + Sync) {
     let pct = Config {
         strategy: Strategy::Pct {
@@ -142,7 +142,7 @@ fn passes(name: &str, build: impl Fn(&mut World) + Sync) {
             panic!("{name}: {failure}");
         }
         match config.strategy {
-            // All of them ran: the mistakes are found by as many.
+            // All executions ran: as many find the mistakes.
             Strategy::Pct { executions, .. } => assert_eq!(report.stats.executions, executions, "{name}"),
             _ => assert!(report.stats.executions > 0, "{name}: {}", report.completeness),
         }

@@ -1,5 +1,5 @@
-//! The ring buffer of LOCO'26 Fig. 14: words in slots, a head that the writer puts after them, a position that the reader
-//! puts back.
+//! The ring buffer of LOCO'26 Fig. 14: words in slots, a head that the writer puts after them, and a position
+//! that the reader puts back.
 
 use loco::{AckKey, Channel, Manager, Region, Thread};
 use loco_sim::World;
@@ -16,7 +16,7 @@ enum Mistake {
     HeadFirst,
     /// Frees a slot before copying it out.
     FreeFirst,
-    /// Takes as free what is not acknowledged.
+    /// Takes slots that are not acknowledged as free.
     NoRoomCheck,
 }
 

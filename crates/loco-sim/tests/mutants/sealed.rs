@@ -1,5 +1,5 @@
-//! Values of three words with a checksum, as owned variables and mixed-size regions have them: a reader sees one whole
-//! value or none.
+//! Values of three words with a checksum, as in owned variables and mixed-size regions. A reader sees one
+//! whole value or none.
 
 use loco::fabric::{NodeId, Target};
 use loco::{Channel, Manager, Region, Thread};
@@ -15,17 +15,18 @@ enum Mistake {
     NoChecksum,
     /// A version in front of the value instead of a checksum.
     VersionInFront,
-    /// The checksum is of the first word only.
+    /// Computes the checksum of the first word only.
     FirstWordOnly,
-    /// A checksum that stands as it did at the last read says that nothing has changed.
+    /// Takes a checksum that has not changed since the last read to mean that nothing has changed.
     StaleChecksum,
-    /// The sum of the words, which mixtures may have as well.
+    /// Uses the sum of the words, which a mixture may have as well.
     Sum,
     /// Reads the words again once the checksum is found right.
     ReadAgain,
 }
 
-/// The two values that are written. As sums, the second's beginning and the first's end make the first.
+/// The two values that are written. The beginning of the second and the end of the first have the sum of the
+/// first.
 const VALUES: [[u64; 3]; 2] = [[1, 2, 3], [2, 1, 5]];
 
 struct Sealed {
@@ -50,7 +51,7 @@ impl Sealed {
         match mistake {
             Mistake::FirstWordOnly => value[0],
             Mistake::Sum => value.iter().sum(),
-            // Depends on each word and its place.
+            // The checksum depends on each word and its place.
             _ => value
                 .iter()
                 .fold(7, |sum, &word| (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15)),
@@ -81,7 +82,7 @@ impl Sealed {
         [0, 1, 2].map(|i| self.word(from + i))
     }
 
-    /// A value, if what is there is whole. `last` is what the last read found.
+    /// Returns a value if the words are whole. `last` is what the last read found.
     fn read(&self, mistake: Mistake, last: &mut Option<u64>) -> Option<[u64; 3]> {
         match mistake {
             Mistake::NoChecksum => Some(self.value(0)),

@@ -1,4 +1,4 @@
-//! The shared variable (LOCO'26 3.4) and the SST (LOCO'25 5.1.2): words that are replicated by putting them.
+//! The shared variable (LOCO'26 3.4) and the SST (LOCO'25 5.1.2): words that are replicated by puts.
 
 use loco::{AckKey, Channel, Manager, Region, Thread};
 use loco_sim::World;
@@ -11,17 +11,17 @@ enum Mistake {
     None,
     /// Writes again while the broadcast may not have read the word yet (LOCO'26 Fig. 9c).
     NoWait,
-    /// A broadcast's key covers the last of its puts only.
+    /// Returns a broadcast's key that covers the last of its puts only.
     KeyOfTheLast,
-    /// A broadcast to all puts at the own node too (LOCO'26 4.2).
+    /// Broadcasts to the own node too (LOCO'26 4.2).
     ToItself,
     /// Pushes the table as this node knows it instead of its own row.
     WholeTable,
-    /// Stages each row in one word that the put before may not have been read from yet.
+    /// Stages each row in one word. An earlier put may not have read that word yet.
     SharedStaging,
 }
 
-/// A word or several on every node, and one to stage them in.
+/// One or several words on every node, and one word to stage them in.
 struct Table {
     _channel: Channel<Fabric>,
     rows: Region<Fabric>,
@@ -44,7 +44,7 @@ impl Table {
         }
     }
 
-    /// Puts this node's copy of `row` at the others; the key says when it has been read.
+    /// Puts this node's copy of `row` at the others. The key says when the NIC has read the row.
     fn bcast(
         &self,
         thread: &Thread<Fabric>,
@@ -75,7 +75,7 @@ impl Table {
     }
 }
 
-/// A world of `nodes` nodes that each run `body` with their number.
+/// Returns a world of `nodes` nodes that each run `body` with their number.
 fn world(
     nodes: u16,
     body: impl Fn(u16, &Table, &Thread<Fabric>) + Copy + Send + Sync + 'static,
@@ -90,7 +90,7 @@ fn world(
     }
 }
 
-/// Node 0 broadcasts 1 to two others, waits, and writes 2, which is for itself: nobody else sees it.
+/// Node 0 broadcasts 1 to two others, waits, and writes 2 for itself. Nobody else sees the 2.
 fn broadcast(mistake: Mistake) -> impl Fn(&mut World) + Sync {
     world(3, move |node, table, thread| {
         if node == 0 {
@@ -109,7 +109,8 @@ fn broadcast(mistake: Mistake) -> impl Fn(&mut World) + Sync {
     })
 }
 
-/// Each of two nodes stores its row twice and pushes it; no row is ever seen to go back.
+/// Makes a world in which each of two nodes stores its row twice and pushes it. No row is ever seen to go
+/// back.
 fn rows(mistake: Mistake) -> impl Fn(&mut World) + Sync {
     world(2, move |node, table, thread| {
         let (mine, theirs) = (usize::from(node), usize::from(1 - node));
@@ -126,7 +127,7 @@ fn rows(mistake: Mistake) -> impl Fn(&mut World) + Sync {
     })
 }
 
-/// Node 0 has two rows, and pushes both.
+/// Makes a world in which node 0 has two rows, and pushes both.
 fn fields(mistake: Mistake) -> impl Fn(&mut World) + Sync {
     world(2, move |node, table, thread| {
         if node == 0 {

@@ -17,7 +17,7 @@ pub(crate) fn store(region: &Region<Fabric>, word: usize, value: u64) {
     cell.store(value);
 }
 
-/// Puts this node's word number `from` at word `to` of `peer`'s.
+/// Puts this node's word number `from` at word `to` of `peer`.
 pub(crate) fn put(
     thread: &Thread<Fabric>,
     (source, from): (&Region<Fabric>, usize),

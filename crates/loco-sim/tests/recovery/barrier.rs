@@ -1,4 +1,4 @@
-//! The barrier: nobody passes before all have arrived, also where a wait has timed out and is tried again.
+//! The barrier: nobody passes before all have arrived, even if a wait has timed out and is tried again.
 
 use loco::{Barrier, SharedVar};
 use loco_sim::{World, call, spec};
@@ -10,7 +10,8 @@ struct Parts {
     barrier: Barrier<Fabric>,
 }
 
-/// Each node puts its round at the others before each barrier, and finds theirs after it.
+/// Makes a world in which each node puts its round at the others before each barrier, and finds theirs after
+/// it.
 fn rounds(nodes: u16, rounds: u64) -> impl Fn(&mut World) + Sync {
     move |world| {
         let body = |node: u16| -> Vec<Body<Parts>> {

@@ -1,4 +1,5 @@
-//! Ticket lock and test-and-set lock around a counter: no update is lost, and who waits gets the lock in the end.
+//! Ticket lock and test-and-set lock around a counter: no update is lost, and a thread that waits gets the
+//! lock in the end.
 
 use loco::fabric::{NodeId, Target};
 use loco::fence::{self, Scope};
@@ -8,7 +9,7 @@ use loco_sim::{Faults, ModelRemote, World, call};
 
 use crate::{Body, Fabric, complete, crashes, expiries, found, patiently, populate, sampled, suspicions};
 
-/// Home of the lock and of the counter.
+/// The home of the lock and of the counter.
 const HOME: NodeId = NodeId(0);
 
 trait AnyLock: Unlock<Fabric> + Sized + Send + Sync + 'static {
@@ -64,7 +65,8 @@ impl<L: AnyLock> Counter<L> {
         Target { remote, offset: 0 }
     }
 
-    /// Counts once under the lock, patiently; what it has counted to. Counted only if the release says so.
+    /// Counts once under the lock, trying again after timeouts. Returns the new count. It counts only if the
+    /// release succeeds.
     fn count(&self, thread: &Thread<Fabric>) -> Result<String> {
         let guard = patiently(|| self.lock.lock(thread, Scope::Pair(HOME)))?;
         let old = patiently(|| thread.read_word(self.target()))?;
@@ -79,10 +81,10 @@ impl<L: AnyLock> Counter<L> {
     }
 }
 
-/// What the lock promises for what it protects.
+/// The promise of the lock for the data that it protects.
 const LOST: &str = "an update under the lock is not lost";
 
-/// No two threads have counted from the same value.
+/// Checks that no two threads have counted from the same value.
 fn counts(operations: &[Operation]) -> Result<(), Violation> {
     let counted: Vec<&Operation> = operations
         .iter()
@@ -103,14 +105,14 @@ fn counts(operations: &[Operation]) -> Result<(), Violation> {
 
 use Client::{Counts, GivesUp, Holds};
 
-/// What a thread does.
+/// The actions of a thread.
 #[derive(Clone, Copy)]
 enum Client {
-    /// Counts so often, as long as it takes.
+    /// Counts so many times, and waits as long as it takes.
     Counts(usize),
-    /// Holds the lock so often, as long as it takes, and does nothing with it.
+    /// Holds the lock so many times, waits as long as it takes, and does nothing with it.
     Holds(usize),
-    /// Tries once, and does without if it is not in time.
+    /// Tries once, and goes on without the lock if it is not in time.
     GivesUp,
 }
 
@@ -165,7 +167,7 @@ fn world<L: AnyLock>(nodes: &'static [&'static [Client]], on_loss: OnLoss) -> im
 
 #[test]
 fn who_waits_gets_the_lock_when_another_waiter_gives_up() {
-    // By 25 such schedules before the lock was mended.
+    // 25 such schedules found the mistake before the lock was mended.
     sampled(
         "ticket lock, a local waiter gives up, 1 expiry",
         3,
@@ -177,7 +179,7 @@ fn who_waits_gets_the_lock_when_another_waiter_gives_up() {
 
 #[test]
 fn the_test_and_set_lock_when_another_waiter_gives_up() {
-    // By 882 such schedules before the lock was mended.
+    // 882 such schedules found the mistake before the lock was mended.
     sampled(
         "test-and-set lock, a local waiter gives up, 1 expiry",
         3,

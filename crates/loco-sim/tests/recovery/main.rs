@@ -1,7 +1,8 @@
-//! Objects in time and loss: deadlines that pass anywhere, nodes that stop anywhere, nodes that are declared lost.
+//! Explores objects in time and loss: deadlines pass anywhere, nodes stop anywhere, and nodes are declared
+//! lost.
 //!
-//! The clients are those that anybody would write: who is told `Timeout` tries again, who is told of a loss ends. What they
-//! assert is what the object promises.
+//! The clients are those that anybody would write: a thread that is told `Timeout` tries again, and one that
+//! is told of a loss ends. Their assertions are the promises of the object.
 
 #![allow(clippy::unwrap_used)]
 
@@ -19,19 +20,19 @@ use loco_sim::{Completeness, Config, Faults, ModelFabric, Report, Strategy, Worl
 
 type Fabric = ModelFabric;
 
-/// What a thread does with the objects of its node. It ends with an error if that says that somebody is lost.
+/// The actions of a thread on the objects of its node. It returns an error that says that somebody is lost.
 type Body<T> = Box<dyn FnOnce(&T, &Thread<Fabric>) -> Result<()> + Send>;
 
 type Make<T> = Arc<dyn Fn(&Manager<Fabric>) -> T + Send + Sync>;
 
 type Promise = fn(&[Operation]) -> Result<(), Violation>;
 
-/// Attempts of a call before a thread says that it starves.
+/// The number of attempts of a call before a thread says that it starves.
 const ATTEMPTS: usize = 4;
 
 struct Site<T> {
     objects: T,
-    /// Made in the set-up, because that is not what is to be explored.
+    /// The threads, made in the set-up because making them is not explored.
     threads: Vec<Mutex<Option<Thread<Fabric>>>>,
 }
 
@@ -74,7 +75,7 @@ fn populate<T: Send + Sync + 'static>(
     });
 }
 
-/// Whether a node was lost: another, or this one for the others.
+/// Returns whether the error says that a node was lost: another node, or this one for the others.
 fn is_loss(error: &Error) -> bool {
     error.lost_peer().is_some()
         || matches!(
@@ -83,8 +84,8 @@ fn is_loss(error: &Error) -> bool {
         )
 }
 
-/// What the object promises holds of calls that ended without an error; others may or may not have taken effect, as if
-/// they had not returned.
+/// Returns the calls for which the object's promise holds. Calls that ended with an error may or may not have
+/// taken effect, as if they had not returned.
 fn completed(operations: &[Operation]) -> Vec<Operation> {
     let mut operations = operations.to_vec();
     for operation in &mut operations {
@@ -95,7 +96,7 @@ fn completed(operations: &[Operation]) -> Vec<Operation> {
     operations
 }
 
-/// Calls again as long as the call times out.
+/// Repeats the call as long as it times out.
 fn patiently<R>(mut call: impl FnMut() -> Result<R>) -> Result<R> {
     for _ in 0..ATTEMPTS {
         match call() {
@@ -113,7 +114,8 @@ fn expiries(expiries: u32) -> Faults {
     }
 }
 
-/// Time passes when nothing else can happen, as some code waits for a while for what a lost node may have sent.
+/// Returns faults with so many crashes. Time passes when nothing else can happen, because some code waits for
+/// a while for messages of a lost node.
 fn crashes(crashes: u32) -> Faults {
     Faults {
         crashes,
@@ -131,7 +133,7 @@ fn suspicions(suspicions: u32, unenforced: bool) -> Faults {
     }
 }
 
-/// Explores as `strategy` says, and says how much that was. A failure can be repeated.
+/// Explores as `strategy` says, and prints how much was explored. A failure can be repeated.
 fn run(name: &str, strategy: Strategy, faults: Faults, build: impl Fn(&mut World) + Sync) -> Report {
     let config = Config {
         strategy,
@@ -149,7 +151,7 @@ fn run(name: &str, strategy: Strategy, faults: Faults, build: impl Fn(&mut World
     report
 }
 
-/// All executions with these faults keep the promise.
+/// Checks that all executions with these faults keep the promise.
 fn complete(name: &str, faults: Faults, build: impl Fn(&mut World) + Sync) {
     let report = run(name, Strategy::Exhaustive, faults, build);
     if let Some(failure) = &report.failure {
@@ -158,7 +160,7 @@ fn complete(name: &str, faults: Faults, build: impl Fn(&mut World) + Sync) {
     assert_eq!(report.completeness, Completeness::Complete, "{name}");
 }
 
-/// Random schedules by priorities, of this depth; nothing may be found.
+/// Explores random schedules by priorities, of this depth. Fails if anything is found.
 fn sampled(name: &str, depth: u32, executions: u64, faults: Faults, build: impl Fn(&mut World) + Sync) {
     let strategy = Strategy::Pct {
         executions,
@@ -172,7 +174,7 @@ fn sampled(name: &str, depth: u32, executions: u64, faults: Faults, build: impl 
     assert_eq!(report.completeness, Completeness::Random(executions), "{name}");
 }
 
-/// Some execution breaks the promise.
+/// Checks that some execution breaks the promise.
 fn found(name: &str, faults: Faults, promise: &str, build: impl Fn(&mut World) + Sync) {
     let report = run(name, Strategy::Exhaustive, faults, build);
     let Some(failure) = report.failure else {

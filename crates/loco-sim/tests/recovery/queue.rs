@@ -1,4 +1,4 @@
-//! The shared queue: what a lost node leaves half done is passed over.
+//! The shared queue: operations that a lost node leaves half done are skipped.
 
 use loco::fabric::{Control as _, Fabric as _, NodeId, PeerState};
 use loco::{Popped, Pushed, SharedQueue};
@@ -9,7 +9,8 @@ use crate::{Body, Fabric, complete, crashes, patiently, populate};
 
 type Queue = SharedQueue<u64, Fabric>;
 
-/// What is popped was pushed, once, and in the order in which a node pushed it.
+/// Checks that every popped value was pushed, is popped once, and comes in the order in which its node
+/// pushed.
 fn in_order(operations: &[Operation]) -> Result<(), Violation> {
     let pops: Vec<&Operation> = operations.iter().filter(|o| o.name == "pop").collect();
     let mut newest = 0;
@@ -28,7 +29,8 @@ fn in_order(operations: &[Operation]) -> Result<(), Violation> {
     Ok(())
 }
 
-/// One node pushes 1, 2, ...; the other pops as often. The queue lives on node `home`.
+/// Makes a world in which one node pushes 1, 2, ... and the other pops as often. The queue lives on node
+/// `home`.
 fn push_and_pop(home: u16, times: u64) -> impl Fn(&mut World) + Sync {
     move |world| {
         let pushes: Body<Queue> = Box::new(move |queue, thread| {
@@ -46,7 +48,7 @@ fn push_and_pop(home: u16, times: u64) -> impl Fn(&mut World) + Sync {
                     Ok(None) => "nothing".to_owned(),
                     Err(error) => error.to_string(),
                 };
-                // Who waits for a node that is gone does without.
+                // A thread that waits for a node that is gone goes on without it.
                 let gone = || thread.fabric().control().peer_state(NodeId(1)) != PeerState::Alive;
                 let pop = || match queue.pop(thread) {
                     Err(error) if error.is_timeout() && gone() => Ok(None),

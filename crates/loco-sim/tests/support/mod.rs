@@ -1,4 +1,5 @@
-//! What the tests on the model fabric have in common: nodes with objects and a thread, and complete explorations.
+//! Shares what the tests on the model fabric need: nodes with objects and a thread, and complete
+//! explorations.
 
 #![allow(dead_code, clippy::unwrap_used)] // Each test file uses its part; all of it is tests.
 
@@ -8,7 +9,7 @@ use std::time::Duration;
 use loco::{Manager, Thread};
 use loco_sim::{Completeness, Config, ModelFabric, Report, World, explore};
 
-/// What a node has. Its thread is made in the set-up: that is not what is explored.
+/// The contents of a node. Its thread is made in the set-up because making it is not explored.
 pub struct Site<T> {
     pub objects: T,
     thread: Mutex<Option<Thread<ModelFabric>>>,
@@ -28,13 +29,13 @@ pub fn site<T>(make: impl FnOnce(&Manager<ModelFabric>) -> T) -> impl FnOnce(Mod
 }
 
 impl<T> Site<T> {
-    /// The node's thread, once.
+    /// Returns the node's thread, once.
     pub fn thread(&self) -> Thread<ModelFabric> {
         self.thread.lock().unwrap().take().unwrap()
     }
 }
 
-/// Explores completely, within a minute, and shows how large it was.
+/// Explores completely, within a minute, and prints how large the exploration was.
 pub fn complete(name: &str, build: impl Fn(&mut World) + Sync) -> Report {
     let config = Config {
         time_max: Some(Duration::from_secs(60)),

@@ -1,5 +1,5 @@
-//! Barrier and owned variable as they were: puts of the node's word by whichever thread calls, without regard to what
-//! another thread posted before.
+//! The barrier and the owned variable as they were: whichever thread calls puts the node's word, without
+//! regard to what another thread posted before.
 
 use loco::fabric::{AtomicCell, Fabric as _, Memory, Platform, WordCell};
 use loco::{AckKey, Manager, PutOp, Result, SharedRegion, Thread};

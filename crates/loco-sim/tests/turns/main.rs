@@ -1,9 +1,9 @@
-//! Calls on one object from several threads of a node, one after the other: what a node writes for others to see arrives in
-//! the order in which it was written, whichever thread posted it.
+//! Makes calls on one object from several threads of a node, one after the other. A node's writes arrive at
+//! others in the order in which they were made, whichever thread posted them.
 //!
-//! The worlds know of no fault: two nodes of two threads; the calls of a node are dealt to its threads in every way, in
-//! fenced and unfenced forms. They pass for the shipped objects and find what was wrong with their predecessors
-//! (`before`), which kept no order when the posting thread changed.
+//! The worlds have two nodes of two threads, and know nothing of particular faults. The calls of a node are
+//! dealt to its threads in every way, in fenced and unfenced forms. The worlds pass for the shipped objects,
+//! and find the faults of their predecessors (`before`), which kept no order when the posting thread changed.
 
 #![allow(clippy::unwrap_used)]
 
@@ -23,14 +23,14 @@ use objects::{Register, Rounds};
 type Fabric = ModelFabric;
 type Turn = <<Fabric as loco::fabric::Fabric>::Platform as Platform>::AtomicU64;
 
-/// Longest search for a fault, and longest complete exploration.
+/// The longest search for a fault, and the longest complete exploration.
 const SEARCH_MAX: Duration = Duration::from_secs(60);
-/// Delays that the fault of the former barrier of four threads takes.
+/// The number of delays that the fault of the former barrier of four threads needs.
 const DELAYS: u32 = 3;
 const NODES: u16 = 2;
 const THREADS: usize = 2;
 
-/// A node: an object, its threads, and which of the node's calls is next.
+/// A node: an object, its threads, and the number of the node's next call.
 struct Site<O> {
     object: O,
     threads: Mutex<Vec<Option<Thread<Fabric>>>>,
@@ -63,14 +63,15 @@ impl<O: Send + Sync + 'static> Site<O> {
     }
 }
 
-/// Every way to deal `calls` calls to two threads, up to their names.
+/// Returns every way to deal `calls` calls to two threads, up to their names.
 fn deals(calls: u32) -> Vec<Vec<usize>> {
     (0..1_usize << (calls - 1))
         .map(|bits| (0..calls).map(|call| bits << 1 >> call & 1).collect())
         .collect()
 }
 
-/// A barrier for one thread of each node, whose calls are dealt to two. `fenced(n)` is the form of the `n`-th.
+/// Makes a world with a barrier for one thread of each node, whose calls are dealt to two threads.
+/// `fenced(n)` is the form of call `n`.
 fn rounds_in_turn<B: Rounds>(
     deal: &[usize],
     fenced: impl Fn(u64) -> bool + Copy + Send + Sync + 'static,
@@ -92,7 +93,7 @@ fn rounds_in_turn<B: Rounds>(
     }
 }
 
-/// A barrier of two threads of each node, all of which take part in every round.
+/// Makes a world with a barrier of two threads of each node, all of which take part in every round.
 fn rounds_together<B: Rounds>(rounds: u64, fenced: bool) -> impl Fn(&mut World) + Sync {
     move |world| {
         for _ in 0..NODES {
@@ -118,7 +119,7 @@ fn wait<B: Rounds>(barrier: &B, thread: &Thread<Fabric>, round: u64, fenced: boo
     );
 }
 
-/// No call of a round returns before every call of it has begun.
+/// Checks that no call of a round returns before every call of it has begun.
 fn nobody_leaves_early(operations: &[Operation]) {
     for left in operations {
         for other in operations.iter().filter(|other| other.argument == left.argument) {
@@ -127,8 +128,8 @@ fn nobody_leaves_early(operations: &[Operation]) {
     }
 }
 
-/// A register of node 0, whose values 1, 2, ... are stored and pushed by its threads as they are dealt. Node 1 never sees one
-/// after a later one, and sees the last one in the end.
+/// Makes a world with a register of node 0. Its values 1, 2, ... are stored and pushed by the threads to
+/// which the calls are dealt. Node 1 never sees a value after a later one, and sees the last one in the end.
 fn values_in_turn<R: Register>(deal: &[usize], waited_for: bool) -> impl Fn(&mut World) + Sync {
     let deal: Arc<[usize]> = deal.into();
     move |world| {
@@ -187,7 +188,7 @@ fn run(name: &str, config: &Config, build: impl Fn(&mut World) + Sync) -> Report
     report
 }
 
-/// Nothing is found, and all was seen.
+/// Checks that the exploration is complete and finds nothing.
 fn passes(name: &str, build: impl Fn(&mut World) + Sync) {
     let report = run(name, &config(), build);
     if let Some(failure) = report.failure {
@@ -196,7 +197,7 @@ fn passes(name: &str, build: impl Fn(&mut World) + Sync) {
     assert_eq!(report.completeness, Completeness::Complete, "{name}");
 }
 
-/// Nothing is found by any execution with at most `delays` delays.
+/// Checks that no execution with at most `delays` delays fails.
 fn passes_within(name: &str, delays: u32, build: impl Fn(&mut World) + Sync) {
     let report = run(name, &within(delays), build);
     if let Some(failure) = report.failure {
@@ -206,7 +207,7 @@ fn passes_within(name: &str, delays: u32, build: impl Fn(&mut World) + Sync) {
     assert!(matches!(seen, Completeness::UpTo(_)), "{name}: {seen}");
 }
 
-/// A fault is found, and its schedule repeats it.
+/// Checks that a fault is found, and that its schedule repeats it.
 fn found(name: &str, config: &Config, build: impl Fn(&mut World) + Sync) {
     let report = run(name, config, &build);
     let failure = report.failure.unwrap_or_else(|| panic!("{name}: nothing found"));

@@ -1,4 +1,4 @@
-//! The calls that the worlds make, on whichever object.
+//! The calls that the worlds make on any of the objects.
 
 use loco::fabric::{NodeId, Peers};
 use loco::{AckKey, Barrier, Manager, OwnedVar, Result, Sst, Thread, WideOwnedVar};
@@ -7,7 +7,7 @@ use crate::Fabric;
 
 /// A barrier.
 pub trait Rounds: Sized + Send + Sync + 'static {
-    /// For `threads` threads of each node.
+    /// Makes a barrier for `threads` threads of each node.
     fn make(manager: &Manager<Fabric>, threads: usize) -> Self;
     /// Arrives and waits for all.
     fn wait(&self, thread: &Thread<Fabric>, fenced: bool) -> Result<()>;
@@ -32,7 +32,7 @@ pub trait Register: Sized + Send + Sync + 'static {
     fn make(manager: &Manager<Fabric>) -> Self;
     fn store(&self, thread: &Thread<Fabric>, value: u64) -> Result<()>;
     fn push(&self, thread: &Thread<Fabric>) -> Result<AckKey<Fabric>>;
-    /// This node's copy.
+    /// Returns this node's copy.
     fn load(&self, thread: &Thread<Fabric>) -> u64;
     /// Waits until this node's copy has `value`.
     fn wait_for(&self, thread: &Thread<Fabric>, value: u64) -> Result<()>;
@@ -106,7 +106,7 @@ impl Register for WideOwnedVar<[u64; 2], Fabric> {
     }
 }
 
-/// Waits, as a register does, on behalf of one that only loads.
+/// Waits as a register does, on behalf of a register that can only load.
 pub fn wait_for_word(thread: &Thread<Fabric>, load: impl Fn() -> u64, value: u64) -> Result<()> {
     thread.wait_until("register", Peers::One(OWNER), || (load() == value).then_some(()))
 }
