@@ -1,4 +1,4 @@
-//! `loco doctor`: checks this machine for what RDMA needs.
+//! `loco doctor`: checks this machine for everything that RDMA needs.
 
 use loco::fabric::verbs::{Check, VerbsConfig, Verdict, check_host};
 use loco_app::print;
@@ -6,10 +6,10 @@ use serde::Serialize;
 
 use crate::error::CliError;
 
-/// Check this machine for what the verbs fabric needs, and say what to do about what is missing.
+/// Check this machine for everything that the verbs fabric needs, and say how to get what is missing.
 ///
-/// Libraries, device, port and GID, permissions, limit on locked memory, huge pages; then a read through the device. The
-/// exit code is 1 if something is missing.
+/// The checks are libraries, device, port and GID, permissions, the limit on locked memory and huge pages;
+/// then a read through the device. The exit code is 1 if something is missing.
 #[derive(clap::Args)]
 pub struct Args {
     /// Print one line of JSON.
@@ -31,7 +31,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         .all(|check| matches!(check.verdict, Verdict::Ok | Verdict::Warning));
     let code = u8::from(!usable);
     if args.json {
-        // Strings and booleans only, which always serialize.
+        // The report has only strings and booleans, which always serialize.
         print(serde_json::to_string(&Report { usable, checks }).unwrap_or_default())?;
         return Ok(code);
     }

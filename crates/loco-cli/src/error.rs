@@ -1,11 +1,11 @@
-//! The error of the command line: what failed, and the exit code that says so.
+//! The error of the command line, and its exit code.
 
 use std::io;
 
 use loco::fabric::FabricError;
 use loco_app::OutputError;
 
-/// What a subcommand can fail with before or beside the nodes' own failures, which are exit codes.
+/// A failure of a subcommand itself, before or beside the failures of nodes, which are exit codes.
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
     /// Bad input that the argument parser cannot see.
@@ -14,7 +14,7 @@ pub enum CliError {
     /// The program of a node cannot be started.
     #[error("cannot start `{program}`: {source}")]
     Start {
-        /// The program, as it was given.
+        /// The program as it was given.
         program: String,
         /// The system's reason.
         source: io::Error,
@@ -27,7 +27,7 @@ pub enum CliError {
         /// The system's reason.
         source: io::Error,
     },
-    /// Standard output takes no more.
+    /// Standard output cannot be written any more.
     #[error(transparent)]
     Output(#[from] OutputError),
     /// The fabric failed.
@@ -36,7 +36,7 @@ pub enum CliError {
     /// An object failed.
     #[error(transparent)]
     Object(#[from] loco::Error),
-    /// What was measured did not do what it should.
+    /// The check at the end of a measurement failed.
     #[error("the check at the end of the measurement failed: {0}")]
     Check(String),
     /// The bank failed.
@@ -48,8 +48,8 @@ pub enum CliError {
 }
 
 impl CliError {
-    /// Gives the exit code that a shell would: 127 and 126 for a program that is not there or cannot run, 2 for bad usage, 141 if the
-    /// reader of the output is gone; else 1.
+    /// Returns the exit code that a shell would report: 127 for a program that is not there, 126 for one that
+    /// cannot run, 2 for bad usage, 141 if the reader of the output is gone; else 1.
     pub fn exit_code(&self) -> u8 {
         match self {
             CliError::Start { source, .. } if source.kind() == io::ErrorKind::NotFound => 127,
@@ -62,7 +62,7 @@ impl CliError {
         }
     }
 
-    /// Makes a closure for `map_err` that says what was attempted.
+    /// Returns a closure for `map_err` that names the action attempted.
     pub fn os<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> CliError {
         move |source| CliError::Os {
             what,

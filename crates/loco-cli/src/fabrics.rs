@@ -1,4 +1,4 @@
-//! `loco fabrics`: what this machine could use.
+//! `loco fabrics`: lists the fabrics that this machine could use.
 
 use loco::fabric::verbs::{Choice, RdmaDevice, VerbsConfig, choose, devices};
 use loco_app::print;
@@ -6,7 +6,8 @@ use serde::Serialize;
 
 use crate::error::CliError;
 
-/// List the fabrics of this machine: RDMA devices with their ports and GIDs, and which one would be taken.
+/// List the fabrics of this machine: the RDMA devices with their ports and GIDs, and the one that would be
+/// chosen.
 #[derive(clap::Args)]
 pub struct Args {
     /// Print one line of JSON.
@@ -19,7 +20,7 @@ struct Report {
     fabrics: Vec<&'static str>,
     devices: Vec<RdmaDevice>,
     chosen: Option<Choice>,
-    /// Why none was chosen.
+    /// The reason why none was chosen.
     reason: Option<String>,
 }
 
@@ -41,7 +42,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         reason,
     };
     if args.json {
-        // Strings, numbers and options only, which always serialize.
+        // The report has only strings, numbers and options, which always serialize.
         print(serde_json::to_string(&report).unwrap_or_default())?;
         return Ok(0);
     }

@@ -1,11 +1,11 @@
-//! The facts about this machine that a measurement means nothing without.
+//! The facts about this machine without which a measurement means nothing.
 
 use std::fs;
 use std::thread;
 
 use serde::Serialize;
 
-/// What stands in every record.
+/// The facts about the machine in every record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Machine {
     /// Model name of the first processor.
@@ -22,7 +22,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Looks at this machine; what it does not tell is `unknown`.
+    /// Collects the facts about this machine. Facts that it does not tell are `unknown`.
     pub fn this() -> Machine {
         let uname = rustix::system::uname();
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -43,7 +43,7 @@ impl Machine {
     }
 }
 
-/// Value of the first line `name : value`.
+/// Returns the value of the first line `name : value`.
 fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.lines()
         .filter_map(|line| line.split_once(':'))

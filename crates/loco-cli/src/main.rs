@@ -1,4 +1,4 @@
-//! `loco`: starts jobs and shows what they can do.
+//! `loco`: starts jobs, and demonstrates and measures the objects.
 
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
@@ -72,6 +72,6 @@ fn main() -> ExitCode {
         Command::Exec(args) => Err(launcher::exec(&args)),
         Command::Guard => launcher::guard(),
     };
-    // What ends a job early is the launcher's to say: its exit code has it.
+    // The launcher reports what ends a job early; its exit code says it.
     loco_app::exit("loco", &Stop::default(), outcome, CliError::exit_code)
 }

@@ -1,29 +1,29 @@
-//! What `--json` prints: one line a result, with the machine's facts.
+//! The output of `--json`: one line for each result, with the machine's facts.
 
 use serde::Serialize;
 
 use crate::error::CliError;
 use crate::machine::Machine;
 
-/// One result of `loco bench` or `loco demo`.
+/// A result of `loco bench` or `loco demo`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Record<P, R> {
-    /// What was done, e.g. `put`.
+    /// The name of the operation, e.g. `put`.
     pub name: &'static str,
-    /// Version of this program.
+    /// The version of this program.
     pub version: &'static str,
-    /// The fabric in use, by its own name.
+    /// The name of the fabric in use.
     pub fabric: String,
-    /// The machine it was done on.
+    /// The machine of the measurement.
     pub machine: Machine,
-    /// The parameters it was done with.
+    /// The parameters of the measurement.
     pub parameters: P,
-    /// The results; units are part of the names.
+    /// The results. Their names contain the units.
     pub results: R,
 }
 
 impl<P: Serialize, R: Serialize> Record<P, R> {
-    /// A result of this program on this machine.
+    /// Returns a result of this program on this machine.
     pub fn new(name: &'static str, fabric: impl Into<String>, parameters: P, results: R) -> Record<P, R> {
         Record {
             name,
@@ -35,10 +35,10 @@ impl<P: Serialize, R: Serialize> Record<P, R> {
         }
     }
 
-    /// Gives the record as one line of JSON.
+    /// Returns the record as one line of JSON.
     ///
     /// # Errors
-    /// [`CliError::Os`] when a value cannot be JSON, such as a map with keys that are not text.
+    /// Returns [`CliError::Os`] when a value cannot be JSON, such as a map with keys that are not text.
     pub fn line(&self) -> Result<String, CliError> {
         serde_json::to_string(self).map_err(CliError::os("writing a result as JSON"))
     }

@@ -1,4 +1,4 @@
-//! `loco run`: starts the nodes of a job on this machine and sees them through.
+//! `loco run`: starts the nodes of a job on this machine and waits for their end.
 
 use std::ffi::OsString;
 use std::net::TcpListener;
@@ -13,9 +13,9 @@ use crate::launcher::{Node, Plan, launch};
 
 /// Start N nodes running PROGRAM; end all of them when one fails.
 ///
-/// Each node's output is prefixed by its id. The lowest node of this machine gets the standard input. Signals are forwarded. The exit code is that of the first node that
-/// failed (128 plus the signal if one killed it), 128 plus the signal if the job was interrupted, 124 if it ran past
-/// --timeout, 127 if PROGRAM is not found.
+/// Each node's output is prefixed by its id. The lowest node of this machine gets the standard input. Signals
+/// are forwarded. The exit code is that of the first node that failed (128 plus the signal if one killed it),
+/// 128 plus the signal if the job was interrupted, 124 if it ran past --timeout, 127 if PROGRAM is not found.
 ///
 /// With --hosts, this starts the nodes of the file that live on this machine: run it on each machine, with the same
 /// file and the same LOCO_SECRET.
@@ -40,10 +40,10 @@ pub struct Args {
     /// Let the other nodes go on when one fails.
     #[arg(long)]
     keep_going: bool,
-    /// Pass the nodes' output on as it is.
+    /// Pass the nodes' output on without node ids.
     #[arg(long)]
     no_prefix: bool,
-    /// What every node runs.
+    /// The program that every node runs, and its arguments.
     #[arg(last = true, required = true, value_name = "PROGRAM [ARGS]...")]
     command: Vec<OsString>,
 }
@@ -68,7 +68,8 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     Ok(ended.code)
 }
 
-/// `count` nodes of this machine that meet at a rendezvous served here, under a secret that nobody else has.
+/// Returns `count` nodes of this machine. They meet at a rendezvous served here, under a secret that nobody
+/// else has.
 pub fn local_nodes(count: u16, fabric: FabricChoice) -> Result<Vec<Node>, CliError> {
     let rendezvous = Rendezvous::on_loopback()?;
     let address = rendezvous.address().to_string();
@@ -90,7 +91,8 @@ pub fn local_nodes(count: u16, fabric: FabricChoice) -> Result<Vec<Node>, CliErr
     });
     let described = described.collect();
     let shared = Secret::new(secret.into_bytes())?;
-    // The nodes have deadlines of their own; this one only bounds the thread, which ends with the process anyway.
+    // The nodes have deadlines of their own. This one only bounds the thread, which ends with the process
+    // anyway.
     let deadline = Std.now().after(Duration::from_secs(24 * 3600));
     thread::Builder::new()
         .name("loco-rendezvous".to_owned())
@@ -103,7 +105,7 @@ pub fn local_nodes(count: u16, fabric: FabricChoice) -> Result<Vec<Node>, CliErr
     Ok(described)
 }
 
-/// The nodes of a hosts file that live on this machine.
+/// Returns the nodes of a hosts file that live on this machine.
 fn nodes_of_file(path: &Path, fabric: FabricChoice) -> Result<Vec<Node>, CliError> {
     let hosts = Hosts::read(path)?;
     let path = path
@@ -149,7 +151,7 @@ fn nodes_of_file(path: &Path, fabric: FabricChoice) -> Result<Vec<Node>, CliErro
     Ok(here.iter().map(node).collect())
 }
 
-/// An address is of this machine if one can listen there.
+/// Returns whether the address belongs to this machine: one can listen there.
 fn is_here(address: &Address) -> bool {
     address
         .resolve()

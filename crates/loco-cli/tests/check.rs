@@ -1,5 +1,5 @@
-//! `loco check` keeps the built-in objects to their specifications, in worlds small enough to explore completely, and says
-//! how much it has explored.
+//! Checks that `loco check` holds the built-in objects to their specifications, in worlds small enough to
+//! explore completely, and that it says how much it has explored.
 
 #[path = "support/terminal.rs"]
 mod terminal;
@@ -98,7 +98,7 @@ fn random_schedules_are_counted_and_nothing_more_is_claimed() {
     }
 }
 
-/// A count from a line of JSON.
+/// Returns a count from a line of JSON.
 fn count(line: &str, name: &str) -> u64 {
     let at = line.find(&format!(r#""{name}":"#)).expect("the count is there") + name.len() + 3;
     let digits: String = line[at..].chars().take_while(char::is_ascii_digit).collect();
@@ -174,7 +174,7 @@ fn a_repeated_execution_is_drawn() {
     let output = check(&["sst", "--replay", "", "--svg", paths[0], "--dot", paths[1]]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let [svg, dot] = [svg, dot].map(|path| std::fs::read_to_string(path).expect("it was written"));
-    // What a node pushes of its row is a put: read by its network card, written at the other's.
+    // A node pushes its row by a put, which its network card reads and the other's card writes.
     assert!(svg.contains("nlR(") && svg.contains("nrW("), "{svg}");
     assert!(dot.starts_with("digraph") && dot.contains("nrW("), "{dot}");
     std::fs::remove_dir_all(folder).expect("a folder");
@@ -187,7 +187,7 @@ fn progress_is_for_terminals() {
     assert_eq!(text(&output.stdout).lines().count(), 1);
 }
 
-/// On a terminal there is a line of progress, which goes when the result comes.
+/// A terminal shows a line of progress, which is removed when the result comes.
 #[test]
 fn progress_is_shown_on_a_terminal() {
     let command = format!(
@@ -209,7 +209,7 @@ fn progress_is_shown_on_a_terminal() {
     );
 }
 
-/// True once the process has a handler for SIGINT.
+/// Returns true once the process has a handler for SIGINT.
 fn handles_interrupts(process: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
@@ -236,7 +236,7 @@ fn an_interrupted_check_says_what_it_did() {
         }
         let process = rustix::process::Pid::from_child(&check);
         rustix::process::kill_process(process, rustix::process::Signal::INT).expect("it runs");
-        // Uninterrupted it would run for an hour at least.
+        // Without the interrupt it would run for an hour at least.
         let status = check.wait().expect("it ends");
         assert_eq!(status.code(), Some(130), "{kind:?}");
         let mut line = String::new();

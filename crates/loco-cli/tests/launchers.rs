@@ -1,5 +1,5 @@
-//! Programs of ours under other people's launchers: `mpirun` itself where it is installed (`test.sh` installs it where it
-//! may), and the variables of OpenMPI, PMI and Slurm as these launchers set them.
+//! Runs our programs under other launchers: `mpirun` itself where it is installed (`test.sh` installs it
+//! where it may), and the variables of OpenMPI, PMI and Slurm as these launchers set them.
 
 #![allow(clippy::unwrap_used)]
 
@@ -14,7 +14,7 @@ const LOCO: &str = env!("CARGO_BIN_EXE_loco");
 const SECRET: &str = "a secret for launchers";
 const RANKS: usize = 3;
 
-/// Without any variable that a launcher may have set for this test itself.
+/// Returns the command without the variables that a launcher may have set for this test itself.
 fn clean(program: &str) -> Command {
     let mut command = Command::new(program);
     for (name, _) in std::env::vars() {
@@ -28,7 +28,7 @@ fn clean(program: &str) -> Command {
     command
 }
 
-/// `loco demo-node` is such a program: it meets the others, waits at barriers, broadcasts, reads the shared table.
+/// Starts `loco demo-node`, which meets the others, waits at barriers, broadcasts and reads the shared table.
 fn node(variables: &[(&str, String)]) -> Child {
     let mut command = clean(LOCO);
     command.arg("demo-node").envs(variables.iter().cloned());
@@ -36,7 +36,7 @@ fn node(variables: &[(&str, String)]) -> Child {
     piped.spawn().unwrap()
 }
 
-/// All ranks have met and done their work.
+/// Checks that all ranks have met and done their work.
 fn check(output: &str) {
     for line in [
         "meets 2 others",
@@ -47,7 +47,7 @@ fn check(output: &str) {
     assert!(output.contains("all connected over "), "{output}");
 }
 
-/// Starts a process a rank, with the variables that `of` gives it.
+/// Starts a process for each rank, with the variables that `of` returns for it.
 fn ranks<'a>(of: impl Fn(usize) -> Vec<(&'a str, String)>) {
     let variables = |rank| [of(rank), vec![("LOCO_SECRET", SECRET.to_owned())]].concat();
     let children: Vec<_> = (0..RANKS).map(|rank| node(&variables(rank))).collect();
@@ -60,7 +60,7 @@ fn ranks<'a>(of: impl Fn(usize) -> Vec<(&'a str, String)>) {
     check(&all);
 }
 
-/// None where there is no `mpirun`.
+/// Returns an `mpirun` command; `None` where there is no `mpirun`.
 fn mpirun(options: &[&str]) -> Option<Command> {
     let there = Command::new("mpirun").arg("--version").output();
     if !there.is_ok_and(|output| output.status.success()) {
@@ -102,7 +102,7 @@ fn mpirun_without_a_secret_is_told_what_to_set() {
     );
 }
 
-/// As `mpirun` sets them.
+/// Returns the variables that `mpirun` sets.
 fn openmpi(rank: usize, job: &str) -> Vec<(&'static str, String)> {
     vec![
         ("OMPI_COMM_WORLD_RANK", rank.to_string()),
@@ -118,7 +118,7 @@ fn variables_of_openmpi() {
     ranks(|rank| openmpi(rank, &job));
 }
 
-/// MPICH's and Intel's `mpiexec`. They name no job: its ranks know one another by their common parent.
+/// MPICH's and Intel's `mpiexec` name no job: the ranks know one another by their common parent.
 #[test]
 fn variables_of_pmi() {
     ranks(|rank| {
@@ -130,7 +130,7 @@ fn variables_of_pmi() {
     });
 }
 
-/// On one host, and on several, of which rank 0's is the first.
+/// Slurm on one host, and on several; the first is that of rank 0.
 #[test]
 fn variables_of_slurm() {
     for (hosts, list, step) in [("1", "localhost", "0"), ("2", "localhost,elsewhere[01-03]", "1")] {
@@ -148,7 +148,7 @@ fn variables_of_slurm() {
     }
 }
 
-/// The ends of two ranks that differ in what `of` gives them and give up soon: what each says, and what it logs.
+/// Returns what two ranks say and log that give up soon. They differ in the variables that `of` returns.
 fn refused(of: impl Fn(usize) -> Vec<(&'static str, String)>) -> [String; 2] {
     let variables = |rank: usize| {
         let rank_of = ("PMI_RANK", rank.to_string());
@@ -214,7 +214,7 @@ fn an_unreachable_peer_is_named() {
             .local_addr()
             .unwrap()
     };
-    // Nobody plays node 2.
+    // There is no process for node 2.
     let text = format!("0 {}\n1 {}\n2 {}\n", free(), free(), free());
     let path = dir.path().join("hosts.txt");
     std::fs::write(&path, text).unwrap();
@@ -225,7 +225,7 @@ fn an_unreachable_peer_is_named() {
     }
 }
 
-/// Where several name a rank: `mpirun` inside of a Slurm allocation, `loco run` inside of anything.
+/// Several launchers may name a rank: `mpirun` inside of a Slurm allocation, `loco run` inside of anything.
 #[test]
 fn the_nearest_launcher_counts() {
     let job = format!("nested-{}", std::process::id());

@@ -1,8 +1,9 @@
-//! Every object between real processes, of which there may be more than cores; and what a killed node leaves behind.
+//! Runs every object between real processes, which may outnumber the cores, and checks what a killed node
+//! leaves behind.
 //!
-//! Each test starts this very program under `loco run`, as nodes of one of the [`CASES`]: over shared memory, or over the
-//! fabric that `LOCO_TEST_FABRIC` names (`ci/verbs-suite` names verbs). Where a host has several RDMA devices, nodes
-//! take them in turn.
+//! Each test starts this very program under `loco run`, as nodes of one of the [`CASES`]. They use shared
+//! memory, or the fabric that `LOCO_TEST_FABRIC` names (`ci/verbs-suite` names verbs). Where a host has
+//! several RDMA devices, nodes take them in turn.
 
 #![allow(clippy::unwrap_used)]
 
@@ -20,7 +21,7 @@ use loco::{
 type Manager_ = Manager<AnyFabric>;
 type Case = fn(&Manager_) -> Result<()>;
 
-/// What a node does; the name is in `CASE`.
+/// The work of a node, by the name in `CASE`.
 const CASES: [(&str, Case); 13] = [
     ("shared_region", shared_region),
     ("shared_var", shared_var),
@@ -37,18 +38,20 @@ const CASES: [(&str, Case); 13] = [
     ("killed_holding_a_torn_value", killed_holding_a_torn_value),
 ];
 
-/// Environment variable with the name of the case.
+/// The environment variable with the name of the case.
 const CASE: &str = "LOCO_TEST_CASE";
-/// All others hear of a node's death within this, by default; an emulated machine takes longer for everything.
+/// The default time within which all others hear of a node's death. Everything takes longer on an emulated
+/// machine.
 const BOUND: Duration = Duration::from_secs(1);
 const BOUND_EMULATED: Duration = Duration::from_secs(5);
-/// How long nodes wait for one another: an emulated device takes its time.
+/// The time that nodes wait for one another. An emulated device is slow.
 const DEADLINE: Duration = Duration::from_secs(60);
-/// What a node prints when it dies, and when it hears of another's death, each with the time in nanoseconds.
+/// The lines that a node prints when it dies and when it hears of another's death, each with the time in
+/// nanoseconds.
 const DIED: &str = "died at ";
 const LOST: &str = "lost at ";
 
-/// Not a test of its own: what a node runs.
+/// Runs a node. This is not a test of its own.
 #[test]
 fn node() {
     let Ok(name) = env::var(CASE) else { return };
@@ -71,12 +74,12 @@ fn node() {
     println!("done: node {}", manager.node().0);
 }
 
-/// The fabric under test.
+/// Returns the fabric under test.
 fn fabric() -> String {
     env::var("LOCO_TEST_FABRIC").unwrap_or_else(|_| "shm".to_owned())
 }
 
-/// Runs `case` on `nodes` nodes; returns how it ended and how many of them did.
+/// Runs `case` on `nodes` nodes. Returns its output and the number of nodes that finished.
 fn run(case: &str, nodes: usize, options: &[&str]) -> (Output, usize) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_loco"));
     for (name, _) in env::vars().filter(|(name, _)| name.starts_with("LOCO_")) {
@@ -115,7 +118,8 @@ fn all_finish(case: &str) {
     }
 }
 
-/// One of the nodes is killed; all others finish, having found what they must, in time. Nothing is left.
+/// Checks that, when one node is killed, all others finish in time with the expected results, and nothing is
+/// left behind.
 fn others_finish(case: &str, nodes: usize) {
     let before = shared_memory();
     let (output, done) = run(case, nodes, &["--keep-going"]);
@@ -140,7 +144,7 @@ fn others_finish(case: &str, nodes: usize) {
     assert!(left.is_empty(), "{case} leaves {left:?}");
 }
 
-/// Files of shared memory that are ours by name. (Arenas have no name, which is why they cannot be left.)
+/// Lists files of shared memory that are ours by name. (Arenas have no name, so they cannot be left behind.)
 fn shared_memory() -> Vec<String> {
     let Ok(files) = std::fs::read_dir("/dev/shm") else {
         return Vec::new();
@@ -151,13 +155,13 @@ fn shared_memory() -> Vec<String> {
     names.filter(|name| name.contains("loco")).collect()
 }
 
-/// The same clock in all processes of this host.
+/// Returns the time of a clock that all processes of this host share.
 fn nanoseconds() -> i128 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec)
 }
 
-/// Dies as of a `kill -9`.
+/// Kills this process as a `kill -9` does.
 fn die() -> ! {
     println!("{DIED}{}", nanoseconds());
     let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
@@ -173,7 +177,8 @@ fn finds_lost<T>(node: NodeId, f: impl FnOnce() -> Result<T>) {
     assert_eq!(error.lost_peer(), Some(node), "{error}");
 }
 
-/// `n` times on shared memory, fewer on a device, whose operations take a hundred times as long when it is emulated.
+/// Returns `n` on shared memory, and less on a device: operations of an emulated device take a hundred times
+/// as long.
 fn times(manager: &Manager_, n: u64) -> u64 {
     if manager.fabric().caps().synchronous {
         n
@@ -191,7 +196,7 @@ fn after(manager: &Manager_, steps: u16) -> NodeId {
     nodes[(usize::from(manager.node().0) + usize::from(steps)) % nodes.len()]
 }
 
-/// A barrier and this thread's access, once everything else is made.
+/// Returns a barrier and this thread's access. To be called once everything else is made.
 fn ready(manager: &Manager_) -> Result<(Barrier<AnyFabric>, Thread<AnyFabric>)> {
     let barrier = Barrier::new(manager, "rounds")?;
     manager.wait_for_ready()?;
@@ -203,7 +208,7 @@ fn shared_regions() {
     all_finish("shared_region");
 }
 
-/// Each node puts a block at its successor and gets its predecessor's.
+/// Puts a block at the next node and gets that of the previous one.
 fn shared_region(manager: &Manager_) -> Result<()> {
     let region = SharedRegion::new(manager, "region", 8192)?;
     let (barrier, thread) = ready(manager)?;
@@ -221,7 +226,7 @@ fn shared_region(manager: &Manager_) -> Result<()> {
     let buffer = thread.mem_ref(4096)?.get(region.target(next, 4096)?)?.wait()?;
     buffer.read(0, &mut block)?;
     assert_eq!(block, [number(manager) as u8 + 1; 4096]);
-    // All nodes add to one word, each exactly as often as it says.
+    // All nodes add to one word, and the sum is exact.
     let counter = region.target(manager.nodes()[0], 0)?;
     for _ in 0..times(manager, 500) {
         let word = Target {
@@ -241,7 +246,7 @@ fn shared_variables() {
     all_finish("shared_var");
 }
 
-/// The message passing of LOCO'26 Fig. 9a, along all nodes: who has seen the flag sees the data.
+/// Passes messages along all nodes (LOCO'26 Fig. 9a): a node that has seen the flag sees the data.
 fn shared_var(manager: &Manager_) -> Result<()> {
     let data = SharedVar::<u64, _>::new(manager, "data")?;
     let flag = SharedVar::<u64, _>::new(manager, "flag")?;
@@ -266,7 +271,7 @@ fn owned_variables() {
     all_finish("owned_var");
 }
 
-/// The owner pushes; values never go back. Then the others pull.
+/// Lets the owner push, and checks that values never go back. Then the others pull.
 fn owned_var(manager: &Manager_) -> Result<()> {
     let var = OwnedVar::<u64, _>::new(manager, "var", manager.nodes()[0])?;
     let (barrier, thread) = ready(manager)?;
@@ -296,7 +301,7 @@ fn owned_variables_of_many_words() {
     all_finish("wide_owned_var");
 }
 
-/// The same with values that tear: none is ever seen torn.
+/// Does the same with values of several words. No reader ever sees a torn value.
 fn wide_owned_var(manager: &Manager_) -> Result<()> {
     let var = WideOwnedVar::<[u64; 32], _>::new(manager, "var", manager.nodes()[0])?;
     let (barrier, thread) = ready(manager)?;
@@ -325,7 +330,7 @@ fn shared_state_tables() {
     all_finish("sst");
 }
 
-/// Every node counts in its row; all see all rows grow.
+/// Counts in this node's row, and checks that all rows grow.
 fn sst(manager: &Manager_) -> Result<()> {
     let table = Sst::<u64, _>::new(manager, "table")?;
     let (barrier, thread) = ready(manager)?;
@@ -344,7 +349,7 @@ fn mixed_size_writes() {
     all_finish("msw");
 }
 
-/// All nodes put to one location at once; reads of it are whole or fail.
+/// Lets all nodes put to one location at once. Reads of it are whole or fail.
 fn msw(manager: &Manager_) -> Result<()> {
     let region = Msw::new(manager, "msw", &[200, 200])?;
     let (barrier, thread) = ready(manager)?;
@@ -376,7 +381,8 @@ fn barriers() {
     all_finish("barrier");
 }
 
-/// One thread on the first node, two on the next, and so on; nobody is more than one round ahead of anybody.
+/// Uses one thread on the first node, two on the next, and so on. Nobody is more than one round ahead of
+/// anybody.
 fn barrier(manager: &Manager_) -> Result<()> {
     let everybody = manager_participants(manager);
     let others = usize::from(manager.node().0);
@@ -412,7 +418,8 @@ fn ring_buffers() {
     all_finish("ring_buffer");
 }
 
-/// Each node in turn broadcasts messages of all sizes round a small ring, to two readers on every node, its own included.
+/// Lets each node in turn broadcast messages of all sizes round a small ring, to two readers on every node,
+/// its own included.
 fn ring_buffer(manager: &Manager_) -> Result<()> {
     let everybody = manager_participants(manager);
     let mut rings = Vec::new();
@@ -469,7 +476,7 @@ fn killed_in_barrier(manager: &Manager_) -> Result<()> {
         barrier.wait(&thread)?;
     }
     if number(manager) == 1 {
-        // Arrivals of the last barrier have reached everybody.
+        // The arrivals at the last barrier have reached everybody.
         fence::thread(&thread)?;
         die();
     }
@@ -487,7 +494,7 @@ fn a_reader_killed_in_a_broadcast_is_named_to_the_writer() {
     others_finish("killed_in_broadcast", 3);
 }
 
-/// The writer hears of the dead reader, excludes it, and the other reader misses nothing.
+/// Checks that the writer hears of the dead reader and excludes it, and that the other reader misses nothing.
 fn killed_in_broadcast(manager: &Manager_) -> Result<()> {
     let ring = RingBuffer::new(manager, "ring", manager.nodes()[0], 256)?;
     let (_, thread) = ready(manager)?;
@@ -527,7 +534,8 @@ fn a_writer_killed_in_a_broadcast_is_named_to_its_readers() {
     others_finish("writer_killed_in_broadcast", 3);
 }
 
-/// What the writer submitted before its death arrives whole; then its death does.
+/// Checks that everything the writer submitted before its death arrives whole. Then the readers hear of its
+/// death.
 fn writer_killed_in_broadcast(manager: &Manager_) -> Result<()> {
     let ring = RingBuffer::new(manager, "ring", manager.nodes()[0], 1024)?;
     let (_, thread) = ready(manager)?;
@@ -554,7 +562,7 @@ fn an_owner_killed_while_others_pull_is_named_to_them() {
     others_finish("killed_holding_a_torn_value", 3);
 }
 
-/// The owner dies while it stores without pause: readers see whole values until they see that it is dead.
+/// Lets the owner die while it stores without pause. Readers see whole values until they see that it is dead.
 fn killed_holding_a_torn_value(manager: &Manager_) -> Result<()> {
     let var = WideOwnedVar::<[u64; 64], _>::new(manager, "var", manager.nodes()[0])?;
     let (barrier, thread) = ready(manager)?;
@@ -577,14 +585,15 @@ fn killed_holding_a_torn_value(manager: &Manager_) -> Result<()> {
     finish_among_survivors(manager, NodeId(0))
 }
 
-/// The job goes on without the dead: those left make new channels and meet.
+/// Makes new channels among the survivors, who meet without the dead node.
 fn finish_among_survivors(manager: &Manager_, dead: NodeId) -> Result<()> {
     let left = manager.nodes().iter().copied().filter(|&node| node != dead);
     let survivors = loco::Participants::of(left);
     let end = Barrier::with_participants(manager, "end", &survivors, 1)?;
     end.channel().wait_for_ready()?;
     let thread = manager.thread()?;
-    // The fenced one also waits for what was outstanding towards the dead, and says so once.
+    // The fenced barrier also waits for operations that were outstanding towards the dead node, and reports
+    // them once.
     match end.wait(&thread) {
         Err(error) if error.lost_peer() == Some(dead) => end.wait(&thread)?,
         outcome => outcome?,

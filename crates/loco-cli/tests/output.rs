@@ -1,5 +1,5 @@
-//! Commands whose standard output takes no more: a full disk is an error with its reason, a reader that has gone ends the
-//! command quietly, and nothing panics.
+//! Checks commands whose standard output cannot be written. A full disk is an error with its reason, a reader
+//! that has gone ends the command quietly, and nothing panics.
 
 #![allow(clippy::unwrap_used)]
 
@@ -21,7 +21,7 @@ const COMMANDS: [&[&str]; 9] = [
     &["run", "-n", "2", "--", "echo", "hello"],
 ];
 
-/// Exit code and standard error of the command with this standard output.
+/// Returns exit code and standard error of the command with this standard output.
 fn ends(arguments: &[&str], output: Stdio) -> (Option<i32>, String) {
     let mut command = Command::new(LOCO);
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("LOCO_")) {
@@ -65,7 +65,7 @@ fn a_reader_that_has_gone_ends_the_command_quietly() {
     }
 }
 
-/// Messages have nowhere to go; that is no reason to end otherwise.
+/// A command whose messages cannot be written ends as it would otherwise.
 #[test]
 fn a_full_standard_error_changes_nothing() {
     for (arguments, expected) in [
@@ -78,7 +78,7 @@ fn a_full_standard_error_changes_nothing() {
     }
 }
 
-/// Every field name in `value`, at any depth, that the page does not have in backquotes.
+/// Collects every field name in `value`, at any depth, that the page does not have in backquotes.
 fn undocumented(value: &serde_json::Value, page: &str, found: &mut Vec<String>) {
     match value {
         serde_json::Value::Object(fields) => {
@@ -86,7 +86,7 @@ fn undocumented(value: &serde_json::Value, page: &str, found: &mut Vec<String>) 
                 if !page.contains(&format!("`{name}`")) {
                     found.push(name.clone());
                 }
-                // What these hold is a library's type, which the page names.
+                // These hold a type of a library, which the page names.
                 if !["completeness", "stats", "ports", "chosen"].contains(&name.as_str()) {
                     undocumented(value, page, found);
                 }
@@ -133,7 +133,7 @@ fn what_json_prints_is_documented() {
     }
 }
 
-/// What was not measured is left out, and not given as 0.
+/// Figures that were not measured are left out, and not given as 0.
 #[test]
 fn results_that_do_not_apply_are_left_out() {
     let output = Command::new(LOCO)
@@ -161,7 +161,7 @@ fn results_that_do_not_apply_are_left_out() {
     );
 }
 
-/// Lines that are longer break in the middle of a sentence.
+/// Longer lines would break in the middle of a sentence.
 #[test]
 fn help_fits_a_terminal_of_eighty_columns() {
     for command in ["run", "demo", "check", "fabrics", "doctor", "bench", "stress"] {

@@ -1,6 +1,6 @@
-//! `loco run` as a user sees it: output, exit codes, signals, and that nothing is left behind.
+//! Tests `loco run` as a user sees it: output, exit codes and signals, and that nothing is left behind.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests, too.
+#![allow(clippy::unwrap_used)] // Helpers of tests unwrap, too.
 
 #[path = "support/terminal.rs"]
 mod terminal;
@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use terminal::on_terminal;
 
 const LOCO: &str = env!("CARGO_BIN_EXE_loco");
-/// How long a process may take to die on a machine with much else to do.
+/// The time that a process may take to die on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn loco(args: &[&str]) -> Command {
@@ -27,7 +27,7 @@ fn loco(args: &[&str]) -> Command {
     command
 }
 
-/// `loco run OPTIONS -- sh -c SCRIPT`
+/// Returns the command `loco run OPTIONS -- sh -c SCRIPT`.
 fn run(options: &[&str], script: &str) -> Command {
     let mut args = vec!["run"];
     args.extend(options);
@@ -51,7 +51,7 @@ fn sorted(text: &str) -> Vec<&str> {
     lines
 }
 
-/// A job that runs until something ends it, and the process ids that its nodes print, as `pid ID`.
+/// A job that runs until something ends it, with the process ids that its nodes print as `pid ID`.
 struct Running {
     launcher: Child,
     lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
@@ -73,7 +73,8 @@ impl Running {
         pids.map(|(_, pid)| pid).collect()
     }
 
-    /// With each, whether it was printed as `node pid ID`. Lines of different nodes come in any order.
+    /// Returns process ids, each with whether it was printed as `node pid ID`. Lines of different nodes come
+    /// in any order.
     fn pids_of_nodes(&mut self, count: usize) -> Vec<(bool, Pid)> {
         let lines = self.lines.by_ref().map(Result::unwrap);
         let pids = lines.filter_map(|line| {
@@ -95,7 +96,7 @@ impl Running {
         kill_process(Pid::from_child(&self.launcher), signal).unwrap();
     }
 
-    /// The rest of the output, and the exit code.
+    /// Returns the rest of the output, and the exit code.
     fn finish(mut self) -> (String, Option<i32>) {
         let rest: Vec<_> = self.lines.map(Result::unwrap).collect();
         (rest.join("\n"), self.launcher.wait().unwrap().code())
@@ -103,7 +104,7 @@ impl Running {
 }
 
 fn is_running(pid: Pid) -> bool {
-    // A zombie whose parent has not looked yet runs no more.
+    // A zombie that its parent has not collected yet no longer runs.
     std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).is_ok_and(|stat| {
         !stat
             .rsplit_once(") ")
@@ -163,7 +164,7 @@ fn a_node_that_a_signal_killed_counts_as_128_plus_the_signal() {
     assert_eq!(err, "loco: node 1 was killed by signal 9; ending the others\n");
 }
 
-/// Node 0 ends, as a survivor does, while node 1 is still dying.
+/// Node 0 ends as a survivor does, while node 1 is still dying.
 #[test]
 fn a_killed_node_is_blamed_and_not_one_that_noticed() {
     let dir = tempfile::tempdir().unwrap();
@@ -271,11 +272,11 @@ fn a_node_that_does_not_want_to_end_is_killed_after_the_grace() {
     job.signal(Signal::INT);
     assert_eq!(job.finish().1, Some(130));
     assert_gone(&pids);
-    // A second signal does not wait.
+    // A second signal ends the job without waiting.
     let mut job = Running::start(run(&["-n", "2", "--grace", "600"], script));
     let pids = job.pids(2);
     job.signal(Signal::TERM);
-    // Two signals at the same time would be one.
+    // Two signals at the same time would arrive as one.
     job.wait_for("and goes on");
     job.signal(Signal::TERM);
     assert_eq!(job.finish().1, Some(143));
@@ -284,7 +285,7 @@ fn a_node_that_does_not_want_to_end_is_killed_after_the_grace() {
 
 #[test]
 fn what_nodes_leave_behind_is_ended_with_the_job() {
-    // One stays in the node's group, one leaves it.
+    // One process stays in the node's group, and one leaves it.
     let script = "sleep 300 & echo pid $!
         setsid sh -c 'echo pid $$; touch left$LOCO_NODE; exec sleep 300' &
         until [ -e left$LOCO_NODE ]; do sleep 0.01; done";
@@ -299,7 +300,7 @@ fn what_nodes_leave_behind_is_ended_with_the_job() {
 
 #[test]
 fn a_killed_node_takes_the_job_with_it() {
-    // The lines of two nodes may interleave: what is killed says itself that it is a node.
+    // The lines of two nodes may interleave, so the process to kill says itself that it is a node.
     let script = "sleep 300 & echo pid $!; echo node pid $$; wait";
     let mut job = Running::start(run(&["-n", "3"], script));
     let pids = job.pids_of_nodes(6);
@@ -322,7 +323,7 @@ fn a_killed_launcher_leaves_no_process() {
     assert_gone(&[guard]);
 }
 
-/// The launcher's own helper process.
+/// Returns the launcher's own helper process.
 fn guard_of(launcher: &Child) -> Pid {
     let children = std::fs::read_dir("/proc").unwrap().flatten();
     let mut found = children
@@ -379,7 +380,7 @@ fn write_hosts(dir: &Path, text: &str) -> String {
 #[test]
 fn nodes_of_a_hosts_file_that_live_here_are_started() {
     let dir = tempfile::tempdir().unwrap();
-    // Loopback addresses of their own, so that the default ports are free.
+    // The nodes use loopback addresses of their own, so that the default ports are free.
     let hosts = write_hosts(
         dir.path(),
         "5 127.81.5.1\n9 127.81.5.2 # two hosts of one machine\n",
@@ -407,7 +408,7 @@ fn a_malformed_hosts_file_is_named_with_its_line() {
     let (code, _, err) = finish(loco(&["run", "--hosts", &hosts, "--", "true"]));
     assert_eq!(code, 2);
     assert!(err.contains("hosts:4: ") && err.contains("line 1"), "{err}");
-    // TEST-NET-1 is nobody's.
+    // Nobody has an address of TEST-NET-1.
     let hosts = write_hosts(dir.path(), "0 192.0.2.1\n");
     let (code, _, err) = finish(loco(&["run", "--hosts", &hosts, "--", "true"]));
     assert_eq!(code, 2);
@@ -448,7 +449,7 @@ fn the_demonstration_tells_what_happened() {
     );
 }
 
-/// The records that a command prints, one a line, with the machine's facts.
+/// Returns the records that a command prints. Each is one line and has the machine's facts.
 fn records(args: &[&str]) -> Vec<serde_json::Value> {
     let (code, out, err) = finish(loco(args));
     assert_eq!(code, 0, "{err}");
@@ -551,13 +552,14 @@ fn benchmarks_refuse_what_cannot_be_measured() {
     }
 }
 
-/// Not after the thirty seconds that nodes wait for one another otherwise: by itself, and where the others go on.
+/// The others do not wait the thirty seconds that nodes otherwise wait for one another, both alone and with
+/// --keep-going.
 #[test]
 fn a_node_that_ends_before_all_have_met_costs_the_others_no_patience() {
     for options in [&["-n", "3"][..], &["-n", "3", "--keep-going"]] {
         let script = format!("if [ $LOCO_NODE = 1 ]; then exit 0; fi; exec {LOCO} demo-node");
         let mut command = run(options, &script);
-        // Longer than anybody waits for this test.
+        // This is longer than anybody waits for this test.
         command.env("LOCO_CONNECT_TIMEOUT_MS", "3600000");
         let (code, _, err) = finish(command);
         assert_eq!(code, 1, "{err}");

@@ -1,9 +1,10 @@
-//! Processes use the objects at the same time, as `loco stress` lets them, and what they saw is linearizable: also when one
-//! of them is killed while it holds a lock, inside an insert, inside a pop.
+//! Lets processes use the objects at the same time, as `loco stress` does, and checks that their history is
+//! linearizable. That also holds when one of them is killed while it holds a lock, inside an insert, or
+//! inside a pop.
 
 use std::process::Command;
 
-/// Runs it; the line of JSON.
+/// Runs `loco stress` and returns its line of JSON.
 fn stress(arguments: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_loco"));
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("LOCO_") && name != "LOCO_FABRIC") {
@@ -21,7 +22,7 @@ fn stress(arguments: &[&str]) -> String {
     line
 }
 
-/// The number after `"name":`.
+/// Returns the number after `"name":`.
 fn number(line: &str, name: &str) -> u64 {
     let (_, rest) = line.split_once(&format!(r#""{name}":"#)).expect("it is there");
     let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
@@ -40,16 +41,17 @@ fn atomic_variable() {
     between_processes("atomic", "10000");
 }
 
-/// No update is lost, and who waits is overtaken a bounded number of times: a node that has drawn its ticket, by each other
-/// node once, and by the threads of that node as often as they may hand over. Before that the scheduler has its
-/// way with a thread that has asked already, which the middle one has not felt.
+/// No update is lost, and a waiting thread is overtaken a bounded number of times. Each other node overtakes
+/// a node that has drawn its ticket at most once, and the threads of that other node as often as they may
+/// hand over. Before the ticket is drawn, the scheduler may delay a thread that has asked already. The median
+/// thread has not felt that.
 #[test]
 fn ticket_lock() {
     for nodes in ["2", "3", "4"] {
         let line = stress(&["ticket-lock", "--nodes", nodes, "--threads", "2", "--ops", "6000"]);
         assert_eq!(number(&line, "open"), 0, "{line}");
         let others = nodes.parse::<u64>().expect("a number") - 1;
-        // Twice: the node's own other thread may have its turn in between.
+        // The bound is doubled because the node's own other thread may have its turn in between.
         let bound = 2 * others * (1 + 4);
         assert!(number(&line, "p50") <= bound, "{line}");
     }
@@ -68,14 +70,15 @@ fn queue() {
 #[test]
 fn kv() {
     between_processes("kv", "10000");
-    // So few keys that every slot is used again all the time.
+    // With so few keys, every slot is reused all the time.
     stress(&[
         "kv", "--nodes", "3", "--keys", "2", "--ops", "10000", "--seed", "2",
     ]);
 }
 
-/// The last of three nodes is killed; the others end in time, and the history with the victim's last calls done or not is
-/// linearizable. Again with other seeds until it was killed where it should be.
+/// Kills the last of three nodes and checks that the others end in time. The history must be linearizable,
+/// with the victim's last calls done or not. Repeats with other seeds until the node was killed in the wanted
+/// place.
 fn killed(object: &str, was_in: &str, ops: u32, more: &[&str]) {
     let ops = ops.to_string();
     for seed in 1..=15 {
@@ -84,7 +87,7 @@ fn killed(object: &str, was_in: &str, ops: u32, more: &[&str]) {
             object, "--nodes", "3", "--kill", "20", "--ops", &ops, "--seed", &seed,
         ];
         let line = stress(&[&arguments[..], more].concat());
-        // On a busy machine the kill may come between two calls.
+        // On a busy machine the node may be killed between two calls.
         let (_, calls) = line.split_once(r#""victim_was_in":"#).expect("it is there");
         if calls.contains(was_in) {
             return;
@@ -93,7 +96,7 @@ fn killed(object: &str, was_in: &str, ops: u32, more: &[&str]) {
     panic!("{object}: the victim was never in {was_in}");
 }
 
-/// While it holds the lock, under either policy.
+/// Kills a node while it holds the lock, under either policy.
 fn killed_with(lock: &str) {
     for on_loss in ["poison", "recover"] {
         killed(lock, "the critical section", 40_000, &["--on-loss", on_loss]);
@@ -120,7 +123,7 @@ fn killed_inside_an_insert() {
     killed("kv", "Insert", 20_000, &[]);
 }
 
-/// The command without the environment of this test.
+/// Returns the command without the environment of this test.
 fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_loco"));
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("LOCO_")) {
@@ -130,7 +133,7 @@ fn command(arguments: &[&str]) -> Command {
     command
 }
 
-/// A node that is stopped for less than the others' patience is given up by nobody.
+/// Nobody gives up a node that is stopped for less than the others' patience.
 #[test]
 fn stopped_and_resumed() {
     for object in ["atomic", "ticket-lock", "tas-lock", "queue", "kv"] {
@@ -155,7 +158,7 @@ fn stopped_and_resumed() {
     }
 }
 
-/// A node that is stopped and resumed goes on, and is killed only then.
+/// A node that is stopped and resumed goes on. It is killed only then.
 #[test]
 fn stopped_resumed_and_killed() {
     for object in ["atomic", "ticket-lock", "tas-lock", "queue", "kv"] {
@@ -174,7 +177,7 @@ fn stopped_resumed_and_killed() {
             "--silence",
             "60000",
         ]);
-        // That it passes says that the node was killed, though not whether it was in a call.
+        // The run passes, so the node was killed, though perhaps not during a call.
         assert!(line.contains(r#""kill":"random""#), "{line}");
     }
 }
@@ -206,7 +209,7 @@ fn faults_that_cannot_be_are_refused() {
     }
 }
 
-/// However it ends: by itself, by Ctrl-C, by `kill -9`.
+/// No file is left whether the program ends by itself, by Ctrl-C, or by `kill -9`.
 #[test]
 fn no_file_is_left() {
     for signal in [None, Some("-INT"), Some("-KILL")] {
@@ -230,7 +233,7 @@ fn no_file_is_left() {
         }
         let status = child.wait().expect("it ends");
         assert_eq!(status.success(), signal.is_none(), "{signal:?}: {status:?}");
-        // What outlives a killed launcher by a moment removes them.
+        // The guard, which outlives a killed launcher by a moment, removes them.
         while files() != 0 {
             assert_eq!(signal, Some("-KILL"), "left behind");
             std::thread::sleep(std::time::Duration::from_millis(5));

@@ -1,4 +1,4 @@
-//! What is measured, each as one thread of one node does it.
+//! The measured cases. Each function is the work of one thread of one node.
 
 use std::cell::RefCell;
 
@@ -10,17 +10,18 @@ use super::measure::{Sample, histogram, latencies, rate, rate_of_batches};
 use super::site::Bench;
 use crate::error::CliError;
 
-/// The word rung begins at a multiple of this, away from the data.
+/// The alignment of the bell, which keeps it away from the data.
 const STRIDE: usize = 128;
-/// Most operations whose time is taken one by one.
+/// The most operations that are timed one by one.
 const TIMED_MAX: u64 = 100_000;
 
-/// One thread and its memory: what it moves, and behind it, on a cache line of its own, a word that is rung.
+/// One thread and its memory: the data that it moves and, behind that on a cache line of its own, a word that
+/// serves as bell.
 struct Lane<'a, F: Fabric> {
     thread: Thread<F>,
     region: &'a Region<F>,
     partner: NodeId,
-    /// Offset of the word that is rung.
+    /// Offset of the bell.
     bell: usize,
     size: usize,
 }
@@ -52,7 +53,8 @@ impl<'a, F: Fabric> Lane<'a, F> {
         })
     }
 
-    /// Posts `operation` for each of the measured operations, with a window of them under way; returns the rate.
+    /// Posts `operation` for each of the measured operations, with a window of them under way. Returns the
+    /// rate.
     fn rate(&self, bench: &Bench<'_, F>, operation: &Operation<'_, F>) -> Result<f64, CliError> {
         let window = u64::from(bench.parameters.window);
         let run = |count| {
@@ -82,7 +84,7 @@ impl<'a, F: Fabric> Lane<'a, F> {
         Ok(rate)
     }
 
-    /// Times `operation` to its completion, on the lowest node; the others wait.
+    /// Times `operation` up to its completion on the lowest node. The other nodes wait.
     fn completion(&self, bench: &Bench<'_, F>, operation: &Operation<'_, F>) -> Result<Sample, CliError> {
         let operations_per_second = self.rate(bench, operation)?;
         let mut found = histogram()?;
@@ -103,7 +105,7 @@ impl<'a, F: Fabric> Lane<'a, F> {
     }
 }
 
-/// Puts: a rate, and half the time of a round trip between the two lowest nodes.
+/// Measures puts: a rate, and half the time of a round trip between the two lowest nodes.
 pub(super) fn put<F: Fabric>(bench: &Bench<'_, F>, index: usize) -> Result<Sample, CliError> {
     with_lane(bench, index, |lane| {
         let data = vec![1; lane.size];
@@ -123,7 +125,7 @@ pub(super) fn put<F: Fabric>(bench: &Bench<'_, F>, index: usize) -> Result<Sampl
             let remote = lane.region.remote(other)?;
             let heard = |value: u64| {
                 lane.thread.wait_until("the other's put", Peers::One(other), || {
-                    // After it, what was put before it is there.
+                    // What was put before this put is there, too.
                     (cell.load() >= value).then_some(())
                 })
             };
@@ -156,7 +158,7 @@ pub(super) fn put<F: Fabric>(bench: &Bench<'_, F>, index: usize) -> Result<Sampl
             if position == 0 {
                 latencies(timed(bench), 2, &mut found, |i| round_trip(warmup + i + 1))?;
             } else {
-                // Looks at no clock: it is to be back at its wait when the next put comes.
+                // This node looks at no clock: it must be back at its wait when the next put comes.
                 for i in 0..timed(bench) {
                     round_trip(warmup + i + 1)?;
                 }
@@ -171,14 +173,14 @@ pub(super) fn put<F: Fabric>(bench: &Bench<'_, F>, index: usize) -> Result<Sampl
     })
 }
 
-/// Gets: a rate, and the time to completion.
+/// Measures gets: a rate, and the time to completion.
 pub(super) fn get<F: Fabric>(bench: &Bench<'_, F>, index: usize) -> Result<Sample, CliError> {
     with_lane(bench, index, |lane| {
         lane.completion(bench, &Operation::Get(lane.local()?, lane.remote()?))
     })
 }
 
-/// Fetch-and-add: a rate, and the time to completion.
+/// Measures fetch-and-add: a rate, and the time to completion.
 pub(super) fn atomic<F: Fabric>(bench: &Bench<'_, F>, index: usize) -> Result<Sample, CliError> {
     with_lane(bench, index, |lane| {
         let result = Local {
@@ -194,7 +196,7 @@ pub(super) fn atomic<F: Fabric>(bench: &Bench<'_, F>, index: usize) -> Result<Sa
     })
 }
 
-/// The barrier, completing outstanding operations first or not.
+/// Measures the barrier, with or without completing outstanding operations first.
 pub(super) fn barrier<F: Fabric>(
     bench: &Bench<'_, F>,
     index: usize,
@@ -226,8 +228,8 @@ pub(super) fn barrier<F: Fabric>(
     })
 }
 
-/// A ring buffer from the lowest node to the others that has room for a window of messages, which are submitted together
-/// (`batch`) or one by one.
+/// Measures a ring buffer from the lowest node to the others. It has room for a window of messages, which are
+/// submitted together (`batch`) or one by one.
 pub(super) fn broadcast<F: Fabric>(bench: &Bench<'_, F>, batch: bool) -> Result<Sample, CliError> {
     let size = bench.parameters.size(64);
     let nodes = bench.manager.nodes();
@@ -308,7 +310,7 @@ fn there<R>(remote: &R, offset: usize) -> Target<'_, R> {
     Target { remote, offset }
 }
 
-/// This node's place among the nodes.
+/// Returns this node's place among the nodes.
 fn position<F: Fabric>(bench: &Bench<'_, F>) -> usize {
     let nodes = bench.manager.nodes();
     nodes
@@ -317,7 +319,7 @@ fn position<F: Fabric>(bench: &Bench<'_, F>) -> usize {
         .unwrap_or(0)
 }
 
-/// How many operations are timed one by one.
+/// Returns the number of operations that are timed one by one.
 fn timed<F: Fabric>(bench: &Bench<'_, F>) -> u64 {
     bench.parameters.iters.min(TIMED_MAX)
 }

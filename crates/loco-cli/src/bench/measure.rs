@@ -1,4 +1,4 @@
-//! Timing: a rate over a whole run, and a histogram of single operations.
+//! Measures times: a rate over a whole run, and a histogram of single operations.
 //!
 //! The two are measured apart, because looking at the clock takes about as long as a put over shared memory.
 
@@ -10,27 +10,27 @@ use serde::Serialize;
 use super::progress::Progress;
 use crate::error::CliError;
 
-/// Longest time that the histogram tells apart.
+/// The longest time that the histogram resolves.
 const LATENCY_MAX: Duration = Duration::from_secs(60);
-/// Significant digits.
+/// Significant digits of a time in the histogram.
 const DIGITS: u8 = 3;
 /// Operations between two reports of progress.
 const PROGRESS_EVERY: u64 = 1024;
 
-/// A result. What does not apply to what was measured is left out.
+/// The results of a measurement. Figures that do not apply to it are left out.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Results {
-    /// Of all threads of all nodes together.
+    /// Rate of all threads of all nodes together.
     pub(super) operations_per_second: f64,
-    /// Where bytes are moved.
+    /// Rate in bytes, where bytes are moved.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) bytes_per_second: Option<f64>,
-    /// Where single operations are timed.
+    /// Latency, where single operations are timed.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub(super) latency: Option<Latency>,
 }
 
-/// How long single operations took, in nanoseconds.
+/// The times that single operations took, in nanoseconds.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Latency {
     #[serde(rename = "latency_ns_min")]
@@ -49,20 +49,20 @@ pub(super) struct Latency {
     max: u64,
 }
 
-/// What one thread measured.
+/// The measurements of one thread.
 pub(super) struct Sample {
     pub(super) operations_per_second: f64,
     pub(super) latencies: Histogram<u64>,
 }
 
-/// An empty histogram.
+/// Returns an empty histogram.
 pub(super) fn histogram() -> Result<Histogram<u64>, CliError> {
     Histogram::new_with_max(nanoseconds(LATENCY_MAX), DIGITS)
         .map_err(|error| CliError::Usage(format!("making a histogram: {error}")))
 }
 
 impl Results {
-    /// `bytes` is what one operation moves, if it moves any.
+    /// Makes the results. `bytes` is the number of bytes that one operation moves, if it moves any.
     pub(super) fn new(
         operations_per_second: f64,
         bytes: Option<usize>,
@@ -85,7 +85,7 @@ impl Results {
         }
     }
 
-    /// For people: two lines, so that they fit a terminal.
+    /// Formats the results for people, in two lines, so that they fit a terminal.
     pub(super) fn text(&self, name: &str) -> String {
         let mut text = format!("{name:<18} {:>12.0} /s", self.operations_per_second);
         if let Some(bytes) = self.bytes_per_second {
@@ -104,7 +104,7 @@ impl Results {
     }
 }
 
-/// Runs `operation` `count` times and returns how many that is a second. `finish` belongs to the time.
+/// Runs `operation` `count` times and returns the rate per second. `finish` is part of the measured time.
 pub(super) fn rate<E>(
     count: u64,
     progress: &Progress,
@@ -122,7 +122,7 @@ pub(super) fn rate<E>(
     rate_of_batches(count, progress, some, finish)
 }
 
-/// Runs `some(n)`, which does `n` operations, until `count` are done, and returns how many that is a second.
+/// Runs `some(n)`, which does `n` operations, until `count` are done. Returns the rate per second.
 pub(super) fn rate_of_batches<E>(
     count: u64,
     progress: &Progress,
@@ -142,7 +142,7 @@ pub(super) fn rate_of_batches<E>(
     Ok(count as f64 / begin.elapsed().as_secs_f64())
 }
 
-/// Runs `operation` `count` times and records how long each takes, divided by `share`.
+/// Runs `operation` `count` times and records the time of each, divided by `share`.
 pub(super) fn latencies<E>(
     count: u64,
     share: u32,

@@ -1,4 +1,4 @@
-//! `loco bench`: starts nodes as a user's would be and measures one operation between them.
+//! `loco bench`: starts nodes as for a user's program and measures one operation between them.
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -32,13 +32,14 @@ use progress::Bar;
 /// --window says, submitted a window at a time and (`broadcast-single`) one by one; its latency is from submitting one
 /// message to its acknowledgement by all.
 ///
-/// `lock`, `transfer`, `queue` and `kv` run for --duration, and check what they have done. `lock`: all threads increment
-/// one word under one ticket lock. `transfer`: transfers between two random accounts, under two of --locks locks.
-/// `queue`: every thread pushes and pops. `kv`: lookups and updates of a key-value store, --window of a thread under way
-/// at a time, on keys of a --distribution. Their latency is that of single operations.
+/// `lock`, `transfer`, `queue` and `kv` run for --duration and check their own results. `lock`: all threads
+/// increment one word under one ticket lock. `transfer`: transfers between two random accounts, under two of
+/// --locks locks. `queue`: every thread pushes and pops. `kv`: lookups and updates of a key-value store on
+/// keys of a --distribution; each thread has --window of them under way. The latency is that of single
+/// operations.
 #[derive(clap::Args)]
 pub struct Args {
-    /// What to measure.
+    /// The operation or object to measure.
     #[arg(value_enum)]
     what: What,
     /// Number of node processes.
@@ -57,7 +58,7 @@ pub struct Args {
     timeout: u64,
 }
 
-/// Starts the nodes and gives their exit code.
+/// Starts the nodes and returns their exit code.
 pub fn run(args: &Args) -> Result<u8, CliError> {
     let own = std::env::current_exe().map_err(CliError::os("finding this program"))?;
     let what = args

@@ -32,7 +32,7 @@ pub struct NodeArgs {
     json: bool,
 }
 
-/// Labels a result of what runs for a number of operations.
+/// The label of a result that comes from a number of operations.
 #[derive(Serialize)]
 struct Label {
     nodes: usize,
@@ -40,7 +40,7 @@ struct Label {
     parameters: Parameters,
 }
 
-/// Labels a result of what runs for a time.
+/// The label of a result that comes from a length of time.
 #[derive(Serialize)]
 struct TimedLabel {
     nodes: usize,
@@ -50,9 +50,9 @@ struct TimedLabel {
     workload: Workload,
 }
 
-/// Meets the others and measures; the lowest node reports.
+/// Meets the other nodes and measures. The lowest node reports.
 pub fn node(args: &NodeArgs) -> Result<u8, CliError> {
-    // Each in its own type: what is measured is the fabric, not the choice.
+    // Each arm measures a concrete fabric type, so that the choice of a fabric costs nothing.
     match meet::fabric()? {
         AnyFabric::Shm(fabric) => measure(fabric, args),
         AnyFabric::Verbs(fabric) => measure(fabric, args),
@@ -111,7 +111,7 @@ fn measure<F: Fabric>(fabric: F, args: &NodeArgs) -> Result<(), CliError> {
     }
 }
 
-/// Measures one thing on all threads, and reports what they and the other nodes found.
+/// Measures one case on all threads, and reports the results of this node and the others.
 fn one<F: Fabric>(
     manager: &Manager<F>,
     args: &NodeArgs,
@@ -154,17 +154,17 @@ fn one<F: Fabric>(
     let mut rate = 0.0;
     for sample in &samples {
         rate += sample.operations_per_second;
-        // Of the same bounds.
+        // Adding cannot fail: both histograms have the same bounds.
         let _ = latencies.add(&sample.latencies);
     }
     let thread = manager.thread()?;
-    // -1 says "nothing measured here", as 0 says "nothing heard yet".
+    // -1 says "nothing measured here", since 0 says "nothing heard yet".
     rates.store_mine(if rate > 0.0 { rate } else { -1.0 })?;
     rates.push_broadcast(&thread)?.wait(&thread)?;
     rates.wait_for_each(&thread, |rate| rate != 0.0)?;
     let of_all: f64 = rates.rows()?.map(|row| row.load().max(0.0)).sum();
     if manager.nodes().first() == Some(&manager.node()) {
-        // A barrier moves nothing, whatever was asked for.
+        // A barrier moves no bytes, whatever size the options give.
         let bytes = (size != 0).then(|| parameters.size(size));
         let results = Results::new(of_all, bytes, &latencies);
         let label = Label {

@@ -1,4 +1,5 @@
-//! Locks, transfers, queue and key-value store, each as one thread of one node uses it.
+//! Measures locks, transfers, the queue and the key-value store. Each function is the work of one thread of
+//! one node.
 
 use std::hint::black_box;
 use std::sync::{Mutex, PoisonError};
@@ -17,21 +18,23 @@ use super::site::Bench;
 use super::workload::{Workload, rate_for, wrong};
 use crate::error::CliError;
 
-/// Operations whose time is taken one by one.
+/// The number of operations that are timed one by one.
 const TIMED: u64 = 20_000;
-/// Keys or accounts drawn before the time starts, and used over and over.
+/// The number of keys or accounts that are drawn before the time starts and then used over and over.
 const PICKS: usize = 1 << 20;
-/// Room in the queue for each thread.
+/// The room in the queue for each thread.
 const QUEUE_PER_THREAD: usize = 64;
-/// Locks of a store. Few enough to stay in a cache, enough that writers seldom meet.
+/// The number of locks of a store. They are few enough to stay in a cache and enough for writers to meet
+/// seldom.
 const KV_LOCKS: u32 = 1024;
 
-/// One lock, the word on the lowest node that it protects, and what that must come to.
+/// One lock, the word on the lowest node that it protects, and the value that the word must reach.
 pub(super) struct Contended<F: Fabric> {
     lock: TicketLock<F>,
     word: SharedRegion<F>,
     total: AtomicVar<u64, F>,
-    /// Share of this node's acquisitions that came after another thread's, summed up over its threads, times their rates.
+    /// The share of this node's acquisitions that came after another thread's, weighted by the rates of its
+    /// threads and summed.
     hand_overs: Mutex<f64>,
 }
 
@@ -45,19 +48,20 @@ impl<F: Fabric> Contended<F> {
         })
     }
 
-    /// How often the lock went from one thread to another while it was [measured](lock), as a result of its own: a lock
-    /// that stays with who has it looks fast.
+    /// Reports how often the lock went from one thread to another while it was [measured](lock). This is a
+    /// result of its own because a lock that stays with its holder looks fast.
     pub(super) fn hand_overs(&self) -> Result<Sample, CliError> {
         let mut here = self.hand_overs.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(Sample {
-            // All of the node's threads are in it; the first to come reports it.
+            // The sum contains all of the node's threads. The first thread to come reports it.
             operations_per_second: std::mem::take(&mut *here),
             latencies: histogram()?,
         })
     }
 }
 
-/// All threads increment one word by reading and writing it, which only the lock makes atomic.
+/// Measures a lock: all threads increment one word by reading and writing it, which only the lock makes
+/// atomic.
 pub(super) fn lock<F: Fabric>(
     bench: &Bench<'_, F>,
     _: usize,
@@ -69,7 +73,8 @@ pub(super) fn lock<F: Fabric>(
     let (mut mine, mut last, mut from_others) = (0_u64, 0, 0_u64);
     let increment = || {
         let guard = object.lock.lock(&thread, Scope::Pair(home))?;
-        // It will be written: not fetched twice, once to be read and once to be written.
+        // Fetch the word for writing at once. It would be fetched twice otherwise: to be read, and to be
+        // written.
         target()?.remote.prefetch_write(0);
         let before = thread.read_word(target()?)?;
         from_others += u64::from(before != last);
@@ -105,7 +110,7 @@ pub(super) fn bank_config(workload: &Workload) -> BankConfig {
     }
 }
 
-/// Transfers between two random accounts, each under two locks.
+/// Measures transfers between two random accounts, each under two locks.
 pub(super) fn transfer<F: Fabric>(
     bench: &Bench<'_, F>,
     index: usize,
@@ -134,7 +139,7 @@ pub(super) fn transfer<F: Fabric>(
     Ok(sample)
 }
 
-/// A queue, and the sum of what was pushed into it less what was popped.
+/// A queue, and the sum of the values pushed into it less those popped.
 pub(super) struct Jobs<F: Fabric> {
     queue: SharedQueue<u64, F>,
     left: AtomicVar<u64, F>,
@@ -150,7 +155,7 @@ impl<F: Fabric> Jobs<F> {
     }
 }
 
-/// Every thread pushes a value and pops one.
+/// Measures the queue: every thread pushes a value and pops one.
 pub(super) fn queue<F: Fabric>(
     bench: &Bench<'_, F>,
     index: usize,
@@ -165,7 +170,7 @@ pub(super) fn queue<F: Fabric>(
         let value = (share << 48) | turn;
         let _ = jobs.queue.push(&thread, value)?;
         pushed = pushed.wrapping_add(value);
-        // Each thread pops as often as it pushes: there is a value for everyone who comes.
+        // Each thread pops as often as it pushes, so there is a value for every pop.
         match jobs.queue.pop(&thread)? {
             Popped::Value(value) => popped = popped.wrapping_add(value),
             Popped::Empty | Popped::Closed => return Err(wrong("a pop without a value".to_owned())),
@@ -193,7 +198,7 @@ pub(super) fn kv_config<F: Fabric>(manager: &Manager<F>, workload: &Workload) ->
     }
 }
 
-/// Lookups and updates, a window of them under way at a time; every lookup is checked.
+/// Measures lookups and updates, with a window of them under way. Every lookup is checked.
 pub(super) fn kv<F: Fabric>(
     bench: &Bench<'_, F>,
     index: usize,
@@ -261,7 +266,7 @@ pub(super) fn kv<F: Fabric>(
     })
 }
 
-/// Warms up, measures a rate, then single operations.
+/// Warms up, measures a rate, and then times single operations.
 fn timed<F: Fabric>(
     bench: &Bench<'_, F>,
     thread: &Thread<F>,

@@ -1,4 +1,4 @@
-//! What `loco bench` measures, and how.
+//! The options of `loco bench`: the operation to measure, and the sizes and counts.
 
 use std::ffi::OsString;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::workload::Workload;
 
-/// What is measured.
+/// The operation or object to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum What {
@@ -32,19 +32,20 @@ pub enum What {
 }
 
 impl What {
-    /// Says whether it runs for a time, and not for a number of operations.
+    /// Returns whether it runs for a time, and not for a number of operations.
     pub(super) fn is_timed(self) -> bool {
         matches!(self, What::Lock | What::Transfer | What::Queue | What::Kv)
     }
 }
 
-/// How it is measured.
+/// Sizes and counts of a measurement.
 #[derive(Clone, Debug, clap::Args, Serialize)]
 pub struct Parameters {
-    /// Threads of each node that do it at the same time (`broadcast` has one sender and one receiver a node).
+    /// Threads of each node that work at the same time (`broadcast` has one sender, and one receiver on each
+    /// node).
     #[arg(short, long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(super) threads: u16,
-    /// Bytes moved at a time; 8, and for `broadcast` 64, unless given.
+    /// Bytes moved at a time (8 unless given; 64 for `broadcast`)
     #[arg(short, long = "size", value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
     #[serde(rename = "size_bytes", skip_serializing_if = "Option::is_none")]
     pub(super) size: Option<u32>,
@@ -54,7 +55,7 @@ pub struct Parameters {
     /// Operations measured.
     #[arg(short, long, value_name = "N", default_value = "200000", value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) iters: u64,
-    /// Operations before that; a tenth of --iters unless given.
+    /// Operations before the measured ones (a tenth of --iters unless given)
     #[arg(long, value_name = "N")]
     pub(super) warmup: Option<u64>,
     #[command(flatten)]
@@ -63,7 +64,7 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// Bytes moved at a time.
+    /// Returns the number of bytes moved at a time.
     pub(super) fn size(&self, default: u32) -> usize {
         self.size.unwrap_or(default) as usize
     }
@@ -72,7 +73,7 @@ impl Parameters {
         self.warmup.unwrap_or(self.iters / 10)
     }
 
-    /// Gives the parameters as arguments for a node.
+    /// Returns the parameters as arguments for a node.
     pub(super) fn words(&self) -> Vec<OsString> {
         let mut words = vec![
             format!("--threads={}", self.threads),

@@ -1,5 +1,5 @@
-//! The progress bar. The launcher draws it, as only it has the terminal; the lowest node tells how far it is in a small
-//! file that both know.
+//! The progress bar. The launcher draws it, as only the launcher has the terminal. The lowest node writes its
+//! progress into a small file that both know.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -12,9 +12,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::error::CliError;
 
-/// Environment variable with the path of the file.
+/// The environment variable with the path of the file.
 pub(super) const VARIABLE: &str = "LOCO_BENCH_PROGRESS";
-/// What "all" is.
+/// The number that stands for all of the work.
 const WHOLE: u64 = 1000;
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -28,7 +28,7 @@ pub(super) struct Bar {
 
 impl Bar {
     pub(super) fn start() -> Result<Bar, CliError> {
-        // In memory, without a name: nothing is left, however this ends.
+        // The file is in memory and has no name, so nothing is left however this program ends.
         let memory = rustix::fs::memfd_create("loco-progress", rustix::fs::MemfdFlags::CLOEXEC)
             .map_err(CliError::os("making the file of the progress bar"))?;
         let file = Arc::new(File::from(memory));
@@ -61,12 +61,12 @@ impl Bar {
         })
     }
 
-    /// To print beside it.
+    /// Returns the bar, for printing beside it.
     pub(super) fn drawn(&self) -> ProgressBar {
         self.drawn.clone()
     }
 
-    /// Path of the file that nodes write to.
+    /// Returns the path of the file that nodes write to.
     pub(super) fn path(&self) -> String {
         use std::os::fd::AsRawFd;
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
@@ -75,16 +75,16 @@ impl Bar {
 
 impl Drop for Bar {
     fn drop(&mut self) {
-        // Relaxed: nothing else is passed.
+        // Relaxed: the flag publishes no other data.
         self.stop.store(true, Ordering::Relaxed);
         if let Some(painter) = self.painter.take() {
-            // A panic in it has been reported.
+            // A panic in the painter has been reported already.
             let _ = painter.join();
         }
     }
 }
 
-/// A node's end: counts what is done of `total`.
+/// A node's end of the file. It counts how much of `total` is done.
 pub(super) struct Progress {
     file: Option<File>,
     total: u64,
@@ -92,7 +92,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Nothing happens without the variable.
+    /// Opens the file. Without the environment variable the result does nothing.
     pub(super) fn new(total: u64) -> Progress {
         let path = std::env::var_os(VARIABLE);
         Progress {
@@ -102,13 +102,13 @@ impl Progress {
         }
     }
 
-    /// `more` are done.
+    /// Reports that `more` are done.
     pub(super) fn add(&self, more: u64) {
         if let Some(file) = &self.file {
-            // Relaxed: a counter.
+            // Relaxed: the counter publishes no other data.
             let done = self.done.fetch_add(more, Ordering::Relaxed) + more;
             let share = done.min(self.total) * WHOLE / self.total;
-            // A bar that stands still is no reason to stop.
+            // The measurement goes on even if the bar cannot be updated.
             let _ = file.write_all_at(&share.to_ne_bytes(), 0);
         }
     }

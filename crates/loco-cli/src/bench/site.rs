@@ -1,4 +1,4 @@
-//! What every measured case has at hand on its node.
+//! The environment of a measured case on its node.
 
 use loco::fabric::Fabric;
 use loco::{Barrier, Manager};
@@ -6,17 +6,18 @@ use loco::{Barrier, Manager};
 use super::parameters::Parameters;
 use super::progress::Progress;
 
-/// What the cases need.
+/// The values that the cases need.
 pub(super) struct Bench<'a, F: Fabric> {
     pub(super) manager: &'a Manager<F>,
     pub(super) parameters: &'a Parameters,
     pub(super) progress: &'a Progress,
-    /// All threads of all nodes.
+    /// A barrier of all threads of all nodes.
     pub(super) line: &'a Barrier<F>,
 }
 
 impl<F: Fabric> Bench<'_, F> {
-    /// Number of a thread of this node among all threads of the job, and how many those are.
+    /// Returns the number of a thread of this node among all threads of the job, and the number of all
+    /// threads.
     pub(super) fn share(&self, index: usize) -> (usize, usize) {
         let nodes = self.manager.nodes();
         let position = nodes.iter().position(|&node| node == self.manager.node());

@@ -1,4 +1,4 @@
-//! What `lock`, `transfer`, `queue` and `kv` are measured with: for how long, on which keys, with which operations.
+//! The workload of `lock`, `transfer`, `queue` and `kv`: the duration, the keys and the mix of operations.
 
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
@@ -12,19 +12,19 @@ use crate::error::CliError;
 
 /// Bytes of a key and a value.
 const ENTRY_BYTES: u32 = 16;
-/// Share of the key space that is filled, in percent.
+/// The percentage of the key space that is filled.
 const FILLED_PERCENT: u32 = 80;
-/// Before the measurement, a tenth of it.
+/// The warm-up takes the measured time divided by this.
 const WARM_UP: u32 = 10;
 
-/// How the objects are measured.
+/// The workload with which the objects are measured.
 #[derive(Clone, Debug, clap::Args, Serialize)]
 pub struct Workload {
-    /// Seconds that `lock`, `transfer`, `queue` and `kv` are measured.
+    /// Seconds for which `lock`, `transfer`, `queue` and `kv` are measured.
     #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = seconds)]
     #[serde(serialize_with = "as_seconds", rename = "duration_seconds")]
     pub(super) duration: Duration,
-    /// For `kv`: how likely each key is (Zipf's exponent is 0.99).
+    /// For `kv`: the probabilities of the keys (Zipf's exponent is 0.99).
     #[arg(long, value_enum, default_value = "uniform")]
     pub(super) distribution: Distribution,
     /// For `kv`: lookups, updates, or half of each.
@@ -54,7 +54,7 @@ fn as_seconds<S: serde::Serializer>(duration: &Duration, serializer: S) -> Resul
 }
 
 impl Workload {
-    /// Gives the workload as arguments for a node.
+    /// Returns the workload as arguments for a node.
     pub(super) fn words(&self) -> Vec<OsString> {
         let name = |value: Option<clap::builder::PossibleValue>| {
             value.map_or_else(String::new, |value| value.get_name().to_owned())
@@ -70,12 +70,12 @@ impl Workload {
         words.into_iter().map(OsString::from).collect()
     }
 
-    /// Room for keys.
+    /// Returns the number of keys that there is room for.
     pub(super) fn key_space(&self) -> u32 {
         self.key_space_mb * 1_000_000 / ENTRY_BYTES
     }
 
-    /// Keys that are there.
+    /// Returns the number of keys that are filled in.
     pub(super) fn keys(&self) -> u32 {
         self.key_space() / 100 * FILLED_PERCENT
     }
@@ -84,20 +84,20 @@ impl Workload {
         self.duration / WARM_UP
     }
 
-    /// All of a thread's time, for the progress bar, in milliseconds.
+    /// Returns all of a thread's time, for the progress bar, in milliseconds.
     pub(super) fn milliseconds(&self) -> u64 {
         milliseconds(self.duration + self.warm_up())
     }
 }
 
-/// Repeats `some`, which does and returns some operations, until `duration` is over; returns how many that was a second.
-/// Looks at the clock now and then only.
+/// Repeats `some`, which does some operations and returns their number, until `duration` is over. Returns the
+/// rate per second. It looks at the clock only now and then.
 pub(super) fn rate_for<E>(
     duration: Duration,
     progress: &Progress,
     mut some: impl FnMut() -> Result<u64, E>,
 ) -> Result<f64, E> {
-    /// Operations between two looks at the clock, about.
+    /// The approximate number of operations between two looks at the clock.
     const AT_ONCE: u64 = 2048;
     let begin = Instant::now();
     let (mut done, mut reported) = (0, 0);
@@ -123,7 +123,7 @@ fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Fails with the words of a failed check.
+/// Returns the error of a failed check.
 pub(super) fn wrong(what: String) -> CliError {
     CliError::Check(what)
 }

@@ -1,4 +1,4 @@
-//! Worlds of the objects that are made of remote read-modify-writes.
+//! Worlds of the objects that are built on remote read-modify-writes.
 
 use loco::fabric::NodeId;
 use loco::fence::Scope;
@@ -10,15 +10,15 @@ use loco_sim::call;
 
 use super::place::{Fabric, Place, Size, must};
 
-/// Where they live.
+/// The home node of the objects.
 const HOME: NodeId = NodeId(0);
-/// Values that the queue has room for.
+/// The number of values that the queue has room for.
 pub(super) const QUEUE_CAPACITY: usize = 2;
 /// The key that all threads use.
 const KEY: u64 = 1;
 
 impl Place {
-    /// A value that nobody else writes.
+    /// Returns a value that nobody else writes.
     fn value(self, operation: u64) -> u64 {
         let thread = u64::from(self.node) * self.size.threads as u64 + self.thread as u64;
         thread * self.size.ops + operation + 1
@@ -31,7 +31,7 @@ pub(super) fn atomic(manager: &Manager<Fabric>, _: Size) -> Result<Atomic> {
     AtomicVar::new(manager, "atomic", HOME)
 }
 
-/// Adds, reads, swaps and so on.
+/// Adds, reads and swaps.
 pub(super) fn use_atomic(variable: &Atomic, thread: &Thread<Fabric>, at: Place) {
     for operation in 0..at.size.ops {
         let value = at.value(operation);
@@ -105,7 +105,7 @@ pub(super) fn use_queue(queue: &Queue, thread: &Thread<Fabric>, at: Place) {
 pub(super) type Store = KvStore<u64, u64, Fabric>;
 
 pub(super) fn kv(manager: &Manager<Fabric>, _: Size) -> Result<Store> {
-    // A build with the mistakes of the tests has a field more.
+    // The configuration has one more field in a build with the mistakes of the tests.
     #[allow(clippy::needless_update)]
     let config = KvConfig {
         slots_per_node: 1,

@@ -16,7 +16,7 @@ use crate::error::CliError;
 /// Seconds for each object.
 const SECONDS: u64 = 60;
 
-/// The objects by name, for the argument parser and its help.
+/// Returns the objects by name, for the argument parser and its help.
 pub(super) fn object() -> impl TypedValueParser<Value = Object> {
     PossibleValuesParser::new(Object::ALL.map(Object::name)).try_map(|name| name.parse::<Object>())
 }
@@ -87,7 +87,7 @@ fn list(objects: &[Object]) -> Result<u8, CliError> {
     Ok(0)
 }
 
-/// Repeats a schedule of the one rung that was named.
+/// Replays a schedule of the one rung that was named.
 fn again(args: &Args, objects: &[Object], schedule: &Schedule) -> Result<u8, CliError> {
     let [name] = args.rung.as_slice() else {
         return Err(CliError::Usage(
@@ -95,7 +95,7 @@ fn again(args: &Args, objects: &[Object], schedule: &Schedule) -> Result<u8, Cli
         ));
     };
     let Some(rung) = rung(objects, name) else {
-        return Ok(0); // Not reached: the names have been looked at.
+        return Ok(0); // Not reached: the names have been checked.
     };
     let config = config(&rung);
     let report = replay(&config, schedule, |world: &mut World| rung.build(world))
@@ -114,7 +114,7 @@ fn config(rung: &Rung) -> Config {
     config
 }
 
-/// Writes the pictures that were asked for.
+/// Writes the drawings that were asked for.
 fn draw(args: &Args, rung: &Rung, schedule: &Schedule) -> Result<(), CliError> {
     if args.svg.is_none() && args.dot.is_none() {
         return Ok(());
@@ -154,7 +154,7 @@ fn show(args: &Args, report: &LadderReport) -> Result<(), OutputError> {
             schedule: failure.map(|failure| failure.schedule.to_string()),
             seconds: report.seconds,
         };
-        // Strings, numbers and booleans only, which always serialize.
+        // The line has only strings, numbers and booleans, which always serialize.
         return print(serde_json::to_string(&line).unwrap_or_default());
     }
     print(format_args!("{}: {} rungs", report.object, report.rungs.len()))?;
@@ -182,7 +182,7 @@ fn show_failure(report: &LadderReport, rung: &RungReport, failure: &Failure) -> 
     ))
 }
 
-/// What was seen on a rung, in columns.
+/// Formats the result of a rung, in columns.
 fn line_of(rung: &RungReport) -> String {
     let faults = match rung.faults == loco_sim::Faults::default() {
         true => String::new(),

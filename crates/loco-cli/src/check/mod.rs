@@ -26,7 +26,7 @@ use loco_check::Object as Laddered;
 use place::Size;
 use worlds::Object;
 
-/// What asks for a world of chosen size, or for many, in place of the ladder.
+/// The options that ask for worlds of a chosen size, in place of the ladder.
 const SIZED: [&str; 11] = [
     "nodes",
     "threads",
@@ -94,17 +94,17 @@ pub struct Args {
     /// Operations of each thread (1 unless given)
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100))]
     ops: Option<u64>,
-    /// Which schedules of a world of chosen size (exhaustive unless given)
+    /// Schedules of a world of chosen size (exhaustive unless given)
     #[arg(long, value_enum)]
     strategy: Option<How>,
-    /// Bounded: most preemptions of an execution. One is a move of another thread, store buffer or queue pair than the
-    /// last while that one could go on.
+    /// Bounded: most preemptions of an execution. A preemption is a move of another thread, store buffer or
+    /// queue pair than the last while that one could go on.
     #[arg(long, value_name = "N")]
     preemptions: Option<u32>,
-    /// Bounded: most delays of an execution. One is a possible move passed over in a fixed round.
+    /// Bounded: most delays of an execution. A delay skips a possible move in a fixed round.
     #[arg(long, value_name = "N")]
     delays: Option<u32>,
-    /// Random schedules.
+    /// Number of random schedules.
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
     executions: u64,
     /// Seed of random schedules.
@@ -116,7 +116,7 @@ pub struct Args {
     /// Seconds for each object's ladder (60 unless given), or after which to give up a world of chosen size
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     time: Option<u64>,
-    /// Remote read-modify-writes are atomic against the CPU too.
+    /// Make remote read-modify-writes atomic against the CPU too.
     #[arg(long)]
     glob: bool,
     /// Most deadlines that pass in an execution while something else could still happen. A wait that only its deadline
@@ -139,7 +139,7 @@ pub struct Args {
     /// Draw the failing execution, or the one of --replay, as SVG into this file
     #[arg(long, value_name = "FILE", requires = "object")]
     svg: Option<PathBuf>,
-    /// Draw it as Graphviz DOT into this file
+    /// Draw the execution as Graphviz DOT into this file
     #[arg(long, value_name = "FILE", requires = "object")]
     dot: Option<PathBuf>,
     /// Print one line of JSON for each object.
@@ -153,15 +153,15 @@ pub struct Args {
 enum How {
     /// All schedules.
     Exhaustive,
-    /// All with at most so many --preemptions and --delays.
+    /// All schedules with at most so many --preemptions and --delays.
     Bounded,
-    /// Random ones, each move alike.
+    /// Random schedules with uniform choices.
     Random,
-    /// Random ones by priorities (probabilistic concurrency testing).
+    /// Random schedules by priorities (probabilistic concurrency testing).
     Pct,
 }
 
-/// The exit code after Ctrl-C, as shells have it.
+/// The exit code after Ctrl-C, as shells report it.
 const INTERRUPTED: u8 = 130;
 
 /// Explores and reports.
@@ -189,7 +189,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     Ok(u8::from(found))
 }
 
-/// One exploration of one world.
+/// Explores one world once.
 fn check(
     config: &Config,
     object: Object,
@@ -224,7 +224,8 @@ impl Args {
         }
     }
 
-    /// Whether a world of chosen size is asked for, in place of the ladder. A schedule without a rung is of such a world.
+    /// Returns whether the options ask for a world of chosen size in place of the ladder. So does a schedule
+    /// without a rung.
     fn is_sized(&self) -> bool {
         self.nodes.is_some()
             || self.threads.is_some()
@@ -237,7 +238,7 @@ impl Args {
             || (self.replay.is_some() && self.rung.is_empty())
     }
 
-    /// The objects that have worlds of chosen size, or the one that was named.
+    /// Returns the object that was named, or else all objects that have worlds of chosen size.
     fn objects(&self) -> Result<Vec<Object>, CliError> {
         let Some(object) = self.object else {
             return Ok(Object::value_variants().to_vec());
@@ -292,7 +293,7 @@ impl Args {
         }
     }
 
-    /// Writes the pictures that were asked for.
+    /// Writes the drawings that were asked for.
     fn draw(&self, object: Object, size: Size, config: &Config, report: &Report) -> Result<(), CliError> {
         let failed = report.failure.as_ref().map(|failure| &failure.schedule);
         if self.svg.is_none() && self.dot.is_none() {
@@ -321,11 +322,12 @@ fn write_drawing(args: &Args, graph: &ExecutionGraph, title: &str) -> Result<(),
     write(&args.dot, drawing.dot(title))
 }
 
-/// Set by Ctrl-C; a second one ends the process at once.
+/// Returns a flag that Ctrl-C sets. A second Ctrl-C ends the process at once.
 fn interrupt_flag() -> Arc<AtomicBool> {
     use signal_hook::consts::SIGINT;
     let flag = Arc::new(AtomicBool::new(false));
-    // Without a handler Ctrl-C ends the process, which is the system's own behaviour: nothing to report.
+    // If the handler cannot be installed, Ctrl-C ends the process, which is the system's own behaviour. There
+    // is nothing to report.
     let _ = signal_hook::flag::register_conditional_shutdown(SIGINT, INTERRUPTED.into(), flag.clone());
     let _ = signal_hook::flag::register(SIGINT, flag.clone());
     flag
@@ -383,11 +385,11 @@ fn print_json(
         failure: report.failure.as_ref().map(ToString::to_string),
         schedule: report.failure.as_ref().map(|f| f.schedule.to_string()),
     };
-    // Strings, numbers and booleans only, which always serialize.
+    // The line has only strings, numbers and booleans, which always serialize.
     Ok(print(serde_json::to_string(&line).unwrap_or_default())?)
 }
 
-/// The options by which these faults are allowed.
+/// Returns the options that allow these faults.
 fn options_of(faults: Faults) -> String {
     let options = [
         ("expiries", faults.expiries),

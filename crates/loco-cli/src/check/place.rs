@@ -1,4 +1,4 @@
-//! What the worlds of all objects share: their size, and where in them a thread is.
+//! The size of a world, and the place of a thread in it.
 
 use loco::Result;
 use loco_sim::ModelFabric;
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 pub(super) type Fabric = ModelFabric;
 
-/// How large a world is.
+/// The size of a world.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Size {
     /// Nodes.
@@ -25,7 +25,7 @@ pub(super) struct Place {
     pub(super) size: Size,
 }
 
-/// In an explored thread an error is a finding.
+/// Returns the value of a call that must not fail: in an explored thread an error is a finding.
 pub(super) fn must<T>(result: Result<T>) -> T {
     result.unwrap_or_else(|error| panic!("{error}"))
 }

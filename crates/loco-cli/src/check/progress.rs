@@ -5,31 +5,31 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use loco_sim::{Config, Progress};
 
-/// Least time between two lines, milliseconds.
+/// The least time between two lines, in milliseconds.
 const INTERVAL_MS: u64 = 200;
 
-/// What prints progress, on a terminal only: neither logs nor `--json` get any.
+/// Returns the function that prints progress. Only a terminal gets it: neither logs nor `--json` do.
 pub(super) fn printer(json: bool) -> Option<fn(&Progress)> {
     (!json && std::io::stderr().is_terminal()).then_some(print as fn(&Progress))
 }
 
-/// Takes the line away.
+/// Removes the line.
 pub(super) fn clear(config: &Config) {
     if config.progress.is_some() {
         draw(format_args!("\r\x1b[K"));
     }
 }
 
-/// Says whether Ctrl-C was pressed.
+/// Returns whether Ctrl-C was pressed.
 pub(super) fn is_set(cancel: &AtomicBool) -> bool {
-    // Relaxed: the flag carries no data.
+    // Relaxed: the flag publishes no other data.
     cancel.load(Ordering::Relaxed)
 }
 
 fn print(progress: &Progress) {
     static LAST_MS: AtomicU64 = AtomicU64::new(0);
     let now = progress.elapsed.as_millis() as u64;
-    // Relaxed: two workers that print at the same time do no harm. A new exploration begins at 0 again.
+    // Relaxed: it does no harm when two workers print at the same time. A new exploration begins at 0 again.
     let last = LAST_MS.load(Ordering::Relaxed);
     if now >= last && now - last < INTERVAL_MS {
         return;
@@ -38,7 +38,7 @@ fn print(progress: &Progress) {
     draw(format_args!("\r\x1b[K{}", line(progress)));
 }
 
-/// A terminal that takes no more is no reason to end an exploration.
+/// Writes to the terminal. An exploration goes on even if the terminal takes no more.
 fn draw(text: std::fmt::Arguments<'_>) {
     let _ = std::io::stderr().write_fmt(text);
 }
@@ -50,7 +50,7 @@ fn line(progress: &Progress) -> String {
         return format!("{} executions, {done:.0} %, {seconds} s", progress.executions);
     }
     let expected = match progress.states_estimated() {
-        // Far from the end the estimate is off by orders of magnitude: no number is better.
+        // Far from the end the estimate is off by orders of magnitude, which is worse than no number.
         Some(states) if progress.done > 0.01 => format!(", about {states} in all"),
         _ => String::new(),
     };

@@ -13,9 +13,9 @@ use super::worlds::Object;
 use super::{Args, check, progress, show};
 use crate::error::CliError;
 
-/// Longest that one exploration may take before the next object has its turn.
+/// The longest time of one exploration before the next object has its turn.
 const TURN: Duration = Duration::from_secs(2);
-/// Distance of the seeds of two explorations: more than executions in one.
+/// The distance between the seeds of two explorations, which is more than the executions of one.
 const SEEDS_APART: u64 = 1 << 32;
 
 /// Reads a duration such as `90s`, `10m`, `2h` or `90` (seconds).
@@ -36,14 +36,14 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// What a soak has done.
+/// The totals of a soak.
 #[derive(Default, Serialize)]
 struct Summary {
     explorations: u64,
     executions: u64,
     states: u64,
     moves: u64,
-    /// Bounded explorations that came to their end.
+    /// The number of bounded explorations that were completed.
     bounds_completed: u64,
     seconds: f64,
     seed_first: u64,
@@ -57,7 +57,7 @@ struct Turn {
     strategy: Strategy,
 }
 
-/// Explores until the time is over, something is found or Ctrl-C is pressed; then says what was done.
+/// Explores until the time is over, something is found or Ctrl-C is pressed, and then reports the totals.
 pub(super) fn run(args: &Args, duration: Duration, cancel: &Arc<AtomicBool>) -> Result<u8, CliError> {
     let begun = Instant::now();
     let objects = args.objects()?;
@@ -106,7 +106,8 @@ fn seed(args: &Args, number: u64) -> u64 {
     args.seed.wrapping_add(number.wrapping_mul(SEEDS_APART))
 }
 
-/// The `number`-th exploration: objects in turn, and each time round another kind of schedules, another size.
+/// Returns the `number`-th exploration. The objects take turns, and each round has another kind of schedules
+/// and another size.
 fn turn(args: &Args, objects: &[Object], number: u64) -> Turn {
     let object = objects[(number % objects.len() as u64) as usize];
     let round = number / objects.len() as u64;
@@ -139,7 +140,7 @@ fn turn(args: &Args, objects: &[Object], number: u64) -> Turn {
     Turn {
         object,
         size: Size {
-            // The largest first: small worlds can be explored completely without a soak.
+            // The largest worlds come first: small worlds can be explored completely without a soak.
             nodes: nodes_max - (sizes % nodes_kinds) as u16,
             ops: ops_max - (sizes / nodes_kinds) % ops_max,
             ..args.size()

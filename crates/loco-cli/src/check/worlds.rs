@@ -1,4 +1,5 @@
-//! Worlds that use the built-in objects as users do, with the specification of each as the check of every execution.
+//! Worlds that use the built-in objects as users do. Every execution is checked against the object's
+//! specification.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -25,7 +26,7 @@ pub enum Object {
     SharedVar,
     /// Node 0 writes and pushes a word, the others read.
     OwnedVar,
-    /// The same with three words.
+    /// Node 0 writes and pushes three words, the others read.
     WideOwnedVar,
     /// Each node writes and pushes its row, then reads all.
     Sst,
@@ -37,16 +38,16 @@ pub enum Object {
     Atomic,
     /// All threads acquire and release.
     TicketLock,
-    /// The same.
+    /// All threads acquire and release.
     TasLock,
     /// Even nodes try to push into a queue of two values, odd ones to pop.
     Queue,
-    /// Node 0 inserts, updates, deletes a key and so on, the others get it.
+    /// Node 0 inserts, updates and deletes a key, the others get it.
     Kv,
 }
 
 impl Object {
-    /// Whether several threads of a node may use it at a time.
+    /// Returns whether several threads of a node may use it at a time.
     pub fn is_for_threads(self) -> bool {
         matches!(
             self,
@@ -59,15 +60,16 @@ impl Object {
         )
     }
 
-    /// Its name on the command line.
+    /// Returns the object's name on the command line.
     pub fn name(self) -> String {
-        // Every object has one.
+        // Every object has a name.
         self.to_possible_value()
             .map_or_else(String::new, |value| value.get_name().to_owned())
     }
 }
 
-/// What a node has: its objects, and its threads, made in the set-up because that is not what is to be explored.
+/// A node's objects and threads. The threads are made in the set-up because making them is not to be
+/// explored.
 struct Site<T> {
     objects: T,
     threads: Mutex<Vec<Option<Thread<Fabric>>>>,
@@ -219,7 +221,7 @@ fn use_owned_var(variable: &OwnedVar<u64, Fabric>, thread: &Thread<Fabric>, at: 
     }
 }
 
-/// `none` or the value.
+/// Formats a value, or `none`.
 fn shown<T: std::fmt::Debug>(value: &Option<T>) -> String {
     value
         .as_ref()
@@ -263,7 +265,7 @@ fn use_sst(table: &Sst<u64, Fabric>, thread: &Thread<Fabric>, at: Place) {
     }
 }
 
-/// Each row is a variable of its own.
+/// Checks each row as a variable of its own.
 fn rows(operations: &[Operation]) -> Result<(), Violation> {
     let nodes = operations.iter().map(|o| o.node).max().map_or(0, |last| last + 1);
     (0..nodes).try_for_each(|row| {
@@ -296,7 +298,7 @@ fn use_msw(region: &Msw<Fabric>, thread: &Thread<Fabric>, at: Place) {
                 for node in 1..at.size.nodes {
                     puts.unite(must(region.put(thread, 0, NodeId(node), 0)));
                 }
-                // The location is written again only when the NIC has read it.
+                // The location may be written again only when the NIC has read it.
                 must(puts.wait(thread));
             };
             call(format!("write {words:?}"), write, |()| "");
@@ -320,7 +322,7 @@ fn use_msw(region: &Msw<Fabric>, thread: &Thread<Fabric>, at: Place) {
 }
 
 struct Ring {
-    /// Where the handles come from; kept as long as they are.
+    /// The ring of the handles. It is kept as long as they are.
     _ring: RingBuffer<Fabric>,
     writer: Mutex<Option<RingWriter<Fabric>>>,
     reader: Mutex<Option<RingReader<Fabric>>>,

@@ -25,12 +25,12 @@ pub struct Args {
     /// Print one line of JSON a result, with the machine's facts.
     #[arg(long)]
     json: bool,
-    /// Do a thousandth of it, for emulated devices.
+    /// Make only a thousandth of the barriers and messages, for emulated devices.
     #[arg(long)]
     quick: bool,
 }
 
-/// Starts the nodes and gives their exit code.
+/// Starts the nodes and returns their exit code.
 pub fn run(args: &Args) -> Result<u8, CliError> {
     let own = std::env::current_exe().map_err(CliError::os("finding this program"))?;
     let mut command = vec![own.into_os_string(), NODE.into()];

@@ -1,4 +1,4 @@
-//! One node of `loco demo`: the main objects at work between processes.
+//! One node of `loco demo`: uses the main objects between processes.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ use crate::record::Record;
 /// Name of the subcommand.
 pub const NAME: &str = "demo-node";
 
-/// Barriers that are timed.
+/// The number of barriers that are timed.
 const BARRIERS: u32 = 20_000;
-/// Messages that are timed, and their size in bytes.
+/// The number of messages that are timed, and their size in bytes.
 const MESSAGES: u32 = 200_000;
 const MESSAGE_BYTES: usize = 64;
-/// Messages under way.
+/// The number of messages under way.
 const WINDOW: usize = 1024;
-/// What the first node says.
+/// The lines that the first node says.
 const LINES: [&str; 3] = [
     "Hello from the writer: this went through a ring buffer.",
     "Every reader gets every message, whole and in order,",
@@ -34,13 +34,13 @@ pub struct Args {
     /// Print one line of JSON a result, with the machine's facts.
     #[arg(long)]
     json: bool,
-    /// A thousandth of the barriers and messages, for emulated devices.
+    /// Make only a thousandth of the barriers and messages, for emulated devices.
     #[arg(long)]
     quick: bool,
 }
 
 impl Args {
-    /// How often to do what is done `count` times.
+    /// Returns how often to repeat an action that is done `count` times by default.
     fn times(&self, count: u32) -> u32 {
         if self.quick { count / 1000 } else { count }
     }
@@ -50,14 +50,14 @@ impl Args {
 struct Parameters {
     nodes: usize,
     operations: u32,
-    /// Bytes of a message, where there are messages.
+    /// Size of a message in bytes, where there are messages.
     #[serde(skip_serializing_if = "Option::is_none")]
     size_bytes: Option<usize>,
 }
 
 #[derive(Serialize)]
 struct Results {
-    /// Mean of all.
+    /// Mean latency of all operations.
     latency_ns_mean: f64,
     operations_per_second: f64,
 }
@@ -117,7 +117,7 @@ fn show<F: Fabric>(fabric: F, args: &Args, start: Time) -> Result<(), CliError> 
 }
 
 impl<F: Fabric> Node<'_, F> {
-    /// Everybody waits for everybody: that nobody leaves early is what makes the times mean something.
+    /// Times barriers of all nodes. Because nobody leaves a barrier early, the times are meaningful.
     fn barriers(&self) -> Result<(), CliError> {
         self.together()?;
         let begin = Std.now();
@@ -128,8 +128,8 @@ impl<F: Fabric> Node<'_, F> {
         self.report("barrier", barriers, None, Std.now().since(begin))
     }
 
-    /// The first node broadcasts a few lines, which the others print, and then as fast as it can. Returns how many
-    /// messages came here.
+    /// Lets the first node broadcast a few lines, which the others print, and then messages as fast as it
+    /// can. Returns the number of messages that came here.
     fn broadcast(&self, ring: &RingBuffer<F>) -> Result<u64, CliError> {
         let messages = self.args.times(MESSAGES);
         if !self.is_first() {
@@ -163,9 +163,9 @@ impl<F: Fabric> Node<'_, F> {
         Ok(0)
     }
 
-    /// Every node writes its row of the table, and reads the others' in its own memory.
+    /// Writes this node's row of the table, and reads the others' rows in its own memory.
     fn table(&self, heard: &Sst<u64, F>, count: u64) -> Result<(), CliError> {
-        // One more, so that 0 is "not written yet".
+        // The count is stored plus one, so that 0 says "not written yet".
         heard.store_mine(count + 1)?;
         heard.push_broadcast(&self.thread)?.wait(&self.thread)?;
         heard.wait_for_each(&self.thread, |row| row > 0)?;
@@ -193,7 +193,7 @@ impl<F: Fabric> Node<'_, F> {
         Ok(())
     }
 
-    /// The first node reports what `operations` took.
+    /// Reports the time of `operations`, on the first node.
     fn report(
         &self,
         name: &'static str,

@@ -1,5 +1,5 @@
-//! Ends every child of this process. As a subreaper it becomes the parent of what its children leave behind, so killing
-//! children until there are none ends all descendants.
+//! Ends every child of this process. As a subreaper, this process becomes the parent of processes that its
+//! children leave behind. Killing children until there are none therefore ends all descendants.
 
 use std::fs;
 use std::thread;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitOptions};
 
-/// Kills all children but `spared`; false if some are still there after `patience`.
+/// Kills all children except `spared`. Returns false if some are still there after `patience`.
 pub(super) fn kill_all(spared: Pid, patience: Duration) -> bool {
     let deadline = Instant::now() + patience;
     loop {
@@ -26,7 +26,7 @@ pub(super) fn kill_all(spared: Pid, patience: Duration) -> bool {
     }
 }
 
-/// Children of this process by the process table.
+/// Lists the children of this process by the process table.
 fn children(spared: Pid) -> Vec<Pid> {
     let own = rustix::process::getpid();
     let Ok(processes) = fs::read_dir("/proc") else {
@@ -42,7 +42,7 @@ fn children(spared: Pid) -> Vec<Pid> {
 
 fn parent(pid: Pid) -> Option<Pid> {
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
-    // The name, in parentheses, may hold anything; state and parent follow it.
+    // The name, in parentheses, may hold any characters. State and parent follow it.
     let (_, after) = stat.rsplit_once(')')?;
     Pid::from_raw(after.split_whitespace().nth(1)?.parse().ok()?)
 }

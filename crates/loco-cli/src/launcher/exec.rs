@@ -1,6 +1,8 @@
-//! The hidden subcommand through which every node starts: ties its life to the launcher's, then becomes the program.
+//! The hidden subcommand through which every node starts. It ties the node's life to the launcher's, and then
+//! becomes the program.
 //!
-//! A program of its own, because what happens between fork and exec in the launcher's process would be unsafe code.
+//! It is a program of its own, because code that runs between fork and exec in the launcher's process would
+//! be unsafe.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -23,14 +25,14 @@ pub struct Args {
     command: Vec<OsString>,
 }
 
-/// The arguments that make this program run `command` for the calling process.
+/// Returns the arguments that make this program run `command` for the calling process.
 pub(super) fn arguments(command: &[OsString]) -> Vec<OsString> {
     let launcher = rustix::process::getpid().as_raw_nonzero();
     let own = [NAME.into(), launcher.to_string().into(), "--".into()];
     own.into_iter().chain(command.iter().cloned()).collect()
 }
 
-/// Does not return unless the program cannot be started.
+/// Becomes the program. Returns only if the program cannot be started.
 pub fn exec(args: &Args) -> CliError {
     // The kernel keeps this across exec, unless the program gains privileges.
     if let Err(error) = rustix::process::set_parent_process_death_signal(Some(Signal::KILL)) {

@@ -1,5 +1,5 @@
-//! Which node brought a job down. When one node fails, the others notice and fail too, and the kernel may report them
-//! first.
+//! Finds the node that brought a job down. When one node fails, the others notice and fail too, and the
+//! kernel may report them first.
 
 use std::fmt;
 use std::fs;
@@ -7,17 +7,17 @@ use std::fs;
 use loco::fabric::NodeId;
 use rustix::process::{Pid, WaitStatus};
 
-/// Exit codes above this are a shell's word for "my program was killed by a signal".
+/// Shells report exit codes above this for a program that was killed by a signal.
 const SIGNAL_BASE: i32 = 128;
-/// Flag of a process that is exiting (`PF_EXITING` in the kernel's `sched.h`).
+/// The flag of a process that is exiting (`PF_EXITING` in the kernel's `sched.h`).
 const EXITING: u64 = 0x4;
 /// The bit of SIGKILL in a set of signals.
 const SIGKILL_BIT: u64 = 1 << 8;
 
-/// A node that did not end well.
+/// A failure of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// Which node.
+    /// The node's id.
     pub node: NodeId,
     end: End,
 }
@@ -29,7 +29,7 @@ enum End {
 }
 
 impl Failure {
-    /// `None` for a node that ended with exit code 0.
+    /// Returns the failure of a node; `None` if it ended with exit code 0.
     pub(super) fn of(node: NodeId, status: WaitStatus) -> Option<Failure> {
         let end = match (status.exit_status(), status.terminating_signal()) {
             (Some(0), _) | (None, None) => return None,
@@ -39,7 +39,7 @@ impl Failure {
         Some(Failure { node, end })
     }
 
-    /// The exit code that shells give it: 128 plus the signal if one killed the node.
+    /// Returns the exit code that shells report: 128 plus the signal if one killed the node.
     pub fn code(&self) -> u8 {
         let code = match self.end {
             End::Exit(code) => code,
@@ -48,7 +48,7 @@ impl Failure {
         u8::try_from(code).unwrap_or(u8::MAX)
     }
 
-    /// Says whether a signal killed the node, or the program that the node's shell ran.
+    /// Returns whether a signal killed the node, or the program that the node's shell ran.
     fn is_by_signal(&self) -> bool {
         match self.end {
             End::Exit(code) => code > SIGNAL_BASE,
@@ -66,20 +66,22 @@ impl fmt::Display for Failure {
     }
 }
 
-/// The failure that most likely caused the others, which are in the order in which the kernel reported them: the first
-/// by a signal, as survivors end with an exit code; else the first.
+/// Returns the failure that most likely caused the others. `failures` is in the order in which the kernel
+/// reported them. It is the first failure by a signal, because survivors end with an exit code; else the
+/// first.
 pub(super) fn culprit(failures: &[Failure]) -> Option<&Failure> {
     let by_signal = failures.iter().find(|failure| failure.is_by_signal());
     by_signal.or(failures.first())
 }
 
-/// Says whether a signal killed some node, so that it is the culprit and nothing that follows can change that.
+/// Returns whether a signal killed some node. That node is then the culprit, and no later failure can change
+/// that.
 pub(super) fn is_decided(failures: &[Failure]) -> bool {
     failures.iter().any(Failure::is_by_signal)
 }
 
-/// Says whether a process is about to end: it is exiting, or SIGKILL is on its way to it. A process closes its connections
-/// while it exits, so those that noticed may be gone before it is.
+/// Returns whether a process is about to end: it is exiting, or SIGKILL is on its way to it. A process closes
+/// its connections while it exits, so a peer that notices may end before the process itself does.
 pub(super) fn is_on_its_way_out(pid: Pid) -> bool {
     let read = |name| fs::read_to_string(format!("/proc/{}/{name}", pid.as_raw_nonzero()));
     let exiting = read("stat").is_ok_and(|stat| is_exiting(&stat));
@@ -87,7 +89,8 @@ pub(super) fn is_on_its_way_out(pid: Pid) -> bool {
 }
 
 fn is_exiting(stat: &str) -> bool {
-    // The name, in parentheses, may hold anything. After it: state, parent, group, session, terminal, its group, flags.
+    // The name, in parentheses, may hold any characters. After it come state, parent, group, session,
+    // terminal, its group, and flags.
     let flags = stat
         .rsplit_once(')')
         .and_then(|(_, after)| after.split_whitespace().nth(6)?.parse::<u64>().ok());
@@ -121,7 +124,7 @@ mod tests {
         };
         assert_eq!(culprit(&[exit(0, 1), exit(1, 1), killed]), Some(&killed));
         assert!(is_decided(&[exit(0, 1), killed]));
-        // As a shell reports it.
+        // A shell reports a signal in this way.
         assert_eq!(culprit(&[exit(0, 1), exit(2, 137)]), Some(&exit(2, 137)));
     }
 

@@ -1,8 +1,8 @@
-//! The guard: a process that outlives the launcher by a moment, to end what the launcher could not.
+//! The guard: a process that outlives the launcher by a moment and ends what the launcher could not.
 //!
-//! It reads lines from its standard input: `+ID` is a process group to watch, `-ID` one to forget, and `/PATH` a directory.
-//! At the end of input it kills the groups that are left and removes the directories. The launcher holds the only writing
-//! end, so the end of input is the end of the launcher.
+//! It reads lines from its standard input: `+ID` is a process group to watch, `-ID` one to forget, and
+//! `/PATH` a directory. At the end of input it kills the groups that are left and removes the directories.
+//! Only the launcher holds the writing end of the input, so the end of input means the end of the launcher.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, Write};
@@ -28,7 +28,7 @@ impl Guard {
     pub(super) fn start() -> Result<Guard, CliError> {
         let own = std::env::current_exe().map_err(CliError::os("finding this program"))?;
         let mut command = Command::new(own);
-        // A group of its own: the terminal's signals are for the launcher.
+        // The guard has a group of its own, because the terminal's signals are for the launcher.
         command.arg(NAME).process_group(0);
         command
             .stdin(Stdio::piped())
@@ -47,14 +47,16 @@ impl Guard {
         self.tell('+', group);
     }
 
-    /// The group's leader has ended. While others of the group live its id is not given to a new process.
+    /// Forgets a group whose leader has ended. While other processes of the group live, the kernel gives its
+    /// id to no new process.
     pub(super) fn forget_if_empty(&mut self, group: Pid) {
         if rustix::process::test_kill_process_group(group).is_err() {
             self.tell('-', group);
         }
     }
 
-    /// Has a directory removed when this process has died. One whose path is no text stays.
+    /// Lets the guard remove a directory when this process has died. A directory whose path is not UTF-8
+    /// stays.
     pub(super) fn remove_in_the_end(&mut self, directory: &Path) {
         if let Some(path) = directory.to_str().filter(|path| path.starts_with('/')) {
             self.write(path);
@@ -76,17 +78,17 @@ impl Guard {
 }
 
 impl Drop for Guard {
-    /// Called after the job's last process has ended, so there is nothing left to kill.
+    /// Ends the guard. All processes of the job have ended by then, so it has nothing left to kill.
     fn drop(&mut self) {
         let _ = rustix::process::kill_process(self.pid(), Signal::KILL);
         let _ = self.child.wait();
     }
 }
 
-/// The guard's own life.
+/// Runs the guard.
 ///
 /// # Errors
-/// [`CliError::Os`] when its input breaks.
+/// Returns [`CliError::Os`] when its input breaks.
 pub fn guard() -> Result<u8, CliError> {
     let (mut groups, mut directories) = (BTreeSet::new(), Vec::new());
     for line in std::io::stdin().lock().lines() {
@@ -96,7 +98,7 @@ pub fn guard() -> Result<u8, CliError> {
             continue;
         }
         let (what, id) = line.split_at_checked(1).unwrap_or_default();
-        // Group 1 and below would mean everybody.
+        // A group id of 1 or below would mean every process.
         let Some(id) = id.parse::<i32>().ok().filter(|&id| id > 1) else {
             continue;
         };
@@ -109,7 +111,8 @@ pub fn guard() -> Result<u8, CliError> {
         let _ = rustix::process::kill_process_group(group, Signal::KILL);
     }
     for directory in directories {
-        // A process that dies may still write into it: again until it is gone, or cannot be removed.
+        // A dying process may still write into the directory, so repeat until it is gone or cannot be
+        // removed.
         for _ in 0..100 {
             if std::fs::remove_dir_all(&directory).is_ok() || !Path::new(&directory).exists() {
                 break;

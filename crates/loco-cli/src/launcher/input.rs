@@ -1,7 +1,7 @@
-//! Standard input for one node of a job.
+//! Gives standard input to one node of a job.
 //!
-//! A file or a pipe the node simply gets. A terminal it may not read, as its process group is not the one in the
-//! foreground: there this program reads, and hands on.
+//! A node gets a file or a pipe directly. It may not read a terminal, because its process group is not in the
+//! foreground. In that case this program reads the terminal and forwards the input.
 
 use std::io::{IsTerminal, Read, Write, stdin};
 use std::process::{ChildStdin, Stdio};
@@ -9,19 +9,20 @@ use std::thread;
 
 use crate::error::CliError;
 
-/// What a node gets as its standard input.
+/// The standard input of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Input {
-    /// Nothing: it reads the end at once.
+    /// No input: the node reads the end at once.
     None,
-    /// What this program has.
+    /// The standard input of this program.
     Inherited,
-    /// What this program reads from its terminal.
+    /// The input that this program reads from its terminal.
     Forwarded,
 }
 
 impl Input {
-    /// For the node that is to have it. In the background a terminal is left alone: reading would stop this program.
+    /// Chooses the input of the node that is to have it. In the background a terminal is left alone, because
+    /// reading it would stop this program.
     pub(super) fn choose() -> Input {
         if !stdin().is_terminal() {
             return Input::Inherited;
@@ -41,7 +42,8 @@ impl Input {
     }
 }
 
-/// A thread that hands on what is typed until there is no more, or nobody reads it. It ends with the program.
+/// Starts a thread that forwards typed input until there is no more or nobody reads it. The thread ends with
+/// the program.
 pub(super) fn forward(mut pipe: ChildStdin) -> Result<(), CliError> {
     thread::Builder::new()
         .name("loco-input".to_owned())

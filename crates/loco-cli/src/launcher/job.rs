@@ -1,4 +1,4 @@
-//! A job under way: its processes, and what ends it.
+//! A running job: its processes, and the events that end it.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -19,17 +19,17 @@ use super::{ENDING_SIGNALS, Ended, Event, Node, Plan, children, exec};
 use crate::error::CliError;
 use loco_app::{OUTPUT_CLOSED, OutputError};
 
-/// Exit code of a job that ran past its timeout, as `timeout(1)` has it.
+/// The exit code of a job that ran past its timeout, as in `timeout(1)`.
 const TIMED_OUT: u8 = 124;
-/// How long what is left of the nodes may take to die.
+/// The time that the remaining processes have to die.
 const LAST_WAIT: Duration = Duration::from_secs(5);
-/// The main loop looks around at least this often.
+/// The longest time between two rounds of the main loop.
 const LOOK: Duration = Duration::from_secs(1);
-/// How long the launcher collects failures before it names the culprit and ends the others.
+/// The time during which the launcher collects failures before it names the culprit and ends the others.
 const MOMENT: Duration = Duration::from_millis(200);
-/// How long it waits at most for nodes that are on their way out.
+/// The longest time that the launcher waits for nodes that are about to end.
 const MOMENT_MAX: Duration = Duration::from_secs(5);
-/// Between two looks at nodes that are on their way out.
+/// The time between two looks at nodes that are about to end.
 const MOMENT_LOOK: Duration = Duration::from_millis(20);
 
 pub(super) struct RunningJob {
@@ -37,11 +37,11 @@ pub(super) struct RunningJob {
     printer: Arc<Printer>,
     readers: Vec<JoinHandle<()>>,
     nodes: Vec<RunningNode>,
-    /// Exit code of the job, decided by what goes wrong first.
+    /// The exit code of the job, decided by the first failure.
     code: Option<u8>,
-    /// Nodes that failed, in the order in which the kernel reported them.
+    /// The nodes that failed, in the order in which the kernel reported them.
     failures: Vec<Failure>,
-    /// When the first failure was reported, until the culprit is named.
+    /// The time at which the first failure was reported, until the culprit is named.
     collecting_since: Option<Instant>,
     ending: Ending,
     deadline: Option<Instant>,
@@ -51,7 +51,7 @@ pub(super) struct RunningJob {
 
 struct RunningNode {
     id: NodeId,
-    /// Its process, which leads a group of the same id.
+    /// The node's process, which leads a group with the same id.
     pid: Pid,
     alive: bool,
     departures: Option<Departures>,
@@ -60,7 +60,7 @@ struct RunningNode {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ending {
     No,
-    /// The nodes were asked to end and are killed at this time.
+    /// The nodes were asked to end, and are killed at this time.
     Asked(Instant),
     Killed,
 }
@@ -69,7 +69,7 @@ impl RunningJob {
     pub(super) fn new(plan: &Plan, printer: Arc<Printer>) -> Result<RunningJob, CliError> {
         let mut guard = Guard::start()?;
         if let Some(scratch) = &plan.scratch {
-            // In this order, so that a signal in between leaves nothing.
+            // The guard comes first, so that a signal in between leaves nothing behind.
             guard.remove_in_the_end(scratch);
             std::fs::create_dir(scratch).map_err(CliError::os("making a directory for the nodes"))?;
         }
@@ -173,7 +173,7 @@ impl RunningJob {
         };
         if ENDING_SIGNALS.contains(&signal) {
             if self.ending != Ending::No {
-                // Asked twice: no more patience.
+                // The user has asked twice: do not wait any longer.
                 self.kill();
                 return;
             }
@@ -182,7 +182,8 @@ impl RunningJob {
             self.signal_all(to_nodes);
             self.ending = Ending::Asked(Instant::now() + self.grace);
         } else if signal == SIGTSTP {
-            // The nodes are not in the terminal's foreground group: stop them for it, then ourselves.
+            // The nodes are not in the terminal's foreground group: stop them on its behalf, then this
+            // process.
             self.signal_all(Signal::STOP);
             let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
         } else {
@@ -190,12 +191,12 @@ impl RunningJob {
         }
     }
 
-    /// Asks the nodes to end, for the reason that `code` tells.
+    /// Asks the nodes to end, and sets the exit code of the job.
     fn end_with(&mut self, code: u8) {
         self.code.get_or_insert(code);
         if self.ending == Ending::No {
             self.signal_all(Signal::TERM);
-            // A stopped node ends only when it goes on.
+            // A stopped node ends only after it is resumed.
             self.signal_all(Signal::CONT);
             self.ending = Ending::Asked(Instant::now() + self.grace);
         }
@@ -208,12 +209,12 @@ impl RunningJob {
 
     fn signal_all(&self, signal: Signal) {
         for node in self.nodes.iter().filter(|node| node.alive) {
-            // A group can be gone before we have heard of it.
+            // The group may be gone before its end was reported.
             let _ = rustix::process::kill_process_group(node.pid, signal);
         }
     }
 
-    /// Takes note of every child that has ended: nodes, and orphans that have become ours.
+    /// Notes every child that has ended: nodes, and orphans that have become children of this process.
     fn reap(&mut self) {
         while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
             let Some(node) = self.nodes.iter_mut().find(|node| node.alive && node.pid == pid) else {
@@ -233,7 +234,7 @@ impl RunningJob {
 
     fn note(&mut self, failure: Failure) {
         if self.ending != Ending::No {
-            // It ended because it was told to.
+            // The node ended because it was told to.
             return;
         }
         self.failures.push(failure);
@@ -244,7 +245,8 @@ impl RunningJob {
         }
     }
 
-    /// Names the node that failed first and ends the others, once no node is left whose end could tell more.
+    /// Names the node that failed first and ends the others, once no remaining node's end could change the
+    /// choice.
     fn name_culprit(&mut self, now: Instant) {
         let Some(since) = self.collecting_since.filter(|_| self.ending == Ending::No) else {
             return;
@@ -268,17 +270,17 @@ impl RunningJob {
         }
     }
 
-    /// Ends the job as its output goes nowhere: quietly if its reader left, else with the reason.
+    /// Ends the job because its output cannot be written: quietly if its reader left, else with the reason.
     fn lose_output(&mut self, error: OutputError) {
         let code = error.exit_code();
         if code != OUTPUT_CLOSED {
             self.printer.say(&error.to_string());
         }
-        // A job that has failed has its code already.
+        // A job that has failed already keeps its code.
         self.end_with(code);
     }
 
-    /// Ends whatever is left of the nodes and what they started, and lets the last output through.
+    /// Ends all remaining processes of the nodes and their descendants, and waits for the last output.
     fn clean_up(&mut self) {
         self.kill();
         if !children::kill_all(self.guard.pid(), LAST_WAIT) {
@@ -286,14 +288,14 @@ impl RunningJob {
             return;
         }
         for reader in self.readers.drain(..) {
-            // No writer is left, so the pipes end; a reader that panicked has been reported by the panic.
+            // No writer is left, so the pipes end. A reader that panicked has reported its panic.
             let _ = reader.join();
         }
     }
 }
 
 impl Drop for RunningJob {
-    /// Cleans up after a start that failed; a job that was seen through has nothing left.
+    /// Cleans up after a failed start. A job that ran to its end has nothing left.
     fn drop(&mut self) {
         self.clean_up();
     }

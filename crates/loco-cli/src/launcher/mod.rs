@@ -1,13 +1,14 @@
-//! Starts the processes of a job, passes their output and signals on, and leaves nothing behind.
+//! Starts the processes of a job, passes their output and signals on, and leaves no process behind.
 //!
-//! Three things together see to the last:
+//! Three mechanisms together make sure that nothing is left:
 //!
 //! * every node leads a process group of its own, and this process is a *subreaper*: what a node starts and leaves
 //!   behind becomes a child of this process, which ends it when the job is over;
 //! * every node starts through the hidden subcommand [`EXEC`], which asks the kernel to kill it when this process dies,
 //!   however it dies, and then becomes the program;
 //! * a guard (hidden subcommand [`GUARD`]) holds one end of a pipe whose other end only this process has. When the pipe
-//!   breaks it kills the groups that are left. It covers what nodes started themselves when this process was killed.
+//! breaks it kills the groups that are left. It covers processes that nodes had started when this process was
+//! killed.
 //!
 //! Not covered: a process that left its node's group *and* outlives a `kill -9` of the launcher.
 
@@ -41,65 +42,65 @@ use input::Input;
 use job::RunningJob;
 use output::Printer;
 
-/// What [`launch`] runs.
+/// The job that [`launch`] runs.
 pub struct Plan {
     /// The nodes to start here.
     pub nodes: Vec<Node>,
-    /// Program and arguments, the same for all.
+    /// The program and its arguments, which are the same for all nodes.
     pub command: Vec<OsString>,
-    /// Ends the job.
+    /// The time after which the job is ended.
     pub timeout: Option<Duration>,
-    /// Between asking a node to end and killing it.
+    /// The time between asking a node to end and killing it.
     pub grace: Duration,
-    /// Let the others go on when one fails.
+    /// Lets the other nodes go on when one fails.
     pub keep_going: bool,
-    /// Put the node's id before each line.
+    /// Puts the node's id before each line.
     pub prefix: bool,
-    /// Taken off the terminal while a line is printed.
+    /// A progress bar, hidden while a line is printed.
     pub bar: Option<ProgressBar>,
-    /// Give the first node our standard input.
+    /// Gives the first node our standard input.
     pub input: bool,
-    /// A directory to make for the nodes. It is the caller's to remove; if this process is killed, the guard does.
+    /// A directory to make for the nodes. The caller removes it. If this process is killed, the guard does.
     pub scratch: Option<PathBuf>,
 }
 
-/// One node: its id and what its environment has beside ours.
+/// A node: its id, and how its environment differs from ours.
 pub struct Node {
     /// The id.
     pub id: NodeId,
-    /// Variables taken away.
+    /// Variables to remove.
     pub unset: Vec<&'static str>,
-    /// Variables set.
+    /// Variables to set.
     pub set: Vec<(&'static str, String)>,
-    /// Told when it has ended, so that nobody waits for it to come.
+    /// The place to report the node's end, so that nobody waits for the node to come.
     pub departures: Option<Departures>,
 }
 
-/// What ends the job.
+/// The signals that end the job.
 const ENDING_SIGNALS: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT];
-/// What is passed on, and the news of children.
+/// The signals that are passed on to the nodes, and the one that reports the end of children.
 const OTHER_SIGNALS: [i32; 5] = [SIGCHLD, SIGCONT, SIGTSTP, SIGUSR1, SIGUSR2];
 
-/// What wakes the launcher.
+/// An event that wakes the launcher.
 enum Event {
     Signal(i32),
-    /// Our standard output takes no more.
+    /// Our standard output cannot be written any more.
     OutputFailed(OutputError),
 }
 
-/// How a job ended.
+/// The end of a job.
 pub struct Ended {
-    /// Its exit code.
+    /// The job's exit code.
     pub code: u8,
-    /// Nodes that failed before they were asked to end, in the order in which the kernel reported them.
+    /// The nodes that failed before they were asked to end, in the order in which the kernel reported them.
     pub failures: Vec<Failure>,
 }
 
-/// Runs the job to its end. Call it from the main thread: the kernel takes the end of the thread that started a node for
-/// the end of the launcher.
+/// Runs the job to its end. Must be called from the main thread: the kernel takes the end of the thread that
+/// started a node for the end of the launcher.
 ///
 /// # Errors
-/// [`CliError`] when the nodes cannot be started; what had started is ended.
+/// Returns a [`CliError`] when the nodes cannot be started. Nodes that had started are ended.
 pub fn launch(plan: &Plan) -> Result<Ended, CliError> {
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(CliError::os("becoming a subreaper"))?;
@@ -107,7 +108,7 @@ pub fn launch(plan: &Plan) -> Result<Ended, CliError> {
     watch_signals(sender.clone())?;
     let printer = Arc::new(Printer::new(plan.prefix, plan.bar.clone(), &plan.nodes, sender));
     let mut job = RunningJob::new(plan, printer)?;
-    // An error here drops the job, which ends what has started.
+    // An error here drops the job, which ends the nodes that have started.
     for (index, node) in plan.nodes.iter().enumerate() {
         let input = if plan.input && index == 0 {
             Input::choose()
@@ -119,7 +120,7 @@ pub fn launch(plan: &Plan) -> Result<Ended, CliError> {
     Ok(job.see_through(&events))
 }
 
-/// A thread turns signals into events, so that the main loop can wait for both signals and time.
+/// Starts a thread that turns signals into events, so that the main loop can wait for both signals and time.
 fn watch_signals(sender: mpsc::Sender<Event>) -> Result<(), CliError> {
     let mut signals = Signals::new(ENDING_SIGNALS.iter().chain(&OTHER_SIGNALS))
         .map_err(CliError::os("taking over signals"))?;
@@ -129,7 +130,7 @@ fn watch_signals(sender: mpsc::Sender<Event>) -> Result<(), CliError> {
             for signal in signals.forever() {
                 let job_is_over = sender.send(Event::Signal(signal)).is_err();
                 if job_is_over && ENDING_SIGNALS.contains(&signal) {
-                    // What comes after the job is no business of the launcher's: the signal does what it always does.
+                    // After the job, the launcher does not handle signals: the signal has its default effect.
                     let _ = signal_hook::low_level::emulate_default_handler(signal);
                 }
             }

@@ -1,4 +1,4 @@
-//! The nodes' output: whole lines, each with the node's id before it, in the order in which they come.
+//! Prints the nodes' output: whole lines, each with the node's id before it, in the order in which they come.
 
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -11,7 +11,7 @@ use loco::fabric::NodeId;
 use super::{Event, Node};
 use crate::error::CliError;
 
-/// A longer line is passed on in pieces.
+/// The length above which a line is passed on in pieces.
 const LINE_BYTES_MAX: u64 = 64 << 10;
 
 const COLOURS: [AnsiColor; 6] = [
@@ -27,9 +27,9 @@ const COLOURS: [AnsiColor; 6] = [
 pub(super) struct Printer {
     prefix: bool,
     bar: Option<ProgressBar>,
-    /// Digits of the longest id.
+    /// The number of digits of the longest id.
     width: usize,
-    /// Told when standard output takes no more; none after that.
+    /// The place to report that standard output cannot be written; empty once it has been reported.
     failed: Mutex<Option<mpsc::Sender<Event>>>,
 }
 
@@ -55,7 +55,7 @@ impl Printer {
         }
     }
 
-    /// Starts threads that print what comes from a node.
+    /// Starts threads that print the output of a node.
     pub(super) fn read(
         printer: &Arc<Printer>,
         node: NodeId,
@@ -82,7 +82,7 @@ impl Printer {
         let print = move || {
             let mut source = BufReader::new(source);
             let mut line = Vec::new();
-            // An error is the end, too: the node is gone.
+            // An error ends the output too: the node is gone.
             while let Ok(1..) = (&mut source).take(LINE_BYTES_MAX).read_until(b'\n', &mut line) {
                 printer.line(node, stream, &line);
                 line.clear();
@@ -94,7 +94,7 @@ impl Printer {
             .map_err(CliError::os("starting a thread for a node's output"))
     }
 
-    /// A word of the launcher itself.
+    /// Prints a message of the launcher itself.
     pub(super) fn say(&self, what: &str) {
         let _ = writeln!(io::stderr(), "loco: {what}");
     }
@@ -109,7 +109,7 @@ impl Printer {
             None => write(),
         };
         if let (Err(error), Stream::Out) = (written, stream) {
-            // Reading goes on, so that no node blocks on the way to its end.
+            // Reading continues, so that no node blocks on its way to its end.
             let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(events) = failed.take() {
                 let _ = events.send(Event::OutputFailed(error.into()));
@@ -117,7 +117,7 @@ impl Printer {
         }
     }
 
-    /// One write for one line, so that lines of different nodes do not mix.
+    /// Writes one line with one write, so that lines of different nodes do not mix.
     fn write(&self, to: &mut impl Write, colour: bool, node: NodeId, line: &[u8]) -> io::Result<()> {
         let mut bytes = Vec::with_capacity(line.len() + 24);
         if self.prefix {

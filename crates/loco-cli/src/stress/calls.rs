@@ -1,4 +1,4 @@
-//! What the threads of `loco stress` call, and how they record it.
+//! The calls that the threads of `loco stress` make, and their records.
 
 use loco::fabric::{AnyFabric, NodeId};
 use loco::fence::Scope;
@@ -15,17 +15,19 @@ use super::load::OnLoss;
 use super::worker::{Failed, Site, Worker};
 use crate::error::CliError;
 
-/// Values that the queue has room for: few, so that it is full and empty, and goes round, all the time; and so that the
-/// order of pushes at the same time shows soon, which is what the search would have to guess.
+/// The number of values that the queue has room for. There are few, so that the queue is full, empty and
+/// wraps round all the time. Few values also show the order of simultaneous pushes soon, which the search
+/// would otherwise have to guess.
 pub(super) const QUEUE_CAPACITY: usize = 4;
-/// Longest value of the store, in words: each is a number as many times as it is long, so that mixtures show.
+/// The longest value of the store, in words. A value repeats one number as often as it is long, so that
+/// mixtures show.
 const VALUE_WORDS: u64 = 6;
-/// What is recorded for a value that nobody wrote.
+/// The number recorded for a value that nobody wrote.
 const MIXTURE: u64 = u64::MAX;
-/// Hand-overs in a row between threads of one node.
+/// The most hand-overs in a row between threads of one node.
 pub(super) const HAND_OVERS_MAX: u32 = 4;
 
-/// The owner of a lock, as the history has it.
+/// Returns the owner of a lock as the history names it.
 pub(super) fn owner(node: u16, thread: u16) -> u32 {
     u32::from(node) << 16 | u32::from(thread)
 }
@@ -119,7 +121,7 @@ pub(super) fn tas_lock(site: &Site) -> Result<(), CliError> {
     lock::<TasLock<AnyFabric>>(site)
 }
 
-/// Each acquisition counts a word up, by a get and a put.
+/// Counts a word up under each acquisition, by a get and a put.
 fn lock<L: AnyLock>(site: &Site) -> Result<(), CliError> {
     let lock = L::make(
         site,
@@ -133,7 +135,7 @@ fn lock<L: AnyLock>(site: &Site) -> Result<(), CliError> {
     )?;
     let word = SharedRegion::new(&site.manager, "word", 8)?;
     let nodes = site.manager.nodes();
-    // Neither the lock's home nor the victim, where there are three.
+    // The word is neither at the lock's home nor at the victim, where there are three nodes.
     let home = nodes[nodes.len() / 2];
     site.work(|worker| hold(worker, &lock, &word, home))
 }
@@ -178,12 +180,12 @@ fn hold<L: AnyLock>(
                 if !tries {
                     calls.respond(open, result).map_err(recording)?;
                 }
-                // Poisoned: for everybody, and for good.
+                // The lock is poisoned for everybody and for good.
                 return Ok(());
             }
         };
         let Some(guard) = guard else { continue };
-        // Its release counts, too.
+        // The release counts as a call, too.
         worker.one_more();
         let open = counts.invoke(AtomicCall::FetchAdd(1)).map_err(recording)?;
         let buffer = thread.mem_ref(8)?.get(word.target(home, 0)?)?.wait()?;
@@ -232,7 +234,7 @@ pub(super) fn queue(site: &Site) -> Result<(), CliError> {
                 Ok(result) => journal.respond(open, result).map_err(recording)?,
                 Err(error) => {
                     let Failed::Expected = worker.excuse(error)?;
-                    // A cell of the victim's is in the way, for everybody and for good.
+                    // A cell of the victim's blocks the queue for everybody and for good.
                     return Ok(());
                 }
             }
@@ -257,7 +259,7 @@ pub(super) fn kv(site: &Site) -> Result<(), CliError> {
         while worker.goes_on()? {
             let key = worker.below(worker.site.load.keys);
             let kind = worker.below(20);
-            // Who is to die inside an insert inserts more.
+            // A victim that is to die inside an insert inserts more.
             let kind = if worker.is_time() { kind % 5 * 3 } else { kind };
             let call = match kind {
                 0..4 => KeyValueCall::Insert(key, worker.unique()),
@@ -275,7 +277,7 @@ pub(super) fn kv(site: &Site) -> Result<(), CliError> {
                 Err(error) => {
                     let lost = error.lost_peer().is_some();
                     let Failed::Expected = worker.excuse(error)?;
-                    // As the store promises. Of one that the loss overtook nobody knows.
+                    // The store promises this. Nobody knows about a call that the loss overtook.
                     if knew && lost {
                         journal.respond(open, KeyValueRet::Lost).map_err(recording)?;
                     }
@@ -320,7 +322,7 @@ fn kv_call(
     }
 }
 
-/// The number that a value is made of.
+/// Returns the number that a value repeats.
 fn number_of(bytes: &[u8]) -> u64 {
     let mut words = bytes.chunks_exact(8).map(|word| {
         word.iter()

@@ -15,7 +15,7 @@ use crate::error::CliError;
 pub(super) struct Journals(PathBuf);
 
 impl Journals {
-    /// Chooses a name that nothing else has; the launcher makes the directory.
+    /// Chooses a name that no other directory has. The launcher makes the directory.
     pub(super) fn new() -> Result<Journals, CliError> {
         let name = format!("loco-stress-{}", Secret::random_text()?);
         Ok(Journals(std::env::temp_dir().join(name)))
@@ -25,7 +25,8 @@ impl Journals {
         &self.0
     }
 
-    /// Reads all journals and removes them, before the check, which takes long and may be interrupted.
+    /// Reads all journals and removes them. This comes before the check, which takes long and may be
+    /// interrupted.
     pub(super) fn read(self) -> Result<Recorded, CliError> {
         let reading = || CliError::os("reading the journals");
         let mut recorded = BTreeMap::new();
@@ -38,11 +39,11 @@ impl Journals {
     }
 }
 
-/// What the journals held, by the names of their files.
+/// The contents of the journals, by the names of their files.
 pub(super) struct Recorded(BTreeMap<OsString, Vec<u8>>);
 
 impl Recorded {
-    /// The calls of one thread.
+    /// Returns the calls of one thread.
     pub(super) fn of<C: DeserializeOwned, R: DeserializeOwned>(
         &self,
         part: &str,
@@ -62,12 +63,12 @@ impl Recorded {
 
 impl Drop for Journals {
     fn drop(&mut self) {
-        // Nobody is helped by an error here.
+        // An error here would help nobody.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-/// The journal of a thread. `part` tells two histories of one thread apart.
+/// Returns the path of a thread's journal. `part` distinguishes two histories of one thread.
 pub(super) fn path(directory: &Path, part: &str, node: u16, thread: u16) -> PathBuf {
     directory.join(name(part, node, thread))
 }

@@ -1,4 +1,4 @@
-//! Decides whether the histories that `loco stress` recorded are ones that the object may have.
+//! Decides whether the object may have the histories that `loco stress` recorded.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -23,7 +23,7 @@ use crate::error::CliError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Outcome {
-    /// Linearizable, and whatever else was to be shown.
+    /// The history is linearizable, and everything else that was to be shown holds.
     Ok,
     /// The check ran out of time.
     Unknown,
@@ -31,18 +31,19 @@ pub(super) enum Outcome {
     Violation,
 }
 
-/// What was found.
+/// The findings of the check.
 #[derive(Debug, Serialize)]
 pub(super) struct Findings {
     pub(super) verdict: Outcome,
-    /// Calls recorded.
+    /// The number of calls recorded.
     calls: usize,
-    /// Those without an end: the victim's last ones, and those that its death made fail.
+    /// The number of calls without an end: the victim's last ones, and those that failed because of its
+    /// death.
     open: usize,
-    /// What the victim's threads were in when it died.
+    /// The calls that the victim's threads were in when it died.
     victim_was_in: Vec<String>,
-    /// Of a lock: how many acquisitions of other nodes came between a thread's asking and its getting it, in the middle
-    /// and at most.
+    /// For a lock: the number of other nodes' acquisitions between a thread's request and its acquisition,
+    /// median and maximum.
     #[serde(skip_serializing_if = "Option::is_none")]
     overtaken: Option<Overtaken>,
 }
@@ -77,7 +78,7 @@ impl fmt::Display for Findings {
     }
 }
 
-/// Checks what was recorded.
+/// Checks the recorded calls.
 pub(super) fn judge(
     object: Object,
     nodes: u16,
@@ -200,9 +201,9 @@ impl Files<'_> {
     }
 }
 
-/// Says what breaks the order of a queue: a value popped twice or never pushed, or a thread that pops two values of one
-/// producer in the wrong order. This looks at no lengths, so it decides even where the search for an order gives up. A
-/// lost value shows as a pop of a later one.
+/// Returns a violation of the order of a queue: a value popped twice or never pushed, or a thread that pops
+/// two values of one producer in the wrong order. This check looks at no lengths, so it decides even where
+/// the search for an order gives up. A lost value shows as a pop of a later one.
 fn fifo(history: &History<QueueCall<u64>, QueueRet<u64>>) -> Option<String> {
     let pushed: BTreeSet<u64> = history
         .operations
@@ -214,7 +215,7 @@ fn fifo(history: &History<QueueCall<u64>, QueueRet<u64>>) -> Option<String> {
         .collect();
     let mut popped = BTreeSet::new();
     let mut newest: BTreeMap<_, u64> = BTreeMap::new();
-    // By time of invocation, which is the order of each thread.
+    // The operations are ordered by time of invocation, which is the order of each thread.
     for operation in &history.operations {
         let Some(&QueueRet::Popped(value)) = operation.result() else {
             continue;
@@ -229,7 +230,7 @@ fn fifo(history: &History<QueueCall<u64>, QueueRet<u64>>) -> Option<String> {
     None
 }
 
-/// How often those that waited for a lock were overtaken by other nodes.
+/// Returns how often threads that waited for a lock were overtaken by other nodes.
 fn overtaken(history: &History<LockCall, LockRet>) -> Option<Overtaken> {
     let mut got: Vec<(u64, u16)> = Vec::new();
     for operation in &history.operations {

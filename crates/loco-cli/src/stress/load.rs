@@ -1,4 +1,4 @@
-//! What the nodes of `loco stress` do, and which faults befall the last of them.
+//! The load of `loco stress`: the calls of the nodes, and the faults that befall the last node.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -11,7 +11,7 @@ use serde::{Serialize, Serializer};
 
 use crate::error::CliError;
 
-/// What the nodes do.
+/// The work of the nodes.
 #[derive(Clone, Debug, clap::Args, Serialize)]
 pub struct Load {
     /// Threads of each node.
@@ -20,7 +20,7 @@ pub struct Load {
     /// Calls of all threads of all nodes together.
     #[arg(long, value_name = "N", default_value = "60000", value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) ops: u64,
-    /// Keys that the calls of the key-value store are about.
+    /// Number of keys that the calls of the key-value store use.
     #[arg(long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     pub(super) keys: u64,
     /// Seed of the calls.
@@ -45,7 +45,7 @@ pub struct Load {
     pub(super) on_loss: OnLoss,
 }
 
-/// What can be stressed.
+/// An object that can be stressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Object {
@@ -61,13 +61,13 @@ pub enum Object {
     Kv,
 }
 
-/// A lock's policy.
+/// The policy of a lock when its holder is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum OnLoss {
     /// Waiters fail.
     Poison,
-    /// The next one gets the lock, and is told.
+    /// The next waiter gets the lock, and is told.
     Recover,
 }
 
@@ -78,10 +78,10 @@ impl fmt::Display for Object {
     }
 }
 
-/// When a fault befalls the last node.
+/// The time of a fault of the last node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Moment {
-    /// So long after the start of the calls.
+    /// This long after the start of the calls.
     After(Duration),
     /// At one of its calls, which the seed chooses.
     Random,
@@ -115,30 +115,30 @@ impl Serialize for Moment {
 }
 
 impl Load {
-    /// How long the stopped node stays stopped.
+    /// Returns how long the stopped node stays stopped.
     pub(super) fn pause_for(&self) -> Duration {
         Duration::from_millis(self.pause_for)
     }
 
-    /// Milliseconds of silence after which the others give a node up.
+    /// Returns the milliseconds of silence after which the others give a node up.
     pub(super) fn silence_ms(&self) -> u64 {
         self.silence
     }
 
-    /// Says whether the last node is stopped for so long that the others give it up.
+    /// Returns whether the last node is stopped for so long that the others give it up.
     pub(super) fn outlasts_silence(&self) -> bool {
         self.pause.is_some() && self.pause_for > self.silence
     }
 
-    /// Says whether the others lose the last node.
+    /// Returns whether the others lose the last node.
     pub(super) fn loses_a_node(&self) -> bool {
         self.kill.is_some() || self.outlasts_silence()
     }
 
-    /// Refuses what cannot be judged.
+    /// Refuses a load whose history cannot be judged.
     ///
     /// # Errors
-    /// [`CliError::Usage`].
+    /// Returns [`CliError::Usage`].
     pub(super) fn validate(&self, nodes: u16) -> Result<(), CliError> {
         let usage = |text: &str| Err(CliError::Usage(text.into()));
         if self.loses_a_node() && nodes < 3 {
@@ -154,7 +154,7 @@ impl Load {
         Ok(())
     }
 
-    /// Gives the load as arguments for a node.
+    /// Returns the load as arguments for a node.
     pub(super) fn words(&self) -> Vec<OsString> {
         let on_loss = match self.on_loss {
             OnLoss::Poison => "poison",

@@ -85,11 +85,11 @@ pub struct Args {
     load: Load,
 }
 
-/// How a node ends that was killed.
+/// The exit code of a node that was killed.
 const KILLED: u8 = 128 + 9;
-/// How a node ends whose fault was to come later than its calls.
+/// The exit code of a node whose calls were over before its fault.
 const BAD_USAGE: u8 = 2;
-/// The check ran out of time.
+/// The exit code of a check that ran out of time.
 const UNKNOWN: u8 = 3;
 
 #[derive(Serialize)]
@@ -108,7 +108,7 @@ struct Results {
     findings: Findings,
 }
 
-/// Starts the nodes, then checks what they recorded.
+/// Starts the nodes, then checks their recorded calls.
 pub fn run(args: &Args) -> Result<u8, CliError> {
     args.load.validate(args.nodes)?;
     let own = std::env::current_exe().map_err(CliError::os("finding this program"))?;
@@ -176,21 +176,22 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     Ok(code)
 }
 
-/// The exit code of a run whose nodes did not end as they should, after saying so. `None` if they did.
+/// Reports nodes that did not end as they should, and returns the exit code of the run. Returns `None` if
+/// they did.
 fn unexpected_end(args: &Args, ended: &Ended) -> Option<u8> {
     let load = &args.load;
     let last = NodeId(args.nodes - 1);
     let end_of_last = ended.failures.iter().find(|failure| failure.node == last);
     let others = ended.failures.iter().find(|failure| failure.node != last);
-    // In the order of what a user wants to hear first.
+    // The order is that in which a user wants to hear of the causes.
     let (said, code) = match (end_of_last, others) {
-        // It has said which option is of no use.
+        // The node has said which option is of no use.
         (Some(end), _) if end.code() == BAD_USAGE => (None, BAD_USAGE),
         (_, Some(failure)) => (
             Some(format!("{failure}, which nothing was done to")),
             failure.code(),
         ),
-        // A timeout or a signal, which the launcher has told.
+        // The launcher has reported a timeout or a signal.
         (None, None) if ended.code != 0 => (None, ended.code),
         (Some(end), None) if load.kill.is_some() && end.code() == KILLED => return None,
         (Some(end), None) if load.kill.is_some() => (Some(format!("{end}, and not killed")), end.code()),

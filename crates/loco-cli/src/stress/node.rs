@@ -1,4 +1,4 @@
-//! One node of `loco stress`: which calls its threads make.
+//! One node of `loco stress`, whose threads make the calls.
 
 use std::path::PathBuf;
 
@@ -23,7 +23,7 @@ pub struct Args {
     load: Load,
 }
 
-/// Meets the others and works; the history is in the directory.
+/// Meets the others and makes the calls. The history is in the directory.
 pub fn node(args: &Args) -> Result<u8, CliError> {
     let manager = Manager::new(meet::fabric()?)?;
     let site = Site::new(manager, args.load.clone(), args.directory.clone())?;

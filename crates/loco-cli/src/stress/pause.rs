@@ -1,4 +1,4 @@
-//! The hidden subcommand that stops a process and resumes it: a stopped process cannot resume itself.
+//! The hidden subcommand that stops a process and resumes it. A stopped process cannot resume itself.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -15,20 +15,20 @@ pub const NAME: &str = "__pause";
 pub struct Args {
     /// The process.
     process: i32,
-    /// Milliseconds between the two.
+    /// Milliseconds between stopping and resuming.
     milliseconds: u64,
 }
 
-/// The arguments that make this program stop `process` for that long.
+/// Returns the arguments with which this program stops `process` for `time`.
 pub(super) fn arguments(process: Pid, time: Duration) -> [OsString; 3] {
     let process = process.as_raw_nonzero().to_string();
     [NAME.into(), process.into(), time.as_millis().to_string().into()]
 }
 
-/// Stops the process, waits, and resumes it. A process that is gone needs neither.
+/// Stops the process, waits, and resumes it. Does nothing for a process that is gone.
 ///
 /// # Errors
-/// [`CliError::Usage`] for a process id that is none.
+/// Returns [`CliError::Usage`] for an invalid process id.
 pub fn pause(args: &Args) -> Result<u8, CliError> {
     let process = Pid::from_raw(args.process)
         .ok_or_else(|| CliError::Usage(format!("{} is no process id", args.process)))?;

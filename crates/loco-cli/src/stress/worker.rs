@@ -1,5 +1,5 @@
-//! The threads of one node of `loco stress`: their start and end, what they record, and the faults that befall the last
-//! node. Relies on the launcher's plan ([`Load`]); used by the calls of each object.
+//! The threads of one node of `loco stress`: their start and end, their records, and the faults that befall
+//! the last node. Relies on the launcher's plan ([`Load`]). Used by the calls of each object.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -22,10 +22,10 @@ use super::load::{Load, Moment};
 use super::pause;
 use crate::error::CliError;
 
-/// How long those left wait for one another, and for the end of the last node.
+/// The time that surviving nodes wait for one another and for the end of the last node.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// What the threads of a node have in common.
+/// The common data of a node's threads.
 pub(super) struct Site {
     pub(super) manager: Manager<AnyFabric>,
     pub(super) load: Load,
@@ -50,18 +50,18 @@ impl Site {
         })
     }
 
-    /// The node that its peers lose, if they are to lose one.
+    /// Returns the node that its peers lose, if they are to lose one.
     pub(super) fn victim(&self) -> Option<NodeId> {
         let last = self.manager.nodes().last().copied();
         last.filter(|_| self.load.loses_a_node())
     }
 
-    /// Says whether this is the node that is stopped or killed.
+    /// Returns whether this is the node that is stopped or killed.
     fn suffers(&self) -> bool {
         self.manager.nodes().last() == Some(&self.manager.node())
     }
 
-    /// Starts the process that stops this one and resumes it, the first time it is called.
+    /// Starts the process that stops this one and resumes it. Only the first call does so.
     fn pause(&self) -> Result<(), CliError> {
         let mut pauser = self.pauser.lock().unwrap_or_else(PoisonError::into_inner);
         if pauser.is_none() {
@@ -75,26 +75,25 @@ impl Site {
         Ok(())
     }
 
-    /// Says whether the last node has itself been stopped, and has not been resumed yet.
+    /// Returns whether the last node has started its own stop and has not been resumed yet.
     fn is_pausing(&self) -> bool {
         self.pauser_runs() == Some(true)
     }
 
-    /// Says whether the last node was stopped and has been resumed.
+    /// Returns whether the last node was stopped and has been resumed.
     fn was_paused(&self) -> bool {
         self.pauser_runs() == Some(false)
     }
 
-    /// `None` if the process that stops this one has not been started.
+    /// Returns whether the process that stops this one still runs; `None` if it has not been started.
     fn pauser_runs(&self) -> Option<bool> {
         let mut pauser = self.pauser.lock().unwrap_or_else(PoisonError::into_inner);
-        // A pauser that cannot be asked is waited for in the end, where that is an error.
+        // If the pauser cannot be queried now, the wait at the end reports the error.
         let pauser = pauser.as_mut()?;
         Some(matches!(pauser.try_wait(), Ok(None)))
     }
 
-    /// What the last node owes when its threads have made their calls: to have been stopped, or killed, in the midst of
-    /// them.
+    /// Makes sure that the last node was stopped or killed, as the options ask, while its threads made calls.
     fn settle_faults(&self) -> Result<(), CliError> {
         let late = |option: &str| {
             Err(CliError::Usage(format!(
@@ -111,13 +110,14 @@ impl Site {
             return late("--kill");
         }
         if self.load.loses_a_node() {
-            // Its peers have given it up: whatever it does next is an error.
+            // The peers have given this node up, so whatever it does next is an error.
             self.start.wait(&self.manager.thread()?)?;
         }
         Ok(())
     }
 
-    /// Runs `work` in every thread of this node, from a common start on, then waits until the other nodes are done too.
+    /// Runs `work` in every thread of this node, from a common start, and then waits until the other nodes
+    /// are done too.
     pub(super) fn work(
         &self,
         work: impl Fn(&mut Worker<'_>) -> Result<(), CliError> + Sync,
@@ -176,7 +176,8 @@ impl Site {
         })
     }
 
-    /// Those left go when all of them are done, and the victim is dead: it makes its calls while it has peers.
+    /// Leaves when all survivors are done and the victim is dead. The victim makes its calls only while it
+    /// has peers.
     pub(super) fn leave_together(&self) -> Result<(), CliError> {
         let victim = self.victim();
         if let Some(victim) = victim {
@@ -193,7 +194,7 @@ impl Site {
         let thread = self.manager.thread()?;
         thread.set_deadline(Some(thread.now().after(PATIENCE)));
         match end.wait(&thread) {
-            // Its fence says once what was outstanding towards the dead.
+            // The barrier's fence reports once the operations that were outstanding towards the dead node.
             Err(error) if victim.is_some() && error.lost_peer() == victim => end.wait(&thread)?,
             outcome => outcome?,
         }
@@ -212,18 +213,18 @@ pub(super) struct Worker<'a> {
     pub(super) site: &'a Site,
     pub(super) thread: Thread<AnyFabric>,
     pub(super) id: ThreadId,
-    /// Calls to make.
+    /// The number of calls to make.
     calls: u64,
-    /// Calls begun.
+    /// The number of calls begun.
     made: Cell<u64>,
     pub(super) random: SmallRng,
     begin: Instant,
     last: u64,
 }
 
-/// What becomes of a call that failed.
+/// The consequence of a failed call.
 pub(super) enum Failed {
-    /// It is the victim's fault: the call stays open.
+    /// The victim caused the failure: the call stays open.
     Expected,
 }
 
@@ -237,9 +238,11 @@ impl Worker<'_> {
         Ok(Journal::new(self.id, MonotonicClock, file))
     }
 
-    /// Says whether there is a call left to make, and counts it. The last node has itself stopped here when it is time.
+    /// Returns whether there is a call left to make, and counts it. The last node stops itself here when it
+    /// is time.
     ///
-    /// The last node makes more calls than it has to while it is stopped or about to be killed, to be in one of them.
+    /// While it is stopped or about to be killed, the last node makes more calls than it must, so that it is
+    /// in one of them.
     pub(super) fn goes_on(&self) -> Result<bool, CliError> {
         if self.made.get() >= self.calls && !self.site.is_pausing() && !self.is_time() {
             return Ok(false);
@@ -251,32 +254,33 @@ impl Worker<'_> {
         Ok(true)
     }
 
-    /// Counts a call more than [`goes_on`](Worker::goes_on) has.
+    /// Counts a call that [`goes_on`](Worker::goes_on) has not counted.
     pub(super) fn one_more(&self) {
         self.made.set(self.made.get() + 1);
     }
 
-    /// A number below `bound`, which is not zero.
+    /// Returns a number below `bound`, which must not be zero.
     pub(super) fn below(&mut self, bound: u64) -> u64 {
         self.random.random_range(0..bound)
     }
 
-    /// A number that no other thread has.
+    /// Returns a number that no other thread has.
     pub(super) fn unique(&mut self) -> u64 {
         self.last += 1;
         u64::from(self.id.node + 1) << 48 | u64::from(self.id.thread) << 40 | self.last
     }
 
-    /// Dies here if it is time and this is the victim.
+    /// Kills this process if it is time and this is the victim.
     pub(super) fn die_here(&self) {
         if self.is_time() {
             die();
         }
     }
 
-    /// Dies a little later, in the middle of what comes next, if it is time and this is the victim.
+    /// Kills this process a little later, in the middle of the next call, if it is time and this is the
+    /// victim.
     pub(super) fn die_soon(&mut self) {
-        // Relaxed: decides who kills, nothing else.
+        // Relaxed: the flag only decides who kills.
         if self.is_time() && !self.site.doomed.swap(true, Ordering::Relaxed) {
             let delay = Duration::from_nanos(self.below(40_000));
             std::thread::spawn(move || {
@@ -289,8 +293,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Says whether this thread is to die: if it is to be stopped before, only once it has been resumed. From then on it
-    /// should choose the calls that it is to die in.
+    /// Returns whether this thread is to die. If it is to be stopped before, this is true only once it has
+    /// been resumed. From then on the thread should choose the calls that it is to die in.
     pub(super) fn is_time(&self) -> bool {
         self.site.suffers()
             && self.site.load.kill.is_some_and(|moment| self.is_past(moment))
@@ -300,7 +304,7 @@ impl Worker<'_> {
     fn is_past(&self, moment: Moment) -> bool {
         match moment {
             Moment::After(time) => self.begin.elapsed() >= time,
-            // In the first half, so that there are calls left to be in.
+            // The moment is in the first half, so that there are calls left to be in.
             Moment::Random => {
                 let number = random(self.site.load.seed, u16::MAX, 0).random_range(0..self.calls.div_ceil(2));
                 self.made.get() > number
@@ -308,7 +312,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Says whether this node has heard that the victim is dead, so that every operation that begins now knows.
+    /// Returns whether this node has heard that the victim is dead, so that every operation that begins now
+    /// knows.
     pub(super) fn bereft(&self) -> bool {
         let control = self.site.manager.fabric().control();
         self.site
@@ -316,12 +321,12 @@ impl Worker<'_> {
             .is_some_and(|victim| control.departures() != 0 && control.peer_state(victim) != PeerState::Alive)
     }
 
-    /// An error that the victim's death explains is none of this run.
+    /// Decides whether the victim's death explains an error. If it does not, the run fails with it.
     pub(super) fn excuse(&self, error: Error) -> Result<Failed, CliError> {
         let victim = self.site.victim();
         let explained = match &error {
             Error::HolderLost { node, .. } => Some(*node) == victim,
-            // Of a value that the victim was writing.
+            // The victim was writing this value.
             Error::Torn { .. } => self.bereft(),
             error => error.lost_peer().is_some() && error.lost_peer() == victim,
         };
@@ -333,7 +338,7 @@ impl Worker<'_> {
     }
 }
 
-/// The generator of a thread: the same calls for the same seed.
+/// Returns the generator of a thread, which draws the same calls for the same seed.
 fn random(seed: u64, node: u16, thread: u16) -> SmallRng {
     SmallRng::seed_from_u64(seed.rotate_left(32) ^ (u64::from(node) << 16 | u64::from(thread)))
 }

@@ -1,10 +1,11 @@
-//! Applications as nodes of a job: what their tests have in common, each of which includes this file.
+//! Starts applications as nodes of a job. Each application's tests include this file.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-/// The launcher, which cargo puts beside `program`. It is built here if the program's package is tested alone.
+/// Returns the launcher, which cargo puts beside `program`. It is built here if the program's package is
+/// tested alone.
 fn launcher(program: &str) -> PathBuf {
     let loco = Path::new(program).with_file_name("loco");
     if !loco.exists() {
@@ -17,7 +18,7 @@ fn launcher(program: &str) -> PathBuf {
     loco
 }
 
-/// A command without input that knows of no job.
+/// Returns a command without input that knows of no job.
 pub fn alone(program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new(program);
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("LOCO_")) {
@@ -27,14 +28,14 @@ pub fn alone(program: impl AsRef<std::ffi::OsStr>) -> Command {
     command
 }
 
-/// `program` on so many nodes, without input.
+/// Returns a command that runs `program` on so many nodes, without input.
 pub fn job(program: &str, nodes: usize, args: &[&str]) -> Command {
     let mut command = launched(program, nodes, program);
     command.args(args);
     command
 }
 
-/// Whatever `runs` on so many nodes, by the launcher that is beside `program`.
+/// Returns a command that runs `runs` on so many nodes, by the launcher that is beside `program`.
 pub fn launched(program: &str, nodes: usize, runs: &str) -> Command {
     let mut command = alone(launcher(program));
     command
@@ -45,8 +46,8 @@ pub fn launched(program: &str, nodes: usize, runs: &str) -> Command {
     command
 }
 
-/// Starts it, interrupts it when all of its nodes are at work, and waits for its end. Standard error is what was printed
-/// there after that.
+/// Starts the command, interrupts it when all of its nodes are at work, and waits for its end. The standard
+/// error in the result is what was printed after that.
 pub fn interrupted(mut command: Command, nodes: usize) -> Output {
     let mut child: Child = command
         .env("LOCO_LOG", "loco_app=info")

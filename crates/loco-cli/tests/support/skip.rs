@@ -1,10 +1,10 @@
-//! Tests that need what a host may lack. Each crate whose tests do includes this file.
+//! Skips tests that need something that a host may lack. Each crate with such tests includes this file.
 
 use std::fmt::Display;
 use std::io::Write as _;
 
-/// Says that the calling test is skipped for want of `need`. This is seen although the harness shows no output of tests
-/// that pass.
+/// Reports that the calling test is skipped because the host lacks `need`. The message is seen although the
+/// harness hides the output of tests that pass.
 ///
 /// Fails the test instead where the variable `LOCO_REQUIRE_` and `need` is set: `test.sh` and the virtual machines set it
 /// for everything that they provide.
@@ -16,6 +16,6 @@ pub fn skipped(need: &str, why: impl Display) {
     );
     let test = std::thread::current();
     let test = test.name().unwrap_or("a test");
-    // `eprintln!` would go to the harness, which keeps it.
+    // The harness would capture the output of `eprintln!`.
     let _ = writeln!(std::io::stderr(), "*skipped* {test}: {why}");
 }

@@ -1,4 +1,4 @@
-//! A command as seen on a terminal, which `script` plays.
+//! Runs a command on a terminal, which `script` emulates.
 
 #[path = "skip.rs"]
 mod skip;
@@ -8,8 +8,8 @@ use std::process::{Command, Output, Stdio};
 
 use skip::skipped;
 
-/// Runs `command` in a shell on a terminal; all that it prints is the output. `None` without `script`, and the test counts
-/// as skipped.
+/// Runs `command` in a shell on a terminal. The result has everything that it prints. Returns `None` where
+/// there is no `script`, and the test counts as skipped.
 pub fn on_terminal(command: &str) -> Option<Output> {
     let mut script = Command::new("script");
     script.args(["--quiet", "--return", "--command", command, "/dev/null"]);
