@@ -34,8 +34,8 @@ pub fn init_logging() {
         .init();
 }
 
-/// The exit code of the command `name`: that of its outcome, after the error has been printed; 130 if it was stopped.
-/// A reader of the output that has gone is not worth a message.
+/// Returns the exit code of the command `name`: that of its outcome, after the error has been printed; 130 if
+/// it was stopped. A reader of the output that has gone is not worth a message.
 pub fn exit<E: Display>(
     name: &str,
     stop: &Stop,
@@ -55,7 +55,7 @@ pub fn exit<E: Display>(
     }
 }
 
-/// The fabric of the job that this process is started in, connected to the other nodes.
+/// Returns the fabric of the job that this process is started in, connected to the other nodes.
 ///
 /// # Errors
 /// `Config` if this is no job, with `example` as the remedy; those of the fabric.

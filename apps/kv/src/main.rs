@@ -125,7 +125,7 @@ impl Load {
     }
 }
 
-/// The outcome for people.
+/// Returns the outcome for people.
 fn summary(outcome: &Outcome) -> String {
     format!(
         "{} lookups and {} updates on {} nodes with {} threads each: {:.0} a second\n\

@@ -65,7 +65,8 @@ pub fn draw(distribution: Distribution, of: u32, count: usize, random: &mut impl
     })
 }
 
-/// The `i`-th key: all are different, and no order of theirs means anything (the finalizer of splitmix64).
+/// Returns the `i`-th key: all are different, and no order of theirs means anything (the finalizer of
+/// splitmix64).
 #[inline]
 pub fn key(i: u32) -> u64 {
     let mixed = (u64::from(i) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -203,7 +203,7 @@ fn parse(line: &str) -> std::result::Result<Command<'_>, String> {
     }
 }
 
-/// The first word, and what follows it.
+/// Returns the first word, and what follows it.
 fn split(text: &str) -> (&str, &str) {
     match text.split_once(char::is_whitespace) {
         Some((word, rest)) => (word, rest.trim_start()),

@@ -160,7 +160,7 @@ pub fn fill<F: Fabric>(
     Ok(())
 }
 
-/// A value of `key`: its low half, below a version.
+/// Returns a value of `key`: its low half, below a version.
 #[inline]
 pub fn value(key: u64, version: u32) -> u64 {
     (u64::from(version) << 32) | (key & 0xffff_ffff)

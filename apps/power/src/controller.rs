@@ -17,7 +17,7 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// A controller whose loop has this period, all duty cycles 0.
+    /// Returns a controller whose loop has this period, all duty cycles 0.
     pub fn new(params: &Params, period: Duration) -> Self {
         Controller {
             period_s: period.as_secs_f64(),

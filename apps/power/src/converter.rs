@@ -21,7 +21,7 @@ pub(crate) struct Transition {
 }
 
 impl Converter {
-    /// The converter `index`, discharged.
+    /// Returns the converter `index`, discharged.
     pub fn new(params: &Params, index: usize) -> Self {
         // A spread that is the same in each run: multiples of the golden ratio fill [-1, 1) evenly.
         let spread = |n: usize| (n as f64 * 0.618_033_988_749_895).fract() * 2.0 - 1.0;
@@ -48,7 +48,7 @@ impl Converter {
         self.volts
     }
 
-    /// The output voltage, volts.
+    /// Returns the output voltage, volts.
     pub fn volts(&self) -> f64 {
         self.volts
     }

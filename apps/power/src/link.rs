@@ -20,7 +20,7 @@ pub trait ControllerLink {
 
 /// A converter's side: it writes its voltage and reads its duty cycle.
 pub trait ConverterLink {
-    /// The latest duty cycle that has arrived. Before the first, 0.
+    /// Returns the latest duty cycle that has arrived. Before the first, 0.
     ///
     /// # Errors
     /// The exchange failed.

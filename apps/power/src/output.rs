@@ -99,7 +99,7 @@ fn draw(panel: &DrawingArea<SVGBackend<'_>, Shift>, run: &Run, axes: &Axes, colo
     Ok(())
 }
 
-/// The samples as (ms, V), thinned to the lowest and highest of each stretch.
+/// Returns the samples as (ms, V), thinned to the lowest and highest of each stretch.
 fn points(run: &Run) -> Vec<(f64, f64)> {
     let stretch = run.samples.len().div_ceil(POINTS_MAX / 2).max(1);
     let mut points = Vec::with_capacity(POINTS_MAX);

@@ -61,8 +61,8 @@ pub struct Run {
 }
 
 impl Run {
-    /// The measure of stability: the largest distance of the output from the reference in the last half of the
-    /// run, as a fraction of the reference.
+    /// Returns the measure of stability: the largest distance of the output from the reference in the last
+    /// half of the run, as a fraction of the reference.
     pub fn deviation(&self) -> f64 {
         let late = &self.samples[self.samples.len() / 2..];
         let worst = late
@@ -72,7 +72,7 @@ impl Run {
         worst / self.reference_volts
     }
 
-    /// The highest output of the run over the reference, minus one: the transient at the start.
+    /// Returns the highest output of the run over the reference, minus one: the transient at the start.
     pub fn overshoot(&self) -> f64 {
         let peak = self
             .samples

@@ -11,9 +11,9 @@ use std::time::Duration;
 use crate::converter::Transition;
 use crate::{Delays, Params, PowerError, Result};
 
-/// The spectral radius of one controller period: below 1 the system is stable, and the distance to the reference
-/// shrinks by this factor each period; above 1 it is not. Jitter is left out, delays count in whole converter
-/// periods, as it is only then that a converter looks.
+/// Returns the spectral radius of one controller period: below 1 the system is stable, and the distance to
+/// the reference shrinks by this factor each period; above 1 it is not. Jitter is left out, delays count in
+/// whole converter periods, as it is only then that a converter looks.
 ///
 /// # Errors
 /// [`PowerError::Parameter`] if the controller period is no multiple of the converter period.
@@ -51,10 +51,10 @@ pub fn radius(params: &Params, controller_period: Duration, delays: &Delays) -> 
     Ok(spectral_radius(matrix))
 }
 
-/// The controller period at which the phase margin of the continuous open loop is used up, by the usual
-/// approximation of a sampled loop: half a period for the hold, plus the age of the voltage read and the time to
-/// the iteration that applies the new duty cycle. Zero if the messages alone use up the margin; `None` if the loop
-/// gain is never one, so that this says nothing.
+/// Returns the controller period at which the phase margin of the continuous open loop is used up, by the
+/// usual approximation of a sampled loop: half a period for the hold, plus the age of the voltage read and
+/// the time to the iteration that applies the new duty cycle. Zero if the messages alone use up the margin;
+/// `None` if the loop gain is never one, so that this says nothing.
 pub fn period_limit(params: &Params, delays: &Delays) -> Option<Duration> {
     let (r, l, c, load) = (
         params.inductor_ohms,

@@ -138,7 +138,7 @@ impl<F: Fabric> Bank<F> {
         Ok(total)
     }
 
-    /// The settings.
+    /// Returns the settings.
     pub fn config(&self) -> &BankConfig {
         &self.config
     }

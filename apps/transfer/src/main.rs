@@ -75,7 +75,7 @@ fn node(args: &Args, stop: &Stop) -> Result<u8> {
     Ok(0)
 }
 
-/// The outcome for people.
+/// Returns the outcome for people.
 fn summary(outcome: &Outcome) -> String {
     format!(
         "{} transfers on {} nodes with {} threads each: {:.0} a second; {} refused for lack of money\n\

@@ -163,7 +163,8 @@ impl<'a, W: System> Worker<'a, W> {
         Ok(true)
     }
 
-    /// The state of a frame: a copy, in storage of a retired one if there is one, or itself for its last move.
+    /// Returns the state of a frame: a copy, in storage of a retired one if there is one, or itself for its
+    /// last move.
     fn child(&mut self, frame: usize, is_last: bool) -> Option<Box<Node<W::State>>> {
         if is_last {
             return self.frames[frame].node.take();

@@ -74,7 +74,8 @@ pub struct AnyConfig {
 }
 
 impl AnyConfig {
-    /// The defaults, with what the environment says (`LOCO_FABRIC`, and the variables that `VerbsConfig::from_env` reads).
+    /// Returns the defaults, with what the environment says (`LOCO_FABRIC`, and the variables that
+    /// `VerbsConfig::from_env` reads).
     ///
     /// # Errors
     /// [`FabricError::Config`] naming the variable that cannot be understood.

@@ -48,13 +48,13 @@ impl AnyFabric {
         Err(absent(if verbs { "verbs" } else { "shm" }))
     }
 
-    /// The mesh that it was built from.
+    /// Returns the mesh that it was built from.
     pub fn mesh(&self) -> &Mesh {
         each!(self, fabric => fabric.mesh())
     }
 }
 
-/// True if all nodes can use verbs.
+/// Returns true if all nodes can use verbs.
 fn verbs_everywhere(mesh: &Mesh, config: &AnyConfig) -> Result<bool> {
     #[cfg(feature = "verbs")]
     let usable = loco_verbs::usable(&config.verbs);

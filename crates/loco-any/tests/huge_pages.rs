@@ -31,7 +31,8 @@ fn free(page_kib: usize) -> usize {
     fs::read_to_string(path).map_or(0, |text| text.trim().parse().unwrap())
 }
 
-/// True if the host grants pages of 2 MiB, false if it has none. (Some, but too few: neither can be expected.)
+/// Returns true if the host grants pages of 2 MiB, false if it has none. (Some, but too few: neither can be
+/// expected.)
 fn granted() -> Option<bool> {
     let free = free(2048);
     assert!(

@@ -87,7 +87,7 @@ pub struct Poster<F: Fabric> {
 }
 
 impl<F: Fabric> Poster<F> {
-    /// A new queue pair of `fabric` towards `peer`.
+    /// Returns a new queue pair of `fabric` towards `peer`.
     pub fn new(fabric: &F, peer: NodeId) -> Poster<F> {
         Poster {
             fabric: fabric.clone(),
@@ -179,7 +179,7 @@ pub fn target<R>(remote: &R, offset: usize) -> Target<'_, R> {
     Target { remote, offset }
 }
 
-/// The word at `offset`.
+/// Returns the word at `offset`.
 pub fn word<M: Memory>(memory: &M, offset: usize) -> u64 {
     memory.cell::<u64>(offset).unwrap().load()
 }

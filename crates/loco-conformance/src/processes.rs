@@ -11,7 +11,7 @@ use loco_job::{Job, Mesh, Rendezvous, Secret, var};
 /// while.
 pub const PATIENCE: Duration = Duration::from_secs(90);
 
-/// A deadline that only a failure reaches.
+/// Returns a deadline that only a failure reaches.
 pub fn soon() -> Time {
     Std.now().after(PATIENCE)
 }

@@ -42,7 +42,7 @@ pub trait Fabric: Clone + Send + Sync + 'static {
     /// This node.
     fn node(&self) -> NodeId;
 
-    /// All nodes of the job, this one included, in ascending order.
+    /// Returns all nodes of the job, this one included, in ascending order.
     fn nodes(&self) -> &[NodeId];
 
     /// What this fabric can do.
@@ -51,7 +51,7 @@ pub trait Fabric: Clone + Send + Sync + 'static {
     /// Threads, clock, locks.
     fn platform(&self) -> &Self::Platform;
 
-    /// The control plane.
+    /// Returns the control plane.
     fn control(&self) -> &Self::Control;
 
     /// Who is in the job, as this node knows it.
@@ -75,7 +75,8 @@ pub trait Fabric: Clone + Send + Sync + 'static {
     /// [`FabricError::UnknownPeer`], [`FabricError::PeerLost`], or an OS error while mapping.
     fn import(&self, peer: NodeId, key: &RegionKey) -> Result<Self::Remote>;
 
-    /// A new queue pair towards `peer` (which may be this node: the NIC loops back). To be used by one thread.
+    /// Returns a new queue pair towards `peer` (which may be this node: the NIC loops back). To be used by
+    /// one thread.
     ///
     /// # Errors
     /// [`FabricError::UnknownPeer`], [`FabricError::PeerLost`], [`FabricError::Timeout`].
@@ -198,18 +199,18 @@ pub trait Memory: Clone + Send + Sync + 'static {
     /// Length in bytes.
     fn len(&self) -> usize;
 
-    /// True if the length is zero.
+    /// Returns true if the length is zero.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// A handle on a part.
+    /// Returns a handle on a part.
     ///
     /// # Errors
     /// [`FabricError::OutOfRange`].
     fn slice(&self, offset: usize, len: usize) -> Result<Self>;
 
-    /// A handle on the word at `offset`, checked here once so that its accesses need no check.
+    /// Returns a handle on the word at `offset`, checked here once so that its accesses need no check.
     ///
     /// # Errors
     /// [`FabricError::OutOfRange`], [`FabricError::Misaligned`].
@@ -298,15 +299,15 @@ word!(u8, u16, u32, u64);
 
 /// Registered memory of a peer.
 pub trait RemoteMemory: Clone + Send + Sync + 'static {
-    /// The node that holds it.
+    /// Returns the node that holds it.
     fn node(&self) -> NodeId;
     /// Length in bytes.
     fn len(&self) -> usize;
-    /// True if the length is zero.
+    /// Returns true if the length is zero.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// A handle on a part.
+    /// Returns a handle on a part.
     ///
     /// # Errors
     /// [`FabricError::OutOfRange`].
@@ -365,7 +366,7 @@ pub struct Work {
 }
 
 impl Work {
-    /// A signalled, unfenced operation.
+    /// Returns a signalled, unfenced operation.
     #[inline]
     pub fn signaled(id: WorkRequestId) -> Work {
         Work {
@@ -376,7 +377,7 @@ impl Work {
         }
     }
 
-    /// An operation that reports no completion.
+    /// Returns an operation that reports no completion.
     #[inline]
     pub fn unsignaled() -> Work {
         Work {
@@ -439,7 +440,7 @@ pub trait QueuePair: Send + 'static {
     /// Peers' memory.
     type Remote: RemoteMemory;
 
-    /// The peer.
+    /// Returns the peer.
     fn peer(&self) -> NodeId;
 
     /// Writes local memory to the peer's. The source may be read until completion.

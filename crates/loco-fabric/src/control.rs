@@ -25,8 +25,8 @@ pub trait Control: Send + Sync + 'static {
     /// [`PeerLost`](crate::FabricError::PeerLost), [`UnknownPeer`](crate::FabricError::UnknownPeer).
     fn send(&self, to: NodeId, payload: &[u8]) -> Result<()>;
 
-    /// The next message, waiting until `deadline` at the latest. `Ok(None)` when the deadline passed or
-    /// [`close`](Control::close) was called. One thread receives.
+    /// Returns the next message, waiting until `deadline` at the latest. `Ok(None)` when the deadline passed
+    /// or [`close`](Control::close) was called. One thread receives.
     ///
     /// # Errors
     /// Only when the control plane as a whole is broken.

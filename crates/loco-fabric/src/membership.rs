@@ -35,7 +35,7 @@ pub struct Membership {
 }
 
 impl Membership {
-    /// The view of `node` among `nodes`, as `control` has it.
+    /// Returns the view of `node` among `nodes`, as `control` has it.
     pub fn of(control: &impl Control, node: NodeId, nodes: &[NodeId]) -> Membership {
         loop {
             let epoch = control.departures();

@@ -23,7 +23,7 @@ pub trait Platform: Clone + Send + Sync + 'static {
     /// A started thread.
     type Task: Task;
 
-    /// The node's clock.
+    /// Returns the node's clock.
     fn now(&self) -> Time;
 
     /// Starts a thread of this node. `kind` tells the model fabric whether the end of the program waits for it.
@@ -55,7 +55,7 @@ pub trait Task: Send + Sync + 'static {
 /// An atomic word in ordinary (not registered) memory. Ordered as x86-TSO orders accesses (see
 /// [`contract`](crate::WordCell)): there is nothing to choose. Every read-modify-write is a full fence.
 pub trait AtomicCell<T>: Send + Sync + 'static {
-    /// A new cell.
+    /// Returns a new cell.
     fn new(value: T) -> Self;
     /// Loads: before every later access of this thread.
     fn load(&self) -> T;
@@ -84,7 +84,7 @@ pub trait Lock<T>: Send + Sync + 'static {
     type Guard<'a>: DerefMut<Target = T>
     where
         Self: 'a;
-    /// A new, unlocked lock.
+    /// Returns a new, unlocked lock.
     fn new(value: T) -> Self;
     /// Locks, waiting as long as it takes: hold it for bounded work only.
     fn lock(&self) -> Self::Guard<'_>;
@@ -102,7 +102,7 @@ pub trait RwLock<T>: Send + Sync + 'static {
     type WriteGuard<'a>: DerefMut<Target = T>
     where
         Self: 'a;
-    /// A new, unlocked lock.
+    /// Returns a new, unlocked lock.
     fn new(value: T) -> Self;
     /// Locks shared.
     fn read(&self) -> Self::ReadGuard<'_>;

@@ -101,7 +101,7 @@ impl<A: Arena> Arenas<A> {
         Ok((arena, index, range))
     }
 
-    /// An arena by its index.
+    /// Returns an arena by its index.
     pub fn get(&self, index: usize) -> Option<Arc<A>> {
         let list = self.list();
         let (arena, _) = list.get(index)?;
@@ -120,7 +120,7 @@ impl<A: Arena> Block<A> {
         unsafe { self.arena.start().add(self.range.offset) }
     }
 
-    /// The arena that it lies in.
+    /// Returns the arena that it lies in.
     pub fn arena(&self) -> &A {
         &self.arena
     }

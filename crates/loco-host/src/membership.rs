@@ -22,7 +22,7 @@ pub struct Membership {
 }
 
 impl Membership {
-    /// The view of the node that has `mesh`.
+    /// Returns the view of the node that has `mesh`.
     pub fn new(mesh: Mesh) -> Membership {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Membership {
@@ -67,7 +67,7 @@ impl Membership {
         card.ok_or(FabricError::UnknownPeer(node))
     }
 
-    /// True if `peer` has left or was lost.
+    /// Returns true if `peer` has left or was lost.
     pub fn is_gone(&self, peer: NodeId) -> bool {
         self.mesh.peer_state(peer) != PeerState::Alive
     }
@@ -103,7 +103,7 @@ impl Membership {
         peers.iter().copied().find(|&peer| self.is_gone(peer))
     }
 
-    /// The pauses of a wait that [`wait`](Membership::wait) does not fit.
+    /// Returns the pauses of a wait that [`wait`](Membership::wait) does not fit.
     pub fn backoff(&self) -> Backoff<'_> {
         self.patience.backoff()
     }

@@ -135,7 +135,7 @@ pub unsafe fn unmap(start: NonNull<u8>, len: usize) {
 mod tests {
     use super::*;
 
-    /// A host that grants what `granted` says; what was tried, and what came out.
+    /// Returns a host that grants what `granted` says; what was tried, and what came out.
     fn tried(huge: HugePages, len: usize, granted: &[Pages]) -> (Vec<Pages>, Result<usize>) {
         let mut tried = Vec::new();
         let mapped = map_on_largest(NodeId(0), 0, len, huge, |_, pages| {

@@ -76,7 +76,7 @@ impl<K> Span<K> {
         self.len
     }
 
-    /// True if the length is zero.
+    /// Returns true if the length is zero.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -103,7 +103,7 @@ impl<K> Span<K> {
         word::prefetch_write(self.start.as_ptr().wrapping_add(offset));
     }
 
-    /// A part.
+    /// Returns a part.
     pub fn slice(&self, offset: usize, len: usize) -> Result<Span<K>> {
         check_range(offset, len, self.len)?;
         Ok(Span {
@@ -114,7 +114,7 @@ impl<K> Span<K> {
         })
     }
 
-    /// A handle on the word at `offset`.
+    /// Returns a handle on the word at `offset`.
     pub fn cell<W: Word>(&self, offset: usize) -> Result<SpanCell<W, K>> {
         let at = self.word_address(offset, W::BYTES)?;
         Ok(SpanCell {
@@ -125,7 +125,7 @@ impl<K> Span<K> {
         })
     }
 
-    /// The address of `len` bytes from `offset`, valid as long as `self` or a clone of it.
+    /// Returns the address of `len` bytes from `offset`, valid as long as `self` or a clone of it.
     #[inline]
     fn address(&self, offset: usize, len: usize) -> Result<*mut u8> {
         check_range(offset, len, self.len)?;
@@ -133,7 +133,7 @@ impl<K> Span<K> {
         Ok(unsafe { self.start.add(offset) }.as_ptr())
     }
 
-    /// The address of an aligned word at `offset`.
+    /// Returns the address of an aligned word at `offset`.
     #[inline]
     fn word_address(&self, offset: usize, align: usize) -> Result<*mut u8> {
         let at = self.address(offset, align)?;
@@ -153,7 +153,7 @@ impl<K> Span<K> {
         self.word_address(offset, 8).map(|_| ())
     }
 
-    /// The address of `offset`, modulo the size of a word.
+    /// Returns the address of `offset`, modulo the size of a word.
     pub fn phase(&self, offset: usize) -> usize {
         self.start.as_ptr().addr().wrapping_add(offset) % 8
     }

@@ -131,7 +131,7 @@ impl Arena {
         self.id
     }
 
-    /// The descriptor under which peers find it, if this process owns it.
+    /// Returns the descriptor under which peers find it, if this process owns it.
     pub(super) fn descriptor(&self) -> Option<u32> {
         let file = self.file.as_ref()?;
         u32::try_from(file.as_raw_fd()).ok()
@@ -163,7 +163,7 @@ impl Drop for Arena {
     }
 }
 
-/// The arena's mapping in this process.
+/// Returns the arena's mapping in this process.
 fn mapped(id: ArenaId) -> Option<Arc<Arena>> {
     let mapped = MAPPED.lock().unwrap_or_else(PoisonError::into_inner);
     mapped.as_ref()?.get(&id)?.upgrade()
@@ -200,7 +200,7 @@ fn flags(pages: Pages) -> MemfdFlags {
     }
 }
 
-/// A new sealed memfd, mapped. Mapping reserves huge pages, so that touching them later cannot fail.
+/// Returns a new sealed memfd, mapped. Mapping reserves huge pages, so that touching them later cannot fail.
 fn map_new(id: ArenaId, len: usize, pages: Pages) -> io::Result<(OwnedFd, NonNull<u8>)> {
     let file = rustix::fs::memfd_create(file_name(id), flags(pages))?;
     rustix::fs::ftruncate(&file, len as u64)?;

@@ -44,7 +44,7 @@ pub enum Nic {
 
 #[cfg(feature = "deferred-nic")]
 impl Nic {
-    /// A deferred NIC with delays up to 20 us and a queue of 64 operations.
+    /// Returns a deferred NIC with delays up to 20 us and a queue of 64 operations.
     pub fn deferred(seed: u64) -> Nic {
         Nic::Deferred {
             seed,
@@ -67,7 +67,7 @@ impl Default for ShmConfig {
 }
 
 impl ShmConfig {
-    /// The default with another NIC.
+    /// Returns the default with another NIC.
     pub fn with_nic(nic: Nic) -> ShmConfig {
         ShmConfig {
             nic,

@@ -93,7 +93,7 @@ impl ShmFabric {
         &self.0
     }
 
-    /// The mesh that it was built from.
+    /// Returns the mesh that it was built from.
     pub fn mesh(&self) -> &Mesh {
         &self.0.job.mesh
     }

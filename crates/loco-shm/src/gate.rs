@@ -136,12 +136,12 @@ impl OwnGate {
         })
     }
 
-    /// The gate itself.
+    /// Returns the gate itself.
     pub(crate) fn gate(&self) -> &Gate {
         &self.gate
     }
 
-    /// The mesh of the node.
+    /// Returns the mesh of the node.
     #[cfg(feature = "deferred-nic")]
     pub(crate) fn mesh(&self) -> &Mesh {
         &self.mesh
@@ -154,12 +154,12 @@ impl OwnGate {
         FabricError::DeclaredLost
     }
 
-    /// The descriptor by which peers find it.
+    /// Returns the descriptor by which peers find it.
     pub(crate) fn descriptor(&self) -> u32 {
         self.gate.span.keep().descriptor().unwrap_or(u32::MAX)
     }
 
-    /// A slot for one thread's queue pair.
+    /// Returns a slot for one thread's queue pair.
     pub(crate) fn slot(self: &Arc<Self>) -> Result<Slot> {
         let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let index = match free {
@@ -261,7 +261,7 @@ impl Peer {
         }
     }
 
-    /// The peer with this gate.
+    /// Returns the peer with this gate.
     pub(crate) fn new(gate: Gate, process: Option<OwnedFd>) -> Peer {
         Peer { gate, process }
     }
@@ -317,7 +317,7 @@ pub(crate) fn shut_out(log: &Gate, own: usize, victim: usize, peer: &Peer) -> Re
 }
 
 impl Peer {
-    /// True if its process has ended, so that it executes nothing more.
+    /// Returns true if its process has ended, so that it executes nothing more.
     fn has_ended(&self) -> bool {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         let Some(process) = &self.process else {

@@ -27,7 +27,7 @@ impl ShmMemory {
         ShmMemory(unsafe { Span::new(block.start(), len, Arc::new(block)) })
     }
 
-    /// The arena it lies in, and from which byte of it.
+    /// Returns the arena it lies in, and from which byte of it.
     pub(super) fn place(&self) -> (&Arena, usize) {
         let arena = self.0.keep().arena();
         (
@@ -80,7 +80,7 @@ impl Memory for ShmMemory {
     }
 }
 
-/// All of an arena.
+/// Returns all of an arena.
 pub(crate) fn whole(arena: Arc<Arena>) -> Span<Arena> {
     // SAFETY: all of a mapping that the arena keeps.
     unsafe { Span::new(arena.start(), arena.len(), arena) }

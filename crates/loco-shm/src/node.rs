@@ -76,7 +76,7 @@ impl Card {
         Ok(Peer::new(gate, process))
     }
 
-    /// The part of the token that travels in keys.
+    /// Returns the part of the token that travels in keys.
     pub(crate) fn rkey(&self) -> u32 {
         let [.., a, b, c, d] = self.token;
         u32::from_be_bytes([a, b, c, d])
@@ -100,7 +100,7 @@ impl Node {
         self.job.card(&self.cards, node)
     }
 
-    /// The arena of `peer`, mapped here.
+    /// Returns the arena of `peer`, mapped here.
     pub(crate) fn arena(&self, peer: NodeId, index: u32, fd: u32) -> Result<Arc<Arena>> {
         let card = self.card(peer)?;
         if peer == self.job.mesh.node() {

@@ -102,7 +102,7 @@ impl ShmQueuePair {
         Ok(Posted::Pending)
     }
 
-    /// The read-modify-writes.
+    /// Returns the read-modify-writes.
     #[inline]
     fn atomic(
         &mut self,

@@ -32,7 +32,7 @@ fn run(test: &str, body: impl FnOnce(&ShmFabric)) -> Option<Nodes> {
     })
 }
 
-/// The victim's process, as the others have it.
+/// Returns the victim's process, as the others have it.
 fn victim(fabric: &ShmFabric) -> OwnedFd {
     let deadline = soon();
     let pids = fabric

@@ -75,7 +75,7 @@ mod deferred {
     loco_conformance::suite!(Deferred);
 }
 
-/// A NIC that takes its time.
+/// Returns a NIC that takes its time.
 fn slow(seed: u64) -> ShmConfig {
     small(Nic::Deferred {
         seed,

@@ -1,6 +1,6 @@
-//! Time per operation in the verbs fabric's own code: over a device that completes everything at once and moves
-//! nothing. `device` is what that device itself costs, called by hand as `ibv_post_send` and `ibv_poll_cq` would be: the
-//! difference is ours.
+//! Measures the time per operation in the verbs fabric's own code, over a device that completes everything at
+//! once and moves nothing. `device` is the cost of that device itself, called by hand as `ibv_post_send` and
+//! `ibv_poll_cq` would be. The difference is the cost of the fabric.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
@@ -9,7 +9,7 @@ use loco_job::Mesh;
 use loco_verbs::soft::{NullLoop, SoftDevice, SoftLimits};
 use loco_verbs::{Provider, VerbsConfig, VerbsFabric};
 
-/// Operations between two polls.
+/// The number of operations between two polls.
 const WINDOW: u64 = 64;
 
 fn null(c: &mut Criterion) {
@@ -64,14 +64,14 @@ fn null(c: &mut Criterion) {
     fn signaled(id: u64) -> Work {
         Work::signaled(WorkRequestId(id))
     }
-    /// The last of each window is signalled.
+    /// Signals only the last operation of each window.
     fn selective(id: u64) -> Work {
         Work {
             signaled: id + 1 == WINDOW,
             ..signaled(id)
         }
     }
-    /// One doorbell for the window.
+    /// Rings one doorbell for the window.
     fn chained(id: u64) -> Work {
         Work {
             more: id + 1 < WINDOW,

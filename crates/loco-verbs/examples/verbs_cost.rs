@@ -1,10 +1,11 @@
-//! What an operation of the verbs fabric costs between two processes, measured as perftest measures it, so that
-//! `benches/peers/verbs-cost.sh` can compare the two. Run as two nodes: `loco run -n 2 -- verbs_cost`.
+//! Measures the cost of an operation of the verbs fabric between two processes. It measures as perftest does,
+//! so that `benches/peers/verbs-cost.sh` can compare the two. Run as two nodes: `loco run -n 2 --
+//! verbs_cost`.
 //!
-//! Prints one line a measurement: name, value, unit. Latencies are medians; that of a put is half a ping-pong, as with
-//! `ib_write_lat`; those of get and fetch-and-add go from posting to completion, as with `ib_read_lat` and
-//! `ib_atomic_lat`; the rate has at most 64 puts under way. As there, the clock is read once a round, which matters on
-//! an emulated machine.
+//! Prints one line for each measurement: name, value, unit. Latencies are medians. That of a put is half a
+//! ping-pong, as with `ib_write_lat`. Those of get and fetch-and-add go from posting to completion, as with
+//! `ib_read_lat` and `ib_atomic_lat`. The rate has at most 64 puts under way. As in perftest, the clock is
+//! read once a round, which matters on an emulated machine.
 
 use std::time::{Duration, Instant};
 
@@ -17,14 +18,14 @@ use loco_verbs::{VerbsConfig, VerbsFabric, VerbsMemory, VerbsQueuePair, VerbsRem
 
 const WARM_UP: usize = 100;
 const ITERATIONS: usize = 1000;
-/// Puts of the rate measurement.
+/// The number of puts of the rate measurement.
 const PUTS: u64 = 10_000;
-/// Of these under way at most.
+/// The most puts under way.
 const WINDOW: u64 = 64;
-/// One in so many is signalled.
+/// One put in so many is signalled.
 const SIGNAL_EVERY: u64 = 16;
 
-/// This node, and access to the other's memory.
+/// This node, with access to the other's memory.
 struct Pair {
     fabric: VerbsFabric,
     memory: VerbsMemory,
@@ -102,7 +103,7 @@ fn median_us(times: &mut [Duration]) -> f64 {
 }
 
 impl Pair {
-    /// Half the time of a ping-pong of 8-byte puts.
+    /// Returns half the time of a ping-pong of 8-byte puts.
     fn ping_pong(&mut self, first: bool) -> Result<f64> {
         let seen = self.memory.cell::<u64>(0)?;
         let mut times = Vec::with_capacity(ITERATIONS);
@@ -111,7 +112,7 @@ impl Pair {
             if first {
                 self.put(round)?;
             }
-            // Without pauses, as `ib_write_lat` does it: an emulator leaves the guest at each.
+            // The loop has no pauses, as in `ib_write_lat`: an emulator leaves the guest at each.
             while seen.load() < round {}
             if !first {
                 self.put(round)?;
@@ -134,7 +135,7 @@ impl Pair {
         Ok(())
     }
 
-    /// Median time from posting to completion.
+    /// Returns the median time from posting to completion.
     fn round_trips(&mut self, operation: impl Fn(&mut Pair, Work) -> Result<Posted>) -> Result<f64> {
         let mut times = Vec::with_capacity(ITERATIONS);
         let mut last = Instant::now();
@@ -150,7 +151,7 @@ impl Pair {
         Ok(median_us(&mut times))
     }
 
-    /// 8-byte puts a second.
+    /// Returns the number of 8-byte puts a second.
     fn rate(&mut self) -> Result<f64> {
         let start = Instant::now();
         let mut completed = 0;

@@ -1,4 +1,4 @@
-//! The connection manager (librdmacm), made safe: event sources, identifiers, events.
+//! A safe form of the connection manager (librdmacm): event sources, identifiers, events.
 
 use std::ffi::{c_int, c_void};
 use std::io;
@@ -13,7 +13,7 @@ use super::ffi::types::*;
 use super::ffi::{Api, errno, ok};
 use loco_fabric::{FabricError, Result};
 
-/// How long the kernel may take to find a device and a route for an address, ms.
+/// The time that the kernel may take to find a device and a route for an address, in ms.
 const RESOLVE_TIMEOUT_MS: c_int = 5000;
 
 /// A channel on which the events of identifiers arrive.
@@ -48,7 +48,7 @@ impl EventSource {
         let source = EventSource { api, channel };
         // SAFETY: the channel's descriptor is open as long as the channel.
         let fd = unsafe { BorrowedFd::borrow_raw(source.fd()) };
-        // Reading must never block: waiting is done by poll(2), with a deadline.
+        // Reading must never block: the code waits by poll(2), with a deadline.
         rustix::fs::fcntl_setfl(fd, rustix::fs::OFlags::NONBLOCK)
             .map_err(|e| FabricError::os("making the connection manager's events non-blocking", &e.into()))?;
         Ok(source)
@@ -59,7 +59,7 @@ impl EventSource {
         unsafe { (*self.channel).fd }
     }
 
-    /// The next event, waiting for it at most `patience`; `None` when none came.
+    /// Waits for the next event for at most `patience`; returns `None` when none came.
     pub(super) fn next(&self, patience: Duration) -> Result<Option<Event>> {
         if !readable(&[self.fd()], patience)? {
             return Ok(None);
@@ -89,7 +89,7 @@ impl Drop for EventSource {
     }
 }
 
-/// Waits until one of `fds` is readable; false when `patience` has passed.
+/// Waits until one of `fds` is readable. Returns false when `patience` has passed.
 pub(super) fn readable(fds: &[RawFd], patience: Duration) -> Result<bool> {
     let mut polled: smallvec::SmallVec<[libc::pollfd; 2]> = fds
         .iter()
@@ -110,15 +110,15 @@ pub(super) fn readable(fds: &[RawFd], patience: Duration) -> Result<bool> {
     }
 }
 
-/// An event, copied out and acknowledged.
+/// An event that has been copied out and acknowledged.
 pub(super) struct Event {
     /// `RDMA_CM_EVENT_*`
     pub(super) kind: u32,
     pub(super) status: c_int,
-    /// The identifier it is about; new and ours to destroy if this is a connection request.
+    /// The identifier of the event. The identifier of a connection request is new, and ours to destroy.
     pub(super) id: *mut CmId,
     pub(super) private_data: Vec<u8>,
-    /// Of a connection request: reads that the requester wants to have answered at once.
+    /// For a connection request: the number of reads that the requester wants to have answered at once.
     pub(super) reads_wanted: u8,
 }
 
@@ -219,7 +219,7 @@ impl Id {
         })
     }
 
-    /// The context of the device that the identifier is bound to (null if none), its name and port.
+    /// Returns the context of the device that the identifier is bound to (null if none), its name and port.
     pub(super) fn bound_to(&self) -> (*mut Context, (String, u8)) {
         // SAFETY: the identifier is live, and a context that it has is open.
         unsafe {
@@ -237,7 +237,7 @@ impl Id {
             .map_err(|e| FabricError::os("listening for RDMA connections", &e))
     }
 
-    /// The local port.
+    /// Returns the local port.
     pub(super) fn port(&self) -> u16 {
         // SAFETY: the identifier is live.
         u16::from_be(unsafe { (self.api.src_port)(self.raw) })
@@ -257,7 +257,7 @@ impl Id {
             .map_err(|e| FabricError::os("resolving a route", &e))
     }
 
-    /// Asks for an acknowledgement timeout; kernels and devices that cannot set it keep theirs.
+    /// Asks for an acknowledgement timeout. Kernels and devices that cannot set it keep theirs.
     pub(super) fn set_ack_timeout(&self, exponent: u8) {
         let mut exponent = exponent;
         // SAFETY: the identifier is live; the option is one byte.
@@ -313,7 +313,7 @@ impl Id {
         }
     }
 
-    /// Closes the connection: the peer is told, and what is under way is flushed.
+    /// Closes the connection. The peer is told, and operations under way are flushed.
     pub(super) fn disconnect(&self) {
         // SAFETY: the identifier is live. It may never have been connected: the error says nothing new.
         let _ = unsafe { (self.api.disconnect)(self.raw) };
@@ -372,13 +372,14 @@ impl CmAddress {
         CmAddress { address, raw }
     }
 
-    /// For calls that read it; librdmacm takes pointers to mutable but writes nothing.
+    /// Returns a pointer for calls that read the address. librdmacm takes pointers to mutable but writes
+    /// nothing.
     fn as_ptr(&self) -> *mut libc::sockaddr {
         (&raw const self.raw).cast_mut().cast()
     }
 }
 
-/// An event that was not the one awaited.
+/// Returns the error for an event that was not the one awaited.
 pub(super) fn unexpected(doing: &str, event: &Event) -> FabricError {
     FabricError::Os {
         what: doing.to_owned(),

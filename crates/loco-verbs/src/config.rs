@@ -1,4 +1,4 @@
-//! How the verbs fabric is set up.
+//! Options of the verbs fabric.
 
 use std::time::Duration;
 
@@ -8,38 +8,41 @@ use loco_host::HugePages;
 use super::provider::Provider;
 use super::sysfs::Wanted;
 
-/// Configuration of the verbs fabric, one node's.
+/// The configuration of one node's verbs fabric.
 #[derive(Clone, Debug)]
 pub struct VerbsConfig {
-    /// Where RDMA comes from.
+    /// The source of RDMA.
     pub provider: Provider,
-    /// Device by name (`mlx5_0`, `rxe0`); without it the first that has an active port and a usable address.
+    /// The device by name (`mlx5_0`, `rxe0`). Without a name, the fabric takes the first device that has an
+    /// active port and a usable address.
     pub device: Option<String>,
-    /// Port of the device, from 1; without it the first that is active.
+    /// The port of the device, from 1. Without a number, the fabric takes the first active port.
     pub port: Option<u8>,
-    /// Index in the port's GID table; without it a routable RoCE v2 GID, IPv4 before IPv6.
+    /// The index in the port's GID table. Without an index, the fabric takes a routable RoCE v2 GID, IPv4
+    /// before IPv6.
     pub gid_index: Option<u32>,
-    /// Bytes of one arena, registered (and so pinned) as a whole (default 64 MiB). An allocation that is longer gets
-    /// an arena of its own.
+    /// The bytes of one arena, which is registered (and so pinned) as a whole (default 64 MiB). A longer
+    /// allocation gets an arena of its own.
     pub arena_bytes: usize,
-    /// Bytes of all arenas of this node together (default 8 GiB).
+    /// The bytes of all arenas of this node together (default 8 GiB).
     pub memory_limit_bytes: usize,
-    /// Pages of the arenas.
+    /// The page size of the arenas.
     pub huge_pages: HugePages,
-    /// Operations of one queue pair that have not been polled (default 256; rounded up to a power of two and limited
-    /// by the device).
+    /// The most operations of one queue pair that have not been polled (default 256; rounded up to a power of
+    /// two and limited by the device).
     pub queue_depth: usize,
-    /// Largest inline put to ask the device for, bytes (default 512; the device may grant less).
+    /// The largest inline put to ask the device for, in bytes (default 512; the device may grant less).
     pub inline_bytes_max: usize,
-    /// How long a packet waits for its acknowledgement: 4.096 us times two to this power (default 16, 0.27 s; eight
-    /// tries before an operation fails). 0 leaves it to the connection manager.
+    /// The time that a packet waits for its acknowledgement: 4.096 us times two to this power (default 16,
+    /// 0.27 s). An operation fails after eight tries. 0 leaves the time to the connection manager.
     pub ack_timeout: u8,
-    /// How long the port may be down before operations under way fail (default 5 s). The device's own retries usually end
-    /// them before; Soft-RoCE, whose packets do not even leave then, would wait for ever.
+    /// The time that the port may be down before operations under way fail (default 5 s). The device's own
+    /// retries usually end them before. Soft-RoCE would wait for ever, because its packets do not even leave
+    /// then.
     pub link_timeout: Duration,
-    /// How long making a queue pair may take (default 30 s).
+    /// The time that making a queue pair may take (default 30 s).
     pub connect_timeout: Duration,
-    /// How long the nodes wait for one another at set-up (default 30 s).
+    /// The time that the nodes wait for one another at set-up (default 30 s).
     pub set_up_timeout: Duration,
 }
 
@@ -64,11 +67,11 @@ impl Default for VerbsConfig {
 }
 
 impl VerbsConfig {
-    /// The default, with what the environment says: `LOCO_VERBS_DEVICE` (`name` or `name:port`), `LOCO_VERBS_GID` (an
-    /// index), `LOCO_VERBS_ARENA_MIB`.
+    /// Returns the default configuration, changed by the environment: `LOCO_VERBS_DEVICE` (`name` or
+    /// `name:port`), `LOCO_VERBS_GID` (an index), `LOCO_VERBS_ARENA_MIB`.
     ///
     /// # Errors
-    /// [`FabricError::Config`] naming the variable that cannot be understood.
+    /// Returns [`FabricError::Config`], which names the variable that cannot be understood.
     pub fn from_env() -> Result<VerbsConfig> {
         VerbsConfig::from_variables(|name| std::env::var(name).ok())
     }
@@ -95,7 +98,7 @@ impl VerbsConfig {
         Ok(config)
     }
 
-    /// What the device is chosen by.
+    /// Returns the criteria by which the device is chosen.
     pub(crate) fn wanted(&self) -> Wanted<'_> {
         Wanted {
             device: self.device.as_deref(),

@@ -1,5 +1,5 @@
-//! Reliable connections between nodes, the active side: the thread that wants a queue pair connects. The passive side
-//! is the peer's `service`.
+//! Makes reliable connections between nodes. This is the active side: the thread that wants a queue pair
+//! connects. The passive side is the peer's `service`.
 
 use std::ffi::c_void;
 use std::net::SocketAddr;
@@ -14,22 +14,24 @@ use super::cm::{CmAddress, Event, EventSource, Id, unexpected};
 use super::device::Device;
 use super::ffi::types::*;
 
-/// Changes when [`Hello`] or the bring-up data do.
+/// The protocol version. It changes when [`Hello`] or the bring-up data do.
 pub(super) const VERSION: u32 = 2;
-/// Retries of a packet before the operation fails; 3 bits.
+/// The retries of a packet before the operation fails; 3 bits.
 pub(super) const RETRIES: u8 = 7;
-/// How often waiting threads look at the mesh.
+/// The time between two looks of a waiting thread at the mesh.
 const GLANCE: Duration = Duration::from_millis(50);
-/// What the active side says of itself; fits the 56 bytes of private data that a request can carry.
+/// The data by which the active side introduces itself. They fit the 56 bytes of private data that a request
+/// can carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Hello {
     pub(super) version: u32,
-    /// Given by the accepting node at set-up: proves that the requester belongs to this job, and this run of it.
+    /// A token that the accepting node gave at set-up. It proves that the requester belongs to this job and
+    /// to this run of it.
     pub(super) token: u64,
     pub(super) from: NodeId,
 }
 
-/// Why a request was rejected.
+/// The reason why a request was rejected.
 #[derive(Clone, Copy)]
 pub(super) enum Reason {
     Version = 1,
@@ -59,7 +61,7 @@ impl Drop for Connection {
     }
 }
 
-/// Whom to connect to, and how long to try.
+/// The node to connect to, and how long to try.
 pub(super) struct Dial<'a> {
     pub(super) device: &'a Arc<Device>,
     pub(super) to: SocketAddr,
@@ -96,7 +98,7 @@ impl Dial<'_> {
         let mut parameters = ConnParam {
             private_data: hello.as_ptr().cast::<c_void>(),
             private_data_len: u8::try_from(hello.len()).unwrap_or(u8::MAX),
-            // The peer never reads through this queue pair; zero is refused by some devices.
+            // The peer never reads through this queue pair, but some devices refuse zero.
             responder_resources: 1,
             initiator_depth: device.limits.reads_started,
             retry_count: RETRIES,
@@ -114,7 +116,7 @@ impl Dial<'_> {
         })
     }
 
-    /// Waits for an event of `kind`; anything else is an error.
+    /// Waits for an event of `kind`. Any other event is an error.
     fn expect(&self, events: &EventSource, kind: u32, start: Time, deadline: Time) -> Result<()> {
         loop {
             if let Some(event) = events.next(GLANCE)? {

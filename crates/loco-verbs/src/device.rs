@@ -1,5 +1,5 @@
-//! An opened device with what all of a node's queue pairs share: protection domain, completion queue, limits; and the
-//! address that peers connect to.
+//! An opened device with the state that all of a node's queue pairs share (protection domain, completion
+//! queue, limits), and the address that peers connect to.
 //!
 //! The device is opened by binding a connection identifier to an address: the connection manager keeps devices open
 //! itself, and only objects of *its* context can be used with its queue pairs.
@@ -18,14 +18,14 @@ use super::ffi::{Api, errno, ok};
 use super::sysfs::Choice;
 use loco_fabric::{Atomicity, FabricError, Result};
 
-/// Completions that the queue holds at first; it grows with the number of queue pairs.
+/// The number of completions that the queue holds at first. It grows with the number of queue pairs.
 const CQ_ENTRIES_INITIAL: u32 = 4096;
-/// Reads and atomics under way at once in one queue pair, at most; the device may allow fewer.
+/// The most reads and atomics under way at once in one queue pair. The device may allow fewer.
 const READS_MAX: u8 = 16;
-/// Connection requests that may wait for this node's answer.
+/// The number of connection requests that may wait for this node's answer.
 const BACKLOG: c_int = 1024;
 
-/// An opened device. Dropped after everything made from it, which each holds an `Arc` of it.
+/// An opened device. It is dropped after everything made from it, since each of these holds an `Arc` of it.
 pub(super) struct Device {
     pub(super) api: &'static Api,
     pub(super) choice: Choice,
@@ -34,12 +34,13 @@ pub(super) struct Device {
     pub(super) cq: *mut Cq,
     pub(super) poll_cq: PollCq,
     pub(super) limits: Limits,
-    /// Fenced operations may never start, so that a fence must be a wait: Soft-RoCE (Linux 6.1) with several processors
-    /// may miss the completion that a fenced operation waits for.
+    /// Set if fenced operations may never start, so that a fence must be a wait. Soft-RoCE (Linux 6.1) with
+    /// several processors may miss the completion that a fenced operation waits for.
     pub(super) fences_stall: bool,
-    /// Entries of the completion queue, and of these promised to queue pairs. Written under the poller's lock.
+    /// The number of entries of the completion queue. Written under
+    /// the poller's lock.
     cq_entries: AtomicU32,
-    /// Where peers connect; its events are read by the service thread. Dropped before them.
+    /// The listener that peers connect to. The service thread reads its events. Dropped before them.
     _listener: Id,
     pub(super) listener_events: EventSource,
     pub(super) address: SocketAddr,
@@ -51,21 +52,23 @@ unsafe impl Send for Device {}
 // SAFETY: as above.
 unsafe impl Sync for Device {}
 
-/// What the device can do, as far as it matters here.
+/// The capabilities of the device that matter here.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) atomicity: Atomicity,
     pub(super) queue_depth: u32,
     pub(super) cq_entries_max: u32,
     pub(super) inline_bytes_max: u32,
-    /// Reads and atomics this node may have under way in a queue pair, and those it answers at once for a peer.
+    /// The reads and atomics that this node may have under way in a queue pair, and those that it answers at
+    /// once for a peer.
     pub(super) reads_started: u8,
     pub(super) reads_answered: u8,
     pub(super) device_memory_bytes: u64,
 }
 
 impl Device {
-    /// Opens the device that `choice` names, bound to its address, and listens there on a port of the system's choice.
+    /// Opens the device that `choice` names, bound to its address. Listens there on a port that the system
+    /// chooses.
     pub(super) fn open(api: &'static Api, choice: Choice, config: &VerbsConfig) -> Result<Device> {
         let listener_events = EventSource::new(api)?;
         let listener = Id::new(api, &listener_events)?;
@@ -137,9 +140,10 @@ impl Device {
         })
     }
 
-    /// Makes sure that the completion queue holds `entries`, as many as all queue pairs together can produce.
+    /// Makes sure that the completion queue has room for `entries`, as many as all queue pairs together can
+    /// produce.
     pub(super) fn grow_completion_queue(&self, entries: u32) -> Result<()> {
-        // Relaxed: read and written under the poller's lock.
+        // Relaxed: the counter is read and written under the poller's lock.
         let now = self.cq_entries.load(Ordering::Relaxed);
         if entries <= now {
             return Ok(());
@@ -164,7 +168,7 @@ impl Device {
         Ok(())
     }
 
-    /// What a queue pair is made with.
+    /// Returns the attributes with which a queue pair is made.
     pub(super) fn queue_pair_attr(&self, depth: u32, inline_bytes: u32) -> QpInitAttr {
         init_attr(self.cq, depth, inline_bytes)
     }
@@ -189,7 +193,7 @@ fn init_attr(cq: *mut Cq, depth: u32, inline_bytes: u32) -> QpInitAttr {
         recv_cq: cq,
         cap: QpCap {
             max_send_wr: depth,
-            // Nothing is ever received, but some devices refuse an empty receive queue.
+            // This node never receives, but some devices refuse an empty receive queue.
             max_recv_wr: 1,
             max_send_sge: 1,
             max_recv_sge: 1,
@@ -209,14 +213,14 @@ fn limits(attr: &DeviceAttrEx, config: &VerbsConfig) -> Limits {
             .min(READS_MAX)
     };
     let wr_max = usize::try_from(device.max_qp_wr).unwrap_or(2).max(2);
-    // A power of two that the device grants.
+    // The depth is a power of two that the device grants.
     let depth_max = 1 << (usize::BITS - 1 - wr_max.leading_zeros());
     let depth = config.queue_depth.next_power_of_two().min(depth_max);
     Limits {
         atomicity: match device.atomic_cap {
             IBV_ATOMIC_GLOB => Atomicity::Glob,
             IBV_ATOMIC_HCA => Atomicity::Hca,
-            // `IBV_ATOMIC_NONE`, or what we do not know.
+            // The value is `IBV_ATOMIC_NONE`, or unknown to us.
             _ => Atomicity::None,
         },
         queue_depth: u32::try_from(depth).unwrap_or(2),
@@ -228,7 +232,8 @@ fn limits(attr: &DeviceAttrEx, config: &VerbsConfig) -> Limits {
     }
 }
 
-/// The largest inline size up to `wanted` that the device grants: there is no query for it but making a queue pair.
+/// Returns the largest inline size up to `wanted` that the device grants. The only way to ask is to make a
+/// queue pair.
 fn inline_limit(api: &Api, pd: *mut Pd, cq: *mut Cq, wanted: usize) -> u32 {
     let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
     for bytes in [wanted, 512, 256, 128, 64, 32]
@@ -252,7 +257,7 @@ fn int(value: u32) -> c_int {
     c_int::try_from(value).unwrap_or(c_int::MAX)
 }
 
-/// Rights of all memory that the fabric registers.
+/// The access rights of all memory that the fabric registers.
 pub(super) const ACCESS: c_uint =
     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 
@@ -284,7 +289,7 @@ impl Registration {
         })
     }
 
-    /// Takes over a region made by other means.
+    /// Takes over a region that was made by other means.
     pub(super) fn of(device: &Arc<Device>, mr: *mut Mr) -> Registration {
         Registration {
             device: Arc::clone(device),
@@ -312,7 +317,7 @@ impl Drop for Registration {
     }
 }
 
-/// Why registration failed, with the remedy.
+/// Returns the error of a refused registration, with its cause and the remedy.
 fn refused(len: usize, error: &io::Error) -> FabricError {
     let limit = match rustix::process::getrlimit(rustix::process::Resource::Memlock).current {
         Some(bytes) => format!("{} KiB", bytes / 1024),
@@ -333,7 +338,7 @@ fn refused(len: usize, error: &io::Error) -> FabricError {
     }
 }
 
-/// Frees what was made so far when a later step fails.
+/// Frees the objects made so far when a later step fails.
 struct Guard<T: Copy, F: FnMut(T)>(T, F);
 
 impl<T: Copy, F: FnMut(T)> Guard<T, F> {

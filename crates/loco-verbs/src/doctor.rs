@@ -1,4 +1,4 @@
-//! Checks a host for what the verbs fabric needs, and says what to do.
+//! Checks a host for everything that the verbs fabric needs, and names the remedies.
 
 use std::path::PathBuf;
 
@@ -13,30 +13,30 @@ use super::fabric::VerbsFabric;
 use super::ffi::library_status;
 use super::sysfs::{self, RdmaDevice};
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Check {
-    /// What (`port`, `locked memory`, ...).
+    /// The name of the check (`port`, `locked memory`, ...).
     pub name: String,
-    /// How it is.
+    /// The verdict.
     pub verdict: Verdict,
-    /// What was found.
+    /// A description of what was found.
     pub found: String,
-    /// What to do about it.
+    /// The remedy, if there is one.
     pub remedy: Option<String>,
 }
 
-/// How a check ended.
+/// The verdict of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// As it should be.
+    /// Everything is as it should be.
     Ok,
-    /// Works, but not as well as it could.
+    /// The fabric works, but not as well as it could.
     Warning,
     /// The fabric cannot work.
     Failed,
-    /// Not looked at, because of an earlier failure.
+    /// The check was skipped because of an earlier failure.
     Skipped,
 }
 
@@ -51,7 +51,7 @@ impl Check {
     }
 }
 
-/// Looks at everything that the verbs fabric needs on this host with this configuration, and if nothing is missing
+/// Checks everything that the verbs fabric needs on this host with this configuration. If nothing is missing,
 /// brings the fabric up on one node and reads through the device.
 pub fn check_host(config: &VerbsConfig) -> Vec<Check> {
     let mut checks = if config.provider.is_system() {
@@ -73,7 +73,7 @@ pub fn check_host(config: &VerbsConfig) -> Vec<Check> {
     checks
 }
 
-/// Where a host keeps what is looked at; tests have their own.
+/// The places in which a host keeps the facts to check. Tests have their own.
 struct Host {
     devices: PathBuf,
     nodes: PathBuf,

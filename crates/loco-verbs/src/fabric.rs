@@ -26,31 +26,31 @@ use super::send_queue::Poller;
 use super::service::Service;
 use super::sysfs::{self, Choice, RdmaDevice};
 
-/// How long a node waits for the answer of its own device.
+/// The time that a node waits for the answer of its own device.
 const LOOP_BACK_PATIENCE: Duration = Duration::from_secs(10);
 
 /// The verbs fabric of one node.
 #[derive(Clone)]
 pub struct VerbsFabric(Arc<Node>);
 
-/// The RDMA devices of this host, from sysfs.
+/// Returns the RDMA devices of this host, from sysfs.
 pub fn devices() -> Vec<RdmaDevice> {
     sysfs::devices(Path::new(sysfs::ROOT))
 }
 
-/// The device, port and address that a node with this configuration would use, best first.
+/// Returns every device, port and address that a node with this configuration could use, best first.
 ///
 /// # Errors
-/// [`FabricError::Config`] saying what is missing and what to do.
+/// Returns [`FabricError::Config`], which says what is missing and what to do.
 pub fn choose(config: &VerbsConfig) -> Result<Vec<Choice>> {
     config.provider.choices(&config.wanted())
 }
 
-/// Fails unless a node with this configuration could come up here: the libraries are installed, and there is a device
+/// Fails unless a node with this configuration could come up here. That needs the libraries, and a device
 /// with an active port and a usable address.
 ///
 /// # Errors
-/// [`FabricError::Config`] saying what is missing and what to do.
+/// Returns [`FabricError::Config`], which says what is missing and what to do.
 pub fn usable(config: &VerbsConfig) -> Result<()> {
     config.provider.api()?;
     choose(config).map(|_| ())
@@ -58,18 +58,18 @@ pub fn usable(config: &VerbsConfig) -> Result<()> {
 
 impl VerbsFabric {
     /// Brings the fabric up on every node of `mesh`: a collective call. The device is chosen by `config` or
-    /// automatically, opened, and tried on this node itself before the peers are told.
+    /// automatically. It is opened, and tried on this node itself before the peers are told.
     ///
     /// # Errors
-    /// [`FabricError::Config`] and [`FabricError::Os`] for what this host lacks, with the remedy;
-    /// [`FabricError::PeerLost`] and [`FabricError::Timeout`] when a node does not take part.
+    /// Returns [`FabricError::Config`] and [`FabricError::Os`] for things that this host lacks, with the
+    /// remedy; [`FabricError::PeerLost`] and [`FabricError::Timeout`] when a node does not take part.
     pub fn new(mesh: Mesh, config: VerbsConfig) -> Result<VerbsFabric> {
         config.check()?;
         let device = Arc::new(open(&config)?);
         tracing::info!("{}: verbs on {}", mesh.node(), device.choice);
         let token = u64::from_ne_bytes(random()?);
         let heap = Heap::new(mesh.node(), Arc::clone(&device), &config);
-        // Two words: what peers read, and what our own flushes overwrite.
+        // The two words are the one that peers read, and the one that our own flushes overwrite.
         let scratch = VerbsMemory::of_block(heap.allocate(128)?, 128);
         let poller = Arc::new(Mutex::new(Poller::new()));
         let outage = Arc::new(Outage::default());
@@ -113,11 +113,11 @@ impl VerbsFabric {
         };
         let timeout = node.config.set_up_timeout;
         let cards = node.job.exchange("verbs", VERSION, &card, timeout)?;
-        // Nobody else has the node yet, so this is the first time.
+        // Nobody else has the node yet, so the value is set for the first time.
         let _ = node.cards.set(cards);
         let revoker = Revoker(Arc::downgrade(&node));
         node.job.mesh.add_revoker(Arc::new(revoker));
-        // Everybody can shut everybody out before anybody writes to anybody.
+        // Every node can revoke every other's access before anybody writes to anybody.
         let deadline = Std.now().after(timeout);
         node.job.mesh.allgather("verbs up", &[], deadline)?;
         Ok(VerbsFabric(node))
@@ -128,17 +128,17 @@ impl VerbsFabric {
         &self.0
     }
 
-    /// The mesh that it was built from.
+    /// Returns the mesh that the fabric was built from.
     pub fn mesh(&self) -> &Mesh {
         &self.0.job.mesh
     }
 
-    /// The device, port and address in use.
+    /// Returns the device, port and address in use.
     pub fn choice(&self) -> &Choice {
         &self.0.device.choice
     }
 
-    /// True if flushes are reads of length zero; else they read a word.
+    /// Returns true if flushes are reads of length zero, and false if they read a word.
     pub fn flushes_by_zero_length_reads(&self) -> bool {
         self.0
             .cards
@@ -146,7 +146,7 @@ impl VerbsFabric {
             .is_some_and(|cards| cards.iter().all(|card| card.zero_length_reads))
     }
 
-    /// Queue pairs that this node has made and that are not destroyed yet.
+    /// Returns the number of queue pairs that this node has made and that are not destroyed yet.
     pub fn queue_pairs(&self) -> usize {
         self.0.poller().queue_pairs()
     }
@@ -155,7 +155,7 @@ impl VerbsFabric {
     /// clone or slice of the result is dropped.
     ///
     /// # Errors
-    /// [`FabricError::Os`] when the device or the limit on locked memory refuses.
+    /// Returns [`FabricError::Os`] when the device or the limit on locked memory refuses.
     ///
     /// # Safety
     /// As long as any clone or slice of the result exists: the bytes stay mapped and writable, and this process
@@ -178,7 +178,7 @@ impl fmt::Debug for VerbsFabric {
     }
 }
 
-/// Opens the first candidate that can be.
+/// Opens the first candidate that can be opened.
 fn open(config: &VerbsConfig) -> Result<Device> {
     let api = config.provider.api()?;
     let mut failed = None;
@@ -194,8 +194,8 @@ fn open(config: &VerbsConfig) -> Result<Device> {
     Err(failed.unwrap_or_else(|| FabricError::Config("no RDMA device to open".to_owned())))
 }
 
-/// Connects this node to itself, and tries a read of length zero: true if the device has it. Some refuse it, or
-/// answer with an error.
+/// Connects this node to itself, and tries a read of length zero. Returns true if the device supports it.
+/// Some devices refuse it, or answer with an error.
 fn try_loop_back(node: &Arc<Node>, card: &Card) -> Result<bool> {
     for zero_length in [true, false] {
         let queue = node.connect(node.job.mesh.node(), card)?;
@@ -324,7 +324,7 @@ impl Fabric for VerbsFabric {
         let mut poller = match node.poller.try_lock() {
             Ok(poller) => poller,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            // Another thread is at it, and reports what there is.
+            // Another thread is polling, and reports the completions.
             Err(TryLockError::WouldBlock) => return Ok(0),
         };
         poller.poll(&node.device, &node.job.mesh, node.service.mailbox(), completions)

@@ -1,4 +1,4 @@
-//! A node's registered memory: arenas registered as one memory region each (LOCO'26 C.4).
+//! A node's registered memory: arenas, each registered as one memory region (LOCO'26 C.4).
 
 use std::io;
 use std::ptr::{self, NonNull};
@@ -28,7 +28,7 @@ pub struct Arena {
 }
 
 impl Heap {
-    /// No arena yet.
+    /// Returns a heap without arenas.
     pub(super) fn new(node: NodeId, device: Arc<Device>, config: &VerbsConfig) -> Heap {
         Heap {
             node,
@@ -38,7 +38,7 @@ impl Heap {
         }
     }
 
-    /// At least `len` zeroed bytes.
+    /// Allocates at least `len` zeroed bytes.
     pub(super) fn allocate(&self, len: usize) -> Result<Block<Arena>> {
         self.arenas.allocate(len, |index, len| {
             let mapping = Mapping::new(self.node, index, len, self.huge_pages)?;

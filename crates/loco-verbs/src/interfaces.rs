@@ -1,10 +1,11 @@
-//! IP addresses of this host's network interfaces (`getifaddrs`), for InfiniBand ports, whose GIDs hold none.
+//! Finds the IP addresses of this host's network interfaces (`getifaddrs`). InfiniBand ports need them
+//! because their GIDs hold none.
 
 use std::ffi::CStr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ptr;
 
-/// The addresses of `interface`, IPv4 first, without link-local ones.
+/// Returns the addresses of `interface`, IPv4 first, without link-local ones.
 pub(super) fn addresses_of(interface: &str) -> Vec<IpAddr> {
     let mut list: *mut libc::ifaddrs = ptr::null_mut();
     // SAFETY: the call fills `list` with a chain that is freed below.

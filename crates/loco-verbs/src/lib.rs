@@ -1,15 +1,27 @@
 //! The verbs fabric: RDMA devices (InfiniBand, RoCE, Soft-RoCE) through libibverbs and librdmacm.
 //!
-//! The contract is what RDMA gives (LOCO'26 2.1, app. C): operations are the device's, on reliable connections, one
-//! queue pair per thread and peer, all completing into one completion queue per node. Nothing orders them but the
-//! queue pair; nothing is placed until a later read of the same queue pair has completed
-//! ([`flush`](loco_fabric::QueuePair::flush)).
+//! The fabric promises what RDMA gives (LOCO'26 2.1, app. C). Operations are the device's, on reliable
+//! connections. There is one queue pair per thread and peer, and all of a node's queue pairs complete into
+//! one completion queue. Only the queue pair orders operations. A write is certainly placed only when a later
+//! read of the same queue pair has completed ([`flush`](loco_fabric::QueuePair::flush)).
 //!
-//! From the bottom: `ffi` (the libraries), `sysfs` (which devices there are), `cm` (the connection manager), `device`,
-//! `heap` and `memory` (registered memory), `connect` (the active side of connections), `send_queue` (windows,
-//! completions), `service` (the passive side), `node` (what the handles of a node share), `queue_pair` (posting), `fabric`.
-//! `provider` is the seam between the host's libraries and `soft`, which plays a device in software, for tests without one
-//! and for injected faults (feature `soft-device`); `doctor` says what a host lacks.
+//! The modules from the bottom:
+//!
+//! - `ffi`: the libraries;
+//! - `sysfs`: the devices of the host;
+//! - `cm`: the connection manager;
+//! - `device`: an opened device;
+//! - `heap` and `memory`: registered memory;
+//! - `connect`: the active side of connections;
+//! - `send_queue`: windows and completions;
+//! - `service`: the passive side of connections;
+//! - `node`: the state that the handles of a node share;
+//! - `queue_pair`: posting;
+//! - `fabric`: the fabric itself.
+//!
+//! `provider` is the seam between the host's libraries and `soft`. That module plays a device in software,
+//! for tests without a device and for injected faults (feature `soft-device`). `doctor` says what a host
+//! lacks.
 
 #![deny(unsafe_code)]
 

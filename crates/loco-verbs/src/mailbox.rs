@@ -1,4 +1,4 @@
-//! Tasks for a thread that waits on file descriptors.
+//! Hands tasks to a thread that waits on file descriptors.
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -7,20 +7,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use loco_fabric::{FabricError, Result};
 use rustix::event::{EventfdFlags, eventfd};
 
-/// The givers' end.
+/// The end of those who give tasks.
 pub(crate) struct Mailbox<T> {
     wake: Arc<OwnedFd>,
     tasks: Mutex<Sender<T>>,
 }
 
-/// The thread's end.
+/// The end of the thread that takes tasks.
 pub(crate) struct Inbox<T> {
     wake: Arc<OwnedFd>,
     tasks: Receiver<T>,
 }
 
 impl<T> Mailbox<T> {
-    /// Both ends.
+    /// Makes both ends.
     pub(crate) fn new() -> Result<(Mailbox<T>, Inbox<T>)> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|e| FabricError::os("making an eventfd", &e.into()))?;
@@ -33,22 +33,22 @@ impl<T> Mailbox<T> {
         Ok((mailbox, Inbox { wake, tasks }))
     }
 
-    /// Hands a task over and wakes the thread. If the thread is gone, since it panicked, the task is dropped.
+    /// Hands a task over and wakes the thread. If the thread has panicked, the task is dropped.
     pub(crate) fn give(&self, task: T) {
         let tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = tasks.send(task);
-        // Fails only when the counter is full, and then the thread is awake.
+        // The write fails only when the counter is full, and then the thread is awake.
         let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
     }
 }
 
 impl<T> Inbox<T> {
-    /// Readable when there may be tasks.
+    /// Returns the descriptor that is readable when there may be tasks.
     pub(crate) fn fd(&self) -> RawFd {
         self.wake.as_raw_fd()
     }
 
-    /// The tasks given since the last call.
+    /// Returns the tasks given since the last call.
     pub(crate) fn take(&self) -> impl Iterator<Item = T> + '_ {
         let _ = rustix::io::read(&*self.wake, &mut [0u8; 8][..]);
         self.tasks.try_iter()

@@ -12,38 +12,38 @@ use loco_fabric::{FabricError, Memory, NodeId, RemoteMemory, Result, Word};
 use loco_host::arenas::Block;
 use loco_host::span::{Span, SpanCell, check_aligned, check_range};
 
-/// Registered memory of this node: from [`allocate`](loco_fabric::Fabric::allocate), or the user's own by
-/// [`register`](crate::VerbsFabric::register).
+/// Registered memory of this node. It comes from [`allocate`](loco_fabric::Fabric::allocate), or is the
+/// user's own memory after [`register`](crate::VerbsFabric::register).
 #[derive(Clone)]
 pub struct VerbsMemory {
     place: Place,
-    /// Where the device finds it.
+    /// The address at which the device finds the memory.
     address: u64,
     len: usize,
     lkey: u32,
 }
 
-/// Where memory lies.
+/// The place of memory.
 #[derive(Clone)]
 enum Place {
-    /// In this process.
+    /// The memory is in this process.
     Host(Span<Registered>),
-    /// On the card.
+    /// The memory is on the card.
     Device(Arc<DeviceMemory>),
 }
 
-/// What keeps memory of this process registered.
+/// The owner of memory of this process, which keeps it registered.
 pub enum Registered {
-    /// Allocated.
+    /// Memory that the fabric allocated.
     Block(Block<Arena>),
-    /// The user's own.
+    /// The user's own memory.
     User(Registration),
 }
 
-/// One aligned word of registered memory. Loads and stores are single instructions.
+/// An aligned word of registered memory. Loads and stores are single instructions.
 pub type VerbsCell<W> = SpanCell<W, Registered>;
 
-/// Memory of a peer: where its device finds it, and the key.
+/// A peer's memory: the address at which its device finds it, and the key.
 #[derive(Clone, Debug)]
 pub struct VerbsRemote {
     pub(super) node: NodeId,
@@ -96,7 +96,7 @@ impl VerbsMemory {
         }
     }
 
-    /// Key by which peers access it.
+    /// Returns the key by which peers access the memory.
     pub(super) fn rkey(&self) -> u32 {
         match &self.place {
             Place::Host(span) => span.keep().registration().rkey(),
@@ -104,17 +104,17 @@ impl VerbsMemory {
         }
     }
 
-    /// Key by which this node's device accesses it.
+    /// Returns the key by which this node's device accesses the memory.
     pub(super) fn lkey(&self) -> u32 {
         self.lkey
     }
 
-    /// Where the device finds it.
+    /// Returns the address at which the device finds the memory.
     pub(super) fn device_address(&self) -> u64 {
         self.address
     }
 
-    /// `len` bytes from `offset` for the device; none if there are none.
+    /// Returns the `len` bytes from `offset` for the device, or `None` if `len` is 0.
     #[inline]
     pub(super) fn sge(&self, offset: usize, len: usize) -> Result<Option<Sge>> {
         check_range(offset, len, self.len)?;
@@ -126,7 +126,7 @@ impl VerbsMemory {
         }))
     }
 
-    /// The aligned 8-byte word at `offset` for the device.
+    /// Returns the aligned 8-byte word at `offset` for the device.
     #[inline]
     pub(super) fn sge_word(&self, offset: usize) -> Result<Sge> {
         check_range(offset, 8, self.len)?;
@@ -179,7 +179,7 @@ impl Memory for VerbsMemory {
         })
     }
 
-    /// Device memory has no cells: it is read and written as a whole, by copying.
+    /// Fails for device memory, which has no cells: it is read and written as a whole, by copying.
     fn cell<W: Word>(&self, offset: usize) -> Result<VerbsCell<W>> {
         match &self.place {
             Place::Host(span) => span.cell(offset),
@@ -222,14 +222,14 @@ impl VerbsRemote {
         }
     }
 
-    /// Where the peer's device finds `len` bytes from `offset`.
+    /// Returns the address at which the peer's device finds `len` bytes from `offset`.
     #[inline]
     pub(super) fn address(&self, offset: usize, len: usize) -> Result<u64> {
         check_range(offset, len, self.len)?;
         Ok(self.address + offset as u64)
     }
 
-    /// Where the peer's device finds the aligned 8-byte word at `offset`.
+    /// Returns the address at which the peer's device finds the aligned 8-byte word at `offset`.
     #[inline]
     pub(super) fn word_address(&self, offset: usize) -> Result<u64> {
         let address = self.address(offset, 8)?;

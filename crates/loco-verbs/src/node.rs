@@ -1,4 +1,4 @@
-//! What the handles of a node share, and what nodes tell one another at set-up.
+//! The state that the handles of a node share, and the data that nodes exchange at set-up.
 
 use std::net::SocketAddr;
 use std::sync::mpsc::channel;
@@ -18,7 +18,7 @@ use super::outage::Outage;
 use super::send_queue::{Poller, SendQueue, Task};
 use super::service::Service;
 
-/// What the handles of a node share. Fields are dropped in order: queue pairs before the device.
+/// The state that the handles of a node share. Fields are dropped in order: queue pairs before the device.
 pub(super) struct Node {
     pub(super) poller: Arc<Mutex<Poller>>,
     pub(super) service: Service,
@@ -26,45 +26,47 @@ pub(super) struct Node {
     pub(super) job: Membership,
     pub(super) caps: Caps,
     pub(super) config: VerbsConfig,
-    /// Of all nodes, in the order of the mesh's; set once at bring-up.
+    /// The cards of all nodes, in the order of the mesh's nodes. Set once at bring-up.
     pub(super) cards: OnceLock<Vec<Card>>,
-    /// Word that flushes read, here at this node, and where they read it to.
+    /// The word of this node that peers' flushes read, and the word that its own flushes read to.
     pub(super) scratch: VerbsMemory,
     pub(super) heap: Heap,
     pub(super) device: Arc<Device>,
 }
 
-/// What a node tells the others at set-up.
+/// The data that a node tells the others at set-up.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Card {
     pub(super) address: SocketAddr,
-    /// What its peers say when they connect.
+    /// The token that peers must present when they connect.
     pub(super) token: u64,
-    /// The word that flushes read.
+    /// The word that flushes read: its address and key.
     pub(super) scratch: (u64, u32),
     pub(super) zero_length_reads: bool,
 }
 
-/// How earlier puts are forced to be placed.
+/// The way to force earlier puts to be placed.
 #[derive(Clone, Copy)]
 pub(super) struct Flush {
-    /// Word of the peer's that is read.
+    /// The peer's word that is read.
     pub(super) remote: (u64, u32),
-    /// Word of ours that the read goes to, or none if both devices have reads of length zero.
+    /// The word of ours that the read goes to; `None` if both devices support reads of length zero.
     pub(super) local: Option<(u64, u32)>,
 }
 
-/// Takes lost nodes' access away, for the mesh. Weak, as the node holds the mesh.
+/// Takes lost nodes' access away, on behalf of the mesh. The reference is weak because the node holds the
+/// mesh.
 pub(super) struct Revoker(pub(super) Weak<Node>);
 
 impl Revoke for Revoker {
     fn revoke(&self, peer: NodeId) -> Revoked {
-        // Without its node nobody has access to anything here.
+        // Once the node is gone, nobody has access to anything here.
         if let Some(node) = self.0.upgrade() {
             let (done, wait) = channel();
             node.service.mailbox().give(Task::Revoke(peer, done));
             drop(node);
-            // Ends when the task is done, or the thread is, which destroys what it accepted.
+            // The wait ends when the task is done, or when the thread is gone, which destroys the connections
+            // that it accepted.
             let _ = wait.recv();
         }
         Revoked::Done
@@ -72,18 +74,18 @@ impl Revoke for Revoker {
 }
 
 impl Node {
-    /// The poller, locked.
+    /// Locks the poller.
     pub(super) fn poller(&self) -> MutexGuard<'_, Poller> {
         self.poller.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What `node` told at set-up.
+    /// Returns the data that `node` told at set-up.
     pub(super) fn card(&self, node: NodeId) -> Result<&Card> {
         let cards = self.cards.get().map_or(&[][..], Vec::as_slice);
         self.job.card(cards, node)
     }
 
-    /// How to flush towards the node of `card`.
+    /// Returns how to flush towards the node of `card`.
     pub(super) fn flush_for(&self, card: &Card, zero_length: bool) -> Flush {
         let own = (self.scratch.device_address() + 64, self.scratch.lkey());
         Flush {
@@ -92,7 +94,7 @@ impl Node {
         }
     }
 
-    /// Makes a connected queue pair towards the node of `card`, known to the poller.
+    /// Makes a connected queue pair towards the node of `card`, and registers it with the poller.
     pub(super) fn connect(&self, peer: NodeId, card: &Card) -> Result<Arc<SendQueue>> {
         self.poller().reserve(&self.device)?;
         let dial = Dial {
@@ -123,7 +125,8 @@ impl Node {
         }
     }
 
-    /// What `ready` gives, or an error once this node's port is cut off from the peers that are waited for.
+    /// Returns the result of `ready`, or an error once this node's port is cut off from the peers that are
+    /// waited for.
     #[inline]
     pub(super) fn or_outage<T>(
         &self,
@@ -138,7 +141,7 @@ impl Node {
         }
     }
 
-    /// The owner of `queue` is done with it.
+    /// Notes that the owner of `queue` no longer needs it.
     pub(super) fn retire(&self, queue: &SendQueue) {
         self.poller().retire(queue, &self.device, self.service.mailbox());
     }
@@ -155,7 +158,7 @@ mod tests {
     };
     use loco_job::Mesh;
 
-    /// A node that does not know yet that it was declared lost: the device takes nothing from it any more.
+    /// A node may not know yet that it was declared lost. The device accepts nothing from it any more.
     #[test]
     fn a_revoked_node_reaches_nothing() {
         let config = VerbsConfig {

@@ -1,14 +1,15 @@
-//! Whether this node's port has been down for so long that nothing can be expected through it.
+//! An outage: this node's port has been down for so long that nothing can be expected through it.
 //!
-//! The service thread says so; waits for peers end with its error. Operations under way end as well, each by itself, but
-//! who waits for a peer's answer in memory need not have any.
+//! The service thread reports the outage, and waits for peers end with its error. Operations under way end as
+//! well, each by itself. A thread that waits for a peer's answer in memory may have none, so it needs this
+//! report.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use loco_fabric::FabricError;
 
-/// See the module head.
+/// The outage of a node's port, if any.
 #[derive(Debug, Default)]
 pub(super) struct Outage {
     lasts: AtomicBool,
@@ -25,10 +26,10 @@ impl Outage {
         self.lasts.store(false, Ordering::Release);
     }
 
-    /// The error, while the outage lasts.
+    /// Returns the error while the outage lasts.
     #[inline]
     pub(super) fn error(&self) -> Option<FabricError> {
-        // Relaxed: a hint, looked at again and again; the lock orders the error.
+        // Relaxed: this is a hint that is read again and again. The lock orders the error.
         if !self.lasts.load(Ordering::Relaxed) {
             return None;
         }

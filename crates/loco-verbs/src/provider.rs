@@ -1,4 +1,5 @@
-//! Where RDMA comes from, and all that depends on it: the table of functions, the candidates, what is known of a device.
+//! The source of RDMA and everything that depends on it: the table of functions, the candidates, and the
+//! known facts about a device.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,22 +11,22 @@ use crate::ffi::{self, Api};
 use crate::soft::{self, SoftDevice};
 use crate::sysfs::{self, Choice, Wanted};
 
-/// Where RDMA comes from.
+/// A source of RDMA.
 #[derive(Clone, Debug, Default)]
 pub enum Provider {
     /// The host's libibverbs and librdmacm.
     #[default]
     System,
     #[cfg(feature = "soft-device")]
-    /// A device played by software in this process, for tests: no library, no kernel, injected faults.
+    /// A device that this process plays in software, for tests: no library, no kernel, injected faults.
     Soft(SoftDevice),
 }
 
 impl Provider {
-    /// The table of functions.
+    /// Returns the table of functions.
     ///
     /// # Errors
-    /// [`FabricError::Config`] when a library is missing, with the packages that have it.
+    /// Returns [`FabricError::Config`] when a library is missing, with the packages that contain it.
     pub(crate) fn api(&self) -> Result<&'static Api> {
         match self {
             #[cfg(feature = "soft-device")]
@@ -39,7 +40,7 @@ impl Provider {
         }
     }
 
-    /// Devices, ports and addresses that `wanted` allows, best first.
+    /// Returns the devices, ports and addresses that `wanted` allows, best first.
     pub(crate) fn choices(&self, wanted: &Wanted<'_>) -> Result<Vec<Choice>> {
         match self {
             Provider::System => sysfs::choose(&sysfs::devices(Path::new(sysfs::ROOT)), wanted),
@@ -48,7 +49,7 @@ impl Provider {
         }
     }
 
-    /// `limit`, how long the port may be down, if the host tells whether it is.
+    /// Returns `limit`, the time that the port may be down, if the host tells whether it is down.
     pub(crate) fn link_limit(&self, limit: Duration) -> Option<Duration> {
         match self {
             Provider::System => Some(limit),
@@ -57,7 +58,7 @@ impl Provider {
         }
     }
 
-    /// True if fenced operations of the device may never start.
+    /// Returns true if fenced operations of the device may never start.
     pub(crate) fn fences_stall(&self, choice: &Choice) -> bool {
         match self {
             Provider::System => sysfs::is_soft_roce(Path::new(sysfs::ROOT), &choice.device),
@@ -66,7 +67,7 @@ impl Provider {
         }
     }
 
-    /// True if it is this host's own libraries and devices.
+    /// Returns true if the source is this host's own libraries and devices.
     pub(crate) fn is_system(&self) -> bool {
         matches!(self, Provider::System)
     }

@@ -1,4 +1,4 @@
-//! Posting. Nothing here allocates, and nothing but the window's counters is shared with other threads.
+//! Posts operations. Nothing here allocates, and only the window's counters are shared with other threads.
 
 use std::ptr;
 use std::sync::Arc;
@@ -13,27 +13,27 @@ use loco_fabric::{
     Target, Work,
 };
 
-/// Work requests that one doorbell can cover (see [`Work::more`]).
+/// The number of work requests that one doorbell can cover (see [`Work::more`]).
 const CHAIN_MAX: usize = 32;
 
-/// One thread's reliable connection to one peer.
+/// A thread's reliable connection to a peer.
 pub struct VerbsQueuePair {
     node: Arc<Node>,
     queue: Arc<SendQueue>,
     qp: *mut Qp,
     post_send: PostSend,
     peer: NodeId,
-    /// Work requests handed out, those still in `chain` included.
+    /// The number of work requests handed out, including those still in `chain`.
     posted: u64,
-    /// The last known count of completed ones.
+    /// The last known number of completed work requests.
     completed: u64,
-    /// Operations that may be under way: one less than the window has slots, see `drop`.
+    /// The number of operations that may be under way. It is one less than the window's slots, see `drop`.
     capacity: u64,
-    /// Work requests since the last that was signalled.
+    /// The number of work requests since the last signalled one.
     unsignaled: u64,
     chain: Chain,
     flush: Flush,
-    /// Departures known when the peer was last seen alive.
+    /// The number of departures known when the peer was last seen alive.
     departures_seen: u64,
 }
 
@@ -41,14 +41,14 @@ pub struct VerbsQueuePair {
 // which verbs allow any thread to use; those within the chain are made anew by `Chain::link` before they are used.
 unsafe impl Send for VerbsQueuePair {}
 
-/// Work requests linked together, waiting for their doorbell.
+/// Work requests that are linked together and wait for their doorbell.
 struct Chain {
     wrs: Box<[SendWr]>,
     sges: Box<[Sge]>,
-    /// Data of inline puts that wait, `inline_bytes_max` each.
+    /// The data of waiting inline puts, `inline_bytes_max` for each.
     data: Box<[u8]>,
     inline_bytes_max: usize,
-    /// Bit `n`: the data of request `n` are kept in `data`.
+    /// A bit for each request: if bit `n` is set, `data` has the data of request `n`.
     kept: u32,
     len: usize,
 }
@@ -67,8 +67,9 @@ impl Chain {
         }
     }
 
-    /// Links the requests to one another and to their pieces, and gives the first. The pointers are valid until the chain
-    /// is moved or accessed again, so they are made here, for one doorbell, and not kept.
+    /// Links the requests to one another and to their pieces of memory, and returns the first. The pointers
+    /// are valid until the chain is moved or accessed again. They are therefore made here, for one doorbell,
+    /// and not kept.
     #[inline]
     fn link(&mut self) -> *mut SendWr {
         let wrs = self.wrs.as_mut_ptr();
@@ -94,11 +95,11 @@ impl Chain {
     }
 }
 
-/// The parts of a work request that differ.
+/// The parts in which work requests differ.
 struct Request {
     op: Op,
     opcode: u32,
-    /// Piece of local memory; none for a read of length zero.
+    /// The piece of local memory; `None` for a read of length zero.
     local: Option<Sge>,
     remote_addr: u64,
     rkey: u32,
@@ -148,7 +149,7 @@ impl VerbsQueuePair {
         if self.posted - self.completed < self.capacity {
             return Ok(());
         }
-        // What waits for its doorbell would wait for ever if the caller now polls.
+        // The requests that wait for their doorbell would wait for ever if the caller now polls.
         self.ring()?;
         Err(FabricError::QueueFull(self.peer))
     }
@@ -162,8 +163,8 @@ impl VerbsQueuePair {
         }
     }
 
-    /// Adds a request to the chain, and rings the doorbell unless more is to come. `data` is the source of an inline
-    /// put, valid during the call only.
+    /// Adds a request to the chain, and rings the doorbell unless more requests follow. `data` is the source
+    /// of an inline put and is valid during the call only.
     #[inline]
     fn post(&mut self, request: Request, work: Work, data: Option<&[u8]>) -> Result<Posted> {
         let work = if work.fenced && self.node.device.fences_stall {
@@ -177,7 +178,7 @@ impl VerbsQueuePair {
         };
         let sequence = self.posted;
         let wr_id = self.queue.fill(sequence, work.id, request.op, work.signaled);
-        // A quarter of the window, at most, waits for a completion that nobody asked for.
+        // At most a quarter of the window waits for a completion that nobody asked for.
         let signaled = work.signaled || self.unsignaled >= self.capacity / 4;
         self.unsignaled = if signaled { 0 } else { self.unsignaled + 1 };
 
@@ -204,7 +205,7 @@ impl VerbsQueuePair {
         if let Some(data) = data
             && !(last && at == 0)
         {
-            // The doorbell comes after this call: keep the data until then.
+            // The doorbell comes after this call, so the data must be kept until then.
             let start = at * self.chain.inline_bytes_max;
             self.chain.data[start..start + data.len()].copy_from_slice(data);
             self.chain.kept |= 1 << at;
@@ -223,8 +224,8 @@ impl VerbsQueuePair {
         self.ring_for(u64::MAX)
     }
 
-    /// Posts the chain. If the device refuses a part, `current` is the request whose caller gets the error; those before
-    /// it are reported as failed.
+    /// Posts the chain. If the device refuses a part, the caller of request `current` gets the error. Earlier
+    /// requests of that part are reported as failed.
     #[inline]
     fn ring_for(&mut self, current: u64) -> Result<()> {
         let len = self.chain.len;
@@ -245,7 +246,7 @@ impl VerbsQueuePair {
         Err(self.refused(status, bad, len, current))
     }
 
-    /// The device did not take the chain from `bad` on: the queue pair is broken off.
+    /// Breaks the queue pair off because the device did not take the chain from `bad` on.
     #[cold]
     fn refused(&mut self, status: i32, bad: *mut SendWr, len: usize, current: u64) -> FabricError {
         let taken = self
@@ -280,13 +281,14 @@ impl VerbsQueuePair {
         error
     }
 
-    /// A fence on a device that has none to rely on: waits until everything posted has completed. An error ends what is
-    /// under way too, so that the wait is as long as an operation at most.
+    /// Replaces a fence on a device without reliable fences: waits until everything posted has completed. An
+    /// error also ends the operations under way, so the wait takes at most as long as an operation.
     #[cold]
     fn drain(&mut self) -> Result<()> {
         self.ring()?;
         if self.unsignaled > 0 {
-            // Operations that ask for no completion: one more brings it, in the slot kept for `drop`.
+            // The last operations asked for no completion. One more operation brings it, in the slot kept for
+            // `drop`.
             self.unsignaled = self.capacity;
             let _ = self.post_flush(Work::unsignaled())?;
         }
@@ -427,7 +429,7 @@ impl QueuePair for VerbsQueuePair {
     ) -> Result<Posted> {
         self.check_remote(&src)?;
         if dst.len == 0 {
-            // As a flush, because devices differ in what they do with a read of length zero.
+            // Post it as a flush, because devices differ in their handling of a read of length zero.
             src.remote.address(src.offset, 0)?;
             dst.memory.sge(dst.offset, 0)?;
             return self.flush(work);
@@ -489,16 +491,18 @@ impl QueuePair for VerbsQueuePair {
 }
 
 impl Drop for VerbsQueuePair {
-    /// What is under way goes on: the queue pair is destroyed when it has completed, and completions are reported.
+    /// Lets operations under way go on. The queue pair is destroyed when they have completed, and their
+    /// completions are reported.
     fn drop(&mut self) {
         let mut settled = self.ring();
         if settled.is_ok() && self.unsignaled > 0 && self.queue.check(&self.node.job.mesh).is_ok() {
-            // The last operations would end without a completion: one more brings it, in the slot kept for this.
+            // The last operations would end without a completion. One more operation brings it, in the slot
+            // kept for this.
             self.unsignaled = self.capacity; // Forces a signal.
             settled = self.post_flush(Work::unsignaled()).map(|_| ());
         }
         if settled.is_err() {
-            // No way to learn of the end but to bring it about.
+            // The end cannot be learned, so bring it about.
             self.queue.break_off(&self.node.device);
         }
         self.node.retire(&self.queue);

@@ -1,10 +1,11 @@
-//! What the posting thread and whoever polls share about a queue pair: the window of work requests under way.
+//! The part of a queue pair that the posting thread shares with polling threads: the window of work requests
+//! under way.
 //!
-//! A work request takes the next sequence number; its slot in the window remembers what to report. Completions of
-//! a reliable connection come in order, so that one for number `n` ends everything up to `n`: unsignalled
-//! operations cost no completion. The window has as many slots as the device's send queue, and the
-//! completion queue has room for every slot of every window (after an error each of them completes), so neither can
-//! overflow. The owner signals now and then for itself, so that slots come back.
+//! A work request takes the next sequence number, and its slot in the window remembers what to report.
+//! Completions of a reliable connection come in order, so one for number `n` ends everything up to `n`:
+//! unsignalled operations cost no completion. The window has as many slots as the device's send queue. The
+//! completion queue has room for every slot of every window (after an error each of them completes). Neither
+//! can therefore overflow. The owner signals now and then for itself, so that slots become free.
 //!
 //! All completions are processed under one lock ([`Poller`]), which keeps them in order.
 
@@ -23,12 +24,13 @@ use loco_fabric::{
 };
 use loco_job::Mesh;
 
-/// Bits of a device's work request id that hold the sequence number; the rest is the queue's index.
+/// The bits of a device's work request id that hold the sequence number. The other bits are the queue's
+/// index.
 const SEQUENCE_BITS: u32 = 40;
 const SEQUENCE_MASK: u64 = (1 << SEQUENCE_BITS) - 1;
-/// Completions taken from the device at once.
+/// The number of completions taken from the device at once.
 const BATCH: usize = 32;
-/// Bit of a slot's `what`: the caller wants a completion.
+/// The bit of a slot's `what` that says that the caller wants a completion.
 const REPORTED: u32 = 1 << 31;
 
 /// A queue pair's window.
@@ -36,21 +38,21 @@ pub(super) struct SendQueue {
     pub(super) connection: Connection,
     pub(super) peer: NodeId,
     slots: Box<[Slot]>,
-    /// Work requests posted. Written by the owner.
+    /// The number of work requests posted. Written by the owner.
     posted: AtomicU64,
-    /// Of these, completed. Written under the poller's lock.
+    /// The number of work requests completed. Written under the poller's lock.
     completed: AtomicU64,
-    /// The queue pair is in the error state.
+    /// Set when the queue pair is in the error state.
     broken: AtomicBool,
-    /// What broke it.
+    /// The error that broke the queue pair.
     failure: OnceLock<FabricError>,
-    /// The owner is done: destroy once nothing is under way.
+    /// Set when the owner is done: the queue pair is to be destroyed once nothing is under way.
     retired: AtomicBool,
     index: AtomicU32,
 }
 
-/// What to report of a work request. Written by the owner before posting, read when its completion has come; the
-/// release of `posted` and the acquire of the poller order the two, so relaxed accesses do.
+/// The report on a work request. The owner writes it before posting, and it is read when the completion has
+/// come. The release of `posted` and the acquire of the poller order the two, so relaxed accesses suffice.
 #[derive(Default)]
 struct Slot {
     id: AtomicU64,
@@ -78,18 +80,18 @@ impl SendQueue {
         self.slots.len()
     }
 
-    /// Fills the slot of work request `sequence` and gives the id under which the device reports it.
+    /// Fills the slot of work request `sequence` and returns the id under which the device reports it.
     #[inline]
     pub(super) fn fill(&self, sequence: u64, id: WorkRequestId, op: Op, reported: bool) -> u64 {
         let slot = self.slot(sequence);
         slot.id.store(id.0, Ordering::Relaxed);
         slot.what
             .store(op as u32 | if reported { REPORTED } else { 0 }, Ordering::Relaxed);
-        // Relaxed: set once, before the owner got the queue.
+        // Relaxed: the index is set once, before the owner got the queue.
         u64::from(self.index.load(Ordering::Relaxed)) << SEQUENCE_BITS | sequence & SEQUENCE_MASK
     }
 
-    /// The id under which work request `sequence` is reported, if it is.
+    /// Returns the id under which work request `sequence` is reported, if it is reported.
     pub(super) fn reported(&self, sequence: u64) -> Option<WorkRequestId> {
         let slot = self.slot(sequence);
         let reported = slot.what.load(Ordering::Relaxed) & REPORTED != 0;
@@ -98,7 +100,7 @@ impl SendQueue {
 
     #[inline]
     fn slot(&self, sequence: u64) -> &Slot {
-        // The length is a power of two, so that this is a mask and always in range.
+        // The length is a power of two, so this is a mask and always in range.
         #[allow(clippy::cast_possible_truncation)]
         &self.slots[sequence as usize & (self.slots.len() - 1)]
     }
@@ -109,17 +111,17 @@ impl SendQueue {
         self.posted.store(posted, Ordering::Release);
     }
 
-    /// How many work requests have completed.
+    /// Returns the number of work requests that have completed.
     #[inline]
     pub(super) fn completed(&self) -> u64 {
-        // Acquire: the poller is done with the slots below.
+        // Acquire: the poller no longer uses the slots below.
         self.completed.load(Ordering::Acquire)
     }
 
     /// Fails if the queue pair no longer works.
     #[inline]
     pub(super) fn check(&self, mesh: &Mesh) -> Result<()> {
-        // Relaxed: a hint; an operation posted on a broken queue pair is flushed.
+        // Relaxed: this is a hint. An operation posted on a broken queue pair is flushed.
         if self.broken.load(Ordering::Relaxed) {
             return Err(self.why_broken(mesh));
         }
@@ -140,7 +142,8 @@ impl SendQueue {
             .unwrap_or(FabricError::PeerLost(self.peer))
     }
 
-    /// Moves the queue pair to the error state: the device completes what is under way as flushed.
+    /// Moves the queue pair to the error state. The device then completes the operations under way as
+    /// flushed.
     pub(super) fn break_off(&self, device: &Device) {
         if self.broken.swap(true, Ordering::Relaxed) {
             return;
@@ -157,14 +160,14 @@ impl SendQueue {
         }
     }
 
-    /// Records what broke the queue pair.
+    /// Records the error that broke the queue pair.
     pub(super) fn broke(&self, error: &FabricError) {
         let _ = self.failure.set(error.clone()); // The first one counts.
         self.broken.store(true, Ordering::Relaxed);
     }
 
     fn is_drained(&self) -> bool {
-        // The owner is gone (acquire of `retired`) and the poller's lock is held: both counts stand still.
+        // The owner is gone (acquire of `retired`) and the poller's lock is held, so neither count changes.
         self.retired.load(Ordering::Acquire)
             && self.completed.load(Ordering::Relaxed) == self.posted.load(Ordering::Relaxed)
     }
@@ -186,24 +189,25 @@ impl SendQueue {
     }
 }
 
-/// What the service thread is asked to do.
+/// A task for the service thread.
 pub(super) enum Task {
     /// Destroy a drained queue pair, away from the polling path.
     Destroy(Arc<SendQueue>),
-    /// Take a lost peer's access away, for good, and say so by dropping the sender.
+    /// Take a lost peer's access away for good, and drop the sender to say that it is done.
     Revoke(NodeId, Sender<()>),
-    /// End.
+    /// End the thread.
     Stop,
 }
 
-/// The queue pairs of a node, and the state of polling. One thread at a time.
+/// The queue pairs of a node, and the state of polling. Used by one thread at a time.
 pub(super) struct Poller {
     queues: Vec<Option<Arc<SendQueue>>>,
-    /// Free places in `queues`.
+    /// The free places in `queues`.
     free: Vec<u32>,
-    /// Entries of the completion queue promised to live queue pairs.
+    /// The number of entries of the completion queue that are promised to live queue pairs.
     entries: u32,
-    /// To be reported: operations that failed without reaching the device, and what `poll_ahead` took.
+    /// Completions still to be reported: those of operations that failed without reaching the device, and
+    /// those that `poll_ahead` took.
     orphans: Vec<Completion>,
     departures_seen: u64,
     wcs: Box<[Wc; BATCH]>,
@@ -232,7 +236,7 @@ impl Poller {
         Ok(())
     }
 
-    /// Gives back what `reserve` took.
+    /// Returns the room that `reserve` took.
     pub(super) fn unreserve(&mut self, device: &Device) {
         self.entries -= device.limits.queue_depth;
     }
@@ -245,17 +249,17 @@ impl Poller {
         });
         queue.index.store(index, Ordering::Relaxed);
         self.queues[index as usize] = Some(Arc::clone(queue));
-        // The peer may have been lost between the decision to connect and now: look at all of them again.
+        // The peer may have been lost between the decision to connect and now, so check all peers again.
         self.departures_seen = u64::MAX;
     }
 
-    /// The owner has gone: destroys the queue pair, at once if it is drained, else when it will be.
+    /// Destroys the queue pair of an owner that has gone: at once if it is drained, else as soon as it is.
     pub(super) fn retire(&mut self, queue: &SendQueue, device: &Device, service: &Mailbox<Task>) {
         queue.retired.store(true, Ordering::Release);
         self.collect(queue, device, service);
     }
 
-    /// Reports an operation that the device did not take.
+    /// Records the failure of an operation that the device did not take, to be reported.
     pub(super) fn orphan(&mut self, completion: Completion) {
         self.orphans.push(completion);
     }
@@ -316,7 +320,7 @@ impl Poller {
             tracing::error!("completion of an unknown work request {:#x}", wc.wr_id);
             return;
         };
-        // Acquire: what `fill` wrote to the slot.
+        // Acquire: sees what `fill` wrote to the slot.
         let posted = queue.posted.load(Ordering::Acquire);
         let completed = queue.completed.load(Ordering::Relaxed); // Written under our lock.
         let ended = (wc.wr_id + 1).wrapping_sub(completed) & SEQUENCE_MASK;
@@ -368,7 +372,7 @@ impl Poller {
         }
     }
 
-    /// The link is gone: nothing under way will be answered.
+    /// Fails the operations under way because the link is down and they will not be answered.
     pub(super) fn link_lost(&self, error: &FabricError, device: &Device) {
         for queue in self.queues.iter().flatten() {
             let _ = queue.failure.set(error.clone()); // The first one counts.
@@ -376,7 +380,7 @@ impl Poller {
         }
     }
 
-    /// Queue pairs that exist, retired ones included.
+    /// Returns the number of existing queue pairs, retired ones included.
     pub(super) fn queue_pairs(&self) -> usize {
         self.queues.iter().flatten().count()
     }

@@ -1,8 +1,9 @@
-//! The thread of a node that takes its peers' connections, the passive side, and destroys queue pairs away from the
-//! polling path.
+//! The service thread of a node. It accepts its peers' connections (the passive side), and destroys queue
+//! pairs away from the polling path.
 //!
-//! On the passive end of a connection nothing is ever posted: it only lets the peer at this node's memory. It goes when
-//! the active side disconnects, or when the peer is lost. The thread also watches the port.
+//! Nothing is ever posted on the passive end of a connection: it only gives the peer access to this node's
+//! memory. The end is destroyed when the active side disconnects, or when the peer is lost. The thread also
+//! watches the port.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -22,9 +23,9 @@ use super::outage::Outage;
 use super::send_queue::{Poller, Task};
 use super::sysfs;
 
-/// How often the service thread looks at the port.
+/// The time between two looks at the port.
 const LINK_GLANCE: Duration = Duration::from_secs(1);
-/// How often the service thread looks for lost peers.
+/// The time between two checks for lost peers.
 const SERVICE_GLANCE: Duration = Duration::from_millis(200);
 
 /// The thread that accepts connections, and that destroys queue pairs away from the polling path.
@@ -34,7 +35,8 @@ pub(super) struct Service {
 }
 
 impl Service {
-    /// Starts the thread. It fails the queue pairs of `poller` when the port has been down for the time that `watch` has.
+    /// Starts the thread. The thread fails the queue pairs of `poller` when the port has been down for the
+    /// time that `watch` says.
     pub(super) fn start(
         device: Arc<Device>,
         mesh: Mesh,
@@ -69,7 +71,7 @@ impl Service {
         })
     }
 
-    /// Where tasks are left for it.
+    /// Returns the mailbox for the thread's tasks.
     pub(super) fn mailbox(&self) -> &Mailbox<Task> {
         &self.mailbox
     }
@@ -89,7 +91,7 @@ impl Drop for Service {
 /// The service thread's state: the passive ends of peers' connections.
 struct Acceptor {
     passive: HashMap<*mut CmId, (NodeId, Id)>,
-    /// Peers that are thought lost.
+    /// The peers that are thought lost.
     revoked: HashSet<NodeId>,
     departures_seen: u64,
     link: LinkWatch,
@@ -99,7 +101,7 @@ struct Acceptor {
     token: u64,
 }
 
-/// Since when the port has been down.
+/// A watch on the port: the time since which it has been down.
 struct LinkWatch {
     limit: Option<Duration>,
     looked: Time,
@@ -179,13 +181,14 @@ impl Acceptor {
         self.link.outage.begins(error);
     }
 
-    /// Destroys the ends of `peer`'s connections, so that the device takes nothing more from it, and lets it make no more.
+    /// Destroys the ends of `peer`'s connections, so that the device accepts nothing more from it. The peer
+    /// can make no new ones.
     fn revoke(&mut self, peer: NodeId) {
         self.revoked.insert(peer);
         self.passive.retain(|_, (its, _)| *its != peer);
     }
 
-    /// Ends of peers whose host is gone see no disconnect.
+    /// Drops the ends of lost peers: if the peer's host is gone, there is no disconnect.
     fn drop_lost(&mut self) {
         let departures = self.mesh.departures();
         if departures != self.departures_seen {

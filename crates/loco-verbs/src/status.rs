@@ -1,9 +1,9 @@
-//! Completion errors, explained.
+//! Explains completion errors.
 
 use super::ffi::types::*;
 use loco_fabric::{FabricError, NodeId};
 
-/// What an operation was, for error messages.
+/// The kind of an operation, for error messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(super) enum Op {
@@ -28,7 +28,8 @@ impl Op {
     }
 }
 
-/// The error of a completion with `status`. `earlier` is the first failure of the queue pair, if this is not it.
+/// Returns the error of a completion with `status`. `earlier` is the first failure of the queue pair, if it
+/// is another.
 pub(super) fn failure(
     op: Op,
     peer: NodeId,
@@ -55,7 +56,7 @@ pub(super) fn failure(
     }
 }
 
-/// Name and likely cause of a completion status.
+/// Returns the name and the likely cause of a completion status.
 fn explain(status: u32) -> (&'static str, &'static str) {
     match status {
         IBV_WC_LOC_LEN_ERR => (

@@ -1,4 +1,4 @@
-//! RDMA devices, ports and GIDs as the kernel lists them in sysfs, and the choice among them.
+//! Lists RDMA devices, ports and GIDs as the kernel does in sysfs, and chooses among them.
 //!
 //! Sysfs needs no library and no permission, so `loco fabrics` and `loco doctor` work where opening a device does
 //! not.
@@ -14,54 +14,54 @@ use serde::Serialize;
 use super::interfaces::addresses_of;
 use loco_fabric::{FabricError, Result};
 
-/// Where the kernel lists RDMA devices.
+/// The directory in which the kernel lists RDMA devices.
 pub(super) const ROOT: &str = "/sys/class/infiniband";
 
 /// An RDMA device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RdmaDevice {
-    /// Name (`mlx5_0`).
+    /// The device's name (`mlx5_0`).
     pub name: String,
-    /// Its ports.
+    /// The device's ports.
     pub ports: Vec<RdmaPort>,
 }
 
 /// A port of an RDMA device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RdmaPort {
-    /// Number, from 1.
+    /// The port's number, from 1.
     pub number: u8,
-    /// State as the kernel names it (`ACTIVE`, `DOWN`, ...).
+    /// The port's state as the kernel names it (`ACTIVE`, `DOWN`, ...).
     pub state: String,
-    /// `Ethernet` or `InfiniBand`.
+    /// The link layer: `Ethernet` or `InfiniBand`.
     pub link_layer: String,
-    /// Entries of its GID table that are in use.
+    /// The entries of the port's GID table that are in use.
     pub gids: Vec<Gid>,
 }
 
 /// An entry of a port's GID table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Gid {
-    /// Index in the table.
+    /// The index in the table.
     pub index: u32,
-    /// The identifier; RoCE v2 makes it from an IP address.
+    /// The identifier. RoCE v2 makes it from an IP address.
     pub gid: Ipv6Addr,
-    /// `RoCE v2`, or `IB/RoCE v1`.
+    /// The kind: `RoCE v2`, or `IB/RoCE v1`.
     pub kind: String,
-    /// Network interface that it belongs to.
+    /// The network interface that the entry belongs to.
     pub interface: Option<String>,
 }
 
 /// The device, port and address that a node uses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Choice {
-    /// Device.
+    /// The name of the device.
     pub device: String,
-    /// Port.
+    /// The number of the port.
     pub port: u8,
-    /// Index of the GID, where it decides.
+    /// The index of the GID, where the choice depends on it.
     pub gid_index: Option<u32>,
-    /// Address by which peers connect.
+    /// The address by which peers connect.
     pub address: IpAddr,
 }
 
@@ -82,14 +82,15 @@ impl fmt::Display for Choice {
 }
 
 impl RdmaPort {
-    /// True if it carries traffic.
+    /// Returns true if the port carries traffic.
     pub fn is_active(&self) -> bool {
         self.state == "ACTIVE"
     }
 }
 
 impl Gid {
-    /// The IP address of a RoCE v2 GID that other hosts can reach: not link-local, which would need an interface.
+    /// Returns the IP address of a RoCE v2 GID that other hosts can reach. Link-local addresses do not count,
+    /// as they need an interface.
     pub fn routable_address(&self) -> Option<IpAddr> {
         if self.kind != "RoCE v2" || self.gid.is_unicast_link_local() || self.gid.is_unspecified() {
             return None;
@@ -101,7 +102,8 @@ impl Gid {
     }
 }
 
-/// The devices under `root` ([`ROOT`] but in tests), by name; none where the kernel has no RDMA.
+/// Returns the devices under `root`, by name. (`root` is [`ROOT`] except in tests.) There are none where the
+/// kernel has no RDMA.
 pub(super) fn devices(root: &Path) -> Vec<RdmaDevice> {
     names(root)
         .into_iter()
@@ -117,18 +119,19 @@ pub(super) fn devices(root: &Path) -> Vec<RdmaDevice> {
         .collect()
 }
 
-/// True for a device of `rdma_rxe`, the only driver that names the network interface it is made on.
+/// Returns true for a device of `rdma_rxe`, the only driver that names the network interface under the
+/// device.
 pub(super) fn is_soft_roce(root: &Path, device: &str) -> bool {
     root.join(device).join("parent").exists()
 }
 
-/// The state of a port, as the kernel names it; empty if there is no such port.
+/// Returns the state of a port, as the kernel names it; empty if there is no such port.
 pub(super) fn port_state(root: &Path, device: &str, number: u8) -> String {
     state(&root.join(device).join("ports").join(number.to_string()))
 }
 
 fn state(port: &Path) -> String {
-    // "4: ACTIVE"
+    // The text is like "4: ACTIVE".
     let state = text(&port.join("state"));
     let name = state.split_once(": ").map(|(_, name)| name.to_owned());
     name.unwrap_or(state)
@@ -140,7 +143,7 @@ fn port(dir: &Path, number: u8) -> RdmaPort {
         .iter()
         .filter_map(|index| {
             let gid: Ipv6Addr = text(&dir.join("gids").join(index)).parse().ok()?;
-            // Most entries of a table, which may have a thousand, are unused, and zero.
+            // A table may have a thousand entries. Most of them are unused, and zero.
             if gid.is_unspecified() {
                 return None;
             }
@@ -173,7 +176,8 @@ fn names(dir: &Path) -> Vec<String> {
     names
 }
 
-/// What a file of sysfs says; empty if it cannot be read (as the attributes of an unused GID). One `read` takes all of it.
+/// Returns the text of a file of sysfs, read by one `read`. The text is empty if the file cannot be read,
+/// like the attributes of an unused GID.
 fn text(file: &Path) -> String {
     let mut bytes = [0; 256];
     let len = fs::File::open(file)
@@ -182,21 +186,21 @@ fn text(file: &Path) -> String {
     String::from_utf8_lossy(&bytes[..len]).trim().to_owned()
 }
 
-/// Which device, port and GID are asked for; what is not said is free.
+/// The device, port and GID that are asked for. A missing value leaves the choice free.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wanted<'a> {
-    /// Name of the device.
+    /// The name of the device.
     pub(crate) device: Option<&'a str>,
-    /// Port, from 1.
+    /// The port, from 1.
     pub(crate) port: Option<u8>,
-    /// Index in the port's GID table.
+    /// The index in the port's GID table.
     pub(crate) gid_index: Option<u32>,
 }
 
-/// What `wanted` leaves among `devices`: every candidate in the order of preference, at least one.
+/// Returns the candidates among `devices` that fit `wanted`, at least one, in the order of preference.
 ///
 /// # Errors
-/// [`FabricError::Config`] saying what is missing and what to do.
+/// Returns [`FabricError::Config`], which says what is missing and what to do.
 pub(super) fn choose(devices: &[RdmaDevice], wanted: &Wanted<'_>) -> Result<Vec<Choice>> {
     let refuse = |what: String| Err(FabricError::Config(what));
     if devices.is_empty() {
@@ -242,7 +246,7 @@ pub(super) fn choose(devices: &[RdmaDevice], wanted: &Wanted<'_>) -> Result<Vec<
         .iter()
         .flat_map(|(device, port)| addresses(device, port, wanted.gid_index))
         .collect();
-    // The sort is stable: devices and ports stay in order.
+    // The sort is stable, so devices and ports stay in order.
     choices.sort_by_key(|choice| choice.address.is_ipv6());
     if choices.is_empty() {
         return refuse(match wanted.gid_index {
@@ -287,7 +291,7 @@ mod tests {
         fs::write(file, text).unwrap();
     }
 
-    /// A device with one port whose GID table has a link-local v1, a v2 IPv6 and a v2 IPv4 entry.
+    /// Makes a device with one port. Its GID table has a link-local v1, a v2 IPv6 and a v2 IPv4 entry.
     fn device(root: &Path, name: &str, state: &str) {
         let port = |file: &str| format!("{name}/ports/1/{file}");
         put(root, &port("state"), state);

@@ -1,8 +1,10 @@
-//! The conformance suite on the RDMA device of this host: Soft-RoCE in the machine of `ci/rdma-vm`, or a real one.
+//! Runs the conformance suite on the RDMA device of this host: Soft-RoCE in the machine of `ci/rdma-vm`, or a
+//! real device.
 //!
-//! Two tests of the suite are left out. Soft-RoCE copies packets by the kernel's `memcpy`, which moves words that are
-//! aligned to the start of the copy, not to memory (`words_within_copies_do_not_tear`), and the last bytes that are less
-//! than a word one by one (`narrow_words_do_not_tear`). Words of 8 bytes and copies that begin at one are tested.
+//! Two tests of the suite are left out. Soft-RoCE copies packets by the kernel's `memcpy`. That function
+//! moves words that are aligned to the start of the copy, not to memory (`words_within_copies_do_not_tear`),
+//! and it moves the last bytes that are less than a word one by one (`narrow_words_do_not_tear`). Words of 8
+//! bytes and copies that begin at one are tested.
 //!
 //! Without a device each test says *skipped*; `LOCO_REQUIRE_RDMA` makes that a failure.
 

@@ -1,6 +1,6 @@
-//! What the verbs fabric does when things go wrong: faults injected through the function table.
+//! Tests the verbs fabric when things go wrong, with faults injected through the function table.
 //!
-//! Every wait here is bounded: a fault that hangs somebody fails the test.
+//! Every wait here is bounded: a fault that makes a thread hang fails the test.
 
 #![allow(clippy::unwrap_used)]
 
@@ -63,7 +63,7 @@ fn failure(completion: &Completion) -> &FabricError {
     }
 }
 
-/// Waits until the device holds `expected`: queue pairs are destroyed by another thread.
+/// Waits until the device has `expected` objects: another thread destroys queue pairs.
 fn settles_at(device: &SoftDevice, expected: SoftCounts) {
     let start = Instant::now();
     while device.counts() != expected {
@@ -76,7 +76,7 @@ fn settles_at(device: &SoftDevice, expected: SoftCounts) {
     }
 }
 
-/// `ibv_wc_status`: all there are but success.
+/// Every `ibv_wc_status` except success.
 const STATUSES: std::ops::RangeInclusive<u32> = 1..=23;
 
 #[test]
@@ -110,13 +110,13 @@ fn every_completion_status_becomes_an_error_that_names_all() {
         };
         assert_eq!((*operation, *peer), ("fetch_add", b.node()));
         assert!(!named.is_empty() && !cause.is_empty());
-        // What came after is flushed and names the culprit.
+        // Later operations are flushed, and their errors name the culprit.
         for flushed in &completions[2..] {
             let text = failure(flushed).to_string();
             assert!(text.contains("put towards node 1 failed: flushed"), "{text}");
             assert!(text.contains("fetch_add"), "{text}");
         }
-        // The queue pair says so at once, another works.
+        // The queue pair reports the error at once; another works.
         let refused = qp.put(local(&here, 0, 8), target(&remote, 8), Work::unsignaled());
         assert_eq!(refused.as_ref(), Err(failure(&completions[1])));
         drop(qp);
@@ -179,7 +179,7 @@ fn a_link_that_goes_down_ends_operations() {
     let (_there, remote) = share(b, a, 64);
     let mut qp = a.queue_pair(b.node()).unwrap();
     let mut posted = 0;
-    // In the middle of a batch.
+    // The link changes in the middle of a batch.
     for id in 0..8 {
         device.set_link(id < 4);
         let work = Work::signaled(WorkRequestId(id));
@@ -222,7 +222,7 @@ fn a_lost_peer_flushes_its_operations_as_lost() {
 fn refused_registration_says_what_to_raise() {
     let device = SoftDevice::new(SoftLimits::default());
     let [a, _b] = &pair(&device);
-    // A memory region and a listener each; what they tried out at bring-up is gone soon.
+    // Each node has a memory region and a listener. The queue pairs that it tried at bring-up are soon gone.
     let before = SoftCounts {
         queue_pairs: 0,
         memory_regions: 2,
@@ -236,7 +236,7 @@ fn refused_registration_says_what_to_raise() {
         error.contains("ulimit -l") && error.contains("locked memory"),
         "{error}"
     );
-    // At bring-up: an error on every node, and nothing left behind.
+    // A refusal at bring-up is an error on every node, and leaves nothing behind.
     for up in try_bring_up(2, &device) {
         assert!(matches!(up, Err(FabricError::Os { .. })), "{up:?}");
     }
@@ -264,7 +264,7 @@ fn a_refused_post_reports_each_operation_once() {
     let mut qp = a.queue_pair(b.node()).unwrap();
     let work = |id| Work::signaled(WorkRequestId(id));
     let _ = qp.put_inline(&[1; 8], target(&remote, 0), work(0)).unwrap();
-    // Two wait for the doorbell, which the third rings in vain.
+    // Two puts wait for the doorbell, which the third rings in vain.
     let _ = qp
         .put_inline(&[2; 8], target(&remote, 0), work(1).more())
         .unwrap();
@@ -287,7 +287,7 @@ fn a_refused_post_reports_each_operation_once() {
 
 #[test]
 fn queues_cannot_overflow() {
-    // A completion queue so small that it must grow, and many queue pairs that nobody polls.
+    // The completion queue is so small that it must grow, and nobody polls the many queue pairs.
     let device = SoftDevice::new(SoftLimits::default());
     let [a, b] = &pair(&device);
     let (_there, remote) = share(b, a, 64);
@@ -308,7 +308,7 @@ fn queues_cannot_overflow() {
             }
         }
     }
-    // After an error every request completes, unsignalled ones too.
+    // After an error every request completes, even an unsignalled one.
     b.mesh().fail();
     assert!(poll_until(a, posted).len() > 1000);
     assert_eq!(device.counts().overflows, 0);
@@ -333,7 +333,7 @@ fn too_many_queue_pairs_for_the_completion_queue_are_refused() {
         "{}: {error}",
         queue_pairs.len()
     );
-    // Room comes back with a queue pair that goes.
+    // Dropping a queue pair frees its room.
     queue_pairs.pop();
     assert!(a.queue_pair(b.node()).is_ok());
 }

@@ -1,9 +1,9 @@
-//! The litmus tests of RDMA-TSO'24 (appendix A, Figs. 1 and 3) as real programs on this host's RDMA device. An outcome that
-//! the model does not allow must not occur in any of `LOCO_LITMUS_RUNS` runs (default 500); how often the weak ones
-//! that it allows do occur is printed.
+//! Runs the litmus tests of RDMA-TSO'24 (appendix A, Figs. 1 and 3) as real programs on this host's RDMA
+//! device. An outcome that the model does not allow must not occur in any of `LOCO_LITMUS_RUNS` runs (default
+//! 500). The frequency of the weak outcomes that it allows is printed.
 //!
-//! Runs are made in batches: each run has its own copy of every location, on its own cache line. The threads start each run
-//! together, each after a random delay, so that they meet at different points of the program.
+//! Runs are made in batches. Each run has its own copy of every location, on its own cache line. The threads
+//! start each run together, each after a random delay, so that they meet at different points of the program.
 //!
 //! Without a device each test says *skipped*; `LOCO_REQUIRE_RDMA` makes that a failure.
 
@@ -29,9 +29,9 @@ use skip::skipped;
 
 mod litmus;
 
-/// Runs that are under way at once.
+/// The number of runs that are under way at once.
 const BATCH: usize = 250;
-/// A cache line for each location.
+/// The distance of two locations: each has a cache line.
 const STRIDE: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -78,7 +78,7 @@ fn no_test_is_left_out() {
     here.sort_unstable();
     assert_eq!(here, there);
     for name in here {
-        // Each can be read, and its verdicts agree with the outcomes that the model allows.
+        // Each test can be read, and its verdicts agree with the outcomes that the model allows.
         assert!(!Litmus::read(name).queries.is_empty(), "{name}");
     }
 }
@@ -139,7 +139,7 @@ fn run(name: &str) {
                 scope.spawn(move || runner.batch(steps, begun));
             }
         });
-        // Puts are placed by a last read on each queue pair.
+        // A last read on each queue pair places the puts.
         for runner in &mut runners {
             let peers: Vec<_> = runner.queue_pairs.keys().copied().collect();
             for peer in peers {
@@ -149,7 +149,7 @@ fn run(name: &str) {
         }
         for run in 0..BATCH {
             let value_of = |what: Observed| match what {
-                // A register is written by one thread; in the others it is 0.
+                // One thread writes a register; its value in the others is 0.
                 Observed::Register(register) => runners
                     .iter()
                     .map(|r| r.registers[run * litmus.registers + register])
@@ -181,7 +181,7 @@ fn run(name: &str) {
     }
 }
 
-/// A thread's view: its node's memory, its peers', and what it has posted.
+/// A thread's view: its node's memory, its peers' memory, and the operations that it has posted.
 struct Runner<'a> {
     fabric: &'a VerbsFabric,
     litmus: &'a Litmus,
@@ -189,11 +189,11 @@ struct Runner<'a> {
     remotes: Vec<VerbsRemote>,
     constants: VerbsMemory,
     queue_pairs: HashMap<u16, VerbsQueuePair>,
-    /// Per peer, operations posted, and polled by the program.
+    /// The number of operations posted to each peer, and polled by the program.
     posted: HashMap<u16, u64>,
     polled: HashMap<u16, u64>,
     fenced: HashMap<u16, bool>,
-    /// Which thread this is.
+    /// The number of this thread.
     tag: usize,
     inbox: &'a Mutex<HashMap<u64, u64>>,
     registers: Vec<u64>,
@@ -245,7 +245,7 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// Takes this node's completions and sorts them to the threads that posted, by their tag and peer.
+    /// Takes this node's completions and sorts them by tag and peer to the threads that posted.
     fn take(&self) {
         let mut completions = Vec::new();
         let mut inbox = self.inbox.lock().unwrap();
@@ -311,7 +311,7 @@ impl<'a> Runner<'a> {
             len: 8,
         };
         match step {
-            // Acquire and release are what plain accesses of x86-TSO give; none adds a fence.
+            // Plain accesses of x86-TSO give acquire and release; neither adds a fence.
             Step::Store(x, value) => self.memories[x].cell::<u64>(at).unwrap().store(value),
             Step::Load(x, register) => {
                 self.registers[run * self.litmus.registers + register] =
@@ -356,7 +356,7 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// Between runs: what was posted but not polled in the last one is not this one's business.
+    /// Prepares for a run: operations of the last run that were not polled do not count in this one.
     fn begin(&mut self) {
         for (&peer, &posted) in &self.posted {
             self.polled.insert(peer, posted);
@@ -364,7 +364,7 @@ impl<'a> Runner<'a> {
         self.fenced.clear();
     }
 
-    /// All runs of a batch. Every run starts when each thread has come to it, with a random delay.
+    /// Executes all runs of a batch. Every run starts when each thread has come to it, with a random delay.
     fn batch(&mut self, steps: &[Step], begun: &[AtomicUsize]) {
         let start = Instant::now();
         for run in 0..BATCH {
@@ -382,9 +382,10 @@ impl<'a> Runner<'a> {
         self.finish();
     }
 
-    /// Between nothing and several times what an operation takes, short delays as likely as long ones.
+    /// Waits between nothing and several times the time of an operation. Short delays are as likely as long
+    /// ones.
     fn delay(&mut self) {
-        // Xorshift (Marsaglia 2003).
+        // This is xorshift (Marsaglia 2003).
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;

@@ -1,4 +1,5 @@
-//! What posting costs: no allocation (counted by the allocator of this test's process), one doorbell for a batch.
+//! Tests the cost of posting: no allocation (counted by the allocator of this test's process), and one
+//! doorbell for a batch.
 
 #![allow(clippy::unwrap_used)]
 

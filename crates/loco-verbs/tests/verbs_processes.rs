@@ -1,5 +1,6 @@
-//! The verbs fabric between real processes on this host's RDMA devices: each test runs its own binary again, once per
-//! node. With two devices, odd nodes use the second, so that traffic crosses the link between them.
+//! Tests the verbs fabric between real processes on this host's RDMA devices. Each test runs its own binary
+//! again, once per node. With two devices, odd nodes use the second, so that traffic crosses the link between
+//! them.
 //!
 //! Without a device each test says *skipped*; `LOCO_REQUIRE_RDMA` makes that a failure. `ci/verbs-suite` runs them
 //! in a virtual machine, on one device, on two, and with lost and delayed packets.
@@ -34,7 +35,7 @@ fn config() -> VerbsConfig {
     }
 }
 
-/// True if there is a device (always in a node); says so if not.
+/// Returns true if there is a device. In a node there always is. Otherwise reports that the test is skipped.
 fn device() -> bool {
     if is_node() {
         return true;
@@ -48,7 +49,7 @@ fn device() -> bool {
     }
 }
 
-/// As [`Nodes::run`], with the devices dealt out in turn.
+/// Runs the test as [`Nodes::run`] does, with the devices dealt out in turn.
 fn run(test: &str, n: u16, body: impl FnOnce(Mesh)) -> Option<Nodes> {
     let devices = devices();
     let device = |command: &mut Command, node| {
@@ -75,7 +76,7 @@ fn completions(fabric: &VerbsFabric, n: usize) -> Vec<Completion> {
     completions
 }
 
-/// Every node puts to all, gets from all and adds to a word of node 0, several hundred times.
+/// Lets every node put to all, get from all, and add to a word of node 0, several hundred times.
 fn exchange(mesh: Mesh) {
     const ROUNDS: u64 = 100;
     const LEN: usize = 2000;
@@ -115,7 +116,7 @@ fn exchange(mesh: Mesh) {
         }
         succeed(all);
         let peer = (own + 1) % all;
-        // Back over the same queue pair: what was put, as it is placed.
+        // The get uses the same queue pair, so it reads the put as it is placed.
         let back = target(&remotes[peer], (own + 1) * LEN);
         let _ = queue_pairs[peer].get(local(LEN, LEN), back, work(round)).unwrap();
         let _ = queue_pairs[0]
@@ -179,7 +180,7 @@ fn a_node_killed_while_others_post_is_lost() {
         let fabric = VerbsFabric::new(mesh, config()).unwrap();
         let (memory, remotes) = share(&fabric, fabric.mesh(), 4096);
         if fabric.node() == NodeId(1) {
-            // Dies when it has seen something arrive from both.
+            // The node dies when it has seen a put arrive from both peers.
             for node in [0, 2] {
                 let seen = memory.cell::<u64>(8 * node).unwrap();
                 while seen.load() == 0 {
@@ -190,7 +191,7 @@ fn a_node_killed_while_others_post_is_lost() {
         }
         let mut to_dead = fabric.queue_pair(NodeId(1)).unwrap();
         let mine = 8 * usize::from(fabric.node().0);
-        let other = NodeId(2 - fabric.node().0); // 0 and 2
+        let other = NodeId(2 - fabric.node().0); // Node 0 and node 2 are each other's peer.
         let mut to_living = fabric.queue_pair(other).unwrap();
         let start = Instant::now();
         let (mut posted, mut ended) = (0, Vec::new());
@@ -216,7 +217,7 @@ fn a_node_killed_while_others_post_is_lost() {
             }
         }
         assert_eq!(fabric.mesh().peer_state(NodeId(1)), PeerState::Lost);
-        // The rest goes on.
+        // Operations towards the living node go on.
         let remote = &remotes[usize::from(other.0)];
         let _ = to_living
             .put_inline(
@@ -243,7 +244,8 @@ fn a_node_killed_while_others_post_is_lost() {
                 (fabric.queue_pairs() <= 1).then_some(())
             })
             .unwrap();
-        // Neither leaves before the other has seen its put: it would be `Left` then, and the wait would end.
+        // Neither node leaves before the other has seen its put: it would be `Left` then, and the wait would
+        // end.
         std::thread::sleep(Duration::from_millis(500));
     };
     if device() {
@@ -251,7 +253,8 @@ fn a_node_killed_while_others_post_is_lost() {
     }
 }
 
-/// Takes the link between two devices down in the middle of a stream of puts, as root in the virtual machine.
+/// Takes the link between two devices down in the middle of a stream of puts. Needs root in the virtual
+/// machine.
 #[test]
 fn a_link_that_goes_down_ends_operations_in_time() {
     if !device() || devices().len() < 2 || env::var_os("LOCO_TEST_LINK").is_none() {

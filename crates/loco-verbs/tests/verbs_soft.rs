@@ -1,4 +1,5 @@
-//! The verbs fabric over the software device: the conformance suite, and every fault that the function table can show.
+//! Tests the verbs fabric over the software device: the conformance suite, and every fault that the function
+//! table can show.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,7 +10,7 @@ use loco_verbs::soft::{SoftDevice, SoftLimits};
 use loco_verbs::{Provider, VerbsConfig, VerbsFabric};
 
 struct Soft;
-/// Without reads of length zero: flushes read a word. Nor are there fences to rely on.
+/// A device without reads of length zero, so that flushes read a word, and without reliable fences.
 struct NoZeroLengthReads;
 
 fn config(device: &SoftDevice) -> VerbsConfig {

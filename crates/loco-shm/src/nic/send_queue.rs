@@ -28,8 +28,8 @@ enum Stage {
     LocalWrite = 4,
 }
 
-/// True if a stage `earlier` of one operation comes before a stage `later` of a later one on the same queue pair:
-/// LOCO'26 Fig. 10, F6 to I9, and for atomics `docs/rmw.md`.
+/// Returns true if a stage `earlier` of one operation comes before a stage `later` of a later one on the same
+/// queue pair: LOCO'26 Fig. 10, F6 to I9, and for atomics `docs/rmw.md`.
 fn ordered(earlier: Stage, later: Stage) -> bool {
     use Stage::{Atomic, LocalRead, LocalWrite, RemoteRead, RemoteWrite};
     match earlier {
@@ -39,7 +39,7 @@ fn ordered(earlier: Stage, later: Stage) -> bool {
     }
 }
 
-/// The stages of an operation of this kind, in order.
+/// Returns the stages of an operation of this kind, in order.
 fn stages(kind: Kind, inline: bool) -> &'static [Stage] {
     match kind {
         Kind::Put if inline => &[Stage::RemoteWrite],
@@ -88,7 +88,7 @@ impl Dice {
         Dice(SmallRng::seed_from_u64(seed))
     }
 
-    /// A number below `bound`; 0 if that is 0.
+    /// Returns a number below `bound`; 0 if that is 0.
     pub(super) fn below(&mut self, bound: u64) -> u64 {
         if bound == 0 {
             0
@@ -168,7 +168,7 @@ impl SendQueue {
         self.completed = 0;
     }
 
-    /// The operations whose current stage may run, with the time until which they rest.
+    /// Returns the operations whose current stage may run, with the time until which they rest.
     pub(super) fn candidates(&mut self) -> impl Iterator<Item = (usize, Instant)> + '_ {
         let mut earlier = Vec::new();
         let mut reads_pending = false;

@@ -1,4 +1,4 @@
-//! The table of functions.
+//! The table of the libraries' functions.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::io;
@@ -8,7 +8,7 @@ use super::types::{
     Mr, Pd, Qp, QpAttr, QpInitAttr, VerbsContext, zeroed,
 };
 
-/// Declares the table and how it is filled from a symbol look-up.
+/// Declares the table, and the function that fills it by looking symbols up.
 macro_rules! api {
     ($($library:ident { $($name:ident = $symbol:literal : fn($($arg:ty),*) $(-> $ret:ty)?,)* })*) => {
         /// The functions of libibverbs and librdmacm that the fabric calls.
@@ -18,10 +18,12 @@ macro_rules! api {
         }
 
         impl Api {
-            /// Fills the table. `find` gives the address of a symbol of a library, or says that it has none.
+            /// Fills the table. `find` returns the address of a symbol, or an error if its library does not
+            /// have it.
             ///
             /// # Safety
-            /// What `find` returns must be functions with the signatures that the C headers give them.
+            /// The addresses that `find` returns must be functions with the signatures that the C headers
+            /// give them.
             pub(super) unsafe fn fill<E>(
                 mut find: impl FnMut(super::system::Library, &'static std::ffi::CStr) -> Result<*mut c_void, E>,
             ) -> Result<Api, E> {
@@ -77,7 +79,7 @@ api! {
     }
 }
 
-/// The system's error of the call that just failed.
+/// Returns the system's error of the call that just failed.
 pub(crate) fn errno() -> io::Error {
     io::Error::last_os_error()
 }
@@ -91,9 +93,9 @@ pub(crate) fn ok(status: c_int) -> io::Result<()> {
     }
 }
 
-/// Operations that `verbs.h` calls through the extended context, if the library and the provider have them.
+/// Operations that `verbs.h` calls through the extended context. The library and the provider may lack them.
 impl Api {
-    /// Limits and capabilities of the device.
+    /// Returns the limits and capabilities of the device.
     ///
     /// # Safety
     /// `context` is an opened device.
@@ -139,7 +141,7 @@ impl Api {
         if dm.is_null() { Err(errno()) } else { Ok(dm) }
     }
 
-    /// Registers device memory for local and remote access, its addresses starting at 0.
+    /// Registers device memory for local and remote access. Its addresses start at 0.
     ///
     /// # Safety
     /// `pd` and `dm` are live and of the same device; `length` is within `dm`.
@@ -177,8 +179,9 @@ impl Api {
     }
 }
 
-/// The extended context around `context`, if it has the operation at `offset` (`verbs_get_ctx_op` of `verbs.h`: the
-/// structure grows at its start, and `sz` tells how much of it the library has).
+/// Returns the extended context around `context`, if it has the operation at `offset`. (See
+/// `verbs_get_ctx_op` of `verbs.h`: the structure grows at its start, and `sz` tells how much of it the
+/// library has.)
 ///
 /// # Safety
 /// `context` is an opened device.

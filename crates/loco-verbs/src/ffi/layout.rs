@@ -1,5 +1,5 @@
-//! Compares every structure and constant of [`types`](super::types) with the real headers, by a C program that is
-//! generated from them.
+//! Compares every structure and constant of [`types`](super::types) with the real headers, by a C program
+//! that is generated from them.
 //!
 //! Needs `cc` and the headers (libibverbs-dev, librdmacm-dev). Without them the test says *skipped*, or fails where
 //! `LOCO_REQUIRE_RDMA_HEADERS` is set, as CI does.
@@ -13,7 +13,7 @@ use skip::skipped;
 #[path = "../../../loco-cli/tests/support/skip.rs"]
 mod skip;
 
-/// Facts that the declarations rely on beside sizes and offsets: unions whose members must coincide.
+/// Facts that the declarations need besides sizes and offsets: some union members must coincide.
 const SAME_OFFSET: [(&str, &str, &str); 2] = [
     (
         "struct ibv_send_wr",

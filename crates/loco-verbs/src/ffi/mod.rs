@@ -1,13 +1,14 @@
 //! Bindings to libibverbs and librdmacm, opened at run time.
 //!
-//! [`types`] are the C structures, written by hand and compared with the real headers by [`layout`]'s test;
-//! [`Api`] is the table of functions: filled by [`system`] from the libraries, or by the software provider
-//! (`soft`, with the feature `soft-device`), which is the seam for tests without a device and for injected faults. The data path (posting and
-//! polling) does not go through the table: it is called through `ibv_context.ops`, as the inline functions of
-//! `verbs.h` do.
+//! [`types`] are the C structures, written by hand and compared with the real headers by [`layout`]'s test.
+//! [`Api`] is the table of functions. It is filled by [`system`] from the libraries or by the software
+//! provider (`soft`, with the feature `soft-device`). This is the seam for tests without a device and for
+//! injected faults. The data path (posting and polling) does not use the table: it goes through
+//! `ibv_context.ops`, as the inline functions of `verbs.h` do.
 //!
-//! Why our own bindings: published crates link at build time or need cmake and libclang; this needs cargo only,
-//! gives one binary for hosts with and without the libraries, and the surface is small.
+//! The crate has its own bindings because published crates link at build time or need cmake and libclang.
+//! These need only cargo, they allow one binary for hosts with and without the libraries, and the surface is
+//! small.
 
 use std::ffi::CStr;
 
@@ -15,13 +16,13 @@ mod api;
 #[cfg(test)]
 mod layout;
 mod system;
-#[cfg_attr(not(feature = "soft-device"), allow(dead_code))] // Some are the device's side alone.
+#[cfg_attr(not(feature = "soft-device"), allow(dead_code))] // Only the device's side uses some.
 pub(crate) mod types;
 
 pub(crate) use api::{Api, errno, ok};
 pub(crate) use system::{library_status, system};
 
-/// Name of a device.
+/// Returns the name of a device.
 ///
 /// # Safety
 /// `context` is an opened device.

@@ -1,11 +1,11 @@
-//! The libraries of this host, opened once.
+//! Opens the libraries of this host, once.
 
 use std::ffi::{CStr, c_void};
 use std::sync::OnceLock;
 
 use super::Api;
 
-/// The two libraries.
+/// One of the two libraries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Library {
     /// `libibverbs.so.1`
@@ -23,16 +23,16 @@ impl Library {
     }
 }
 
-/// Whether a library could be opened, for `loco doctor`.
+/// The status of a library, for `loco doctor`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LibraryStatus {
     /// Name of the shared object.
     pub soname: &'static str,
-    /// The loader's message, if it could not.
+    /// The loader's message, if the library could not be opened.
     pub error: Option<String>,
 }
 
-/// The table of the host's libraries, or why there is none: which library or symbol is missing.
+/// Returns the table of the host's libraries. The error says which library or symbol is missing.
 pub(crate) fn system() -> Result<&'static Api, String> {
     static API: OnceLock<Result<Api, String>> = OnceLock::new();
     API.get_or_init(|| {
@@ -63,7 +63,7 @@ pub(crate) fn system() -> Result<&'static Api, String> {
     .map_err(Clone::clone)
 }
 
-/// Tries both libraries.
+/// Tries to open both libraries.
 pub(crate) fn library_status() -> [LibraryStatus; 2] {
     [Library::Verbs, Library::ConnectionManager].map(|library| LibraryStatus {
         soname: library.soname().to_str().unwrap_or_default(),
@@ -71,7 +71,7 @@ pub(crate) fn library_status() -> [LibraryStatus; 2] {
     })
 }
 
-/// An open library; never closed, as its functions are kept for the life of the process.
+/// An open library. It is never closed, because its functions are kept for the life of the process.
 #[derive(Clone, Copy)]
 struct Handle(*mut c_void);
 

@@ -1,11 +1,12 @@
 //! The C structures and constants of `infiniband/verbs.h` and `rdma/rdma_cma.h` that the fabric uses.
 //!
-//! Names are the C names in Rust's case, fields are the C fields. Structures that the libraries allocate and that
-//! may grow (`ibv_qp`, `ibv_cq`) are declared up to the last field used; `layout` checks the rest.
+//! Names are the C names in Rust's case, and fields are the C fields. The libraries allocate some structures
+//! that may grow (`ibv_qp`, `ibv_cq`). These are declared up to the last field used; `layout` checks the
+//! rest.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
-/// Declares `repr(C)` structures, and for the layout test the list of their fields under their C names.
+/// Declares `repr(C)` structures. For the layout test it also lists their fields under their C names.
 macro_rules! c_structs {
     ($(
         $(#[$meta:meta])*
@@ -22,9 +23,10 @@ macro_rules! c_structs {
             }
         )*
 
-        /// Of each structure: C name, kind, size, fields' C names and offsets. Kinds: `whole`, the size must agree
-        /// too; `fields`, there may be more after the last; `ends`, there may be more before the first, so that
-        /// distances from the end count.
+        /// Returns for each structure its C name, its kind and size, and its fields' C names and offsets.
+        /// There are three kinds. For `whole`, the size must agree too. For `fields`, there may be more
+        /// fields after the last. For `ends`, there may be more before the first, so distances from the end
+        /// count.
         #[cfg(test)]
         #[allow(clippy::type_complexity)]
         pub(crate) fn layouts() -> Vec<(&'static str, &'static str, usize, Vec<(&'static str, usize)>)> {
@@ -92,7 +94,8 @@ c_structs! {
         phys_port_cnt = "phys_port_cnt": u8,
     }
 
-    /// [`DeviceAttr`] and what was added later. Providers fill as much as they are told there is room for.
+    /// [`DeviceAttr`] and the attributes that were added later. Providers fill as much as they are told there
+    /// is room for.
     whole DeviceAttrEx = "struct ibv_device_attr_ex" {
         orig_attr = "orig_attr": DeviceAttr,
         comp_mask = "comp_mask": u32,
@@ -114,7 +117,7 @@ c_structs! {
         phys_port_cnt_ex = "phys_port_cnt_ex": u32,
     }
 
-    /// Operations of an opened device; those marked compat are never called.
+    /// The operations of an opened device. Those marked compat are never called.
     whole ContextOps = "struct ibv_context_ops" {
         compat_query_device = "_compat_query_device": Unused,
         compat_query_port = "_compat_query_port": Unused,
@@ -144,8 +147,8 @@ c_structs! {
         abi_compat = "abi_compat": *mut c_void,
     }
 
-    /// What lies before an extended [`Context`]: operations added over time, newest first, up to those used here.
-    /// `sz` tells how many a library has.
+    /// The part before an extended [`Context`]: operations that were added over time, newest first, up to
+    /// those used here. `sz` tells how many a library has.
     ends VerbsContext = "struct verbs_context" {
         before_dm = "query_port": [Unused; 7],
         reg_dm_mr = "reg_dm_mr":
@@ -162,7 +165,7 @@ c_structs! {
         context = "context": Context,
     }
 
-    /// A device as enumerated.
+    /// A device as the library enumerates it.
     whole Device = "struct ibv_device" {
         ops = "_ops": [Unused; 2],
         node_type = "node_type": c_int,
@@ -173,13 +176,13 @@ c_structs! {
         ibdev_path = "ibdev_path": [c_char; 256],
     }
 
-    /// Protection domain.
+    /// A protection domain.
     whole Pd = "struct ibv_pd" {
         context = "context": *mut Context,
         handle = "handle": u32,
     }
 
-    /// Memory region.
+    /// A memory region.
     whole Mr = "struct ibv_mr" {
         context = "context": *mut Context,
         pd = "pd": *mut Pd,
@@ -190,7 +193,7 @@ c_structs! {
         rkey = "rkey": u32,
     }
 
-    /// Request for device memory.
+    /// A request for device memory.
     whole AllocDmAttr = "struct ibv_alloc_dm_attr" {
         length = "length": usize,
         log_align_req = "log_align_req": u32,
@@ -208,7 +211,7 @@ c_structs! {
         handle = "handle": u32,
     }
 
-    /// Completion queue.
+    /// A completion queue.
     fields Cq = "struct ibv_cq" {
         context = "context": *mut Context,
         channel = "channel": *mut c_void,
@@ -217,7 +220,7 @@ c_structs! {
         cqe = "cqe": c_int,
     }
 
-    /// Queue pair.
+    /// A queue pair.
     fields Qp = "struct ibv_qp" {
         context = "context": *mut Context,
         qp_context = "qp_context": *mut c_void,
@@ -231,7 +234,7 @@ c_structs! {
         qp_type = "qp_type": c_uint,
     }
 
-    /// Capacities of a queue pair.
+    /// The capacities of a queue pair.
     whole QpCap = "struct ibv_qp_cap" {
         max_send_wr = "max_send_wr": u32,
         max_recv_wr = "max_recv_wr": u32,
@@ -240,7 +243,7 @@ c_structs! {
         max_inline_data = "max_inline_data": u32,
     }
 
-    /// How a queue pair is made; the provider writes back the capacities granted.
+    /// The attributes with which a queue pair is made. The provider writes back the capacities granted.
     whole QpInitAttr = "struct ibv_qp_init_attr" {
         qp_context = "qp_context": *mut c_void,
         send_cq = "send_cq": *mut Cq,
@@ -251,7 +254,7 @@ c_structs! {
         sq_sig_all = "sq_sig_all": c_int,
     }
 
-    /// Route of an address.
+    /// The route of an address.
     whole GlobalRoute = "struct ibv_global_route" {
         dgid = "dgid": [u64; 2],
         flow_label = "flow_label": u32,
@@ -260,7 +263,7 @@ c_structs! {
         traffic_class = "traffic_class": u8,
     }
 
-    /// Address vector.
+    /// An address vector.
     whole AhAttr = "struct ibv_ah_attr" {
         grh = "grh": GlobalRoute,
         dlid = "dlid": u16,
@@ -301,15 +304,16 @@ c_structs! {
         rate_limit = "rate_limit": u32,
     }
 
-    /// Scatter/gather element: a piece of registered memory.
+    /// A scatter/gather element: a piece of registered memory.
     whole Sge = "struct ibv_sge" {
         addr = "addr": u64,
         length = "length": u32,
         lkey = "lkey": u32,
     }
 
-    /// Work request. The unions of the C structure are declared by their largest member in use: an `rdma` request
-    /// uses `remote_addr` and, in the place of `compare_add`, the key (see [`SendWr::set_rdma_rkey`]).
+    /// A work request. The unions of the C structure are declared by their largest member in use. An `rdma`
+    /// request uses `remote_addr` and, in the place of `compare_add`, the key (see
+    /// [`SendWr::set_rdma_rkey`]).
     whole SendWr = "struct ibv_send_wr" {
         wr_id = "wr_id": u64,
         next = "next": *mut SendWr,
@@ -326,7 +330,7 @@ c_structs! {
         bind_or_tso = "bind_mw": [u64; 6],
     }
 
-    /// Completion.
+    /// A completion.
     whole Wc = "struct ibv_wc" {
         wr_id = "wr_id": u64,
         status = "status": c_uint,
@@ -343,12 +347,12 @@ c_structs! {
         dlid_path_bits = "dlid_path_bits": u8,
     }
 
-    /// Source of connection events; `fd` is readable when there is one.
+    /// A source of connection events. `fd` is readable when there is an event.
     whole EventChannel = "struct rdma_event_channel" {
         fd = "fd": c_int,
     }
 
-    /// Connection identifier, the connection manager's socket.
+    /// A connection identifier, the connection manager's socket.
     fields CmId = "struct rdma_cm_id" {
         verbs = "verbs": *mut Context,
         channel = "channel": *mut EventChannel,
@@ -376,7 +380,7 @@ c_structs! {
         qp_num = "qp_num": u32,
     }
 
-    /// Connection event.
+    /// A connection event.
     fields CmEvent = "struct rdma_cm_event" {
         id = "id": *mut CmId,
         listen_id = "listen_id": *mut CmId,
@@ -387,15 +391,15 @@ c_structs! {
 }
 
 impl SendWr {
-    /// Sets the key of an RDMA read or write, which lies where an atomic has its first operand.
+    /// Sets the key of an RDMA read or write. It is at the place where an atomic has its first operand.
     pub(crate) fn set_rdma_rkey(&mut self, rkey: u32) {
-        // Low half of the word: the C field `wr.rdma.rkey` is a uint32_t at its start.
+        // The C field `wr.rdma.rkey` is a uint32_t at the start of the word.
         let mut bytes = [0; 8];
         bytes[..4].copy_from_slice(&rkey.to_ne_bytes());
         self.compare_add = u64::from_ne_bytes(bytes);
     }
 
-    /// The key of an RDMA read or write, for the software device.
+    /// Returns the key of an RDMA read or write, for the software device.
     #[cfg(any(test, feature = "soft-device"))]
     pub(crate) fn rdma_rkey(&self) -> u32 {
         let bytes = self.compare_add.to_ne_bytes();
@@ -403,19 +407,19 @@ impl SendWr {
     }
 }
 
-/// A zeroed structure.
+/// Returns a zeroed structure.
 pub(crate) fn zeroed<T: Copy>() -> T {
     // SAFETY: only used with the structures of this module: integers, nullable function pointers, raw pointers and
     // arrays of these, for all of which zero is a value.
     unsafe { std::mem::zeroed() }
 }
 
-/// Declares constants, and for the layout test the list of their C names.
+/// Declares constants. For the layout test it also lists their C names.
 macro_rules! c_constants {
     ($($(#[$meta:meta])* $name:ident : $ty:ty = $value:expr,)*) => {
         $($(#[$meta])* pub(crate) const $name: $ty = $value;)*
 
-        /// C name and value of each constant.
+        /// Returns C name and value of each constant.
         #[cfg(test)]
         #[allow(trivial_numeric_casts)]
         pub(crate) fn constants() -> Vec<(&'static str, u64)> {
@@ -433,9 +437,9 @@ c_constants! {
     IBV_ACCESS_REMOTE_ATOMIC: c_uint = 8,
     IBV_ACCESS_ZERO_BASED: c_uint = 32,
     IBV_QPT_RC: c_uint = 2,
-    #[cfg_attr(not(feature = "soft-device"), allow(dead_code))] // The software device's.
+    #[cfg_attr(not(feature = "soft-device"), allow(dead_code))] // Used by the software device.
     IBV_QPS_RESET: c_uint = 0,
-    #[cfg_attr(not(feature = "soft-device"), allow(dead_code))] // The software device's.
+    #[cfg_attr(not(feature = "soft-device"), allow(dead_code))] // Used by the software device.
     IBV_QPS_RTS: c_uint = 3,
     IBV_QPS_ERR: c_uint = 6,
     IBV_QP_STATE: c_uint = 1,

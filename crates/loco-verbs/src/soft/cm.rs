@@ -1,4 +1,4 @@
-//! The connection manager in software: identifiers of one process that find one another by address and port.
+//! Plays the connection manager in software: identifiers of one process find one another by address and port.
 
 use std::collections::VecDeque;
 use std::ffi::{c_int, c_uint, c_void};
@@ -11,14 +11,15 @@ use super::shared::{context_at, set_errno};
 use super::verbs;
 use crate::ffi::types::*;
 
-/// One lock over all identifiers, channels and listeners: connecting is rare.
+/// The state under one lock over all identifiers, channels and listeners. One lock is enough because
+/// connecting is rare.
 static STATE: Mutex<State> = Mutex::new(State {
     listeners: Vec::new(),
     next_port: 1,
 });
 
 struct State {
-    /// Address, port, identifier.
+    /// Listeners: address, port, identifier.
     listeners: Vec<(Ipv4Addr, u16, usize)>,
     next_port: u16,
 }
@@ -41,14 +42,15 @@ struct SoftId {
     address: Ipv4Addr,
     port: u16,
     to: (Ipv4Addr, u16),
-    /// The other end, while there is one.
+    /// The other end of the connection, while there is one.
     peer: *mut SoftId,
     connected: bool,
 }
 
-/// `errno` of a call that does not fit the state of its identifier.
+/// The `errno` of a call that does not fit the state of its identifier.
 const INVALID: c_int = libc::EINVAL;
-/// Reason of a rejection for want of a listener, as InfiniBand numbers it; and of one by the listener.
+/// The reason of a rejection for want of a listener, as InfiniBand numbers it. The next constant is that of a
+/// rejection by the listener.
 const REASON_NO_LISTENER: c_int = 8;
 const REASON_CONSUMER: c_int = 28;
 
@@ -61,7 +63,7 @@ fn fail(errno: c_int) -> c_int {
     -1
 }
 
-/// Address and port of a socket address.
+/// Returns address and port of a socket address.
 ///
 /// # Safety
 /// `address` points to a socket address.
@@ -192,7 +194,7 @@ pub(super) unsafe extern "C" fn destroy_id(id: *mut CmId) -> c_int {
     0
 }
 
-/// Counts identifiers of a device: those that are bound.
+/// Counts the identifiers that are bound to a device.
 ///
 /// # Safety
 /// `id` is live.
@@ -211,7 +213,7 @@ unsafe fn count(id: *mut SoftId, added: bool) {
     }
 }
 
-/// Ends a connection under the lock: both queue pairs enter the error state, the other side is told.
+/// Ends a connection under the lock. Both queue pairs enter the error state, and the other side is told.
 ///
 /// # Safety
 /// `id` is live.

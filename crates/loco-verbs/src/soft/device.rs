@@ -1,4 +1,4 @@
-//! A software device as tests hold it.
+//! The handle through which tests use a software device.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use crate::sysfs::Choice;
 #[derive(Clone)]
 pub struct SoftDevice(Arc<Shared>);
 
-/// What exists on a device: for tests that nothing leaks.
+/// The number of objects of a device, for tests that nothing leaks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SoftCounts {
     /// Queue pairs, both ends.
@@ -22,16 +22,16 @@ pub struct SoftCounts {
     pub memory_regions: u64,
     /// Connection identifiers.
     pub identifiers: u64,
-    /// Times that a send or completion queue overflowed.
+    /// The number of times that a send or completion queue overflowed.
     pub overflows: u64,
 }
 
 impl SoftDevice {
-    /// A new device with an address of its own.
+    /// Returns a new device with an address of its own.
     pub fn new(limits: SoftLimits) -> SoftDevice {
         let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
         let number = u32::try_from(devices.len() + 1).unwrap_or(u32::MAX);
-        // 240.0.0.0/4 is reserved: no host has such an address.
+        // 240.0.0.0/4 is reserved, so no host has such an address.
         let address = Ipv4Addr::from(0xf000_0000 | number);
         let shared = Arc::new(Shared {
             address,
@@ -64,29 +64,29 @@ impl SoftDevice {
         }
     }
 
-    /// Lets `after` work requests pass and completes the next with `status` (`ibv_wc_status`); its queue pair is in the
-    /// error state then, as on a real device.
+    /// Lets `after` work requests pass and completes the next with `status` (`ibv_wc_status`). Its queue pair
+    /// then enters the error state, as on a real device.
     pub fn fail_next(&self, after: u32, status: u32) {
         self.0.fail_after.store(after, Ordering::SeqCst);
         self.0.fail_next.store(status, Ordering::SeqCst);
     }
 
-    /// Refuses registrations with `errno` from now on; 0 ends it.
+    /// Refuses registrations with `errno` from now on; 0 stops it.
     pub fn refuse_registration(&self, errno: i32) {
         self.0.refuse_registration.store(errno, Ordering::SeqCst);
     }
 
-    /// Refuses queue pairs with `errno` from now on; 0 ends it.
+    /// Refuses queue pairs with `errno` from now on; 0 stops it.
     pub fn refuse_queue_pairs(&self, errno: i32) {
         self.0.refuse_queue_pairs.store(errno, Ordering::SeqCst);
     }
 
-    /// Refuses posted work requests with `errno` from now on; 0 ends it.
+    /// Refuses posted work requests with `errno` from now on; 0 stops it.
     pub fn refuse_posts(&self, errno: i32) {
         self.0.refuse_posts.store(errno, Ordering::SeqCst);
     }
 
-    /// Takes the link down or up: while it is down operations fail for want of an acknowledgement.
+    /// Takes the link down or up. While the link is down, operations fail for want of an acknowledgement.
     pub fn set_link(&self, up: bool) {
         self.0.link_down.store(!up, Ordering::SeqCst);
     }
@@ -100,12 +100,13 @@ impl SoftDevice {
         self.0.limits.fences_stall
     }
 
-    /// How often posting has reached the device: once for requests that are linked. A null device does not count.
+    /// Returns how often posting has reached the device. Linked requests count once. A null device does not
+    /// count.
     pub fn doorbells(&self) -> u64 {
         self.0.doorbells.load(Ordering::SeqCst)
     }
 
-    /// What exists now.
+    /// Returns the number of objects that exist now.
     pub fn counts(&self) -> SoftCounts {
         SoftCounts {
             queue_pairs: self.0.queue_pairs.load(Ordering::SeqCst),
@@ -125,8 +126,8 @@ impl std::fmt::Debug for SoftDevice {
     }
 }
 
-/// Posts to and polls a queue pair of a software device by hand, without the fabric: what the device itself costs in a
-/// measurement of the code above it.
+/// Posts to and polls a queue pair of a software device by hand, without the fabric. It shows the cost of the
+/// device itself in a measurement of the code above it.
 pub struct NullLoop {
     qp: *mut Qp,
     cq: *mut Cq,
@@ -134,10 +135,10 @@ pub struct NullLoop {
 }
 
 impl NullLoop {
-    /// A queue pair of its own.
+    /// Makes a loop with a queue pair of its own.
     ///
     /// # Panics
-    /// If the device refuses one, by its limits or an injected fault.
+    /// Panics if the device refuses a queue pair, by its limits or an injected fault.
     pub fn new(device: &SoftDevice) -> NullLoop {
         let api = table::api();
         // The device registered its context when it was made.

@@ -1,4 +1,4 @@
-//! What a work request does: a copy, or a read-modify-write, between registered memory.
+//! Carries out a work request: a copy, or a read-modify-write, between registered memory.
 
 use std::ptr;
 use std::sync::atomic::Ordering;
@@ -8,7 +8,7 @@ use loco_host::word;
 use super::shared::Shared;
 use crate::ffi::types::*;
 
-/// Executes a work request; the status of its completion if it fails.
+/// Executes a work request. The error is the status of its completion.
 pub(super) fn execute(shared: &Shared, wr: &SendWr, inline_max: u32) -> Result<(), u32> {
     let len = if wr.num_sge == 0 {
         0
@@ -16,9 +16,9 @@ pub(super) fn execute(shared: &Shared, wr: &SendWr, inline_max: u32) -> Result<(
         // SAFETY: a work request with elements points to them.
         unsafe { (*wr.sg_list).length as usize }
     };
-    // To the end of this function: what it resolves stays mapped that long.
+    // The guard lives to the end of this function, and keeps what it resolves mapped.
     let registered = shared.registered();
-    // Where the local bytes are; inline data are private memory of the caller.
+    // Returns the place of the local bytes. (Inline data are private memory of the caller.)
     let local = |access: u32| -> Result<*mut u8, u32> {
         // SAFETY: as above.
         let sge = unsafe { &*wr.sg_list };

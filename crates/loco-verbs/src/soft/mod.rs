@@ -1,15 +1,16 @@
-//! A device played by software in this process: the same table of functions that the libraries fill, over memory
-//! copies.
+//! Plays a device in software in this process: the table of functions that the libraries otherwise fill, over
+//! memory copies.
 //!
-//! With it the fabric runs, and is tested, on hosts without RDMA, and faults can be injected that no healthy
-//! device shows: every completion status, refused registration, queues that overflow, completions that stay out. An
-//! operation is executed when it is posted, in order; `delay_completions` holds its completion back.
+//! With it, the fabric runs and is tested on hosts without RDMA. Faults can be injected that no healthy
+//! device shows: every completion status, refused registration, queues that overflow, completions that stay
+//! out. An operation is executed when it is posted, in order; `delay_completions` holds its completion back.
 //!
-//! Nodes of one process only. A device is found by its address, which is unique in the process; it lives as long as
-//! the process, as devices do.
+//! It connects nodes of one process only. A device is found by its address, which is unique in the process.
+//! It lives as long as the process, as devices do.
 
-//! From the bottom: `shared` (a device's state and the faults to show), `execute` (what a work request does), `verbs` (queue pairs and memory), `cm` (the
-//! connection manager), `table` (the functions), `device` (what tests hold).
+//! From the bottom: `shared` (a device's state and its injected faults), `execute` (carries out work
+//! requests), `verbs` (queue pairs and memory), `cm` (the connection manager), `table` (the functions),
+//! `device` (the handle of tests).
 
 mod cm;
 mod device;

@@ -1,4 +1,4 @@
-//! What a software device holds: its limits, registered memory, and the faults to show.
+//! The state of a software device: its limits, registered memory, and injected faults.
 
 use std::collections::HashMap;
 use std::ffi::c_int;
@@ -8,24 +8,25 @@ use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use crate::ffi::types::*;
 
-/// What a software device can do.
+/// The capabilities of a software device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SoftLimits {
-    /// Largest inline size.
+    /// The largest inline size, in bytes.
     pub inline_bytes_max: u32,
-    /// Entries of a completion queue.
+    /// The largest number of entries of a completion queue.
     pub cq_entries_max: u32,
-    /// Work requests of a queue pair.
+    /// The largest number of work requests of a queue pair.
     pub queue_depth_max: u32,
-    /// Bytes of device memory.
+    /// The bytes of device memory.
     pub device_memory_bytes: u64,
     /// True if reads of length zero work.
     pub zero_length_reads: bool,
-    /// True if fenced operations are not to be relied on.
+    /// True if fenced operations are unreliable.
     pub fences_stall: bool,
-    /// 0 none, 1 HCA, 2 GLOB, as `ibv_atomic_cap`.
+    /// The atomicity, as in `ibv_atomic_cap`: 0 none, 1 HCA, 2 GLOB.
     pub atomic_cap: u32,
-    /// Complete operations without executing them: what remains is the cost of the code above the device.
+    /// True if operations complete without being executed. What remains is the cost of the code above the
+    /// device.
     pub null: bool,
 }
 
@@ -44,15 +45,15 @@ impl Default for SoftLimits {
     }
 }
 
-/// A device, and the faults to show.
+/// A device, and its injected faults.
 pub(super) struct Shared {
     pub(super) address: Ipv4Addr,
     pub(super) limits: SoftLimits,
     pub(super) regions: RwLock<HashMap<u32, Region>>,
     pub(super) next_key: AtomicU32,
-    /// Status that the next work request completes with; 0 for none.
+    /// The status with which the next work request completes; 0 for none.
     pub(super) fail_next: AtomicU32,
-    /// Work requests to let pass before that.
+    /// The number of work requests to let pass before that one.
     pub(super) fail_after: AtomicU32,
     /// `errno` of refused registrations, queue pairs and posts; 0 for none.
     pub(super) refuse_registration: AtomicI32,
@@ -69,22 +70,23 @@ pub(super) struct Shared {
 /// A registered piece of memory.
 #[derive(Clone, Copy)]
 pub(super) struct Region {
-    /// What addresses of work requests are relative to: 0, or the address for zero-based regions.
+    /// The base of addresses in work requests: 0 for zero-based regions, else the region's own address.
     pub(super) base: usize,
     pub(super) start: usize,
     pub(super) len: usize,
     pub(super) access: u32,
 }
 
-/// All devices of this process. Never shrinks: contexts point into it.
+/// All devices of this process. The list never shrinks, because contexts point into it.
 pub(super) static DEVICES: Mutex<Vec<(Ipv4Addr, usize)>> = Mutex::new(Vec::new());
 
-/// The regions that a work request may reach. While one of these lives none of them is deregistered, hence unmapped:
-/// the peer may be going away at the same time.
+/// The regions that a work request may reach. While such a value lives, none of them is deregistered and
+/// hence unmapped, even if the peer is going away at the same time.
 pub(super) struct Registered<'a>(RwLockReadGuard<'a, HashMap<u32, Region>>);
 
 impl Registered<'_> {
-    /// Where `len` bytes from `address` of the region `key` lie, if it allows `access` to them.
+    /// Returns the place of the `len` bytes from `address` of the region `key`, if the region allows `access`
+    /// to them.
     pub(super) fn resolve(&self, key: u32, address: u64, len: usize, access: u32) -> Option<*mut u8> {
         let region = self.0.get(&key)?;
         let offset = usize::try_from(address).ok()?.checked_sub(region.base)?;
@@ -110,7 +112,7 @@ impl Shared {
         regions.remove(&key);
     }
 
-    /// The status that fault injection has for the next work request.
+    /// Returns the status that fault injection wants for the next work request.
     pub(super) fn injected(&self) -> u32 {
         if self.link_down.load(Ordering::Relaxed) {
             return IBV_WC_RETRY_EXC_ERR;
@@ -132,7 +134,7 @@ impl Shared {
     }
 }
 
-/// The context of the device with this address.
+/// Returns the context of the device with this address.
 pub(super) fn context_at(address: Ipv4Addr) -> Option<*mut Context> {
     let devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
     let found = devices.iter().find(|(at, _)| *at == address);

@@ -3,7 +3,7 @@
 use super::{cm, verbs};
 use crate::ffi::Api;
 
-/// The table of functions.
+/// Returns the table of functions.
 pub(crate) fn api() -> &'static Api {
     static API: Api = Api {
         device_name: verbs::device_name,

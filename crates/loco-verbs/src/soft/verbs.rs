@@ -1,4 +1,4 @@
-//! Verbs in software: devices, memory regions, queues.
+//! Plays verbs in software: devices, memory regions, queues.
 
 use std::collections::VecDeque;
 use std::ffi::{c_char, c_int, c_uint, c_void};
@@ -12,7 +12,7 @@ use super::execute::execute;
 use super::shared::{Region, Shared, set_errno};
 use crate::ffi::types::*;
 
-/// A device: what providers put around the context that the program sees.
+/// A device, in the form that providers have around the context that the program sees.
 #[repr(C)]
 struct SoftContext {
     verbs: VerbsContext,
@@ -42,8 +42,8 @@ struct Entry {
 pub(super) struct SoftQp {
     qp: Qp,
     state: Mutex<QpState>,
-    /// True until it enters the error state: then the other end reaches nothing through it. Held while the other end
-    /// does.
+    /// True until the queue pair enters the error state: then the other end reaches nothing through it. The
+    /// other end holds the lock while it accesses memory.
     answers: Arc<RwLock<bool>>,
     shared: Arc<Shared>,
 }
@@ -51,16 +51,16 @@ pub(super) struct SoftQp {
 struct QpState {
     cap: QpCap,
     state: u32,
-    /// Slots of the send queue in use: freed when a completion that covers them is polled.
+    /// The number of send queue slots in use. A slot is freed when a completion that covers it is polled.
     in_use: u32,
-    /// Work requests since the last completion.
+    /// The number of work requests since the last completion.
     uncovered: u32,
     held: Vec<(Wc, u32)>,
-    /// Of the other end, once connected.
+    /// `answers` of the other end, once connected.
     remote: Option<Arc<RwLock<bool>>>,
 }
 
-/// The device around `context`.
+/// Returns the device around `context`.
 ///
 /// # Safety
 /// `context` was made by [`context`].
@@ -73,7 +73,7 @@ unsafe fn device<'a>(context: *mut Context) -> &'a SoftContext {
     }
 }
 
-/// A new opened device.
+/// Returns a new opened device.
 pub(super) fn context(shared: Arc<Shared>) -> *mut Context {
     let mut soft = Box::new(SoftContext {
         verbs: zeroed(),
@@ -150,7 +150,7 @@ pub(super) unsafe extern "C" fn dealloc_pd(pd: *mut Pd) -> c_int {
     0
 }
 
-/// Registers `len` bytes from `start`, which work requests address from `base`.
+/// Registers `len` bytes from `start`. Work requests address them from `base`.
 unsafe fn register(pd: *mut Pd, start: usize, base: usize, len: usize, access: u32) -> *mut Mr {
     // SAFETY: the caller passes a live domain.
     let context = unsafe { (*pd).context };
@@ -201,11 +201,12 @@ pub(super) unsafe extern "C" fn dereg_mr(mr: *mut Mr) -> c_int {
 #[repr(C)]
 struct SoftDm {
     dm: Dm,
-    /// Atomic, as other threads access them: only their address is used, by the functions of `word`.
+    /// The words are atomic because other threads access them. Only their address is used, by the functions
+    /// of `word`.
     words: Box<[AtomicU64]>,
 }
 
-/// Where device memory begins.
+/// Returns the start of device memory.
 ///
 /// # Safety
 /// `dm` was made by [`alloc_dm`] and is not freed.
@@ -403,7 +404,7 @@ pub(super) unsafe extern "C" fn modify_qp(qp: *mut Qp, attr: *mut QpAttr, mask: 
     0
 }
 
-/// Connects two ends: what one posts fails once the other is in the error state.
+/// Connects two ends. Operations that one end posts fail once the other is in the error state.
 ///
 /// # Safety
 /// Both are live queue pairs of software devices.
@@ -414,7 +415,7 @@ pub(super) unsafe fn link(a: *mut Qp, b: *mut Qp) {
     lock(&b.state).remote = Some(Arc::clone(&a.answers));
 }
 
-/// Enters the error state: what was held back is flushed.
+/// Enters the error state and flushes the completions that were held back.
 pub(super) fn enter_error(qp: &SoftQp) {
     *qp.answers.write().unwrap_or_else(PoisonError::into_inner) = false;
     let mut state = lock(&qp.state);
@@ -515,7 +516,7 @@ fn post_one(qp: &SoftQp, wr: &SendWr) -> c_int {
     0
 }
 
-/// The count of a device's identifiers.
+/// Returns the counter of a device's identifiers.
 ///
 /// # Safety
 /// `context` was made by [`context`].

@@ -1,4 +1,4 @@
-//! The part of the litmus language that RDMA-TSO'24 needs, and the outcomes that its model allows.
+//! The part of the litmus language that RDMA-TSO'24 needs, with the outcomes that its model allows.
 //!
 //! A test is read from `litmus/rdma-tso24/NAME.litmus`: `x := 1` stores, `a := x` loads, `z^2 := x` puts, `a := y^2`
 //! gets, `poll(n)`, `rfence(n)`, `mfence`. Its outcomes come from `NAME.litmus.expected`, the section of model
@@ -11,33 +11,33 @@ use std::path::PathBuf;
 #[derive(Clone, Copy, Debug)]
 pub enum Step {
     Store(usize, u64),
-    /// Location to register.
+    /// Loads a location into a register.
     Load(usize, usize),
     Fence,
-    /// To a peer's location: from a location or a constant.
+    /// Puts a location or a constant at a peer's location.
     Put(u16, usize, Result<usize, u64>),
-    /// From a peer's location to a location.
+    /// Gets a peer's location into a location.
     Get(u16, usize, usize),
     Poll(u16),
     RemoteFence(u16),
 }
 
-/// What an outcome is about.
+/// A register or location that an outcome is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Observed {
     Register(usize),
     Location(usize),
 }
 
-/// Values of what a condition is about.
+/// The values that a condition is about.
 pub type Outcome = BTreeMap<Observed, u64>;
 
 /// A condition of a test.
 #[derive(Debug)]
 pub struct Query {
-    /// What it asks for.
+    /// The outcome that the condition asks for.
     pub asked: Outcome,
-    /// The paper says that it does not occur.
+    /// Set if the paper says that the outcome does not occur.
     pub forbidden: bool,
     /// All outcomes that the model allows, over the same registers and locations.
     pub allowed: BTreeSet<Outcome>,
@@ -54,7 +54,7 @@ pub struct Litmus {
     pub queries: Vec<Query>,
 }
 
-/// Where the tests are.
+/// Returns the directory of the tests.
 pub fn directory() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../litmus/rdma-tso24")
 }
@@ -71,7 +71,7 @@ impl Names {
         *self.registers.entry((thread, name.to_owned())).or_insert(next)
     }
 
-    /// `0:a`, `x` or `[x]`
+    /// Reads `0:a`, `x` or `[x]`.
     fn observed(&self, name: &str) -> Observed {
         match name.split_once(':') {
             Some((thread, register)) => {
@@ -81,7 +81,7 @@ impl Names {
         }
     }
 
-    /// Terms `what=value`, separated by `separator`.
+    /// Reads terms `what=value`, separated by `separator`.
     fn outcome(&self, text: &str, separator: &str) -> Outcome {
         let terms = text
             .split(separator)
