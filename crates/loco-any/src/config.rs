@@ -1,4 +1,4 @@
-//! Which fabric to use, and how each is set up.
+//! The choice of a fabric, and the options of each.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use loco_shm::ShmConfig;
 #[cfg(feature = "verbs")]
 use loco_verbs::VerbsConfig;
 
-/// Which fabric to use.
+/// The choice of a fabric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum FabricChoice {
     /// Shared memory between processes of one host.
@@ -48,10 +48,11 @@ impl fmt::Display for FabricChoice {
 }
 
 impl FabricChoice {
-    /// What the environment variable `LOCO_FABRIC` says; [`Auto`](FabricChoice::Auto) without it.
+    /// Returns the choice of the environment variable `LOCO_FABRIC`, or [`Auto`](FabricChoice::Auto) without
+    /// it.
     ///
     /// # Errors
-    /// [`FabricError::Config`] when it names no fabric.
+    /// Returns [`FabricError::Config`] when it names no fabric.
     pub fn from_env() -> Result<FabricChoice> {
         match std::env::var(var::FABRIC) {
             Ok(name) if !name.is_empty() => name.parse(),
@@ -60,25 +61,25 @@ impl FabricChoice {
     }
 }
 
-/// How the fabrics are set up.
+/// Options of the fabrics.
 #[derive(Clone, Debug, Default)]
 pub struct AnyConfig {
-    /// Which to use.
+    /// The choice of a fabric.
     pub choice: FabricChoice,
-    /// Of the shared-memory fabric.
+    /// The configuration of the shared-memory fabric.
     #[cfg(feature = "shm")]
     pub shm: ShmConfig,
-    /// Of the verbs fabric.
+    /// The configuration of the verbs fabric.
     #[cfg(feature = "verbs")]
     pub verbs: VerbsConfig,
 }
 
 impl AnyConfig {
-    /// Returns the defaults, with what the environment says (`LOCO_FABRIC`, and the variables that
+    /// Returns the default configuration, changed by the environment (`LOCO_FABRIC`, and the variables that
     /// `VerbsConfig::from_env` reads).
     ///
     /// # Errors
-    /// [`FabricError::Config`] naming the variable that cannot be understood.
+    /// Returns [`FabricError::Config`], which names the variable that cannot be understood.
     pub fn from_env() -> Result<AnyConfig> {
         Ok(AnyConfig {
             choice: FabricChoice::from_env()?,

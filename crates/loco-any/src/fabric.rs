@@ -15,7 +15,7 @@ use crate::config::{AnyConfig, FabricChoice};
 use crate::memory::{AnyMemory, AnyRemote};
 use crate::queue_pair::AnyQueuePair;
 
-/// How long the nodes wait for one another to agree on a fabric.
+/// The time that the nodes wait for one another to agree on a fabric.
 const CHOICE_TIMEOUT: Duration = Duration::from_secs(30);
 
 either! {
@@ -25,12 +25,13 @@ either! {
 }
 
 impl AnyFabric {
-    /// Brings the chosen fabric up on every node of `mesh`: a collective call. With [`FabricChoice::Auto`] the nodes
-    /// agree: verbs if each has a device, an active port and a usable GID, else shared memory.
+    /// Brings the chosen fabric up on every node of `mesh`: a collective call. With [`FabricChoice::Auto`]
+    /// the nodes agree on verbs if each has a device, an active port and a usable GID, and else on shared
+    /// memory.
     ///
     /// # Errors
-    /// [`FabricError::Unsupported`] for a fabric that this build does not have; else those of `ShmFabric::new` and
-    /// `VerbsFabric::new`.
+    /// Returns [`FabricError::Unsupported`] for a fabric that this build does not have, and otherwise the
+    /// errors of `ShmFabric::new` and `VerbsFabric::new`.
     pub fn new(mesh: Mesh, config: AnyConfig) -> Result<AnyFabric> {
         let verbs = match config.choice {
             FabricChoice::Shm => false,
@@ -48,7 +49,7 @@ impl AnyFabric {
         Err(absent(if verbs { "verbs" } else { "shm" }))
     }
 
-    /// Returns the mesh that it was built from.
+    /// Returns the mesh that the fabric was built from.
     pub fn mesh(&self) -> &Mesh {
         each!(self, fabric => fabric.mesh())
     }
@@ -109,7 +110,7 @@ impl Fabric for AnyFabric {
         wrapped!(self, fabric => fabric.allocate(len, kind) => AnyMemory)
     }
 
-    /// Memory of the other fabric gives a key that no node accepts.
+    /// Returns the memory's key. Memory of the other fabric gives a key that no node accepts.
     fn export(&self, memory: &AnyMemory) -> RegionKey {
         match (self, memory) {
             #[cfg(feature = "shm")]

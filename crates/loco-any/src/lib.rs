@@ -1,7 +1,8 @@
-//! The fabric that is chosen at run time: one enum over the fabrics that this build has.
+//! The fabric that is chosen at run time: one enum over the fabrics of this build.
 //!
-//! The features `shm` and `verbs`, both on by default, say which those are. Dispatch is a match, which inlines; there are
-//! no virtual calls. Another fabric is another crate, a feature, and a variant of the enums and macros here.
+//! The features `shm` and `verbs`, both on by default, choose these fabrics. Dispatch is a match, which
+//! inlines; there are no virtual calls. Another fabric would be another crate, a feature, and a variant of
+//! the enums and macros here.
 
 #![forbid(unsafe_code)]
 
@@ -13,17 +14,17 @@ macro_rules! either {
     ($(#[$meta:meta])* $name:ident $(<$w:ident>)?, $shm:ty, $verbs:ty) => {
         $(#[$meta])*
         pub enum $name $(<$w>)? {
-            /// Of the shared-memory fabric.
+            /// A value of the shared-memory fabric.
             #[cfg(feature = "shm")]
             Shm($shm),
-            /// Of the verbs fabric.
+            /// A value of the verbs fabric.
             #[cfg(feature = "verbs")]
             Verbs($verbs),
         }
     };
 }
 
-/// The same expression for each variant.
+/// Expands one expression for each variant.
 macro_rules! each {
     ($value:expr, $inner:ident => $body:expr) => {
         match $value {
@@ -35,7 +36,7 @@ macro_rules! each {
     };
 }
 
-/// The same for an expression whose result becomes the same variant of another enum.
+/// Expands an expression for each variant. Its result becomes the variant with the same name of another enum.
 macro_rules! wrapped {
     ($value:expr, $inner:ident => $body:expr => $to:ident) => {
         match $value {

@@ -12,12 +12,12 @@ either! {
     AnyMemory, ShmMemory, VerbsMemory
 }
 either! {
-    /// Registered memory of a peer.
+    /// A peer's registered memory.
     #[derive(Clone, Debug)]
     AnyRemote, ShmRemote, VerbsRemote
 }
 either! {
-    /// One aligned word of registered memory.
+    /// An aligned word of registered memory.
     #[derive(Clone, Debug)]
     AnyCell<W>, ShmCell<W>, VerbsCell<W>
 }

@@ -13,7 +13,7 @@ either! {
     AnyQueuePair, ShmQueuePair, VerbsQueuePair
 }
 
-/// Memory of one fabric was given to another.
+/// Returns the error for memory of one fabric that was given to another.
 #[cold]
 fn mixed() -> FabricError {
     FabricError::Config(
@@ -21,7 +21,7 @@ fn mixed() -> FabricError {
     )
 }
 
-/// An operation with a local and a remote side, on whichever fabric all of it belongs to.
+/// Expands an operation with a local and a remote side, for the fabric to which all of its parts belong.
 macro_rules! operation {
     ($qp:expr, $local:expr, $target:expr, |$q:ident, $l:ident, $t:ident| $call:expr) => {
         match ($qp, $local.memory, $target.remote) {

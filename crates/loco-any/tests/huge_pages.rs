@@ -1,6 +1,7 @@
-//! Arenas on huge pages where this host grants them, on small ones where not, and the line of the log that says which.
+//! Checks that arenas are on huge pages where this host grants them and on small ones elsewhere, and that the
+//! log says which.
 //!
-//! Both branches are run by `test.sh`, which as root reserves pages for the second (`LOCO_REQUIRE_HUGE_PAGES`).
+//! `test.sh` runs both branches. As root it reserves pages for the second (`LOCO_REQUIRE_HUGE_PAGES`).
 
 #![allow(clippy::unwrap_used)]
 
@@ -19,20 +20,20 @@ use tracing::{Event, Metadata, Subscriber, span};
 
 const MIB: usize = 1 << 20;
 const ARENA_BYTES: usize = 4 * MIB;
-/// Pages of 2 MiB that all tests of this file together take.
+/// The number of 2 MiB pages that all tests of this file together take.
 const PAGES: usize = 8;
 
-/// Mappings and reserved pages are the process's, so one test runs at a time.
+/// Mappings and reserved pages belong to the process, so one test runs at a time.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Reserved pages of this size that nobody has taken.
+/// Returns the number of reserved pages of this size that nobody has taken.
 fn free(page_kib: usize) -> usize {
     let path = format!("/sys/kernel/mm/hugepages/hugepages-{page_kib}kB/free_hugepages");
     fs::read_to_string(path).map_or(0, |text| text.trim().parse().unwrap())
 }
 
-/// Returns true if the host grants pages of 2 MiB, false if it has none. (Some, but too few: neither can be
-/// expected.)
+/// Returns true if the host grants pages of 2 MiB, and false if it has none. (Returns `None` if it has some,
+/// but too few: neither can then be expected.)
 fn granted() -> Option<bool> {
     let free = free(2048);
     assert!(
@@ -47,7 +48,7 @@ fn granted() -> Option<bool> {
     }
 }
 
-/// KiB of the pages of each mapping of this process whose name contains `name`.
+/// Returns the page size, in KiB, of each mapping of this process whose name contains `name`.
 fn page_sizes(name: &str) -> Vec<usize> {
     let mut sizes = Vec::new();
     let mut named = false;
@@ -91,7 +92,7 @@ impl Subscriber for Log {
     fn exit(&self, _: &span::Id) {}
 }
 
-/// What `f` returns, and the lines about arenas that it logs.
+/// Returns the result of `f`, and the lines about arenas that it logs.
 fn logged<T>(f: impl FnOnce() -> T) -> (T, Vec<String>) {
     let log = Log::default();
     let value = tracing::subscriber::with_default(log.clone(), f);
@@ -103,7 +104,8 @@ fn logged<T>(f: impl FnOnce() -> T) -> (T, Vec<String>) {
     (value, lines.collect())
 }
 
-/// Puts most of an arena from one node to the other, and has it back from memory that was used before, zeroed.
+/// Puts most of an arena from one node to the other. Checks that memory that was used before comes back
+/// zeroed.
 fn check_memory<F: Fabric>(nodes: &[F], in_use: impl FnOnce()) -> Vec<String> {
     const LEN: usize = 3 * MIB;
     let ((here, there), lines) = logged(|| {
@@ -202,7 +204,7 @@ fn arenas_lie_on_huge_pages_where_the_host_grants_them() {
         let (nodes, lines): (Vec<_>, Vec<_>) = on_two_nodes(verbs).into_iter().unzip();
         (nodes, lines.concat())
     };
-    // The first arena is made at set-up, for the word that flushes read.
+    // Set-up makes the first arena, for the word that flushes read.
     check_lines(granted, &lines);
     check_memory(&nodes, || check_pages("/anon_hugepage"));
 }
@@ -218,7 +220,7 @@ fn on_two_nodes<T: Send>(bring_up: impl Fn(Mesh) -> T + Sync) -> Vec<T> {
     })
 }
 
-/// Pages of 1 GiB are granted on few hosts: without them the next smaller ones are taken, which is logged.
+/// Few hosts grant pages of 1 GiB. Elsewhere the next smaller ones are taken, and that is logged.
 #[test]
 fn an_arena_of_a_gigabyte_lies_on_the_largest_pages() {
     let _turn = TURN.lock();

@@ -1,4 +1,5 @@
-//! A node's registered memory: arenas made as they are needed, ranges of them handed out and taken back.
+//! A node's registered memory. Arenas are made as they are needed; ranges of them are handed out and taken
+//! back.
 
 use std::fmt;
 use std::ptr::NonNull;
@@ -11,13 +12,13 @@ use loco_fabric::{FabricError, Result};
 /// A large piece of mapped memory.
 ///
 /// # Safety
-/// [`len`](Arena::len) bytes from [`start`](Arena::start) stay mapped as long as the arena exists, are zero at first,
-/// and are accessed by the functions of `word` only.
-#[allow(clippy::len_without_is_empty)] // None is empty.
+/// [`len`](Arena::len) bytes from [`start`](Arena::start) stay mapped as long as the arena exists. They are
+/// zero at first, and are accessed by the functions of `word` only.
+#[allow(clippy::len_without_is_empty)] // No arena is empty.
 pub unsafe trait Arena {
-    /// First byte.
+    /// Returns the address of the first byte.
     fn start(&self) -> NonNull<u8>;
-    /// Bytes.
+    /// Returns the length in bytes.
     fn len(&self) -> usize;
 }
 
@@ -25,23 +26,24 @@ pub unsafe trait Arena {
 pub struct Arenas<A> {
     arena_bytes: usize,
     limit_bytes: usize,
-    /// Where the limit is set, for the error message.
+    /// The name of the configuration type that sets the limit, for the error message.
     config_name: &'static str,
     list: Mutex<Vec<(Arc<A>, Ranges)>>,
 }
 
-/// An allocated range; free again when dropped.
+/// An allocated range. It becomes free when dropped.
 pub struct Block<A: Arena> {
     arenas: Arc<Arenas<A>>,
     arena: Arc<A>,
-    /// Of `arena` among its node's.
+    /// The position of `arena` among its node's arenas.
     index: usize,
     range: Range,
 }
 
 impl<A: Arena> Arenas<A> {
-    /// No arena yet. Each will have `arena_bytes` (or more, for a longer allocation), all together `limit_bytes`, as
-    /// the fields of the configuration type named `config_name` say.
+    /// Returns a set without arenas. Each arena will have `arena_bytes` (or more, for a longer allocation).
+    /// All together will have at most `limit_bytes`. The configuration type named `config_name` has fields
+    /// for both.
     pub fn new(arena_bytes: usize, limit_bytes: usize, config_name: &'static str) -> Arc<Arenas<A>> {
         Arc::new(Arenas {
             arena_bytes,
@@ -51,7 +53,8 @@ impl<A: Arena> Arenas<A> {
         })
     }
 
-    /// At least `len` zeroed bytes. `make(index, bytes)` makes an arena of at least so many bytes if there is no room.
+    /// Allocates at least `len` zeroed bytes. If there is no room, `make(index, bytes)` makes an arena of at
+    /// least so many bytes.
     pub fn allocate(
         self: &Arc<Self>,
         len: usize,
@@ -101,7 +104,7 @@ impl<A: Arena> Arenas<A> {
         Ok((arena, index, range))
     }
 
-    /// Returns an arena by its index.
+    /// Returns the arena with this index.
     pub fn get(&self, index: usize) -> Option<Arc<A>> {
         let list = self.list();
         let (arena, _) = list.get(index)?;
@@ -114,13 +117,13 @@ impl<A: Arena> Arenas<A> {
 }
 
 impl<A: Arena> Block<A> {
-    /// First byte.
+    /// Returns the address of the first byte.
     pub fn start(&self) -> NonNull<u8> {
         // SAFETY: the allocator hands out ranges within the arena.
         unsafe { self.arena.start().add(self.range.offset) }
     }
 
-    /// Returns the arena that it lies in.
+    /// Returns the arena of the block.
     pub fn arena(&self) -> &A {
         &self.arena
     }

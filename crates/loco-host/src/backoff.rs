@@ -1,32 +1,34 @@
-//! How a waiting thread spends its time: spin, then yield, then sleep.
+//! The pauses of a waiting thread: it spins, then yields, then sleeps.
 //!
-//! Spinning answers fastest, and is right as long as the awaited one runs at the same time. If it does not, because
-//! nodes or other programs share the cores, it may be off its core *because* we spin. So a node learns how long its waits
-//! may spin: those that are answered while spinning lengthen it, those that are not shorten it. Yielding costs little
-//! where nobody else wants the core. Sleeping comes last, in growing steps: a wait that lasts leaves the cores to
-//! others, and is answered at most one step late.
+//! Spinning answers fastest. It is right as long as the thread that will answer runs at the same time. Where
+//! nodes or other programs share the cores, that thread may be off its core *because* we spin. A node
+//! therefore learns how long its waits may spin. Waits that are answered while spinning make this time
+//! longer, and other waits make it shorter. Yielding costs little where nobody else wants the core. Sleeping
+//! comes last, in growing steps: a long wait leaves the cores to others, and is answered at most one step
+//! late.
 
 use std::hint;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Rounds of spinning at most, where every node can have a core: some 20 us.
+/// The most rounds of spinning, where every node can have a core: some 20 us.
 const SPINS_MAX: u32 = 1000;
-/// And at least: about the time that a message between two cores takes. All that is spun where nodes share cores.
+/// The fewest rounds of spinning, which take about as long as a message between two cores. Where nodes share
+/// cores, waits spin only this long.
 const SPINS_MIN: u32 = 20;
-/// Of them, the first, without the `pause` instruction, which takes 40 to 140 cycles, up to as long as a message does:
-/// whoever is about to be answered is answered sooner. More of them do harm: loads without pauses run ahead of the answer,
-/// and have to be undone.
+/// The number of first rounds without the `pause` instruction. That instruction takes 40 to 140 cycles, which
+/// can be as long as a message takes, so a wait that is about to be answered ends sooner without it. More
+/// such rounds do harm: loads without pauses run ahead of the answer and have to be undone.
 const SPINS_TIGHT: u32 = 6;
-/// Rounds of yielding before the first sleep: some 0.3 ms if nobody else wants the core.
+/// The rounds of yielding before the first sleep. They take some 0.3 ms if nobody else wants the core.
 const YIELDS: u32 = 1000;
 const SLEEP_MIN: Duration = Duration::from_micros(5);
 const SLEEP_MAX: Duration = Duration::from_micros(100);
-/// Spins between two looks at the clock, which cost as much as several spins.
+/// The number of spins between two looks at the clock. A look costs as much as several spins.
 const SPINS_PER_CLOCK: u32 = 32;
 
-/// How long the waits of a node spin.
+/// The time that the waits of a node spin, learned from earlier waits.
 #[derive(Debug)]
 pub struct Patience {
     spins: AtomicU32,
@@ -37,16 +39,16 @@ pub struct Patience {
 #[derive(Debug)]
 pub struct Backoff<'a> {
     patience: &'a Patience,
-    /// Left of `spins` without a pause.
+    /// The part of `spins` that is left without a pause.
     tight: u32,
-    /// Left.
+    /// The number of spins left.
     spins: u32,
     yields: u32,
     sleep: Duration,
 }
 
 impl Patience {
-    /// `crowded`: there are more nodes than cores.
+    /// Returns the initial patience. `crowded` says that there are more nodes than cores.
     pub fn new(crowded: bool) -> Patience {
         let spins_max = if crowded { SPINS_MIN } else { SPINS_MAX };
         Patience {
@@ -61,7 +63,8 @@ impl Patience {
         Backoff {
             patience: self,
             tight: SPINS_TIGHT,
-            // Relaxed, here and below: a guess, which orders nothing; a lost update is no harm.
+            // Relaxed, here and below: the number is a guess that publishes no other data, and a lost update
+            // does no harm.
             spins: self.spins.load(Ordering::Relaxed),
             yields: YIELDS,
             sleep: SLEEP_MIN,
@@ -70,7 +73,7 @@ impl Patience {
 }
 
 impl Backoff<'_> {
-    /// Pauses, longer each time. True if it is time to look at the clock.
+    /// Pauses, longer each time. Returns true if it is time to look at the clock.
     #[inline]
     pub fn pause(&mut self) -> bool {
         if self.spins == 0 {
@@ -97,7 +100,7 @@ impl Backoff<'_> {
         }
     }
 
-    /// The wait was answered.
+    /// Notes that the wait was answered.
     #[inline]
     pub fn answered(&self) {
         let spins = self.patience.spins.load(Ordering::Relaxed);

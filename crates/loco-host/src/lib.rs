@@ -1,9 +1,10 @@
-//! What the fabrics of real machines share, below all of them: registered memory that this process has mapped, and the
-//! other members of the job. For implementers of fabrics; programs use a fabric.
+//! The common base of the fabrics of real machines: registered memory that this process has mapped, and the
+//! other members of the job. It is for implementers of fabrics; programs use a fabric.
 //!
-//! From the bottom: [`word`] (racy accesses), [`span`] (bounds-checked handles), [`pages`] (huge or small), `ranges` and
-//! [`arenas`] (allocation), [`backoff`] (how a waiting thread spends its time), `strand` (many waits on one thread), [`membership`]
-//! (who is there, set-up data, waiting). Nothing here knows how data travels to a peer; `loco-shm` and `loco-verbs` do.
+//! From the bottom: [`word`] (racy accesses), [`span`] (bounds-checked handles), [`pages`] (huge or small),
+//! `ranges` and [`arenas`] (allocation), [`backoff`] (pauses of a waiting thread), [`membership`] (the
+//! members of the job, set-up data, waiting). Nothing here knows how data travels to a peer; `loco-shm` and
+//! `loco-verbs` do.
 
 #![deny(unsafe_code)]
 

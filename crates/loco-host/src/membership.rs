@@ -1,4 +1,5 @@
-//! A node among the others: who is there and who is gone, what each told the rest at set-up, and the waiting loop.
+//! A node's view of the others: the present and departed nodes, the data that each told at set-up, and the
+//! waiting loop.
 
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use crate::strand::{self, Resume};
 use loco_fabric::{Control, FabricError, NodeId, PeerState, Peers, Platform, Result, Std, Time, Wait};
 use loco_job::Mesh;
 
-/// One node's view of the job.
+/// A node's view of the job.
 #[derive(Debug)]
 pub struct Membership {
     /// The control plane.
@@ -32,11 +33,13 @@ impl Membership {
         }
     }
 
-    /// Gives every node `card`, and what the others gave, in the order of the mesh's nodes: a collective call. `fabric`
-    /// names the fabric; `version` changes when the type of card or its meaning does.
+    /// Gives `card` to every node, and returns the cards of all nodes in the order of the mesh's nodes. This
+    /// is a collective call. `fabric` names the fabric; `version` changes when the type of card or its
+    /// meaning does.
     ///
     /// # Errors
-    /// [`FabricError::Config`] for a node of another version; [`FabricError::PeerLost`], [`FabricError::Timeout`].
+    /// Returns [`FabricError::Config`] for a node of another version, [`FabricError::PeerLost`] and
+    /// [`FabricError::Timeout`].
     pub fn exchange<C: Serialize + DeserializeOwned>(
         &self,
         fabric: &str,
@@ -60,7 +63,7 @@ impl Membership {
         answers.into_iter().map(read).collect()
     }
 
-    /// The one of `cards`, which are in the order of the mesh's nodes, that is `node`'s.
+    /// Returns the card of `node`. The `cards` are in the order of the mesh's nodes.
     pub fn card<'a, C>(&self, cards: &'a [C], node: NodeId) -> Result<&'a C> {
         let index = self.mesh.nodes().binary_search(&node);
         let card = index.ok().and_then(|index| cards.get(index));
@@ -103,18 +106,18 @@ impl Membership {
         peers.iter().copied().find(|&peer| self.is_gone(peer))
     }
 
-    /// Returns the pauses of a wait that [`wait`](Membership::wait) does not fit.
+    /// Returns the pauses for a wait that cannot use [`wait`](Membership::wait).
     pub fn backoff(&self) -> Backoff<'_> {
         self.patience.backoff()
     }
 
-    /// [`Fabric::wait`](loco_fabric::Fabric::wait).
+    /// Implements [`Fabric::wait`](loco_fabric::Fabric::wait).
     #[inline]
     pub fn wait<T>(&self, wait: Wait<'_>, ready: impl FnMut() -> Option<T>) -> Result<T> {
         self.wait_or(wait, None, ready)
     }
 
-    /// [`Fabric::wait_within`](loco_fabric::Fabric::wait_within).
+    /// Implements [`Fabric::wait_within`](loco_fabric::Fabric::wait_within).
     #[inline]
     pub fn wait_within<T>(
         &self,
@@ -132,7 +135,7 @@ impl Membership {
         )
     }
 
-    /// Waits until `wait.deadline` or for `within`, whichever is said.
+    /// Waits until `wait.deadline`, or for `within` if that is given.
     #[inline]
     fn wait_or<T>(
         &self,
@@ -143,10 +146,11 @@ impl Membership {
         if let Some(value) = ready() {
             return Ok(value);
         }
-        // Of the first look at the clock, which takes as long as a message: whoever is about to be answered is spared it.
+        // These are the start and the end of the wait, set at the first look at the clock. A look takes as
+        // long as a message, so a wait that is soon answered avoids it.
         let mut start_and_end: Option<(Time, Time)> = None;
         let mut backoff = self.patience.backoff();
-        // Those who left before the wait count too, so the first comparison is with none.
+        // Nodes that left before the wait count too, so the first comparison is with 0.
         let mut departures_seen = 0;
         loop {
             let departures = self.mesh.departures();
@@ -172,7 +176,7 @@ impl Membership {
         }
     }
 
-    /// Looks at the clock, if there is an end: the error if that has come.
+    /// Looks at the clock, if the wait has an end. Returns the error if the end has come.
     #[cold]
     fn over(
         &self,

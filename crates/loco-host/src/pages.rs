@@ -1,4 +1,4 @@
-//! Which pages an arena is made of: the largest that were asked for and that the host grants.
+//! The pages of an arena: the largest that were asked for and that the host grants.
 
 use std::io;
 use std::ptr::NonNull;
@@ -10,34 +10,36 @@ use loco_fabric::{FabricError, NodeId, Result};
 /// Bytes of a mebibyte.
 pub const MIB: usize = 1 << 20;
 
-/// Which pages are asked for; where the host has none, the next smaller ones are taken and one line is logged.
+/// The pages that are asked for. Where the host has none, the next smaller ones are taken and one line is
+/// logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum HugePages {
     /// Small pages only.
     Never,
-    /// Reserved 2 MiB pages (`vm.nr_hugepages`), else transparent ones by advice.
+    /// Reserved 2 MiB pages (`vm.nr_hugepages`), else transparent huge pages by advice.
     #[default]
     TwoMiB,
-    /// Reserved 1 GiB pages for arenas of that size (LOCO'26 C.4), else as [`TwoMiB`](HugePages::TwoMiB). A page is
-    /// cleared as a whole at its first touch, which takes a noticeable fraction of a second.
+    /// Reserved 1 GiB pages for arenas of that size (LOCO'26 C.4), else the same as
+    /// [`TwoMiB`](HugePages::TwoMiB). A page is cleared as a whole at its first touch, which takes a
+    /// noticeable fraction of a second.
     OneGiB,
 }
 
-/// Page sizes of an arena.
+/// The page size of an arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pages {
     /// 1 GiB, reserved by the administrator.
     OneGiB,
     /// 2 MiB, reserved by the administrator.
     TwoMiB,
-    /// The system's, joined to 2 MiB pages where it does so on advice.
+    /// The system's pages, which it joins to 2 MiB pages where it does so on advice.
     SmallAdvised,
-    /// The system's.
+    /// The system's pages.
     Small,
 }
 
 impl Pages {
-    /// For an arena of `len` bytes, best first; the last is always granted.
+    /// Returns the pages to try for an arena of `len` bytes, best first. The last are always granted.
     fn to_try(huge: HugePages, len: usize) -> &'static [Pages] {
         match huge {
             HugePages::Never => &[Pages::Small],
@@ -52,7 +54,7 @@ impl Pages {
         match self {
             Pages::OneGiB => 1024 * MIB,
             Pages::TwoMiB => 2 * MIB,
-            // A multiple of every page size there is.
+            // This is a multiple of every page size.
             Pages::SmallAdvised | Pages::Small => 64 << 10,
         }
     }
@@ -66,7 +68,7 @@ impl Pages {
         }
     }
 
-    /// Gives the system the advice that these pages stand for, on `len` bytes just mapped from `start`.
+    /// Gives the system the advice that belongs to these pages, for `len` bytes just mapped from `start`.
     pub fn advise(self, start: NonNull<u8>, len: usize) {
         if self != Pages::SmallAdvised {
             return;
@@ -74,17 +76,17 @@ impl Pages {
         // SAFETY: advice changes no contents; a range that is not mapped is an error.
         let advised = unsafe { rustix::mm::madvise(start.as_ptr().cast(), len, Advice::LinuxHugepage) };
         if let Err(error) = advised {
-            tracing::debug!("no advice on huge pages: {error}"); // A kernel without them: nothing is lost.
+            tracing::debug!("no advice on huge pages: {error}"); // On a kernel without them nothing is lost.
         }
     }
 }
 
-/// Maps arena `index` of `node`, at least `len` bytes, by `map(rounded length, pages)`, on the largest pages that it
-/// grants; says in one line of the log which these are, and what was refused. Returns what `map` returned, and the
-/// rounded length.
+/// Maps arena `index` of `node`, with at least `len` bytes, by `map(rounded length, pages)`. Uses the largest
+/// pages that `map` grants. Logs in one line which these are, and which were refused. Returns the result of
+/// `map` and the rounded length.
 ///
 /// # Errors
-/// [`FabricError::Os`] with each refusal.
+/// Returns [`FabricError::Os`] with each refusal.
 pub fn map_on_largest<T>(
     node: NodeId,
     index: usize,
@@ -135,7 +137,7 @@ pub unsafe fn unmap(start: NonNull<u8>, len: usize) {
 mod tests {
     use super::*;
 
-    /// Returns a host that grants what `granted` says; what was tried, and what came out.
+    /// Maps on a host that grants the pages in `granted`. Returns the pages that were tried, and the result.
     fn tried(huge: HugePages, len: usize, granted: &[Pages]) -> (Vec<Pages>, Result<usize>) {
         let mut tried = Vec::new();
         let mapped = map_on_largest(NodeId(0), 0, len, huge, |_, pages| {

@@ -1,11 +1,12 @@
-//! Which bytes of an arena are in use: best fit over free ranges that coalesce at once.
+//! The bytes of an arena that are in use. Allocation is best fit over free ranges that coalesce at once.
 //!
-//! Plain bookkeeping over offsets, no memory is touched here. Used by [`arenas`](super::arenas) under its lock.
+//! This is plain bookkeeping over offsets; no memory is touched here. Used by [`arenas`](super::arenas) under
+//! its lock.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Offsets and lengths are multiples of this: two cache lines, so that no two allocations share one, nor a pair of them,
-/// which processors prefetch together.
+/// The unit of offsets and lengths. It is two cache lines, so that two allocations never share a line, nor a
+/// pair of lines, which processors prefetch together.
 pub const GRANULE: usize = 128;
 
 /// The free ranges of one arena.
@@ -13,25 +14,26 @@ pub const GRANULE: usize = 128;
 pub struct Ranges {
     /// Free ranges: offset to length. No two touch.
     by_offset: BTreeMap<usize, usize>,
-    /// The same as (length, offset): the best fit is the first that is long enough.
+    /// The free ranges as (length, offset). The best fit is the first that is long enough.
     by_len: BTreeSet<(usize, usize)>,
-    /// From here on nothing was ever allocated: still as zero as the system delivered it.
+    /// The offset from which on nothing was ever allocated. Those bytes are as zero as the system delivered
+    /// them.
     fresh: usize,
 }
 
 /// An allocated range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
-    /// First byte.
+    /// The offset of the first byte.
     pub offset: usize,
-    /// Bytes, a multiple of [`GRANULE`].
+    /// The number of bytes, a multiple of [`GRANULE`].
     pub len: usize,
-    /// The first this many bytes were in use before and are to be zeroed.
+    /// The number of bytes at the beginning that were in use before and must be zeroed.
     pub used_before: usize,
 }
 
 impl Ranges {
-    /// All of `len` bytes free and fresh; what exceeds a multiple of [`GRANULE`] is left out.
+    /// Returns `len` bytes, all free and fresh. A remainder above a multiple of [`GRANULE`] is left out.
     pub fn new(len: usize) -> Ranges {
         let len = len / GRANULE * GRANULE;
         let mut ranges = Ranges {
@@ -62,7 +64,7 @@ impl Ranges {
         })
     }
 
-    /// Gives back a range that [`allocate`](Ranges::allocate) returned.
+    /// Takes back a range that [`allocate`](Ranges::allocate) returned.
     pub fn free(&mut self, offset: usize, len: usize) {
         let (mut start, mut end) = (offset, offset + len);
         if let Some((&before, &before_len)) = self.by_offset.range(..offset).next_back() {
@@ -100,7 +102,7 @@ mod tests {
     #[derive(Clone, Debug)]
     enum Step {
         Allocate(usize),
-        /// Frees the live range at this position modulo their number.
+        /// Frees the live range at this position, modulo their number.
         Free(usize),
     }
 
@@ -113,8 +115,8 @@ mod tests {
     }
 
     proptest! {
-        /// Against a byte map: no overlap, aligned, zeroing covers what was used, free ranges are coalesced, failure
-        /// only when no free range is long enough, and everything comes back.
+        /// Ranges behave as a byte map does: no overlap, alignment, zeroing covers what was used, free ranges
+        /// are coalesced, failure only when no free range is long enough, and everything comes back.
         #[test]
         fn ranges_behave_as_a_byte_map(steps in steps()) {
             let mut ranges = Ranges::new(ARENA + 17);

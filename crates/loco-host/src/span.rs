@@ -1,4 +1,5 @@
-//! Bounds-checked handles on mapped memory. Out of range or misaligned is an error at the call, never a fault.
+//! Bounds-checked handles on mapped memory. An access out of range or misaligned is an error at the call,
+//! never a fault.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -16,7 +17,7 @@ pub struct Span<K> {
     keep: Arc<K>,
 }
 
-/// One aligned word of mapped memory. Loads and stores are single instructions.
+/// An aligned word of mapped memory. Loads and stores are single instructions.
 pub struct SpanCell<W, K> {
     at: NonNull<u8>,
     /// Keeps the word mapped.
@@ -37,7 +38,7 @@ unsafe impl<W, K: Send + Sync> Sync for SpanCell<W, K> {}
 /// Fails unless `len` bytes from `offset` lie within `region_len`.
 #[inline]
 pub fn check_range(offset: usize, len: usize, region_len: usize) -> Result<()> {
-    // Cannot overflow where it matters: the second comparison is made only if `len <= region_len`.
+    // The subtraction cannot overflow: it is reached only if `len <= region_len`.
     if len <= region_len && offset <= region_len - len {
         Ok(())
     } else {
@@ -49,8 +50,8 @@ pub fn check_range(offset: usize, len: usize, region_len: usize) -> Result<()> {
     }
 }
 
-/// Fails unless `address`, that of `offset`, is a multiple of `align`. (The region may itself be a slice from an odd
-/// offset: it is the address that counts.)
+/// Fails unless `address`, the address of `offset`, is a multiple of `align`. (The region may itself be a
+/// slice from an odd offset, so the address counts.)
 #[inline]
 pub fn check_aligned(address: u64, offset: usize, align: usize) -> Result<()> {
     if address.is_multiple_of(align as u64) {
@@ -61,16 +62,16 @@ pub fn check_aligned(address: u64, offset: usize, align: usize) -> Result<()> {
 }
 
 impl<K> Span<K> {
-    /// `len` bytes from `start`.
+    /// Returns the span of `len` bytes from `start`.
     ///
     /// # Safety
-    /// They lie within one mapping, which lasts as long as `keep`, and which this process accesses only by the functions
-    /// of `word`.
+    /// The bytes lie within one mapping, which lasts as long as `keep`. This process accesses the mapping
+    /// only by the functions of `word`.
     pub unsafe fn new(start: NonNull<u8>, len: usize, keep: Arc<K>) -> Span<K> {
         Span { start, len, keep }
     }
 
-    /// Bytes.
+    /// Returns the length in bytes.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
@@ -81,29 +82,29 @@ impl<K> Span<K> {
         self.len == 0
     }
 
-    /// First byte.
+    /// Returns the address of the first byte.
     pub fn start(&self) -> NonNull<u8> {
         self.start
     }
 
-    /// What keeps it mapped.
+    /// Returns the value that keeps the memory mapped.
     pub fn keep(&self) -> &K {
         &self.keep
     }
 
-    /// Has the CPU fetch the line of `offset`, which may be anything.
+    /// Asks the CPU to fetch the line of `offset`, which may be any number.
     #[inline]
     pub fn prefetch(&self, offset: usize) {
         word::prefetch(self.start.as_ptr().wrapping_add(offset));
     }
 
-    /// The same for writing.
+    /// Asks the CPU to fetch the line of `offset` for writing.
     #[inline]
     pub fn prefetch_write(&self, offset: usize) {
         word::prefetch_write(self.start.as_ptr().wrapping_add(offset));
     }
 
-    /// Returns a part.
+    /// Returns a span of a part.
     pub fn slice(&self, offset: usize, len: usize) -> Result<Span<K>> {
         check_range(offset, len, self.len)?;
         Ok(Span {
@@ -141,7 +142,7 @@ impl<K> Span<K> {
         Ok(at)
     }
 
-    /// Fails unless `len` bytes from `offset` lie within.
+    /// Fails unless `len` bytes from `offset` lie within the span.
     #[inline]
     pub fn check(&self, offset: usize, len: usize) -> Result<()> {
         check_range(offset, len, self.len)
@@ -174,18 +175,20 @@ impl<K> Span<K> {
         if let Ok(data) = <[u8; 8]>::try_from(data)
             && to.addr().is_multiple_of(8)
         {
-            // Release: after this thread's earlier accesses, as every put.
+            // Release: the store comes after this thread's earlier accesses, as every put does.
             // SAFETY: aligned as just checked; the range was checked and `self` keeps it mapped.
             unsafe { word::store(to, u64::from_ne_bytes(data), Ordering::Release) };
-            // Before this thread's later stores, as the contract says of `Memory::write` and as `word::write` does for
-            // longer data: no instruction on x86, which keeps stores in order anyway.
+            // The store comes before this thread's later stores, as the contract says of `Memory::write` and
+            // as `word::write` does for longer data. This is no instruction on x86, which keeps stores in
+            // order anyway.
             fence(Ordering::Release);
             return Ok(());
         }
         self.write_bulk(offset, data)
     }
 
-    /// Not one aligned word. A call of its own, so that one word takes no more than its store.
+    /// Writes data that are not one aligned word. This is a call of its own, so that one word takes no more
+    /// than its store.
     #[inline(never)]
     fn write_bulk(&self, offset: usize, data: &[u8]) -> Result<()> {
         let to = self.address(offset, data.len())?;
@@ -194,7 +197,8 @@ impl<K> Span<K> {
         Ok(())
     }
 
-    /// Copies `len` bytes of `src` here, ordered and untorn as [`word::copy`] says.
+    /// Copies `len` bytes of `src` here. [`word::copy`] says how the words are ordered, and that they do not
+    /// tear.
     #[inline]
     pub fn copy_from<L>(&self, offset: usize, src: &Span<L>, src_offset: usize, len: usize) -> Result<()> {
         let (from, to) = (src.address(src_offset, len)?, self.address(offset, len)?);
@@ -220,7 +224,7 @@ impl<K> Span<K> {
         Ok(())
     }
 
-    /// Atomic add to an aligned 8-byte word; a full fence; returns the old value.
+    /// Adds atomically to an aligned 8-byte word, with a full fence. Returns the old value.
     #[inline]
     pub fn fetch_add(&self, offset: usize, add: u64) -> Result<u64> {
         let at = self.word_address(offset, 8)?;
@@ -228,7 +232,7 @@ impl<K> Span<K> {
         Ok(unsafe { word::fetch_add::<u64>(at, add) })
     }
 
-    /// Atomic compare-and-swap of an aligned 8-byte word; a full fence; returns the value found.
+    /// Compares and swaps an aligned 8-byte word atomically, with a full fence. Returns the value found.
     #[inline]
     pub fn compare_swap(&self, offset: usize, expected: u64, new: u64) -> Result<u64> {
         let at = self.word_address(offset, 8)?;
@@ -270,7 +274,7 @@ impl<W: Word, K: Send + Sync + 'static> WordCell<W> for SpanCell<W, K> {
     }
 }
 
-// Written out, since derived ones would ask the same of `K`.
+// These are written out because derived ones would demand `Clone` and `Debug` of `K`.
 
 impl<K> Clone for Span<K> {
     fn clone(&self) -> Span<K> {

@@ -1,4 +1,4 @@
-//! Racy access to shared memory: the only place that loads and stores registered bytes.
+//! Racy access to shared memory. Only this module loads and stores registered bytes.
 //!
 //! Registered memory is written by other threads and other processes at any time, so it is never seen through a
 //! `&[u8]` and never accessed by plain loads and stores: every access here is an atomic one of 1, 2, 4 or 8 bytes at
@@ -6,10 +6,11 @@
 //! keeps aligned words from tearing. `rep movs` and wide vectors are not used: no vendor promises that their
 //! 8-byte parts are single accesses.
 //!
-//! The language leaves racing atomics of *different* sizes on the same bytes undefined. Fabrics cannot exclude
-//! them (a peer may put 16 bytes over two `u32` cells), the hardware defines them (per byte, each access single),
-//! and so does LLVM's memory model, which is per byte. The mapping comes from a system call that the compiler
-//! cannot see through, half of the accesses are made by other processes, and nothing else in this process refers to it.
+//! The language leaves racing atomics of *different* sizes on the same bytes undefined. Fabrics cannot
+//! exclude them (a peer may put 16 bytes over two `u32` cells). The hardware defines them (per byte, each
+//! access single), and so does LLVM's memory model, which is per byte. The mapping comes from a system call
+//! that the compiler cannot see through, other processes make half of the accesses, and nothing else in this
+//! process refers to it.
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
@@ -29,7 +30,7 @@ pub fn full_fence() {
     fence(Ordering::SeqCst);
 }
 
-/// Asks the CPU to fetch the line of `at`. Any address will do: one that is not mapped is ignored.
+/// Asks the CPU to fetch the line of `at`. Any address will do: an unmapped one is ignored.
 #[inline]
 pub fn prefetch(at: *const u8) {
     #[cfg(target_arch = "x86_64")]
@@ -42,7 +43,7 @@ pub fn prefetch(at: *const u8) {
     let _ = at;
 }
 
-/// The same for writing: no other CPU keeps the line.
+/// Asks the CPU to fetch the line of `at` for writing, so that no other CPU keeps it.
 #[inline]
 pub fn prefetch_write(at: *const u8) {
     #[cfg(target_arch = "x86_64")]
@@ -62,7 +63,7 @@ pub fn prefetch_write(at: *const u8) {
 #[inline]
 pub unsafe fn load<W: Word>(at: *mut u8, order: Ordering) -> W {
     debug_assert!(at.addr().is_multiple_of(W::BYTES));
-    // What cannot order a load is taken as the next stronger that can.
+    // An order that does not exist for loads becomes the next stronger one that does.
     let order = match order {
         Ordering::Relaxed | Ordering::SeqCst => order,
         _ => Ordering::Acquire,
@@ -78,7 +79,7 @@ pub unsafe fn load<W: Word>(at: *mut u8, order: Ordering) -> W {
     }
 }
 
-/// Stores one word; after a `SeqCst` store the store buffer is drained.
+/// Stores one word. After a `SeqCst` store the store buffer is drained.
 ///
 /// # Safety
 /// `at` is aligned to `W` and its bytes are mapped.
@@ -106,7 +107,7 @@ pub unsafe fn store<W: Word>(at: *mut u8, value: W, order: Ordering) {
     }
 }
 
-/// CPU compare-and-swap with a full fence before and after, whether it succeeds or not.
+/// Compares and swaps a word of the CPU, with a full fence before and after, whether it succeeds or not.
 ///
 /// # Safety
 /// `at` is aligned to `W` and its bytes are mapped.
@@ -142,7 +143,7 @@ pub unsafe fn compare_exchange<W: Word>(at: *mut u8, current: W, new: W) -> Resu
     result.map(W::from_u64).map_err(W::from_u64)
 }
 
-/// Atomic add to a word, with wrap-around; returns the old value. Full fence before and after.
+/// Adds atomically to a word, with wrap-around and a full fence before and after. Returns the old value.
 ///
 /// # Safety
 /// `at` is aligned to `W` and its bytes are mapped.
@@ -165,7 +166,8 @@ pub unsafe fn fetch_add<W: Word>(at: *mut u8, add: W) -> W {
     W::from_u64(old)
 }
 
-/// A locked instruction of x86-64 is a full fence by itself; other machines need one on either side.
+/// Executes a fence beside a read-modify-write where it needs one. A locked instruction of x86-64 is a full
+/// fence by itself; other machines need one on either side.
 #[inline]
 fn fence_around_rmw() {
     if cfg!(not(target_arch = "x86_64")) {
@@ -173,15 +175,16 @@ fn fence_around_rmw() {
     }
 }
 
-/// Copies between two pieces of shared memory. Words that are aligned on both sides do not tear. The stores follow
-/// all earlier accesses of this thread, and its later accesses follow the loads; the words are unordered among themselves.
+/// Copies between two pieces of shared memory. Words that are aligned on both sides do not tear. The stores
+/// follow all earlier accesses of this thread, and its later accesses follow the loads. The words have no
+/// order among themselves.
 ///
 /// # Safety
 /// `len` bytes from `src` and from `dst` are mapped. (They may overlap: that is a copy piece by piece, ascending.)
 #[inline]
 pub unsafe fn copy(dst: *mut u8, src: *mut u8, len: usize) {
     if len == 8 && (dst.addr() | src.addr()).is_multiple_of(8) {
-        // Acquire and Release: the order promised above. Free on x86-64.
+        // Acquire and Release give the order promised above. They cost nothing on x86-64.
         // SAFETY: aligned as just checked, mapped by the caller's promise.
         unsafe { store::<u64>(dst, load::<u64>(src, Ordering::Acquire), Ordering::Release) };
     } else {
@@ -191,10 +194,10 @@ pub unsafe fn copy(dst: *mut u8, src: *mut u8, len: usize) {
 }
 
 /// # Safety
-/// As [`copy`].
+/// See [`copy`].
 unsafe fn copy_bulk(dst: *mut u8, src: *mut u8, len: usize) {
-    // The accesses are Relaxed, fenced once for all of them: Release orders what came before with the stores,
-    // Acquire the loads with what comes after.
+    // The accesses are Relaxed, with fences for all of them together: Release orders earlier accesses before
+    // the stores, Acquire orders the loads before later accesses.
     fence(Ordering::Release);
     macro_rules! copy_by {
         ($unit:literal) => {
@@ -222,7 +225,7 @@ unsafe fn copy_bulk(dst: *mut u8, src: *mut u8, len: usize) {
     fence(Ordering::Acquire);
 }
 
-/// Copies shared memory out to private memory. Aligned words do not tear; later accesses follow the loads.
+/// Copies shared memory out to private memory. Aligned words do not tear. Later accesses follow the loads.
 ///
 /// # Safety
 /// `out.len()` bytes from `src` are mapped.
@@ -230,7 +233,7 @@ unsafe fn copy_bulk(dst: *mut u8, src: *mut u8, len: usize) {
 pub unsafe fn read(src: *mut u8, out: &mut [u8]) {
     let target = out.as_mut_ptr();
     pieces::<8>(src.addr(), out.len(), |at, size| {
-        // Relaxed: fenced below.
+        // Relaxed: a fence follows below.
         // SAFETY: `pieces` yields offsets below `out.len()` that are aligned for `src`; `target` is exclusively
         // ours, at any alignment.
         unsafe {
@@ -246,8 +249,8 @@ pub unsafe fn read(src: *mut u8, out: &mut [u8]) {
     fence(Ordering::Acquire);
 }
 
-/// Copies private memory into shared memory. Aligned words do not tear; the stores follow earlier accesses and
-/// precede later stores.
+/// Copies private memory into shared memory. Aligned words do not tear. The stores follow earlier accesses
+/// and precede later stores.
 ///
 /// # Safety
 /// `data.len()` bytes from `dst` are mapped.
@@ -256,7 +259,7 @@ pub unsafe fn write(dst: *mut u8, data: &[u8]) {
     fence(Ordering::Release);
     let source = data.as_ptr();
     pieces::<8>(dst.addr(), data.len(), |at, size| {
-        // Relaxed: fenced above and below.
+        // Relaxed: there are fences above and below.
         // SAFETY: `pieces` yields offsets below `data.len()` that are aligned for `dst`; `source` is private, at any
         // alignment.
         unsafe {
@@ -272,7 +275,7 @@ pub unsafe fn write(dst: *mut u8, data: &[u8]) {
     fence(Ordering::Release);
 }
 
-/// Fills shared memory with zeros; ordered as [`write()`].
+/// Fills shared memory with zeros, ordered as [`write()`] orders.
 ///
 /// # Safety
 /// `len` bytes from `dst` are mapped.
@@ -284,13 +287,13 @@ pub unsafe fn zero(dst: *mut u8, len: usize) {
     }
 }
 
-/// Cuts `len` bytes from `address` into naturally aligned pieces of at most `UNIT` bytes, each as large as its
-/// alignment permits, in ascending order: `piece(offset, size)`.
-#[inline(always)] // So that `size` is a constant in the body of the loop.
+/// Cuts `len` bytes from `address` into naturally aligned pieces of at most `UNIT` bytes. Each piece is as
+/// large as its alignment permits. Calls `piece(offset, size)` for them in ascending order.
+#[inline(always)] // Inlined, so that `size` is a constant in the body of the loop.
 fn pieces<const UNIT: usize>(address: usize, len: usize, mut piece: impl FnMut(usize, usize)) {
     let mut at = 0;
-    // Head: up to a multiple of UNIT. Where the rest is too short for the next step, the tail takes over, and the
-    // address is a multiple of every smaller size.
+    // The head reaches up to a multiple of UNIT. Where the rest is too short for the next step, the tail
+    // takes over, and the address is a multiple of every smaller size.
     for size in [1, 2, 4] {
         if size < UNIT && (address + at) & size != 0 && len - at >= size {
             piece(at, size);
@@ -321,7 +324,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Pieces tile the range, are aligned, and every aligned word within the range lies in one piece.
+    /// Checks that pieces tile the range and are aligned, and that every aligned word within the range lies
+    /// in one piece.
     fn check<const UNIT: usize>(address: usize, len: usize) {
         let mut cut = Vec::new();
         pieces::<UNIT>(address, len, |at, size| cut.push((at, size)));

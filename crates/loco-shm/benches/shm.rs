@@ -1,6 +1,7 @@
-//! The synchronous shared-memory fabric: cost of each operation, of copies against `memcpy`, and the one-way latency of an
-//! 8-byte put against a plain store and load, each between two threads. (Between two processes the memory and the
-//! instructions are the same; `tests/processes.rs` has the same ping-pong between processes.)
+//! Measures the synchronous shared-memory fabric: the cost of each operation, of copies against `memcpy`, and
+//! the one-way latency of an 8-byte put against a plain store and load. Each measurement is between two
+//! threads. (Two processes have the same memory and instructions; `tests/processes.rs` has this ping-pong
+//! between processes.)
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::hint::{black_box, spin_loop};
@@ -105,7 +106,7 @@ fn copies(c: &mut Criterion) {
     group.finish();
 }
 
-/// Answers each number with itself until told to stop; the caller measures round trips.
+/// Answers each number with the number itself until told to stop. The caller measures round trips.
 fn ping_pong(rounds: u64, send: &mut dyn FnMut(u64), receive: &dyn Fn() -> u64) -> std::time::Duration {
     let start = Instant::now();
     for round in 1..=rounds {
@@ -190,7 +191,7 @@ fn put_ping_pong(rounds: u64, inline: bool) -> std::time::Duration {
     took
 }
 
-/// The same through [`Fabric::wait`], as objects wait.
+/// Measures a ping-pong whose sides wait by [`Fabric::wait`], as objects do.
 fn waiting_ping_pong(rounds: u64) -> std::time::Duration {
     let Pair { a, b } = pair(&ShmConfig::with_nic(Nic::Synchronous));
     let (at_a, of_a) = share(&a, &b, 64);

@@ -1,15 +1,16 @@
-//! A large piece of shared memory: created by one node as a memfd, mapped by its peers.
+//! A large piece of shared memory. One node creates it as a memfd, and its peers map it.
 //!
-//! Nothing has a name in a file system, so nothing is left behind however a process ends: the kernel frees an arena
-//! with its last mapping and descriptor. A peer opens `/proc/PID/fd/N` of the owner. The alternative, passing the
-//! descriptor over a socket (`SCM_RIGHTS`), needs a thread in every node that answers at any time, and sockets between
-//! all pairs; this needs neither, only one user and one PID namespace. A PID may have been given to
-//! another process, whose descriptor N may be anything (a pipe that blocks, a device with side effects): it is first
-//! opened as a mere path, and read or mapped only if its name carries the random token that the owner sent at
-//! set-up. Arenas are sealed against resizing, so that an access within the mapping never faults.
+//! An arena has no name in a file system, so nothing is left behind however a process ends: the kernel frees
+//! an arena with its last mapping and descriptor. A peer opens `/proc/PID/fd/N` of the owner. The alternative
+//! is to pass the descriptor over a socket (`SCM_RIGHTS`). That needs a thread in every node that answers at
+//! any time, and sockets between all pairs. This way needs neither, only one user and one PID namespace. The
+//! PID may have been given to another process, whose descriptor N may be anything (a pipe that blocks, a
+//! device with side effects). The descriptor is therefore first opened as a mere path. It is read or mapped
+//! only if its name carries the random token that the owner sent at set-up. Arenas are sealed against
+//! resizing, so that an access within the mapping never faults.
 //!
-//! A process maps an arena once, whichever of its nodes asks: two mappings of the same bytes would be unrelated
-//! memory to the compiler.
+//! A process maps an arena once, whichever of its nodes asks. Two mappings of the same bytes would be
+//! unrelated memory to the compiler.
 
 use std::collections::HashMap;
 use std::io;
@@ -25,28 +26,28 @@ use loco_host::HugePages;
 use loco_host::arenas;
 use loco_host::pages::{self, Pages};
 
-/// Index of the arena that holds a node's gate: no allocation comes so far.
+/// The index of the arena that holds a node's gate. No allocation reaches this index.
 pub(crate) const GATE_INDEX: u32 = u32::MAX;
 
-/// Identifies a node's arenas: random, exchanged at set-up.
+/// Identifies a node's arenas. It is random, and exchanged at set-up.
 pub(super) type Token = [u8; 16];
 
-/// Names an arena among all of all nodes.
+/// Names an arena among all arenas of all nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ArenaId {
-    /// Of the owner.
+    /// The owner's token.
     pub(super) token: Token,
-    /// The owner's first, second, ... arena.
+    /// The position among the owner's arenas.
     pub(super) index: u32,
 }
 
-/// A mapped arena; unmapped when the last handle is dropped.
+/// A mapped arena. It is unmapped when the last handle is dropped.
 #[derive(Debug)]
 pub struct Arena {
     id: ArenaId,
     start: NonNull<u8>,
     len: usize,
-    /// Kept open by the owner, for its peers to open.
+    /// The memfd, which the owner keeps open for its peers.
     file: Option<OwnedFd>,
 }
 
@@ -59,8 +60,8 @@ unsafe impl Sync for Arena {}
 static MAPPED: Mutex<Option<HashMap<ArenaId, Weak<Arena>>>> = Mutex::new(None);
 
 impl Arena {
-    /// Creates and maps an arena of at least `len` bytes, on the largest pages that `huge` asks for and the host grants.
-    /// No page is touched.
+    /// Creates and maps an arena of at least `len` bytes, on the largest pages that `huge` asks for and the
+    /// host grants. It touches no page.
     pub(super) fn create(id: ArenaId, node: NodeId, len: usize, huge: HugePages) -> Result<Arc<Arena>> {
         let ((file, start), len) =
             pages::map_on_largest(node, id.index as usize, len, huge, |len, pages| {
@@ -76,7 +77,7 @@ impl Arena {
         Ok(arena)
     }
 
-    /// Maps the arena that process `pid` holds open as descriptor `fd`, or finds it mapped already.
+    /// Maps the arena that process `pid` holds open as descriptor `fd`, unless it is mapped already.
     pub(super) fn open(id: ArenaId, peer: NodeId, pid: u32, fd: u32) -> Result<Arc<Arena>> {
         if let Some(arena) = mapped(id) {
             return Ok(arena);
@@ -122,16 +123,17 @@ impl Arena {
             len,
             file: None,
         });
-        // Another thread may have been quicker: then there is one mapping too many for a moment, and this one goes.
+        // Another thread may have been quicker. Then there is one mapping too many for a moment, and this one
+        // goes.
         Ok(remember(&arena))
     }
 
-    /// Which arena this is.
+    /// Returns the arena's id.
     pub(super) fn id(&self) -> ArenaId {
         self.id
     }
 
-    /// Returns the descriptor under which peers find it, if this process owns it.
+    /// Returns the descriptor under which peers find the arena, if this process owns it.
     pub(super) fn descriptor(&self) -> Option<u32> {
         let file = self.file.as_ref()?;
         u32::try_from(file.as_raw_fd()).ok()
@@ -153,7 +155,7 @@ impl Drop for Arena {
     fn drop(&mut self) {
         let mut mapped = MAPPED.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(mapped) = mapped.as_mut() {
-            // A newer mapping of the same arena may have taken the place of this one.
+            // A newer mapping of the same arena may have replaced this one.
             if mapped.get(&self.id).is_some_and(|weak| weak.strong_count() == 0) {
                 mapped.remove(&self.id);
             }
@@ -169,7 +171,7 @@ fn mapped(id: ArenaId) -> Option<Arc<Arena>> {
     mapped.as_ref()?.get(&id)?.upgrade()
 }
 
-/// Makes `arena` the mapping of its id unless there is one; returns the one that holds.
+/// Makes `arena` the mapping of its id unless there is one. Returns the mapping in force.
 fn remember(arena: &Arc<Arena>) -> Arc<Arena> {
     let mut mapped = MAPPED.lock().unwrap_or_else(PoisonError::into_inner);
     let mapped = mapped.get_or_insert_default();
@@ -180,7 +182,7 @@ fn remember(arena: &Arc<Arena>) -> Arc<Arena> {
     Arc::clone(arena)
 }
 
-/// The name of the memory in `/proc/PID/maps`, by what it is for.
+/// Returns the name of the memory in `/proc/PID/maps`, which tells its purpose.
 fn file_name(id: ArenaId) -> String {
     let purpose = if id.index == GATE_INDEX { "gate" } else { "arena" };
     format!(
@@ -190,7 +192,7 @@ fn file_name(id: ArenaId) -> String {
     )
 }
 
-/// Flags of the memfd.
+/// Returns the flags of the memfd.
 fn flags(pages: Pages) -> MemfdFlags {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     match pages {
@@ -200,7 +202,7 @@ fn flags(pages: Pages) -> MemfdFlags {
     }
 }
 
-/// Returns a new sealed memfd, mapped. Mapping reserves huge pages, so that touching them later cannot fail.
+/// Makes a sealed memfd and maps it. Mapping reserves huge pages, so that touching them later cannot fail.
 fn map_new(id: ArenaId, len: usize, pages: Pages) -> io::Result<(OwnedFd, NonNull<u8>)> {
     let file = rustix::fs::memfd_create(file_name(id), flags(pages))?;
     rustix::fs::ftruncate(&file, len as u64)?;
@@ -253,7 +255,7 @@ mod tests {
     fn the_memory_of_another_is_refused() {
         let arena = Arena::create(id(2), NODE, 4096, HugePages::Never).unwrap();
         let fd = arena.descriptor().unwrap();
-        // The token of a node that is gone, the PID and descriptor number of another.
+        // The token is that of a node that is gone; PID and descriptor number are another's.
         let refused = Arena::open(id(3), NODE, std::process::id(), fd);
         assert!(matches!(refused, Err(FabricError::Refused(_))), "{refused:?}");
         // A pipe would block if it were opened for reading.

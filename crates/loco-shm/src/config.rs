@@ -1,43 +1,46 @@
-//! How the shared-memory fabric is set up.
+//! Options of the shared-memory fabric.
 
 use std::time::Duration;
 
 use loco_fabric::{FabricError, Result};
 use loco_host::HugePages;
 
-/// Configuration of the shared-memory fabric, one node's.
+/// The configuration of one node's shared-memory fabric.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShmConfig {
-    /// Bytes of address space of one arena (default 1 GiB). Small pages are taken from the system only as they are
-    /// touched; reserved huge pages are set aside for a whole arena at once. An allocation that is longer gets an
-    /// arena of its own.
+    /// The bytes of address space of one arena (default 1 GiB). Small pages are taken from the system only
+    /// when they are touched. Reserved huge pages are set aside for a whole arena at once. A longer
+    /// allocation gets an arena of its own.
     pub arena_bytes: usize,
-    /// Bytes of all arenas of this node together (default 8 GiB).
+    /// The bytes of all arenas of this node together (default 8 GiB).
     pub memory_limit_bytes: usize,
-    /// Pages of the arenas.
+    /// The page size of the arenas.
     pub huge_pages: HugePages,
-    /// Who executes posted operations.
+    /// The executor of posted operations.
     pub nic: Nic,
-    /// How long the nodes wait for one another at set-up (default 30 s).
+    /// The time that the nodes wait for one another at set-up (default 30 s).
     pub set_up_timeout: Duration,
 }
 
-/// Who executes posted operations.
+/// The executor of posted operations.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum Nic {
-    /// The posting call itself: every operation is [`Done`](loco_fabric::Posted::Done) when it returns.
+    /// The posting call itself executes the operation: it is [`Done`](loco_fabric::Posted::Done) when the
+    /// call returns.
     #[default]
     Synchronous,
     #[cfg(feature = "deferred-nic")]
-    /// A thread per node, later, in every order that the contract allows. A test aid: it lets code that must work
-    /// with pending operations and unplaced puts be tested without an RDMA device, at no useful speed.
+    /// A thread of each node executes operations later, in every order that the contract allows. This is a
+    /// test aid without useful speed. It lets code that must work with pending operations and unplaced puts
+    /// be tested without an RDMA device.
     Deferred {
-        /// Seeds the choice among the permitted steps and the delays. (The operating system's scheduling is not
-        /// under its control: a seed does not replay a run.)
+        /// The seed of the choice among the permitted steps and of the delays. (The seed does not control the
+        /// operating system's scheduling, so it does not replay a run.)
         seed: u64,
-        /// Longest delay of one step of an operation; about half of the steps are not delayed.
+        /// The longest delay of one step of an operation. About half of the steps are not delayed.
         delay_max: Duration,
-        /// Operations in a queue pair that have not been polled (see [`QueueFull`](FabricError::QueueFull)).
+        /// The most operations in a queue pair that have not been polled (see
+        /// [`QueueFull`](FabricError::QueueFull)).
         queue_depth: usize,
     },
 }
@@ -67,7 +70,7 @@ impl Default for ShmConfig {
 }
 
 impl ShmConfig {
-    /// Returns the default with another NIC.
+    /// Returns the default configuration with another NIC.
     pub fn with_nic(nic: Nic) -> ShmConfig {
         ShmConfig {
             nic,

@@ -20,9 +20,11 @@ use crate::nic::DeferredNic;
 use crate::node::{BRING_UP_VERSION, Card, Node, Revoker, check_host, stale};
 use crate::queue_pair::ShmQueuePair;
 
-/// Longest inline put of the synchronous NIC: there is no limit by nature, this is where copying twice begins to show.
+/// The longest inline put of the synchronous NIC. The fabric needs no limit; at this size the second copy
+/// begins to cost.
 const INLINE_BYTES_SYNCHRONOUS: usize = 4096;
-/// Longest inline put of the deferred NIC: that of a modest card, so that longer puts take the other path.
+/// The longest inline put of the deferred NIC. It is that of a modest card, so that longer puts take the
+/// other path.
 const INLINE_BYTES_DEFERRED: usize = 64;
 
 /// The shared-memory fabric of one node.
@@ -33,8 +35,9 @@ impl ShmFabric {
     /// Brings the fabric up on every node of `mesh`: a collective call.
     ///
     /// # Errors
-    /// [`FabricError::Config`] for a configuration that cannot work, or for a node on another host;
-    /// [`FabricError::PeerLost`] and [`FabricError::Timeout`] when a node does not take part; [`FabricError::Os`].
+    /// Returns [`FabricError::Config`] for a configuration that cannot work or for a node on another host,
+    /// [`FabricError::PeerLost`] and [`FabricError::Timeout`] when a node does not take part, and
+    /// [`FabricError::Os`].
     pub fn new(mesh: Mesh, config: ShmConfig) -> Result<ShmFabric> {
         config.check()?;
         let job = Membership::new(mesh);
@@ -64,7 +67,7 @@ impl ShmFabric {
                     None => INLINE_BYTES_SYNCHRONOUS,
                     Some(_) => INLINE_BYTES_DEFERRED,
                 },
-                // Remote atomics are this CPU's atomics.
+                // Remote atomics are atomics of this CPU.
                 atomicity: Atomicity::Glob,
                 puts_placed_on_post: nic.is_none(),
                 synchronous: nic.is_none(),
@@ -82,7 +85,7 @@ impl ShmFabric {
         });
         let revoker = Revoker(Arc::downgrade(&node));
         node.job.mesh.add_revoker(Arc::new(revoker));
-        // Everybody can shut everybody out before anybody writes to anybody.
+        // Every node can revoke every other's access before anybody writes to anybody.
         let deadline = Std.now().after(config.set_up_timeout);
         node.job.mesh.allgather("shm gates", &[], deadline)?;
         Ok(ShmFabric(node))
@@ -93,7 +96,7 @@ impl ShmFabric {
         &self.0
     }
 
-    /// Returns the mesh that it was built from.
+    /// Returns the mesh that the fabric was built from.
     pub fn mesh(&self) -> &Mesh {
         &self.0.job.mesh
     }
@@ -150,7 +153,8 @@ impl Fabric for ShmFabric {
 
     fn export(&self, memory: &ShmMemory) -> RegionKey {
         let (arena, offset) = memory.place();
-        // Memory is made by `allocate` only, hence from an arena that this process owns and that has a descriptor.
+        // Memory comes from `allocate` only, hence from an arena that this process owns and that has a
+        // descriptor.
         let fd = arena.descriptor().unwrap_or(u32::MAX);
         RegionKey {
             arena: u64::from(fd) << 32 | u64::from(arena.id().index),

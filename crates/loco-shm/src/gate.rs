@@ -1,8 +1,8 @@
-//! The gate between a node and its peers' memory: how survivors shut a lost node out.
+//! The gate between a node and its peers' memory, by which survivors revoke a lost node's access.
 //!
-//! Peers' memory is mapped, so nothing but the node's own code stands between a node that was only stopped and what it
-//! was about to store when it goes on. That code looks at a word that the others can set, *revoked*, in a section around
-//! every remote store and read-modify-write:
+//! Peers' memory is mapped, so only a node's own code can hold its stores back. A node that was merely
+//! stopped would otherwise finish its store when it goes on. That code therefore checks a word that the
+//! others can set, *revoked*, in a section around every remote store and read-modify-write:
 //!
 //! ```text
 //! node's thread                    a survivor
@@ -13,15 +13,17 @@
 //! slot = 0                         the node can no longer affect anybody
 //! ```
 //!
-//! The fence between the node's store to its slot and its load of `revoked` is the survivor's, which is rare, so that the
-//! section costs two plain stores and a load (asymmetric fences, as in hazard pointers of production systems). If the
-//! survivor sees a slot at 0 after the barrier, a thread that enters later sees `revoked`. If a slot stays at 1 the thread
-//! was stopped between the look and the store: its process is killed, by its pidfd, and what it had begun ends with
-//! it. A node of the survivor's own process cannot be killed: then the survivor waits.
+//! The fence between the node's store to its slot and its load of `revoked` is executed by the survivor,
+//! which is rare. The section itself costs only two plain stores and a load (asymmetric fences, as in hazard
+//! pointers of production systems). If the survivor sees a slot at 0 after the barrier, a thread that enters
+//! later sees `revoked`. If a slot stays at 1, the thread was stopped between the check and the store. The
+//! survivor then kills its process by its pidfd, and the store that it had begun ends with it. A node of the
+//! survivor's own process cannot be killed: then the survivor waits.
 //!
-//! The *log* lists who is lost, in an order on which all agree: an entry is made by compare-and-swap in shared memory,
-//! once a node, and by nodes that are not in it. Of two nodes that suspect each other the first one stays. Nothing
-//! here looks at a clock but the patience before a kill, on which safety does not depend.
+//! The *log* lists the lost nodes, in an order on which all agree. An entry is made by compare-and-swap in
+//! shared memory, once for each node, and only by nodes that are not in the log themselves. Of two nodes that
+//! suspect each other, the first to enter the other stays. The only clock here is the patience before a kill,
+//! on which safety does not depend.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
@@ -38,40 +40,41 @@ use rustix::thread::{MembarrierCommand, membarrier};
 
 use crate::arena::{Arena, ArenaId, GATE_INDEX, Token};
 
-/// Where the word `revoked` is.
+/// The offset of the word `revoked`.
 const REVOKED: usize = 0;
-/// Where the number of slots that were ever used is.
+/// The offset of the number of slots that were ever used.
 const SLOTS_USED: usize = 64;
-/// Where the log begins, a word an entry; used in the gate of the lowest node only.
+/// The offset of the log, which has a word for each entry. Only the gate of the lowest node uses it.
 const LOG: usize = 4096;
-/// Entries of the log: as many as there can be nodes.
+/// The number of entries of the log: as many as there can be nodes.
 const LOG_LEN: usize = 1 << 16;
-/// Where the slots begin, a line each.
+/// The offset of the slots, each on a line of its own.
 const SLOTS: usize = LOG + 8 * LOG_LEN;
 const LINE: usize = 64;
-/// Slots at most: queue pairs of a node.
+/// The most slots, and so the most queue pairs of a node.
 const SLOTS_MAX: usize = 1 << 16;
 const LEN: usize = SLOTS + LINE * SLOTS_MAX;
 
-/// Bit of `revoked`: the node is out.
+/// The bit of `revoked` that says that the node is out.
 const OUT: u64 = 1;
-/// Bit of `revoked`: the kernel has no barrier for all processors, so the section needs its own fence.
+/// The bit of `revoked` that says that the kernel has no barrier for all processors, so the section needs its
+/// own fence.
 const FENCE: u64 = 2;
 
-/// How long a thread may stay in a section before its process is killed: much longer than any store takes, and long
-/// enough to be scheduled on a machine with more work than cores.
+/// The time that a thread may stay in a section before its process is killed. It is much longer than any
+/// store takes, and long enough for the thread to be scheduled on a machine with more work than cores.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 type Cell = SpanCell<u64, Arena>;
 
-/// A node's gate, mapped.
+/// A node's gate, mapped into this process.
 #[derive(Debug)]
 pub(crate) struct Gate {
     span: Span<Arena>,
     revoked: Cell,
 }
 
-/// What a queue pair has of its node's gate.
+/// A queue pair's part of its node's gate.
 #[derive(Debug)]
 pub(crate) struct Slot {
     gate: Arc<OwnGate>,
@@ -80,7 +83,7 @@ pub(crate) struct Slot {
     index: usize,
 }
 
-/// This node's own gate, and which of its slots are free.
+/// This node's own gate, with the list of its free slots.
 #[derive(Debug)]
 pub(crate) struct OwnGate {
     mesh: Mesh,
@@ -89,7 +92,7 @@ pub(crate) struct OwnGate {
     used: AtomicU64,
 }
 
-/// A section in which the node accesses a peer's memory; ends when dropped.
+/// A section in which the node accesses a peer's memory. It ends when dropped.
 pub(crate) struct Section<'a>(&'a Slot);
 
 impl Gate {
@@ -136,7 +139,7 @@ impl OwnGate {
         })
     }
 
-    /// Returns the gate itself.
+    /// Returns the gate.
     pub(crate) fn gate(&self) -> &Gate {
         &self.gate
     }
@@ -147,14 +150,14 @@ impl OwnGate {
         &self.mesh
     }
 
-    /// The node has found itself shut out: all that it does fails from now on.
+    /// Records that the others have shut this node out. All its operations fail from now on.
     #[cold]
     fn out(&self) -> FabricError {
         self.mesh.declare_out();
         FabricError::DeclaredLost
     }
 
-    /// Returns the descriptor by which peers find it.
+    /// Returns the descriptor by which peers find the gate.
     pub(crate) fn descriptor(&self) -> u32 {
         self.gate.span.keep().descriptor().unwrap_or(u32::MAX)
     }
@@ -172,7 +175,7 @@ impl OwnGate {
                         "more than {SLOTS_MAX} queue pairs of one node"
                     )));
                 }
-                // Before the slot's first use: whoever revokes looks at all slots below.
+                // The count grows before the slot's first use, because a revoker looks at all slots below it.
                 let used = self.gate.word(SLOTS_USED)?;
                 used.fetch_add(1);
                 index
@@ -191,7 +194,7 @@ impl Slot {
     /// Begins a section, in which a peer's memory may be changed. Fails for ever once the node is out.
     #[inline(always)]
     pub(crate) fn enter(&self) -> Result<Section<'_>> {
-        // Ordered before the load by the revoker's barrier, see the module head.
+        // The revoker's barrier orders this store before the load, see the module head.
         self.busy.store(1);
         compiler_fence(Ordering::SeqCst);
         if self.revoked.load() != 0 {
@@ -210,7 +213,7 @@ impl Slot {
         Ok(section)
     }
 
-    /// Fails once the node is out; for what changes no peer's memory.
+    /// Fails once the node is out. For operations that change no peer's memory.
     #[inline(always)]
     pub(crate) fn check(&self) -> Result<()> {
         if self.revoked.load() & OUT != 0 {
@@ -223,7 +226,7 @@ impl Slot {
 impl Drop for Section<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        // After the stores of the section.
+        // The slot is cleared after the stores of the section.
         self.0.busy.store(0);
     }
 }
@@ -235,16 +238,16 @@ impl Drop for Slot {
     }
 }
 
-/// A peer as it is shut out.
+/// A peer, as needed to shut it out.
 #[derive(Debug)]
 pub(crate) struct Peer {
     gate: Gate,
-    /// Of its process, unless that is this one.
+    /// The pidfd of its process, unless that is this one.
     process: Option<OwnedFd>,
 }
 
 impl Peer {
-    /// Process `pid` of `node`; none if it is this one.
+    /// Returns a pidfd of process `pid` of `node`, or `None` if it is this process.
     pub(crate) fn process(node: NodeId, pid: u32) -> Result<Option<OwnedFd>> {
         if pid == std::process::id() {
             return Ok(None);
@@ -261,19 +264,19 @@ impl Peer {
         }
     }
 
-    /// Returns the peer with this gate.
+    /// Returns a peer with this gate.
     pub(crate) fn new(gate: Gate, process: Option<OwnedFd>) -> Peer {
         Peer { gate, process }
     }
 
-    /// Its gate.
+    /// Returns the peer's gate.
     pub(crate) fn gate(&self) -> &Gate {
         &self.gate
     }
 }
 
-/// Shuts the peer at `victim` out on behalf of the node at `own`; both are indices in the job's nodes. `log` is the gate of
-/// the lowest node. Returns when no thread of the peer can change any memory but its own.
+/// Shuts the peer at `victim` out on behalf of the node at `own`; both are indices in the job's nodes. `log`
+/// is the gate of the lowest node. Returns when no thread of the peer can change any memory but its own.
 pub(crate) fn shut_out(log: &Gate, own: usize, victim: usize, peer: &Peer) -> Result<Revoked> {
     let entry = |node: usize| node as u64 + 1;
     for index in 0..LOG_LEN {
@@ -293,7 +296,7 @@ pub(crate) fn shut_out(log: &Gate, own: usize, victim: usize, peer: &Peer) -> Re
     let state = gate.revoked.load();
     gate.revoked.store_fence(state | OUT);
     if let Err(error) = membarrier(MembarrierCommand::GlobalExpedited) {
-        // Then the peer, whose kernel is ours, has its own fences.
+        // The peer, whose kernel is ours, then has its own fences.
         tracing::debug!("membarrier: {error}");
         word::full_fence();
     }
@@ -301,7 +304,7 @@ pub(crate) fn shut_out(log: &Gate, own: usize, victim: usize, peer: &Peer) -> Re
     let mut patience = Some(Instant::now());
     for index in 0..used.min(SLOTS_MAX) {
         let busy = gate.word(SLOTS + index * LINE)?;
-        // What the peer stored in its section is there then.
+        // The stores of a section that the peer has left are visible.
         while busy.load() != 0 {
             if peer.has_ended() {
                 return Ok(Revoked::Done);
@@ -317,7 +320,7 @@ pub(crate) fn shut_out(log: &Gate, own: usize, victim: usize, peer: &Peer) -> Re
 }
 
 impl Peer {
-    /// Returns true if its process has ended, so that it executes nothing more.
+    /// Returns true if the peer's process has ended, so that it executes nothing more.
     fn has_ended(&self) -> bool {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         let Some(process) = &self.process else {
@@ -331,7 +334,8 @@ impl Peer {
         matches!(poll(&mut fds, Some(&at_once)), Ok(n) if n > 0)
     }
 
-    /// Stopped in the middle of a store: nothing else can make it harmless.
+    /// Kills the peer's process, which was stopped in the middle of a store. Nothing else can make it
+    /// harmless.
     fn kill(&self) {
         let Some(process) = &self.process else { return };
         match pidfd_send_signal(process, Signal::KILL) {

@@ -1,16 +1,18 @@
-//! The shared-memory fabric: nodes are processes of one host (or several in one process) that map one another's
-//! registered memory.
+//! The shared-memory fabric. Nodes are processes of one host (or several in one process) that map one
+//! another's registered memory.
 //!
-//! A put is a bounds check and a store into the peer's memory. The stamp order of the contract (LOCO'26 Fig. 10) comes from
-//! the order of the CPU's own accesses: puts are release stores, in order; a get, and the read of a put's source, is
-//! preceded by a full fence, because a CPU store comes before later NIC reads (cells B6, B8) and a put before later
-//! remote reads (cell G8). With that every operation is done when its call returns, and placed after a
-//! CPU fence ([`Caps::puts_placed_on_post`](loco_fabric::Caps::puts_placed_on_post)).
+//! A put is a bounds check and a store into the peer's memory. The stamp order of the contract (LOCO'26 Fig.
+//! 10) comes from the order of the CPU's own accesses. Puts are release stores, in order. A full fence
+//! precedes a get, and the read of a put's source, because a CPU store comes before later NIC reads (cells
+//! B6, B8) and a put before later remote reads (cell G8). Every operation is therefore done when its call
+//! returns, and placed after a CPU fence
+//! ([`Caps::puts_placed_on_post`](loco_fabric::Caps::puts_placed_on_post)).
 //!
-//! With `Nic::Deferred` a thread plays the network card and uses the freedom that the contract leaves it.
+//! With `Nic::Deferred`, a thread plays the network card and uses the freedom that the contract leaves to it.
 //!
-//! From the bottom: `arena` (a mapping), `memory` (handles), `gate` (how a lost node is shut out), `operation`, `nic` (deferred execution, with the feature
-//! `deferred-nic` only), `node` (what the handles of a node share), `queue_pair`, `fabric`; below them all `loco-host`.
+//! From the bottom: `arena` (a mapping), `memory` (handles), `gate` (shuts lost nodes out), `operation`,
+//! `nic` (deferred execution, with the feature `deferred-nic` only), `node` (the state that the handles of a
+//! node share), `queue_pair`, `fabric`. All of them rely on `loco-host`.
 
 #![deny(unsafe_code)]
 

@@ -11,10 +11,10 @@ use loco_host::span::{Span, SpanCell};
 #[derive(Clone, Debug)]
 pub struct ShmMemory(Span<Block<Arena>>);
 
-/// One aligned word of registered memory. Loads and stores are single instructions.
+/// An aligned word of registered memory. Loads and stores are single instructions.
 pub type ShmCell<W> = SpanCell<W, Block<Arena>>;
 
-/// Memory of a peer, mapped into this process.
+/// A peer's memory, mapped into this process.
 #[derive(Clone, Debug)]
 pub struct ShmRemote {
     span: Span<Arena>,
@@ -27,7 +27,7 @@ impl ShmMemory {
         ShmMemory(unsafe { Span::new(block.start(), len, Arc::new(block)) })
     }
 
-    /// Returns the arena it lies in, and from which byte of it.
+    /// Returns the arena of the memory, and the offset of its first byte there.
     pub(super) fn place(&self) -> (&Arena, usize) {
         let arena = self.0.keep().arena();
         (
@@ -36,7 +36,7 @@ impl ShmMemory {
         )
     }
 
-    /// Access by address.
+    /// Returns the span, for access by address.
     #[inline]
     pub(super) fn span(&self) -> &Span<Block<Arena>> {
         &self.0
@@ -80,20 +80,20 @@ impl Memory for ShmMemory {
     }
 }
 
-/// Returns all of an arena.
+/// Returns a span of a whole arena.
 pub(crate) fn whole(arena: Arc<Arena>) -> Span<Arena> {
     // SAFETY: all of a mapping that the arena keeps.
     unsafe { Span::new(arena.start(), arena.len(), arena) }
 }
 
 impl ShmRemote {
-    /// `len` bytes from `offset` of `arena`, of which `node` is the owner.
+    /// Returns the `len` bytes from `offset` of `arena`, whose owner is `node`.
     pub(super) fn new(arena: Arc<Arena>, node: NodeId, offset: usize, len: usize) -> Result<ShmRemote> {
         let span = whole(arena).slice(offset, len)?;
         Ok(ShmRemote { span, node })
     }
 
-    /// Access by address.
+    /// Returns the span, for access by address.
     #[inline]
     pub(super) fn span(&self) -> &Span<Arena> {
         &self.span

@@ -1,4 +1,4 @@
-//! What the handles of a node share, and what nodes tell one another at set-up.
+//! The state that the handles of a node share, and the data that nodes exchange at set-up.
 
 use std::collections::HashMap;
 use std::fs;
@@ -15,37 +15,37 @@ use crate::arena::{Arena, ArenaId, Token};
 use crate::gate::{Gate, OwnGate, Peer, shut_out};
 use crate::nic::DeferredNic;
 
-/// Changes when [`Card`] or the layout of keys does.
+/// The version of the set-up data. It changes when [`Card`] or the layout of keys does.
 pub(crate) const BRING_UP_VERSION: u32 = 2;
 
-/// What the handles of a node share.
+/// The state that the handles of a node share.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) job: Membership,
     pub(crate) caps: Caps,
-    /// How peers find this node's memory.
+    /// The data by which peers find this node's memory.
     pub(crate) card: Card,
-    /// The peers', in the order of the mesh's nodes.
+    /// The peers' cards, in the order of the mesh's nodes.
     pub(crate) cards: Vec<Card>,
     pub(crate) arenas: Arc<Arenas<Arena>>,
     pub(crate) huge_pages: HugePages,
-    /// Peers' arenas that were imported, each mapped until this node ends.
+    /// The imported arenas of peers. Each stays mapped until this node ends.
     pub(crate) imported: Mutex<HashMap<ArenaId, Arc<Arena>>>,
     pub(crate) nic: Option<DeferredNic>,
-    /// What stands between this node and its peers' memory.
+    /// The gate between this node and its peers' memory.
     pub(crate) gate: Arc<OwnGate>,
-    /// The peers' gates, in the order of the mesh's nodes; none for this node.
+    /// The peers' gates, in the order of the mesh's nodes; `None` for this node.
     pub(crate) peers: Vec<Option<Peer>>,
 }
 
-/// What a node tells the others at set-up.
+/// The data that a node tells the others at set-up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Card {
     pid: u32,
     pub(crate) token: Token,
-    /// Descriptor of the gate.
+    /// The descriptor of the gate.
     gate: u32,
-    /// Same for processes that can open one another's `/proc/PID`.
+    /// An identifier that is equal for processes that can open one another's `/proc/PID`.
     host: String,
 }
 
@@ -70,7 +70,7 @@ impl Card {
 
     /// Maps the gate of `node`, whose card this is.
     pub(crate) fn peer(&self, node: NodeId) -> Result<Peer> {
-        // The process first: that its memory is found there then proves that it is this one.
+        // The process is opened first. If its memory is then found there, it is the right process.
         let process = Peer::process(node, self.pid)?;
         let gate = Gate::open(self.token, node, self.pid, self.gate)?;
         Ok(Peer::new(gate, process))
@@ -83,7 +83,7 @@ impl Card {
     }
 }
 
-/// Fails if `its`, the card of `node`, is of another host than `own`.
+/// Fails if `its`, the card of `node`, is from another host than `own`.
 pub(crate) fn check_host(own: &Card, node: NodeId, its: &Card) -> Result<()> {
     if its.host == own.host {
         return Ok(());
@@ -95,7 +95,7 @@ pub(crate) fn check_host(own: &Card, node: NodeId, its: &Card) -> Result<()> {
 }
 
 impl Node {
-    /// What `node` told at set-up.
+    /// Returns the data that `node` told at set-up.
     pub(crate) fn card(&self, node: NodeId) -> Result<&Card> {
         self.job.card(&self.cards, node)
     }
@@ -120,17 +120,17 @@ impl Node {
     }
 }
 
-/// Shuts lost nodes out, for the mesh. Weak, as the node holds the mesh.
+/// Shuts lost nodes out, on behalf of the mesh. The reference is weak because the node holds the mesh.
 pub(crate) struct Revoker(pub(crate) Weak<Node>);
 
 impl Revoke for Revoker {
     fn revoke(&self, peer: NodeId) -> Revoked {
-        // Without its node nobody has access to anything here.
+        // Once the node is gone, nobody has access to anything here.
         let Some(node) = self.0.upgrade() else {
             return Revoked::Done;
         };
         node.shut_out(peer).unwrap_or_else(|error| {
-            // Offsets in a mapping of fixed length: cannot fail.
+            // This cannot fail: the offsets are within a mapping of fixed length.
             tracing::error!("shutting {peer} out: {error}");
             Revoked::WeAreOut
         })
@@ -146,7 +146,7 @@ impl Node {
                 .map_err(|_| FabricError::UnknownPeer(node))
         };
         let (own, victim) = (index(self.job.mesh.node())?, index(peer)?);
-        // The log is the lowest node's.
+        // The log is in the lowest node's gate.
         let log = match self.peers.first() {
             Some(Some(lowest)) => lowest.gate(),
             _ => self.gate.gate(),
@@ -158,7 +158,7 @@ impl Node {
     }
 }
 
-/// A key that `peer` did not export, or another process with its id.
+/// Returns the error for a key that `peer` did not export, or that belongs to another process with its id.
 pub(crate) fn stale(peer: NodeId) -> FabricError {
     FabricError::Refused(format!(
         "the region key is not one that {peer} exported in this run"
@@ -172,7 +172,7 @@ mod tests {
     use loco_fabric::{Fabric, MemoryKind, QueuePair, Target, Work};
     use loco_job::Mesh;
 
-    /// Of two nodes that suspect each other the one that is first stays, and the other can do nothing any more.
+    /// Of two nodes that suspect each other, the first one stays, and the other can do nothing any more.
     #[test]
     fn of_two_that_suspect_each_other_one_stays() {
         for _ in 0..20 {

@@ -1,10 +1,10 @@
-//! Operations as they are posted: what the queue pair executes at once or hands to a deferred NIC.
+//! Posted operations, which the queue pair executes at once or hands to a deferred NIC.
 
 use loco_fabric::{FabricError, Local, Result, Target, Work};
 
 use crate::memory::{ShmMemory, ShmRemote};
 
-/// What an operation does.
+/// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Put,
@@ -15,7 +15,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Executes a read-modify-write; returns the old value.
+    /// Executes a read-modify-write. Returns the old value.
     #[inline]
     pub(crate) fn apply(self, remote: &ShmRemote, offset: usize) -> Result<u64> {
         match self {
@@ -28,7 +28,7 @@ impl Kind {
     }
 }
 
-/// An operation as it is posted.
+/// A posted operation.
 #[cfg_attr(not(feature = "deferred-nic"), allow(dead_code))] // Read by the deferred NIC alone.
 #[derive(Debug)]
 pub(crate) struct Request {
@@ -36,9 +36,9 @@ pub(crate) struct Request {
     pub(crate) work: Work,
     pub(crate) remote: Option<(ShmRemote, usize)>,
     pub(crate) local: Option<(ShmMemory, usize)>,
-    /// What the NIC holds between its reads and its writes.
+    /// The data that the NIC holds between its reads and its writes.
     pub(crate) buffer: Vec<u8>,
-    /// The data are in `buffer` already.
+    /// Set if the data are in `buffer` already.
     pub(crate) inline: bool,
 }
 

@@ -1,4 +1,4 @@
-//! A queue pair: checks, then either does the operation at once or hands it to the deferred NIC.
+//! A queue pair. It checks an operation, and then either executes it at once or hands it to the deferred NIC.
 
 use std::sync::Arc;
 
@@ -18,12 +18,12 @@ use crate::operation::{Kind, Request};
 pub struct ShmQueuePair {
     node: Arc<Node>,
     peer: NodeId,
-    /// How many departures were looked at; a change asks for another look at `peer`.
+    /// The number of departures at the last check. A change asks for another check of `peer`.
     departures_seen: u64,
     peer_gone: bool,
-    /// Around every access that changes a peer's memory.
+    /// The slot of the gate. It is set around every access that changes a peer's memory.
     slot: Slot,
-    /// With the deferred NIC.
+    /// The queue of the deferred NIC, if there is one.
     queue: Option<QueueId>,
 }
 
@@ -41,7 +41,7 @@ impl ShmQueuePair {
         })
     }
 
-    /// Fails if `remote` is not the peer's, or the peer is known to be gone.
+    /// Fails if `remote` is not the peer's memory, or the peer is known to be gone.
     #[inline(always)]
     fn check(&mut self, remote: &ShmRemote) -> Result<()> {
         if remote.node() != self.peer {
@@ -90,19 +90,19 @@ impl ShmQueuePair {
         ))
     }
 
-    /// Hands the operation to the NIC. What it is made of is put together out of the way of the synchronous path.
+    /// Hands the operation to the NIC. The request is built here, out of the way of the synchronous path.
     #[cold]
     #[inline(never)]
     fn post(&self, queue: QueueId, request: impl FnOnce() -> Request) -> Result<Posted> {
         self.slot.check()?;
         let nic = self.node.nic.as_ref();
-        // A queue exists only where there is a NIC (`new`).
+        // A queue exists only where there is a NIC (see `new`).
         let nic = nic.ok_or_else(|| FabricError::Unsupported("a queue without its NIC".into()))?;
         nic.post(queue, request())?;
         Ok(Posted::Pending)
     }
 
-    /// Returns the read-modify-writes.
+    /// Executes or posts a read-modify-write.
     #[inline]
     fn atomic(
         &mut self,
@@ -121,8 +121,9 @@ impl ShmQueuePair {
             return self.post(queue, || Request::new(kind, work).remote(target, 8).local(result));
         }
         let section = self.slot.enter()?;
-        // A full fence by itself, so after all earlier operations (LOCO'26 Fig. 10 has none of these; ours come
-        // after the queue pair's earlier puts and before its later operations).
+        // The operation is a full fence by itself, so it comes after all earlier operations. (LOCO'26 Fig. 10
+        // has no read-modify-writes. Ours come after the queue pair's earlier puts and before its later
+        // operations.)
         let old = kind.apply(target.remote, target.offset)?;
         drop(section);
         result.memory.span().store_word(result.offset, old)?;
@@ -174,8 +175,9 @@ impl QueuePair for ShmQueuePair {
         Ok(Posted::Done)
     }
 
-    // Always: with what the caller knows of the data, a put of a word is a handful of instructions; else it is a call that
-    // passes everything by memory, and takes as long as the message.
+    // This must be inlined. When the compiler knows the length of the data, a put of a word is a handful of
+    // instructions. Otherwise it is a call that passes everything through memory, which takes as long as the
+    // message.
     #[inline(always)]
     fn put_inline(&mut self, data: &[u8], dst: Target<'_, ShmRemote>, work: Work) -> Result<Posted> {
         if data.len() > self.node.caps.inline_bytes_max {
@@ -204,7 +206,8 @@ impl QueuePair for ShmQueuePair {
                 Request::new(Kind::Get, work).remote(src, len).local(dst)
             });
         }
-        // This thread's stores, and the queue pair's puts, come before the NIC's remote read (Fig. 10, B8 and G8).
+        // This thread's stores and the queue pair's puts come before the NIC's remote read (Fig. 10, B8 and
+        // G8).
         self.slot.check()?;
         word::full_fence();
         let from = src.remote.span();
@@ -244,7 +247,7 @@ impl QueuePair for ShmQueuePair {
             return self.post(queue, || Request::new(Kind::Flush, work));
         }
         self.slot.check()?;
-        // Puts are stores of this thread: they are placed when its store buffer is empty.
+        // Puts are stores of this thread, so they are placed when its store buffer is empty.
         word::full_fence();
         Ok(Posted::Done)
     }
@@ -257,7 +260,7 @@ impl QueuePair for ShmQueuePair {
         self.check(target.remote)?;
         let span = target.remote.span();
         let _section = self.slot.enter()?;
-        // The order of each is that of the operation of the same name above.
+        // Each operation is ordered like the method above with the same name.
         match op {
             WordOp::Get => {
                 word::full_fence();

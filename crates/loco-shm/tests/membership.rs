@@ -1,5 +1,5 @@
-//! A node that is stopped for longer than its peers wait, and goes on: it can no longer change their memory, and learns
-//! that it is out. Each test runs its own binary again, once per node.
+//! Stops a node for longer than its peers wait, and lets it go on. It can no longer change their memory, and
+//! learns that it is out. Each test runs its own binary again, once per node.
 #![allow(clippy::unwrap_used)]
 
 use std::os::fd::OwnedFd;
@@ -19,10 +19,11 @@ use tracing::{Event, Metadata, Subscriber, span};
 
 /// The node that is stopped.
 const VICTIM: usize = 2;
-/// Longer than the survivors' patience with a thread in the middle of an operation.
+/// The size of a put that takes longer than the survivors' patience with a thread in the middle of an
+/// operation.
 const BIG: usize = 64 << 20;
 
-/// Three nodes that give a silent peer half a second.
+/// Runs three nodes that give up a silent peer after half a second.
 fn run(test: &str, body: impl FnOnce(&ShmFabric)) -> Option<Nodes> {
     let impatient = |command: &mut Command, _| {
         command.env(var::SILENCE_SAME_HOST_MS, "500");
@@ -32,7 +33,7 @@ fn run(test: &str, body: impl FnOnce(&ShmFabric)) -> Option<Nodes> {
     })
 }
 
-/// Returns the victim's process, as the others have it.
+/// Returns a pidfd of the victim, for the other nodes.
 fn victim(fabric: &ShmFabric) -> OwnedFd {
     let deadline = soon();
     let pids = fabric
@@ -57,7 +58,7 @@ fn wait_for_loss(fabric: &ShmFabric) {
     wait_until(fabric, "the loss", lost);
     let view = fabric.membership();
     assert_eq!(view.lost, [victim_id()]);
-    // The other survivor may be done already.
+    // The other survivor may have left already.
     assert_eq!(view.epoch, 1 + view.left.len() as u64, "{view:?}");
     assert_eq!(view.members.len() + view.left.len(), 2, "{view:?}");
 }
@@ -76,7 +77,7 @@ fn contents(memory: &ShmMemory) -> Vec<u8> {
     bytes
 }
 
-/// In the node that is stopped: it is out, and stays so.
+/// Checks, in the node that was stopped, that it is out and stays so.
 fn is_out(fabric: &ShmFabric, error: FabricError) {
     let out = FabricError::DeclaredLost;
     assert_eq!(error, out);
@@ -97,13 +98,13 @@ fn is_out(fabric: &ShmFabric, error: FabricError) {
     );
 }
 
-/// Puts of the victim.
+/// The number of puts of the victim.
 static PUTS: AtomicU64 = AtomicU64::new(1);
-/// The victim has been refused one.
+/// Set when a put of the victim was refused.
 static REFUSED: AtomicBool = AtomicBool::new(false);
 
-/// In the victim: keeps the thread of the mesh, when it logs that the node was declared lost and before it does anything
-/// about it, until the node was refused a put or has done many. What refuses it is the fabric alone then.
+/// Delays the mesh's thread in the victim when it logs that the node was declared lost, before it acts on
+/// that. It waits until the node was refused a put or has done many. Only the fabric can then refuse the put.
 struct LateMesh;
 
 impl Subscriber for LateMesh {
@@ -133,7 +134,7 @@ fn a_node_that_was_stopped_and_goes_on_changes_nothing() {
         if fabric.node() == victim_id() {
             let mut qp = fabric.queue_pair(NodeId(0)).unwrap();
             tracing::subscriber::set_global_default(LateMesh).unwrap();
-            // Stopped somewhere here, most likely between two puts.
+            // The node is stopped somewhere here, most likely between two puts.
             let error = loop {
                 let number = PUTS.fetch_add(1, Ordering::SeqCst);
                 let put = qp.put_inline(&number.to_ne_bytes(), target(&remotes[0], 0), Work::unsignaled());
@@ -155,20 +156,20 @@ fn a_node_that_was_stopped_and_goes_on_changes_nothing() {
         }
         wait_for_loss(fabric);
         let before = contents(&memory);
-        // Nobody wakes it before both have looked.
+        // The victim is woken only after both have looked.
         let others = fabric.mesh();
         let deadline = soon();
         let (to, message) = (NodeId(1 - fabric.node().0), b"seen");
         others.send(to, message).unwrap();
         assert!(others.receive(Some(deadline)).unwrap().is_some());
-        // Stopped inside an operation it has been killed, and there is nobody to wake.
+        // If it was stopped inside an operation, it has been killed, and there is no process to wake.
         let _gone = pidfd_send_signal(&process, Signal::CONT);
         end_of(&process);
         assert_eq!(contents(&memory), before);
     });
     let Some(mut nodes) = nodes else { return };
     assert!(nodes.succeeded(0) && nodes.succeeded(1), "see above");
-    // The victim ends well, unless it had to be killed.
+    // The victim ends with success, unless it had to be killed.
     assert!(nodes.succeeded(VICTIM) || nodes.was_killed(VICTIM), "see above");
 }
 
@@ -182,7 +183,7 @@ fn a_node_stopped_inside_an_operation_is_killed() {
             let mut qp = fabric.queue_pair(NodeId(0)).unwrap();
             for number in 1_u64.. {
                 here.write(0, &number.to_ne_bytes()).unwrap();
-                // Takes so long that it is stopped within, but for one time in very many.
+                // The put takes so long that the node is almost always stopped within it.
                 let _done = qp.put(local(&here, 0, BIG), target(&remotes[0], 0), Work::unsignaled());
             }
         }
@@ -191,7 +192,7 @@ fn a_node_stopped_inside_an_operation_is_killed() {
             pidfd_send_signal(&process, Signal::STOP).unwrap();
         }
         wait_for_loss(fabric);
-        // It has ended already, though it was never continued.
+        // The victim has ended already, though it was never continued.
         end_of(&process);
         let before = contents(&memory);
         assert_eq!(contents(&memory), before);

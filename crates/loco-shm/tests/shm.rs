@@ -1,4 +1,5 @@
-//! The shared-memory fabric between nodes of one process: the conformance suite with either NIC, and what is its own.
+//! Tests the shared-memory fabric between nodes of one process: the conformance suite with either NIC, and
+//! its own properties.
 
 #![allow(clippy::unwrap_used)]
 
@@ -13,10 +14,10 @@ use loco_fabric::{
 use loco_job::Mesh;
 use loco_shm::{Nic, ShmConfig, ShmFabric};
 
-/// Nodes that execute what they post.
+/// Nodes that execute operations as they post them.
 struct Synchronous;
 
-/// Nodes whose NIC is late.
+/// Nodes whose NIC executes operations late.
 struct Deferred;
 
 fn bring_up(n: usize, config: &ShmConfig) -> Vec<ShmFabric> {
@@ -39,7 +40,7 @@ fn small(nic: Nic) -> ShmConfig {
     }
 }
 
-/// Every job its own choices; all of them the same on every run.
+/// Returns a seed for the next job. Seeds differ between jobs, and are the same on every run.
 fn next_seed() -> u64 {
     static SEED: AtomicU64 = AtomicU64::new(1);
     SEED.fetch_add(1, Ordering::Relaxed)
@@ -75,7 +76,7 @@ mod deferred {
     loco_conformance::suite!(Deferred);
 }
 
-/// Returns a NIC that takes its time.
+/// Returns a configuration whose NIC takes its time.
 fn slow(seed: u64) -> ShmConfig {
     small(Nic::Deferred {
         seed,
@@ -133,7 +134,7 @@ fn the_deferred_nic_reads_the_source_late() {
 
 #[test]
 fn the_deferred_nic_does_not_order_queue_pairs() {
-    // A put on each of two queue pairs, the second posted after the first has completed.
+    // There is a put on each of two queue pairs; the second is posted after the first has completed.
     let seen = (0..100).any(|seed| {
         let [a, b] = &bring_up(2, &slow(seed))[..] else {
             unreachable!()
@@ -226,7 +227,7 @@ fn operations_of_a_dead_peer_fail_under_the_deferred_nic() {
     assert_eq!(qp.flush(Work::unsignaled()), Err(FabricError::PeerLost(b.node())));
 }
 
-/// What was posted happens though the queue pair and the local memory are gone.
+/// Posted operations happen even if the queue pair and the local memory are gone.
 #[test]
 fn a_dropped_queue_pair_still_delivers() {
     let [a, b] = &bring_up(2, &slow(4))[..] else {
@@ -242,7 +243,7 @@ fn a_dropped_queue_pair_still_delivers() {
     wait_word(b, &there, 0, |word| word == 77);
 }
 
-/// A fabric that ends places what it had posted, and its thread with it.
+/// A fabric that is dropped places its posted operations, and its thread ends.
 #[test]
 fn the_deferred_nic_finishes_before_it_stops() {
     let mut nodes = bring_up(2, &slow(5));
@@ -280,7 +281,7 @@ fn memory_is_limited_and_comes_back() {
     let [a] = &bring_up(1, &small(Nic::Synchronous))[..] else {
         unreachable!()
     };
-    // More than an arena, less than the limit: an arena of its own.
+    // This is more than an arena and less than the limit, so it gets an arena of its own.
     let long = a.allocate(10 << 20, MemoryKind::Host).unwrap();
     long.write((10 << 20) - 1, &[1]).unwrap();
     let Err(FabricError::OutOfMemory {

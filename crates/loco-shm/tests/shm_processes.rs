@@ -1,6 +1,6 @@
-//! The shared-memory fabric between real processes: each test runs its own binary again, once per node.
+//! Tests the shared-memory fabric between real processes. Each test runs its own binary again, once per node.
 //!
-//! With `--nocapture` the ping-pongs print what they measured (in a release build it means something).
+//! With `--nocapture` the ping-pongs print their measurements, which are meaningful in a release build.
 #![allow(clippy::unwrap_used)]
 
 use std::time::{Duration, Instant};
@@ -160,7 +160,7 @@ fn a_killed_process_is_lost_to_all_others() {
     assert!(left.is_empty(), "{left:?}");
 }
 
-/// A number goes round; each node waits for its left neighbour. Returns the time of one hop.
+/// Passes a number round; each node waits for its left neighbour. Returns the time of one hop.
 fn ring(fabric: &ShmFabric, rounds: u64) -> Duration {
     let n = fabric.nodes().len();
     let own = usize::from(fabric.node().0);
@@ -204,8 +204,8 @@ fn two_processes_play_ping_pong() {
     all_succeed_but(nodes, &[]);
 }
 
-/// Nobody who waits keeps the one that it waits for from its core: bounded by `PATIENCE`, which spinning for whole
-/// time slices would exceed.
+/// A waiting node does not keep the node that it waits for from its core. The test is bounded by `PATIENCE`,
+/// which spinning for whole time slices would exceed.
 #[test]
 fn more_processes_than_cores_make_progress() {
     let nodes = run("more_processes_than_cores_make_progress", 5, |fabric| {

@@ -1,5 +1,5 @@
-//! Stands for the deferred NIC in builds without it: types that have no value, so that the compiler drops every path
-//! that would use one.
+//! Stands for the deferred NIC in builds without it. Its types have no value, so the compiler drops every
+//! path that would use one.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use crate::config::Nic;
 use crate::gate::OwnGate;
 use crate::operation::Request;
 
-/// No NIC.
+/// The deferred NIC that does not exist.
 #[derive(Debug)]
 pub(crate) enum DeferredNic {}
 
-/// No queue.
+/// The queue that does not exist.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum QueueId {}
 

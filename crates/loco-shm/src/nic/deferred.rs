@@ -1,7 +1,9 @@
-//! The deferred NIC: a thread that executes posted operations later, choosing at random among the permitted steps.
+//! The deferred NIC: a thread that executes posted operations later, choosing at random among the permitted
+//! steps.
 //!
-//! A test aid, see [`Nic::Deferred`](crate::Nic::Deferred). One lock guards everything; the NIC takes it for one step at
-//! a time. Delays are per operation and stage, so that queue pairs progress independently of one another.
+//! This is a test aid, see [`Nic::Deferred`](crate::Nic::Deferred). One lock guards everything; the NIC takes
+//! it for one step at a time. Each operation and stage has its own delay, so that queue pairs progress
+//! independently.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -18,15 +20,15 @@ use crate::config::Nic;
 use crate::gate::{OwnGate, Slot};
 use crate::operation::Request;
 
-/// With operations outstanding, the longest time until the NIC looks for lost peers.
+/// The longest time until the NIC looks for lost peers while operations are outstanding.
 const LOOK_AT_PEERS: Duration = Duration::from_millis(1);
-/// Rests that are shorter are spent yielding: the system's sleeps are not that short.
+/// The rests below which the NIC yields instead of sleeping: the system's sleeps are not that short.
 const YIELD_BELOW: Duration = Duration::from_micros(60);
 
-/// A queue pair's queue, by its position.
+/// The position of a queue pair's queue.
 pub(crate) type QueueId = usize;
 
-/// A node's deferred NIC. Stops when dropped, after placing what was posted.
+/// A node's deferred NIC. When dropped, it places the posted operations and stops.
 #[derive(Debug)]
 pub(crate) struct DeferredNic {
     shared: Arc<Shared>,
@@ -36,9 +38,9 @@ pub(crate) struct DeferredNic {
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
-    /// Something was posted, or the NIC is to stop.
+    /// Signals that an operation was posted, or that the NIC is to stop.
     changed: Condvar,
-    /// There is something to poll: spares the lock when there is nothing. Written under the lock.
+    /// Set when there is something to poll. It avoids the lock when there is nothing. Written under the lock.
     waiting: AtomicBool,
     delay_max: Duration,
     queue_depth: usize,
@@ -46,7 +48,7 @@ struct Shared {
 
 #[derive(Debug)]
 struct State {
-    /// Closed queues leave their place to the next one.
+    /// The queues by position. A closed queue leaves its place to the next one.
     queues: Vec<Option<SendQueue>>,
     completions: Vec<Completion>,
     dice: Dice,
@@ -60,7 +62,7 @@ impl Shared {
 }
 
 impl DeferredNic {
-    /// Starts it, if `nic` asks for it.
+    /// Starts the NIC, if `nic` asks for it.
     pub(crate) fn start(gate: &Arc<OwnGate>, nic: &Nic) -> Result<Option<DeferredNic>> {
         let Nic::Deferred {
             seed,
@@ -75,7 +77,7 @@ impl DeferredNic {
             state: Mutex::new(State {
                 queues: Vec::new(),
                 completions: Vec::new(),
-                // Nodes that share a seed still differ.
+                // Nodes that share a seed still make different choices.
                 dice: Dice::new(seed ^ u64::from(mesh.node().0).rotate_left(32)),
                 stop: false,
             }),
@@ -105,7 +107,7 @@ impl DeferredNic {
         }
     }
 
-    /// Nothing more will be posted; what was posted still runs.
+    /// Closes a queue: nothing more will be posted to it. Posted operations still run.
     pub(crate) fn close(&self, id: QueueId) {
         let mut state = self.shared.lock();
         if let Some(Some(queue)) = state.queues.get_mut(id) {
@@ -129,7 +131,8 @@ impl DeferredNic {
     }
 
     pub(crate) fn poll(&self, completions: &mut Vec<Completion>) -> usize {
-        // Relaxed: only a hint, the lock orders the rest; what is missed now is found by the next call.
+        // Relaxed: this is only a hint, and the lock orders the rest. The next call finds what this one
+        // misses.
         if !self.shared.waiting.load(Ordering::Relaxed) {
             return 0;
         }
@@ -209,13 +212,13 @@ fn wait<'a>(shared: &Shared, state: MutexGuard<'a, State>, limit: Option<Duratio
     }
 }
 
-/// What the NIC found to do.
+/// The next action of the NIC.
 enum Next {
-    /// It did something.
+    /// The NIC made a step.
     Stepped,
-    /// What may run next rests that long.
+    /// The operations that may run next rest for this time.
     Rest(Duration),
-    /// Nothing is posted.
+    /// No operation is posted.
     Idle,
 }
 
@@ -227,7 +230,7 @@ impl State {
         for (id, queue) in self.queues.iter_mut().enumerate() {
             let Some(queue) = queue else { continue };
             for (index, rests_until) in queue.candidates() {
-                // To stop is to do at once what is left.
+                // A NIC that stops does the rest at once.
                 if rests_until <= now || self.stop {
                     awake.push((id, index));
                 } else {
@@ -244,13 +247,14 @@ impl State {
         if let Some(queue) = &mut self.queues[id]
             && let Err(error) = queue.step(index, &mut self.dice, delay_max, now)
         {
-            // Ranges and alignment were checked when it was posted.
+            // Ranges and alignment were checked when the operation was posted.
             unreachable!("a checked operation failed: {error}");
         }
         Next::Stepped
     }
 
-    /// Completes operations and gives up queues that are closed and empty. True if there is something to poll.
+    /// Completes operations and drops queues that are closed and empty. Returns true if there is something to
+    /// poll.
     fn settle(&mut self) -> bool {
         let mut found = !self.completions.is_empty();
         for slot in &mut self.queues {
@@ -264,7 +268,7 @@ impl State {
         found
     }
 
-    /// This node is out: nothing that was posted will be done.
+    /// Fails all posted operations because this node is out.
     fn fail_all(&mut self, error: &FabricError) {
         for queue in self.queues.iter_mut().flatten() {
             queue.fail(error, &mut self.completions);

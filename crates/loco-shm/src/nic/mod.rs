@@ -1,4 +1,5 @@
-//! Who executes posted operations, where that is not the posting call: the deferred NIC, or nobody in builds without it.
+//! The executor of posted operations where that is not the posting call: the deferred NIC, or nobody in
+//! builds without it.
 
 #[cfg(feature = "deferred-nic")]
 mod deferred;

@@ -1,9 +1,9 @@
-//! The operations of one queue pair under the deferred NIC, and which of their steps may come next.
+//! The operations of one queue pair under the deferred NIC, and the steps of them that may come next.
 //!
-//! An operation is one or two stages, each named by its stamp (LOCO'26 Fig. 10). A stage may run once every earlier
-//! operation of the queue pair has done the stages that the stamp order puts before it ([`ordered`]); nothing
-//! else orders them, so a put may be placed before an earlier get reads, and a put completes before it is placed. A transfer
-//! moves in pieces of whole words, so that larger values tear.
+//! An operation is one or two stages, each named by its stamp (LOCO'26 Fig. 10). A stage may run once every
+//! earlier operation of the queue pair has done the stages that the stamp order puts before it ([`ordered`]).
+//! Nothing else orders the stages. A put may be placed before an earlier get reads, and a put completes
+//! before it is placed. A transfer moves in pieces of whole words, so that larger values tear.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -15,7 +15,8 @@ use rand::{Rng, SeedableRng};
 
 use crate::operation::{Kind, Request};
 
-/// Operations that left the send queue (completed and polled) but are not placed: at most this many times its depth.
+/// The most operations that have left the send queue (completed and polled) but are not placed, as a multiple
+/// of its depth.
 const UNPLACED_FACTOR: usize = 4;
 
 /// A step of an operation, by its stamp.
@@ -28,8 +29,8 @@ enum Stage {
     LocalWrite = 4,
 }
 
-/// Returns true if a stage `earlier` of one operation comes before a stage `later` of a later one on the same
-/// queue pair: LOCO'26 Fig. 10, F6 to I9, and for atomics `docs/rmw.md`.
+/// Returns whether a stage `earlier` of one operation comes before a stage `later` of a later operation on
+/// the same queue pair. (See LOCO'26 Fig. 10, F6 to I9, and for atomics `docs/rmw.md`.)
 fn ordered(earlier: Stage, later: Stage) -> bool {
     use Stage::{Atomic, LocalRead, LocalWrite, RemoteRead, RemoteWrite};
     match earlier {
@@ -54,13 +55,13 @@ fn stages(kind: Kind, inline: bool) -> &'static [Stage] {
 struct Operation {
     request: Request,
     stages: &'static [Stage],
-    /// Stages done.
+    /// The number of stages done.
     done: usize,
-    /// Bytes moved by the current stage.
+    /// The number of bytes moved by the current stage.
     moved: usize,
-    /// The current stage rests until then.
+    /// The time until which the current stage rests.
     rests_until: Instant,
-    /// Waits for the gets and atomics before it, and all after it wait with it.
+    /// Set if the operation waits for the gets and atomics before it. All operations after it wait with it.
     fence_up: bool,
     completed: bool,
 }
@@ -70,7 +71,7 @@ impl Operation {
         self.done == self.stages.len()
     }
 
-    /// A put is complete when its source is read, all others when they are done.
+    /// Returns whether the operation may complete: a put when its source is read, any other when it is done.
     fn may_complete(&self) -> bool {
         match self.request.kind {
             Kind::Put => self.request.inline || self.done > 0,
@@ -79,7 +80,7 @@ impl Operation {
     }
 }
 
-/// Source of the NIC's choices.
+/// The source of the NIC's choices.
 #[derive(Debug)]
 pub(super) struct Dice(SmallRng);
 
@@ -88,7 +89,7 @@ impl Dice {
         Dice(SmallRng::seed_from_u64(seed))
     }
 
-    /// Returns a number below `bound`; 0 if that is 0.
+    /// Returns a number below `bound`, or 0 if `bound` is 0.
     pub(super) fn below(&mut self, bound: u64) -> u64 {
         if bound == 0 {
             0
@@ -101,7 +102,7 @@ impl Dice {
         self.below(2) == 0
     }
 
-    /// No delay, or one up to `max`.
+    /// Returns no delay, or one up to `max`.
     pub(super) fn delay(&mut self, max: Duration) -> Duration {
         if self.coin() {
             return Duration::ZERO;
@@ -116,11 +117,11 @@ pub(super) struct SendQueue {
     pub(super) peer: NodeId,
     depth: usize,
     operations: VecDeque<Operation>,
-    /// Slots in use: posted and not both completed and polled.
+    /// The number of slots in use: operations posted and not both completed and polled.
     used: usize,
-    /// Of these, completed since the last poll.
+    /// The number of those completed since the last poll.
     completed: usize,
-    /// The queue pair was dropped: nothing more will be posted.
+    /// Set when the queue pair was dropped: nothing more will be posted.
     pub(super) closed: bool,
     pub(super) lost: bool,
 }
@@ -162,7 +163,7 @@ impl SendQueue {
         Ok(())
     }
 
-    /// Frees the slots of what has completed: the completions have been handed out.
+    /// Frees the slots of completed operations, whose completions have been handed out.
     pub(super) fn polled(&mut self) {
         self.used -= self.completed;
         self.completed = 0;
@@ -222,7 +223,8 @@ impl SendQueue {
             }
             _ => {} // A flush has neither side: its turn is its effect.
         }
-        // Stages run in the order in which they are chosen, for every observer: none lingers in the store buffer.
+        // Every observer sees the stages in the order in which they are chosen: none stays in the store
+        // buffer.
         word::full_fence();
         let whole = to == len || stage == Stage::Atomic;
         if whole {
@@ -235,8 +237,8 @@ impl SendQueue {
         Ok(())
     }
 
-    /// Completes what may be completed, in order, and forgets what is done. True if a poll would find something: a
-    /// completion or a slot to free.
+    /// Completes the operations that may complete, in order, and removes finished ones. Returns true if a
+    /// poll would find something: a completion or a slot to free.
     pub(super) fn complete(&mut self, completions: &mut Vec<Completion>) -> bool {
         let before = self.completed;
         for operation in &mut self.operations {
@@ -265,7 +267,7 @@ impl SendQueue {
         self.completed > before
     }
 
-    /// The peer is gone, or this node is: what is not complete fails, what is not placed never will be.
+    /// Fails the incomplete operations because the peer or this node is gone. Unplaced puts are never placed.
     pub(super) fn fail(&mut self, error: &FabricError, completions: &mut Vec<Completion>) {
         self.lost = true;
         for operation in self.operations.drain(..).filter(|operation| !operation.completed) {
@@ -282,8 +284,8 @@ fn report(work: &Work, peer: NodeId, status: CompletionStatus, completions: &mut
     }
 }
 
-/// Where the piece that starts at `from` ends: at `len`, or before at the end of an aligned word. `phase` is the address
-/// of the first byte modulo the size of a word.
+/// Returns the end of the piece that starts at `from`: `len`, or an earlier end of an aligned word. `phase`
+/// is the address of the first byte modulo the size of a word.
 fn piece_end(phase: usize, from: usize, len: usize, dice: &mut Dice) -> usize {
     if dice.coin() {
         return len;
