@@ -1,17 +1,17 @@
-//! Closed sets of agents: the common core of persistent sets.
+//! Finds closed sets of agents, the common core of persistent sets.
 //!
-//! A system is cut into *agents* that make its moves. A set of agents is *closed* if it has, with each agent, every
-//! agent that this one needs: those that may ever make a move that depends on a next move of this one, and, if
-//! this one cannot move, those that could enable it. No sequence of moves of agents outside a closed set interferes
-//! with the moves of those inside, so the moves of a closed set with one enabled move or more suffice
-//! (Godefroid's persistent sets; stubborn sets with agents for processes).
+//! A system is cut into *agents* that make its moves. A set of agents is *closed* if it contains, with each
+//! agent, every agent that this one needs. An agent needs those that may ever make a move that depends on its
+//! next move; if it cannot move, it needs those that could enable it. Moves of agents outside a closed set
+//! never interfere with the moves of those inside. The moves of a closed set with at least one enabled move
+//! therefore suffice (Godefroid's persistent sets; stubborn sets with agents for processes).
 
 /// A set of agents, by number.
 #[derive(Debug)]
 pub struct Agents<'a>(&'a mut [u64]);
 
 impl Agents<'_> {
-    /// Adds an agent; true if it is new. The number must be below that of agents.
+    /// Adds an agent, whose number must be below the number of agents. Returns true if it is new.
     #[inline]
     pub fn insert(&mut self, agent: usize) -> bool {
         let (word, bit) = (&mut self.0[agent / 64], 1 << (agent % 64));
@@ -31,15 +31,16 @@ fn has(set: &[u64], agent: usize) -> bool {
     set[agent / 64] >> (agent % 64) & 1 == 1
 }
 
-/// Finds the smallest closed set of agents that can move. Keeps its storage from state to state.
+/// Finds the smallest closed set that contains an agent that can move. It keeps its storage from state to
+/// state.
 #[derive(Debug, Default)]
 pub struct Closure {
-    /// Words of a set.
+    /// The number of words of a set.
     words: usize,
-    /// What each agent needs, where `known` says so.
+    /// The needs of each agent, where `known` says so.
     needs: Vec<u64>,
     known: Vec<u64>,
-    /// Enabled moves by agent.
+    /// The number of enabled moves by agent.
     moves: Vec<u32>,
     set: Vec<u64>,
     todo: Vec<u64>,
@@ -47,10 +48,11 @@ pub struct Closure {
 }
 
 impl Closure {
-    /// Finds a closed set with as few enabled moves as possible, but at least one. `movers` names the agent of each
-    /// enabled move, with numbers below `agents`; `seeds` those of them that the set may be built around: agents with a move
-    /// that must happen sooner or later. `needs` adds to a set what an agent needs; it is called at most once for
-    /// each agent. Afterwards [`contains`](Closure::contains) answers. Without seeds the set is empty.
+    /// Finds a closed set with as few enabled moves as possible, but at least one. `movers` names the agent
+    /// of each enabled move, with numbers below `agents`. `seeds` are those of them that the set may be built
+    /// around: agents with a move that must happen sooner or later. `needs` adds to a set what an agent
+    /// needs; it is called at most once for each agent. Afterwards [`contains`](Closure::contains) answers.
+    /// Without seeds the set is empty.
     pub fn find(
         &mut self,
         agents: usize,
@@ -92,7 +94,7 @@ impl Closure {
         has(&self.best, agent)
     }
 
-    /// Closes the set of `seed`; its number of enabled moves, if below `most`.
+    /// Closes the set of `seed`. Returns its number of enabled moves, if that is below `most`.
     fn close(
         &mut self,
         seed: usize,
@@ -158,7 +160,7 @@ mod tests {
 
     #[test]
     fn the_smallest_closed_set_is_found() {
-        // 0 and 1 need one another, 2 needs 3, which cannot move and needs 100, which can.
+        // Agents 0 and 1 need one another. Agent 2 needs 3, which cannot move and needs 100, which can.
         let edges = [(0, 1), (1, 0), (2, 3), (3, 100)];
         assert_eq!(found(101, &[0, 1, 2, 100], &edges), [100]);
         assert_eq!(found(101, &[0, 1, 2], &edges), [2, 3, 100]);

@@ -1,24 +1,28 @@
-//! Bounds on preemptions and delays: exploring all of the executions that need few of them.
+//! Bounds on preemptions and delays, for exploring all of the executions that need few of them.
 //!
-//! Eager moves ([`crate::System::eager`]) count for neither bound: they are taken at once, whoever moved last.
+//! Eager moves ([`crate::System::eager`]) do not count: they are taken at once, whoever moved last.
 //!
-//! * A *preemption* (Musuvathi and Qadeer, PLDI 2007) is a move of another mover than the last while that one could go on.
-//! * A *delay* (Emmi, Qadeer and Rakamaric, POPL 2011) is a deviation from one fixed schedule: the last mover goes on while
-//!   it can, then the next one in a circle. Passing over one possible move costs one delay.
+//! * A *preemption* (Musuvathi and Qadeer, PLDI 2007) is a move of another mover than the last while the last
+//!   mover could go on.
+//! * A *delay* (Emmi, Qadeer and Rakamaric, POPL 2011) is a deviation from one fixed schedule, in which the
+//!   last mover goes on while it can, and then the next one in a circle. Each possible move that is skipped
+//!   costs one delay.
 //!
-//! Leaving moves out by persistent sets may leave only an equivalent execution that costs more, so a bounded search does
-//! without (Coons, Musuvathi and McKinley, OOPSLA 2013, say what it would take).
+//! A reduction by persistent sets may leave only an equivalent execution that costs more, so a bounded search
+//! uses none. (Coons, Musuvathi and McKinley, OOPSLA 2013, say what it would take.)
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// How far executions may deviate for a bounded search to follow them. `None`: as far as they like.
+/// The deviations up to which a bounded search follows executions. `None` allows any number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Bounds {
-    /// Most preemptions of an execution: moves of another mover than the last one to move, while that one could go on.
+    /// The most preemptions of an execution: moves of another mover than the last one, while the last mover
+    /// could go on.
     pub preemptions: Option<u32>,
-    /// Most delays of an execution: possible moves passed over, where each mover in turn would go on as long as it can.
+    /// The most delays of an execution: possible moves skipped, where each mover in turn would go on as long
+    /// as it can.
     pub delays: Option<u32>,
 }
 
@@ -37,11 +41,11 @@ impl fmt::Display for Bounds {
     }
 }
 
-/// Something with moves of its own, such as a thread. Delays go around the circle in the order of the numbers.
+/// An owner of moves, such as a thread. Delays go round the circle in the order of the numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Mover(pub u32);
 
-/// What an execution has spent.
+/// The preemptions and delays that an execution has spent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Spent {
     preemptions: u32,
@@ -50,9 +54,10 @@ pub(crate) struct Spent {
 }
 
 impl Spent {
-    /// Appends the moves that the bounds allow, each with what is spent after it; true if some were left out. Those that
-    /// cost most come first, so that a search that takes them from the end begins with the fixed schedule; before them come
-    /// those for which `mover` says nothing, which cost nothing and are no part of a schedule.
+    /// Appends the moves that the bounds allow, each with the amount spent after it. Returns true if some
+    /// were left out. The most costly moves come first, so that a search that takes them from the end begins
+    /// with the fixed schedule. Before them come the moves for which `mover` returns nothing: they cost
+    /// nothing and are not part of a schedule.
     pub(crate) fn within<M: Copy>(
         self,
         bounds: Bounds,
@@ -62,7 +67,7 @@ impl Spent {
     ) -> bool {
         let mut order: Vec<(Mover, M)> = moves.iter().filter_map(|&m| Some((mover(m)?, m))).collect();
         let goes_on = order.iter().any(|&(mover, _)| mover == self.last);
-        // Stable: moves of one mover keep their order.
+        // The sort is stable: moves of one mover keep their order.
         order.sort_by_key(|&(mover, _)| (mover < self.last, mover));
         let start = out.len();
         for (passed, &(mover, what)) in order.iter().enumerate() {
@@ -84,7 +89,7 @@ impl Spent {
         left_out
     }
 
-    /// Appends what the future depends on, for the fingerprint of a visited state.
+    /// Appends the part that the future depends on, for the fingerprint of a visited state.
     pub(crate) fn encode(self, bounds: Bounds, out: &mut Vec<u8>) {
         if bounds.preemptions.is_some() {
             out.extend_from_slice(&self.preemptions.to_le_bytes());
@@ -124,7 +129,7 @@ mod tests {
         assert_eq!(moves.len(), 1);
         assert_eq!(moves[0].0, 1);
         assert!(cut);
-        // It cannot go on: anybody may, at no cost.
+        // The last mover cannot go on, so any mover may go on at no cost.
         let (moves, cut) = allowed(after(1), none, &[0, 2]);
         assert_eq!(moves.len(), 2);
         assert!(!cut && moves.iter().all(|(_, spent)| spent.preemptions == 0));
@@ -138,7 +143,7 @@ mod tests {
         };
         let (moves, cut) = allowed(after(1), one, &[0, 1, 2]);
         let order: Vec<(u32, u32)> = moves.iter().map(|(m, spent)| (*m, spent.delays)).collect();
-        // 0 comes after 2, as the circle goes.
+        // In the circle, 0 comes after 2.
         assert_eq!(order, [(1, 0), (2, 1)]);
         assert!(cut);
     }

@@ -1,9 +1,9 @@
 //! Explores the states of transition systems: exhaustively, within bounds, or at random.
 //!
-//! A [`System`] says what a state is, which moves it has and what a move does. [`search`] visits every state that a
-//! sufficient subset of the moves reaches, each once, on several threads. With [`Bounds`] it follows only executions
-//! with few preemptions or delays. [`sample`] runs random executions. [`Closure`] computes persistent sets, with which
-//! a system chooses its subsets.
+//! A [`System`] defines its states, the moves of each and the effect of a move. [`search`] visits every state
+//! that a sufficient subset of the moves reaches, each once, on several threads. With [`Bounds`] it follows
+//! only executions with few preemptions or delays. [`sample`] runs random executions. [`Closure`] computes
+//! persistent sets, with which a system chooses its subsets.
 //!
 //! Relies on threads of the standard library and on nothing else of an operating system. `mowgli` runs litmus
 //! programs with it, `loco-sim` object code.

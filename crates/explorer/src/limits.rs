@@ -1,19 +1,19 @@
-//! Limits of an exploration, and how far it has come.
+//! Limits of an exploration, and reports on its progress.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-/// When an exploration gives up.
+/// The limits at which an exploration gives up.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Limits<'a> {
-    /// At this instant.
+    /// The instant at which it gives up.
     pub deadline: Option<Instant>,
-    /// After so many states.
+    /// The number of states after which it gives up.
     pub states_max: Option<u64>,
-    /// When this becomes true.
+    /// A flag that ends it when it becomes true.
     pub cancel: Option<&'a AtomicBool>,
-    /// When too much memory is in use.
+    /// The limit on memory in use.
     pub memory: Option<MemoryLimit>,
 }
 
@@ -22,7 +22,7 @@ pub struct Limits<'a> {
 pub struct MemoryLimit {
     /// Returns the bytes in use now. Every worker calls it now and then.
     pub used: fn() -> u64,
-    /// Most bytes in use.
+    /// The most bytes in use.
     pub bytes_max: u64,
 }
 
@@ -31,11 +31,11 @@ pub struct MemoryLimit {
 pub enum Limit {
     /// The deadline passed.
     Time,
-    /// So many states were seen.
+    /// This many states were seen.
     States(u64),
-    /// An execution has more than so many moves.
+    /// An execution has more than this many moves.
     Depth(u64),
-    /// More than so many bytes of memory were in use.
+    /// More than this many bytes of memory were in use.
     Memory(u64),
     /// The caller asked to stop.
     Cancelled,
@@ -75,16 +75,16 @@ impl Limits<'_> {
     }
 }
 
-/// What a running exploration tells now and then.
+/// A report that a running exploration gives now and then.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Progress {
-    /// States remembered so far; 0 for random executions.
+    /// The states remembered so far; 0 for random executions.
     pub states: u64,
-    /// Executions that have ended.
+    /// The executions that have ended.
     pub executions: u64,
-    /// How much is done, from 0 to 1. Exact for random executions. For searches an estimate: each state hands its share
-    /// of the search tree on to its moves in equal parts, and the shares of closed branches add up (the weighted
-    /// backtrack estimator of Kilby et al., AAAI 2006). The estimate is low, as later branches of a state lead more
-    /// often to known states.
+    /// The part that is done, from 0 to 1. It is exact for random executions and an estimate for searches.
+    /// Each state hands its share of the search tree on to its moves in equal parts, and the shares of closed
+    /// branches add up (the weighted backtrack estimator of Kilby et al., AAAI 2006). The estimate is low,
+    /// because later branches of a state lead more often to known states.
     pub done: f64,
 }

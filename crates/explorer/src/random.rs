@@ -1,6 +1,7 @@
-//! Random executions: uniform choices, or probabilistic concurrency testing.
+//! Runs random executions, with uniform choices or by probabilistic concurrency testing.
 //!
-//! Each execution is a function of the seed and its number, so the first finding is the same with any number of workers.
+//! Each execution is a function of the seed and its number, so the first finding does not depend on the
+//! number of workers.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,35 +16,37 @@ use crate::limits::{Limit, Limits, Progress};
 use crate::shared::Stats;
 use crate::system::{Failed, Flow, System};
 
-/// Executions between two reports of progress.
+/// The number of executions between two reports of progress.
 const REPORT: u64 = 256;
 
-/// How moves are chosen.
+/// The way in which moves are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// Each enabled move alike.
+    /// Each enabled move has the same probability.
     Uniform,
-    /// PCT with this depth (Burckhardt et al., ASPLOS 2010): always the mover of highest priority, which at `depth - 1`
-    /// random points falls below all others. Moves of one mover are chosen alike.
+    /// PCT with this depth (Burckhardt et al., ASPLOS 2010). The mover of highest priority moves; at `depth -
+    /// 1` random points its priority falls below all others. The moves of one mover have the same
+    /// probability.
     Priorities(u32),
 }
 
-/// Which executions to run.
+/// The random executions to run.
 #[derive(Clone, Copy)]
 pub struct Samples<'a> {
-    /// How moves are chosen.
+    /// The way in which moves are chosen.
     pub choice: Choice,
-    /// How many executions.
+    /// The number of executions.
     pub executions: u64,
-    /// Seed of the generator.
+    /// The seed of the generator.
     pub seed: u64,
-    /// Most optional moves of an execution. They are taken at random steps, of which some may lie beyond its end.
+    /// The most optional moves of an execution. They are taken at random steps, some of which may be beyond
+    /// its end.
     pub optional_max: u32,
-    /// Threads that run them.
+    /// The number of threads that run them.
     pub workers: usize,
-    /// When to give up; `states_max` is not looked at.
+    /// The limits. `states_max` is ignored.
     pub limits: Limits<'a>,
-    /// Most moves of an execution; a longer one is cut off there, and counted.
+    /// The most moves of an execution. A longer one is cut off there, and counted.
     pub depth_max: u64,
     /// Called now and then, by any of the workers.
     pub progress: Option<&'a (dyn Fn(&Progress) + Sync)>,
@@ -54,24 +57,24 @@ pub struct Samples<'a> {
 pub struct Sampled<F, C> {
     /// The finding of the execution with the smallest number that has one.
     pub finding: Option<F>,
-    /// What was done. `ends` counts the executions that were run, among them those cut off.
+    /// The work that was done. `ends` counts all executions that were run, including those cut off.
     pub stats: Stats,
-    /// Executions that were cut off at the largest depth: nothing is known of how they end.
+    /// The number of executions that were cut off at the largest depth. Their ends are unknown.
     pub cut_off: u64,
-    /// The limit that ended it, if one did.
+    /// The limit that ended the exploration, if one did.
     pub limit: Option<Limit>,
-    /// What each worker has collected.
+    /// The values that the workers have collected.
     pub collected: Vec<C>,
 }
 
-/// What [`sample`] returns for a system.
+/// The result of [`sample`] for a system.
 pub type SampleResult<W> =
     Result<Sampled<<W as System>::Finding, <W as System>::Collected>, Failed<<W as System>::Error>>;
 
-/// Runs random executions from the state that `make`'s systems start with, which each worker makes for itself.
+/// Runs random executions. Each worker makes a system, whose first state is where its executions start.
 ///
 /// # Errors
-/// [`Failed`]: the system gave an error, or panicked. All workers have ended then.
+/// Returns [`Failed`] if the system returned an error or panicked. All workers have then ended.
 pub fn sample<W: System>(samples: &Samples<'_>, make: impl Fn() -> W + Sync) -> SampleResult<W> {
     let job = Job::<W> {
         samples,
@@ -105,10 +108,10 @@ pub fn sample<W: System>(samples: &Samples<'_>, make: impl Fn() -> W + Sync) -> 
     Ok(sampled)
 }
 
-/// What the workers share.
+/// The state that the workers share.
 struct Job<'a, W: System> {
     samples: &'a Samples<'a>,
-    /// Number of the next execution.
+    /// The number of the next execution.
     next: AtomicU64,
     stopped: AtomicBool,
     limit: Mutex<Option<Limit>>,
@@ -116,7 +119,7 @@ struct Job<'a, W: System> {
     found: Mutex<Option<(u64, W::Finding)>>,
 }
 
-/// Locks a mutex whose poisoning says nothing: the worker that panicked is reported.
+/// Locks a mutex and ignores its poisoning: the worker that panicked is reported elsewhere.
 fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -125,7 +128,7 @@ type Done<W> = (Stats, u64, <W as System>::Collected);
 
 impl<W: System> Job<'_, W> {
     fn worker(&self, make: &impl Fn() -> W) -> Result<Done<W>, Failed<W::Error>> {
-        // What a worker that panicked leaves behind is only looked at to stop the others.
+        // The remains of a worker that panicked serve only to stop the others.
         let result = match catch_unwind(AssertUnwindSafe(|| self.executions(make()))) {
             Ok(result) => result.map_err(Failed::System),
             Err(panic) => Err(Failed::Panicked(panic)),
@@ -137,7 +140,7 @@ impl<W: System> Job<'_, W> {
     }
 
     fn stop(&self) {
-        // Relaxed: results are handed over by joins.
+        // Relaxed: joins hand the results over.
         self.stopped.store(true, Ordering::Relaxed);
     }
 
@@ -154,7 +157,7 @@ impl<W: System> Job<'_, W> {
             stats: Stats::default(),
             cut_off: 0,
         };
-        // How long executions are, for where priorities change and optional moves are taken.
+        // The length of executions, for choosing where priorities change and optional moves are taken.
         let mut length = 1;
         if samples.optional_max > 0 || samples.choice != Choice::Uniform {
             let mut rng = SmallRng::seed_from_u64(samples.seed);
@@ -166,7 +169,7 @@ impl<W: System> Job<'_, W> {
             (walk.stats, walk.cut_off) = (Stats::default(), 0);
         }
         loop {
-            // Relaxed: numbers only have to differ.
+            // Relaxed: the numbers only have to differ.
             let number = self.next.fetch_add(1, Ordering::Relaxed);
             let passed = held(&self.found)
                 .as_ref()
@@ -210,7 +213,7 @@ impl<W: System> Job<'_, W> {
     }
 }
 
-/// Storage of one worker's executions.
+/// The storage of one worker's executions.
 struct Walk<W: System> {
     depth_max: u64,
     at: W::State,
@@ -221,8 +224,8 @@ struct Walk<W: System> {
 }
 
 impl<W: System> Walk<W> {
-    /// Runs one execution from `at`. `choose` picks among the moves that are not optional at a step, `times` says
-    /// whether an optional one comes first.
+    /// Runs one execution from `at`. `choose` picks among the moves that are not optional at a step. `times`
+    /// says whether an optional move comes first.
     fn run(
         &mut self,
         system: &mut W,
@@ -268,10 +271,10 @@ impl<W: System> Walk<W> {
     }
 }
 
-/// When an execution takes optional moves.
+/// The steps at which an execution takes optional moves.
 struct Times {
     rng: SmallRng,
-    /// Steps, ascending, and how many have passed.
+    /// The steps, ascending, and the number of them that have passed.
     at: Vec<usize>,
     passed: usize,
 }
@@ -289,7 +292,7 @@ impl Times {
         }
     }
 
-    /// Which of so many optional moves comes next, if it is time for one.
+    /// Returns the optional move that comes next among `count`, if it is time for one.
     fn choose(&mut self, step: usize, count: usize) -> Option<usize> {
         let due = self.at.get(self.passed).is_some_and(|&at| at <= step);
         (due && count > 0).then(|| {
@@ -303,7 +306,7 @@ impl Times {
 struct Priorities {
     rng: SmallRng,
     of: FxHashMap<Mover, u64>,
-    /// Steps at which the highest falls, ascending, and how many have passed.
+    /// The steps, ascending, at which the highest priority falls, and the number of them that have passed.
     changes: Vec<usize>,
     passed: usize,
 }
@@ -323,7 +326,7 @@ impl Priorities {
     fn choose<M: Copy>(&mut self, step: usize, moves: &[M], mover: impl Fn(M) -> Mover) -> usize {
         for &what in moves {
             let rng = &mut self.rng;
-            // Above all that ever fall.
+            // The priority is above all that ever fall.
             self.of
                 .entry(mover(what))
                 .or_insert_with(|| rng.random_range(1 << 32..u64::MAX));

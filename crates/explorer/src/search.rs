@@ -1,7 +1,8 @@
-//! Explicit-state search: every state that sufficient subsets of the moves reach, each once.
+//! Explicit-state search: visits every state that sufficient subsets of the moves reach, each once.
 //!
-//! A search begins on the caller's thread. One that proves large shares its open states with further workers when these
-//! run dry. What each worker does is in [`crate::worker`], what they share in [`crate::shared`].
+//! A search begins on the caller's thread. If it proves large, it shares its open states with further workers
+//! when these have no work. [`crate::worker`] has the work of each worker, and [`crate::shared`] the state
+//! that they share.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -12,24 +13,24 @@ use crate::worker::Worker;
 /// The result of a search.
 #[derive(Debug)]
 pub struct Searched<F, C> {
-    /// What the system looked for, if it was found.
+    /// The finding of the system, if there was one.
     pub finding: Option<F>,
-    /// How the search ended.
+    /// The end of the search.
     pub ended: Ended,
-    /// What it has done.
+    /// The work that was done.
     pub stats: Stats,
-    /// What each worker has collected.
+    /// The values that the workers have collected.
     pub collected: Vec<C>,
 }
 
-/// What [`search`] returns for a system.
+/// The result of [`search`] for a system.
 pub type SearchResult<W> =
     Result<Searched<<W as System>::Finding, <W as System>::Collected>, Failed<<W as System>::Error>>;
 
-/// Searches from the state that `make`'s systems start with. `make` is called on each worker's thread.
+/// Searches from the first state of the systems that `make` makes. `make` is called on each worker's thread.
 ///
 /// # Errors
-/// [`Failed`]: the system gave an error, or panicked. All workers have ended then.
+/// Returns [`Failed`] if the system returned an error or panicked. All workers have then ended.
 pub fn search<W: System>(options: &Options<'_>, make: impl Fn() -> W + Sync) -> SearchResult<W> {
     let shared: Shared<'_, W> = Shared::new(options);
     let (shared, make) = (&shared, &make);
@@ -77,12 +78,12 @@ pub fn search<W: System>(options: &Options<'_>, make: impl Fn() -> W + Sync) -> 
     })
 }
 
-/// Runs a worker. If it fails or panics, the others are told to stop: they would wait for it.
+/// Runs a worker. If it fails or panics, the others are told to stop, because they would wait for it.
 fn guard<W: System, T>(
     shared: &Shared<'_, W>,
     worker: impl FnOnce() -> Result<T, W::Error>,
 ) -> Result<T, Failed<W::Error>> {
-    // What a worker that panicked leaves behind is only looked at to stop the others.
+    // The remains of a worker that panicked serve only to stop the others.
     let result = match catch_unwind(AssertUnwindSafe(worker)) {
         Ok(Ok(done)) => return Ok(done),
         Ok(Err(error)) => Failed::System(error),

@@ -1,4 +1,5 @@
-//! What the workers of one search share: its options, the visited states, the pool of open states, and the counts.
+//! The state that the workers of one search share: its options, the visited states, the pool of open states,
+//! and the counts.
 //!
 //! Used by [`search`](crate::search()), which makes it, and by each [`crate::worker`].
 
@@ -12,20 +13,21 @@ use crate::sharing::Pool;
 use crate::system::System;
 use crate::visited::Visited;
 
-/// How to search.
+/// The options of a search.
 #[derive(Clone, Copy)]
 pub struct Options<'a> {
-    /// Most threads to search with.
+    /// The most threads to search with.
     pub workers: usize,
-    /// Moves that the caller's thread makes before it starts further workers: small searches need none.
+    /// The number of moves that the caller's thread makes before it starts further workers. Small searches
+    /// need none.
     pub alone: u64,
-    /// Follow only executions within these bounds.
+    /// The bounds of the executions to follow.
     pub bounds: Option<Bounds>,
-    /// When to give up.
+    /// The limits of the search.
     pub limits: Limits<'a>,
-    /// Whether states that are passed through, since they have one move that suffices, count as states.
+    /// Counts states that are passed through. Such a state has one move that suffices.
     pub count_passed: bool,
-    /// Most moves of an execution. A longer one ends the search with [`Limit::Depth`].
+    /// The most moves of an execution. A longer one ends the search with [`Limit::Depth`].
     pub depth_max: u64,
     /// Called now and then, by any of the workers.
     pub progress: Option<&'a (dyn Fn(&Progress) + Sync)>,
@@ -45,21 +47,21 @@ impl Default for Options<'_> {
     }
 }
 
-/// What a search has done.
+/// The work of a search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// States, counted as [`Options::count_passed`] says.
+    /// The states, counted as [`Options::count_passed`] says.
     pub states: u64,
-    /// Moves made.
+    /// The moves made.
     pub moves: u64,
-    /// States without moves: different ends of executions.
+    /// The states without moves, which are different ends of executions.
     pub ends: u64,
-    /// Moves of the longest execution.
+    /// The moves of the longest execution.
     pub depth: u64,
 }
 
 impl Stats {
-    /// Adds what another worker has done.
+    /// Adds the work of another worker.
     pub fn add(&mut self, other: &Stats) {
         self.states += other.states;
         self.moves += other.moves;
@@ -68,25 +70,25 @@ impl Stats {
     }
 }
 
-/// How a search ended.
+/// The end of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// Everything was explored.
     Complete,
-    /// Everything within the bounds was explored, and there is more beyond them.
+    /// Everything within the bounds was explored. There is more beyond them.
     Bounded,
-    /// The system ended it: by a finding, or by [`crate::Flow::Quit`].
+    /// The system ended the search by a finding or by [`crate::Flow::Quit`].
     Quit,
-    /// At a limit.
+    /// The search reached a limit.
     Limit(Limit),
 }
 
-/// What the workers of one search share.
+/// The state that the workers of one search share.
 pub(crate) struct Shared<'a, W: System> {
     pub(crate) options: &'a Options<'a>,
     pub(crate) visited: Visited,
     pub(crate) pool: Pool<Box<Node<W::State>>>,
-    /// Moves were left out because of the bounds.
+    /// Set when moves were left out because of the bounds.
     pub(crate) cut: AtomicBool,
     states: AtomicU64,
     tally: Mutex<Tally<W::Finding>>,
@@ -96,7 +98,7 @@ struct Tally<F> {
     finding: Option<F>,
     stopped_by: Option<Ended>,
     ends: u64,
-    /// Share of the search tree that is closed.
+    /// The share of the search tree that is closed.
     closed: f64,
 }
 
@@ -117,7 +119,8 @@ impl<'a, W: System> Shared<'a, W> {
         }
     }
 
-    /// How the search ended, with the finding if there was one. Called once the workers are joined.
+    /// Returns the end of the search, with the finding if there was one. To be called once the workers are
+    /// joined.
     pub(crate) fn end(&self) -> (Ended, Option<W::Finding>) {
         let mut tally = self.tally();
         let ended = match tally.stopped_by {
@@ -130,14 +133,14 @@ impl<'a, W: System> Shared<'a, W> {
     }
 
     fn tally(&self) -> std::sync::MutexGuard<'_, Tally<W::Finding>> {
-        // Whole after a panic: only fields are set under the lock.
+        // The value is whole after a panic, because only fields are set under the lock.
         self.tally.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ends the search.
     pub(crate) fn stop(&self, why: Ended, finding: Option<W::Finding>) {
         let mut tally = self.tally();
-        // The first reason holds.
+        // The first reason is kept.
         if tally.stopped_by.is_none() {
             (tally.stopped_by, tally.finding) = (Some(why), finding);
         }
@@ -145,10 +148,10 @@ impl<'a, W: System> Shared<'a, W> {
         self.pool.stop();
     }
 
-    /// Adds to the common counts and looks at the limits; false if the search is to stop. `is_over`: nothing is left to
-    /// do for the caller, so a limit no longer matters to it.
+    /// Adds to the common counts and looks at the limits. Returns false if the search is to stop. `is_over`
+    /// says that the caller has nothing left to do, so a limit no longer matters to it.
     pub(crate) fn report(&self, states: u64, ends: u64, closed: f64, is_over: bool) -> bool {
-        // Relaxed: a count.
+        // Relaxed: the count publishes no other data.
         let states = self.states.fetch_add(states, Ordering::Relaxed) + states;
         let progress = {
             let mut tally = self.tally();

@@ -1,14 +1,14 @@
-//! Work that is shared among the workers of a search: open states, and the signal to stop.
+//! Shares work among the workers of a search: open states, and the signal to stop.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Open states of one search.
+/// The open states of one search.
 pub(crate) struct Pool<N> {
     open: Mutex<Open<N>>,
     changed: Condvar,
     stopped: AtomicBool,
-    /// Idle workers for which no open state waits, for workers that look without the lock.
+    /// The number of idle workers for which no open state waits. Workers look at it without the lock.
     hungry: AtomicUsize,
 }
 
@@ -33,35 +33,35 @@ impl<N> Pool<N> {
     }
 
     fn open(&self) -> MutexGuard<'_, Open<N>> {
-        // Whatever panicked while it held the lock left counters and a list: both are whole.
+        // A panic under the lock leaves counters and a list, and both are whole.
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn tell(&self, open: &Open<N>) {
         let hungry = open.idle.saturating_sub(open.nodes.len());
-        // Relaxed: a hint.
+        // Relaxed: this is a hint that publishes no other data.
         self.hungry.store(hungry, Ordering::Relaxed);
     }
 
-    /// Counts workers in. All must be counted before the first is out of work.
+    /// Registers workers. All must be registered before the first is out of work.
     pub(crate) fn add_workers(&self, count: usize) {
         self.open().workers += count;
     }
 
     /// Tells every worker to end.
     pub(crate) fn stop(&self) {
-        // Under the lock, so that a worker that is about to wait sees it.
+        // The flag is set under the lock, so that a worker that is about to wait sees it.
         let _open = self.open();
         self.stopped.store(true, Ordering::Relaxed);
         self.changed.notify_all();
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
-        // Relaxed: the flag carries no data; results are handed over by joins.
+        // Relaxed: the flag publishes no other data; joins hand the results over.
         self.stopped.load(Ordering::Relaxed)
     }
 
-    /// Returns whether a worker waits for work. A hint.
+    /// Returns whether a worker waits for work. This is a hint.
     pub(crate) fn is_hungry(&self) -> bool {
         // Relaxed: a late view only delays sharing.
         self.hungry.load(Ordering::Relaxed) > 0
@@ -75,7 +75,8 @@ impl<N> Pool<N> {
         self.changed.notify_one();
     }
 
-    /// Takes an open state; waits for one while another worker may still give one. Nothing: the search has ended.
+    /// Takes an open state. Waits for one while another worker may still give one. Returns `None` when the
+    /// search has ended.
     pub(crate) fn take(&self) -> Option<N> {
         let mut open = self.open();
         open.idle += 1;

@@ -1,7 +1,7 @@
 //! The set of visited states, as 128-bit fingerprints in shards.
 //!
-//! Two different states with one fingerprint would lose one of them. The probability is below `n² / 2^129` for `n`
-//! states: under 10^-20 for a thousand million.
+//! If two different states have one fingerprint, one of them is lost. The probability is below `n² / 2^129`
+//! for `n` states: under 10^-20 for a thousand million.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use xxhash_rust::xxh3::xxh3_128;
 
-/// More than workers, so that these seldom meet.
+/// The number of shards. There are more shards than workers, so that workers seldom meet.
 const SHARDS: usize = 64;
 
 /// Returns the fingerprint (XXH3) of the encoding of a state.
@@ -52,7 +52,7 @@ impl Default for Visited {
 }
 
 impl Visited {
-    /// Adds a fingerprint; true if it is new.
+    /// Adds a fingerprint. Returns true if it is new.
     pub fn insert(&self, fingerprint: u128) -> bool {
         self.shard(fingerprint).insert(fingerprint)
     }
@@ -63,9 +63,9 @@ impl Visited {
     }
 
     fn shard(&self, fingerprint: u128) -> MutexGuard<'_, Shard> {
-        // The low bits choose the place within the table, so the high ones choose the shard.
+        // The low bits choose the place within the table, so the high bits choose the shard.
         let shard = (fingerprint >> 120) as usize % SHARDS;
-        // A poisoned shard is whole: insertion is all that is done under the lock.
+        // A poisoned shard is whole, because the only action under the lock is an insertion.
         self.0[shard].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

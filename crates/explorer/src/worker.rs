@@ -1,7 +1,7 @@
-//! One worker of a search: depth first from the states that it has.
+//! A worker of a search. It searches depth first from the states that it has.
 //!
-//! Copies of states are what a search costs. So a state with an eager move is changed in place, the last move of a state
-//! takes it over, and storage of states that are done with is used again.
+//! Copying states is the main cost of a search. A state with an eager move is therefore changed in place, the
+//! last move of a state takes it over, and the storage of finished states is used again.
 
 use std::sync::atomic::Ordering;
 
@@ -12,31 +12,31 @@ use crate::shared::{Ended, Shared, Stats};
 use crate::system::{Flow, System};
 use crate::visited::fingerprint;
 
-/// Moves between two looks at limits and at idle workers.
+/// The number of moves between two looks at limits and at idle workers.
 const BATCH: u64 = 512;
-/// Most states kept for their storage.
+/// The most states kept for their storage.
 const SPARE_MAX: usize = 64;
 
 /// A state with moves still to be made.
 struct Frame<S> {
-    /// Nothing once the last move has it.
+    /// The state; `None` once the last move has taken it.
     node: Option<Box<Node<S>>>,
-    /// Moves still to be made, as a range of `Worker::choices`; the last comes first.
+    /// The remaining moves, as a range of `Worker::choices`. The last one comes first.
     start: usize,
     end: usize,
-    /// What each move gets of this state's share of the tree.
+    /// The share of this state's part of the tree that each move gets.
     share: f64,
-    /// Something else than stuttering has been explored from here.
+    /// Set when a move that does not merely stutter has been explored from here.
     progressed: bool,
 }
 
-/// What became of a state.
+/// The result of entering a state.
 enum Entered {
-    /// It has choices; its frame is on the stack.
+    /// The state has choices. Its frame is on the stack.
     Frame,
-    /// It stutters from a visited one.
+    /// The state stutters from a visited one.
     Stutters,
-    /// It was visited before, or is an end.
+    /// The state was visited before, or is an end.
     Closed,
 }
 
@@ -50,12 +50,12 @@ pub(crate) struct Worker<'a, W: System> {
     bytes: Vec<u8>,
     spare: Vec<Box<Node<W::State>>>,
     stats: Stats,
-    /// What has been reported of `stats`.
+    /// The part of `stats` that has been reported.
     reported: Stats,
     closed: f64,
-    /// Moves between two reports.
+    /// The number of moves between two reports.
     batch: u64,
-    /// A limit of executions was met, or the system said to stop.
+    /// Set when a limit of executions was met, or the system said to stop.
     stopped: bool,
 }
 
@@ -81,7 +81,7 @@ impl<'a, W: System> Worker<'a, W> {
         }
     }
 
-    /// Enters the first state; false if there is none.
+    /// Enters the first state. Returns false if there is none.
     pub(crate) fn start(&mut self) -> Result<bool, W::Error> {
         let Some(state) = self.system.start()? else {
             return Ok(false);
@@ -96,7 +96,7 @@ impl<'a, W: System> Worker<'a, W> {
         Ok(true)
     }
 
-    /// Explores what others give away, until nobody has anything left.
+    /// Explores states that others give away, until no worker has any left.
     pub(crate) fn work(&mut self) -> Result<(), W::Error> {
         while let Some(node) = self.shared.pool.take() {
             self.enter(node, false)?;
@@ -110,7 +110,8 @@ impl<'a, W: System> Worker<'a, W> {
         (self.stats, self.system.collected())
     }
 
-    /// Makes moves until nothing is left or the search stops (true), or until it made about so many (false).
+    /// Makes moves. Returns true when nothing is left or the search stops, and false when about `moves_max`
+    /// moves were made.
     pub(crate) fn run(&mut self, moves_max: u64) -> Result<bool, W::Error> {
         let end = self.stats.moves.saturating_add(moves_max);
         while !self.stopped {
@@ -137,7 +138,7 @@ impl<'a, W: System> Worker<'a, W> {
             let (what, spent) = self.choices[top.end];
             self.choices.truncate(top.end);
             let is_last = top.start == top.end;
-            // The last chance to get anywhere from here.
+            // This is the last chance to make progress from here.
             let must_follow = is_last && !top.progressed;
             let share = top.share;
             let Some(mut node) = self.child(self.frames.len() - 1, is_last) else {
@@ -163,8 +164,8 @@ impl<'a, W: System> Worker<'a, W> {
         Ok(true)
     }
 
-    /// Returns the state of a frame: a copy, in storage of a retired one if there is one, or itself for its
-    /// last move.
+    /// Returns the state of a frame. It is a copy, in the storage of a retired state if there is one. For the
+    /// frame's last move it is the state itself.
     fn child(&mut self, frame: usize, is_last: bool) -> Option<Box<Node<W::State>>> {
         if is_last {
             return self.frames[frame].node.take();
@@ -180,14 +181,14 @@ impl<'a, W: System> Worker<'a, W> {
         })
     }
 
-    /// Takes back a state that nobody needs any more.
+    /// Takes back a state that is no longer needed.
     fn retire(&mut self, node: Option<Box<Node<W::State>>>) {
         if self.spare.len() < SPARE_MAX {
             self.spare.extend(node);
         }
     }
 
-    /// Makes a move; false if the execution is not followed further.
+    /// Makes a move. Returns false if the execution is not followed further.
     fn apply(&mut self, node: &mut Node<W::State>, what: W::Move) -> Result<bool, W::Error> {
         self.stats.moves += 1;
         node.depth += 1;
@@ -207,7 +208,7 @@ impl<'a, W: System> Worker<'a, W> {
         false
     }
 
-    /// Runs on to a state with a choice. Pushes its frame if nobody has been there.
+    /// Moves on to a state with a choice. Pushes its frame if the state is new.
     fn enter(&mut self, mut node: Box<Node<W::State>>, may_stutter: bool) -> Result<Entered, W::Error> {
         let entered = self.visit(&mut node, may_stutter)?;
         let start = self.choices.len() - self.moves.len();
@@ -228,7 +229,7 @@ impl<'a, W: System> Worker<'a, W> {
         Ok(entered)
     }
 
-    /// Does what [`enter`](Worker::enter) does but for the frame, whose choices it leaves.
+    /// Does the work of [`enter`](Worker::enter) except for the frame, whose choices it leaves in `choices`.
     fn visit(&mut self, node: &mut Node<W::State>, may_stutter: bool) -> Result<Entered, W::Error> {
         let shared = self.shared;
         let options = shared.options;
@@ -247,7 +248,7 @@ impl<'a, W: System> Worker<'a, W> {
                 return Ok(Entered::Closed);
             }
             self.stats.states += u64::from(options.count_passed);
-            // A way without choices can be long, too.
+            // A path without choices can be long, too.
             if self.stats.moves - self.reported.moves >= self.batch && !self.report(false) {
                 return Ok(Entered::Closed);
             }
@@ -293,7 +294,7 @@ impl<'a, W: System> Worker<'a, W> {
         Ok(Entered::Frame)
     }
 
-    /// Appends to `choices` which moves are to be made; leaves in `moves` as many.
+    /// Appends the moves to make to `choices`, and leaves as many in `moves`.
     fn choose(&mut self, node: &mut Node<W::State>) {
         let Some(bounds) = self.shared.options.bounds else {
             self.system.reduce(&mut node.state, &mut self.moves);
@@ -305,14 +306,14 @@ impl<'a, W: System> Worker<'a, W> {
         let system = &self.system;
         let mover = |what| system.is_counted(what).then(|| system.mover(what));
         if node.spent.within(bounds, &self.moves, mover, &mut self.choices) {
-            // Relaxed: read after the workers are joined.
+            // Relaxed: the flag is read after the workers are joined.
             self.shared.cut.store(true, Ordering::Relaxed);
         }
         self.moves.truncate(self.choices.len() - start);
     }
 
-    /// Adds to the common counts and looks at the limits; false if the search is to stop. `is_over`: nothing is
-    /// left to do for this worker.
+    /// Adds to the common counts and looks at the limits. Returns false if the search is to stop. `is_over`
+    /// says that this worker has nothing left to do.
     fn report(&mut self, is_over: bool) -> bool {
         let states = self.stats.states - self.reported.states;
         let ends = self.stats.ends - self.reported.ends;
@@ -323,7 +324,7 @@ impl<'a, W: System> Worker<'a, W> {
         goes_on
     }
 
-    /// Gives away a state that another worker can start from: the one with the most work below it.
+    /// Gives away a state that another worker can start from, namely the one with the most work below it.
     fn give(&mut self) -> Result<(), W::Error> {
         let Some(at) = self.frames.iter().position(|f| f.start < f.end) else {
             return Ok(());

@@ -1,4 +1,5 @@
-//! The explorer on small systems whose answers are known: counters in a grid, a puzzle of two threads, faults.
+//! Tests the explorer on small systems whose answers are known: counters in a grid, a puzzle of two threads,
+//! faults.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,11 +14,11 @@ use explorer::{
 struct Grid {
     counters: usize,
     most: u8,
-    /// What happens in the state with this sum.
+    /// The event in the state with this sum.
     trap: Option<(u32, Trap)>,
-    /// Counters are independent: one after the other suffices.
+    /// Says that counters are independent, so that any order of them suffices.
     eager: bool,
-    /// This counter need not go on.
+    /// The counter that need not go on.
     optional: Option<usize>,
     ends: u64,
 }
@@ -105,7 +106,7 @@ impl System for Grid {
     }
 }
 
-/// Options that share work at once, with as many workers.
+/// Returns options that share work at once among so many workers.
 fn workers(workers: usize) -> Options<'static> {
     Options {
         workers,
@@ -126,7 +127,7 @@ fn every_state_is_visited_once_by_any_number_of_workers() {
         assert_eq!(found.ended, Ended::Complete);
         assert_eq!((found.stats.states, found.stats.ends), (grid.states(), 1));
         assert_eq!(found.collected.iter().sum::<u64>(), 1);
-        // Each state but the last has a move for each counter that is not full.
+        // Each state except the last has a move for each counter that is not full.
         assert_eq!(found.stats.moves, 5 * 7 * 8u64.pow(4));
         assert_eq!(found.stats.depth, 5 * 7);
     }
@@ -231,21 +232,21 @@ fn bounds_leave_executions_out_and_say_so() {
         };
         run(grid, &options)
     };
-    // Without delays there is one execution: each counter in turn.
+    // Without delays there is one execution, with each counter in turn.
     let found = within(None, Some(0));
     assert_eq!((found.ended, found.stats.moves), (Ended::Bounded, 12));
-    // Without preemptions: each order of the counters.
+    // Without preemptions there is one execution for each order of the counters.
     let found = within(Some(0), None);
     assert_eq!(found.ended, Ended::Bounded);
     assert!(found.stats.moves < run(grid, &workers(1)).stats.moves);
-    // More than there can be.
+    // These bounds are above what is possible.
     assert_eq!(within(Some(12), Some(100)).ended, Ended::Complete);
 }
 
 #[test]
 fn the_first_random_finding_does_not_depend_on_the_workers() {
     let mut grid = Grid::new(4, 9);
-    // Found on almost no path: the first counter full while the others are empty.
+    // Almost no path has the trap: the first counter is full while the others are empty.
     grid.trap = Some((9, Trap::Find));
     for choice in [Choice::Uniform, Choice::Priorities(3)] {
         let run = |workers| {
@@ -296,7 +297,7 @@ fn executions_may_end_before_optional_moves() {
         let found = run(grid, &workers(count));
         assert_eq!((found.stats.states, found.stats.ends), (grid.states(), 5));
     }
-    // They do not count as delays.
+    // Optional moves do not count as delays.
     let options = Options {
         bounds: Some(Bounds {
             preemptions: None,

@@ -40,14 +40,12 @@ const CASES: [(&str, Case); 13] = [
 
 /// The environment variable with the name of the case.
 const CASE: &str = "LOCO_TEST_CASE";
-/// The default time within which all others hear of a node's death. Everything takes longer on an emulated
-/// machine.
+/// The default time within which all others hear of a node's death. Everything takes longer on an emulated machine.
 const BOUND: Duration = Duration::from_secs(1);
 const BOUND_EMULATED: Duration = Duration::from_secs(5);
 /// The time that nodes wait for one another. An emulated device is slow.
 const DEADLINE: Duration = Duration::from_secs(60);
-/// The lines that a node prints when it dies and when it hears of another's death, each with the time in
-/// nanoseconds.
+/// The lines that a node prints when it dies and when it hears of another's death, each with the time in nanoseconds.
 const DIED: &str = "died at ";
 const LOST: &str = "lost at ";
 
@@ -177,8 +175,7 @@ fn finds_lost<T>(node: NodeId, f: impl FnOnce() -> Result<T>) {
     assert_eq!(error.lost_peer(), Some(node), "{error}");
 }
 
-/// Returns `n` on shared memory, and less on a device: operations of an emulated device take a hundred times
-/// as long.
+/// Returns `n` on shared memory, and less on a device: operations of an emulated device take a hundred times as long.
 fn times(manager: &Manager_, n: u64) -> u64 {
     if manager.fabric().caps().synchronous {
         n
@@ -381,8 +378,7 @@ fn barriers() {
     all_finish("barrier");
 }
 
-/// Uses one thread on the first node, two on the next, and so on. Nobody is more than one round ahead of
-/// anybody.
+/// Uses one thread on the first node, two on the next, and so on. Nobody is more than one round ahead of anybody.
 fn barrier(manager: &Manager_) -> Result<()> {
     let everybody = manager_participants(manager);
     let others = usize::from(manager.node().0);
@@ -534,8 +530,7 @@ fn a_writer_killed_in_a_broadcast_is_named_to_its_readers() {
     others_finish("writer_killed_in_broadcast", 3);
 }
 
-/// Checks that everything the writer submitted before its death arrives whole. Then the readers hear of its
-/// death.
+/// Checks that everything the writer submitted before its death arrives whole. Then the readers hear of its death.
 fn writer_killed_in_broadcast(manager: &Manager_) -> Result<()> {
     let ring = RingBuffer::new(manager, "ring", manager.nodes()[0], 1024)?;
     let (_, thread) = ready(manager)?;
@@ -592,8 +587,7 @@ fn finish_among_survivors(manager: &Manager_, dead: NodeId) -> Result<()> {
     let end = Barrier::with_participants(manager, "end", &survivors, 1)?;
     end.channel().wait_for_ready()?;
     let thread = manager.thread()?;
-    // The fenced barrier also waits for operations that were outstanding towards the dead node, and reports
-    // them once.
+    // The fenced barrier also waits for operations that were outstanding towards the dead node, and reports them once.
     match end.wait(&thread) {
         Err(error) if error.lost_peer() == Some(dead) => end.wait(&thread)?,
         outcome => outcome?,

@@ -1,4 +1,4 @@
-//! Deadlines, lost peers, and peers that never were.
+//! Tests deadlines, lost peers, and peers that never were.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn wait<'a, F: Fabric>(fabric: &F, peers: Peers<'a>, limit: Duration) -> Wait<'a
     }
 }
 
-/// Not before its time, and saying what was waited for.
+/// A wait times out, not before its time, and its error describes the wait.
 pub fn a_wait_times_out<W: World>() {
     let [a, b] = &W::nodes(2)[..] else { unreachable!() };
     for limit in [
@@ -39,7 +39,7 @@ pub fn a_wait_times_out<W: World>() {
     }
 }
 
-/// A deadline in the past does not matter to what is ready.
+/// A deadline in the past does not matter to a condition that holds.
 pub fn a_wait_that_is_ready_ignores_its_deadline<W: World>() {
     let [a] = &W::nodes(1)[..] else { unreachable!() };
     let ready = a.wait(wait(a, Peers::All, Duration::ZERO), || Some(3));
@@ -69,7 +69,7 @@ pub fn a_dead_peer_ends_the_wait<W: World>() {
     }
 }
 
-/// Waits end for the peers that they name only.
+/// Waits end only for the peers that they name.
 pub fn a_dead_peer_that_nobody_waits_for_is_ignored<W: World>() {
     let [a, b, c] = &W::nodes(3)[..] else {
         unreachable!()
@@ -81,7 +81,7 @@ pub fn a_dead_peer_that_nobody_waits_for_is_ignored<W: World>() {
     }
 }
 
-/// The condition is asked once more after the loss is known: what came before counts.
+/// The condition is asked once more after the loss is known, so a value that came before counts.
 pub fn a_value_that_came_before_the_death_counts<W: World>() {
     let [a, b] = &W::nodes(2)[..] else { unreachable!() };
     let (here, remote) = share(a, b, 64);
@@ -92,14 +92,14 @@ pub fn a_value_that_came_before_the_death_counts<W: World>() {
     assert_eq!(state, PeerState::Lost);
     let mut first = true;
     let late = a.wait(wait(a, Peers::One(b.node()), PATIENCE), || {
-        // Arrives between the first question and the second.
+        // The value arrives between the first question and the second.
         (!std::mem::take(&mut first)).then_some(word(&here, 0))
     });
     assert_eq!(late, Ok(0));
     drop(remote);
 }
 
-/// From the moment the loss is known nothing is posted, and no queue pair or memory is to be had.
+/// Once the loss is known, nothing is posted, and no new queue pair or memory can be had.
 pub fn operations_towards_a_dead_peer_fail<W: World>() {
     let [a, b, c] = &W::nodes(3)[..] else {
         unreachable!()
@@ -145,7 +145,7 @@ pub fn operations_towards_a_dead_peer_fail<W: World>() {
         .unwrap();
 }
 
-/// Each outstanding operation is reported once, done or lost.
+/// Each outstanding operation is reported once, as done or lost.
 pub fn outstanding_operations_of_a_dead_peer_are_reported<W: World>() {
     let [a, b] = &W::nodes(2)[..] else { unreachable!() };
     let (_there, remote) = share(b, a, 64);
@@ -182,7 +182,7 @@ pub fn outstanding_operations_of_a_dead_peer_are_reported<W: World>() {
     }
 }
 
-/// A node that is not part of the job is nobody's peer.
+/// A node outside the job is nobody's peer.
 pub fn unknown_peers_are_refused<W: World>() {
     let [a] = &W::nodes(1)[..] else { unreachable!() };
     let nobody = NodeId(u16::MAX);

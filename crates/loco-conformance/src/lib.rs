@@ -1,7 +1,7 @@
-//! What every fabric must do, as the contract says it: tests that are generic over the fabric.
+//! The tests that every fabric must pass, as the contract demands. They are generic over the fabric.
 //!
-//! A test file brings a fabric's nodes up, wraps them in a [`World`] and calls [`suite!`], which makes one test of each
-//! function here. Waiting is bounded everywhere: a fabric that loses something fails, it does not hang.
+//! A test file brings a fabric's nodes up, wraps them in a [`World`] and calls [`suite!`], which makes one
+//! test of each function here. All waits are bounded: a fabric that loses something fails, and does not hang.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)] // All of it is tests.
 
@@ -17,27 +17,27 @@ pub mod operations;
 pub mod ordering;
 pub mod processes;
 
-/// Long enough for any loaded machine; reached only by a failure.
+/// A time that is long enough for any loaded machine. Only a failure reaches it.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Id of operations whose completion nobody asks for.
+/// The id of operations whose completion nobody asks for.
 pub const STREAMED: WorkRequestId = WorkRequestId(u64::MAX - 1);
 
 /// The nodes of one job, all in this process.
 pub trait World {
     /// The fabric.
     type Fabric: Fabric;
-    /// `n` nodes, with ids in ascending order.
+    /// Returns `n` nodes, with ids in ascending order.
     fn nodes(n: usize) -> Vec<Self::Fabric>;
     /// Cuts a node off as if its process had been killed.
     fn kill(node: &Self::Fabric);
-    /// False for a test that cannot be run here, which it says.
+    /// Returns false for a test that cannot run here. It then reports that.
     fn runs(_test: &str) -> bool {
         true
     }
 }
 
-/// One test per conformance function over the given [`World`].
+/// Makes one test of each conformance function over the given [`World`].
 #[macro_export]
 macro_rules! suite {
     ($world:ty: $($module:ident { $($test:ident),* $(,)? })*) => {
@@ -77,11 +77,11 @@ macro_rules! suite {
     };
 }
 
-/// A node's thread under test: its queue pair and what it takes to complete operations.
+/// A thread under test: its queue pair, and the state that it needs to complete operations.
 pub struct Poster<F: Fabric> {
     /// The node's fabric.
     pub fabric: F,
-    /// Its queue pair.
+    /// The thread's queue pair.
     pub qp: F::QueuePair,
     next: u64,
 }
@@ -96,7 +96,8 @@ impl<F: Fabric> Poster<F> {
         }
     }
 
-    /// Posts until there is room. The ids of one poster are distinct, and distinct from those of other nodes' posters.
+    /// Posts as soon as there is room. The ids of one poster are distinct, and distinct from those of other
+    /// nodes' posters.
     pub fn post(
         &mut self,
         operation: impl Fn(&mut F::QueuePair, Work) -> Result<Posted>,
@@ -120,7 +121,8 @@ impl<F: Fabric> Poster<F> {
         (posted == Posted::Pending).then_some(id)
     }
 
-    /// Posts and waits for the completion. Only one thread of the node may do so at a time: it takes all completions.
+    /// Posts, and waits for the completion. Only one thread of the node may do so at a time, because it takes
+    /// all completions.
     pub fn complete(&mut self, operation: impl Fn(&mut F::QueuePair, Work) -> Result<Posted>) {
         let Some(id) = self.post(operation) else { return };
         let mut completions = Vec::new();
@@ -135,7 +137,7 @@ impl<F: Fabric> Poster<F> {
     }
 }
 
-/// Waits, with patience, for something that does not depend on a peer's life.
+/// Waits, with patience, for a condition that does not depend on a peer's life.
 pub fn wait_for<F: Fabric, T>(fabric: &F, ready: impl FnMut() -> Option<T>) -> T {
     let wait = Wait {
         what: "conformance test",
@@ -145,7 +147,7 @@ pub fn wait_for<F: Fabric, T>(fabric: &F, ready: impl FnMut() -> Option<T>) -> T
     fabric.wait(wait, ready).unwrap()
 }
 
-/// Waits until the word at `offset` satisfies `condition`; returns it.
+/// Waits until the word at `offset` satisfies `condition`, and returns the word.
 pub fn wait_word<F: Fabric>(
     fabric: &F,
     memory: &F::Memory,
@@ -153,28 +155,28 @@ pub fn wait_word<F: Fabric>(
     condition: impl Fn(u64) -> bool,
 ) -> u64 {
     let cell = memory.cell::<u64>(offset).unwrap();
-    // Acquire: what was placed before the word is read after it.
+    // Acquire: data that were placed before the word are read after it.
     wait_for(fabric, || Some(cell.load()).filter(|&word| condition(word)))
 }
 
-/// Zeroed host memory.
+/// Allocates zeroed host memory.
 pub fn allocate<F: Fabric>(fabric: &F, len: usize) -> F::Memory {
     fabric.allocate(len, MemoryKind::Host).unwrap()
 }
 
-/// Memory of `owner`, and access to it for `user`.
+/// Returns memory of `owner`, and access to it for `user`.
 pub fn share<F: Fabric>(owner: &F, user: &F, len: usize) -> (F::Memory, F::Remote) {
     let memory = allocate(owner, len);
     let remote = user.import(owner.node(), &owner.export(&memory)).unwrap();
     (memory, remote)
 }
 
-/// All of `len` bytes from `offset`.
+/// Returns the `len` bytes from `offset` as the local side of an operation.
 pub fn local<M>(memory: &M, offset: usize, len: usize) -> Local<'_, M> {
     Local { memory, offset, len }
 }
 
-/// From `offset` on.
+/// Returns the memory from `offset` on as the remote side of an operation.
 pub fn target<R>(remote: &R, offset: usize) -> Target<'_, R> {
     Target { remote, offset }
 }

@@ -1,4 +1,4 @@
-//! Each operation by itself: what it moves, what it refuses, how it ends.
+//! Tests each operation by itself: its effect, the arguments that it refuses, and its end.
 
 use std::collections::HashSet;
 
@@ -14,7 +14,8 @@ fn pattern(len: usize, seed: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 31 + seed * 7 + 1) as u8).collect()
 }
 
-/// Every alignment of source and target, lengths around the word sizes; bytes around the target stay.
+/// Puts and gets move bytes, with every alignment of source and target and lengths around the word sizes.
+/// Bytes around the target stay.
 pub fn put_and_get_move_bytes<W: World>() {
     let [a, b] = &W::nodes(2)[..] else { unreachable!() };
     let (there, remote) = share(b, a, 512);
@@ -54,7 +55,7 @@ pub fn put_and_get_move_bytes<W: World>() {
     }
 }
 
-/// CPU access by words of 1, 2, 4 and 8 bytes and by bulk copies agree.
+/// CPU accesses by words of 1, 2, 4 and 8 bytes and by bulk copies agree.
 pub fn words_of_every_size<W: World>() {
     let [a] = &W::nodes(1)[..] else { unreachable!() };
     let memory = allocate(a, 64);
@@ -77,7 +78,7 @@ pub fn words_of_every_size<W: World>() {
     assert_eq!(slice.len(), 12);
 }
 
-/// Nothing outside of a region, or of a slice of it, can be named.
+/// Accesses outside of a region, or of a slice of it, are refused.
 pub fn ranges_are_checked<W: World>() {
     let [a, b] = &W::nodes(2)[..] else { unreachable!() };
     let (there, remote) = share(b, a, 100);
@@ -119,7 +120,7 @@ pub fn ranges_are_checked<W: World>() {
     assert_eq!(word(&there, 88), 0, "nothing was written");
 }
 
-/// Words and the targets of atomics are aligned by their size.
+/// Words and the targets of atomics must be aligned by their size.
 pub fn words_must_be_aligned<W: World>() {
     let [a, b] = &W::nodes(2)[..] else { unreachable!() };
     let (there, remote) = share(b, a, 64);
@@ -144,7 +145,7 @@ pub fn words_must_be_aligned<W: World>() {
     );
 }
 
-/// A queue pair accesses its own peer's memory only.
+/// A queue pair accesses only its own peer's memory.
 pub fn foreign_memory_is_refused<W: World>() {
     let [a, b, c] = &W::nodes(3)[..] else {
         unreachable!()
@@ -158,7 +159,7 @@ pub fn foreign_memory_is_refused<W: World>() {
     );
 }
 
-/// Memory comes zeroed and aligned, also where it was in use before.
+/// Memory is zeroed and aligned, even where it was in use before.
 pub fn memory_is_zeroed_and_returns<W: World>() {
     let [a] = &W::nodes(1)[..] else { unreachable!() };
     for round in 0..50 {
@@ -177,7 +178,7 @@ pub fn memory_is_zeroed_and_returns<W: World>() {
     }
 }
 
-/// Asking for more than there is names the remedy.
+/// A request for more memory than there is fails and names the remedy.
 pub fn exhausted_memory_is_an_error<W: World>() {
     let [a] = &W::nodes(1)[..] else { unreachable!() };
     for len in [1 << 50, usize::MAX - 10, usize::MAX] {
@@ -248,7 +249,7 @@ pub fn concurrent_adds_sum_up<W: World>() {
     wait_word(&nodes[0], &counter, 0, |sum| sum == 2 * ADDS * nodes.len() as u64);
 }
 
-/// Of those who swap the same value, one wins.
+/// If several nodes swap the same value, one wins.
 pub fn compare_swap_is_won_once<W: World>() {
     const ROUNDS: u64 = 100;
     let nodes = W::nodes(2);
@@ -278,7 +279,7 @@ pub fn compare_swap_is_won_once<W: World>() {
     assert!(wins.lock().unwrap().iter().all(|&wins| wins == 1));
 }
 
-/// Where the fabric says so, remote atomics are atomic against the CPU's.
+/// Remote atomics are atomic against the CPU's, where the fabric says so.
 pub fn atomics_with_cpu_accesses<W: World>() {
     const ADDS: u64 = 300;
     let [a, b] = &W::nodes(2)[..] else { unreachable!() };
@@ -306,7 +307,7 @@ pub fn atomics_with_cpu_accesses<W: World>() {
     wait_word(b, &there, 0, |sum| sum == 2 * ADDS);
 }
 
-/// A node is its own peer too.
+/// A node is its own peer, too.
 pub fn loop_back<W: World>() {
     let nodes = W::nodes(2);
     let a = &nodes[0];
@@ -321,7 +322,7 @@ pub fn loop_back<W: World>() {
     assert_eq!(word(&here, 16), 5);
 }
 
-/// Inline data is copied at the call, up to the limit and not beyond.
+/// Inline data are copied within the call, up to the limit and not beyond.
 pub fn inline_data_may_be_reused_at_once<W: World>() {
     let [a, b] = &W::nodes(2)[..] else { unreachable!() };
     let most = a.caps().inline_bytes_max;
@@ -346,7 +347,7 @@ pub fn inline_data_may_be_reused_at_once<W: World>() {
     assert!(matches!(long, Err(FabricError::Unsupported(_))));
 }
 
-/// Operations posted without a signal happen and are never reported.
+/// Operations posted without a signal happen, and are never reported.
 pub fn unsignaled_operations_report_nothing<W: World>() {
     let [a, b] = &W::nodes(2)[..] else { unreachable!() };
     let (there, remote) = share(b, a, 64);
@@ -363,13 +364,13 @@ pub fn unsignaled_operations_report_nothing<W: World>() {
         .qp
         .get(local(&here, 0, 8), target(&remote, 8), Work::unsignaled())
         .unwrap();
-    // `complete` insists that its own is the only completion.
+    // `complete` checks that its own completion is the only one.
     poster.complete(|qp, work| qp.flush(work));
     assert_eq!(word(&there, 8), 5);
     assert_eq!(word(&here, 0), 5, "a later completion covers it");
 }
 
-/// Every id comes back exactly once, in posting order per queue pair, with the right peer.
+/// Every id comes back exactly once, in posting order for each queue pair, with the right peer.
 pub fn each_operation_is_reported_once<W: World>() {
     const OPERATIONS: u64 = 400;
     let [a, b, c] = &W::nodes(3)[..] else {
@@ -393,7 +394,7 @@ pub fn each_operation_is_reported_once<W: World>() {
                     0 => qp.put(local(&here, 0, 8), target(remote, 0), work),
                     1 => qp.get(local(&here, 8, 24), target(remote, 8), work),
                     2 => qp.put_inline(&[1; 8], target(remote, 32), work.fenced()),
-                    // The last one has nothing after it.
+                    // No operation follows the last one.
                     _ if number + 1 < OPERATIONS => qp.flush(work.more()),
                     _ => qp.flush(work),
                 };
@@ -430,7 +431,8 @@ pub fn each_operation_is_reported_once<W: World>() {
     }
 }
 
-/// Posting without polling ends in `QueueFull` (or never does); polling makes room; what was refused was not posted.
+/// Posting without polling ends in `QueueFull` (or never does). Polling makes room. A refused operation was
+/// not posted.
 pub fn a_full_queue_says_so<W: World>() {
     let [a, b] = &W::nodes(2)[..] else { unreachable!() };
     let (there, remote) = share(b, a, 64);

@@ -1,7 +1,8 @@
-//! What may not be seen: torn words, and outcomes that the stamp order forbids (LOCO'26 Fig. 10).
+//! Tests that forbidden things are not seen: torn words, and outcomes that the stamp order forbids (LOCO'26
+//! Fig. 10).
 //!
-//! Stress: each shape runs many rounds; a round takes part of a microsecond on a synchronous fabric and much longer on
-//! others, which run fewer.
+//! These are stress tests: each shape runs many rounds. A round takes part of a microsecond on a synchronous
+//! fabric and much longer on others, which run fewer rounds.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -16,8 +17,8 @@ fn rounds<F: Fabric>(fabric: &F) -> u64 {
     if fabric.caps().synchronous { 20_000 } else { 200 }
 }
 
-/// Posts as soon as there is room, and leaves the completion to whoever polls. Signalled, so that a fabric that frees
-/// its slots by completions can.
+/// Posts as soon as there is room, and leaves the completion to any thread that polls. The operation is
+/// signalled, so that a fabric that frees its slots by completions can do so.
 fn stream<F: Fabric>(
     fabric: &F,
     qp: &mut F::QueuePair,
@@ -34,9 +35,9 @@ fn stream<F: Fabric>(
     });
 }
 
-/// Acts `rounds` times, and on until there have been a quarter as many observations meanwhile.
+/// Acts `rounds` times, and then on until there have been at least a quarter as many observations.
 fn while_acting(rounds: u64, mut act: impl FnMut(u64) + Send, mut observe: impl FnMut() + Send) {
-    /// Ends the other side even if this one panics.
+    /// Ends the other side, even if this one panics.
     struct Over<'a>(&'a AtomicBool);
     impl Drop for Over<'_> {
         fn drop(&mut self) {
@@ -69,12 +70,12 @@ fn while_acting(rounds: u64, mut act: impl FnMut(u64) + Send, mut observe: impl 
 
 const VALUES: [u64; 2] = [0, u64::MAX];
 
-/// One or the other by turns.
+/// Returns one of two values, by turns.
 fn value(round: u64) -> u64 {
     VALUES[usize::from(round.is_multiple_of(2))]
 }
 
-/// Aligned words of 8 bytes are seen whole, by CPU loads under puts and by gets under CPU stores.
+/// Aligned words of 8 bytes are seen whole, both by CPU loads during puts and by gets during CPU stores.
 pub fn words_do_not_tear<W: World>() {
     let [a, b] = &W::nodes(2)[..] else { unreachable!() };
     let (there, remote) = share(b, a, 64);
@@ -103,7 +104,7 @@ pub fn words_do_not_tear<W: World>() {
     });
 }
 
-/// Aligned words of 2 and 4 bytes are seen whole by CPU loads under puts.
+/// Aligned words of 2 and 4 bytes are seen whole by CPU loads during puts.
 pub fn narrow_words_do_not_tear<W: World>() {
     let [a, b] = &W::nodes(2)[..] else { unreachable!() };
     let (there, remote) = share(b, a, 64);
@@ -124,12 +125,12 @@ pub fn narrow_words_do_not_tear<W: World>() {
     });
 }
 
-/// Copies may tear as a whole, the aligned 8-byte words in them do not, wherever the copy begins.
+/// Copies may tear as a whole. The aligned 8-byte words in them do not tear, wherever the copy begins.
 pub fn words_within_copies_do_not_tear<W: World>() {
     copies_from::<W>(4);
 }
 
-/// The same for copies that begin at a word.
+/// Aligned 8-byte words within copies that begin at a word do not tear.
 pub fn words_within_aligned_copies_do_not_tear<W: World>() {
     copies_from::<W>(8);
 }
@@ -169,7 +170,7 @@ fn copies_from<W: World>(start: usize) {
     });
 }
 
-/// Message passing: data by one put, the flag by the next (G7).
+/// Message passing: the data by one put, and the flag by the next (G7).
 pub fn puts_are_placed_in_order<W: World>() {
     let [a, b] = &W::nodes(2)[..] else { unreachable!() };
     let (there, remote) = share(b, a, 256);
@@ -225,7 +226,7 @@ pub fn a_put_of_many_words_precedes_the_next_put<W: World>() {
     together(vec![Box::new(sending), Box::new(receiving)]);
 }
 
-/// A completed flush: every earlier put is there for whoever learns of it by other means.
+/// After a flush has completed, every earlier put is there for any node that learns of it by other means.
 pub fn a_flush_places_puts<W: World>() {
     let [a, b] = &W::nodes(2)[..] else { unreachable!() };
     let (there, remote) = share(b, a, 64);
@@ -267,7 +268,8 @@ pub fn a_get_comes_after_puts<W: World>() {
     }
 }
 
-/// Load buffering: a get, then a fenced put; what is stored in answer to the put comes too late for the get (H10, J7).
+/// Load buffering: a get, then a fenced put. A store in answer to the put comes too late for the get (H10,
+/// J7).
 pub fn a_fenced_put_comes_after_a_get<W: World>() {
     let [a, b] = &W::nodes(2)[..] else { unreachable!() };
     let (there, remote) = share(b, a, 256);
@@ -299,9 +301,10 @@ pub fn a_fenced_put_comes_after_a_get<W: World>() {
     together(vec![Box::new(asking), Box::new(answering)]);
 }
 
-/// Bytes that a side of a store-buffering test puts first, to cache lines that the other side wrote meanwhile: the put of
-/// the act waits behind them in the store buffer for as long as several cache misses take, and a look that lacks its
-/// fence overtakes it. Without them the fences of `get` and `flush` over shared memory would hardly ever be missed.
+/// The number of bytes that each side of a store-buffering test puts first, to cache lines that the other
+/// side has written meanwhile. The put of the act waits behind them in the store buffer for as long as
+/// several cache misses take, and a look without its fence overtakes it. Without these bytes, missing fences
+/// of `get` and `flush` over shared memory would almost never be noticed.
 const CLUTTER: usize = 512;
 
 /// Puts [`CLUTTER`] bytes at `offset` of `remote`.
@@ -315,14 +318,15 @@ fn clutter<F: Fabric>(poster: &mut Poster<F>, source: &F::Memory, remote: &F::Re
     });
 }
 
-/// Two threads in lock step: each acts and then looks; that both look too early is forbidden.
+/// Runs two threads in lock step. Each acts and then looks; it is forbidden that both look too early.
 fn store_buffering(
     rounds: u64,
     mut first: impl FnMut(u64) -> u64 + Send,
     mut second: impl FnMut(u64) -> u64 + Send,
 ) {
     let arrived = AtomicU64::new(0);
-    // Spins, so that both leave at the same time: the window in which the outcome can occur is nanoseconds wide.
+    // Threads meet by spinning, so that both leave at the same time: the window in which the outcome can
+    // occur is nanoseconds wide.
     let meet = |arrivals: u64| {
         arrived.fetch_add(1, Ordering::AcqRel);
         let (start, mut spins) = (std::time::Instant::now(), 0_u32);
@@ -339,7 +343,8 @@ fn store_buffering(
     let run = |side: usize, act: &mut (dyn FnMut(u64) -> u64 + Send)| {
         for round in 1..=rounds {
             meet(4 * round - 2);
-            // Whoever arrived last leaves first, by about a cache miss: now and then the other is given that much.
+            // The thread that arrived last leaves first, by about a cache miss. Now and then the other one
+            // gets that much of a start.
             for _ in 0..[round % 7, round / 7 % 7][side] {
                 std::hint::spin_loop();
             }
@@ -371,7 +376,7 @@ pub fn store_buffering_with_puts_and_gets<W: World>() {
         move |round: u64| {
             let value = round.to_ne_bytes();
             clutter(&mut poster, &source, &remote, 256);
-            // One right after the other, whatever else posting takes.
+            // The operations come one right after the other, so that posting adds no time between them.
             poster.complete(|qp, work| {
                 let put = Work {
                     signaled: false,
@@ -386,13 +391,14 @@ pub fn store_buffering_with_puts_and_gets<W: World>() {
     store_buffering(rounds(a), side(a, 0, 128), side(b, 128, 0));
 }
 
-/// Two nodes put to one another, flush, and look at their own memory (RDMA-TSO'24, store buffering with fences).
+/// Two nodes put to one another, flush, and look at their own memory (RDMA-TSO'24, store buffering with
+/// fences).
 pub fn store_buffering_with_flush<W: World>() {
     two_nodes_put_and_look::<W>(|_, qp, work, _, _| qp.flush(work));
 }
 
-/// The same, with an atomic in place of the flush: it comes after the queue pair's puts (`docs/rmw.md`,
-/// `SB+put-rmw+polls`).
+/// Two nodes put to one another, execute an atomic in place of the flush, and look at their own memory. The
+/// atomic comes after the queue pair's puts (`docs/rmw.md`, `SB+put-rmw+polls`).
 pub fn an_atomic_comes_after_puts<W: World>() {
     two_nodes_put_and_look::<W>(|fabric, qp, work, remote, result| {
         if fabric.caps().atomicity == Atomicity::None {

@@ -1,4 +1,5 @@
-//! Nodes as real processes: a test runs its own binary again, once per node, with the variables that `loco run` sets.
+//! Runs nodes as real processes. A test runs its own binary again, once per node, with the variables that
+//! `loco run` sets.
 
 use std::env;
 use std::process::{Child, Command, ExitStatus};
@@ -7,8 +8,8 @@ use std::time::{Duration, Instant};
 use loco_fabric::{Fabric, MemoryKind, NodeId, Platform, RegionKey, Std, Target, Time};
 use loco_job::{Job, Mesh, Rendezvous, Secret, var};
 
-/// Longest that nodes wait for one another: emulated machines are slow, and lost packets are sent again only after a
-/// while.
+/// The longest time that nodes wait for one another. Emulated machines are slow, and lost packets are sent
+/// again only after a while.
 pub const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Returns a deadline that only a failure reaches.
@@ -16,12 +17,12 @@ pub fn soon() -> Time {
     Std.now().after(PATIENCE)
 }
 
-/// True in a node's process.
+/// Returns true in a node's process.
 pub fn is_node() -> bool {
     env::var_os(var::NODE).is_some()
 }
 
-/// Node processes; those that still run when the test ends, however it ends, are killed.
+/// The node processes. Those that still run when the test ends, however it ends, are killed.
 pub struct Nodes(Vec<Child>);
 
 impl Drop for Nodes {
@@ -34,8 +35,8 @@ impl Drop for Nodes {
 }
 
 impl Nodes {
-    /// In the test's process: starts `n` nodes, each of which runs `test` again, and gives them. In a node: runs `body`
-    /// and gives None. `more` adds to a node's command.
+    /// In the test's process: starts `n` nodes, each of which runs `test` again, and returns them. In a node:
+    /// runs `body` and returns `None`. `more` adds to a node's command.
     pub fn run(
         test: &str,
         n: u16,
@@ -68,13 +69,13 @@ impl Nodes {
         Some(nodes)
     }
 
-    /// Waits for a node's end; true if a signal killed it.
+    /// Waits for a node's end. Returns true if a signal killed it.
     pub fn was_killed(&mut self, node: usize) -> bool {
         use std::os::unix::process::ExitStatusExt;
         self.status(node).signal() == Some(9)
     }
 
-    /// Waits for a node's end; true if it succeeded.
+    /// Waits for a node's end. Returns true if it succeeded.
     pub fn succeeded(&mut self, node: usize) -> bool {
         self.status(node).success()
     }
@@ -91,7 +92,7 @@ impl Nodes {
     }
 }
 
-/// In the test's process: all nodes but those in `killed`, and only those, end well.
+/// Checks, in the test's process, that all nodes succeed except those in `killed`, which must not.
 pub fn all_succeed_but(nodes: Option<Nodes>, killed: &[usize]) {
     let Some(mut nodes) = nodes else { return };
     for node in 0..nodes.0.len() {
@@ -100,7 +101,7 @@ pub fn all_succeed_but(nodes: Option<Nodes>, killed: &[usize]) {
     }
 }
 
-/// Memory of this node, and that of every node in ascending order.
+/// Returns memory of this node, and access to that of every node in ascending order.
 pub fn share<F: Fabric>(fabric: &F, mesh: &Mesh, len: usize) -> (F::Memory, Vec<F::Remote>) {
     let memory = fabric.allocate(len, MemoryKind::Host).unwrap();
     let key = postcard::to_stdvec(&fabric.export(&memory)).unwrap();
@@ -112,12 +113,12 @@ pub fn share<F: Fabric>(fabric: &F, mesh: &Mesh, len: usize) -> (F::Memory, Vec<
     (memory, keys.iter().map(import).collect())
 }
 
-/// A barrier by set-up messages.
+/// Waits for all nodes, by set-up messages.
 pub fn meet(mesh: &Mesh, label: &str) {
     mesh.allgather(label, &[], soon()).unwrap();
 }
 
-/// From `offset` on.
+/// Returns the memory from `offset` on as the remote side of an operation.
 pub fn target<R>(remote: &R, offset: usize) -> Target<'_, R> {
     Target { remote, offset }
 }

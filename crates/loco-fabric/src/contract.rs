@@ -1,14 +1,17 @@
-//! The contract: what object code may rely on, and all it may rely on.
+//! The contract between objects and fabrics: everything that object code may rely on.
 //!
-//! It is RDMA^WAIT (LOCO'26 3.3, app. F.2) with remote read-modify-write. A fabric may be stronger, never weaker.
+//! The contract is RDMA^WAIT (LOCO'26 3.3, app. F.2) with remote read-modify-write. A fabric may be stronger,
+//! never weaker.
 //!
-//! * Local memory behaves as x86-TSO; CPU access goes through [`Memory`] and [`WordCell`], and to what the threads of a
-//!   node share besides through [`AtomicCell`](crate::AtomicCell). Calls take no ordering, as TSO leaves none to choose: loads
-//!   and stores keep the order of the program, but for a store and a later load of another word; what is to keep that
-//!   order too is a [`store_fence`](WordCell::store_fence), a read-modify-write, or has a [`cpu_fence`](Fabric::cpu_fence)
-//!   in between. So what a model checker passes is what runs: there is no weaker order that the model would not
-//!   see. On x86-64 these are plain moves and locked instructions. Elsewhere loads acquire and stores release, which keeps
-//!   load before load, load before store and store before store, and read-modify-writes have a full fence on both sides.
+//! * Local memory behaves as x86-TSO. The CPU accesses registered memory through [`Memory`] and [`WordCell`],
+//!   and other memory that the threads of a node share through [`AtomicCell`](crate::AtomicCell). Calls take
+//!   no ordering, as TSO leaves none to choose. Loads and stores keep the order of the program, with one
+//!   exception: a later load of another word may overtake a store. To keep that order too, use a
+//!   [`store_fence`](WordCell::store_fence), a read-modify-write, or a [`cpu_fence`](Fabric::cpu_fence) in
+//!   between. The code that runs is therefore the code that a model checker passes: there is no weaker order
+//!   that the model would not see. On x86-64 these calls are plain moves and locked instructions. Elsewhere
+//!   loads acquire and stores release, which keeps load before load, load before store and store before
+//!   store, and read-modify-writes have a full fence on both sides.
 //! * Operations of one queue pair are ordered by the stamp order of LOCO'26 Fig. 10: NIC local read < NIC remote
 //!   write < NIC remote read < NIC local write. Nothing orders a NIC step before a later CPU step except waiting.
 //! * Completion of a `get` or an atomic: the result is in local memory. Completion of a `put`: its source has
@@ -16,9 +19,10 @@
 //!   placed in the peer's memory.
 //! * A transfer of more than one word is a sequence of word transfers (LOCO'26 G.6): words do not tear,
 //!   larger values may.
-//! * Remote read-modify-writes are atomic against one another on the same node; against CPU accesses only where
-//!   [`Caps::atomicity`] is [`Atomicity::Glob`]. Where it is not, what a completed one wrote is placed by a later read-like
-//!   operation of its queue pair, as a put's data is; until then only other read-modify-writes are sure to see it.
+//! * Remote read-modify-writes are atomic against one another on the same node. They are atomic against CPU
+//!   accesses only where [`Caps::atomicity`] is [`Atomicity::Glob`]. Elsewhere, the write of a completed
+//!   read-modify-write is placed by a later read-like operation of its queue pair, as a put's data is. Until
+//!   then only other read-modify-writes are sure to see it.
 
 use std::time::Duration;
 
@@ -26,84 +30,88 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Control, FabricError, Membership, NodeId, Platform, Result, Time, WorkRequestId};
 
-/// One node's access to the network and to everything its threads share.
+/// A node's access to the network and to everything that its threads share.
 pub trait Fabric: Clone + Send + Sync + 'static {
-    /// Threads, clock, locks, atomics.
+    /// The platform: threads, clock, locks, atomics.
     type Platform: Platform;
     /// Registered memory of this node.
     type Memory: Memory;
-    /// Registered memory of a peer.
+    /// A peer's registered memory.
     type Remote: RemoteMemory;
-    /// A queue pair of one thread towards one peer.
+    /// A queue pair, by which one thread reaches one peer.
     type QueuePair: QueuePair<Memory = Self::Memory, Remote = Self::Remote>;
-    /// Set-up messages.
+    /// The control plane, for set-up messages.
     type Control: Control;
 
-    /// This node.
+    /// Returns this node.
     fn node(&self) -> NodeId;
 
     /// Returns all nodes of the job, this one included, in ascending order.
     fn nodes(&self) -> &[NodeId];
 
-    /// What this fabric can do.
+    /// Returns the capabilities of this fabric.
     fn caps(&self) -> &Caps;
 
-    /// Threads, clock, locks.
+    /// Returns the platform: threads, clock, locks.
     fn platform(&self) -> &Self::Platform;
 
     /// Returns the control plane.
     fn control(&self) -> &Self::Control;
 
-    /// Who is in the job, as this node knows it.
+    /// Returns the members of the job, as this node knows them.
     fn membership(&self) -> Membership {
         Membership::of(self.control(), self.node(), self.nodes())
     }
 
-    /// Allocates `len` bytes of zeroed registered memory, aligned to at least 64 bytes; freed when the last
-    /// clone or slice is dropped. The caller sees to it that no operation, its own or a peer's, is still using it.
+    /// Allocates `len` bytes of zeroed registered memory, aligned to at least 64 bytes. The memory is freed
+    /// when the last clone or slice is dropped. The caller must make sure that no operation, its own or a
+    /// peer's, still uses it then.
     ///
     /// # Errors
-    /// [`FabricError::OutOfMemory`]; [`FabricError::Unsupported`] for device memory where there is none.
+    /// Returns [`FabricError::OutOfMemory`], or [`FabricError::Unsupported`] for device memory where there is
+    /// none.
     fn allocate(&self, len: usize, kind: MemoryKind) -> Result<Self::Memory>;
 
-    /// What a peer needs to access `memory`; travels in set-up messages.
+    /// Returns the key that a peer needs to access `memory`. The key travels in set-up messages.
     fn export(&self, memory: &Self::Memory) -> RegionKey;
 
-    /// Access to memory that `peer` exported.
+    /// Returns access to memory that `peer` exported.
     ///
     /// # Errors
-    /// [`FabricError::UnknownPeer`], [`FabricError::PeerLost`], or an OS error while mapping.
+    /// Returns [`FabricError::UnknownPeer`], [`FabricError::PeerLost`], or an OS error while mapping.
     fn import(&self, peer: NodeId, key: &RegionKey) -> Result<Self::Remote>;
 
-    /// Returns a new queue pair towards `peer` (which may be this node: the NIC loops back). To be used by
-    /// one thread.
+    /// Returns a new queue pair towards `peer` (which may be this node: the NIC loops back). One thread may
+    /// use it.
     ///
     /// # Errors
-    /// [`FabricError::UnknownPeer`], [`FabricError::PeerLost`], [`FabricError::Timeout`].
+    /// Returns [`FabricError::UnknownPeer`], [`FabricError::PeerLost`] or [`FabricError::Timeout`].
     fn queue_pair(&self, peer: NodeId) -> Result<Self::QueuePair>;
 
-    /// Appends completions that have arrived at this node since the last call (of any thread) to `completions`;
-    /// returns how many. Never blocks. Each signalled operation is reported once, to one caller. A lost peer's
-    /// outstanding operations are reported with [`CompletionStatus::Failed`].
+    /// Appends to `completions` those that have arrived at this node since the last call (of any thread), and
+    /// returns their number. Never blocks. Each signalled operation is reported once, to one caller. A lost
+    /// peer's outstanding operations are reported with [`CompletionStatus::Failed`].
     ///
     /// # Errors
-    /// Only when the fabric as a whole is broken.
+    /// Fails only when the fabric as a whole is broken.
     fn poll(&self, completions: &mut Vec<Completion>) -> Result<usize>;
 
-    /// The one waiting primitive: returns what `ready` returns once it is `Some`. `ready` may load memory, call
-    /// [`poll`](Fabric::poll) and update tracking state; it is called again whenever something it looked at may have
-    /// changed. Hardware fabrics spin, then yield, then sleep briefly; the model fabric parks the thread.
+    /// Waits until `ready` returns `Some`, and returns its value. This is the one waiting primitive. `ready`
+    /// may load memory, call [`poll`](Fabric::poll) and update tracking state. It is called again whenever
+    /// something that it looked at may have changed. Hardware fabrics spin, then yield, then sleep briefly;
+    /// the model fabric parks the thread.
     ///
     /// # Errors
-    /// [`FabricError::PeerLost`] when a peer of `wait.peers` is gone and `ready`, asked once more after that, is
-    /// still `None`; [`FabricError::Timeout`] after `wait.deadline`.
+    /// Returns [`FabricError::PeerLost`] when a peer of `wait.peers` is gone and `ready`, asked once more
+    /// after that, still returns `None`. Returns [`FabricError::Timeout`] after `wait.deadline`.
     fn wait<T>(&self, wait: Wait<'_>, ready: impl FnMut() -> Option<T>) -> Result<T>;
 
-    /// [`wait`](Fabric::wait) for `within` at most, in place of `wait.deadline`. It counts from when the fabric first
-    /// looks at the clock, which takes about as long as a message over shared memory: a wait that is soon over need not.
+    /// Waits as [`wait`](Fabric::wait) does, but for `within` at most, in place of `wait.deadline`. The
+    /// timeout starts at the first clock read. A clock read takes about as long as a message over shared
+    /// memory; waits that finish while spinning never read the clock.
     ///
     /// # Errors
-    /// See [`wait`](Fabric::wait).
+    /// Returns the errors of [`wait`](Fabric::wait).
     #[inline]
     fn wait_within<T>(
         &self,
@@ -115,14 +123,16 @@ pub trait Fabric: Clone + Send + Sync + 'static {
         self.wait(Wait { deadline, ..wait }, ready)
     }
 
-    /// What a thread does between two looks at *remote* memory, which it cannot watch: lets `pause` pass. `seen` is what
-    /// the last look found; a caller looks again when this returns, and makes no more of it than that.
+    /// Backs off for `pause` between polls of *remote* memory, which a thread cannot watch. `seen` is what
+    /// the last poll found. May return early; callers must read the memory again and infer nothing from the
+    /// return.
     ///
-    /// A fabric that can tell may return as soon as the memory holds something else than `seen`. One on which no time
-    /// passes must do that, as looking again before would find the same for ever: the model fabric parks the thread.
+    /// A fabric that can watch the memory may return as soon as it differs from `seen`. A fabric on which no
+    /// time passes must do so, because polls before that would find the same for ever: the model fabric parks
+    /// the thread.
     ///
     /// # Errors
-    /// As [`wait`](Fabric::wait).
+    /// Returns the errors of [`wait`](Fabric::wait).
     fn pause(&self, wait: Wait<'_>, pause: Duration, seen: &Seen<'_, Self::Remote>) -> Result<()> {
         let _ = seen;
         if pause.is_zero() {
@@ -135,40 +145,42 @@ pub trait Fabric: Clone + Send + Sync + 'static {
         })
     }
 
-    /// CPU full fence (`mfence`): earlier stores of this thread are visible on this node before later accesses.
+    /// Executes a CPU full fence (`mfence`): earlier stores of this thread are visible on this node before
+    /// later accesses.
     fn cpu_fence(&self);
 }
 
-/// What a fabric can do.
+/// The capabilities of a fabric.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Caps {
-    /// Name for logs and benchmark output (`shm`, `verbs`, `model`).
+    /// The name for logs and benchmark output (`shm`, `verbs`, `model`).
     pub name: String,
-    /// Largest [`put_inline`](QueuePair::put_inline), bytes.
+    /// The largest [`put_inline`](QueuePair::put_inline), in bytes.
     pub inline_bytes_max: usize,
-    /// What remote read-modify-writes are atomic against.
+    /// The accesses against which remote read-modify-writes are atomic.
     pub atomicity: Atomicity,
-    /// True if a put is placed in the peer's memory once the posting call returned and a CPU fence was executed:
-    /// then fences need no read.
+    /// True if a put is placed in the peer's memory once the posting call has returned and a CPU fence was
+    /// executed. Fences then need no read.
     pub puts_placed_on_post: bool,
-    /// True if remote read-modify-writes, gets and puts complete at the call ([`Posted::Done`] always).
+    /// True if remote read-modify-writes, gets and puts complete within the call, which then always returns
+    /// [`Posted::Done`].
     pub synchronous: bool,
-    /// Bytes of device memory, 0 if none.
+    /// Bytes of device memory; 0 if there is none.
     pub device_memory_bytes: u64,
 }
 
-/// What a remote read-modify-write is atomic against (`ibv_atomic_cap`).
+/// The accesses against which a remote read-modify-write is atomic (`ibv_atomic_cap`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Atomicity {
-    /// No remote atomics at all.
+    /// The fabric has no remote atomics at all.
     None,
-    /// Other remote read-modify-writes of the same node's memory.
+    /// It is atomic against other remote read-modify-writes of the same node's memory.
     Hca,
-    /// Also CPU atomics on that node.
+    /// It is atomic against CPU atomics on that node, too.
     Glob,
 }
 
-/// Where registered memory lives.
+/// The place of registered memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum MemoryKind {
     /// Host memory.
@@ -178,25 +190,25 @@ pub enum MemoryKind {
     Device,
 }
 
-/// Names a region of a peer's memory. Opaque to objects; meaning is the fabric's.
+/// Names a region of a peer's memory. Objects do not look inside; the fabric gives it its meaning.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RegionKey {
-    /// Arena or memory region of the exporting node.
+    /// The arena or memory region of the exporting node.
     pub arena: u64,
-    /// Offset or address within it.
+    /// The offset or address within it.
     pub address: u64,
-    /// Length in bytes.
+    /// The length in bytes.
     pub len: u64,
-    /// Remote key, where the fabric has one.
+    /// The remote key, where the fabric has one.
     pub rkey: u32,
 }
 
 /// Registered memory of this node: a cheap handle on a range of bytes.
 pub trait Memory: Clone + Send + Sync + 'static {
-    /// Handle on one word.
+    /// A handle on one word.
     type Cell<W: Word>: WordCell<W>;
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     fn len(&self) -> usize;
 
     /// Returns true if the length is zero.
@@ -207,52 +219,56 @@ pub trait Memory: Clone + Send + Sync + 'static {
     /// Returns a handle on a part.
     ///
     /// # Errors
-    /// [`FabricError::OutOfRange`].
+    /// Returns [`FabricError::OutOfRange`].
     fn slice(&self, offset: usize, len: usize) -> Result<Self>;
 
-    /// Returns a handle on the word at `offset`, checked here once so that its accesses need no check.
+    /// Returns a handle on the word at `offset`. The range is checked here once, so that accesses need no
+    /// check.
     ///
     /// # Errors
-    /// [`FabricError::OutOfRange`], [`FabricError::Misaligned`].
+    /// Returns [`FabricError::OutOfRange`] or [`FabricError::Misaligned`].
     fn cell<W: Word>(&self, offset: usize) -> Result<Self::Cell<W>>;
 
-    /// Copies out `out.len()` bytes. Aligned 8-byte words within do not tear, nothing else is promised: no
-    /// order between words.
+    /// Copies out `out.len()` bytes. Aligned 8-byte words within do not tear. Nothing else is promised: words
+    /// have no order.
     ///
     /// # Errors
-    /// [`FabricError::OutOfRange`].
+    /// Returns [`FabricError::OutOfRange`].
     fn read(&self, offset: usize, out: &mut [u8]) -> Result<()>;
 
-    /// Copies in `data`. Aligned 8-byte words within do not tear; stores are not ordered among themselves but
-    /// precede (TSO) later word stores of this thread.
+    /// Copies in `data`. Aligned 8-byte words within do not tear. The stores are not ordered among
+    /// themselves, but precede (TSO) later word stores of this thread.
     ///
     /// # Errors
-    /// [`FabricError::OutOfRange`].
+    /// Returns [`FabricError::OutOfRange`].
     fn write(&self, offset: usize, data: &[u8]) -> Result<()>;
 
-    /// A hint that the bytes from `offset` will be read soon. Means nothing: neither order nor a check.
+    /// Hints that the bytes from `offset` will be read soon. It promises nothing: neither order nor a check.
     #[inline]
     fn prefetch(&self, _offset: usize) {}
 
-    /// The same for bytes that will be written.
+    /// Hints that the bytes from `offset` will be written soon. It promises nothing: neither order nor a
+    /// check.
     #[inline]
     fn prefetch_write(&self, _offset: usize) {}
 }
 
-/// One aligned word of registered memory.
+/// An aligned word of registered memory.
 pub trait WordCell<W: Word>: Clone + Send + Sync + 'static {
-    /// Loads: before every later access of this thread.
+    /// Loads the word, before every later access of this thread.
     fn load(&self) -> W;
-    /// Stores: after every earlier access of this thread, before its later stores. A later load may overtake it.
+    /// Stores the word, after every earlier access of this thread and before its later stores. A later load
+    /// may overtake it.
     fn store(&self, value: W);
-    /// Stores and executes a full fence: before every later access of this thread.
+    /// Stores the word and executes a full fence: before every later access of this thread.
     fn store_fence(&self, value: W);
-    /// CPU compare-and-swap, a full fence whether it succeeds or not.
+    /// Executes a CPU compare-and-swap, which is a full fence whether it succeeds or not. Returns the old
+    /// value.
     ///
     /// # Errors
-    /// The value found, if it was not `current`.
+    /// Returns the value found, if it was not `current`.
     fn compare_exchange(&self, current: W, new: W) -> Result<W, W>;
-    /// CPU fetch-and-add with wrap-around, a full fence; returns the old value.
+    /// Executes a CPU fetch-and-add with wrap-around, which is a full fence. Returns the old value.
     fn fetch_add(&self, add: W) -> W {
         let mut old = self.load(); // a guess, which the exchange checks
         let sum = |old: W| W::from_u64(old.to_u64().wrapping_add(add.to_u64()));
@@ -263,18 +279,18 @@ pub trait WordCell<W: Word>: Clone + Send + Sync + 'static {
     }
 }
 
-/// Words that registered memory can hold without tearing.
+/// A word that registered memory can hold without tearing.
 pub trait Word: Copy + Eq + Send + Sync + std::fmt::Debug + Default + sealed::Sealed + 'static {
-    /// Size and alignment in bytes.
+    /// The size and alignment in bytes.
     const BYTES: usize;
-    /// Zero-extends.
+    /// Extends the word with zeros.
     fn to_u64(self) -> u64;
-    /// Truncates.
+    /// Truncates the value.
     fn from_u64(value: u64) -> Self;
 }
 
 mod sealed {
-    /// Word types are fixed: 1, 2, 4 and 8 bytes.
+    /// Seals [`Word`](super::Word): the word types are fixed, with 1, 2, 4 and 8 bytes.
     pub trait Sealed {}
 }
 
@@ -297,11 +313,11 @@ macro_rules! word {
 }
 word!(u8, u16, u32, u64);
 
-/// Registered memory of a peer.
+/// A peer's registered memory.
 pub trait RemoteMemory: Clone + Send + Sync + 'static {
-    /// Returns the node that holds it.
+    /// Returns the node that has the memory.
     fn node(&self) -> NodeId;
-    /// Length in bytes.
+    /// Returns the length in bytes.
     fn len(&self) -> usize;
     /// Returns true if the length is zero.
     fn is_empty(&self) -> bool {
@@ -310,63 +326,64 @@ pub trait RemoteMemory: Clone + Send + Sync + 'static {
     /// Returns a handle on a part.
     ///
     /// # Errors
-    /// [`FabricError::OutOfRange`].
+    /// Returns [`FabricError::OutOfRange`].
     fn slice(&self, offset: usize, len: usize) -> Result<Self>;
-    /// A hint that the bytes from `offset` will be read soon. Means nothing: neither order nor a check.
+    /// Hints that the bytes from `offset` will be read soon. It promises nothing: neither order nor a check.
     #[inline]
     fn prefetch(&self, _offset: usize) {}
 
-    /// The same for bytes that will be written.
+    /// Hints that the bytes from `offset` will be written soon. It promises nothing: neither order nor a
+    /// check.
     #[inline]
     fn prefetch_write(&self, _offset: usize) {}
 }
 
-/// Local side of an operation: `len` bytes of registered memory from `offset`.
+/// The local side of an operation: `len` bytes of registered memory from `offset`.
 #[derive(Debug)]
 pub struct Local<'a, M> {
     /// The memory.
     pub memory: &'a M,
-    /// First byte.
+    /// The first byte.
     pub offset: usize,
-    /// Bytes.
+    /// The number of bytes.
     pub len: usize,
 }
 
-/// Remote side of an operation: the peer's memory from `offset`; the length is the local side's.
+/// The remote side of an operation: the peer's memory from `offset`. The length is that of the local side.
 #[derive(Debug)]
 pub struct Target<'a, R> {
     /// The memory.
     pub remote: &'a R,
-    /// First byte.
+    /// The first byte.
     pub offset: usize,
 }
 
-/// What a look at remote memory found.
+/// The bytes that a poll of remote memory found.
 #[derive(Debug)]
 pub struct Seen<'a, R> {
-    /// Where: as many bytes as were found, in whole words.
+    /// The place, with as many bytes as were found, in whole words.
     pub at: Target<'a, R>,
-    /// What.
+    /// The bytes.
     pub bytes: &'a [u8],
 }
 
-/// How an operation is posted.
+/// The options with which an operation is posted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Work {
-    /// Comes back in the completion.
+    /// The id that comes back in the completion.
     pub id: WorkRequestId,
-    /// Report a completion. Without it none is reported, and the operation's end is known only from a later
-    /// signalled operation of the same queue pair.
+    /// Asks for a completion. Without it none is reported, and the end of the operation is known only from a
+    /// later signalled operation of the same queue pair.
     pub signaled: bool,
-    /// Start only when earlier gets and atomics of this queue pair have completed (remote fence,
-    /// `IBV_SEND_FENCE`).
+    /// Starts the operation only when earlier gets and atomics of this queue pair have completed (remote
+    /// fence, `IBV_SEND_FENCE`).
     pub fenced: bool,
-    /// More follows at once: the doorbell may wait for the next post without this hint.
+    /// Says that more operations follow at once. The doorbell may wait for the next post without this hint.
     pub more: bool,
 }
 
 impl Work {
-    /// Returns a signalled, unfenced operation.
+    /// Returns the options of a signalled, unfenced operation.
     #[inline]
     pub fn signaled(id: WorkRequestId) -> Work {
         Work {
@@ -377,7 +394,7 @@ impl Work {
         }
     }
 
-    /// Returns an operation that reports no completion.
+    /// Returns the options of an operation that reports no completion.
     #[inline]
     pub fn unsignaled() -> Work {
         Work {
@@ -388,14 +405,14 @@ impl Work {
         }
     }
 
-    /// The same, fenced.
+    /// Returns these options with the remote fence.
     #[must_use]
     #[inline]
     pub fn fenced(self) -> Work {
         Work { fenced: true, ..self }
     }
 
-    /// The same, with more to follow.
+    /// Returns these options with the hint that more operations follow.
     #[must_use]
     #[inline]
     pub fn more(self) -> Work {
@@ -403,37 +420,37 @@ impl Work {
     }
 }
 
-/// How far an operation is when the posting call returns.
+/// The progress of an operation when the posting call returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Posted {
-    /// Completed; no completion will be reported, signalled or not.
+    /// The operation has completed. No completion will be reported, signalled or not.
     Done,
-    /// Under way under its work request id.
+    /// The operation is under way under its work request id.
     Pending,
 }
 
-/// What is done to one aligned 8-byte word of a peer. Each gives the old value.
+/// An operation on one aligned 8-byte word of a peer. Each returns the old value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WordOp {
     /// [`QueuePair::get`].
     Get,
-    /// [`QueuePair::fetch_add`] of this.
+    /// [`QueuePair::fetch_add`] of this number.
     FetchAdd(u64),
     /// [`QueuePair::compare_swap`].
     CompareSwap {
-        /// Only if the word is this.
+        /// The value that the word must have.
         expected: u64,
-        /// What is stored then.
+        /// The value that is then stored.
         new: u64,
     },
 }
 
-/// One thread's connection to one peer. Operations are ordered as the module head says.
+/// A thread's connection to a peer. The module head says how operations are ordered.
 ///
-/// Every method fails with [`FabricError::OutOfRange`] or [`FabricError::Misaligned`] before anything is posted,
-/// with [`FabricError::QueueFull`] when completions must be polled first, with [`FabricError::PeerLost`] when the
-/// peer is known to be gone.
+/// Every method fails with [`FabricError::OutOfRange`] or [`FabricError::Misaligned`] before anything is
+/// posted. It fails with [`FabricError::QueueFull`] when completions must be polled first, and with
+/// [`FabricError::PeerLost`] when the peer is known to be gone.
 pub trait QueuePair: Send + 'static {
     /// This node's memory.
     type Memory: Memory;
@@ -443,10 +460,10 @@ pub trait QueuePair: Send + 'static {
     /// Returns the peer.
     fn peer(&self) -> NodeId;
 
-    /// Writes local memory to the peer's. The source may be read until completion.
+    /// Writes local memory to the peer's. The fabric may read the source until completion.
     ///
     /// # Errors
-    /// See the trait.
+    /// Returns the errors listed at the trait.
     fn put(
         &mut self,
         src: Local<'_, Self::Memory>,
@@ -454,16 +471,16 @@ pub trait QueuePair: Send + 'static {
         work: Work,
     ) -> Result<Posted>;
 
-    /// Writes `data` (at most [`Caps::inline_bytes_max`]), which is copied at the call.
+    /// Writes `data` (at most [`Caps::inline_bytes_max`]). The data are copied within the call.
     ///
     /// # Errors
-    /// See the trait; [`FabricError::Unsupported`] when `data` is too long.
+    /// Returns the errors listed at the trait, and [`FabricError::Unsupported`] when `data` is too long.
     fn put_inline(&mut self, data: &[u8], dst: Target<'_, Self::Remote>, work: Work) -> Result<Posted>;
 
     /// Reads the peer's memory into local memory.
     ///
     /// # Errors
-    /// See the trait.
+    /// Returns the errors listed at the trait.
     fn get(
         &mut self,
         dst: Local<'_, Self::Memory>,
@@ -471,10 +488,12 @@ pub trait QueuePair: Send + 'static {
         work: Work,
     ) -> Result<Posted>;
 
-    /// Atomically adds to the peer's aligned 8-byte word; the old value lands in `result` (8 aligned bytes).
+    /// Adds to the peer's aligned 8-byte word atomically. The old value is stored in `result` (8 aligned
+    /// bytes).
     ///
     /// # Errors
-    /// See the trait; [`FabricError::Unsupported`] where [`Caps::atomicity`] is none.
+    /// Returns the errors listed at the trait, and [`FabricError::Unsupported`] where [`Caps::atomicity`] is
+    /// none.
     fn fetch_add(
         &mut self,
         target: Target<'_, Self::Remote>,
@@ -483,11 +502,12 @@ pub trait QueuePair: Send + 'static {
         work: Work,
     ) -> Result<Posted>;
 
-    /// Atomically stores `new` into the peer's aligned 8-byte word if it holds `expected`; the old value lands in
-    /// `result` (8 aligned bytes) either way.
+    /// Stores `new` into the peer's aligned 8-byte word if it holds `expected`, atomically. The old value is
+    /// stored in `result` (8 aligned bytes) either way.
     ///
     /// # Errors
-    /// See the trait; [`FabricError::Unsupported`] where [`Caps::atomicity`] is none.
+    /// Returns the errors listed at the trait, and [`FabricError::Unsupported`] where [`Caps::atomicity`] is
+    /// none.
     fn compare_swap(
         &mut self,
         target: Target<'_, Self::Remote>,
@@ -497,18 +517,20 @@ pub trait QueuePair: Send + 'static {
         work: Work,
     ) -> Result<Posted>;
 
-    /// A read that moves no data the caller sees: once complete, every earlier put of this queue pair is placed
-    /// (LOCO'26 C.2).
+    /// Posts a read that moves no data the caller sees. Once it has completed, every earlier put of this
+    /// queue pair is placed (LOCO'26 C.2).
     ///
     /// # Errors
-    /// See the trait.
+    /// Returns the errors listed at the trait.
     fn flush(&mut self, work: Work) -> Result<Posted>;
 
-    /// Where an operation on a word is done when the call that posts it returns ([`Caps::synchronous`]): does it, and gives
-    /// the old value without the way through registered memory. Ordered as if posted. `None` elsewhere: post it.
+    /// Executes an operation on a word at once, where such operations complete within the posting call
+    /// ([`Caps::synchronous`]). Returns the old value, without the way through registered memory. The
+    /// operation is ordered as if it were posted. Returns `None` on other fabrics: the caller must post the
+    /// operation.
     ///
     /// # Errors
-    /// See the trait.
+    /// Returns the errors listed at the trait.
     #[inline]
     fn word_at_once(&mut self, _target: Target<'_, Self::Remote>, _op: WordOp) -> Result<Option<u64>> {
         Ok(None)
@@ -518,42 +540,43 @@ pub trait QueuePair: Send + 'static {
 /// The end of a posted operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// The operation.
+    /// The id of the operation.
     pub id: WorkRequestId,
-    /// The peer it went to.
+    /// The operation's peer.
     pub peer: NodeId,
-    /// How it ended.
+    /// The status of the operation.
     pub status: CompletionStatus,
 }
 
-/// How an operation ended.
+/// The status of an operation that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CompletionStatus {
-    /// Completed; see the module head for what that promises.
+    /// The operation has completed; the module head says what that promises.
     Success,
-    /// Failed, with what is known. Its effect at the peer is unknown.
+    /// The operation failed, with this cause. Its effect at the peer is unknown.
     Failed(Box<FabricError>),
 }
 
-/// What a thread waits for.
+/// The description of a wait.
 #[derive(Clone, Copy, Debug)]
 pub struct Wait<'a> {
-    /// For error messages and deadlock reports: "barrier `bar`: node 2".
+    /// The object and the peer that are waited for, for error messages and deadlock reports: "barrier `bar`:
+    /// node 2".
     pub what: &'a str,
-    /// Peers without whom the wait is in vain.
+    /// The peers without whom the wait is in vain.
     pub peers: Peers<'a>,
-    /// When to give up.
+    /// The time at which to give up.
     pub deadline: Option<Time>,
 }
 
 /// A set of peers.
 #[derive(Clone, Copy, Debug)]
 pub enum Peers<'a> {
-    /// Nobody.
+    /// No peer.
     None,
     /// One peer.
     One(NodeId),
-    /// These.
+    /// These peers.
     These(&'a [NodeId]),
     /// Every node of the job.
     All,

@@ -1,4 +1,4 @@
-//! The error of this crate: each variant names the thing and the remedy.
+//! The error of this crate. Each variant names the object of the failure and the remedy.
 
 use std::fmt;
 use std::io;
@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use crate::NodeId;
 
-/// Result with [`FabricError`].
+/// A result with [`FabricError`].
 pub type Result<T, E = FabricError> = std::result::Result<T, E>;
 
-/// The operating system's answer, or what stands for it where a library answers in words. Its
+/// The operating system's error, or an equivalent where a library answers in words. Its
 /// [`source`](std::error::Error::source) is the [`io::Error`], whose
 /// [`raw_os_error`](io::Error::raw_os_error) is the system's number.
 #[derive(Debug, Clone)]
@@ -35,7 +35,8 @@ impl std::error::Error for Cause {
     }
 }
 
-/// Causes are equal if they are the same number of the system, or else of the same kind and in the same words.
+/// Compares causes. They are equal if they have the same number of the system, or else the same kind and the
+/// same words.
 impl PartialEq for Cause {
     fn eq(&self, other: &Cause) -> bool {
         match (self.0.raw_os_error(), other.0.raw_os_error()) {
@@ -53,7 +54,7 @@ impl From<io::Error> for Cause {
     }
 }
 
-/// Copies the error, which the system's errors are not made for: number, or kind and words.
+/// Copies the error. The system's errors cannot be cloned, so the copy has the number, or kind and words.
 impl From<&io::Error> for Cause {
     fn from(error: &io::Error) -> Cause {
         match error.raw_os_error() {
@@ -75,48 +76,49 @@ impl From<&str> for Cause {
     }
 }
 
-/// What can go wrong below the objects.
+/// A failure below the objects.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FabricError {
     /// The peer's process died, left, or its control connection broke.
     #[error("{0} is lost: its process ended or its control connection broke")]
     PeerLost(NodeId),
-    /// This node's peers have declared it lost, since it was silent for too long (stopped, or cut off). They have revoked
-    /// its access: none of its operations takes effect at others any more, those under way included, and every later
-    /// call of this node that needs others fails with this error. See [`Membership`](crate::Membership).
+    /// This node's peers have declared it lost, since it was silent for too long (stopped, or cut off). They
+    /// have revoked its access. None of its operations takes effect at others any more, not even those under
+    /// way. Every later call of this node that needs others fails with this error. See
+    /// [`Membership`](crate::Membership).
     #[error(
         "this node is cut off: its peers have declared it lost, as it was silent for too long; end the process and \
          start it again"
     )]
     DeclaredLost,
-    /// A wait ran past its deadline.
+    /// A wait reached its deadline.
     #[error("timed out after {after:?} waiting for {what}")]
     Timeout {
-        /// What was waited for.
+        /// A description of the wait.
         what: String,
-        /// How long.
+        /// The time after which it gave up.
         after: Duration,
     },
-    /// No such peer in this job.
+    /// The job has no such peer.
     #[error("{0} is not part of this job")]
     UnknownPeer(NodeId),
-    /// An access that does not lie within its region.
+    /// An access is not within its region.
     #[error("range {offset}..{} is outside the region of {region_len} bytes", .offset.saturating_add(*.len))]
     OutOfRange {
-        /// First byte.
+        /// The first byte.
         offset: usize,
-        /// Bytes.
+        /// The number of bytes.
         len: usize,
-        /// Length of the region.
+        /// The length of the region.
         region_len: usize,
     },
-    /// A word access whose offset is not a multiple of its size.
+    /// The offset of a word access is not a multiple of its size.
     #[error("offset {offset} is not aligned to the word size {align}")]
     Misaligned {
-        /// First byte.
+        /// The offset.
         offset: usize,
-        /// Required alignment in bytes.
+        /// The required alignment in bytes.
         align: usize,
     },
     /// The send queue has no free slot: poll for completions, then post again. Nothing was posted.
@@ -125,17 +127,17 @@ pub enum FabricError {
     /// Registered memory ran out.
     #[error("out of registered memory: {requested} bytes asked, {available} available; {remedy}")]
     OutOfMemory {
-        /// Bytes asked for.
+        /// The bytes asked for.
         requested: usize,
-        /// Bytes left under the limit.
+        /// The bytes left under the limit.
         available: usize,
-        /// What to change.
+        /// The configuration to change.
         remedy: String,
     },
     /// The fabric or device cannot do this.
     #[error("not supported by this fabric: {0}")]
     Unsupported(String),
-    /// Bad configuration: hosts file, environment, parameters.
+    /// The configuration is bad: hosts file, environment or parameters.
     #[error("{0}")]
     Config(String),
     /// A remote side refused us, or we refused it.
@@ -148,23 +150,23 @@ pub enum FabricError {
         operation: &'static str,
         /// The peer.
         peer: NodeId,
-        /// Completion status as the fabric names it.
+        /// The completion status as the fabric names it.
         status: String,
-        /// Likely cause and remedy.
+        /// The likely cause and the remedy.
         cause: String,
     },
     /// An operating system call failed.
     #[error("{what}: {source}")]
     Os {
-        /// What was attempted, with the remedy where one is known.
+        /// The action that was attempted, with the remedy where one is known.
         what: String,
-        /// The system's answer.
+        /// The system's error.
         source: Cause,
     },
 }
 
 impl FabricError {
-    /// Makes an [`Os`](FabricError::Os) error of what was attempted and the system's answer.
+    /// Makes an [`Os`](FabricError::Os) error from the attempted action and the system's error.
     pub fn os(what: impl Into<String>, error: &io::Error) -> FabricError {
         FabricError::Os {
             what: what.into(),

@@ -1,12 +1,12 @@
-//! Small types that every part shares: node ids, work request ids, points in time.
+//! Small types that all parts share: node ids, work request ids, points in time.
 
 use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// A node: one process (or one simulated machine) with its own registered memory. Ids are chosen by the hosts
-/// file or the launcher and need not be contiguous.
+/// A node: one process (or one simulated machine) with its own registered memory. The hosts file or the
+/// launcher chooses ids. They need not be contiguous.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NodeId(pub u16);
 
@@ -17,7 +17,7 @@ impl fmt::Display for NodeId {
 }
 
 impl NodeId {
-    /// Names nodes, for messages: `node 1`, or `nodes 1, 4`.
+    /// Lists nodes for messages: `node 1`, or `nodes 1, 4`.
     pub fn list(nodes: impl IntoIterator<Item = NodeId>) -> String {
         let ids: Vec<_> = nodes.into_iter().map(|node| node.0.to_string()).collect();
         let noun = if ids.len() == 1 { "node" } else { "nodes" };
@@ -25,18 +25,18 @@ impl NodeId {
     }
 }
 
-/// A work request id (WRID): names one posted operation from posting to completion. The fabric hands it back
-/// in the [`Completion`](crate::Completion) and gives it no other meaning.
+/// A work request id (WRID), which names one posted operation from posting to completion. The fabric returns
+/// it in the [`Completion`](crate::Completion) and gives it no other meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkRequestId(pub u64);
 
-/// A point in time of the fabric's clock, in nanoseconds since an arbitrary origin of this node. Comparable
-/// only with times of the same node.
+/// A point in time of the fabric's clock, in nanoseconds since an arbitrary origin of this node. It can be
+/// compared only with times of the same node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(pub u64);
 
 impl Time {
-    /// This time plus `duration`, saturating.
+    /// Returns this time plus `duration`, saturating.
     pub fn after(self, duration: Duration) -> Time {
         Time(
             self.0
@@ -44,7 +44,7 @@ impl Time {
         )
     }
 
-    /// Duration since `earlier`, zero if that is later.
+    /// Returns the duration since `earlier`, or zero if that is later.
     pub fn since(self, earlier: Time) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }

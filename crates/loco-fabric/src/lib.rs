@@ -1,9 +1,10 @@
-//! The fabric contract of LOCO: what object code may rely on, and all it may rely on.
+//! The fabric contract of LOCO: everything that object code may rely on.
 //!
-//! [`Fabric`] gives registered memory, queue pairs with one-sided operations, completions, one waiting primitive, and
-//! the platform (threads, clock, locks, control plane) through which the threads of one node affect one another.
-//! Nothing here moves bytes. `loco` is written against it; `loco-shm` and `loco-verbs` implement it on real machines,
-//! `loco-sim` on the operational RDMA model, and `loco-conformance` tests an implementation.
+//! A [`Fabric`] has registered memory, queue pairs with one-sided operations, completions, and one waiting
+//! primitive. It also has the platform (threads, clock, locks) and the control plane, through which the
+//! threads of one node and the nodes affect one another. Nothing here moves bytes. `loco` is written against
+//! this contract. `loco-shm` and `loco-verbs` implement it on real machines, and `loco-sim` on the
+//! operational RDMA model. `loco-conformance` tests an implementation.
 
 #![forbid(unsafe_code)]
 

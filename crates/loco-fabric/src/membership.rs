@@ -1,36 +1,37 @@
-//! Who is in the job: views, and what a loss means.
+//! The members of the job: views, and the meaning of a loss.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Control, NodeId, PeerState};
 
-/// What one node knows of who is in the job: a *view*.
+/// A node's *view*: its knowledge of the members of the job.
 ///
-/// A loss is agreed before it is reported. A node that thinks a peer lost tells all others, and the suspicion is theirs
-/// too. Each of them revokes the lost node's access to its memory and says so; only when every survivor has done that
-/// does any of them report the loss (by [`PeerLost`](crate::FabricError::PeerLost),
-/// [`peer_state`](Control::peer_state) and a larger epoch). So:
+/// A loss is agreed before it is reported. A node that thinks a peer lost tells all others, and they share
+/// the suspicion. Each of them revokes the lost node's access to its memory and says so. Only when every
+/// survivor has done that does any of them report the loss (by [`PeerLost`](crate::FabricError::PeerLost),
+/// [`peer_state`](Control::peer_state) and a larger epoch). Therefore:
 ///
-/// * After a survivor has reported a loss, the lost node changes no memory of any survivor, even if it still runs: if it
-///   was only stopped by a debugger, or is on a host that was paused. This rests on no assumption about clocks;
-///   clocks only decide who is suspected.
-/// * A node that was declared lost and runs on gets [`DeclaredLost`](crate::FabricError::DeclaredLost) from its next
-///   operation or wait, and from every later one. What it reads of its own memory may be old.
-/// * Survivors that see the same losses and departures have the same epoch. Two losses at about the same time may be seen
-///   in either order; then the survivors' views agree again after the second.
-/// * Two nodes that suspect each other: at most one of them stays in the job where they share memory (the first to
-///   revoke). Without shared memory and without a third node neither affects the other any more, and each goes on alone.
+/// * After a survivor has reported a loss, the lost node changes no memory of any survivor, even if it still
+///   runs. (It may only have been stopped by a debugger, or be on a host that was paused.) This needs no
+///   assumption about clocks: clocks only decide who is suspected.
+/// * A node that was declared lost and runs on gets [`DeclaredLost`](crate::FabricError::DeclaredLost) from
+///   its next operation or wait, and from every later one. It may read old values from its own memory.
+/// * Survivors that see the same losses and departures have the same epoch. Two losses at about the same time
+///   may be seen in either order. The survivors' views agree again after the second.
+/// * If two nodes suspect each other, at most one of them stays in the job where they share memory (the first
+///   to revoke). Without shared memory and without a third node, neither affects the other any more, and each
+///   goes on alone.
 ///
-/// Before a fabric is up, nothing can be affected, and a loss is reported as soon as it is seen.
+/// Before a fabric is up, nodes cannot affect one another, and a loss is reported as soon as it is seen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Membership {
-    /// How many nodes have left or been lost so far; grows with every change.
+    /// The number of nodes that have left or been lost so far. It grows with every change.
     pub epoch: u64,
-    /// Those who are in, ascending; without this node once it was declared lost.
+    /// The present nodes, ascending, without this node once it was declared lost.
     pub members: Vec<NodeId>,
-    /// Those who said goodbye.
+    /// The nodes that said goodbye.
     pub left: Vec<NodeId>,
-    /// Those who are lost, this node included once it was declared lost.
+    /// The lost nodes, including this node once it was declared lost.
     pub lost: Vec<NodeId>,
 }
 
@@ -61,7 +62,7 @@ impl Membership {
                 left: of(PeerState::Left),
                 lost: of(PeerState::Lost),
             };
-            // Somebody may have gone meanwhile; each does so once.
+            // A node may have gone meanwhile. Each node goes only once.
             if control.departures() == epoch {
                 return view;
             }

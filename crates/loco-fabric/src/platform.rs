@@ -1,7 +1,8 @@
-//! What the threads of one node share besides registered memory: clock, threads, locks, atomics.
+//! The platform: everything that the threads of a node share besides registered memory, namely clock,
+//! threads, locks and atomics.
 //!
-//! On fabrics that move bytes these are the standard library's types with nothing around them ([`Std`]); the
-//! model fabric makes each use a visible step. Object code takes them from `F::Platform`, never from `std`.
+//! On fabrics that move bytes these are the bare types of the standard library ([`Std`]). The model fabric
+//! makes each use a visible step. Object code takes them from `F::Platform`, never from `std`.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{Ordering, fence};
@@ -34,12 +35,13 @@ pub trait Platform: Clone + Send + Sync + 'static {
     -> Result<Self::Task>;
 }
 
-/// Why a thread exists.
+/// The purpose of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThreadKind {
-    /// Part of the computation: a program that ends without it has hung.
+    /// The thread is part of the computation: a program that ends without it has hung.
     Worker,
-    /// Serves others until told to stop (a monitor, a poller, the set-up service); may wait for ever.
+    /// The thread serves others until told to stop (a monitor, a poller, the set-up service). It may wait for
+    /// ever.
     Service,
 }
 
@@ -48,65 +50,67 @@ pub trait Task: Send + Sync + 'static {
     /// Waits for the thread's end. A panic in it becomes an error.
     ///
     /// # Errors
-    /// [`FabricError::Os`] carrying the panic message.
+    /// Returns [`FabricError::Os`] with the panic message.
     fn join(self) -> Result<()>;
 }
 
-/// An atomic word in ordinary (not registered) memory. Ordered as x86-TSO orders accesses (see
-/// [`contract`](crate::WordCell)): there is nothing to choose. Every read-modify-write is a full fence.
+/// An atomic word in ordinary (not registered) memory. Accesses are ordered as in x86-TSO (see
+/// [`contract`](crate::WordCell)), so there is no ordering to choose. Every read-modify-write is a full
+/// fence.
 pub trait AtomicCell<T>: Send + Sync + 'static {
     /// Returns a new cell.
     fn new(value: T) -> Self;
-    /// Loads: before every later access of this thread.
+    /// Loads the value, before every later access of this thread.
     fn load(&self) -> T;
-    /// Stores: after every earlier access of this thread, before its later stores. A later load may overtake it.
+    /// Stores the value, after every earlier access of this thread and before its later stores. A later load
+    /// may overtake it.
     fn store(&self, value: T);
-    /// Stores and executes a full fence.
+    /// Stores the value and executes a full fence.
     fn store_fence(&self, value: T);
-    /// Swaps, returning the old value.
+    /// Swaps the value, and returns the old one.
     fn swap(&self, value: T) -> T;
-    /// Adds with wrap-around, returning the old value.
+    /// Adds with wrap-around, and returns the old value.
     fn fetch_add(&self, value: T) -> T;
-    /// Bitwise or, returning the old value.
+    /// Applies a bitwise or, and returns the old value.
     fn fetch_or(&self, value: T) -> T;
-    /// Bitwise and, returning the old value.
+    /// Applies a bitwise and, and returns the old value.
     fn fetch_and(&self, value: T) -> T;
-    /// Stores `new` if the value is `current`; `Err` has the value found.
+    /// Stores `new` if the value is `current`, and returns the old value.
     ///
     /// # Errors
-    /// The value found, if it was not `current`.
+    /// Returns the value found, if it was not `current`.
     fn compare_exchange(&self, current: T, new: T) -> Result<T, T>;
 }
 
 /// A mutual exclusion lock.
 pub trait Lock<T>: Send + Sync + 'static {
-    /// Access while locked.
+    /// The access to the value while locked.
     type Guard<'a>: DerefMut<Target = T>
     where
         Self: 'a;
     /// Returns a new, unlocked lock.
     fn new(value: T) -> Self;
-    /// Locks, waiting as long as it takes: hold it for bounded work only.
+    /// Locks, and waits as long as it takes. Hold the lock for bounded work only.
     fn lock(&self) -> Self::Guard<'_>;
-    /// Locks if free.
+    /// Locks if the lock is free.
     fn try_lock(&self) -> Option<Self::Guard<'_>>;
 }
 
 /// A reader-writer lock.
 pub trait RwLock<T>: Send + Sync + 'static {
-    /// Shared access.
+    /// The shared access.
     type ReadGuard<'a>: Deref<Target = T>
     where
         Self: 'a;
-    /// Exclusive access.
+    /// The exclusive access.
     type WriteGuard<'a>: DerefMut<Target = T>
     where
         Self: 'a;
     /// Returns a new, unlocked lock.
     fn new(value: T) -> Self;
-    /// Locks shared.
+    /// Locks for shared access.
     fn read(&self) -> Self::ReadGuard<'_>;
-    /// Locks exclusively.
+    /// Locks for exclusive access.
     fn write(&self) -> Self::WriteGuard<'_>;
 }
 
@@ -155,8 +159,8 @@ impl Task for std::thread::JoinHandle<()> {
     }
 }
 
-/// A read-modify-write with a full fence on both sides. A locked instruction of x86-64 is one by itself; elsewhere `SeqCst`
-/// orders no more than other `SeqCst` accesses.
+/// Executes a read-modify-write with a full fence on both sides. On x86-64 its locked instruction is such a
+/// fence. Elsewhere `SeqCst` orders only against other `SeqCst` accesses.
 #[inline]
 fn fenced<T>(rmw: impl FnOnce() -> T) -> T {
     let others_need_it = cfg!(not(target_arch = "x86_64"));
@@ -186,7 +190,7 @@ macro_rules! std_atomic {
             }
             #[inline]
             fn store_fence(&self, value: $word) {
-                // One locked instruction on x86-64.
+                // This is one locked instruction on x86-64.
                 fenced(|| self.swap(value, Ordering::SeqCst));
             }
             #[inline]
@@ -215,7 +219,7 @@ macro_rules! std_atomic {
 std_atomic!(std::sync::atomic::AtomicU64, u64);
 std_atomic!(std::sync::atomic::AtomicU32, u32);
 
-// A panic of a lock's holder is the holder's to report; the others go on with the value as it is.
+// If a lock's holder panics, the panic is the holder's to report. The others go on with the value as it is.
 impl<T: Send + 'static> Lock<T> for Mutex<T> {
     type Guard<'a> = MutexGuard<'a, T>;
     fn new(value: T) -> Self {

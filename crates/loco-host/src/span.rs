@@ -274,7 +274,7 @@ impl<W: Word, K: Send + Sync + 'static> WordCell<W> for SpanCell<W, K> {
     }
 }
 
-// These are written out because derived ones would demand `Clone` and `Debug` of `K`.
+// These are written out because derived ones would demand the same traits of `K`.
 
 impl<K> Clone for Span<K> {
     fn clone(&self) -> Span<K> {
