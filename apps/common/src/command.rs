@@ -1,4 +1,4 @@
-//! The outside of a command: log, errors, exit codes, and the job that it is part of.
+//! The frame of a command: log, errors, exit codes, and the job that it is part of.
 
 use std::fmt::Display;
 use std::io;
@@ -12,13 +12,13 @@ use tracing_subscriber::EnvFilter;
 use crate::output::{OUTPUT_CLOSED, complain};
 use crate::stop::{INTERRUPTED, Stop};
 
-/// Environment variable that says what is logged.
+/// The environment variable that says what is logged.
 const LOG: &str = "LOCO_LOG";
 
-/// Logs to standard error what `LOCO_LOG` asks for, e.g. `LOCO_LOG=loco_job=debug` for how nodes meet or
-/// `LOCO_LOG=loco_app=info` for when they begin to work; nothing without it.
+/// Logs to standard error what `LOCO_LOG` asks for, and nothing without that variable. For example,
+/// `LOCO_LOG=loco_job=debug` shows how nodes meet, and `LOCO_LOG=loco_app=info` when they begin to work.
 ///
-/// A value that is no filter is said on standard error, and nothing is logged.
+/// A value that is not a filter is reported on standard error, and nothing is logged.
 pub fn init_logging() {
     let wanted = std::env::var(LOG).unwrap_or_default();
     let filter = match wanted.is_empty() {
@@ -34,8 +34,8 @@ pub fn init_logging() {
         .init();
 }
 
-/// Returns the exit code of the command `name`: that of its outcome, after the error has been printed; 130 if
-/// it was stopped. A reader of the output that has gone is not worth a message.
+/// Returns the exit code of the command `name`. It is that of the command's outcome, whose error is printed
+/// first, or 130 if the command was stopped. If the reader of the output has gone, no message is printed.
 pub fn exit<E: Display>(
     name: &str,
     stop: &Stop,
@@ -58,7 +58,8 @@ pub fn exit<E: Display>(
 /// Returns the fabric of the job that this process is started in, connected to the other nodes.
 ///
 /// # Errors
-/// `Config` if this is no job, with `example` as the remedy; those of the fabric.
+/// Returns `Config` if this process is not part of a job, with `example` as the remedy; otherwise the errors
+/// of the fabric.
 pub fn fabric(example: &str) -> Result<AnyFabric> {
     let job =
         Job::from_env().map_err(|error| Error::Config(format!("{error}\nStart it as a job: {example}")))?;
@@ -68,7 +69,7 @@ pub fn fabric(example: &str) -> Result<AnyFabric> {
 /// Reads a number of seconds, for arguments.
 ///
 /// # Errors
-/// A sentence about what was given.
+/// Returns a sentence about the text that was given.
 pub fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
     Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())

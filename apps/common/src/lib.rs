@@ -1,6 +1,6 @@
-//! What the commands of this repository share: output, log and signals of a command, the job that it is a node of, and
-//! [`Team`], threads on all nodes that work for a while and add up what they did. Relies on `loco`; used by `kv`,
-//! `transfer`, `power` and `loco`.
+//! The common parts of this repository's commands. They are output, log and signals of a command, the job
+//! whose node it is, and [`Team`]: threads on all nodes that work for a while and add up their work. Relies
+//! on `loco`; used by `kv`, `transfer`, `power` and `loco`.
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 

@@ -1,20 +1,20 @@
-//! Standard output and error of a command. `println!` panics when the disk is full or the reader is gone; here the first
-//! is an error with its reason, and the second ends the command quietly. Used by every command of this repository that
-//! prints a result.
+//! Standard output and error of a command. `println!` panics when the disk is full or the reader is gone.
+//! Here a full disk is an error with its reason, and a reader that is gone ends the command quietly. Used by
+//! every command of this repository that prints a result.
 
 use std::fmt::Display;
 use std::io::{self, Write};
 
-/// Exit code when nobody reads the output any more: that of a program killed by SIGPIPE, as shells have it.
+/// The exit code when nobody reads the output any more. Shells report it for a program killed by SIGPIPE.
 pub const OUTPUT_CLOSED: u8 = 128 + 13;
 
-/// Standard output takes no more.
+/// Standard output cannot be written any more.
 #[derive(Debug, thiserror::Error)]
 #[error("writing the output: {0}")]
 pub struct OutputError(#[from] io::Error);
 
 impl OutputError {
-    /// [`OUTPUT_CLOSED`] if the reader is gone, else 1.
+    /// Returns [`OUTPUT_CLOSED`] if the reader is gone, else 1.
     pub fn exit_code(&self) -> u8 {
         match self.0.kind() {
             io::ErrorKind::BrokenPipe => OUTPUT_CLOSED,
@@ -26,14 +26,15 @@ impl OutputError {
 /// Prints `text` and a newline to standard output, at once.
 ///
 /// # Errors
-/// [`OutputError`] when standard output takes no more: its disk is full, or its reader is gone.
+/// Returns [`OutputError`] when standard output cannot be written: its disk is full, or its reader is gone.
 pub fn print(text: impl Display) -> Result<(), OutputError> {
     let mut out = io::stdout().lock();
     writeln!(out, "{text}")?;
     Ok(out.flush()?)
 }
 
-/// Prints `text` and a newline to standard error. What cannot be printed there is lost: there is nowhere else to say it.
+/// Prints `text` and a newline to standard error. A text that cannot be printed is lost, because there is no
+/// other place for it.
 pub fn complain(text: impl Display) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }

@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag::{register, register_conditional_default};
 
-/// Exit code of a run that was interrupted, as shells have it.
+/// The exit code of an interrupted run, as shells report it.
 pub(crate) const INTERRUPTED: u8 = 130;
 
-/// Knows whether SIGINT or SIGTERM has asked the command to end.
+/// The request by SIGINT or SIGTERM to end the command.
 ///
-/// Before [`begin_work`](Stop::begin_work) these signals end the process at once, as they would without a handler: it may be
-/// waiting for other nodes and has nothing to finish. After it they only set the flag, so that the command can end
-/// its work in order; a second signal then ends the process at once.
+/// Before [`begin_work`](Stop::begin_work) these signals end the process at once, as they would without a
+/// handler: it may be waiting for other nodes and has nothing to finish. Afterwards they only set the flag,
+/// so that the command can end its work in order. A second signal then ends the process at once.
 #[derive(Debug, Default)]
 pub struct Stop {
     asked: Arc<AtomicBool>,
@@ -22,17 +22,18 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// Takes the signals over.
+    /// Installs the handlers of the signals.
     ///
     /// # Errors
-    /// The system's.
+    /// Returns the system's errors.
     pub fn on_signals() -> io::Result<Stop> {
         let stop = Stop {
             asked: Arc::default(),
             at_once: Arc::new(AtomicBool::new(true)),
         };
         for signal in [SIGINT, SIGTERM] {
-            // Handlers run in the order of registration: the second signal finds what the first has set.
+            // Handlers run in the order of registration, so the second signal finds the flag that the first
+            // has set.
             register_conditional_default(signal, Arc::clone(&stop.at_once))?;
             register(signal, Arc::clone(&stop.at_once))?;
             register(signal, Arc::clone(&stop.asked))?;
@@ -40,16 +41,16 @@ impl Stop {
         Ok(stop)
     }
 
-    /// From now on a signal is a request that [`is_asked`](Stop::is_asked) reports.
+    /// Makes later signals requests, which [`is_asked`](Stop::is_asked) reports.
     pub fn begin_work(&self) {
         // Relaxed: the flag publishes no other data.
         self.at_once.store(false, Ordering::Relaxed);
         tracing::info!("at work");
     }
 
-    /// Says whether the command is to end.
+    /// Returns whether the command is to end.
     pub fn is_asked(&self) -> bool {
-        // Relaxed: the flag carries no other data.
+        // Relaxed: the flag publishes no other data.
         self.asked.load(Ordering::Relaxed)
     }
 }

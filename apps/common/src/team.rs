@@ -1,5 +1,5 @@
-//! Threads on all nodes that start together, work for a while, and add up what they did: by a barrier of all threads, one
-//! of all nodes, and shared state tables.
+//! Threads on all nodes that start together, work for a while, and add up their work. They use a barrier of
+//! all threads, one of all nodes, and shared state tables.
 
 use std::fmt::Display;
 use std::thread;
@@ -9,21 +9,21 @@ use loco::{Barrier, Channel, Error, Manager, Participants, Result, Sst, Thread};
 
 use crate::Stop;
 
-/// Which part of the work is a thread's.
+/// A thread's part of the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// Number of the thread among those of all nodes.
+    /// The number of the thread among those of all nodes.
     pub index: usize,
-    /// How many there are.
+    /// The number of threads of all nodes.
     pub of: usize,
 }
 
-/// What was done.
+/// The work that was done.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Tally {
-    /// Operations, by two kinds.
+    /// The operations of each of two kinds.
     pub counts: [u64; 2],
-    /// Operations of both kinds, a second.
+    /// The operations of both kinds, a second.
     pub per_second: f64,
 }
 
@@ -31,26 +31,26 @@ pub struct Tally {
 pub struct Team<F: Fabric> {
     manager: Manager<F>,
     threads: usize,
-    /// Position of this node.
+    /// The position of this node.
     position: usize,
     line: Barrier<F>,
     end: Barrier<F>,
     counts: [Sst<u64, F>; 2],
     rates: Sst<f64, F>,
     stopped: Sst<u64, F>,
-    /// Tells apart nodes that were started with different options.
+    /// A channel that fails for nodes that were started with different options.
     _agreement: Channel<F>,
 }
 
 impl<F: Fabric> Team<F> {
-    /// Makes this node's part of a team of `threads` threads on each node of `manager`. `plan` describes the options
-    /// that all nodes must have alike. Before [`run`](Team::run) wait until the manager is ready: this wait fails with
-    /// `Mismatch`, on all nodes, where threads or plans differ.
+    /// Makes this node's part of a team of `threads` threads on each node of `manager`. `plan` describes the
+    /// options that must be equal on all nodes. Wait until the manager is ready before [`run`](Team::run).
+    /// Where threads or plans differ, this wait fails with `Mismatch` on all nodes.
     ///
-    /// Make it before the objects whose shape follows from the plan, so that the plan is what the error names.
+    /// Make the team before the objects whose shape follows from the plan, so that the error names the plan.
     ///
     /// # Errors
-    /// Those of the objects.
+    /// Returns the errors of the objects.
     pub fn new(manager: &Manager<F>, threads: u16, plan: impl Display) -> Result<Team<F>> {
         let agreement = Channel::builder(manager, "options")
             .kind(format!("--threads {threads} {plan}"))
@@ -62,7 +62,8 @@ impl<F: Fabric> Team<F> {
             manager: manager.clone(),
             threads,
             position: everybody.nodes().iter().position(here).unwrap_or(0),
-            // The options have the number of threads: a check of the barrier's own would say less, and could come first.
+            // The options contain the number of threads. A check by the barrier itself would say less, and
+            // could come first.
             line: Barrier::with_participants(manager, "line", &everybody, threads)?,
             end: Barrier::new(manager, "end")?,
             counts: [
@@ -75,11 +76,12 @@ impl<F: Fabric> Team<F> {
         })
     }
 
-    /// Runs `prepare` in every thread, and when all threads of all nodes have, `work`. The latter asks its last argument
-    /// now and then whether to end: true, on all nodes, once one of them has been asked to.
+    /// Runs `prepare` in every thread, and `work` once all threads of all nodes have finished that. `work`
+    /// asks its last argument now and then whether to end. The answer is true on all nodes once one of them
+    /// has been asked to end.
     ///
     /// # Errors
-    /// The first of a thread.
+    /// Returns the first error of a thread.
     pub fn run<T: Send, E: From<Error> + Send>(
         &self,
         stop: &Stop,
@@ -116,11 +118,11 @@ impl<F: Fabric> Team<F> {
         Ok(self.stopped.rows()?.any(|row| row.load() != 0))
     }
 
-    /// Adds up what the threads of each node did; on the lowest node what all did, elsewhere nothing. All nodes have to
-    /// call it; when it returns, the work is over on all of them, and placed.
+    /// Adds up the work of each node's threads. On the lowest node, returns the work of all nodes; elsewhere
+    /// `None`. All nodes must call it. When it returns, the work is over on all of them, and placed.
     ///
     /// # Errors
-    /// Those of the objects.
+    /// Returns the errors of the objects.
     pub fn add_up(&self, thread: &Thread<F>, mine: impl Iterator<Item = Tally>) -> Result<Option<Tally>> {
         let mine = mine.fold(Tally::default(), |sum, tally| Tally {
             counts: [0, 1].map(|kind| sum.counts[kind] + tally.counts[kind]),
@@ -132,7 +134,7 @@ impl<F: Fabric> Team<F> {
         }
         self.rates.store_mine(mine.per_second)?;
         self.rates.push_broadcast(thread)?.wait(thread)?;
-        // It completes what was pushed before it.
+        // The barrier completes what was pushed before it.
         self.end.wait(thread)?;
         if self.position != 0 {
             return Ok(None);
@@ -144,10 +146,10 @@ impl<F: Fabric> Team<F> {
         }))
     }
 
-    /// Waits until all nodes have come here.
+    /// Waits until all nodes have called this.
     ///
     /// # Errors
-    /// Those of the barrier.
+    /// Returns the errors of the barrier.
     pub fn end(&self, thread: &Thread<F>) -> Result<()> {
         self.end.wait(thread)
     }

@@ -2,39 +2,39 @@
 
 use loco_app::OutputError;
 
-/// Result with [`KvError`].
+/// A result with [`KvError`].
 pub type Result<T, E = KvError> = std::result::Result<T, E>;
 
-/// What can go wrong.
+/// A failure of the service.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KvError {
-    /// A parameter out of its range.
+    /// A parameter is out of its range.
     #[error("{0}")]
     Usage(String),
     /// An object failed: a node is gone, or the network.
     #[error(transparent)]
     Object(#[from] loco::Error),
-    /// A lookup found what nobody wrote.
+    /// A lookup found a value that nobody wrote.
     #[error("key {key:#x} has the value {found:?}, which nobody gave it")]
     Wrong {
         /// The key.
         key: u64,
-        /// What was found.
+        /// The value found.
         found: Option<u64>,
     },
     /// Commands cannot be read.
     #[error("reading commands: {0}")]
     Input(#[source] std::io::Error),
-    /// Standard output takes no more.
+    /// Standard output cannot be written any more.
     #[error(transparent)]
     Output(#[from] OutputError),
     /// The system refused something.
     #[error("{what}: {source}")]
     Os {
-        /// What was attempted.
+        /// The action that was attempted.
         what: &'static str,
-        /// Why.
+        /// The system's reason.
         source: std::io::Error,
     },
     /// The result cannot be written.
@@ -49,7 +49,7 @@ impl From<loco::fabric::FabricError> for KvError {
 }
 
 impl KvError {
-    /// 2 for bad usage, 141 if the output's reader is gone, 1 else.
+    /// Returns 2 for bad usage, 141 if the output's reader is gone, and else 1.
     pub fn exit_code(&self) -> u8 {
         match self {
             KvError::Usage(_) | KvError::Object(loco::Error::Config(_)) => 2,

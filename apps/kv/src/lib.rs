@@ -1,8 +1,8 @@
-//! A small service on the key-value store (LOCO'25 6, LOCO'26 6.2): nodes that put a store under a workload, or let a
-//! person at it.
+//! A small service on the key-value store (LOCO'25 6, LOCO'26 6.2). Its nodes put a store under a workload,
+//! or let a person use it.
 //!
 //! - [`workload`]: operations of a chosen mix on keys of a chosen distribution, timed, each result checked;
-//! - [`shell`]: commands, a line each, from a terminal or a pipe;
+//! - [`shell`]: commands from a terminal or a pipe, one in each line;
 //! - [`pick`]: the distributions.
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]

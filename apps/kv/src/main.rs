@@ -14,8 +14,9 @@ use loco_kv::{KvError, Result, shell};
 
 /// A key-value service over network memory.
 ///
-/// Start it on every node: `loco run -n 3 -- kv load`, or `loco run -n 3 -- kv shell`. Values live on the node that
-/// inserted them; every node finds every key without asking another, and reads its value by one remote read.
+/// Start it on every node: `loco run -n 3 -- kv load`, or `loco run -n 3 -- kv shell`. Values are stored on
+/// the node that inserted them. Every node finds every key without asking another, and reads its value by one
+/// remote read.
 #[derive(Parser)]
 #[command(version, propagate_version = true)]
 struct Args {
@@ -25,15 +26,15 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Put the store under load on all nodes; the lowest one prints what came of it.
+    /// Put the store under load on all nodes; the lowest one prints the result.
     ///
-    /// Every lookup is checked to find a value that was written for its key. Ctrl-C ends the run early, with the
+    /// Every lookup checks that the value was written for its key. Ctrl-C ends the run early, with the
     /// summary.
     Load(Load),
     /// Serve commands from standard input, which `loco run` gives to the lowest node.
     ///
-    /// The store holds texts. `help` lists the commands. The job ends at `quit` or at the end of the input; its exit status is 1
-    /// if some line was no command.
+    /// Keys and values are texts. `help` lists the commands. The job ends at `quit` or at the end of the
+    /// input. Its exit status is 1 if some line was not a command.
     Shell {
         /// Values that each node has room for.
         #[arg(long, value_name = "N", default_value = "4096", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
@@ -52,13 +53,13 @@ struct Load {
     /// Keys in the store.
     #[arg(short, long, value_name = "N", default_value = "100000", value_parser = clap::value_parser!(u32).range(1..=1 << 26))]
     keys: u32,
-    /// How likely each key is.
+    /// Probabilities of the keys.
     #[arg(short, long, value_enum, default_value = "uniform")]
     distribution: Distribution,
-    /// Lookups and updates.
+    /// Mix of lookups and updates.
     #[arg(short, long, value_enum, default_value = "mixed")]
     mix: Mix,
-    /// Seconds.
+    /// Seconds to run.
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
     duration: Duration,
     /// End after so many operations of each thread, if that comes first.
@@ -103,7 +104,7 @@ fn node(command: &Command, stop: &Stop) -> Result<u8> {
             let (config, input) = (shell::config(*slots), BufReader::new(io::stdin()));
             let mut output = io::stdout();
             let tally = shell::run(fabric, config, input, &mut output, stop)?;
-            // A line that is no command has been answered; a script wants to know in the end, too.
+            // A line that is not a command has been answered, and a script learns of it by the exit code.
             Ok(u8::from(tally.mistakes > 0))
         }
     }

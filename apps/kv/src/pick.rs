@@ -1,4 +1,4 @@
-//! Which keys a workload uses. Relies on `rand_distr`; used by the workload and by `loco bench`.
+//! Chooses the keys of a workload. Relies on `rand_distr`; used by the workload and by `loco bench`.
 
 use rand::Rng;
 use rand_distr::{Distribution as _, Zipf};
@@ -6,28 +6,28 @@ use serde::Serialize;
 
 use crate::{KvError, Result};
 
-/// How likely each key is.
+/// The probabilities of the keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Distribution {
-    /// All alike.
+    /// All keys are equally likely.
     Uniform,
-    /// The k-th as 1 / k^0.99, as in YCSB.
+    /// The k-th key has the weight 1 / k^0.99, as in YCSB.
     Zipf,
 }
 
 /// The exponent of [`Distribution::Zipf`].
 pub const ZIPF_EXPONENT: f64 = 0.99;
 
-/// Which operations are done.
+/// The mix of operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mix {
-    /// Lookups.
+    /// Only lookups.
     ReadOnly,
     /// Half lookups, half updates.
     Mixed,
-    /// Updates.
+    /// Only updates.
     WriteOnly,
 }
 
@@ -45,7 +45,7 @@ impl Mix {
 /// Draws `count` numbers below `of`.
 ///
 /// # Errors
-/// `Usage` if there are none to draw from.
+/// Returns `Usage` if there is nothing to draw from.
 pub fn draw(distribution: Distribution, of: u32, count: usize, random: &mut impl Rng) -> Result<Vec<u32>> {
     if of == 0 {
         return Err(KvError::Usage(
@@ -65,8 +65,8 @@ pub fn draw(distribution: Distribution, of: u32, count: usize, random: &mut impl
     })
 }
 
-/// Returns the `i`-th key: all are different, and no order of theirs means anything (the finalizer of
-/// splitmix64).
+/// Returns the `i`-th key, by the finalizer of splitmix64. All keys are different, and their order means
+/// nothing.
 #[inline]
 pub fn key(i: u32) -> u64 {
     let mixed = (u64::from(i) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -90,7 +90,7 @@ mod tests {
         for rank in [1_u32, 2, 10, 100] {
             let expected = f64::from(rank).powf(-ZIPF_EXPONENT) / weights * draws as f64;
             let found = picks.iter().filter(|&&pick| pick == rank - 1).count() as f64;
-            // Five standard deviations.
+            // The bound is five standard deviations.
             assert!(
                 (found - expected).abs() < 5.0 * expected.sqrt(),
                 "{rank}: {found} of {expected}"

@@ -13,11 +13,11 @@ use loco_app::{OutputError, Stop};
 
 use crate::{KvError, Result};
 
-/// Longest value, bytes.
+/// The longest value, in bytes.
 pub const VALUE_BYTES_MAX: usize = 4096;
-/// Longest key, bytes.
+/// The longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 256;
-/// Between two looks whether the program was told to stop.
+/// The time between two checks whether the program was told to stop.
 const LOOK: Duration = Duration::from_millis(50);
 
 const HELP: &str = "\
@@ -34,7 +34,7 @@ A value goes to the end of the line; keys have no spaces. Lines that start with 
 
 type Store<F> = KvStore<Bytes, Bytes, F>;
 
-/// A line, understood.
+/// A line as a command.
 #[derive(Debug, PartialEq, Eq)]
 enum Command<'a> {
     Nothing,
@@ -49,16 +49,16 @@ enum Command<'a> {
     Quit,
 }
 
-/// What the lines came to.
+/// The number of commands and mistakes among the lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Commands that were carried out, whatever the answer.
+    /// The number of commands that were carried out, whatever the answer.
     pub commands: usize,
-    /// Lines that were no command.
+    /// The number of lines that were not a command.
     pub mistakes: usize,
 }
 
-/// Settings of the shell's store.
+/// Returns the settings of the shell's store.
 pub fn config(slots_per_node: u32) -> KvConfig {
     KvConfig {
         slots_per_node,
@@ -68,11 +68,13 @@ pub fn config(slots_per_node: u32) -> KvConfig {
     }
 }
 
-/// Serves commands from `input`, which only the lowest node reads, until its end, `quit`, or `stop`. Answers go to
-/// `output`, and nothing of it is an error of the call but a lost peer or a broken pipe.
+/// Serves commands from `input` until its end, `quit`, or `stop`. Only the lowest node reads the input.
+/// Answers go to `output`. A command that fails is not an error of this call, but a lost peer or a broken
+/// pipe is.
 ///
 /// # Errors
-/// Those of set-up; `PeerLost` on the nodes that do not read, when the one that reads is gone; `Input`, `Output`.
+/// Returns the errors of set-up, `PeerLost` on the nodes that do not read when the reading node is gone,
+/// `Input`, and `Output`.
 pub fn run<F: Fabric>(
     fabric: F,
     config: KvConfig,
@@ -88,7 +90,7 @@ pub fn run<F: Fabric>(
     stop.begin_work();
     let thread = manager.thread()?;
     if manager.node() != reads {
-        // As long as it takes: a person may be at it.
+        // The wait has no end, since a person may be typing.
         thread.set_deadline(Some(Time(u64::MAX)));
         over.channel()
             .wait_until(&thread, || (over.load() != 0 || stop.is_asked()).then_some(()))?;
@@ -100,7 +102,7 @@ pub fn run<F: Fabric>(
     );
     say(output, greeting)?;
     let tally = serve(&thread, &store, lines(input)?, output, stop);
-    // Whatever ended it, the others need not wait.
+    // The others need not wait any more, whatever ended the shell.
     over.store(1)?;
     over.push(&thread)?.wait(&thread)?;
     loco::fence::thread(&thread)?;
@@ -113,7 +115,8 @@ fn say(output: &mut impl Write, answer: impl Display) -> Result<(), OutputError>
     Ok(output.flush()?)
 }
 
-/// Lines as they come. Their reader is a thread of its own, so that waiting for input can be interrupted.
+/// Starts a thread that reads lines, so that waiting for input can be interrupted. Returns the lines as they
+/// come.
 fn lines(input: impl BufRead + Send + 'static) -> Result<mpsc::Receiver<std::io::Result<Vec<u8>>>> {
     let (sender, receiver) = mpsc::channel();
     std::thread::Builder::new()
@@ -155,7 +158,8 @@ fn serve<F: Fabric>(
             }
             Ok(command) => {
                 tally.commands += 1;
-                // A command that fails leaves the store as it was, or says what is unknown; the next one may succeed.
+                // A command that fails leaves the store as it was, or says what is unknown. The next one may
+                // succeed.
                 match carry_out(thread, store, &command) {
                     Ok(answer) => say(output, answer)?,
                     Err(error) => say(output, format_args!("error: {error}"))?,
@@ -203,7 +207,7 @@ fn parse(line: &str) -> std::result::Result<Command<'_>, String> {
     }
 }
 
-/// Returns the first word, and what follows it.
+/// Returns the first word, and the text that follows it.
 fn split(text: &str) -> (&str, &str) {
     match text.split_once(char::is_whitespace) {
         Some((word, rest)) => (word, rest.trim_start()),
@@ -235,7 +239,7 @@ fn carry_out<F: Fabric>(
         },
         Command::Put(key, value) => {
             let (key, value) = (bytes(key), bytes(value));
-            // Another node may insert or delete it in between: then the other one of the two applies.
+            // Another node may insert or delete the key in between. Then the other call of the two applies.
             loop {
                 if store.update(thread, &key, &value)? {
                     break "updated".to_owned();

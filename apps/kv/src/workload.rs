@@ -1,4 +1,5 @@
-//! A store under load: every node's threads look up and update keys, and check what they find. Relies on the store;
+//! Puts a store under load: every node's threads look up and update keys, and check the values. Relies on the
+//! store; used by the `kv` command.
 //! used by the `kv` command.
 
 use std::time::{Duration, Instant};
@@ -14,14 +15,14 @@ use serde::Serialize;
 use crate::pick::{Distribution, Mix, draw, key};
 use crate::{KvError, Result};
 
-/// Keys drawn before the time starts, and used over and over.
+/// The number of keys that are drawn before the time starts and then used over and over.
 const PICKS: usize = 1 << 18;
-/// Batches between two looks at the clock.
+/// The number of batches between two looks at the clock.
 const BATCHES_AT_ONCE: usize = 16;
-/// Lookups whose time is taken one by one, each thread.
+/// The number of lookups of each thread that are timed one by one.
 const TIMED: usize = 10_000;
 
-/// What is run.
+/// The workload to run.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Threads of each node.
@@ -30,13 +31,13 @@ pub struct Plan {
     pub window: usize,
     /// Keys in the store.
     pub keys: u32,
-    /// How likely each is.
+    /// The probabilities of the keys.
     pub distribution: Distribution,
-    /// Lookups and updates.
+    /// The mix of lookups and updates.
     pub mix: Mix,
-    /// For how long.
+    /// The duration of the run.
     pub duration: Duration,
-    /// End after so many operations of each thread, if that comes first.
+    /// The number of operations of each thread after which the run ends, if that comes first.
     pub ops: Option<u64>,
     /// Locks of the store.
     pub locks: u32,
@@ -44,45 +45,45 @@ pub struct Plan {
     pub seed: u64,
 }
 
-/// What came of it, of all nodes together; latencies are single lookups' on the lowest node.
+/// The result of all nodes together. Latencies are those of single lookups on the lowest node.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
     /// Nodes.
     pub nodes: usize,
-    /// Threads of each.
+    /// Threads of each node.
     pub threads: u16,
     /// Operations of a thread under way at a time.
     pub window: usize,
     /// Keys in the store.
     pub keys: u32,
-    /// How likely each was.
+    /// The probabilities of the keys.
     pub distribution: Distribution,
-    /// Lookups and updates.
+    /// The mix of lookups and updates.
     pub mix: Mix,
     /// Lookups done.
     pub reads: u64,
     /// Updates done.
     pub writes: u64,
-    /// Both, a second.
+    /// Lookups and updates, a second.
     pub operations_per_second: f64,
-    /// Half of the lookups took no longer.
+    /// The latency that half of the lookups did not exceed.
     pub latency_ns_p50: u64,
-    /// Of 100 lookups 99 took no longer.
+    /// The latency that 99 of 100 lookups did not exceed.
     pub latency_ns_p99: u64,
 }
 
-/// What one thread did.
+/// The work of one thread.
 #[derive(Default)]
 struct Count {
     tally: Tally,
     latencies: Vec<u64>,
 }
 
-/// Runs the plan on this node, together with all others; ends early once `stop` is asked for on any. Only the lowest node
-/// gets the outcome.
+/// Runs the plan on this node, together with all others. Ends early once any node is asked to `stop`. Only
+/// the lowest node gets the outcome.
 ///
 /// # Errors
-/// `Usage`; `Wrong` if a lookup finds what nobody wrote; those of the store.
+/// Returns `Usage`, `Wrong` if a lookup finds a value that nobody wrote, and the errors of the store.
 pub fn run<F: Fabric>(fabric: F, plan: &Plan, stop: &Stop) -> Result<Option<Outcome>> {
     if plan.keys == 0 || plan.window == 0 {
         return Err(KvError::Usage(
@@ -97,7 +98,7 @@ pub fn run<F: Fabric>(fabric: F, plan: &Plan, stop: &Stop) -> Result<Option<Outc
     );
     let team = Team::new(&manager, plan.threads, options)?;
     let config = KvConfig {
-        // Every node's share, and a quarter more.
+        // The room is every node's share, and a quarter more.
         slots_per_node: plan.keys.div_ceil(nodes as u32).saturating_mul(5) / 4 + 1,
         key_bytes_max: 8,
         locks: plan.locks,
@@ -112,7 +113,7 @@ pub fn run<F: Fabric>(fabric: F, plan: &Plan, stop: &Stop) -> Result<Option<Outc
         |thread, share, stopped| serve(thread, &store, plan, share, stopped),
     )?;
     let thread = manager.thread()?;
-    // Everybody keeps its store up to here.
+    // Every node keeps its store until here.
     let Some(all) = team.add_up(&thread, mine.iter().map(|count: &Count| count.tally))? else {
         return Ok(None);
     };
@@ -136,10 +137,10 @@ pub fn run<F: Fabric>(fabric: F, plan: &Plan, stop: &Stop) -> Result<Option<Outc
     }))
 }
 
-/// Inserts every `shares`-th key. Values have the low half of their key, so that lookups can tell theirs.
+/// Inserts every `shares`-th key. A value contains the low half of its key, so that lookups can recognize it.
 ///
 /// # Errors
-/// Those of the store; `Usage` if there is no room.
+/// Returns the errors of the store, and `Usage` if there is no room.
 pub fn fill<F: Fabric>(
     thread: &Thread<F>,
     store: &KvStore<u64, u64, F>,
@@ -160,16 +161,16 @@ pub fn fill<F: Fabric>(
     Ok(())
 }
 
-/// Returns a value of `key`: its low half, below a version.
+/// Returns a value of `key`: the low half of the key, below a version.
 #[inline]
 pub fn value(key: u64, version: u32) -> u64 {
     (u64::from(version) << 32) | (key & 0xffff_ffff)
 }
 
-/// Fails if `found` is no value of `key`.
+/// Fails if `found` is not a value of `key`.
 ///
 /// # Errors
-/// `Wrong`.
+/// Returns `Wrong`.
 #[inline]
 pub fn check(key: u64, found: Option<u64>) -> Result<()> {
     match found {
@@ -178,7 +179,7 @@ pub fn check(key: u64, found: Option<u64>) -> Result<()> {
     }
 }
 
-/// What one thread does.
+/// Runs one thread's part of the workload.
 fn serve<F: Fabric>(
     thread: &Thread<F>,
     store: &KvStore<u64, u64, F>,

@@ -1,4 +1,4 @@
-//! The `kv` command as nodes of a job.
+//! Tests the `kv` command as nodes of a job.
 #![allow(clippy::unwrap_used)]
 
 #[path = "../../../crates/loco-cli/tests/support/launched.rs"]
@@ -61,7 +61,7 @@ fn a_load_on_three_nodes_checks_what_it_finds_and_prints_json() {
                 outcome["reads"].as_u64().unwrap(),
                 outcome["writes"].as_u64().unwrap(),
             );
-            // 3 nodes, 2 threads, batches of 16.
+            // There are 3 nodes, with 2 threads each and batches of 16.
             assert_eq!(reads + writes, 6 * 2000);
             assert_eq!(
                 (reads == 0, writes == 0),
@@ -147,7 +147,7 @@ fn help_and_mistakes_on_the_command_line() {
     assert_eq!(kv(&[]).status.code(), Some(2));
     assert_eq!(kv(&["load", "--window", "0"]).status.code(), Some(2));
     assert_eq!(kv(&["load", "--mix", "some"]).status.code(), Some(2));
-    // Outside a job: it says how to start one.
+    // Outside of a job it says how to start one.
     let alone = alone(env!("CARGO_BIN_EXE_kv")).arg("load").output().unwrap();
     assert_eq!(alone.status.code(), Some(2), "{alone:?}");
     assert!(text(&alone.stderr).contains("loco run"), "{alone:?}");
@@ -160,14 +160,14 @@ fn an_interrupted_load_ends_early_with_its_summary() {
     assert!(text(&output.stdout).contains("lookups"), "{output:?}");
 }
 
-/// The process has a handler for SIGTERM.
+/// Returns whether the process has a handler for SIGTERM.
 fn handles_its_end(process: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
     caught.is_some_and(|mask| u64::from_str_radix(mask.trim(), 16).is_ok_and(|mask| mask & 1 << 14 != 0))
 }
 
-/// Waiting for a node that never comes is nothing to finish.
+/// A node that waits for one that never comes has nothing to finish.
 #[test]
 fn a_node_that_still_waits_for_others_ends_at_once_when_it_is_told_to() {
     let mut command = launched::launched(env!("CARGO_BIN_EXE_kv"), 2, "sh");
@@ -213,7 +213,7 @@ fn the_log_is_on_standard_error_where_it_is_asked_for() {
     );
 }
 
-/// A job of one node without our launcher, whose own output would be in between.
+/// The job has one node and is started without our launcher, whose own output would be in between.
 #[test]
 fn a_full_disk_is_an_error_with_its_reason() {
     for (args, code) in [(&["load", "--keys", "10", "--ops", "10"][..], 1), (&["shell"], 1)] {

@@ -1,13 +1,14 @@
-//! The controller. Relies on [`Params`]; used by the simulation, and by the controller's process in real time.
+//! The controller. Relies on [`Params`]; used by the simulation, and by the controller's process in real
+//! time.
 
 use std::time::Duration;
 
 use crate::Params;
 
-/// A discrete PI controller of the sum of the voltages, with a term that keeps the converters alike.
+/// A discrete PI controller of the sum of the voltages. A further term keeps the converters equal.
 ///
-/// In incremental form: each period adds to the duty cycles, which are clamped to what a converter can do. So
-/// nothing winds up while they are at a limit.
+/// It has incremental form: each period adds to the duty cycles, which are clamped to the range of a
+/// converter. Nothing therefore winds up while they are at a limit.
 #[derive(Clone, Debug)]
 pub struct Controller {
     params: Params,
@@ -17,7 +18,7 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// Returns a controller whose loop has this period, all duty cycles 0.
+    /// Returns a controller whose loop has this period. All duty cycles are 0.
     pub fn new(params: &Params, period: Duration) -> Self {
         Controller {
             period_s: period.as_secs_f64(),
@@ -27,7 +28,7 @@ impl Controller {
         }
     }
 
-    /// One period: from the latest voltages, one a converter, the new duty cycles.
+    /// Runs one period. Takes the latest voltage of each converter, and returns the new duty cycles.
     pub fn step(&mut self, volts: &[f64]) -> &[f64] {
         let params = &self.params;
         let count = params.converters as f64;

@@ -1,11 +1,12 @@
-//! One converter. Relies on [`Params`]; used by the simulation, and by a converter's process in real time.
+//! A converter. Relies on [`Params`]; used by the simulation, and by a converter's process in real time.
 
 use crate::Params;
 
-/// The state of a buck converter: inductor current and capacitor voltage, advanced by one loop period at a time.
+/// The state of a buck converter: inductor current and capacitor voltage. A step advances it by one loop
+/// period.
 ///
-/// The step is the exact solution of the averaged equations for a constant duty cycle, so its period is no source
-/// of instability.
+/// The step is the exact solution of the averaged equations for a constant duty cycle, so its period causes
+/// no instability.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Converter {
     amperes: f64,
@@ -13,7 +14,7 @@ pub struct Converter {
     transition: Transition,
 }
 
-/// `next = a * state + b * duty`.
+/// A linear step: `next = a * state + b * duty`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Transition {
     pub(crate) a: [[f64; 2]; 2],
@@ -23,7 +24,7 @@ pub(crate) struct Transition {
 impl Converter {
     /// Returns the converter `index`, discharged.
     pub fn new(params: &Params, index: usize) -> Self {
-        // A spread that is the same in each run: multiples of the golden ratio fill [-1, 1) evenly.
+        // The spread is the same in each run: multiples of the golden ratio fill [-1, 1) evenly.
         let spread = |n: usize| (n as f64 * 0.618_033_988_749_895).fract() * 2.0 - 1.0;
         let l = params.inductance * (1.0 + params.tolerance * spread(2 * index + 1));
         let c = params.capacitance * (1.0 + params.tolerance * spread(2 * index + 2));
@@ -34,7 +35,8 @@ impl Converter {
         }
     }
 
-    /// Runs for one loop period with `duty` between 0 and 1 (others are clamped), and returns the output voltage.
+    /// Runs for one loop period with `duty` between 0 and 1 (other values are clamped), and returns the
+    /// output voltage.
     pub fn step(&mut self, duty: f64) -> f64 {
         let Transition { a, b } = &self.transition;
         let duty = if duty.is_finite() {
@@ -48,7 +50,7 @@ impl Converter {
         self.volts
     }
 
-    /// Returns the output voltage, volts.
+    /// Returns the output voltage in volts.
     pub fn volts(&self) -> f64 {
         self.volts
     }
@@ -57,7 +59,7 @@ impl Converter {
 impl Transition {
     pub(crate) fn new(params: &Params, inductance: f64, capacitance: f64) -> Self {
         let h = params.converter_period.as_secs_f64();
-        // The duty cycle as a third, constant state: one matrix exponential gives both parts.
+        // The duty cycle is a third, constant state, so that one matrix exponential gives both parts.
         let generator = [
             [
                 -params.inductor_ohms / inductance,
@@ -77,10 +79,10 @@ impl Transition {
 
 type Matrix = [[f64; 3]; 3];
 
-/// By scaling and squaring of the Taylor series.
+/// Returns the exponential of a matrix, by scaling and squaring of the Taylor series.
 fn exponential(m: Matrix) -> Matrix {
     let norm = m.iter().flatten().fold(0.0_f64, |max, x| max.max(x.abs()));
-    // Scaled to below 2^-3, twelve terms leave less than rounding does.
+    // When `m` is scaled to below 2^-3, twelve terms have a smaller error than rounding.
     let squarings = (norm.log2().ceil() + 3.0).clamp(0.0, 64.0) as i32;
     let m = m.map(|row| row.map(|x| x * 2.0_f64.powi(-squarings)));
     let mut sum: Matrix = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]];

@@ -2,24 +2,24 @@
 
 use loco_app::OutputError;
 
-/// Result with [`PowerError`].
+/// A result with [`PowerError`].
 pub type Result<T, E = PowerError> = std::result::Result<T, E>;
 
-/// What can go wrong in the power application.
+/// A failure of the power application.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PowerError {
-    /// A parameter out of its range.
+    /// A parameter is out of its range.
     #[error("{name} is {value}: {remedy}")]
     Parameter {
-        /// Its name.
+        /// The parameter's name.
         name: &'static str,
-        /// What was given.
+        /// The value that was given.
         value: String,
-        /// What it should be.
+        /// The values that are allowed.
         remedy: &'static str,
     },
-    /// Standard output takes no more.
+    /// Standard output cannot be written any more.
     #[error(transparent)]
     Output(#[from] OutputError),
     /// The CSV file could not be written.
@@ -34,7 +34,7 @@ pub enum PowerError {
 }
 
 impl PowerError {
-    /// 141 if the output's reader is gone, 1 else.
+    /// Returns 141 if the output's reader is gone, and else 1.
     pub fn exit_code(&self) -> u8 {
         match self {
             PowerError::Output(error) => error.exit_code(),

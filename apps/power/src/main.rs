@@ -22,28 +22,28 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Runs the system in simulated time, once for each controller period.
+    /// Run the system in simulated time, once for each controller period.
     Simulate {
         #[command(flatten)]
         common: Common,
         /// Delay of a message each way, microseconds.
         #[arg(long, default_value_t = 2)]
         delay: u64,
-        /// Up to this much more delay, microseconds.
+        /// Additional delay of a message, at most this many microseconds.
         #[arg(long, default_value_t = 0)]
         jitter: u64,
         /// Seed of the jitter.
         #[arg(long, default_value_t = 0)]
         seed: u64,
     },
-    /// Is a node of the system in real time: `loco run -n 3 -- power run`.
+    /// Be a node of the system in real time: `loco run -n 3 -- power run`.
     ///
-    /// The lowest node is the controller, and prints what came of it; the others have the converters. Ctrl-C ends it
-    /// after the period that is being run. On a host with fewer cores than nodes give a --slow-down.
+    /// The lowest node is the controller, and prints the result. The others have the converters. Ctrl-C ends
+    /// the job after the current period. On a host with fewer cores than nodes, give a --slow-down.
     Run {
         #[command(flatten)]
         common: Common,
-        /// Stretches all times of the model: with 100, a period of 40 us takes 4 ms.
+        /// Factor by which all times of the model are stretched: with 100, a period of 40 us takes 4 ms.
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
         slow_down: u32,
     },
@@ -57,13 +57,13 @@ struct Common {
     /// Number of converters.
     #[arg(long, default_value_t = loco_power::params::CONVERTERS)]
     converters: usize,
-    /// Time that each period is run, milliseconds of the model.
+    /// Time for which each period is run, milliseconds of the model.
     #[arg(long, default_value_t = 20)]
     duration: u64,
-    /// Writes output voltage over time as CSV.
+    /// Write output voltage over time as CSV.
     #[arg(long)]
     csv: Option<PathBuf>,
-    /// Writes a plot, one panel a period.
+    /// Write a plot with one panel for each period.
     #[arg(long)]
     svg: Option<PathBuf>,
 }
@@ -71,7 +71,7 @@ struct Common {
 fn main() -> ExitCode {
     let args = Args::parse();
     loco_app::init_logging();
-    // A simulation has nothing to finish: a signal ends it as it ends any program.
+    // A simulation has nothing to finish, so a signal ends it as it ends any program.
     let stop = match args.command {
         Command::Simulate { .. } => Ok(Stop::default()),
         Command::Run { .. } => Stop::on_signals(),
@@ -121,12 +121,12 @@ fn real(common: &Common, slow_down: u32, stop: &Stop) -> Result<()> {
     };
     let runs = run_real(loco_app::fabric("loco run -n 3 -- power run")?, &plan, stop)?;
     if runs.is_empty() {
-        // A converter's node, or interrupted before the first.
+        // This is a converter's node, or the run was interrupted before the first period.
         return Ok(());
     }
     heading("missed")?;
     for run in &runs {
-        // Messages of real networks have no one delay; the radius is that without any.
+        // Messages of real networks have no single delay. This is the radius without any delay.
         let none = Delays {
             command: Duration::ZERO,
             feedback: Duration::ZERO,
@@ -182,7 +182,7 @@ fn heading(last: &str) -> Result<(), OutputError> {
 }
 
 fn print(params: &Params, delays: &Delays, run: &Run, last: &str) -> Result<(), OutputError> {
-    // A period that is no multiple of the converters' is run all the same.
+    // A period that is not a multiple of the converters' period is run all the same.
     let radius = stability::radius(params, run.controller_period, delays)
         .map_or_else(|_| "-".to_owned(), |radius| format!("{radius:.4}"));
     let period = run.controller_period.as_micros();

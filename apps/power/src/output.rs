@@ -1,4 +1,4 @@
-//! CSV and plot of runs. Relies on plotters' SVG backend; used by the `power` command.
+//! Writes CSV files and plots of runs. Relies on plotters' SVG backend; used by the `power` command.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -13,13 +13,14 @@ use crate::{PowerError, Result, Run};
 const WIDTH: u32 = 960;
 const TITLE_HEIGHT: u32 = 30;
 const PANEL_HEIGHT: u32 = 190;
-/// Points drawn for one series at most; each is the lowest or highest of its stretch, so that no peak is lost.
+/// The most points drawn for one series. Each is the lowest or highest of its stretch, so that no peak is
+/// lost.
 const POINTS_MAX: usize = 2_000;
 
 /// Writes the runs as `controller_period_us,time_us,output_volts`, with a header line.
 ///
 /// # Errors
-/// [`PowerError::Io`].
+/// Returns [`PowerError::Io`] if a write fails.
 pub fn write_csv(out: &mut impl Write, runs: &[Run]) -> Result<()> {
     writeln!(out, "controller_period_us,time_us,output_volts")?;
     for run in runs {
@@ -36,11 +37,12 @@ pub fn write_csv(out: &mut impl Write, runs: &[Run]) -> Result<()> {
     Ok(())
 }
 
-/// Draws output voltage over time as SVG, as in LOCO'26 Fig. 21: a panel for each run, one below the other, all with the
-/// same axes and the reference as a dashed line. Curves in one panel would hide one another.
+/// Draws output voltage over time as SVG, as in LOCO'26 Fig. 21. Each run has a panel of its own, because
+/// curves in one panel would hide one another. All panels have the same axes and the reference as a dashed
+/// line.
 ///
 /// # Errors
-/// [`PowerError::Plot`] if the file cannot be written.
+/// Returns [`PowerError::Plot`] if the file cannot be written.
 pub fn write_svg(path: &Path, runs: &[Run]) -> Result<()> {
     let samples = || runs.iter().flat_map(|run| &run.samples);
     let end_ms = (samples().map(|s| s.at_ns).max().unwrap_or(0) as f64 / 1e6).max(1e-3);
@@ -66,13 +68,13 @@ pub fn write_svg(path: &Path, runs: &[Run]) -> Result<()> {
     root.present().map_err(plot)
 }
 
-/// What all panels have in common.
+/// The axes that all panels have in common.
 struct Axes {
     end_ms: f64,
     volts: std::ops::Range<f64>,
 }
 
-/// One run in its panel.
+/// Draws one run in its panel.
 fn draw(panel: &DrawingArea<SVGBackend<'_>, Shift>, run: &Run, axes: &Axes, color: RGBAColor) -> Result<()> {
     let period = run.controller_period.as_nanos() as f64 / 1e3;
     let mut chart = ChartBuilder::on(panel)

@@ -1,34 +1,37 @@
-//! Every number of the model. Relies on nothing; used by all other parts.
+//! The numbers of the model. Relies on nothing; used by all other parts.
 //!
 //! # The converter
 //!
-//! A buck converter, averaged over its switching period (Erickson and Maksimovic, *Fundamentals of Power
-//! Electronics*, chapter 7): input `V_in`, duty cycle `d`, inductor `L` with resistance `r`, output capacitor `C`,
-//! and its share `R` of the load:
+//! The model is a buck converter, averaged over its switching period (Erickson and Maksimovic, *Fundamentals
+//! of Power Electronics*, chapter 7). It has the input `V_in`, duty cycle `d`, inductor `L` with resistance
+//! `r`, output capacitor `C`, and its share `R` of the load:
 //!
 //! ```text
 //! L di/dt = d V_in - r i - v          C dv/dt = i - v / R
 //! ```
 //!
-//! The converters are in series on one load; alike as they are, each sees an N-th of it, so that a converter is
-//! simulated from its own state alone. With the values below the poles are real, at 6.3 and 27.2 thousand per
-//! second, that is time constants of 160 and 37 us: the loop of 10 us at the converters approximates continuous
-//! time as in the paper, exactly so for a duty cycle that changes only between iterations.
+//! The converters are in series on one load. They are equal, so each sees an N-th of the load, and a
+//! converter is simulated from its own state alone. With the values below the poles are real, at 6.3 and 27.2
+//! thousand per second. These are time constants of 160 and 37 us, so the converters' loop of 10 us
+//! approximates continuous time as in the paper. It does so exactly for a duty cycle that changes only
+//! between iterations.
 //!
 //! # The controller
 //!
-//! A discrete PI controller in incremental form on the error of the sum. Its zero `K_i / K_p` is put on the slow
-//! pole of the converter, which leaves the open loop `K_i / s` with the fast pole `p` and the delay. With the
-//! values below its gain crosses one at `w` = 25.5 thousand per second, where the phase margin of
-//! `pi/2 - atan(w/p)` = 47 degrees allows a delay of 32 us. Half a controller period for the hold, and the 10 us
-//! that a voltage is old when the controller reads it, use this up at a controller period of
+//! The controller is a discrete PI controller in incremental form on the error of the sum. Its zero `K_i /
+//! K_p` is put on the slow pole of the converter, which leaves the open loop `K_i / s` with the fast pole `p`
+//! and the delay. With the values below its gain crosses one at `w` = 25.5 thousand per second. There the
+//! phase margin of `pi/2 - atan(w/p)` = 47 degrees allows a delay of 32 us. Two delays use this up: half a
+//! controller period for the hold, and the 10 us that a voltage is old when the controller reads it. The
+//! limit is a controller period of
 //!
 //! ```text
 //! 2 ((pi/2 - atan(w/p)) / w - 10 us) ~ 44 us
 //! ```
 //!
-//! so that 40 us is stable and 50 us is not. [`stability::period_limit`](crate::stability::period_limit) computes
-//! this for any parameters, [`stability::radius`](crate::stability::radius) without its approximations.
+//! A period of 40 us is therefore stable and one of 50 us is not.
+//! [`stability::period_limit`](crate::stability::period_limit) computes this for any parameters, and
+//! [`stability::radius`](crate::stability::radius) does so without its approximations.
 
 use std::time::Duration;
 
@@ -44,29 +47,32 @@ pub const STABLE_PERIOD_MAX: Duration = Duration::from_micros(40);
 /// The parameters of a system.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Params {
-    /// Number of converters.
+    /// The number of converters.
     pub converters: usize,
-    /// Period of the converters' loop.
+    /// The period of the converters' loop.
     pub converter_period: Duration,
-    /// Input voltage of each converter, volts.
+    /// The input voltage of each converter, in volts.
     pub input_volts: f64,
-    /// Voltage that the sum is to reach, volts.
+    /// The voltage that the sum is to reach, in volts.
     pub reference_volts: f64,
-    /// Inductor, henries.
+    /// The inductance, in henries.
     pub inductance: f64,
-    /// Its series resistance, ohms.
+    /// The inductor's series resistance, in ohms.
     pub inductor_ohms: f64,
-    /// Output capacitor, farads.
+    /// The output capacitance, in farads.
     pub capacitance: f64,
-    /// Share of the load of one converter, ohms.
+    /// The share of the load of one converter, in ohms.
     pub load_ohms: f64,
-    /// How far `L` and `C` of a converter may be off, as a fraction; fixed by the converter's number.
+    /// The largest deviation of a converter's `L` and `C`, as a fraction. The converter's number determines
+    /// its deviation.
     pub tolerance: f64,
-    /// Proportional gain: duty cycle per relative error (error of the mean voltage over the input voltage).
+    /// The proportional gain: duty cycle per relative error (error of the mean voltage over the input
+    /// voltage).
     pub proportional: f64,
-    /// Integral gain, per second.
+    /// The integral gain, per second.
     pub integral: f64,
-    /// Gain of the term that moves each converter towards the mean, per second; leaves the sum alone.
+    /// The gain of the term that moves each converter towards the mean, per second. It does not change the
+    /// sum.
     pub balance: f64,
 }
 
@@ -93,7 +99,7 @@ impl Params {
     /// Refuses parameters that make no sense.
     ///
     /// # Errors
-    /// [`PowerError::Parameter`] names the first that does not.
+    /// Returns [`PowerError::Parameter`], which names the first of these parameters.
     pub fn validate(&self) -> Result<()> {
         let positive = [
             ("input_volts", self.input_volts),

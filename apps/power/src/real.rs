@@ -1,13 +1,13 @@
-//! The system in real time: controller and converters on nodes of a job. Relies on owned variables for what the two
-//! sides exchange, and on the models; used by `power run`.
+//! Runs the system in real time, with controller and converters on nodes of a job. Relies on owned variables
+//! for the exchange between the sides, and on the models; used by `power run`.
 //!
-//! The lowest node is the controller, the others have the converters. Duty cycles are owned by the controller, voltages
-//! by the converters' nodes; each of these variables is known to these two nodes only. Both sides run loops of fixed
-//! period by the clock. All times of the model may be stretched by the same factor, for hosts that cannot keep up: a
-//! period of 40 us stretched by 100 takes 4 ms.
+//! The lowest node is the controller, and the others have the converters. The controller owns the duty
+//! cycles, and the converters' nodes own the voltages. Each of these variables exists only on its two nodes.
+//! Both sides run loops of fixed period by the clock. All times of the model may be stretched by the same
+//! factor, for hosts that cannot keep up: a period of 40 us stretched by 100 takes 4 ms.
 //!
-//! A converter that comes late makes up for it, as the physics that it stands for would have gone on; a controller that
-//! comes late has missed its turn.
+//! A late converter catches up, because the physics that it models would have gone on. A late controller has
+//! missed its turn.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -19,40 +19,41 @@ use loco_app::Stop;
 use crate::link::{ControllerLink, ConverterLink, controller_iteration, converter_iteration};
 use crate::{Controller, Converter, Params, PowerError, Result, Run, Sample};
 
-/// What is run.
+/// The runs to make.
 #[derive(Clone, Debug)]
 pub struct RealPlan {
     /// The system. Its converters are dealt out to the nodes in turn.
     pub params: Params,
-    /// Periods of the controller's loop, in the model's time; one run each.
+    /// The periods of the controller's loop, in the model's time. Each has a run of its own.
     pub periods: Vec<Duration>,
-    /// Length of each run, in the model's time.
+    /// The length of each run, in the model's time.
     pub duration: Duration,
-    /// By which the model's times are multiplied.
+    /// The factor by which the model's times are multiplied.
     pub slow_down: u32,
 }
 
-/// One run, as the controller saw it.
+/// A run as the controller saw it.
 #[derive(Clone, Debug)]
 pub struct RealRun {
-    /// What was measured: a sample an iteration of the controller, in the model's time.
+    /// The measurement: a sample for each iteration of the controller, in the model's time.
     pub run: Run,
-    /// Iterations that the controller missed as it came late.
+    /// The number of iterations that the controller missed because it was late.
     pub missed: u64,
 }
 
-/// Between looks at the clock it sleeps if there is more time than this, else it yields.
+/// The time left above which a thread sleeps between looks at the clock. Below it, the thread yields.
 const SLEEP_MIN: Duration = Duration::from_micros(300);
-/// How much of the time that is left it sleeps: the rest is for waking up late.
+/// The thread sleeps for the time left divided by this. The rest is for waking up late.
 const SLEEP_SHARE: u32 = 2;
-/// Says that no run follows.
+/// The number that says that no run follows.
 const OVER: u64 = u64::MAX;
 
-/// Runs this node's part, together with all others, until all periods have been run or the controller's `stop` is asked for.
-/// Only the controller gets the runs.
+/// Runs this node's part, together with all others, until all periods have been run or the controller is
+/// asked to `stop`. Only the controller gets the runs.
 ///
 /// # Errors
-/// [`PowerError::Parameter`]; [`PowerError::Link`] when a node is gone, or there is none for the converters.
+/// Returns [`PowerError::Parameter`], or [`PowerError::Link`] when a node is gone or there is none for the
+/// converters.
 pub fn run_real<F: Fabric>(fabric: F, plan: &RealPlan, stop: &Stop) -> Result<Vec<RealRun>> {
     plan.params.validate()?;
     if plan.slow_down == 0 || plan.periods.iter().any(Duration::is_zero) {
@@ -71,13 +72,13 @@ pub fn run_real<F: Fabric>(fabric: F, plan: &RealPlan, stop: &Stop) -> Result<Ve
         return Err(PowerError::Link(why.to_owned()));
     }
     let side = Variables::new(&manager, *controller, converters, plan.params.converters)?;
-    // Which run follows, by its number from 1.
+    // The number of the next run, counted from 1.
     let next = OwnedVar::<u64, F>::new(&manager, "next", *controller)?;
     let line = Barrier::new(&manager, "line")?;
     manager.wait_for_ready()?;
     stop.begin_work();
     let thread = manager.thread()?;
-    // A run takes as long as it takes; the loss of a node ends it.
+    // A run may take any time. The loss of a node ends it.
     thread.set_deadline(Some(Time(u64::MAX)));
     let is_controller = manager.node() == *controller;
     let mut runs = Vec::new();
@@ -88,7 +89,7 @@ pub fn run_real<F: Fabric>(fabric: F, plan: &RealPlan, stop: &Stop) -> Result<Ve
             next.store(if over { OVER } else { number })?;
             next.push(&thread)?.wait(&thread)?;
         }
-        // It completes what was pushed before it.
+        // The barrier completes what was pushed before it.
         line.wait(&thread)?;
         if next.load() == OVER {
             break;
@@ -104,15 +105,15 @@ pub fn run_real<F: Fabric>(fabric: F, plan: &RealPlan, stop: &Stop) -> Result<Ve
     Ok(runs)
 }
 
-/// What this node shares with others: all pairs of variables on the controller, its own on the other nodes.
+/// The variables of this node: all pairs on the controller, its own pairs on the other nodes.
 struct Variables<F: Fabric> {
     pairs: Vec<Pair<F>>,
     here: NodeId,
 }
 
-/// What the controller shares with one converter.
+/// The variables that the controller shares with one converter.
 struct Pair<F: Fabric> {
-    /// Number of the converter.
+    /// The number of the converter.
     index: usize,
     duty: OwnedVar<f64, F>,
     volts: OwnedVar<f64, F>,
@@ -140,7 +141,7 @@ impl<F: Fabric> Variables<F> {
         Ok(Variables { pairs, here })
     }
 
-    /// Everything that this node owns, 0 everywhere.
+    /// Sets everything that this node owns to 0 everywhere.
     fn reset(&self, thread: &Thread<F>) -> Result<()> {
         for Pair { duty, volts, .. } in &self.pairs {
             for variable in [duty, volts] {
@@ -254,7 +255,7 @@ struct Ticks {
     start: Instant,
     period: Duration,
     end: Duration,
-    /// Due next.
+    /// The time of the next tick.
     due: Duration,
 }
 
@@ -268,7 +269,7 @@ impl Ticks {
         }
     }
 
-    /// Waits for the next tick; how many were missed before it, and when it is.
+    /// Waits for the next tick. Returns the number of ticks that were missed before it, and its time.
     fn next(&mut self) -> Option<(u64, Duration)> {
         if self.due > self.end {
             return None;
@@ -318,7 +319,7 @@ mod tests {
             end: millis(600),
             due: Duration::ZERO,
         };
-        // 0, 100 and 200 are over; 300 is late.
+        // Ticks 0, 100 and 200 are over, and 300 is late.
         assert_eq!(ticks.next(), Some((3, millis(300))));
         assert_eq!(ticks.next(), Some((0, millis(400))));
         assert!(ticks.start.elapsed() >= millis(400));

@@ -1,8 +1,9 @@
-//! The system in simulated time. Relies on the links and the models; used by the tests and by `power simulate`.
+//! Runs the system in simulated time. Relies on the links and the models; used by the tests and by `power
+//! simulate`.
 //!
-//! Time is in whole nanoseconds and every message's delay is a function of the seed, so that a run is determined
-//! by its arguments. Iterations of one instant run in the order converters, controller; what is pushed in an
-//! instant with delay 0 is seen by the iterations after it.
+//! Time is in whole nanoseconds and every message's delay is a function of the seed, so a run is determined
+//! by its arguments. The iterations of one instant run in the order converters, controller. A value that is
+//! pushed in an instant with delay 0 is seen by the iterations after it.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -14,21 +15,21 @@ use rand::{Rng, SeedableRng};
 use crate::link::{ControllerLink, ConverterLink, controller_iteration, converter_iteration};
 use crate::{Controller, Converter, Params, PowerError, Result};
 
-/// How long a pushed value takes to arrive.
+/// The time that a pushed value takes to arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delays {
-    /// From controller to converter, at least.
+    /// The least delay from controller to converter.
     pub command: Duration,
-    /// From converter to controller, at least.
+    /// The least delay from converter to controller.
     pub feedback: Duration,
-    /// Up to this much more, uniformly. Values of one variable never overtake one another.
+    /// The largest additional delay, chosen uniformly. Values of one variable never overtake one another.
     pub jitter: Duration,
-    /// Seed of the jitter.
+    /// The seed of the jitter.
     pub seed: u64,
 }
 
 impl Default for Delays {
-    /// 2 us each way, a usual latency of a small RDMA write, without jitter.
+    /// Returns 2 us each way, a usual latency of a small RDMA write, without jitter.
     fn default() -> Self {
         let each = Duration::from_micros(2);
         Delays {
@@ -43,18 +44,18 @@ impl Default for Delays {
 /// The output at an instant.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
-    /// Simulated time, nanoseconds.
+    /// The simulated time, in nanoseconds.
     pub at_ns: u64,
-    /// Sum of the converters' voltages.
+    /// The sum of the converters' voltages.
     pub volts: f64,
 }
 
-/// What a simulation or a real run measured.
+/// The measurement of a simulation or a real run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
-    /// Period of the controller's loop.
+    /// The period of the controller's loop.
     pub controller_period: Duration,
-    /// Voltage aimed for.
+    /// The voltage aimed for.
     pub reference_volts: f64,
     /// The output at each iteration of the converters, by time.
     pub samples: Vec<Sample>,
@@ -155,7 +156,7 @@ pub fn simulate(
     })
 }
 
-/// A variable with one writer, as its reader sees it: the last value that has arrived.
+/// A variable with one writer as its reader sees it: the last value that has arrived.
 #[derive(Default)]
 struct Variable {
     visible: f64,
@@ -164,7 +165,7 @@ struct Variable {
 
 impl Variable {
     fn push(&mut self, arrival: u64, value: f64) {
-        // One writer on one queue pair: values arrive in the order in which they were pushed.
+        // There is one writer on one queue pair, so values arrive in the order in which they were pushed.
         let arrival = self
             .under_way
             .back()
@@ -212,7 +213,7 @@ impl Network {
         }
     }
 
-    /// Arrival time of what is pushed now with this least delay.
+    /// Returns the arrival time of a value that is pushed now with this least delay.
     fn arrival(&mut self, delay_ns: u64) -> u64 {
         let jitter = if self.jitter_ns == 0 {
             0

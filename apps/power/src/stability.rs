@@ -1,22 +1,23 @@
-//! Tells whether the system is stable without running it. Relies on the converter's transition and the controller's
-//! gains; used to state and to test the limit of the controller period.
+//! Decides whether the system is stable without running it. Relies on the converter's transition and the
+//! controller's gains; used to state and to test the limit of the controller period.
 //!
-//! Near the reference nothing is clamped and the system is linear. The converters' sum follows the equations of
-//! one converter with nominal values. One controller period is then a matrix over: current, voltage, the voltages
-//! on their way to the controller, the duty cycles on their way to the converter, the controller's own duty cycle
-//! and last error. A small disturbance grows from period to period by its spectral radius.
+//! Near the reference nothing is clamped and the system is linear. The converters' sum follows the equations
+//! of one converter with nominal values. One controller period is then a matrix over these values: current,
+//! voltage, the voltages on their way to the controller, the duty cycles on their way to the converter, and
+//! the controller's own duty cycle and last error. A small disturbance grows from period to period by the
+//! spectral radius of this matrix.
 
 use std::time::Duration;
 
 use crate::converter::Transition;
 use crate::{Delays, Params, PowerError, Result};
 
-/// Returns the spectral radius of one controller period: below 1 the system is stable, and the distance to
-/// the reference shrinks by this factor each period; above 1 it is not. Jitter is left out, delays count in
-/// whole converter periods, as it is only then that a converter looks.
+/// Returns the spectral radius of one controller period. Below 1 the system is stable, and the distance to
+/// the reference shrinks by this factor each period; above 1 it is not stable. Jitter is left out. Delays
+/// count in whole converter periods, because a converter looks only then.
 ///
 /// # Errors
-/// [`PowerError::Parameter`] if the controller period is no multiple of the converter period.
+/// Returns [`PowerError::Parameter`] if the controller period is not a multiple of the converter period.
 pub fn radius(params: &Params, controller_period: Duration, delays: &Delays) -> Result<f64> {
     params.validate()?;
     let tick = params.converter_period.as_nanos();
@@ -36,7 +37,8 @@ pub fn radius(params: &Params, controller_period: Duration, delays: &Delays) -> 
         integral: params.integral * controller_period.as_secs_f64() / params.input_volts,
         ticks: (period / tick) as usize,
         feedback: ticks(delays.feedback),
-        // The controller runs after the converters of its instant: even at once is the next tick.
+        // The controller runs after the converters of its instant, so even a message without delay is for the
+        // next tick.
         command: ticks(delays.command).max(1),
     };
     let n = system.dimension();
@@ -52,9 +54,10 @@ pub fn radius(params: &Params, controller_period: Duration, delays: &Delays) -> 
 }
 
 /// Returns the controller period at which the phase margin of the continuous open loop is used up, by the
-/// usual approximation of a sampled loop: half a period for the hold, plus the age of the voltage read and
-/// the time to the iteration that applies the new duty cycle. Zero if the messages alone use up the margin;
-/// `None` if the loop gain is never one, so that this says nothing.
+/// usual approximation of a sampled loop. The delays are half a period for the hold, the age of the voltage
+/// read, and the time to the iteration that applies the new duty cycle. The result is zero if the messages
+/// alone use up the margin. It is `None` if the loop gain is never one, because the approximation then says
+/// nothing.
 pub fn period_limit(params: &Params, delays: &Delays) -> Option<Duration> {
     let (r, l, c, load) = (
         params.inductor_ohms,
@@ -62,7 +65,7 @@ pub fn period_limit(params: &Params, delays: &Delays) -> Option<Duration> {
         params.capacitance,
         params.load_ohms,
     );
-    // Converter v / (d V_in) and PI, at s = jw.
+    // These are the converter's v / (d V_in) and the PI controller, at s = jw.
     let loop_gain = |w: f64| {
         let (re, im) = (1.0 + r / load - l * c * w * w, w * (l / load + r * c));
         params.proportional.hypot(params.integral / w) / re.hypot(im)
@@ -71,7 +74,7 @@ pub fn period_limit(params: &Params, delays: &Delays) -> Option<Duration> {
         let (re, im) = (1.0 + r / load - l * c * w * w, w * (l / load + r * c));
         (-params.integral / w).atan2(params.proportional) - im.atan2(re)
     };
-    // Past its resonance the gain falls: look for the last crossing, from above every pole, by halving.
+    // The gain falls past its resonance. Search for the last crossing from above every pole, by halving.
     let (mut low, mut high) = (1.0, 1e9);
     if loop_gain(low) <= 1.0 || loop_gain(high) >= 1.0 {
         return None;
@@ -99,22 +102,22 @@ struct Linear {
     transition: Transition,
     proportional: f64,
     integral: f64,
-    /// Converter periods in a controller period.
+    /// The number of converter periods in a controller period.
     ticks: usize,
-    /// Age of the voltage that the controller reads, in ticks.
+    /// The age of the voltage that the controller reads, in ticks.
     feedback: usize,
-    /// Ticks from the push of a duty cycle to the iteration that uses it.
+    /// The ticks from the push of a duty cycle to the iteration that uses it.
     command: usize,
 }
 
 impl Linear {
-    /// Current, voltages 0..=feedback ticks old, the duty cycles that the next `command` iterations use, the
-    /// controller's duty cycle and last error.
+    /// Returns the size of the state: current, voltages 0..=feedback ticks old, the duty cycles that the next
+    /// `command` iterations use, the controller's duty cycle and its last error.
     fn dimension(&self) -> usize {
         1 + (self.feedback + 1) + self.command + 2
     }
 
-    /// One controller iteration and the converter iterations up to the next.
+    /// Runs one controller iteration and the converter iterations up to the next.
     fn period(&self, state: Vec<f64>) -> Vec<f64> {
         let mut current = state[0];
         let mut volts = state[1..self.feedback + 2].to_vec();
@@ -122,7 +125,7 @@ impl Linear {
         let (mut duty, last_error) = (state[state.len() - 2], state[state.len() - 1]);
         let error = -volts[self.feedback];
         duty += self.proportional * (error - last_error) + self.integral * error;
-        // The last slot is the first iteration that sees the new duty cycle, and so do all after it.
+        // The last slot is for the first iteration that sees the new duty cycle, and for all after it.
         let last = self.command - 1;
         coming[last] = duty;
         for _ in 0..self.ticks {
@@ -138,11 +141,11 @@ impl Linear {
     }
 }
 
-/// By Gelfand's formula on repeated squares, normalised on the way.
+/// Returns the spectral radius, by Gelfand's formula on repeated squares that are normalised on the way.
 fn spectral_radius(mut matrix: Vec<Vec<f64>>) -> f64 {
     const SQUARINGS: i32 = 24;
     let n = matrix.len();
-    // matrix^(2^k) = exp(log_scale) * matrix.
+    // The invariant is matrix^(2^k) = exp(log_scale) * matrix.
     let mut log_scale = 0.0;
     for k in 0..=SQUARINGS {
         let norm = matrix.iter().flatten().map(|x| x * x).sum::<f64>().sqrt();

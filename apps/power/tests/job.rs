@@ -1,4 +1,4 @@
-//! The `power` command: as nodes of a job in real time, and what it says of mistakes.
+//! Tests the `power` command: as nodes of a job in real time, and its messages on mistakes.
 #![allow(clippy::unwrap_used)]
 
 #[path = "../../../crates/loco-cli/tests/support/launched.rs"]
@@ -12,7 +12,7 @@ fn job(nodes: usize, args: &[&str]) -> Command {
     launched::job(env!("CARGO_BIN_EXE_power"), nodes, &[&["run"], args].concat())
 }
 
-/// Deviation by period, of the table that is printed.
+/// Returns the deviations by period from the printed table.
 fn deviations(table: &str) -> Vec<(u64, f64)> {
     let rows = table.lines().skip(1);
     rows.map(|row| {
@@ -22,7 +22,8 @@ fn deviations(table: &str) -> Vec<(u64, f64)> {
     .collect()
 }
 
-/// Stretched so far that a busy machine keeps up; and if it is stalled all the same, the system is given other chances.
+/// The times are stretched so far that a busy machine keeps up. If it stalls all the same, the system gets
+/// further attempts.
 #[test]
 fn in_real_time_a_short_period_is_stable_and_a_long_one_is_not() {
     let folder = std::env::temp_dir().join(format!("loco-power-job-{}", std::process::id()));
@@ -55,7 +56,7 @@ fn in_real_time_a_short_period_is_stable_and_a_long_one_is_not() {
     assert!(shown, "{seen:?}");
     let text = std::fs::read_to_string(&csv).unwrap();
     let samples = |period: &str| text.lines().filter(|line| line.starts_with(period)).count();
-    // 6 ms, less what was missed.
+    // The time is 6 ms, less the missed iterations.
     assert!(samples("20,") > 30 && samples("100,") > 6, "{text}");
     let plot = std::fs::read_to_string(&svg).unwrap();
     for label in ["20 us", "100 us"] {

@@ -1,4 +1,4 @@
-//! Files that the command writes.
+//! Tests the files that the command writes.
 #![allow(clippy::unwrap_used)]
 
 use std::time::Duration;
@@ -27,13 +27,13 @@ fn csv_has_a_line_for_each_sample() {
     let mut lines = text.lines();
     assert_eq!(lines.next(), Some("controller_period_us,time_us,output_volts"));
     assert_eq!(lines.next(), Some("40,0,0.000000"));
-    // 0 to 5 ms in steps of 10 us, twice.
+    // There are 0 to 5 ms in steps of 10 us, twice.
     assert_eq!(lines.count(), 2 * 501 - 1);
     let last: Vec<&str> = text.lines().last().unwrap().split(',').collect();
     assert_eq!(last[..2], ["80", "5000"]);
 }
 
-/// In one panel the curve of a long period hides the others.
+/// In a common panel, the curve of a long period would hide the others.
 #[test]
 fn the_plot_has_a_labelled_panel_for_each_period() {
     let path = std::env::temp_dir().join(format!("loco-power-{}.svg", std::process::id()));
@@ -43,7 +43,7 @@ fn the_plot_has_a_labelled_panel_for_each_period() {
     assert!(text.starts_with("<svg") && text.trim_end().ends_with("</svg>"));
     let count = |label: &str| text.lines().filter(|line| line.trim() == label).count();
     assert_eq!((count("40 us"), count("80 us")), (1, 1));
-    // Each with axes of its own.
+    // Each panel has axes of its own.
     assert_eq!((count("time, ms"), count("output, V")), (2, 2));
 }
 

@@ -1,5 +1,6 @@
-//! The claim of LOCO'26 B.2: stable up to a controller period of 40 us, not past it. Shown twice, by running the
-//! system (measure: the largest distance from the reference in the last half of the run) and by its linear algebra.
+//! Tests the claim of LOCO'26 B.2 that the system is stable up to a controller period of 40 us, and not past
+//! it. It is shown by running the system (measured by the largest distance from the reference in the last
+//! half of the run) and by its linear algebra.
 #![allow(clippy::unwrap_used)]
 
 use std::time::Duration;
@@ -21,7 +22,7 @@ fn run(period_us: u64, delays: &Delays) -> Run {
 fn the_output_converges_at_periods_up_to_40_us() {
     for period in [10, 20, 30, 40] {
         let run = run(period, &Delays::default());
-        // 0.1 % of 240 V, from 10 ms on.
+        // The bound is 0.1 % of 240 V, from 10 ms on.
         assert!(run.deviation() < 1e-3, "{period} us: {}", run.deviation());
         assert!((run.samples.last().unwrap().volts - 240.0).abs() < 0.24);
     }
@@ -36,7 +37,7 @@ fn the_output_keeps_swinging_at_longer_periods() {
     for period in [60, 80, 100] {
         let run = run(period, &Delays::default());
         assert!(run.deviation() > 0.1, "{period} us: {}", run.deviation());
-        // And the transient at the start is larger than at any stable period.
+        // The transient at the start, too, is larger than at any stable period.
         assert!(
             run.overshoot() > worst_stable,
             "{period} us: {} > {worst_stable}",
@@ -65,7 +66,7 @@ fn the_phase_margin_puts_the_limit_between_40_and_50_us() {
     );
 }
 
-/// The radius is about the system that is simulated: the distance from the reference shrinks by it each period.
+/// The radius describes the simulated system: the distance from the reference shrinks by it each period.
 #[test]
 fn the_simulation_shrinks_a_disturbance_as_fast_as_the_radius_says() {
     let params = Params {
@@ -81,7 +82,7 @@ fn the_simulation_shrinks_a_disturbance_as_fast_as_the_radius_says() {
         };
         let run = simulate(&params, micros(period), &delays, RUN).unwrap();
         let radius = stability::radius(&params, micros(period), &delays).unwrap();
-        // The largest distance within a millisecond, long enough to hold a swing of any mode.
+        // The distance is the largest within a millisecond, which is long enough for a swing of any mode.
         let distance = |from_ms: usize| {
             let window = &run.samples[from_ms * 100..(from_ms + 1) * 100];
             window
@@ -182,13 +183,13 @@ fn senseless_parameters_are_errors_that_name_them() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
 
-    /// Whatever the network does, the converters stay within what their input allows.
+    /// Whatever the network does, the converters stay within the range that their input allows.
     #[test]
     fn the_output_is_bounded(period in 1..200u64, delay in 0..200u64, jitter in 0..200u64, seed: u64) {
         let delays =
             Delays { command: micros(delay), feedback: micros(delay), jitter: micros(jitter), seed };
         let run = simulate(&Params::default(), micros(period), &delays, micros(4000)).unwrap();
-        // Overdamped: the voltage never passes that of a constant full duty cycle.
+        // The converters are overdamped, so the voltage never passes that of a constant full duty cycle.
         let bound = 24.0 * 20.0;
         prop_assert!(run.samples.iter().all(|s| (0.0..=bound).contains(&s.volts)));
     }

@@ -7,19 +7,20 @@ use loco::{AtomicArray, Parent, Thread, TicketLock};
 
 use crate::{Result, TransferError};
 
-/// Settings of a bank, the same on all nodes.
+/// The settings of a bank, which must be equal on all nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BankConfig {
     /// Number of accounts.
     pub accounts: usize,
-    /// Locks that the accounts share. The paper's comparison has 341, as many as OpenMPI has windows.
+    /// The number of locks that the accounts share. The paper's comparison has 341, as many as OpenMPI has
+    /// windows.
     pub locks: usize,
-    /// What each account holds at the start.
+    /// The money in each account at the start.
     pub deposit: i64,
 }
 
 impl Default for BankConfig {
-    /// A million accounts of 1000, 341 locks.
+    /// Returns a million accounts of 1000 each, with 341 locks.
     fn default() -> BankConfig {
         BankConfig {
             accounts: 1_000_000,
@@ -36,21 +37,21 @@ pub struct Bank<F: Fabric> {
     locks: Vec<TicketLock<F>>,
 }
 
-/// How a transfer ended.
+/// The result of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Transfer {
-    /// The money is where it should be.
+    /// The money was transferred.
     Done,
-    /// The account has less than that; nothing changed.
+    /// The account has less than the amount. Nothing changed.
     Short,
 }
 
 impl<F: Fabric> Bank<F> {
-    /// Makes this node's part of the bank called `name`. Every account holds nothing until [`fill`](Bank::fill).
+    /// Makes this node's part of the bank called `name`. Every account is empty until [`fill`](Bank::fill).
     ///
     /// # Errors
-    /// `Usage` for less than two accounts or one lock; those of the objects.
+    /// Returns `Usage` for less than two accounts or one lock, and the errors of the objects.
     pub fn new(parent: &impl Parent<F>, name: &str, config: BankConfig) -> Result<Bank<F>> {
         if config.accounts < 2 || config.locks == 0 {
             return Err(TransferError::Usage(format!(
@@ -70,10 +71,10 @@ impl<F: Fabric> Bank<F> {
         })
     }
 
-    /// Pays the deposit into the accounts of `share` of `shares`; every account is one share's.
+    /// Pays the deposit into the accounts of `share` of `shares`. Every account belongs to one share.
     ///
     /// # Errors
-    /// Those of the accounts.
+    /// Returns the errors of the accounts.
     pub fn fill(&self, thread: &Thread<F>, share: usize, shares: usize) -> Result<()> {
         for account in (share..self.config.accounts).step_by(shares.max(1)) {
             self.accounts.fetch_add(thread, account, self.config.deposit)?;
@@ -81,19 +82,21 @@ impl<F: Fabric> Bank<F> {
         Ok(())
     }
 
-    /// Moves `amount` between two accounts, if the first has as much; under the locks of both, which are taken in
-    /// ascending order.
+    /// Moves `amount` between two accounts, if the first has as much. Takes the locks of both in ascending
+    /// order.
     ///
     /// # Errors
-    /// Those of the locks and accounts. Which steps were done is unknown after an error of an account's home.
+    /// Returns the errors of the locks and accounts. After an error of an account's home, it is unknown which
+    /// steps were done.
     pub fn transfer(&self, thread: &Thread<F>, from: usize, to: usize, amount: i64) -> Result<Transfer> {
         let (one, other) = (from % self.config.locks, to % self.config.locks);
-        // Four places, which may be in no cache or in another processor's: fetched at the same time.
+        // There are four places, each of which may be in no cache or in another processor's. Fetch them at
+        // the same time.
         self.locks[one].prefetch();
         self.locks[other].prefetch();
         self.accounts.prefetch(from);
         self.accounts.prefetch(to);
-        // Atomic operations are placed when they are done: no fence is needed at release.
+        // Atomic operations are placed when they are done, so the release needs no fence.
         let first = self.locks[one.min(other)].lock(thread, Scope::Nothing)?;
         let second = match one == other {
             true => None,
@@ -116,20 +119,21 @@ impl<F: Fabric> Bank<F> {
     /// Adds to one account under its lock by reading and writing it, which only the lock makes atomic.
     ///
     /// # Errors
-    /// Those of [`transfer`](Bank::transfer).
+    /// Returns the errors of [`transfer`](Bank::transfer).
     pub fn pay_in(&self, thread: &Thread<F>, account: usize, amount: i64) -> Result<()> {
         let guard = self.locks[account % self.config.locks].lock(thread, Scope::Nothing)?;
         let before = self.accounts.read(thread, account)?;
-        // What is there is what was read, or the lock does not exclude; then the sum will tell.
+        // If the lock excludes others, the account still has the value that was read. Otherwise the sum will
+        // show it.
         self.accounts
             .compare_swap(thread, account, before, before.wrapping_add(amount))?;
         Ok(guard.release()?)
     }
 
-    /// What all accounts hold together. Exact when nobody transfers.
+    /// Returns the sum of all accounts. It is exact when nobody transfers.
     ///
     /// # Errors
-    /// Those of the accounts.
+    /// Returns the errors of the accounts.
     pub fn total(&self, thread: &Thread<F>) -> Result<i64> {
         let mut total = 0_i64;
         for account in 0..self.config.accounts {

@@ -2,14 +2,14 @@
 
 use loco_app::OutputError;
 
-/// Result with [`TransferError`].
+/// A result with [`TransferError`].
 pub type Result<T, E = TransferError> = std::result::Result<T, E>;
 
-/// What can go wrong.
+/// A failure of a run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransferError {
-    /// A parameter out of its range.
+    /// A parameter is out of its range.
     #[error("{0}")]
     Usage(String),
     /// An object failed: a node is gone, or the network.
@@ -18,15 +18,15 @@ pub enum TransferError {
     /// Money was made or lost: the locks do not exclude, or a transfer was cut short.
     #[error("the accounts hold {found}, they began with {expected}: the transfers were not atomic")]
     Total {
-        /// At the end.
+        /// The sum at the end.
         found: i64,
-        /// At the start.
+        /// The sum at the start.
         expected: i64,
     },
-    /// Standard output takes no more.
+    /// Standard output cannot be written any more.
     #[error(transparent)]
     Output(#[from] OutputError),
-    /// The result is no JSON.
+    /// The result cannot be written as JSON.
     #[error("writing the result: {0}")]
     Json(#[from] serde_json::Error),
 }
@@ -38,7 +38,7 @@ impl From<loco::fabric::FabricError> for TransferError {
 }
 
 impl TransferError {
-    /// 2 for bad usage, 141 if the output's reader is gone, 1 else.
+    /// Returns 2 for bad usage, 141 if the output's reader is gone, and else 1.
     pub fn exit_code(&self) -> u8 {
         match self {
             TransferError::Usage(_) | TransferError::Object(loco::Error::Config(_)) => 2,

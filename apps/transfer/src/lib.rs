@@ -4,9 +4,9 @@
 //! - [`Bank`]: the accounts, the locks, and one transfer;
 //! - [`run`]: transfers by several threads for a while, after which the total is checked.
 //!
-//! The accounts are atomic variables striped over the nodes; the locks are an array of ticket locks, also striped,
-//! each for many accounts. The two locks of a transfer are taken in ascending order, so that no two transfers wait for
-//! each other.
+//! The accounts are atomic variables striped over the nodes. The locks are an array of ticket locks, also
+//! striped, each for many accounts. A transfer takes its two locks in ascending order, so that no two
+//! transfers wait for each other.
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 

@@ -11,8 +11,8 @@ use loco_transfer::{BankConfig, Outcome, Plan, Result, TransferError, run};
 
 /// Transfers between accounts on several nodes, each under the locks of both accounts.
 ///
-/// Start it on every node: `loco run -n 3 -- transfer`. The lowest node prints what came of it, after it has checked
-/// that no money was made or lost. Ctrl-C ends the run early, with the check.
+/// Start it on every node: `loco run -n 3 -- transfer`. The lowest node checks that no money was made or
+/// lost, and prints the result. Ctrl-C ends the run early, with the check.
 #[derive(Parser)]
 #[command(version)]
 struct Args {
@@ -25,10 +25,10 @@ struct Args {
     /// Locks that the accounts share, striped over the nodes.
     #[arg(short, long, value_name = "N", default_value = "341")]
     locks: usize,
-    /// Seconds.
+    /// Seconds to run.
     #[arg(short, long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
     duration: Duration,
-    /// All pay into one account under one lock, instead of transferring between random ones.
+    /// Let all threads pay into one account under one lock, instead of transferring between random accounts.
     #[arg(long)]
     single_lock: bool,
     /// Seed of the choice of accounts and amounts.

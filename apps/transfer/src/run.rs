@@ -1,4 +1,5 @@
-//! Transfers by several threads for a while, and the check of the total at the end. Relies on the bank; used by the
+//! Runs transfers by several threads for a while, and checks the total at the end. Relies on the bank; used
+//! by the `transfer` command.
 //! `transfer` command.
 
 use std::time::{Duration, Instant};
@@ -12,54 +13,56 @@ use serde::Serialize;
 
 use crate::{Bank, BankConfig, Result, Transfer, TransferError};
 
-/// Transactions between two looks at the clock.
+/// The number of transactions between two looks at the clock.
 const AT_ONCE: u32 = 64;
-/// Largest amount moved at a time.
+/// The largest amount moved at a time.
 const AMOUNT_MAX: i64 = 100;
 
-/// What is run.
+/// The run to make.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The bank.
     pub bank: BankConfig,
     /// Threads of each node.
     pub threads: u16,
-    /// For how long.
+    /// The duration of the run.
     pub duration: Duration,
-    /// Every thread pays into one account under one lock, instead of transfers between two random accounts.
+    /// Lets every thread pay into one account under one lock, instead of transferring between two random
+    /// accounts.
     pub single: bool,
     /// Seed of the choice of accounts and amounts.
     pub seed: u64,
 }
 
-/// What came of it, of all nodes together.
+/// The result of all nodes together.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
     /// Nodes.
     pub nodes: usize,
-    /// Threads of each.
+    /// Threads of each node.
     pub threads: u16,
     /// Accounts.
     pub accounts: usize,
     /// Locks.
     pub locks: usize,
-    /// One account and one lock only.
+    /// Set if there was only one account and one lock.
     pub single_lock: bool,
-    /// Transfers done.
+    /// Transfers that were done.
     pub transfers: u64,
-    /// Transfers refused because the account had too little.
+    /// Transfers that were refused because the account had too little.
     pub short: u64,
     /// Transfers, done or refused, a second.
     pub transfers_per_second: f64,
-    /// What the accounts hold at the end, which is what they should.
+    /// The sum of the accounts at the end, which has been checked.
     pub total: i64,
 }
 
-/// Runs the plan on this node, together with all others; ends early, on all nodes, once `stop` is asked for on one. Only the
-/// lowest node gets the outcome, after it has checked the total.
+/// Runs the plan on this node, together with all others. Ends early, on all nodes, once one is asked to
+/// `stop`. Only the lowest node gets the outcome, after it has checked the total.
 ///
 /// # Errors
-/// `Usage`; `Total`, on the lowest node, if the accounts do not hold what they should; those of the objects.
+/// Returns `Usage`, `Total` (on the lowest node) if the accounts have the wrong sum, and the errors of the
+/// objects.
 pub fn run<F: Fabric>(fabric: F, plan: &Plan, stop: &Stop) -> Result<Option<Outcome>> {
     let manager = Manager::new(fabric)?;
     let BankConfig { accounts, locks, .. } = plan.bank;
@@ -78,7 +81,7 @@ pub fn run<F: Fabric>(fabric: F, plan: &Plan, stop: &Stop) -> Result<Option<Outc
         |thread, share, stopped| transact(thread, &bank, plan, share, stopped),
     )?;
     let thread = manager.thread()?;
-    // Nobody transfers after it.
+    // After this nobody transfers.
     let outcome = match team.add_up(&thread, mine.into_iter())? {
         Some(all) => {
             let outcome = Outcome {
@@ -96,12 +99,12 @@ pub fn run<F: Fabric>(fabric: F, plan: &Plan, stop: &Stop) -> Result<Option<Outc
         }
         None => None,
     };
-    // The others' accounts are there until they have been counted.
+    // The others' accounts must exist until they have been counted.
     team.end(&thread)?;
     outcome.transpose()
 }
 
-/// The total must be what was paid in, whoever transferred what.
+/// Checks that the total is the sum that was paid in.
 fn check(outcome: Outcome, bank: &BankConfig) -> Result<Outcome> {
     let expected = if outcome.single_lock {
         i64::try_from(outcome.transfers).unwrap_or(i64::MAX)
@@ -118,7 +121,7 @@ fn check(outcome: Outcome, bank: &BankConfig) -> Result<Outcome> {
     }
 }
 
-/// What one thread does.
+/// Runs one thread's transactions.
 fn transact<F: Fabric>(
     thread: &Thread<F>,
     bank: &Bank<F>,
@@ -138,7 +141,7 @@ fn transact<F: Fabric>(
                 continue;
             }
             let from = random.random_range(0..accounts);
-            // Another one.
+            // `to` is another account than `from`.
             let to = (from + random.random_range(1..accounts)) % accounts;
             match bank.transfer(thread, from, to, random.random_range(1..=AMOUNT_MAX))? {
                 Transfer::Done => done += 1,

@@ -1,4 +1,4 @@
-//! The `transfer` command as nodes of a job.
+//! Tests the `transfer` command as nodes of a job.
 #![allow(clippy::unwrap_used)]
 
 #[path = "../../../crates/loco-cli/tests/support/launched.rs"]
@@ -17,7 +17,7 @@ fn outcome(output: &Output) -> serde_json::Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Few accounts and fewer locks: transfers meet, in both orders, and on one lock for both accounts.
+/// With few accounts and fewer locks, transfers meet: in both orders, and on one lock for both accounts.
 #[test]
 fn no_money_is_made_or_lost() {
     for (nodes, accounts, locks) in [(2, 10, 3), (3, 7, 7), (2, 1000, 1)] {

@@ -7,8 +7,8 @@
 //! * every node starts through the hidden subcommand [`EXEC`], which asks the kernel to kill it when this process dies,
 //!   however it dies, and then becomes the program;
 //! * a guard (hidden subcommand [`GUARD`]) holds one end of a pipe whose other end only this process has. When the pipe
-//! breaks it kills the groups that are left. It covers processes that nodes had started when this process was
-//! killed.
+//!   breaks, it kills the groups that are left. It covers processes that nodes had started when this process was
+//!   killed.
 //!
 //! Not covered: a process that left its node's group *and* outlives a `kill -9` of the launcher.
 
