@@ -1,4 +1,4 @@
-//! The command `loco-mutants`: which mutations of the shipped objects `loco check` finds.
+//! The command `loco-mutants`: reports which mutations of the shipped objects `loco check` finds.
 
 #![forbid(unsafe_code)]
 
@@ -32,10 +32,10 @@ struct Args {
     /// Seed of the draw.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Seconds that `loco check` gets for each.
+    /// Seconds that `loco check` gets for each mutation.
     #[arg(long, default_value_t = 60)]
     time: u64,
-    /// Percent that must be found.
+    /// Percentage of mutations that must be found.
     #[arg(long, default_value_t = 95)]
     share: u64,
     /// Folder for the copy of the workspace and what is built in it.
@@ -130,7 +130,7 @@ fn show(args: &Args, mutation: &Mutation, outcome: &Outcome) {
             harmless: mutation.harmless.as_deref(),
             outcome,
         };
-        // Strings, numbers and booleans only, which always serialize.
+        // The line has only strings, numbers and booleans, which always serialize.
         println!("{}", serde_json::to_string(&line).unwrap_or_default());
         return;
     }

@@ -1,4 +1,4 @@
-//! The list of mutations, as files in TOML: one file an object, one `[[mutation]]` a change.
+//! The list of mutations, as files in TOML. Each object has a file, and each change a `[[mutation]]`.
 
 use std::fs;
 use std::path::Path;
@@ -27,23 +27,23 @@ const LISTS: [(&str, &str); 14] = [
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mutation {
-    /// Name, unique within the object.
+    /// The name, which is unique within the object.
     pub name: String,
-    /// Object whose ladder is to find it, as `loco check` names it.
+    /// The object whose ladder is to find the mutation, as `loco check` names it.
     #[serde(default)]
     pub object: String,
-    /// Source file, from the root of the repository.
+    /// The source file, from the root of the repository.
     pub file: String,
-    /// Text that is replaced: occurs exactly once in the file.
+    /// The text that is replaced. It must occur exactly once in the file.
     pub find: String,
-    /// Text that takes its place.
+    /// The text that takes its place.
     pub replace: String,
-    /// What the mutated code does wrong.
+    /// The mistake of the mutated code.
     pub wrong: String,
-    /// Only after a timeout or a loss does the changed code run.
+    /// Set if the changed code runs only after a timeout or a loss.
     #[serde(default)]
     pub after_failure: bool,
-    /// Why the change breaks no promise, if it breaks none; such a mutation is not counted.
+    /// The reason why the change breaks no promise, if it breaks none. Such a mutation is not counted.
     #[serde(default)]
     pub harmless: Option<String>,
 }
@@ -63,14 +63,14 @@ pub struct Misfit {
     pub object: String,
     /// Name of the mutation.
     pub name: String,
-    /// What is wrong with it.
+    /// The mismatch.
     pub why: String,
 }
 
-/// Every mutation, by object.
+/// Returns every mutation, by object.
 ///
 /// # Errors
-/// A list that is not TOML of the right shape; the text names the line.
+/// Returns the error of a list that is not TOML of the right shape. Its text names the line.
 pub fn all() -> Result<Vec<Mutation>, Misfit> {
     let mut all = Vec::new();
     for (object, text) in LISTS {
@@ -88,10 +88,10 @@ pub fn all() -> Result<Vec<Mutation>, Misfit> {
 }
 
 impl Mutation {
-    /// The text of the mutated file, below the root of a tree whose file is as shipped.
+    /// Returns the text of the mutated file, below the root of a tree whose file is as shipped.
     ///
     /// # Errors
-    /// [`Misfit`] if the file cannot be read or the text does not occur exactly once.
+    /// Returns [`Misfit`] if the file cannot be read or the text does not occur exactly once.
     pub fn apply(&self, root: &Path) -> Result<String, Misfit> {
         let misfit = |why: String| Misfit {
             object: self.object.clone(),

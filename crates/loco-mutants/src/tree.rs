@@ -1,6 +1,7 @@
 //! A copy of the workspace, in which mutations are built and checked one after another.
 //!
-//! The copy has its own target directory, kept between runs, so that only the crates above the mutated file are built again.
+//! The copy has its own target directory, which is kept between runs. Only the crates above the mutated file
+//! are therefore built again.
 
 use std::fs;
 use std::io;
@@ -12,7 +13,7 @@ use serde::Serialize;
 
 use crate::{Misfit, Mutation};
 
-/// What became of a mutation.
+/// The result of trying a mutation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
@@ -26,11 +27,11 @@ pub enum Outcome {
         /// Seconds that the ladder took.
         seconds: f64,
     },
-    /// The mutated code does not compile, so it says nothing.
+    /// The mutated code does not compile, so the mutation shows nothing.
     DoesNotBuild,
 }
 
-/// Why a mutation could not be tried.
+/// The reason why a mutation could not be tried.
 #[derive(Debug, thiserror::Error)]
 pub enum TreeError {
     /// The mutation does not fit the sources.
@@ -39,9 +40,9 @@ pub enum TreeError {
     /// The copy could not be made or changed.
     #[error("{what}: {source}")]
     Io {
-        /// What was done.
+        /// The action that failed.
         what: String,
-        /// What the system said.
+        /// The system's reason.
         source: io::Error,
     },
     /// The code as shipped does not build or does not pass its own ladder.
@@ -55,10 +56,10 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Copies what git tracks of the repository at `from`, as it is in the work tree, to `to`.
+    /// Copies the files that git tracks in the repository at `from`, as they are in the work tree, to `to`.
     ///
     /// # Errors
-    /// [`TreeError::Io`].
+    /// Returns [`TreeError::Io`].
     pub fn copy(from: &Path, to: &Path) -> Result<Tree, TreeError> {
         let io = |what: String| move |source| TreeError::Io { what, source };
         let listed = Command::new("git")
@@ -82,10 +83,10 @@ impl Tree {
         Ok(Tree { root: to.to_owned() })
     }
 
-    /// Builds the code as shipped, so that what a mutation's build says is the mutation's.
+    /// Builds the code as shipped, so that later messages of a build come from the mutation.
     ///
     /// # Errors
-    /// [`TreeError::AsShipped`] if it does not build.
+    /// Returns [`TreeError::AsShipped`] if the code does not build.
     pub fn build_as_shipped(&self) -> Result<(), TreeError> {
         match self.build()? {
             true => Ok(()),
@@ -93,10 +94,11 @@ impl Tree {
         }
     }
 
-    /// Applies the mutation, builds `loco`, runs the ladder of its object for `seconds` at most, and puts the code back.
+    /// Applies the mutation, builds `loco`, runs the ladder of its object for at most `seconds`, and restores
+    /// the code.
     ///
     /// # Errors
-    /// [`TreeError`] when the mutation does not fit or the tree cannot be changed.
+    /// Returns [`TreeError`] when the mutation does not fit or the tree cannot be changed.
     pub fn check(&self, mutation: &Mutation, seconds: u64) -> Result<Outcome, TreeError> {
         let path = self.root.join(&mutation.file);
         let io = |source| TreeError::Io {
@@ -127,7 +129,8 @@ impl Tree {
                 source,
             })?;
         let seconds = begun.elapsed().as_secs_f64();
-        // 1 is a failing execution; anything else but 0 is the mutated code bringing the checker down, which is noticed too.
+        // Exit code 1 means a failing execution. Any other code except 0 means that the mutated code brought
+        // the checker down, which counts as found.
         Ok(match status.code() {
             Some(0) => Outcome::Survived { seconds },
             _ => Outcome::Found { seconds },

@@ -1,4 +1,4 @@
-//! Every mutation fits the sources as they are, so that the list does not rot.
+//! Checks that every mutation fits the sources as they are, so that the list stays correct.
 
 use std::collections::BTreeSet;
 use std::path::Path;

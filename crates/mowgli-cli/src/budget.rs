@@ -28,13 +28,13 @@ open is unknown.";
 /// The limits that `--limit` states.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Limits {
-    /// Longest search.
+    /// The longest time of a search.
     time: Option<Duration>,
-    /// Longest run.
+    /// The longest time of the run.
     total: Option<Duration>,
-    /// Most bytes in use.
+    /// The most bytes in use.
     memory: Option<u64>,
-    /// Most states of a search.
+    /// The most states of a search.
     states: Option<u64>,
 }
 
@@ -91,12 +91,12 @@ fn bytes(text: &str) -> Result<u64, String> {
     value.checked_mul(unit).ok_or_else(wrong)
 }
 
-/// Why a run ended before its work was done.
+/// The reason why a run ended before its work was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// Ctrl-C.
+    /// The user pressed Ctrl-C.
     Interrupted,
-    /// The total limit.
+    /// The total limit was reached.
     Total,
 }
 

@@ -33,7 +33,7 @@ pub(crate) struct Args {
     /// Check under this model only (may be repeated, or take a list with commas)
     #[arg(short, long = "model", value_name = "MODEL", value_delimiter = ',', value_parser = values::model())]
     models: Vec<Model>,
-    /// Which engine answers: declarative (axioms), operational (machine), or both, which must agree
+    /// The engine that answers: declarative (axioms), operational (machine), or both, which must agree
     #[arg(short, long, default_value = "declarative", value_parser = values::engine())]
     engine: Engine,
     /// Atomicity of remote read-modify-writes: hca or glob. Default: both, for tests that have any

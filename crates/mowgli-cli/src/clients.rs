@@ -11,7 +11,8 @@ use mowgli_libraries::judge;
 use crate::budget::Run;
 use crate::{Error, Exit, diagnostics, output};
 
-/// The client that an argument names, if it names one and no litmus test: a file `*.client`, or a built-in client.
+/// Returns the client that an argument names, if it names one and no litmus test: a file `*.client`, or a
+/// built-in client.
 pub(crate) fn find(argument: &str) -> Result<Option<Client>, Error> {
     if mowgli::catalogue::find(argument).is_some() {
         return Ok(None);
@@ -44,7 +45,7 @@ fn client(argument: &str) -> Result<Option<Client>, Error> {
     }
 }
 
-/// As [`find`], for commands that take clients only.
+/// Finds a client as [`find`] does, for commands that take only clients.
 pub(crate) fn load(argument: &str) -> Result<Client, Error> {
     client(argument)?.ok_or_else(|| {
         let names: Vec<_> = catalogue::CLIENTS.iter().map(|(name, _)| *name).collect();

@@ -29,7 +29,7 @@ pub(crate) struct Args {
     /// The two models
     #[arg(short, long, value_name = "A,B", value_delimiter = ',', required = true)]
     models: Vec<Setting>,
-    /// Which engine answers: declarative, operational or both
+    /// The engine that answers: declarative, operational or both
     #[arg(short, long, default_value = "declarative", value_parser = values::engine())]
     engine: Engine,
     #[arg(short, long, default_value = "time=60s", value_name = "LIMITS", help = budget::HELP, long_help = budget::LONG_HELP)]

@@ -9,9 +9,9 @@ use serde::Serialize;
 /// The diagnostics of one text, as JSON reports have them.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Report {
-    /// Where the text is.
+    /// The path of the text.
     path: String,
-    /// What was noticed, in the order of the text.
+    /// The diagnostics, in the order of the text.
     diagnostics: Vec<Entry>,
 }
 

@@ -76,23 +76,23 @@ enum Command {
     Completions(completions::Args),
 }
 
-/// Why a command stops without an answer. Exit status 2.
+/// The reason why a command stops without an answer. The exit status is 2.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// A file or folder cannot be read.
     #[error("cannot read {path}: {source}")]
     Read {
-        /// Which.
+        /// The path.
         path: String,
-        /// Why.
+        /// The system's reason.
         source: io::Error,
     },
     /// A file cannot be written.
     #[error("cannot write {path}: {source}")]
     Write {
-        /// Which.
+        /// The path.
         path: String,
-        /// Why.
+        /// The system's reason.
         source: io::Error,
     },
     /// Neither a file nor a built-in test.

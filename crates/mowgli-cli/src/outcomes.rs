@@ -1,4 +1,4 @@
-//! `mowgli outcomes`: how a client of libraries may end.
+//! `mowgli outcomes`: lists how a client of libraries may end.
 
 use mowgli::outcome::Completeness;
 use mowgli_libraries::client::{Client, Setting};
@@ -25,7 +25,7 @@ pub(crate) struct Args {
     /// Files *.client, or built-in clients
     #[arg(required = true, value_name = "CLIENT")]
     clients: Vec<String>,
-    /// What judges: spec, transitive-barrier, weak-ring, paper-ring, I_SV, I_BAL, I_RBL, I_MSW
+    /// The judge: spec, transitive-barrier, weak-ring, paper-ring, I_SV, I_BAL, I_RBL, I_MSW
     #[arg(short, long, value_name = "SETTING")]
     setting: Vec<Setting>,
     /// Print JSON
@@ -40,7 +40,7 @@ pub(crate) struct Args {
 struct Report {
     client: String,
     setting: &'static str,
-    /// By outcome: `0:a` and `[x]` to values.
+    /// The values of each outcome, by `0:a` and `[x]`.
     outcomes: Vec<serde_json::Map<String, serde_json::Value>>,
     complete: bool,
     limit: Option<String>,

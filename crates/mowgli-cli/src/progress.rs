@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Makes a progress bar on standard error. It is hidden if that is no terminal.
+/// Makes a progress bar on standard error. It is hidden unless that is a terminal.
 pub(crate) fn bar(jobs: usize) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
@@ -20,7 +20,7 @@ pub(crate) fn bar(jobs: usize) -> ProgressBar {
     bar
 }
 
-/// Makes a clock with a message on standard error. It is hidden if that is no terminal.
+/// Makes a clock with a message on standard error. It is hidden unless that is a terminal.
 pub(crate) fn clock(message: String) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();

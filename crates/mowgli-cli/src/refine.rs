@@ -1,4 +1,5 @@
-//! `mowgli refine`: whether an implementation refines its specification, over all clients up to a size.
+//! `mowgli refine`: decides whether an implementation refines its specification, over all clients up to a
+//! size.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -42,7 +43,7 @@ pub(crate) struct Args {
     /// Most calls of a client
     #[arg(long, default_value_t = 4)]
     calls: usize,
-    /// Most threads. Default: what shows the implementation's faults, two or three
+    /// Most threads. Default: the two or three that show the implementation's faults
     #[arg(long)]
     threads: Option<usize>,
     /// Most nodes
@@ -69,7 +70,7 @@ const EXECUTIONS_MAX: u64 = 100_000;
 /// Random clients that are drawn at a time.
 const BATCH: u64 = 512;
 
-/// What was found, as JSON.
+/// The result, as JSON.
 #[derive(Debug, Serialize)]
 struct Report {
     implementation: &'static str,
@@ -162,12 +163,12 @@ fn judged(named: &Named, args: &Args) -> Result<Summary, Error> {
         ProgressStyle::with_template("{spinner} {msg} clients, {elapsed}")
             .unwrap_or_else(|_| ProgressStyle::default_spinner()),
     );
-    // indicatif draws on terminals only.
+    // indicatif draws only on terminals.
     let mut summary = std::thread::scope(|scope| {
         let (done, finished) = std::sync::mpsc::channel::<()>();
         let (bar, progress) = (&bar, &progress);
         scope.spawn(move || {
-            // Ends when the work is done and the sender dropped.
+            // The loop ends when the work is done and the sender is dropped.
             while finished.recv_timeout(Duration::from_millis(200))
                 == Err(std::sync::mpsc::RecvTimeoutError::Timeout)
             {

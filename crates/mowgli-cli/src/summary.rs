@@ -153,7 +153,7 @@ impl<'a> Summary<'a> {
 /// Heading of the names.
 const NAMES: &str = "Test";
 
-/// What the marks in the cells mean.
+/// The meaning of the marks in the cells.
 const LEGEND: &str = "(= as stated; ! differs from the test's statement; # engines disagree; vacuous: no execution reaches the end; \
     - or n/a: the model does not apply)\n";
 

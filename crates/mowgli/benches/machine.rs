@@ -30,7 +30,7 @@ fn representative() -> Option<Program> {
     parse(REPRESENTATIVE).ok().map(|parsed| parsed.litmus.program)
 }
 
-/// A machine with six remote operations of two threads under way.
+/// Returns a machine with six remote operations of two threads under way.
 fn busy() -> Machine {
     let mut machine = Machine::new(Config::new(Model::RdmaTso, RmwAtomicity::Hca));
     let words: Vec<_> = (0..8).map(|_| machine.add_location(0)).collect();

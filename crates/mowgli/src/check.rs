@@ -17,7 +17,7 @@ use crate::outcome::{Budget, Completeness, Limit, Outcome, Search};
 use crate::program::{Instr, Program};
 use crate::{declarative, explore};
 
-/// Which engine answers.
+/// The engine that answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Engine {
@@ -115,7 +115,7 @@ impl Features {
 pub struct NotApplicable {
     /// The model.
     pub model: Model,
-    /// What the model lacks.
+    /// The reason: the operation that the model lacks.
     pub reason: &'static str,
 }
 
@@ -126,7 +126,7 @@ pub struct NotApplicable {
 ///
 /// # Errors
 ///
-/// What the model lacks.
+/// Returns what the model lacks.
 pub fn applicable(program: &Program, model: Model) -> Result<(), NotApplicable> {
     let features = Features::of(program);
     let lacking = match model {
@@ -178,7 +178,7 @@ pub struct Disagreement {
 ///
 /// # Errors
 ///
-/// When the model says nothing about such a program.
+/// Fails when the model has no meaning for the program.
 pub fn run(
     program: &Program,
     setting: Setting,
@@ -208,7 +208,7 @@ pub fn run(
 ///
 /// # Errors
 ///
-/// When the model says nothing about such a program.
+/// Fails when the model has no meaning for the program.
 pub fn decide(
     litmus: &Litmus,
     setting: Setting,
@@ -258,14 +258,14 @@ fn compare(declarative: Search, operational: Search) -> Answer {
     }
 }
 
-/// How many of the outcomes satisfy a formula, in herd7's words.
+/// The share of the outcomes that satisfy a formula, in herd7's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Observation {
-    /// None (or there is no outcome).
+    /// No outcome does (or there is none).
     Never,
-    /// Some.
+    /// Some outcomes do.
     Sometimes,
-    /// All.
+    /// All outcomes do.
     Always,
 }
 

@@ -1,8 +1,9 @@
 //! Events and executions, which the declarative models judge.
 //!
-//! They follow RDMA-TSO'24 Defs. 4.1 to 4.3 (Robust'25 Defs. 1 to 3, LOCO'26 app. F.2), extended by the remote read-modify-write
-//! of `docs/rmw.md`. Unfolding a program gives the events; an [`Execution`] adds values and relations. [`crate::declarative`] makes
-//! executions, [`crate::models`] judges them, and [`crate::explain`] shows them.
+//! Events and executions follow RDMA-TSO'24 Defs. 4.1 to 4.3 (Robust'25 Defs. 1 to 3, LOCO'26 app. F.2),
+//! extended by the remote read-modify-write of `docs/rmw.md`. Unfolding a program gives the events; an
+//! [`Execution`] adds values and relations. [`crate::declarative`] makes executions, [`crate::models`] judges
+//! them, and [`crate::explain`] shows them.
 
 use std::collections::BTreeMap;
 use std::fmt;

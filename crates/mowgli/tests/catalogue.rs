@@ -15,7 +15,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Every `FOLDER/NAME` below `litmus/`, sorted.
+/// Returns every `FOLDER/NAME` below `litmus/`, sorted.
 fn files() -> BTreeSet<(String, String)> {
     let mut out = BTreeSet::new();
     for folder in fs::read_dir(root().join("litmus")).unwrap().map(Result::unwrap) {

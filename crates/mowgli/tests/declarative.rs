@@ -8,7 +8,7 @@ use mowgli::model::{Model, RmwAtomicity};
 use mowgli::models::Spec;
 use mowgli::outcome::{Budget, Completeness, Limit, Search};
 
-/// Every expected verdict of the test that the engine contradicts.
+/// Returns every expected verdict of the test that the engine contradicts.
 fn contradictions(test: &Litmus) -> Vec<String> {
     let mut wrong = Vec::new();
     for (index, query) in test.queries.iter().enumerate() {

@@ -3,12 +3,12 @@
 
 use mowgli::litmus::{Diagnostic, Kind, limits, parse};
 
-/// A test of one thread on node 1 with locations x on node 1 and z on node 2.
+/// Returns a test of one thread on node 1 with locations x on node 1 and z on node 2.
 fn one_thread(code: &str) -> String {
     format!("RDMA t\n{{ x@1=0; z@2=0; }}\nP0@1 ;\n{code}\nexists (x=0 /\\ z=0)\n")
 }
 
-/// A test of two threads on nodes 1 and 2.
+/// Returns a test of two threads on nodes 1 and 2.
 fn two_threads(rows: &str) -> String {
     format!("RDMA t\n{{ x@1=0; z@2=0; }}\nP0@1 | P1@2 ;\n{rows}\nexists (x=0 /\\ z=0)\n")
 }
@@ -20,7 +20,8 @@ fn diagnostics(source: &str) -> Vec<Diagnostic> {
     }
 }
 
-/// The only diagnostic of `source`, which must mark `marked` and name `remedy` in its help or message.
+/// Returns the only diagnostic of `source`, which must mark `marked` and name `remedy` in its help or
+/// message.
 #[track_caller]
 fn only(source: &str, kind: Kind, marked: &str, remedy: &str) -> Diagnostic {
     let found = diagnostics(source);

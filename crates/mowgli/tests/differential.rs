@@ -133,7 +133,7 @@ fn equal(what: &str, a: &BTreeSet<Outcome>, b: &BTreeSet<Outcome>) -> Result<(),
     subset(what, b, a).map_err(|failure| failure.replace("the first", "the second"))
 }
 
-/// Whether the program has an instruction that `wanted` accepts.
+/// Returns whether the program has an instruction that `wanted` accepts.
 fn has(program: &Program, wanted: fn(&Instr) -> bool) -> bool {
     fn any(code: &[Instr], wanted: fn(&Instr) -> bool) -> bool {
         code.iter().any(|instr| {
@@ -324,7 +324,7 @@ fn run_shape((name, shape): &(&str, Shape)) {
     run(name, COUNT, |seed| generate::program(seed, shape));
 }
 
-/// A neighbour of a test of the catalogue.
+/// Returns a neighbour of a test of the catalogue.
 fn mutant(seed: u64) -> Program {
     let entries = catalogue::entries();
     let litmus = entries[seed as usize % entries.len()].parse().unwrap();

@@ -209,7 +209,8 @@ mod random {
         })
     }
 
-    /// An instruction of a thread on node `t` of two; locations 0 and 1 are on node 0, 2 and 3 on node 1.
+    /// Returns an instruction of a thread on node `t` of two; locations 0 and 1 are on node 0, 2 and 3 on
+    /// node 1.
     fn instr(t: u16) -> impl Strategy<Value = Instr> {
         let local = (0..2u16).prop_map(move |l| Loc(2 * t + l));
         let remote = (0..4u16).prop_map(Loc);

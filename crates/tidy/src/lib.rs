@@ -1,18 +1,18 @@
-//! The rules are in `tests/tidy.rs`; here is what they look at: the files of the repository.
+//! Lists the files of the repository for the rules in `tests/tidy.rs`.
 #![forbid(unsafe_code)]
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-/// The repository's root.
+/// Returns the repository's root.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Every file below `dir`, leaving out hidden ones and build output.
+/// Returns every file below `dir`, leaving out hidden ones and build output.
 ///
 /// # Errors
-/// When a folder cannot be read.
+/// Fails when a folder cannot be read.
 pub fn files(dir: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut folders = vec![dir.to_path_buf()];
@@ -36,7 +36,7 @@ pub fn files(dir: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// True if the path has this extension.
+/// Returns true if the path has this extension.
 pub fn has_extension(path: &Path, extension: &str) -> bool {
     path.extension().is_some_and(|e| e == extension)
 }

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use tidy::{files, has_extension, root};
 
-/// Who uses whom, with a place that shows it.
+/// The users of each module or crate, with a place that shows the use.
 type Uses = BTreeMap<String, BTreeMap<String, String>>;
 
-/// The folders of all crates.
+/// Returns the folders of all crates.
 fn crates() -> Vec<PathBuf> {
     let mut found = Vec::new();
     for kind in ["crates", "apps"] {
@@ -32,12 +32,12 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// The words of `text`.
+/// Returns the words of `text`.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c| !is_word(c)).filter(|word| !word.is_empty())
 }
 
-/// Source text without comments, and without the tests at its end.
+/// Returns source text without comments, and without the tests at its end.
 fn code(path: &Path) -> String {
     let text = fs::read_to_string(path).expect("sources are UTF-8");
     let mut code = String::new();
@@ -53,7 +53,8 @@ fn code(path: &Path) -> String {
     code
 }
 
-/// What `path` (`crate::a::b`, `super::a`, with braces) names first, after `start` in `code`.
+/// Returns the names that `path` (`crate::a::b`, `super::a`, with braces) mentions first, after `start` in
+/// `code`.
 fn named_after(code: &str, start: usize) -> Vec<&str> {
     let rest = &code[start..];
     let Some(inside) = rest.strip_prefix('{') else {
@@ -85,7 +86,7 @@ fn named_after(code: &str, start: usize) -> Vec<&str> {
     names
 }
 
-/// The top-level modules that the sources of `src` use, other than their own.
+/// Returns the top-level modules that the sources of `src` use, other than their own.
 fn modules(src: &Path) -> Uses {
     let mut exported = BTreeMap::new();
     let root_file = ["lib.rs", "main.rs"].map(|name| src.join(name));
@@ -130,7 +131,7 @@ fn modules(src: &Path) -> Uses {
     uses
 }
 
-/// The edges that lie on a circle, as `a uses b (place)`.
+/// Returns the edges that lie on a circle, as `a uses b (place)`.
 fn circles(uses: &Uses) -> Vec<String> {
     let reached = |from: &str| {
         let mut seen = BTreeSet::new();
@@ -170,7 +171,7 @@ fn modules_form_no_circle() {
     );
 }
 
-/// The dependencies that a manifest names, for building and for tests.
+/// Returns the dependencies that a manifest names, for building and for tests.
 fn dependencies(manifest: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut inside = false;
@@ -187,7 +188,7 @@ fn dependencies(manifest: &str) -> Vec<String> {
     found
 }
 
-/// The name by which sources know a package of this repository, or of the registry.
+/// Returns the name by which sources know a package of this repository, or of the registry.
 fn library(package: &str) -> String {
     let manifest = crates()
         .iter()

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use tidy::{files, has_extension, root};
 
-/// Longest source file, in lines.
+/// The longest source file, in lines.
 const LINES_MAX: usize = 600;
 
 fn sources() -> Vec<(PathBuf, String)> {
@@ -52,7 +52,7 @@ fn files_say_what_they_are() {
 
 #[test]
 fn nothing_is_left_undone() {
-    // Spelled in parts so that this file passes its own rule.
+    // The marks are split so that this file passes its own rule.
     let marks = [
         ["TO", "DO"],
         ["FIX", "ME"],

@@ -220,7 +220,8 @@ pub struct Shape {
     pub pending_percent: u32,
 }
 
-/// A history of `operations` calls that took effect one after the other, with intervals around these points.
+/// Returns a history of `operations` calls that took effect one after the other, with intervals around these
+/// points.
 pub fn generate<O: Object>(rng: &mut StdRng, shape: Shape) -> HistoryOf<O> {
     let mut object = O::default();
     let mut operations: Vec<Operation<_, _>> = Vec::new();

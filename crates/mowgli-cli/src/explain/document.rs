@@ -18,7 +18,7 @@ pub(super) struct Document {
     test: String,
     setting: String,
     formula: String,
-    /// allowed, forbidden, or nothing if unknown.
+    /// The verdict: allowed, forbidden, or nothing if unknown.
     verdict: Option<&'static str>,
     /// Whether no limit left anything open.
     complete: bool,
@@ -26,7 +26,7 @@ pub(super) struct Document {
     limit: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     witness: Option<Graph>,
-    /// The machine's steps to the outcome; nothing if it does not reach it or a limit was reached.
+    /// The machine's steps to the outcome; nothing if the machine does not reach it or a limit was reached.
     #[serde(skip_serializing_if = "Option::is_none")]
     steps: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]

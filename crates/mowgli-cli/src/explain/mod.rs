@@ -1,4 +1,4 @@
-//! `mowgli explain`: why an outcome is allowed or forbidden.
+//! `mowgli explain`: says why an outcome is allowed or forbidden.
 //!
 //! [`run`] asks the library for a witness or a reason and the machine for its steps; `document` writes them as JSON.
 
@@ -90,15 +90,15 @@ EXIT STATUS
   2  wrong usage, or errors in the test
   3  a limit left the verdict or the explanation incomplete";
 
-/// What was found about an outcome.
+/// The answer about an outcome.
 enum Answer {
-    /// It is allowed.
+    /// The outcome is allowed.
     Allowed {
         witness: Box<Witness>,
         /// The machine's steps to it; `None` if the machine does not reach it.
         steps: Result<Option<Vec<String>>, Limit>,
     },
-    /// It is forbidden.
+    /// The outcome is forbidden.
     Forbidden(Box<Reason>),
     /// A limit stopped the search before it could tell.
     Unknown(Limit),

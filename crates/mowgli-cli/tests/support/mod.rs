@@ -1,4 +1,4 @@
-//! Helpers of the command's tests: running it, reading what it printed, writing tests into folders.
+//! Helps the command's tests: runs the command, reads its output, and writes tests into folders.
 #![allow(clippy::unwrap_used, dead_code)] // Helpers of tests are tests; each test crate uses its part.
 
 use std::fs;
@@ -14,12 +14,12 @@ pub fn mowgli(args: &[&str]) -> Output {
         .unwrap()
 }
 
-/// The standard output as text.
+/// Returns the standard output as text.
 pub fn stdout(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// The standard error as text.
+/// Returns the standard error as text.
 pub fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
@@ -36,7 +36,7 @@ pub fn exits(output: &Output, status: i32) {
     );
 }
 
-/// A folder with one test called `t`, with this condition and statement.
+/// Returns a folder with one test called `t`, with this condition and statement.
 pub fn folder_with(condition: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let text = format!("RDMA t\n{{ x@1=0; z@2=0; }}\nP0@1 ;\nz^2 := x ;\nx := 1 ;\n{condition}\n");
@@ -49,8 +49,8 @@ pub fn write(folder: &Path, name: &str, text: &str) {
     fs::write(folder.join(format!("{name}.litmus")), text).unwrap();
 }
 
-/// Four threads with seven instructions each, nearly all remote, and a condition that shows everything: far more than a
-/// minute of search.
+/// Four threads with seven instructions each, nearly all remote, and a condition that shows everything. The
+/// search takes far more than a minute.
 pub const ENDLESS: &str = "\
 RDMA endless
 { x@1=0; a@1=0; b@1=0; y@2=0; c@2=0; d@2=0; z@3=0; w@3=0; e@3=0; f@3=0; }

@@ -77,7 +77,7 @@ impl Known {
     }
 }
 
-/// Which reads and writes are decided by enumeration.
+/// The reads and writes that are decided by enumeration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Detail {
     /// Those that matter to the outcome.
@@ -93,7 +93,7 @@ pub(super) struct Solution {
     pub(super) line: Vec<u16>,
 }
 
-/// Runs the search. `Ok(Some)` when the goal (`Any` or `Memory`) was found.
+/// Runs the search. Returns `Ok(Some)` when the goal (`Any` or `Memory`) was found.
 pub(super) fn solve<const W: usize>(
     problem: &Problem<'_>,
     goal: Goal<'_>,

@@ -10,7 +10,7 @@ use crate::program::{BinaryOp, UnaryOp, Value};
 pub enum Sym {
     /// Known.
     Const(Value),
-    /// What this event of the path reads.
+    /// The value that this event of the path reads.
     Read(usize),
     /// Unary operation.
     Unary(UnaryOp, Arc<Sym>),

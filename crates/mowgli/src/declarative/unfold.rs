@@ -20,7 +20,7 @@ pub const PATHS_MAX: usize = 1 << 16;
 /// Most events on one path.
 pub const EVENTS_MAX: usize = 500;
 
-/// How a path ends.
+/// The end of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// The thread finished.
@@ -45,7 +45,7 @@ pub struct Path {
     pub conditions: Vec<(Arc<Sym>, bool)>,
     /// Final registers.
     pub registers: Vec<Arc<Sym>>,
-    /// How it ends.
+    /// The end of the path.
     pub end: End,
 }
 

@@ -1,4 +1,4 @@
-//! The shortest cycle of an inconsistent execution, with what puts each edge there.
+//! Finds the shortest cycle of an inconsistent execution, with the reason for each edge.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use crate::model::Model;
 use crate::models::tables::Cell;
 use crate::models::{Derived, Part, Spec};
 
-/// In which order an edge lies.
+/// The order that an edge belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub enum Side {
     /// `ib`: between issues.
@@ -25,7 +25,7 @@ pub struct Edge {
     pub from: usize,
     /// Later event.
     pub to: usize,
-    /// The order it lies in.
+    /// The order that it belongs to.
     pub side: Side,
     /// The term of `ib` or `ob` that contains it.
     pub part: Part,
@@ -61,8 +61,9 @@ impl CellRef {
     }
 }
 
-/// A cycle: each edge ends where the next begins, the last where the first begins. Where an edge of `ib` is followed by one of
-/// `ob` at one event, the event is issued before it is observed; the other way round, issue and observation coincide there.
+/// A cycle: each edge ends where the next begins, and the last ends where the first begins. At an event, an
+/// edge of `ib` may be followed by one of `ob`, because the event is issued before it is observed. An edge of
+/// `ob` may be followed by one of `ib` only at an event whose issue and observation coincide.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Cycle {
     /// The edges, none implied by the others.
@@ -78,7 +79,7 @@ impl Cycle {
     }
 }
 
-/// What puts an edge between two points; none from issue to observation of one event.
+/// The reason for an edge between two points; `None` for the step from issue to observation of one event.
 type Label = Option<(Part, Side)>;
 
 /// The points of an execution with every edge that the model's definition puts between them.
@@ -99,7 +100,7 @@ impl<'a> Graph<'a> {
             edges: Vec::new(),
             out: vec![Vec::new(); 2 * execution.len()],
         };
-        // Observation first: between two instantaneous events it is the more telling of the two.
+        // Observation comes first, because it says more about an edge between two instantaneous events.
         for (parts, side) in [(spec.ob, Side::Observe), (spec.ib, Side::Issue)] {
             for part in parts.iter() {
                 for (a, b) in derived.part(part, side == Side::Issue).pairs() {
@@ -127,7 +128,8 @@ impl<'a> Graph<'a> {
         })
     }
 
-    /// Returns whether the cycle is one choice of memory order against program order of one thread.
+    /// Returns whether the cycle contains only one choice of memory order against program order of one
+    /// thread.
     pub(super) fn is_contrary(&self, cycle: &Cycle) -> bool {
         let chosen = |e: &&Edge| matches!(e.part, Part::Mo | Part::Nfo | Part::Rao);
         let fixed = |e: &&Edge| matches!(e.part, Part::Po | Part::Ippo | Part::Oppo | Part::Iso);

@@ -43,7 +43,8 @@ impl Drawing {
             let colour = arrow.style.colour();
             let width = if arrow.style == Style::Cycle { 2 } else { 1 };
             let (from, to) = (&self.boxes[arrow.from], &self.boxes[arrow.to]);
-            // Only what goes down a column sets the ranks; an arrow of the cycle may stand for program order there.
+            // Only arrows down a column set the ranks. An arrow of the cycle may stand for program order
+            // there.
             let free = if from.column == to.column && from.row < to.row {
                 ""
             } else {

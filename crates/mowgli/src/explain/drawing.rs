@@ -26,7 +26,7 @@ pub struct Drawing {
 pub struct Place {
     /// Node number, from 0.
     pub node: u8,
-    /// What stands above it.
+    /// The title above the column.
     pub title: String,
 }
 
@@ -54,7 +54,7 @@ pub struct Arrow {
     pub to: usize,
     /// Names of the relations.
     pub label: String,
-    /// How it looks.
+    /// The arrow's look.
     pub style: Style,
 }
 
@@ -104,7 +104,7 @@ impl Style {
 }
 
 impl Drawing {
-    /// Lays out an execution; with a cycle, only its edges, program order and reads-from are drawn.
+    /// Lays out an execution. With a cycle, only the cycle's edges, program order and reads-from are drawn.
     pub fn new(program: &Program, execution: &Execution, cycle: Option<&Cycle>) -> Drawing {
         let mut drawing = Drawing {
             columns: Vec::new(),
@@ -219,7 +219,7 @@ impl Drawing {
 fn relations(execution: &Execution, cycle: Option<&Cycle>) -> Vec<(Style, &'static str, Relation)> {
     let immediate = |r: &Relation| r.minus(&r.then(r));
     let n = execution.len();
-    // Initial writes come before everything: no arrow says so.
+    // Initial writes come before everything, so no arrow says so.
     let in_thread = |r: Relation| {
         let inside = |&(a, _): &(usize, usize)| execution.events[a].thread.is_some();
         Relation::from_pairs(n, r.pairs().filter(inside))

@@ -1,20 +1,20 @@
-//! Coordinates of a drawing's grid, in pixels: columns with gutters between them, rows with gaps between them. Used by
-//! [`layout`](super::layout), which decides what goes where.
+//! Coordinates of a drawing's grid, in pixels: columns with gutters between them, rows with gaps between
+//! them. Used by [`layout`](super::layout), which places everything.
 
 /// A point, in pixels.
 pub(super) type Point = (i32, i32);
 
-/// Space around the drawing.
+/// The space around the drawing.
 pub(super) const MARGIN: i32 = 24;
-/// Above the first gap: the title, the names of nodes, the names of threads.
+/// The height above the first gap, for the title, the names of nodes and the names of threads.
 pub(super) const HEADER: i32 = 104;
 const BOX_WIDTH_MIN: i32 = 96;
 const BOX_HEIGHT_MIN: i32 = 30;
-/// Between the ends of two arrows on one side of a box.
+/// The distance between the ends of two arrows on one side of a box.
 const PORT_DISTANCE: i32 = 9;
-/// Between two tracks of a gutter.
+/// The distance between two tracks of a gutter.
 const TRACK_DISTANCE: i32 = 13;
-/// Between two tracks of a gap: a label fits between them.
+/// The distance between two tracks of a gap: a label fits between them.
 const GAP_TRACK_DISTANCE: i32 = 19;
 const GAP_HEIGHT_MIN: i32 = 34;
 const GUTTER_WIDTH_MIN: i32 = 40;
@@ -47,17 +47,17 @@ impl Rect {
     }
 }
 
-/// What the grid has room for.
+/// The contents that the grid has room for.
 pub(super) struct Size {
-    /// By column: characters of its longest text.
+    /// The characters of the longest text of each column.
     pub(super) column_characters: Vec<usize>,
-    /// By row: most ends of arrows on one side of a box.
+    /// The most ends of arrows on one side of a box, for each row.
     pub(super) row_ports: Vec<usize>,
-    /// By gutter: its tracks.
+    /// The number of tracks of each gutter.
     pub(super) gutter_tracks: Vec<usize>,
-    /// By gutter: half the width of its widest label.
+    /// Half the width of the widest label of each gutter.
     pub(super) gutter_labels: Vec<i32>,
-    /// By gap: its tracks.
+    /// The number of tracks of each gap.
     pub(super) gap_tracks: Vec<usize>,
 }
 

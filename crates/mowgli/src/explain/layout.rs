@@ -1,21 +1,22 @@
 //! Places boxes, arrows and labels of a [`Drawing`], in pixels.
 //!
-//! Columns have gutters between them, rows have gaps between them, and arrows run in gutters and gaps only, each on a track of its
-//! own: so no arrow runs behind a box, and no two arrows lie on each other. Labels then take the free place nearest to the
-//! middle of their arrow; where there is none, gutters and gaps grow. Used by [`Drawing::svg`].
+//! Columns have gutters between them, and rows have gaps between them. Arrows run only in gutters and gaps,
+//! each on a track of its own. No arrow therefore runs behind a box, and no two arrows lie on each other.
+//! Labels then take the free place nearest to the middle of their arrow. Where there is none, gutters and
+//! gaps grow. Used by [`Drawing::svg`].
 
 use super::drawing::{Arrow, Drawing, Style};
 use super::grid::{Grid, Point, Rect, Size};
 
-/// Between two arrows straight down from one box to the next.
+/// The distance between two arrows straight down from one box to the next.
 const PARALLEL_DISTANCE: i32 = 24;
 /// Half a character of a label, rounded up.
 const LABEL_HALF_CHARACTER: i32 = 4;
 const LABEL_HALF_HEIGHT: i32 = 8;
-/// How often gutters and gaps may grow.
+/// The number of times that gutters and gaps may grow.
 const ATTEMPTS_MAX: i32 = 12;
 
-/// Where everything is.
+/// The place of everything in a drawing.
 #[derive(Debug)]
 pub(super) struct Layout {
     pub(super) width: i32,
@@ -47,24 +48,24 @@ struct Port {
     arrow: usize,
     is_start: bool,
     is_right: bool,
-    /// Where the arrow goes from here, in half rows: ends are in this order from top to bottom.
+    /// The direction of the arrow from here, in half rows. Ends are in this order from top to bottom.
     towards: usize,
 }
 
-/// Courses, ports and tracks: all that does not depend on sizes.
+/// The courses, ports and tracks, which do not depend on sizes.
 struct Plan<'a> {
     drawing: &'a Drawing,
     rows: usize,
     courses: Vec<Course>,
-    /// By box.
+    /// The ports of each box.
     ports: Vec<Vec<Port>>,
-    /// By gutter: number of tracks.
+    /// The number of tracks of each gutter.
     gutter_tracks: Vec<usize>,
-    /// By gap: number of tracks.
+    /// The number of tracks of each gap.
     gap_tracks: Vec<usize>,
-    /// By arrow: its tracks in first gutter, gap, second gutter.
+    /// The tracks of each arrow in its first gutter, gap and second gutter.
     tracks: Vec<[usize; 3]>,
-    /// By gutter: half the width of the widest label along it.
+    /// Half the width of the widest label along each gutter.
     gutter_labels: Vec<i32>,
 }
 
@@ -178,7 +179,8 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Places everything with gutters and gaps that have grown `growth` times; says how many labels are in the way of something.
+    /// Places everything with gutters and gaps that have grown `growth` times. Returns the number of labels
+    /// that collide.
     fn place(&self, growth: i32) -> (Layout, usize) {
         let grid = Grid::new(self.size(), growth);
         let boxes: Vec<Rect> = self
@@ -279,7 +281,7 @@ impl<'a> Plan<'a> {
         (x, y)
     }
 
-    /// Returns the best place for an arrow's label, with what speaks against it.
+    /// Returns the best place for an arrow's label, and the cost of its collisions.
     fn label(&self, arrow: usize, grid: &Grid, layout: &Layout) -> (Rect, usize) {
         let half_width = LABEL_HALF_CHARACTER * self.drawing.arrows[arrow].label.chars().count() as i32;
         let at = |x: i32, y: i32| Rect {
@@ -298,7 +300,7 @@ impl<'a> Plan<'a> {
         segments.sort_by_key(|(a, b)| -((a.0 - b.0).abs() + (a.1 - b.1).abs()));
         for (a, b) in segments {
             for step in 0..24 {
-                // From the middle outwards, and a little beyond both ends.
+                // The offsets go from the middle outwards, and a little beyond both ends.
                 let offset = if step % 2 == 0 { step / 2 } else { -(step + 1) / 2 };
                 let along = |a: i32, b: i32| (a + b) / 2 + (b - a) * offset / 24;
                 let (x, y) = (along(a.0, b.0), along(a.1, b.1));

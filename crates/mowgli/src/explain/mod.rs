@@ -1,4 +1,4 @@
-//! Why an outcome is allowed or forbidden.
+//! Explains why an outcome is allowed or forbidden.
 //!
 //! An allowed outcome gets a *witness* ([`allowed`]): an execution graph that the model accepts. A forbidden outcome gets a
 //! *reason* ([`forbidden`]): every candidate execution with that outcome has a cycle in the model's orders. The reason lists
@@ -44,23 +44,25 @@ pub struct Witness {
     pub execution: Execution,
 }
 
-/// Why no execution with the outcome is consistent.
+/// The reason why no execution with the outcome is consistent.
 #[derive(Clone, Debug, Serialize)]
 pub struct Reason {
     /// Candidate executions that have the outcome, without the contrary ones.
     pub candidates: u64,
-    /// Contrary candidates: their only fault is to order memory (`mo`, `nfo`, `rao`) against program order within a thread,
-    /// whatever the outcome. They explain nothing, so they are counted apart.
+    /// The number of contrary candidates. Their only fault is to order memory (`mo`, `nfo`, `rao`) against
+    /// program order within a thread, whatever the outcome. They explain nothing, so they are counted
+    /// separately.
     pub contrary: u64,
-    /// Why some candidates were not looked at. The cycles are real either way.
+    /// The limit because of which some candidates were not examined. The cycles are real either way.
     pub limit: Option<Limit>,
-    /// Cycles such that every candidate has one of them, those that teach most first: cycles that are only the coherence
-    /// of one location come last, cycles of the CPU alone before them; shorter cycles come first, then more frequent ones. Empty if
-    /// no candidate has the outcome at all, because no choice of sources gives the values.
+    /// Cycles such that every candidate has one of them. The cycles that teach most come first: cycles of the
+    /// coherence of one location come last, and cycles of the CPU alone before them; otherwise, shorter
+    /// cycles come first, then more frequent ones. The list is empty if no candidate has the outcome at all,
+    /// because no choice of sources gives the values.
     pub cases: Vec<Case>,
     /// Single changes to program or model that would allow the outcome.
     pub relaxations: Vec<Relaxation>,
-    /// Changes that a limit left undecided: they might allow the outcome.
+    /// Changes that a limit left undecided. They might allow the outcome.
     pub undecided: Vec<Change>,
 }
 
@@ -78,7 +80,7 @@ pub struct Case {
 /// Returns a witness for an outcome that satisfies `wanted`; `None` if there is none.
 ///
 /// # Errors
-/// The limit at which the search stopped without an answer.
+/// Returns the limit at which the search stopped without an answer.
 pub fn allowed(
     program: &Program,
     setting: Setting,
@@ -99,7 +101,8 @@ pub fn allowed(
     }
 }
 
-/// Says why no consistent execution satisfies `wanted`. Meaningful only if that is so: [`allowed`] says.
+/// Says why no consistent execution satisfies `wanted`. The result is meaningful only if that is so, which
+/// [`allowed`] decides.
 pub fn forbidden(program: &Program, setting: Setting, wanted: &Formula, budget: &Budget<'_>) -> Reason {
     let spec = Spec::of(setting.model, setting.rmw);
     let mut cases: Vec<Case> = Vec::new();
@@ -148,7 +151,7 @@ pub fn forbidden(program: &Program, setting: Setting, wanted: &Formula, budget: 
 }
 
 impl Case {
-    /// Less for cycles that teach more; see [`Reason::cases`].
+    /// Returns a rank that is smaller for cycles that teach more; see [`Reason::cases`].
     fn rank(&self) -> (bool, bool, usize, Reverse<u64>) {
         let edges = &self.cycle.edges;
         let cpu_only = edges.iter().all(|e| self.execution.events[e.from].kind.is_cpu());
@@ -192,7 +195,7 @@ pub fn edge_reason(program: &Program, setting: Setting, execution: &Execution, e
     text::edge_reason(program, execution, &Spec::of(setting.model, setting.rmw), edge)
 }
 
-/// Says in words what a change is.
+/// Describes a change in words.
 pub fn change_text(program: &Program, setting: Setting, change: &Change) -> String {
     text::change(program, &Spec::of(setting.model, setting.rmw), change)
 }

@@ -1,4 +1,5 @@
-//! Which single change would allow a forbidden outcome: an instruction removed, a cell of a table crossed out, another model.
+//! Finds the single changes that would allow a forbidden outcome: an instruction removed, a cell of a table
+//! crossed out, or another model.
 
 use std::collections::BTreeSet;
 

@@ -1,27 +1,27 @@
-//! Programs flattened for the interpreter: jumps instead of nesting, and what each point of a thread may
-//! still access.
+//! Flattens programs for the interpreter: jumps replace nesting, and each point knows what the rest of its
+//! thread may access.
 //!
-//! Relies on [`crate::program`]. Used by [`super::state`] to run threads and by [`super::reduce`] for what
-//! the rest of a thread may touch. Programs with references out of range are refused here, so that nothing
-//! later can fail.
+//! Relies on [`crate::program`]. Used by [`super::state`] to run threads and by [`super::reduce`] for the
+//! accesses that the rest of a thread may make. Programs with references out of range are refused here, so
+//! that nothing later can fail.
 
 use super::reduce::Access;
 use crate::machine::{Addr, NODES_MAX};
 use crate::program::{Expr, Instr, Loc, Program, PutSrc, Reg, Thread, Value, WorkId};
 
-/// Refused programs: what is wrong.
+/// The reason why a program was refused.
 pub(super) type Refusal = String;
 
-/// Most points (instructions and jumps) of one thread.
+/// The most points (instructions and jumps) of one thread.
 const POINTS_MAX: usize = 1 << 16;
 
 /// A thread's code. Positions are indices into `ops`; the last is [`Op::End`].
 #[derive(Debug)]
 pub(super) struct Code {
     pub(super) ops: Vec<Op>,
-    /// What may still be accessed from each position on, once the thread itself moves.
+    /// The accesses that are still possible from each position on, once the thread itself moves.
     pub(super) future: Vec<Access>,
-    /// Registers of the program, then one counter for each loop.
+    /// The number of the program's registers, plus one counter for each loop.
     pub(super) registers: usize,
     pub(super) program_registers: usize,
 }
@@ -39,7 +39,7 @@ pub(super) enum Op {
         otherwise: usize,
     },
     Jump(usize),
-    /// Start of a loop's iteration: leaves to `exit`, resetting the counter, if the condition is 0.
+    /// Starts a loop's iteration. If the condition is 0, resets the counter and leaves to `exit`.
     Loop {
         cond: Expr,
         counter: usize,
@@ -403,7 +403,7 @@ impl Compiler<'_> {
     }
 }
 
-/// Tag 0 means that nobody waits for the operation.
+/// Returns the tag of a work identifier. Tag 0 means that nobody waits for the operation.
 fn tag(work: WorkId) -> u64 {
     u64::from(work.0) + 1
 }
@@ -415,7 +415,7 @@ fn peer(node: u8) -> Result<u16, Refusal> {
     }
 }
 
-/// Everything that may be accessed from each position on: a backwards fixpoint.
+/// Computes the accesses that are possible from each position on, as a backwards fixpoint.
 fn futures(ops: &[Op], thread: u16) -> Vec<Access> {
     let mut future = vec![Access::NONE; ops.len()];
     loop {
@@ -443,7 +443,7 @@ fn futures(ops: &[Op], thread: u16) -> Vec<Access> {
 }
 
 impl Act {
-    /// What the instruction, and what it makes the NIC do, accesses.
+    /// Returns the accesses of the instruction, including those that it makes the NIC do.
     pub(super) fn access(&self, thread: u16) -> Access {
         match *self {
             Act::Store { loc, .. } => Access::write(loc),

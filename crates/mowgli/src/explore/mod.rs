@@ -1,11 +1,13 @@
-//! The operational engine: every outcome of a program, by exploring the states of the machine that runs it.
+//! The operational engine: finds every outcome of a program by exploring the states of the machine that runs
+//! it.
 //!
 //! Relies on [`crate::machine`]. [`outcomes`] visits each state once, on a persistent subset of its moves
-//! (`reduce`), with states known by a 128-bit hash (XXH3) of their canonical encoding: two different states
-//! share one with a probability below `n² / 2^129` for `n` states, under 10^-20 for a thousand million.
+//! (`reduce`). States are known by a 128-bit hash (XXH3) of their canonical encoding. Two different states
+//! share a hash with a probability below `n² / 2^129` for `n` states, under 10^-20 for a thousand million.
 //! [`trace()`] finds a shortest way to an outcome, step by step.
 //!
-//! Loops run up to their bounds; a budget stops the search. Either makes the answer incomplete, never wrong.
+//! Loops run up to their bounds, and a budget stops the search. Either makes the answer incomplete, never
+//! wrong.
 
 mod code;
 mod reduce;
@@ -20,20 +22,20 @@ use crate::model::{Model, RmwAtomicity};
 use crate::outcome::{Budget, Limit, Outcome, Search};
 use crate::program::Program;
 
-/// How to search.
+/// The options of a search.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// The machine.
     pub machine: Config,
-    /// Whether to use partial-order reduction. Off, every interleaving's states are visited: for checking the
-    /// reduction.
+    /// Whether to use partial-order reduction. When off, the states of every interleaving are visited, which
+    /// checks the reduction.
     pub reduction: bool,
-    /// Largest number of threads to search with; more than one is used only when a search proves large.
+    /// The largest number of threads to search with. More than one is used only when a search proves large.
     pub workers: usize,
 }
 
 impl Options {
-    /// The machine of a model, with reduction, on all cores.
+    /// Returns the machine of a model, with reduction, on all cores.
     pub fn new(model: Model, atomicity: RmwAtomicity) -> Options {
         Options {
             machine: Config::new(model, atomicity),
@@ -43,10 +45,10 @@ impl Options {
     }
 }
 
-/// Every outcome of the program on the model's machine (simplified pipeline).
+/// Returns every outcome of the program on the model's machine (simplified pipeline).
 ///
-/// `sc` runs remote operations in program order (Robust'25 Def. 5); `tso` has none and refuses programs with
-/// them. `wait` and `poll` work in every model.
+/// `sc` runs remote operations in program order (Robust'25 Def. 5). `tso` has no remote operations and
+/// refuses programs with them. `wait` and `poll` work in every model.
 pub fn outcomes(program: &Program, model: Model, atomicity: RmwAtomicity, budget: &Budget<'_>) -> Search {
     match accepts(program, model) {
         Ok(()) => outcomes_with(program, &Options::new(model, atomicity), budget),
@@ -54,7 +56,7 @@ pub fn outcomes(program: &Program, model: Model, atomicity: RmwAtomicity, budget
     }
 }
 
-/// Every outcome of the program on a machine.
+/// Returns every outcome of the program on a machine.
 pub fn outcomes_with(program: &Program, options: &Options, budget: &Budget<'_>) -> Search {
     match code::compile(program) {
         Ok(codes) => search::search(program, &codes, options, budget),
@@ -62,10 +64,11 @@ pub fn outcomes_with(program: &Program, options: &Options, budget: &Budget<'_>) 
     }
 }
 
-/// A shortest trace of the model's machine to an outcome that `wanted` accepts; `None` if there is none.
+/// Returns a shortest trace of the model's machine to an outcome that `wanted` accepts; `None` if there is
+/// none.
 ///
 /// # Errors
-/// The limit at which the search stopped, if it stopped before it found one.
+/// Returns the limit at which the search stopped, if it stopped before it found a trace.
 pub fn trace(
     program: &Program,
     model: Model,

@@ -1,21 +1,21 @@
-//! Partial-order reduction: in each state, a subset of the enabled moves that suffices to reach every final
-//! state.
+//! Partial-order reduction. In each state, it finds a subset of the enabled moves that suffices to reach
+//! every final state.
 //!
-//! The subset is a *persistent set* (Godefroid), in a form that asks for one direction only: whatever the
+//! The subset is a *persistent set* (Godefroid), in a form that demands only one direction. Whatever the
 //! moves outside it do first, a move in it could as well have been made before them, with the same effect and
-//! without disabling or changing them. The state graph has no cycles (every move consumes an instruction, an
-//! iteration of a bounded loop, or a stage of an operation) and an execution with an outcome makes every move
-//! that is once enabled (or, of a choice, one branch), so exploring such sets reaches every outcome. One
-//! direction matters: a get's read *is disabled by* a later put's write (PCIe), but does not disable it, so
-//! the read may be taken at once if nobody writes the word.
+//! without disabling or changing them. The state graph has no cycles: every move consumes an instruction, an
+//! iteration of a bounded loop, or a stage of an operation. An execution with an outcome makes every move
+//! that is once enabled (or, of a choice, one branch). Exploring such sets therefore reaches every outcome.
+//! The direction matters: a later put's write *disables* a get's read (PCIe), but the read does not disable
+//! the write. The read may therefore be taken at once if nobody writes the word.
 //!
-//! The agents are the CPU of each thread, its store buffer, and its queue pairs. What an agent may do *next*
-//! is read off the state; what it may do *ever* is over-approximated by the rest of its code or the contents
-//! of its buffers ([`Access`]). Some moves interact with nothing (posting into a store buffer, an
-//! acknowledgement becoming a notification): one of these alone is persistent; so is a queue pair's move
-//! whose word no other operation may ever touch. Otherwise, from each agent in turn, the set is closed under
-//! "may ever interact with what this one does next" and "must move before this one can", and the smallest set
-//! is taken. `tests/machine.rs` compares with the search without reduction.
+//! The agents are the CPU of each thread, its store buffer, and its queue pairs. The state tells what an
+//! agent may do *next*. The rest of its code or the contents of its buffers over-approximate what it may do
+//! *ever* ([`Access`]). Some moves interact with nothing, such as posting into a store buffer, or an
+//! acknowledgement that becomes a notification. One of these alone is persistent. So is a queue pair's move
+//! whose word no other operation may ever touch. Otherwise, a set is started from each agent in turn. It is
+//! closed under "may ever interact with what this one does next" and "must move before this one can", and the
+//! smallest set is taken. `tests/machine.rs` compares the result with the search without reduction.
 
 use explorer::Closure;
 
@@ -26,8 +26,8 @@ use crate::machine::{
 };
 use crate::model::RmwAtomicity;
 
-/// Resources read and written, as bit sets: words of memory, atomic units, and write-back buffers. Several
-/// resources may share a bit, which only makes more moves seem to interact.
+/// A set of resources read and a set of resources written, as bit sets: words of memory, atomic units, and
+/// write-back buffers. Several resources may share a bit, which only makes more moves seem to interact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Access {
     reads: u128,
@@ -51,8 +51,8 @@ impl Access {
         }
     }
 
-    /// The put's read of its source is added by the caller. Its local read needs `wb_L` flushed; its write
-    /// goes to `wb_R`.
+    /// Returns the accesses of a put, except its read of the source, which the caller adds. Its local read
+    /// needs `wb_L` flushed, and its write goes to `wb_R`.
     pub(super) fn put(thread: u16, peer: u16, dst: Addr) -> Access {
         let qp = QpId { thread, peer };
         Access {
@@ -110,11 +110,11 @@ fn wb_r(qp: QpId) -> u128 {
 struct Agent {
     kind: Kind,
     thread: u16,
-    /// What its enabled moves access, and what those access that only another agent blocks.
+    /// The accesses of its enabled moves, and of those moves that only another agent blocks.
     next: Access,
-    /// What it may ever access.
+    /// The accesses that it may ever make.
     ever: Access,
-    /// Of a store buffer: the same without its stores.
+    /// The same accesses as `ever` without its stores, for a store buffer.
     ever_remote: Access,
     /// Its enabled moves, as a range of `Reducer::moves`.
     moves: (usize, usize),
@@ -132,8 +132,8 @@ enum Kind {
 pub(super) struct Reducer {
     agents: Vec<Agent>,
     moves: Vec<Move>,
-    /// Moves of queue pairs that do not interact with the rest of theirs, with what they access and whose
-    /// they are.
+    /// Moves of queue pairs that do not interact with the rest of their queue pair, with their accesses and
+    /// agents.
     singles: Vec<(Access, usize, Move)>,
     steps: Vec<Step>,
     /// The agent of each of `moves`.
@@ -142,7 +142,7 @@ pub(super) struct Reducer {
 }
 
 impl Reducer {
-    /// Appends a persistent set of the state's moves to `out`; nothing exactly if no move is enabled.
+    /// Appends a persistent set of the state's moves to `out`. Appends nothing exactly if no move is enabled.
     pub(super) fn persistent(&mut self, state: &State, codes: &[Code], out: &mut Vec<Move>) {
         self.agents.clear();
         self.moves.clear();
@@ -169,7 +169,7 @@ impl Reducer {
         self.smallest(out);
     }
 
-    /// Adds the CPU's agent; or, if its next moves are a persistent set, puts them into `out` and returns
+    /// Adds the CPU's agent. If its next moves are a persistent set, puts them into `out` instead and returns
     /// true.
     fn cpu(&mut self, state: &State, codes: &[Code], thread: u16, out: &mut Vec<Move>) -> bool {
         let act = match state.op(thread, codes) {
@@ -229,7 +229,7 @@ impl Reducer {
         });
     }
 
-    /// Adds the queue pair's agent; or, if one of its moves alone is persistent, puts that into `out` and
+    /// Adds the queue pair's agent. If one of its moves alone is persistent, puts that into `out` instead and
     /// returns true.
     fn queue_pair(&mut self, machine: &Machine, thread: u16, qp: &QueuePair, out: &mut Vec<Move>) -> bool {
         let id = QpId {
@@ -254,7 +254,7 @@ impl Reducer {
                 self.singles.push((access, own, Move::Hardware(step)));
             }
         }
-        // An RMW that waits for the unit interacts with whoever holds or takes it.
+        // An RMW that waits for the unit interacts with the agent that holds or takes it.
         if machine.is_unit_held(qp.peer) && qp.pipe.iter().any(|e| matches!(e.stage, Stage::Rmw { .. })) {
             next.writes |= unit(qp.peer);
         }
@@ -270,7 +270,7 @@ impl Reducer {
         false
     }
 
-    /// The smallest closed set of agents' moves.
+    /// Appends the moves of the smallest closed set of agents.
     fn smallest(&mut self, out: &mut Vec<Move>) {
         for &(access, own, mv) in &self.singles {
             let alone = |(i, agent): (usize, &Agent)| i == own || !access.conflicts(agent.ever);
@@ -301,23 +301,23 @@ impl Reducer {
 }
 
 impl Agent {
-    /// Whether a persistent set with this agent's moves must have the other's.
+    /// Returns whether a persistent set with this agent's moves must have the other's.
     fn needs(&self, other: &Agent) -> bool {
         let same_thread = self.thread == other.thread;
         match (self.kind, other.kind) {
-            // What enables the CPU again: its own buffers making progress.
+            // Progress of its own buffers enables the CPU again.
             (Kind::Cpu { blocked: true }, _) => same_thread,
             // The CPU reads its own buffered stores wherever they are.
             (Kind::Cpu { .. }, Kind::StoreBuffer) if same_thread => self.next.conflicts(other.ever_remote),
-            // All that the CPU does but its loads comes behind the store buffer's head, and its loads see the
-            // head anyway.
+            // Everything that the CPU does, except loads, comes behind the store buffer's head. Its loads see
+            // the head anyway.
             (Kind::StoreBuffer, Kind::Cpu { .. }) if same_thread => false,
             _ => self.next.conflicts(other.ever),
         }
     }
 }
 
-/// What an operation may still access from the stage it is in.
+/// Returns the accesses that an operation may still make from its stage on.
 fn entry_access(thread: u16, peer: u16, entry: &Entry) -> Access {
     let qp = QpId { thread, peer };
     match entry.stage {
@@ -338,7 +338,7 @@ fn entry_access(thread: u16, peer: u16, entry: &Entry) -> Access {
     }
 }
 
-/// What a queue pair may still access, but for the entry that `rule` is about.
+/// Returns the accesses that a queue pair may still make, without the entry that `rule` is about.
 fn others_access(id: QpId, qp: &QueuePair, rule: Rule, index: usize) -> Access {
     let mut access = Access::NONE;
     let about = |this: Rule| usize::from(rule == this);
@@ -367,13 +367,13 @@ fn others_access(id: QpId, qp: &QueuePair, rule: Rule, index: usize) -> Access {
     access
 }
 
-/// What an enabled rule accesses that another agent may access too; `None` if it interacts with nothing at
-/// all.
+/// Returns the accesses of an enabled rule that another agent may make too, or `None` if it interacts with
+/// nothing at all.
 fn rule_access(machine: &Machine, id: QpId, qp: &QueuePair, rule: Rule, index: usize) -> Option<Access> {
     let stage = qp.pipe.get(index).map(|e| e.stage);
     Some(match (rule, stage) {
         (Rule::Fence | Rule::Complete | Rule::Forward, _) => return None,
-        // Only an earlier get that has not read its source minds that wb_R is no longer empty.
+        // Only an earlier get that has not read its source is affected when wb_R is no longer empty.
         (Rule::RemoteWrite | Rule::AtomicWrite, _) => {
             let minds = qp.pipe[..index]
                 .iter()
@@ -404,7 +404,7 @@ fn rule_access(machine: &Machine, id: QpId, qp: &QueuePair, rule: Rule, index: u
                 writes: word(target),
             },
         },
-        // Not reached: an enabled rule has its entry. Interacting with everything is always sound.
+        // Not reached: an enabled rule has its entry. It is always sound to interact with everything.
         _ => Access {
             reads: u128::MAX,
             writes: u128::MAX,

@@ -1,7 +1,7 @@
 //! The search for every outcome: a program on its machine as a system for [`explorer`].
 //!
-//! Relies on [`super::state`] for states and moves, on [`super::reduce`] for which moves suffice, and on [`explorer`]
-//! for visiting the states. Used by [`super::outcomes`].
+//! Relies on [`super::state`] for states and moves, on [`super::reduce`] for sufficient moves, and on
+//! [`explorer`] for visiting the states. Used by [`super::outcomes`].
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -56,7 +56,7 @@ pub(super) fn search(program: &Program, codes: &[Code], options: &Options, budge
     }
 }
 
-/// The program, as one worker of the search sees it.
+/// The program as one worker of the search sees it.
 struct Worker<'a> {
     program: &'a Program,
     codes: &'a [Code],
@@ -68,7 +68,7 @@ struct Worker<'a> {
 }
 
 impl Worker<'_> {
-    /// Returns whether the execution goes on; remembers why not.
+    /// Returns whether the execution goes on. If not, remembers the reason.
     fn note(&self, ran: Ran) -> bool {
         if let Ran::LoopBound { thread, bound } = ran {
             let mut limit = self.loop_bound.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,7 +1,7 @@
 //! A program running on a machine: the states that the search visits, and the moves between them.
 //!
-//! Relies on [`super::code`] and [`crate::machine`]. Registers, jumps, assumptions and assignments are no
-//! moves: a thread runs up to its next access of the machine, or non-deterministic choice, at once.
+//! Relies on [`super::code`] and [`crate::machine`]. Registers, jumps, assumptions and assignments are not
+//! moves: a thread runs at once up to its next access of the machine or its next non-deterministic choice.
 
 use smallvec::SmallVec;
 
@@ -21,15 +21,15 @@ pub(super) enum Move {
     Hardware(Step),
 }
 
-/// Most iterations of loops that a thread runs without reaching the machine.
+/// The most iterations of loops that a thread runs without reaching the machine.
 const SILENT_ITERATIONS_MAX: u32 = 1 << 16;
 
-/// What became of a thread that ran.
+/// The result of running a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ran {
-    /// It is at an access, a choice, or its end.
+    /// The thread is at an access, a choice, or its end.
     Ready,
-    /// An assumption failed: the execution is to be discarded.
+    /// An assumption failed, and the execution is to be discarded.
     Discard,
     /// A loop needs more iterations than its bound.
     LoopBound { thread: u16, bound: u32 },
@@ -50,7 +50,7 @@ pub(super) struct State {
 }
 
 impl State {
-    /// The initial state, with every thread at its first access.
+    /// Returns the initial state, with every thread at its first access.
     pub(super) fn new(program: &Program, codes: &[Code], config: Config) -> (State, Ran) {
         let mut machine = Machine::new(config);
         for location in &program.locations {
@@ -76,12 +76,12 @@ impl State {
         (state, Ran::Ready)
     }
 
-    /// The access or choice that the thread is at.
+    /// Returns the access or choice that the thread is at.
     pub(super) fn op<'c>(&self, thread: u16, codes: &'c [Code]) -> &'c Op {
         &codes[thread as usize].ops[self.threads[thread as usize].at as usize]
     }
 
-    /// The thread's next action on the machine, with its operands evaluated.
+    /// Returns the thread's next action on the machine, with its operands evaluated.
     pub(super) fn action(&self, thread: u16, act: &Act) -> Action {
         let registers = &self.threads[thread as usize].registers;
         let eval = |expr| eval(expr, registers);
@@ -230,7 +230,7 @@ impl State {
         }
     }
 
-    /// Every enabled move.
+    /// Appends every enabled move.
     pub(super) fn moves(&self, codes: &[Code], steps: &mut Vec<Step>, out: &mut Vec<Move>) {
         for thread in 0..self.threads.len() as u16 {
             match self.op(thread, codes) {
@@ -248,7 +248,7 @@ impl State {
         out.extend(steps.iter().map(|&step| Move::Hardware(step)));
     }
 
-    /// The outcome, if every thread has ended and every buffer has drained.
+    /// Returns the outcome, if every thread has ended and every buffer has drained.
     pub(super) fn outcome(&self, codes: &[Code]) -> Option<Outcome> {
         let ended = (0..self.threads.len() as u16).all(|t| matches!(self.op(t, codes), Op::End));
         (ended && self.machine.is_quiescent()).then(|| Outcome {
@@ -262,7 +262,7 @@ impl State {
         })
     }
 
-    /// Appends a canonical encoding: equal states, and only those, have equal ones.
+    /// Appends a canonical encoding. States have equal encodings exactly if they are equal.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         for cursor in &self.threads {
             crate::machine::number(out, cursor.at.into());

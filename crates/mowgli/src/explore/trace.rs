@@ -1,8 +1,8 @@
-//! A shortest way of the machine to an outcome, in words.
+//! Finds a shortest way of the machine to an outcome, and describes it in words.
 //!
-//! Relies on [`super::state`] and [`super::reduce`]: breadth first, on the same persistent sets as the
-//! search, so "shortest" is among the interleavings that the reduction keeps (every outcome has one). Used by
-//! `mowgli explain`.
+//! Relies on [`super::state`] and [`super::reduce`]. The search is breadth first, on the persistent sets of
+//! the search for outcomes. "Shortest" is therefore among the interleavings that the reduction keeps (every
+//! outcome has one). Used by `mowgli explain`.
 
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
@@ -16,7 +16,7 @@ use crate::machine::{Action, Addr, Config, Machine, Post, RemoteOp, Step};
 use crate::outcome::{Budget, Limit, Outcome};
 use crate::program::{Program, ThreadId};
 
-/// Who takes a step.
+/// The part that takes a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Actor {
     /// The thread itself.
@@ -30,11 +30,12 @@ pub enum Actor {
 /// One step of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceStep {
-    /// The thread whose step it is, or whose store buffer or queue pair.
+    /// The thread that takes the step, or whose store buffer or queue pair does.
     pub thread: ThreadId,
-    /// Who takes it.
+    /// The part that takes it.
     pub actor: Actor,
-    /// What happens, with names and values, nodes written from 1: `P0->2: put to y reads x (=1)`.
+    /// The description of the step, with names and values, and nodes written from 1: `P0->2: put to y reads x
+    /// (=1)`.
     pub text: String,
 }
 
@@ -44,7 +45,7 @@ impl fmt::Display for TraceStep {
     }
 }
 
-/// A state that was reached: how, and from which.
+/// A state that was reached, with the state and the move that it was reached from.
 struct Reached {
     from: usize,
     by: Option<Move>,
@@ -106,7 +107,7 @@ pub(super) fn shortest(
     bound.map_or(Ok(None), Err)
 }
 
-/// Makes the moves that led to state `at` again and describes each.
+/// Repeats the moves that led to state `at`, and describes each.
 fn replay(
     program: &Program,
     codes: &[Code],

@@ -111,7 +111,7 @@ impl Parser {
     ///
     /// # Errors
     ///
-    /// As [`Parser::signed`].
+    /// Returns the errors of [`Parser::signed`].
     pub fn signed_value(&mut self) -> Step<Value> {
         Ok(self.signed()?.value)
     }

@@ -30,8 +30,8 @@ use crate::program::Program;
 
 pub mod limits;
 
-/// What the reader of another language in this form needs: the cursor over tokens, and the parts of texts that the
-/// languages share. The clients of `mowgli-libraries` are read with it.
+/// The cursor over tokens, and the parts of texts that litmus tests share with other languages of this form.
+/// The clients of `mowgli-libraries` are read with it.
 pub mod syntax {
     pub use super::ast::{Column, Expr, Formula, Init, Name, Number, Observed, Query, Row};
     pub use super::lexer::Token;

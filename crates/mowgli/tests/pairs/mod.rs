@@ -116,7 +116,7 @@ exists (w=1 /\\ v=0)",
 exists (w=5 /\\ u=0)",
 ];
 
-/// Every program of the family.
+/// Returns every program of the family.
 pub fn programs() -> Vec<Program> {
     let mut all = Vec::new();
     for first in ACCESSES {

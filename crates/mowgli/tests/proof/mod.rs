@@ -49,7 +49,8 @@ impl Proof {
     }
 }
 
-/// The closure of program order between points (issue `2e`, observation `2e + 1`) that other relations can touch.
+/// Returns the closure of program order between points (issue `2e`, observation `2e + 1`) that other
+/// relations can touch.
 fn closure(spec: &Spec, events: &[Event]) -> BTreeSet<(usize, usize)> {
     let n = 2 * events.len();
     let observe = |e: usize| 2 * e + usize::from(!spec.is_instantaneous(&events[e]));
@@ -141,7 +142,7 @@ fn put(node: u16) -> Instr {
     }
 }
 
-/// Every kind of instruction that makes events with other relations, on two queue pairs.
+/// Returns every kind of instruction that makes events with other relations, on two queue pairs.
 fn instructions() -> Vec<Instr> {
     let mut all = vec![
         Instr::Load {
@@ -177,7 +178,7 @@ fn instructions() -> Vec<Instr> {
     all
 }
 
-/// The events of each path of the code, without those of the first `skipped` instructions.
+/// Returns the events of each path of the code, without those of the first `skipped` instructions.
 fn events(spec: &Spec, code: Vec<Instr>, skipped: usize) -> Vec<Vec<Event>> {
     assert_eq!(spec.atomicity, RmwAtomicity::Hca);
     let location = |node: u8| Location {

@@ -30,7 +30,7 @@ pub const SMALL: Shape = Shape {
     waits: false,
 };
 
-/// The program of a seed.
+/// Returns the program of a seed.
 pub fn program(seed: u64, shape: Shape) -> Program {
     let mut rng = StdRng::seed_from_u64(seed);
     let rng = &mut rng;
