@@ -47,9 +47,10 @@ pub trait Spec {
         next: &mut Vec<Self::State>,
     );
 
-    /// Returns whether `call` with `ret` leaves the state as it is *in every state in which it is legal*. The checker takes such a call as
-    /// early as it can and never takes it back, which saves most of the search in histories with many reads. A write that happens to
-    /// write the present value is no such call. The default is false.
+    /// Returns whether `call` with `ret` leaves the state as it is *in every state in which it is legal*. The
+    /// checker takes such a call as early as it can and never takes it back, which saves most of the search
+    /// in histories with many reads. A write that happens to write the present value is not such a call. The
+    /// default is false.
     fn read_only(&self, _call: &Self::Call, _ret: Option<&Self::Ret>) -> bool {
         false
     }

@@ -6,7 +6,7 @@ use common::*;
 use loco_history::{Limits, Verdict, check};
 use proptest::prelude::*;
 
-/// Histories that a sequential execution explains are accepted, with an order that holds.
+/// Checks that histories which a sequential execution explains are accepted, with an order that holds.
 fn accepted<O: Object>(seed: u64, shape: Shape) {
     let history = generate::<O>(&mut rng(seed), shape);
     let spec = O::spec();
@@ -15,7 +15,7 @@ fn accepted<O: Object>(seed: u64, shape: Shape) {
     assert_orders_hold(&spec, &history, &report);
 }
 
-/// Mutated histories get the verdict of the brute-force search. Returns it.
+/// Checks that a mutated history gets the verdict of the brute-force search. Returns it.
 fn as_brute_force<O: Object>(seed: u64, shape: Shape) -> bool {
     let mut rng = rng(seed);
     let mut history = generate::<O>(&mut rng, shape);
@@ -36,7 +36,8 @@ fn as_brute_force<O: Object>(seed: u64, shape: Shape) -> bool {
     expected
 }
 
-/// 600 small mutated histories of an object; both verdicts must be well represented, or the test shows nothing.
+/// Compares 600 small mutated histories of an object. Both verdicts must be well represented, or the test
+/// shows nothing.
 fn compare<O: Object>() {
     let mut violations = 0;
     for seed in 0..600 {

@@ -1,4 +1,4 @@
-//! Recorders and journals record what happened, also when the process dies in between.
+//! Tests that recorders and journals record what happened, even when the process dies in between.
 #![allow(clippy::unwrap_used)]
 
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! The text, the page and the data of a check that failed or was ended by a limit.
+//! Tests the text, the page and the data of a check that failed or was ended by a limit.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -11,7 +11,7 @@ fn thread(thread: u16) -> ThreadId {
     ThreadId { node: 0, thread }
 }
 
-/// A write that is over is missed by a read: key 2 is bad, key 1 is not.
+/// Returns a history in which a read misses a write that is over: key 2 is bad, key 1 is not.
 fn stale_read() -> History<KeyValueCall<u8, u8>, KeyValueRet<u8>> {
     use KeyValueCall::{Get, Insert, Update};
     use KeyValueRet::{Done, Found};
@@ -118,7 +118,8 @@ fn page_data(page: &str) -> serde_json::Value {
     serde_json::from_str(line.trim_start_matches("const data = ").trim_end_matches(';')).unwrap()
 }
 
-/// Concurrent writes of distinct values and a read of none of them: every order must be tried.
+/// Returns concurrent writes of distinct values and a read of none of them, so that every order must be
+/// tried.
 fn hard(writes: u8) -> History<RegisterCall<u8>, RegisterRet<u8>> {
     let write = |v: u8| {
         Operation::new(

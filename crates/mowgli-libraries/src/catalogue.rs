@@ -1,4 +1,4 @@
-//! The clients of `litmus/clients`, built in: the examples of LOCO'26 and ours.
+//! The built-in clients, which are those of `litmus/clients`: the examples of LOCO'26 and ours.
 
 macro_rules! clients {
     ($($name:literal)+) => {
@@ -36,7 +36,7 @@ clients! {
     "RING-own-2"
 }
 
-/// The text of a built-in client.
+/// Returns the text of a built-in client.
 pub fn find(name: &str) -> Option<&'static str> {
     CLIENTS
         .iter()

@@ -11,15 +11,15 @@ use crate::value::Value;
 
 /// A location that a method call names: an object of the client, or a part of one that an implementation made.
 ///
-/// Implementations name their locations after the object that they implement and a part of it, so that they are disjoint
-/// from the client's, which are part 0 (LOCO'26 Def. 3.10 asks for that).
+/// Implementations name their locations after the object that they implement and a part of it. The locations
+/// are then disjoint from the client's, which are part 0 (as LOCO'26 Def. 3.10 demands).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Loc {
-    /// The client's object; [`Loc::SHARED`] for locations of an implementation that belong to no object.
+    /// The client's object, or [`Loc::SHARED`] for locations of an implementation that belong to no object.
     pub object: u16,
-    /// 0 for the object itself.
+    /// The part; 0 for the object itself.
     pub part: u32,
-    /// Where it is; [`Loc::EVERYWHERE`] for what has a copy on every node.
+    /// The node, or [`Loc::EVERYWHERE`] for locations with a copy on every node.
     pub node: u8,
 }
 
@@ -29,7 +29,7 @@ impl Loc {
     /// The `node` of locations with a copy on every node.
     pub const EVERYWHERE: u8 = u8::MAX;
 
-    /// The location of a client's object.
+    /// Returns the location of a client's object.
     pub fn of(client: &Client, object: ObjectId) -> Loc {
         let node = match client.object(object).kind {
             ObjectKind::Word { node, .. } | ObjectKind::MixedSize { node, .. } => node.0,
@@ -42,22 +42,22 @@ impl Loc {
         }
     }
 
-    /// A part of the object, on one node or everywhere.
+    /// Returns a part of the object, on one node or everywhere.
     pub fn part(self, part: u32, node: u8) -> Loc {
         Loc { part, node, ..self }
     }
 
-    /// The copy on a node.
+    /// Returns the copy on a node.
     pub fn at(self, node: Node) -> Loc {
         Loc { node: node.0, ..self }
     }
 
-    /// The client's object, if it is one.
+    /// Returns the client's object, if the location is one.
     pub fn client_object(self) -> Option<ObjectId> {
         (self.part == 0 && self.object != Loc::SHARED).then_some(ObjectId(self.object))
     }
 
-    /// Its name: `x`, `x.3`, and the copy's node where it has one.
+    /// Prints the location's name: `x`, `x.3`, and the copy's node where it has one.
     pub fn display(self, client: &Client) -> String {
         let name = match client.objects.get(usize::from(self.object)) {
             Some(object) => object.name.as_str(),
@@ -83,7 +83,7 @@ impl Wid {
     /// An identifier that nothing waits for.
     pub const NONE: Wid = Wid(u32::MAX);
 
-    /// An implementation's identifier for an object, in a namespace of its own.
+    /// Returns an implementation's identifier for an object, in a namespace of its own.
     pub fn of(object: u16) -> Wid {
         Wid(1 << 20 | u32::from(object))
     }
@@ -104,24 +104,25 @@ pub enum Arg {
     Nodes(NodeSet),
 }
 
-/// An event: a call that was made, with its result. Its place in program order is its place among the thread's events.
+/// An event: a call that was made, with its result. Its place among the thread's events is its place in
+/// program order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Event {
     /// The thread.
     pub thread: u8,
-    /// What was called.
+    /// The method called.
     pub method: Method,
-    /// With what.
+    /// The arguments.
     pub args: SmallVec<[Arg; 3]>,
-    /// What it returned.
+    /// The result.
     pub result: Value,
-    /// For an event of an implementation, the number of the call of the client that it serves, among those of its
-    /// thread; for a client's own call, that call's number (`f` of LOCO'26 Def. 3.11).
+    /// For an event of an implementation, the number of the client's call that it serves, among those of its
+    /// thread. For a client's own call, that call's number (`f` of LOCO'26 Def. 3.11).
     pub serves: u16,
 }
 
 impl Event {
-    /// The location at a place of the arguments.
+    /// Returns the location at position `at` of the arguments.
     pub fn loc(&self, at: usize) -> Option<Loc> {
         match self.args.get(at) {
             Some(Arg::Loc(loc)) => Some(*loc),
@@ -129,7 +130,7 @@ impl Event {
         }
     }
 
-    /// The value at a place of the arguments; `()` if there is none.
+    /// Returns the value at position `at` of the arguments, or `()` if there is none.
     pub fn value(&self, at: usize) -> Value {
         match self.args.get(at) {
             Some(Arg::Value(value)) => value.clone(),
@@ -137,7 +138,7 @@ impl Event {
         }
     }
 
-    /// The first work identifier.
+    /// Returns the first work identifier.
     pub fn work(&self) -> Option<Wid> {
         self.args.iter().find_map(|arg| match arg {
             Arg::Work(work) => Some(*work),
@@ -145,7 +146,7 @@ impl Event {
         })
     }
 
-    /// The first set of nodes, or the first node as a set.
+    /// Returns the first set of nodes, or the first node as a set.
     pub fn nodes(&self) -> NodeSet {
         let found = self.args.iter().find_map(|arg| match arg {
             Arg::Nodes(nodes) => Some(*nodes),
@@ -155,7 +156,7 @@ impl Event {
         found.unwrap_or_default()
     }
 
-    /// `P0: r = m(..)`, with the result where it has one.
+    /// Prints the event as `P0: r = m(..)`, with the result where it has one.
     pub fn display(&self, client: &Client) -> String {
         let args: Vec<String> = self
             .args
@@ -188,16 +189,16 @@ impl Event {
     }
 }
 
-/// A stamp (LOCO'26 3.1): what kind of effect a subevent is, shared by all libraries.
+/// A stamp (LOCO'26 3.1): the kind of effect of a subevent. All libraries share the stamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stamp {
     /// The kind.
     pub kind: StampKind,
-    /// The node of a stamp of a family; 0 for the others.
+    /// The node of a stamp that belongs to a family; 0 for others.
     pub node: u8,
 }
 
-/// Kinds of stamps, in the order of the rows of LOCO'26 Fig. 10. The last two are ours.
+/// A kind of stamp, in the order of the rows of LOCO'26 Fig. 10. The last two are ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StampKind {
     /// `aCR`: CPU read.
@@ -224,18 +225,18 @@ pub enum StampKind {
     Gf,
     /// `aNAR`: NIC atomic read (ours, `docs/rmw.md`).
     Nar,
-    /// `aPF`: fence of the operations towards a node that leaves CPU stores in their buffer (ours). Ordered as `aGF`,
-    /// but not after `aCW`.
+    /// `aPF`: fence of the operations towards a node that leaves CPU stores in their buffer (ours). It is
+    /// ordered as `aGF`, but not after `aCW`.
     Pf,
 }
 
 impl StampKind {
-    /// Whether there is one a node.
+    /// Returns whether there is one stamp of this kind for each node.
     pub const fn is_family(self) -> bool {
         self as usize >= StampKind::Nlr as usize
     }
 
-    /// The papers' name.
+    /// Returns the papers' name.
     pub const fn label(self) -> &'static str {
         match self {
             StampKind::Cr => "aCR",
@@ -254,8 +255,8 @@ impl StampKind {
         }
     }
 
-    /// The event type of RDMA^TSO whose row (`earlier`) or column of the stamp order it has. Rows E and K of LOCO'26
-    /// Fig. 10 are equal, and so are columns 9 and 11.
+    /// Returns the event type of RDMA^TSO whose row (`earlier`) or column of the stamp order this kind has.
+    /// Rows E and K of LOCO'26 Fig. 10 are equal, and so are columns 9 and 11.
     const fn kind(self, earlier: bool) -> Kind {
         match self {
             StampKind::Cr => Kind::LocalRead,
@@ -276,17 +277,17 @@ impl StampKind {
 }
 
 impl Stamp {
-    /// A stamp that is in no family.
+    /// Returns a stamp that is in no family.
     pub const fn cpu(kind: StampKind) -> Stamp {
         Stamp { kind, node: 0 }
     }
 
-    /// The stamp of a family for a node.
+    /// Returns the stamp of a family for a node.
     pub const fn at(kind: StampKind, node: Node) -> Stamp {
         Stamp { kind, node: node.0 }
     }
 
-    /// The stamp order `to` (LOCO'26 Fig. 10).
+    /// Returns whether the stamp order `to` (LOCO'26 Fig. 10) puts this stamp before `later`.
     pub fn before(self, later: Stamp) -> bool {
         if self.kind == StampKind::Cw && later.kind == StampKind::Pf {
             return false;
@@ -302,7 +303,7 @@ impl Stamp {
         }
     }
 
-    /// Every stamp for so many nodes.
+    /// Returns every stamp for so many nodes.
     pub fn all(nodes: u8) -> impl Iterator<Item = Stamp> {
         use StampKind::{Cas, Cr, Cw, Gf, Mf, Nar, Nlr, Nlw, Nrr, Nrw, Pf, Rf, Wt};
         let single = [Cr, Cw, Cas, Mf, Wt].into_iter().map(Stamp::cpu);

@@ -10,7 +10,7 @@ use crate::value::Value;
 /// A subevent: an event under one of its stamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subevent {
-    /// Index of the event.
+    /// The index of the event.
     pub event: usize,
     /// The stamp.
     pub stamp: Stamp,
@@ -19,20 +19,21 @@ pub struct Subevent {
 /// A plain execution with stamps: everything but `so` and `hb`.
 #[derive(Clone, Debug)]
 pub struct Graph<'a> {
-    /// The client, for nodes and objects.
+    /// The client, which has the nodes and objects.
     pub client: &'a Client,
-    /// Events, those of each thread together and in program order.
+    /// The events, those of each thread together and in program order.
     pub events: Vec<Event>,
-    /// Subevents, in the order of their events.
+    /// The subevents, in the order of their events.
     pub subevents: Vec<Subevent>,
 }
 
 impl<'a> Graph<'a> {
-    /// The graph of events whose stamps `stamps` gives; too large if there are more than [`SUBEVENTS_MAX`].
+    /// Builds the graph of events whose stamps are given by `stamps`. Fails if there are more than
+    /// [`SUBEVENTS_MAX`] subevents.
     ///
     /// # Errors
     ///
-    /// The limit.
+    /// Returns the limit.
     pub fn new(
         client: &'a Client,
         events: Vec<Event>,
@@ -53,81 +54,81 @@ impl<'a> Graph<'a> {
         })
     }
 
-    /// Program order on events.
+    /// Returns whether program order puts event `a` before `b`.
     pub fn po(&self, a: usize, b: usize) -> bool {
         a < b && self.events[a].thread == self.events[b].thread
     }
 
-    /// Program order on the events of subevents.
+    /// Returns whether program order puts the event of subevent `a` before that of `b`.
     pub fn po_sub(&self, a: usize, b: usize) -> bool {
         self.po(self.subevents[a].event, self.subevents[b].event)
     }
 
-    /// Preserved program order of two subevents (LOCO'26 3.1).
+    /// Returns whether preserved program order puts subevent `a` before `b` (LOCO'26 3.1).
     pub fn ppo(&self, a: usize, b: usize) -> bool {
         self.po_sub(a, b) && self.subevents[a].stamp.before(self.subevents[b].stamp)
     }
 
-    /// The node of an event's thread.
+    /// Returns the node of an event's thread.
     pub fn node(&self, event: usize) -> Node {
         self.client.threads[usize::from(self.events[event].thread)].node
     }
 
-    /// The subevent of an event under a stamp.
+    /// Returns the subevent of an event under a stamp.
     pub fn subevent(&self, event: usize, stamp: Stamp) -> Option<usize> {
         self.subevents
             .iter()
             .position(|s| s.event == event && s.stamp == stamp)
     }
 
-    /// The subevents of an event.
+    /// Returns the subevents of an event.
     pub fn of_event(&self, event: usize) -> impl Iterator<Item = usize> + '_ {
         (0..self.subevents.len()).filter(move |&s| self.subevents[s].event == event)
     }
 
-    /// The events of a library.
+    /// Returns the events of a library.
     pub fn of_library(&self, library: Library) -> impl Iterator<Item = usize> + '_ {
         (0..self.events.len()).filter(move |&e| self.events[e].method.library() == library)
     }
 
-    /// The library of a subevent.
+    /// Returns the library of a subevent.
     pub fn library(&self, subevent: usize) -> Library {
         self.events[self.subevents[subevent].event].method.library()
     }
 
-    /// `P0: submit(q, 1) = true [aCW]`.
+    /// Prints a subevent as `P0: submit(q, 1) = true [aCW]`.
     pub fn display(&self, subevent: usize) -> String {
         let s = self.subevents[subevent];
         format!("{} [{}]", self.events[s.event].display(self.client), s.stamp)
     }
 
-    /// Whether the kind of a subevent's stamp is this.
+    /// Returns whether the subevent's stamp has this kind.
     pub fn is(&self, subevent: usize, kind: StampKind) -> bool {
         self.subevents[subevent].stamp.kind == kind
     }
 }
 
-/// An edge of `so` and the term of a definition that it comes from.
+/// An edge of `so`, with the term of a definition that it comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edge {
     /// The earlier subevent.
     pub from: usize,
     /// The later subevent.
     pub to: usize,
-    /// The term, as the papers call it.
+    /// The term by the papers' name.
     pub why: &'static str,
 }
 
 /// Whether a search goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
-    /// With the next choice.
+    /// The search goes on with the next choice.
     Continue,
-    /// Not at all: what was looked for is found, or a limit is reached.
+    /// The search ends: it has found its goal, or reached a limit.
     Stop,
 }
 
-/// An edge that was refused, since there is a path back.
+/// An edge that was refused because there is a path back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
     /// The refused edge.
@@ -139,30 +140,30 @@ pub struct Conflict {
 /// The synchronisation and happens-before orders of an execution that is being completed.
 #[derive(Debug)]
 pub struct State<'a> {
-    /// `hb`, closed: `ppo` and what has been chosen of `so`.
+    /// The transitive closure of `ppo` and the edges of `so` chosen so far.
     pub hb: Order,
-    /// What has been chosen of `so`.
+    /// The edges of `so` chosen so far.
     pub edges: Vec<Edge>,
     /// The last values of the client's observed words, once chosen.
     pub words: Vec<Value>,
-    /// Refused edges, if they are asked for, at most so many.
+    /// The refused edges with the most to collect, if they are asked for.
     pub conflicts: Option<(Vec<Conflict>, usize)>,
-    /// If set, the only pairs that `so` may have: rows of bits.
+    /// The only pairs that `so` may have, if set, as rows of bits.
     pub within: Option<Vec<u128>>,
-    /// Whether modification orders must be total, rather than as far as reads tell them apart.
+    /// Whether modification orders must be total. Otherwise they are decided as far as reads tell them apart.
     pub total: bool,
-    /// Choices made.
+    /// The number of choices made.
     pub steps: u64,
-    /// Why the search stopped before its end, if it did.
+    /// The limit that ended the search, if one did.
     pub limit: Option<Limit>,
     budget: Budget<'a>,
 }
 
-/// How many steps there are between two looks at the budget.
+/// The number of steps between two looks at the budget.
 const STEPS_BETWEEN_LOOKS: u64 = 1024;
 
 impl<'a> State<'a> {
-    /// The state with `hb = ppo⁺`.
+    /// Returns the state with `hb = ppo⁺`.
     pub fn new(g: &Graph<'_>, budget: Budget<'a>) -> State<'a> {
         let n = g.subevents.len();
         let mut hb = Order::empty(n);
@@ -188,7 +189,7 @@ impl<'a> State<'a> {
         }
     }
 
-    /// Adds an edge to `so`. False if `hb` would have a cycle, or the edge is not among those that it may have.
+    /// Adds an edge to `so`. Returns false if `hb` would have a cycle, or if `within` excludes the edge.
     pub fn order(&mut self, from: usize, to: usize, why: &'static str) -> bool {
         let edge = Edge { from, to, why };
         if self.within.as_ref().is_some_and(|rows| rows[from] >> to & 1 == 0) {
@@ -209,7 +210,7 @@ impl<'a> State<'a> {
         true
     }
 
-    /// Makes a choice and takes it back.
+    /// Makes a choice, and takes it back afterwards.
     pub fn attempt(&mut self, choice: impl FnOnce(&mut Self) -> Flow) -> Flow {
         self.steps += 1;
         if self.steps.is_multiple_of(STEPS_BETWEEN_LOOKS) && self.limit.is_none() {
@@ -229,7 +230,7 @@ impl<'a> State<'a> {
     }
 }
 
-/// A path from `from` to `to` along `ppo` and the edges, the shortest; empty if there is none.
+/// Returns a shortest path from `from` to `to` along `ppo` and the edges. It is empty if there is none.
 pub fn path(g: &Graph<'_>, edges: &[Edge], from: usize, to: usize) -> Vec<Edge> {
     let n = g.subevents.len();
     let mut came: Vec<Option<Edge>> = vec![None; n];
@@ -267,7 +268,7 @@ pub fn path(g: &Graph<'_>, edges: &[Edge], from: usize, to: usize) -> Vec<Edge> 
     out
 }
 
-/// The pairs of an order.
+/// Returns the pairs of an order.
 pub fn pairs(order: &Order) -> impl Iterator<Item = (usize, usize)> + '_ {
     (0..order.len()).flat_map(|a| bits(order.after(a)).map(move |b| (a, b)))
 }

@@ -1,5 +1,6 @@
-//! Why an outcome of a client is allowed or forbidden: an execution, or the smallest cycle that every attempt runs into,
-//! through libraries as LOCO'26 appendix D does by hand for Fig. 23.
+//! Explains why an outcome of a client is allowed or forbidden. The explanation is an execution, or the
+//! smallest cycle that every attempt runs into. It goes through libraries as LOCO'26 appendix D does by hand
+//! for Fig. 23.
 
 use std::fmt::Write as _;
 
@@ -13,28 +14,29 @@ use crate::implementation::Rules;
 use crate::outcomes::{Asked, each_combination, search_order};
 use crate::plain::runs;
 
-/// Refused edges that are looked at for each plain execution.
+/// The most refused edges that are examined for each plain execution.
 const CONFLICTS_MAX: usize = 64;
 
-/// Why.
+/// The reason for the answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// A consistent execution has the outcome: its events, and the edges of `so`, in words.
     Allowed(String),
-    /// None has. The plain executions that would, and the smallest cycle that one of them runs into, if any does.
+    /// No consistent execution has the outcome. The reason is the smallest cycle of the plain executions that
+    /// would have it, if one of them runs into any.
     Forbidden {
-        /// How many plain executions would have the outcome.
+        /// The number of plain executions that would have the outcome.
         executions: u64,
-        /// The cycle, an edge a line.
+        /// The cycle, with one edge in each line.
         cycle: Option<String>,
     },
 }
 
-/// Why a formula is satisfied by some outcome, or by none.
+/// Explains why a formula is satisfied by some outcome, or by none.
 ///
 /// # Errors
 ///
-/// The limit that was reached before it could be told.
+/// Returns the limit that was reached before the answer was known.
 pub fn explain(
     client: &Client,
     rules: &Rules<'_>,
@@ -112,7 +114,7 @@ pub fn explain(
     }
 }
 
-/// Events by thread, then the edges of `so`.
+/// Prints events by thread, then the edges of `so`.
 fn execution(g: &Graph<'_>, edges: &[Edge]) -> String {
     let mut out = String::new();
     for event in &g.events {
@@ -141,7 +143,7 @@ fn line(g: &Graph<'_>, edge: &Edge) -> String {
     format!("  {}  --{why}-->  {}", g.display(edge.from), g.display(edge.to))
 }
 
-/// An execution of an implementation, events only, indented below the calls that they serve.
+/// Prints the events of an implementation's execution, indented below the calls that they serve.
 pub fn implementation_execution(client: &Client, events: &[Event]) -> String {
     let mut out = String::new();
     for (t, thread) in client.threads.iter().enumerate() {

@@ -1,8 +1,8 @@
-//! Implementations (LOCO'26 Def. 3.9): methods of a library as code over other libraries, and the thread that runs such
-//! code.
+//! Implementations (LOCO'26 Def. 3.9): methods of a library as code over other libraries, and the thread that
+//! runs such code.
 //!
-//! A thread is run, not unfolded: code asks for the result of a call and gets one of those that the library's
-//! specification offers. [`crate::plain`] runs it again with every other choice.
+//! A thread is run, not unfolded. Its code asks for the result of a call and gets one of those that the
+//! library's specification offers. [`crate::plain`] runs it again with every other choice.
 
 use rustc_hash::FxHashMap;
 
@@ -13,26 +13,28 @@ use crate::library::{Effect, Libraries};
 use crate::past::{Domain, Past};
 use crate::value::Value;
 
-/// Most events of a run.
+/// The most events of a run.
 pub const EVENTS_MAX: usize = 96;
 
 /// An implementation of a library.
 pub trait Implementation: Sync {
-    /// Its name: `I_BAL`.
+    /// Returns the implementation's name: `I_BAL`.
     fn name(&self) -> &str;
 
-    /// The library that it implements.
+    /// Returns the library that it implements.
     fn library(&self) -> Library;
 
-    /// `I(t, m, v)`: what the thread does for a call. Calls methods of the libraries below only, at least one.
+    /// Runs `I(t, m, v)`, the thread's code for a call. It calls only methods of the libraries below, and at
+    /// least one.
     ///
     /// # Errors
     ///
-    /// The run ends here. [`Cut::Blocked`] stands for the papers' `loop {()}`.
+    /// Ends the run. [`Cut::Blocked`] stands for the papers' `loop {()}`.
     fn run(&self, caller: &mut Caller<'_>, method: Method, args: &[Arg]) -> Run<Value>;
 
-    /// `g` of LOCO'26 Def. 3.13: the subevent that stands for a stamp of an abstract call, given the events that
-    /// implement the call (indices into the graph, in program order). None if there is none to choose.
+    /// Returns `g` of LOCO'26 Def. 3.13: the subevent that stands for a stamp of an abstract call. `events`
+    /// are those that implement the call (indices into the graph, in program order). Returns `None` if there
+    /// is none to choose.
     fn concretise(
         &self,
         client: &Client,
@@ -43,36 +45,37 @@ pub trait Implementation: Sync {
     ) -> Option<usize>;
 }
 
-/// What runs: libraries, and implementations above them, each of which may call those after it.
+/// The rules of a run: libraries, and implementations above them. Each implementation may call those after
+/// it.
 #[derive(Default)]
 pub struct Rules<'a> {
-    /// Specifications of the libraries that are called.
+    /// The specifications of the libraries that are called.
     pub libraries: Libraries<'a>,
-    /// Implementations, upper ones first.
+    /// The implementations, upper ones first.
     pub implementations: Vec<&'a dyn Implementation>,
-    /// Most iterations of a client's loop.
+    /// The most iterations of a client's loop.
     pub iterations_max: u32,
 }
 
-/// Why a run ends before its code does.
+/// The reason why a run ends before its code does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// It waits for ever: there is no execution with this choice.
+    /// The run waits for ever: there is no execution with this choice.
     Blocked,
-    /// It is longer than what is considered.
+    /// The run is longer than the bound.
     Bound,
 }
 
 /// A result, unless the run was cut.
 pub type Run<T> = Result<T, Cut>;
 
-/// A thread that runs: what code calls.
+/// A running thread, through which code makes calls.
 pub struct Caller<'a> {
     pub(crate) client: &'a Client,
     pub(crate) rules: &'a Rules<'a>,
     pub(crate) thread: u8,
     pub(crate) domain: &'a Domain,
-    /// The choices of this run: which of how many.
+    /// The choices of this run: the index chosen, and the number of alternatives.
     pub(crate) choices: Vec<(usize, usize)>,
     pub(crate) chosen: usize,
     pub(crate) level: usize,
@@ -83,26 +86,26 @@ pub struct Caller<'a> {
 }
 
 impl<'a> Caller<'a> {
-    /// The client.
+    /// Returns the client.
     pub fn client(&self) -> &'a Client {
         self.client
     }
 
-    /// The thread.
+    /// Returns the thread.
     pub fn thread(&self) -> u8 {
         self.thread
     }
 
-    /// The thread's node.
+    /// Returns the thread's node.
     pub fn node(&self) -> Node {
         self.client.threads[usize::from(self.thread)].node
     }
 
-    /// Calls a method: of the next implementation below that has its library, else of the library.
+    /// Calls a method. It belongs to the next implementation below that has its library, else to the library.
     ///
     /// # Errors
     ///
-    /// The run ends here.
+    /// Ends the run.
     pub fn call(&mut self, method: Method, args: &[Arg]) -> Run<Value> {
         let level = self.level;
         let below = self.rules.implementations.iter().enumerate().skip(level);
@@ -116,12 +119,12 @@ impl<'a> Caller<'a> {
         result
     }
 
-    /// Waits until the condition holds. One look is enough: an execution in which it looks again, and the looks
-    /// before the last found something else, stays consistent without those.
+    /// Waits until the condition holds. Checking once is enough. Take an execution in which the code checks
+    /// again because earlier checks failed; it stays consistent without the earlier checks.
     ///
     /// # Errors
     ///
-    /// The run ends here, always if the condition does not hold.
+    /// Ends the run, always if the condition does not hold.
     pub fn until(&mut self, condition: impl FnOnce(&mut Self) -> Run<bool>) -> Run<()> {
         if condition(self)? {
             Ok(())

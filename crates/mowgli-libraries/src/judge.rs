@@ -1,4 +1,4 @@
-//! What a setting says about a client: its outcomes, and the verdict on each condition.
+//! Judges clients under a setting: their outcomes, and the verdict on each condition.
 
 use mowgli::outcome::Budget;
 
@@ -9,10 +9,11 @@ use crate::implementations::{IBal, IMsw, IRbl, ISv};
 use crate::libraries::{Reach, libraries};
 use crate::outcomes::outcomes;
 
-/// Iterations of a client's loops that are considered unless the caller says otherwise.
+/// The most iterations of a client's loops that are considered, unless the caller says otherwise.
 pub const ITERATIONS_MAX: u32 = 3;
 
-/// The rules of a setting; none for `shipped`, which code runs, and for `I_W`, which has rules of its own.
+/// Returns the rules of a setting. Returns `None` for `shipped`, which code runs, and for `I_W`, which has
+/// rules of its own.
 pub fn rules(setting: Setting, iterations_max: u32) -> Option<Rules<'static>> {
     let implementation: Option<&'static dyn Implementation> = match setting {
         Setting::Spec | Setting::TransitiveBarrier | Setting::WeakRing | Setting::PaperRing => None,
@@ -35,13 +36,13 @@ pub fn rules(setting: Setting, iterations_max: u32) -> Option<Rules<'static>> {
     })
 }
 
-/// The outcomes of a client under a setting; none where [`rules`] has none.
+/// Returns the outcomes of a client under a setting, or `None` where [`rules`] has none.
 pub fn outcomes_under(client: &Client, setting: Setting, budget: Budget<'_>) -> Option<Outcomes> {
     let rules = rules(setting, ITERATIONS_MAX)?;
     Some(outcomes(client, &rules, budget))
 }
 
-/// The verdict on a formula; none if the outcomes are incomplete and do not tell.
+/// Returns the verdict on a formula, or `None` if the outcomes are incomplete and do not decide it.
 pub fn verdict(client: &Client, formula: &Formula, found: &Outcomes) -> Option<Verdict> {
     let holds = found.outcomes.iter().filter(|o| formula.holds(client, o)).count();
     match (holds, found.outcomes.len(), found.is_complete()) {
@@ -52,12 +53,12 @@ pub fn verdict(client: &Client, formula: &Formula, found: &Outcomes) -> Option<V
     }
 }
 
-/// Whether a verdict is as expected: what every outcome satisfies is allowed too.
+/// Returns whether a verdict is as expected. A formula that every outcome satisfies is also allowed.
 pub fn agrees(expected: Verdict, found: Verdict) -> bool {
     expected == found || (expected, found) == (Verdict::Allowed, Verdict::Required)
 }
 
-/// A report on a client under a setting, as `mowgli outcomes` prints it: outcomes, then verdicts.
+/// Returns a report on a client under a setting, as `mowgli outcomes` prints it: outcomes, then verdicts.
 pub fn report(client: &Client, setting: Setting, found: &Outcomes) -> String {
     let mut out = format!("Client {} {setting}\n", client.name);
     out.push_str(&format!("Outcomes {}\n", found.outcomes.len()));

@@ -1,9 +1,11 @@
-//! The Mowgli framework of LOCO'26: programs that call methods of libraries (*clients*, section 3.1), what a library
-//! promises (3.2), and when an implementation keeps the promise (3.5, 3.6).
+//! The Mowgli framework of LOCO'26. It has programs that call methods of libraries (*clients*, section 3.1),
+//! the promises of libraries (3.2), and the conditions under which an implementation keeps a promise (3.5,
+//! 3.6).
 //!
-//! Pure: no I/O, no operating system, no unsafe code. Relies on `mowgli` for the form of texts, for values of
-//! programs and for the stamp order. Used by `mowgli outcomes` and `mowgli refine`, and by whoever runs clients on other
-//! things than specifications: the types in [`client`] and [`outcome`] are all that they need.
+//! The crate is pure: no I/O, no operating system, no unsafe code. It relies on `mowgli` for the form of
+//! texts, for values of programs and for the stamp order. It is used by `mowgli outcomes` and `mowgli
+//! refine`, and by code that runs clients on other things than specifications. Such code needs only the types
+//! in [`client`] and [`outcome`].
 #![forbid(unsafe_code)]
 
 pub mod catalogue;

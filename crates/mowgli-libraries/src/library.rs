@@ -1,7 +1,8 @@
-//! What a library is (LOCO'26 Def. 3.5): methods with locations and stamps, and a consistency predicate.
+//! Libraries (LOCO'26 Def. 3.5): methods with locations and stamps, and a consistency predicate.
 //!
-//! A predicate is given as its enumeration: [`Specification::order`] tries the synchronisation orders that the library
-//! allows, and [`Specification::accepts`] says what the library asks of `hb` beyond being a strict partial order.
+//! A predicate is given as its enumeration. [`Specification::order`] tries the synchronisation orders that
+//! the library allows. [`Specification::accepts`] checks the library's demands on `hb` beyond being a strict
+//! partial order.
 
 use rustc_hash::FxHashMap;
 
@@ -12,33 +13,37 @@ use crate::order::Order;
 use crate::past::Past;
 use crate::value::Value;
 
-/// What follows a choice of `so`: the other libraries' choices, and in the end the consistent execution.
+/// The continuation of a choice of `so`: the other libraries' choices, and in the end the consistent
+/// execution.
 pub type Next<'n> = &'n mut dyn FnMut(&mut State<'_>) -> Flow;
 
 /// The specification of a library.
 pub trait Specification: Sync {
-    /// The library.
+    /// Returns the library.
     fn library(&self) -> Library;
 
-    /// `stmp(e)`, not empty; none if the call by itself has no consistent execution (a thread that takes no part).
+    /// Returns `stmp(e)`, which is not empty. Returns `None` if the call by itself has no consistent
+    /// execution (its thread takes no part).
     fn stamps(&self, client: &Client, event: &Event) -> Option<Vec<Stamp>>;
 
-    /// Adds to the state every synchronisation order that the library allows, one after the other, and calls `next`
-    /// with each. Ends when `next` stops.
+    /// Adds every synchronisation order that the library allows to the state, one after the other, and calls
+    /// `next` with each. Ends when `next` stops.
     fn order(&self, g: &Graph<'_>, state: &mut State<'_>, next: Next<'_>) -> Flow;
 
-    /// Whether the library's predicate holds of a complete `hb`, for predicates that read it.
+    /// Returns whether the library's predicate holds for a complete `hb`. For predicates that depend on it.
     fn accepts(&self, _g: &Graph<'_>, _hb: &Order) -> bool {
         true
     }
 
-    /// What the call may return: a finite set that has every result of a consistent execution.
+    /// Returns the possible results of the call: a finite set that contains every result of a consistent
+    /// execution.
     fn results(&self, past: &Past<'_>, method: Method, args: &[Arg]) -> Vec<Value>;
 
-    /// What the call makes known to reads of the same library.
+    /// Returns the effects of the call on the reads of its library.
     fn effects(&self, past: &Past<'_>, event: &Event) -> Vec<Effect>;
 
-    /// The locations of a call (`loc` of Def. 3.5). The arguments' by default.
+    /// Returns the locations of a call (`loc` of Def. 3.5). By default these are the locations among its
+    /// arguments.
     fn locations(&self, event: &Event) -> Vec<Loc> {
         let locs = event.args.iter().filter_map(|arg| match arg {
             Arg::Loc(loc) => Some(*loc),
@@ -48,14 +53,14 @@ pub trait Specification: Sync {
     }
 }
 
-/// What a call does to the values that reads may find.
+/// An effect of a call on the values that reads may find.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// The thread's CPU writes the value.
     Write(Loc, Value),
     /// A network card writes the value.
     Place(Loc, Value),
-    /// A network card copies what it finds.
+    /// A network card copies the value that it finds.
     Copy {
         /// Destination.
         to: Loc,
@@ -64,26 +69,26 @@ pub enum Effect {
     },
 }
 
-/// A set of compatible libraries (Λ of LOCO'26 Def. 3.6): one specification a library.
+/// A set of compatible libraries (Λ of LOCO'26 Def. 3.6), with one specification for each.
 #[derive(Default)]
 pub struct Libraries<'a> {
     specifications: FxHashMap<Library, &'a dyn Specification>,
 }
 
 impl<'a> Libraries<'a> {
-    /// The set of these specifications; the last of each library counts.
+    /// Makes the set of these specifications. If a library has several, the last one counts.
     pub fn new(specifications: impl IntoIterator<Item = &'a dyn Specification>) -> Libraries<'a> {
         let specifications = specifications.into_iter().map(|s| (s.library(), s)).collect();
         Libraries { specifications }
     }
 
-    /// The specification of a library.
+    /// Returns the specification of a library.
     pub fn get(&self, library: Library) -> Option<&'a dyn Specification> {
         self.specifications.get(&library).copied()
     }
 }
 
-/// The initial value of a location: the client's for its words, 0 elsewhere.
+/// Returns the initial value of a location. It is the client's for words of the client, and 0 for others.
 pub fn initial(client: &Client, loc: Loc) -> Value {
     use crate::client::ObjectKind;
     let init = match loc.client_object().map(|object| &client.object(object).kind) {
@@ -94,7 +99,8 @@ pub fn initial(client: &Client, loc: Loc) -> Value {
     Value::Int(init)
 }
 
-/// The node that a location's `node` means for a thread on `own`: its own where there is a copy on every node.
+/// Returns the location that a thread on `own` accesses. Where there is a copy on every node, it is the
+/// thread's own.
 pub fn copy_of(loc: Loc, own: Node) -> Loc {
     if loc.node == Loc::EVERYWHERE {
         loc.at(own)

@@ -1,8 +1,8 @@
-//! Local soundness (LOCO'26 Def. 3.13), decided on bounded executions with the `g` of appendix G.
+//! Decides local soundness (LOCO'26 Def. 3.13) on bounded executions, with the `g` of appendix G.
 //!
-//! By monotonicity the largest `hb'` decides the third condition: the pairs whose images under `g` are in `hb`. It is
-//! transitive, and by the first two conditions contains `ppo' ∪ so'`. The smallest `hb` of the implementation is the worst case for the
-//! first two conditions.
+//! By monotonicity, the largest `hb'` decides the third condition. It consists of the pairs whose images
+//! under `g` are in `hb`. It is transitive, and by the first two conditions contains `ppo' ∪ so'`. The
+//! smallest `hb` of the implementation is the worst case for the first two conditions.
 
 use mowgli::outcome::{Budget, Limit};
 
@@ -19,11 +19,11 @@ use crate::plain::runs;
 pub struct LocalSoundness<'a> {
     /// The implementation.
     pub implementation: &'a dyn Implementation,
-    /// What it implements.
+    /// The specification that it implements.
     pub specification: &'a dyn Specification,
-    /// What it stands on, with the implementation above.
+    /// The implementation with the libraries that it uses.
     pub rules: &'a Rules<'a>,
-    /// Most executions of the implementation that are judged for a client.
+    /// The most executions of the implementation that are judged for a client.
     pub executions_max: u64,
 }
 
@@ -36,23 +36,23 @@ pub struct Failure {
     pub calls: Vec<Event>,
     /// The implementation's events.
     pub events: Vec<Event>,
-    /// Which condition fails, in words.
+    /// The condition that fails, in words.
     pub why: String,
 }
 
-/// What was found about a client.
+/// The finding about a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
     /// The definition holds for every execution.
     Sound,
-    /// It does not.
+    /// The definition does not hold for some execution.
     Fails(Box<Failure>),
     /// A limit was reached.
     Unknown(Limit),
 }
 
 impl LocalSoundness<'_> {
-    /// Decides the definition for the executions of a client, all of whose calls are of the implemented library.
+    /// Decides the definition for the executions of a client whose calls are all of the implemented library.
     pub fn check(&self, client: &Client, budget: Budget<'_>) -> Found {
         let plain = runs(client, self.rules);
         let mut limit = plain.limit.clone();
@@ -111,7 +111,7 @@ impl LocalSoundness<'_> {
         }
     }
 
-    /// What fails for one execution of the implementation.
+    /// Returns what fails for one execution of the implementation.
     fn execution(
         &self,
         client: &Client,
@@ -177,13 +177,13 @@ impl LocalSoundness<'_> {
     }
 }
 
-/// `f⁻¹(e')`.
+/// Returns `f⁻¹(e')`, the events that implement a call.
 fn implementing(g: &Graph<'_>, call: &Event) -> Vec<usize> {
     let of_call = |&e: &usize| g.events[e].thread == call.thread && g.events[e].serves == call.serves;
     (0..g.events.len()).filter(of_call).collect()
 }
 
-/// The promise of an abstract stamp that the chosen subevent, with the others of its call, does not keep.
+/// Returns the promise of an abstract stamp that the chosen subevent and the others of its call do not keep.
 fn broken_promise(
     client: &Client,
     g: &Graph<'_>,
@@ -205,7 +205,7 @@ fn broken_promise(
     None
 }
 
-/// The specification of a library among these, if the implementation's library is specified.
+/// Returns the specification of the implementation's library among these, if there is one.
 pub fn implemented<'l>(
     implementation: &dyn Implementation,
     libraries: &Libraries<'l>,

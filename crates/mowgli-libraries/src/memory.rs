@@ -1,8 +1,8 @@
-//! Reads from, modification order and NIC flush order: the choices of the libraries that are memories.
+//! Chooses reads-from, modification order and NIC flush order, for the libraries that are memories.
 //!
-//! RDMA^WAIT (LOCO'26 F.2), mixed-size writes (G.11) and shared variables (Def. 3.8) share `rf` and `mo`, with the first
-//! two also `nfo` and `ib`. What is forced is derived; what is not is tried. Two writes of which no read reads either are
-//! left unordered, since any order of the two can be completed.
+//! RDMA^WAIT (LOCO'26 F.2), mixed-size writes (G.11) and shared variables (Def. 3.8) share `rf` and `mo`. The
+//! first two also have `nfo` and `ib`. Forced choices are derived, and others are tried. Two writes that no
+//! read reads are left unordered, since any order of the two can be completed.
 
 use crate::event::{Loc, StampKind};
 use crate::execution::{Flow, Graph, State};
@@ -15,9 +15,9 @@ use crate::value::Value;
 pub struct Access {
     /// The subevent.
     pub sub: usize,
-    /// What it accesses.
+    /// The location that it accesses.
     pub loc: Loc,
-    /// Its value, if the event's label has it.
+    /// The value, if the event's label has it.
     pub value: Option<Value>,
     /// For a write that copies: the index of the read whose value it writes.
     pub source: Option<usize>,
@@ -26,28 +26,28 @@ pub struct Access {
 /// The accesses of a library's events, and the terms of its definition that need no choice.
 #[derive(Debug, Default)]
 pub struct Memory {
-    /// `R`.
+    /// The reads, `R`.
     pub reads: Vec<Access>,
-    /// `W`.
+    /// The writes, `W`.
     pub writes: Vec<Access>,
-    /// Initial values, by location, of those that do not start at 0.
+    /// The initial values of locations that do not start at 0.
     pub init: Vec<(Loc, Value)>,
-    /// Locations whose last value is asked for, in the order of the client's observed words.
+    /// The locations whose last value is asked for, in the order of the client's observed words.
     pub observed: Vec<Loc>,
-    /// Terms of `so` that are forced: `iso`, `pf`, `pfg`.
+    /// The forced terms of `so`: `iso`, `pf`, `pfg`.
     pub so: Vec<(usize, usize, &'static str)>,
-    /// `ib`, where the library has it: its forced terms, not closed.
+    /// The forced terms of `ib`, not closed, where the library has `ib`.
     pub ib: Option<Order>,
-    /// Whether copies never go back: of two copying writes to a location, the later has not read an older write than the
-    /// earlier. Not in the papers.
+    /// Whether copies never go back. If two copying writes go to one location, the later one has not read an
+    /// older write than the earlier one. This is not in the papers.
     pub forward_only: bool,
 }
 
-/// What has been chosen so far.
+/// The choices made so far.
 struct Choice {
-    /// By read: not yet, the initial value, or a write.
+    /// The source of each read: not chosen yet, the initial value, or a write.
     rf: Vec<Option<Option<usize>>>,
-    /// By read: its value, where it is known.
+    /// The value of each read, where it is known.
     values: Vec<Option<Value>>,
     ib: Option<Order>,
 }
@@ -65,7 +65,7 @@ impl Memory {
                 if !ib.close() {
                     return Flow::Continue;
                 }
-                // Of the subevents of one library only: the others have empty rows.
+                // Only subevents of one library have edges: the others have empty rows.
                 for a in 0..ib.len() {
                     if is_instantaneous(g, a) {
                         for b in bits(ib.after(a)) {
@@ -97,7 +97,7 @@ impl Memory {
         }
     }
 
-    /// What a read may read from now, with the orders as they are.
+    /// Returns the sources that a read may read from, given the present orders.
     fn sources(&self, state: &State<'_>, choice: &Choice, r: usize) -> Vec<Option<usize>> {
         let read = &self.reads[r];
         let wanted = choice.values[r].as_ref();
@@ -163,7 +163,8 @@ impl Memory {
         Flow::Continue
     }
 
-    /// Says which edges leave a read without a source, for explanations: the refused edges of each write.
+    /// Records the edges that leave a read without a source, for explanations: the refused edges of each
+    /// write.
     fn blame(&self, state: &mut State<'_>, r: usize) {
         if state.conflicts.is_none() {
             return;
@@ -182,7 +183,7 @@ impl Memory {
         }
     }
 
-    /// `rf(r) = source`: its edges, and the values that follow.
+    /// Sets `rf(r) = source`, and adds its edges and the values that follow.
     fn read_from(
         &self,
         g: &Graph<'_>,
@@ -201,7 +202,7 @@ impl Memory {
             return false;
         }
         let Some(w) = source else {
-            // Reads-before every write of the location.
+            // The initial value is read, so the read comes before every write of the location.
             return (0..self.writes.len())
                 .filter(|&w| self.writes[w].loc == read.loc && self.writes[w].sub != read.sub)
                 .all(|w| self.reads_before(g, state, choice, r, w));
@@ -215,14 +216,15 @@ impl Memory {
         issue(g, state, choice, write, read.sub)
     }
 
-    /// The read's value is this, if it is known: and so is what copies it, and what it was copied from.
+    /// Notes the read's value, if it is known. It is then also the value of everything that copies it and of
+    /// its origin.
     fn know(&self, choice: &mut Choice, r: usize, value: Option<Value>) -> bool {
         let value = match (value, &choice.values[r]) {
             (Some(a), Some(b)) => return a == *b,
             (None, None) => return true,
             (Some(value), None) => value,
             (None, Some(value)) => {
-                // The read's label has a value that its source does not know yet.
+                // The read's label has a value, and its source does not know it yet.
                 let value = value.clone();
                 let Some(Some(Some(w))) = choice.rf.get(r) else {
                     return true;
@@ -234,7 +236,7 @@ impl Memory {
             }
         };
         choice.values[r] = Some(value.clone());
-        // Upwards: the write that it reads from copies the same value.
+        // Go upwards: the write that it reads from copies the same value.
         if let Some(Some(w)) = choice.rf[r] {
             if let Some(from) = self.writes[w].source {
                 if !self.know(choice, from, Some(value.clone())) {
@@ -246,7 +248,7 @@ impl Memory {
         } else if choice.rf[r] == Some(None) && self.init(self.reads[r].loc) != value {
             return false;
         }
-        // Downwards: reads that have chosen a write with this source.
+        // Go downwards: some reads have chosen a write with this source.
         for other in 0..self.reads.len() {
             if let Some(Some(w)) = choice.rf[other]
                 && self.writes[w].source == Some(r)
@@ -258,7 +260,7 @@ impl Memory {
         true
     }
 
-    /// `(r, w) ∈ rb`.
+    /// Adds `(r, w) ∈ rb`.
     fn reads_before(
         &self,
         g: &Graph<'_>,
@@ -270,7 +272,7 @@ impl Memory {
         let (read, write) = (self.reads[r].sub, self.writes[w].sub);
         let local = g.is(read, StampKind::Cr) && g.is(write, StampKind::Cw);
         if local && g.po_sub(write, read) {
-            // The thread's own store is newer: Def. 3.8, and a cycle of `ib` in RDMA^WAIT.
+            // The thread's own store is newer. Def. 3.8 forbids this, and in RDMA^WAIT it is a cycle of `ib`.
             state.order(read, write, "rb");
             return false;
         }
@@ -280,7 +282,8 @@ impl Memory {
         !(local && g.po_sub(read, write)) || issue(g, state, choice, read, write)
     }
 
-    /// Pairs of writes to one location whose order matters: one of the two is read, or the location is observed.
+    /// Returns the pairs of writes to one location whose order matters, because one of the two is read or the
+    /// location is observed.
     fn open_pairs(&self, choice: &Choice, all: bool) -> Vec<(usize, usize)> {
         let read = |w: usize| choice.rf.contains(&Some(Some(w)));
         let mut out = Vec::new();
@@ -335,8 +338,8 @@ impl Memory {
         Flow::Continue
     }
 
-    /// Pairs that `nfo` orders: NIC local reads with NIC local writes, NIC remote reads with NIC remote writes, of one
-    /// thread towards one node.
+    /// Returns the pairs that `nfo` orders: NIC local reads with NIC local writes, and NIC remote reads with
+    /// NIC remote writes, of one thread towards one node.
     fn flush_pairs(&self, g: &Graph<'_>) -> Vec<(usize, usize)> {
         if self.ib.is_none() {
             return Vec::new();
@@ -374,7 +377,7 @@ impl Memory {
                 self.finish(state, next)
             };
         };
-        // The order of posting first: it is the one that most often works.
+        // The order of posting is tried first, because it works most often.
         let posted = if g.po_sub(read, write) {
             (read, write)
         } else {
@@ -401,7 +404,7 @@ impl Memory {
         Flow::Continue
     }
 
-    /// Whether some copy goes back. Modification orders are total here.
+    /// Returns whether some copy goes back. Modification orders must be total here.
     fn goes_back(&self, state: &State<'_>, choice: &Choice) -> bool {
         let read_by = |w: usize| self.writes[w].source.and_then(|r| choice.rf[r]);
         (0..self.writes.len()).any(|a| {
@@ -414,7 +417,7 @@ impl Memory {
                     (Some(Some(newer)), Some(Some(older))) => {
                         state.hb.has(self.writes[older].sub, self.writes[newer].sub)
                     }
-                    // The later of the two has read the initial value.
+                    // The later of the two copies has read the initial value.
                     (Some(Some(_)), Some(None)) => true,
                     _ => false,
                 }
@@ -429,7 +432,7 @@ impl Memory {
                 let last = writes().find(|w| writes().all(|v| v.sub == w.sub || state.hb.has(v.sub, w.sub)));
                 state.words.push(match last {
                     None => self.init(loc),
-                    // Every read has chosen, so that every copied value is known where it matters; see `values`.
+                    // Every read has chosen, so every copied value is known where it matters; see `values`.
                     Some(w) => self.final_value(w, state),
                 });
             }
@@ -459,7 +462,7 @@ impl Memory {
     }
 }
 
-/// Whether a subevent starts and finishes at the same time (`Inst` of LOCO'26 F.2).
+/// Returns whether a subevent starts and finishes at the same time (`Inst` of LOCO'26 F.2).
 pub fn is_instantaneous(g: &Graph<'_>, sub: usize) -> bool {
     !matches!(
         g.subevents[sub].stamp.kind,
@@ -467,7 +470,8 @@ pub fn is_instantaneous(g: &Graph<'_>, sub: usize) -> bool {
     )
 }
 
-/// Adds an edge to `ib`, and to `so` what follows by `[Inst]; ib`. False if either would have a cycle.
+/// Adds an edge to `ib`, and the edges that follow by `[Inst]; ib` to `so`. Returns false if either would
+/// have a cycle.
 fn issue(g: &Graph<'_>, state: &mut State<'_>, choice: &mut Choice, a: usize, b: usize) -> bool {
     let Some(ib) = &mut choice.ib else {
         return true;

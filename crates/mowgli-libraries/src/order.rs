@@ -1,6 +1,6 @@
-//! Strict partial orders that grow: bit rows that stay transitively closed.
+//! Strict partial orders that can grow: rows of bits that stay transitively closed.
 
-/// Most subevents of an execution.
+/// The most subevents of an execution.
 pub const SUBEVENTS_MAX: usize = 128;
 
 /// A transitively closed relation on fewer than [`SUBEVENTS_MAX`] elements.
@@ -11,27 +11,27 @@ pub struct Order {
 }
 
 impl Order {
-    /// No pair.
+    /// Returns the order without pairs on `n` elements.
     pub fn empty(n: usize) -> Order {
         Order { after: vec![0; n] }
     }
 
-    /// How many elements.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         self.after.len()
     }
 
-    /// Whether there are no elements.
+    /// Returns whether there are no elements.
     pub fn is_empty(&self) -> bool {
         self.after.is_empty()
     }
 
-    /// Adds a pair without closing: [`Order::close`] must follow.
+    /// Adds a pair without closing the order. [`Order::close`] must follow.
     pub fn put(&mut self, a: usize, b: usize) {
         self.after[a] |= 1 << b;
     }
 
-    /// Closes transitively; whether the result is irreflexive.
+    /// Closes the order transitively. Returns whether the result is irreflexive.
     pub fn close(&mut self) -> bool {
         for k in 0..self.after.len() {
             let row = self.after[k];
@@ -44,17 +44,17 @@ impl Order {
         self.after.iter().enumerate().all(|(a, row)| row >> a & 1 == 0)
     }
 
-    /// Whether `a` is before `b`.
+    /// Returns whether `a` is before `b`.
     pub fn has(&self, a: usize, b: usize) -> bool {
         self.after[a] >> b & 1 == 1
     }
 
-    /// The elements after `a`, as bits.
+    /// Returns the elements after `a`, as bits.
     pub fn after(&self, a: usize) -> u128 {
         self.after[a]
     }
 
-    /// Adds a pair and closes. False, changing nothing, if that would be a cycle.
+    /// Adds a pair and closes the order. Returns false and changes nothing if that would close a cycle.
     pub fn add(&mut self, a: usize, b: usize) -> bool {
         if a == b || self.has(b, a) {
             return false;
@@ -72,13 +72,13 @@ impl Order {
         true
     }
 
-    /// Takes the state of another order of as many elements, without allocating.
+    /// Copies another order with the same number of elements, without allocating.
     pub fn copy_from(&mut self, other: &Order) {
         self.after.copy_from_slice(&other.after);
     }
 }
 
-/// The positions of the bits.
+/// Returns the positions of the bits that are set.
 pub fn bits(mut set: u128) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         if set == 0 {

@@ -1,4 +1,4 @@
-//! Outcomes of clients under libraries and implementations (LOCO'26 Defs. 3.6 and 3.10).
+//! Finds the outcomes of clients under libraries and implementations (LOCO'26 Defs. 3.6 and 3.10).
 
 use std::collections::BTreeSet;
 
@@ -13,14 +13,14 @@ use crate::library::{Libraries, Specification};
 use crate::plain::{Plain, ThreadRun, runs};
 use crate::value::Value;
 
-/// The outcomes of a client.
+/// Returns the outcomes of a client.
 pub fn outcomes(client: &Client, rules: &Rules<'_>, budget: Budget<'_>) -> Outcomes {
     let (found, _) = search(client, rules, budget, &BTreeSet::new(), false);
     found
 }
 
-/// The outcomes of a client that are not among `known`, all of them or one. Executions with a known outcome are not
-/// judged, which is most of the work where an implementation refines its specification.
+/// Returns outcomes of a client that are not among `known`: all of them, or only one. Executions with a known
+/// outcome are not judged. That saves most of the work where an implementation refines its specification.
 pub fn outcomes_beyond(
     client: &Client,
     rules: &Rules<'_>,
@@ -82,7 +82,7 @@ fn search(
         }
         if stop { Flow::Stop } else { Flow::Continue }
     });
-    // Stopped at the first one that was looked for: that is no limit.
+    // If the search stopped at the first outcome that it looked for, that is not a limit.
     let _ = unfinished;
     let outcomes = Outcomes {
         outcomes: out,
@@ -92,7 +92,7 @@ fn search(
     (outcomes, witness)
 }
 
-/// Calls `visit` with every choice of one run a thread.
+/// Calls `visit` with every choice of one run for each thread.
 pub fn each_combination(plain: &Plain, visit: &mut dyn FnMut(&[&ThreadRun]) -> Flow) -> Flow {
     fn go<'p>(
         plain: &'p Plain,
@@ -115,7 +115,7 @@ pub fn each_combination(plain: &Plain, visit: &mut dyn FnMut(&[&ThreadRun]) -> F
     go(plain, &mut Vec::new(), visit)
 }
 
-/// The libraries that have events, those whose order is forced first.
+/// Returns the libraries that have events. Those whose order is forced come first.
 fn involved<'l>(libraries: &Libraries<'l>, events: &[Event]) -> Option<Vec<&'l dyn Specification>> {
     let mut used: Vec<Library> = events.iter().map(|e| e.method.library()).collect();
     used.sort_unstable();
@@ -125,12 +125,12 @@ fn involved<'l>(libraries: &Libraries<'l>, events: &[Event]) -> Option<Vec<&'l d
     used.into_iter().map(|l| libraries.get(l)).collect()
 }
 
-/// Calls `visit` with every consistent execution of these events (Def. 3.6), until it stops. The executions have
-/// `hb = (ppo ∪ so)⁺`: by monotonicity nothing is lost.
+/// Calls `visit` with every consistent execution of these events (Def. 3.6), until it stops. The executions
+/// have `hb = (ppo ∪ so)⁺`; by monotonicity this is enough.
 ///
 /// # Errors
 ///
-/// The limit that was reached.
+/// Returns the limit that was reached.
 pub fn consistent<'g>(
     client: &'g Client,
     libraries: &Libraries<'_>,
@@ -141,16 +141,16 @@ pub fn consistent<'g>(
     search_order(client, libraries, events, budget, Asked::default(), visit).map(|_| ())
 }
 
-/// What a search is asked for besides consistent executions.
+/// The requests to a search besides consistent executions.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Asked {
-    /// Collect at most so many refused edges.
+    /// The most refused edges to collect, if any.
     pub(crate) conflicts: Option<usize>,
-    /// Total modification orders.
+    /// Whether modification orders must be total.
     pub(crate) total: bool,
 }
 
-/// As [`consistent`].
+/// Searches as [`consistent`] does, with further requests.
 pub(crate) fn search_order<'g>(
     client: &'g Client,
     libraries: &Libraries<'_>,
@@ -197,7 +197,7 @@ fn next_library<'g>(
         }),
         None if libraries.iter().all(|l| l.accepts(g, &state.hb)) => {
             if state.words.is_empty() && !g.client.observed_words.is_empty() {
-                // No event of RDMA^WAIT: its words keep their initial values.
+                // There is no event of RDMA^WAIT, so its words keep their initial values.
                 let words = g.client.observed_words.iter();
                 state.words = words
                     .map(|&w| crate::library::initial(g.client, crate::event::Loc::of(g.client, w)))

@@ -1,4 +1,4 @@
-//! Runs over many clients: each is judged, by refinement or by local soundness, and the first failure is kept.
+//! Runs over many clients. Each is judged by refinement or by local soundness, and the first failure is kept.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,27 +12,27 @@ use crate::execution::Flow;
 use crate::local::{self, LocalSoundness};
 use crate::refine::{self, Refinement};
 
-/// What a run over many clients found.
+/// The result of a run over many clients.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// Clients that were judged.
+    /// The clients that were judged.
     pub clients: u64,
-    /// Those whose judgement is complete.
+    /// The clients whose judgement is complete.
     pub complete: u64,
     /// The first limit that was reached.
     pub limit: Option<Limit>,
-    /// The first failure: of the smallest client, as small ones come first.
+    /// The first failure. It is of the smallest client that fails, because small clients come first.
     pub failure: Option<Box<refine::Failure>>,
     /// The first failure of local soundness.
     pub local_failure: Option<Box<local::Failure>>,
 }
 
-/// Clients that are judged together.
+/// The number of clients that are judged together.
 const BATCH: usize = 512;
 
-/// How a run over clients is judged.
+/// The way in which a run judges clients.
 pub trait Judge: Sync {
-    /// What is found about one client: a failure, or a limit.
+    /// Judges one client, and adds a failure or a limit to the summary.
     fn judge(&self, client: &Client, budget: Budget<'_>, summary: &mut Summary);
 }
 
@@ -56,8 +56,8 @@ impl Judge for LocalSoundness<'_> {
     }
 }
 
-/// Judges every client within the bounds, in parallel, small ones first, until one fails or the budget is used up. The count
-/// of judged clients is kept in `progress`.
+/// Judges every client within the bounds, in parallel and small ones first, until one fails or the budget is
+/// used up. `progress` counts the judged clients.
 pub fn over_clients(judge: &dyn Judge, bounds: &Bounds, budget: Budget<'_>, progress: &AtomicU64) -> Summary {
     let mut summary = Summary::default();
     let mut batch = Vec::with_capacity(BATCH);
@@ -78,7 +78,7 @@ pub fn over_clients(judge: &dyn Judge, bounds: &Bounds, budget: Budget<'_>, prog
     summary
 }
 
-/// Judges these clients, in parallel. The failure is that of the first that fails.
+/// Judges these clients, in parallel. The failure is that of the first client that fails.
 pub fn judge_batch(
     judge: &dyn Judge,
     batch: &[Client],
@@ -96,7 +96,7 @@ pub fn judge_batch(
             }
             one.clients = 1;
             judge.judge(client, budget, &mut one);
-            // Relaxed: a counter that is shown to a person.
+            // Relaxed: the counter publishes no other data.
             progress.fetch_add(1, Ordering::Relaxed);
             one
         })
@@ -118,7 +118,7 @@ pub fn judge_batch(
     }
 }
 
-/// How many statements a client's threads have: what "small" means.
+/// Returns the number of statements of a client's threads. A client is small if this is small.
 pub fn size(client: &Client) -> usize {
     fn of(body: &[Stmt]) -> usize {
         let inner = |stmt: &Stmt| match stmt {

@@ -1,6 +1,8 @@
-//! What a call's results may depend on: what its thread did before, and what may be found where.
+//! The past of a call, on which its results may depend: the thread's earlier events, and the values that may
+//! be found where.
 //!
-//! Read by the specifications of libraries ([`crate::library`]); filled by whoever runs threads ([`crate::plain`]).
+//! The specifications of libraries ([`crate::library`]) read it. The code that runs threads
+//! ([`crate::plain`]) fills it.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +12,7 @@ use crate::client::{Client, Node};
 use crate::event::{Event, Loc};
 use crate::value::Value;
 
-/// What may be found at a location.
+/// The values that may be found at a location.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) values: BTreeSet<Value>,
@@ -21,14 +23,15 @@ pub(crate) struct Entry {
 pub(crate) enum Writer {
     #[default]
     Nobody,
-    /// The CPU of this thread only.
+    /// Only the CPU of this thread.
     Cpu(u8),
     Several,
 }
 
 pub(crate) type Domain = FxHashMap<Loc, Entry>;
 
-/// What a call's results may depend on: what its thread did before, and what may be found where.
+/// The past of a call, on which its results may depend: the thread's earlier events, and the values that may
+/// be found where.
 #[derive(Clone, Copy, Debug)]
 pub struct Past<'a> {
     /// The client.
@@ -41,12 +44,12 @@ pub struct Past<'a> {
 }
 
 impl Past<'_> {
-    /// The thread's node.
+    /// Returns the thread's node.
     pub fn node(&self) -> Node {
         self.client.threads[usize::from(self.thread)].node
     }
 
-    /// The values that a CPU read of the location may return.
+    /// Returns the values that a CPU read of the location may return.
     pub fn read(&self, loc: Loc, init: Value) -> Vec<Value> {
         let entry = self.domain.get(&loc);
         match entry.map_or(Writer::Nobody, |e| e.writer) {
@@ -64,14 +67,14 @@ impl Past<'_> {
         }
     }
 
-    /// The values that are written to the location by anybody.
+    /// Returns the values that any thread writes to the location.
     pub fn written(&self, loc: Loc) -> Vec<Value> {
         self.domain
             .get(&loc)
             .map_or_else(Vec::new, |e| e.values.iter().cloned().collect())
     }
 
-    /// How many of the thread's earlier events are so.
+    /// Returns the number of the thread's earlier events that satisfy `is`.
     pub fn count(&self, is: impl Fn(&Event) -> bool) -> usize {
         self.events.iter().filter(|e| is(e)).count()
     }

@@ -1,12 +1,14 @@
-//! Plain executions (LOCO'26 Def. 3.2): what a thread may do, for all results that its calls might return.
+//! Finds plain executions (LOCO'26 Def. 3.2): the runs of each thread, for all results that its calls might
+//! return.
 //!
-//! The paper lets a call return any value; here it returns those that some consistent execution can justify. What reads may
-//! find is computed first: a set of values for each location, grown until nothing is added, as often as there are
-//! writes, since every value read stems from a chain of different writes. A location that only its own thread's CPU
-//! writes holds the last such write, so that counters and heads of implementations need no guess.
+//! The paper lets a call return any value. Here it returns the values that some consistent execution can
+//! justify. The values that reads may find are computed first, as a set for each location. The sets grow
+//! until nothing is added, for at most as many rounds as there are writes, since every value read comes from
+//! a chain of different writes. A location that only its own thread's CPU writes holds the last such write,
+//! so that counters and heads of implementations need no guess.
 //!
-//! Threads are run, not unfolded: the code of a client or an implementation asks for the result of a call and gets one
-//! after the other, by running again from the start with the next choice.
+//! Threads are run, not unfolded. The code of a client or an implementation asks for the result of a call. It
+//! gets one result after the other, by running again from the start with the next choice.
 
 use mowgli::outcome::Limit;
 use rustc_hash::FxHashMap;
@@ -19,31 +21,31 @@ use crate::library::{Effect, initial};
 use crate::past::{Domain, Writer};
 use crate::value::Value;
 
-/// Most runs of a thread that are considered.
+/// The most runs of a thread that are considered.
 pub const RUNS_MAX: usize = 50_000;
-/// What one thread did, to its end.
+/// A run of one thread, to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadRun {
-    /// Its events, in program order.
+    /// The thread's events, in program order.
     pub events: Vec<Event>,
-    /// The calls of the client's text that it made, in program order, with their results: what the events are when
-    /// nothing is implemented (`E'` of LOCO'26 Def. 3.11).
+    /// The calls of the client's text that the thread made, in program order, with their results. These are
+    /// the events if nothing is implemented (`E'` of LOCO'26 Def. 3.11).
     pub calls: Vec<Event>,
-    /// Its registers at the end.
+    /// The thread's registers at the end.
     pub registers: Vec<Value>,
 }
 
-/// Everything that the threads may do.
+/// The runs that the threads may make.
 #[derive(Debug)]
 pub struct Plain {
-    /// By thread.
+    /// The runs of each thread.
     pub runs: Vec<Vec<ThreadRun>>,
-    /// What was left out, if something was.
+    /// The limit because of which some runs were left out, if any were.
     pub limit: Option<Limit>,
 }
 
 impl Caller<'_> {
-    /// Runs a client's code to its end or to a break, which is how many loops to leave.
+    /// Runs a client's code to its end or to a break. Returns the number of loops to leave.
     fn body(&mut self, body: &[Stmt], registers: &mut Vec<Value>) -> Run<u32> {
         for stmt in body {
             let left = match stmt {
@@ -110,7 +112,7 @@ impl Caller<'_> {
     }
 }
 
-/// The value of an argument: truth values and `⊥` as the numbers that they count for.
+/// Returns the value of an argument. Truth values and `⊥` become the numbers that they count for.
 fn plain_number(e: &Expr, registers: &[Value]) -> Value {
     match e.eval(registers) {
         tuple @ Value::Tuple(_) => tuple,
@@ -118,7 +120,7 @@ fn plain_number(e: &Expr, registers: &[Value]) -> Value {
     }
 }
 
-/// All that a client's threads may do.
+/// Returns all runs that a client's threads may make.
 pub fn runs(client: &Client, rules: &Rules<'_>) -> Plain {
     let mut domain = Domain::default();
     let mut rounds = 0;
@@ -141,7 +143,7 @@ pub fn runs(client: &Client, rules: &Rules<'_>) -> Plain {
     }
 }
 
-/// Effects found in a round.
+/// The effects found in a round.
 #[derive(Default)]
 struct Found {
     writes: Vec<(u8, Effect)>,
@@ -193,7 +195,7 @@ impl Found {
     }
 }
 
-/// The runs of one thread, added to `out`.
+/// Adds the runs of one thread to `out`.
 fn thread_runs(
     client: &Client,
     rules: &Rules<'_>,
@@ -224,7 +226,7 @@ fn thread_runs(
         };
         let mut registers = vec![Value::Int(0); code.registers.len()];
         let ended = caller.body(&code.body, &mut registers);
-        // Cut runs count too: what they have written so far, others may read.
+        // Cut runs count too, because others may read what they have written so far.
         found.add(thread, &caller.effects);
         writes = writes.max(caller.effects.len());
         match ended {

@@ -1,5 +1,5 @@
-//! Soundness by bounded refinement (LOCO'26 Def. 3.10): for every client up to a size, what an implementation lets it
-//! see is among what the specification allows.
+//! Decides soundness by bounded refinement (LOCO'26 Def. 3.10). For every client up to a size, the outcomes
+//! under an implementation are among those that the specification allows.
 
 use mowgli::outcome::{Budget, Limit};
 
@@ -9,9 +9,9 @@ use crate::event::Event;
 use crate::implementation::Rules;
 use crate::outcomes::{outcomes, outcomes_beyond};
 
-/// What is compared.
+/// The implementation and the specification to compare.
 pub struct Refinement<'a> {
-    /// The implementation, and what it stands on.
+    /// The implementation, with the libraries that it uses.
     pub implementation: &'a Rules<'a>,
     /// The specification.
     pub specification: &'a Rules<'a>,
@@ -24,16 +24,16 @@ pub struct Failure {
     pub client: Client,
     /// The outcome.
     pub outcome: Outcome,
-    /// The implementation's execution that ends so.
+    /// The implementation's execution with this outcome.
     pub events: Vec<Event>,
 }
 
-/// What was found about a client.
+/// The finding about a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
     /// Every outcome is allowed.
     Refines,
-    /// One is not.
+    /// Some outcome is not allowed.
     Fails(Box<Failure>),
     /// A limit was reached, and no forbidden outcome was found.
     Unknown(Limit),
@@ -62,7 +62,8 @@ impl Refinement<'_> {
         }
     }
 
-    /// The smallest client below this one that still fails: calls are left out as long as it does.
+    /// Returns the smallest client below this one that still fails. It leaves calls out as long as the client
+    /// fails.
     pub fn shrink(&self, failure: Failure, budget: Budget<'_>) -> Failure {
         let mut smallest = failure;
         'again: loop {

@@ -1,4 +1,4 @@
-//! Values of clients: what registers hold, what calls take and return (`Val` of LOCO'26 3.1).
+//! Values of clients, which are in registers, arguments and results (`Val` of LOCO'26 3.1).
 
 use std::fmt;
 
@@ -8,20 +8,21 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Value {
-    /// `()`: what a call returns that returns nothing.
+    /// `()`: the result of a call that returns nothing.
     Unit,
     /// A truth value.
     Bool(bool),
-    /// A number, 64 bits.
+    /// A number of 64 bits.
     Int(i64),
-    /// A message or a mixed-size value of several words. A message of one word is [`Value::Int`], never a tuple of
-    /// one, so that equal messages are equal values: build messages with [`Value::message`].
+    /// A message or a mixed-size value of several words. A message of one word is a [`Value::Int`], never a
+    /// tuple of one. Equal messages are therefore equal values. Build messages with [`Value::message`].
     Tuple(Vec<i64>),
-    /// `⊥`, written `bot`: a receive that found no message, a read that found torn data, a key that is not there.
+    /// `⊥`, written `bot`: the result of a receive that found no message, a read that found torn data, or a
+    /// lookup of an absent key.
     Bottom(Bottom),
 }
 
-/// The value `⊥`. A type of its own so that its JSON is the text `"bot"`.
+/// The value `⊥`. It has a type of its own so that its JSON is the text `"bot"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Bottom {
     /// The one value.
@@ -29,11 +30,11 @@ pub enum Bottom {
     Bottom,
 }
 
-/// `⊥`.
+/// The value `⊥`.
 pub const BOTTOM: Value = Value::Bottom(Bottom::Bottom);
 
 impl Value {
-    /// The message of these words.
+    /// Makes the message of these words.
     pub fn message(words: &[i64]) -> Value {
         match words {
             [one] => Value::Int(*one),
@@ -41,7 +42,7 @@ impl Value {
         }
     }
 
-    /// The words of a message. A truth value is the word 0 or 1; `()` and `⊥` have no words.
+    /// Returns the words of a message. A truth value is the word 0 or 1; `()` and `⊥` have no words.
     pub fn words(&self) -> Vec<i64> {
         match self {
             Value::Unit | Value::Bottom(_) => Vec::new(),
@@ -51,7 +52,7 @@ impl Value {
         }
     }
 
-    /// The value where a number is wanted: a truth value counts as 0 or 1, `()`, `⊥` and tuples as 0.
+    /// Returns the value as a number. A truth value counts as 0 or 1; `()`, `⊥` and tuples count as 0.
     pub fn number(&self) -> i64 {
         match self {
             Value::Bool(b) => i64::from(*b),
@@ -60,7 +61,8 @@ impl Value {
         }
     }
 
-    /// The value where a truth value is wanted: a number is true unless it is 0, a tuple is true, `()` and `⊥` false.
+    /// Returns the value as a truth value. A number is true unless it is 0, a tuple is true, and `()` and `⊥`
+    /// are false.
     pub fn truth(&self) -> bool {
         match self {
             Value::Unit | Value::Bottom(_) => false,
@@ -84,7 +86,7 @@ impl From<bool> for Value {
 }
 
 impl fmt::Display for Value {
-    /// As in client texts: `1`, `true`, `bot`, `[1, 2]`.
+    /// Prints the value as in client texts: `1`, `true`, `bot`, `[1, 2]`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Value::Unit => f.write_str("()"),

@@ -1,4 +1,5 @@
-//! The clients of `litmus/clients`: every stated verdict holds, and every report is as its golden file has it.
+//! Checks the clients of `litmus/clients`: every stated verdict holds, and every report equals its golden
+//! file.
 //!
 //! `MOWGLI_BLESS=1 cargo test -p mowgli-libraries --test catalogue` rewrites the golden files.
 
@@ -34,7 +35,7 @@ fn clients() -> Vec<(PathBuf, Client)> {
     out
 }
 
-/// The settings that a client states verdicts for, and the specification.
+/// Returns the settings that a client states verdicts for, and the specification.
 fn settings(client: &Client) -> Vec<Setting> {
     let mut out: Vec<Setting> = client
         .queries

@@ -1,4 +1,5 @@
-//! The language of clients: what is read, what is refused with which words, and that printing loses nothing.
+//! Tests the language of clients: the texts that are read, those that are refused with their messages, and
+//! that printing loses nothing.
 
 use mowgli_libraries::client::{Client, Library, Method, ObjectKind, Stmt, parse};
 
@@ -114,7 +115,7 @@ fn a_client_survives_json() {
     );
 }
 
-/// The messages for a text, with line and column and remedy.
+/// Returns the messages for a text, with line and column and remedy.
 fn refused(rows: &str) -> String {
     let source = format!(
         "RDMA t\n{{ x@1=0; y@2=0; }}\nobjects {{ sv s; ring q: P0 -> P1 size 4; barrier b: P0; mixed m@1 size 2; }}\n{rows}"

@@ -1,8 +1,9 @@
 //! The worked example of `docs/mowgli.md`: a mailbox of one word, with its specification, an implementation over shared
 //! variables that is wrong, the client that shows it, and the repair.
 //!
-//! The vocabulary of methods is one table (`client/method.rs`); a library of one's own adds its lines there. So that the
-//! example can live in a test, it borrows two methods of owned variables: `store_owned` is `post`, `load_owned` is `look`.
+//! The vocabulary of methods is one table (`client/method.rs`), to which a new library adds its lines. So
+//! that the example can be a test, it borrows two methods of owned variables: `store_owned` is `post`,
+//! `load_owned` is `look`.
 
 use std::sync::atomic::AtomicU64;
 
@@ -20,8 +21,9 @@ use mowgli_libraries::past::Past;
 use mowgli_libraries::refine::Refinement;
 use mowgli_libraries::value::Value;
 
-/// The specification. A post writes the copy of every node at once in value, though not in time: `aCW` on its own node,
-/// `aNRW_n` on each other. So what the owner did before towards node `n` is before the post at `n` (Fig. 10, cell G7).
+/// The specification. A post writes the copies of every node, which all get the same value but at different
+/// times: `aCW` on its own node, `aNRW_n` on each other. Operations of the owner towards node `n` that come
+/// before the post therefore happen before the post at `n` (Fig. 10, cell G7).
 struct Mailbox;
 
 fn post_stamp(own: Node, node: Node) -> Stamp {
@@ -51,7 +53,7 @@ impl Specification for Mailbox {
         }
     }
 
-    /// `so = rf_e ∪ rb ∪ mo`, each on the copies of one node, as for shared variables.
+    /// Adds `so = rf_e ∪ rb ∪ mo`, each on the copies of one node, as for shared variables.
     fn order(&self, g: &Graph<'_>, state: &mut State<'_>, next: Next<'_>) -> Flow {
         let mut memory = Memory::default();
         for e in g.of_library(Library::Owned) {
@@ -99,7 +101,7 @@ impl Specification for Mailbox {
 
 /// The implementation over shared variables: write, then broadcast.
 struct IMailbox {
-    /// Whether a post waits until the broadcast of the one before has read its source.
+    /// Whether a post waits until the broadcast of the previous post has read its source.
     waits: bool,
 }
 

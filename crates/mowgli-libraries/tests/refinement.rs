@@ -1,5 +1,5 @@
-//! Implementations against specifications, over all clients up to a size: the correct ones refine and are locally sound,
-//! and each mistake is refuted with a client of the size that is known to be the smallest.
+//! Compares implementations with specifications, over all clients up to a size. The correct ones refine and
+//! are locally sound. Each mistake is refuted with a client of the size that is known to be the smallest.
 
 use std::sync::atomic::AtomicU64;
 

@@ -214,9 +214,9 @@ impl Object for KeyValueObject {
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     pub operations: usize,
-    /// How far an interval reaches from the point where the operation took effect, in operations.
+    /// The distance that an interval reaches from the point where the operation took effect, in operations.
     pub reach: u64,
-    /// Of 100 operations, how many lose their response, and how many others never took effect.
+    /// The percentage of operations that lose their response, and of others that never took effect.
     pub pending_percent: u32,
 }
 

@@ -1,18 +1,18 @@
-//! What libraries demand of the thread that calls them. A call that breaks it has no execution in the papers (LOCO'26
-//! F.2 "respects nodes", Defs. 4.1, 5.2, G.11), so that a text with one is refused.
+//! Checks what libraries demand of the thread that calls them. A call that breaks a demand has no execution
+//! in the papers (LOCO'26 F.2 "respects nodes", Defs. 4.1, 5.2, G.11), so a text with such a call is refused.
 
 use mowgli::program::ThreadId;
 
 use super::method::Method;
 use super::{Arg, Call, Expr, Object, ObjectKind, Thread};
 
-/// Why a call is refused.
+/// The reason why a call is refused.
 pub(super) struct Refusal {
     pub(super) message: String,
     pub(super) help: String,
 }
 
-/// Why `thread` may not make the call; none if it may.
+/// Returns why `thread` may not make the call, or `None` if it may.
 pub(super) fn refusal(
     call: &Call,
     objects: &[Object],

@@ -12,7 +12,7 @@ use super::{Client, ObjectId};
 use crate::client::outcome::Outcome;
 use crate::value::Value;
 
-/// A final condition with what is expected of it.
+/// A final condition with the verdicts expected on it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Query {
     /// The condition.
@@ -21,15 +21,15 @@ pub struct Query {
     pub expected: Expected,
 }
 
-/// Expected verdicts.
+/// The expected verdicts, by setting.
 pub type Expected = BTreeMap<Setting, Verdict>;
 
 /// A quantifier over outcomes and a formula.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Condition {
-    /// What is asked.
+    /// The question.
     pub quantifier: Quantifier,
-    /// About which outcomes.
+    /// The outcomes that it asks about.
     pub formula: Formula,
 }
 
@@ -48,7 +48,7 @@ pub enum Formula {
     Or(Vec<Formula>),
 }
 
-/// What a formula can look at.
+/// A register or word that a formula can read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Operand {
     /// A register's last value.
@@ -58,7 +58,7 @@ pub enum Operand {
 }
 
 impl Formula {
-    /// Whether the outcome satisfies it.
+    /// Returns whether the outcome satisfies the formula.
     pub fn holds(&self, client: &Client, outcome: &Outcome) -> bool {
         match self {
             Formula::Const(b) => *b,
@@ -82,16 +82,17 @@ impl Formula {
     }
 }
 
-/// Which rules a verdict speaks of.
+/// The rules that a verdict is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Setting {
     /// The specifications of all libraries.
     Spec,
-    /// The same with barriers that fence all nodes, not only those of participants (LOCO'26 4.3).
+    /// The specifications, with barriers that fence all nodes, not only those of participants (LOCO'26 4.3).
     TransitiveBarrier,
-    /// The same with the weaker ring buffers of LOCO'26 5.1.
+    /// The specifications, with the weaker ring buffers of LOCO'26 5.1.
     WeakRing,
-    /// The same with ring buffers as printed in LOCO'26 Def. 5.2, which no writer that reads its own ring satisfies.
+    /// The specifications, with ring buffers as printed in LOCO'26 Def. 5.2. No writer that reads its own
+    /// ring satisfies it.
     PaperRing,
     /// I_W below words (LOCO'26 Fig. 24), other libraries by specification.
     ImplWait,
@@ -122,7 +123,7 @@ impl Setting {
         Setting::Shipped,
     ];
 
-    /// Its name in texts.
+    /// Returns the setting's name in texts.
     pub const fn name(self) -> &'static str {
         match self {
             Setting::Spec => "spec",
@@ -149,7 +150,7 @@ impl fmt::Display for Setting {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown setting `{name}`; settings are {known}", known = Setting::ALL.map(Setting::name).join(", "))]
 pub struct UnknownSetting {
-    /// What was asked for.
+    /// The name that was given.
     pub name: String,
 }
 

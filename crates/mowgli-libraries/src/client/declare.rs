@@ -1,4 +1,4 @@
-//! Declarations of objects: which parameters each kind needs, and that they are there.
+//! Reads declarations of objects, and checks that each has the parameters that its kind needs.
 
 use mowgli::litmus::Kind;
 use mowgli::litmus::syntax::Name;
@@ -9,7 +9,7 @@ use super::method::Library;
 use super::parse::Declaration;
 use super::resolve::Resolver;
 
-/// Most cells of a ring, words of a mixed-size location, values of a queue.
+/// The most cells of a ring, words of a mixed-size location, or values of a queue.
 const SIZE_MAX: i64 = 1024;
 
 impl Resolver {
@@ -67,7 +67,7 @@ impl Resolver {
         }
     }
 
-    /// What a declaration declares.
+    /// Returns the kind of object that a declaration declares.
     pub(super) fn kind(&mut self, d: &Declaration) -> Option<ObjectKind> {
         let keyword = d.library.keyword().unwrap_or_default();
         let takes = |library: &[Library]| library.contains(&d.library);

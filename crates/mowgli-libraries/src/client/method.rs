@@ -1,12 +1,12 @@
 //! The methods that clients call, each with its library, parameters and result.
 //!
-//! One table, [`Method::signature`], serves the parser, the printer, generators and whatever runs clients. Names are the
-//! papers', with the library as suffix where two libraries share a name. Libraries without a definition in the papers
-//! are ours; [`Library::source`] says which.
+//! One table, [`Method::signature`], serves the parser, the printer, generators, and the code that runs
+//! clients. Names are the papers', with the library as suffix where two libraries share a name. Libraries
+//! without a definition in the papers are ours; [`Library::source`] says which.
 
 use serde::{Deserialize, Serialize};
 
-/// A library: what its methods share objects with.
+/// A library. Its methods share objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Library {
     /// RDMA^WAIT: words, each on one node.
@@ -21,7 +21,7 @@ pub enum Library {
     MixedSize,
     /// Owned variables: a copy on every node, stored to by the threads of one.
     Owned,
-    /// Shared state tables: a row a node, stored to by its threads.
+    /// Shared state tables: a row for each node, stored to by its threads.
     Sst,
     /// Atomic variables: a word on one node, reached by read-modify-writes from every node.
     Atomic,
@@ -52,8 +52,8 @@ impl Library {
         Library::Fence,
     ];
 
-    /// The word that declares an object of the library; `None` for words, which the init block places, and for the
-    /// fences, which have no objects.
+    /// Returns the word that declares an object of the library; `None` for words, which the init block
+    /// places, and for the fences, which have no objects.
     pub const fn keyword(self) -> Option<&'static str> {
         Some(match self {
             Library::RdmaWait | Library::Fence => return None,
@@ -70,7 +70,7 @@ impl Library {
         })
     }
 
-    /// Its name in reports.
+    /// Returns the library's name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Library::RdmaWait => "RDMA^WAIT",
@@ -88,7 +88,7 @@ impl Library {
         }
     }
 
-    /// Where it is specified.
+    /// Returns the place where the library is specified.
     pub const fn source(self) -> &'static str {
         match self {
             Library::RdmaWait => "LOCO'26 Def. F.2",
@@ -101,7 +101,7 @@ impl Library {
     }
 }
 
-/// What a method takes at one place.
+/// The kind of a method's argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Param {
     /// An object of the library.
@@ -118,18 +118,18 @@ pub enum Param {
     Nodes,
 }
 
-/// A method's form.
+/// The form of a method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Signature {
-    /// Its name in texts.
+    /// The method's name in texts.
     pub name: &'static str,
-    /// Its library.
+    /// The method's library.
     pub library: Library,
-    /// What it takes.
+    /// The kinds of its arguments.
     pub params: &'static [Param],
-    /// Whether it returns a value; a call of one that does not cannot be assigned to a register.
+    /// Whether the method returns a value. A call without a value cannot be assigned to a register.
     pub returns: bool,
-    /// What it does, in a line.
+    /// A description of the method in one line.
     pub about: &'static str,
 }
 
@@ -145,7 +145,7 @@ macro_rules! methods {
             /// Every method.
             pub const ALL: &'static [Method] = &[$(Method::$method),+];
 
-            /// Its form.
+            /// Returns the method's form.
             pub const fn signature(self) -> Signature {
                 match self {
                     $(Method::$method => Signature {
@@ -188,9 +188,11 @@ methods! {
     Get = "get" RdmaWait (WORD, WORD, Work) false;
     /// `put(x, y, d)`: local word `y` to remote word `x`.
     Put = "put" RdmaWait (WORD, WORD, Work) false;
-    /// `rfaa(x, y, v, d)`: remote fetch-and-add of `v` to word `y`; the old value lands in local word `x`. Ours.
+    /// `rfaa(x, y, v, d)`: remote fetch-and-add of `v` to word `y`; the old value is stored in local word
+    /// `x`. Ours.
     RemoteFaa = "rfaa" RdmaWait (WORD, WORD, Number, Work) false;
-    /// `rcas(x, y, v1, v2, d)`: remote compare-and-swap of word `y`; the old value lands in local word `x`. Ours.
+    /// `rcas(x, y, v1, v2, d)`: remote compare-and-swap of word `y`; the old value is stored in local word
+    /// `x`. Ours.
     RemoteCas = "rcas" RdmaWait (WORD, WORD, Number, Number, Work) false;
     /// `wait(d)`: waits for the thread's earlier operations of RDMA^WAIT with identifier `d`.
     Wait = "wait" RdmaWait (Work) false;
@@ -205,7 +207,8 @@ methods! {
     BcastSv = "bcast_sv" SharedVariable (SV, Work, Nodes) false;
     /// `wait_sv(d)`: waits until the thread's earlier broadcasts with identifier `d` have read their source.
     WaitSv = "wait_sv" SharedVariable (Work) false;
-    /// `gf_sv({n1, ..})`: global fence, the thread's earlier operations towards the nodes are finished.
+    /// `gf_sv({n1, ..})`: global fence, after which the thread's earlier operations towards the nodes are
+    /// finished.
     GfSv = "gf_sv" SharedVariable (Nodes) false;
 
     /// `barrier(x)`: global fence, then waits for all participants of `x`.
@@ -262,12 +265,14 @@ methods! {
 
     /// `lock(x)`: takes the lock.
     Lock = "lock" Lock (LOCK) false;
-    /// `try_lock(x)`: takes the lock if nobody holds it; whether it did. May fail without a reason.
+    /// `try_lock(x)`: takes the lock if nobody holds it, and returns whether it did. It may fail without a
+    /// reason.
     TryLock = "try_lock" Lock (LOCK) true;
-    /// `unlock(x)`: fence of the thread's operations towards all nodes, then gives the lock back. Without the lock, never
-    /// returns.
+    /// `unlock(x)`: fences the thread's operations towards all nodes, then gives the lock back. A thread
+    /// without the lock never returns from it.
     Unlock = "unlock" Lock (LOCK) false;
-    /// `unlock_unfenced(x)`: gives the lock back without the fence. Without the lock, never returns.
+    /// `unlock_unfenced(x)`: gives the lock back without the fence. A thread without the lock never returns
+    /// from it.
     UnlockUnfenced = "unlock_unfenced" Lock (LOCK) false;
 
     /// `push_queue(x, v)`: adds a value; false if the queue is full or closed.
@@ -295,17 +300,17 @@ methods! {
 }
 
 impl Method {
-    /// Its name in texts.
+    /// Returns the method's name in texts.
     pub const fn name(self) -> &'static str {
         self.signature().name
     }
 
-    /// Its library.
+    /// Returns the method's library.
     pub const fn library(self) -> Library {
         self.signature().library
     }
 
-    /// The method called `name`.
+    /// Returns the method called `name`.
     pub fn by_name(name: &str) -> Option<Method> {
         Method::ALL.iter().copied().find(|m| m.name() == name)
     }

@@ -1,10 +1,11 @@
 //! Clients: programs that call methods of libraries, LOCO'26 section 3.1.
 //!
-//! [`parse`] reads a client's text (`docs/clients.md`), [`Client::print`] writes it. A client runs on nothing in
-//! particular: the specifications ([`crate::outcome`]) and the shipped objects are asked for its outcomes alike.
+//! [`parse`] reads a client's text (`docs/clients.md`), and [`Client::print`] writes it. A client is not
+//! bound to an implementation: both the specifications ([`crate::outcome`]) and the shipped objects can be
+//! asked for its outcomes.
 //!
-//! Of the paper's language, `let` is a register here, since its programs use a value under a name; `break_k v` has no `v`, as
-//! a register carries it.
+//! Two constructs of the paper's language are different here. `let` is a register, since the paper's programs
+//! use a value under a name. `break_k v` has no `v`, since a register carries the value.
 
 mod admit;
 mod condition;
@@ -30,42 +31,44 @@ use crate::value::Value;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ObjectId(pub u16);
 
-/// A client: objects, threads on nodes, and what is asked about its outcomes.
+/// A client: objects, threads on nodes, and conditions on its outcomes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Client {
-    /// Name, from the header line.
+    /// The name, from the header line.
     pub name: String,
-    /// Where the client comes from and what it shows.
+    /// The origin of the client, and what it shows.
     pub description: Option<String>,
-    /// Number of nodes; nodes are `0..nodes`, each a participant of every object that lives on all nodes.
+    /// The number of nodes. Nodes are `0..nodes`, and each takes part in every object that lives on all
+    /// nodes.
     pub nodes: u8,
     /// Every object.
     pub objects: Vec<Object>,
     /// Every thread, at least one.
     pub threads: Vec<Thread>,
-    /// Words of RDMA^WAIT whose last value is part of an outcome: those that conditions and `locations [..]` name.
+    /// The words of RDMA^WAIT whose last value is part of an outcome, namely those that conditions and
+    /// `locations [..]` name.
     pub observed_words: Vec<ObjectId>,
-    /// Final conditions, perhaps none. The first is the client's own; the n-th is called `NAME#n`.
+    /// The final conditions, perhaps none. The first is the client's own; the n-th is called `NAME#n`.
     pub queries: Vec<Query>,
 }
 
-/// An object that calls name.
+/// An object, which calls name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Object {
-    /// Its name.
+    /// The object's name.
     pub name: String,
-    /// What it is.
+    /// The object's kind.
     pub kind: ObjectKind,
 }
 
-/// What an object is, with the parameters that its library needs.
+/// The kind of an object, with the parameters that its library needs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ObjectKind {
     /// A word of RDMA^WAIT.
     Word {
-        /// Where it is.
+        /// The word's node.
         node: Node,
-        /// Its initial value.
+        /// The initial value.
         init: i64,
     },
     /// A shared variable, with a copy on every node that starts at 0.
@@ -81,14 +84,14 @@ pub enum ObjectKind {
         writer: ThreadId,
         /// The threads that receive, ascending; may include the writer.
         readers: Vec<ThreadId>,
-        /// Its size in cells; a message of `n` words takes `n + 1`.
+        /// The size in cells. A message of `n` words takes `n + 1` cells.
         size: u32,
     },
     /// A location of several words (`size` of LOCO'26 G.6), all 0 at the start.
     MixedSize {
-        /// Where it is.
+        /// The location's node.
         node: Node,
-        /// How many words.
+        /// The number of words.
         size: u32,
     },
     /// An owned variable, with a copy on every node that starts at 0.
@@ -96,25 +99,25 @@ pub enum ObjectKind {
         /// The node whose threads may store.
         owner: Node,
     },
-    /// A shared state table: a row a node, with copies on every node, all 0 at the start.
+    /// A shared state table: a row for each node, with copies on every node, all 0 at the start.
     Sst,
     /// An atomic variable.
     Atomic {
-        /// Its home.
+        /// The home node.
         node: Node,
-        /// Its initial value.
+        /// The initial value.
         init: i64,
     },
     /// A lock.
     Lock {
-        /// Its home.
+        /// The home node.
         node: Node,
     },
     /// A shared queue.
     Queue {
-        /// Its home.
+        /// The home node.
         node: Node,
-        /// How many values it holds.
+        /// The number of values that it holds.
         size: u32,
     },
     /// A key-value store over all nodes, empty at the start.
@@ -122,7 +125,7 @@ pub enum ObjectKind {
 }
 
 impl ObjectKind {
-    /// The library whose methods take it.
+    /// Returns the library whose methods take the object.
     pub fn library(&self) -> Library {
         match self {
             ObjectKind::Word { .. } => Library::RdmaWait,
@@ -143,75 +146,77 @@ impl ObjectKind {
 /// A sequential thread on one node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Thread {
-    /// Its node.
+    /// The thread's node.
     pub node: Node,
-    /// Names of its registers, which start at the number 0.
+    /// The names of its registers, which start as the number 0.
     pub registers: Vec<String>,
-    /// Names of its work identifiers; one that nothing waits for is called `_`. No two threads share an identifier.
+    /// The names of its work identifiers. One that nothing waits for is called `_`. No two threads share an
+    /// identifier.
     pub work_ids: Vec<String>,
-    /// Its code.
+    /// The thread's code.
     pub body: Vec<Stmt>,
 }
 
 /// A statement.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Stmt {
-    /// `r := m(..)`, or `m(..)` if `result` is none.
+    /// `r := m(..)`, or `m(..)` if `result` is `None`.
     Call {
-        /// Where the result goes.
+        /// The register that the result goes to.
         result: Option<Reg>,
-        /// What is called.
+        /// The call.
         call: Call,
     },
     /// `r := e`.
     Assign {
-        /// Destination.
+        /// The destination.
         reg: Reg,
-        /// Value.
+        /// The value.
         value: Expr,
     },
     /// `if (e) { .. } else { .. }`.
     If {
-        /// Condition, by [`Value::truth`].
+        /// The condition, evaluated by [`Value::truth`].
         cond: Expr,
-        /// Run if it is true.
+        /// The statements to run if it is true.
         then: Vec<Stmt>,
-        /// Run if not.
+        /// The statements to run if it is false.
         otherwise: Vec<Stmt>,
     },
-    /// `loop { .. }`: runs the body until a `break` leaves it. Whoever runs clients states how many iterations are
-    /// considered, and answers *unknown* where more are needed.
+    /// `loop { .. }`: runs the body until a `break` leaves it. The code that runs clients limits the number
+    /// of iterations, and answers *unknown* where more are needed.
     Loop(Vec<Stmt>),
     /// `break k`: leaves `k` nested loops, at least one.
     Break(u32),
 }
 
-/// A call. The arguments fit the method's [`Signature`]: as many, each of its kind, objects of the right library.
+/// A call. The arguments fit the method's [`Signature`]: they have the right number and kinds, and objects
+/// are of the right library.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Call {
     /// The method.
     pub method: Method,
-    /// Its arguments.
+    /// The arguments.
     pub args: Vec<Arg>,
 }
 
 /// An argument.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Arg {
-    /// [`Param::Object`].
+    /// A [`Param::Object`].
     Object(ObjectId),
-    /// [`Param::Number`] or [`Param::Message`].
+    /// A [`Param::Number`] or [`Param::Message`].
     Value(Expr),
-    /// [`Param::Work`].
+    /// A [`Param::Work`].
     Work(WorkId),
-    /// [`Param::Node`].
+    /// A [`Param::Node`].
     Node(Node),
-    /// [`Param::Nodes`].
+    /// A [`Param::Nodes`].
     Nodes(NodeSet),
 }
 
 impl Call {
-    /// The objects it names, in the order of the arguments.
+    /// Returns the objects that the call names, in the order of the arguments.
     pub fn objects(&self) -> impl Iterator<Item = ObjectId> + '_ {
         self.args.iter().filter_map(|arg| match arg {
             Arg::Object(object) => Some(*object),
@@ -225,32 +230,32 @@ impl Call {
 pub struct NodeSet(pub u32);
 
 impl NodeSet {
-    /// The nodes `0..count`.
+    /// Returns the nodes `0..count`.
     pub fn all(count: u8) -> NodeSet {
         NodeSet(u32::try_from((1u64 << count) - 1).unwrap_or(u32::MAX))
     }
 
-    /// Whether the node is in it.
+    /// Returns whether the node is in the set.
     pub fn contains(self, node: Node) -> bool {
         self.0 >> node.0 & 1 == 1
     }
 
-    /// With the node.
+    /// Returns the set with the node.
     pub fn with(self, node: Node) -> NodeSet {
         NodeSet(self.0 | 1 << node.0)
     }
 
-    /// Without the node.
+    /// Returns the set without the node.
     pub fn without(self, node: Node) -> NodeSet {
         NodeSet(self.0 & !(1 << node.0))
     }
 
-    /// Whether it has no node.
+    /// Returns whether the set is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Its nodes, ascending.
+    /// Returns the nodes of the set, ascending.
     pub fn iter(self) -> impl Iterator<Item = Node> {
         (0..32).map(Node).filter(move |&node| self.contains(node))
     }
@@ -279,7 +284,7 @@ pub enum Expr {
 }
 
 impl Expr {
-    /// Its value, given those of the registers. A register that is not there counts as 0.
+    /// Returns the expression's value, given those of the registers. A missing register counts as 0.
     pub fn eval(&self, registers: &[Value]) -> Value {
         match self {
             Expr::Const(value) => value.clone(),
@@ -311,17 +316,17 @@ impl Expr {
 }
 
 impl Client {
-    /// An object. Ids of the client's own calls are in range.
+    /// Returns an object. Ids in the client's own calls are in range.
     pub fn object(&self, id: ObjectId) -> &Object {
         &self.objects[usize::from(id.0)]
     }
 
-    /// The node of a thread of the client.
+    /// Returns the node of a thread of the client.
     pub fn node_of(&self, thread: ThreadId) -> Node {
         self.threads[usize::from(thread.0)].node
     }
 
-    /// The libraries that its objects and calls belong to, each once, ascending.
+    /// Returns the libraries that the client's objects and calls belong to, each once, ascending.
     pub fn libraries(&self) -> Vec<Library> {
         let mut out: Vec<Library> = self.objects.iter().map(|o| o.kind.library()).collect();
         self.for_each_call(&mut |_, call| out.push(call.method.library()));
@@ -330,7 +335,7 @@ impl Client {
         out
     }
 
-    /// How many calls its text has.
+    /// Returns the number of calls in the client's text.
     pub fn calls(&self) -> usize {
         let mut calls = 0;
         self.for_each_call(&mut |_, _| calls += 1);
@@ -344,7 +349,7 @@ impl Client {
         }
     }
 
-    /// What reports call query `index`: `NAME` for the first, `NAME#2` for the second.
+    /// Returns the name of query `index` in reports: `NAME` for the first, `NAME#2` for the second.
     pub fn query_name(&self, index: usize) -> String {
         match index {
             0 => self.name.clone(),

@@ -1,8 +1,8 @@
-//! What a client may end with.
+//! The outcomes of clients.
 //!
-//! Everything that runs clients answers in these types: the specifications, implementations under them, and shipped
-//! objects. An implementation refines a specification if its outcomes are among the specification's (LOCO'26
-//! Def. 3.10).
+//! All code that runs clients answers in these types: the specifications, implementations under them, and
+//! shipped objects. An implementation refines a specification if its outcomes are among the specification's
+//! (LOCO'26 Def. 3.10).
 
 use std::collections::BTreeSet;
 
@@ -13,17 +13,19 @@ pub use mowgli::outcome::{Completeness, Limit};
 use crate::client::{Client, Operand};
 use crate::value::Value;
 
-/// One final state: every thread has finished.
+/// A final state, in which every thread has finished.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Outcome {
-    /// `registers[t][r]`: the last value of register `r` of thread `t`; [`Value::Int`] 0 if nothing was assigned.
+    /// `registers[t][r]` is the last value of register `r` of thread `t`, and [`Value::Int`] 0 if nothing was
+    /// assigned.
     pub registers: Vec<Vec<Value>>,
-    /// The last values of the words in [`Client::observed_words`], in that order, when everything has been placed.
+    /// The last values of the words in [`Client::observed_words`], in that order, after everything has been
+    /// placed.
     pub words: Vec<Value>,
 }
 
 impl Outcome {
-    /// The value of an operand of `client`'s conditions; `()` if the client has no such operand.
+    /// Returns the value of an operand of `client`'s conditions; `()` if the client has no such operand.
     pub fn value(&self, client: &Client, operand: Operand) -> Value {
         let found = match operand {
             Operand::Reg(thread, reg) => self
@@ -39,7 +41,7 @@ impl Outcome {
         found.cloned().unwrap_or(Value::Unit)
     }
 
-    /// `0:a=true 1:b=bot [z]=0`: every register, then the observed words.
+    /// Prints the outcome as `0:a=true 1:b=bot [z]=0`: every register, then the observed words.
     pub fn display(&self, client: &Client) -> String {
         let mut parts = Vec::new();
         for (t, (thread, values)) in client.threads.iter().zip(&self.registers).enumerate() {
@@ -54,19 +56,19 @@ impl Outcome {
     }
 }
 
-/// The outcomes that were found, and whether these are all.
+/// The outcomes that were found, and whether these are all outcomes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcomes {
-    /// Final states, each possible.
+    /// The final states, each of which is possible.
     pub outcomes: BTreeSet<Outcome>,
-    /// Anything but complete: an outcome that is not here may be possible.
+    /// Whether the search was complete. If not, an outcome that is missing here may be possible.
     pub completeness: Completeness,
-    /// Executions that were considered.
+    /// The number of executions that were considered.
     pub executions: u64,
 }
 
 impl Outcomes {
-    /// Whether every execution was considered.
+    /// Returns whether every execution was considered.
     pub fn is_complete(&self) -> bool {
         self.completeness == Completeness::Complete
     }

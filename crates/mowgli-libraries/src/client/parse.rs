@@ -1,4 +1,5 @@
-//! Client texts to a syntax tree, by the parser of litmus tests, and to a [`Client`] by `resolve`.
+//! Turns client texts into a syntax tree, by the parser of litmus tests, and then into a [`Client`] by
+//! `resolve`.
 
 use mowgli::litmus::syntax::{self, Column, Init, Name, Number, Observed, Parser, Row, Step, Token};
 use mowgli::litmus::{Diagnostic, Kind, ParseError, Severity, Span};
@@ -8,7 +9,7 @@ use super::method::{Library, Method};
 use super::resolve;
 use crate::value::{BOTTOM, Value};
 
-/// An accepted text.
+/// A text that was accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parsed {
     /// The client.
@@ -21,7 +22,8 @@ pub struct Parsed {
 ///
 /// # Errors
 ///
-/// Every mistake found, each with its place and what would be right. The bounds of [`mowgli::litmus::limits`] hold.
+/// Returns every mistake found, each with its place and remedy. The bounds of [`mowgli::litmus::limits`]
+/// hold.
 pub fn parse(source: &str) -> Result<Parsed, ParseError> {
     let refused = |mut diagnostics: Vec<Diagnostic>| {
         diagnostics.sort_by_key(|d| (d.span.start, d.span.end));
@@ -56,15 +58,15 @@ pub(super) struct File {
 pub(super) struct Declaration {
     pub(super) library: Library,
     pub(super) name: Name,
-    /// `@1`.
+    /// The node, `@1`.
     pub(super) node: Option<Number>,
-    /// `=1`.
+    /// The initial value, `=1`.
     pub(super) init: Option<Number>,
-    /// `: P0, P1`, or the writer before `->`.
+    /// The threads, `: P0, P1`, or the writer before `->`.
     pub(super) threads: Vec<Name>,
-    /// After `->`.
+    /// The readers, after `->`.
     pub(super) readers: Vec<Name>,
-    /// `size 4`.
+    /// The size, `size 4`.
     pub(super) size: Option<Number>,
     pub(super) span: Span,
 }
@@ -75,7 +77,7 @@ pub(super) struct Stmt {
     pub(super) span: Span,
 }
 
-/// What a statement does.
+/// The kind of a statement.
 pub(super) enum StmtKind {
     Call {
         result: Option<Name>,
@@ -101,9 +103,9 @@ pub(super) struct Operand {
     pub(super) span: Span,
 }
 
-/// What an operand is.
+/// The kind of an operand.
 pub(super) enum OperandKind {
-    /// An expression; a name alone may also be an object or a work identifier, a number alone a node.
+    /// An expression. A lone name may also be an object or a work identifier, and a lone number a node.
     Expr(syntax::Expr),
     /// `[e1, e2]`.
     Tuple(Vec<syntax::Expr>),
@@ -345,7 +347,7 @@ fn operand(p: &mut Parser) -> Step<Operand> {
     })
 }
 
-/// The right side of an atom in a condition.
+/// Reads the right side of an atom in a condition.
 fn value(p: &mut Parser) -> Step<Value> {
     if p.eat_word("true") {
         return Ok(Value::Bool(true));

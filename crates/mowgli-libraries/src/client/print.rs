@@ -1,4 +1,4 @@
-//! Clients as text, in the form that [`parse`](super::parse) reads.
+//! Prints clients in the form that [`parse`](super::parse) reads.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use super::{
 use crate::value::Value;
 
 impl Client {
-    /// The client's text. Reading it gives an equal client.
+    /// Returns the client's text. Parsing it gives an equal client.
     pub fn print(&self) -> String {
         let mut out = format!("RDMA {}\n", self.name);
         if let Some(text) = &self.description {
@@ -30,7 +30,8 @@ impl Client {
             }
         }
         for (t, thread) in self.threads.iter().enumerate() {
-            // Registers get their numbers by order of assignment; those of other order or without one are declared.
+            // Registers get their numbers by order of assignment. Registers in another order or without an
+            // assignment are declared.
             let mut assigned = Vec::new();
             assigned_registers(&thread.body, &mut assigned);
             let natural = assigned
@@ -182,7 +183,7 @@ impl Client {
         }
     }
 
-    /// A call of `thread` as its text has it.
+    /// Returns a call of `thread` as its text has it.
     pub fn call(&self, thread: &Thread, call: &Call) -> String {
         let args: Vec<_> = call
             .args
@@ -201,7 +202,7 @@ impl Client {
         format!("{}({})", call.method.name(), args.join(", "))
     }
 
-    /// A formula as the client's text has it.
+    /// Returns a formula as the client's text has it.
     pub fn formula(&self, formula: &Formula) -> String {
         let group = |f: &Formula| match f {
             Formula::And(_) | Formula::Or(_) => format!("({})", self.formula(f)),
@@ -223,7 +224,7 @@ impl Client {
         }
     }
 
-    /// `0:a` or `[x]`.
+    /// Prints an operand: `0:a` or `[x]`.
     pub fn operand(&self, operand: Operand) -> String {
         match operand {
             Operand::Reg(thread, reg) => {
@@ -261,7 +262,7 @@ fn names(threads: &[ThreadId]) -> String {
     names.join(", ")
 }
 
-/// `{1, 2}`.
+/// Prints a set of nodes: `{1, 2}`.
 pub(crate) fn node_set(nodes: NodeSet) -> String {
     let names: Vec<_> = nodes.iter().map(|n: Node| n.to_string()).collect();
     format!("{{{}}}", names.join(", "))

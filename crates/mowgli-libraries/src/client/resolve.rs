@@ -1,5 +1,6 @@
-//! Names to indices: from the syntax tree to a [`Client`], with what the libraries demand of their callers checked:
-//! local locations are of the thread's node, and participants, writers and readers are the declared ones.
+//! Resolves names to indices: turns the syntax tree into a [`Client`]. It also checks what the libraries
+//! demand of their callers: local locations are on the thread's node, and participants, writers and readers
+//! are the declared ones.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,7 @@ use super::parse::{self, File, OperandKind, StmtKind};
 use super::{Arg, Call, Client, Expr, NodeSet, Object, ObjectId, ObjectKind, Stmt, Thread};
 use crate::value::{BOTTOM, Value};
 
-/// Most nested loops that a `break` may leave.
+/// The most nested loops that a `break` may leave.
 const BREAK_MAX: i64 = 64;
 
 /// Resolves a file. The client is complete only if no diagnostic is an error.
@@ -49,7 +50,8 @@ pub(super) fn resolve(file: &File) -> (Client, Vec<Diagnostic>) {
     }
     for (t, _) in file.columns.iter().enumerate() {
         let cells = file.rows.iter().filter_map(|row| row.cells.get(t)?.as_ref());
-        // Assigned names first: a register may be read in a cell that stands before its assignment, in a loop.
+        // Assigned names are collected first, because in a loop a register may be read in a cell before its
+        // assignment.
         cells.clone().for_each(|stmt| r.assigned(t, stmt));
         let body = cells.filter_map(|stmt| r.stmt(t, stmt, 0)).collect();
         r.threads[t].body = body;
@@ -72,7 +74,7 @@ pub(super) fn resolve(file: &File) -> (Client, Vec<Diagnostic>) {
     (client, r.diagnostics)
 }
 
-/// The client as far as it is known, and what was found wrong.
+/// The client as far as it is known, and the mistakes found so far.
 #[derive(Default)]
 pub(super) struct Resolver {
     nodes: u8,
@@ -109,7 +111,7 @@ impl Resolver {
         }
     }
 
-    /// A node, written from 1; node 1 if it is out of range.
+    /// Returns the node written as `number`, counted from 1, or node 1 if it is out of range.
     pub(super) fn node(&mut self, number: &Number) -> Node {
         let found = usize::try_from(number.value)
             .ok()
@@ -198,7 +200,7 @@ impl Resolver {
         Some(Reg(at as u16))
     }
 
-    /// Registers that a statement assigns, with those of the blocks in it.
+    /// Collects the registers that a statement assigns, including the blocks in it.
     fn assigned(&mut self, t: usize, stmt: &parse::Stmt) {
         match &stmt.kind {
             StmtKind::Call {

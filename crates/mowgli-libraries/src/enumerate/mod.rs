@@ -1,9 +1,10 @@
-//! Every client of some libraries up to a size, once up to symmetry: smaller ones first.
+//! Enumerates every client of some libraries up to a size, once up to symmetry, small ones first.
 //!
-//! A *shape* is threads on nodes and objects with their roles. The clients of a shape are all ways to give each thread a
-//! sequence of calls. Two clients are the same if a renaming of threads, nodes and objects that keeps the shape turns
-//! one into the other; the one whose calls come first in the order of the alphabet stands for both. Values are not
-//! enumerated: the k-th write of a client writes the k-th value, so that a reader can tell writes apart.
+//! A *shape* is a set of threads on nodes and of objects with their roles. The clients of a shape are all
+//! ways to give each thread a sequence of calls. Two clients are equal up to symmetry if a renaming of
+//! threads, nodes and objects that keeps the shape turns one into the other. The one whose calls come first
+//! in the order of the alphabet stands for both. Values are not enumerated: the k-th write of a client writes
+//! the k-th value, so that a reader can tell writes apart.
 
 mod symmetry;
 
@@ -17,27 +18,28 @@ use crate::client::{
 };
 use crate::value::Value;
 
-/// Which clients.
+/// The clients to enumerate.
 #[derive(Clone, Debug)]
 pub struct Bounds {
-    /// Libraries whose methods are called.
+    /// The libraries whose methods are called.
     pub libraries: Vec<Library>,
     /// If not empty, the only methods that are called.
     pub methods: Vec<Method>,
-    /// Most threads.
+    /// The most threads.
     pub threads_max: usize,
-    /// Most calls of a client, over all threads.
+    /// The most calls of a client, over all threads.
     pub calls_max: usize,
-    /// Most nodes.
+    /// The most nodes.
     pub nodes_max: u8,
-    /// Most objects of each library, where the library's shape does not say.
+    /// The most objects of each library, where the library's shape does not fix it.
     pub objects_max: usize,
-    /// Whether clients without a result are left out: no outcome tells anything about them.
+    /// Whether clients without a result are left out. Their outcomes show nothing.
     pub results: bool,
 }
 
 impl Bounds {
-    /// Clients of these libraries: up to two threads, so many calls, two nodes, one object of each library.
+    /// Returns the bounds of clients of these libraries: up to two threads, so many calls, two nodes, one
+    /// object of each library.
     pub fn of(libraries: &[Library], calls_max: usize) -> Bounds {
         Bounds {
             libraries: libraries.to_vec(),
@@ -78,7 +80,7 @@ pub fn for_each_client(bounds: &Bounds, visit: &mut dyn FnMut(Client) -> Control
     ControlFlow::Continue(())
 }
 
-/// How many clients there are within the bounds.
+/// Returns the number of clients within the bounds.
 pub fn count(bounds: &Bounds) -> u64 {
     let mut count = 0;
     let _ = for_each_client(bounds, &mut |_| {
@@ -88,7 +90,7 @@ pub fn count(bounds: &Bounds) -> u64 {
     count
 }
 
-/// A client with about so many calls, chosen by the source of random numbers: `random(n)` is below `n`.
+/// Returns a client with about so many calls, drawn by `random`; `random(n)` must be below `n`.
 pub fn random_client(bounds: &Bounds, random: &mut dyn FnMut(usize) -> usize) -> Client {
     let shapes = shapes(bounds);
     loop {
@@ -107,7 +109,7 @@ pub fn random_client(bounds: &Bounds, random: &mut dyn FnMut(usize) -> usize) ->
     }
 }
 
-/// The shapes within the bounds, each once up to renaming of threads and nodes.
+/// Returns the shapes within the bounds, each once up to renaming of threads and nodes.
 fn shapes(bounds: &Bounds) -> Vec<Shape> {
     let mut out: Vec<Shape> = Vec::new();
     for threads in 1..=bounds.threads_max {
@@ -145,7 +147,7 @@ fn shapes(bounds: &Bounds) -> Vec<Shape> {
     out
 }
 
-/// Placements of threads on nodes, nodes numbered by first use.
+/// Returns the placements of threads on nodes, with nodes numbered by first use.
 fn placements(threads: usize, nodes_max: u8) -> Vec<Vec<Node>> {
     let mut out = vec![Vec::new()];
     for _ in 0..threads {
@@ -164,7 +166,7 @@ fn placements(threads: usize, nodes_max: u8) -> Vec<Vec<Node>> {
     out
 }
 
-/// The ways to have objects of a library.
+/// Returns the possible sets of objects of a library.
 fn objects(library: Library, nodes: &[Node], node_count: u8, bounds: &Bounds) -> Vec<Vec<ObjectKind>> {
     let threads: Vec<ThreadId> = (0..nodes.len()).map(|t| ThreadId(t as u8)).collect();
     let several = |kind: ObjectKind| (1..=bounds.objects_max).map(|n| vec![kind.clone(); n]).collect();
@@ -232,7 +234,7 @@ fn objects(library: Library, nodes: &[Node], node_count: u8, bounds: &Bounds) ->
     }
 }
 
-/// The calls that a thread of a shape may make, without values and registers.
+/// Returns the calls that a thread of a shape may make, without values and registers.
 fn alphabet(bounds: &Bounds, shape: &Shape, t: usize) -> Vec<Call> {
     let own = shape.nodes[t];
     let thread = ThreadId(t as u8);
@@ -283,12 +285,12 @@ fn args(shape: &Shape, param: crate::client::Param) -> Vec<Arg> {
             out.dedup();
             out.into_iter().map(Arg::Nodes).collect()
         }
-        // Values are given when the client is made.
+        // The values are filled in when the client is made.
         Param::Number | Param::Message => vec![Arg::Value(Expr::Const(Value::Int(0)))],
     }
 }
 
-/// Whether a thread may make the call, and the call is of use.
+/// Returns whether a thread may make the call, and the call is useful.
 fn admitted(shape: &Shape, call: &Call, thread: ThreadId, own: Node) -> bool {
     let object = |at: usize| match call.args.get(at) {
         Some(Arg::Object(o)) => shape.objects.get(usize::from(o.0)),
@@ -324,7 +326,7 @@ fn admitted(shape: &Shape, call: &Call, thread: ThreadId, own: Node) -> bool {
 struct Table {
     shape: Shape,
     alphabets: Vec<Vec<Call>>,
-    /// For each symmetry: where each thread goes, and by thread and letter the letter there.
+    /// Each symmetry: the image of each thread, and by thread and letter the image of the letter.
     symmetries: Vec<(Vec<usize>, Vec<Vec<usize>>)>,
     results: bool,
 }
@@ -362,7 +364,8 @@ impl Table {
         }
     }
 
-    /// Visits the sequences with so many calls in all, at least one a thread, that stand for their class.
+    /// Visits the sequences that stand for their class, with so many calls in all and at least one for each
+    /// thread.
     fn each(&self, calls: usize, visit: &mut dyn FnMut(&[Vec<usize>]) -> ControlFlow<()>) -> ControlFlow<()> {
         let mut sequences = vec![Vec::new(); self.alphabets.len()];
         self.fill(0, calls, &mut sequences, visit)
@@ -406,7 +409,7 @@ impl Table {
         !self.results || calls.any(|call| call.method.signature().returns)
     }
 
-    /// Whether no symmetry makes it smaller.
+    /// Returns whether no symmetry makes the sequences smaller.
     fn is_representative(&self, sequences: &[Vec<usize>]) -> bool {
         self.symmetries.iter().all(|(threads, letters)| {
             let mut image: Vec<(usize, Vec<usize>)> = sequences
@@ -419,7 +422,7 @@ impl Table {
         })
     }
 
-    /// The client of these sequences.
+    /// Returns the client of these sequences.
     fn client(&self, sequences: &[Vec<usize>], number: u64) -> Client {
         let mut written = 0;
         let threads = sequences
@@ -466,7 +469,7 @@ impl Table {
     }
 }
 
-/// A call with its values and register.
+/// Returns a call with its values and register.
 fn statement(
     call: &Call,
     registers: &mut Vec<String>,
@@ -480,14 +483,15 @@ fn statement(
         match arg {
             Arg::Value(value) => {
                 seen += 1;
-                // The first of two is what is expected, or a key: the initial value, or the one key.
+                // The first of two values is the expected one, or a key. It is the initial value, or the one
+                // key.
                 let fixed = seen < values || call.method == Method::DeleteKv || call.method == Method::GetKv;
                 *value = Expr::Const(Value::Int(0));
                 if !fixed {
                     *written += 1;
                     let k = *written;
                     *value = match call.method {
-                        // Sums of words collide, first words differ.
+                        // The sums of the words collide, and their first words differ.
                         Method::WriteMsw => {
                             let words = [k, 3 - 2 * k].map(|w| Expr::Const(Value::Int(w)));
                             Expr::Tuple(words.to_vec())

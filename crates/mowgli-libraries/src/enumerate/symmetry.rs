@@ -1,4 +1,4 @@
-//! When two clients are the same but for names: renamings of threads, nodes and objects.
+//! Symmetries of clients: renamings of threads, nodes and objects that turn one client into another.
 
 use super::Shape;
 use crate::client::{Arg, Call, Node, ObjectId, ObjectKind, ThreadId};
@@ -52,7 +52,7 @@ impl Renaming {
     }
 }
 
-/// The renamings that turn one shape into the other; only the first if that is enough.
+/// Returns the renamings that turn one shape into the other, or only the first of them if `first` is set.
 pub(super) fn isomorphisms(from: &Shape, to: &Shape, first: bool) -> Vec<Renaming> {
     let mut out = Vec::new();
     if from.nodes.len() != to.nodes.len()

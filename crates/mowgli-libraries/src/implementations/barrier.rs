@@ -12,32 +12,32 @@ use crate::value::Value;
 /// The implementation.
 #[derive(Clone, Copy, Debug)]
 pub struct IBal {
-    /// Which nodes its fence is for.
+    /// The nodes that its fence is for.
     pub reach: Reach,
-    /// What is wrong with it.
+    /// The mistake in it, if any.
     pub mistake: Option<BarrierMistake>,
 }
 
-/// Mistakes.
+/// Mistakes of the barrier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BarrierMistake {
-    /// No global fence.
+    /// There is no global fence.
     NoFence,
-    /// The global fence after the counter is told.
+    /// The global fence comes after the counter is sent.
     FenceAfterCounter,
     /// The global fence leaves out the own node.
     FenceLeavesOutOwn,
-    /// The global fence is for the own node only.
+    /// The global fence is only for the own node.
     FenceOwnOnly,
-    /// It does not wait for the others.
+    /// The barrier does not wait for the others.
     NoLoop,
-    /// It waits for the first participant only.
+    /// The barrier waits only for the first participant.
     FirstLoopOnly,
-    /// It waits for counters that are at least as large as the old one.
+    /// The barrier waits for counters that are at least as large as the old one.
     AtLeast,
 }
 
-/// `x_t`.
+/// Returns `x_t`, the counter of a thread.
 fn counter(x: Loc, thread: ThreadId) -> Loc {
     x.part(1 + u32::from(thread.0), Loc::EVERYWHERE)
 }
@@ -104,7 +104,7 @@ impl Implementation for IBal {
         Ok(Value::Unit)
     }
 
-    /// Appendix G.3: entries are those of the fence, the exit is the last read.
+    /// Implements appendix G.3: entries are those of the fence, the exit is the last read.
     fn concretise(
         &self,
         _: &Client,

@@ -1,4 +1,5 @@
-//! Every implementation with every mistake, by name, each with what it is compared with and the clients that tell.
+//! Lists every implementation with every mistake, by name. Each comes with the specification that it is
+//! compared with and the clients that show the mistake.
 
 use super::{BarrierMistake, IBal, IMsw, IRbl, ISv, MswMistake, RingMistake, SvMistake};
 use crate::client::{Library, Method, Setting};
@@ -10,7 +11,7 @@ use crate::libraries::{Reach, libraries};
 pub struct Named {
     /// `I_BAL`, or `I_BAL/no-fence` with a mistake.
     pub name: &'static str,
-    /// What it is, in a line.
+    /// A description in one line.
     pub about: &'static str,
     /// The code.
     pub implementation: &'static dyn Implementation,
@@ -21,13 +22,14 @@ pub struct Named {
 }
 
 impl Named {
-    /// The clients that it is tried with: those of its library, and of what makes its faults visible.
+    /// Returns the bounds of the clients that it is tried with. They use its library, and libraries that make
+    /// its faults visible.
     pub fn bounds(&self, calls_max: usize) -> Bounds {
         let library = self.implementation.library();
         let mut bounds = Bounds::of(&[library], calls_max);
         match library {
             Library::Barrier => {
-                // A fence that is for participants only shows where a node has none.
+                // A fence that is only for participants shows where a node has none.
                 bounds.threads_max = if self.setting == Setting::TransitiveBarrier {
                     3
                 } else {
@@ -50,7 +52,8 @@ impl Named {
         bounds
     }
 
-    /// The clients that its local soundness is decided on: of its library alone (LOCO'26 Def. 3.13).
+    /// Returns the bounds of the clients that decide its local soundness. They use only its library (LOCO'26
+    /// Def. 3.13).
     pub fn local_bounds(&self, calls_max: usize) -> Bounds {
         Bounds {
             results: false,
@@ -58,7 +61,7 @@ impl Named {
         }
     }
 
-    /// The implementation on what it stands on.
+    /// Returns the rules with the implementation, on top of the libraries that it uses.
     pub fn implemented(&self, iterations_max: u32) -> Rules<'static> {
         Rules {
             implementations: vec![self.implementation],
@@ -66,7 +69,7 @@ impl Named {
         }
     }
 
-    /// The specification that it is compared with.
+    /// Returns the rules of the specification that it is compared with.
     pub fn specified(&self, iterations_max: u32) -> Rules<'static> {
         Rules {
             libraries: libraries(self.setting),
@@ -78,7 +81,7 @@ impl Named {
 
 macro_rules! named {
     ($($name:literal $about:literal $setting:ident $sound:literal $implementation:expr;)+) => {
-        /// Every one.
+        /// Every named implementation.
         pub const ALL: &[Named] = &[$(Named {
             name: $name,
             about: $about,
@@ -159,7 +162,7 @@ named! {
     "I_MSW/hash-is-sum" "the hash is the sum of the words" Spec false msw(MswMistake::HashIsSum);
 }
 
-/// The implementation of a name.
+/// Returns the implementation with this name.
 pub fn by_name(name: &str) -> Option<&'static Named> {
     ALL.iter().find(|named| named.name == name)
 }

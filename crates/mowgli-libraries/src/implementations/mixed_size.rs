@@ -10,22 +10,22 @@ use crate::value::{BOTTOM, Value};
 /// The implementation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct IMsw {
-    /// What is wrong with it.
+    /// The mistake in it, if any.
     pub mistake: Option<MswMistake>,
 }
 
-/// Mistakes.
+/// Mistakes of mixed-size writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MswMistake {
     /// A read does not compare the hash.
     NoCheck,
     /// The hash is of the first word only.
     HashOfFirstWord,
-    /// The hash is the sum of the words: not injective.
+    /// The hash is the sum of the words, which is not injective.
     HashIsSum,
 }
 
-/// `x_0` is the hash, `x_1` and on the words.
+/// Returns a part: `x_0` is the hash, and the parts from `x_1` on are the words.
 fn part(x: Loc, i: u32) -> Loc {
     x.part(1 + i, x.node)
 }
@@ -38,7 +38,7 @@ fn size(client: &Client, x: Loc) -> u32 {
 }
 
 impl IMsw {
-    /// Injective on words from 0 to 1008, with `hash(0̄) = 0`.
+    /// Computes the hash, which is injective on words from 0 to 1008, with `hash(0̄) = 0`.
     fn hash(self, words: &[i64]) -> i64 {
         match self.mistake {
             Some(MswMistake::HashOfFirstWord) => words.first().copied().unwrap_or(0),
@@ -106,7 +106,7 @@ impl Implementation for IMsw {
         }
     }
 
-    /// Appendix G.2: the hash's accesses stand for the whole.
+    /// Implements appendix G.2: the hash's accesses stand for the whole.
     fn concretise(
         &self,
         _: &Client,

@@ -1,5 +1,5 @@
-//! The implementations of LOCO'26, a file each, to be read beside its figure, with the mistakes that refinement must
-//! find.
+//! The implementations of LOCO'26, with the mistakes that refinement must find. Each has a file, to be read
+//! beside its figure.
 //!
 //! A mistake is a field of the implementation. The correct one has none.
 
@@ -20,7 +20,8 @@ use crate::execution::Graph;
 use crate::implementation::{Caller, Cut, Run};
 use crate::value::Value;
 
-/// The first location among the arguments, or the run ends: no library here has calls without one, but waits.
+/// Returns the location at position `at` of the arguments, or ends the run. Only waits have calls without a
+/// location here.
 fn loc(args: &[Arg], at: usize) -> Run<Loc> {
     match args.get(at) {
         Some(Arg::Loc(loc)) => Ok(*loc),
@@ -53,18 +54,19 @@ fn nodes(args: &[Arg]) -> NodeSet {
 
 /// Calls of shared variables, as the figures write them.
 impl Caller<'_> {
-    /// `Write_sv(x, v)`.
+    /// Calls `Write_sv(x, v)`.
     fn write_sv(&mut self, x: Loc, v: i64) -> Run<()> {
         self.call(Method::WriteSv, &[Arg::Loc(x), Arg::Value(Value::Int(v))])?;
         Ok(())
     }
 
-    /// `Read_sv(x)`.
+    /// Calls `Read_sv(x)`.
     fn read_sv(&mut self, x: Loc) -> Run<i64> {
         Ok(self.call(Method::ReadSv, &[Arg::Loc(x)])?.number())
     }
 
-    /// `Bcast_sv(x, d, nodes)`, left out if there are no nodes: a broadcast to nobody has no stamp (Def. 3.3).
+    /// Calls `Bcast_sv(x, d, nodes)`. Makes no call if there are no nodes: a broadcast to nobody has no stamp
+    /// (Def. 3.3).
     fn bcast_sv(&mut self, x: Loc, d: Wid, nodes: NodeSet) -> Run<()> {
         if !nodes.is_empty() {
             self.call(Method::BcastSv, &[Arg::Loc(x), Arg::Work(d), Arg::Nodes(nodes)])?;
@@ -72,13 +74,13 @@ impl Caller<'_> {
         Ok(())
     }
 
-    /// `Wait_sv(d)`.
+    /// Calls `Wait_sv(d)`.
     fn wait_sv(&mut self, d: Wid) -> Run<()> {
         self.call(Method::WaitSv, &[Arg::Work(d)])?;
         Ok(())
     }
 
-    /// `GF_sv(nodes)`, left out if there are no nodes.
+    /// Calls `GF_sv(nodes)`. Makes no call if there are no nodes.
     fn gf_sv(&mut self, nodes: NodeSet) -> Run<()> {
         if !nodes.is_empty() {
             self.call(Method::GfSv, &[Arg::Nodes(nodes)])?;
@@ -87,13 +89,13 @@ impl Caller<'_> {
     }
 }
 
-/// The subevent of the first of these events that satisfies `is` and has the stamp.
+/// Returns the subevent with the stamp of the first of these events that satisfies `is` and has the stamp.
 fn first(g: &Graph<'_>, events: &[usize], stamp: Stamp, is: impl Fn(&Event) -> bool) -> Option<usize> {
     let event = events.iter().copied().find(|&e| is(&g.events[e]))?;
     g.subevent(event, stamp)
 }
 
-/// As [`first`], from the end.
+/// Returns the subevent with the stamp of the last of these events that satisfies `is` and has the stamp.
 fn last(g: &Graph<'_>, events: &[usize], stamp: Stamp, is: impl Fn(&Event) -> bool) -> Option<usize> {
     let event = events.iter().rev().copied().find(|&e| is(&g.events[e]))?;
     g.subevent(event, stamp)
@@ -103,7 +105,7 @@ const CR: Stamp = Stamp::cpu(StampKind::Cr);
 const CW: Stamp = Stamp::cpu(StampKind::Cw);
 const WT: Stamp = Stamp::cpu(StampKind::Wt);
 
-/// The node of a stamp of a family.
+/// Returns the node of a stamp that belongs to a family.
 fn node_of(stamp: Stamp) -> Node {
     Node(stamp.node)
 }

@@ -11,45 +11,45 @@ use crate::value::{BOTTOM, Value};
 /// The implementation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct IRbl {
-    /// Whether a writer that reads its own ring fences first: the other repair of Def. 5.2, with which the definition
-    /// as printed holds.
+    /// Whether a writer that reads its own ring fences first. This is the other repair of Def. 5.2, with
+    /// which the definition as printed holds.
     pub fence_own: bool,
-    /// What is wrong with it.
+    /// The mistake in it, if any.
     pub mistake: Option<RingMistake>,
 }
 
-/// Mistakes.
+/// Mistakes of the ring buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RingMistake {
-    /// No wait for the head's last broadcast.
+    /// The submit does not wait for the head's last broadcast.
     NoWait,
-    /// The wait stands between the head's write and its broadcast.
+    /// The wait is between the head's write and its broadcast.
     WaitAfterWrite,
     /// The head is written and sent before the data.
     HeadFirst,
     /// The data is not sent to other nodes.
     DataNotSent,
-    /// A receive does not look whether there is a message.
+    /// A receive does not check whether there is a message.
     EmptinessNotChecked,
     /// A receive acknowledges before it reads.
     AcknowledgeFirst,
-    /// A submit does not look whether there is room.
+    /// A submit does not check whether there is room.
     NoRoomCheck,
     /// A submit counts one cell of room too many.
     RoomOffByOne,
 }
 
-/// `h^x`.
+/// Returns `h^x`, the head.
 fn head(x: Loc) -> Loc {
     x.part(1, Loc::EVERYWHERE)
 }
 
-/// `h^x_t`.
+/// Returns `h^x_t`, a reader's position.
 fn tail(x: Loc, thread: ThreadId) -> Loc {
     x.part(2 + u32::from(thread.0), Loc::EVERYWHERE)
 }
 
-/// `x_i`, with `i` taken modulo `S`.
+/// Returns `x_i`, a cell, with `i` taken modulo `S`.
 fn cell(x: Loc, i: i64, size: i64) -> Loc {
     x.part(64 + i.rem_euclid(size) as u32, Loc::EVERYWHERE)
 }
@@ -146,7 +146,7 @@ impl IRbl {
             )
         };
         let v = c.read_sv(cell(x, h, s))?;
-        // No submit writes a message that is longer than the ring: a length that is wrong is read by a mistake only.
+        // No submit writes a message that is longer than the ring. Only a mistake reads a wrong length.
         let v = v.clamp(0, s);
         if self.is(RingMistake::AcknowledgeFirst) {
             acknowledge(c, v)?;
@@ -180,7 +180,7 @@ impl Implementation for IRbl {
         }
     }
 
-    /// Appendix G.4: a submit is its head's write and broadcast, a receive its read of the head.
+    /// Implements appendix G.4: a submit is its head's write and broadcast, a receive its read of the head.
     fn concretise(
         &self,
         _: &Client,

@@ -10,11 +10,11 @@ use crate::value::Value;
 /// The implementation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ISv {
-    /// What is wrong with it.
+    /// The mistake in it, if any.
     pub mistake: Option<SvMistake>,
 }
 
-/// Mistakes.
+/// Mistakes of the shared variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SvMistake {
     /// The global fence does not wait for its gets.
@@ -31,7 +31,7 @@ pub enum SvMistake {
     BroadcastLeavesOut,
 }
 
-/// `⊥_n`: a word on each node that only fences touch.
+/// Returns `⊥_n`, a word on each node that only fences touch.
 fn dummy(node: Node) -> Loc {
     Loc {
         object: Loc::SHARED,
@@ -40,13 +40,13 @@ fn dummy(node: Node) -> Loc {
     }
 }
 
-/// `d_0`.
+/// Returns `d_0`, the identifier of a fence.
 fn fence_id() -> Wid {
     Wid::of(Loc::SHARED)
 }
 
 impl ISv {
-    /// The nodes that are served, with this mistake leaving out `left`, unless that is all of them.
+    /// Returns the nodes that are served. With this mistake, `left` is left out, unless it is the only one.
     fn served(self, mistake: SvMistake, nodes: NodeSet, left: Option<Node>) -> NodeSet {
         match left.map(|node| nodes.without(node)) {
             Some(fewer) if self.mistake == Some(mistake) && !fewer.is_empty() => fewer,
@@ -126,7 +126,8 @@ impl Implementation for ISv {
         }
     }
 
-    /// Appendix G.1: the same stamp, but the wait of a fence for each `aGF_n`.
+    /// Implements appendix G.1. A stamp stands for itself, except that the wait of a fence stands for each
+    /// `aGF_n`.
     fn concretise(
         &self,
         _: &Client,

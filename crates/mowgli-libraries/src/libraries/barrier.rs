@@ -10,23 +10,24 @@ use crate::library::{Effect, Next, Specification};
 use crate::past::Past;
 use crate::value::Value;
 
-/// Which nodes a barrier fences.
+/// The nodes that a barrier fences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// Those of its participants (Def. 4.1).
+    /// The nodes of its participants (Def. 4.1).
     Participants,
-    /// All (section 4.3): what threads have synchronised with others at one barrier, they pass on at the next.
+    /// All nodes (section 4.3). Threads then pass on at the next barrier what they have synchronised at this
+    /// one.
     AllNodes,
 }
 
 /// The specification.
 #[derive(Clone, Copy, Debug)]
 pub struct Barrier {
-    /// Which nodes it fences.
+    /// The nodes that it fences.
     pub reach: Reach,
 }
 
-/// `b(x)`.
+/// Returns `b(x)`, the participants.
 pub(crate) fn participants(client: &Client, x: Loc) -> &[ThreadId] {
     match x.client_object().map(|object| &client.object(object).kind) {
         Some(ObjectKind::Barrier { participants }) => participants,
@@ -34,7 +35,7 @@ pub(crate) fn participants(client: &Client, x: Loc) -> &[ThreadId] {
     }
 }
 
-/// `s_n` of LOCO'26 Fig. 11: the nodes that a barrier fences.
+/// Returns `s_n` of LOCO'26 Fig. 11: the nodes that a barrier fences.
 pub(crate) fn fenced_nodes(client: &Client, x: Loc, reach: Reach) -> NodeSet {
     match reach {
         Reach::Participants => participants(client, x)
@@ -50,8 +51,9 @@ impl Specification for Barrier {
         Library::Barrier
     }
 
-    /// `stmp_BAL`: `aGF` of the nodes at the entry, `aCR` at the exit. Unfenced (ours): the entry is an `aCW`, so that CPU
-    /// stores before the barrier are seen after it on the node, and nothing is said of other operations.
+    /// Returns `stmp_BAL`: `aGF` of the nodes at the entry, `aCR` at the exit. For the unfenced barrier
+    /// (ours), the entry is an `aCW`: CPU stores before the barrier are seen after it on the node, and
+    /// nothing is said about other operations.
     fn stamps(&self, client: &Client, e: &Event) -> Option<Vec<Stamp>> {
         let x = e.loc(0)?;
         if !participants(client, x).contains(&ThreadId(e.thread)) {
@@ -65,7 +67,8 @@ impl Specification for Barrier {
         Some(stamps)
     }
 
-    /// `so`: every entry of a round before every exit of the round, an event's own exit included if it is fenced.
+    /// Adds `so`: every entry of a round comes before every exit of the round. This includes an event's own
+    /// exit if the event is fenced.
     fn order(&self, g: &Graph<'_>, state: &mut State<'_>, next: Next<'_>) -> Flow {
         let mut rounds: Vec<(Loc, u8, usize, usize)> = Vec::new();
         for e in g.of_library(Library::Barrier) {
@@ -75,7 +78,7 @@ impl Specification for Barrier {
             let o = rounds.iter().filter(|r| (r.0, r.1) == (x, thread)).count() + 1;
             rounds.push((x, thread, o, e));
         }
-        // c_x: every participant makes as many calls.
+        // This is c_x: every participant makes equally many calls.
         for &(x, ..) in &rounds {
             let calls = |t: u8| rounds.iter().filter(|r| (r.0, r.1) == (x, t)).count();
             let mut counts = participants(g.client, x).iter().map(|t| calls(t.0));
@@ -87,7 +90,7 @@ impl Specification for Barrier {
         state.attempt(|state| {
             for &(x, _, o, entering) in &rounds {
                 for &(y, _, p, leaving) in &rounds {
-                    // Without the fence a thread may take its own counter from its store buffer.
+                    // Without the fence, a thread may take its own counter from its store buffer.
                     let own = entering == leaving && g.events[entering].method == Method::BarrierUnfenced;
                     if (x, o) != (y, p) || own {
                         continue;

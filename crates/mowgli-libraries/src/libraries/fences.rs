@@ -1,7 +1,8 @@
-//! Fences by scope (ours): the thread's earlier remote operations are finished and placed before what follows.
+//! Fences by scope (ours): the thread's earlier remote operations are finished and placed before later ones
+//! begin.
 //!
-//! Unlike a global fence they leave CPU stores in their buffer: a fence that finds nothing outstanding does nothing. Of
-//! `fence_node` only what it does for its own thread is specified.
+//! Unlike a global fence, they leave CPU stores in their buffer, because a fence that finds nothing
+//! outstanding does nothing. `fence_node` is specified only for the operations of its own thread.
 
 use crate::client::{Client, Library, Method, NodeSet};
 use crate::event::{Arg, Event, Stamp, StampKind};

@@ -20,7 +20,7 @@ impl Specification for MixedSize {
         Library::MixedSize
     }
 
-    /// `stmp_MSW`.
+    /// Returns `stmp_MSW`.
     fn stamps(&self, _client: &Client, e: &Event) -> Option<Vec<Stamp>> {
         let peer = |at: usize| e.loc(at).map(|loc| Node(loc.node));
         Some(match e.method {

@@ -1,7 +1,8 @@
-//! The specifications of the libraries, a file each, to be read beside its definition.
+//! The specifications of the libraries. Each has a file, to be read beside its definition.
 //!
-//! Those of LOCO'26: RDMA^WAIT, shared variables, barriers, ring buffers, mixed-size writes. Ours, for what the papers
-//! leave out: owned variables and tables, atomic variables, locks, queues and stores, fences by scope.
+//! RDMA^WAIT, shared variables, barriers, ring buffers and mixed-size writes are specified in LOCO'26.
+//! Libraries that the papers leave out have specifications of ours: owned variables and tables, atomic
+//! variables, locks, queues and stores, fences by scope.
 
 pub(crate) mod barrier;
 mod fences;
@@ -24,8 +25,8 @@ pub use shared_variable::SharedVariable;
 use crate::client::{Library, Setting};
 use crate::library::{Libraries, Specification};
 
-/// The specifications that a setting stands for. Settings of implementations have the specifications of what they stand
-/// on.
+/// Returns the specifications that a setting stands for. A setting of an implementation has the
+/// specifications of the libraries that the implementation uses.
 pub fn libraries(setting: Setting) -> Libraries<'static> {
     let barrier: &dyn Specification = match setting {
         Setting::TransitiveBarrier => &Barrier {

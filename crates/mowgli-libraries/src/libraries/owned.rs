@@ -1,9 +1,10 @@
-//! Owned variables and shared state tables (ours): a copy on every node, stored to by the threads of one.
+//! Owned variables and shared state tables (ours): each has a copy on every node, and the threads of one node
+//! store to it.
 //!
-//! A table is a row a node, each an owned variable of that node. As shared variables, with two things more. A pull copies
-//! the owner's value to the thread's node, and waiting for it says that it has. And copies never go back: of two
-//! pushes or pulls that write one copy, the later has read the owner's value not before the earlier, whichever threads made
-//! them.
+//! A table has a row for each node, which is an owned variable of that node. Owned variables are like shared
+//! variables, with two additions. A pull copies the owner's value to the thread's node, and waiting for it
+//! says that the value has arrived. Copies never go back: if two pushes or pulls write one copy, the later
+//! one has not read an older value of the owner than the earlier one, whichever threads made them.
 
 use super::rdma_wait::access;
 use crate::client::{Client, Library, Method, Node, NodeSet, ObjectKind};
@@ -17,11 +18,11 @@ use crate::value::Value;
 /// The specification of owned variables, or of tables.
 #[derive(Clone, Copy, Debug)]
 pub struct Owned {
-    /// Which of the two.
+    /// The library: owned variables or tables.
     pub library: Library,
 }
 
-/// The variable that a call accesses, and the node that owns it.
+/// Returns the variable that a call accesses, and the node that owns it.
 fn variable(client: &Client, method: Method, args: &[Arg], own: Node) -> Option<(Loc, Node)> {
     let Some(Arg::Loc(x)) = args.first() else {
         return None;
@@ -92,7 +93,7 @@ impl Specification for Owned {
                     }
                     (StampKind::Nlr, Some((x, _))) => memory.reads.push(access(s, x.at(own), None)),
                     (StampKind::Nrr, Some((x, owner))) => memory.reads.push(access(s, x.at(owner), None)),
-                    // Each follows its read in the order of stamps.
+                    // Each write follows its read in the order of stamps.
                     (StampKind::Nrw | StampKind::Nlw, Some((x, _))) => {
                         let source = memory.reads.len() - 1;
                         let to = if stamp.kind == StampKind::Nrw {
@@ -147,7 +148,7 @@ impl Specification for Owned {
     }
 }
 
-/// What a wait waits for: sources of pushes are read, pulls have arrived.
+/// Adds what a wait waits for: sources of pushes are read, pulls have arrived.
 fn waits(g: &Graph<'_>, e: usize, wait: usize, memory: &mut Memory) {
     for s in 0..g.subevents.len() {
         let earlier = g.subevents[s].event;

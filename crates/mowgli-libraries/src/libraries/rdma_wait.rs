@@ -24,7 +24,7 @@ impl Specification for RdmaWait {
         Library::RdmaWait
     }
 
-    /// `stmp_RL`.
+    /// Returns `stmp_RL`.
     fn stamps(&self, _client: &Client, e: &Event) -> Option<Vec<Stamp>> {
         let peer = |at: usize| e.loc(at).map(|loc| Node(loc.node));
         Some(match e.method {
@@ -79,7 +79,7 @@ impl Specification for RdmaWait {
     }
 }
 
-/// Initial values of the accessed locations that do not start at 0.
+/// Returns the initial values of the accessed locations that do not start at 0.
 pub(super) fn initial_values(client: &Client, memory: &Memory) -> Vec<(Loc, Value)> {
     let locs = memory.reads.iter().chain(&memory.writes).map(|a| a.loc);
     let mut out: Vec<(Loc, Value)> = locs
@@ -91,7 +91,7 @@ pub(super) fn initial_values(client: &Client, memory: &Memory) -> Vec<(Loc, Valu
     out
 }
 
-/// `ippo`, on the subevents of a library.
+/// Returns `ippo` on the subevents of a library.
 pub(super) fn issued_before(g: &Graph<'_>, library: Library) -> Order {
     use StampKind::{Cr, Cw, Nlw, Nrw, Rf, Wt};
     let n = g.subevents.len();
@@ -145,7 +145,8 @@ pub(super) fn accesses(g: &Graph<'_>, e: usize, memory: &mut Memory, ib: &mut Or
                     && g.library(s) == event.method.library()
                     && g.events[earlier].work() == event.work();
                 match g.subevents[s].stamp.kind {
-                    // pfg: in ib and so. pfp: in ib only, as a put that has completed need not be placed.
+                    // `pfg` is in ib and so. `pfp` is only in ib, because a put that has completed need not
+                    // be placed.
                     StampKind::Nlw if same => {
                         memory.so.push((s, wait, "pfg"));
                         ib.put(s, wait);
@@ -159,7 +160,7 @@ pub(super) fn accesses(g: &Graph<'_>, e: usize, memory: &mut Memory, ib: &mut Or
     }
 }
 
-/// A put or get: it reads (`from`), then writes what it read.
+/// Adds a put or get: it reads (`from`), and then writes the value that it read.
 fn copies(g: &Graph<'_>, e: usize, kinds: (StampKind, StampKind), memory: &mut Memory, ib: &mut Order) {
     let event = &g.events[e];
     let sub = |kind: StampKind| g.of_event(e).find(|&s| g.subevents[s].stamp.kind == kind);

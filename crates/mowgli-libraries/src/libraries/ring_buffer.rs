@@ -1,12 +1,13 @@
 //! Ring buffers, LOCO'26 section 5.1.
 //!
-//! `rf` is forced: by (4) and (5) of Def. 5.1 the k-th successful receive of a thread reads the k-th successful submit.
-//! Failing submits are free. `fb` relates a failing receive with every submit that its thread has not read before.
+//! `rf` is forced: by (4) and (5) of Def. 5.1 the k-th successful receive of a thread reads the k-th
+//! successful submit. Failing submits are unconstrained. `fb` relates a failing receive with every submit
+//! that its thread has not read before.
 //!
-//! Def. 5.2 as printed, `so = rf ∪ fb`, promises too much to a writer that reads its own ring: it may take the head
-//! from its own store buffer, so that its submit (`aCW`) need not happen before its receive (`aCR`). The catalogue has
-//! the client (`RING-own`). The repair taken here is the one that shared variables have: `so = rf_e ∪ fb`, without the
-//! pairs of one thread.
+//! Def. 5.2 as printed, `so = rf ∪ fb`, promises too much to a writer that reads its own ring. The writer may
+//! take the head from its own store buffer, so that its submit (`aCW`) need not happen before its receive
+//! (`aCR`). The catalogue has this client (`RING-own`). The repair here is the one that shared variables
+//! have: `so = rf_e ∪ fb`, without the pairs of one thread.
 
 use crate::client::{Client, Library, Method, Node, ObjectKind, ThreadId};
 use crate::event::{Arg, Event, Loc, Stamp, StampKind};
@@ -16,26 +17,27 @@ use crate::order::Order;
 use crate::past::Past;
 use crate::value::{BOTTOM, Value};
 
-/// What a ring buffer promises.
+/// The strength of a ring buffer's promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strength {
     /// `so = rf_e ∪ fb`: Def. 5.2 with the repair.
     Strong,
     /// `so = rf ∪ fb`: Def. 5.2 as printed.
     Paper,
-    /// `so = rf_e` and `hb⁻¹ ∩ fb = ∅`: the alternative of section 5.1, with the repair. A receive may not miss what is
-    /// known to be there, but one that misses a message says nothing about when it was sent.
+    /// `so = rf_e` and `hb⁻¹ ∩ fb = ∅`: the alternative of section 5.1, with the repair. A receive may not
+    /// miss a message that is known to be there, but a receive that misses a message says nothing about when
+    /// it was sent.
     Weak,
 }
 
 /// The specification.
 #[derive(Clone, Copy, Debug)]
 pub struct RingBuffer {
-    /// What it promises.
+    /// The strength of its promise.
     pub strength: Strength,
 }
 
-/// `wthd(x)` and `rthd(x)`.
+/// Returns `wthd(x)` and `rthd(x)`: the writer and the readers.
 pub(crate) fn threads(client: &Client, x: Loc) -> Option<(ThreadId, &[ThreadId])> {
     match &client.object(x.client_object()?).kind {
         ObjectKind::Ring { writer, readers, .. } => Some((*writer, readers)),
@@ -43,7 +45,7 @@ pub(crate) fn threads(client: &Client, x: Loc) -> Option<(ThreadId, &[ThreadId])
     }
 }
 
-/// The place of a submit at readers on a node: `aCW` on its own, `aNRW_n` elsewhere.
+/// Returns the stamp of a submit at readers on a node: `aCW` on its own node, `aNRW_n` elsewhere.
 fn write_stamp(own: Node, node: Node) -> Stamp {
     if own == node {
         Stamp::cpu(StampKind::Cw)
@@ -57,7 +59,7 @@ impl Specification for RingBuffer {
         Library::RingBuffer
     }
 
-    /// `stmp_RBL`.
+    /// Returns `stmp_RBL`.
     fn stamps(&self, client: &Client, e: &Event) -> Option<Vec<Stamp>> {
         let (writer, readers) = threads(client, e.loc(0)?)?;
         let thread = ThreadId(e.thread);
@@ -103,7 +105,8 @@ impl Specification for RingBuffer {
                         if g.events[submit].value(1) != g.events[receive.event].result {
                             return Flow::Continue;
                         }
-                        // Its own thread's message: the submit comes first in program order.
+                        // The message is of the receive's own thread, so the submit comes first in program
+                        // order.
                         if own && !g.po(submit, receive.event) {
                             return Flow::Continue;
                         }
@@ -126,7 +129,7 @@ impl Specification for RingBuffer {
         })
     }
 
-    /// `hb⁻¹ ∩ fb = ∅` for the weak alternative.
+    /// Checks `hb⁻¹ ∩ fb = ∅` for the weak alternative.
     fn accepts(&self, g: &Graph<'_>, hb: &Order) -> bool {
         self.strength != Strength::Weak
             || receives(g).iter().all(|receive| {
@@ -165,12 +168,12 @@ impl Specification for RingBuffer {
     }
 }
 
-/// The location that stands for the k-th message, counted from 0.
+/// Returns the location that stands for the k-th message, counted from 0.
 fn message(x: Loc, k: usize) -> Loc {
     x.part(1 + k as u32, Loc::EVERYWHERE)
 }
 
-/// The successful submits to a ring, in order.
+/// Returns the successful submits to a ring, in order.
 fn submits(g: &Graph<'_>, ring: Loc) -> Vec<usize> {
     let to_ring = |&e: &usize| {
         let event = &g.events[e];
@@ -183,19 +186,19 @@ fn submits(g: &Graph<'_>, ring: Loc) -> Vec<usize> {
 struct Receive {
     event: usize,
     ring: Loc,
-    /// How many messages its thread has read before.
+    /// The number of messages that its thread has read before.
     before: usize,
     /// The submit that it reads, counted from 0, if it succeeds.
     reads: Option<usize>,
 }
 
 impl Receive {
-    /// `(receive, k-th submit) ∈ fb`.
+    /// Returns whether `(receive, k-th submit) ∈ fb`.
     fn fails_before(&self, k: usize) -> bool {
         self.reads.is_none() && k >= self.before
     }
 
-    /// The submit's write on the receiver's node.
+    /// Returns the submit's write on the receiver's node.
     fn write_of(&self, g: &Graph<'_>, submit: usize) -> Option<usize> {
         g.subevent(submit, write_stamp(g.node(submit), g.node(self.event)))
     }

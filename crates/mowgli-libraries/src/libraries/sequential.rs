@@ -1,8 +1,9 @@
-//! Objects that behave as if one call happened after the other (ours): atomic variables, locks, shared queues, key-value
-//! stores.
+//! Objects that behave as if one call happened after the other (ours): atomic variables, locks, shared
+//! queues, and key-value stores.
 //!
-//! `so` is a total order of the object's calls in which each returns what it returns in a sequential run, from every
-//! subevent of a call to every subevent of the next. Stamps say what a call orders besides:
+//! `so` is a total order of the object's calls. In this order each call returns what it returns in a
+//! sequential run. The order relates every subevent of a call to every subevent of the next. Stamps say what
+//! else a call orders:
 //!
 //! | call | stamps | so |
 //! |---|---|---|
@@ -25,7 +26,7 @@ use crate::value::{BOTTOM, Value};
 /// The specification of one of these libraries.
 #[derive(Clone, Copy, Debug)]
 pub struct Sequential {
-    /// Which: atomic variable, lock, queue or store.
+    /// The library: atomic variables, locks, queues or stores.
     pub library: Library,
 }
 
@@ -57,7 +58,8 @@ impl Object {
         })
     }
 
-    /// Makes a call. What it returns; none if it would wait for ever, or be made by a thread that may not.
+    /// Makes a call, and returns its result. Returns `None` if it would wait for ever, or if the thread may
+    /// not make it.
     fn call(&mut self, e: &Event) -> Option<Value> {
         let number = |at: usize| e.value(at).number();
         let unit = Some(Value::Unit);

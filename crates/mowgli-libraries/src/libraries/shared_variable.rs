@@ -3,8 +3,9 @@
 //! ```text
 //! so = iso ∪ rf_e ∪ pf ∪ rb ∪ mo,   [aCR]; (po⁻¹ ∩ rb); [aCW] = ∅              (Def. 3.8)
 //! ```
-//! `pf` goes from a broadcast's NIC local reads: its Wait says that the source was read, not that copies were written. A
-//! broadcast or fence of no node has no stamp, and so no execution (Def. 3.3); implementations leave them out.
+//! `pf` starts at a broadcast's NIC local reads: its Wait says that the source was read, not that copies were
+//! written. A broadcast or fence of no node has no stamp, and so no execution (Def. 3.3). Implementations
+//! leave such calls out.
 
 use super::rdma_wait::access;
 use crate::client::{Client, Library, Method};
@@ -24,7 +25,7 @@ impl Specification for SharedVariable {
         Library::SharedVariable
     }
 
-    /// `stmp_sv` (Example 3.4).
+    /// Returns `stmp_sv` (Example 3.4).
     fn stamps(&self, _client: &Client, e: &Event) -> Option<Vec<Stamp>> {
         let stamps: Vec<Stamp> = match e.method {
             Method::WriteSv => vec![Stamp::cpu(StampKind::Cw)],
