@@ -2,8 +2,8 @@
 //! other members of the job. It is for implementers of fabrics; programs use a fabric.
 //!
 //! From the bottom: [`word`] (racy accesses), [`span`] (bounds-checked handles), [`pages`] (huge or small),
-//! `ranges` and [`arenas`] (allocation), [`backoff`] (pauses of a waiting thread), [`membership`] (the
-//! members of the job, set-up data, waiting). Nothing here knows how data travels to a peer; `loco-shm` and
+//! `ranges` and [`arenas`] (allocation), [`backoff`] (pauses of a waiting thread), `strand` (many waits on one
+//! thread), [`membership`] (the members of the job, set-up data, waiting). Nothing here knows how data travels to a peer; `loco-shm` and
 //! `loco-verbs` do.
 
 #![deny(unsafe_code)]

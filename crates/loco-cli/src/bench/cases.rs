@@ -66,7 +66,7 @@ impl<'a, F: Fabric> Lane<'a, F> {
                     self.thread
                         .raw()
                         .post_into(operation, Flags::default(), &mut new)?;
-                    // Half a window is waited for while the other half is under way.
+                    // One half of a window is waited for while the other half is under way.
                     if (i + 1) % window.div_ceil(2) == 0 {
                         std::mem::take(&mut old).wait(&self.thread)?;
                         std::mem::swap(&mut old, &mut new);
