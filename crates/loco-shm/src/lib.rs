@@ -1,8 +1,8 @@
 //! The shared-memory fabric. Nodes are processes of one host (or several in one process) that map one
 //! another's registered memory.
 //!
-//! A put is a bounds check and a store into the peer's memory. The stamp order of the contract (LOCO'26 Fig.
-//! 10) comes from the order of the CPU's own accesses. Puts are release stores, in order. A full fence
+//! A put is a bounds check and a store into the peer's memory. The stamp order of the contract, LOCO'26 Fig.
+//! 10, comes from the order of the CPU's own accesses. Puts are release stores, in order. A full fence
 //! precedes a get, and the read of a put's source, because a CPU store comes before later NIC reads (cells
 //! B6, B8) and a put before later remote reads (cell G8). Every operation is therefore done when its call
 //! returns, and placed after a CPU fence
