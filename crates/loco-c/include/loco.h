@@ -148,13 +148,14 @@ typedef struct loco_options {
 /* Makes this process a node of the job that it was started in, and waits until all nodes are there (30 s unless
  * LOCO_CONNECT_TIMEOUT_MS says otherwise). Once in a process. `options` may be NULL. If the environment variable LOCO_LOG is
  * set (for example to `info`), the library logs to standard error from here on.
- * Errors: LOCO_USAGE if the process was not started as a node of a job, or for options that do not fit; LOCO_TIMEOUT,
- * LOCO_REFUSED, LOCO_PEER_LOST if nodes do not come; LOCO_SYSTEM, LOCO_UNSUPPORTED if the fabric cannot be brought up.
+ * Errors: LOCO_USAGE if the process was not started as a node of a job, or is one already, or for options that do not fit;
+ * LOCO_TIMEOUT, LOCO_REFUSED, LOCO_PEER_LOST if nodes do not come; LOCO_SYSTEM, LOCO_UNSUPPORTED if the fabric cannot be brought up.
  * After a timeout the process is not a node, and cannot become one in this job. */
 loco_status loco_open(const loco_options *options, loco_node **node);
 
 /* Waits until every node of the job has come here, then frees the node. Without a timeout, as others may work as long as they
- * like; but a node that is lost ends the wait. No node's objects may be used after this call, other than to free them.
+ * like; but a node that is lost ends the wait. No object may be used after this call, other than to be freed; what is never
+ * freed goes with the process.
  * `node` is what `loco_open` gave; it is freed also on an error, except LOCO_USAGE for what `loco_among` gave.
  * Errors: LOCO_PEER_LOST if another node ended without calling this. */
 loco_status loco_close(loco_node *node);

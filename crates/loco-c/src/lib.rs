@@ -41,3 +41,20 @@ mod thread;
 
 #[cfg(test)]
 mod agreement;
+
+/// Handles that any thread may use, and free, by what the header says. A [`loco::Thread`] is used by one, but another may be
+/// the one that drops it.
+const _: () = {
+    const fn any_thread<T: Send + Sync>() {}
+    const fn dropped_anywhere<T: Send>() {}
+    any_thread::<node::Node>();
+    any_thread::<region::Region>();
+    any_thread::<atomic::Atomic>();
+    any_thread::<barrier::Barrier>();
+    any_thread::<ring::Ring>();
+    any_thread::<ring::RingWriter>();
+    any_thread::<ring::RingReader>();
+    any_thread::<lock::Lock>();
+    any_thread::<store::Store>();
+    dropped_anywhere::<loco::Thread>();
+};

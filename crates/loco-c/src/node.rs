@@ -2,6 +2,7 @@
 
 use std::ffi::{c_char, c_int};
 use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use loco::fabric::{AnyConfig, NodeId};
@@ -16,6 +17,9 @@ pub(crate) const NO_NODE: u16 = u16::MAX;
 
 /// The variable that says what is logged.
 const LOG: &str = "LOCO_LOG";
+
+/// True when this process is a node, or has been.
+static OPENED: AtomicBool = AtomicBool::new(false);
 
 /// Settings: `loco_options`.
 #[derive(Debug)]
@@ -116,8 +120,15 @@ pub unsafe extern "C" fn loco_open(options: Option<&Options>, node: New<'_, Node
             let fabric = unsafe { options.fabric() }?;
             startup = startup.config(options.config()).fabric(fabric);
         }
+        // Relaxed: nothing depends on it. Two first calls at the same time both try, and one of them fails to meet.
+        if OPENED.load(Ordering::Relaxed) {
+            return Err(Failure::usage(
+                "this process is a node of its job already, or has been: `loco_open` is called once",
+            ));
+        }
         log_as_asked();
         let session = startup.enter()?;
+        OPENED.store(true, Ordering::Relaxed);
         out.write(Box::new(Node {
             manager: session.manager().clone(),
             participants: session.manager().nodes().to_vec(),

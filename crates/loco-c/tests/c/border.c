@@ -336,7 +336,7 @@ static void any_order(loco_node *node, loco_thread *thread) {
 
     OK(loco_thread_new(node, &thread));
     OK(loco_close(node));
-    OK(loco_atomic_fetch_add(atomic, thread, 1, &value)); /* the node stays up */
+    OK(loco_atomic_fetch_add(atomic, thread, 1, &value)); /* alone, the node may still be used: it stays up */
     HOLDS(value == 0);
     OK(loco_atomic_free(atomic));
     OK(loco_thread_free(thread));
@@ -362,6 +362,7 @@ int main(void) {
     options.polling_thread = 1;
     options.timeout_ns = UINT64_C(60000000000);
     OK(loco_open(&options, &node));
+    REFUSED(LOCO_USAGE, "already", loco_open(&options, &among));
 
     HOLDS(loco_self(node) == 0);
     HOLDS(loco_nodes(node, nodes, 2) == 1 && nodes[0] == 0 && nodes[1] == 9);
