@@ -4,9 +4,8 @@
 #[path = "../../../crates/loco-cli/tests/support/launched.rs"]
 mod launched;
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Output, Stdio};
-use std::time::Duration;
 
 use launched::{alone, interrupted};
 
@@ -160,13 +159,6 @@ fn an_interrupted_load_ends_early_with_its_summary() {
     assert!(text(&output.stdout).contains("lookups"), "{output:?}");
 }
 
-/// Returns whether the process has a handler for SIGTERM.
-fn handles_its_end(process: u32) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
-    caught.is_some_and(|mask| u64::from_str_radix(mask.trim(), 16).is_ok_and(|mask| mask & 1 << 14 != 0))
-}
-
 /// A node that waits for one that never comes has nothing to finish.
 #[test]
 fn a_node_that_still_waits_for_others_ends_at_once_when_it_is_told_to() {
@@ -177,6 +169,8 @@ fn a_node_that_still_waits_for_others_ends_at_once_when_it_is_told_to() {
     );
     let mut child = command
         .args(["-c", &script])
+        // It says there that it waits, which it does with its handlers of signals in place.
+        .env("LOCO_LOG", "loco_job=info")
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -185,17 +179,16 @@ fn a_node_that_still_waits_for_others_ends_at_once_when_it_is_told_to() {
     BufReader::new(child.stdout.take().unwrap())
         .read_line(&mut line)
         .unwrap();
-    let process = line.trim().parse().unwrap();
-    while !handles_its_end(process) {
-        std::thread::sleep(Duration::from_millis(5));
+    let mut said = BufReader::new(child.stderr.take().unwrap());
+    let mut seen = String::new();
+    while !seen.contains("waiting for node 1") {
+        assert!(said.read_line(&mut seen).unwrap() > 0, "it ended early: {seen}");
     }
-    launched::signal("-TERM", process);
-    let ended = child.wait_with_output().unwrap();
-    assert_eq!(ended.status.code(), Some(128 + 15), "{ended:?}");
-    assert!(
-        text(&ended.stderr).contains("node 0 was killed by signal 15"),
-        "{ended:?}"
-    );
+    launched::signal("-TERM", line.trim().parse().unwrap());
+    said.read_to_string(&mut seen).unwrap();
+    let status = child.wait().unwrap();
+    assert_eq!(status.code(), Some(128 + 15), "{seen}");
+    assert!(seen.contains("node 0 was killed by signal 15"), "{seen}");
 }
 
 #[test]

@@ -8,10 +8,11 @@ mod terminal;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use terminal::on_terminal;
 
 const LOCO: &str = env!("CARGO_BIN_EXE_loco");
@@ -103,20 +104,18 @@ impl Running {
     }
 }
 
-fn is_running(pid: Pid) -> bool {
-    // A zombie that its parent has not collected yet no longer runs.
-    std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).is_ok_and(|stat| {
-        !stat
-            .rsplit_once(") ")
-            .is_some_and(|(_, rest)| rest.starts_with('Z'))
-    })
-}
-
+/// Waits for the end of processes, which need not be children of this one.
 fn assert_gone(pids: &[Pid]) {
-    let start = Instant::now();
-    while let Some(pid) = pids.iter().find(|&&pid| is_running(pid)) {
-        assert!(start.elapsed() < PATIENCE, "process {pid:?} is left");
-        thread::sleep(Duration::from_millis(5));
+    let patience = Timespec::try_from(PATIENCE).unwrap();
+    for &pid in pids {
+        let process = match pidfd_open(pid, PidfdFlags::empty()) {
+            Ok(process) => process,
+            Err(Errno::SRCH) => continue,
+            Err(error) => panic!("{pid:?}: {error}"),
+        };
+        // Readable at its end.
+        let ended = poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&patience)).unwrap();
+        assert_eq!(ended, 1, "process {pid:?} is left");
     }
 }
 

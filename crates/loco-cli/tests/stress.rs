@@ -2,7 +2,12 @@
 //! linearizable. That also holds when one of them is killed while it holds a lock, inside an insert, or
 //! inside a pop.
 
-use std::process::Command;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::process::{Command, Stdio};
+
+use rustix::fs::inotify;
+use rustix::process::{Pid, Signal, kill_process};
 
 /// Runs `loco stress` and returns its line of JSON.
 fn stress(arguments: &[&str]) -> String {
@@ -209,34 +214,56 @@ fn faults_that_cannot_be_are_refused() {
     }
 }
 
+/// Waits for changes of a directory.
+struct Changes {
+    place: tempfile::TempDir,
+    inotify: OwnedFd,
+}
+
+impl Changes {
+    fn new() -> Changes {
+        let place = tempfile::tempdir().expect("a directory");
+        let inotify = inotify::init(inotify::CreateFlags::CLOEXEC).expect("inotify");
+        let changes = inotify::WatchFlags::CREATE | inotify::WatchFlags::DELETE;
+        inotify::add_watch(&inotify, place.path(), changes).expect("it is there");
+        Changes { place, inotify }
+    }
+
+    fn files(&self) -> usize {
+        std::fs::read_dir(self.place.path()).expect("it is there").count()
+    }
+
+    fn wait_until(&self, is_so: impl Fn(usize) -> bool) {
+        let mut buffer = [MaybeUninit::uninit(); 4096];
+        let mut changes = inotify::Reader::new(&self.inotify, &mut buffer);
+        while !is_so(self.files()) {
+            changes.next().expect("an event");
+        }
+    }
+}
+
 /// No file is left whether the program ends by itself, by Ctrl-C, or by `kill -9`.
 #[test]
 fn no_file_is_left() {
-    for signal in [None, Some("-INT"), Some("-KILL")] {
-        let place = tempfile::tempdir().expect("a directory");
-        let files = || std::fs::read_dir(place.path()).expect("it is there").count();
+    for signal in [None, Some(Signal::INT), Some(Signal::KILL)] {
+        let changes = Changes::new();
         let ops = if signal.is_some() { "100000000" } else { "600" };
         let mut child = command(&["atomic", "--ops", ops])
-            .env("TMPDIR", place.path())
-            .stdout(std::process::Stdio::null())
-            .stderr(std::process::Stdio::null())
+            .env("TMPDIR", changes.place.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
             .spawn()
             .expect("the command starts");
         if let Some(signal) = signal {
-            while files() == 0 {
-                std::thread::sleep(std::time::Duration::from_millis(5));
-            }
-            let sent = Command::new("kill")
-                .args([signal, &child.id().to_string()])
-                .status();
-            assert!(sent.is_ok_and(|status| status.success()));
+            changes.wait_until(|files| files != 0);
+            kill_process(Pid::from_child(&child), signal).expect("it runs");
         }
         let status = child.wait().expect("it ends");
         assert_eq!(status.success(), signal.is_none(), "{signal:?}: {status:?}");
-        // The guard, which outlives a killed launcher by a moment, removes them.
-        while files() != 0 {
-            assert_eq!(signal, Some("-KILL"), "left behind");
-            std::thread::sleep(std::time::Duration::from_millis(5));
+        if signal == Some(Signal::KILL) {
+            // The guard, which outlives a killed launcher by a moment, removes them.
+            changes.wait_until(|files| files == 0);
         }
+        assert_eq!(changes.files(), 0, "left behind after {signal:?}");
     }
 }

@@ -177,5 +177,5 @@ impl JobBuilder {
     }
 }
 
-/// Longest job id, in bytes; it travels in every handshake.
+/// Longest job id, in bytes.
 const JOB_ID_BYTES_MAX: usize = 256;

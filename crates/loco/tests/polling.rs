@@ -1,31 +1,39 @@
 //! The two polling policies: who polls, and that nobody who polls keeps others from a core. One test, as it looks at the
-//! time that the whole process takes.
+//! processor time of the whole process.
 
 #![allow(clippy::unwrap_used)]
 
-use std::time::{Duration, Instant};
+use std::sync::{Mutex, mpsc};
+use std::thread;
+use std::time::Duration;
 
 use loco::fabric::{Nic, NodeId, ShmConfig};
 use loco::{Barrier, Config, Manager, Polling, SharedRegion, testing};
+use rustix::time::{ClockId, clock_gettime};
 
-/// Processor time of this process so far, to 10 ms.
-fn processor_time() -> Duration {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
-    // After the name, which may have spaces: state is field 3, user and system time are 14 and 15, in ticks of 10 ms.
-    let (_, fields) = stat.rsplit_once(") ").unwrap();
-    let ticks = fields
-        .split(' ')
-        .skip(11)
-        .take(2)
-        .map(|ticks| ticks.parse::<u64>().unwrap());
-    Duration::from_millis(10 * ticks.sum::<u64>())
+/// Processor time of this process or of this thread so far.
+fn processor_time(of: ClockId) -> Duration {
+    Duration::try_from(clock_gettime(of)).unwrap()
+}
+
+/// The processor time that others of this process take while this thread takes `own`.
+fn taken_by_others_during(own: Duration) -> Duration {
+    let (thread, process) = (ClockId::ThreadCPUTime, ClockId::ProcessCPUTime);
+    let (mine, all) = (processor_time(thread), processor_time(process));
+    while processor_time(thread) - mine < own {
+        std::hint::spin_loop();
+    }
+    // Between two looks some time passes.
+    let (mine, all) = (processor_time(thread) - mine, processor_time(process) - all);
+    all.saturating_sub(mine)
 }
 
 #[test]
 fn pollers_do_their_work_and_are_idle_otherwise() {
-    const IDLE: Duration = Duration::from_millis(600);
     // Operations end late on both, so somebody must poll: a thread of each node, or whoever waits.
     for polling in [Polling::Thread, Polling::CallerDriven] {
+        let (arrived, arrival) = mpsc::channel();
+        let arrival = Mutex::new(arrival);
         testing::run_with(2, &ShmConfig::with_nic(Nic::deferred(7)), |fabric| {
             let config = Config {
                 polling,
@@ -41,23 +49,31 @@ fn pollers_do_their_work_and_are_idle_otherwise() {
                 let key = put()?;
                 if polling == Polling::Thread {
                     // Found by somebody who does not wait for it: else this takes for ever.
-                    while !key.query() {
-                        std::thread::sleep(Duration::from_millis(1));
-                    }
+                    pollster::block_on(key.into_future())?;
                 } else {
-                    // Long enough for the card to be done with it.
-                    std::thread::sleep(Duration::from_millis(50));
+                    arrival.lock().unwrap().recv().unwrap();
+                    // For the card, which has still to say that it is done.
+                    taken_by_others_during(Duration::from_millis(50));
                     assert!(!key.query(), "{polling:?}: found by somebody who did not wait");
+                    key.wait(&thread)?;
                 }
-                key.wait(&thread)?;
                 for _ in 0..100 {
                     put()?.wait(&thread)?;
                 }
-                let (begin, before) = (Instant::now(), processor_time());
-                std::thread::sleep(IDLE);
-                let share = (processor_time() - before).as_secs_f64() / begin.elapsed().as_secs_f64();
-                // Two nodes that spin would take two cores, or all that there is.
-                assert!(share < 0.6, "{polling:?}: idle, and takes {share:.2} of a core");
+                let own = Duration::from_millis(600);
+                let others = taken_by_others_during(own);
+                // Two nodes that spin would take two cores, or as much as this thread each.
+                assert!(
+                    others.as_secs_f64() < 0.6 * own.as_secs_f64(),
+                    "{polling:?}: idle, and takes {others:?} while {own:?} are taken by another thread"
+                );
+            } else {
+                let mut seen = [0; 8];
+                while seen != [1; 8] {
+                    thread::yield_now();
+                    region.read(0, &mut seen)?;
+                }
+                arrived.send(()).unwrap();
             }
             // Node 1 waits here meanwhile, and sleeps as every wait that lasts.
             end.wait(&thread)

@@ -13,6 +13,7 @@ use loco_fabric::{FabricError, Platform, Result, Std};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
 use super::handshake::{self, Claim, Credentials, HANDSHAKE_PATIENCE, HandshakeError, Refusal};
+use super::session::Session;
 use super::system::spawn;
 
 /// Handshakes under way at once; who comes later is refused and tries again.
@@ -31,7 +32,7 @@ impl Acceptor {
         listener: TcpListener,
         credentials: Credentials,
         judge: impl Fn(&Claim) -> Result<(), Refusal> + Send + Sync + 'static,
-        welcome: impl Fn(Claim, TcpStream) + Send + Sync + 'static,
+        welcome: impl Fn(Claim, Session) + Send + Sync + 'static,
     ) -> Result<Acceptor> {
         let failed = |e: &io::Error| FabricError::os("preparing to accept connections".to_owned(), e);
         listener.set_nonblocking(true).map_err(|e| failed(&e))?;
@@ -40,8 +41,8 @@ impl Acceptor {
         let stop = Arc::new(stop);
         let stopped = Arc::clone(&stop);
         let receive = Arc::new(
-            move |stream: TcpStream, from| match hear(&stream, &credentials, &judge) {
-                Ok(claim) => welcome(claim, stream),
+            move |stream: TcpStream, from| match hear(stream, &credentials, &judge) {
+                Ok((claim, session)) => welcome(claim, session),
                 Err(HandshakeError::Refused(why)) => tracing::warn!(%from, %why, "refused a connection"),
                 Err(error) => tracing::warn!(%from, %error, "refused a connection"),
             },
@@ -102,10 +103,10 @@ fn wait_for_connection(listener: &TcpListener, stop: &OwnedFd) -> bool {
 }
 
 fn hear(
-    stream: &TcpStream,
+    stream: TcpStream,
     credentials: &Credentials,
     judge: impl Fn(&Claim) -> Result<(), Refusal>,
-) -> Result<Claim, HandshakeError> {
+) -> Result<(Claim, Session), HandshakeError> {
     stream.set_nonblocking(false)?;
     stream.set_nodelay(true)?;
     handshake::accept(stream, credentials, Std.now().after(HANDSHAKE_PATIENCE), judge)

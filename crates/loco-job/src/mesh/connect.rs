@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
@@ -14,6 +14,7 @@ use super::Mesh;
 use super::accept::Acceptor;
 use super::handshake::{self, Claim, Credentials, Purpose, Refusal};
 use super::rendezvous::{Rendezvous, listener_for, register_at};
+use super::session::Session;
 use super::sockets::{connect_within, count};
 use super::system::spawn;
 use crate::hosts::{Address, Hosts};
@@ -34,8 +35,8 @@ impl Mesh {
     /// listen; [`FabricError::PeerLost`] when a node goes away meanwhile.
     pub fn connect(job: &Job) -> Result<Mesh> {
         let deadline = Std.now().after(job.timeouts.connect);
-        let streams = streams(job, deadline)?;
-        let mesh = Mesh::over(job, streams)?;
+        let sessions = sessions(job, deadline)?;
+        let mesh = Mesh::over(job, sessions)?;
         mesh.allgather("mesh", &[], deadline)?;
         Ok(mesh)
     }
@@ -44,7 +45,7 @@ impl Mesh {
 /// Something came of an attempt.
 enum Arrival {
     /// The connection with this node is there.
-    Connected(NodeId, TcpStream),
+    Connected(NodeId, Session),
     /// It will not come.
     Unreached {
         peer: NodeId,
@@ -53,8 +54,8 @@ enum Arrival {
     },
 }
 
-/// Connects to all other nodes of `job`: gives the streams by node.
-fn streams(job: &Job, deadline: Time) -> Result<BTreeMap<NodeId, TcpStream>> {
+/// Connects to all other nodes of `job`: gives the connections by node.
+fn sessions(job: &Job, deadline: Time) -> Result<BTreeMap<NodeId, Session>> {
     let start = Std.now();
     if job.nodes.len() == 1 && !matches!(job.meeting, Meeting::Launcher(_)) {
         return Ok(BTreeMap::new());
@@ -88,20 +89,20 @@ fn collect(
     start: Time,
     deadline: Time,
     arrivals: &mpsc::Receiver<Arrival>,
-) -> Result<BTreeMap<NodeId, TcpStream>> {
-    let mut streams = BTreeMap::new();
+) -> Result<BTreeMap<NodeId, Session>> {
+    let mut sessions = BTreeMap::new();
     let mut unreached = BTreeMap::new();
     loop {
         let missing = job
             .nodes
             .iter()
-            .filter(|&node| *node != job.node && !streams.contains_key(node));
+            .filter(|&node| *node != job.node && !sessions.contains_key(node));
         let mut missing = missing.peekable();
         if missing.peek().is_none() {
-            return Ok(streams);
+            return Ok(sessions);
         }
         match arrivals.recv_timeout(deadline.after(REPORT).since(Std.now())) {
-            Ok(Arrival::Connected(peer, stream)) => drop(streams.insert(peer, stream)),
+            Ok(Arrival::Connected(peer, session)) => drop(sessions.insert(peer, session)),
             Ok(Arrival::Unreached {
                 why, is_final: true, ..
             }) => return Err(FabricError::Refused(why)),
@@ -190,9 +191,9 @@ fn accept_higher(
         accepted.push(claim.node);
         Ok(())
     };
-    Acceptor::start(listener, credentials.clone(), judge, move |claim, stream| {
+    Acceptor::start(listener, credentials.clone(), judge, move |claim, session| {
         // Nobody listens any more when everybody needed has come.
-        drop(sender.send(Arrival::Connected(claim.from(), stream)));
+        drop(sender.send(Arrival::Connected(claim.from(), session)));
     })
 }
 
@@ -211,7 +212,6 @@ fn connect_to_lower(
             .cloned()
             .ok_or(FabricError::UnknownPeer(peer))?;
         let claim = Claim {
-            job: job.id.clone(),
             node: job.node.0,
             nodes: count(&job.nodes),
             purpose: Purpose::Peer { to: peer.0 },
@@ -246,12 +246,10 @@ fn reach(
     let mut pause = RETRY_MIN;
     let mut earlier = None;
     loop {
-        let attempt = connect_within(address, deadline).and_then(|stream| {
-            handshake::connect(&stream, credentials, claim, deadline)?;
-            Ok(stream)
-        });
+        let attempt = connect_within(address, deadline)
+            .and_then(|stream| handshake::connect(stream, credentials, claim, deadline));
         let error = match attempt {
-            Ok(stream) => return Arrival::Connected(peer, stream),
+            Ok(session) => return Arrival::Connected(peer, session),
             Err(error) => error,
         };
         // An attempt that the deadline cut short tells less than the one before.

@@ -1,36 +1,36 @@
 //! How two processes make sure that they belong to the same job before anything else is said.
 //!
-//! Both sides send a greeting (magic, protocol version, a fresh nonce). The connecting side then claims who it is and
-//! whom it wants, with HMAC-SHA-256 under the job's secret over version, both nonces and the claim; the accepting side
-//! answers with its own code over the same, or with the reason why it refuses.
+//! Both sides send a greeting: magic, protocol version, and a digest of the job's id. Then they go through the handshake of
+//! [`noise`](super::noise) under the job's secret, with the greeting as its prologue. Over the encrypted connection that comes
+//! of it, the connecting side claims who it is and whom it wants, and the accepting side agrees or says why not.
 //!
-//! What this gives: a process that does not know the secret is not let in, neither side reveals the secret, and a
-//! recorded handshake is of no use later. What it does not give: what follows on the connection is neither encrypted
-//! nor authenticated frame by frame, so who can change traffic between the hosts can change messages. One-sided
-//! operations are protected by what the fabric has and by nothing here.
+//! A process that does not know the secret is not let in and does not hear a claim. A recorded handshake is of no use
+//! later, and a secret that gets out later does not open recorded connections. What a neighbour on the network can still do is in
+//! `docs/launching.md`.
+//!
+//! Used by [`accept`](super::accept), [`connect`](super::connect) and [`rendezvous`](super::rendezvous).
 
-use std::io::{self, Read, Write};
+use std::io;
 use std::net::TcpStream;
 use std::time::Duration;
 
-use hmac::{Hmac, KeyInit, Mac};
-use loco_fabric::{FabricError, NodeId, Platform, Result, Std, Time};
-use serde::de::DeserializeOwned;
+use loco_fabric::{NodeId, Time};
 use serde::{Deserialize, Serialize};
-use sha2::Sha256;
 
-use crate::secret::{Secret, random};
+use super::noise::{Handshake, digest};
+use super::session::{Session, read_exact, read_message, write_all, write_message};
+use crate::secret::Secret;
 
 /// Version of everything that goes over control connections.
-pub(super) const PROTOCOL_VERSION: u16 = 2;
+pub(super) const PROTOCOL_VERSION: u16 = 3;
 /// Longest claim or answer, in bytes.
 const CLAIM_BYTES_MAX: usize = 1024;
 /// Longest that a stranger may keep us busy.
 pub(super) const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(5);
 
 const MAGIC: [u8; 4] = *b"LOCO";
-const NONCE_BYTES: usize = 32;
-const GREETING_BYTES: usize = MAGIC.len() + 2 + NONCE_BYTES;
+/// Tells jobs apart.
+const JOB_BYTES: usize = 16;
 
 /// What both sides must share.
 #[derive(Clone)]
@@ -51,31 +51,14 @@ pub(super) enum Purpose {
 /// Who the connecting side says it is.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Claim {
-    pub(super) job: String,
     pub(super) node: u16,
     pub(super) nodes: u32,
     pub(super) purpose: Purpose,
 }
 
-#[derive(Serialize, Deserialize)]
-struct Sealed {
-    claim: Vec<u8>,
-    code: Code,
-}
-
-#[derive(Serialize, Deserialize)]
-enum Answer {
-    Accepted(Code),
-    Refused(Refusal),
-}
-
-type Code = [u8; 32];
-
 /// Why a claim is refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub(super) enum Refusal {
-    #[error("it belongs to another job")]
-    Job,
     #[error("the secrets differ; give all nodes the same one")]
     Secret,
     #[error("it has no node {0}")]
@@ -99,12 +82,14 @@ pub(super) enum HandshakeError {
     Stranger,
     #[error("it speaks protocol version {theirs}, this program version {PROTOCOL_VERSION}")]
     Version { theirs: u16 },
+    #[error("it belongs to another job")]
+    OtherJob,
     #[error("it refuses: {0}")]
     Refused(Refusal),
-    #[error("it does not know the secret, although it accepted")]
+    #[error("it does not know the secret, although it answered as if it did")]
     Impostor,
-    #[error("{0}")]
-    Ours(#[from] FabricError),
+    #[error("encryption: {0}")]
+    Noise(#[from] snow::Error),
 }
 
 impl HandshakeError {
@@ -112,79 +97,69 @@ impl HandshakeError {
     /// up later; a wrong secret stays wrong.
     pub(super) fn is_final(&self) -> bool {
         match self {
-            HandshakeError::Io(_) | HandshakeError::Stranger | HandshakeError::Refused(Refusal::Job) => false,
+            // Invalid data came over an authenticated connection, which the other side may think established.
+            HandshakeError::Io(error) => error.kind() == io::ErrorKind::InvalidData,
+            HandshakeError::Stranger | HandshakeError::OtherJob => false,
             HandshakeError::Version { .. }
             | HandshakeError::Refused(_)
             | HandshakeError::Impostor
-            | HandshakeError::Ours(_) => true,
+            | HandshakeError::Noise(_) => true,
         }
     }
 }
 
 /// The connecting side: convinces whoever accepts and is convinced.
 pub(super) fn connect(
-    stream: &TcpStream,
+    stream: TcpStream,
     credentials: &Credentials,
     claim: &Claim,
     deadline: Time,
-) -> Result<(), HandshakeError> {
-    let (ours, theirs) = greet(stream, deadline)?;
-    let bytes = postcard::to_stdvec(claim).map_err(|_| HandshakeError::Stranger)?;
-    let code = |side| seal(&credentials.secret, side, &ours, &theirs, &bytes);
-    let sealed = Sealed {
-        claim: bytes.clone(),
-        code: finish(code(Side::Connecting)),
-    };
-    write_block(stream, &sealed, deadline)?;
-    match read_block(stream, CLAIM_BYTES_MAX, deadline)? {
-        Answer::Accepted(answer) => code(Side::Accepting)
-            .verify_slice(&answer)
-            .map_err(|_| HandshakeError::Impostor),
-        Answer::Refused(why) => Err(HandshakeError::Refused(why)),
+) -> Result<Session, HandshakeError> {
+    let prologue = greet(&stream, credentials, deadline)?;
+    let mut handshake = Handshake::connecting(&credentials.secret, &prologue)?;
+    write_message(&stream, &handshake.say()?, deadline)?;
+    let answer = read_message(&stream, deadline)?;
+    if answer.is_empty() {
+        return Err(HandshakeError::Refused(Refusal::Secret));
     }
+    handshake.hear(&answer).map_err(|_| HandshakeError::Impostor)?;
+    let mut session = Session::new(stream, handshake)?;
+    session.write(claim, deadline)?;
+    let verdict: Result<(), Refusal> = session.read(CLAIM_BYTES_MAX, deadline)?;
+    verdict.map_err(HandshakeError::Refused)?;
+    Ok(session)
 }
 
 /// The accepting side: hears who connects and asks `judge`, who is asked only about claims that know the secret.
 pub(super) fn accept(
-    stream: &TcpStream,
+    stream: TcpStream,
     credentials: &Credentials,
     deadline: Time,
     judge: impl FnOnce(&Claim) -> Result<(), Refusal>,
-) -> Result<Claim, HandshakeError> {
-    let (ours, theirs) = greet(stream, deadline)?;
-    let sealed: Sealed = read_block(stream, CLAIM_BYTES_MAX, deadline)?;
-    let claim: Claim = postcard::from_bytes(&sealed.claim).map_err(|_| HandshakeError::Stranger)?;
-    let code = |side| seal(&credentials.secret, side, &theirs, &ours, &sealed.claim);
-    let verdict = if claim.job != credentials.job {
-        Err(Refusal::Job)
-    } else if code(Side::Connecting).verify_slice(&sealed.code).is_err() {
-        Err(Refusal::Secret)
-    } else {
-        judge(&claim)
-    };
-    let answer = match &verdict {
-        Ok(()) => Answer::Accepted(finish(code(Side::Accepting))),
-        Err(why) => Answer::Refused(why.clone()),
-    };
-    write_block(stream, &answer, deadline)?;
-    verdict.map(|()| claim).map_err(HandshakeError::Refused)
+) -> Result<(Claim, Session), HandshakeError> {
+    let prologue = greet(&stream, credentials, deadline)?;
+    let mut handshake = Handshake::accepting(&credentials.secret, &prologue)?;
+    let message = read_message(&stream, deadline)?;
+    if handshake.hear(&message).is_err() {
+        // There is no key for an answer yet, so an empty one stands for this refusal. Whoever can change what is sent
+        // can make it up, and could as well have cut the connection.
+        write_message(&stream, &[], deadline)?;
+        return Err(HandshakeError::Refused(Refusal::Secret));
+    }
+    write_message(&stream, &handshake.say()?, deadline)?;
+    let mut session = Session::new(stream, handshake)?;
+    let claim: Claim = session.read(CLAIM_BYTES_MAX, deadline)?;
+    let verdict = judge(&claim);
+    session.write(&verdict, deadline)?;
+    verdict.map_err(HandshakeError::Refused)?;
+    Ok((claim, session))
 }
 
-#[derive(Clone, Copy)]
-enum Side {
-    Connecting,
-    Accepting,
-}
-
-type Nonce = [u8; NONCE_BYTES];
-
-/// Exchanges greetings: our nonce and theirs.
-fn greet(stream: &TcpStream, deadline: Time) -> Result<(Nonce, Nonce), HandshakeError> {
-    let ours = random::<NONCE_BYTES>()?;
-    let mut greeting = Vec::with_capacity(GREETING_BYTES);
-    greeting.extend_from_slice(&MAGIC);
-    greeting.extend_from_slice(&PROTOCOL_VERSION.to_le_bytes());
-    greeting.extend_from_slice(&ours);
+/// Exchanges greetings and gives back the greeting, which is that of both sides.
+fn greet(stream: &TcpStream, credentials: &Credentials, deadline: Time) -> Result<Vec<u8>, HandshakeError> {
+    let job = digest(b"loco control job", credentials.job.as_bytes())?;
+    let job = &job[..JOB_BYTES];
+    let greeting = [&MAGIC[..], &PROTOCOL_VERSION.to_le_bytes(), job].concat();
     write_all(stream, &greeting, deadline)?;
     let mut magic = [0; MAGIC.len()];
     read_exact(stream, &mut magic, deadline)?;
@@ -197,90 +172,12 @@ fn greet(stream: &TcpStream, deadline: Time) -> Result<(Nonce, Nonce), Handshake
     if version != PROTOCOL_VERSION {
         return Err(HandshakeError::Version { theirs: version });
     }
-    let mut theirs = [0; NONCE_BYTES];
+    let mut theirs = [0; JOB_BYTES];
     read_exact(stream, &mut theirs, deadline)?;
-    Ok((ours, theirs))
-}
-
-/// The code over everything said so far. The side is part of it, so that no code can be sent back as an answer.
-fn seal(secret: &Secret, side: Side, connecting: &Nonce, accepting: &Nonce, claim: &[u8]) -> Hmac<Sha256> {
-    // HMAC takes keys of any length.
-    let mut mac = match Hmac::<Sha256>::new_from_slice(secret.bytes()) {
-        Ok(mac) => mac,
-        Err(never) => unreachable!("{never}"),
-    };
-    mac.update(match side {
-        Side::Connecting => b"loco control, connecting",
-        Side::Accepting => b"loco control, accepting!",
-    });
-    mac.update(&PROTOCOL_VERSION.to_le_bytes());
-    mac.update(connecting);
-    mac.update(accepting);
-    mac.update(claim);
-    mac
-}
-
-fn finish(mac: Hmac<Sha256>) -> Code {
-    mac.finalize().into_bytes().into()
-}
-
-/// Writes a length and a value.
-pub(super) fn write_block(stream: &TcpStream, value: &impl Serialize, deadline: Time) -> io::Result<()> {
-    let bytes = postcard::to_stdvec(value).map_err(io::Error::other)?;
-    let len = u32::try_from(bytes.len()).map_err(io::Error::other)?;
-    let mut block = len.to_le_bytes().to_vec();
-    block.extend_from_slice(&bytes);
-    write_all(stream, &block, deadline)
-}
-
-/// Reads a value of at most `bytes_max`.
-pub(super) fn read_block<T: DeserializeOwned>(
-    stream: &TcpStream,
-    bytes_max: usize,
-    deadline: Time,
-) -> Result<T, HandshakeError> {
-    let mut len = [0; 4];
-    read_exact(stream, &mut len, deadline)?;
-    let len = u32::from_le_bytes(len) as usize;
-    if len > bytes_max {
-        return Err(HandshakeError::Stranger);
+    if theirs != *job {
+        return Err(HandshakeError::OtherJob);
     }
-    let mut bytes = vec![0; len];
-    read_exact(stream, &mut bytes, deadline)?;
-    postcard::from_bytes(&bytes).map_err(|_| HandshakeError::Stranger)
-}
-
-fn left(deadline: Time) -> io::Result<Duration> {
-    let left = deadline.since(Std.now());
-    if left.is_zero() {
-        return Err(io::Error::new(io::ErrorKind::TimedOut, "it does not answer"));
-    }
-    Ok(left)
-}
-
-fn write_all(mut stream: &TcpStream, bytes: &[u8], deadline: Time) -> io::Result<()> {
-    stream.set_write_timeout(Some(left(deadline)?))?;
-    stream.write_all(bytes)
-}
-
-fn read_exact(mut stream: &TcpStream, bytes: &mut [u8], deadline: Time) -> io::Result<()> {
-    let mut filled = 0;
-    while filled < bytes.len() {
-        stream.set_read_timeout(Some(left(deadline)?))?;
-        match stream.read(&mut bytes[filled..]) {
-            Ok(0) => {
-                return Err(io::Error::new(
-                    io::ErrorKind::UnexpectedEof,
-                    "it closed the connection",
-                ));
-            }
-            Ok(n) => filled += n,
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {} // `left` decides.
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(())
+    Ok(greeting)
 }
 
 /// For logs and errors: the node a claim speaks of.

@@ -4,11 +4,16 @@
 //! Fabrics are built from a mesh: they exchange their bring-up data by [`Mesh::allgather`], and hand the mesh on to
 //! objects as their [`Control`].
 //!
-//! From the bottom: `parcel` (what travels), `system` (threads, time left), `state` (what one node knows), `frame` and
-//! `wire` (parcels over TCP), `agreement` (who is lost), `handshake`, `sockets`, `accept`, `rendezvous`, and `connect`, which brings a mesh up.
+//! From the bottom: `parcel` (what travels), `system` (threads, time left), `state` (what one node knows), `noise`
+//! (encryption) and `session` (an encrypted connection), `frame` and `wire` (parcels over connections), `agreement` (who is
+//! lost), `handshake`, `sockets`, `accept`, `rendezvous`, and `connect`, which brings a mesh up.
+//!
+//! Whatever nodes say to one another and to the rendezvous is encrypted and authenticated under the job's secret. Of a
+//! neighbour on the network a node notices every byte changed, repeated or left out, as the loss of the peer. What
+//! such a neighbour can still do is listed in `docs/launching.md`: above all, cut connections, and do to the data path what
+//! the fabric lets him.
 
 use std::collections::BTreeMap;
-use std::net::TcpStream;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{fmt, thread};
 
@@ -19,10 +24,13 @@ use crate::job::Job;
 mod accept;
 mod agreement;
 mod connect;
+mod connection;
 mod frame;
 mod handshake;
+mod noise;
 mod parcel;
 mod rendezvous;
+mod session;
 mod sockets;
 mod state;
 mod system;
@@ -37,6 +45,7 @@ pub use state::{Revoke, Revoked};
 use agreement::agree_in_process;
 use frame::Frame;
 use parcel::Parcel;
+use session::Session;
 use state::State;
 use system::spawn;
 use wire::Wire;
@@ -85,13 +94,13 @@ impl Mesh {
         Ok(states.iter().map(end).collect())
     }
 
-    /// Over connected streams, one for each other node of `job`.
-    fn over(job: &Job, mut streams: BTreeMap<NodeId, TcpStream>) -> Result<Mesh> {
+    /// Over connections, one for each other node of `job`.
+    fn over(job: &Job, mut sessions: BTreeMap<NodeId, Session>) -> Result<Mesh> {
         let state = Arc::new(State::new(job.node(), job.nodes().into()));
-        let wire = Wire::new(Arc::clone(&state), job.timeouts(), |node| streams.remove(&node))?;
+        let (wire, openers) = Wire::new(Arc::clone(&state), job.timeouts(), |node| sessions.remove(&node))?;
         let wire = Arc::new(wire);
         let served = Arc::clone(&wire);
-        let thread = spawn("loco-mesh", move || served.run())?;
+        let thread = spawn("loco-mesh", move || served.run(openers))?;
         let link = Link::Tcp(wire, Mutex::new(Some(thread)));
         Ok(Mesh(Arc::new(End { state, link })))
     }
@@ -129,6 +138,12 @@ impl Mesh {
         state.end_gather(label, round);
         self.0.parcels_taken();
         gathered
+    }
+
+    /// Waits until more than `known` peers have left or were lost, and returns how many have: what
+    /// [`departures`](Control::departures) returns at that time, so `known` or less at `deadline`.
+    pub fn wait_for_departures(&self, known: u64, deadline: Time) -> u64 {
+        self.0.state.wait_for_departures(known, deadline)
     }
 
     /// Has `revoker` make lost nodes harmless from now on, before their loss is reported. For the fabric that is built from

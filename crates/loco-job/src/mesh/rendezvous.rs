@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -12,7 +12,8 @@ use loco_fabric::{FabricError, NodeId, Platform, Result, Std, Time};
 use serde::{Deserialize, Serialize};
 
 use super::accept::Acceptor;
-use super::handshake::{self, Claim, Credentials, HandshakeError, Purpose, Refusal, read_block, write_block};
+use super::handshake::{self, Claim, Credentials, HandshakeError, Purpose, Refusal};
+use super::session::Session;
 use super::sockets::{connect_within, count, is_gone};
 use crate::hosts::Address;
 use crate::job::Job;
@@ -47,9 +48,8 @@ impl Departures {
 }
 
 /// What wakes the server.
-#[derive(Debug)]
 enum Event {
-    Arrived(Claim, TcpStream),
+    Arrived(Claim, Session),
     Departed(NodeId),
 }
 
@@ -73,7 +73,7 @@ enum Meeting {
 }
 
 struct Registered {
-    stream: TcpStream,
+    session: Session,
     /// None if it came over the loopback interface: then it is on this host, whatever name others have for that.
     host: Option<IpAddr>,
     port: u16,
@@ -155,9 +155,9 @@ impl Rendezvous {
                 Purpose::Peer { .. } => Err(Refusal::Purpose),
             }
         };
-        let _acceptor = Acceptor::start(self.listener, credentials, judge, move |claim, stream| {
+        let _acceptor = Acceptor::start(self.listener, credentials, judge, move |claim, session| {
             // Nobody listens any more when all have come.
-            drop(sender.send(Event::Arrived(claim, stream)));
+            drop(sender.send(Event::Arrived(claim, session)));
         })?;
         let mut registered = BTreeMap::new();
         let mut departed = None;
@@ -170,7 +170,7 @@ impl Rendezvous {
                 break;
             }
             match self.events.recv_timeout(deadline.since(Std.now())) {
-                Ok(Event::Arrived(claim, stream)) => register(&mut registered, &claim, stream),
+                Ok(Event::Arrived(claim, session)) => register(&mut registered, &claim, session),
                 Ok(Event::Departed(node)) if nodes.contains(&node) => {
                     // It may have registered; its successor, if it has one, will be told like the others.
                     registered.remove(&node);
@@ -190,46 +190,47 @@ impl Rendezvous {
                 .map(|node| node.0)
                 .collect();
             if let Some(node) = departed {
-                tell(&registered, &News::Departed(node.0));
+                tell(&mut registered, &News::Departed(node.0));
                 if missing == [node.0] {
                     return Err(FabricError::PeerLost(node));
                 }
             } else if !missing.is_empty() {
-                tell(&registered, &News::Missing(missing));
+                tell(&mut registered, &News::Missing(missing));
             }
         }
         let table = registered
             .iter()
             .map(|(node, r)| (node.0, r.host, r.port))
             .collect();
-        tell(&registered, &News::Complete(table));
+        tell(&mut registered, &News::Complete(table));
         Ok(())
     }
 }
 
-fn register(registered: &mut BTreeMap<NodeId, Registered>, claim: &Claim, stream: TcpStream) {
+fn register(registered: &mut BTreeMap<NodeId, Registered>, claim: &Claim, mut session: Session) {
     let (node, Purpose::Register { port }) = (claim.from(), claim.purpose) else {
         return;
     };
     if registered
         .get(&node)
-        .is_some_and(|earlier| !is_gone(&earlier.stream))
+        .is_some_and(|earlier| !is_gone(&earlier.session.stream))
     {
         tracing::warn!(%node, "refused a second registration: ids must be unique");
         // Who does not wait for the answer does not need it.
-        let _ = write_block(&stream, &News::Duplicate, Std.now().after(WRITE_PATIENCE));
+        let _ = session.write(&News::Duplicate, Std.now().after(WRITE_PATIENCE));
         return;
     }
-    let host = stream.peer_addr().ok().map(|a| a.ip().to_canonical());
+    let host = session.stream.peer_addr().ok();
+    let host = host.map(|address| address.ip().to_canonical());
     let host = host.filter(|ip| !ip.is_loopback());
     tracing::debug!(%node, ?host, port, "registered");
-    registered.insert(node, Registered { stream, host, port });
+    registered.insert(node, Registered { session, host, port });
 }
 
 /// A node that does not listen is noticed when the connections between nodes are made.
-fn tell(registered: &BTreeMap<NodeId, Registered>, news: &News) {
+fn tell(registered: &mut BTreeMap<NodeId, Registered>, news: &News) {
     for (node, r) in registered {
-        if let Err(error) = write_block(&r.stream, news, Std.now().after(WRITE_PATIENCE)) {
+        if let Err(error) = r.session.write(news, Std.now().after(WRITE_PATIENCE)) {
             tracing::warn!(%node, %error, "a registered node does not listen");
         }
     }
@@ -245,7 +246,6 @@ pub(super) fn register_at(
 ) -> Result<BTreeMap<NodeId, Address>> {
     let start = Std.now();
     let claim = Claim {
-        job: job.id.clone(),
         node: job.node.0,
         nodes: count(&job.nodes),
         purpose: Purpose::Register { port },
@@ -286,12 +286,18 @@ fn attempt(
     missing: &mut Option<Vec<NodeId>>,
 ) -> Result<Meeting, HandshakeError> {
     let stream = connect_within(address, deadline)?;
-    handshake::connect(&stream, credentials, claim, deadline)?;
     let server = stream.peer_addr()?.ip().to_canonical();
+    let mut session = handshake::connect(stream, credentials, claim, deadline)?;
     loop {
-        match read_block(&stream, TABLE_BYTES_MAX, deadline)? {
+        match session.read(TABLE_BYTES_MAX, deadline)? {
             News::Missing(nodes) => {
-                *missing = Some(nodes.into_iter().map(NodeId).collect());
+                let nodes: Vec<_> = nodes.into_iter().map(NodeId).collect();
+                tracing::info!(
+                    node = claim.node,
+                    "waiting for {}",
+                    NodeId::list(nodes.iter().copied())
+                );
+                *missing = Some(nodes);
             }
             News::Duplicate => return Err(HandshakeError::Refused(Refusal::Duplicate(claim.node))),
             News::Departed(node) => return Ok(Meeting::Departed(NodeId(node))),

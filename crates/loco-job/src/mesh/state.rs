@@ -138,6 +138,18 @@ impl State {
         self.departures.load(Ordering::Acquire)
     }
 
+    /// Waits until more than `known` peers are gone, or for `deadline`; how many are gone.
+    pub(super) fn wait_for_departures(&self, known: u64, deadline: Time) -> u64 {
+        let mut arrivals = self.lock();
+        while self.departures() <= known {
+            match self.wait(arrivals, Some(deadline)) {
+                Some(woken) => arrivals = woken,
+                None => break,
+            }
+        }
+        self.departures()
+    }
+
     /// Marks a peer as gone; only the first word counts. Gives back whether it was that.
     pub(super) fn depart(&self, index: usize, how: PeerState) -> bool {
         let to = match how {

@@ -7,23 +7,28 @@
 //! * a closed or broken connection is a loss at once, unless the peer said goodbye;
 //! * a peer that is silent for too long is lost. Time in which this thread itself did not run does not count, so that
 //!   a node that was starved or stopped does not blame its peers;
-//! * a peer that sends what is not a frame is cut off, and lost.
+//! * a peer from which a record comes that it did not send next, or that sends what is not a frame, is cut off, and lost.
+//!
+//! Records are numbered by their order, so a frame is sealed with the lock of its connection held. Only a record that opens
+//! counts as a sign of life.
 //!
 //! A peer whose parcels nobody takes (see `State::has_room`) is not read from until there is room again.
 
-use std::collections::VecDeque;
-use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::io::{self, Read};
+use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use loco_fabric::{FabricError, NodeId, PeerState, Platform, Result, Std, Time};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
+use super::connection::Connection;
 use super::frame::{Decoded, Frame, decode};
+use super::noise::{Forged, Opener};
 use super::parcel::PAYLOAD_BYTES_MAX;
+use super::session::Session;
 use super::state::State;
 use super::system::time_left;
 use crate::timeouts::Timeouts;
@@ -55,28 +60,11 @@ pub(super) struct Wire {
     paused: AtomicBool,
 }
 
-struct Connection {
-    node: NodeId,
-    stream: TcpStream,
-    silence: Duration,
-    outgoing: Mutex<Outgoing>,
-    /// `outgoing` got shorter or was given up.
-    room: Condvar,
-}
-
-struct Outgoing {
-    /// Encoded frames; of the first, `written` bytes are gone.
-    queue: VecDeque<Vec<u8>>,
-    written: usize,
-    bytes: usize,
-    last: Time,
-    broken: bool,
-    /// We said goodbye.
-    leaving: bool,
-}
-
 /// What the I/O thread keeps for a connection.
 struct Incoming {
+    /// None at the own index.
+    opener: Option<Opener>,
+    /// What came, opened; begins with a frame.
     buffer: Vec<u8>,
     heard: Time,
     open: bool,
@@ -84,30 +72,35 @@ struct Incoming {
 }
 
 impl Wire {
-    /// Takes over connected streams; [`run`](Wire::run) must be started.
+    /// Takes over connections; [`run`](Wire::run) must be started, with the openers that come back.
     pub(super) fn new(
         state: Arc<State>,
         timeouts: &Timeouts,
-        mut stream_of: impl FnMut(NodeId) -> Option<TcpStream>,
-    ) -> Result<Wire> {
+        mut session_of: impl FnMut(NodeId) -> Option<Session>,
+    ) -> Result<(Wire, Vec<Option<Opener>>)> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|e| FabricError::os("creating an eventfd".to_owned(), &e.into()))?;
+        let mut openers = Vec::new();
         let connection = |&node| {
-            let Some(stream) = stream_of(node) else {
+            let Some(session) = session_of(node) else {
+                openers.push(None);
                 return Ok(None);
             };
-            Connection::new(node, stream, timeouts)
+            openers.push(Some(session.opener));
+            Connection::new(node, session.stream, session.sealer, timeouts)
                 .map(Some)
                 .map_err(|e| FabricError::os(format!("preparing the connection with {node}"), &e))
         };
-        Ok(Wire {
-            connections: state.nodes().iter().map(connection).collect::<Result<_>>()?,
+        let connections = state.nodes().iter().map(connection).collect::<Result<_>>()?;
+        let wire = Wire {
+            connections,
             heartbeat_interval: timeouts.heartbeat_interval,
             wake,
             phase: AtomicU8::new(RUNNING),
             paused: AtomicBool::new(false),
             state,
-        })
+        };
+        Ok((wire, openers))
     }
 
     /// Sends a frame, waiting for room until `deadline` (a default patience without one).
@@ -131,7 +124,7 @@ impl Wire {
         if outgoing.broken {
             return Err(FabricError::PeerLost(connection.node));
         }
-        outgoing.push(bytes);
+        outgoing.push(&bytes);
         if connection.flush(&mut outgoing) {
             drop(outgoing);
             self.wake();
@@ -148,7 +141,7 @@ impl Wire {
                 connection.shut();
             } else {
                 let mut outgoing = connection.lock();
-                outgoing.push(Frame::Goodbye.encode());
+                outgoing.push(&Frame::Goodbye.encode());
                 outgoing.leaving = true;
                 connection.flush(&mut outgoing);
             }
@@ -171,16 +164,17 @@ impl Wire {
     }
 
     /// The I/O thread: serves until this node leaves and its peers have heard of it.
-    pub(super) fn run(self: &Arc<Self>) {
+    pub(super) fn run(self: &Arc<Self>, openers: Vec<Option<Opener>>) {
         let _guard = LoseAllOnPanic(&self.state);
         let start = Std.now();
-        let incoming = |connection: &Option<Connection>| Incoming {
+        let incoming = |opener: Option<Opener>| Incoming {
             buffer: Vec::new(),
             heard: start,
-            open: connection.is_some(),
-            ended: connection.is_none(),
+            open: opener.is_some(),
+            ended: opener.is_none(),
+            opener,
         };
-        let mut incoming: Vec<_> = self.connections.iter().map(incoming).collect();
+        let mut incoming: Vec<_> = openers.into_iter().map(incoming).collect();
         let mut scratch = vec![0; READ_BYTES];
         let mut last_pass = start;
         let mut leave_by = None;
@@ -294,7 +288,6 @@ impl Wire {
         let has_room = self.state.has_room(index) || is_closing;
         let mut end = None;
         if has_room && ready.intersects(PollFlags::IN | closing) {
-            incoming.heard = now;
             end = self.read(index, connection, incoming, is_closing, scratch);
         } else if has_room && !incoming.buffer.is_empty() {
             end = self.deliver(index, incoming, false);
@@ -311,8 +304,8 @@ impl Wire {
             return;
         }
         let mut outgoing = connection.lock();
-        if outgoing.queue.is_empty() && now.since(outgoing.last) >= self.heartbeat_interval {
-            outgoing.push(Frame::Heartbeat.encode());
+        if outgoing.is_empty() && now.since(outgoing.last) >= self.heartbeat_interval {
+            outgoing.push(&Frame::Heartbeat.encode());
         }
         connection.flush(&mut outgoing);
     }
@@ -334,8 +327,10 @@ impl Wire {
                         .or_else(|| Some(End::Lost("its connection closed without a goodbye".to_owned())));
                 }
                 Ok(n) => {
-                    incoming.buffer.extend_from_slice(&scratch[..n]);
-                    let end = self.deliver(index, incoming, to_the_end);
+                    let opened = incoming.open(&scratch[..n]);
+                    // What was whole before a record that is not its own is still what the peer sent.
+                    let end = self.deliver(index, incoming, to_the_end || opened.is_err());
+                    let end = end.or_else(|| opened.err().map(|e| End::Lost(format!("{e}; it is cut off"))));
                     if end.is_some() || !to_the_end {
                         return end;
                     }
@@ -410,7 +405,7 @@ impl Wire {
     pub(super) fn tell_all(&self, frame: &Frame<'_>) {
         for connection in self.connections.iter().flatten() {
             let mut outgoing = connection.lock();
-            outgoing.push(frame.encode());
+            outgoing.push(&frame.encode());
             connection.flush(&mut outgoing);
         }
         self.wake();
@@ -430,7 +425,7 @@ impl Wire {
         }
         let mut outgoing = connection.lock();
         connection.flush(&mut outgoing);
-        if outgoing.queue.is_empty() {
+        if outgoing.is_empty() {
             let _ = connection.stream.shutdown(Shutdown::Write);
         }
         drop(outgoing);
@@ -441,6 +436,17 @@ impl Wire {
             Ok(n) => n == 0,
             Err(e) => !matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted),
         };
+    }
+}
+
+impl Incoming {
+    /// Takes bytes as they come.
+    fn open(&mut self, bytes: &[u8]) -> std::result::Result<(), Forged> {
+        let opener = self.opener.as_mut().ok_or(Forged)?;
+        if opener.open(bytes, &mut self.buffer)? {
+            self.heard = Std.now();
+        }
+        Ok(())
     }
 }
 
@@ -469,103 +475,5 @@ fn forgive_own_absence(incoming: &mut [Incoming], pass: Duration, interval: Dura
     }
     for i in incoming {
         i.heard = i.heard.after(absent);
-    }
-}
-
-impl Connection {
-    fn new(node: NodeId, stream: TcpStream, timeouts: &Timeouts) -> io::Result<Connection> {
-        stream.set_nonblocking(true)?;
-        let same_host = stream.local_addr()?.ip().to_canonical() == stream.peer_addr()?.ip().to_canonical();
-        Ok(Connection {
-            node,
-            stream,
-            silence: if same_host {
-                timeouts.silence_same_host
-            } else {
-                timeouts.silence
-            },
-            outgoing: Mutex::new(Outgoing {
-                queue: VecDeque::new(),
-                written: 0,
-                bytes: 0,
-                last: Std.now(),
-                broken: false,
-                leaving: false,
-            }),
-            room: Condvar::new(),
-        })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Outgoing> {
-        self.outgoing.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn has_queued(&self) -> bool {
-        !self.lock().queue.is_empty()
-    }
-
-    /// Writes what the socket takes; true if something is left. A broken connection is given up here and judged by
-    /// the I/O thread, which reads the peer's last words first.
-    fn flush(&self, outgoing: &mut Outgoing) -> bool {
-        let before = outgoing.bytes;
-        while let Some(first) = outgoing.queue.front() {
-            match (&self.stream).write(&first[outgoing.written..]) {
-                Ok(n) => outgoing.wrote(n),
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => {
-                    outgoing.give_up();
-                    break;
-                }
-            }
-        }
-        if outgoing.bytes < before {
-            self.room.notify_all();
-        }
-        !outgoing.queue.is_empty()
-    }
-
-    /// Sends what is queued, if the socket takes it, and nothing more: the peer, if it lives, reads that it is lost.
-    fn finish(&self) {
-        let mut outgoing = self.lock();
-        self.flush(&mut outgoing);
-        outgoing.give_up();
-        drop(outgoing);
-        self.room.notify_all();
-        let _ = self.stream.shutdown(Shutdown::Write);
-    }
-
-    fn shut(&self) {
-        self.lock().give_up();
-        self.room.notify_all();
-        // Fails when the peer was faster.
-        let _ = self.stream.shutdown(Shutdown::Both);
-    }
-}
-
-impl Outgoing {
-    fn push(&mut self, frame: Vec<u8>) {
-        if self.broken {
-            return;
-        }
-        self.bytes += frame.len();
-        self.queue.push_back(frame);
-    }
-
-    fn wrote(&mut self, n: usize) {
-        self.last = Std.now();
-        self.written += n;
-        if let Some(first) = self.queue.front().filter(|first| first.len() == self.written) {
-            self.bytes -= first.len();
-            self.written = 0;
-            self.queue.pop_front();
-        }
-    }
-
-    fn give_up(&mut self) {
-        self.broken = true;
-        self.queue.clear();
-        self.written = 0;
-        self.bytes = 0;
     }
 }

@@ -1,0 +1,160 @@
+//! One connection of a node with a peer, and what waits to be sent on it.
+//!
+//! Any thread sends; what the socket does not take stays here until the thread of [`wire`](super::wire) writes it. Reading is that
+//! thread's alone.
+
+use std::collections::VecDeque;
+use std::io::{self, Write};
+use std::net::{Shutdown, TcpStream};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use loco_fabric::{NodeId, Platform, Std, Time};
+
+use super::noise::Sealer;
+use crate::timeouts::Timeouts;
+
+/// A connection with `node`.
+pub(super) struct Connection {
+    pub(super) node: NodeId,
+    pub(super) stream: TcpStream,
+    /// A peer that is silent for longer is lost.
+    pub(super) silence: Duration,
+    outgoing: Mutex<Outgoing>,
+    /// `outgoing` got shorter or was given up.
+    pub(super) room: Condvar,
+}
+
+/// What waits to be sent.
+pub(super) struct Outgoing {
+    sealer: Sealer,
+    /// Sealed frames; `written` bytes of the first are gone.
+    queue: VecDeque<Vec<u8>>,
+    written: usize,
+    /// In `queue`.
+    pub(super) bytes: usize,
+    /// When the socket last took something.
+    pub(super) last: Time,
+    /// Nothing more can be sent.
+    pub(super) broken: bool,
+    /// We said goodbye.
+    pub(super) leaving: bool,
+}
+
+impl Connection {
+    pub(super) fn new(
+        node: NodeId,
+        stream: TcpStream,
+        sealer: Sealer,
+        timeouts: &Timeouts,
+    ) -> io::Result<Connection> {
+        stream.set_nonblocking(true)?;
+        let same_host = stream.local_addr()?.ip().to_canonical() == stream.peer_addr()?.ip().to_canonical();
+        Ok(Connection {
+            node,
+            stream,
+            silence: if same_host {
+                timeouts.silence_same_host
+            } else {
+                timeouts.silence
+            },
+            outgoing: Mutex::new(Outgoing {
+                sealer,
+                queue: VecDeque::new(),
+                written: 0,
+                bytes: 0,
+                last: Std.now(),
+                broken: false,
+                leaving: false,
+            }),
+            room: Condvar::new(),
+        })
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Outgoing> {
+        self.outgoing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn has_queued(&self) -> bool {
+        !self.lock().is_empty()
+    }
+
+    /// Writes what the socket takes; true if something is left. A broken connection is given up here and judged by
+    /// the I/O thread, which reads the peer's last words first.
+    pub(super) fn flush(&self, outgoing: &mut Outgoing) -> bool {
+        let before = outgoing.bytes;
+        while let Some(first) = outgoing.queue.front() {
+            match (&self.stream).write(&first[outgoing.written..]) {
+                Ok(n) => outgoing.wrote(n),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => {
+                    outgoing.give_up();
+                    break;
+                }
+            }
+        }
+        if outgoing.bytes < before {
+            self.room.notify_all();
+        }
+        !outgoing.queue.is_empty()
+    }
+
+    /// Sends what is queued, if the socket takes it, and nothing more: the peer, if it lives, reads that it is lost.
+    pub(super) fn finish(&self) {
+        let mut outgoing = self.lock();
+        self.flush(&mut outgoing);
+        outgoing.give_up();
+        drop(outgoing);
+        self.room.notify_all();
+        let _ = self.stream.shutdown(Shutdown::Write);
+    }
+
+    pub(super) fn shut(&self) {
+        self.lock().give_up();
+        self.room.notify_all();
+        // Fails when the peer was faster.
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+}
+
+impl Outgoing {
+    /// Queues an encoded frame. What is queued first is sealed first, as records are numbered by their order.
+    pub(super) fn push(&mut self, frame: &[u8]) {
+        if self.broken {
+            return;
+        }
+        match self.sealer.seal(frame) {
+            Ok(sealed) => {
+                self.bytes += sealed.len();
+                self.queue.push_back(sealed);
+            }
+            Err(error) => {
+                tracing::error!(%error, "cannot encrypt");
+                self.give_up();
+            }
+        }
+    }
+
+    /// True if nothing waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    fn wrote(&mut self, n: usize) {
+        self.last = Std.now();
+        self.written += n;
+        if let Some(first) = self.queue.front().filter(|first| first.len() == self.written) {
+            self.bytes -= first.len();
+            self.written = 0;
+            self.queue.pop_front();
+        }
+    }
+
+    fn give_up(&mut self) {
+        self.broken = true;
+        self.queue.clear();
+        self.written = 0;
+        self.bytes = 0;
+    }
+}
