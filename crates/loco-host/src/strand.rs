@@ -151,6 +151,15 @@ pub(crate) fn running() -> bool {
     CURRENT.get().is_some() && !std::thread::panicking()
 }
 
+/// True in a strand whose outcome nobody wants any more. Waits that have a deadline end at once then; code that waits again
+/// and again for a short time looks here whether to go on.
+#[inline]
+pub fn given_up() -> bool {
+    CURRENT
+        .get()
+        .is_some_and(|current| current.resumed_with == Resume::GiveUp)
+}
+
 /// Suspends the strand that runs. Returns what it was resumed with; at once, with [`Resume::GoOn`], outside a strand.
 pub(crate) fn suspend() -> Resume {
     let Some(current) = CURRENT.get() else {
@@ -186,6 +195,7 @@ mod tests {
         let body = move || {
             for _ in 0..times {
                 let with = suspend();
+                assert_eq!(given_up(), with == Resume::GiveUp);
                 notes.borrow_mut().push(with);
             }
         };
@@ -244,7 +254,7 @@ mod tests {
 
     #[test]
     fn outside_a_strand_nothing_is_suspended() {
-        assert!(!running());
+        assert!(!running() && !given_up());
         assert_eq!(suspend(), Resume::GoOn);
     }
 }

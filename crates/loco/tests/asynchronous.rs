@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::task::{Context, Poll, Wake, Waker};
 
-use common::{ALL, Cluster};
+use common::{ALL, Cluster, wait_until};
 use loco::asynchronous::{Async, AsyncThread, Driver, RingSink, RingStream};
-use loco::fabric::NodeId;
+use loco::fabric::{NodeId, Time};
 use loco::fence::Scope;
 use loco::{
     Barrier, Inserted, KvConfig, KvStore, LockGuard, Manager, Participants, Popped, Pushed, Result,
@@ -373,6 +373,53 @@ fn who_stops_waiting_for_a_lock_leaves_the_line() {
         drop(locking);
         release();
     });
+}
+
+#[test]
+fn a_call_that_was_given_up_ends_while_the_lock_is_held() {
+    for cluster in ALL {
+        cluster.run(2, |manager| {
+            let kit = Kit::new(&manager)?;
+            let thread = manager.thread()?;
+            let meet = || Barrier::wait(&kit.barrier, &thread);
+            if manager.node() == HOME {
+                let ticket = lock_blocking(&kit.ticket, &thread)?;
+                let tas = TasLock::lock(&kit.tas, &thread, Scope::Nothing)?;
+                meet()?;
+                meet()?;
+                ticket.release()?;
+                tas.release()?;
+                return meet();
+            }
+            meet()?;
+            for kind in ["ticket", "tas"] {
+                let task = kit.driver.thread()?;
+                pollster::block_on(task.with(|thread| {
+                    thread.set_deadline(Some(Time(u64::MAX)));
+                    Ok(())
+                }))?;
+                {
+                    let mut locking: Pin<Box<dyn Future<Output = Result<()>>>> = match kind {
+                        "ticket" => {
+                            Box::pin(async { kit.ticket.lock(&task, Scope::Nothing).await.map(drop) })
+                        }
+                        _ => Box::pin(async { kit.tas.lock(&task, Scope::Nothing).await.map(drop) }),
+                    };
+                    assert!(poll(locking.as_mut(), &Alarm::new()).is_pending());
+                }
+                // A call of the same thread is made when the one that was given up has ended.
+                let alarm = Alarm::new();
+                let mut next = pin!(task.fence(Scope::Nothing));
+                if poll(next.as_mut(), &alarm).is_pending() {
+                    wait_until(&format!("{cluster:?}: the end of the {kind} lock's call"), || {
+                        alarm.rung() > 0
+                    });
+                }
+            }
+            meet()?;
+            meet()
+        });
+    }
 }
 
 #[test]

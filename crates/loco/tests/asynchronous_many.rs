@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Wake, Waker};
+use std::time::{Duration, Instant};
 
 use loco::asynchronous::{Async, Driver, RingStream};
 use loco::fabric::NodeId;
@@ -34,6 +35,13 @@ type Task<'a> = Pin<Box<dyn Future<Output = Result<()>> + 'a>>;
 /// Threads of this process.
 fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count)
+}
+
+/// True if a thread of this process is a driver's.
+fn driver_runs() -> bool {
+    let names = std::fs::read_dir("/proc/self/task").into_iter().flatten();
+    let mut names = names.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
+    names.any(|name| name.starts_with("loco-async"))
 }
 
 /// Polls `tasks` until all are over; `when_all_wait` runs once each has been polled once. Returns how often tasks were
@@ -78,7 +86,7 @@ fn a_thousand_tasks_wait_on_one_thread() {
         let ring = RingBuffer::with_config(&manager, "ring", &nodes, HOME, &config)?;
         manager.wait_for_ready()?;
         let own = manager.thread()?;
-        own.set_deadline(Some(own.now().after(std::time::Duration::from_secs(300))));
+        own.set_deadline(Some(own.now().after(Duration::from_secs(300))));
         let meet = || barrier.wait(&own);
         if manager.node() == HOME {
             let guard = TicketLock::lock(&lock, &own, Scope::Nothing)?;
@@ -98,12 +106,13 @@ fn a_thousand_tasks_wait_on_one_thread() {
         for thread in &its {
             // As long as it takes: each waits for all before it.
             let patient = |thread: &Thread| {
-                thread.set_deadline(Some(thread.now().after(std::time::Duration::from_secs(300))));
+                thread.set_deadline(Some(thread.now().after(Duration::from_secs(300))));
                 Ok(())
             };
             pollster::block_on(thread.with(patient))?;
         }
         meet()?;
+        assert!(driver_runs());
         let before = threads();
         let few_threads = || assert!(threads() <= before, "no thread for each task: {}", threads());
 
@@ -153,6 +162,15 @@ fn a_thousand_tasks_wait_on_one_thread() {
             meet()
         })?;
         assert_eq!(polls, 2 * TASKS);
+        drop((its, driver));
+        let begin = Instant::now();
+        while driver_runs() {
+            assert!(
+                begin.elapsed() < Duration::from_secs(120),
+                "the driver has nothing left to drive"
+            );
+            std::thread::sleep(Duration::from_millis(1));
+        }
         meet()
     });
 }

@@ -104,6 +104,17 @@ impl<F: Fabric> Thread<F> {
         outcome
     }
 
+    /// True if nobody wants the outcome of the present call any more, as the future that awaited it was dropped. Waits end
+    /// at once then. Code that waits again and again for a short time asks, and ends as at its deadline.
+    #[inline]
+    #[allow(clippy::unused_self)] // It is this thread's call.
+    pub(crate) fn given_up(&self) -> bool {
+        #[cfg(feature = "async")]
+        return loco_host::strand::given_up();
+        #[cfg(not(feature = "async"))]
+        false
+    }
+
     /// The clock of this node.
     pub fn now(&self) -> Time {
         self.network.fabric().platform().now()

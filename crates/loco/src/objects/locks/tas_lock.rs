@@ -260,7 +260,7 @@ impl<F: Fabric> TasLock<F> {
                 Attempt::Held(holder) => holder,
             };
             let now = thread.now();
-            if now >= deadline {
+            if now >= deadline || thread.given_up() {
                 return Err(FabricError::Timeout {
                     what: self.channel.name().to_owned(),
                     after: now.since(begin),

@@ -409,9 +409,10 @@ impl<F: Fabric> TicketLock<F> {
         };
         if thread.fabric().wait(wait, told).is_err() {
             wait.peers = Peers::None;
-            wait.deadline = Some(thread.now().after(LATE_WORD));
-            // Whether it came or not: see above.
-            let _ = thread.fabric().wait(wait, told);
+            let late = thread.now().after(LATE_WORD);
+            wait.deadline = Some(late);
+            // Whether it came or not: see above. A call that was given up waits as long.
+            while thread.fabric().wait(wait, told).is_err() && thread.given_up() && thread.now() < late {}
         }
     }
 
