@@ -596,10 +596,3 @@ fn the_loss_of_a_node_ends_the_waits_for_it() {
         });
     }
 }
-
-/// Futures move between threads.
-#[allow(dead_code)]
-fn futures_are_send(kit: Kit) {
-    fn is_send(_: impl Send) {}
-    is_send(kit.tour());
-}
