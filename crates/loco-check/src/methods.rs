@@ -1,7 +1,7 @@
 //! Which public methods of an object the worlds' executions called.
 //!
 //! A world says before a call which method it is; what a ladder then reports as unreached is the object's list without
-//! these. `tests/methods.rs` compares the lists with the sources of `loco`, so that a new method shows up as unreached.
+//! these. A test compares the lists with the sources of `loco`, so that a new method shows up as unreached.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -132,5 +132,64 @@ pub(crate) fn methods(object: Object) -> &'static [&'static str] {
             "KvStore::update_many",
             "KvStore::delete",
         ],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+
+    /// The sources of the objects, with the type whose methods each of them has.
+    const SOURCES: [(&str, &str); 14] = [
+        ("variables/shared_var.rs", "SharedVar"),
+        ("variables/owned_var.rs", "OwnedVar"),
+        ("variables/wide_owned_var.rs", "WideOwnedVar"),
+        ("variables/sst.rs", "Sst"),
+        ("variables/msw.rs", "Msw"),
+        ("variables/atomic_var.rs", "AtomicVar"),
+        ("variables/atomic_array.rs", "AtomicArray"),
+        ("variables/shared_region.rs", "SharedRegion"),
+        ("barrier.rs", "Barrier"),
+        ("ring_buffer/writer.rs", "RingWriter"),
+        ("ring_buffer/reader.rs", "RingReader"),
+        ("locks/ticket_lock/mod.rs", "TicketLock"),
+        ("locks/tas_lock.rs", "TasLock"),
+        ("shared_queue/mod.rs", "SharedQueue"),
+    ];
+
+    /// The public methods in a source that take the calling thread: those that can do something under the model.
+    fn with_thread(source: &str) -> impl Iterator<Item = &str> {
+        source.split("pub fn ").skip(1).filter_map(|rest| {
+            let head = &rest[..rest.find('{')?];
+            let name = head.split(|c: char| !c.is_alphanumeric() && c != '_').next()?;
+            head.contains("thread: &").then_some(name)
+        })
+    }
+
+    #[test]
+    fn every_public_method_that_takes_a_thread_is_listed() {
+        let listed: Vec<&str> = Object::ALL
+            .iter()
+            .flat_map(|&object| methods(object))
+            .copied()
+            .collect();
+        let objects = Path::new(env!("CARGO_MANIFEST_DIR")).join("../loco/src/objects");
+        let mut seen = 0;
+        for (file, of) in SOURCES {
+            let source =
+                fs::read_to_string(objects.join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
+            for name in with_thread(&source) {
+                let method = format!("{of}::{name}");
+                assert!(
+                    listed.contains(&method.as_str()),
+                    "{method} is in no list of methods"
+                );
+                seen += 1;
+            }
+        }
+        assert!(seen > 40, "only {seen} methods were found");
     }
 }

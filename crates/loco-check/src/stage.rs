@@ -4,7 +4,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use loco::fabric::{FabricError, NodeId};
+use loco::fabric::{FabricError, NodeId, Peers};
 use loco::{Error, Manager, Result, SharedRegion, SharedVar, Thread};
 use loco_sim::spec::{Operation, Violation, operations};
 use loco_sim::{End, ModelFabric, Node, World};
@@ -48,30 +48,42 @@ pub(crate) fn is_loss(error: &Error) -> bool {
         || matches!(error, Error::Fabric(FabricError::DeclaredLost))
 }
 
-/// Calls again until the result is another than a timeout. Worlds have few expiries, so this ends.
+/// How often a call may time out in a world before that is a finding: more often than the waits of an execution that may be
+/// late. What times out again and again waits for what never comes.
+const TIMEOUTS_MAX: u32 = 6;
+
+/// Calls again until the result is another than a timeout.
+///
+/// # Panics
+/// If that takes too many calls.
 pub(crate) fn until_in_time<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
-    loop {
+    for _ in 0..TIMEOUTS_MAX {
         match attempt() {
             Err(error) if error.is_timeout() => {}
             outcome => return outcome,
         }
     }
+    panic!("{TIMEOUTS_MAX} calls in a row have timed out: what they wait for never comes");
 }
 
-/// The result of a call of which nobody knows whether it took effect: a loss or a timeout came in between.
+/// The result of a call of which nobody knows whether it took effect: a node was lost.
 pub(crate) const UNKNOWN: &str = "?";
+/// The result of a call that has timed out, and so has changed nothing, as its documentation says.
+pub(crate) const LATE: &str = "late";
 
-/// Calls whose result is [`UNKNOWN`] as calls that have not returned, which may take effect or not.
+/// The calls of which something is known: those whose result is [`UNKNOWN`] as calls that have not returned, which may take
+/// effect or not; without those whose result is [`LATE`].
 pub(crate) fn known(calls: &[Operation]) -> Vec<Operation> {
     let known = |call: &Operation| match call.result.as_deref() {
-        Some(UNKNOWN) => Operation {
+        Some(LATE) => None,
+        Some(UNKNOWN) => Some(Operation {
             result: None,
             responded: None,
             ..call.clone()
-        },
-        _ => call.clone(),
+        }),
+        _ => Some(call.clone()),
     };
-    calls.iter().map(known).collect()
+    calls.iter().filter_map(known).collect()
 }
 
 /// Adds `count` nodes, each with what `make` makes and `threads` values of [`Thread`].
@@ -81,17 +93,31 @@ pub(crate) fn nodes<T: Send + Sync + 'static>(
     threads: usize,
     make: impl Fn(&Manager<Fabric>) -> Result<T> + Clone + Send + 'static,
 ) -> Vec<At<T>> {
+    prepared(world, count, threads, make, |_, _| {})
+}
+
+/// The same, where each node prepares what it has made, with all nodes there, before anything is explored.
+pub(crate) fn prepared<T: Send + Sync + 'static>(
+    world: &mut World,
+    count: u16,
+    threads: usize,
+    make: impl Fn(&Manager<Fabric>) -> Result<T> + Clone + Send + 'static,
+    prepare: impl Fn(&T, &Thread<Fabric>) + Clone + Send + 'static,
+) -> Vec<At<T>> {
     (0..count)
         .map(|_| {
-            let make = make.clone();
+            let (make, prepare) = (make.clone(), prepare.clone());
             world.node(move |fabric| {
                 let manager = must(Manager::new(fabric));
                 let objects = must(make(&manager));
                 must(manager.wait_for_ready());
-                let threads = (0..threads).map(|_| Some(must(manager.thread()))).collect();
+                let threads: Vec<_> = (0..threads).map(|_| must(manager.thread())).collect();
+                if let Some(first) = threads.first() {
+                    prepare(&objects, first);
+                }
                 Arc::new(Site {
                     objects,
-                    threads: Mutex::new(threads),
+                    threads: Mutex::new(threads.into_iter().map(Some).collect()),
                 })
             })
         })
@@ -140,8 +166,8 @@ pub(crate) fn in_turn<T: Send + Sync + 'static>(
             &format!("{name} thread {turn}"),
             move |objects, thread| {
                 for number in (1..=steps).filter(|number| (number - 1) % threads == turn as u64) {
-                    if threads > 1 {
-                        must(baton(objects).wait_until(thread, |done| done + 1 == number));
+                    if threads > 1 && wait_here(thread, baton(objects), number - 1).is_none() {
+                        return;
                     }
                     step(objects, thread, number);
                     if threads > 1 {
@@ -151,6 +177,18 @@ pub(crate) fn in_turn<T: Send + Sync + 'static>(
             },
         );
     }
+}
+
+/// Waits for what another thread of this node writes, whatever happens to other nodes; nothing if this one is declared lost.
+pub(crate) fn wait_here(
+    thread: &Thread<Fabric>,
+    variable: &SharedVar<u64, Fabric>,
+    value: u64,
+) -> Option<()> {
+    let there = || (variable.read() >= value).then_some(());
+    unless_lost(until_in_time(|| {
+        thread.wait_until("another thread of the node", Peers::None, there)
+    }))
 }
 
 /// Checks the calls of every complete execution, in the order in which they began as far as they are ordered.

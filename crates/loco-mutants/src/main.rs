@@ -7,18 +7,19 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
-use loco_mutants::{Mutation, Outcome, Tree, TreeError, all};
+use loco_mutants::{Mutation, Outcome, Tree, TreeError, all, groups};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 use serde::Serialize;
 
-/// Apply mutations to the shipped objects, one at a time, and run `loco check` on each.
+/// Apply mutations to the shipped objects and climb the ladder of `loco check` with each.
 ///
-/// Prints a line for each mutation and the share found by object. Survivors are listed at the end.
+/// Run in the root of the repository. Prints a line for each mutation and the share found by object. Survivors are listed at
+/// the end. Mutations that are argued harmless are left out.
 ///
-/// Exit status: 0 if at least --share percent of the mutations that are not harmless were found, 1 if not, 2 if a mutation
-/// does not fit the sources or the code as shipped does not build.
+/// Exit status: 0 if at least --share percent of the mutations were found, each within --time, 1 if not, 2 if a mutation does
+/// not fit the sources or the code as shipped does not build.
 #[derive(Parser)]
 struct Args {
     /// Objects whose mutations to try, as `loco check` names them; all if none is named.
@@ -41,6 +42,9 @@ struct Args {
     /// Folder for the copy of the workspace and what is built in it.
     #[arg(long, default_value = "target/mutants")]
     folder: PathBuf,
+    /// Try those that are argued harmless, too; they do not count.
+    #[arg(long)]
+    harmless: bool,
     /// List the mutations and try none.
     #[arg(long)]
     list: bool,
@@ -86,22 +90,17 @@ fn run(args: &Args) -> Result<bool, TreeError> {
         }
         return Ok(true);
     }
+    if !args.harmless && args.name.is_none() {
+        mutations.retain(|m| m.harmless.is_none());
+    }
     let tree = Tree::copy(Path::new("."), &args.folder)?;
     tree.build_as_shipped()?;
     let mut tally: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
     let mut survivors = Vec::new();
-    for mutation in &mutations {
-        let outcome = tree.check(mutation, args.time)?;
-        show(args, mutation, &outcome);
-        if mutation.harmless.is_some() || outcome == Outcome::DoesNotBuild {
-            continue;
-        }
-        let (found, tried) = tally.entry(&mutation.object).or_default();
-        *tried += 1;
-        match outcome {
-            Outcome::Found { .. } => *found += 1,
-            _ => survivors.push(mutation),
-        }
+    let all: Vec<&Mutation> = mutations.iter().collect();
+    let mut each = |mutation, outcome| judge(args, mutation, &outcome, &mut tally, &mut survivors);
+    for group in groups(&all) {
+        tree.check(&group, args.time, &mut each)?;
     }
     let (found, tried) = tally
         .values()
@@ -121,6 +120,26 @@ fn run(args: &Args) -> Result<bool, TreeError> {
     Ok(found * 100 >= tried * args.share)
 }
 
+/// Shows an outcome, and counts it if the mutation does harm.
+fn judge<'m>(
+    args: &Args,
+    mutation: &'m Mutation,
+    outcome: &Outcome,
+    tally: &mut BTreeMap<&'m str, (u64, u64)>,
+    survivors: &mut Vec<&'m Mutation>,
+) {
+    show(args, mutation, outcome);
+    if mutation.harmless.is_some() || *outcome == Outcome::DoesNotBuild {
+        return;
+    }
+    let (found, tried) = tally.entry(&mutation.object).or_default();
+    *tried += 1;
+    match outcome {
+        Outcome::Found { .. } => *found += 1,
+        _ => survivors.push(mutation),
+    }
+}
+
 fn show(args: &Args, mutation: &Mutation, outcome: &Outcome) {
     if args.json {
         let line = Line {
@@ -135,9 +154,10 @@ fn show(args: &Args, mutation: &Mutation, outcome: &Outcome) {
         return;
     }
     let what = match outcome {
-        Outcome::Found { seconds } => format!("found in {seconds:.1} s"),
+        Outcome::Found { seconds, by } => format!("found in {seconds:.1} s by {by}"),
         Outcome::Survived { seconds } => format!("SURVIVED {seconds:.1} s"),
-        Outcome::DoesNotBuild => "does not build".to_owned(),
+        Outcome::Hangs { seconds } => format!("SURVIVED, ended after {seconds:.1} s"),
+        Outcome::DoesNotBuild => "DOES NOT BUILD".to_owned(),
     };
     let harmless = if mutation.harmless.is_some() {
         " (harmless)"

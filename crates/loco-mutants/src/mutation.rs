@@ -109,3 +109,92 @@ impl Mutation {
         }
     }
 }
+
+/// Sources that a ladder runs, besides what every ladder runs.
+fn sources_of(object: &str) -> &'static [&'static str] {
+    match object {
+        "wide-owned-var" => &["wide_owned_var.rs", "sealed.rs"],
+        "sst" => &["sst.rs"],
+        "msw" => &["msw.rs", "sealed.rs"],
+        "barrier" => &["barrier.rs", "sst.rs"],
+        "ring-buffer" => &["ring_buffer/"],
+        "atomic" => &["atomic_var.rs", "atomic_array.rs"],
+        "ticket-lock" => &["ticket_lock/", "guard.rs"],
+        "tas-lock" => &["tas_lock.rs", "guard.rs"],
+        "queue" => &["shared_queue/"],
+        "kv" => &["kvstore/", "ring_buffer/", "ticket_lock/", "guard.rs"],
+        _ => &[],
+    }
+}
+
+impl Mutation {
+    /// True if the ladder of `object` may run what this mutation changes. The worlds of all objects use shared variables,
+    /// regions and owned variables, and all objects use what lies below them.
+    fn is_seen_by(&self, object: &str) -> bool {
+        let special = self.file.contains("/objects/")
+            && !["shared_var.rs", "shared_region.rs", "/owned_var.rs"]
+                .iter()
+                .any(|everywhere| self.file.ends_with(everywhere));
+        !special || sources_of(object).iter().any(|source| self.file.contains(source))
+    }
+}
+
+/// Puts mutations together that can be built and tried at the same time, as no ladder sees another one's: building takes
+/// most of the time.
+pub fn groups<'m>(mutations: &[&'m Mutation]) -> Vec<Vec<&'m Mutation>> {
+    let mut groups: Vec<Vec<&Mutation>> = Vec::new();
+    for &mutation in mutations {
+        let apart =
+            |other: &&Mutation| !other.is_seen_by(&mutation.object) && !mutation.is_seen_by(&other.object);
+        match groups.iter_mut().find(|group| group.iter().all(apart)) {
+            Some(group) => group.push(mutation),
+            None => groups.push(vec![mutation]),
+        }
+    }
+    groups
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(object: &str, file: &str) -> Mutation {
+        Mutation {
+            name: "name".into(),
+            object: object.into(),
+            file: format!("crates/loco/src/{file}"),
+            find: String::new(),
+            replace: String::new(),
+            wrong: String::new(),
+            after_failure: false,
+            harmless: None,
+        }
+    }
+
+    #[test]
+    fn only_mutations_that_no_ladder_sees_two_of_are_built_together() {
+        let all = [
+            of("queue", "objects/shared_queue/mod.rs"),
+            of("ticket-lock", "objects/locks/ticket_lock/mod.rs"),
+            of("kv", "objects/kvstore/read.rs"),
+            of("tas-lock", "objects/locks/guard.rs"),
+            of("barrier", "objects/barrier.rs"),
+            of("queue", "operations/words.rs"),
+            of("owned-var", "objects/variables/owned_var.rs"),
+        ];
+        let all: Vec<&Mutation> = all.iter().collect();
+        let [queue, ticket, kv, guard, barrier, words, owned] = all[..] else {
+            panic!("seven of them");
+        };
+        assert_eq!(
+            groups(&all),
+            [
+                vec![queue, ticket, barrier],
+                vec![kv],
+                vec![guard],
+                vec![words],
+                vec![owned]
+            ]
+        );
+    }
+}

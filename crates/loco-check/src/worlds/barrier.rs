@@ -9,7 +9,7 @@ use loco_sim::{World, call, spec};
 use crate::methods::did;
 use crate::rung::Rung;
 use crate::stage::{
-    Fabric, UNKNOWN, get_word, here, in_turn, known, must, nodes, promise, put_word, put_words, run,
+    Fabric, UNKNOWN, get_word, here, in_turn, is_loss, known, must, nodes, promise, put_word, put_words, run,
     unless_lost, until_in_time,
 };
 
@@ -266,6 +266,82 @@ fn faulty(threads: usize, rounds: u64, form: Form) -> impl Fn(&mut World) {
     }
 }
 
+/// A barrier of one thread on each node. Node 0's first thread waits once; if it is late its second thread goes on with the
+/// round. Then the second thread waits for another round.
+fn handed_over(form: Form) -> impl Fn(&mut World) {
+    move |world| {
+        let at = nodes(world, 2, 2, make(2, 1));
+        let arrive =
+            move |objects: &Objects, thread: &Thread<Fabric>, node: usize, round: u64| -> Result<()> {
+                objects.flags[node].write(round);
+                must(objects.flags[node].bcast_all(thread)).forget();
+                match form {
+                    Form::Fenced => objects.barrier.wait(thread),
+                    Form::Unfenced => objects.barrier.wait_unfenced(thread),
+                }
+            };
+        let met = |objects: &Objects, round: u64| {
+            for flag in &objects.flags {
+                assert!(flag.read() >= round, "put before the barrier, seen after it");
+            }
+        };
+        run(world, &at[0], 0, "node 0 first", move |objects, thread| {
+            let late = match arrive(objects, thread, 0, 1) {
+                Err(error) if error.is_timeout() => true,
+                waited => {
+                    must(waited);
+                    met(objects, 1);
+                    false
+                }
+            };
+            objects.baton.write(if late { 2 } else { 1 });
+        });
+        run(world, &at[0], 1, "node 0 second", move |objects, thread| {
+            let said = must(until_in_time(|| {
+                objects.baton.wait_until(thread, |baton| baton > 0)
+            }));
+            for round in (if said == 2 { 1 } else { 2 })..=2 {
+                must(until_in_time(|| arrive(objects, thread, 0, round)));
+                met(objects, round);
+            }
+        });
+        run(world, &at[1], 0, "node 1", move |objects, thread| {
+            for round in 1..=2 {
+                must(until_in_time(|| arrive(objects, thread, 1, round)));
+                met(objects, round);
+            }
+        });
+    }
+}
+
+/// Node 1 gives up waiting, says so, and may be lost then: as it has arrived, its loss does not fail node 0's wait.
+fn arrived_and_lost(world: &mut World) {
+    let at = nodes(world, 2, 1, make(2, 1));
+    run(world, &at[0], 0, "node 0", |objects, thread| {
+        if let Err(error) = until_in_time(|| objects.barrier.wait_unfenced(thread)) {
+            assert!(is_loss(&error), "{error}");
+            if error.lost_peer().is_some() {
+                assert_eq!(
+                    objects.flags[1].read(),
+                    0,
+                    "it has arrived, so its loss is no matter"
+                );
+            }
+        }
+    });
+    run(world, &at[1], 0, "node 1", |objects, thread| {
+        let waited = objects.barrier.wait_unfenced(thread);
+        if waited.as_ref().is_err_and(loco::Error::is_timeout) {
+            objects.flags[1].write(1);
+            if let Some(key) = unless_lost(objects.flags[1].bcast_all(thread)) {
+                key.forget();
+            }
+        } else {
+            unless_lost(waited);
+        }
+    });
+}
+
 /// The worlds of the barrier.
 pub(crate) fn rungs() -> Vec<Rung> {
     use Form::{Fenced, Unfenced};
@@ -283,7 +359,13 @@ pub(crate) fn rungs() -> Vec<Rung> {
         Rung::new("transitive", transitive),
         Rung::new("expiry", faulty(1, 2, Fenced)).expiries(1),
         Rung::new("expiry-unfenced", faulty(1, 2, Unfenced)).expiries(1),
+        Rung::new("handed-over-late", handed_over(Fenced)).expiries(1),
+        Rung::new("handed-over-late-unfenced", handed_over(Unfenced)).expiries(1),
+        Rung::new("arrived-and-lost", arrived_and_lost)
+            .crash()
+            .expiries(1),
         Rung::new("crash", faulty(1, 2, Fenced)).crash(),
+        Rung::new("suspicion", faulty(1, 2, Fenced)).suspicion(),
         Rung::new("two-threads-expiry", faulty(2, 2, Unfenced)).expiries(1),
         Rung::new("two-threads", rounds(Size(2, 2, 1), Fenced, true)),
         Rung::new("two-threads-fenced-twice", rounds(Size(2, 2, 2), Fenced, false)),

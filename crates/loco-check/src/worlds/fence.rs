@@ -4,13 +4,16 @@
 //! The pattern is message passing through a third node. Node 0 puts data into the memory of node 2, fences, and then puts a
 //! flag into the memory of node 1, along another queue pair. Node 1 sees the flag and gets the data from node 2.
 
-use loco::fabric::NodeId;
+use loco::fabric::{FabricError, NodeId};
 use loco::{Manager, Result, SharedRegion, SharedVar, Thread, fence};
 use loco_sim::{World, note};
 
 use crate::methods::did;
 use crate::rung::Rung;
-use crate::stage::{Fabric, get_word, in_turn, must, nodes, notes, put_word, put_words, run};
+use crate::stage::{
+    Fabric, get_word, here, in_turn, is_loss, must, nodes, notes, put_word, put_words, run, unless_lost,
+    until_in_time, wait_here,
+};
 
 struct Objects {
     data: SharedRegion<Fabric>,
@@ -51,9 +54,19 @@ fn fence(scope: Scope, thread: &Thread<Fabric>) {
         }
         Scope::Global => {
             did("fence::global");
-            must(fence::global(thread, &[NodeId(2)]));
+            must(fence::global(thread, &[NodeId(1), NodeId(2)]));
         }
     }
+}
+
+/// A fence that may be late: executed again until it is not.
+fn patient_fence(scope: Scope, thread: &Thread<Fabric>) -> Result<()> {
+    until_in_time(|| match scope {
+        Scope::Pair => fence::pair(thread, NodeId(2)),
+        Scope::Thread => fence::thread(thread),
+        Scope::Node => fence::node(thread),
+        Scope::Global => fence::global(thread, &[NodeId(1), NodeId(2)]),
+    })
 }
 
 /// Which data is put.
@@ -64,6 +77,10 @@ enum Data {
     FromMemory,
     /// A put, then a get along the same queue pair, then a put.
     Mixed,
+    /// A put, then a get along the same queue pair.
+    BeforeGet,
+    /// An addition, which the NIC of node 2 carries out.
+    Atomic,
 }
 
 fn put(data: Data, thread: &Thread<Fabric>, region: &SharedRegion<Fabric>) {
@@ -75,6 +92,15 @@ fn put(data: Data, thread: &Thread<Fabric>, region: &SharedRegion<Fabric>) {
             let buffer = must(thread.mem_ref(8));
             drop(must(buffer.get(must(region.target(NodeId(2), 8)))));
             put_word(thread, region, 2, 16, 7);
+        }
+        Data::BeforeGet => {
+            put_word(thread, region, 2, 16, 7);
+            let buffer = must(thread.mem_ref(8));
+            drop(must(buffer.get(must(region.target(NodeId(2), 8)))));
+        }
+        Data::Atomic => {
+            let word = must(region.target(NodeId(2), 16));
+            assert_eq!(must(thread.fetch_add_word(word, 7)), 0, "nobody else adds");
         }
     }
 }
@@ -100,6 +126,135 @@ fn through_a_third(scope: Scope, data: Data) -> impl Fn(&mut World) {
         });
         run(world, &at[1], 0, "reader", look);
     }
+}
+
+/// The fence may be late; it is executed again then.
+fn late(scope: Scope, data: Data) -> impl Fn(&mut World) {
+    move |world| {
+        let at = nodes(world, 3, 1, make);
+        run(world, &at[0], 0, "writer", move |objects, thread| {
+            must(until_in_time(|| try_put(data, thread, &objects.data)));
+            must(patient_fence(scope, thread));
+            objects.flag.write(1);
+            must(objects.flag.bcast(thread, &[NodeId(1)])).forget();
+        });
+        run(world, &at[1], 0, "reader", |objects, thread| {
+            must(until_in_time(|| {
+                objects.flag.wait_until(thread, |flag| flag == 1)
+            }));
+            let word = until_in_time(|| thread.read_word(objects.data.target(NodeId(2), 16)?));
+            assert_eq!(must(word), 7, "what was put before the fence is placed after it");
+        });
+    }
+}
+
+/// Puts data, some of it more than once if the call is repeated after a timeout.
+fn try_put(data: Data, thread: &Thread<Fabric>, region: &SharedRegion<Fabric>) -> Result<()> {
+    match data {
+        Data::FromMemory => put_words(thread, region, 2, 16, &[7]),
+        _ => put_word(thread, region, 2, 16, 7),
+    }
+    Ok(())
+}
+
+/// Thread A of node 0 puts at both other nodes and fences until it has said every loss, once each; then thread B overwrites
+/// what A put at those left.
+fn lost(scope: Scope) -> impl Fn(&mut World) {
+    move |world| {
+        let at = nodes(world, 3, 2, make);
+        run(world, &at[0], 0, "first", move |objects, thread| {
+            let mut posted = 0;
+            for peer in [1, 2] {
+                let put = || -> Result<()> {
+                    let buffer = thread.mem_ref(8)?;
+                    buffer.set_word(0, 1)?;
+                    drop(buffer.put(objects.data.target(NodeId(peer), 16)?)?);
+                    Ok(())
+                };
+                posted += u32::from(unless_lost(put()).is_some());
+            }
+            let mut failures = 0;
+            while let Err(error) = patient_fence(scope, thread) {
+                if matches!(error, loco::Error::Fabric(FabricError::DeclaredLost)) {
+                    return;
+                }
+                assert!(is_loss(&error), "{error}");
+                failures += 1;
+                assert!(
+                    failures <= posted,
+                    "a fence says of the operations towards a node that they are lost, and no later fence does again"
+                );
+            }
+            objects.baton.write(1);
+        });
+        run(world, &at[0], 1, "second", move |objects, thread| {
+            if wait_here(thread, &objects.baton, 1).is_none() {
+                return;
+            }
+            for peer in [1, 2] {
+                let again = || -> Result<u64> {
+                    let place = || objects.data.target(NodeId(peer), 16);
+                    thread.put_inline(&2_u64.to_ne_bytes(), place()?)?.forget();
+                    fence::pair(thread, NodeId(peer))?;
+                    thread.read_word(place()?)
+                };
+                if let Some(found) = unless_lost(until_in_time(again)) {
+                    assert_eq!(found, 2, "a put before the fence does not land on one after it");
+                }
+            }
+        });
+    }
+}
+
+/// A get whose key was given up: after a fence it has brought what is there.
+fn gotten(scope: Scope) -> impl Fn(&mut World) {
+    move |world| {
+        let at = nodes(world, 3, 1, make);
+        run(world, &at[0], 0, "both", move |objects, thread| {
+            put_word(thread, &objects.data, 2, 16, 7);
+            let local = loco::fabric::Local {
+                memory: must(objects.data.local()),
+                offset: 24,
+                len: 8,
+            };
+            must(objects.data.raw_get(thread, local, NodeId(2), 16)).forget();
+            fence(scope, thread);
+            assert_eq!(
+                here(&objects.data, 24),
+                7,
+                "a get before the fence is done after it"
+            );
+        });
+    }
+}
+
+/// Two threads of one node write, fence and read what the other wrote: the fence orders the stores of the CPU also where
+/// nothing is outstanding.
+fn store_buffering_here(world: &mut World) {
+    let at = nodes(world, 3, 2, make);
+    for own in 0..2 {
+        run(
+            world,
+            &at[0],
+            own,
+            &format!("thread {own}"),
+            move |objects, thread| {
+                let (mine, theirs) = match own {
+                    0 => (&objects.flag, &objects.baton),
+                    _ => (&objects.baton, &objects.flag),
+                };
+                mine.write(1);
+                fence(Scope::Global, thread);
+                note(format!("saw {}", theirs.read()));
+            },
+        );
+    }
+    notes(world, |lines| {
+        assert!(
+            lines.iter().any(|line| line == "saw 1"),
+            "after the fences one of the threads sees what the other wrote"
+        );
+    });
 }
 
 /// The puts are thread A's and the fence is thread B's, which has seen that they were posted.
@@ -179,7 +334,7 @@ fn overwrite(scope: Scope) -> impl Fn(&mut World) {
 
 /// The worlds of fences.
 pub(crate) fn rungs() -> Vec<Rung> {
-    use Data::{FromMemory, Inline, Mixed};
+    use Data::{Atomic, BeforeGet, FromMemory, Inline, Mixed};
     vec![
         Rung::new("pair", through_a_third(Scope::Pair, Inline)),
         Rung::new("thread", through_a_third(Scope::Thread, Inline)),
@@ -192,9 +347,29 @@ pub(crate) fn rungs() -> Vec<Rung> {
         Rung::new("thread-mixed", through_a_third(Scope::Thread, Mixed)),
         Rung::new("pair-mixed", through_a_third(Scope::Pair, Mixed)),
         Rung::new("global-mixed", through_a_third(Scope::Global, Mixed)),
+        Rung::new("thread-before-get", through_a_third(Scope::Thread, BeforeGet)),
+        Rung::new("node-mixed", through_a_third(Scope::Node, Mixed)),
+        Rung::new("node-before-get", through_a_third(Scope::Node, BeforeGet)),
+        Rung::new("pair-atomic", through_a_third(Scope::Pair, Atomic)),
+        Rung::new("thread-atomic", through_a_third(Scope::Thread, Atomic)),
+        Rung::new("node-atomic", through_a_third(Scope::Node, Atomic)),
+        Rung::new("global-atomic", through_a_third(Scope::Global, Atomic)),
+        Rung::new("global-atomic-glob", through_a_third(Scope::Global, Atomic)).glob(),
+        Rung::new("pair-get", gotten(Scope::Pair)),
+        Rung::new("thread-get", gotten(Scope::Thread)),
+        Rung::new("node-get", gotten(Scope::Node)),
         Rung::new("another-thread", of_another_thread(Inline)),
         Rung::new("another-thread-memory", of_another_thread(FromMemory)),
         Rung::new("store-buffering", store_buffering),
+        Rung::new("store-buffering-here", store_buffering_here),
+        Rung::new("pair-expiry", late(Scope::Pair, Inline)).expiries(1),
+        Rung::new("thread-expiry", late(Scope::Thread, FromMemory)).expiries(1),
+        Rung::new("node-expiry", late(Scope::Node, Inline)).expiries(1),
+        Rung::new("global-expiry", late(Scope::Global, Inline)).expiries(1),
+        Rung::new("thread-crash", lost(Scope::Thread)).crash(),
+        Rung::new("node-crash", lost(Scope::Node)).crash(),
+        Rung::new("global-crash", lost(Scope::Global)).crash(),
+        Rung::new("thread-suspicion", lost(Scope::Thread)).suspicion(),
         Rung::new("overwrite-pair", overwrite(Scope::Pair)),
         Rung::new("overwrite-thread", overwrite(Scope::Thread)),
         Rung::new("overwrite-node", overwrite(Scope::Node)),

@@ -1,12 +1,16 @@
 //! The key-value store (LOCO'25 6, LOCO'26 6.2): the calls of each key take effect one after another, from every node; a
 //! value is read whole; slots that deletes free are used again without mixing old and new.
 
-use loco::{Inserted, KvConfig, KvStore, Manager, Result, Thread};
+use loco::fabric::NodeId;
+use loco::{Error, Inserted, KvConfig, KvStore, Manager, Result, Thread};
+use loco_sim::spec::Operation;
 use loco_sim::{World, call, spec};
 
 use crate::methods::did;
 use crate::rung::Rung;
-use crate::stage::{Fabric, UNKNOWN, known, must, nodes, promise, run, unless_lost};
+use crate::stage::{
+    At, Fabric, LATE, UNKNOWN, known, must, nodes, prepared, promise, run, unless_lost, until_in_time,
+};
 
 /// Values of one word that nobody else writes; larger ones repeat the word.
 type Store<const N: usize> = KvStore<u64, [u64; N], Fabric>;
@@ -135,22 +139,71 @@ where
     }
 }
 
-/// Threads with their nodes and calls.
-fn calls<const N: usize, const T: usize>(
+/// A key that is there before anything is explored: the node of its value, the key, the value.
+type There = (u16, u64, u64);
+
+/// A store of such a size that has `keys`.
+fn stores<const N: usize>(
+    world: &mut World,
+    count: u16,
+    threads: usize,
     (slots, locks): (u32, u32),
+    keys: &'static [There],
+) -> Vec<At<Store<N>>>
+where
+    [u64; N]: loco::Encode,
+{
+    prepared(
+        world,
+        count,
+        threads,
+        make::<N>(slots, locks),
+        move |store, thread| {
+            for &(_, key, value) in keys.iter().filter(|key| NodeId(key.0) == thread.node_id()) {
+                assert_eq!(must(store.insert(thread, &key, &[value; N])), Inserted::Done);
+            }
+        },
+    )
+}
+
+/// The calls, and the inserts of the keys that were there before.
+fn after(keys: &[There], calls: &[Operation]) -> Vec<Operation> {
+    let insert = |&(node, key, value): &There| Operation {
+        thread: "set-up".to_owned(),
+        number: u16::MAX - node,
+        node,
+        name: "insert".to_owned(),
+        argument: format!("{key} {value}"),
+        result: Some("done".to_owned()),
+        invoked: 0,
+        responded: Some(0),
+    };
+    keys.iter().map(insert).chain(calls.iter().cloned()).collect()
+}
+
+/// Threads with their nodes and calls, on an empty store.
+fn calls<const N: usize, const T: usize>(
+    size: (u32, u32),
+    threads: [(u16, &'static [Call]); T],
+) -> impl Fn(&mut World)
+where
+    [u64; N]: loco::Encode,
+{
+    calls_with::<N, T>(size, &[], threads)
+}
+
+/// Threads with their nodes and calls, on a store that has `keys`.
+fn calls_with<const N: usize, const T: usize>(
+    size: (u32, u32),
+    keys: &'static [There],
     threads: [(u16, &'static [Call]); T],
 ) -> impl Fn(&mut World)
 where
     [u64; N]: loco::Encode,
 {
     move |world| {
-        let count = threads
-            .iter()
-            .map(|&(node, _)| node + 1)
-            .max()
-            .unwrap_or(1)
-            .max(2);
-        let at = nodes(world, count, T, make::<N>(slots, locks));
+        let last = threads.iter().map(|&(node, _)| node + 1).max();
+        let at = stores::<N>(world, last.unwrap_or(1).max(2), T, size, keys);
         for (number, &(node, calls)) in threads.iter().enumerate() {
             run(
                 world,
@@ -164,15 +217,21 @@ where
                 },
             );
         }
-        promise(world, spec::key_value_store);
+        promise(world, move |calls| spec::key_value_store(&after(keys, calls)));
     }
 }
 
-/// The calls of threads in a world where a wait may be late or a node is lost: after an error nobody knows whether the call
-/// took effect, and after a loss the thread goes no further.
-fn faulty<const T: usize>(threads: [(u16, &'static [Call]); T]) -> impl Fn(&mut World) {
+/// The calls of threads in a world where a wait may be late or a node is lost. An insert or update that times out has changed
+/// nothing, as the store says, and a get or delete is tried again; after a loss the thread goes no further.
+fn faulty<const N: usize, const T: usize>(
+    keys: &'static [There],
+    threads: [(u16, &'static [Call]); T],
+) -> impl Fn(&mut World)
+where
+    [u64; N]: loco::Encode,
+{
     move |world| {
-        let at = nodes(world, 2, T, make::<1>(1, 1));
+        let at = stores::<N>(world, 2, T, (1, 1), keys);
         for (number, &(node, calls)) in threads.iter().enumerate() {
             run(
                 world,
@@ -188,30 +247,50 @@ fn faulty<const T: usize>(threads: [(u16, &'static [Call]); T]) -> impl Fn(&mut 
                 },
             );
         }
-        promise(world, |calls| spec::key_value_store(&known(calls)));
+        promise(world, move |calls| {
+            spec::key_value_store(&known(&after(keys, calls)))
+        });
     }
 }
 
 /// Makes a call; false if a node is lost.
-fn attempt(store: &Store<1>, thread: &Thread<Fabric>, what: Call) -> bool {
+fn attempt<const N: usize>(store: &Store<N>, thread: &Thread<Fabric>, what: Call) -> bool
+where
+    [u64; N]: loco::Encode,
+{
     let text = |outcome: &Result<String>| match outcome {
         Ok(text) => text.clone(),
+        Err(error) if error.is_timeout() => LATE.to_owned(),
         Err(_) => UNKNOWN.to_owned(),
     };
     let outcome = match what {
         Call::Insert(key, value) => {
-            let insert = || Ok(inserted(&store.insert(thread, &key, &[value])?).to_owned());
+            let insert = || Ok(inserted(&store.insert(thread, &key, &[value; N])?).to_owned());
             call(format!("insert {key} {value}"), insert, text)
         }
         Call::Update(key, value) => {
-            let update = || Ok(store.update(thread, &key, &[value])?.to_string());
+            let update = || Ok(store.update(thread, &key, &[value; N])?.to_string());
             call(format!("update {key} {value}"), update, text)
         }
         Call::Delete(key) => {
             let delete = || Ok(store.delete(thread, &key)?.to_string());
-            call(format!("delete {key}"), delete, text)
+            // Late, it may have taken effect.
+            let text = |outcome: &Result<String>| outcome.clone().unwrap_or_else(|_| UNKNOWN.to_owned());
+            let deleted = call(format!("delete {key}"), delete, text);
+            match deleted {
+                Err(error) if error.is_timeout() => call(
+                    format!("delete {key}"),
+                    || until_in_time(|| store.delete(thread, &key)).map(|there| there.to_string()),
+                    text,
+                ),
+                deleted => deleted,
+            }
         }
-        Call::Get(key) => call(format!("get {key}"), || Ok(found(store.get(thread, &key)?)), text),
+        Call::Get(key) => call(
+            format!("get {key}"),
+            || Ok(found(until_in_time(|| store.get(thread, &key))?)),
+            text,
+        ),
         other => {
             use_store(store, thread, other);
             return true;
@@ -219,6 +298,8 @@ fn attempt(store: &Store<1>, thread: &Thread<Fabric>, what: Call) -> bool {
     };
     match outcome {
         Err(error) if error.is_timeout() => true,
+        // A writer was lost in the middle. Whoever writes next mends it.
+        Err(Error::Torn { .. }) => matches!(what, Call::Get(_)),
         outcome => unless_lost(outcome).is_some(),
     }
 }
@@ -251,6 +332,38 @@ fn batches(world: &mut World) {
     });
 }
 
+/// Node 2 updates keys of nodes 0 and 1 by one call, then inserts a key; who finds that key finds the values updated.
+fn batch_across(world: &mut World) {
+    const KEYS: &[There] = &[(0, 1, 10), (1, 2, 20)];
+    let at = stores::<1>(world, 3, 1, (1, 1), KEYS);
+    run(world, &at[2], 0, "writer", |store, thread| {
+        assert_eq!(must(store.update_many(thread, &[(2, [21]), (1, [11])])), 2);
+        assert_eq!(must(store.insert(thread, &3, &[30])), Inserted::Done);
+    });
+    for (node, at) in at.iter().enumerate().take(2) {
+        run(world, at, 0, &format!("reader {node}"), |store, thread| {
+            if must(store.get(thread, &3)).is_some() {
+                let values = must(store.get_many(thread, &[1, 2]));
+                assert_eq!(values, [Some([11]), Some([21])], "updated before");
+            }
+        });
+    }
+}
+
+/// A key that is twice in a batch is inserted once.
+fn batch_twice(world: &mut World) {
+    let at = nodes(world, 2, 1, make::<1>(2, 1));
+    run(world, &at[0], 0, "writer", |store, thread| {
+        let outcomes = must(store.insert_many(thread, &[(1, [10]), (1, [11])]));
+        assert_eq!(outcomes, [Inserted::Done, Inserted::Duplicate]);
+        assert_eq!(must(store.get(thread, &1)), Some([10]), "the first of the two");
+    });
+    run(world, &at[1], 0, "reader", |store, thread| {
+        let found = must(store.get(thread, &1));
+        assert!(found.is_none_or(|value| value == [10]), "{found:?}");
+    });
+}
+
 /// The worlds of the store.
 pub(crate) fn rungs() -> Vec<Rung> {
     use Call::{Delete, Get, GetInto, GetMany, GetStart, Insert, InsertMany, Update, UpdateMany};
@@ -276,6 +389,33 @@ pub(crate) fn rungs() -> Vec<Rung> {
     ];
     const THREADS: [(u16, &[Call]); 3] = [(0, &[Insert(1, 10)]), (0, &[Insert(1, 11)]), (1, &[Get(1)])];
     const THIRD: [(u16, &[Call]); 3] = [(0, &[Insert(1, 10)]), (1, &[Get(1)]), (2, &[Get(1)])];
+    const ONE: &[There] = &[(0, 1, 10)];
+    const OTHERS: &[There] = &[(1, 1, 10)];
+    const CHANGED: [(u16, &[Call]); 2] = [(0, &[Get(1), Get(1)]), (1, &[Update(1, 20)])];
+    const CHANGERS: [(u16, &[Call]); 3] = [
+        (0, &[Update(1, 30)]),
+        (1, &[Update(1, 20), Get(1)]),
+        (0, &[Get(1)]),
+    ];
+    const DELETED: [(u16, &[Call]); 3] = [(0, &[Get(1)]), (1, &[Delete(1)]), (1, &[Get(1), Get(1)])];
+    const THIRDS: [(u16, &[Call]); 3] = [(0, &[Delete(1)]), (1, &[Get(1)]), (2, &[Get(1)])];
+    const STARTED: [(u16, &[Call]); 2] = [
+        (0, &[Update(1, 20)]),
+        (1, &[GetStart(1), GetInto(1), GetMany(1, 2)]),
+    ];
+    const SWAPPED: [(u16, &[Call]); 2] = [
+        (0, &[Delete(1), Insert(2, 20)]),
+        (1, &[Get(1), Delete(1), Get(2)]),
+    ];
+    const MENDED: [(u16, &[Call]); 2] = [(0, &[Get(1), Update(1, 30), Get(1)]), (1, &[Update(1, 20)])];
+    const OWNED: [(u16, &[Call]); 2] = [(0, &[Get(1), Get(1)]), (1, &[Update(1, 20)])];
+    const AFTER: [(u16, &[Call]); 2] = [(0, &[Insert(1, 10)]), (1, &[Update(1, 20), Get(1)])];
+    const ANEW: [(u16, &[Call]); 2] = [(0, &[Insert(1, 10), Insert(1, 11)]), (1, &[Get(1)])];
+    const ALONE: [(u16, &[Call]); 2] = [
+        (0, &[Update(1, 30), Get(1)]),
+        (1, &[Delete(1), Insert(1, 20), Get(1)]),
+    ];
+    const MOVED: [(u16, &[Call]); 2] = [(0, &[Get(1), Get(1)]), (1, &[Delete(1), Insert(1, 20)])];
     const MANY: [(u16, &[Call]); 2] = [(0, &[InsertMany(1, 2, 10)]), (1, &[UpdateMany(1, 2, 20), Get(3)])];
     vec![
         Rung::new("insert", calls::<1, 2>((1, 1), INSERT)),
@@ -291,10 +431,29 @@ pub(crate) fn rungs() -> Vec<Rung> {
         Rung::new("wide-insert", calls::<3, 2>((1, 1), INSERT)),
         Rung::new("wide-update", calls::<3, 2>((1, 1), UPDATE)),
         Rung::new("wide-reuse", calls::<3, 2>((1, 1), REUSE)),
-        Rung::new("crash", faulty(UPDATE)).crash(),
-        Rung::new("crash-writers", faulty(WRITERS)).crash(),
-        Rung::new("expiry", faulty(DELETE)).expiries(1),
-        Rung::new("suspicion", faulty(WRITERS)).suspicion(),
+        Rung::new("changed", calls_with::<1, 2>((1, 1), ONE, CHANGED)),
+        Rung::new("changed-wide", calls_with::<3, 2>((1, 1), ONE, CHANGED)),
+        Rung::new("changed-from-memory", calls_with::<9, 2>((1, 1), ONE, CHANGED)),
+        Rung::new("changers", calls_with::<1, 3>((1, 1), ONE, CHANGERS)),
+        Rung::new("deleted", calls_with::<1, 3>((1, 1), ONE, DELETED)),
+        Rung::new("deleted-of-three", calls_with::<1, 3>((1, 1), ONE, THIRDS)),
+        Rung::new("started-wide", calls_with::<3, 2>((1, 1), ONE, STARTED)),
+        Rung::new("swapped", calls_with::<1, 2>((1, 2), ONE, SWAPPED)),
+        Rung::new("batch-twice", batch_twice),
+        Rung::new("batch-across", batch_across),
+        Rung::new("crash", faulty::<1, 2>(&[], UPDATE)).crash(),
+        Rung::new("crash-writers", faulty::<1, 2>(&[], WRITERS)).crash(),
+        Rung::new("crash-update", faulty::<3, 2>(ONE, MENDED)).crash(),
+        Rung::new("crash-owner", faulty::<1, 2>(OTHERS, OWNED)).crash(),
+        Rung::new("crash-moved", faulty::<1, 2>(ONE, MOVED)).crash(),
+        Rung::new("expiry", faulty::<1, 2>(&[], DELETE)).expiries(1),
+        Rung::new("expiry-after", faulty::<1, 2>(&[], AFTER)).expiries(1),
+        Rung::new("expiry-anew", faulty::<1, 2>(&[], ANEW)).expiries(1),
+        Rung::new("suspicion", faulty::<1, 2>(&[], WRITERS)).suspicion(),
+        Rung::new("suspicion-moved", faulty::<1, 2>(ONE, MOVED)).suspicion(),
+        Rung::new("suspicion-alone", faulty::<1, 2>(ONE, ALONE))
+            .suspicion()
+            .glob(),
         Rung::new("batches", batches),
         Rung::new("batch-writers", calls::<1, 2>((2, 2), MANY)),
         Rung::new("life", calls::<1, 2>((1, 1), LIFE)),

@@ -32,7 +32,8 @@ fn value(size: usize, number: u8) -> Vec<u8> {
 
 /// A read of location 0 or 1; it is one of the whole values of numbers up to `last`, or zeros.
 fn read(objects: &Objects, location: usize, size: usize, last: u8) -> Option<u8> {
-    let mut bytes = vec![0; size];
+    // Neither zeros nor any value: a read that succeeds replaces all of it.
+    let mut bytes = vec![0xA5; size];
     did("Msw::try_read");
     if !must(objects.region.try_read(location, &mut bytes)) {
         return None;
@@ -84,6 +85,34 @@ fn sequence(size: usize, values: u8) -> impl Fn(&mut World) {
             );
             let mut bytes = [7; 8];
             assert!(must(objects.region.try_read(2, &mut bytes)) && bytes == [0; 8]);
+        });
+    }
+}
+
+/// A value goes to another location of node 1, and comes back from there.
+fn across(size: usize) -> impl Fn(&mut World) {
+    move |world| {
+        let at = nodes(world, 2, 1, make(size));
+        run(world, &at[0], 0, "both", move |objects, thread| {
+            must(objects.region.write(0, &value(size, 1)));
+            must(must(objects.region.put(thread, 0, NodeId(1), 1)).wait(thread));
+            must(must(objects.region.get(thread, 1, NodeId(1), 1)).wait(thread));
+            assert_eq!(
+                read(objects, 1, size, 1),
+                Some(1),
+                "what was put there comes back"
+            );
+            must(must(objects.region.get(thread, 1, NodeId(1), 0)).wait(thread));
+            assert_eq!(read(objects, 1, size, 1), Some(0), "nobody wrote that location");
+        });
+        run(world, &at[1], 0, "reader", move |objects, thread| {
+            let mut bytes = vec![0xA5; size];
+            must(objects.region.read(thread, 1, &mut bytes));
+            assert!(
+                bytes == value(size, 1) || bytes.iter().all(|&byte| byte == 0),
+                "whole: {bytes:?}"
+            );
+            assert_eq!(read(objects, 0, size, 1), Some(0), "nobody wrote this location");
         });
     }
 }
@@ -141,7 +170,7 @@ fn blocking(size: usize) -> impl Fn(&mut World) {
             must(objects.region.put(thread, 0, NodeId(1), 0)).forget();
         });
         run(world, &at[1], 0, "reader", move |objects, thread| {
-            let mut bytes = vec![0; size];
+            let mut bytes = vec![0xA5; size];
             did("Msw::read");
             must(objects.region.read(thread, 0, &mut bytes));
             assert!(
@@ -158,6 +187,7 @@ pub(crate) fn rungs() -> Vec<Rung> {
         Rung::new("one-word", sequence(8, 1)),
         Rung::new("two-words", sequence(16, 1)),
         Rung::new("blocking", blocking(16)),
+        Rung::new("across", across(16)),
         Rung::new("get", gotten(16)),
         Rung::new("odd-size", sequence(13, 1)),
         Rung::new("twice", sequence(16, 2)),

@@ -9,7 +9,7 @@ use loco_sim::{World, call};
 
 use crate::methods::did;
 use crate::rung::Rung;
-use crate::stage::{Fabric, in_turn, must, nodes, promise, run};
+use crate::stage::{Fabric, in_turn, is_loss, must, nodes, promise, run, until_in_time};
 
 struct Objects {
     owned: OwnedVar<u64, Fabric>,
@@ -92,6 +92,78 @@ fn sequence(values: u64, threads: usize, how: Push, readers: u16) -> impl Fn(&mu
     }
 }
 
+/// Thread A stores and pushes two values while thread B pushes what is there: readers never go back.
+fn at_once(how: Push) -> impl Fn(&mut World) {
+    move |world| {
+        let at = nodes(world, 2, 2, make);
+        run(world, &at[0], 0, "stores", move |objects, thread| {
+            for value in 1..=2 {
+                let write = || {
+                    must(objects.owned.store(value));
+                    push(objects, thread, how);
+                };
+                call(format!("write {value}"), write, |()| "");
+            }
+        });
+        run(world, &at[0], 1, "pushes", move |objects, thread| {
+            push(objects, thread, how);
+        });
+        run(world, &at[1], 0, "reader", |objects, thread| {
+            let last = || must(objects.owned.wait_until(thread, |value| value == 2));
+            call("read", || objects.owned.load(), u64::to_string);
+            call("read", last, u64::to_string);
+            call("read", || objects.owned.load(), u64::to_string);
+        });
+        promise(world, |calls| loco_sim::spec::single_writer(calls, "0"));
+    }
+}
+
+/// The owner's threads push in turn. Pushes may be late, and are tried again then; a node may be lost, past which the owner
+/// goes on: the others get the last value all the same.
+fn faulty(readers: u16) -> impl Fn(&mut World) {
+    move |world| {
+        let at = nodes(world, readers + 1, 2, make);
+        in_turn(
+            world,
+            &at[0],
+            &[0, 1],
+            "owner",
+            |o| &o.other,
+            2,
+            |objects, thread, value| {
+                let write = || {
+                    must(objects.owned.store(value));
+                    match until_in_time(|| objects.owned.push_untracked(thread)) {
+                        Err(error) if is_loss(&error) => {}
+                        pushed => must(pushed),
+                    }
+                };
+                call(format!("write {value}"), write, |()| "");
+            },
+        );
+        for reader in 1..=readers {
+            let name = format!("reader {reader}");
+            run(
+                world,
+                &at[usize::from(reader)],
+                0,
+                &name,
+                move |objects, thread| {
+                    call("read", || objects.owned.load(), u64::to_string);
+                    let last = until_in_time(|| objects.owned.wait_until(thread, |value| value == 2));
+                    if let Err(error) = last {
+                        assert!(is_loss(&error), "{error}");
+                        let gone = error.lost_peer().is_none_or(|node| node == NodeId(0));
+                        assert!(gone, "only the loss of the owner ends the wait: {error}");
+                    }
+                    call("read", || objects.owned.load(), u64::to_string);
+                },
+            );
+        }
+        promise(world, |calls| loco_sim::spec::single_writer(calls, "0"));
+    }
+}
+
 /// What the thread broadcast before the push is seen with the value.
 fn with_data(world: &mut World) {
     let at = nodes(world, 2, 1, make);
@@ -156,6 +228,10 @@ pub(crate) fn rungs() -> Vec<Rung> {
         Rung::new("two-threads-waited", sequence(2, 2, Push::Wait, 1)),
         Rung::new("two-threads-untracked", sequence(3, 2, Push::Untracked, 1)),
         Rung::new("with-data", with_data),
+        Rung::new("at-once", at_once(Push::Forget)),
+        Rung::new("at-once-untracked", at_once(Push::Untracked)),
+        Rung::new("expiry", faulty(1)).expiries(1),
+        Rung::new("crash", faulty(2)).crash(),
         Rung::new("pull", pulled),
         Rung::new("fenced", fenced),
         Rung::new("two-readers", sequence(2, 1, Push::Forget, 2)),

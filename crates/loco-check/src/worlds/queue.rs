@@ -3,11 +3,12 @@
 
 use loco::fabric::NodeId;
 use loco::{Manager, Popped, Pushed, Result, SharedQueue, Thread};
+use loco_sim::spec::Operation;
 use loco_sim::{World, call, spec};
 
 use crate::methods::did;
 use crate::rung::Rung;
-use crate::stage::{Fabric, UNKNOWN, known, must, nodes, promise, run, unless_lost};
+use crate::stage::{Fabric, LATE, UNKNOWN, known, must, nodes, promise, run, unless_lost, until_in_time};
 
 type Queue = SharedQueue<u64, Fabric>;
 
@@ -97,12 +98,13 @@ fn calls<const N: usize>(capacity: usize, threads: [(u16, &'static [Call]); N]) 
     }
 }
 
-/// The calls of threads in a world where a wait may be late or a node is lost: after an error nobody knows whether the call
-/// took effect, and after a loss the thread goes no further.
-fn faulty<const N: usize>(capacity: usize, threads: [(u16, &'static [Call]); N]) -> impl Fn(&mut World) {
+/// The calls of threads in a world where a wait may be late or a node is lost. A call that times out has changed nothing, as
+/// the queue says; after a loss the thread goes no further. All cells are on node 0, so only its loss stops the others.
+fn faulty<const N: usize>(threads: [(u16, &'static [Call]); N]) -> impl Fn(&mut World) {
+    const CAPACITY: usize = 1;
     move |world| {
         let at = nodes(world, 2, N, move |manager: &Manager<Fabric>| -> Result<Queue> {
-            SharedQueue::new(manager, "queue", NodeId(0), capacity)
+            SharedQueue::new(manager, "queue", NodeId(0), CAPACITY)
         });
         for (number, &(node, calls)) in threads.iter().enumerate() {
             run(
@@ -119,39 +121,75 @@ fn faulty<const N: usize>(capacity: usize, threads: [(u16, &'static [Call]); N])
                 },
             );
         }
-        promise(world, move |calls| spec::shared_queue(&known(calls), capacity));
+        promise(world, |calls| {
+            spec::shared_queue(&with_lost_values(&known(calls)), CAPACITY)
+        });
     }
+}
+
+/// The calls, and for each push that has not returned a pop that has not: a lost push takes effect or not, and its value is
+/// lost with it or not.
+fn with_lost_values(calls: &[Operation]) -> Vec<Operation> {
+    let of_lost = |call: &&Operation| call.name == "push" && call.result.is_none();
+    let lost = calls.iter().filter(of_lost).map(|push| Operation {
+        name: "pop".to_owned(),
+        argument: String::new(),
+        ..push.clone()
+    });
+    calls.iter().cloned().chain(lost).collect()
 }
 
 /// Makes a call; false if a node is lost.
 fn attempt(queue: &Queue, thread: &Thread<Fabric>, what: Call) -> bool {
-    let text = |outcome: &Result<String>| match outcome {
-        Ok(text) => text.clone(),
-        Err(_) => UNKNOWN.to_owned(),
+    let pushed = |pushed: Pushed| match pushed {
+        Pushed::Done => "done".to_owned(),
+        Pushed::Full => "full".to_owned(),
+        Pushed::Closed => "closed".to_owned(),
+    };
+    let popped = |popped: Popped<u64>| match popped {
+        Popped::Value(value) => value.to_string(),
+        Popped::Empty => "empty".to_owned(),
+        Popped::Closed => "closed".to_owned(),
     };
     let outcome = match what {
-        Call::TryPush(value) | Call::Push(value) => {
-            let push = || match queue.try_push(thread, value)? {
-                Pushed::Done => Ok("done".to_owned()),
-                // A push that was lost takes its place until a pop passes over it, so *full* says nothing here.
-                Pushed::Full => Ok(UNKNOWN.to_owned()),
-                Pushed::Closed => Ok("closed".to_owned()),
-            };
-            call(format!("push {value}"), push, text)
-        }
-        Call::TryPop | Call::Pop => {
-            let pop = || match queue.try_pop(thread)? {
-                Popped::Value(value) => Ok(value.to_string()),
-                Popped::Empty => Ok("empty".to_owned()),
-                Popped::Closed => Ok("closed".to_owned()),
-            };
-            call("pop", pop, text)
-        }
-        Call::Close => call("close", || queue.close(thread).map(|()| String::new()), text),
+        Call::TryPush(value) => call(
+            format!("push {value}"),
+            || queue.try_push(thread, value).map(pushed),
+            text,
+        ),
+        Call::Push(value) => call(
+            format!("push {value}"),
+            || queue.push(thread, value).map(pushed),
+            text,
+        ),
+        Call::TryPop => call("pop", || queue.try_pop(thread).map(popped), text),
+        Call::Pop => call("pop", || queue.pop(thread).map(popped), text),
+        // Closing again changes nothing.
+        Call::Close => call(
+            "close",
+            || until_in_time(|| queue.close(thread)).map(|()| String::new()),
+            text,
+        ),
     };
     match outcome {
-        Err(error) if error.is_timeout() => true,
+        // Who waits for room or for a value goes on waiting.
+        Err(error) if error.is_timeout() => match what {
+            Call::Push(_) | Call::Pop => attempt(queue, thread, what),
+            _ => true,
+        },
+        Err(error) if error.lost_peer().is_some() => {
+            assert_eq!(error.lost_peer(), Some(NodeId(0)), "all cells are on node 0");
+            false
+        }
         outcome => unless_lost(outcome).is_some(),
+    }
+}
+
+fn text(outcome: &Result<String>) -> String {
+    match outcome {
+        Ok(text) => text.clone(),
+        Err(error) if error.is_timeout() => LATE.to_owned(),
+        Err(_) => UNKNOWN.to_owned(),
     }
 }
 
@@ -190,6 +228,12 @@ pub(crate) fn rungs() -> Vec<Rung> {
     const CLOSE: [(u16, &[Call]); 2] = [(0, &[TryPush(1), Close]), (1, &[TryPop, TryPush(2), TryPop])];
     const CLOSERS: [(u16, &[Call]); 2] = [(0, &[Close, TryPop]), (1, &[TryPush(1), Close])];
     const WAKE: [(u16, &[Call]); 2] = [(0, &[Pop]), (1, &[Close])];
+    const FILL: [(u16, &[Call]); 2] = [
+        (0, &[Push(1), Push(2), Push(3), Push(4), TryPush(5)]),
+        (1, &[Pop, TryPop, TryPop]),
+    ];
+    const FULL: [(u16, &[Call]); 2] = [(0, &[TryPush(1), TryPop]), (1, &[TryPush(2), TryPush(3)])];
+    const ALONE: [(u16, &[Call]); 2] = [(0, &[TryPush(1)]), (1, &[TryPop, TryPush(2), TryPop])];
     const ROUND: [(u16, &[Call]); 2] = [(1, &[Push(1), Push(2), Push(3)]), (0, &[Pop, Pop, Pop])];
     const THREADS: [(u16, &[Call]); 4] = [
         (0, &[TryPush(1)]),
@@ -210,10 +254,17 @@ pub(crate) fn rungs() -> Vec<Rung> {
         Rung::new("wide", wide),
         Rung::new("round", calls(2, ROUND)),
         Rung::new("round-glob", calls(2, ROUND)).glob(),
-        Rung::new("crash", faulty(1, BOTH)).crash(),
-        Rung::new("crash-try", faulty(1, TRY)).crash(),
-        Rung::new("expiry", faulty(1, BOTH)).expiries(1),
-        Rung::new("suspicion", faulty(1, TRY)).suspicion(),
+        Rung::new("close-one-cell", calls(1, CLOSE)),
+        Rung::new("four-cells", calls(4, FILL)),
+        Rung::new("crash", faulty(BOTH)).crash(),
+        Rung::new("crash-try", faulty(TRY)).crash(),
+        Rung::new("crash-full", faulty(FULL)).crash(),
+        Rung::new("crash-alone", faulty(ALONE)).crash(),
+        Rung::new("crash-close", faulty(CLOSERS)).crash(),
+        Rung::new("expiry", faulty(BOTH)).expiries(1),
+        Rung::new("block-expiry", faulty(BLOCK)).expiries(1),
+        Rung::new("suspicion", faulty(TRY)).suspicion(),
+        Rung::new("suspicion-both", faulty(BOTH)).suspicion(),
         Rung::new("two-threads", calls(2, THREADS)),
         Rung::new("three-nodes", calls(2, PUSHERS)),
     ]

@@ -7,7 +7,7 @@ use loco_sim::{World, note};
 
 use crate::methods::did;
 use crate::rung::Rung;
-use crate::stage::{Fabric, here, must, nodes, notes, put_word, put_words, run};
+use crate::stage::{Fabric, here, must, nodes, notes, put_word, put_words, run, until_in_time};
 
 struct Objects {
     data: SharedRegion<Fabric>,
@@ -72,6 +72,60 @@ fn buffer_again(world: &mut World) {
         let words = [0, 8, 16, 24].map(|offset| here(&objects.data, offset));
         assert_eq!(words, [1, 2, 3, 4], "a put sends what its buffer held");
     });
+}
+
+/// Buffers are used again while waits for them may be late: each put sends what its buffer held when it was posted.
+fn buffer_late(world: &mut World) {
+    let at = nodes(world, 2, 1, make);
+    run(world, &at[0], 0, "writer", |objects, thread| {
+        for number in 1..=3_u64 {
+            let buffer = must(thread.mem_ref(8));
+            must(buffer.set_word(0, number));
+            let target = must(objects.data.target(NodeId(1), 8 * number as usize));
+            match must(buffer.put(target)).wait() {
+                Err(error) if error.is_timeout() => {}
+                waited => drop(must(waited)),
+            }
+        }
+        objects.flag.write(1);
+        must(objects.flag.bcast_all(thread)).forget();
+    });
+    run(world, &at[1], 0, "reader", |objects, thread| {
+        must(until_in_time(|| {
+            objects.flag.wait_until(thread, |flag| flag == 1)
+        }));
+        let words = [8, 16, 24].map(|offset| here(&objects.data, offset));
+        assert_eq!(words, [1, 2, 3], "a put sends what its buffer held");
+    });
+}
+
+/// Puts from the region's own memory to both other nodes, their keys united: when the key is done the memory may be
+/// written, and nobody receives what is written then.
+fn united(world: &mut World) {
+    let at = nodes(world, 3, 1, make);
+    run(world, &at[0], 0, "writer", |objects, thread| {
+        must(objects.data.write(0, &1_u64.to_ne_bytes()));
+        must(objects.data.write(8, &1_u64.to_ne_bytes()));
+        let mut all = loco::AckKey::done();
+        for (peer, offset) in [(1, 0), (2, 0), (2, 8), (1, 8)] {
+            let local = loco::fabric::Local {
+                memory: must(objects.data.local()),
+                offset,
+                len: 8,
+            };
+            all.unite(must(objects.data.raw_put(thread, local, NodeId(peer), offset)));
+        }
+        must(all.wait(thread));
+        assert!(all.query(), "a key that was waited for is done");
+        must(objects.data.write(0, &2_u64.to_ne_bytes()));
+        must(objects.data.write(8, &2_u64.to_ne_bytes()));
+    });
+    for peer in [1, 2] {
+        run(world, &at[peer], 0, &format!("reader {peer}"), |objects, _| {
+            let words = [0, 8].map(|offset| here(&objects.data, offset));
+            assert!(words.iter().all(|&word| word < 2), "put before: {words:?}");
+        });
+    }
 }
 
 /// A get that has completed has brought what was there, and what it brings is not older than a put before it.
@@ -164,5 +218,7 @@ pub(crate) fn rungs() -> Vec<Rung> {
         Rung::new("get-written", get_written),
         Rung::new("buffer-again", buffer_again),
         Rung::new("of-the-region", of_the_region),
+        Rung::new("united", united),
+        Rung::new("buffer-late", buffer_late).expiries(2),
     ]
 }

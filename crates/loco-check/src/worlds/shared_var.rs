@@ -88,6 +88,41 @@ fn chosen(world: &mut World) {
     });
 }
 
+/// The writer broadcasts 1 to everybody, waits for the key, and writes 2, which it does not broadcast: nobody sees it. All
+/// hear of the broadcast.
+fn kept(world: &mut World) {
+    let at = nodes(world, 3, 1, make);
+    run(world, &at[0], 0, "writer", |[x, _], thread| {
+        x.write(1);
+        must(must(x.bcast_all(thread)).wait(thread));
+        x.write(2);
+    });
+    for (reader, at) in at.iter().enumerate().skip(1) {
+        run(world, at, 0, &format!("reader {reader}"), |[x, _], thread| {
+            let seen = must(x.wait_until(thread, |x| x > 0));
+            assert_eq!(seen, 1, "written after the key was done");
+        });
+    }
+}
+
+/// A wait returns the value that it waited for, although a later one may have arrived by then.
+fn waited_for(world: &mut World) {
+    let at = nodes(world, 2, 1, make);
+    run(world, &at[0], 0, "writer", |[x, _], thread| {
+        for value in 1..=2 {
+            x.write(value);
+            must(must(x.bcast_all(thread)).wait(thread));
+        }
+    });
+    run(world, &at[1], 0, "reader", |[x, _], thread| {
+        let mut accepted = None;
+        let accept = |x| accepted.replace(x).is_none();
+        let seen = must(x.wait_until(thread, accept));
+        assert_eq!(accepted, Some(seen), "the value that satisfied the condition");
+        assert_eq!(must(x.wait_until(thread, |x| x > 1)), 2);
+    });
+}
+
 /// Both nodes write the variable: each reads values that somebody wrote.
 fn two_writers(world: &mut World) {
     let at = nodes(world, 2, 1, make);
@@ -118,6 +153,8 @@ pub(crate) fn rungs() -> Vec<Rung> {
         Rung::new("message", message),
         Rung::new("again", again(1)),
         Rung::new("again-two-threads", again(2)),
+        Rung::new("waited-for", waited_for),
+        Rung::new("kept", kept),
         Rung::new("chosen-nodes", chosen),
         Rung::new("two-writers", two_writers),
     ]

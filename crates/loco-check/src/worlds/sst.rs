@@ -8,7 +8,7 @@ use loco_sim::{World, call};
 
 use crate::methods::did;
 use crate::rung::Rung;
-use crate::stage::{Fabric, in_turn, must, nodes, promise};
+use crate::stage::{Fabric, in_turn, is_loss, must, nodes, promise, run, until_in_time};
 
 struct Objects {
     table: Sst<u64, Fabric>,
@@ -122,12 +122,47 @@ fn wait_for_each(count: u16, rounds: u64, threads: usize) -> impl Fn(&mut World)
     }
 }
 
+/// Every node says so in its row and waits for all; a node may be lost. Only one whose row has not arrived fails the wait.
+fn lost(count: u16) -> impl Fn(&mut World) {
+    move |world| {
+        let at = nodes(world, count, 1, make);
+        for me in 0..count {
+            let name = format!("node {me}");
+            run(world, &at[usize::from(me)], 0, &name, move |objects, thread| {
+                let table = &objects.table;
+                must(table.store_mine(1));
+                match table.push_untracked(thread) {
+                    Err(error) if is_loss(&error) => {}
+                    pushed => must(pushed),
+                }
+                match until_in_time(|| table.wait_for_each(thread, |row| row == 1)) {
+                    Ok(()) => {
+                        for row in must(table.rows()) {
+                            assert_eq!(row.load(), 1, "every row has been waited for");
+                        }
+                    }
+                    Err(error) => {
+                        assert!(is_loss(&error), "{error}");
+                        if let Some(node) = error.lost_peer() {
+                            let row = must(table.row(node)).load();
+                            assert_eq!(row, 0, "its row has arrived, so its loss is no matter");
+                        }
+                    }
+                }
+            });
+        }
+    }
+}
+
 /// The worlds of the table.
 pub(crate) fn rungs() -> Vec<Rung> {
     vec![
         Rung::new("wait-for-each", wait_for_each(2, 1, 1)),
         Rung::new("rows", rows(2, 1, 1, true)),
         Rung::new("rows-twice", rows(2, 2, 1, true)),
+        Rung::new("crash", lost(2)).crash(),
+        Rung::new("crash-of-three", lost(3)).crash(),
+        Rung::new("suspicion-of-three", lost(3)).suspicion(),
         Rung::new("two-threads", rows(2, 2, 2, true)),
         Rung::new("untracked", rows(2, 2, 1, false)),
         Rung::new("two-threads-untracked", rows(2, 2, 2, false)),

@@ -8,7 +8,7 @@ use loco_sim::{World, call};
 
 use crate::methods::did;
 use crate::rung::Rung;
-use crate::stage::{Fabric, in_turn, must, nodes, promise, run};
+use crate::stage::{Fabric, in_turn, must, nodes, promise, run, until_in_time};
 
 struct Objects<T: Value> {
     wide: WideOwnedVar<T, Fabric>,
@@ -68,6 +68,62 @@ where
         });
         promise(world, |calls| {
             loco_sim::spec::single_writer(calls, &format!("{:?}", [0_u64; N]))
+        });
+    }
+}
+
+/// The same where stores, pushes and waits may be late, and are tried again then.
+fn late<const N: usize>(threads: usize) -> impl Fn(&mut World)
+where
+    [u64; N]: Value,
+{
+    move |world| {
+        let at = nodes(world, 2, 2, make::<[u64; N]>);
+        let own: Vec<usize> = (0..threads).collect();
+        in_turn(
+            world,
+            &at[0],
+            &own,
+            "owner",
+            |o| &o.other,
+            2,
+            |objects, thread, value| {
+                let words = [value; N];
+                let write = || {
+                    must(until_in_time(|| objects.wide.store(thread, words)));
+                    must(until_in_time(|| objects.wide.push(thread))).forget();
+                };
+                call(format!("write {words:?}"), write, |()| "");
+            },
+        );
+        run(world, &at[1], 0, "reader", |objects, thread| {
+            call("read", || objects.wide.try_load(), shown);
+            let last = || {
+                Some(must(until_in_time(|| {
+                    objects.wide.wait_until(thread, |words| words[0] == 2)
+                })))
+            };
+            call("read", last, shown);
+        });
+        promise(world, |calls| {
+            loco_sim::spec::single_writer(calls, &format!("{:?}", [0_u64; N]))
+        });
+    }
+}
+
+/// The owner pushes from memory and stores another value at once, which it does not push: nobody sees it, nor a mixture for
+/// good.
+fn kept(world: &mut World) {
+    let at = nodes(world, 3, 1, make::<[u64; 9]>);
+    run(world, &at[0], 0, "owner", |objects, thread| {
+        must(objects.wide.store(thread, [1; 9]));
+        must(objects.wide.push(thread)).forget();
+        must(objects.wide.store(thread, [2; 9]));
+    });
+    for (reader, at) in at.iter().enumerate().skip(1) {
+        run(world, at, 0, &format!("reader {reader}"), |objects, thread| {
+            let seen = must(objects.wide.wait_until(thread, |words| words[0] > 0));
+            assert_eq!(seen, [1; 9], "stored after the push");
         });
     }
 }
@@ -148,6 +204,9 @@ pub(crate) fn rungs() -> Vec<Rung> {
         Rung::new("fenced", fenced),
         // More than goes inline on the model fabric, so that the NIC reads the source.
         Rung::new("from-memory", sequence::<9>(1, 1)),
+        Rung::new("expiry", late::<2>(2)).expiries(1),
+        Rung::new("from-memory-expiry", late::<9>(1)).expiries(1),
+        Rung::new("from-memory-kept", kept),
         Rung::new("from-memory-twice", sequence::<9>(2, 2)),
     ]
 }

@@ -58,7 +58,8 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
     /// The value of `key`, if it has one.
     ///
     /// # Errors
-    /// `PeerLost` if the value's node is gone; `Torn` if a writer was lost, or got stuck, in the middle of an update;
+    /// `PeerLost` if the value's node is gone; `DeclaredLost` once this node knows that the others go on without it (until
+    /// then what it reads of its own memory may be old); `Torn` if a writer was lost, or got stuck, in the middle of an update;
     /// `Config` if values are of another type than was written. Where a node has been lost a torn value is looked at under
     /// the key's lock: then also what [`TicketLock::lock`](crate::TicketLock::lock) says.
     ///
@@ -69,11 +70,11 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
         let mut slot = Copied::new();
         for tries in 0_u64.. {
             let Some(at) = self.shared.find(key) else {
-                return Ok(None);
+                return self.shared.still_in(thread).map(|()| None);
             };
             if at.node == self.shared.channel.node() {
                 return match self.read_here_whole(at)? {
-                    Looked::Known(value) => Ok(value),
+                    Looked::Known(value) => self.shared.still_in(thread).map(|()| value),
                     Looked::Torn | Looked::Longer(_) => self.wait_here(thread, key, at),
                 };
             }
@@ -135,7 +136,10 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
         match thread.wait_until(self.shared.channel.name(), peers, whole) {
             Err(error) if error.is_timeout() => Err(self.torn()),
             Err(error) if error.lost_peer().is_some() => self.get_locked(thread, key),
-            outcome => outcome?,
+            outcome => {
+                let value = outcome??;
+                self.shared.still_in(thread).map(|()| value)
+            }
         }
     }
 
@@ -173,10 +177,16 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
     /// See [`get`](KvStore::get).
     pub fn get_start<'a>(&'a self, thread: &'a Thread<F>, key: &K) -> Result<PendingGet<'a, K, V, F>> {
         let read = match self.shared.find(key) {
-            None => Read::Done(None),
+            None => {
+                self.shared.still_in(thread)?;
+                Read::Done(None)
+            }
             Some(at) if at.node == self.shared.channel.node() => {
                 match self.read_here(at, self.first_bytes())? {
-                    Looked::Known(value) => Read::Done(value),
+                    Looked::Known(value) => {
+                        self.shared.still_in(thread)?;
+                        Read::Done(value)
+                    }
                     Looked::Torn | Looked::Longer(_) => Read::Again,
                 }
             }
@@ -263,6 +273,9 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
                 },
                 _ => None,
             });
+        }
+        if places.iter().any(|at| there(at).is_none()) {
+            shared.still_in(thread)?;
         }
         let Some(pending) = pending else { return Ok(()) };
         let buffer = pending.wait()?;

@@ -1,0 +1,269 @@
+//! Worlds in which waits are late and nodes are lost.
+//!
+//! Holders count on in two words, one after the other: a holder that is lost in between leaves them apart, which nobody
+//! finds unless the guard says that a former holder was lost.
+
+use loco::fabric::{Control, Fabric as _, NodeId, PeerState};
+use loco::fence::Scope;
+use loco::{Error, LockConfig, LockGuard, OnLoss, Result, TasLock, Thread};
+use loco_sim::{World, note};
+
+use super::holders::{PLAIN, Shape};
+use super::lock::{Lock, Objects, distinct, make};
+use crate::stage::{
+    Fabric, get_word, here, is_loss, must, nodes, notes, put_word, run, unless_lost, until_in_time, wait_here,
+};
+
+/// How a thread takes the lock where waits may be late.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Patience {
+    /// It asks again.
+    Patient,
+    /// It goes away, as often as it was to have the lock; then it asks once more, patiently.
+    GivesUp,
+    /// The same, with deadlines that have passed when it asks.
+    None,
+}
+
+/// Holders that count on, where waits may be late and nobody is lost.
+pub(super) fn late<L: Lock>(shape: Shape, patience: Patience) -> impl Fn(&mut World) {
+    move |world| {
+        let config = LockConfig {
+            on_loss: OnLoss::Poison,
+            local_hand_overs_max: shape.hand_overs,
+        };
+        let at = nodes(world, shape.nodes, shape.threads, make::<L>(shape.home, config));
+        for (node, at) in at.iter().enumerate() {
+            for own in 0..shape.threads {
+                let name = format!("node {node} thread {own}");
+                run(world, at, own, &name, move |objects, thread| {
+                    let lock = &objects.lock;
+                    for _ in 0..shape.acquisitions {
+                        let asked = match patience {
+                            Patience::Patient => until_in_time(|| lock.lock(thread, Scope::Thread)),
+                            Patience::GivesUp => lock.lock(thread, Scope::Thread),
+                            // Node 0 is in nobody's way for long.
+                            Patience::None if node == 0 => continue,
+                            Patience::None => lock.lock_until(thread, Scope::Thread, thread.now()),
+                        };
+                        match asked {
+                            Err(error) if error.is_timeout() => {}
+                            asked => hold(objects, thread, shape, must(asked)),
+                        }
+                    }
+                    if patience != Patience::Patient {
+                        let asked = until_in_time(|| lock.lock(thread, Scope::Thread));
+                        hold(objects, thread, shape, must(asked));
+                    }
+                });
+            }
+        }
+        notes(world, |lines| distinct(lines, "released", None));
+    }
+}
+
+fn hold<L: Lock>(
+    objects: &Objects<L>,
+    thread: &Thread<Fabric>,
+    shape: Shape,
+    guard: LockGuard<'_, L, Fabric>,
+) {
+    assert!(!guard.recovered(), "nobody was lost");
+    let Some(count) = count_on(objects, thread, shape, false) else {
+        panic!("nobody was lost");
+    };
+    must(guard.release());
+    note(format!("released {count}"));
+}
+
+/// Holders that count on, where one node is lost.
+pub(super) fn lost<L: Lock>(shape: Shape, on_loss: OnLoss) -> impl Fn(&mut World) {
+    move |world| {
+        let config = LockConfig {
+            on_loss,
+            local_hand_overs_max: shape.hand_overs,
+        };
+        let at = nodes(world, shape.nodes, shape.threads, make::<L>(shape.home, config));
+        for (node, at) in at.iter().enumerate() {
+            for own in 0..shape.threads {
+                let name = format!("node {node} thread {own}");
+                run(world, at, own, &name, move |objects, thread| {
+                    for _ in 0..shape.acquisitions {
+                        let asked = objects.lock.lock(thread, Scope::Thread);
+                        if hold_until_lost(objects, thread, shape, on_loss, asked).is_none() {
+                            return;
+                        }
+                    }
+                });
+            }
+        }
+        survivors(world);
+    }
+}
+
+/// One thread of node 1 tries, another locks after it; node 0 locks as well. One of the nodes is lost.
+pub(super) fn lost_after_try<L: Lock>(world: &mut World) {
+    let config = LockConfig {
+        on_loss: OnLoss::Recover,
+        ..LockConfig::default()
+    };
+    let at = nodes(world, 2, 2, make::<L>(0, config));
+    run(world, &at[1], 0, "tries", |objects, thread| {
+        let tried = objects.lock.try_lock(thread, Scope::Thread).transpose();
+        if let Some(asked) = tried
+            && hold_until_lost(objects, thread, PLAIN, OnLoss::Recover, asked).is_none()
+        {
+            return;
+        }
+        objects.flag.write(1);
+    });
+    for (node, own, waits) in [(1, 1, true), (0, 0, false)] {
+        run(
+            world,
+            &at[node],
+            own,
+            &format!("node {node} locks"),
+            move |objects, thread| {
+                if waits && wait_here(thread, &objects.flag, 1).is_none() {
+                    return;
+                }
+                let asked = objects.lock.lock(thread, Scope::Thread);
+                hold_until_lost(objects, thread, PLAIN, OnLoss::Recover, asked);
+            },
+        );
+    }
+    survivors(world);
+}
+
+/// What the holders that go on have noted: each counted on from another number, and one of them was told of the loss.
+fn survivors(world: &mut World) {
+    notes(world, |lines| {
+        let mut released: Vec<&String> = lines.iter().filter(|line| line.starts_with("released")).collect();
+        let all = released.len();
+        released.sort_unstable();
+        released.dedup();
+        assert_eq!(
+            released.len(),
+            all,
+            "what a holder counted is not lost: {lines:?}"
+        );
+        let told = lines.iter().filter(|line| *line == "recovered").count();
+        assert!(told <= 1, "one holder is told of a loss, and nobody after it");
+    });
+}
+
+/// Holds the lock, if it was got; nothing if the thread's part is over.
+fn hold_until_lost<L: Lock>(
+    objects: &Objects<L>,
+    thread: &Thread<Fabric>,
+    shape: Shape,
+    on_loss: OnLoss,
+    asked: Result<LockGuard<'_, L, Fabric>>,
+) -> Option<()> {
+    let guard = match asked {
+        Ok(guard) => guard,
+        Err(error) => {
+            let gone = |node| thread.fabric().control().peer_state(node) != PeerState::Alive;
+            let excused = match &error {
+                Error::HolderLost { node, .. } => on_loss == OnLoss::Poison && gone(*node),
+                _ => match error.lost_peer() {
+                    Some(node) => node == NodeId(shape.home) && gone(node),
+                    None => is_loss(&error),
+                },
+            };
+            assert!(excused, "the lock does not depend on that: {error}");
+            return None;
+        }
+    };
+    let recovered = guard.recovered();
+    if recovered {
+        assert!(on_loss == OnLoss::Recover, "a lock that poisons is not passed on");
+        note("recovered");
+    }
+    let count = count_on(objects, thread, shape, recovered)?;
+    unless_lost(guard.release())?;
+    note(format!("released {count}"));
+    Some(())
+}
+
+/// Counts on in both words, and finds the first as it left it: nobody else holds the lock. The number found; nothing if a
+/// node is lost.
+fn count_on<L: Lock>(
+    objects: &Objects<L>,
+    thread: &Thread<Fabric>,
+    shape: Shape,
+    recovered: bool,
+) -> Option<u64> {
+    let place = |offset| objects.data.target(NodeId(shape.data), offset);
+    let get = |offset| unless_lost(until_in_time(|| thread.read_word(place(offset)?)));
+    let put = |offset, value: u64| {
+        let posted = place(offset).and_then(|place| thread.put_inline(&value.to_ne_bytes(), place));
+        unless_lost(posted).map(|key| key.forget())
+    };
+    let count = get(0)?;
+    let second = get(8)?;
+    assert!(
+        recovered || count == second,
+        "a former holder was lost in the middle, and nobody says so: {count} and {second}"
+    );
+    put(0, count + 1)?;
+    assert_eq!(get(0)?, count + 1, "nobody else counts while the lock is held");
+    put(8, count + 1)?;
+    Some(count)
+}
+
+/// Threads of two nodes run sections by `combine`, where waits may be late: a section runs, once, exactly if its call
+/// succeeds.
+pub(super) fn combined_late(world: &mut World) {
+    let at = nodes(world, 2, 2, make::<TasLock<Fabric>>(0, LockConfig::default()));
+    for (node, at) in at.iter().enumerate() {
+        for own in 0..2 - node {
+            let name = format!("node {node} thread {own}");
+            let me = 10 * node + own;
+            run(world, at, own, &name, move |objects, thread| {
+                let data = objects.data.clone();
+                let ran = objects.lock.combine(thread, Scope::Thread, move |runner| {
+                    note(format!("ran {me}"));
+                    let count = match runner.node_id().0 {
+                        0 => here(&data, 0),
+                        _ => get_word(runner, &data, 0, 0),
+                    };
+                    match runner.node_id().0 {
+                        0 => must(data.write(0, &(count + 1).to_ne_bytes())),
+                        _ => put_word(runner, &data, 0, 0, count + 1),
+                    }
+                    count
+                });
+                match ran {
+                    Err(error) if error.is_timeout() => {}
+                    ran => note(format!("count {} of {me}", must(ran))),
+                }
+            });
+        }
+    }
+    notes(world, |lines| {
+        let mut ran: Vec<&str> = lines
+            .iter()
+            .filter_map(|line| line.strip_prefix("ran "))
+            .collect();
+        let mut said: Vec<&str> = lines
+            .iter()
+            .filter(|line| line.starts_with("count"))
+            .filter_map(|line| line.rsplit(' ').next())
+            .collect();
+        ran.sort_unstable();
+        said.sort_unstable();
+        assert_eq!(ran, said, "a section runs once, exactly if its call succeeds");
+        let mut counts: Vec<&str> = lines
+            .iter()
+            .filter_map(|line| line.strip_prefix("count ")?.split(' ').next())
+            .collect();
+        counts.sort_unstable();
+        counts.dedup();
+        assert_eq!(
+            counts.len(),
+            said.len(),
+            "each section sees what the one before did"
+        );
+    });
+}

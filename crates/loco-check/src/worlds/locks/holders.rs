@@ -1,0 +1,187 @@
+//! Worlds in which nothing goes wrong.
+
+use std::sync::Arc;
+
+use loco::fabric::NodeId;
+use loco::fence::Scope;
+use loco::{LockConfig, OnLoss, TasLock, Thread};
+use loco_sim::{World, call, note, spec};
+
+use super::lock::{Lock, Objects, distinct, make};
+use crate::methods::did;
+use crate::stage::{Fabric, get_word, here, must, nodes, notes, promise, put_word, put_words, run};
+
+/// How a thread asks for the lock.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ask {
+    Lock,
+    Until,
+    Try,
+    /// Released by dropping the guard.
+    Drop,
+}
+
+/// A world of holders.
+#[derive(Clone, Copy)]
+pub(super) struct Shape {
+    pub(super) nodes: u16,
+    pub(super) threads: usize,
+    pub(super) acquisitions: u64,
+    /// The node of the lock's words.
+    pub(super) home: u16,
+    /// The node of the counter.
+    pub(super) data: u16,
+    pub(super) scope: fn(NodeId) -> Scope,
+    pub(super) ask: Ask,
+    pub(super) hand_overs: u32,
+    /// The counter is put from registered memory.
+    pub(super) from_memory: bool,
+}
+
+pub(super) const PLAIN: Shape = Shape {
+    nodes: 2,
+    threads: 1,
+    acquisitions: 1,
+    home: 0,
+    data: 0,
+    scope: |_| Scope::Thread,
+    ask: Ask::Lock,
+    hand_overs: 16,
+    from_memory: false,
+};
+
+/// What a holder does: counts on, on the node of the data and, for the threads of one node, on its own.
+pub(super) fn section<L: Lock>(objects: &Objects<L>, thread: &Thread<Fabric>, shape: Shape) {
+    let me = thread.node_id().0;
+    call("hold", || (), |()| "");
+    let offset = 8 * usize::from(me) + 8;
+    let local = here(&objects.data, offset);
+    let count = match shape.data == me {
+        true => here(&objects.data, 0),
+        false => get_word(thread, &objects.data, shape.data, 0),
+    };
+    note(format!("count {count}"));
+    note(format!("local {me} {local}"));
+    must(objects.data.write(offset, &(local + 1).to_ne_bytes()));
+    if shape.data == me {
+        must(objects.data.write(0, &(count + 1).to_ne_bytes()));
+    } else if shape.from_memory {
+        put_words(thread, &objects.data, shape.data, 0, &[count + 1]);
+    } else {
+        put_word(thread, &objects.data, shape.data, 0, count + 1);
+    }
+}
+
+pub(super) fn holders<L: Lock>(shape: Shape) -> impl Fn(&mut World) {
+    move |world| {
+        let config = LockConfig {
+            on_loss: OnLoss::Recover,
+            local_hand_overs_max: shape.hand_overs,
+        };
+        let at = nodes(world, shape.nodes, shape.threads, make::<L>(shape.home, config));
+        for node in 0..shape.nodes {
+            for own in 0..shape.threads {
+                let name = format!("node {node} thread {own}");
+                run(
+                    world,
+                    &at[usize::from(node)],
+                    own,
+                    &name,
+                    move |objects, thread| {
+                        let scope = (shape.scope)(NodeId(shape.data));
+                        for _ in 0..shape.acquisitions {
+                            let guard = match shape.ask {
+                                Ask::Lock | Ask::Drop => Some(must(objects.lock.lock(thread, scope))),
+                                Ask::Until => {
+                                    Some(must(objects.lock.lock_until(thread, scope, thread.deadline())))
+                                }
+                                Ask::Try => must(objects.lock.try_lock(thread, scope)),
+                            };
+                            let Some(guard) = guard else { continue };
+                            assert!(!guard.recovered(), "nobody was lost");
+                            section(objects, thread, shape);
+                            match shape.ask {
+                                Ask::Drop => drop(guard),
+                                _ => must(guard.release()),
+                            }
+                        }
+                    },
+                );
+            }
+        }
+        promise(world, spec::mutual_exclusion);
+        let all = u64::from(shape.nodes) * shape.threads as u64 * shape.acquisitions;
+        notes(world, move |lines| {
+            distinct(lines, "count", (shape.ask != Ask::Try).then_some(all));
+            for node in 0..shape.nodes {
+                distinct(lines, &format!("local {node}"), None);
+            }
+        });
+    }
+}
+
+/// One thread tries while another holds: it is told at once, and when the lock is free a try succeeds.
+pub(super) fn tries<L: Lock>(world: &mut World) {
+    let at = nodes(world, 2, 2, make::<L>(0, LockConfig::default()));
+    run(world, &at[0], 0, "holder", |objects, thread| {
+        let guard = must(objects.lock.lock(thread, Scope::Thread));
+        call("hold", || (), |()| "");
+        must(guard.release());
+        must(loco::fence::thread(thread));
+        objects.flag.write(1);
+        must(objects.flag.bcast_all(thread)).forget();
+    });
+    run(world, &at[1], 0, "tries", |objects, thread| {
+        if let Some(guard) = must(objects.lock.try_lock(thread, Scope::Thread)) {
+            call("hold", || (), |()| "");
+            must(guard.release());
+        }
+        must(objects.flag.wait_until(thread, |flag| flag == 1));
+        match must(objects.lock.try_lock(thread, Scope::Thread)) {
+            Some(guard) => must(guard.release()),
+            None => panic!("the lock is free, and nobody else wants it"),
+        }
+    });
+    promise(world, spec::mutual_exclusion);
+}
+
+/// Threads of two nodes run sections by `combine`; each section runs once.
+pub(super) fn combined(threads: usize) -> impl Fn(&mut World) {
+    move |world| {
+        let at = nodes(
+            world,
+            2,
+            threads,
+            make::<TasLock<Fabric>>(0, LockConfig::default()),
+        );
+        for (node, at) in at.iter().enumerate() {
+            for own in 0..threads {
+                run(
+                    world,
+                    at,
+                    own,
+                    &format!("node {node} thread {own}"),
+                    move |objects, thread| {
+                        did("TasLock::combine");
+                        // The section may run on another thread of the node, so it takes what it needs along.
+                        let data = Arc::clone(&objects.data);
+                        let ran = must(objects.lock.combine(thread, Scope::Thread, move |runner| {
+                            let count = match runner.node_id().0 {
+                                0 => here(&data, 0),
+                                _ => get_word(runner, &data, 0, 0),
+                            };
+                            match runner.node_id().0 {
+                                0 => must(data.write(0, &(count + 1).to_ne_bytes())),
+                                _ => put_word(runner, &data, 0, 0, count + 1),
+                            }
+                            count
+                        }));
+                        note(format!("count {ran}"));
+                    },
+                );
+            }
+        }
+        let all = 2 * threads as u64;
+        notes(world, move |lines| distinct(lines, "count", Some(all)));
+    }
+}

@@ -1,0 +1,149 @@
+//! Worlds in which waits are late and nodes are lost.
+
+use loco::Result;
+use loco::fabric::{Lock, NodeId};
+use loco_sim::World;
+
+use super::shape::{Shape, take};
+use crate::stage::{here, in_turn, is_loss, must, nodes, run, unless_lost, until_in_time};
+
+/// The writer submits one message and waits until it is read; a reader that has read it says so, and may be lost then. Only
+/// the loss of one that has not fails the wait.
+pub(super) fn read_and_lost(world: &mut World) {
+    let shape = Shape::new(1, &[1, 2]);
+    let at = nodes(world, 3, 1, shape.make());
+    let sent = shape.message(1);
+    run(world, &at[0], 0, "writer", move |objects, thread| {
+        let mut writer = take(&objects.writer);
+        while let Err(error) = writer.submit(thread, &sent) {
+            assert!(is_loss(&error), "{error}");
+            match error.lost_peer() {
+                Some(node) => writer.exclude(node),
+                None => return,
+            }
+        }
+        if let Err(error) = until_in_time(|| writer.wait_until_read(thread)) {
+            assert!(is_loss(&error), "{error}");
+            if let Some(node) = error.lost_peer() {
+                let said = here(&objects.data, 8 * usize::from(node.0));
+                assert_eq!(said, 0, "it has read everything, so its loss is no matter");
+            }
+        }
+    });
+    for node in [1_u16, 2] {
+        run(
+            world,
+            &at[usize::from(node)],
+            0,
+            &format!("reader {node}"),
+            move |objects, thread| {
+                let mut reader = take(&objects.readers[0]);
+                if unless_lost(until_in_time(|| reader.receive(thread))).is_none() {
+                    return;
+                }
+                let say = || -> Result<()> {
+                    let place = objects.data.target(NodeId(0), 8 * usize::from(node))?;
+                    thread.put_inline(&1_u64.to_ne_bytes(), place)?.forget();
+                    Ok(())
+                };
+                unless_lost(say());
+            },
+        );
+    }
+}
+
+/// Writer and reader are used by two threads each, in turn; any wait may be late, and is tried again then.
+pub(super) fn late(shape: Shape, count: u64) -> impl Fn(&mut World) {
+    move |world| {
+        let at = nodes(world, 2, 4, shape.make());
+        let sent = shape.clone();
+        in_turn(
+            world,
+            &at[0],
+            &[0, 1],
+            "writer",
+            |o| &o.baton,
+            count,
+            move |objects, thread, number| {
+                let mut writer = take(&objects.writer);
+                let message = sent.message(number);
+                must(until_in_time(|| writer.submit(thread, &message)));
+                *objects.writer.lock() = Some(writer);
+            },
+        );
+        let received = shape.clone();
+        in_turn(
+            world,
+            &at[1],
+            &[0, 1],
+            "reader",
+            |o| &o.baton,
+            count,
+            move |objects, thread, number| {
+                let mut reader = take(&objects.readers[0]);
+                let message = must(until_in_time(|| reader.receive(thread)));
+                assert_eq!(
+                    message,
+                    received.message(number),
+                    "message {number}, whole and in order"
+                );
+                *objects.readers[0].lock() = Some(reader);
+            },
+        );
+    }
+}
+
+/// The writer submits `count` messages and the readers receive what comes, in order, also where a wait is late (then it is
+/// tried again) or a node is lost (then the writer goes on without its readers, and readers without their writer stop).
+pub(super) fn faulty(shape: Shape, count: u64) -> impl Fn(&mut World) {
+    move |world| {
+        let at = nodes(world, shape.nodes(), 1, shape.make());
+        let sent = shape.clone();
+        run(world, &at[0], 0, "writer", move |objects, thread| {
+            let mut writer = take(&objects.writer);
+            for number in 1..=count {
+                let message = sent.message(number);
+                // While there is no room nothing is submitted, so a late wait for room may be tried again.
+                loop {
+                    let waited = match writer.try_submit(thread, &message) {
+                        Ok(true) => break,
+                        Ok(false) => writer.wait_until_read(thread),
+                        Err(error) => Err(error),
+                    };
+                    match waited {
+                        Err(error) if error.is_timeout() => {}
+                        Err(error) => match error.lost_peer() {
+                            Some(node) => writer.exclude(node),
+                            None if is_loss(&error) => return,
+                            None => must(Err(error)),
+                        },
+                        Ok(()) => {}
+                    }
+                }
+            }
+        });
+        for (index, &node) in shape.readers.iter().enumerate() {
+            let shape = shape.clone();
+            run(
+                world,
+                &at[usize::from(node)],
+                0,
+                &format!("reader {index}"),
+                move |objects, thread| {
+                    let mut reader = take(&objects.readers[0]);
+                    for number in 1..=count {
+                        let received = until_in_time(|| reader.receive(thread));
+                        let Some(message) = unless_lost(received) else {
+                            return;
+                        };
+                        assert_eq!(
+                            message,
+                            shape.message(number),
+                            "message {number}, whole and in order"
+                        );
+                    }
+                },
+            );
+        }
+    }
+}

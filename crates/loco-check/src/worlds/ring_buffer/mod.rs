@@ -1,0 +1,63 @@
+//! The ring buffer (LOCO'26 Def. 5.2): each reader receives every message whole, once, in the order of the submits; a receive
+//! that finds nothing is not after a submit that it knows of; what the writer put before a submit is seen after its
+//! receive; a submit that finds no room changes nothing; records of every size may straddle the end.
+
+mod faulty;
+mod shape;
+mod streams;
+
+use crate::rung::Rung;
+
+use faulty::{faulty, late, read_and_lost};
+use shape::{Shape, Submit};
+use streams::{attempts, batch, known, known_here, overwritten, stream, with_data, without};
+
+/// The worlds of the ring buffer.
+pub(crate) fn rungs() -> Vec<Rung> {
+    let mixed = || Shape::new(2, &[1]).capacity(40).lengths(&[3, 17, 8, 0]);
+    vec![
+        Rung::new("stream", stream(Shape::new(2, &[1]), 2, 1)),
+        Rung::new("attempts", attempts(Shape::new(1, &[1]), 2)),
+        Rung::new("with-data", with_data),
+        Rung::new("known", known(false)),
+        Rung::new("wrap", stream(Shape::new(2, &[1]), 3, 1)),
+        Rung::new("straddle", stream(mixed(), 3, 1)),
+        Rung::new("memory", stream(Shape::new(2, &[1]).without_inline(), 3, 1)),
+        Rung::new("straddle-memory", stream(mixed().without_inline(), 4, 1)),
+        Rung::new("expiry", faulty(Shape::new(1, &[1]), 2)).expiries(1),
+        Rung::new("crash", faulty(Shape::new(1, &[1]), 2)).crash(),
+        Rung::new("crash-of-three", faulty(Shape::new(1, &[1, 2]), 2)).crash(),
+        Rung::new("suspicion", faulty(Shape::new(1, &[1]), 2)).suspicion(),
+        Rung::new("known-here", known_here),
+        Rung::new("read-and-lost", read_and_lost).crash(),
+        Rung::new("two-threads-expiry", late(Shape::new(1, &[1]), 3)).expiries(1),
+        Rung::new(
+            "two-threads-memory-expiry",
+            late(Shape::new(1, &[1]).without_inline(), 3),
+        )
+        .expiries(1),
+        Rung::new(
+            "two-threads-memory",
+            stream(Shape::new(1, &[1]).without_inline(), 3, 2),
+        ),
+        Rung::new("two-threads", stream(Shape::new(2, &[1]), 3, 2)),
+        Rung::new("batch", batch(Shape::new(8, &[1]), 3, Submit::Batch)),
+        Rung::new(
+            "try-batch",
+            batch(Shape::new(4, &[1]).lengths(&[3, 8]), 3, Submit::TryBatch),
+        ),
+        Rung::new("overwritten", overwritten(Shape::new(1, &[1]))),
+        Rung::new("local-reader", stream(Shape::new(2, &[0]), 3, 1)),
+        Rung::new("local-and-remote", stream(Shape::new(1, &[0, 1]), 2, 1)),
+        Rung::new("two-readers-one-node", stream(Shape::new(1, &[1, 1]), 2, 1)),
+        Rung::new("two-readers", stream(Shape::new(1, &[1, 2]), 2, 1)),
+        Rung::new("known-fenced", known(true)),
+        Rung::new("leave", without(false)),
+        Rung::new("exclude", without(true)),
+        Rung::new("attempts-thrice", attempts(Shape::new(2, &[1]), 4)),
+        Rung::new(
+            "straddle-large",
+            stream(Shape::new(2, &[1]).capacity(64).lengths(&[40, 20, 33]), 4, 1),
+        ),
+    ]
+}

@@ -1,0 +1,293 @@
+//! Worlds in which nothing goes wrong.
+
+use loco::fabric::{Lock, NodeId};
+use loco_sim::{World, call, note, spec};
+
+use super::shape::{Objects, Shape, Submit, submit, take};
+use crate::methods::did;
+use crate::stage::{At, here, in_turn, must, nodes, notes, promise, put_words, run};
+
+/// The number of a message, which is one of the shape's messages as a whole.
+pub(super) fn number_of(shape: &Shape, message: &[u8], count: u64) -> u64 {
+    let number = (1..=count).find(|&number| shape.message(number) == message);
+    match number {
+        Some(number) => number,
+        None => panic!("a message that nobody submitted: {message:?}"),
+    }
+}
+
+/// The writer submits `count` messages, waiting for room, by `threads` threads in turn; each reader receives them all.
+pub(super) fn stream(shape: Shape, count: u64, threads: usize) -> impl Fn(&mut World) {
+    move |world| {
+        let at = nodes(world, shape.nodes(), 4, shape.make());
+        let sent = shape.clone();
+        let own: Vec<usize> = (0..threads).collect();
+        in_turn(
+            world,
+            &at[0],
+            &own,
+            "writer",
+            |o| &o.baton,
+            count,
+            move |objects, thread, number| {
+                let mut writer = take(&objects.writer);
+                submit(&mut writer, thread, &sent, Submit::Wait, number, number);
+                did("RingWriter::unread_bytes");
+                assert!(writer.unread_bytes() <= sent.capacity as u64);
+                *objects.writer.lock() = Some(writer);
+            },
+        );
+        readers(world, &at, &shape, count, threads);
+        if threads == 1 {
+            // The calls of several threads on one reader would count as those of several readers.
+            promise(world, spec::ring_buffer);
+        }
+    }
+}
+
+/// A thread for each reader that receives all `count` messages in order, by `threads` threads in turn.
+pub(super) fn readers(world: &mut World, at: &[At<Objects>], shape: &Shape, count: u64, threads: usize) {
+    for (index, &node) in shape.readers.iter().enumerate() {
+        let of_node = shape.readers[..index]
+            .iter()
+            .filter(|&&other| other == node)
+            .count();
+        // The node's first threads are the writer's on node 0; further readers there take the others.
+        let own = if node == 0 {
+            [2, 3]
+        } else {
+            [2 * of_node, 2 * of_node + 1]
+        };
+        let shape = shape.clone();
+        // Two readers of one node take no turns: they have one baton.
+        let name = format!("reader {index}");
+        let own = &own[..if node == 0 { 1 } else { threads }];
+        in_turn(
+            world,
+            &at[usize::from(node)],
+            own,
+            &name,
+            |o| &o.baton,
+            count,
+            move |objects, thread, number| {
+                let mut reader = take(&objects.readers[of_node]);
+                let receive = || {
+                    let mut message = Vec::new();
+                    if number % 2 == 0 {
+                        did("RingReader::receive_into");
+                        must(reader.receive_into(thread, &mut message));
+                    } else {
+                        did("RingReader::receive");
+                        message = must(reader.receive(thread));
+                    }
+                    assert_eq!(
+                        message,
+                        shape.message(number),
+                        "message {number}, whole and in order"
+                    );
+                    number
+                };
+                call("receive", receive, u64::to_string);
+                *objects.readers[of_node].lock() = Some(reader);
+            },
+        );
+    }
+}
+
+/// The writer tries to submit `tries` messages; node 1 tries to receive as often. Whatever came was sent, in order.
+pub(super) fn attempts(shape: Shape, tries: u64) -> impl Fn(&mut World) {
+    move |world| {
+        let at = nodes(world, shape.nodes(), 1, shape.make());
+        let sent = shape.clone();
+        run(world, &at[0], 0, "writer", move |objects, thread| {
+            let mut writer = take(&objects.writer);
+            let mut next = 1;
+            for attempt in 0..tries {
+                let done = submit(&mut writer, thread, &sent, Submit::Try, next, next);
+                assert!(attempt > 0 || done == 1, "an empty ring has room");
+                next += done;
+            }
+        });
+        let shape = shape.clone();
+        run(world, &at[1], 0, "reader", move |objects, thread| {
+            let mut reader = take(&objects.readers[0]);
+            for _ in 0..tries {
+                let mut message = Vec::new();
+                did("RingReader::try_receive");
+                let receive = || {
+                    must(reader.try_receive(thread, &mut message)).then(|| number_of(&shape, &message, tries))
+                };
+                call("receive", receive, |got| {
+                    got.map_or("none".to_owned(), |n| n.to_string())
+                });
+            }
+        });
+        promise(world, spec::ring_buffer);
+    }
+}
+
+/// The writer submits a batch of `count`; the readers receive them one by one. Then it waits until all are read.
+pub(super) fn batch(shape: Shape, count: u64, how: Submit) -> impl Fn(&mut World) {
+    move |world| {
+        let at = nodes(world, shape.nodes(), 4, shape.make());
+        let sent = shape.clone();
+        run(world, &at[0], 0, "writer", move |objects, thread| {
+            let mut writer = take(&objects.writer);
+            let mut next = 1;
+            while next <= count {
+                let done = submit(&mut writer, thread, &sent, how, next, count);
+                next += done;
+                if done == 0 {
+                    must(writer.wait_until_read(thread));
+                }
+            }
+            did("RingWriter::wait_until_read");
+            must(writer.wait_until_read(thread));
+            assert_eq!(writer.unread_bytes(), 0, "every reader has read everything");
+        });
+        readers(world, &at, &shape, count, 1);
+    }
+}
+
+/// When every message is read every reader has copied it out: the writer may overwrite it then, and it does.
+pub(super) fn overwritten(shape: Shape) -> impl Fn(&mut World) {
+    move |world| {
+        let at = nodes(world, shape.nodes(), 4, shape.make());
+        let sent = shape.clone();
+        run(world, &at[0], 0, "writer", move |objects, thread| {
+            let mut writer = take(&objects.writer);
+            for number in 1..=3 {
+                submit(&mut writer, thread, &sent, Submit::Wait, number, number);
+                must(writer.wait_until_read(thread));
+            }
+        });
+        readers(world, &at, &shape, 3, 1);
+    }
+}
+
+/// The writer puts data from memory, then submits: who receives sees the data.
+pub(super) fn with_data(world: &mut World) {
+    let shape = Shape::new(2, &[1]);
+    let at = nodes(world, 2, 1, shape.make());
+    let sent = shape.clone();
+    run(world, &at[0], 0, "writer", move |objects, thread| {
+        let mut writer = take(&objects.writer);
+        put_words(thread, &objects.data, 1, 0, &[4, 5]);
+        submit(&mut writer, thread, &sent, Submit::Wait, 1, 1);
+    });
+    run(world, &at[1], 0, "reader", |objects, thread| {
+        let mut reader = take(&objects.readers[0]);
+        must(reader.receive(thread));
+        assert_eq!(
+            [here(&objects.data, 0), here(&objects.data, 8)],
+            [4, 5],
+            "what was put before the submit is seen after the receive"
+        );
+    });
+}
+
+/// The writer submits and then broadcasts a flag: who sees the flag does not find the ring empty (`fb` of Def. 5.2).
+pub(super) fn known(fenced: bool) -> impl Fn(&mut World) {
+    move |world| {
+        let shape = Shape::new(2, if fenced { &[1, 2] } else { &[1] });
+        let at = nodes(world, shape.nodes(), 1, shape.make());
+        let sent = shape.clone();
+        run(world, &at[0], 0, "writer", move |objects, thread| {
+            let mut writer = take(&objects.writer);
+            submit(&mut writer, thread, &sent, Submit::Wait, 1, 1);
+            if fenced {
+                must(loco::fence::thread(thread));
+            }
+            objects.flag.write(1);
+            must(objects.flag.bcast(thread, &[NodeId(1)])).forget();
+        });
+        run(world, &at[1], 0, "messenger", move |objects, thread| {
+            must(objects.flag.wait_until(thread, |flag| flag == 1));
+            let mut reader = take(&objects.readers[0]);
+            let mut message = Vec::new();
+            assert!(
+                must(reader.try_receive(thread, &mut message)),
+                "a submit that is known of"
+            );
+            if fenced {
+                must(objects.flag.bcast(thread, &[NodeId(2)])).forget();
+            }
+        });
+        if fenced {
+            run(world, &at[2], 0, "last", |objects, thread| {
+                must(objects.flag.wait_until(thread, |flag| flag == 1));
+                let mut reader = take(&objects.readers[0]);
+                let mut message = Vec::new();
+                assert!(
+                    must(reader.try_receive(thread, &mut message)),
+                    "a submit that is known of"
+                );
+            });
+        }
+    }
+}
+
+/// The reader is on the writer's node. The writer submits and reads a flag; the reader sets the flag, fences and tries to
+/// receive: one of the two notices the other.
+pub(super) fn known_here(world: &mut World) {
+    let shape = Shape {
+        readers: vec![0],
+        ..Shape::new(2, &[1])
+    };
+    let at = nodes(world, 2, 2, shape.make());
+    run(world, &at[0], 0, "writer", move |objects, thread| {
+        let mut writer = take(&objects.writer);
+        submit(&mut writer, thread, &shape, Submit::Wait, 1, 1);
+        note(format!("writer {}", objects.flag.read() == 1));
+    });
+    run(world, &at[0], 1, "reader", |objects, thread| {
+        let mut reader = take(&objects.readers[0]);
+        objects.flag.write(1);
+        must(loco::fence::global(thread, &[]));
+        let mut message = Vec::new();
+        note(format!(
+            "reader {}",
+            must(reader.try_receive(thread, &mut message))
+        ));
+    });
+    notes(world, |lines| {
+        assert!(
+            lines.iter().any(|line| line.ends_with("true")),
+            "a submit that is over is found"
+        );
+    });
+}
+
+/// Node 2 leaves, or is excluded, after one message; the writer goes on with node 1, which gets everything.
+pub(super) fn without(excluded: bool) -> impl Fn(&mut World) {
+    move |world| {
+        let shape = Shape::new(1, &[1, 2]);
+        let at = nodes(world, 3, 1, shape.make());
+        let sent = shape.clone();
+        run(world, &at[0], 0, "writer", move |objects, thread| {
+            let mut writer = take(&objects.writer);
+            submit(&mut writer, thread, &sent, Submit::Wait, 1, 1);
+            if excluded {
+                did("RingWriter::exclude");
+                writer.exclude(NodeId(2));
+            }
+            submit(&mut writer, thread, &sent, Submit::Wait, 2, 2);
+            submit(&mut writer, thread, &sent, Submit::Wait, 3, 3);
+        });
+        let received = shape.clone();
+        run(world, &at[1], 0, "stays", move |objects, thread| {
+            let mut reader = take(&objects.readers[0]);
+            for number in 1..=3 {
+                assert_eq!(must(reader.receive(thread)), received.message(number));
+            }
+        });
+        if !excluded {
+            run(world, &at[2], 0, "leaves", move |objects, thread| {
+                let mut reader = take(&objects.readers[0]);
+                assert_eq!(must(reader.receive(thread)), shape.message(1));
+                did("RingReader::leave");
+                must(reader.leave(thread));
+            });
+        }
+    }
+}
