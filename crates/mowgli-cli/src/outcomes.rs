@@ -38,6 +38,7 @@ pub(crate) struct Args {
 /// A client under a setting, as JSON.
 #[derive(Debug, Serialize)]
 struct Report {
+    version: u32,
     client: String,
     setting: &'static str,
     /// The values of each outcome, by `0:a` and `[x]`.
@@ -124,6 +125,7 @@ fn json(client: &Client, setting: Setting, found: &mowgli_libraries::outcome::Ou
         stated: query.expected.get(&setting).map(ToString::to_string),
     });
     Report {
+        version: 1,
         client: client.name.clone(),
         setting: setting.name(),
         outcomes: outcomes.collect(),

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use mowgli_libraries::client::Client;
-use mowgli_libraries::enumerate::random_client;
+use mowgli_libraries::enumerate::RandomClients;
 use mowgli_libraries::explain::implementation_execution;
 use mowgli_libraries::implementations::list::{self, Named};
 use mowgli_libraries::judge::ITERATIONS_MAX;
@@ -73,6 +73,7 @@ const BATCH: u64 = 512;
 /// The result, as JSON.
 #[derive(Debug, Serialize)]
 struct Report {
+    version: u32,
     implementation: &'static str,
     specification: &'static str,
     question: &'static str,
@@ -181,12 +182,13 @@ fn judged(named: &Named, args: &Args) -> Result<Summary, Error> {
             None => over_clients(judge, &bounds, budget, progress),
             Some(count) => {
                 let mut random = SmallRng::seed_from_u64(args.seed);
+                let clients = RandomClients::new(&bounds);
                 let mut summary = Summary::default();
                 let mut left = count;
                 while left > 0 {
                     let n = left.min(BATCH);
                     let batch: Vec<Client> = (0..n)
-                        .map(|_| random_client(&bounds, &mut |n| random.random_range(0..n)))
+                        .map(|_| clients.draw(&mut |n| random.random_range(0..n)))
                         .collect();
                     left -= n;
                     if judge_batch(judge, &batch, budget, progress, &mut summary)
@@ -222,6 +224,7 @@ fn report(named: &Named, args: &Args, summary: &Summary, elapsed: Duration) -> R
         execution: implementation_execution(&f.client, &f.events),
     });
     Report {
+        version: 1,
         implementation: named.name,
         specification: named.setting.name(),
         question: if args.local {

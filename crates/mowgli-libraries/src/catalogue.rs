@@ -10,6 +10,18 @@ macro_rules! clients {
 }
 
 clients! {
+    "ATOMIC-faa"
+    "ATOMIC-put"
+    "ATOMIC-put-fence"
+    "ATOMIC-sb"
+    "BARRIER-unfenced"
+    "FENCE-thread"
+    "KV-delete"
+    "KV-insert"
+    "LOCK-exclusion"
+    "LOCK-publish"
+    "LOCK-try"
+    "LOCK-unfenced"
     "LOCO-12"
     "LOCO-13"
     "LOCO-23"
@@ -32,8 +44,13 @@ clients! {
     "LOCO-9b"
     "LOCO-9c"
     "MSW-torn"
+    "OWNED-back"
+    "OWNED-pull"
+    "QUEUE-fifo"
+    "QUEUE-full"
     "RING-own"
     "RING-own-2"
+    "SST-rows"
 }
 
 /// Returns the text of a built-in client.

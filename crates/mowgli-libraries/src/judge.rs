@@ -42,6 +42,17 @@ pub fn outcomes_under(client: &Client, setting: Setting, budget: Budget<'_>) -> 
     Some(outcomes(client, &rules, budget))
 }
 
+/// Returns the outcomes that the specifications of a setting allow. The specifications of `shipped` are what the shipped
+/// objects promise.
+pub fn outcomes_by_specification(client: &Client, setting: Setting, budget: Budget<'_>) -> Outcomes {
+    let rules = Rules {
+        libraries: libraries(setting),
+        implementations: Vec::new(),
+        iterations_max: ITERATIONS_MAX,
+    };
+    outcomes(client, &rules, budget)
+}
+
 /// Returns the verdict on a formula, or `None` if the outcomes are incomplete and do not decide it.
 pub fn verdict(client: &Client, formula: &Formula, found: &Outcomes) -> Option<Verdict> {
     let holds = found.outcomes.iter().filter(|o| formula.holds(client, o)).count();

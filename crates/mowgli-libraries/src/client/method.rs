@@ -238,9 +238,9 @@ methods! {
     LoadOwned = "load_owned" Owned (OWNED) true;
     /// `push_owned(x, d)`: copies the owner's value to all other nodes; on another node, never returns.
     PushOwned = "push_owned" Owned (OWNED, Work) false;
-    /// `pull_owned(x, d)`: copies the owner's value to the thread's node.
-    PullOwned = "pull_owned" Owned (OWNED, Work) false;
-    /// `wait_owned(d)`: waits for pushes and pulls with identifier `d`.
+    /// `pull_owned(x)`: the owner's value, fetched from its node; the copy of the thread's node stays as it is.
+    PullOwned = "pull_owned" Owned (OWNED) true;
+    /// `wait_owned(d)`: waits until pushes with identifier `d` have read their source.
     WaitOwned = "wait_owned" Owned (Work) false;
 
     /// `store_sst(x, v)`: writes the row of the thread's node.

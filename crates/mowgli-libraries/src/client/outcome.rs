@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-pub use mowgli::outcome::{Completeness, Limit};
+pub use mowgli::outcome::{Budget, Completeness, Limit};
 
 use crate::client::{Client, Operand};
 use crate::value::Value;

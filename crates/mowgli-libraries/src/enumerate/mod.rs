@@ -29,6 +29,8 @@ pub struct Bounds {
     pub threads_max: usize,
     /// The most calls of a client, over all threads.
     pub calls_max: usize,
+    /// The most calls of each thread.
+    pub calls_each_max: usize,
     /// The most nodes.
     pub nodes_max: u8,
     /// The most objects of each library, where the library's shape does not fix it.
@@ -46,6 +48,7 @@ impl Bounds {
             methods: Vec::new(),
             threads_max: 2,
             calls_max,
+            calls_each_max: calls_max,
             nodes_max: 2,
             objects_max: 1,
             results: true,
@@ -90,21 +93,39 @@ pub fn count(bounds: &Bounds) -> u64 {
     count
 }
 
-/// Returns a client with about so many calls, drawn by `random`; `random(n)` must be below `n`.
-pub fn random_client(bounds: &Bounds, random: &mut dyn FnMut(usize) -> usize) -> Client {
-    let shapes = shapes(bounds);
-    loop {
-        let shape = shapes[random(shapes.len())].clone();
-        let table = Table::new(bounds, shape);
-        let threads = table.alphabets.len();
-        let calls = bounds.calls_max.max(threads);
-        let mut sequences: Vec<Vec<usize>> = table.alphabets.iter().map(|a| vec![random(a.len())]).collect();
-        for _ in threads..calls {
-            let t = random(threads);
-            sequences[t].push(random(table.alphabets[t].len()));
+/// Draws clients at random: first a shape, then calls of the shape, each with the same probability.
+pub struct RandomClients {
+    tables: Vec<Table>,
+    calls_max: usize,
+}
+
+impl RandomClients {
+    /// Prepares to draw clients within these bounds.
+    pub fn new(bounds: &Bounds) -> RandomClients {
+        let table = |shape| Table::new(bounds, shape);
+        RandomClients {
+            tables: shapes(bounds).into_iter().map(table).collect(),
+            calls_max: bounds.calls_max,
         }
-        if table.returns(&sequences) {
-            return table.client(&sequences, 0);
+    }
+
+    /// A client with as many calls as the bounds allow. `random(n)` is below `n`.
+    pub fn draw(&self, random: &mut dyn FnMut(usize) -> usize) -> Client {
+        loop {
+            let table = &self.tables[random(self.tables.len())];
+            let threads = table.alphabets.len();
+            let each = table.calls_each_max;
+            let calls = self.calls_max.min(threads * each).max(threads);
+            let mut sequences: Vec<Vec<usize>> =
+                table.alphabets.iter().map(|a| vec![random(a.len())]).collect();
+            for _ in threads..calls {
+                let room: Vec<usize> = (0..threads).filter(|&t| sequences[t].len() < each).collect();
+                let t = room[random(room.len())];
+                sequences[t].push(random(table.alphabets[t].len()));
+            }
+            if table.returns(&sequences) {
+                return table.client(&sequences, 0);
+            }
         }
     }
 }
@@ -328,6 +349,7 @@ struct Table {
     alphabets: Vec<Vec<Call>>,
     /// Each symmetry: the image of each thread, and by thread and letter the image of the letter.
     symmetries: Vec<(Vec<usize>, Vec<Vec<usize>>)>,
+    calls_each_max: usize,
     results: bool,
 }
 
@@ -360,6 +382,7 @@ impl Table {
             shape,
             alphabets,
             symmetries,
+            calls_each_max: bounds.calls_each_max,
             results: bounds.results,
         }
     }
@@ -390,7 +413,7 @@ impl Table {
         if !sequences[t].is_empty() && (others > 0 || left == 0) {
             self.fill(t + 1, left, sequences, visit)?;
         }
-        if left > others {
+        if left > others && sequences[t].len() < self.calls_each_max {
             for letter in 0..self.alphabets[t].len() {
                 sequences[t].push(letter);
                 let flow = self.fill(t, left - 1, sequences, visit);

@@ -25,11 +25,12 @@ pub use shared_variable::SharedVariable;
 use crate::client::{Library, Setting};
 use crate::library::{Libraries, Specification};
 
-/// Returns the specifications that a setting stands for. A setting of an implementation has the
-/// specifications of the libraries that the implementation uses.
+/// Returns the specifications that a setting stands for. A setting of an implementation has the specifications of the
+/// libraries that the implementation uses. The setting `shipped` has what the shipped objects promise: the transitive
+/// barrier, and Def. 5.2 of ring buffers as printed.
 pub fn libraries(setting: Setting) -> Libraries<'static> {
     let barrier: &dyn Specification = match setting {
-        Setting::TransitiveBarrier => &Barrier {
+        Setting::TransitiveBarrier | Setting::Shipped => &Barrier {
             reach: Reach::AllNodes,
         },
         _ => &Barrier {
@@ -40,7 +41,7 @@ pub fn libraries(setting: Setting) -> Libraries<'static> {
         Setting::WeakRing => &RingBuffer {
             strength: Strength::Weak,
         },
-        Setting::PaperRing => &RingBuffer {
+        Setting::PaperRing | Setting::Shipped => &RingBuffer {
             strength: Strength::Paper,
         },
         _ => &RingBuffer {

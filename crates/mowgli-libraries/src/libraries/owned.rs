@@ -1,10 +1,10 @@
 //! Owned variables and shared state tables (ours): each has a copy on every node, and the threads of one node
 //! store to it.
 //!
-//! A table has a row for each node, which is an owned variable of that node. Owned variables are like shared
-//! variables, with two additions. A pull copies the owner's value to the thread's node, and waiting for it
-//! says that the value has arrived. Copies never go back: if two pushes or pulls write one copy, the later
-//! one has not read an older value of the owner than the earlier one, whichever threads made them.
+//! A table has a row for each node, which is an owned variable of that node. Owned variables are like shared variables, with
+//! two additions. A pull returns the owner's value, read on the owner's node, and leaves the copy of the thread's node
+//! alone. Copies never go back: if two pushes write one copy, the later one has not read an older value of the owner than
+//! the earlier one, whichever threads made them.
 
 use super::rdma_wait::access;
 use crate::client::{Client, Library, Method, Node, NodeSet, ObjectKind};
@@ -53,11 +53,9 @@ impl Specification for Owned {
         match e.method {
             Method::LoadOwned | Method::LoadSst => cpu(StampKind::Cr),
             Method::StoreOwned | Method::StoreSst => (owner == own).then(|| vec![Stamp::cpu(StampKind::Cw)]),
-            Method::PullOwned if owner == own => cpu(StampKind::Wt),
-            Method::PullOwned => Some(vec![
-                Stamp::at(StampKind::Nrr, owner),
-                Stamp::at(StampKind::Nlw, owner),
-            ]),
+            Method::PullOwned if owner == own => cpu(StampKind::Cr),
+            // The call ends when the value is there.
+            Method::PullOwned => Some(vec![Stamp::at(StampKind::Nrr, owner), Stamp::cpu(StampKind::Cr)]),
             _ => {
                 let others = NodeSet::all(client.nodes).without(own);
                 let stamps = others
@@ -83,6 +81,13 @@ impl Specification for Owned {
             for s in g.of_event(e) {
                 let stamp = g.subevents[s].stamp;
                 match (stamp.kind, variable(g.client, event.method, &event.args, own)) {
+                    (StampKind::Cr, Some((_, owner)))
+                        if event.method == Method::PullOwned && owner != own =>
+                    {
+                        // Follows its read in the order of stamps.
+                        let read = memory.reads.len() - 1;
+                        memory.so.push((memory.reads[read].sub, s, "iso"));
+                    }
                     (StampKind::Cr, Some((x, _))) => {
                         memory
                             .reads
@@ -92,19 +97,18 @@ impl Specification for Owned {
                         memory.writes.push(access(s, x.at(own), Some(event.value(1))))
                     }
                     (StampKind::Nlr, Some((x, _))) => memory.reads.push(access(s, x.at(own), None)),
-                    (StampKind::Nrr, Some((x, owner))) => memory.reads.push(access(s, x.at(owner), None)),
+                    (StampKind::Nrr, Some((x, owner))) => {
+                        memory
+                            .reads
+                            .push(access(s, x.at(owner), Some(event.result.clone())));
+                    }
                     // Each write follows its read in the order of stamps.
-                    (StampKind::Nrw | StampKind::Nlw, Some((x, _))) => {
+                    (StampKind::Nrw, Some((x, _))) => {
                         let source = memory.reads.len() - 1;
-                        let to = if stamp.kind == StampKind::Nrw {
-                            Node(stamp.node)
-                        } else {
-                            own
-                        };
                         memory.so.push((memory.reads[source].sub, s, "iso"));
                         memory.writes.push(Access {
                             source: Some(source),
-                            ..access(s, x.at(to), None)
+                            ..access(s, x.at(Node(stamp.node)), None)
                         });
                     }
                     (StampKind::Wt, None) => waits(g, e, s, &mut memory),
@@ -117,6 +121,7 @@ impl Specification for Owned {
 
     fn results(&self, past: &Past<'_>, method: Method, args: &[Arg]) -> Vec<Value> {
         match (method, variable(past.client, method, args, past.node())) {
+            (Method::PullOwned, Some((x, owner))) => past.read(x.at(owner), Value::Int(0)),
             (Method::LoadOwned | Method::LoadSst, Some((x, _))) => {
                 past.read(x.at(past.node()), Value::Int(0))
             }
@@ -126,7 +131,7 @@ impl Specification for Owned {
 
     fn effects(&self, past: &Past<'_>, e: &Event) -> Vec<Effect> {
         let own = past.node();
-        let Some((x, owner)) = variable(past.client, e.method, &e.args, own) else {
+        let Some((x, _)) = variable(past.client, e.method, &e.args, own) else {
             return Vec::new();
         };
         match e.method {
@@ -139,23 +144,19 @@ impl Specification for Owned {
                     .map(|n| Effect::Copy { to: x.at(n), from })
                     .collect()
             }
-            Method::PullOwned if owner != own => vec![Effect::Copy {
-                to: x.at(own),
-                from: x.at(owner),
-            }],
             _ => Vec::new(),
         }
     }
 }
 
-/// Adds what a wait waits for: sources of pushes are read, pulls have arrived.
+/// Adds what a wait waits for: the sources of pushes have been read.
 fn waits(g: &Graph<'_>, e: usize, wait: usize, memory: &mut Memory) {
     for s in 0..g.subevents.len() {
         let earlier = g.subevents[s].event;
         let same = g.library(s) == g.library(wait)
             && g.po(earlier, e)
             && g.events[earlier].work() == g.events[e].work();
-        if same && matches!(g.subevents[s].stamp.kind, StampKind::Nlr | StampKind::Nlw) {
+        if same && g.is(s, StampKind::Nlr) {
             memory.so.push((s, wait, "pf"));
         }
     }
