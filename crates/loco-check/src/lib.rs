@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod clients;
 mod ladder;
 mod methods;
 mod object;

@@ -35,7 +35,7 @@ struct Cli {
 enum Command {
     Run(run::Args),
     Demo(demo::Args),
-    Check(check::Args),
+    Check(Box<check::Args>),
     Fabrics(fabrics::Args),
     Doctor(doctor::Args),
     Bench(bench::Args),

@@ -107,6 +107,8 @@ fn what_json_prints_is_documented() {
         &["doctor", "--json"],
         &["check", "sst", "--nodes", "2", "--json"],
         &["check", "sst", "--soak", "1s", "--json"],
+        &["check", "barrier", "--clients", "threads<=2,calls<=1", "--json"],
+        &["check", "--client", "LOCO-5.1-fail", "--json"],
         &["bench", "put", "--iters", "100", "--json"],
         &["bench", "barrier", "--iters", "100", "--json"],
         &["bench", "lock", "--duration", "0.1", "--json"],

@@ -16,6 +16,7 @@ use serde::Serialize;
 use crate::error::CliError;
 
 mod atomics;
+mod clients;
 mod ladder;
 mod place;
 mod progress;
@@ -57,6 +58,11 @@ const SIZED: [&str; 11] = [
 /// With --nodes, --threads, --ops, --strategy, --glob, --expiries, --crashes or
 /// --suspicions, one world of that size is explored instead.
 ///
+/// With --clients, client programs are generated and run on the objects, with
+/// --client one that is given (docs/clients.md). Every outcome that an execution
+/// lets a client see must be one that the specifications of the objects' libraries
+/// allow (docs/mowgli.md).
+///
 /// Examples:
 ///
 ///   loco check barrier
@@ -68,6 +74,10 @@ const SIZED: [&str; 11] = [
 ///   loco check ring-buffer --ops 5 --strategy bounded --delays 3
 ///
 ///   loco check ring-buffer --ops 3 --strategy pct --executions 100000
+///
+///   loco check barrier --clients 'threads<=3,calls<=2,with=sv'
+///
+///   loco check --client LOCO-13
 ///
 ///   loco check --soak 1h
 ///
@@ -130,21 +140,23 @@ pub struct Args {
     #[arg(long, value_name = "N")]
     suspicions: Option<u32>,
     /// Repeat this schedule, from an earlier failure, and explore nothing.
-    #[arg(long, conflicts_with_all = ["strategy", "soak"], requires = "object")]
+    #[arg(long, conflicts_with_all = ["strategy", "soak"])]
     replay: Option<Schedule>,
     /// Explore for so long, as in 90s, 10m or 2h: worlds of all sizes up to --nodes and --ops (at least 3), by
     /// random schedules of several kinds and within bounds, with ever new seeds.
     #[arg(long, value_name = "DURATION", value_parser = soak::duration, conflicts_with_all = ["strategy", "time"])]
     soak: Option<Duration>,
     /// Draw the failing execution, or the one of --replay, as SVG into this file
-    #[arg(long, value_name = "FILE", requires = "object")]
+    #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
     /// Draw the execution as Graphviz DOT into this file
-    #[arg(long, value_name = "FILE", requires = "object")]
+    #[arg(long, value_name = "FILE")]
     dot: Option<PathBuf>,
     /// Print one line of JSON for each object.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    clients: clients::ClientArgs,
 }
 
 /// Strategies by name.
@@ -170,6 +182,9 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     let cancel = interrupt_flag();
     if let Some(duration) = args.soak {
         return soak::run(args, duration, &cancel);
+    }
+    if args.clients.is_asked() {
+        return clients::run(args, &cancel);
     }
     if !args.is_sized() {
         return ladder::run(args, &cancel);
@@ -208,6 +223,12 @@ fn check(
 impl Args {
     fn validate(&self) -> Result<(), CliError> {
         let usage = |text: &str| Err(CliError::Usage(text.into()));
+        if self.replay.is_some() && self.object.is_none() && !self.clients.is_asked() {
+            return usage("--replay: say which OBJECT's world or which --client the schedule is of");
+        }
+        if (self.svg.is_some() || self.dot.is_some()) && self.object.is_none() && !self.clients.is_asked() {
+            return usage("--svg and --dot: say which OBJECT or which --client is to be drawn");
+        }
         let sized = self
             .object
             .and_then(|object| Object::from_str(object.name(), false).ok());

@@ -20,6 +20,11 @@ pub(super) fn clear(config: &Config) {
     }
 }
 
+/// Replaces the line on the terminal by this one.
+pub(super) fn tell(text: std::fmt::Arguments<'_>) {
+    draw(format_args!("\r\x1b[K{text}"));
+}
+
 /// Returns whether Ctrl-C was pressed.
 pub(super) fn is_set(cancel: &AtomicBool) -> bool {
     // Relaxed: the flag publishes no other data.

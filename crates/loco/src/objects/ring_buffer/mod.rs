@@ -19,6 +19,10 @@
 //! such pairs out (`rf_e`, as for shared variables), or there is a fence in between. Here there is a fence: where the
 //! writer's node has readers, submitting ends with a full fence of the CPU, once for a batch. So Def. 5.2 holds as it
 //! stands, for the writer's own readers too (`crates/loco-sim/tests/own_ring.rs`).
+//!
+//! Of the two ring buffers of LOCO'26 5.1 this is the strong one: a receive that finds nothing happens before the submit
+//! of every message that it has missed. The client of Fig. 13, which tells the two apart, is run on this code by
+//! `loco check --client LOCO-13`: the outcome that only the weak one allows has no execution.
 
 use std::sync::Arc;
 

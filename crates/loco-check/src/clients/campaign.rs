@@ -1,0 +1,272 @@
+//! Many clients, in parallel: how many were run, how many completely, and the first that shows more than is promised.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use loco_sim::{Failure, SimError, Stats, Strategy};
+use mowgli_libraries::client::Client;
+use mowgli_libraries::outcome::{Budget, Outcome};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+use super::check::{Checked, Effort, check, promised};
+use super::form::Form;
+use super::generate::Clients;
+
+/// Executions by the specification of one client after which it is passed over.
+const SPECIFIED_MAX: u64 = 200_000;
+
+/// Which clients, and how far each is explored.
+#[derive(Clone, Debug)]
+pub struct Campaign {
+    /// The clients.
+    pub clients: Clients,
+    /// Draw so many at random, with this seed, instead of all.
+    pub random: Option<(u64, u64)>,
+    /// The shipped objects, each of these in turn.
+    pub forms: Vec<Form>,
+    /// Time after which no further client is begun.
+    pub time: Duration,
+    /// States of one client after which not all of its schedules are explored, but those that `otherwise` says.
+    pub states_each: u64,
+    /// Schedules of the clients that were not explored completely.
+    pub otherwise: Option<Strategy>,
+    /// Clients that are run at a time.
+    pub workers: usize,
+    /// Counts the clients that have been run.
+    pub progress: Arc<AtomicU64>,
+    /// Set from outside to end early.
+    pub cancel: Arc<AtomicBool>,
+}
+
+/// What a campaign found.
+#[derive(Debug, Default)]
+pub struct Summary {
+    /// Clients that were run, each in every form.
+    pub clients: u64,
+    /// Those of which every execution was explored.
+    pub complete: u64,
+    /// Those that were explored as far as random or bounded schedules go.
+    pub otherwise: u64,
+    /// Clients that were passed over as their specification gives them no execution at all.
+    pub blocked: u64,
+    /// Clients that were passed over as the outcomes that their specification allows are too many to list.
+    pub unknown: u64,
+    /// Outcomes that the specifications allow, of all clients.
+    pub allowed: u64,
+    /// Those of them that some execution had.
+    pub seen: u64,
+    /// Counters of all explorations.
+    pub stats: Stats,
+    /// The client that failed, the smallest of those that did.
+    pub failed: Option<Failed>,
+    /// Whether there were clients left when the time was over.
+    pub unfinished: bool,
+    /// Wall-clock seconds.
+    pub seconds: f64,
+}
+
+/// A client that shows more than is promised.
+#[derive(Debug)]
+pub struct Failed {
+    /// Its number, from 1, among the clients.
+    pub number: u64,
+    /// The client.
+    pub client: Client,
+    /// The objects that it ran on.
+    pub form: Form,
+    /// The execution.
+    pub failure: Failure,
+}
+
+/// What was found of one client.
+#[derive(Default)]
+struct One {
+    ran: bool,
+    complete: bool,
+    otherwise: bool,
+    blocked: bool,
+    unknown: bool,
+    allowed: u64,
+    seen: u64,
+    stats: Stats,
+    failed: Option<Failed>,
+}
+
+impl Campaign {
+    /// Runs the clients until one fails, all are run or the time is over.
+    ///
+    /// # Errors
+    /// [`SimError`] when a client cannot be explored.
+    pub fn run(&self) -> Result<Summary, SimError> {
+        let begun = Instant::now();
+        let deadline = begun.checked_add(self.time);
+        let stop = AtomicBool::new(false);
+        let (send, receive) = sync_channel::<(u64, Client)>(2 * self.workers.max(1));
+        let receive = Mutex::new(receive);
+        let total = Mutex::new(Ok(Summary::default()));
+        let mut unfinished = false;
+        std::thread::scope(|scope| {
+            for _ in 0..self.workers.max(1) {
+                scope.spawn(|| self.work(&receive, &stop, &total));
+            }
+            let mut number = 0;
+            let mut visit = |client: Client| {
+                number += 1;
+                let over = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+                // Relaxed: the flags carry no data.
+                let ended = over || stop.load(Ordering::Relaxed) || self.cancel.load(Ordering::Relaxed);
+                // A worker ends early only when it has set `stop`.
+                if ended || send.send((number, client)).is_err() {
+                    unfinished = true;
+                    return ControlFlow::Break(());
+                }
+                ControlFlow::Continue(())
+            };
+            match self.random {
+                None => self.clients.each(&mut visit),
+                Some((count, seed)) => {
+                    let mut random = SmallRng::seed_from_u64(seed);
+                    self.clients
+                        .draw(count, &mut |n| random.random_range(0..n), &mut visit);
+                }
+            }
+            drop(send);
+        });
+        let mut summary = total.into_inner().unwrap_or_else(PoisonError::into_inner)?;
+        summary.unfinished |= unfinished;
+        summary.seconds = begun.elapsed().as_secs_f64();
+        Ok(summary)
+    }
+
+    /// Takes clients until there are no more.
+    fn work(
+        &self,
+        receive: &Mutex<Receiver<(u64, Client)>>,
+        stop: &AtomicBool,
+        total: &Mutex<Result<Summary, SimError>>,
+    ) {
+        loop {
+            let next = receive.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            let Ok((number, client)) = next else {
+                return;
+            };
+            // Relaxed: the flags carry no data.
+            if stop.load(Ordering::Relaxed) || self.cancel.load(Ordering::Relaxed) {
+                continue;
+            }
+            let found = self.one(number, client);
+            self.progress.fetch_add(1, Ordering::Relaxed);
+            let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
+            match (&mut *total, found) {
+                (Ok(summary), Ok(one)) => {
+                    if one.failed.is_some() {
+                        stop.store(true, Ordering::Relaxed);
+                    }
+                    summary.add(one);
+                }
+                (Ok(_), Err(error)) => {
+                    *total = Err(error);
+                    stop.store(true, Ordering::Relaxed);
+                }
+                (Err(_), _) => {}
+            }
+        }
+    }
+
+    /// Runs one client in every form.
+    fn one(&self, number: u64, client: Client) -> Result<One, SimError> {
+        let mut one = One::default();
+        let budget = Budget {
+            states_max: Some(SPECIFIED_MAX),
+            cancel: Some(&self.cancel),
+            ..Budget::default()
+        };
+        let allowed = promised(&client, budget);
+        if !allowed.is_complete() {
+            one.unknown = true;
+            return Ok(one);
+        }
+        if allowed.outcomes.is_empty() {
+            one.blocked = true;
+            return Ok(one);
+        }
+        one.ran = true;
+        one.complete = true;
+        one.allowed = allowed.outcomes.len() as u64;
+        let mut seen: BTreeSet<Outcome> = BTreeSet::new();
+        for &form in &self.forms {
+            let effort = Effort {
+                states_max: Some(self.states_each),
+                cancel: Some(self.cancel.clone()),
+                ..Effort::default()
+            };
+            let mut checked = check(&client, form, Some(&allowed.outcomes), &effort)?;
+            one.add(&mut seen, &checked);
+            if !checked.is_complete() && checked.report.failure.is_none() {
+                one.complete = false;
+                if let Some(strategy) = self.otherwise {
+                    let effort = Effort { strategy, ..effort };
+                    checked = check(&client, form, Some(&allowed.outcomes), &effort)?;
+                    one.otherwise = true;
+                    one.add(&mut seen, &checked);
+                }
+            }
+            if let Some(failure) = checked.report.failure {
+                one.complete = false;
+                one.failed = Some(Failed {
+                    number,
+                    client,
+                    form,
+                    failure,
+                });
+                break;
+            }
+        }
+        one.seen = seen.len() as u64;
+        Ok(one)
+    }
+}
+
+impl One {
+    fn add(&mut self, seen: &mut BTreeSet<Outcome>, checked: &Checked) {
+        seen.extend(checked.outcomes.iter().cloned());
+        add_stats(&mut self.stats, &checked.report.stats);
+    }
+}
+
+impl Summary {
+    fn add(&mut self, one: One) {
+        self.clients += u64::from(one.ran);
+        self.complete += u64::from(one.complete);
+        self.otherwise += u64::from(one.otherwise);
+        self.blocked += u64::from(one.blocked);
+        self.unknown += u64::from(one.unknown);
+        self.allowed += one.allowed;
+        self.seen += one.seen;
+        add_stats(&mut self.stats, &one.stats);
+        if let Some(failed) = one.failed
+            && self
+                .failed
+                .as_ref()
+                .is_none_or(|other| failed.number < other.number)
+        {
+            self.failed = Some(failed);
+        }
+    }
+}
+
+fn add_stats(total: &mut Stats, more: &Stats) {
+    total.states += more.states;
+    total.executions += more.executions;
+    total.transitions += more.transitions;
+    total.depth_max = total.depth_max.max(more.depth_max);
+    total.runs += more.runs;
+    total.passes += more.passes;
+    total.pasts += more.pasts;
+    total.seconds += more.seconds;
+}

@@ -1,0 +1,247 @@
+//! One client on shipped objects: every outcome that the model allows, and whether the objects promise so.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use loco_sim::{
+    Config, End, Event, ExecutionGraph, Failure, Report, Schedule, SimError, Strategy, World,
+    execution_graph, explore, replay,
+};
+use mowgli_libraries::client::{Client, ObjectId, Setting};
+use mowgli_libraries::judge::{ITERATIONS_MAX, outcomes_by_specification};
+use mowgli_libraries::outcome::{Budget, Completeness, Limit, Outcome, Outcomes};
+use mowgli_libraries::value::Value;
+
+use super::form::Form;
+use super::interpreter::{self, REGISTERS};
+use super::objects::{self, At, Bound, WORD_BYTES};
+
+/// How far one client is explored.
+#[derive(Clone, Debug)]
+pub struct Effort {
+    /// Which schedules.
+    pub strategy: Strategy,
+    /// Explorers that work in parallel on the one client.
+    pub workers: usize,
+    /// Give up after so long.
+    pub time_max: Option<Duration>,
+    /// Give up after so many states.
+    pub states_max: Option<u64>,
+    /// Iterations of the client's loops that are considered.
+    pub iterations_max: u32,
+    /// Set from outside to end early.
+    pub cancel: Option<Arc<AtomicBool>>,
+}
+
+impl Default for Effort {
+    /// Every schedule, by one explorer, without a limit.
+    fn default() -> Effort {
+        Effort {
+            strategy: Strategy::Exhaustive,
+            workers: 1,
+            time_max: None,
+            states_max: None,
+            iterations_max: ITERATIONS_MAX,
+            cancel: None,
+        }
+    }
+}
+
+/// What running a client found.
+#[derive(Debug)]
+pub struct Checked {
+    /// The outcomes that some execution has.
+    pub outcomes: BTreeSet<Outcome>,
+    /// Executions that have no outcome: a thread makes a call that never returns by its specification, as giving back a
+    /// lock that it does not hold, or needs more iterations of a loop than are considered.
+    pub cut: bool,
+    /// What the exploration saw. Its failure is an execution with a forbidden outcome, an error of an object, or threads
+    /// that wait for ever.
+    pub report: Report,
+}
+
+impl Checked {
+    /// True if every execution was seen to its end, and none failed.
+    pub fn is_complete(&self) -> bool {
+        self.report.completeness == loco_sim::Completeness::Complete && !self.cut
+    }
+
+    /// The outcomes in the form in which specifications answer.
+    pub fn as_outcomes(&self) -> Outcomes {
+        let completeness = match self.is_complete() {
+            true => Completeness::Complete,
+            false => Completeness::Incomplete(Limit::TooLarge(match self.cut {
+                true => "some executions were cut".to_owned(),
+                false => self.report.completeness.to_string(),
+            })),
+        };
+        Outcomes {
+            outcomes: self.outcomes.clone(),
+            completeness,
+            executions: self.report.stats.executions,
+        }
+    }
+}
+
+/// The outcomes that the shipped objects promise to keep to: those of the specifications, with the transitive barrier and
+/// LOCO'26 Def. 5.2 of ring buffers as printed.
+pub fn promised(client: &Client, budget: Budget<'_>) -> Outcomes {
+    outcomes_by_specification(client, Setting::Shipped, budget)
+}
+
+/// Runs a client on shipped objects. With `allowed`, an execution with another outcome is a failure.
+///
+/// # Errors
+/// [`SimError`] when the client cannot be explored.
+pub fn check(
+    client: &Client,
+    form: Form,
+    allowed: Option<&BTreeSet<Outcome>>,
+    effort: &Effort,
+) -> Result<Checked, SimError> {
+    run(client, form, allowed, effort, |config, world| {
+        explore(config, world)
+    })
+}
+
+/// Repeats the execution of a schedule, as [`check`] would see it.
+///
+/// # Errors
+/// [`SimError::Replay`] when the schedule is not of this client.
+pub fn again(
+    client: &Client,
+    form: Form,
+    allowed: Option<&BTreeSet<Outcome>>,
+    effort: &Effort,
+    schedule: &Schedule,
+) -> Result<Checked, SimError> {
+    run(client, form, allowed, effort, |config, world| {
+        replay(config, schedule, world)
+    })
+}
+
+/// The execution of a schedule as a graph, to draw.
+///
+/// # Errors
+/// As [`again`].
+pub fn graph(
+    client: &Client,
+    form: Form,
+    effort: &Effort,
+    schedule: &Schedule,
+) -> Result<ExecutionGraph, SimError> {
+    let client = Arc::new(client.clone());
+    let (found, iterations_max) = (Found::default(), effort.iterations_max);
+    execution_graph(&Config::default(), schedule, |world: &mut World| {
+        build(world, &client, form, iterations_max, &None, &found);
+    })
+}
+
+fn run(
+    client: &Client,
+    form: Form,
+    allowed: Option<&BTreeSet<Outcome>>,
+    effort: &Effort,
+    explore: impl FnOnce(&Config, &(dyn Fn(&mut World) + Sync)) -> Result<Report, SimError>,
+) -> Result<Checked, SimError> {
+    let config = Config {
+        strategy: effort.strategy,
+        workers: effort.workers,
+        time_max: effort.time_max,
+        states_max: effort.states_max,
+        cancel: effort.cancel.clone(),
+        ..Config::default()
+    };
+    let client = Arc::new(client.clone());
+    let allowed = allowed.cloned().map(Arc::new);
+    let found = Arc::new(Mutex::new((BTreeSet::new(), false)));
+    let iterations_max = effort.iterations_max;
+    let report = explore(&config, &|world: &mut World| {
+        build(world, &client, form, iterations_max, &allowed, &found);
+    })?;
+    let (outcomes, cut) = std::mem::take(&mut *found.lock().unwrap_or_else(PoisonError::into_inner));
+    Ok(Checked {
+        outcomes,
+        cut,
+        report,
+    })
+}
+
+type Found = Arc<Mutex<(BTreeSet<Outcome>, bool)>>;
+
+/// The world of a client.
+pub(super) fn build(
+    world: &mut World,
+    client: &Arc<Client>,
+    form: Form,
+    iterations_max: u32,
+    allowed: &Option<Arc<BTreeSet<Outcome>>>,
+    found: &Found,
+) {
+    let at = objects::nodes(world, client, form);
+    for (number, thread) in client.threads.iter().enumerate() {
+        let text = client.clone();
+        world.thread(
+            &at[usize::from(thread.node.0)],
+            &format!("P{number}"),
+            move |site| interpreter::run(&text, number, site, iterations_max),
+        );
+    }
+    let (client, allowed, found) = (client.clone(), allowed.clone(), found.clone());
+    world.finally(move |end| {
+        let outcome = outcome(&client, &at, end);
+        let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(outcome) = outcome else {
+            found.1 = true;
+            return;
+        };
+        found.0.insert(outcome.clone());
+        drop(found);
+        if allowed
+            .as_ref()
+            .is_some_and(|allowed| !allowed.contains(&outcome))
+        {
+            panic!("the specification does not allow {}", outcome.display(&client));
+        }
+    });
+}
+
+/// The outcome of an execution; none if a thread did not run to its end.
+fn outcome(client: &Client, at: &[At], end: &End<'_>) -> Option<Outcome> {
+    let mut registers: Vec<Option<Vec<Value>>> = vec![None; client.threads.len()];
+    for history in end.histories() {
+        let number: usize = history.name.strip_prefix('P')?.parse().ok()?;
+        let last = history.events.last();
+        if let Some(Event::Note(line)) = last
+            && let Some(values) = line.strip_prefix(REGISTERS)
+        {
+            registers[number] = serde_json::from_str(values).ok();
+        }
+    }
+    let words = client
+        .observed_words
+        .iter()
+        .map(|&word| word_at_end(client, at, end, word));
+    Some(Outcome {
+        registers: registers.into_iter().collect::<Option<_>>()?,
+        words: words.collect::<Option<_>>()?,
+    })
+}
+
+fn word_at_end(client: &Client, at: &[At], end: &End<'_>, word: ObjectId) -> Option<Value> {
+    let mowgli_libraries::client::ObjectKind::Word { node, .. } = client.object(word).kind else {
+        return None;
+    };
+    let site = at[usize::from(node.0)].get()?;
+    debug_assert!(matches!(site.objects.bound[usize::from(word.0)], Bound::Place));
+    let words = site.objects.words.as_ref()?;
+    let value = end.word(words.local().ok()?, usize::from(word.0) * WORD_BYTES);
+    Some(Value::Int(value as i64))
+}
+
+/// A failing client as a person reads it: the client as a file, then what happened, then how to see it again.
+pub fn describe(client: &Client, failure: &Failure) -> String {
+    format!("{}\n{failure}", client.print())
+}

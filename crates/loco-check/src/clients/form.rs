@@ -1,0 +1,84 @@
+//! Which shipped object stands for a library where several do.
+
+use crate::Object;
+
+/// The owned variable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OwnedForm {
+    /// `OwnedVar`, of a word.
+    #[default]
+    Word,
+    /// `WideOwnedVar`, of two words.
+    Wide,
+}
+
+/// The lock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LockForm {
+    /// `TicketLock`.
+    #[default]
+    Ticket,
+    /// `TasLock`.
+    Tas,
+}
+
+/// How the ring buffer is configured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RingForm {
+    /// As it is by default: records and heads inline.
+    #[default]
+    Usual,
+    /// As LOCO'26 Fig. 14: records and heads are put from registered memory, every message is acknowledged.
+    FromMemory,
+}
+
+/// Which shipped objects a client runs on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Form {
+    /// For owned variables.
+    pub owned: OwnedForm,
+    /// For locks.
+    pub lock: LockForm,
+    /// For ring buffers.
+    pub ring: RingForm,
+}
+
+impl Form {
+    /// The forms in which clients of an object run, each of them.
+    pub fn of(object: Object) -> Vec<Form> {
+        let usual = Form::default();
+        match object {
+            Object::WideOwnedVar => vec![Form {
+                owned: OwnedForm::Wide,
+                ..usual
+            }],
+            Object::TasLock => vec![Form {
+                lock: LockForm::Tas,
+                ..usual
+            }],
+            Object::RingBuffer => vec![
+                usual,
+                Form {
+                    ring: RingForm::FromMemory,
+                    ..usual
+                },
+            ],
+            _ => vec![usual],
+        }
+    }
+
+    /// What is unusual about it, for reports; nothing if nothing is.
+    pub fn about(&self) -> String {
+        let mut about = Vec::new();
+        if self.owned == OwnedForm::Wide {
+            about.push("wide owned variables");
+        }
+        if self.lock == LockForm::Tas {
+            about.push("test-and-set locks");
+        }
+        if self.ring == RingForm::FromMemory {
+            about.push("ring buffers from registered memory");
+        }
+        about.join(", ")
+    }
+}

@@ -1,0 +1,362 @@
+//! Which clients an object is checked with.
+//!
+//! Clients are those of `mowgli_libraries::enumerate`, each once up to symmetry, or drawn at random. A generated client is
+//! *fair*: every thread gives back the locks that it takes, calls no barrier while it holds one, and calls a barrier as often
+//! as the other participants, so that threads which wait for ever are a fault of the object and not of the client.
+
+use std::ops::ControlFlow;
+use std::str::FromStr;
+
+use mowgli_libraries::client::{
+    Arg, Call, Client, Expr, Library, Method, ObjectId, ObjectKind, Stmt, ThreadId,
+};
+use mowgli_libraries::enumerate::{Bounds, RandomClients, for_each_client};
+
+use crate::Object;
+
+/// How large the clients are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// Most threads.
+    pub threads: usize,
+    /// Most calls of each thread.
+    pub calls: usize,
+    /// Most calls of all threads together.
+    pub total: usize,
+    /// Most nodes.
+    pub nodes: u8,
+    /// Most objects of each library, where its kind has no roles to tell.
+    pub objects: usize,
+    /// Libraries whose methods are called besides the object's.
+    pub with: Vec<Library>,
+}
+
+impl Default for Size {
+    /// Two threads of two calls each, on two nodes.
+    fn default() -> Size {
+        Size {
+            threads: 2,
+            calls: 2,
+            total: usize::MAX,
+            nodes: 2,
+            objects: 1,
+            with: Vec::new(),
+        }
+    }
+}
+
+/// Most threads and nodes: beyond, the number of shapes explodes.
+const MOST: usize = 4;
+
+/// The word that stands for a library in a size.
+pub fn word(library: Library) -> &'static str {
+    match library {
+        Library::RdmaWait => "words",
+        Library::Fence => "fences",
+        other => other.keyword().unwrap_or("words"),
+    }
+}
+
+/// A size that is not one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotASize {
+    /// A part that says nothing.
+    #[error(
+        "`{0}` says no size; write for example `threads<=3,calls<=2`: the parts are threads<=N, calls<=N (of each thread), \
+         total<=N (calls of all threads), nodes<=N, objects<=N, with=LIBRARY"
+    )]
+    Part(String),
+    /// A number out of range.
+    #[error(
+        "`{0}`: a client has 1 to {MOST} threads on 1 to {MOST} nodes, and at least a call and an object"
+    )]
+    Range(String),
+    /// A library that does not exist.
+    #[error("no library `{0}`; the libraries are {names}", names = Library::ALL.map(word).join(", "))]
+    Library(String),
+}
+
+impl FromStr for Size {
+    type Err = NotASize;
+
+    fn from_str(text: &str) -> Result<Size, NotASize> {
+        let mut size = Size::default();
+        for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+            if let Some(name) = part.strip_prefix("with=") {
+                let known = Library::ALL.into_iter().find(|&library| word(library) == name);
+                size.with
+                    .push(known.ok_or_else(|| NotASize::Library(name.to_owned()))?);
+                continue;
+            }
+            let not_a_part = || NotASize::Part(part.to_owned());
+            let (name, number) = part.split_once("<=").ok_or_else(not_a_part)?;
+            let number: usize = number.trim().parse().map_err(|_| not_a_part())?;
+            let most = match name.trim() {
+                "threads" | "nodes" => MOST,
+                _ => usize::MAX,
+            };
+            if !(1..=most).contains(&number) {
+                return Err(NotASize::Range(part.to_owned()));
+            }
+            match name.trim() {
+                "threads" => size.threads = number,
+                "calls" => size.calls = number,
+                "total" => size.total = number,
+                // At most `MOST`.
+                "nodes" => size.nodes = number as u8,
+                "objects" => size.objects = number,
+                _ => return Err(not_a_part()),
+            }
+        }
+        Ok(size)
+    }
+}
+
+/// The library that an object implements.
+pub fn library(object: Object) -> Library {
+    match object {
+        Object::Fence => Library::Fence,
+        Object::Region => Library::RdmaWait,
+        Object::SharedVar => Library::SharedVariable,
+        Object::OwnedVar | Object::WideOwnedVar => Library::Owned,
+        Object::Sst => Library::Sst,
+        Object::Msw => Library::MixedSize,
+        Object::Barrier => Library::Barrier,
+        Object::RingBuffer => Library::RingBuffer,
+        Object::Atomic => Library::Atomic,
+        Object::TicketLock | Object::TasLock => Library::Lock,
+        Object::Queue => Library::Queue,
+        Object::Kv => Library::Store,
+    }
+}
+
+/// The clients of an object.
+#[derive(Clone, Debug)]
+pub struct Clients {
+    libraries: Vec<Library>,
+    bounds: Bounds,
+}
+
+impl Clients {
+    /// Those of this size: with calls of the object's library and of each of `size.with`. Fences are about operations of
+    /// others, so that theirs are clients of words too.
+    pub fn new(object: Object, size: &Size) -> Clients {
+        let mut libraries = vec![library(object)];
+        if object == Object::Fence && size.with.is_empty() {
+            libraries.push(Library::RdmaWait);
+        }
+        libraries.extend(&size.with);
+        libraries.sort_unstable();
+        libraries.dedup();
+        let bounds = Bounds {
+            threads_max: size.threads,
+            calls_each_max: size.calls,
+            nodes_max: size.nodes,
+            objects_max: size.objects,
+            // That every execution ends, without an error, is something to look at too.
+            results: false,
+            ..Bounds::of(&libraries, size.total.min(size.threads * size.calls))
+        };
+        Clients { libraries, bounds }
+    }
+
+    /// Calls `visit` with each, small ones first, until it breaks.
+    pub fn each(&self, visit: &mut dyn FnMut(Client) -> ControlFlow<()>) {
+        let _ = for_each_client(&self.bounds, &mut |client| match self.admit(client) {
+            Some(client) => visit(client),
+            None => ControlFlow::Continue(()),
+        });
+    }
+
+    /// Draws `count` clients of the size, with as many calls as it allows; `random(n)` is below `n`.
+    pub fn draw(
+        &self,
+        count: u64,
+        random: &mut dyn FnMut(usize) -> usize,
+        visit: &mut dyn FnMut(Client) -> ControlFlow<()>,
+    ) {
+        let clients = RandomClients::new(&self.bounds);
+        let mut drawn = 0;
+        // A draw that is not admitted is made again; that few are would be no reason to go on for ever.
+        for _ in 0..count.saturating_mul(1_000) {
+            if drawn == count {
+                return;
+            }
+            let Some(mut client) = self.admit(clients.draw(random)) else {
+                continue;
+            };
+            drawn += 1;
+            client.name = format!("random-{drawn}");
+            if visit(client).is_break() {
+                return;
+            }
+        }
+    }
+
+    /// The client, made fair; none if it cannot be, or does not call every library: it is one of a smaller set then.
+    fn admit(&self, mut client: Client) -> Option<Client> {
+        let mut called = Vec::new();
+        client.for_each_call(&mut |_, call| called.push(call.method.library()));
+        let all = self.libraries.iter().all(|library| called.contains(library));
+        (all && meets(&client) && give_back(&mut client)).then_some(client)
+    }
+}
+
+/// Whether the participants of each barrier call it equally often.
+fn meets(client: &Client) -> bool {
+    client.objects.iter().enumerate().all(|(id, object)| {
+        let ObjectKind::Barrier { participants } = &object.kind else {
+            return true;
+        };
+        let id = ObjectId(id as u16);
+        let calls = |thread: ThreadId| {
+            let mut calls = 0;
+            client.for_each_call(&mut |of, call| {
+                calls += u32::from(of == thread && call.objects().any(|o| o == id))
+            });
+            calls
+        };
+        let mut counts = participants.iter().map(|&thread| calls(thread));
+        let first = counts.next();
+        counts.all(|count| Some(count) == first)
+    })
+}
+
+/// What a thread has of a lock, as far as its text tells.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Has {
+    Nothing,
+    TheLock,
+    /// The lock, if this register is true.
+    Perhaps(mowgli_libraries::client::Reg),
+}
+
+/// Makes every thread give back what it has got: what is given back after a try only if the try succeeded, and what is
+/// still held at the end. False if a thread takes what it has, gives back what it has not, or calls a barrier with a lock.
+fn give_back(client: &mut Client) -> bool {
+    let locks: Vec<ObjectId> = (0..client.objects.len())
+        .filter(|&id| matches!(client.objects[id].kind, ObjectKind::Lock { .. }))
+        .map(|id| ObjectId(id as u16))
+        .collect();
+    for thread in &mut client.threads {
+        for &lock in &locks {
+            let mut has = Has::Nothing;
+            let mut body = Vec::new();
+            for stmt in std::mem::take(&mut thread.body) {
+                let (method, result) = match &stmt {
+                    Stmt::Call { result, call } if call.objects().any(|o| o == lock) => {
+                        (call.method, *result)
+                    }
+                    Stmt::Call { call, .. }
+                        if call.method.library() == Library::Barrier && has != Has::Nothing =>
+                    {
+                        return false;
+                    }
+                    _ => {
+                        body.push(stmt);
+                        continue;
+                    }
+                };
+                let takes = matches!(method, Method::Lock | Method::TryLock);
+                match (has, takes) {
+                    (Has::Nothing, true) => {
+                        has = match result {
+                            Some(reg) if method == Method::TryLock => Has::Perhaps(reg),
+                            _ => Has::TheLock,
+                        };
+                        body.push(stmt);
+                    }
+                    (Has::TheLock, false) => {
+                        has = Has::Nothing;
+                        body.push(stmt);
+                    }
+                    (Has::Perhaps(reg), false) => {
+                        has = Has::Nothing;
+                        body.push(only_if(reg, stmt));
+                    }
+                    _ => return false,
+                }
+            }
+            let unlock = Stmt::Call {
+                result: None,
+                call: Call {
+                    method: Method::Unlock,
+                    args: vec![Arg::Object(lock)],
+                },
+            };
+            match has {
+                Has::Nothing => {}
+                Has::TheLock => body.push(unlock),
+                Has::Perhaps(reg) => body.push(only_if(reg, unlock)),
+            }
+            thread.body = body;
+        }
+    }
+    true
+}
+
+fn only_if(reg: mowgli_libraries::client::Reg, stmt: Stmt) -> Stmt {
+    Stmt::If {
+        cond: Expr::Reg(reg),
+        then: vec![stmt],
+        otherwise: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(object: Object, size: &str) -> Vec<Client> {
+        let mut out = Vec::new();
+        Clients::new(object, &size.parse().expect("a size")).each(&mut |client| {
+            out.push(client);
+            ControlFlow::Continue(())
+        });
+        out
+    }
+
+    #[test]
+    fn sizes_are_read_or_refused() {
+        let size: Size = "threads<=3, calls<=2,with=sv".parse().expect("a size");
+        assert_eq!((size.threads, size.calls, size.nodes), (3, 2, 2));
+        assert_eq!(size.with, [Library::SharedVariable]);
+        for bad in [
+            "threads",
+            "threads<=0",
+            "threads<=9",
+            "with=tv",
+            "calls<=x",
+            "lines<=3",
+        ] {
+            assert!(bad.parse::<Size>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn participants_call_a_barrier_equally_often() {
+        for client in all(Object::Barrier, "threads<=2,calls<=2") {
+            assert!(meets(&client), "{}", client.print());
+        }
+    }
+
+    #[test]
+    fn locks_are_given_back() {
+        let clients = all(Object::TicketLock, "threads<=2,calls<=2");
+        assert!(clients.len() > 10, "{}", clients.len());
+        for client in clients {
+            for thread in &client.threads {
+                let mut taken = 0;
+                for stmt in &thread.body {
+                    match stmt {
+                        Stmt::Call { call, .. } if matches!(call.method, Method::Lock | Method::TryLock) => {
+                            taken += 1
+                        }
+                        _ => taken -= 1,
+                    }
+                }
+                assert_eq!(taken, 0, "{}", client.print());
+            }
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! Clients of libraries on shipped objects: what an execution lets a client see is among what the specifications of the
+//! objects allow.
+//!
+//! A client (`mowgli_libraries::client`) is run as calls on the objects of `loco` under the model fabric. Its declarations
+//! become objects, its columns threads, its calls calls. Every outcome that an execution has is compared with the
+//! outcomes that the specifications allow; one that they do not allow is a failure, with its schedule.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `form` | which shipped object stands for a library where several do |
+//! | `objects` | the objects of a client, made in the set-up of the nodes |
+//! | `interpreter` | one thread of a client |
+//! | `check` | one client: its outcomes, and the comparison |
+//! | `generate` | which clients an object is checked with |
+//! | `campaign` | many clients, in parallel |
+//!
+//! Relies on `mowgli-libraries` for clients and specifications, on `loco-sim` for the exploration. `loco check --client` and
+//! `loco check --clients` are its command line.
+
+mod campaign;
+mod check;
+mod form;
+mod generate;
+mod interpreter;
+mod objects;
+
+pub use campaign::{Campaign, Failed, Summary};
+pub use check::{Checked, Effort, again, check, describe, graph, promised};
+pub use form::{Form, LockForm, OwnedForm, RingForm};
+pub use generate::{Clients, NotASize, Size, library, word};

@@ -1,0 +1,390 @@
+//! `loco check --client` and `--clients`: clients of libraries on the shipped objects, against the specifications.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use loco_app::{OutputError, complain, print};
+use loco_check::Object;
+use loco_check::clients::{
+    Campaign, Checked, Clients, Effort, Form, Size, Summary, again, check, describe, graph, promised,
+};
+use loco_sim::{Schedule, Stats, Strategy};
+use mowgli_libraries::catalogue;
+use mowgli_libraries::client::{Client, Library, Setting, parse};
+use mowgli_libraries::judge;
+use mowgli_libraries::outcome::Budget;
+use serde::Serialize;
+
+use super::{Args, INTERRUPTED, progress};
+use crate::error::CliError;
+
+/// Seconds for the clients of each object, or for one client.
+const SECONDS: u64 = 60;
+/// Random schedules of a client that has too many for all of them.
+const SAMPLES: u64 = 300;
+/// Depth of those.
+const DEPTH: u32 = 4;
+/// Time between two lines of progress.
+const TICK: Duration = Duration::from_millis(200);
+
+/// Options about clients.
+#[derive(clap::Args)]
+pub(super) struct ClientArgs {
+    /// Run this client of libraries (docs/clients.md) on the shipped objects: a file, or the name of a built-in client.
+    /// OBJECT then says which lock or owned variable is meant. May be given several times
+    #[arg(long, value_name = "FILE", conflicts_with_all = super::SIZED, conflicts_with_all = ["rung", "rungs"])]
+    client: Vec<String>,
+    /// Run every client of OBJECT of this size, once up to symmetry: parts such as threads<=3,calls<=2,nodes<=2,with=sv
+    #[arg(long, value_name = "SIZE", conflicts_with_all = super::SIZED, conflicts_with_all = ["rung", "rungs", "replay", "client"])]
+    clients: Option<Size>,
+    /// With --clients: draw so many at random, of the whole size, with --seed
+    #[arg(long, value_name = "N", requires = "clients")]
+    random: Option<u64>,
+    /// States of one client after which it is explored by random schedules instead of all
+    #[arg(long, value_name = "N", default_value_t = 300_000)]
+    states: u64,
+    /// With --clients: write the client that fails into this file
+    #[arg(long, value_name = "FILE", requires = "clients")]
+    keep: Option<PathBuf>,
+}
+
+impl ClientArgs {
+    /// Whether it is clients that are asked for.
+    pub(super) fn is_asked(&self) -> bool {
+        !self.client.is_empty() || self.clients.is_some()
+    }
+}
+
+/// Runs the clients that were asked for.
+pub(super) fn run(args: &Args, cancel: &Arc<AtomicBool>) -> Result<u8, CliError> {
+    match &args.clients.clients {
+        Some(size) => campaigns(args, size, cancel),
+        None => each_client(args, cancel),
+    }
+}
+
+fn campaigns(args: &Args, size: &Size, cancel: &Arc<AtomicBool>) -> Result<u8, CliError> {
+    let objects = args.object.map_or(Object::ALL.to_vec(), |object| vec![object]);
+    let mut found = false;
+    for object in objects {
+        let campaign = Campaign {
+            clients: Clients::new(object, size),
+            random: args.clients.random.map(|count| (count, args.seed)),
+            forms: Form::of(object),
+            time: Duration::from_secs(args.time.unwrap_or(SECONDS)),
+            states_each: args.clients.states,
+            otherwise: Some(Strategy::Pct {
+                executions: SAMPLES,
+                seed: args.seed,
+                depth: DEPTH,
+            }),
+            workers: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            progress: Arc::new(AtomicU64::new(0)),
+            cancel: cancel.clone(),
+        };
+        let summary = with_progress(args.json, object, &campaign.progress, || campaign.run())
+            .map_err(|error| CliError::Usage(error.to_string()))?;
+        show(args, object, &summary)?;
+        if let Some(failed) = &summary.failed {
+            found = true;
+            draw(args, &failed.client, failed.form, Some(&failed.failure.schedule))?;
+            if let Some(path) = &args.clients.keep {
+                std::fs::write(path, failed.client.print())
+                    .map_err(CliError::os("cannot write the client"))?;
+            }
+        }
+        if progress::is_set(cancel) {
+            return Ok(if found { 1 } else { INTERRUPTED });
+        }
+    }
+    Ok(u8::from(found))
+}
+
+/// Runs `work` and says how many clients it has counted meanwhile.
+fn with_progress<T: Send>(json: bool, object: Object, count: &AtomicU64, work: impl FnOnce() -> T) -> T {
+    if progress::printer(json).is_none() {
+        return work();
+    }
+    std::thread::scope(|scope| {
+        let (done, finished) = channel::<()>();
+        scope.spawn(move || {
+            let begun = Instant::now();
+            // Ends when the work is done and the sender dropped.
+            while finished.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
+                // Relaxed: a counter that is shown to a person.
+                let clients = count.load(Ordering::Relaxed);
+                let seconds = begun.elapsed().as_secs();
+                progress::tell(format_args!("{object}: {clients} clients, {seconds} s"));
+            }
+            progress::tell(format_args!(""));
+        });
+        let result = work();
+        drop(done);
+        result
+    })
+}
+
+/// A line of `--json` about the clients of an object.
+#[derive(Serialize)]
+struct CampaignLine<'a> {
+    object: Object,
+    passed: bool,
+    clients: u64,
+    complete: u64,
+    random_schedules: u64,
+    blocked: u64,
+    unknown: u64,
+    outcomes_allowed: u64,
+    outcomes_seen: u64,
+    unfinished: bool,
+    stats: &'a Stats,
+    seconds: f64,
+    failed_client: Option<String>,
+    failure: Option<String>,
+    schedule: Option<String>,
+}
+
+fn show(args: &Args, object: Object, summary: &Summary) -> Result<(), OutputError> {
+    let failed = summary.failed.as_ref();
+    if args.json {
+        let line = CampaignLine {
+            object,
+            passed: failed.is_none(),
+            clients: summary.clients,
+            complete: summary.complete,
+            random_schedules: summary.otherwise,
+            blocked: summary.blocked,
+            unknown: summary.unknown,
+            outcomes_allowed: summary.allowed,
+            outcomes_seen: summary.seen,
+            unfinished: summary.unfinished,
+            stats: &summary.stats,
+            seconds: summary.seconds,
+            failed_client: failed.map(|failed| failed.client.print()),
+            failure: failed.map(|failed| failed.failure.to_string()),
+            schedule: failed.map(|failed| failed.failure.schedule.to_string()),
+        };
+        // Strings, numbers and booleans only, which always serialize.
+        return print(serde_json::to_string(&line).unwrap_or_default());
+    }
+    let Summary {
+        clients,
+        complete,
+        otherwise,
+        seconds,
+        ..
+    } = summary;
+    let mut line = format!("{object}: {clients} clients, {complete} of them completely");
+    if *otherwise > 0 {
+        line.push_str(&format!(", {otherwise} by {SAMPLES} random schedules"));
+    }
+    print(format_args!("{line}, {seconds:.1} s"))?;
+    print(format_args!(
+        "  {} of the {} outcomes that the specifications allow were seen; {} states, {:.0} clients a second",
+        summary.seen,
+        summary.allowed,
+        summary.stats.states,
+        *clients as f64 / seconds.max(1e-9),
+    ))?;
+    if summary.blocked > 0 {
+        print(format_args!(
+            "  {} more have no execution by their specification",
+            summary.blocked
+        ))?;
+    }
+    if summary.unknown > 0 {
+        print(format_args!(
+            "  {} more have too many executions by their specification, and were not run",
+            summary.unknown
+        ))?;
+    }
+    match failed {
+        None if summary.unfinished => {
+            print("no failure found; the time was over before all clients were run")
+        }
+        None => print("ok: no execution shows more than the specifications allow"),
+        Some(failed) => {
+            let about = failed.form.about();
+            let on = if about.is_empty() {
+                about
+            } else {
+                format!(", on {about}")
+            };
+            print(format_args!("FAILED by client {}{on}", failed.number))?;
+            print(describe(&failed.client, &failed.failure))?;
+            print(format_args!(
+                "again, with the client in a file: loco check {object} --client FILE --replay '{}'",
+                failed.failure.schedule
+            ))
+        }
+    }
+}
+
+/// A line of `--json` about one client.
+#[derive(Serialize)]
+struct ClientLine<'a> {
+    client: &'a str,
+    form: String,
+    passed: bool,
+    completeness: String,
+    outcomes: Vec<String>,
+    verdicts: Vec<VerdictLine>,
+    stats: &'a Stats,
+    failure: Option<String>,
+    schedule: Option<String>,
+}
+
+#[derive(Serialize)]
+struct VerdictLine {
+    query: String,
+    condition: String,
+    /// `allowed`, `forbidden`, `required` or `unknown`.
+    verdict: String,
+    stated: Option<String>,
+}
+
+fn each_client(args: &Args, cancel: &Arc<AtomicBool>) -> Result<u8, CliError> {
+    let mut found = false;
+    for name in &args.clients.client {
+        let client = load(name)?;
+        for form in forms(args, &client) {
+            let allowed = promised(&client, Budget::default());
+            if !allowed.is_complete() {
+                complain(format_args!(
+                    "loco: {name}: the specifications allow more executions than are considered; outcomes are listed, not compared"
+                ));
+            }
+            let compared = allowed.is_complete().then_some(&allowed.outcomes);
+            let effort = Effort {
+                workers: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+                time_max: Some(Duration::from_secs(args.time.unwrap_or(SECONDS))),
+                cancel: Some(cancel.clone()),
+                ..Effort::default()
+            };
+            let checked = match &args.replay {
+                Some(schedule) => again(&client, form, compared, &effort, schedule),
+                None => check(&client, form, compared, &effort),
+            };
+            let checked = checked.map_err(|error| CliError::Usage(format!("{name}: {error}")))?;
+            found |= !show_client(args, name, &client, form, &checked)?;
+            let failed = checked.report.failure.as_ref().map(|failure| &failure.schedule);
+            draw(args, &client, form, failed.or(args.replay.as_ref()))?;
+            if progress::is_set(cancel) {
+                return Ok(if found { 1 } else { INTERRUPTED });
+            }
+        }
+    }
+    Ok(u8::from(found))
+}
+
+/// Writes the pictures of an execution that were asked for.
+fn draw(args: &Args, client: &Client, form: Form, schedule: Option<&Schedule>) -> Result<(), CliError> {
+    let Some(schedule) = schedule.filter(|_| args.svg.is_some() || args.dot.is_some()) else {
+        return Ok(());
+    };
+    let graph = graph(client, form, &Effort::default(), schedule)
+        .map_err(|error| CliError::Usage(error.to_string()))?;
+    super::write_drawing(args, &graph, &format!("{}: {schedule}", client.name))
+}
+
+/// The objects that a client runs on: those of the object that was named, or the usual ones, with ring buffers in both
+/// configurations.
+fn forms(args: &Args, client: &Client) -> Vec<Form> {
+    match args.object {
+        Some(object) => Form::of(object),
+        None if client.libraries().contains(&Library::RingBuffer) => Form::of(Object::RingBuffer),
+        None => vec![Form::default()],
+    }
+}
+
+/// The client of a file or of the catalogue.
+fn load(name: &str) -> Result<Client, CliError> {
+    let text = match catalogue::find(name) {
+        Some(text) => text.to_owned(),
+        None => std::fs::read_to_string(name).map_err(|error| {
+            CliError::Usage(format!(
+                "--client {name}: {error}; it is no built-in client either, which `litmus/clients` lists"
+            ))
+        })?,
+    };
+    match parse(&text) {
+        Ok(parsed) => Ok(parsed.client),
+        Err(error) => Err(CliError::Usage(format!("{name}: {error}"))),
+    }
+}
+
+/// Shows what a client did; false if it failed or a verdict is not as the client states it for the shipped objects.
+fn show_client(
+    args: &Args,
+    name: &str,
+    client: &Client,
+    form: Form,
+    checked: &Checked,
+) -> Result<bool, OutputError> {
+    let outcomes = checked.as_outcomes();
+    let mut passed = checked.report.failure.is_none();
+    let verdicts: Vec<VerdictLine> = client
+        .queries
+        .iter()
+        .enumerate()
+        .map(|(at, query)| {
+            let verdict = judge::verdict(client, &query.condition.formula, &outcomes);
+            let stated = query.expected.get(&Setting::Shipped);
+            if args.replay.is_none()
+                && let (Some(&stated), Some(verdict)) = (stated, verdict)
+            {
+                passed &= judge::agrees(stated, verdict);
+            }
+            VerdictLine {
+                query: client.query_name(at),
+                condition: client.formula(&query.condition.formula),
+                verdict: verdict.map_or_else(|| "unknown".to_owned(), |verdict| verdict.to_string()),
+                stated: stated.map(ToString::to_string),
+            }
+        })
+        .collect();
+    let failure = checked.report.failure.as_ref();
+    let schedule: Option<&Schedule> = failure.map(|failure| &failure.schedule);
+    if args.json {
+        let line = ClientLine {
+            client: &client.name,
+            form: form.about(),
+            passed,
+            completeness: checked.report.completeness.to_string(),
+            outcomes: checked.outcomes.iter().map(|o| o.display(client)).collect(),
+            verdicts,
+            stats: &checked.report.stats,
+            failure: failure.map(ToString::to_string),
+            schedule: schedule.map(ToString::to_string),
+        };
+        // Strings, numbers and booleans only, which always serialize.
+        print(serde_json::to_string(&line).unwrap_or_default())?;
+        return Ok(passed);
+    }
+    let about = form.about();
+    if !about.is_empty() {
+        print(format_args!("On {about}:"))?;
+    }
+    print(judge::report(client, Setting::Shipped, &outcomes).trim_end())?;
+    match failure {
+        Some(failure) => {
+            print(format_args!("FAILED\n{failure}"))?;
+            print(format_args!(
+                "again: loco check{} --client {name} --replay '{}'",
+                args.object.map(|object| format!(" {object}")).unwrap_or_default(),
+                failure.schedule
+            ))?;
+        }
+        None => print(format_args!(
+            "{}: {} ({} states, {:.2} s)\n",
+            if passed { "ok" } else { "not as stated" },
+            checked.report.completeness,
+            checked.report.stats.states,
+            checked.report.stats.seconds
+        ))?,
+    }
+    Ok(passed)
+}
