@@ -6,4 +6,4 @@ set -euo pipefail
 cd "$(dirname "$0")"
 
 . ci/install-rust
-exec cargo run --release --quiet --package loco-cli -- demo "$@"
+exec cargo run --release --quiet --package loco-rdma-cli -- demo "$@"

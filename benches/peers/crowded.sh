@@ -14,7 +14,7 @@ iterations=${ITERATIONS:-20000}
 patience=${PATIENCE:-20}
 
 command -v mpicc >/dev/null || { echo "crowded.sh: install openmpi-bin and libopenmpi-dev" >&2; exit 1; }
-[ -n "${LOCO:-}" ] || cargo build --release --quiet --package loco-cli
+[ -n "${LOCO:-}" ] || cargo build --release --quiet --package loco-rdma-cli
 loco=${LOCO:-${CARGO_TARGET_DIR:-target}/release/loco}
 built=$(mktemp -d)
 trap 'rm -rf "$built"' EXIT

@@ -28,7 +28,7 @@ for program in mpicc mpirun redis-server; do
     command -v "$program" >/dev/null || { echo "objects.sh: $program is missing" >&2; exit 1; }
 done
 
-[ -n "${LOCO:-}" ] || cargo build --release --quiet --package loco-cli
+[ -n "${LOCO:-}" ] || cargo build --release --quiet --package loco-rdma-cli
 loco=${LOCO:-${CARGO_TARGET_DIR:-target}/release/loco}
 built=$(mktemp -d)
 server=

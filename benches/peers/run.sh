@@ -17,7 +17,7 @@ if ! command -v mpicc >/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/d
 fi
 command -v mpicc >/dev/null || { echo "run.sh: install openmpi-bin and libopenmpi-dev" >&2; exit 1; }
 
-[ -n "${LOCO:-}" ] || cargo build --release --quiet --package loco-cli
+[ -n "${LOCO:-}" ] || cargo build --release --quiet --package loco-rdma-cli
 loco=${LOCO:-${CARGO_TARGET_DIR:-target}/release/loco}
 built=$(mktemp -d)
 trap 'rm -rf "$built"' EXIT

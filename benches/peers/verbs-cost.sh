@@ -11,7 +11,7 @@ cd "$(dirname "$0")/../.."
 
 if [ "${1:-}" != --inside ] && [ "${1:-}" != --here ]; then
     cargo build --release --quiet --package loco-verbs --example verbs_cost
-    cargo build --release --quiet --package loco-cli
+    cargo build --release --quiet --package loco-rdma-cli
     release=$(cargo metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/release
     exec ci/rdma-vm --timeout 900 --env "release=$release" --env "ROUNDS=${ROUNDS:-9}" -- bash benches/peers/verbs-cost.sh --inside
 fi

@@ -29,6 +29,9 @@
 #![doc = include_str!("../examples/hello.rs")]
 //! ```
 //!
+//! Programs to copy from: `examples/hello.rs` above; `examples/news.rs`, which broadcasts messages; `examples/stock.rs`, a
+//! key-value store; `examples/heat.rs`, a simulation whose nodes exchange the edges of their pieces.
+//!
 //! The way in: a [`Manager`] per node, a [`Thread`] per thread, objects by name, [`Manager::wait_for_ready`], then use.
 //! To write an object of one's own: [`Channel`], and the guide `docs/writing-a-channel.md`.
 

@@ -4,7 +4,7 @@ macro_rules! clients {
     ($($name:literal)+) => {
         /// Name and text of every built-in client, by name.
         pub const CLIENTS: &[(&str, &str)] = &[
-            $(($name, include_str!(concat!("../../../litmus/clients/", $name, ".client"))),)+
+            $(($name, include_str!(concat!("../clients/", $name, ".client"))),)+
         ];
     };
 }

@@ -11,14 +11,8 @@ macro_rules! entry {
         Entry {
             folder: $folder,
             name: $name,
-            source: include_str!(concat!("../../../../litmus/", $folder, "/", $name, ".litmus")),
-            expected: include_str!(concat!(
-                "../../../../litmus/",
-                $folder,
-                "/",
-                $name,
-                ".litmus.expected"
-            )),
+            source: include_str!(concat!("../../litmus/", $folder, "/", $name, ".litmus")),
+            expected: include_str!(concat!("../../litmus/", $folder, "/", $name, ".litmus.expected")),
         }
     };
 }

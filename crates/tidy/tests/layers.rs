@@ -214,9 +214,11 @@ fn crates_form_no_circle() {
             .split_once("name = \"")
             .and_then(|(_, rest)| rest.split('"').next())
             .unwrap_or_default();
-        for to in dependencies(&manifest) {
+        // A package and the name of its dependents for it may differ; the library's name is one.
+        let name = library(name);
+        for to in dependencies(&manifest).iter().map(|to| library(to)) {
             if to != name {
-                let places = uses.entry(name.to_owned()).or_default();
+                let places = uses.entry(name.clone()).or_default();
                 places.insert(to, shown(&path.join("Cargo.toml")));
             }
         }

@@ -10,7 +10,7 @@ fn launcher(program: &str) -> PathBuf {
     let loco = Path::new(program).with_file_name("loco");
     if !loco.exists() {
         let built = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "--package", "loco-cli"])
+            .args(["build", "--quiet", "--package", "loco-rdma-cli"])
             .status()
             .unwrap();
         assert!(built.success());
