@@ -11,8 +11,9 @@ fn main() -> loco::Result<()> {
 
         let thread = node.thread()?;
         let mine = u64::from(node.node().0);
-        stock.insert(&thread, &mine, &(100 * mine))?;
-        stock.update(&thread, &mine, &(100 * mine + 1))?;
+        if stock.insert(&thread, &mine, &(100 * mine))? == loco::Inserted::Done {
+            stock.update(&thread, &mine, &(100 * mine + 1))?;
+        }
         barrier.wait(&thread)?; // all have inserted
 
         let keys: Vec<u64> = node.nodes().iter().map(|node| u64::from(node.0)).collect();
