@@ -1,47 +1,47 @@
-//! The error of this crate: each variant names the thing and the remedy.
+//! The error of this crate. Each variant names the object of the failure and the remedy.
 
 use std::io;
 use std::time::Duration;
 
 use loco_fabric::{FabricError, NodeId};
 
-/// Result with [`enum@Error`].
+/// A result with [`enum@Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What can go wrong in the manager, a channel or an object.
+/// A failure in the manager, a channel or an object.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The fabric refused or failed: a lost peer, a deadline, an access out of range.
     #[error(transparent)]
     Fabric(#[from] FabricError),
-    /// Two endpoints of one name do not fit together. Reported on both nodes.
+    /// Two endpoints of one name do not fit together. Both nodes report it.
     #[error(
         "channel `{channel}` differs between nodes in {what}: {here} has {ours}, {peer} has {theirs}; \
          make both endpoints with the same type, sizes and participants"
     )]
     Mismatch {
-        /// Full name of the channel.
+        /// The full name of the channel.
         channel: String,
-        /// What differs: type, participants, a region.
+        /// The part that differs: type, participants, a region.
         what: String,
         /// The reporting node.
         here: NodeId,
-        /// What this node has.
+        /// This node's version.
         ours: String,
         /// The other node.
         peer: NodeId,
-        /// What the other node has.
+        /// The other node's version.
         theirs: String,
     },
     /// A peer's endpoint could not connect to ours.
     #[error("{peer} could not connect its endpoint of channel `{channel}`: {reason}")]
     Refused {
-        /// Full name of the channel.
+        /// The full name of the channel.
         channel: String,
         /// The peer.
         peer: NodeId,
-        /// Its error.
+        /// The peer's error.
         reason: String,
     },
     /// Peers did not make their endpoint in time.
@@ -51,69 +51,69 @@ pub enum Error {
         NodeId::list(missing.iter().copied())
     )]
     NotReady {
-        /// Full name of the channel.
+        /// The full name of the channel.
         channel: String,
-        /// Participants that have not connected.
+        /// The participants that have not connected.
         missing: Vec<NodeId>,
-        /// How long was waited.
+        /// The time waited.
         after: Duration,
     },
     /// An object was used before its channel was connected to that peer.
     #[error("region `{region}` is not connected to {peer} yet: call `wait_for_ready` first")]
     NotConnected {
-        /// Full name of the region.
+        /// The full name of the region.
         region: String,
         /// The peer.
         peer: NodeId,
     },
-    /// A region name that the channel does not declare, or that is not offered here.
+    /// The channel does not declare this region, or it is not offered here.
     #[error("channel `{channel}` declares no region `{region}` here")]
     UnknownRegion {
-        /// Full name of the channel.
+        /// The full name of the channel.
         channel: String,
-        /// The region asked for.
+        /// The region that was asked for.
         region: String,
     },
     /// This node already has a channel of that name.
     #[error("{node} already has a channel `{channel}`: drop it first, or take another name")]
     DuplicateChannel {
-        /// Full name of the channel.
+        /// The full name of the channel.
         channel: String,
         /// This node.
         node: NodeId,
     },
-    /// A name that would be ambiguous.
+    /// The name would be ambiguous.
     #[error("`{name}` cannot name a channel or region: it is empty or contains `/` or `.`")]
     BadName {
         /// The name.
         name: String,
     },
-    /// A node that does not take part in the channel.
+    /// The node does not take part in the channel.
     #[error("{node} is not a participant of channel `{channel}`")]
     NotParticipant {
-        /// Full name of the channel.
+        /// The full name of the channel.
         channel: String,
         /// The node.
         node: NodeId,
     },
-    /// An operation that only another node may do.
+    /// Only another node may do this operation.
     #[error("only {owner} may {what} of `{channel}`, not {node}")]
     NotOwner {
-        /// What was attempted.
+        /// The operation attempted.
         what: &'static str,
-        /// Full name of the channel.
+        /// The full name of the channel.
         channel: String,
-        /// Who may.
+        /// The node that may do it.
         owner: NodeId,
-        /// Who tried.
+        /// The node that tried.
         node: NodeId,
     },
-    /// A value or message that does not fit.
+    /// The value or message does not fit.
     #[error("{what}: {len} bytes do not fit into {max} bytes")]
     TooLarge {
-        /// What was to be stored.
+        /// A description of what was to be stored.
         what: String,
-        /// Its size in bytes.
+        /// The size in bytes.
         len: usize,
         /// The limit in bytes.
         max: usize,
@@ -121,7 +121,7 @@ pub enum Error {
     /// A value stayed torn for as long as the reader was willing to retry.
     #[error("`{channel}` stayed torn until the deadline: its writer is stuck or died while writing")]
     Torn {
-        /// Full name of the channel.
+        /// The full name of the channel.
         channel: String,
     },
     /// The node that held a lock is lost, and the lock's policy is to fail.
@@ -130,18 +130,18 @@ pub enum Error {
          make the lock with `OnLoss::Recover` to be given it all the same"
     )]
     HolderLost {
-        /// Full name of the lock.
+        /// The full name of the lock.
         lock: String,
         /// The holder.
         node: NodeId,
     },
-    /// More threads than work request ids can name.
+    /// There are more threads than work request ids can name.
     #[error("this node has no thread index left ({max} in use): drop `Thread`s that are done")]
     TooManyThreads {
         /// The limit.
         max: usize,
     },
-    /// A parameter outside its range.
+    /// A parameter is outside its range.
     #[error("{0}")]
     Config(String),
     /// The manager is shut down.
@@ -149,27 +149,27 @@ pub enum Error {
     Closed,
 }
 
-/// What an [`enum@Error`] is about, to decide by.
+/// The subject of an [`enum@Error`], for decisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// A node that was needed is lost: [`Error::lost_peer`] names it.
     PeerLost,
-    /// A deadline passed. What the call leaves behind is in the documentation of each.
+    /// A deadline passed. The documentation of each call says what it leaves behind.
     Timeout,
     /// Nodes disagree about a channel: its type, sizes or participants.
     Mismatch,
-    /// The call does not fit the object, the node or the parameters: a mistake in the program.
+    /// The call does not fit the object, the node or the parameters. It is a mistake in the program.
     Usage,
     /// Registered memory, thread indices or another resource ran out.
     Exhausted,
     /// The fabric or device cannot do this.
     Unsupported,
-    /// The operating system or the device refused: [`Error::os_error`] has its answer.
+    /// The operating system or the device refused. [`Error::os_error`] has its error.
     System,
     /// Somebody refused to meet or connect.
     Refused,
-    /// What the object protects or holds may be half done, since a node was lost in the middle.
+    /// The data that the object protects or holds may be half done, since a node was lost in the middle.
     Poisoned,
     /// The manager of this node is shut down.
     Closed,
@@ -225,7 +225,7 @@ impl Error {
         self.kind() == ErrorKind::PeerLost
     }
 
-    /// Returns the operating system's answer, if that is what failed: its `raw_os_error` is the number.
+    /// Returns the operating system's error, if that is what failed. Its `raw_os_error` is the number.
     pub fn os_error(&self) -> Option<&io::Error> {
         match self {
             Error::Fabric(FabricError::Os { source, .. }) => Some(source.io_error()),
@@ -233,7 +233,7 @@ impl Error {
         }
     }
 
-    /// The node whose loss this error reports, if that is what it reports.
+    /// Returns the node whose loss this error reports, if it reports one.
     pub fn lost_peer(&self) -> Option<NodeId> {
         match self {
             Error::Fabric(FabricError::PeerLost(node)) => Some(*node),
@@ -241,7 +241,7 @@ impl Error {
         }
     }
 
-    /// True if a deadline passed.
+    /// Returns true if a deadline passed.
     pub fn is_timeout(&self) -> bool {
         matches!(
             self,
@@ -262,7 +262,7 @@ fn kind_of(error: &FabricError) -> ErrorKind {
         FabricError::QueueFull(_) | FabricError::OutOfMemory { .. } => ErrorKind::Exhausted,
         FabricError::Unsupported(_) => ErrorKind::Unsupported,
         FabricError::Refused(_) => ErrorKind::Refused,
-        // `FabricError` grows: what is not named above failed below us.
+        // `FabricError` may grow. Any other variant is a failure below us.
         _ => ErrorKind::System,
     }
 }

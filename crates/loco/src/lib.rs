@@ -1,10 +1,10 @@
 //! LOCO: composable objects over network memory.
 //!
-//! A *channel* is an object with an endpoint on each participating node, made with the same name everywhere. It puts
-//! memory of its nodes to a common use by one-sided operations, and may be made of other channels. What channels
-//! promise is stated in terms of the memory model of LOCO'26 (RDMA^WAIT, the stamp order of its Fig. 10); what they
-//! rely on is the fabric contract of [`fabric`], nothing else, so that the same code runs over shared memory, over
-//! RDMA verbs and under a model checker.
+//! A *channel* is an object with an endpoint on each participating node, made with the same name everywhere.
+//! It puts memory of its nodes to a common use by one-sided operations, and may consist of other channels.
+//! The promises of channels are stated in terms of the memory model of LOCO'26 (RDMA^WAIT, the stamp order of
+//! its Fig. 10). Channels rely only on the fabric contract of [`fabric`]. The same code therefore runs over
+//! shared memory, over RDMA verbs and under a model checker.
 //!
 //! | object | what it is |
 //! |---|---|
@@ -32,8 +32,9 @@
 //! Programs to copy from: `examples/hello.rs` above; `examples/news.rs`, which broadcasts messages; `examples/stock.rs`, a
 //! key-value store; `examples/heat.rs`, a simulation whose nodes exchange the edges of their pieces.
 //!
-//! The way in: a [`Manager`] per node, a [`Thread`] per thread, objects by name, [`Manager::wait_for_ready`], then use.
-//! To write an object of one's own: [`Channel`], and the guide `docs/writing-a-channel.md`.
+//! To use objects: make a [`Manager`] per node, a [`Thread`] per thread and the objects by name, then call
+//! [`Manager::wait_for_ready`]. To write a new object: see [`Channel`] and the guide
+//! `docs/writing-a-channel.md`.
 
 #![forbid(unsafe_code)]
 
@@ -49,7 +50,7 @@ mod run;
 #[cfg(all(feature = "shm", any(test, feature = "testing")))]
 pub mod testing;
 
-/// What is below the objects: the fabric contract, the job and its mesh, and the fabrics that this build has.
+/// The layers below the objects: the fabric contract, the job and its mesh, and the fabrics of this build.
 pub mod fabric {
     pub use loco_any::{
         AnyCell, AnyConfig, AnyFabric, AnyMemory, AnyQueuePair, AnyRemote, FabricChoice, HugePages,

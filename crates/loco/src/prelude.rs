@@ -1,4 +1,4 @@
-//! What most programs name, to be imported together: `use loco::prelude::*;`.
+//! The names that most programs use, to be imported together: `use loco::prelude::*;`.
 
 pub use crate::fabric::NodeId;
 pub use crate::{

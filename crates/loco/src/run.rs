@@ -1,13 +1,13 @@
-//! Being a node of a job: what every `main` does around its own work.
+//! Makes a process a node of a job, with the work that every `main` does around its own.
 //!
-//! Relies on the job (who is in it, and how nodes meet), the fabric that is chosen at run time, and the manager.
+//! Relies on the job (its nodes, and how they meet), the fabric that is chosen at run time, and the manager.
 
 use loco_job::{Job, Mesh};
 
 use crate::fabric::{AnyConfig, AnyFabric, Time};
 use crate::{Barrier, Config, Error, Manager, Result};
 
-/// Channel of the barrier at the end.
+/// The channel of the barrier at the end.
 const END: &str = "loco-run-end";
 
 /// Runs `program` as one node of the job that this process was started in, with the default settings.
@@ -21,20 +21,20 @@ const END: &str = "loco-run-end";
 /// }
 /// ```
 ///
-/// Start it with `loco run -n 3 -- PROGRAM`, with `mpirun`, or under Slurm. The environment says which node this is and how
-/// nodes meet ([`var`](crate::fabric::var)); `LOCO_FABRIC` chooses the fabric. `program` is given the node's manager; it
-/// makes its objects, waits until they are ready, and uses them.
+/// Start it with `loco run -n 3 -- PROGRAM`, with `mpirun`, or under Slurm. The environment says which node
+/// this is and how nodes meet ([`var`](crate::fabric::var)). `LOCO_FABRIC` chooses the fabric. `program` gets
+/// the node's manager. It makes its objects, waits until they are ready, and uses them.
 ///
 /// Returns when `program` has returned on every node, so that no node takes its memory away from one that still works.
 ///
 /// # Errors
-/// `Config` if the environment describes no job; those of meeting and of the fabric; what `program` returns, at once;
-/// `PeerLost` if this node is done and another one ended without being.
+/// Returns `Config` if the environment describes no job, the errors of meeting and of the fabric, the error
+/// of `program` at once, and `PeerLost` if this node is done and another one ended without being done.
 pub fn run<T, E: From<Error>>(program: impl FnOnce(&Manager) -> Result<T, E>) -> Result<T, E> {
     Startup::new().run(program)
 }
 
-/// Settings of a node that differ from what the environment says. See [`run`] for what happens then.
+/// The settings of a node that differ from those of the environment. See [`run`] for what happens then.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -53,7 +53,7 @@ pub struct Startup {
 }
 
 impl Startup {
-    /// Begins with what the environment says and the default settings.
+    /// Begins with the settings of the environment and the defaults.
     pub fn new() -> Startup {
         Startup::default()
     }
@@ -82,7 +82,7 @@ impl Startup {
     /// Meets the other nodes, brings the fabric up and starts the manager: a collective call.
     ///
     /// # Errors
-    /// `Config` if the environment describes no job; those of meeting and of the fabric.
+    /// Returns `Config` if the environment describes no job, and the errors of meeting and of the fabric.
     pub fn connect(self) -> Result<Manager> {
         let job = match self.job {
             Some(job) => job,
@@ -99,11 +99,12 @@ impl Startup {
         Manager::with_config(AnyFabric::new(Mesh::connect(&job)?, fabric)?, self.config)
     }
 
-    /// Makes this process a node, as [`run`] does before it runs its program. For programs that cannot be a closure, such
-    /// as those of another language: [`Session::leave`] does what [`run`] does at the end.
+    /// Makes this process a node, as [`run`] does before it runs its program. It is for programs that cannot
+    /// be a closure, such as those of another language. [`Session::leave`] does what [`run`] does at the end.
     ///
     /// # Errors
-    /// See [`connect`](Startup::connect); those of waiting until the other nodes have come as far.
+    /// Returns the errors of [`connect`](Startup::connect), and those of waiting until the other nodes have
+    /// come as far.
     pub fn enter(self) -> Result<Session> {
         let manager = self.connect()?;
         let end = Barrier::new(&manager, END)?;
@@ -114,7 +115,7 @@ impl Startup {
     /// Runs `program` as [`run`] does.
     ///
     /// # Errors
-    /// See [`run`].
+    /// Returns the errors of [`run`].
     pub fn run<T, E: From<Error>>(self, program: impl FnOnce(&Manager) -> Result<T, E>) -> Result<T, E> {
         let session = self.enter()?;
         let value = program(&session.manager)?;
@@ -140,7 +141,7 @@ impl Session {
     /// as long as they like; one that is lost ends the wait.
     ///
     /// # Errors
-    /// `PeerLost` if another node ended without leaving.
+    /// Returns `PeerLost` if another node ended without leaving.
     pub fn leave(self) -> Result<()> {
         let thread = self.manager.thread()?;
         thread.set_deadline(Some(Time(u64::MAX)));

@@ -32,7 +32,7 @@ pub fn run_with<T: Send>(
     run_on(n, |mesh| ShmFabric::new(mesh, config.clone()), node)
 }
 
-/// The same over any fabric of one process, which `bring_up` makes on each node.
+/// Runs nodes over any fabric of one process, which `bring_up` makes on each node.
 ///
 /// # Panics
 /// If a node fails: with its error.

@@ -44,7 +44,7 @@ impl<F: Fabric<Platform = Std>, L: Unlock<F> + Send + Sync + 'static> Held<L, F>
 }
 
 impl<F: Fabric<Platform = Std>, L: Unlock<F> + Send + Sync + 'static> AsyncGuard<L, F> {
-    /// True if a former holder was lost while it held the lock: [`LockGuard::recovered`].
+    /// Returns true if a former holder was lost while it held the lock: [`LockGuard::recovered`].
     pub fn recovered(&self) -> bool {
         self.recovered
     }

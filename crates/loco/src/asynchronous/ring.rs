@@ -39,7 +39,7 @@ impl<F: Fabric<Platform = Std>> RingStream<F> {
         }
     }
 
-    /// The next message; `None` after the stream has ended.
+    /// Returns the next message; `None` after the stream has ended.
     ///
     /// # Errors
     /// See [`RingReader::receive`], but that there is no timeout.

@@ -14,7 +14,7 @@ impl<T> Async<T> {
         Async(Arc::new(object))
     }
 
-    /// The object, for a call.
+    /// Returns the object, for a call.
     pub(super) fn share(&self) -> Arc<T> {
         self.0.clone()
     }

@@ -14,7 +14,7 @@ where
     V: Encode,
     F: Fabric<Platform = Std>,
 {
-    /// The value of `key`, if it has one: [`KvStore::get`].
+    /// Returns the value of `key`, if it has one: [`KvStore::get`].
     ///
     /// # Errors
     /// See [`KvStore::get`].

@@ -1,4 +1,4 @@
-//! Channels: named objects made of endpoints on several nodes (LOCO'26 A).
+//! Channels: named objects that consist of endpoints on several nodes (LOCO'26 A).
 //!
 //! An object holds a [`Channel`], declares regions when it is made, and has sub-channels as fields. The guide
 //! `docs/writing-a-channel.md` builds one from nothing.
@@ -17,8 +17,8 @@ use crate::operations::region::Region;
 use crate::operations::{fence, thread::Thread};
 use crate::{Error, Result};
 
-/// One node's endpoint of a channel. Dropping it takes the endpoint out of service: operations of this node are
-/// drained, the peers are told, and the memory is kept until none of them can access it any more.
+/// One node's endpoint of a channel. Dropping it takes the endpoint out of service. Operations of this node
+/// are drained, the peers are told, and the memory is kept until none of them can access it any more.
 pub struct Channel<F: Fabric = AnyFabric> {
     manager: Manager<F>,
     name: String,
@@ -42,17 +42,17 @@ impl<F: Fabric> Channel<F> {
         }
     }
 
-    /// Full name (`bar/sst`).
+    /// Returns the full name (`bar/sst`).
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// This node.
+    /// Returns this node.
     pub fn node(&self) -> NodeId {
         self.manager.node()
     }
 
-    /// Fails unless this node is `owner`, who alone may do `what`.
+    /// Fails unless this node is `owner`: only the owner may do `what`.
     pub(crate) fn check_owner(&self, owner: NodeId, what: &'static str) -> Result<()> {
         if self.node() == owner {
             return Ok(());
@@ -65,23 +65,24 @@ impl<F: Fabric> Channel<F> {
         })
     }
 
-    /// The participants other than this node, in ascending order.
+    /// Returns the participants other than this node, in ascending order.
     pub fn peers(&self) -> &[NodeId] {
         &self.peers
     }
 
-    /// A region that was declared.
+    /// Returns a region that was declared.
     ///
     /// # Errors
-    /// `UnknownRegion`.
+    /// Returns `UnknownRegion`.
     pub fn region(&self, name: &str) -> Result<&Region<F>> {
         self.find(name, false)
     }
 
-    /// A region that was declared as published: for its object, which posts to it by `Published` only.
+    /// Returns a region that was declared as published. It is for its object, which posts to it only by
+    /// `Published`.
     ///
     /// # Errors
-    /// `UnknownRegion`.
+    /// Returns `UnknownRegion`.
     pub(crate) fn published(&self, name: &str) -> Result<&Region<F>> {
         self.find(name, true)
     }
@@ -109,23 +110,23 @@ impl<F: Fabric> Channel<F> {
     /// Waits until `ready` returns `Some`, for the thread's deadline at most, as long as every participant lives.
     ///
     /// # Errors
-    /// `PeerLost`, `Timeout`.
+    /// Returns `PeerLost` or `Timeout`.
     ///
     /// # After a timeout
-    /// Nothing has changed but by `ready` itself; wait again.
+    /// Only `ready` itself may have changed anything. Wait again.
     #[inline]
     pub fn wait_until<T>(&self, thread: &Thread<F>, ready: impl FnMut() -> Option<T>) -> Result<T> {
         thread.wait_until(&self.name, Peers::These(&self.peers), ready)
     }
 
-    /// Waits until `arrived` has been true of each participant, not necessarily of all at one time, for the thread's
-    /// deadline at most. A peer may be gone once it has been true of it.
+    /// Waits until `arrived` has been true of each participant, not necessarily of all at one time, for the
+    /// thread's deadline at most. A peer may be gone once `arrived` has been true of it.
     ///
     /// # Errors
-    /// `PeerLost` for one of which it has not been true; `Timeout`.
+    /// Returns `PeerLost` for a participant of which `arrived` has not been true, or `Timeout`.
     ///
     /// # After a timeout
-    /// Nothing has changed; wait again. What has been true of a participant is asked again.
+    /// Nothing has changed. Wait again: `arrived` is asked again about each participant.
     #[inline]
     pub fn wait_for_each(&self, thread: &Thread<F>, arrived: impl Fn(NodeId) -> bool) -> Result<()> {
         let nodes = self.participants.nodes();
@@ -141,7 +142,7 @@ impl<F: Fabric> Channel<F> {
         };
         match thread.wait_until(&self.name, Peers::These(&self.peers), &mut ready) {
             Ok(()) => return Ok(()),
-            // It arrived, and left while others were still awaited.
+            // The peer arrived, and left while others were still awaited.
             Err(error) if error.lost_peer().is_some_and(&arrived) => {}
             Err(error) => return Err(error),
         }
@@ -176,7 +177,7 @@ impl<F: Fabric> Drop for Channel<F> {
         if let Err(error) = &drained {
             tracing::warn!(channel = self.name, %error, "draining before leaving");
         }
-        // What a lost peer did not take can land nowhere.
+        // Operations that a lost peer did not take can change no memory.
         let drained = drained.map_or_else(|error| error.lost_peer().is_some(), |()| true);
         setup::bury(self.manager.setup(), &self.name, drained);
     }
@@ -191,7 +192,7 @@ impl<F: Fabric> std::fmt::Debug for Channel<F> {
     }
 }
 
-/// An endpoint as its callbacks see it: a parent for the sub-channels that they make.
+/// An endpoint as its callbacks see it: the parent of the sub-channels that they make.
 pub struct ChannelRef<'a, F: Fabric = AnyFabric> {
     manager: &'a Manager<F>,
     name: &'a str,
@@ -228,7 +229,7 @@ pub struct ChannelBuilder<F: Fabric = AnyFabric> {
     on_connect: Option<Callback<F>>,
 }
 
-/// A region declared.
+/// A declared region.
 struct Declared {
     name: String,
     len: usize,
@@ -238,26 +239,27 @@ struct Declared {
 }
 
 impl<F: Fabric> ChannelBuilder<F> {
-    /// The channel's type with its parameters (`sst<u64>`): all endpoints must have the same.
+    /// Sets the channel's type with its parameters (`sst<u64>`). It must be equal on all endpoints.
     pub fn kind(mut self, kind: impl Into<String>) -> Self {
         self.kind = kind.into();
         self
     }
 
-    /// Who takes part; the parent's participants unless said. Declare before regions.
+    /// Sets the nodes that take part; by default the parent's participants. To be called before regions are
+    /// declared.
     pub fn participants(mut self, participants: &Participants) -> Self {
         self.participants = participants.clone();
         self
     }
 
-    /// A region of `len` bytes, zeroed, on every participant, accessible to every participant.
+    /// Declares a region of `len` bytes, zeroed, on every participant. Every participant can access it.
     pub fn region(self, name: &str, len: usize) -> Self {
         let expected_of = self.participants.nodes().to_vec();
         self.declare(name, len, Some(MemoryKind::Host), expected_of)
     }
 
-    /// The same for places that one node writes and the others have copies of: not to be had by
-    /// [`Channel::region`], so that nothing but its object posts to it.
+    /// Declares such a region for places that one node writes and the others have copies of.
+    /// [`Channel::region`] does not return it, so that only its object posts to it.
     pub(crate) fn published(self, name: &str, len: usize) -> Self {
         let mut builder = self.region(name, len);
         if let Some(declared) = builder.declared.last_mut() {
@@ -266,24 +268,25 @@ impl<F: Fabric> ChannelBuilder<F> {
         builder
     }
 
-    /// The same in device memory (LOCO'26 C.4), for state that is accessed by operations only.
+    /// Declares such a region in device memory (LOCO'26 C.4), for state that is accessed only by operations.
     pub fn device_region(self, name: &str, len: usize) -> Self {
         let expected_of = self.participants.nodes().to_vec();
         self.declare(name, len, Some(MemoryKind::Device), expected_of)
     }
 
-    /// A region of `len` bytes that this node offers to the others, who may or may not want it.
+    /// Declares a region of `len` bytes that this node offers to the others, who may or may not expect it.
     pub fn offers(self, name: &str, len: usize) -> Self {
         self.declare(name, len, Some(MemoryKind::Host), Vec::new())
     }
 
-    /// A region of `len` bytes that `peer` must offer.
+    /// Declares a region of `len` bytes that `peer` must offer.
     pub fn expects(self, peer: NodeId, name: &str, len: usize) -> Self {
         self.declare(name, len, None, vec![peer])
     }
 
-    /// Runs `callback` on the set-up thread once for every peer, when it turns up and before its regions are
-    /// accessible: the place to make sub-channels per participant. The channel counts as ready only when those are.
+    /// Runs `callback` on the set-up thread once for every peer, when the peer's endpoint appears and before
+    /// its regions are accessible. This is the place to make sub-channels for each participant. The channel
+    /// counts as ready only when those are.
     pub fn on_join(
         mut self,
         callback: impl Fn(&ChannelRef<'_, F>, NodeId) -> Result<()> + Send + Sync + 'static,
@@ -304,8 +307,8 @@ impl<F: Fabric> ChannelBuilder<F> {
     /// Makes the endpoint: allocates its regions and tells the participants.
     ///
     /// # Errors
-    /// `BadName`, `DuplicateChannel`, `NotParticipant`, `OutOfMemory`, `UnknownPeer` for a participant outside the
-    /// job.
+    /// Returns `BadName`, `DuplicateChannel`, `NotParticipant`, `OutOfMemory`, and `UnknownPeer` for a
+    /// participant outside the job.
     pub fn join(self) -> Result<Channel<F>> {
         check_name(&self.name)?;
         let name = match &self.path {
@@ -397,7 +400,7 @@ impl<F: Fabric> ChannelBuilder<F> {
         expected_of: Vec<NodeId>,
     ) -> Self {
         match self.declared.iter_mut().find(|d| d.name == name && d.len == len) {
-            // `expects` of several peers, or of peers and offered here too.
+            // The region is expected of several peers, or is expected of peers and offered here too.
             Some(declared) => {
                 declared.offered = declared.offered.or(offered);
                 declared.expected_of.extend(expected_of);
@@ -414,7 +417,7 @@ impl<F: Fabric> ChannelBuilder<F> {
     }
 }
 
-/// Gives a callback what it needs besides the peer, when it is called. It does not keep the node up meanwhile.
+/// Gives a callback the context that it needs besides the peer. It does not keep the node up in the meantime.
 fn bind<F: Fabric>(
     callback: Callback<F>,
     manager: &Manager<F>,
@@ -439,9 +442,9 @@ fn bind<F: Fabric>(
 /// Returns the size of a region for `count` items of `each` bytes, for the object that is to be called `name`.
 ///
 /// # Errors
-/// `TooLarge` if no region can have that size.
+/// Returns `TooLarge` if no region can have that size.
 pub(crate) fn region_bytes(name: &str, count: usize, each: usize) -> Result<usize> {
-    // As of Rust's own allocations.
+    // The limit is that of Rust's own allocations.
     let max = isize::MAX as usize;
     let bytes = count.saturating_mul(each);
     if bytes > max {

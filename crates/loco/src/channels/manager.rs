@@ -1,4 +1,4 @@
-//! The manager of a node: peers, registered memory, set-up service, threads (LOCO'26 A.2).
+//! The manager of a node: its peers, registered memory, set-up service and threads (LOCO'26 A.2).
 
 use std::sync::{Arc, Weak};
 
@@ -13,8 +13,8 @@ use crate::operations::platform::{MutexOf, TaskOf};
 use crate::operations::thread::Thread;
 use crate::{Config, Error, Result};
 
-/// A node's manager; channels are made from it and threads get their access from it. A cheap handle: the node goes
-/// down when the last handle, channel and thread included, is dropped.
+/// A node's manager. Channels are made from it, and threads get their access from it. It is a cheap handle:
+/// the node goes down when the last handle, channel and thread is dropped.
 ///
 /// ```
 /// use loco::{Barrier, Manager, testing};
@@ -34,7 +34,7 @@ pub struct Manager<F: Fabric = AnyFabric> {
     inner: Arc<Inner<F>>,
 }
 
-/// What the last handle shuts down.
+/// The state that the last handle shuts down.
 struct Inner<F: Fabric> {
     setup: Arc<Setup<F>>,
     tasks: MutexOf<F, Vec<TaskOf<F>>>,
@@ -44,12 +44,12 @@ impl<F: Fabric> Manager<F> {
     /// Starts the node's services on `fabric`.
     ///
     /// # Errors
-    /// `Os` when a service thread cannot be started.
+    /// Returns `Os` when a service thread cannot be started.
     pub fn new(fabric: F) -> Result<Manager<F>> {
         Manager::with_config(fabric, Config::default())
     }
 
-    /// The same with settings.
+    /// Starts the node's services on `fabric`, with settings.
     ///
     /// # Errors
     /// See [`new`](Manager::new); `Config` for a block size that is no multiple of 64.
@@ -78,25 +78,25 @@ impl<F: Fabric> Manager<F> {
         Ok(Manager { inner })
     }
 
-    /// This node.
+    /// Returns this node.
     pub fn node(&self) -> NodeId {
         self.network().fabric().node()
     }
 
-    /// All nodes of the job, in ascending order.
+    /// Returns all nodes of the job, in ascending order.
     pub fn nodes(&self) -> &[NodeId] {
         self.network().fabric().nodes()
     }
 
-    /// The fabric.
+    /// Returns the fabric.
     pub fn fabric(&self) -> &F {
         self.network().fabric()
     }
 
-    /// Access to the network for one thread.
+    /// Returns access to the network for one thread.
     ///
     /// # Errors
-    /// `TooManyThreads`.
+    /// Returns `TooManyThreads`.
     pub fn thread(&self) -> Result<Thread<F>> {
         let idle = self.network().take_idle()?;
         Ok(Thread::new(self.network().clone(), idle, self.inner.clone()))
@@ -106,15 +106,16 @@ impl<F: Fabric> Manager<F> {
     /// most.
     ///
     /// # Errors
-    /// `Mismatch` (on both nodes), `NotReady` with who is missing, `PeerLost`, or what a callback returned.
+    /// Returns `Mismatch` (on both nodes), `NotReady` with the missing participants, `PeerLost`, or the error
+    /// of a callback.
     ///
     /// # After a timeout
-    /// (`NotReady` here.) Set-up goes on; wait again.
+    /// (The error is `NotReady` here.) Set-up goes on. Wait again.
     pub fn wait_for_ready(&self) -> Result<()> {
         self.wait_for_ready_until(self.network().default_deadline())
     }
 
-    /// The same until `deadline`.
+    /// Waits as [`wait_for_ready`](Manager::wait_for_ready) does, until `deadline`.
     ///
     /// # Errors
     /// See [`wait_for_ready`](Manager::wait_for_ready).
@@ -122,7 +123,7 @@ impl<F: Fabric> Manager<F> {
         self.inner.setup.wait_until_ready(None, deadline)
     }
 
-    /// Channels dropped on this node whose memory peers may still access.
+    /// Returns the number of channels dropped on this node whose memory peers may still access.
     pub fn quarantined_channels(&self) -> usize {
         self.inner.setup.registry().lock().quarantined()
     }
@@ -135,12 +136,12 @@ impl<F: Fabric> Manager<F> {
         self.inner.setup.network()
     }
 
-    /// A handle that does not keep the node up.
+    /// Returns a handle that does not keep the node up.
     pub(crate) fn downgrade(&self) -> WeakManager<F> {
         WeakManager(Arc::downgrade(&self.inner))
     }
 
-    /// Drops a handle on the service thread: if it was the last one, the service must not wait for itself.
+    /// Drops a handle on the service thread. If it was the last one, the service must not wait for itself.
     pub(crate) fn drop_on_service(self) {
         if let Some(inner) = Arc::into_inner(self.inner) {
             inner.tasks.lock().clear();
@@ -152,14 +153,14 @@ impl<F: Fabric> Manager<F> {
 pub(crate) struct WeakManager<F: Fabric>(Weak<Inner<F>>);
 
 impl<F: Fabric> WeakManager<F> {
-    /// A handle, if the node is still up.
+    /// Returns a handle, if the node is still up.
     pub(crate) fn upgrade(&self) -> Option<Manager<F>> {
         self.0.upgrade().map(|inner| Manager { inner })
     }
 }
 
 impl Participants {
-    /// All nodes of the job.
+    /// Returns all nodes of the job.
     pub fn all<F: Fabric>(manager: &Manager<F>) -> Participants {
         Participants::of(manager.nodes().iter().copied())
     }
@@ -183,7 +184,7 @@ impl<F: Fabric> std::fmt::Debug for Manager<F> {
 
 impl<F: Fabric> Drop for Inner<F> {
     fn drop(&mut self) {
-        // What was posted is placed before peers hear that this node has left.
+        // Posted operations are placed before peers hear that this node has left.
         let network = self.setup.network();
         let deadline = network.default_deadline();
         if let Err(error) = fence::drain(network, Some(deadline)) {

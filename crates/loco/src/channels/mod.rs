@@ -1,4 +1,5 @@
-//! Channels and how their endpoints find one another: the manager of a node, the builder of channels, set-up.
+//! Channels and the way in which their endpoints find one another: the manager of a node, the builder of
+//! channels, set-up.
 
 pub(crate) mod channel;
 pub(crate) mod manager;

@@ -1,4 +1,4 @@
-//! Under what a channel is made.
+//! The parents of channels.
 
 use loco_fabric::{Fabric, NodeId};
 
@@ -6,7 +6,7 @@ use crate::channels::manager::Manager;
 use crate::channels::participants::Participants;
 use crate::fabric::AnyFabric;
 
-/// Under what a channel is made: the manager, or another channel.
+/// The parent of a channel: the manager, or another channel.
 ///
 /// Every object takes part on the participants of its parent. [`among`](Parent::among) chooses others:
 ///
@@ -25,11 +25,11 @@ use crate::fabric::AnyFabric;
 /// });
 /// ```
 pub trait Parent<F: Fabric = AnyFabric> {
-    /// The node's manager.
+    /// Returns the node's manager.
     fn manager(&self) -> &Manager<F>;
-    /// Full name; `None` for the manager.
+    /// Returns the full name; `None` for the manager.
     fn path(&self) -> Option<&str>;
-    /// Who takes part in channels made here, unless they say otherwise.
+    /// Returns the participants of channels made here, unless they choose others.
     fn participants(&self) -> Participants;
 
     /// Returns a parent whose objects have these participants instead. Their names stay below this parent's.

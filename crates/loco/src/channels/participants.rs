@@ -1,4 +1,4 @@
-//! Which nodes take part in a channel.
+//! The nodes that take part in a channel.
 
 use loco_fabric::NodeId;
 
@@ -11,7 +11,7 @@ pub struct Participants {
 }
 
 impl Participants {
-    /// These nodes.
+    /// Makes the set of these nodes.
     pub fn of(nodes: impl IntoIterator<Item = NodeId>) -> Participants {
         let mut nodes: Vec<NodeId> = nodes.into_iter().collect();
         nodes.sort_unstable();
@@ -19,18 +19,18 @@ impl Participants {
         Participants { nodes }
     }
 
-    /// The nodes.
+    /// Returns the nodes.
     pub fn nodes(&self) -> &[NodeId] {
         &self.nodes
     }
 
-    /// True if `node` takes part.
+    /// Returns true if `node` takes part.
     pub fn contains(&self, node: NodeId) -> bool {
         self.nodes.binary_search(&node).is_ok()
     }
 
     /// # Errors
-    /// `NotParticipant` of the channel to be called `channel` unless `node` takes part.
+    /// Returns `NotParticipant` for the channel to be called `channel` unless `node` takes part.
     pub(crate) fn require(&self, channel: &str, node: NodeId) -> Result<()> {
         if self.contains(node) {
             return Ok(());

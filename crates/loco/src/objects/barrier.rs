@@ -8,8 +8,9 @@ use crate::{Channel, Error, Parent, Participants, Result, Sst, Thread, fence};
 
 /// A barrier among threads of any number of nodes.
 ///
-/// It is the transitive one of LOCO'26 4.3: [`wait`](Barrier::wait) first completes the thread's operations towards
-/// *all* nodes, participants or not, so that what happened before one barrier is visible after another that follows it.
+/// It is the transitive barrier of LOCO'26 4.3. [`wait`](Barrier::wait) first completes the thread's
+/// operations towards *all* nodes, participants or not. Effects before one barrier are therefore visible
+/// after another that follows it.
 ///
 /// ```
 /// use loco::{Barrier, Manager, SharedVar, testing};
@@ -35,40 +36,40 @@ use crate::{Channel, Error, Parent, Participants, Result, Sst, Thread, fence};
 /// ```
 pub struct Barrier<F: Fabric = AnyFabric> {
     channel: Channel<F>,
-    /// Rounds that each node has arrived in.
+    /// The rounds that each node has arrived in.
     sst: Sst<u64, F>,
-    /// Threads of this node that take part.
+    /// The number of threads of this node that take part.
     threads: u64,
-    /// Arrivals of this node's threads in all rounds.
+    /// The number of arrivals of this node's threads in all rounds.
     arrived: AtomicU64Of<F>,
-    /// Calls that failed after they had arrived, by their thread.
+    /// The calls that failed after they had arrived, by their thread.
     unfinished: MutexOf<F, Vec<(u64, Arrival)>>,
-    /// How many those are.
+    /// The number of these calls.
     unfinished_count: AtomicU64Of<F>,
 }
 
 /// A call that has been counted.
 #[derive(Clone, Copy)]
 struct Arrival {
-    /// From 1.
+    /// The round, counted from 1.
     round: u64,
-    /// It was the node's last one, which tells the others.
+    /// Set if it was the node's last call of the round, which tells the others.
     tells: bool,
 }
 
 impl<F: Fabric> Barrier<F> {
-    /// A barrier among one thread of each participant of `parent` (all nodes under the manager).
+    /// Makes a barrier among one thread of each participant of `parent` (all nodes under the manager).
     ///
     /// # Errors
-    /// See [`ChannelBuilder::join`](crate::ChannelBuilder::join).
+    /// Returns the errors of [`ChannelBuilder::join`](crate::ChannelBuilder::join).
     pub fn new(parent: &impl Parent<F>, name: &str) -> Result<Self> {
         Barrier::with_participants(parent, name, &parent.participants(), 1)
     }
 
-    /// A barrier among `threads` threads of this node and those that the other participants say for theirs.
+    /// Makes a barrier among `threads` threads of this node and the threads that the other participants give.
     ///
     /// # Errors
-    /// `Config` if `threads` is zero; see [`new`](Barrier::new).
+    /// Returns `Config` if `threads` is zero, and the errors of [`new`](Barrier::new).
     pub fn with_participants(
         parent: &impl Parent<F>,
         name: &str,
@@ -81,8 +82,8 @@ impl<F: Fabric> Barrier<F> {
     /// Makes this node's endpoint of a barrier among `threads` threads of each participant of `parent`.
     ///
     /// # Errors
-    /// `Config` if `threads` is zero; see [`new`](Barrier::new). Where nodes give different numbers, waiting until the
-    /// barrier is ready fails with `Mismatch` on each of them.
+    /// Returns `Config` if `threads` is zero, and the errors of [`new`](Barrier::new). If nodes give
+    /// different numbers, waiting until the barrier is ready fails with `Mismatch` on each of them.
     pub fn with_threads(parent: &impl Parent<F>, name: &str, threads: usize) -> Result<Self> {
         let kind = format!("barrier of {threads} threads a node");
         Barrier::of_kind(parent, name, &parent.participants(), threads, kind)
@@ -114,33 +115,34 @@ impl<F: Fabric> Barrier<F> {
         })
     }
 
-    /// Completes this thread's remote operations towards all nodes, arrives, and waits for everybody. A barrier for one
-    /// thread of a node may be waited for by another one each time, one call after the other.
+    /// Completes this thread's remote operations towards all nodes, arrives, and waits for everybody. If the
+    /// barrier is for one thread of this node, different threads may call it, one call after the other.
     ///
     /// # Errors
-    /// `PeerLost` for a node that has not arrived; `Timeout`; see [`fence::thread`].
+    /// Returns `PeerLost` for a node that has not arrived, `Timeout`, and the errors of [`fence::thread`].
     ///
     /// # After a timeout
     /// The thread may have arrived already, and counts as arrived once. Its next call, of this method or of
-    /// [`wait_unfenced`](Barrier::wait_unfenced), goes on with the same round, and makes nobody pass before all have
-    /// arrived. (Where the barrier is for one thread of this node, so does the next call of any thread.) Whoever gives up
-    /// for good instead leaves a barrier that is of no more use to anybody.
+    /// [`wait_unfenced`](Barrier::wait_unfenced), goes on with the same round. It lets nobody pass before all
+    /// have arrived. (Where the barrier is for one thread of this node, the next call of any thread does so.)
+    /// If the thread gives up for good instead, the barrier is of no more use to anybody.
     ///
-    /// After `PeerLost` the same holds, but the round cannot be completed: every further call fails. The others may have
-    /// passed, if the lost node had arrived as far as they saw. Those left make another barrier among themselves.
+    /// After `PeerLost` the thread counts as arrived in the same way, but the round cannot be completed:
+    /// every further call fails. The others may have passed, if they saw the lost node arrive. The survivors
+    /// must make another barrier among themselves.
     pub fn wait(&self, thread: &Thread<F>) -> Result<()> {
         fence::thread(thread)?;
         self.wait_unfenced(thread)
     }
 
-    /// Arrives and waits for everybody, without completing outstanding operations: what others see of this
-    /// thread's earlier puts is only what they would see by their order (the semantics of `MPI_Barrier`).
+    /// Arrives and waits for everybody, without completing outstanding operations. Others see this thread's
+    /// earlier puts only as far as the order of the puts makes them visible (the semantics of `MPI_Barrier`).
     ///
     /// # Errors
-    /// `PeerLost` for a node that has not arrived; `Timeout`.
+    /// Returns `PeerLost` for a node that has not arrived, or `Timeout`.
     ///
     /// # After a timeout
-    /// As after [`wait`](Barrier::wait).
+    /// See [`wait`](Barrier::wait).
     pub fn wait_unfenced(&self, thread: &Thread<F>) -> Result<()> {
         let arrival = match self.unfinished(thread) {
             Some(arrival) => arrival,
@@ -154,20 +156,20 @@ impl<F: Fabric> Barrier<F> {
         met
     }
 
-    /// The endpoint, to wait until this barrier alone is ready.
+    /// Returns the endpoint, to wait until this barrier alone is ready.
     pub fn channel(&self) -> &Channel<F> {
         &self.channel
     }
 
-    /// Counts the calling thread in.
+    /// Counts the calling thread.
     fn arrive(&self) -> Result<Arrival> {
         let mine = self.sst.mine()?;
         if self.threads == 1 {
             let round = mine.load() + 1;
             return Ok(Arrival { round, tells: true });
         }
-        // The last thread to arrive has seen what the others did before they did. Nobody is counted for the next round
-        // before this one is over, as that takes all of them.
+        // The last thread to arrive has seen everything that the others did before they arrived. Nobody is
+        // counted for the next round before this one is over, because the next round needs all of them.
         let earlier = self.arrived.fetch_add(1);
         Ok(Arrival {
             round: earlier / self.threads + 1,
@@ -175,11 +177,12 @@ impl<F: Fabric> Barrier<F> {
         })
     }
 
-    /// Tells the others of the node's arrival, if that is for this call to do, and waits for theirs.
+    /// Tells the others of the node's arrival, if this call is the one to do it, and waits for theirs.
     fn meet(&self, thread: &Thread<F>, arrival: Arrival) -> Result<()> {
         if arrival.tells {
-            // The others only: the NIC writing our own row back could undo a later round (LOCO'26 4.2). Nor is there
-            // reason to wait for these puts. Whether the loss of a peer matters shows below.
+            // Only the others are told: if the NIC wrote our own row back, it could undo a later round
+            // (LOCO'26 4.2). There is no reason to wait for these puts. Whether the loss of a peer matters
+            // shows below.
             match self.sst.mine()?.publish(thread, arrival.round) {
                 Err(error) if error.lost_peer().is_none() => return Err(error),
                 _ => {}
@@ -188,7 +191,8 @@ impl<F: Fabric> Barrier<F> {
         self.sst.wait_for_each(thread, |count| count >= arrival.round)
     }
 
-    /// The call that this one goes on with, if an earlier one of the thread failed after it had arrived.
+    /// Returns the call that this call continues, if an earlier call of the thread failed after it had
+    /// arrived.
     #[inline]
     fn unfinished(&self, thread: &Thread<F>) -> Option<Arrival> {
         if self.unfinished_count.load() == 0 {
@@ -206,7 +210,7 @@ impl<F: Fabric> Barrier<F> {
         Some(unfinished.swap_remove(position).1)
     }
 
-    /// Who counts as the same caller: the node, where one thread takes part.
+    /// Returns the identity of the caller: the node, if one of its threads takes part.
     fn caller(&self, thread: &Thread<F>) -> u64 {
         if self.threads == 1 {
             0

@@ -86,7 +86,7 @@ enum Call {
 }
 
 impl Call {
-    /// The row of a node that has begun `round` with this call.
+    /// Returns the row of a node that has begun `round` with this call.
     fn row(self, round: u64) -> u64 {
         let (operation, root) = match self {
             Call::AllGather => (0, 0),
@@ -97,7 +97,7 @@ impl Call {
     }
 }
 
-/// The round of a row.
+/// Returns the round of a row.
 fn round_of(row: u64) -> u64 {
     row >> CALL_BITS
 }
@@ -208,7 +208,7 @@ impl<T: Value, F: Fabric> Collective<T, F> {
         Ok(values.into_iter().reduce(combine).unwrap_or(value))
     }
 
-    /// The endpoint, to wait until this object alone is ready.
+    /// Returns the endpoint, to wait until this object alone is ready.
     pub fn channel(&self) -> &Channel<F> {
         &self.channel
     }
@@ -341,7 +341,7 @@ impl<T: Value, F: Fabric> Collective<T, F> {
         let mut value = T::new_zeroed();
         let mut bytes: SmallVec<[u8; 64]> = SmallVec::from_elem(0, size_of::<T>());
         self.region.local()?.read(self.offset(position), &mut bytes)?;
-        // Of the same length.
+        // The bytes have the length of a value.
         if let Ok(read) = T::read_from_bytes(&bytes) {
             value = read;
         }

@@ -1,8 +1,9 @@
 //! Ack keys: sets of posted operations that can be united, queried, waited on and awaited (LOCO'26 C.1.2).
 //!
-//! A key holds positions in the completion windows of the threads that posted, and looks there; it owns no state
-//! that a poller must find and clear, so uniting and querying take no lock and need no registration. (LOCO'26 has
-//! the poller clear bits inside the keys; looking instead keeps keys `Clone` and posting free of shared writes.)
+//! A key has positions in the completion windows of the threads that posted, and looks there. It owns no
+//! state that a poller must find and clear, so uniting and querying take no lock and need no registration.
+//! (In LOCO'26 the poller clears bits inside the keys. Looking instead keeps keys `Clone` and posting free of
+//! shared writes.)
 
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
@@ -16,20 +17,22 @@ use crate::fabric::AnyFabric;
 use crate::operations::completion::{Sleep, Status, Window};
 use crate::{Error, Result};
 
-/// A set of posted operations. Empty when everything completed at the call, as on a synchronous fabric.
+/// A set of posted operations. It is empty if everything completed within the call, as on a synchronous
+/// fabric.
 ///
-/// That a key is done says of each `get` and atomic that its result is in local memory, and of each `put` that its
-/// source has been read, nothing more (RDMA^WAIT's `Wait`, LOCO'26 2.1): placement at the peer takes a
+/// If a key is done, the result of each `get` and atomic is in local memory, and the source of each `put` has
+/// been read. Nothing more is promised (RDMA^WAIT's `Wait`, LOCO'26 2.1): placement at the peer needs a
 /// [fence](crate::fence).
 #[must_use = "operations are under way: wait on the key, or drop it on purpose with `forget`"]
 pub struct AckKey<F: Fabric = AnyFabric> {
-    /// One per window and block of sequence numbers, so that each operation has one place. Two are inline: a batch of
-    /// up to 64 operations spans no more.
+    /// The groups, one per window and block of sequence numbers, so that each operation has one place. Two
+    /// are inline: a batch of up to 64 operations needs no more.
     groups: SmallVec<[Group<F>; 2]>,
     peers: SmallVec<[NodeId; 8]>,
 }
 
-/// Operations of one thread: sequence numbers `base + i` for each bit `i` of `mask`; `base` is a multiple of 64.
+/// Operations of one thread. Each bit `i` of `mask` stands for sequence number `base + i`; `base` is a
+/// multiple of 64.
 struct Group<F: Fabric> {
     window: Arc<Window<F>>,
     base: u64,
@@ -37,7 +40,7 @@ struct Group<F: Fabric> {
 }
 
 impl<F: Fabric> AckKey<F> {
-    /// The empty set: done.
+    /// Returns the empty set, which is done.
     pub fn done() -> AckKey<F> {
         AckKey {
             groups: SmallVec::new(),
@@ -45,7 +48,8 @@ impl<F: Fabric> AckKey<F> {
         }
     }
 
-    /// True when every operation has ended, successfully or not. Looks at what was polled, polls nothing.
+    /// Returns true when every operation has ended, successfully or not. It uses earlier polls, and polls
+    /// nothing itself.
     pub fn query(&self) -> bool {
         self.groups.iter().all(|group| {
             group
@@ -54,7 +58,7 @@ impl<F: Fabric> AckKey<F> {
         })
     }
 
-    /// `None` while an operation is under way, then the first failure if there was one.
+    /// Returns `None` while an operation is under way, and then the first failure if there was one.
     pub fn outcome(&self) -> Option<Result<()>> {
         let mut outcome = Ok(());
         for group in &self.groups {
@@ -73,8 +77,8 @@ impl<F: Fabric> AckKey<F> {
         Some(outcome)
     }
 
-    /// The operation that was posted last of those that are under way: operations towards one peer end in the order in
-    /// which they were posted, so that the others have mostly ended when it does.
+    /// Returns the operation that was posted last of those that are under way: operations towards one peer
+    /// end in the order in which they were posted, so that the others have mostly ended when it does.
     fn last_pending(&self) -> Option<(&Arc<Window<F>>, u64)> {
         self.groups.iter().rev().find_map(|group| {
             let pending = |&seq: &u64| group.window.status(seq) == Status::Pending;
@@ -93,28 +97,29 @@ impl<F: Fabric> AckKey<F> {
         }
     }
 
-    /// The union of two sets.
+    /// Returns the union of two sets.
     pub fn union(mut self, other: AckKey<F>) -> AckKey<F> {
         self.unite(other);
         self
     }
 
-    /// Number of operations in the set, ended ones included.
+    /// Returns the number of operations in the set, ended ones included.
     pub fn len(&self) -> usize {
         self.groups.iter().map(|g| g.mask.count_ones() as usize).sum()
     }
 
-    /// True if the set has no operations.
+    /// Returns true if the set has no operations.
     pub fn is_empty(&self) -> bool {
         self.groups.is_empty()
     }
 
-    /// The peers that the operations go to.
+    /// Returns the peers that the operations go to.
     pub fn peers(&self) -> &[NodeId] {
         &self.peers
     }
 
-    /// Gives up tracking: the operations go on, nobody will know how they end. Memory they use must stay valid.
+    /// Gives up tracking: the operations go on, and nobody will know how they end. The memory that they use
+    /// must stay valid.
     pub fn forget(self) {}
 
     /// Adds one operation.
@@ -123,7 +128,7 @@ impl<F: Fabric> AckKey<F> {
         let base = seq & !63;
         let bit = 1 << (seq & 63);
         match self.groups.last_mut() {
-            // Most often: one more of a batch.
+            // Usually this is one more operation of a batch.
             Some(last) if last.base == base && Arc::ptr_eq(&last.window, window) => last.mask |= bit,
             _ => self.add(Group {
                 window: window.clone(),

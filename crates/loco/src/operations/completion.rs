@@ -1,10 +1,11 @@
-//! Completion tracking (LOCO'26 C.1): which posted operations have ended.
+//! Completion tracking (LOCO'26 C.1): records which posted operations have ended.
 //!
-//! Each thread has a window of 64 Ki slots for its operations that are under way, so that threads that post share
-//! nothing. A work request id names the window in its high bits and the operation's sequence number in the low
-//! ones; the slot is the sequence number modulo the window. Whoever polls the fabric writes into a slot the sequence
-//! number that ended there last; who waits compares. Slots come in chunks, allocated when first used: on a
-//! fabric that completes operations at the call nothing here is ever touched.
+//! Each thread has a window of 64 Ki slots for its operations under way, so that threads that post share
+//! nothing. A work request id names the window in its high bits and the operation's sequence number in the
+//! low bits. The slot is the sequence number modulo the window. A thread that polls the fabric writes into
+//! each slot the sequence number that ended there last. A waiting thread compares it. Slots come in chunks,
+//! which are allocated when first used. On a fabric that completes operations within the call, nothing here
+//! is ever touched.
 //!
 //! A future leaves its waker with the one operation that it waits for next, and whoever polls that operation's completion
 //! wakes it: [`Window::end`]. While futures are asleep somebody must poll. Where waiters do that themselves, the first
@@ -23,20 +24,21 @@ use loco_fabric::{
 use crate::operations::platform::{AtomicU32Of, AtomicU64Of, MutexOf, RwLockOf, TaskOf};
 use crate::{Error, Result};
 
-/// Slots in a thread's window: operations of one thread that may be under way at a time.
+/// The number of slots in a thread's window, which is the most operations of one thread that may be under way
+/// at a time.
 pub(crate) const WINDOW_SLOTS: u64 = 1 << 16;
 const CHUNK_SLOTS: u64 = 1 << 10;
 const SEQUENCE_BITS: u32 = 48;
 const SEQUENCE_MASK: u64 = (1 << SEQUENCE_BITS) - 1;
-/// Thread indices are 16 bits; the last one is kept for [`UNTRACKED`].
+/// The most threads. Thread indices are 16 bits, and the last one is kept for [`UNTRACKED`].
 const THREADS_MAX: usize = (1 << (64 - SEQUENCE_BITS)) - 1;
-/// Failures remembered per thread; older ones are forgotten first.
+/// The number of failures remembered per thread. Older ones are forgotten first.
 const FAILURES_MAX: usize = 4096;
 
 const _: () = assert!(WINDOW_SLOTS.is_multiple_of(CHUNK_SLOTS));
 const _: () = assert!(WINDOW_SLOTS.is_power_of_two());
 
-/// How an operation stands.
+/// The status of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Status {
     Pending,
@@ -44,17 +46,17 @@ pub(crate) enum Status {
     Failed,
 }
 
-/// All windows of a node, and the way completions get into them.
+/// All windows of a node. Completions are recorded through it.
 pub(crate) struct Completions<F: Fabric> {
     fabric: F,
     windows: RwLockOf<F, Vec<Arc<Window<F>>>>,
-    /// The polling thread polls all the time, and waiters leave it to that thread.
+    /// Set if the polling thread polls all the time, and waiters leave it to that thread.
     polls_by_thread: bool,
     /// The polling thread, once it is needed.
     poller: MutexOf<F, Option<TaskOf<F>>>,
-    /// Futures that sleep until an operation of this node ends.
+    /// The number of futures that sleep until an operation of this node ends.
     asleep: AtomicU64Of<F>,
-    /// 1 when the polling thread is to end: the node goes down.
+    /// 1 when the polling thread is to end because the node goes down.
     stopped: AtomicU32Of<F>,
     names: AtomicU64Of<F>,
 }
@@ -72,7 +74,7 @@ impl<F: Fabric> Completions<F> {
         })
     }
 
-    /// True if waiters leave the polling to the polling thread.
+    /// Returns true if waiters leave the polling to the polling thread.
     pub(crate) fn polls_by_thread(&self) -> bool {
         self.polls_by_thread
     }
@@ -80,10 +82,10 @@ impl<F: Fabric> Completions<F> {
     /// Starts the polling thread unless it runs.
     ///
     /// # Errors
-    /// `Closed` when the node goes down; `Os` when the thread cannot be started.
+    /// Returns `Closed` when the node goes down, or `Os` when the thread cannot be started.
     pub(crate) fn start_poller(self: &Arc<Self>) -> Result<()> {
         let mut poller = self.poller.lock();
-        // Looked at under the lock, which `stop` takes after it has said so.
+        // The flag is read under the lock, which `stop` takes after it has set it.
         if self.stopped.load() != 0 {
             return Err(Error::Closed);
         }
@@ -106,8 +108,8 @@ impl<F: Fabric> Completions<F> {
         self.wake_all();
     }
 
-    /// Body of the polling thread. It waits by the fabric's waiting primitive, and so looks every now and then whether it
-    /// is to end.
+    /// Runs the polling thread. It waits by the fabric's waiting primitive, and therefore checks every now
+    /// and then whether it is to end.
     fn poll_until_stopped(&self) {
         let mut scratch = Vec::new();
         let wait = Wait {
@@ -117,7 +119,7 @@ impl<F: Fabric> Completions<F> {
         };
         let wanted = || self.polls_by_thread || self.asleep.load() != 0;
         while self.stopped.load() == 0 {
-            // A new wait each time that polling begins, as the pauses of a wait grow.
+            // Each period of polling is a new wait, because the pauses of a wait grow.
             let began_wanted = wanted();
             let waited = self.fabric.wait(wait, || {
                 if self.stopped.load() != 0 || wanted() != began_wanted {
@@ -133,7 +135,7 @@ impl<F: Fabric> Completions<F> {
             });
             if let Err(error) | Ok(Err(error)) = waited {
                 tracing::error!(%error, "polling ends: the fabric is broken");
-                // They look at the fabric themselves, and find it broken.
+                // The futures look at the fabric themselves, and find it broken.
                 self.wake_all();
                 return;
             }
@@ -146,13 +148,13 @@ impl<F: Fabric> Completions<F> {
         }
     }
 
-    /// A window for a new thread.
+    /// Returns a window for a new thread.
     pub(crate) fn new_window(self: &Arc<Self>) -> Result<Arc<Window<F>>> {
         let mut windows = self.windows.write();
         if windows.len() >= THREADS_MAX {
             return Err(Error::TooManyThreads { max: THREADS_MAX });
         }
-        // Below THREADS_MAX, which fits.
+        // The number is below THREADS_MAX, so it fits.
         let index = windows.len() as u64;
         let window = Arc::new(Window {
             index,
@@ -166,7 +168,7 @@ impl<F: Fabric> Completions<F> {
         Ok(window)
     }
 
-    /// What a thread that waits for completions does between looks: polls, unless that is the polling thread's.
+    /// Polls between two looks of a thread that waits for completions, unless the polling thread does that.
     pub(crate) fn poll_waiting(&self, scratch: &mut Vec<Completion>) -> Result<(), FabricError> {
         if !self.polls_by_thread {
             self.poll(scratch)?;
@@ -174,7 +176,7 @@ impl<F: Fabric> Completions<F> {
         Ok(())
     }
 
-    /// Takes what completed from the fabric and marks it. Returns the number of completions.
+    /// Takes completions from the fabric and records them. Returns their number.
     pub(crate) fn poll(&self, scratch: &mut Vec<Completion>) -> Result<usize, FabricError> {
         scratch.clear();
         let count = self.fabric.poll(scratch)?;
@@ -186,7 +188,7 @@ impl<F: Fabric> Completions<F> {
             let index = completion.id.0 >> SEQUENCE_BITS;
             match windows.get(usize::try_from(index).unwrap_or(usize::MAX)) {
                 Some(window) => window.end(completion),
-                // An untracked operation failed: its queue pair reports every later one as failed too.
+                // An untracked operation failed. Its queue pair reports every later one as failed too.
                 None => tracing::warn!(peer = %completion.peer, status = ?completion.status,
                                        "an untracked operation ended"),
             }
@@ -195,21 +197,21 @@ impl<F: Fabric> Completions<F> {
     }
 }
 
-/// One thread's operations under way.
+/// The operations of one thread that are under way.
 pub(crate) struct Window<F: Fabric> {
     index: u64,
-    /// Each slot: 0, or twice the sequence number that ended there last, plus one if it failed. The chunk cells are
-    /// written once, without waiting, by the posting thread; no platform step is inside.
+    /// The slots. Each is 0, or twice the sequence number that ended there last, plus one if it failed. The
+    /// posting thread writes the chunk cells once, without waiting, and makes no platform step inside.
     chunks: Box<[OnceLock<Chunk<F>>]>,
     failures: MutexOf<F, Failures>,
     /// Nonzero while there are `wakers`.
     sleepers: AtomicU32Of<F>,
-    /// By the operation that a future waits for, and the name of its sleep.
+    /// The wakers, by the operation that a future waits for and the name of its sleep.
     wakers: MutexOf<F, BTreeMap<(u64, u64), Waker>>,
     completions: Weak<Completions<F>>,
 }
 
-/// Why operations failed, the latest ones.
+/// The causes of the latest failures.
 #[derive(Default)]
 struct Failures {
     causes: BTreeMap<u64, FabricError>,
@@ -227,8 +229,8 @@ impl Failures {
         }
     }
 
-    /// Whether operation `seq`, of which nothing else is known, may have failed. What is as old as a failure that was
-    /// forgotten counts as failed: that it succeeded could not be shown.
+    /// Returns whether operation `seq`, of which nothing else is known, may have failed. An operation that is
+    /// as old as a forgotten failure counts as failed, since its success could not be shown.
     fn may_have(&self, seq: u64) -> bool {
         seq <= self.forgotten || self.causes.contains_key(&seq)
     }
@@ -237,13 +239,13 @@ impl Failures {
 type Chunk<F> = Box<[AtomicU64Of<F>]>;
 
 impl<F: Fabric> Window<F> {
-    /// Names the window among those of its node; never 0.
+    /// Returns the name of the window among those of its node, which is never 0.
     #[inline]
     pub(crate) fn name(&self) -> u64 {
         self.index + 1
     }
 
-    /// The work request id of operation `seq` (from 1).
+    /// Returns the work request id of operation `seq` (from 1).
     pub(crate) fn id(&self, seq: u64) -> WorkRequestId {
         debug_assert!(seq > 0 && seq <= SEQUENCE_MASK);
         WorkRequestId(self.index << SEQUENCE_BITS | seq)
@@ -255,24 +257,25 @@ impl<F: Fabric> Window<F> {
             .get_or_init(|| (0..CHUNK_SLOTS).map(|_| AtomicCell::new(0)).collect());
     }
 
-    /// How operation `seq` stands.
+    /// Returns the status of operation `seq`.
     pub(crate) fn status(&self, seq: u64) -> Status {
         let Some(chunk) = self.chunk(seq).get() else {
             return Status::Pending;
         };
-        // Pairs with `Sleep::renew`; what the completion promises is ordered before the slot's store.
+        // This pairs with `Sleep::renew`. Everything that the completion promises is ordered before the
+        // slot's store.
         let mark = chunk[slot_in_chunk(seq)].load();
         match mark >> 1 {
             ended if ended < seq => Status::Pending,
             ended if ended == seq && mark & 1 == 0 => Status::Done,
             ended if ended == seq => Status::Failed,
-            // The slot has been used again since: only the table of failures knows.
+            // The slot has been used again since, so only the table of failures knows.
             _ if self.failures.lock().may_have(seq) => Status::Failed,
             _ => Status::Done,
         }
     }
 
-    /// Why operation `seq` failed.
+    /// Returns why operation `seq` failed.
     pub(crate) fn failure(&self, seq: u64) -> FabricError {
         self.failures
             .lock()
@@ -286,7 +289,7 @@ impl<F: Fabric> Window<F> {
             })
     }
 
-    /// Where completions come from; `None` once the manager is gone.
+    /// Returns the source of completions, or `None` once the manager is gone.
     pub(crate) fn completions(&self) -> Option<Arc<Completions<F>>> {
         self.completions.upgrade()
     }
@@ -301,7 +304,7 @@ impl<F: Fabric> Window<F> {
             self.sleepers.store_fence(u32::from(!wakers.is_empty()));
             woken
         };
-        // Without the lock: a waker may do anything, polling its future again included.
+        // The lock is not held here: a waker may do anything, even poll its future again.
         woken.into_iter().for_each(Waker::wake);
     }
 
@@ -354,7 +357,7 @@ impl<F: Fabric> Sleep<F> {
         }
     }
 
-    /// True if it is this operation that the future sleeps for.
+    /// Returns true if the future sleeps for this operation.
     pub(crate) fn is_for(&self, window: &Arc<Window<F>>, seq: u64) -> bool {
         self.seq == seq && Arc::ptr_eq(&self.window, window)
     }
@@ -381,7 +384,7 @@ impl<F: Fabric> Drop for Sleep<F> {
             self.window.sleepers.store(0);
         }
         drop(wakers);
-        // Without the lock: it may be the last handle on a task, which has destructors.
+        // The lock is not held here: this may be the last handle on a task, which has destructors.
         drop(waker);
     }
 }

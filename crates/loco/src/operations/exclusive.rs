@@ -1,7 +1,8 @@
-//! Exclusive use of something by one thread of the node at a time, for as long as it takes.
+//! Gives one thread of the node at a time the exclusive use of a value, for as long as it takes.
 //!
-//! A mutex of the platform is for bounded work: who waits for it cannot give up. A thread that waits for the network while
-//! it has something to itself uses [`Exclusive`] instead, so that the deadlines of the others hold.
+//! A mutex of the platform is for bounded work: a thread that waits for it cannot give up. A thread that
+//! waits for the network while it has something to itself uses [`Exclusive`] instead, so that the deadlines
+//! of the others hold.
 
 use std::ops::{Deref, DerefMut};
 
@@ -14,15 +15,15 @@ use crate::operations::thread::Thread;
 const FREE: u32 = 0;
 const TAKEN: u32 = 1;
 
-/// A value that one thread of the node uses at a time. Waiting for it ends at the waiter's deadline. Not fair: it suits
-/// uses that are short as a rule.
+/// A value that one thread of the node uses at a time. A wait for it ends at the waiter's deadline. It is not
+/// fair, and suits uses that are usually short.
 pub(crate) struct Exclusive<F: Fabric, T: Send + 'static> {
     state: AtomicU32Of<F>,
-    /// Never contended: its holder has taken `state`.
+    /// The value. Its mutex is never contended, because the holder has taken `state`.
     value: MutexOf<F, T>,
 }
 
-/// The use of an [`Exclusive`], until dropped.
+/// The use of an [`Exclusive`], which lasts until it is dropped.
 pub(crate) struct InUse<'a, F: Fabric, T: Send + 'static> {
     /// `Some` until dropped.
     value: Option<<MutexOf<F, T> as Lock<T>>::Guard<'a>>,
@@ -40,7 +41,7 @@ impl<F: Fabric, T: Send + 'static> Exclusive<F, T> {
     /// Waits until no other thread uses the value, for the thread's deadline at most. `what` names it in messages.
     ///
     /// # Errors
-    /// `Timeout`: nothing has changed.
+    /// Returns `Timeout`. Nothing has changed then.
     pub(crate) fn enter<'a>(&'a self, thread: &Thread<F>, what: &str) -> Result<InUse<'a, F, T>> {
         let taken = || self.state.compare_exchange(FREE, TAKEN).is_ok();
         while !taken() {

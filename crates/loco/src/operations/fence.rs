@@ -1,8 +1,9 @@
-//! Fences: earlier remote operations are complete *and placed* before anything that follows (LOCO'25 5.3,
-//! LOCO'26 C.2).
+//! Fences: earlier remote operations are complete *and placed* before anything later (LOCO'25 5.3, LOCO'26
+//! C.2).
 //!
-//! Waiting for a put's completion says only that its source was read. Placement is forced by a later read-like
-//! operation on the same queue pair. Each fence does the least that is enough, by what is outstanding per queue pair:
+//! The completion of a put says only that its source was read. A later read-like operation on the same queue
+//! pair forces placement. Each fence does as little as it must for the operations that are outstanding on
+//! each queue pair:
 //!
 //! | outstanding towards a peer | the fence does |
 //! |---|---|
@@ -12,9 +13,9 @@
 //! | puts came last | posts a flush and waits for it |
 //! | an atomic came last | as a get where the fabric's atomics are `Glob`, else as a put |
 //!
-//! An atomic that the NIC carries out (`Hca`) reports the old value when it has read it; what it wrote may still be on the
-//! way to memory. Other atomics see it at once, CPUs and gets of other queue pairs only when a later read of its
-//! own queue pair has pushed it there.
+//! An atomic that the NIC carries out (`Hca`) reports the old value when it has read it. Its write may still
+//! be on the way to memory. Other atomics see the write at once. CPUs and gets of other queue pairs see it
+//! only when a later read of the atomic's own queue pair has pushed it to memory.
 //!
 //! Scopes: a thread's operations to one peer ([`pair`]), a thread's operations ([`thread`]), all operations of the
 //! node's threads ([`node`]), a thread's operations to some nodes together with its CPU stores ([`global`]).
@@ -28,16 +29,16 @@ use crate::operations::operation::{Flags, Operation, OperationKind};
 use crate::operations::queues::{Attempt, SharedQueues, Unfenced};
 use crate::operations::thread::Thread;
 
-/// How far a fence reaches, where a caller chooses (locks on release).
+/// The reach of a fence, where a caller chooses it (locks on release).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Nothing: the caller knows that no operation needs it.
+    /// No operation: the caller knows that none needs the fence.
     Nothing,
-    /// [`pair`] towards this peer.
+    /// The reach of [`pair`] towards this peer.
     Pair(NodeId),
-    /// [`thread`].
+    /// The reach of [`thread`].
     Thread,
-    /// [`node`].
+    /// The reach of [`node`].
     Node,
 }
 
@@ -45,7 +46,7 @@ impl Scope {
     /// Executes a fence of this scope.
     ///
     /// # Errors
-    /// See [`thread`].
+    /// Returns the errors of [`thread`].
     pub fn fence<F: Fabric>(self, thread: &Thread<F>) -> Result<()> {
         match self {
             Scope::Nothing => Ok(()),
@@ -55,9 +56,10 @@ impl Scope {
         }
     }
 
-    /// The same where this thread's next step is a read-modify-write on a peer's word or, where the fabric's atomics are
-    /// the CPU's, one of its own. If every operation has ended when it is posted, and a CPU fence places puts, that step is
-    /// the fence: on such a fabric it is a CPU instruction that is a full fence itself.
+    /// Executes a fence of this scope before a read-modify-write, which must be this thread's next step. That
+    /// is one on a peer's word or, where the fabric's atomics are the CPU's, one on a word of this node. On
+    /// some fabrics every operation has ended when it is posted, and a CPU fence places puts. There the
+    /// read-modify-write itself is the fence: it is a CPU instruction that is a full fence.
     #[inline]
     pub(crate) fn fence_before_rmw<F: Fabric>(self, thread: &Thread<F>) -> Result<()> {
         let caps = thread.fabric().caps();
@@ -68,13 +70,14 @@ impl Scope {
     }
 }
 
-/// Earlier operations of this thread towards `peer` are complete and placed before later operations of this thread.
+/// Completes and places earlier operations of this thread towards `peer` before later operations of this
+/// thread.
 ///
 /// # Errors
-/// `UnknownPeer`; the failure of an operation; `PeerLost`; `Timeout`.
+/// Returns `UnknownPeer`, the failure of an operation, `PeerLost`, or `Timeout`.
 ///
 /// # After a timeout
-/// Nothing is ordered yet; what was outstanding still is. Execute the fence again.
+/// Nothing is ordered yet, and outstanding operations still are outstanding. Execute the fence again.
 pub fn pair<F: Fabric>(thread: &Thread<F>, peer: NodeId) -> Result<()> {
     let position = thread.network().position(peer)?;
     let mut fence = Fence::new(thread);
@@ -82,14 +85,14 @@ pub fn pair<F: Fabric>(thread: &Thread<F>, peer: NodeId) -> Result<()> {
     fence.finish().map(drop)
 }
 
-/// Earlier operations of this thread, to whichever peer, are complete and placed before later operations of this
+/// Completes and places earlier operations of this thread, to all peers, before later operations of this
 /// thread.
 ///
 /// # Errors
-/// The failure of an operation; `PeerLost`; `Timeout`.
+/// Returns the failure of an operation, `PeerLost`, or `Timeout`.
 ///
 /// # After a timeout
-/// Nothing is ordered yet; what was outstanding still is. Execute the fence again.
+/// Nothing is ordered yet, and outstanding operations still are outstanding. Execute the fence again.
 pub fn thread<F: Fabric>(thread: &Thread<F>) -> Result<()> {
     let mut fence = Fence::new(thread);
     for position in 0..thread.fabric().nodes().len() {
@@ -98,31 +101,33 @@ pub fn thread<F: Fabric>(thread: &Thread<F>) -> Result<()> {
     fence.finish().map(drop)
 }
 
-/// Earlier operations of all threads of this node are complete and placed before later operations of any of them.
-/// An operation of another thread is earlier if that thread's posting it happens before this call.
+/// Completes and places earlier operations of all threads of this node before later operations of any of
+/// them. An operation of another thread is earlier if posting it happens before this call.
 ///
 /// # Errors
-/// See [`thread`].
+/// Returns the errors of [`thread`].
 ///
 /// # After a timeout
-/// Nothing is ordered yet; what was outstanding still is. Execute the fence again.
+/// Nothing is ordered yet, and outstanding operations still are outstanding. Execute the fence again.
 pub fn node<F: Fabric>(thread: &Thread<F>) -> Result<()> {
     let mut key = AckKey::done();
     post_flushes(thread.network(), Some(thread.deadline()), &mut key)?;
-    // Where puts are placed when posted, other threads' are placed by their own stores' order (TSO): seeing that
-    // they were posted is seeing them placed. This thread's still sit before the fence.
+    // Where puts are placed when posted, the order of other threads' own stores places their puts (TSO): a
+    // thread that sees that they were posted sees them placed. This thread's puts may still wait before the
+    // fence.
     thread.fabric().cpu_fence();
     key.wait(thread)
 }
 
-/// What the thread with the completion window `former` posted to `peers` is placed before anything that `thread` does
-/// later. Nothing is placed at a lost peer any more, so its part is done.
+/// Places the operations that the thread with the completion window `former` posted to `peers` before
+/// anything that `thread` does later. Nothing is placed at a lost peer any more, so nothing is left to do for
+/// it.
 ///
 /// # Errors
-/// The failure of an operation; `Timeout`: call again.
+/// Returns the failure of an operation, or `Timeout`: call again.
 pub(crate) fn of_former<F: Fabric>(thread: &Thread<F>, former: u64, peers: &[NodeId]) -> Result<()> {
     let network = thread.network();
-    // Where others never look at a thread's queues its puts are placed by its own stores' order (TSO).
+    // Where others never look at a thread's queues, the order of its own stores places its puts (TSO).
     let Some(lane) = network.lane(former) else {
         return Ok(());
     };
@@ -140,15 +145,15 @@ pub(crate) fn of_former<F: Fabric>(thread: &Thread<F>, former: u64, peers: &[Nod
     }
 }
 
-/// The global fence GF_sv of LOCO'26 3.4: the operations of this thread towards `nodes` are fully done, and its
-/// earlier CPU stores visible, before anything later of this thread (stamp aGF of Fig. 10, which orders CPU writes
-/// too).
+/// Executes the global fence GF_sv of LOCO'26 3.4. The operations of this thread towards `nodes` are fully
+/// done, and its earlier CPU stores visible, before anything later of this thread (stamp aGF of Fig. 10,
+/// which orders CPU writes too).
 ///
 /// # Errors
-/// See [`pair`].
+/// Returns the errors of [`pair`].
 ///
 /// # After a timeout
-/// Nothing is ordered yet; what was outstanding still is. Execute the fence again.
+/// Nothing is ordered yet, and outstanding operations still are outstanding. Execute the fence again.
 pub fn global<F: Fabric>(thread: &Thread<F>, nodes: &[NodeId]) -> Result<()> {
     let mut fence = Fence::new(thread);
     for &peer in nodes {
@@ -160,11 +165,11 @@ pub fn global<F: Fabric>(thread: &Thread<F>, nodes: &[NodeId]) -> Result<()> {
     Ok(())
 }
 
-/// A fence of one thread's own operations under construction.
+/// A fence of one thread's own operations, under construction.
 struct Fence<'t, F: Fabric> {
     thread: &'t Thread<F>,
     key: AckKey<F>,
-    /// A CPU fence is needed.
+    /// Set if a CPU fence is needed.
     cpu: bool,
 }
 
@@ -177,7 +182,7 @@ impl<'t, F: Fabric> Fence<'t, F> {
         }
     }
 
-    /// Covers the operations towards the peer at `position`.
+    /// Adds the operations towards the peer at `position`.
     fn add(&mut self, position: usize) -> Result<()> {
         let thread = self.thread;
         let peer = thread.fabric().nodes()[position];
@@ -194,7 +199,8 @@ impl<'t, F: Fabric> Fence<'t, F> {
             Unfenced::Flush => {
                 let posted = thread.post_into(&Operation::Flush(peer), Flags::default(), &mut self.key);
                 if posted.as_ref().is_err_and(|error| !error.is_timeout()) {
-                    // What was outstanding is lost with the peer: this fence says so, later ones need not.
+                    // Outstanding operations are lost with the peer. This fence says so, and later ones need
+                    // not.
                     thread.quiet(position);
                 }
                 posted?;
@@ -203,14 +209,14 @@ impl<'t, F: Fabric> Fence<'t, F> {
         Ok(())
     }
 
-    /// Completes the fence; true if it ordered CPU stores too.
+    /// Completes the fence. Returns true if it ordered CPU stores too.
     fn finish(self) -> Result<bool> {
         if self.cpu {
             self.thread.fabric().cpu_fence();
         }
         let waited = self.key.wait(self.thread);
         match &waited {
-            // Timed out: still outstanding, so a later fence waits again.
+            // The wait timed out: the operation is still outstanding, so a later fence waits again.
             Err(error) if error.is_timeout() => {}
             _ => {
                 for &peer in self.key.peers() {
@@ -222,8 +228,8 @@ impl<'t, F: Fabric> Fence<'t, F> {
     }
 }
 
-/// Waits until every operation that any thread of the node has posted is done and placed, without a thread of its
-/// own: for channels that go away.
+/// Waits until every operation that any thread of the node has posted is done and placed. Needs no thread of
+/// its own, and is for channels that go away.
 pub(crate) fn drain<F: Fabric>(network: &Network<F>, deadline: Option<Time>) -> Result<()> {
     let mut key = AckKey::done();
     post_flushes(network, deadline, &mut key)?;
@@ -245,13 +251,14 @@ pub(crate) fn drain<F: Fabric>(network: &Network<F>, deadline: Option<Time>) -> 
     })?
 }
 
-/// Posts a flush on every queue pair of the node that has puts outstanding, and gathers what to wait for.
+/// Posts a flush on every queue pair of the node that has puts outstanding, and adds the operations to wait
+/// for to `key`.
 fn post_flushes<F: Fabric>(network: &Network<F>, deadline: Option<Time>, key: &mut AckKey<F>) -> Result<()> {
     for lane in network.lanes() {
         for position in 0..network.fabric().nodes().len() {
             let posted = post_flush(network, &lane, position, deadline, key);
             if posted.as_ref().is_err_and(|error| !error.is_timeout()) {
-                // What was outstanding is lost with the peer: this fence says so, later ones need not.
+                // Outstanding operations are lost with the peer. This fence says so, and later ones need not.
                 lane.lock().quiet(position);
             }
             posted?;
@@ -260,7 +267,8 @@ fn post_flushes<F: Fabric>(network: &Network<F>, deadline: Option<Time>, key: &m
     Ok(())
 }
 
-/// Posts a flush on a queue pair of `lane` if it has puts outstanding, and adds to `key` what to wait for.
+/// Posts a flush on a queue pair of `lane` if it has puts outstanding, and adds the operations to wait for to
+/// `key`.
 fn post_flush<F: Fabric>(
     network: &Network<F>,
     lane: &SharedQueues<F>,
@@ -269,7 +277,8 @@ fn post_flush<F: Fabric>(
     key: &mut AckKey<F>,
 ) -> Result<()> {
     let peer = network.fabric().nodes()[position];
-    // `None` while there is no room: then waits, without the lock, until polling has made some.
+    // `None` means that there is no room. The thread then waits, without the lock, until polling has made
+    // some.
     let mut attempt = || {
         let mut queues = lane.lock();
         let window = queues.window().clone();

@@ -1,7 +1,7 @@
 //! Temporary registered memory (LOCO'26 C.4): blocks from a thread's pool, used as sources and results of operations.
 //!
-//! A [`MemRef`] is moved into the operation that uses it and comes back when the operation has completed, so that
-//! nothing reads or writes it meanwhile: a local data race (Robust'25 Def. 7) on it does not compile.
+//! A [`MemRef`] is moved into the operation that uses it, and comes back when the operation has completed.
+//! Nothing can read or write it meanwhile: a local data race (Robust'25 Def. 7) on it does not compile.
 
 use loco_fabric::{Fabric, Local, Memory, MemoryKind, Target, Time};
 
@@ -11,7 +11,8 @@ use crate::operations::operation::{Flags, Operation};
 use crate::operations::thread::Thread;
 use crate::{Error, Result};
 
-/// A piece of registered memory that belongs to its holder alone. Dropped, it goes back to the thread's pool.
+/// A piece of registered memory that belongs to its holder alone. When dropped, it goes back to the thread's
+/// pool.
 ///
 /// While an operation uses it, it cannot be touched:
 ///
@@ -35,19 +36,20 @@ use crate::{Error, Result};
 /// ```
 pub struct MemRef<'t, F: Fabric = AnyFabric> {
     thread: &'t Thread<F>,
-    /// `Some` until dropped or kept aside.
+    /// The memory; `None` once it is dropped or kept aside.
     memory: Option<F::Memory>,
     len: usize,
-    /// Goes back to the pool when dropped.
+    /// Set if the memory goes back to the pool when dropped.
     recycled: bool,
 }
 
 impl<F: Fabric> Thread<F> {
-    /// `len` bytes of temporary registered memory, 64-byte aligned, content unspecified. From the pool up to
-    /// [`Config::block_bytes`](crate::Config::block_bytes), else allocated.
+    /// Returns `len` bytes of temporary registered memory, 64-byte aligned, with unspecified content. They
+    /// come from the pool up to [`Config::block_bytes`](crate::Config::block_bytes), and are allocated
+    /// otherwise.
     ///
     /// # Errors
-    /// `OutOfMemory`.
+    /// Returns `OutOfMemory`.
     pub fn mem_ref(&self, len: usize) -> Result<MemRef<'_, F>> {
         let block_bytes = self.network().block_bytes();
         let pooled = len <= block_bytes;
@@ -66,12 +68,12 @@ impl<F: Fabric> Thread<F> {
 }
 
 impl<'t, F: Fabric> MemRef<'t, F> {
-    /// Length in bytes.
+    /// Returns the length in bytes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// True if the length is zero.
+    /// Returns true if the length is zero.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -79,7 +81,7 @@ impl<'t, F: Fabric> MemRef<'t, F> {
     /// Copies out from `offset`.
     ///
     /// # Errors
-    /// `OutOfRange`.
+    /// Returns `OutOfRange`.
     pub fn read(&self, offset: usize, out: &mut [u8]) -> Result<()> {
         Ok(self.memory()?.read(offset, out)?)
     }
@@ -87,15 +89,15 @@ impl<'t, F: Fabric> MemRef<'t, F> {
     /// Copies in at `offset`.
     ///
     /// # Errors
-    /// `OutOfRange`.
+    /// Returns `OutOfRange`.
     pub fn write(&self, offset: usize, data: &[u8]) -> Result<()> {
         Ok(self.memory()?.write(offset, data)?)
     }
 
-    /// The 8-byte word at `offset`.
+    /// Returns the 8-byte word at `offset`.
     ///
     /// # Errors
-    /// `OutOfRange`.
+    /// Returns `OutOfRange`.
     #[inline]
     pub fn word(&self, offset: usize) -> Result<u64> {
         let mut word = [0; 8];
@@ -106,7 +108,7 @@ impl<'t, F: Fabric> MemRef<'t, F> {
     /// Sets the 8-byte word at `offset`.
     ///
     /// # Errors
-    /// `OutOfRange`.
+    /// Returns `OutOfRange`.
     #[inline]
     pub fn set_word(&self, offset: usize, value: u64) -> Result<()> {
         Ok(self.memory()?.write(offset, &value.to_ne_bytes())?)
@@ -115,7 +117,7 @@ impl<'t, F: Fabric> MemRef<'t, F> {
     /// Puts the whole buffer at `dst`.
     ///
     /// # Errors
-    /// See [`Thread::put_inline`].
+    /// Returns the errors of [`Thread::put_inline`].
     pub fn put(self, dst: Target<'_, F::Remote>) -> Result<Pending<'t, F>> {
         let operation = Operation::Put(self.local(0, self.len)?, dst);
         let key = self.thread.post(&operation, Flags::default())?;
@@ -125,28 +127,28 @@ impl<'t, F: Fabric> MemRef<'t, F> {
     /// Fills the whole buffer from `src`.
     ///
     /// # Errors
-    /// See [`put`](MemRef::put).
+    /// Returns the errors of [`put`](MemRef::put).
     pub fn get(self, src: Target<'_, F::Remote>) -> Result<Pending<'t, F>> {
         let operation = Operation::Get(self.local(0, self.len)?, src);
         let key = self.thread.post(&operation, Flags::default())?;
         Ok(Pending::new(key, self))
     }
 
-    /// Adds to the peer's word; its old value will be this buffer's [word](MemRef::word) at 0.
+    /// Adds to the peer's word. Its old value will be this buffer's [word](MemRef::word) at 0.
     ///
     /// # Errors
-    /// See [`put`](MemRef::put); `Unsupported` where the fabric has no atomics.
+    /// Returns the errors of [`put`](MemRef::put), and `Unsupported` where the fabric has no atomics.
     pub fn fetch_add(self, word: Target<'_, F::Remote>, add: u64) -> Result<Pending<'t, F>> {
         let operation = Operation::FetchAdd(word, add, self.local(0, 8)?);
         let key = self.thread.post(&operation, Flags::default())?;
         Ok(Pending::new(key, self))
     }
 
-    /// Stores `new` in the peer's word if it holds `expected`; its old value will be this buffer's
+    /// Stores `new` in the peer's word if it holds `expected`. Its old value will be this buffer's
     /// [word](MemRef::word) at 0.
     ///
     /// # Errors
-    /// See [`fetch_add`](MemRef::fetch_add).
+    /// Returns the errors of [`fetch_add`](MemRef::fetch_add).
     pub fn compare_swap(
         self,
         word: Target<'_, F::Remote>,
@@ -158,7 +160,7 @@ impl<'t, F: Fabric> MemRef<'t, F> {
         Ok(Pending::new(key, self))
     }
 
-    /// A part, for an operation.
+    /// Returns a part as the local side of an operation.
     pub(crate) fn local(&self, offset: usize, len: usize) -> Result<Local<'_, F::Memory>> {
         let memory = self.memory()?;
         Ok(Local { memory, offset, len })
@@ -166,7 +168,7 @@ impl<'t, F: Fabric> MemRef<'t, F> {
 
     #[inline]
     fn memory(&self) -> Result<&F::Memory> {
-        // Not reached: it is taken by drop and by `Pending`'s drop only.
+        // Not reached: only drop and `Pending`'s drop take the memory.
         self.memory.as_ref().ok_or(Error::Closed)
     }
 }
@@ -181,12 +183,12 @@ impl<F: Fabric> Drop for MemRef<'_, F> {
     }
 }
 
-/// A buffer in use by an operation. [`wait`](Pending::wait) gives it back; dropped before that, the buffer is kept
-/// aside until the operation has ended.
+/// A buffer in use by an operation. [`wait`](Pending::wait) returns it. If it is dropped before that, the
+/// buffer is kept aside until the operation has ended.
 #[must_use = "the operation is under way: wait to get the buffer back"]
 pub struct Pending<'t, F: Fabric = AnyFabric> {
     key: AckKey<F>,
-    /// `Some` until given back.
+    /// The buffer; `None` once it was given back.
     buffer: Option<MemRef<'t, F>>,
 }
 
@@ -198,32 +200,32 @@ impl<'t, F: Fabric> Pending<'t, F> {
         }
     }
 
-    /// True when the operation has ended, as [`AckKey::query`].
+    /// Returns true when the operation has ended; see [`AckKey::query`].
     pub fn query(&self) -> bool {
         self.key.query()
     }
 
-    /// The operation as a key, to be united with others. The buffer stays here.
+    /// Returns the operation as a key, to be united with others. The buffer stays here.
     pub fn key(&self) -> AckKey<F> {
         self.key.clone()
     }
 
-    /// Waits for the operation and gives the buffer back.
+    /// Waits for the operation and returns the buffer.
     ///
     /// # Errors
-    /// See [`AckKey::wait`]; the buffer is then kept aside until the operation has ended.
+    /// Returns the errors of [`AckKey::wait`]. The buffer is then kept aside until the operation has ended.
     ///
     /// # After a timeout
-    /// The operation is still under way: its effect at the peer may come later. The buffer goes back to the pool when it
-    /// has ended.
+    /// The operation is still under way: its effect at the peer may come later. The buffer goes back to the
+    /// pool when the operation has ended.
     pub fn wait(self) -> Result<MemRef<'t, F>> {
         self.wait_until(None)
     }
 
-    /// Waits until `deadline`; `None` is the thread's.
+    /// Waits until `deadline`, or until the thread's deadline if it is `None`.
     ///
     /// # Errors
-    /// See [`wait`](Pending::wait).
+    /// Returns the errors of [`wait`](Pending::wait).
     pub fn wait_until(mut self, deadline: Option<Time>) -> Result<MemRef<'t, F>> {
         match self.buffer.take() {
             Some(buffer) => {

@@ -1,5 +1,5 @@
-//! One-sided operations of a node: posting them, knowing when they have ended, ordering them. Channels and objects are
-//! built from this and from nothing else of the fabric.
+//! One-sided operations of a node: posting them, tracking their end, and ordering them. Channels and objects
+//! are built from this, and use nothing else of the fabric.
 //!
 //! From the bottom up: [`completion`] records what ended, an [`ack`] key names a set of operations, [`queues`] are the
 //! queue pairs of one thread and what is outstanding on them, [`network`] is what the threads of a node share, a

@@ -1,4 +1,4 @@
-//! What the threads of one node share: its fabric, its completions and the queues of them all.
+//! The state that the threads of one node share: its fabric, its completions and the queues of all threads.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -19,9 +19,9 @@ pub(crate) struct Network<F: Fabric> {
     fabric: F,
     config: Config,
     completions: Arc<Completions<F>>,
-    /// Queues of all threads that other threads may post on, idle ones included.
+    /// The queues of all threads that other threads may post on, including idle ones.
     lanes: MutexOf<F, Vec<NamedLane<F>>>,
-    /// What dropped `Thread`s left behind.
+    /// The state that dropped `Thread`s left behind.
     idle: MutexOf<F, Vec<Idle<F>>>,
     stopped: AtomicU32Of<F>,
 }
@@ -66,19 +66,20 @@ impl<F: Fabric> Network<F> {
         self.config.block_bytes
     }
 
-    /// True if no operation is ever pending.
+    /// Returns true if no operation is ever pending.
     #[inline]
     pub(crate) fn synchronous(&self) -> bool {
         self.caps().synchronous
     }
 
-    /// True if a CPU fence places the puts posted before it.
+    /// Returns true if a CPU fence places the puts posted before it.
     #[inline]
     pub(crate) fn placed_on_post(&self) -> bool {
         self.caps().puts_placed_on_post
     }
 
-    /// What a completed remote read-modify-write wrote is placed: it took effect at the memory, not in the NIC.
+    /// Returns true if a completed remote read-modify-write has placed its write: it took effect at the
+    /// memory, not in the NIC.
     pub(crate) fn atomics_placed(&self) -> bool {
         atomics_placed(&self.fabric)
     }
@@ -92,7 +93,7 @@ impl<F: Fabric> Network<F> {
         self.fabric.platform().now().after(self.config.deadline)
     }
 
-    /// How long a thread without a deadline of its own waits.
+    /// Returns how long a thread without a deadline of its own waits.
     #[inline]
     pub(crate) fn default_patience(&self) -> Duration {
         self.config.deadline
@@ -106,7 +107,7 @@ impl<F: Fabric> Network<F> {
         self.stopped.load() != 0
     }
 
-    /// State for a new `Thread`: what a dropped one left, or new.
+    /// Returns the state for a new `Thread`: what a dropped one left, or a new state.
     pub(crate) fn take_idle(&self) -> Result<Idle<F>> {
         if self.stopped() {
             return Err(Error::Closed);
@@ -134,12 +135,13 @@ impl<F: Fabric> Network<F> {
         self.idle.lock().push(idle);
     }
 
-    /// The queues of all threads, where fences may have to look at them.
+    /// Returns the queues of all threads, where fences may have to look at them.
     pub(crate) fn lanes(&self) -> Vec<SharedQueues<F>> {
         self.lanes.lock().iter().map(|(_, lane)| lane.clone()).collect()
     }
 
-    /// The queues of the thread whose completion window is called `name`, where others may have to look at them.
+    /// Returns the queues of the thread whose completion window is called `name`, where others may have to
+    /// look at them.
     pub(crate) fn lane(&self, name: u64) -> Option<SharedQueues<F>> {
         let lanes = self.lanes.lock();
         lanes

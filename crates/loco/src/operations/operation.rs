@@ -1,39 +1,39 @@
-//! One-sided operations as values: what to post, and how.
+//! One-sided operations as values: the operation to post, and its options.
 
 use loco_fabric::{Fabric, FabricError, Local, NodeId, Posted, QueuePair, RemoteMemory, Target, Work};
 
 use crate::fabric::AnyFabric;
 
-/// What an operation means for fences.
+/// The meaning of an operation for fences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OperationKind {
-    /// Completion says that the source was read.
+    /// A put. Its completion says that the source was read.
     Put,
-    /// A get or a flush: completion says that it and every earlier operation of the queue pair are done.
+    /// A get or a flush. Its completion says that it and every earlier operation of the queue pair are done.
     Read,
-    /// A read-modify-write: the same, but its own write may have to be placed as a put's.
+    /// A read-modify-write. It is like a read, but its own write may have to be placed as a put's.
     Atomic,
 }
 
 /// An operation to post, by [`Raw::post`](crate::raw::Raw::post).
 #[derive(Debug)]
 pub enum Operation<'a, F: Fabric = AnyFabric> {
-    /// Local memory to the peer's.
+    /// Copies local memory to the peer's.
     Put(Local<'a, F::Memory>, Target<'a, F::Remote>),
-    /// These bytes, copied at the call, to the peer's memory.
+    /// Copies these bytes to the peer's memory. They are read within the call.
     PutInline(&'a [u8], Target<'a, F::Remote>),
-    /// The peer's memory to local memory.
+    /// Copies the peer's memory to local memory.
     Get(Local<'a, F::Memory>, Target<'a, F::Remote>),
-    /// Adds to the peer's word; the old value lands in the local one.
+    /// Adds to the peer's word. The old value is stored in the local one.
     FetchAdd(Target<'a, F::Remote>, u64, Local<'a, F::Memory>),
-    /// Stores `.2` in the peer's word if it holds `.1`; the old value lands in the local one.
+    /// Stores `.2` in the peer's word if it holds `.1`. The old value is stored in the local one.
     CompareSwap(Target<'a, F::Remote>, u64, u64, Local<'a, F::Memory>),
-    /// Once complete, every earlier put of this thread to the peer is placed.
+    /// Places every earlier put of this thread to the peer, once complete.
     Flush(NodeId),
 }
 
 impl<F: Fabric> Operation<'_, F> {
-    /// The peer.
+    /// Returns the peer.
     #[inline]
     pub fn peer(&self) -> NodeId {
         match self {
@@ -70,12 +70,12 @@ impl<F: Fabric> Operation<'_, F> {
     }
 }
 
-/// How an operation is posted.
+/// The options with which an operation is posted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
-    /// Start only when earlier gets and atomics to that peer have completed (remote fence).
+    /// Starts the operation only when earlier gets and atomics to that peer have completed (remote fence).
     pub fenced: bool,
-    /// More follows at once to the same peer.
+    /// Says that more operations to the same peer follow at once.
     pub more: bool,
 }
 

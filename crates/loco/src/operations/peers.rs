@@ -1,13 +1,13 @@
-//! Facts about the fabric that several layers ask for: where a peer stands among the nodes of the job, whether it is gone, and
-//! whether the result of an atomic is placed.
+//! Facts about the fabric that several layers ask for: a peer's position among the nodes of the job, whether
+//! it is gone, and whether the result of an atomic is placed.
 
 use loco_fabric::{Atomicity, Control, Fabric, FabricError, NodeId, PeerState};
 
-/// The peer's position among the job's nodes, which are in ascending order.
+/// Returns the peer's position among the job's nodes, which are in ascending order.
 #[inline]
 pub(crate) fn position_of(nodes: &[NodeId], peer: NodeId) -> Result<usize, FabricError> {
     let guess = usize::from(peer.0);
-    // Ids are usually 0, 1, 2, ...
+    // The ids are usually 0, 1, 2, ...
     if nodes.get(guess) == Some(&peer) {
         return Ok(guess);
     }
@@ -23,7 +23,7 @@ pub(crate) fn atomics_placed<F: Fabric>(fabric: &F) -> bool {
     fabric.caps().atomicity == Atomicity::Glob
 }
 
-/// Says whether `node` is gone, for whatever reason.
+/// Returns whether `node` is gone, for whatever reason.
 pub(crate) fn is_gone<F: Fabric>(fabric: &F, node: NodeId) -> bool {
     fabric.control().peer_state(node) != PeerState::Alive
 }

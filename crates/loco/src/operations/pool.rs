@@ -5,13 +5,13 @@ use loco_fabric::{Fabric, Memory, MemoryKind};
 use crate::Result;
 use crate::operations::ack::AckKey;
 
-/// Blocks allocated from the fabric at a time.
+/// The number of blocks allocated from the fabric at a time.
 const SLAB_BLOCKS: usize = 16;
 
 /// A thread's blocks.
 pub(crate) struct Pool<F: Fabric> {
     free: Vec<F::Memory>,
-    /// Blocks whose operation was abandoned while under way.
+    /// The blocks whose operation was abandoned while under way.
     kept: Vec<Kept<F>>,
 }
 
@@ -22,7 +22,7 @@ struct Kept<F: Fabric> {
 }
 
 impl<F: Fabric> Pool<F> {
-    /// Takes a block of `block_bytes`, which is the same at each call.
+    /// Takes a block of `block_bytes`, which must be equal at each call.
     pub(crate) fn block(&mut self, fabric: &F, block_bytes: usize) -> Result<F::Memory> {
         if let Some(block) = self.free.pop() {
             return Ok(block);
@@ -44,12 +44,12 @@ impl<F: Fabric> Pool<F> {
         Ok(self.free.pop().unwrap_or(slab))
     }
 
-    /// Takes back a block that no operation uses.
+    /// Takes a block back that no operation uses.
     pub(crate) fn give_back(&mut self, block: F::Memory) {
         self.free.push(block);
     }
 
-    /// Keeps memory until the operations of `key` have ended. Then it is a free block if `recycled`.
+    /// Keeps memory until the operations of `key` have ended. It then becomes a free block if `recycled`.
     pub(crate) fn keep_until_done(&mut self, key: AckKey<F>, memory: F::Memory, recycled: bool) {
         self.kept.push(Kept {
             key,

@@ -1,17 +1,19 @@
-//! Who orders the writes of a word: a place that this node alone writes and other nodes have copies of.
+//! Orders the writes of a place that this node alone writes and other nodes have copies of.
 //!
-//! Puts of one thread to one peer are placed in the order in which they were posted (RDMA^WAIT, stamp order: NIC remote
-//! writes of one queue pair). Puts of two threads are not: the value of the thread that posted first may land last, and
-//! stay. [`Published`] owns such a place and every put to it, and sees to it that the puts of a thread are placed before
-//! another thread posts. Nothing else can post there: a region that was declared
-//! [`published`](crate::ChannelBuilder::published) is given out as a [`Published`] only, once for each place.
+//! Puts of one thread to one peer are placed in the order in which they were posted (RDMA^WAIT, stamp order:
+//! NIC remote writes of one queue pair). Puts of two threads are not: the value of the thread that posted
+//! first may arrive last, and stay. [`Published`] owns such a place and every put to it. It makes sure that
+//! the puts of a thread are placed before another thread posts. Nothing else can post there: a region that
+//! was declared [`published`](crate::ChannelBuilder::published) is given out only as a [`Published`], once
+//! for each place.
 //!
-//! While the posting thread stays the same this costs a comparison. When it changes, the new thread waits until what the
-//! former one posted is placed; where the fabric places puts at the call there is nothing to wait for.
+//! While the posting thread stays the same, this costs a comparison. When it changes, the new thread waits
+//! until the former one's posts are placed. Where the fabric places puts within the call, there is nothing to
+//! wait for.
 //!
-//! Owned variables (and with them the table and the barrier), the ring buffer's head and acknowledgements, and the locks'
-//! announcements are published this way. Calls on one place must be ordered by the caller: by a lock of its own, by `&mut`,
-//! or by a protocol between the threads.
+//! Owned variables (and with them the table and the barrier), the ring buffer's head and acknowledgements,
+//! and the locks' announcements are published in this way. The caller must order the calls on one place: by a
+//! lock of its own, by `&mut`, or by a protocol between the threads.
 
 use std::sync::OnceLock;
 
@@ -25,23 +27,24 @@ use crate::operations::put_op::PutOp;
 use crate::operations::region::Region;
 use crate::operations::thread::Thread;
 
-/// A place in a region, written by this node, with copies at the same place on `peers`.
+/// A place in a region that this node writes, with copies at the same place on `peers`.
 pub(crate) struct Published<F: Fabric> {
     region: Region<F>,
     offset: usize,
     len: usize,
-    /// Nodes with copies.
+    /// The nodes with copies.
     peers: Vec<NodeId>,
-    /// Prepared at the first post, when the peers are connected.
+    /// The put, prepared at the first post, when the peers are connected.
     put: OnceLock<PutOp<F>>,
     /// The completion window of the thread that posted last; 0 before the first post.
     poster: AtomicU64Of<F>,
-    /// Posts that may still read this node's copy.
+    /// The posts that may still read this node's copy.
     reading: AckKey<F>,
 }
 
 impl<F: Fabric> Published<F> {
-    /// `len` bytes from `offset` of `region`, with copies on `peers`, of which this node is none.
+    /// Makes the place of `len` bytes from `offset` of `region`, with copies on `peers`. This node must not
+    /// be among them.
     pub(crate) fn new(region: &Region<F>, offset: usize, len: usize, peers: Vec<NodeId>) -> Published<F> {
         Published {
             region: region.clone(),
@@ -54,15 +57,16 @@ impl<F: Fabric> Published<F> {
         }
     }
 
-    /// Makes `thread` the one that posts: what another thread posted here is placed first. Part of every post; called by
-    /// itself it puts the wait before other steps.
+    /// Makes `thread` the poster. The posts of another thread are placed first. This is part of every post; a
+    /// call by itself puts the wait before other steps.
     ///
     /// # Errors
-    /// `Timeout`: the former thread stays the one that posts, and the caller tries again; the failure of an earlier post,
-    /// which is reported once. A lost peer is no error: nothing is placed there any more.
+    /// Returns `Timeout`: the former thread stays the poster, and the caller must try again. Returns the
+    /// failure of an earlier post, which is reported once. A lost peer is not an error, since nothing is
+    /// placed there any more.
     #[inline]
     pub(crate) fn enter(&self, thread: &Thread<F>) -> Result<()> {
-        // The caller orders its calls, so this is what the last one stored.
+        // The caller orders its calls, so this is the value that the last call stored.
         if self.poster.load() == thread.window().name() {
             return Ok(());
         }
@@ -79,10 +83,11 @@ impl<F: Fabric> Published<F> {
         Ok(())
     }
 
-    /// Sends `data`, copied at the call, to every peer, past those that are lost.
+    /// Sends `data`, which is copied within the call, to every peer. Lost peers are skipped.
     ///
     /// # Errors
-    /// Those of [`enter`](Published::enter), where nothing was posted; see [`PutOp::post_inline`].
+    /// Returns the errors of [`enter`](Published::enter), after which nothing was posted, and of
+    /// [`PutOp::post_inline`].
     #[inline]
     pub(crate) fn post_inline(&self, thread: &Thread<F>, data: &[u8]) -> Result<AckKey<F>> {
         self.enter(thread)?;
@@ -92,18 +97,19 @@ impl<F: Fabric> Published<F> {
     /// Sends `data` without tracking the puts' completion.
     ///
     /// # Errors
-    /// See [`post_inline`](Published::post_inline).
+    /// Returns the errors of [`post_inline`](Published::post_inline).
     #[inline]
     pub(crate) fn post_inline_untracked(&self, thread: &Thread<F>, data: &[u8]) -> Result<()> {
         self.enter(thread)?;
         self.put()?.post_inline_untracked(thread, data)
     }
 
-    /// Sends this node's copy, which must not be written before [`wait_until_read`](Published::wait_until_read). `key`
-    /// gets what was posted, also on an error.
+    /// Sends this node's copy, which must not be written before
+    /// [`wait_until_read`](Published::wait_until_read). The posted operations are added to `key`, even on an
+    /// error.
     ///
     /// # Errors
-    /// See [`post_inline`](Published::post_inline).
+    /// Returns the errors of [`post_inline`](Published::post_inline).
     pub(crate) fn post_copy(&mut self, thread: &Thread<F>, key: &mut AckKey<F>) -> Result<()> {
         self.enter(thread)?;
         let mut posted = AckKey::done();
@@ -113,20 +119,21 @@ impl<F: Fabric> Published<F> {
         outcome
     }
 
-    /// Sends this node's copy as it is when it is read, which may be a later one than now: for values of which a later one
-    /// says all that an earlier one did.
+    /// Sends this node's copy as it is when it is read, which may be later than now. For values of which a
+    /// later one says everything that an earlier one did.
     ///
     /// # Errors
-    /// See [`post_inline`](Published::post_inline).
+    /// Returns the errors of [`post_inline`](Published::post_inline).
     pub(crate) fn post_latest_untracked(&self, thread: &Thread<F>) -> Result<()> {
         self.enter(thread)?;
         self.put()?.post_untracked(thread)
     }
 
-    /// Waits until every [`post_copy`](Published::post_copy) has read this node's copy. One that failed reads no more.
+    /// Waits until every [`post_copy`](Published::post_copy) has read this node's copy. A post that failed
+    /// reads no more.
     ///
     /// # Errors
-    /// `Timeout`: they may still read it; call again.
+    /// Returns `Timeout`: the posts may still read the copy. Call again.
     pub(crate) fn wait_until_read(&mut self, thread: &Thread<F>) -> Result<()> {
         match self.reading.wait(thread) {
             Err(error) if error.is_timeout() => Err(error),

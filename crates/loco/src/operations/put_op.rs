@@ -1,4 +1,5 @@
-//! Memoised puts (LOCO'26 C.1.1): a source and its targets, checked once, posted any number of times.
+//! Memoised puts (LOCO'26 C.1.1): a source and its targets, which are checked once and posted any number of
+//! times.
 
 use loco_fabric::{Fabric, Local, Memory, NodeId, RemoteMemory, Target};
 
@@ -20,7 +21,7 @@ impl<F: Fabric> PutOp<F> {
     /// Prepares a put of `src` to each of `targets`.
     ///
     /// # Errors
-    /// `TooLarge` if a target is shorter than the source.
+    /// Returns `TooLarge` if a target is shorter than the source.
     pub fn new(src: F::Memory, targets: impl IntoIterator<Item = F::Remote>) -> Result<PutOp<F>> {
         let len = src.len();
         let targets: Box<[F::Remote]> = targets.into_iter().collect();
@@ -34,11 +35,11 @@ impl<F: Fabric> PutOp<F> {
         }
     }
 
-    /// Prepares a broadcast of `len` bytes at `offset` of this node's part of `region` to the same place on `nodes`,
-    /// this node excepted.
+    /// Prepares a broadcast of `len` bytes at `offset` of this node's part of `region` to the same place on
+    /// `nodes`, except on this node.
     ///
     /// # Errors
-    /// `OutOfRange`; `NotConnected` to one of the nodes.
+    /// Returns `OutOfRange`, or `NotConnected` for one of the nodes.
     pub fn broadcast(
         region: &Region<F>,
         offset: usize,
@@ -50,7 +51,7 @@ impl<F: Fabric> PutOp<F> {
         PutOp::to_copies(region, offset, len, &others)
     }
 
-    /// A put of a part of `region` to the same place on each of `nodes`.
+    /// Prepares a put of a part of `region` to the same place on each of `nodes`.
     pub(crate) fn to_copies(
         region: &Region<F>,
         offset: usize,
@@ -69,15 +70,16 @@ impl<F: Fabric> PutOp<F> {
         self.targets = targets.filter(|target| target.node() != node).collect();
     }
 
-    /// Posts the put to every target. The memory may be read until the key is done, and may have changed by then:
-    /// targets may receive different values (LOCO'26 Fig. 9c).
+    /// Posts the put to every target. The memory may be read until the key is done, and may have changed by
+    /// then. Targets may therefore receive different values (LOCO'26 Fig. 9c).
     ///
     /// # Errors
-    /// See [`Thread::put_inline`]; the puts to the other targets have been posted all the same.
+    /// Returns the errors of [`Thread::put_inline`]. The puts to the other targets have been posted all the
+    /// same.
     ///
     /// # After a timeout
-    /// The puts to some of the targets were posted, and nothing tells which. Post again if a later put to the same place
-    /// replaces an earlier one.
+    /// The puts to some of the targets were posted, and it is unknown to which. Post again if a later put to
+    /// the same place replaces an earlier one.
     #[inline]
     pub fn post(&self, thread: &Thread<F>) -> Result<AckKey<F>> {
         let mut key = AckKey::done();
@@ -85,7 +87,7 @@ impl<F: Fabric> PutOp<F> {
         Ok(key)
     }
 
-    /// Posts the put to every target and adds to `key` what was posted, also on an error.
+    /// Posts the put to every target, and adds the posted operations to `key`, even on an error.
     pub(crate) fn post_into(&self, thread: &Thread<F>, key: &mut AckKey<F>) -> Result<()> {
         self.each(|target| thread.post_into(&self.put(target), Flags::default(), key))
     }
@@ -95,13 +97,13 @@ impl<F: Fabric> PutOp<F> {
         self.each(|target| thread.post_untracked(&self.put(target), Flags::default()))
     }
 
-    /// Posts a put of `data`, copied at the call, to every target.
+    /// Posts a put of `data`, which is copied within the call, to every target.
     ///
     /// # Errors
-    /// See [`Thread::put_inline`].
+    /// Returns the errors of [`Thread::put_inline`].
     ///
     /// # After a timeout
-    /// As after [`post`](PutOp::post).
+    /// See [`post`](PutOp::post).
     #[inline]
     pub fn post_inline(&self, thread: &Thread<F>, data: &[u8]) -> Result<AckKey<F>> {
         let mut key = AckKey::done();
@@ -109,20 +111,20 @@ impl<F: Fabric> PutOp<F> {
         Ok(key)
     }
 
-    /// The same without tracking the puts' completion.
+    /// Posts a put of `data` to every target without tracking the puts' completion.
     ///
     /// # Errors
-    /// See [`Thread::put_inline`].
+    /// Returns the errors of [`Thread::put_inline`].
     #[inline]
     pub fn post_inline_untracked(&self, thread: &Thread<F>, data: &[u8]) -> Result<()> {
         self.each(|target| thread.post_untracked(&inline(data, target), Flags::default()))
     }
 
-    /// Posts to every target, to the others also when one of them is lost; then returns the first error.
+    /// Posts to every target, even when one of them is lost, and then returns the first error.
     #[inline]
     fn each(&self, mut post: impl FnMut(&F::Remote) -> Result<()>) -> Result<()> {
-        // Results are looked at, never copied: a copy would read them back wider than they were written, and so wait
-        // until the puts before have left the store buffer, which is a cache miss each.
+        // Results are looked at, never copied. A copy would read them back wider than they were written, and
+        // would wait until the puts before have left the store buffer, which is a cache miss for each.
         let mut failed = None;
         for target in &self.targets {
             if let Err(error) = post(target)

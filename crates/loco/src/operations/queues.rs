@@ -1,4 +1,4 @@
-//! A thread's queue pairs and what is outstanding on them, which is what fences decide by.
+//! A thread's queue pairs, and the operations outstanding on them, which fences decide by.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -11,8 +11,9 @@ use crate::operations::operation::OperationKind;
 use crate::operations::peers::{atomics_placed, position_of};
 use crate::operations::platform::MutexOf;
 
-/// A thread's queues. Where every operation is done and placed when it is posted no other thread ever has reason to
-/// look at them, and posting takes no lock; elsewhere node-scope fences of other threads post flushes on them.
+/// A thread's queues. On some fabrics every operation is done and placed when it is posted. There no other
+/// thread ever looks at the queues, and posting takes no lock. On other fabrics, node-scope fences of other
+/// threads post flushes on them.
 pub(crate) enum Lane<F: Fabric> {
     Private(RefCell<Queues<F>>),
     Shared(SharedQueues<F>),
@@ -21,37 +22,37 @@ pub(crate) enum Lane<F: Fabric> {
 /// Queues that other threads may post on.
 pub(crate) type SharedQueues<F> = Arc<MutexOf<F, Queues<F>>>;
 
-/// Queue pairs of one thread, made when first used, and the numbering of its operations.
+/// The queue pairs of one thread, made when first used, and the numbering of its operations.
 pub(crate) struct Queues<F: Fabric> {
     window: Arc<Window<F>>,
-    /// Sequence number of the next operation that turns out to be pending.
+    /// The sequence number of the next operation that turns out to be pending.
     next: u64,
-    /// Every operation before this one has ended.
+    /// The first operation that may not have ended: every earlier one has.
     tail: u64,
-    /// By position of the peer among the job's nodes.
+    /// The queue pairs, by position of the peer among the job's nodes.
     pairs: Vec<Option<Pair<F>>>,
 }
 
 struct Pair<F: Fabric> {
     queue: F::QueuePair,
     peer: NodeId,
-    /// A put, or an atomic that is like one, was posted last or after the last get: nothing says that it is placed.
+    /// Set if a put, or an atomic that is like one, was posted after the last get. It may not be placed.
     puts: bool,
     /// The last read-like operation that was pending when posted. Later ones complete later.
     read: Option<u64>,
 }
 
-/// What became of an attempt to post.
+/// The result of an attempt to post.
 pub(crate) enum Attempt {
-    /// Completed at the call.
+    /// The operation completed within the call.
     Done,
-    /// Under way; 0 if untracked.
+    /// The operation is under way. The number is 0 if it is untracked.
     Pending(u64),
-    /// Nothing was posted: poll, then try again.
+    /// Nothing was posted. Poll, then try again.
     WindowFull,
 }
 
-/// What a fence still has to do for one queue pair.
+/// The work that a fence still has to do for one queue pair.
 pub(crate) enum Unfenced {
     /// Nothing is outstanding.
     Nothing,
@@ -73,12 +74,12 @@ impl<F: Fabric> Queues<F> {
         }
     }
 
-    /// The completion window of these queues.
+    /// Returns the completion window of these queues.
     pub(crate) fn window(&self) -> &Arc<Window<F>> {
         &self.window
     }
 
-    /// Posts one operation, or says why not yet. `work` has everything but the id.
+    /// Posts one operation, or says why it cannot yet. `work` has everything except the id.
     #[inline]
     pub(crate) fn post(
         &mut self,
@@ -149,7 +150,7 @@ impl<F: Fabric> Queues<F> {
         Ok(())
     }
 
-    /// What a fence has to do for `position`.
+    /// Returns what a fence has to do for `position`.
     #[inline]
     pub(crate) fn unfenced(&mut self, position: usize, placed_on_post: bool) -> Unfenced {
         let Some(pair) = &mut self.pairs[position] else {
@@ -159,7 +160,7 @@ impl<F: Fabric> Queues<F> {
             match self.window.status(seq) {
                 Status::Pending => {}
                 Status::Done => pair.read = None,
-                // Reported by this fence, and by no later one.
+                // This fence reports the failure, and no later one does.
                 Status::Failed => {
                     pair.read = None;
                     return Unfenced::WaitFor(seq);
@@ -174,7 +175,7 @@ impl<F: Fabric> Queues<F> {
         }
     }
 
-    /// Everything posted to `position` so far is done, or reported as failed.
+    /// Notes that everything posted to `position` so far is done, or reported as failed.
     #[inline]
     pub(crate) fn quiet(&mut self, position: usize) {
         if let Some(pair) = &mut self.pairs[position] {
@@ -183,7 +184,7 @@ impl<F: Fabric> Queues<F> {
         }
     }
 
-    /// True if the window has no free slot.
+    /// Returns true if the window has no free slot.
     fn is_full(&mut self) -> bool {
         if self.next - self.tail < WINDOW_SLOTS {
             return false;
@@ -195,7 +196,7 @@ impl<F: Fabric> Queues<F> {
     }
 }
 
-/// The queue pair towards `peer`, made when first used.
+/// Returns the queue pair towards `peer`, made when first used.
 #[inline(always)]
 fn pair_of<'a, F: Fabric>(
     pairs: &'a mut [Option<Pair<F>>],
@@ -227,13 +228,14 @@ fn find_pair<'a, F: Fabric>(
 }
 
 impl<F: Fabric> Pair<F> {
-    /// Takes down what was posted last; 0 if it has ended or nobody will ask.
+    /// Records the operation that was posted last. `seq` is 0 if it has ended or nobody will ask.
     #[inline]
     fn note(&mut self, fabric: &F, kind: OperationKind, seq: u64) {
         match kind {
             OperationKind::Put => self.puts = true,
             OperationKind::Read | OperationKind::Atomic => {
-                // Whether it is waited for or done already: it speaks for every earlier operation of the pair.
+                // Whether it is waited for or done already, it stands for every earlier operation of the
+                // pair.
                 self.puts = kind == OperationKind::Atomic && !atomics_placed(fabric);
                 self.read = (seq != 0).then_some(seq);
             }

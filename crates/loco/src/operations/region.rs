@@ -1,4 +1,4 @@
-//! One named region of a channel: this node's memory and, once connected, the peers'.
+//! A named region of a channel: this node's memory and, once connected, the peers' memory.
 
 use std::sync::{Arc, OnceLock};
 
@@ -8,21 +8,22 @@ use crate::fabric::AnyFabric;
 use crate::operations::peers::position_of;
 use crate::{Error, Result};
 
-/// A region that a channel declares (`bar/sst/ov0.data`). A cheap handle.
+/// A region that a channel declares (`bar/sst/ov0.data`). It is a cheap handle.
 pub struct Region<F: Fabric = AnyFabric> {
     inner: Arc<Inner<F>>,
 }
 
 struct Inner<F: Fabric> {
     fabric: F,
-    /// `channel.region`.
+    /// The full name, `channel.region`.
     name: String,
-    /// Where the short name starts.
+    /// The index at which the short name starts.
     short: usize,
     len: usize,
     published: bool,
     local: Option<F::Memory>,
-    /// By position among the job's nodes; each written once, by the set-up service, which never waits inside.
+    /// The peers' memory by position among the job's nodes. The set-up service writes each once, and never
+    /// waits inside.
     remotes: Box<[OnceLock<F::Remote>]>,
 }
 
@@ -48,7 +49,7 @@ impl<F: Fabric> Region<F> {
         }
     }
 
-    /// Full name.
+    /// Returns the full name.
     pub fn name(&self) -> &str {
         &self.inner.name
     }
@@ -57,25 +58,25 @@ impl<F: Fabric> Region<F> {
         &self.inner.name[self.inner.short..]
     }
 
-    /// True if only [`Published`](crate::operations::published::Published) posts to it.
+    /// Returns true if only [`Published`](crate::operations::published::Published) posts to it.
     pub(crate) fn is_published(&self) -> bool {
         self.inner.published
     }
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     pub fn len(&self) -> usize {
         self.inner.len
     }
 
-    /// True if the length is zero.
+    /// Returns true if the length is zero.
     pub fn is_empty(&self) -> bool {
         self.inner.len == 0
     }
 
-    /// This node's memory.
+    /// Returns this node's memory.
     ///
     /// # Errors
-    /// `UnknownRegion` if this node offers none.
+    /// Returns `UnknownRegion` if this node offers none.
     pub fn local(&self) -> Result<&F::Memory> {
         self.inner.local.as_ref().ok_or_else(|| Error::UnknownRegion {
             channel: self.inner.name[..self.inner.short - 1].to_owned(),
@@ -83,10 +84,11 @@ impl<F: Fabric> Region<F> {
         })
     }
 
-    /// A peer's memory.
+    /// Returns a peer's memory.
     ///
     /// # Errors
-    /// `NotConnected` before the channel is ready, or if that peer offers no such region; `UnknownPeer`.
+    /// Returns `NotConnected` before the channel is ready or if that peer offers no such region, and
+    /// `UnknownPeer`.
     #[inline]
     pub fn remote(&self, peer: NodeId) -> Result<&F::Remote> {
         let position = position_of(self.inner.fabric.nodes(), peer)?;
@@ -104,7 +106,7 @@ impl<F: Fabric> Region<F> {
         }
     }
 
-    /// Sets a peer's memory; the first one stays.
+    /// Sets a peer's memory. The first one stays.
     pub(crate) fn connect(&self, position: usize, remote: F::Remote) {
         let _ = self.inner.remotes[position].set(remote);
     }

@@ -1,4 +1,5 @@
-//! What one thread needs to use objects: its queue pairs, its completion window, its pool of temporary memory.
+//! The access of one thread to the network, which objects need: its queue pairs, its completion window, its
+//! pool of temporary memory.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -17,28 +18,28 @@ use crate::operations::operation::{Flags, Operation, OperationKind, target};
 use crate::operations::pool::Pool;
 use crate::operations::queues::{Attempt, Lane, Queues, Unfenced};
 
-/// One thread's access to the network. `Send`, not `Sync`: it moves with its thread and is shared with nobody, so
-/// that posting threads contend for nothing (LOCO'26 C.3).
+/// One thread's access to the network. It is `Send` and not `Sync`: it moves with its thread and is shared
+/// with nobody, so that posting threads contend for nothing (LOCO'26 C.3).
 ///
-/// Object operations take a `&Thread`. Operations posted through one `Thread` towards one peer are ordered as the
-/// fabric contract says; operations of different `Thread`s are not.
+/// Object operations take a `&Thread`. The fabric contract orders operations that are posted through one
+/// `Thread` towards one peer. It does not order operations of different `Thread`s.
 ///
-/// Made by [`Manager::thread`](crate::Manager::thread). Its queue pairs are made when first used, and kept for the
-/// node's next `Thread` when it is dropped.
+/// It is made by [`Manager::thread`](crate::Manager::thread). Its queue pairs are made when first used. When
+/// it is dropped, they are kept for the node's next `Thread`.
 pub struct Thread<F: Fabric = AnyFabric> {
-    /// Keeps the node's services up.
+    /// The node's services, kept up by this handle.
     _services: Arc<dyn Send + Sync>,
     network: Arc<Network<F>>,
     lane: Lane<F>,
     window: Arc<Window<F>>,
     scratch: RefCell<Vec<Completion>>,
     pool: RefCell<Pool<F>>,
-    /// Deadlines of this thread's waits, in place of the configured one.
+    /// The deadline of this thread's waits, in place of the configured one.
     deadline: Cell<Option<Time>>,
 }
 
 impl<F: Fabric> Thread<F> {
-    /// `services` stay up as long as the thread.
+    /// Makes a thread. `services` stay up as long as the thread.
     pub(crate) fn new(network: Arc<Network<F>>, idle: Idle<F>, services: Arc<dyn Send + Sync>) -> Thread<F> {
         let (lane, window) = match idle.lane {
             Lane::Private(queues) => {
@@ -61,37 +62,38 @@ impl<F: Fabric> Thread<F> {
         }
     }
 
-    /// This node.
+    /// Returns this node.
     pub fn node_id(&self) -> NodeId {
         self.network.fabric().node()
     }
 
-    /// The fabric.
+    /// Returns the fabric.
     #[inline]
     pub fn fabric(&self) -> &F {
         self.network.fabric()
     }
 
-    /// When a wait that starts now gives up: [`Config::deadline`](crate::Config::deadline) from now, unless
-    /// [`set_deadline`](Thread::set_deadline) said otherwise.
+    /// Returns the time at which a wait that starts now gives up:
+    /// [`Config::deadline`](crate::Config::deadline) from now, unless [`set_deadline`](Thread::set_deadline)
+    /// set another.
     pub fn deadline(&self) -> Time {
         self.deadline
             .get()
             .unwrap_or_else(|| self.network.default_deadline())
     }
 
-    /// Makes every later wait of this thread end at `deadline`; `None` goes back to the configured one.
+    /// Makes every later wait of this thread end at `deadline`. `None` goes back to the configured one.
     pub fn set_deadline(&self, deadline: Option<Time>) {
         self.deadline.set(deadline);
     }
 
-    /// The deadline of all waits, if there is one.
+    /// Returns the deadline of all waits, if there is one.
     pub(crate) fn set_deadline_is(&self) -> Option<Time> {
         self.deadline.get()
     }
 
-    /// Runs `steps` without a deadline of this thread: for the steps of a protocol that others would wait for in vain if
-    /// they were left out in the middle. They end when they are done or the peer is lost.
+    /// Runs `steps` without a deadline of this thread. For the steps of a protocol that others would wait for
+    /// in vain if they were left unfinished. They end when they are done or the peer is lost.
     pub(crate) fn to_the_end<T>(&self, steps: impl FnOnce() -> T) -> T {
         self.until(Time(u64::MAX), steps)
     }
@@ -115,36 +117,37 @@ impl<F: Fabric> Thread<F> {
         false
     }
 
-    /// The clock of this node.
+    /// Returns the clock of this node.
     pub fn now(&self) -> Time {
         self.network.fabric().platform().now()
     }
 
-    /// Writes `data`, copied at the call, to a peer's memory. Longer data goes through a buffer:
+    /// Writes `data`, which is copied within the call, to a peer's memory. Longer data needs a buffer:
     /// [`mem_ref`](Thread::mem_ref), [`MemRef::put`](crate::MemRef::put).
     ///
     /// # Errors
-    /// Range errors before anything is posted; `PeerLost`; `Timeout` when no room comes free in the queue; `Unsupported`
-    /// beyond [`Caps::inline_bytes_max`](loco_fabric::Caps).
+    /// Returns range errors before anything is posted, `PeerLost`, `Timeout` when the queue gets no room, and
+    /// `Unsupported` beyond [`Caps::inline_bytes_max`](loco_fabric::Caps).
     ///
     /// # After a timeout
-    /// Nothing was posted; post again. So for every method that posts one operation.
+    /// Nothing was posted. Post again. This holds for every method that posts one operation.
     #[inline]
     pub fn put_inline(&self, data: &[u8], dst: Target<'_, F::Remote>) -> Result<AckKey<F>> {
         self.post(&Operation::PutInline(data, dst), Flags::default())
     }
 
-    /// Writes `data` as [`put_inline`](Thread::put_inline) does, where nobody will ask for the end of the put: that spares
-    /// the completion. [Fences](crate::fence) cover it as they do every put.
+    /// Writes `data` as [`put_inline`](Thread::put_inline) does, for puts whose end nobody will ask for. This
+    /// saves the completion. [Fences](crate::fence) cover it as they do every put.
     ///
     /// # Errors
-    /// See [`put_inline`](Thread::put_inline).
+    /// Returns the errors of [`put_inline`](Thread::put_inline).
     #[inline(always)] // see `Queues::at_once`
     pub fn put_inline_untracked(&self, data: &[u8], dst: Target<'_, F::Remote>) -> Result<()> {
         self.post_untracked(&Operation::PutInline(data, dst), Flags::default())
     }
 
-    /// Posts an operation; the key tells when it has ended. For these three see [`raw`](crate::raw).
+    /// Posts an operation. The key tells when it has ended. For this and the next two methods see
+    /// [`raw`](crate::raw).
     #[inline]
     pub(crate) fn post(&self, operation: &Operation<'_, F>, flags: Flags) -> Result<AckKey<F>> {
         let mut key = AckKey::done();
@@ -160,7 +163,7 @@ impl<F: Fabric> Thread<F> {
         flags: Flags,
         key: &mut AckKey<F>,
     ) -> Result<()> {
-        // The id is filled in where the sequence number is.
+        // The id is filled in when the sequence number is known.
         let seq = self.post_work(operation, flags, Work::signaled(WorkRequestId(0)))?;
         if seq != 0 {
             key.insert(&self.window, seq, operation.peer());
@@ -168,11 +171,12 @@ impl<F: Fabric> Thread<F> {
         Ok(())
     }
 
-    /// Posts a put whose end nobody will ask for, which spares the completion. Its source must stay valid and
+    /// Posts a put whose end nobody will ask for, which saves the completion. Its source must stay valid and
     /// unchanged until a [fence](crate::fence) or a later tracked operation to the same peer is done.
     #[inline(always)] // see `Queues::at_once`
     pub(crate) fn post_untracked(&self, operation: &Operation<'_, F>, flags: Flags) -> Result<()> {
-        // The short way, where a put is done when it is posted: a few instructions that the caller's compiler sees through.
+        // This is the short path where a put is done when it is posted: a few instructions, which the
+        // compiler can inline into the caller.
         if let (Operation::PutInline(data, dst), Lane::Private(queues)) = (operation, &self.lane) {
             return match queues.borrow_mut().put_at_once(self.fabric(), data, target(dst)) {
                 Ok(()) => Ok(()),
@@ -189,14 +193,14 @@ impl<F: Fabric> Thread<F> {
         }
     }
 
-    /// Waits until `ready` returns `Some`: the fabric's waiting primitive with this thread's deadline. `what` and `peers`
-    /// as in [`Wait`].
+    /// Waits until `ready` returns `Some`, by the fabric's waiting primitive with this thread's deadline.
+    /// `what` and `peers` have the meaning of [`Wait`]'s fields.
     ///
     /// # Errors
-    /// `PeerLost` when one of `peers` is gone and `ready` still `None`; `Timeout`.
+    /// Returns `PeerLost` when one of `peers` is gone and `ready` still returns `None`, or `Timeout`.
     ///
     /// # After a timeout
-    /// Nothing has changed but by `ready` itself; wait again.
+    /// Only `ready` itself may have changed anything. Wait again.
     #[inline]
     pub fn wait_until<T>(&self, what: &str, peers: Peers<'_>, ready: impl FnMut() -> Option<T>) -> Result<T> {
         let wait = Wait {
@@ -225,7 +229,7 @@ impl<F: Fabric> Thread<F> {
         &self.pool
     }
 
-    /// Waits until tracking state says `ready`, polling if that is for waiters to do.
+    /// Waits until the tracking state satisfies `ready`. Polls if waiters have to do that.
     pub(crate) fn wait_completion<T>(
         &self,
         peers: Peers<'_>,
@@ -250,10 +254,10 @@ impl<F: Fabric> Thread<F> {
         })?
     }
 
-    /// Does `op` without posting it and gives its old value, where the fabric can.
+    /// Does `op` without posting it, where the fabric can, and returns its old value.
     #[inline(always)] // see `Queues::at_once`
     pub(crate) fn word_at_once(&self, word: &Target<'_, F::Remote>, op: WordOp) -> Result<Option<u64>> {
-        // Shared queues are those of fabrics that are not synchronous.
+        // Shared queues belong to fabrics that are not synchronous.
         let Lane::Private(queues) = &self.lane else {
             return Ok(None);
         };
@@ -269,13 +273,13 @@ impl<F: Fabric> Thread<F> {
         }
     }
 
-    /// Posts an operation; its sequence number, 0 if it has ended.
+    /// Posts an operation. Returns its sequence number, or 0 if it has ended.
     #[inline]
     pub(crate) fn post_seq(&self, operation: &Operation<'_, F>) -> Result<u64> {
         self.post_work(operation, Flags::default(), Work::signaled(WorkRequestId(0)))
     }
 
-    /// Posts; returns the sequence number of a pending tracked operation, else 0.
+    /// Posts an operation. Returns the sequence number if it is pending and tracked, else 0.
     #[inline]
     fn post_work(&self, operation: &Operation<'_, F>, flags: Flags, work: Work) -> Result<u64> {
         let work = Work {
@@ -301,8 +305,8 @@ impl<F: Fabric> Thread<F> {
         })
     }
 
-    /// Tries again to post until there is room. A poll may make room without a completion to show for it, where those
-    /// that ended were untracked: so it is posting that tells.
+    /// Tries again to post until there is room. A poll may make room without showing a completion, if only
+    /// untracked operations ended. Only another attempt to post can therefore tell.
     #[cold]
     #[inline(never)]
     fn post_when_free(&self, operation: &Operation<'_, F>, work: Work) -> Result<u64> {
@@ -317,20 +321,20 @@ impl<F: Fabric> Thread<F> {
         })
     }
 
-    /// What a fence still has to do towards a peer.
+    /// Returns what a fence still has to do towards a peer.
     #[inline]
     pub(crate) fn unfenced(&self, position: usize) -> Unfenced {
         let placed = self.network.placed_on_post();
         self.with_queues(|queues| queues.unfenced(position, placed))
     }
 
-    /// A fence towards a peer is over.
+    /// Notes that a fence towards a peer is over.
     #[inline]
     pub(crate) fn quiet(&self, position: usize) {
         self.with_queues(|queues| queues.quiet(position));
     }
 
-    /// The window, for keys of operations posted earlier.
+    /// Returns the window, for keys of operations posted earlier.
     #[inline]
     pub(crate) fn window(&self) -> &Arc<Window<F>> {
         &self.window
@@ -339,7 +343,7 @@ impl<F: Fabric> Thread<F> {
     #[inline]
     fn with_queues<T>(&self, f: impl FnOnce(&mut Queues<F>) -> T) -> T {
         match &self.lane {
-            // Never borrowed across a call out of this function.
+            // The queues are never borrowed across a call out of this function.
             Lane::Private(queues) => f(&mut queues.borrow_mut()),
             Lane::Shared(queues) => f(&mut queues.lock()),
         }
@@ -372,10 +376,10 @@ impl<F: Fabric> AckKey<F> {
     /// Waits until every operation has ended, for the configured deadline at most.
     ///
     /// # Errors
-    /// The first failure among the operations (a lost peer's operations fail); `Timeout`.
+    /// Returns the first failure among the operations (a lost peer's operations fail), or `Timeout`.
     ///
     /// # After a timeout
-    /// The operations are still under way, or ended in between; wait again.
+    /// The operations are still under way, or ended in between. Wait again.
     #[inline]
     pub fn wait(&self, thread: &Thread<F>) -> Result<()> {
         if self.is_empty() {
@@ -384,19 +388,19 @@ impl<F: Fabric> AckKey<F> {
         self.wait_until(thread, Some(thread.deadline()))
     }
 
-    /// Waits until every operation has ended, or `deadline`.
+    /// Waits until every operation has ended, or until `deadline`.
     ///
     /// # Errors
-    /// See [`wait`](AckKey::wait).
+    /// Returns the errors of [`wait`](AckKey::wait).
     ///
     /// # After a timeout
-    /// As after [`wait`](AckKey::wait).
+    /// See [`wait`](AckKey::wait).
     pub fn wait_until(&self, thread: &Thread<F>, deadline: Option<Time>) -> Result<()> {
         if self.is_empty() {
             return Ok(());
         }
-        // No peer is named: the fabric reports what is under way towards a lost one as failed, and one whose operations
-        // have ended may leave while the others' are awaited.
+        // The wait names no peer. The fabric reports operations towards a lost peer as failed. A peer whose
+        // operations have ended may leave while others' operations are awaited.
         thread.wait_completion(Peers::None, deadline, || self.outcome())
     }
 }

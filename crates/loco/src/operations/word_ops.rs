@@ -1,5 +1,5 @@
-//! Operations on one remote word, brought to their end at the call: what atomic variables and locks are made of. Nothing
-//! is built to wait with unless there is something to wait for.
+//! Operations on one remote word that are complete when the call returns. Atomic variables and locks are
+//! built from them. The state for a wait is built only if there is something to wait for.
 
 use loco_fabric::{Fabric, NodeId, RemoteMemory as _, Target, WordOp};
 
@@ -13,22 +13,24 @@ use crate::operations::thread::Thread;
 const WORD_BYTES: usize = 8;
 
 impl<F: Fabric> Thread<F> {
-    /// The peer's 8-byte word at `word`.
+    /// Returns the peer's 8-byte word at `word`.
     ///
     /// # Errors
-    /// See [`put_inline`](Thread::put_inline); those of waiting for it.
+    /// Returns the errors of [`put_inline`](Thread::put_inline), and those of the wait.
     ///
     /// # After a timeout
-    /// The operation may be under way, and may take effect at any later time. A read has no effect: read again.
+    /// The operation may be under way, and may take effect at any later time. A read has no effect: read
+    /// again.
     #[inline]
     pub fn read_word(&self, word: Target<'_, F::Remote>) -> Result<u64> {
         self.word_op(word, WordOp::Get)
     }
 
-    /// Atomically adds to the peer's 8-byte word; the old value.
+    /// Adds to the peer's 8-byte word atomically. Returns the old value.
     ///
     /// # Errors
-    /// See [`put_inline`](Thread::put_inline); `Unsupported` where the fabric has no atomics; those of waiting for it.
+    /// Returns the errors of [`put_inline`](Thread::put_inline), `Unsupported` where the fabric has no
+    /// atomics, and the errors of the wait.
     ///
     /// # After a timeout
     /// The operation may be under way, and may take effect at any later time. A read has no effect: read again.
@@ -37,10 +39,11 @@ impl<F: Fabric> Thread<F> {
         self.word_op(word, WordOp::FetchAdd(add))
     }
 
-    /// Atomically stores `new` in the peer's 8-byte word if it holds `expected`; the old value either way.
+    /// Stores `new` in the peer's 8-byte word if it holds `expected`, atomically. Returns the old value
+    /// either way.
     ///
     /// # Errors
-    /// See [`fetch_add_word`](Thread::fetch_add_word); those of waiting for it.
+    /// Returns the errors of [`fetch_add_word`](Thread::fetch_add_word), and those of the wait.
     ///
     /// # After a timeout
     /// The operation may be under way, and may take effect at any later time. A read has no effect: read again.
@@ -49,8 +52,8 @@ impl<F: Fabric> Thread<F> {
         self.word_op(word, WordOp::CompareSwap { expected, new })
     }
 
-    /// At once where the fabric can, else posted and waited for.
-    #[inline(always)] // which operation it is is known to the caller's compiler
+    /// Does the operation at once where the fabric can. Otherwise posts it and waits for it.
+    #[inline(always)] // The caller's compiler knows which operation it is.
     fn word_op(&self, word: Target<'_, F::Remote>, op: WordOp) -> Result<u64> {
         if let Some(old) = self.word_at_once(&word, op)? {
             return Ok(old);
@@ -71,7 +74,7 @@ impl<F: Fabric> Thread<F> {
     fn wait_for_word(&self, buffer: MemRef<'_, F>, seq: u64, peer: NodeId) -> Result<u64> {
         let mut key = AckKey::done();
         key.insert(self.window(), seq, peer);
-        // If the wait fails it keeps the buffer until the operation has ended.
+        // If the wait fails, the buffer is kept until the operation has ended.
         Pending::new(key, buffer).wait()?.word(0)
     }
 }

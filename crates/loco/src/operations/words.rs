@@ -1,9 +1,9 @@
-//! Words that live on one node and are changed by remote read-modify-writes: what atomic variables, locks and queues
-//! are made of.
+//! Words that live on one node and are changed by remote read-modify-writes. Atomic variables, locks and
+//! queues are built from them.
 //!
 //! A remote read-modify-write is atomic against the CPU of the home node only where the fabric says so
-//! ([`Atomicity::Glob`]). There the home node uses CPU instructions; elsewhere it goes through its NIC like everybody
-//! else, and so does a plain write, which a read-modify-write could otherwise undo.
+//! ([`Atomicity::Glob`]). There the home node uses CPU instructions. Elsewhere it uses its NIC like everybody
+//! else. So does a plain write, which a read-modify-write could otherwise undo.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -22,28 +22,29 @@ const WORD_BYTES: usize = 8;
 
 type CellOf<F> = <<F as Fabric>::Memory as Memory>::Cell<u64>;
 
-/// Between two looks at words that are changed by `on`.
+/// The pause between two looks at words that `on` changes.
 pub(crate) struct Pause<'a> {
-    /// For error messages.
+    /// The description for error messages.
     pub(crate) what: &'a str,
     pub(crate) on: NodeId,
     pub(crate) time: Duration,
     pub(crate) deadline: Time,
 }
 
-/// The words of `region` on `home`. Cheap to make; one for each node that has such words.
+/// The words of `region` on `home`. They are cheap to make; there is one such value for each node that has
+/// such words.
 pub(crate) struct Words<F: Fabric> {
     region: Region<F>,
     home: NodeId,
-    /// The home's memory, kept here once it is known: nearer than in the region.
+    /// The home's memory, kept here once it is known, because this is nearer than in the region.
     remote: OnceLock<F::Remote>,
-    /// Where the CPU of this node may access them.
+    /// The cells, where the CPU of this node may access the words.
     direct: Option<Box<[CellOf<F>]>>,
 }
 
 impl<F: Fabric> Words<F> {
     /// # Errors
-    /// `Unsupported` where the fabric has no atomics.
+    /// Returns `Unsupported` where the fabric has no atomics.
     pub(crate) fn new(fabric: &F, region: &Region<F>, home: NodeId) -> Result<Words<F>> {
         let direct = match fabric.caps().atomicity {
             Atomicity::None => {
@@ -65,12 +66,12 @@ impl<F: Fabric> Words<F> {
         })
     }
 
-    /// Where they live.
+    /// Returns the node where the words live.
     pub(crate) fn home(&self) -> NodeId {
         self.home
     }
 
-    /// Says that word `index` will be changed soon.
+    /// Hints that word `index` will be changed soon.
     #[inline]
     pub(crate) fn prefetch(&self, index: usize) {
         let offset = index * WORD_BYTES;
@@ -83,8 +84,8 @@ impl<F: Fabric> Words<F> {
         }
     }
 
-    /// The value of word `index`, in one order with all read-modify-writes. Where the NIC carries those out it is one too:
-    /// a get could miss what a completed one wrote.
+    /// Returns the value of word `index`, in one order with all read-modify-writes. Where the NIC carries
+    /// those out, this is one too: a get could miss the write of a completed one.
     #[inline]
     pub(crate) fn read(&self, thread: &Thread<F>, index: usize) -> Result<u64> {
         match thread.network().atomics_placed() {
@@ -93,18 +94,18 @@ impl<F: Fabric> Words<F> {
         }
     }
 
-    /// A value that word `index` had a moment ago. It may lack what was written by a read-modify-write that has completed
-    /// and that no later operation of its queue pair has placed, or fence.
+    /// Returns a value that word `index` had a moment ago. It may lack the write of a read-modify-write that
+    /// has completed and that neither a later operation of its queue pair nor a fence has placed.
     #[inline]
     pub(crate) fn peek(&self, thread: &Thread<F>, index: usize) -> Result<u64> {
         if let Some(cells) = &self.direct {
-            // A point in the word's history.
+            // The value is that of some point in the word's history.
             return Ok(cells[index].load());
         }
         thread.read_word(self.target(index)?)
     }
 
-    /// The values of the words from `index`, each as [`peek`](Words::peek) has it.
+    /// Returns the values of the words from `index`. Each is read like [`peek`](Words::peek) does.
     pub(crate) fn read_many(&self, thread: &Thread<F>, index: usize, out: &mut [u64]) -> Result<()> {
         if let Some(cells) = &self.direct {
             for (value, cell) in out.iter_mut().zip(&cells[index..]) {
@@ -120,7 +121,7 @@ impl<F: Fabric> Words<F> {
         Ok(())
     }
 
-    /// Adds with wrap-around; the old value.
+    /// Adds with wrap-around. Returns the old value.
     #[inline]
     pub(crate) fn fetch_add(&self, thread: &Thread<F>, index: usize, add: u64) -> Result<u64> {
         if let Some(cells) = &self.direct {
@@ -129,7 +130,7 @@ impl<F: Fabric> Words<F> {
         thread.fetch_add_word(self.target(index)?, add)
     }
 
-    /// Stores `new` if the word is `expected`; the old value.
+    /// Stores `new` if the word is `expected`. Returns the old value.
     #[inline]
     pub(crate) fn compare_swap(
         &self,
@@ -146,8 +147,8 @@ impl<F: Fabric> Words<F> {
         thread.compare_swap_word(self.target(index)?, expected, new)
     }
 
-    /// Stores; the old value. By compare-and-swap, as there is no remote swap and a put is not atomic against
-    /// read-modify-writes. `guess` is what the word may hold.
+    /// Stores a value, and returns the old one. This is a compare-and-swap, since there is no remote swap and
+    /// a put is not atomic against read-modify-writes. `guess` is a likely content of the word.
     pub(crate) fn swap(&self, thread: &Thread<F>, index: usize, guess: u64, new: u64) -> Result<u64> {
         let mut expected = guess;
         loop {
@@ -159,12 +160,13 @@ impl<F: Fabric> Words<F> {
         }
     }
 
-    /// Stores a word that no read-modify-write ever touches. Placed before any later read-modify-write of this thread
-    /// on this node's words takes effect (stamp order: NIC remote writes before NIC remote reads); not waited for.
+    /// Stores a word that no read-modify-write ever touches. It is placed before any later read-modify-write
+    /// of this thread on this node's words takes effect (stamp order: NIC remote writes before NIC remote
+    /// reads). The call does not wait for it.
     #[inline]
     pub(crate) fn post_write(&self, thread: &Thread<F>, index: usize, value: u64) -> Result<()> {
         if let Some(cells) = &self.direct {
-            // Release: TSO keeps it before the later exchanges.
+            // Release: TSO keeps the store before the later exchanges.
             cells[index].store(value);
             return Ok(());
         }
@@ -172,10 +174,10 @@ impl<F: Fabric> Words<F> {
         thread.post_untracked(&put, Flags::default())
     }
 
-    /// Lets `pause` pass before the next look at the words from `index`, where the last one found `seen`.
+    /// Lets `pause` pass before the next look at the words from `index`. The last look found `seen`.
     ///
     /// # Errors
-    /// `PeerLost` if `on`, who is to change them, is gone; `Timeout` at `deadline`.
+    /// Returns `PeerLost` if `on`, who is to change them, is gone, and `Timeout` at `deadline`.
     pub(crate) fn pause(
         &self,
         thread: &Thread<F>,

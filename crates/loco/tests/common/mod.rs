@@ -56,8 +56,8 @@ pub fn on_device() -> bool {
     std::env::var("LOCO_TEST_VERBS").is_ok_and(|value| value == "device")
 }
 
-/// A deadline that a test sets itself, on this host. A device may be an emulated one, on which what takes a second
-/// elsewhere takes half a minute.
+/// Returns a deadline that a test sets itself, on this host. A device may be an emulated one, on which what
+/// takes a second elsewhere takes half a minute.
 #[allow(dead_code)]
 pub fn ample(usual: Duration) -> Duration {
     usual * if on_device() { 6 } else { 1 }

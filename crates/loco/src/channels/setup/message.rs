@@ -5,55 +5,55 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 
-/// What travels on the control plane.
+/// A message on the control plane.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Message {
     /// An endpoint was made.
     Join(Greeting),
-    /// Answer to a join by an endpoint that fits.
+    /// The answer to a join by an endpoint that fits.
     Connect(Greeting),
-    /// Answer to a connect: the sender has connected too.
+    /// The answer to a connect: the sender has connected too.
     Ack { channel: String, incarnation: u64 },
-    /// Answer by an endpoint that does not fit.
+    /// The answer by an endpoint that does not fit.
     Mismatch {
         channel: String,
-        /// The endpoint answered.
+        /// The endpoint that is answered.
         incarnation: u64,
         difference: Difference,
     },
-    /// Answer by an endpoint that cannot connect.
+    /// The answer by an endpoint that cannot connect.
     Refused {
         channel: String,
-        /// The endpoint answered.
+        /// The endpoint that is answered.
         incarnation: u64,
         reason: String,
     },
-    /// An endpoint is going away: nothing of it is outstanding.
+    /// An endpoint goes away. None of its operations is outstanding.
     Leave { channel: String, incarnation: u64 },
     /// The sender will not access memory of that endpoint any more.
     LeaveAck { channel: String, incarnation: u64 },
 }
 
-/// One endpoint introduces itself.
+/// The introduction of one endpoint.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Greeting {
     pub(crate) channel: String,
-    /// Names the endpoint among all that this node ever made.
+    /// The number that names the endpoint among all that this node ever made.
     pub(crate) incarnation: u64,
-    /// In a connect: the endpoint whose join this answers. It may have been replaced meanwhile, and its replacement
-    /// must not take this for its own.
+    /// In a connect, the endpoint whose join this answers. That endpoint may have been replaced in the
+    /// meantime, and its replacement must not take this answer for its own.
     pub(crate) answers: Option<u64>,
     pub(crate) spec: Spec,
     /// Keys of the regions offered, in the order of `spec.offers`.
     pub(crate) keys: Vec<RegionKey>,
 }
 
-/// What an endpoint declares.
+/// The declarations of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Spec {
-    /// Type with its parameters: `sst<u64>`.
+    /// The type with its parameters: `sst<u64>`.
     pub(crate) kind: String,
-    /// In ascending order.
+    /// The participants in ascending order.
     pub(crate) participants: Vec<NodeId>,
     pub(crate) offers: Vec<SpecRegion>,
     pub(crate) expects: Vec<(NodeId, SpecRegion)>,
@@ -66,7 +66,7 @@ pub(crate) struct SpecRegion {
     pub(crate) len: u64,
 }
 
-/// Where two endpoints differ, seen from `here`.
+/// A difference between two endpoints, seen from `here`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Difference {
     what: String,
@@ -75,7 +75,7 @@ pub(crate) struct Difference {
 }
 
 impl Difference {
-    /// The first thing in which `theirs` does not fit `ours`.
+    /// Returns the first thing in which `theirs` does not fit `ours`.
     pub(crate) fn between(here: NodeId, ours: &Spec, peer: NodeId, theirs: &Spec) -> Option<Difference> {
         if ours.kind != theirs.kind {
             return Some(Difference {
@@ -106,7 +106,7 @@ impl Difference {
             })
     }
 
-    /// The same, seen from the other side.
+    /// Returns the difference, seen from the other side.
     pub(crate) fn reversed(self) -> Difference {
         Difference {
             what: self.what,
@@ -132,7 +132,7 @@ fn participants(nodes: &[NodeId]) -> String {
     format!("{} (nodes {})", nodes.len(), ids.join(", "))
 }
 
-/// The first region expected of `of` that `offers` does not have in that length.
+/// Returns the first region expected of `of` that `offers` does not have in that length.
 fn unmet(
     expects: &[(NodeId, SpecRegion)],
     of: NodeId,

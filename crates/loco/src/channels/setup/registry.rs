@@ -1,4 +1,4 @@
-//! A node's endpoints by name, and the memory of those that are gone but not yet forgotten by their peers.
+//! A node's endpoints by name, and the memory of endpoints that are gone but that peers may still access.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,32 +19,32 @@ pub(crate) struct Registry<F: Fabric> {
     next_incarnation: u64,
 }
 
-/// One endpoint as the set-up service sees it.
+/// An endpoint as the set-up service sees it.
 pub(crate) struct Endpoint<F: Fabric> {
     pub(crate) incarnation: u64,
     pub(crate) spec: Spec,
     pub(crate) keys: Vec<RegionKey>,
     pub(crate) regions: Vec<Region<F>>,
-    /// The other participants.
+    /// The links to the other participants.
     pub(crate) links: BTreeMap<NodeId, Link>,
     pub(crate) on_join: Option<OnPeer>,
     pub(crate) on_connect: Option<OnPeer>,
-    /// Why it can never be ready.
+    /// The error because of which the endpoint can never be ready.
     pub(crate) error: Option<Error>,
 }
 
-/// What an endpoint knows of its counterpart.
+/// The knowledge of an endpoint about its counterpart.
 #[derive(Default)]
 pub(crate) struct Link {
-    /// The callback on joining has run.
+    /// Set when the callback on joining has run.
     pub(super) joined: bool,
-    /// Incarnation of the counterpart, once its regions are usable.
+    /// The incarnation of the counterpart, once its regions are usable.
     pub(super) connected: Option<u64>,
-    /// The counterpart has connected to us: it needs us no more to become ready.
+    /// Set when the counterpart has connected to us. It no longer needs us to become ready.
     pub(super) acked: bool,
-    /// The counterpart has sent its leave.
+    /// Set when the counterpart has sent its leave.
     pub(super) left: bool,
-    /// Incarnations up to this one are gone.
+    /// The incarnation up to which the counterpart's endpoints are gone.
     pub(super) gone: u64,
 }
 
@@ -52,13 +52,13 @@ pub(crate) struct Link {
 pub(super) struct Buried<F: Fabric> {
     pub(super) channel: String,
     pub(super) incarnation: u64,
-    /// Keeps the memory.
+    /// The regions, which keep the memory.
     pub(super) _regions: Vec<Region<F>>,
-    /// Participants that may still access it.
+    /// The participants that may still access it.
     pub(super) waiting: Vec<NodeId>,
 }
 
-/// How a set of endpoints stands.
+/// The state of a set of endpoints.
 pub(crate) enum State {
     Ready,
     Waiting { channel: String, missing: Vec<NodeId> },
@@ -74,7 +74,7 @@ impl<F: Fabric> Registry<F> {
         }
     }
 
-    /// Enters an endpoint; its incarnation is filled in.
+    /// Enters an endpoint, and fills in its incarnation.
     pub(crate) fn enter(&mut self, name: &str, mut endpoint: Endpoint<F>, node: NodeId) -> Result<u64> {
         if self.endpoints.contains_key(name) {
             return Err(Error::DuplicateChannel {
@@ -89,7 +89,7 @@ impl<F: Fabric> Registry<F> {
         Ok(incarnation)
     }
 
-    /// The state of `channel` and its sub-channels, or of all channels.
+    /// Returns the state of `channel` and its sub-channels, or of all channels.
     pub(crate) fn state(&self, channel: Option<&str>) -> State {
         let mut waiting = None;
         for (name, endpoint) in &self.endpoints {
@@ -111,7 +111,7 @@ impl<F: Fabric> Registry<F> {
         waiting.unwrap_or(State::Ready)
     }
 
-    /// `peer` is gone: endpoints that have its regions do not wait for its acknowledgement.
+    /// Notes that `peer` is gone. Endpoints that have its regions no longer wait for its acknowledgement.
     pub(crate) fn gone(&mut self, peer: NodeId) {
         for endpoint in self.endpoints.values_mut() {
             if let Some(link) = endpoint.links.get_mut(&peer) {
@@ -120,7 +120,7 @@ impl<F: Fabric> Registry<F> {
         }
     }
 
-    /// `peer` has connected to the endpoint of that incarnation.
+    /// Notes that `peer` has connected to the endpoint of that incarnation.
     pub(super) fn acknowledged(&mut self, channel: &str, incarnation: u64, peer: NodeId) {
         if let Some(endpoint) = self.endpoints.get_mut(channel)
             && endpoint.incarnation == incarnation
@@ -130,8 +130,8 @@ impl<F: Fabric> Registry<F> {
         }
     }
 
-    /// Forgets quarantined memory that nobody can access any more: freed when the returned value is dropped, which
-    /// is for outside the lock.
+    /// Removes quarantined memory that nobody can access any more. It is freed when the returned value is
+    /// dropped, which must happen outside the lock.
     pub(super) fn sweep(&mut self, control: &F::Control) -> Vec<Buried<F>> {
         for buried in &mut self.buried {
             buried
@@ -145,7 +145,7 @@ impl<F: Fabric> Registry<F> {
         free
     }
 
-    /// Channels whose memory is in quarantine.
+    /// Returns the number of channels whose memory is in quarantine.
     pub(crate) fn quarantined(&self) -> usize {
         self.buried.len()
     }
@@ -171,7 +171,7 @@ impl<F: Fabric> Endpoint<F> {
     }
 }
 
-/// True if `name` is `channel` or below it.
+/// Returns true if `name` is `channel` or below it.
 fn is_within(name: &str, channel: &str) -> bool {
     name.strip_prefix(channel)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))

@@ -8,7 +8,7 @@ use super::state::Setup;
 use crate::operations::region::Region;
 use crate::{Error, Result};
 
-/// Body of the service thread.
+/// Runs the service thread.
 pub(crate) fn serve<F: Fabric>(setup: &Setup<F>) {
     loop {
         match setup.fabric().control().receive(None) {
@@ -43,8 +43,8 @@ pub(crate) fn announce<F: Fabric>(setup: &Setup<F>, channel: &str) {
     setup.changed();
 }
 
-/// Takes an endpoint out of service and puts its memory into quarantine. `drained`: none of this node's operations
-/// is outstanding.
+/// Takes an endpoint out of service and puts its memory into quarantine. `drained` says that none of this
+/// node's operations is outstanding.
 pub(crate) fn bury<F: Fabric>(setup: &Setup<F>, channel: &str, drained: bool) {
     let mut registry = setup.registry().lock();
     let Some(endpoint) = registry.endpoints.remove(channel) else {
@@ -63,7 +63,7 @@ pub(crate) fn bury<F: Fabric>(setup: &Setup<F>, channel: &str, drained: bool) {
     for peer in peers {
         let link = &endpoint.links[&peer];
         if !drained {
-            // Peers keep their memory: something of ours may still land there.
+            // Peers keep their memory, because one of our operations may still change it.
             tracing::warn!(channel, %peer, "operations did not drain: memory stays in quarantine");
         } else if let (true, Some(incarnation)) = (link.left, link.connected) {
             let channel = channel.to_owned();
@@ -140,7 +140,7 @@ fn handle<F: Fabric>(setup: &Setup<F>, from: NodeId, message: Message) {
     setup.changed();
 }
 
-/// A counterpart of one of our endpoints introduces itself; returns what to answer to its join.
+/// Receives the introduction of a counterpart of one of our endpoints. Returns the answer to its join.
 fn meet<F: Fabric>(setup: &Setup<F>, from: NodeId, theirs: &Greeting) -> Option<Message> {
     let channel = &theirs.channel;
     let here = setup.fabric().node();
@@ -174,7 +174,7 @@ fn meet<F: Fabric>(setup: &Setup<F>, from: NodeId, theirs: &Greeting) -> Option<
             Visited::New(visit) => visit,
         }
     };
-    // The lock is not held here: callbacks make channels of their own.
+    // The lock is not held here, because callbacks make channels of their own.
     let connected = (|| {
         if first {
             callback(setup, channel, incarnation, |e| e.on_join.clone(), from)?;
@@ -207,13 +207,13 @@ fn meet<F: Fabric>(setup: &Setup<F>, from: NodeId, theirs: &Greeting) -> Option<
 }
 
 enum Visited<F: Fabric> {
-    /// No endpoint here, or not one for this counterpart.
+    /// There is no endpoint here, or none for this counterpart.
     Unknown,
-    /// An endpoint, of this incarnation, that does not fit.
+    /// The endpoint of this incarnation does not fit.
     Differs(u64, Difference),
-    /// Connected already.
+    /// The endpoint is connected already.
     Known(Message),
-    /// To be connected.
+    /// The endpoint is to be connected.
     New(Visit<F>),
 }
 
@@ -221,7 +221,7 @@ struct Visit<F: Fabric> {
     incarnation: u64,
     answer: Message,
     regions: Vec<Region<F>>,
-    /// The callback on joining has not run for this peer.
+    /// Set if the callback on joining has not run for this peer.
     first: bool,
 }
 
@@ -236,13 +236,13 @@ fn visit<F: Fabric>(registry: &mut Registry<F>, here: NodeId, from: NodeId, thei
         return Visited::Differs(endpoint.incarnation, difference);
     }
     let answer = Message::Connect(endpoint.greeting(&theirs.channel, Some(theirs.incarnation)));
-    // Equal participant lists and a join from there: the link exists.
+    // The participant lists are equal and the join came from a participant, so the link exists.
     let Some(link) = endpoint.links.get_mut(&from) else {
         return Visited::Unknown;
     };
     match link.connected {
         Some(incarnation) if incarnation == theirs.incarnation => Visited::Known(answer),
-        // The counterpart was replaced: that one waits for our replacement.
+        // The counterpart was replaced. The replacement waits for our replacement.
         Some(_) => Visited::Unknown,
         None if theirs.incarnation <= link.gone => Visited::Unknown,
         None => Visited::New(Visit {
@@ -299,7 +299,7 @@ fn leave<F: Fabric>(setup: &Setup<F>, from: NodeId, channel: String, incarnation
     {
         link.gone = link.gone.max(incarnation);
         if link.connected == Some(incarnation) {
-            // Acknowledged when our endpoint goes.
+            // It is acknowledged when our endpoint goes.
             link.left = true;
             return;
         }
@@ -320,7 +320,7 @@ fn fail<F: Fabric>(setup: &Setup<F>, channel: &str, incarnation: u64, error: Err
     setup.changed();
 }
 
-/// Sends; a peer that is gone will be found so by whoever waits for it.
+/// Sends a message. If the peer is gone, the thread that waits for it finds out.
 fn send<F: Fabric>(setup: &Setup<F>, to: NodeId, message: &Message) {
     let control = setup.fabric().control();
     if control.peer_state(to) != PeerState::Alive {

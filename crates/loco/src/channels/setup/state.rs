@@ -1,4 +1,5 @@
-//! What the set-up service and the makers of channels share, and waiting for channels to be connected.
+//! The state that the set-up service and the makers of channels share, and waits for channels to be
+//! connected.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,14 +11,14 @@ use crate::operations::network::Network;
 use crate::operations::platform::{AtomicU64Of, MutexOf};
 use crate::{Error, Result};
 
-/// How long set-up messages of a peer that is gone may still be on their way to the service.
+/// The time that set-up messages of a peer that is gone may still be on their way to the service.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// Set-up state of one node.
+/// The set-up state of one node.
 pub(crate) struct Setup<F: Fabric> {
     network: Arc<Network<F>>,
     registry: MutexOf<F, Registry<F>>,
-    /// Changes with the registry: what waits for channels watches this.
+    /// A counter that changes with the registry. Waits for channels watch it.
     changes: AtomicU64Of<F>,
 }
 
@@ -42,13 +43,13 @@ impl<F: Fabric> Setup<F> {
         self.network.fabric()
     }
 
-    /// Something in the registry changed.
+    /// Reports that the registry has changed.
     pub(super) fn changed(&self) {
-        // Who sees the count finds the change under the registry's lock anyway.
+        // A thread that sees the new count finds the change under the registry's lock anyway.
         self.changes.fetch_add(1);
     }
 
-    /// How often the registry changed.
+    /// Returns how often the registry has changed.
     fn changes(&self) -> u64 {
         self.changes.load()
     }
@@ -58,9 +59,9 @@ impl<F: Fabric> Setup<F> {
         let begin = self.fabric().platform().now();
         let mut grace = None;
         loop {
-            // Read before the state, so that a change after it is not missed.
+            // The count is read before the state, so that a later change is not missed.
             let changes = self.changes();
-            // Who is missing changes as peers connect, and with it whose loss matters.
+            // The missing peers change as peers connect, and with them the peers whose loss matters.
             let (waiting, missing) = match self.registry().lock().state(channel) {
                 State::Ready => return Ok(()),
                 State::Broken(error) => return Err(error),
@@ -83,7 +84,8 @@ impl<F: Fabric> Setup<F> {
                         after: self.fabric().platform().now().since(begin),
                     });
                 }
-                // What the peer sent before it left may be about to be handled, and may be all that we need of it.
+                // The last messages of the peer may be about to be handled, and may be all that we need of
+                // it.
                 Err(FabricError::PeerLost(peer)) => {
                     let now = self.fabric().platform().now();
                     let end = *grace.get_or_insert(now.after(GRACE));

@@ -1,8 +1,9 @@
-//! A node's index: where each key's value lives.
+//! A node's index, which maps each key to the place of its value.
 //!
-//! Open addressing with linear probing, entry beside entry, so that a lookup costs one miss of the cache; and where many
-//! keys are looked up, [`touch`](Index::touch) for each of them first has the CPU fetch for several at a time. Hashed
-//! without a random seed, so that a run under a model repeats.
+//! It is a hash table with open addressing and linear probing. Entries are side by side, so that a lookup
+//! costs one cache miss. Where many keys are looked up, a call of [`touch`](Index::touch) for each of them
+//! first lets the CPU fetch several at a time. The hash has no random seed, so that a run under a model is
+//! repeatable.
 
 use std::hash::{BuildHasher, BuildHasherDefault, Hash};
 
@@ -11,22 +12,22 @@ use rustc_hash::FxHasher;
 
 use super::slot::Location;
 
-/// Entries at first; a power of two, as always.
+/// The number of entries at first. The number is always a power of two.
 const ENTRIES_MIN: usize = 16;
 
-/// From keys to locations.
+/// A map from keys to locations.
 pub(super) struct Index<K> {
     entries: Box<[Option<Entry<K>>]>,
     len: usize,
 }
 
-/// A key and its location, spelled out so that `Option` finds room for itself.
+/// A key and its location. The fields are spelled out so that `Option` finds room for its tag.
 struct Entry<K> {
     key: K,
     counter: u64,
     slot: u32,
     node: NodeId,
-    /// Of which `Option` takes the values that a bool has not.
+    /// A field whose invalid bool values serve as the tag of `Option`.
     _used: bool,
 }
 
@@ -70,20 +71,20 @@ impl<K: Hash + Eq> Index<K> {
             match &self.entries[at] {
                 Some(entry) if entry.key == *key => return Some(entry.location()),
                 Some(_) => at = self.after(at),
-                // There always is one: the table is never full.
+                // There always is one, because the table is never full.
                 None => return None,
             }
         }
     }
 
-    /// Loads what a lookup of `key` will look at first; nothing waits for what it finds.
+    /// Loads the entry that a lookup of `key` looks at first. Nothing waits for its contents.
     #[inline]
     pub(super) fn touch(&self, key: &K) -> bool {
         self.entries[self.first(key)].is_some()
     }
 
     pub(super) fn insert(&mut self, key: K, location: Location) {
-        // At most two thirds full.
+        // The table is at most two thirds full.
         if (self.len + 1) * 3 > self.entries.len() * 2 {
             self.grow();
         }
@@ -121,7 +122,7 @@ impl<K: Hash + Eq> Index<K> {
         }
         self.entries[at] = None;
         self.len -= 1;
-        // Entries behind it that would not be found past the gap move into it.
+        // Later entries that could not be found past the gap move into it.
         let (mut gap, mut next) = (at, self.after(at));
         while let Some(entry) = &self.entries[next] {
             let mask = self.entries.len() - 1;
@@ -144,7 +145,7 @@ impl<K: Hash + Eq> Index<K> {
     #[inline]
     fn first(&self, key: &K) -> usize {
         let hash = BuildHasherDefault::<FxHasher>::new().hash_one(key);
-        // What is cut off does not matter: it is the low bits that are good.
+        // The bits that are cut off do not matter: the low bits are the good ones.
         #[allow(clippy::cast_possible_truncation)]
         let hash = hash as usize;
         hash & (self.entries.len() - 1)
@@ -192,7 +193,7 @@ mod tests {
         assert_eq!(size_of::<Option<Entry<u64>>>(), 24);
     }
 
-    /// A key whose hash is what the test says, so that keys meet.
+    /// A key whose hash the test chooses, so that keys collide.
     #[derive(Clone, PartialEq, Eq, Debug)]
     struct Meeting(u8);
 

@@ -1,4 +1,5 @@
-//! Losses at points that a test from outside cannot hit: halfway through a value, and between telling two nodes.
+//! Tests losses at points that a test from outside cannot hit: halfway through a value, and between telling
+//! two nodes.
 
 use std::time::{Duration, Instant};
 
@@ -14,12 +15,12 @@ type Store = KvStore<u64, [u64; 4]>;
 
 const VICTIM: NodeId = NodeId(2);
 
-/// Three nodes with a store whose one lock lives on node 0; each does its part.
+/// Runs three nodes with a store whose one lock is on node 0. Each does its part.
 fn run(slots_per_node: u32, node: impl Fn(&Manager, &Store, &Thread) -> Result<()> + Sync) {
     run_with(slots_per_node, 1, node);
 }
 
-/// The same with so many locks, one on each node in turn.
+/// Runs three nodes with a store with so many locks, one on each node in turn.
 fn run_with(slots_per_node: u32, locks: u32, node: impl Fn(&Manager, &Store, &Thread) -> Result<()> + Sync) {
     testing::run(3, |fabric| {
         let manager = Manager::new(fabric)?;
@@ -31,7 +32,7 @@ fn run_with(slots_per_node: u32, locks: u32, node: impl Fn(&Manager, &Store, &Th
         };
         let store = Store::new(&manager, "kv", config)?;
         let bar = Barrier::new(&manager, "bar")?;
-        // Those left keep their part of the store until both are done.
+        // The survivors keep their part of the store until both are done.
         let left = Participants::of([NodeId(0), NodeId(1)]);
         let end = match manager.node() {
             VICTIM => None,
@@ -56,7 +57,7 @@ fn wait_for(what: impl Fn() -> bool) {
     }
 }
 
-/// Readers of a value that a lost writer left torn are told so, at once; an update mends it.
+/// Readers of a value that a lost writer left torn are told so at once. An update repairs the value.
 #[test]
 fn a_value_left_torn_is_an_error_and_no_hang() {
     run(4, |manager, store, thread| {
@@ -64,7 +65,7 @@ fn a_value_left_torn_is_an_error_and_no_hang() {
         if manager.node() == VICTIM {
             let guard = shared.lock_of(&7).lock(thread, Scope::Nothing)?;
             let at = shared.find(&7).expect("it was inserted");
-            // The first half of an update.
+            // These bytes are the first half of an update.
             let half = &body(&[2; 32], at.counter)[..24];
             thread.put_inline(half, shared.place(at, BODY)?)?.forget();
             fence::thread(thread)?;
@@ -75,7 +76,7 @@ fn a_value_left_torn_is_an_error_and_no_hang() {
         wait_for(|| crate::operations::peers::is_gone(manager.fabric(), VICTIM));
         let begin = Instant::now();
         let found = store.get(thread, &7);
-        // Node 1 may come when node 0 has mended it.
+        // Node 1 may read after node 0 has repaired the value.
         let torn = matches!(found, Err(Error::Torn { .. }));
         assert!(
             torn || (manager.node() == NodeId(1) && found == Ok(Some([3; 4]))),
@@ -92,8 +93,8 @@ fn a_value_left_torn_is_an_error_and_no_hang() {
     });
 }
 
-/// The victim has deleted a key of node 0, of which only node 0 has heard, and which has used the slot again. Node 1, whose
-/// index still has the key there, cleans up without touching the slot.
+/// The victim has deleted a key of node 0. Only node 0 has heard of it, and has used the slot again. Node 1,
+/// whose index still has the key there, cleans up without touching the slot.
 #[test]
 fn cleaning_up_after_a_lost_delete_leaves_the_slots_new_key_alone() {
     run(1, |manager, store, thread| {
@@ -115,7 +116,7 @@ fn cleaning_up_after_a_lost_delete_leaves_the_slots_new_key_alone() {
             NodeId(0) => {
                 wait_for(|| store.stats().keys == 0);
                 assert_eq!(store.insert(thread, &8, &[8; 4])?, Inserted::Done);
-                // Until node 1 has cleaned up.
+                // Wait until node 1 has cleaned up.
                 wait_for(|| store.get(thread, &7) == Ok(Some([9; 4])));
                 assert_eq!(store.get(thread, &8)?, Some([8; 4]));
             }
@@ -130,19 +131,21 @@ fn cleaning_up_after_a_lost_delete_leaves_the_slots_new_key_alone() {
     });
 }
 
-/// The home of the lock is lost when everything that was to be done under it is done, and the calls say so.
+/// The home of the lock is lost after everything that was to be done under it was done. The calls report
+/// success.
 #[test]
 fn a_lock_lost_at_the_release_takes_nothing_from_what_was_done() {
     run_with(4, 3, |manager, store, thread| {
         let told = SharedVar::<u64>::new(manager, "told")?;
         manager.wait_for_ready()?;
-        // A key whose lock lives on the victim.
+        // This is a key whose lock is on the victim.
         let key = (100..)
             .find(|key| store.shared.lock_number(key) == 2)
             .unwrap_or(0);
         match manager.node() {
             VICTIM => {
-                // Its monitor applies nothing meanwhile, so that the insert goes on until it is lost.
+                // The victim's monitor applies nothing in the meantime, so the insert goes on until the
+                // victim is lost.
                 let index = store.shared.index.read();
                 told.write(1);
                 told.bcast(thread, &[NodeId(0)])?.wait(thread)?;

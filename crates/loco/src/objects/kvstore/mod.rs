@@ -1,27 +1,30 @@
 //! The key-value store (LOCO'25 6 and app. C, LOCO'26 6.2 and app. H): a linearizable map over the memory of all nodes.
 //!
-//! Each node has *slots* for values and an *index* of all keys: node, slot, counter of the slot's use. A lookup takes no
-//! lock: it finds the place in the index and reads it, remotely if need be. Inserts, updates and deletes are serialised per
-//! key by an array of ticket locks; inserts and deletes tell all nodes through *trackers* (`tracker`).
+//! Each node has *slots* for values and an *index* of all keys, which gives the node, the slot, and the
+//! counter of the slot's use. A lookup takes no lock: it finds the place in the index and reads it, remotely
+//! if need be. An array of ticket locks serialises inserts, updates and deletes of each key. Inserts and
+//! deletes tell all nodes through *trackers* (`tracker`).
 //!
-//! Why it is linearizable, following the papers' proof. An update takes effect when its value is placed, which the
-//! fence before the release waits for. An insert takes effect when the valid bit is set, *after* all nodes have acknowledged
-//! that their index has the key: so who looks it up later finds it. A delete takes effect when the valid bit is cleared,
-//! *before* the nodes are told: so who still finds the key in its index sees that it is gone. A reader that finds another
-//! counter than its index had overlapped with a delete. A reader that finds words of different writes tries again.
+//! The store is linearizable, by the papers' proof. An update takes effect when its value is placed; the
+//! fence before the release waits for that. An insert takes effect when the valid bit is set, *after* all
+//! nodes have acknowledged that their index has the key. A later lookup therefore finds it. A delete takes
+//! effect when the valid bit is cleared, *before* the nodes are told. A node that still finds the key in its
+//! index therefore sees that it is gone. If a reader finds another counter than its index had, it overlapped
+//! with a delete. A reader that finds words of different writes tries again.
 //!
-//! After a loss: a writer that was lost leaves a key's valid bit unset, whatever the indices say, and its lock is
-//! recovered: whoever takes it next looks at the valid bit and cleans up. Keys whose slot was on a lost node
-//! are lost with it: reading them is `PeerLost`, until somebody deletes them. A value that a lost writer left torn is
-//! `Torn`, until somebody updates or deletes it: readers find out by taking the lock.
+//! After a loss: a lost writer leaves a key's valid bit unset, whatever the indices say. Its lock is
+//! recovered, and its next holder looks at the valid bit and cleans up. Keys whose slot was on a lost node
+//! are lost with it: reading them is `PeerLost`, until somebody deletes them. A value that a lost writer left
+//! torn is `Torn`, until somebody updates or deletes it. Readers find that out by taking the lock.
 //!
-//! What a failed call has done is known if its node knew of the loss before the call began
-//! ([`Control::peer_state`](loco_fabric::Control::peer_state) of the lost node is not `Alive`, and
-//! [`Control::departures`](loco_fabric::Control::departures) has counted it): then `PeerLost` says that
-//! [`insert`](KvStore::insert) and [`update`](KvStore::update) have changed nothing, as they look for the lock and for the
-//! value's node before they write anything; and [`delete`](KvStore::delete) has changed nothing (the lock is lost) or the key is not
-//! there any more. Of a call that the loss overtook nobody knows: it may take effect or not, like one of the lost
-//! node's own.
+//! The effect of a failed call is known if its node knew of the loss before the call began:
+//! [`Control::peer_state`](loco_fabric::Control::peer_state) of the lost node is not `Alive`, and
+//! [`Control::departures`](loco_fabric::Control::departures) has counted it. In that case, `PeerLost` from
+//! [`insert`](KvStore::insert) and [`update`](KvStore::update) says that they have changed nothing, because
+//! they check the lock and the value's node before they write anything. `PeerLost` from
+//! [`delete`](KvStore::delete) says that it has changed nothing (the lock is lost) or that the key is gone.
+//! The effect of a call in progress when the loss occurred is unknown: it may take effect or not, like a call
+//! of the lost node.
 
 mod batch;
 mod index;
@@ -58,15 +61,15 @@ use tracker::Tracker;
 /// Settings of a store, which must be the same on all nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KvConfig {
-    /// Values that each node has room for. A node inserts into its own slots only.
+    /// The number of values that each node has room for. A node inserts only into its own slots.
     pub slots_per_node: u32,
-    /// Longest value, in bytes. Each slot has room for it.
+    /// The longest value, in bytes. Each slot has room for it.
     pub value_bytes_max: usize,
-    /// Longest key, in bytes.
+    /// The longest key, in bytes.
     pub key_bytes_max: usize,
-    /// Ticket locks that writers of different keys share, spread over the nodes.
+    /// The number of ticket locks that writers of different keys share, spread over the nodes.
     pub locks: u32,
-    /// Bytes of each node's tracker.
+    /// The bytes of each node's tracker.
     pub tracker_bytes: usize,
     /// A mistake to make, for tests of checkers.
     #[cfg(feature = "mistakes")]
@@ -74,7 +77,7 @@ pub struct KvConfig {
 }
 
 impl Default for KvConfig {
-    /// 64 Ki slots of 8-byte values, keys up to 64 bytes, 64 locks, trackers of 64 KiB.
+    /// Returns 64 Ki slots of 8-byte values, keys up to 64 bytes, 64 locks, and trackers of 64 KiB.
     fn default() -> KvConfig {
         KvConfig {
             slots_per_node: 1 << 16,
@@ -89,7 +92,7 @@ impl Default for KvConfig {
 }
 
 impl KvConfig {
-    /// Returns true if the store is to make this mistake: never, unless built for tests of checkers.
+    /// Returns true if the store is to make this mistake. Only a build for tests of checkers ever does.
     #[cfg(feature = "mistakes")]
     fn makes(&self, mistake: Defect) -> bool {
         self.defect == Some(mistake)
@@ -101,15 +104,15 @@ impl KvConfig {
     }
 }
 
-/// Mistakes that the papers warn of, to show that checkers find them. Only in builds with the feature `mistakes` does a
-/// store make any.
+/// A mistake that the papers warn of, to show that checkers find it. A store makes one only in builds with
+/// the feature `mistakes`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Defect {
     /// No fence between the write of an update and the release of the lock.
     ReleaseWithoutFence,
-    /// The valid bit set before the acknowledgements.
+    /// The valid bit is set before the acknowledgements.
     ValidBeforeAcknowledged,
-    /// A reader takes whatever use of a slot it finds for the one that its index has.
+    /// A reader takes any use of a slot for the one that its index has.
     #[cfg(feature = "mistakes")]
     IgnoresCounter,
     /// A reader takes words of different writes for a value.
@@ -117,18 +120,18 @@ pub enum Defect {
     IgnoresChecksum,
 }
 
-/// What a node knows of its store.
+/// A node's statistics of its store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KvStats {
-    /// Keys in this node's index.
+    /// The number of keys in this node's index.
     pub keys: usize,
-    /// Slots of this node that are free.
+    /// The number of this node's slots that are free.
     pub free_slots: usize,
-    /// Inserts, updates and deletes that this node has completed.
+    /// The number of inserts, updates and deletes that this node has completed.
     pub writes: u64,
-    /// Reads that found a torn value and tried again.
+    /// The number of reads that found a torn value and tried again.
     pub torn_reads: u64,
-    /// Reads whose index entry was out of date or not valid.
+    /// The number of reads whose index entry was out of date or not valid.
     pub stale_reads: u64,
 }
 
@@ -160,15 +163,15 @@ pub struct KvStats {
 /// });
 /// ```
 ///
-/// Dropping it ends this node's part: other nodes' inserts and deletes would wait for it in vain, so drop it when all
-/// are done.
+/// Dropping the store ends this node's part. Other nodes' inserts and deletes would then wait for it in vain,
+/// so drop the store when all nodes are done.
 pub struct KvStore<K: Encode + Eq + Hash, V: Encode, F: Fabric = AnyFabric> {
     shared: Arc<Shared<F, K>>,
     monitor: Option<TaskOf<F>>,
     value: PhantomData<fn() -> V>,
 }
 
-/// What the store and its monitor share.
+/// The state that the store and its monitor share.
 struct Shared<F: Fabric, K: Encode + Eq + Hash> {
     channel: Channel<F>,
     config: KvConfig,
@@ -176,7 +179,7 @@ struct Shared<F: Fabric, K: Encode + Eq + Hash> {
     data: Region<F>,
     acks: Region<F>,
     locks: Vec<TicketLock<F>>,
-    /// By position of the writer among the participants.
+    /// The rings, by position of the writer among the participants.
     rings: Vec<RingBuffer<F>>,
     tracker: Exclusive<F, Option<Tracker<F>>>,
     index: RwLockOf<F, Index<K>>,
@@ -195,8 +198,9 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
     /// Makes this node's endpoint of the store called `name`, and starts its monitor.
     ///
     /// # Errors
-    /// `Config` for a setting of zero, or a tracker too small for a key; `OutOfMemory`; `Unsupported` where the fabric has
-    /// no atomics; see [`ChannelBuilder::join`](crate::ChannelBuilder::join).
+    /// Returns `Config` for a setting of zero or a tracker too small for a key, `OutOfMemory`, `Unsupported`
+    /// where the fabric has no atomics, and the errors of
+    /// [`ChannelBuilder::join`](crate::ChannelBuilder::join).
     pub fn new(parent: &impl Parent<F>, name: &str, config: KvConfig) -> Result<Self> {
         config.check(name)?;
         let participants = parent.participants();
@@ -258,13 +262,14 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
         })
     }
 
-    /// The keys in this node's index, in no particular order: every key whose insert was over before the call and whose
-    /// delete had not begun, and maybe some whose insert or delete is under way.
+    /// Returns the keys in this node's index, in no particular order. The result has every key whose insert
+    /// was over before the call and whose delete had not begun. It may also have keys whose insert or delete
+    /// is under way.
     pub fn keys(&self) -> Vec<K> {
         self.shared.index.read().keys().cloned().collect()
     }
 
-    /// What this node knows.
+    /// Returns this node's statistics.
     pub fn stats(&self) -> KvStats {
         let shared = &self.shared;
         KvStats {
@@ -276,7 +281,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
         }
     }
 
-    /// The endpoint, to wait until this store alone is ready.
+    /// Returns the endpoint, to wait until this store alone is ready.
     pub fn channel(&self) -> &Channel<F> {
         &self.shared.channel
     }
@@ -295,7 +300,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> Drop for KvStore<K, V, F> {
 
 impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
     fn position(&self, node: NodeId) -> usize {
-        // A location names a participant: the messages of one store stay in it.
+        // A location names a participant, because the messages of one store stay in it.
         self.participants.nodes().binary_search(&node).unwrap_or(0)
     }
 
@@ -308,7 +313,7 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
             })
     }
 
-    /// The lock of `key`: the same on all nodes.
+    /// Returns the lock of `key`, which is the same on all nodes.
     fn lock_of(&self, key: &K) -> &TicketLock<F> {
         &self.locks[self.lock_number(key)]
     }

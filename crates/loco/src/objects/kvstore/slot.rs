@@ -1,8 +1,9 @@
-//! A slot: where one value lives, and how a reader tells whether it is the one that it looked for.
+//! A slot: the place of one value. A reader can tell whether it has the value that it looked for.
 //!
-//! Words of a slot: counter and valid bit; checksum; length in bytes; the value, filled up to a whole word. The
-//! checksum covers the counter, the length and the value, so that words of different values, or of the same slot in
-//! different uses, never pass for one value. It does not cover the valid bit, which changes alone.
+//! The words of a slot are the counter and valid bit; the checksum; the length in bytes; and the value,
+//! filled up to a whole word. The checksum covers the counter, the length and the value. Words of different
+//! values, or of the same slot in different uses, therefore never pass for one value. The checksum does not
+//! cover the valid bit, which changes alone.
 
 use smallvec::SmallVec;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -13,49 +14,49 @@ use crate::objects::variables::sealed::padded;
 use super::Defect;
 
 pub(super) const WORD_BYTES: usize = 8;
-/// Offset of what an update writes: all but counter and valid bit.
+/// The offset of the part that an update writes: all but counter and valid bit.
 pub(super) const BODY: usize = WORD_BYTES;
 const LEN: usize = 2 * WORD_BYTES;
 const VALUE: usize = 3 * WORD_BYTES;
 
-/// Bytes of a slot for values of up to `value_bytes_max`.
+/// Returns the bytes of a slot for values of up to `value_bytes_max`.
 pub(super) const fn slot_bytes(value_bytes_max: usize) -> usize {
     VALUE + padded(value_bytes_max)
 }
 
-/// The first word.
+/// Returns the first word of a slot.
 pub(super) const fn meta(counter: u64, valid: bool) -> u64 {
     (counter << 1) | valid as u64
 }
 
-/// Where a key's value lives, as the indices have it.
+/// The place of a key's value, as the indices have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Location {
     pub(super) node: loco_fabric::NodeId,
     pub(super) slot: u32,
-    /// Of the slot's use: a slot that was used again has a higher one.
+    /// The counter of the slot's use. It is higher in each later use.
     pub(super) counter: u64,
 }
 
-/// What a reader found.
+/// The result of reading a slot.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Found<'a> {
     /// The value.
     Value(&'a [u8]),
-    /// An insert not done yet, or a delete done.
+    /// An insert is not done yet, or a delete is done.
     Invalid,
     /// The slot is in another use: the index was out of date.
     Reused,
-    /// Words of different writes.
+    /// The words are of different writes.
     Torn,
-    /// A value of this length, of which the copy has only the beginning.
+    /// The value has this length, and the copy has only its beginning.
     Longer(usize),
 }
 
-/// Everything of a slot but its first word.
+/// The contents of a slot except its first word.
 pub(super) type Body = SmallVec<[u8; 128]>;
 
-/// That of `value` in use `counter`.
+/// Returns the body of a slot for `value` in use `counter`.
 pub(super) fn body(value: &[u8], counter: u64) -> Body {
     let mut out = Body::new();
     out.resize(slot_bytes(value.len()) - BODY, 0);
@@ -66,7 +67,8 @@ pub(super) fn body(value: &[u8], counter: u64) -> Body {
     out
 }
 
-/// Reads a copy of a slot, or of its beginning, made word by word in whatever order, for the use `counter`.
+/// Reads a copy of a slot, or of its beginning, for the use `counter`. The copy was made word by word in any
+/// order.
 #[inline]
 pub(super) fn open(slot: &[u8], counter: u64, value_bytes_max: usize) -> Found<'_> {
     let first = word(slot, 0);
@@ -91,7 +93,7 @@ pub(super) fn open(slot: &[u8], counter: u64, value_bytes_max: usize) -> Found<'
     Found::Value(&slot[VALUE..VALUE + len])
 }
 
-/// Opens a slot as a reader does that makes the mistake `defect`.
+/// Opens a slot like a reader that makes the mistake `defect`.
 #[cfg(feature = "mistakes")]
 #[cold]
 pub(super) fn open_with(defect: Defect, slot: &[u8], counter: u64, value_bytes_max: usize) -> Found<'_> {
@@ -111,10 +113,10 @@ fn word(bytes: &[u8], offset: usize) -> u64 {
     u64::from_ne_bytes(word)
 }
 
-/// This node's slots: which are free, and in which use each is.
+/// This node's slots: the free ones, and the use of each.
 pub(super) struct Slots {
     free: Vec<u32>,
-    /// Uses so far; odd while it is in use.
+    /// The number of uses so far. It is odd while the slot is in use.
     uses: Vec<u64>,
 }
 
@@ -126,14 +128,14 @@ impl Slots {
         }
     }
 
-    /// A free slot and the counter of its new use.
+    /// Returns a free slot and the counter of its new use.
     pub(super) fn take(&mut self) -> Option<(u32, u64)> {
         let slot = self.free.pop()?;
         self.uses[slot as usize] += 1;
         Some((slot, self.uses[slot as usize]))
     }
 
-    /// Ends the use `counter` of `slot`; once.
+    /// Ends the use `counter` of `slot`. Must be called once for each use.
     pub(super) fn free(&mut self, slot: u32, counter: u64) {
         if let Some(uses) = self.uses.get_mut(slot as usize)
             && *uses == counter
@@ -186,7 +188,7 @@ mod tests {
         let words = slot_bytes(24) / WORD_BYTES;
         for from_other in 1..(1u32 << (words - 1)) - 1 {
             let mut mixture = one.clone();
-            // Not the first word, nor the length, which are the same.
+            // The first word and the length are the same in both, so they are not mixed.
             for w in (1..words).filter(|&w| w != 2 && from_other & (1 << (w - 1)) != 0) {
                 mixture[w * 8..w * 8 + 8].copy_from_slice(&other[w * 8..w * 8 + 8]);
             }
@@ -198,7 +200,7 @@ mod tests {
 
     #[test]
     fn the_value_of_a_later_use_does_not_pass_for_this_one() {
-        // First word read before the slot was used again, the rest after it.
+        // The first word was read before the slot was used again, and the rest after it.
         let mut mixture = slot(b"abc", 5, true);
         mixture[..8].copy_from_slice(&meta(3, true).to_ne_bytes());
         assert_eq!(open(&mixture, 3, 64), Found::Torn);

@@ -1,7 +1,9 @@
-//! Trackers: how all nodes learn where the keys are. Each node tells the others of its inserts and deletes through a ring
-//! buffer of its own; a monitor thread on each node applies what the others tell to its index, then acknowledges.
+//! Trackers tell all nodes where the keys are. Each node reports its inserts and deletes to the others
+//! through a ring buffer of its own. A monitor thread on each node applies the others' reports to its index,
+//! then acknowledges them.
 //!
-//! The acknowledgement is of having *applied*, and counts messages: a word at the writer for each other node.
+//! An acknowledgement says that messages were *applied*, and counts them. The writer has a word for each
+//! other node.
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -17,24 +19,25 @@ use super::Shared;
 use super::slot::{Location, WORD_BYTES};
 use super::value::Encode;
 
-/// Between two looks whether the store is ready or being dropped, while it is being set up.
+/// During set-up, the time between two checks whether the store is ready or being dropped.
 const SET_UP_PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
-/// How long a monitor looks for the reason when a key is told to be in two places: more than it takes to hear of a loss.
+/// The time that a monitor looks for the reason when a key is reported in two places. It is more than the
+/// time to hear of a loss.
 const LOSS_PATIENCE: std::time::Duration = std::time::Duration::from_secs(1);
-/// Bytes of a message besides the key.
+/// The bytes of a message besides the key.
 pub(super) const MESSAGE_BYTES: usize = 3 * WORD_BYTES;
 
-/// What is said of a key.
+/// The kind of report about a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     Insert,
     Delete,
 }
 
-/// This node's writing end.
+/// This node's writing end of its tracker.
 pub(super) struct Tracker<F: Fabric> {
     writer: RingWriter<F>,
-    /// Messages so far.
+    /// The number of messages so far.
     sent: u64,
     message: Vec<u8>,
 }
@@ -50,12 +53,13 @@ impl<F: Fabric> Tracker<F> {
 }
 
 impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
-    /// Tells all other nodes of a change; the message's number.
+    /// Tells all other nodes of a change. Returns the message's number.
     ///
     /// # Errors
-    /// `Timeout` while some node does not read; see [`RingWriter::submit`]. A lost node is told nothing.
+    /// Returns `Timeout` while some node does not read, and the errors of [`RingWriter::submit`]. A lost node
+    /// is told nothing.
     pub(super) fn tell(&self, thread: &Thread<F>, change: Change, key: &K, at: Location) -> Result<u64> {
-        // Exclusive use, not a lock: submitting may wait for a node that does not read.
+        // This is exclusive use, not a lock, because submitting may wait for a node that does not read.
         let mut tracker = self.tracker.enter(thread, self.channel.name())?;
         if tracker.is_none() {
             *tracker = Some(Tracker::new(self.ring_of(self.channel.node())?.writer()?));
@@ -80,7 +84,7 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
     /// Waits until every other live node has applied message `number` of this node.
     ///
     /// # Errors
-    /// `Timeout`.
+    /// Returns `Timeout`.
     pub(super) fn wait_applied(&self, thread: &Thread<F>, number: u64) -> Result<()> {
         let acks = self.acks.local()?;
         for &peer in self.channel.peers() {
@@ -88,7 +92,7 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
             let applied = || (cell.load() >= number).then_some(());
             let waited = thread.wait_until(self.channel.name(), Peers::One(peer), applied);
             match waited {
-                // It reads no more, so nothing that it knows can be out of date.
+                // The lost node reads no more, so nothing that it knows can be out of date.
                 Err(error) if error.lost_peer() == Some(peer) => {}
                 outcome => outcome?,
             }
@@ -114,22 +118,22 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
 
     /// Applies a change that `writer` has told.
     ///
-    /// An insert finds the key in no other node's slots, as it is told under the key's lock. If it does, one of the two
-    /// writers gave up before all had heard: if that is this one, which was lost and whose lock has passed on since,
-    /// its message is late and the other's counts.
+    /// An insert is reported under the key's lock, so it normally finds the key in no other node's slots. If
+    /// it does, one of the two writers gave up before all nodes had heard. If `writer` is that one (it was
+    /// lost and its lock has passed on since), its message is late and the other's counts.
     fn apply_told(&self, thread: &Thread<F>, writer: NodeId, change: Change, key: K, at: Location) {
         let lost = |node| is_gone(thread.fabric(), node);
         if change == Change::Insert
             && let Some(there) = self.find(&key).filter(|there| there.node != at.node)
         {
-            // The other may have heard of the loss before this node has.
+            // The other node may have heard of the loss before this node has.
             let wait = Wait {
                 what: self.channel.name(),
                 peers: Peers::None,
                 deadline: None,
             };
             let known = || (lost(writer) || lost(there.node)).then_some(());
-            // If neither is lost the earlier one ran into its deadline.
+            // If neither is lost, the earlier one ran into its deadline.
             let _ = thread.fabric().wait_within(wait, LOSS_PATIENCE, known);
             let mut index = self.index.write();
             let there = index.get(&key).is_some_and(|there| there.node != at.node);
@@ -141,21 +145,21 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
         self.apply(change, key, at);
     }
 
-    /// Where this node tells `writer` how many of its messages it has applied.
+    /// Returns the place where this node tells `writer` how many of its messages it has applied.
     fn acknowledgement(&self, writer: NodeId) -> Published<F> {
         let offset = self.position(self.channel.node()) * WORD_BYTES;
         Published::new(&self.acks, offset, WORD_BYTES, vec![writer])
     }
 }
 
-/// The monitor: runs until the store is dropped.
+/// Runs the monitor until the store is dropped.
 pub(super) fn monitor<F: Fabric, K: Encode + Eq + Hash>(shared: &Arc<Shared<F, K>>) {
     if let Err(error) = watch(shared) {
         tracing::error!(store = shared.channel.name(), %error, "the monitor ends: this node's index goes stale");
     }
 }
 
-/// One other node's tracker.
+/// Another node's tracker.
 struct Source<F: Fabric> {
     writer: NodeId,
     reader: RingReader<F>,
@@ -209,7 +213,7 @@ fn watch<F: Fabric, K: Encode + Eq + Hash>(shared: &Arc<Shared<F, K>>) -> Result
         for source in sources.iter_mut().filter(|source| !source.done) {
             match drain(shared, &thread, source, &mut message) {
                 Ok(()) => {}
-                // What it wrote before it was lost has been applied as far as it arrived.
+                // Its messages from before the loss have been applied, as far as they arrived.
                 Err(error) if is_gone(thread.fabric(), source.writer) => {
                     tracing::warn!(store = shared.channel.name(), %error, "a tracker ends");
                     source.done = true;
@@ -220,7 +224,7 @@ fn watch<F: Fabric, K: Encode + Eq + Hash>(shared: &Arc<Shared<F, K>>) -> Result
     }
 }
 
-/// Applies all that a node has told, then acknowledges once.
+/// Applies everything that a node has reported, then acknowledges once.
 fn drain<F: Fabric, K: Encode + Eq + Hash>(
     shared: &Arc<Shared<F, K>>,
     thread: &Thread<F>,
@@ -248,7 +252,8 @@ fn drain<F: Fabric, K: Encode + Eq + Hash>(
     Ok(())
 }
 
-/// First word: change, node, slot; then the counter; then the length of the key and the key.
+/// Encodes a message. The first word has change, node and slot. The counter follows, then the length of the
+/// key and the key.
 fn encode<K: Encode>(change: Change, key: &K, at: Location, message: &mut Vec<u8>) {
     let kind = u64::from(change == Change::Delete);
     let first = (u64::from(at.slot) << 32) | (u64::from(at.node.0) << 8) | kind;

@@ -1,16 +1,17 @@
-//! What a key-value store holds: plain data of fixed size, or bytes.
+//! Keys and values of a key-value store: plain data of fixed size, or bytes.
 
 use crate::Value;
 
-/// A key or a value of a [`KvStore`](super::KvStore). Plain data ([`Value`]) and [`Bytes`] are.
+/// A type of keys or values of a [`KvStore`](super::KvStore). Plain data ([`Value`]) and [`Bytes`] implement
+/// it.
 pub trait Encode: Clone + Send + Sync + 'static {
-    /// Length of every encoding, if all have the same: a lookup reads no more than that.
+    /// The length of every encoding, if all have the same length. A lookup then reads no more than that.
     const BYTES: Option<usize>;
 
-    /// The encoding. Equal keys have equal encodings.
+    /// Returns the encoding. Equal keys have equal encodings.
     fn bytes(&self) -> &[u8];
 
-    /// From the encoding; `None` if these bytes are none.
+    /// Decodes a value. Returns `None` if these bytes are not an encoding.
     fn from_bytes(bytes: &[u8]) -> Option<Self>;
 }
 

@@ -6,28 +6,28 @@ use crate::fabric::AnyFabric;
 use crate::fence::Scope;
 use crate::{Result, Thread};
 
-/// What waiters do when the node that holds a lock is lost.
+/// The policy of a lock when the node that holds it is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum OnLoss {
-    /// They fail, and so does everybody later: what the lock protects may be half done.
+    /// Waiters fail, and so does every later call: the data that the lock protects may be half done.
     #[default]
     Poison,
-    /// The next one gets the lock, and is told so by [`LockGuard::recovered`].
+    /// The next waiter gets the lock, and [`LockGuard::recovered`] tells it so.
     Recover,
 }
 
 /// Settings of a lock. `on_loss` must be the same on all participants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LockConfig {
-    /// When the holder is lost.
+    /// The policy when the holder is lost.
     pub on_loss: OnLoss,
-    /// How many times in a row threads of one node may hand the lock to one another before it must leave the node, if
-    /// others wait for it or not. 0: never.
+    /// The number of times in a row that threads of one node may hand the lock to one another before it must
+    /// leave the node, whether others wait for it or not. 0 means never.
     pub local_hand_overs_max: u32,
 }
 
 impl Default for LockConfig {
-    /// Poison; 16 hand-overs.
+    /// Returns the policy `Poison` and 16 hand-overs.
     fn default() -> LockConfig {
         LockConfig {
             on_loss: OnLoss::default(),
@@ -41,18 +41,19 @@ pub trait Unlock<F: Fabric = AnyFabric> {
     /// Executes the fence, then releases the lock, which the calling thread holds. Called once by the guard.
     ///
     /// # Errors
-    /// The fence's; `PeerLost` if the home is gone. The lock counts as released on this node all the same.
+    /// Returns the fence's error, or `PeerLost` if the home is gone. The lock counts as released on this node
+    /// in any case.
     fn unlock(&self, thread: &Thread<F>, scope: Scope) -> Result<()>;
 
-    /// Name of the lock, for messages.
+    /// Returns the name of the lock, for messages.
     fn name(&self) -> &str;
 }
 
-/// The lock is held while this lives.
+/// Holds a lock while it lives.
 ///
-/// Released after a [fence](crate::fence) of the scope that was chosen when locking: with [`Scope::Thread`] whoever
-/// gets the lock next, on whichever node, sees what the holder's thread put anywhere while it held it. CPU stores of
-/// the holder are visible on its node in any case.
+/// The lock is released after a [fence](crate::fence) of the scope that was chosen when locking. With
+/// [`Scope::Thread`] the next holder, on whichever node, sees everything that the holder's thread put
+/// anywhere while it held the lock. CPU stores of the holder are visible on its node in any case.
 #[must_use = "dropped, it releases the lock"]
 pub struct LockGuard<'a, L: Unlock<F>, F: Fabric = AnyFabric> {
     lock: &'a L,
@@ -74,8 +75,8 @@ impl<'a, F: Fabric, L: Unlock<F>> LockGuard<'a, L, F> {
         }
     }
 
-    /// True if a former holder was lost while it held the lock, and nobody has held it since: what the lock protects
-    /// may be half done. (Only with [`OnLoss::Recover`].)
+    /// Returns true if a former holder was lost while it held the lock, and nobody has held it since. The
+    /// data that the lock protects may then be half done. (This happens only with [`OnLoss::Recover`].)
     pub fn recovered(&self) -> bool {
         self.recovered
     }
@@ -85,12 +86,12 @@ impl<'a, F: Fabric, L: Unlock<F>> LockGuard<'a, L, F> {
         self.scope = scope;
     }
 
-    /// The scope of the fence at release.
+    /// Returns the scope of the fence at release.
     pub fn scope(&self) -> Scope {
         self.scope
     }
 
-    /// Leaves the lock held: whoever called this releases it later, by [`Unlock::unlock`]. Returns
+    /// Leaves the lock held. The caller must release it later by [`Unlock::unlock`]. Returns
     /// [`recovered`](LockGuard::recovered).
     #[cfg(feature = "async")]
     pub(crate) fn keep(mut self) -> bool {
@@ -98,12 +99,13 @@ impl<'a, F: Fabric, L: Unlock<F>> LockGuard<'a, L, F> {
         self.recovered
     }
 
-    /// Releases the lock. What [`drop`] does too, where an error is only logged.
+    /// Releases the lock. [`drop`] does this too, but only logs an error.
     ///
     /// # Errors
-    /// What the fence reports: operations of the holder may not have taken effect, as their peer is lost. The lock is
-    /// released all the same. There is no `Timeout`: a put that was given up could land over the next holder's, so
-    /// that the fence waits until the puts are placed or their peer is lost, whatever the thread's deadline.
+    /// Returns the fence's error: operations of the holder may not have taken effect, because their peer is
+    /// lost. The lock is released all the same. There is no `Timeout`, because a put that was given up could
+    /// overwrite the next holder's. The fence therefore waits until the puts are placed or their peer is
+    /// lost, whatever the thread's deadline.
     #[inline]
     pub fn release(mut self) -> Result<()> {
         self.released = true;

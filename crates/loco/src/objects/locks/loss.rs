@@ -1,4 +1,4 @@
-//! What a lock does about the loss of its holder. Used by both locks.
+//! The response of a lock to the loss of its holder. Used by both locks.
 
 use loco_fabric::{AtomicCell, Fabric, NodeId};
 
@@ -20,7 +20,7 @@ impl<F: Fabric> Poison<F> {
     }
 
     /// # Errors
-    /// `HolderLost` if the lock called `lock` is poisoned.
+    /// Returns `HolderLost` if the lock called `lock` is poisoned.
     #[inline]
     pub(super) fn check(&self, lock: &str) -> Result<()> {
         match self.lost.load() {
@@ -29,10 +29,10 @@ impl<F: Fabric> Poison<F> {
         }
     }
 
-    /// Poisons the lock called `lock`, whose holder is lost, if that is what its users chose.
+    /// Poisons the lock called `lock`, whose holder is lost, if that is the policy that its users chose.
     ///
     /// # Errors
-    /// `HolderLost` if it does.
+    /// Returns `HolderLost` if it does.
     pub(super) fn lose(&self, lock: &str, holder: NodeId, on_loss: OnLoss) -> Result<()> {
         match on_loss {
             OnLoss::Poison => {

@@ -1,7 +1,8 @@
-//! The test-and-set lock: one word, compare-and-swap, back-off. Unfair, and cheap where nobody else wants it.
+//! The test-and-set lock: one word, compare-and-swap, back-off. It is unfair, and cheap where no other node
+//! wants it.
 //!
-//! The word names the holder, so that a lost holder is found by reading it. Waiters back off for longer and longer; a
-//! release is announced to them by a put into their own memory, which ends a back-off early.
+//! The word names the holder, so that reading it finds a lost holder. Waiters back off for longer and longer.
+//! A release is announced to them by a put into their own memory, which ends a back-off early.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,11 +23,11 @@ use crate::{Channel, Error, Parent, Result, Thread};
 const WORD_BYTES: usize = 8;
 const WORD: usize = 0;
 const FREE: u64 = 0;
-/// First and longest back-off.
+/// The shortest back-off, and then the longest.
 const BACK_OFF_MIN: Duration = Duration::from_micros(2);
 const BACK_OFF_MAX: Duration = Duration::from_micros(512);
 
-/// A critical section to be run by whichever thread of the node has the lock.
+/// A critical section, which any thread of the node that has the lock may run.
 type Job<F> = Box<dyn FnOnce(&Thread<F>) + Send>;
 
 /// A mutual exclusion lock among the threads of all participants, without fairness between nodes.
@@ -49,9 +50,9 @@ pub struct TasLock<F: Fabric = AnyFabric> {
     channel: Channel<F>,
     config: LockConfig,
     words: Words<F>,
-    /// Changes when another node releases the lock.
+    /// A word that changes when another node releases the lock.
     hint: <F::Memory as Memory>::Cell<u64>,
-    /// Where this node tells the others that it has released the lock.
+    /// The place by which this node tells the others that it has released the lock.
     announcement: Published<F>,
     turn: LocalTurn<F>,
     mine: Mine<F>,
@@ -59,29 +60,29 @@ pub struct TasLock<F: Fabric = AnyFabric> {
     poison: Poison<F>,
 }
 
-/// What this node has in the lock. Touched only by the thread whose turn it is: entering and leaving the turn order the
-/// accesses.
+/// This node's state in the lock. Only the thread whose turn it is touches it: entering and leaving the turn
+/// order the accesses.
 struct Mine<F: Fabric> {
     /// 1 while the node holds the lock.
     held: AtomicU32Of<F>,
-    /// How often the node has released the lock.
+    /// The number of times that the node has released the lock.
     releases: AtomicU64Of<F>,
 }
 
 impl<F: Fabric> TasLock<F> {
-    /// Makes this node's endpoint of the lock called `name`, whose word lives on `home`.
+    /// Makes this node's endpoint of the lock called `name`. Its word is on `home`.
     ///
     /// # Errors
-    /// See [`with_config`](TasLock::with_config).
+    /// Returns the errors of [`with_config`](TasLock::with_config).
     pub fn new(parent: &impl Parent<F>, name: &str, home: NodeId) -> Result<Self> {
         TasLock::with_config(parent, name, home, LockConfig::default())
     }
 
-    /// The same with settings.
+    /// Makes this node's endpoint of the lock, with settings.
     ///
     /// # Errors
-    /// `Unsupported` where the fabric has no atomics; `NotParticipant` for a home outside; see
-    /// [`ChannelBuilder::join`](crate::ChannelBuilder::join).
+    /// Returns `Unsupported` where the fabric has no atomics, `NotParticipant` for a home outside, and the
+    /// errors of [`ChannelBuilder::join`](crate::ChannelBuilder::join).
     pub fn with_config(
         parent: &impl Parent<F>,
         name: &str,
@@ -114,10 +115,11 @@ impl<F: Fabric> TasLock<F> {
     /// Waits for the lock, for the thread's deadline at most. `scope` is the fence at release.
     ///
     /// # Errors
-    /// `HolderLost`; `PeerLost` if the home is gone; `Timeout`. The caller does not hold the lock then.
+    /// Returns `HolderLost`, `PeerLost` if the home is gone, or `Timeout`. The caller then does not hold the
+    /// lock.
     ///
     /// # After a timeout
-    /// The caller does not hold the lock, and has no place in the line any more; lock again.
+    /// The caller does not hold the lock, and has lost its place in the line. Lock again.
     pub fn lock<'a>(&'a self, thread: &'a Thread<F>, scope: Scope) -> Result<LockGuard<'a, TasLock<F>, F>> {
         self.lock_until(thread, scope, thread.deadline())
     }
@@ -125,10 +127,10 @@ impl<F: Fabric> TasLock<F> {
     /// Waits for the lock until `deadline`.
     ///
     /// # Errors
-    /// See [`lock`](TasLock::lock).
+    /// Returns the errors of [`lock`](TasLock::lock).
     ///
     /// # After a timeout
-    /// As after [`lock`](TasLock::lock).
+    /// See [`lock`](TasLock::lock).
     pub fn lock_until<'a>(
         &'a self,
         thread: &'a Thread<F>,
@@ -151,10 +153,10 @@ impl<F: Fabric> TasLock<F> {
         }
     }
 
-    /// Takes the lock if it is free; `None` if it is held.
+    /// Takes the lock if it is free. Returns `None` if it is held.
     ///
     /// # Errors
-    /// See [`lock`](TasLock::lock).
+    /// Returns the errors of [`lock`](TasLock::lock).
     pub fn try_lock<'a>(
         &'a self,
         thread: &'a Thread<F>,
@@ -176,26 +178,27 @@ impl<F: Fabric> TasLock<F> {
         }
     }
 
-    /// Runs `section` under the lock, by whichever thread of this node has it: threads that want it at the same time
-    /// leave their sections to the first of them, which runs them all for one acquisition (flat combining, Hendler et
-    /// al. 2010). Sections of one round are released together by one fence of `scope`, the runner's.
+    /// Runs `section` under the lock, on whichever thread of this node has it. Threads that want the lock at
+    /// the same time leave their sections to the first of them, which runs them all for one acquisition (flat
+    /// combining, Hendler et al. 2010). One fence of `scope`, the runner's, releases the sections of one
+    /// round together.
     ///
     /// `section` uses the thread that it is given, and must not block on this lock.
     ///
     /// # Errors
-    /// See [`lock`](TasLock::lock); the section has not run then, and will not. The fence's error at release, in the
-    /// thread that ran the sections.
+    /// Returns the errors of [`lock`](TasLock::lock); the section then has not run, and will not. Returns the
+    /// fence's error at release, in the thread that ran the sections.
     ///
     /// # After a timeout
-    /// The section has not run, and will not: combine again. Once another thread has begun to run the section the call
-    /// waits for its end, whatever the deadline.
+    /// The section has not run, and will not: combine again. Once another thread has begun to run the
+    /// section, the call waits for its end, whatever the deadline.
     pub fn combine<T: Send + 'static>(
         &self,
         thread: &Thread<F>,
         scope: Scope,
         section: impl FnOnce(&Thread<F>) -> T + Send + 'static,
     ) -> Result<T> {
-        /// Where the result is left: taken is 1 once the section belongs to a runner or was withdrawn.
+        /// The place of the result. `taken` is 1 once the section belongs to a runner or was withdrawn.
         struct Outcome<F: Fabric, T: Send + 'static> {
             taken: AtomicU64Of<F>,
             value: MutexOf<F, Option<T>>,
@@ -206,7 +209,7 @@ impl<F: Fabric> TasLock<F> {
         });
         let left = outcome.clone();
         self.jobs.lock().push(Box::new(move |thread: &Thread<F>| {
-            // Decides between the runner and the owner that gives up.
+            // The swap decides between the runner and the owner that gives up.
             if left.taken.swap(1) == 0 {
                 let value = section(thread);
                 *left.value.lock() = Some(value);
@@ -218,12 +221,13 @@ impl<F: Fabric> TasLock<F> {
                 if outcome.taken.swap(1) == 0 {
                     return Err(error);
                 }
-                // A runner has it: it holds the lock, and is in the middle of it or done.
+                // A runner has taken the section. It holds the lock, and is running the section or has
+                // finished it.
                 let done = || outcome.value.lock().take();
                 return thread.to_the_end(|| thread.wait_until(self.channel.name(), Peers::None, done));
             }
         };
-        // Done by a former runner, maybe; then others' sections may wait all the same.
+        // A former runner may have run the section. Others' sections may be waiting all the same.
         let jobs = std::mem::take(&mut *self.jobs.lock());
         for job in jobs {
             job(thread);
@@ -233,17 +237,17 @@ impl<F: Fabric> TasLock<F> {
         match (value, released) {
             (Some(value), Ok(())) => Ok(value),
             (_, Err(error)) => Err(error),
-            // Not reached: the job was run by us or by one that held the lock before us.
+            // Not reached: the job was run by us or by a thread that held the lock before us.
             (None, Ok(())) => Err(Error::Closed),
         }
     }
 
-    /// The endpoint, to wait until this lock alone is ready.
+    /// Returns the endpoint, to wait until this lock alone is ready.
     pub fn channel(&self) -> &Channel<F> {
         &self.channel
     }
 
-    /// The node holds the lock.
+    /// Notes that the node holds the lock.
     fn got(&self) {
         self.mine.held.store(1);
         self.turn.begin();
@@ -253,7 +257,7 @@ impl<F: Fabric> TasLock<F> {
         let begin = thread.now();
         let mut back_off = BACK_OFF_MIN;
         loop {
-            // What it is before the attempt, so that no release after a failed one goes unnoticed.
+            // The hint is read before the attempt, so that no release after a failed attempt is missed.
             let hint = self.hint.load();
             let holder = match self.attempt(thread)? {
                 Attempt::Got { recovered } => return Ok(recovered),
@@ -276,7 +280,7 @@ impl<F: Fabric> TasLock<F> {
             match thread.fabric().wait(wait, released) {
                 Ok(()) => {}
                 Err(FabricError::Timeout { .. }) => back_off = (back_off * 2).min(BACK_OFF_MAX),
-                // The next attempt looks into it.
+                // The next attempt examines the loss.
                 Err(FabricError::PeerLost(node)) if node != self.words.home() => {}
                 Err(error) => return Err(error.into()),
             }
@@ -307,7 +311,7 @@ impl<F: Fabric> TasLock<F> {
         }
     }
 
-    /// Tells the others that the lock is free. Each announcement is a new value, so that none goes unnoticed.
+    /// Tells the others that the lock is free. Each announcement is a new value, so that none is missed.
     fn tell(&self, thread: &Thread<F>, releases: u64) -> Result<()> {
         let value = (name_of(self.channel.node()) << 44) | releases;
         match self
@@ -323,14 +327,14 @@ impl<F: Fabric> TasLock<F> {
 impl<F: Fabric> Unlock<F> for TasLock<F> {
     fn unlock(&self, thread: &Thread<F>, scope: Scope) -> Result<()> {
         let fenced = thread.to_the_end(|| scope.fence(thread));
-        // A thread that waited may just have given up. Then the lock leaves the node after all.
+        // The waiting thread may just have given up. The lock then leaves the node after all.
         if self.turn.may_stay(self.config.local_hand_overs_max) && self.turn.hand_over() {
             return fenced;
         }
         self.mine.held.store(0);
         let releases = self.mine.releases.load() + 1;
         self.mine.releases.store(releases);
-        // By compare-and-swap: a put is not atomic against the others' attempts.
+        // The word is freed by compare-and-swap, because a put is not atomic against the others' attempts.
         let me = name_of(self.channel.node());
         let freed = thread.to_the_end(|| {
             self.words.compare_swap(thread, WORD, me, FREE)?;
@@ -345,13 +349,13 @@ impl<F: Fabric> Unlock<F> for TasLock<F> {
     }
 }
 
-/// How an attempt ended.
+/// The result of an attempt.
 enum Attempt {
     Got { recovered: bool },
     Held(NodeId),
 }
 
-/// The word of a lock that `node` holds.
+/// Returns the word that says that `node` holds the lock.
 fn name_of(node: NodeId) -> u64 {
     u64::from(node.0) + 1
 }

@@ -1,5 +1,5 @@
-//! Whose turn it is among the threads of a node that want one lock. A node takes part in a lock as one: its threads line up
-//! here first. Used by both locks.
+//! Takes turns among the threads of a node that want one lock. A node takes part in a lock as a single party,
+//! so its threads line up here first. Used by both locks.
 
 use std::collections::VecDeque;
 
@@ -8,22 +8,23 @@ use loco_fabric::{AtomicCell, Fabric, Lock, Peers, Time, Wait};
 use crate::operations::platform::{AtomicU32Of, AtomicU64Of, MutexOf};
 use crate::{Result, Thread};
 
-/// Nobody has the turn.
+/// No thread has the turn.
 const FREE: u32 = 0;
-/// Somebody has it, nobody waits.
+/// A thread has the turn, and no thread waits.
 const TAKEN: u32 = 1;
-/// Somebody has it, and somebody may wait.
+/// A thread has the turn, and another may wait.
 const AWAITED: u32 = 2;
 
-/// Whose turn it is among the threads of this node: a queue, in which a waiter may give up.
+/// The turn among the threads of this node: a queue in which a waiter may give up.
 pub(crate) struct LocalTurn<F: Fabric> {
-    /// One of the above. Where nobody waits, this word is all that there is to the turn.
+    /// One of the constants above. Where no thread waits, the turn consists of this word alone.
     state: AtomicU32Of<F>,
-    /// Becomes `AWAITED` and `FREE` from `AWAITED` under this lock.
+    /// The waiters. `state` becomes `AWAITED`, and `FREE` from `AWAITED`, under this lock.
     line: MutexOf<F, Line>,
-    /// The waiter that was called last; it is told by this word so that waiting takes no lock.
+    /// The waiter that was called last. It is told by this word, so that waiting takes no lock.
     called: AtomicU64Of<F>,
-    /// Hand-overs between threads since the node got the lock. Touched only by the thread whose turn it is.
+    /// The hand-overs between threads since the node got the lock. Only the thread whose turn it is touches
+    /// it.
     hand_overs: AtomicU32Of<F>,
 }
 
@@ -43,17 +44,17 @@ impl<F: Fabric> LocalTurn<F> {
         }
     }
 
-    /// Takes the turn if nobody has it.
+    /// Takes the turn if no thread has it.
     #[inline]
     pub(crate) fn try_enter(&self) -> bool {
-        // What the thread before us did is visible.
+        // The effects of the thread before us are visible.
         self.state.compare_exchange(FREE, TAKEN).is_ok()
     }
 
     /// Waits for the turn, until the configured deadline if no other is given.
     ///
     /// # Errors
-    /// `Timeout`.
+    /// Returns `Timeout`.
     #[inline]
     pub(crate) fn enter(&self, thread: &Thread<F>, what: &str, deadline: Option<Time>) -> Result<()> {
         if self.try_enter() {
@@ -66,9 +67,10 @@ impl<F: Fabric> LocalTurn<F> {
     fn line_up(&self, thread: &Thread<F>, what: &str, deadline: Option<Time>) -> Result<()> {
         let number = {
             let mut line = self.line.lock();
-            // As above. Who has the turn now finds us in the line when it leaves.
+            // As above. The thread that has the turn now finds us in the line when it leaves.
             if self.state.swap(AWAITED) == FREE {
-                // It was left in between, with nobody in the line. That it says `AWAITED` now costs a look at it.
+                // The turn was left in between, with no thread in the line. The state now says `AWAITED`,
+                // which costs one look at the line.
                 return Ok(());
             }
             line.last += 1;
@@ -81,7 +83,7 @@ impl<F: Fabric> LocalTurn<F> {
             peers: Peers::None,
             deadline: Some(deadline.unwrap_or_else(|| thread.network().default_deadline())),
         };
-        // What the thread before us did is visible.
+        // The effects of the thread before us are visible.
         let called = || (self.called.load() == number).then_some(());
         match thread.fabric().wait(wait, called) {
             Ok(()) => Ok(()),
@@ -92,32 +94,33 @@ impl<F: Fabric> LocalTurn<F> {
                         line.waiting.remove(position);
                         Err(error.into())
                     }
-                    // Called at the last moment.
+                    // The thread was called at the last moment.
                     None => Ok(()),
                 }
             }
         }
     }
 
-    /// Counts hand-overs from here on: the node has just got the lock.
+    /// Starts the count of hand-overs: the node has just got the lock.
     #[inline]
     pub(crate) fn begin(&self) {
         self.hand_overs.store(0);
     }
 
-    /// Says whether another thread waits for the turn and may still be given it without the lock leaving the node, as
-    /// there were fewer than `max` hand-overs. A thread that has only just begun to wait may be missed.
+    /// Returns whether another thread waits for the turn and may be given it without the lock leaving the
+    /// node: there were fewer than `max` hand-overs. A thread that has only just begun to wait may be missed.
     #[inline]
     pub(crate) fn may_stay(&self, max: u32) -> bool {
         self.hand_overs.load() < max && self.state.load() == AWAITED && !self.line.lock().waiting.is_empty()
     }
 
-    /// Gives the turn, and with it the lock, to a thread that waits for it. If there is none any more, returns false and
-    /// keeps the turn.
+    /// Gives the turn, and the lock with it, to a thread that waits for it. If there is none any more, keeps
+    /// the turn and returns false.
     pub(crate) fn hand_over(&self) -> bool {
         let mut line = self.line.lock();
         match line.waiting.pop_front() {
-            // Pairs with the waiter's acquire. Within the lock, so that giving up is either before or after.
+            // This pairs with the waiter's acquire. It is within the lock, so that giving up is either before
+            // or after.
             Some(next) => {
                 self.hand_overs.store(self.hand_overs.load() + 1);
                 self.called.store(next);
@@ -127,10 +130,10 @@ impl<F: Fabric> LocalTurn<F> {
         }
     }
 
-    /// Ends the turn; the next one has it, if there is one.
+    /// Ends the turn. The next thread has it, if there is one.
     #[inline]
     pub(crate) fn leave(&self) {
-        // Pairs with the acquire of who enters next.
+        // This pairs with the acquire of the next thread that enters.
         let left = self.state.compare_exchange(TAKEN, FREE);
         if left.is_err() {
             self.call_next();
@@ -141,7 +144,8 @@ impl<F: Fabric> LocalTurn<F> {
     fn call_next(&self) {
         let mut line = self.line.lock();
         match line.waiting.pop_front() {
-            // Pairs with the waiter's acquire. Within the lock, so that giving up is either before or after.
+            // This pairs with the waiter's acquire. It is within the lock, so that giving up is either before
+            // or after.
             Some(next) => self.called.store(next),
             None => self.state.store(FREE),
         }

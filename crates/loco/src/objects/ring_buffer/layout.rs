@@ -1,25 +1,25 @@
-//! Where records lie in the ring. Pure arithmetic, shared by writer and readers.
+//! Computes the places of records in the ring. It is pure arithmetic, shared by writer and readers.
 
-/// Bytes of a word, of a record's header and of a position.
+/// The bytes of a word, of a record's header and of a position.
 pub(super) const WORD_BYTES: usize = 8;
 
-/// Bytes that a message of `len` bytes takes: header, message, zeros up to a whole word.
+/// Returns the bytes that a message of `len` bytes takes: header, message, zeros up to a whole word.
 pub(super) const fn record_bytes(len: usize) -> usize {
     WORD_BYTES + len.next_multiple_of(WORD_BYTES)
 }
 
-/// A place in the ring: how many bytes came before since the beginning, and where that is in the ring.
+/// A place in the ring: the number of bytes before it since the beginning, and its offset in the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
-    /// Bytes since the beginning.
+    /// The bytes since the beginning.
     pub(super) position: u64,
-    /// Offset in the ring: the position modulo the capacity.
+    /// The offset in the ring, which is the position modulo the capacity.
     pub(super) offset: usize,
     capacity: usize,
 }
 
 impl Place {
-    /// The beginning of a ring of `capacity` bytes.
+    /// Returns the first place of a ring of `capacity` bytes.
     pub(super) fn start(capacity: usize) -> Place {
         Place {
             position: 0,
@@ -28,7 +28,7 @@ impl Place {
         }
     }
 
-    /// `bytes` later, which are at most the capacity.
+    /// Returns the place `bytes` later. `bytes` must be at most the capacity.
     #[inline]
     pub(super) fn plus(self, bytes: usize) -> Place {
         let offset = self.offset + bytes;
@@ -43,7 +43,7 @@ impl Place {
         }
     }
 
-    /// How `bytes` from here lie in the ring: this many up to its end, the rest from its start.
+    /// Returns how many of the `bytes` from here lie before the end of the ring. The rest lies at its start.
     #[inline]
     pub(super) fn before_end(self, bytes: usize) -> usize {
         bytes.min(self.capacity - self.offset)

@@ -1,28 +1,31 @@
 //! The ring buffer (LOCO'26 5, LOCO'25 5.1.2): a queue from one writer to readers on any nodes. Each reader gets every
 //! message, whole and in order.
 //!
-//! Every participant has one copy of the ring, which all readers of the node share. Positions count bytes since the
-//! beginning; a record is a word with the message's length, the message, and zeros up to a whole word, and may go round the
-//! end of the ring. The writer puts the record, then its *head*, the position after it: puts of one queue pair are
-//! placed in order, so who sees the head sees the record. A reader copies the record out, then tells the writer
-//! its own position, its *acknowledgement*; the writer never puts over what the slowest reader has not acknowledged.
+//! Every participant has one copy of the ring, which all readers of the node share. Positions count bytes
+//! since the beginning. A record is a word with the message's length, the message, and zeros up to a whole
+//! word. It may wrap round the end of the ring. The writer puts the record, and then its *head*, the position
+//! after the record. Puts of one queue pair are placed in order, so a reader that sees the head sees the
+//! record. A reader copies the record out, and then tells the writer its own position, its *acknowledgement*.
+//! The writer never overwrites what the slowest reader has not acknowledged.
 //!
-//! This is the implementation that LOCO'26 Fig. 14 proves correct, with four liberties. A record is one put, or two around
-//! the end, instead of one for each word. A batch of messages is put as one long record would be, and its last head only:
-//! the heads in between are ones that no reader happened to see. And the head goes inline where the fabric can: the value is then fixed when it
-//! is posted, which is all that Wait(d_x) is for in Fig. 14, namely that a put of the head never sends the next
-//! message's. Where it does not go inline, the writer waits as the figure does. And a reader in the middle of many messages
-//! does not acknowledge each (submitting may then fail although there is room, which the specification lets it).
+//! This is the implementation that LOCO'26 Fig. 14 proves correct, with four liberties. A record is one put,
+//! or two around the end, instead of one for each word. A batch of messages is put like one long record, with
+//! its last head only: the heads in between are heads that no reader happened to see. The head goes inline
+//! where the fabric can do that. Its value is then fixed when it is posted. This is the only purpose of
+//! Wait(d_x) in Fig. 14: a put of the head must never send the next message's. Where the head does not go
+//! inline, the writer waits as in the figure. Finally, a reader in the middle of many messages does not
+//! acknowledge each. (Submitting may then fail although there is room, which the specification allows.)
 //!
-//! Fig. 14 is not sound where the writer's thread reads its own ring: it finds the head in its own store buffer, so that
-//! its submit does not happen before its receive for anybody else, as Def. 5.2 (`so` contains `rf`) says. Either `so` leaves
-//! such pairs out (`rf_e`, as for shared variables), or there is a fence in between. Here there is a fence: where the
-//! writer's node has readers, submitting ends with a full fence of the CPU, once for a batch. So Def. 5.2 holds as it
-//! stands, for the writer's own readers too (`crates/loco-sim/tests/own_ring.rs`).
+//! Fig. 14 is not sound where the writer's thread reads its own ring. The thread finds the head in its own
+//! store buffer, so that for everybody else its submit does not happen before its receive, as Def. 5.2 (`so`
+//! contains `rf`) demands. Either `so` must leave such pairs out (`rf_e`, as for shared variables), or there
+//! must be a fence in between. Here there is a fence: where the writer's node has readers, submitting ends
+//! with a full fence of the CPU, once for each batch. Def. 5.2 therefore holds as it stands, for the writer's
+//! own readers too (`crates/loco-sim/tests/own_ring.rs`).
 //!
-//! Of the two ring buffers of LOCO'26 5.1 this is the strong one: a receive that finds nothing happens before the submit
-//! of every message that it has missed. The client of Fig. 13, which tells the two apart, is run on this code by
-//! `loco check --client LOCO-13`: the outcome that only the weak one allows has no execution.
+//! LOCO'26 5.1 has two ring buffers. This is the strong one: a receive that finds nothing happens before the submit of
+//! every message that it has missed. The client of Fig. 13 tells the two apart. `loco check --client LOCO-13` runs it on
+//! this code: the outcome that only the weak one allows has no execution.
 
 use std::sync::Arc;
 
@@ -41,29 +44,31 @@ pub use writer::RingWriter;
 
 use layout::WORD_BYTES;
 
-/// Bytes between two acknowledgements, which different nodes write: a pair of cache lines, as processors prefetch them.
+/// The distance of two acknowledgements, which different nodes write. It is a pair of cache lines, because
+/// processors prefetch pairs.
 const ACK_STRIDE: usize = 128;
 
-/// What the endpoints of a ring buffer agree on.
+/// The settings on which the endpoints of a ring buffer agree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RingConfig {
-    /// Bytes of the ring: room for every message that some reader has not read yet, with 8 bytes for each, and its
-    /// length rounded up to a multiple of 8.
+    /// The bytes of the ring. It needs room for every message that some reader has not read yet. A message
+    /// takes 8 bytes and its length rounded up to a multiple of 8.
     pub capacity_bytes: usize,
-    /// The node of each reader: a node stands here as often as it has readers, which may be the writer's node too.
-    /// `None` is one reader on each participant other than the writer.
+    /// The node of each reader. A node is listed as often as it has readers; it may be the writer's node too.
+    /// `None` means one reader on each participant other than the writer.
     pub readers: Option<Vec<NodeId>>,
-    /// A reader acknowledges when it has read this many bytes since it did last, and whenever it has read all there
-    /// is; a quarter of the ring unless said otherwise. 0 acknowledges each message, as LOCO'26 Fig. 14, which costs more
-    /// and matters to a writer only if readers stop reading while there are messages. Each node may have its own.
+    /// The number of bytes after which a reader acknowledges. It also acknowledges whenever it has read all
+    /// messages. The default is a quarter of the ring. 0 acknowledges each message, as in LOCO'26 Fig. 14.
+    /// That costs more, and matters to a writer only if readers stop reading while there are messages. Each
+    /// node may have its own value.
     pub acknowledge_every_bytes: usize,
-    /// Send data inline with the operation where it is small enough. Without, every put is read from registered memory,
-    /// as in LOCO'26 Fig. 14. Each node may have its own.
+    /// Sends data inline with the operation where they are small enough. Otherwise every put is read from
+    /// registered memory, as in LOCO'26 Fig. 14. Each node may have its own value.
     pub inline: bool,
 }
 
 impl RingConfig {
-    /// A ring of this size, a multiple of 8, with the default for the rest.
+    /// Returns the settings of a ring of this size, a multiple of 8, with defaults for the rest.
     pub fn new(capacity_bytes: usize) -> RingConfig {
         RingConfig {
             capacity_bytes,
@@ -73,7 +78,7 @@ impl RingConfig {
         }
     }
 
-    /// The same with these readers.
+    /// Returns these settings with other readers.
     #[must_use]
     pub fn readers(self, readers: impl IntoIterator<Item = NodeId>) -> RingConfig {
         RingConfig {
@@ -82,7 +87,7 @@ impl RingConfig {
         }
     }
 
-    /// Bytes of the ring that a message of `len` bytes takes.
+    /// Returns the bytes of the ring that a message of `len` bytes takes.
     pub const fn record_bytes(len: usize) -> usize {
         layout::record_bytes(len)
     }
@@ -120,7 +125,7 @@ pub struct RingBuffer<F: Fabric = AnyFabric> {
     taken: MutexOf<F, Taken<F>>,
 }
 
-/// What the endpoint, its writer and its readers share.
+/// The state that the endpoint, its writer and its readers share.
 struct Shared<F: Fabric> {
     channel: Channel<F>,
     config: RingConfig,
@@ -138,7 +143,7 @@ struct Taken<F: Fabric> {
     readers: usize,
 }
 
-/// Where the writer is.
+/// The place of the writer.
 enum WriterPlace<F: Fabric> {
     NotMade,
     GivenOut,
@@ -149,7 +154,7 @@ impl<F: Fabric> RingBuffer<F> {
     /// Makes this node's endpoint of the ring buffer called `name`, of `capacity_bytes` (a multiple of 8), from `writer` to
     /// one reader on each other participant.
     ///
-    /// # Errors
+    /// Returns the errors of [`with_config`](RingBuffer::with_config).
     /// See [`with_config`](RingBuffer::with_config).
     pub fn new(
         parent: &impl Parent<F>,
@@ -166,11 +171,11 @@ impl<F: Fabric> RingBuffer<F> {
         )
     }
 
-    /// The same among these participants, with settings.
+    /// Makes this node's endpoint of the ring buffer among these participants, with settings.
     ///
     /// # Errors
-    /// `Config` for a capacity that is not a positive multiple of 8; `NotParticipant` for a writer or reader outside;
-    /// `Mismatch` where capacity or readers differ between nodes; see
+    /// Returns `Config` for a capacity that is not a positive multiple of 8, `NotParticipant` for a writer or
+    /// reader outside, `Mismatch` where capacity or readers differ between nodes, and the errors of
     /// [`ChannelBuilder::join`](crate::ChannelBuilder::join).
     pub fn with_config(
         parent: &impl Parent<F>,
@@ -223,11 +228,13 @@ impl<F: Fabric> RingBuffer<F> {
         })
     }
 
-    /// Takes the writer. There is one, on the writing node. It may be moved between threads, and any thread may take it
-    /// after [`return_writer`](RingBuffer::return_writer): messages stay in the order in which they were submitted.
+    /// Takes the writer. There is one, on the writing node. It may be moved between threads. After
+    /// [`return_writer`](RingBuffer::return_writer), any thread may take it. Messages stay in the order in
+    /// which they were submitted.
     ///
     /// # Errors
-    /// `NotOwner` on another node; `NotConnected` before the channel is ready; `Config` if it was taken and not returned.
+    /// Returns `NotOwner` on another node, `NotConnected` before the channel is ready, and `Config` if the
+    /// writer was taken and not returned.
     pub fn writer(&self) -> Result<RingWriter<F>> {
         let shared = &self.shared;
         shared.channel.check_owner(shared.writer, "write")?;
@@ -247,7 +254,7 @@ impl<F: Fabric> RingBuffer<F> {
     /// Gives the writer back, so that another thread can take it.
     ///
     /// # Errors
-    /// `Config` for the writer of another ring buffer, which is dropped.
+    /// Returns `Config` for the writer of another ring buffer, which is dropped.
     pub fn return_writer(&self, writer: RingWriter<F>) -> Result<()> {
         if !writer.is_of(&self.shared) {
             return Err(Error::Config(format!(
@@ -259,11 +266,11 @@ impl<F: Fabric> RingBuffer<F> {
         Ok(())
     }
 
-    /// The next reader of this node.
+    /// Returns the next reader of this node.
     ///
     /// # Errors
-    /// `NotConnected` before the channel is ready; `Config` if all of this node's readers were taken before, or it has
-    /// none.
+    /// Returns `NotConnected` before the channel is ready, and `Config` if all of this node's readers were
+    /// taken before or it has none.
     pub fn reader(&self) -> Result<RingReader<F>> {
         let shared = &self.shared;
         let here = shared.channel.node();
@@ -285,7 +292,7 @@ impl<F: Fabric> RingBuffer<F> {
         Ok(reader)
     }
 
-    /// The longest message that fits, in bytes.
+    /// Returns the longest message that fits, in bytes.
     pub fn message_bytes_max(&self) -> usize {
         self.shared.message_bytes_max()
     }

@@ -11,15 +11,16 @@ use crate::fabric::AnyFabric;
 use crate::operations::published::Published;
 use crate::{Error, Result, Thread};
 
-/// One reader of a ring buffer: [`try_receive`](RingReader::try_receive) (Receive_RBL of LOCO'26 5.1) and
-/// [`receive`](RingReader::receive), which waits for a message.
+/// A reader of a ring buffer. It has [`try_receive`](RingReader::try_receive) (Receive_RBL of LOCO'26 5.1)
+/// and [`receive`](RingReader::receive), which waits for a message.
 ///
-/// A reader that stops reading holds the writer up once the ring is full: [`leave`](RingReader::leave) instead.
+/// A reader that stops reading blocks the writer once the ring is full. It must call
+/// [`leave`](RingReader::leave) instead.
 pub struct RingReader<F: Fabric = AnyFabric> {
     shared: Arc<Shared<F>>,
-    /// Where the next record begins.
+    /// The place of the next record.
     next: Place,
-    /// The head, as of the last look.
+    /// The head at the last look.
     head: u64,
     head_cell: <F::Memory as Memory>::Cell<u64>,
     data: F::Memory,
@@ -28,23 +29,23 @@ pub struct RingReader<F: Fabric = AnyFabric> {
     acknowledged: u64,
 }
 
-/// Where the position goes.
+/// The place that the position is written to.
 enum Acknowledgement<F: Fabric> {
     /// The writer is on this node.
     Here(<F::Memory as Memory>::Cell<u64>),
-    /// This node's copy, for puts that are not inline, and what the writer sees of it.
+    /// This node's copy, for puts that are not inline, and its published form, which the writer sees.
     There(<F::Memory as Memory>::Cell<u64>, Published<F>),
 }
 
 impl<F: Fabric> RingReader<F> {
-    /// Reader number `index` of the ring.
+    /// Makes reader number `index` of the ring.
     pub(super) fn new(shared: Arc<Shared<F>>, index: usize) -> Result<RingReader<F>> {
         let offset = index * ACK_STRIDE;
         let cell = shared.acks.local()?.cell(offset)?;
         let acknowledgement = if shared.channel.node() == shared.writer {
             Acknowledgement::Here(cell)
         } else {
-            // The reader is made when its writer is there.
+            // The reader is made when its writer is connected.
             shared.acks.remote(shared.writer)?;
             let told = Published::new(&shared.acks, offset, WORD_BYTES, vec![shared.writer]);
             Acknowledgement::There(cell, told)
@@ -60,15 +61,16 @@ impl<F: Fabric> RingReader<F> {
         })
     }
 
-    /// Receives the next message into `message`, replacing what is there; false, leaving it as it is, if there is none
-    /// yet.
+    /// Receives the next message into `message`, replacing its contents. Returns false, and leaves `message`
+    /// as it is, if there is none yet.
     ///
     /// # Errors
-    /// `Config` if the ring holds no record here, which only happens after [`exclude`](super::RingWriter::exclude). That
-    /// the writer is gone is no error as long as there are messages, nor when there are none.
+    /// Returns `Config` if the ring has no record here, which happens only after
+    /// [`exclude`](super::RingWriter::exclude). The loss of the writer is not an error, whether there are
+    /// messages or not.
     pub fn try_receive(&mut self, thread: &Thread<F>, message: &mut Vec<u8>) -> Result<bool> {
         if !self.has_next() {
-            // Told late at the latest when there is time for it.
+            // At the latest, the writer is told when there is time for it.
             self.acknowledge(thread);
             return Ok(false);
         }
@@ -83,23 +85,23 @@ impl<F: Fabric> RingReader<F> {
     /// Receives the next message, waiting for it, for the thread's deadline at most.
     ///
     /// # Errors
-    /// `PeerLost` if the writer is gone and all its messages are read; `Timeout`.
+    /// Returns `PeerLost` if the writer is gone and all its messages are read, or `Timeout`.
     ///
     /// # After a timeout
-    /// Nothing was received; receive again.
+    /// Nothing was received. Receive again.
     pub fn receive(&mut self, thread: &Thread<F>) -> Result<Vec<u8>> {
         let mut message = Vec::new();
         self.receive_into(thread, &mut message)?;
         Ok(message)
     }
 
-    /// The same into `message`, replacing what is there.
+    /// Receives the next message into `message`, replacing its contents.
     ///
     /// # Errors
-    /// See [`receive`](RingReader::receive).
+    /// Returns the errors of [`receive`](RingReader::receive).
     ///
     /// # After a timeout
-    /// Nothing was received, and `message` is as it was; receive again.
+    /// Nothing was received, and `message` is unchanged. Receive again.
     pub fn receive_into(&mut self, thread: &Thread<F>, message: &mut Vec<u8>) -> Result<()> {
         while !self.try_receive(thread, message)? {
             let shared = Arc::clone(&self.shared);
@@ -110,10 +112,10 @@ impl<F: Fabric> RingReader<F> {
         Ok(())
     }
 
-    /// Leaves: the writer waits for this reader no more.
+    /// Leaves: the writer no longer waits for this reader.
     ///
     /// # Errors
-    /// See [`Thread::put_inline`].
+    /// Returns the errors of [`Thread::put_inline`].
     pub fn leave(mut self, thread: &Thread<F>) -> Result<()> {
         match thread.to_the_end(|| self.tell(thread, LEFT)) {
             Err(error) if error.lost_peer().is_some() => Ok(()),
@@ -121,13 +123,13 @@ impl<F: Fabric> RingReader<F> {
         }
     }
 
-    /// True if there is a message.
+    /// Returns true if there is a message.
     #[inline]
     pub(crate) fn has_next(&mut self) -> bool {
         if self.next.position < self.head {
             return true;
         }
-        // The records before it are there, as puts are placed in order.
+        // The records before the head are there, because puts are placed in order.
         self.head = self.head_cell.load();
         self.next.position < self.head
     }
@@ -156,8 +158,8 @@ impl<F: Fabric> RingReader<F> {
         Ok(())
     }
 
-    /// Tells the writer how far this reader is. If that fails the next call tries again: what was received stays
-    /// received, and a writer that is gone needs to know nothing.
+    /// Tells the writer how far this reader is. If that fails, the next call tries again: received messages
+    /// stay received, and a writer that is gone needs no acknowledgement.
     fn acknowledge(&mut self, thread: &Thread<F>) {
         let position = self.next.position;
         if self.acknowledged == position {
@@ -171,7 +173,7 @@ impl<F: Fabric> RingReader<F> {
 
     fn tell(&mut self, thread: &Thread<F>, position: u64) -> Result<()> {
         let (cell, told) = match &self.acknowledgement {
-            // After the copying out (TSO).
+            // The store comes after the copying out (TSO).
             Acknowledgement::Here(cell) => {
                 cell.store(position);
                 return Ok(());
@@ -181,7 +183,8 @@ impl<F: Fabric> RingReader<F> {
         if self.shared.config.inline && WORD_BYTES <= thread.fabric().caps().inline_bytes_max {
             return told.post_inline_untracked(thread, &position.to_ne_bytes());
         }
-        // A put that reads a later position than it was posted with says nothing wrong: no need to wait for it.
+        // It is correct if a put reads a later position than the one that it was posted with, so there is no
+        // need to wait for it.
         cell.store(position);
         told.post_latest_untracked(thread)
     }

@@ -12,31 +12,31 @@ use crate::operations::operation::{Flags, Operation};
 use crate::operations::published::Published;
 use crate::{AckKey, Error, Result, Thread};
 
-/// A position that no reader reaches: it has left.
+/// A position beyond every reader's. It says that the reader has left.
 pub(super) const LEFT: u64 = u64::MAX;
 
 type Cell<F> = <<F as Fabric>::Memory as Memory>::Cell<u64>;
 
-/// The writer of a ring buffer: [`try_submit`](RingWriter::try_submit) (Submit_RBL of LOCO'26 5.1) and
+/// The writer of a ring buffer. It has [`try_submit`](RingWriter::try_submit) (Submit_RBL of LOCO'26 5.1) and
 /// [`submit`](RingWriter::submit), which waits for room.
 ///
-/// A message that was submitted reaches each reader's node after every put that the thread posted to that node before;
-/// it is not waited for. [Fences](crate::fence) cover it as they do puts.
+/// A submitted message reaches each reader's node after every put that the thread posted to that node before.
+/// The call does not wait for that. [Fences](crate::fence) cover messages as they do puts.
 pub struct RingWriter<F: Fabric = AnyFabric> {
     shared: Arc<Shared<F>>,
-    /// Where the next record begins.
+    /// The place of the next record.
     head: Place,
-    /// What every reader has acknowledged, as of the last look.
+    /// The position that every reader had acknowledged at the last look.
     acknowledged: u64,
-    /// Other nodes with readers.
+    /// The other nodes with readers.
     targets: Vec<Destination<F>>,
     readers: Vec<Acknowledgement<F>>,
-    /// This node has readers, who read this node's memory.
+    /// Set if this node has readers, who read this node's memory.
     local_readers: bool,
     data: F::Memory,
-    /// This node's head, and what puts of it are read from where they are not inline.
+    /// This node's head, from which puts that are not inline are read.
     head_cell: Cell<F>,
-    /// The head as the readers' nodes see it. Which thread posts here also posts the records.
+    /// The head as the readers' nodes see it. The thread that posts here also posts the records.
     published_head: Published<F>,
     /// The records under construction.
     records: Vec<u8>,
@@ -49,7 +49,7 @@ struct Destination<F: Fabric> {
     data: F::Remote,
 }
 
-/// Where a reader's position arrives.
+/// The place where a reader's position arrives.
 struct Acknowledgement<F: Fabric> {
     node: NodeId,
     cell: Cell<F>,
@@ -91,20 +91,21 @@ impl<F: Fabric> RingWriter<F> {
         })
     }
 
-    /// Says whether this is the writer of the ring buffer whose endpoint has `shared`.
+    /// Returns whether this is the writer of the ring buffer whose endpoint has `shared`.
     pub(super) fn is_of(&self, shared: &Arc<Shared<F>>) -> bool {
         Arc::ptr_eq(&self.shared, shared)
     }
 
-    /// Submits a message to every reader if there is room; false if there is not, as some reader has not read enough.
+    /// Submits a message to every reader if there is room. Returns false if there is none because some reader
+    /// has not read enough.
     ///
     /// # Errors
-    /// `TooLarge` for a message that never fits; `PeerLost` if a reader's node is gone: nothing was submitted, and
-    /// [`exclude`](RingWriter::exclude) goes on without it; `Timeout` if there is no room in the send queue of a reader's
-    /// node; see [`Thread::put_inline`].
+    /// Returns `TooLarge` for a message that never fits. Returns `PeerLost` if a reader's node is gone:
+    /// nothing was submitted, and [`exclude`](RingWriter::exclude) goes on without it. Returns `Timeout` if
+    /// there is no room in the send queue of a reader's node, and the errors of [`Thread::put_inline`].
     ///
     /// # After a timeout
-    /// Nothing was submitted; submit again, this message or another one.
+    /// Nothing was submitted. Submit again, this message or another one.
     #[inline]
     pub fn try_submit(&mut self, thread: &Thread<F>, message: &[u8]) -> Result<bool> {
         Ok(self.try_submit_batch(thread, &[message])? == 1)
@@ -113,25 +114,26 @@ impl<F: Fabric> RingWriter<F> {
     /// Submits a message to every reader, waiting for room, for the thread's deadline at most.
     ///
     /// # Errors
-    /// See [`try_submit`](RingWriter::try_submit); `PeerLost` if a reader that is waited for is gone; `Timeout` if there is
-    /// no room.
+    /// Returns the errors of [`try_submit`](RingWriter::try_submit), `PeerLost` if a reader that is waited
+    /// for is gone, or `Timeout` if there is no room.
     ///
     /// # After a timeout
-    /// Nothing was submitted; submit again.
+    /// Nothing was submitted. Submit again.
     #[inline]
     pub fn submit(&mut self, thread: &Thread<F>, message: &[u8]) -> Result<()> {
         self.submit_batch(thread, &[message])
     }
 
-    /// Submits the first of `messages`, in order, with one put of them all and one of the head; returns how many. They
-    /// are those that there is room for, up to a quarter of the ring at a time, so that the readers are not idle
-    /// while the next are gathered: 0 means that there is no room for the first (or that there are no messages).
+    /// Submits the first of `messages`, in order, with one put of them all and one of the head. Returns how
+    /// many. It submits those that there is room for, up to a quarter of the ring at a time, so that the
+    /// readers are not idle while the next ones are gathered. 0 means that there is no room for the first (or
+    /// that there are no messages).
     ///
-    /// Readers see no difference to as many calls of [`try_submit`](RingWriter::try_submit).
+    /// For readers this is the same as so many calls of [`try_submit`](RingWriter::try_submit).
     ///
     /// # Errors
-    /// See [`try_submit`](RingWriter::try_submit), for the batch as for one message. A message that never fits is
-    /// reported when it is the first.
+    /// Returns the errors of [`try_submit`](RingWriter::try_submit), for the batch as for one message. A
+    /// message that never fits is reported when it is the first.
     pub fn try_submit_batch(&mut self, thread: &Thread<F>, messages: &[impl AsRef<[u8]>]) -> Result<usize> {
         let Some(first) = messages.first() else {
             return Ok(0);
@@ -145,15 +147,15 @@ impl<F: Fabric> RingWriter<F> {
             self.inline_bytes_max = thread.fabric().caps().inline_bytes_max;
         }
         if WORD_BYTES > self.inline_bytes_max {
-            // Wait_sv(d_x): an earlier put that has not read the head yet must not read the next one, which it could take
-            // past this record on its way.
+            // This is Wait_sv(d_x). An earlier put that has not read the head yet must not read the next
+            // head, which it could carry past this record.
             self.published_head.wait_until_read(thread)?;
         }
         let count = self.gather(messages, first);
         self.put_records(thread)?;
         self.head = self.head.plus(self.records.len());
-        // Half of the readers' nodes having heard of it would be neither submitted nor not. Posting waits for room in the
-        // queue at most, which comes or the peer is lost.
+        // If half of the readers' nodes had heard of the message, it would be neither submitted nor not.
+        // Posting waits at most for room in the queue, which comes unless the peer is lost.
         thread.to_the_end(|| self.publish(thread))?;
         Ok(count)
     }
@@ -161,11 +163,11 @@ impl<F: Fabric> RingWriter<F> {
     /// Submits all of `messages`, in order, waiting for room, for the thread's deadline at most each time.
     ///
     /// # Errors
-    /// See [`submit`](RingWriter::submit). Messages before the one that it failed at have been submitted; those
-    /// who must know how many use [`try_submit_batch`](RingWriter::try_submit_batch).
+    /// Returns the errors of [`submit`](RingWriter::submit). Messages before the one that failed have been
+    /// submitted. Use [`try_submit_batch`](RingWriter::try_submit_batch) to know how many.
     ///
     /// # After a timeout
-    /// The first of the messages may have been submitted, each as a whole and in order; the rest was not.
+    /// The first of the messages may have been submitted, each as a whole and in order. The rest was not.
     pub fn submit_batch(&mut self, thread: &Thread<F>, messages: &[impl AsRef<[u8]>]) -> Result<()> {
         let mut left = messages;
         while let Some(next) = left.first() {
@@ -182,23 +184,23 @@ impl<F: Fabric> RingWriter<F> {
     /// Waits until every reader has read every message, for the thread's deadline at most.
     ///
     /// # Errors
-    /// `PeerLost` if a reader that is waited for is gone; `Timeout`.
+    /// Returns `PeerLost` if a reader that is waited for is gone, or `Timeout`.
     ///
     /// # After a timeout
-    /// Nothing has changed; wait again.
+    /// Nothing has changed. Wait again.
     pub fn wait_until_read(&mut self, thread: &Thread<F>) -> Result<()> {
         self.wait_acknowledged(thread, self.head.position)
     }
 
-    /// Bytes of the ring in use: submitted and not acknowledged by every reader.
+    /// Returns the bytes of the ring in use, which were submitted and not acknowledged by every reader.
     pub fn unread_bytes(&mut self) -> u64 {
         self.look();
         self.head.position - self.acknowledged
     }
 
-    /// Goes on without the readers of `node`, which has been lost or is too slow: sends it nothing more and waits for
-    /// no acknowledgement from it. Its readers get what was submitted before, as long as it is not overwritten: they
-    /// must stop reading.
+    /// Goes on without the readers of `node`, which has been lost or is too slow. Sends it nothing more and
+    /// waits for no acknowledgement from it. Its readers get earlier messages as long as these are not
+    /// overwritten, and must stop reading.
     pub fn exclude(&mut self, node: NodeId) {
         self.targets.retain(|target| target.node != node);
         self.readers.retain(|reader| reader.node != node);
@@ -206,12 +208,12 @@ impl<F: Fabric> RingWriter<F> {
         self.local_readers &= node != self.shared.channel.node();
     }
 
-    /// The longest message that fits, in bytes.
+    /// Returns the longest message that fits, in bytes.
     pub fn message_bytes_max(&self) -> usize {
         self.shared.message_bytes_max()
     }
 
-    /// Bytes of the record of a message of `len` bytes.
+    /// Returns the bytes of the record of a message of `len` bytes. Fails if it never fits.
     #[inline]
     fn check(&self, len: usize) -> Result<usize> {
         let max = self.shared.message_bytes_max();
@@ -229,13 +231,13 @@ impl<F: Fabric> RingWriter<F> {
         self.shared.config.capacity_bytes as u64
     }
 
-    /// True if `bytes` more do not reach what some reader has not acknowledged.
+    /// Returns true if `bytes` more do not reach what some reader has not acknowledged.
     #[inline]
     fn has_room(&mut self, bytes: usize) -> bool {
         self.room(bytes) >= bytes
     }
 
-    /// Bytes that may be written, of which the caller would be content with `enough`.
+    /// Returns the bytes that may be written. The caller needs only `enough`.
     #[inline]
     fn room(&mut self, enough: usize) -> usize {
         let room = |writer: &Self| {
@@ -243,19 +245,19 @@ impl<F: Fabric> RingWriter<F> {
             let unacknowledged = usize::try_from(unacknowledged).unwrap_or(usize::MAX);
             writer.shared.config.capacity_bytes.saturating_sub(unacknowledged)
         };
-        // Looking costs a cache miss for each reader: only when the last look does not do.
+        // A look costs a cache miss for each reader, so it is taken only when the last look is not enough.
         if room(self) < enough {
             self.look();
         }
         room(self)
     }
 
-    /// Sees how far the readers are.
+    /// Finds out how far the readers are.
     fn look(&mut self) {
         // The reader's copying out comes before its acknowledgement, and our overwriting after.
         let positions = self.readers.iter().map(|reader| reader.cell.load());
         let least = positions.min().unwrap_or(LEFT);
-        // Monotonic: an acknowledgement that arrives late does not count.
+        // The position never decreases: an acknowledgement that arrives late does not count.
         self.acknowledged = self.acknowledged.max(least.min(self.head.position));
     }
 
@@ -269,7 +271,7 @@ impl<F: Fabric> RingWriter<F> {
                 (self.acknowledged >= position).then_some(())
             });
             match waited {
-                // It had read everything, and left while others were still awaited.
+                // The reader had read everything, and left while others were still awaited.
                 Err(error)
                     if error
                         .lost_peer()
@@ -280,7 +282,7 @@ impl<F: Fabric> RingWriter<F> {
         Ok(())
     }
 
-    /// Nodes of readers that have not acknowledged everything up to `position`.
+    /// Returns the nodes of readers that have not acknowledged everything up to `position`.
     fn behind(&self, position: u64) -> SmallVec<[NodeId; 16]> {
         let behind = |reader: &&Acknowledgement<F>| reader.cell.load() < position;
         let mut nodes: SmallVec<_> = self
@@ -293,10 +295,10 @@ impl<F: Fabric> RingWriter<F> {
         nodes
     }
 
-    /// Makes the records of the first of `messages`, of which the very first has `first` bytes and has room; returns
-    /// how many.
+    /// Makes the records of the first of `messages`, and returns how many. The very first record has `first`
+    /// bytes, for which there is room.
     fn gather(&mut self, messages: &[impl AsRef<[u8]>], first: usize) -> usize {
-        // A single message asks nothing.
+        // For a single message, nothing needs to be computed.
         let batch_max = if messages.len() == 1 {
             first
         } else {
@@ -359,12 +361,13 @@ impl<F: Fabric> RingWriter<F> {
         Ok(())
     }
 
-    /// Tells everybody where the head is now.
+    /// Tells all readers' nodes where the head is now.
     fn publish(&mut self, thread: &Thread<F>) -> Result<()> {
         let position = self.head.position;
         let inline = WORD_BYTES <= self.inline_bytes_max;
         if self.local_readers {
-            // After the record (TSO), and before what this thread does next: see the module head.
+            // The store comes after the record (TSO), and before the thread's next steps: see the module
+            // head.
             self.head_cell.store_fence(position);
         } else if !inline {
             self.head_cell.store(position);
@@ -376,7 +379,7 @@ impl<F: Fabric> RingWriter<F> {
             self.published_head.post_copy(thread, &mut AckKey::done())
         };
         match posted {
-            // It is submitted to the others; the next call says that this one is gone.
+            // The message is submitted to the others. The next call says that this node is gone.
             Err(error) if error.lost_peer().is_none() => Err(error),
             _ => Ok(()),
         }

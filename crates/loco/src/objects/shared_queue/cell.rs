@@ -1,4 +1,4 @@
-//! What one cell of the ring holds, in a word.
+//! The state of one cell of the ring, in a word.
 
 use loco_fabric::NodeId;
 
@@ -6,37 +6,37 @@ const STAGE_BITS: u32 = 3;
 const NODE_BITS: u32 = 16;
 const CLOSED: u64 = 1 << 2;
 
-/// How far a cell is in its round.
+/// The stage of a cell in its round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Waits for the push of its round.
+    /// The cell waits for the push of its round.
     Empty,
-    /// A push has it: this is the moment at which the push takes effect. Its value is on the way.
+    /// A push has claimed the cell. At this moment the push takes effect. Its value is on the way.
     Filling(NodeId),
-    /// It has the value.
+    /// The cell has the value.
     Full,
-    /// A pop has it: this is the moment at which the pop takes effect. The value is being read.
+    /// A pop has claimed the cell. At this moment the pop takes effect. The value is being read.
     Draining(NodeId),
 }
 
 /// A cell's word. Fresh memory is round 0, empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cell {
-    /// How many times the ring has gone round.
+    /// The number of times that the ring has gone round.
     pub(super) round: u64,
     pub(super) stage: Stage,
-    /// The queue was closed when this cell was the next to be filled, and stays so: in stage `Empty` for this
-    /// round, in others for the next.
+    /// Set if the queue was closed when this cell was the next to be filled. It stays set: in stage `Empty`
+    /// for this round, in others for the next.
     pub(super) closed: bool,
 }
 
 impl Cell {
-    /// The same cell in another stage of the round.
+    /// Returns the cell in another stage of the round.
     pub(super) fn to(self, stage: Stage) -> Cell {
         Cell { stage, ..self }
     }
 
-    /// Ready for the next round.
+    /// Returns the cell ready for the next round.
     pub(super) fn next_round(self) -> Cell {
         Cell {
             round: self.round + 1,

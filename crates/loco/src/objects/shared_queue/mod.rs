@@ -1,23 +1,24 @@
 //! The shared queue (LOCO'25 5.4): a bounded FIFO among all nodes, an adaptation of the cyclic ring queue (Morrison and
 //! Afek 2013) to one-sided operations.
 //!
-//! The ring's cells are striped over the participants; head and tail are atomic variables on one of them. As in the
-//! original a cell goes through rounds, and its word says which round it is in and whether it is empty or full. Three
-//! things differ. There is no double-width compare-and-swap, so a cell is *claimed* by one on its word, then filled
-//! or drained. The claim names the node, so that a node that is lost in between leaves no hole that stops the others.
-//! And head and tail are not drawn by fetch-and-add but follow the claims, which are what counts: a drawn index of a
-//! lost node could not be told from one of a slow node. That costs retries where many push at a time; it buys exact
-//! `Full` and `Empty`.
+//! The ring's cells are striped over the participants. Head and tail are atomic variables on one of them. As
+//! in the original, a cell goes through rounds, and its word says which round it is in and whether it is
+//! empty or full. Three things differ. There is no double-width compare-and-swap, so a cell is *claimed* by
+//! one on its word, and then filled or drained. The claim names the node, so a node that is lost in between
+//! leaves no hole that stops the others. Finally, head and tail are not drawn by fetch-and-add but follow the
+//! claims, which are what counts: a drawn index of a lost node could not be told from one of a slow node.
+//! That costs retries where many threads push at a time, and makes `Full` and `Empty` exact.
 //!
-//! Linearization: a push where it claims the cell at the tail, a pop where it claims the cell at the head. A cell is
-//! claimed for a push only when all cells before it are, and likewise for pops, as head and tail are only moved past
-//! claimed cells. So a pop that finds the cell at the head empty, in the round of the head, has found the queue empty;
-//! a push that finds the cell at the tail with the value of the round before has found it full; and who closes
-//! the queue marks the cell at the tail, which no push can then pass.
+//! Linearization: a push takes effect where it claims the cell at the tail, a pop where it claims the cell at
+//! the head. A cell is claimed for a push only when all cells before it are, and likewise for pops, because
+//! head and tail move only past claimed cells. If a pop finds the cell at the head empty, in the round of the
+//! head, it has found the queue empty. If a push finds the cell at the tail with the value of the round
+//! before, it has found the queue full. Closing the queue marks the cell at the tail, which no push can then
+//! pass.
 //!
-//! Cells are read by gets, which can miss a read-modify-write that has completed but is not placed. That does no harm: a
-//! claim is placed before its push or pop returns, by the operations that follow it on its queue pair, and what is
-//! missed of a claim's end only makes others wait. The mark of a closed queue is placed by a fence.
+//! Cells are read by gets, which can miss a read-modify-write that has completed but is not placed. That does
+//! no harm. A claim is placed before its push or pop returns, by the operations that follow it on its queue
+//! pair. If the end of a claim is missed, others only wait. A fence places the mark of a closed queue.
 
 mod cell;
 
@@ -37,19 +38,19 @@ use crate::{Channel, Error, Parent, Region, Result, Thread, fence};
 use cell::{Cell, Stage};
 
 const WORD_BYTES: usize = 8;
-/// Words that head and tail take, so that they lie in lines of their own.
+/// The words that head and tail take, so that each has a line of its own.
 const LINE_WORDS: usize = 8;
 const HEAD: usize = 0;
 const TAIL: usize = LINE_WORDS;
-/// First and longest pause of a caller that waits.
+/// The first pause of a waiting caller, and then the longest.
 const PAUSE_MIN: Duration = Duration::from_micros(1);
 const PAUSE_MAX: Duration = Duration::from_micros(256);
 
-/// A bounded first-in-first-out queue of values, which any thread of any participant pushes and pops. Each value pushed
-/// is popped once. Linearizable, with the errors below.
+/// A bounded first-in-first-out queue of values, which any thread of any participant pushes and pops. Each
+/// value that is pushed is popped once. It is linearizable, with the errors below.
 ///
-/// A node that is lost inside a push or a pop takes with it the one value that it was pushing or popping, at most. Values
-/// in cells of a lost node are lost: who comes to such a cell gets `PeerLost`.
+/// A node that is lost inside a push or a pop loses at most the one value that it was pushing or popping.
+/// Values in cells of a lost node are lost: a call that comes to such a cell gets `PeerLost`.
 ///
 /// ```
 /// use loco::{Barrier, Manager, Popped, SharedQueue, testing};
@@ -79,11 +80,11 @@ pub struct SharedQueue<T: Value, F: Fabric = AnyFabric> {
     channel: Channel<F>,
     nodes: Vec<NodeId>,
     indices: Words<F>,
-    /// Words of the cells on each node.
+    /// The words of the cells on each node.
     cells: Vec<Words<F>>,
     values: Region<F>,
     capacity: u64,
-    /// Where head and tail were when this node last heard.
+    /// The head as this node last knew it. The tail follows.
     head: AtomicU64Of<F>,
     tail: AtomicU64Of<F>,
     #[cfg(feature = "mistakes")]
@@ -91,7 +92,7 @@ pub struct SharedQueue<T: Value, F: Fabric = AnyFabric> {
     value: PhantomData<fn() -> T>,
 }
 
-/// Mistakes, to show that checkers find them. Only in builds with the feature `mistakes` does a queue make any.
+/// A mistake, to show that checkers find it. A queue makes one only in builds with the feature `mistakes`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueDefect {
     /// A pop takes the value of a cell whichever round it is in.
@@ -102,10 +103,10 @@ pub enum QueueDefect {
     FreeBeforeRead,
 }
 
-/// How an attempt ended.
+/// The result of one attempt.
 enum Once<T> {
     Done(T),
-    /// Full or empty, as shows in the word of the cell of this index.
+    /// The queue is full or empty. The word of the cell of this index shows it.
     Blocked((u64, u64)),
 }
 
@@ -118,7 +119,7 @@ impl<T> Once<T> {
     }
 }
 
-/// How a push ended.
+/// The result of a push.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Pushed {
@@ -130,7 +131,7 @@ pub enum Pushed {
     Closed,
 }
 
-/// How a pop ended.
+/// The result of a pop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Popped<T> {
@@ -143,7 +144,7 @@ pub enum Popped<T> {
 }
 
 impl<T> Popped<T> {
-    /// The value, if there was one.
+    /// Returns the value, if there was one.
     pub fn value(self) -> Option<T> {
         match self {
             Popped::Value(value) => Some(value),
@@ -153,12 +154,13 @@ impl<T> Popped<T> {
 }
 
 impl<F: Fabric, T: Value> SharedQueue<T, F> {
-    /// Makes this node's endpoint of the queue called `name`, for up to `capacity` values, whose head and tail live on
-    /// `home`.
+    /// Makes this node's endpoint of the queue called `name`, for up to `capacity` values. Its head and tail
+    /// are on `home`.
     ///
     /// # Errors
-    /// `Config` for a capacity of zero; `TooLarge` for one beyond all addresses; `Unsupported` where the fabric has no atomics; `NotParticipant` for a home
-    /// outside; see [`ChannelBuilder::join`](crate::ChannelBuilder::join).
+    /// Returns `Config` for a capacity of zero, `TooLarge` for one beyond all addresses, `Unsupported` where
+    /// the fabric has no atomics, `NotParticipant` for a home outside, and the errors of
+    /// [`ChannelBuilder::join`](crate::ChannelBuilder::join).
     pub fn new(parent: &impl Parent<F>, name: &str, home: NodeId, capacity: usize) -> Result<Self> {
         if capacity == 0 {
             return Err(Error::Config(format!(
@@ -203,7 +205,7 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
         }
     }
 
-    /// Returns true if the queue is to make this mistake: never, unless built for tests of checkers.
+    /// Returns true if the queue is to make this mistake. Only a build for tests of checkers ever does.
     #[cfg(feature = "mistakes")]
     fn makes(&self, mistake: QueueDefect) -> bool {
         self.defect == Some(mistake)
@@ -214,7 +216,7 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
         false
     }
 
-    /// Values that it has room for.
+    /// Returns the number of values that the queue has room for.
     pub fn capacity(&self) -> usize {
         self.capacity as usize
     }
@@ -222,24 +224,25 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
     /// Appends a value if there is room.
     ///
     /// # Errors
-    /// `PeerLost` if the home or the node of the next cell is gone; `Timeout` if another caller, whose claim is in the
-    /// way, does not get on.
+    /// Returns `PeerLost` if the home or the node of the next cell is gone. Returns `Timeout` if another
+    /// caller's claim is in the way and makes no progress.
     ///
     /// # After a timeout
-    /// The value is not in the queue; push again.
+    /// The value is not in the queue. Push again.
     pub fn try_push(&self, thread: &Thread<F>, value: T) -> Result<Pushed> {
         let deadline = thread.deadline();
         let outcome = thread.to_the_end(|| self.push_once(thread, &value, deadline))?;
         Ok(outcome.unwrap_or(Pushed::Full))
     }
 
-    /// Appends a value, waiting for room for the thread's deadline at most. Never [`Pushed::Full`].
+    /// Appends a value, waiting for room for the thread's deadline at most. Never returns [`Pushed::Full`].
     ///
     /// # Errors
-    /// See [`try_push`](SharedQueue::try_push); `Timeout` if there is no room until the deadline.
+    /// Returns the errors of [`try_push`](SharedQueue::try_push), and `Timeout` if there is no room until the
+    /// deadline.
     ///
     /// # After a timeout
-    /// The value is not in the queue; push again.
+    /// The value is not in the queue. Push again.
     pub fn push(&self, thread: &Thread<F>, value: T) -> Result<Pushed> {
         let deadline = thread.deadline();
         let mut back_off = PAUSE_MIN;
@@ -256,23 +259,25 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
     /// Takes the oldest value if there is one.
     ///
     /// # Errors
-    /// As [`try_push`](SharedQueue::try_push).
+    /// Returns the errors of [`try_push`](SharedQueue::try_push).
     ///
     /// # After a timeout
-    /// No value was taken; pop again.
+    /// No value was taken. Pop again.
     pub fn try_pop(&self, thread: &Thread<F>) -> Result<Popped<T>> {
         let deadline = thread.deadline();
         let outcome = thread.to_the_end(|| self.pop_once(thread, deadline))?;
         Ok(outcome.unwrap_or(Popped::Empty))
     }
 
-    /// Takes the oldest value, waiting for one for the thread's deadline at most. Never [`Popped::Empty`].
+    /// Takes the oldest value, waiting for one for the thread's deadline at most. Never returns
+    /// [`Popped::Empty`].
     ///
     /// # Errors
-    /// As [`try_push`](SharedQueue::try_push); `Timeout` if there is none until the deadline.
+    /// Returns the errors of [`try_push`](SharedQueue::try_push), and `Timeout` if there is none until the
+    /// deadline.
     ///
     /// # After a timeout
-    /// No value was taken; pop again.
+    /// No value was taken. Pop again.
     pub fn pop(&self, thread: &Thread<F>) -> Result<Popped<T>> {
         let deadline = thread.deadline();
         let mut back_off = PAUSE_MIN;
@@ -286,14 +291,14 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
         }
     }
 
-    /// Closes the queue: later pushes are refused; the values that it holds can be popped. Closing again changes
-    /// nothing.
+    /// Closes the queue: later pushes are refused, and the values in it can still be popped. Closing a closed
+    /// queue changes nothing.
     ///
     /// # Errors
-    /// As [`try_push`](SharedQueue::try_push).
+    /// Returns the errors of [`try_push`](SharedQueue::try_push).
     ///
     /// # After a timeout
-    /// The queue may be closed, or be closed later; close it again.
+    /// The queue may be closed, or be closed later. Close it again.
     pub fn close(&self, thread: &Thread<F>) -> Result<()> {
         let mut at = self.tail.load();
         loop {
@@ -309,14 +314,14 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
         }
     }
 
-    /// The endpoint, to wait until this queue alone is ready.
+    /// Returns the endpoint, to wait until this queue alone is ready.
     pub fn channel(&self) -> &Channel<F> {
         &self.channel
     }
 
     fn push_once(&self, thread: &Thread<F>, value: &T, deadline: Time) -> Result<Once<Pushed>> {
         let mut back_off = PAUSE_MIN;
-        // A hint, whatever it is.
+        // This is a hint, whatever its value.
         let mut at = self.tail.load();
         loop {
             let word = self.read(thread, at)?;
@@ -337,14 +342,14 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
                         return Ok(Once::Done(Pushed::Done));
                     }
                 }
-                // The value of a whole ring ago is still there, or on its way; if its push was lost, until the pop
-                // that comes to it passes over it.
+                // The value of a whole ring ago is still there, or on its way. If its push was lost, it stays
+                // until the pop that comes to it skips it.
                 Stage::Full | Stage::Filling(_) => return Ok(Once::Blocked((at, word))),
-                // A pop that will not end: its value is lost with it.
+                // The pop will never end: its value is lost with it.
                 Stage::Draining(node) if is_gone(thread.fabric(), node) => {
                     self.exchange(thread, at, word, cell.next_round())?;
                 }
-                // Popped, and soon free.
+                // The cell was popped, and will soon be free.
                 Stage::Draining(_) | Stage::Empty => {
                     self.wait(thread, self.node_of(at), (at, word), &mut back_off, deadline)?;
                 }
@@ -354,7 +359,7 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
 
     fn pop_once(&self, thread: &Thread<F>, deadline: Time) -> Result<Once<Popped<T>>> {
         let mut back_off = PAUSE_MIN;
-        // A hint, whatever it is.
+        // This is a hint, whatever its value.
         let mut at = self.head.load();
         loop {
             let word = self.read(thread, at)?;
@@ -365,7 +370,7 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
                     at = self.advance(thread, HEAD, at)?;
                     continue;
                 }
-                // The value of a whole ring ago is being read: nothing was pushed since.
+                // The value of a whole ring ago is being read, and nothing was pushed since.
                 return Ok(if cell.closed {
                     Once::Done(Popped::Closed)
                 } else {
@@ -384,7 +389,7 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
                     }
                 }
                 Stage::Draining(_) => at = self.advance(thread, HEAD, at)?,
-                // It never came to the end of its push: its value is lost with it.
+                // The push never came to its end: its value is lost with it.
                 Stage::Filling(node) if is_gone(thread.fabric(), node) => {
                     if self.exchange(thread, at, word, cell.next_round())? {
                         at = self.advance(thread, HEAD, at)?;
@@ -398,7 +403,7 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
         }
     }
 
-    /// Puts the value of a claimed cell, then says that it is there.
+    /// Puts the value of a claimed cell, and then marks it as there.
     fn fill(&self, thread: &Thread<F>, at: u64, value: &T, claim: Cell) -> Result<()> {
         if self.makes(QueueDefect::FullBeforeValue) {
             self.finish(thread, at, claim, |claim| claim.to(Stage::Full))?;
@@ -417,7 +422,7 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
         self.finish(thread, at, claim, |claim| claim.to(Stage::Full))
     }
 
-    /// Reads the value of a claimed cell, then frees the cell.
+    /// Reads the value of a claimed cell, and then frees the cell.
     fn drain(&self, thread: &Thread<F>, at: u64, claim: Cell) -> Result<T> {
         if self.makes(QueueDefect::FreeBeforeRead) {
             self.finish(thread, at, claim, Cell::next_round)?;
@@ -429,7 +434,7 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
         if !self.makes(QueueDefect::FreeBeforeRead) {
             self.finish(thread, at, claim, Cell::next_round)?;
         }
-        // As many bytes as the type has.
+        // There are as many bytes as the type has.
         T::read_from_bytes(&bytes).map_err(|_| Error::Closed)
     }
 
@@ -445,20 +450,21 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
         if self.exchange(thread, at, closed.to_word(), to(closed))? {
             return Ok(());
         }
-        // Only what the others take for lost is taken from it.
+        // The claim can be taken only from a node that the others consider lost.
         Err(loco_fabric::FabricError::PeerLost(self.channel.node()).into())
     }
 
-    /// Whether the push of index `at` has taken place, going by the cell in its round.
+    /// Returns whether the push of index `at` has taken place, going by the cell in its round.
     fn is_pushed(&self, cell: Cell, at: u64) -> bool {
         cell.round == self.round(at) && cell.stage != Stage::Empty
     }
 
-    /// Moves head or tail past `at`, which is claimed; where it is then.
+    /// Moves head or tail past `at`, which is claimed. Returns the new index.
     fn advance(&self, thread: &Thread<F>, index: usize, at: u64) -> Result<u64> {
         let found = self.indices.compare_swap(thread, index, at, at + 1)?;
         let now = if found == at { at + 1 } else { found.max(at + 1) };
-        // Never back by much, and never wrong: each was the index at some time. Release: as all stores on TSO.
+        // The hint never goes back by much, and every value was the index at some time. Release, as all
+        // stores on TSO.
         let hint = if index == HEAD { &self.head } else { &self.tail };
         hint.store(now);
         Ok(now)
@@ -500,7 +506,7 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
         at / self.capacity
     }
 
-    /// Which participant has the cell of index `at`, and which cell there.
+    /// Returns the participant that has the cell of index `at`, and the number of the cell there.
     fn place(&self, at: u64) -> (usize, usize) {
         let (position, nodes) = ((at % self.capacity) as usize, self.nodes.len());
         (position % nodes, position / nodes)
@@ -519,7 +525,7 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
     }
 }
 
-/// Bytes from one value to the next: whole words.
+/// Returns the bytes from one value to the next, in whole words.
 const fn stride<T>() -> usize {
     let len = size_of::<T>().next_multiple_of(WORD_BYTES);
     if len == 0 { WORD_BYTES } else { len }

@@ -1,4 +1,4 @@
-//! An array of atomic variables, striped over its participants: what a table of accounts or counters is made of
+//! An array of atomic variables, striped over its participants. It suits tables of accounts or counters
 //! (LOCO'26 B.1, LOCO'25 7.1).
 
 use loco_fabric::{Atomicity, Fabric, FabricError, NodeId, RemoteMemory, Target};
@@ -10,11 +10,13 @@ use crate::{Channel, Error, Parent, Region, Result, Thread};
 
 const WORD_BYTES: usize = 8;
 
-/// Words with one home each, word `i` on participant `i` modulo their number, read-modify-writes from everywhere.
+/// Words with one home each and read-modify-writes from everywhere. Word `i` is on participant `i` modulo
+/// their number.
 ///
-/// Each word is an [`AtomicVar`](crate::AtomicVar) without the cached copy, and without a channel of its own, so that
-/// there can be millions. Linearizable word by word; orders nothing between words, and nothing else. Every access goes
-/// through a queue pair, also to this node's words: so it is atomic on every fabric that has atomics.
+/// Each word is an [`AtomicVar`](crate::AtomicVar) without the cached copy, and without a channel of its own,
+/// so that there can be millions. Each word by itself is linearizable. The array orders nothing between
+/// words, and no other operations. Every access uses a queue pair, even to this node's words, so it is atomic
+/// on every fabric that has atomics.
 ///
 /// ```
 /// use loco::{AtomicArray, Barrier, Manager, testing};
@@ -45,8 +47,8 @@ impl<F: Fabric, T: AtomicValue> AtomicArray<T, F> {
     /// Makes this node's endpoint of the array called `name`, of `len` words that start as zero.
     ///
     /// # Errors
-    /// `Unsupported` where the fabric has no atomics; `TooLarge` for more words than there are addresses; `OutOfMemory`; see
-    /// [`ChannelBuilder::join`](crate::ChannelBuilder::join).
+    /// Returns `Unsupported` where the fabric has no atomics, `TooLarge` for more words than there are
+    /// addresses, `OutOfMemory`, and the errors of [`ChannelBuilder::join`](crate::ChannelBuilder::join).
     pub fn new(parent: &impl Parent<F>, name: &str, len: usize) -> Result<Self> {
         if parent.manager().fabric().caps().atomicity == Atomicity::None {
             let what = format!("`{name}` needs remote atomics");
@@ -67,32 +69,33 @@ impl<F: Fabric, T: AtomicValue> AtomicArray<T, F> {
         })
     }
 
-    /// Number of words.
+    /// Returns the number of words.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// True if there are none.
+    /// Returns true if there are no words.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The node that has word `index`.
+    /// Returns the node that has word `index`.
     pub fn home(&self, index: usize) -> NodeId {
         self.nodes[index % self.nodes.len()]
     }
 
-    /// A value.
+    /// Returns the value of a word.
     ///
     /// # Errors
-    /// `OutOfRange`; `PeerLost` if the home is gone; `NotConnected`; see [`Thread::read_word`].
+    /// Returns `OutOfRange`, `PeerLost` if the home is gone, `NotConnected`, and the errors of
+    /// [`Thread::read_word`].
     ///
     /// # After a timeout
-    /// Nothing has changed; read again.
+    /// Nothing has changed. Read again.
     #[inline]
     pub fn read(&self, thread: &Thread<F>, index: usize) -> Result<T> {
         let word = self.target(index)?;
-        // Where a NIC carries out read-modify-writes, a get could miss what a completed one wrote.
+        // Where a NIC carries out read-modify-writes, a get could miss the write of a completed one.
         match thread.network().atomics_placed() {
             true => thread.read_word(word),
             false => thread.fetch_add_word(word, 0),
@@ -100,14 +103,14 @@ impl<F: Fabric, T: AtomicValue> AtomicArray<T, F> {
         .map(T::from_word)
     }
 
-    /// Sets a value to `new` if it is `expected`, bit for bit; returns the old one either way.
+    /// Sets a value to `new` if it is `expected`, bit for bit. Returns the old value either way.
     ///
     /// # Errors
-    /// See [`read`](AtomicArray::read); see [`Thread::compare_swap_word`].
+    /// Returns the errors of [`read`](AtomicArray::read) and of [`Thread::compare_swap_word`].
     ///
     /// # After a timeout
-    /// It is unknown whether the value was set, and it may be set at any later time, once. So for every operation that
-    /// changes a value.
+    /// It is unknown whether the value was set. It may be set at any later time, once. This holds for every
+    /// operation that changes a value.
     #[inline]
     pub fn compare_swap(&self, thread: &Thread<F>, index: usize, expected: T, new: T) -> Result<T> {
         let (expected, new) = (expected.to_word(), new.to_word());
@@ -115,7 +118,7 @@ impl<F: Fabric, T: AtomicValue> AtomicArray<T, F> {
         Ok(T::from_word(old))
     }
 
-    /// Says that a word will be changed soon.
+    /// Hints that a word will be changed soon.
     #[inline]
     pub fn prefetch(&self, index: usize) {
         if let Ok(target) = self.target(index) {
@@ -123,7 +126,7 @@ impl<F: Fabric, T: AtomicValue> AtomicArray<T, F> {
         }
     }
 
-    /// The endpoint, to wait until this array alone is ready.
+    /// Returns the endpoint, to wait until this array alone is ready.
     pub fn channel(&self) -> &Channel<F> {
         &self.channel
     }
@@ -146,10 +149,11 @@ impl<F: Fabric, T: AtomicValue> AtomicArray<T, F> {
 macro_rules! fetch_add {
     ($($t:ty),*) => {$(
         impl<F: Fabric> AtomicArray<$t, F> {
-            /// Adds, with wrap-around; returns the old value.
+            /// Adds, with wrap-around. Returns the old value.
             ///
             /// # Errors
-            /// See [`read`](AtomicArray::read); after an error it is unknown whether the operation took effect.
+            /// Returns the errors of [`read`](AtomicArray::read). After an error it is unknown whether the
+            /// operation took effect.
             #[inline]
             pub fn fetch_add(&self, thread: &Thread<F>, index: usize, add: $t) -> Result<$t> {
                 let old = thread.fetch_add_word(self.target(index)?, add.to_word())?;

@@ -15,12 +15,14 @@ const WORD_BYTES: usize = 8;
 ///
 /// After a `Timeout` it is unknown whether an operation took effect.
 ///
-/// They order nothing else: what this thread put before is placed before only after a [fence](crate::fence).
+/// They order nothing else: earlier puts of this thread are placed before them only after a
+/// [fence](crate::fence).
 ///
-/// The home node's own operations go through its NIC like everybody else's wherever the fabric does not promise that
-/// remote read-modify-writes are atomic against its CPU ([`Atomicity::Glob`](loco_fabric::Atomicity)); where it does,
-/// they are CPU instructions. There a read is one, too, or a get; elsewhere it is a read-modify-write that changes nothing,
-/// since what a completed one wrote may still be on its way from the NIC to memory, where a get would miss it.
+/// The home node's own operations use its NIC like everybody else's wherever the fabric does not promise that
+/// remote read-modify-writes are atomic against its CPU ([`Atomicity::Glob`](loco_fabric::Atomicity)). Where
+/// it does, they are CPU instructions. There a read is a CPU instruction, too, or a get. Elsewhere a read is
+/// a read-modify-write that changes nothing: the write of a completed read-modify-write may still be on its
+/// way from the NIC to memory, where a get would miss it.
 ///
 /// ```
 /// use loco::{AtomicVar, Barrier, Manager, testing};
@@ -51,11 +53,11 @@ pub struct AtomicVar<T: AtomicValue, F: Fabric = AnyFabric> {
 }
 
 impl<F: Fabric, T: AtomicValue> AtomicVar<T, F> {
-    /// Makes this node's endpoint of the variable called `name`, which lives on `home` and starts as zero.
+    /// Makes this node's endpoint of the variable called `name`. It is on `home` and starts as zero.
     ///
     /// # Errors
-    /// `Unsupported` where the fabric has no atomics; `NotParticipant` for a home outside; see
-    /// [`ChannelBuilder::join`](crate::ChannelBuilder::join).
+    /// Returns `Unsupported` where the fabric has no atomics, `NotParticipant` for a home outside, and the
+    /// errors of [`ChannelBuilder::join`](crate::ChannelBuilder::join).
     pub fn new(parent: &impl Parent<F>, name: &str, home: NodeId) -> Result<Self> {
         let participants = parent.participants();
         participants.require(name, home)?;
@@ -73,39 +75,39 @@ impl<F: Fabric, T: AtomicValue> AtomicVar<T, F> {
         })
     }
 
-    /// The node that has the official copy.
+    /// Returns the node that has the official copy.
     pub fn home(&self) -> NodeId {
         self.words.home()
     }
 
-    /// The value.
+    /// Returns the value.
     ///
     /// # Errors
-    /// `PeerLost` if the home is gone; `NotConnected`; see [`Thread::read_word`].
+    /// Returns `PeerLost` if the home is gone, `NotConnected`, and the errors of [`Thread::read_word`].
     ///
     /// # After a timeout
-    /// Nothing has changed; read again.
+    /// Nothing has changed. Read again.
     pub fn read(&self, thread: &Thread<F>) -> Result<T> {
         self.words.read(thread, 0).map(|word| self.remember(word))
     }
 
-    /// Sets the value. Done by compare-and-swap, which may take several rounds where others write too: a put could be
-    /// undone by another node's read-modify-write.
+    /// Sets the value. This is a compare-and-swap, which may take several rounds where others write too:
+    /// another node's read-modify-write could undo a put.
     ///
     /// # Errors
-    /// See [`fetch_add`](AtomicVar::fetch_add).
+    /// Returns the errors of [`fetch_add`](AtomicVar::fetch_add).
     pub fn write(&self, thread: &Thread<F>, value: T) -> Result<()> {
         self.swap(thread, value).map(drop)
     }
 
-    /// Sets the value and returns the old one. Rounds as for [`write`](AtomicVar::write).
+    /// Sets the value and returns the old one. It may take several rounds, like [`write`](AtomicVar::write).
     ///
     /// # Errors
-    /// See [`fetch_add`](AtomicVar::fetch_add).
+    /// Returns the errors of [`fetch_add`](AtomicVar::fetch_add).
     ///
     /// # After a timeout
-    /// It is unknown whether the value was set, and it may be set at any later time, once. So for every operation that
-    /// changes the value. Read it when that can be told from what others write.
+    /// It is unknown whether the value was set. It may be set at any later time, once. This holds for every
+    /// operation that changes the value. Read the value if it can be told from what others write.
     pub fn swap(&self, thread: &Thread<F>, value: T) -> Result<T> {
         let old = self
             .words
@@ -114,10 +116,10 @@ impl<F: Fabric, T: AtomicValue> AtomicVar<T, F> {
         Ok(T::from_word(old))
     }
 
-    /// Sets the value to `new` if it is `expected`, bit for bit; returns the old one either way.
+    /// Sets the value to `new` if it is `expected`, bit for bit. Returns the old value either way.
     ///
     /// # Errors
-    /// See [`fetch_add`](AtomicVar::fetch_add).
+    /// Returns the errors of [`fetch_add`](AtomicVar::fetch_add).
     pub fn compare_swap(&self, thread: &Thread<F>, expected: T, new: T) -> Result<T> {
         let (expected, new) = (expected.to_word(), new.to_word());
         let old = self.words.compare_swap(thread, 0, expected, new)?;
@@ -125,18 +127,20 @@ impl<F: Fabric, T: AtomicValue> AtomicVar<T, F> {
         Ok(T::from_word(old))
     }
 
-    /// This node's copy, without going to the network: on the home node the value as far as it is placed, elsewhere one
-    /// that it had when a thread of this node last heard of it. Never fails, orders nothing.
+    /// Returns this node's copy, without using the network. On the home node this is the value as far as it
+    /// is placed. Elsewhere it is a value that it had when a thread of this node last heard of it. It never
+    /// fails and orders nothing.
     #[inline]
     pub fn cached(&self) -> T {
         T::from_word(self.here.load())
     }
 
-    /// Fetches the value into this node's copy; it is there when the key is done. By a get, which may miss the latest
-    /// operations: cheaper than [`read`](AtomicVar::read), and not ordered with them.
+    /// Fetches the value into this node's copy. It is there when the key is done. It is fetched by a get,
+    /// which may miss the latest operations: this is cheaper than [`read`](AtomicVar::read), and not ordered
+    /// with them.
     ///
     /// # Errors
-    /// See [`read`](AtomicVar::read).
+    /// Returns the errors of [`read`](AtomicVar::read).
     pub fn pull(&self, thread: &Thread<F>) -> Result<AckKey<F>> {
         if self.channel.node() == self.home() {
             return Ok(AckKey::done());
@@ -147,20 +151,20 @@ impl<F: Fabric, T: AtomicValue> AtomicVar<T, F> {
             len: WORD_BYTES,
         };
         let remote = self.region.remote(self.home())?;
-        // One aligned word: whoever reads the copy meanwhile has the value before or after.
+        // This is one aligned word, so a thread that reads the copy meanwhile has the value before or after.
         thread.raw().get(local, Target { remote, offset: 0 })
     }
 
-    /// The endpoint, to wait until this variable alone is ready.
+    /// Returns the endpoint, to wait until this variable alone is ready.
     pub fn channel(&self) -> &Channel<F> {
         &self.channel
     }
 
-    /// Keeps what the value was as the cached copy.
+    /// Stores the value that the variable had as the cached copy.
     #[inline]
     fn remember(&self, word: u64) -> T {
         if self.channel.node() != self.home() {
-            // Threads overwrite one another in any order: each was a value.
+            // Threads overwrite one another in any order: each stored a value that the variable had.
             self.here.store(word);
         }
         T::from_word(word)
@@ -170,11 +174,11 @@ impl<F: Fabric, T: AtomicValue> AtomicVar<T, F> {
 macro_rules! fetch_add {
     ($($t:ty),*) => {$(
         impl<F: Fabric> AtomicVar<$t, F> {
-            /// Adds, with wrap-around; returns the old value.
+            /// Adds, with wrap-around. Returns the old value.
             ///
             /// # Errors
-            /// `PeerLost` if the home is gone, in which case it is unknown whether the operation took effect;
-            /// `NotConnected`; see [`Thread::fetch_add_word`].
+            /// Returns `PeerLost` if the home is gone (it is then unknown whether the operation took effect),
+            /// `NotConnected`, and the errors of [`Thread::fetch_add_word`].
             pub fn fetch_add(&self, thread: &Thread<F>, add: $t) -> Result<$t> {
                 let old = self.words.fetch_add(thread, 0, add.to_word())?;
                 self.remember(old.wrapping_add(add.to_word()));

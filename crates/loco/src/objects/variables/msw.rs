@@ -6,13 +6,13 @@ use crate::fabric::AnyFabric;
 use crate::objects::variables::sealed::Seal;
 use crate::{AckKey, Channel, Error, Parent, Region, Result, Thread};
 
-/// Locations of any size on every participant, the same ones everywhere. [`write`](Msw::write) and
-/// [`try_read`](Msw::try_read) access this node's memory (Write_MSW, TryRead_MSW); [`put`](Msw::put) and
-/// [`get`](Msw::get) copy a location to or from another node; Wait_MSW is [`AckKey::wait`].
+/// Locations of any size on every participant, which are the same everywhere. [`write`](Msw::write) and
+/// [`try_read`](Msw::try_read) access this node's memory (Write_MSW, TryRead_MSW). [`put`](Msw::put) and
+/// [`get`](Msw::get) copy a location to or from another node. Wait_MSW is [`AckKey::wait`].
 ///
-/// A read that succeeds returns a value that was written as a whole (LOCO'26 Def. G.11: nothing out of thin air). It
-/// fails while the location is being changed, and stays failing if two writers left a mixture, until the next write.
-/// A location that nobody has written reads as zeros.
+/// A read that succeeds returns a value that was written as a whole (LOCO'26 Def. G.11: nothing out of thin
+/// air). A read fails while the location is being changed. If two writers left a mixture, it fails until the
+/// next write. A location that nobody has written reads as zeros.
 ///
 /// ```
 /// use loco::{Barrier, Manager, Msw, testing};
@@ -51,7 +51,8 @@ impl<F: Fabric> Msw<F> {
     /// Makes this node's endpoint of the region called `name`, with one location for each of `sizes`, in bytes.
     ///
     /// # Errors
-    /// See [`ChannelBuilder::join`](crate::ChannelBuilder::join); `Mismatch` where sizes differ between nodes.
+    /// Returns the errors of [`ChannelBuilder::join`](crate::ChannelBuilder::join), and `Mismatch` where
+    /// sizes differ between nodes.
     pub fn new(parent: &impl Parent<F>, name: &str, sizes: &[usize]) -> Result<Self> {
         let mut places = Vec::with_capacity(sizes.len());
         let mut end = 0;
@@ -82,40 +83,40 @@ impl<F: Fabric> Msw<F> {
         })
     }
 
-    /// Number of locations.
+    /// Returns the number of locations.
     pub fn len(&self) -> usize {
         self.locations.len()
     }
 
-    /// True if there is none.
+    /// Returns true if there are no locations.
     pub fn is_empty(&self) -> bool {
         self.locations.is_empty()
     }
 
-    /// Size of a location in bytes.
+    /// Returns the size of a location in bytes.
     ///
     /// # Errors
-    /// `Config` if there is no such location.
+    /// Returns `Config` if there is no such location.
     pub fn size(&self, location: usize) -> Result<usize> {
         Ok(self.location(location)?.seal.len())
     }
 
-    /// Writes a value into this node's location (CPU writes, stamp aCW). One thread at a time, and not while a
-    /// [`put`](Msw::put) from the location is under way, or what arrives is torn.
+    /// Writes a value into this node's location (CPU writes, stamp aCW). Only one thread may write at a time,
+    /// and not while a [`put`](Msw::put) from the location is under way; otherwise the value arrives torn.
     ///
     /// # Errors
-    /// `Config` if there is no such location; `TooLarge` if the value has not its size.
+    /// Returns `Config` if there is no such location, and `TooLarge` if the value does not have its size.
     pub fn write(&self, location: usize, value: &[u8]) -> Result<()> {
         let place = self.location(location)?;
         self.check_size(place, value.len())?;
         Ok(place.memory.write(0, &place.seal.seal(value))?)
     }
 
-    /// Reads this node's location (CPU reads, stamp aCR); false, leaving `value` as it is, if what is there is not
-    /// whole.
+    /// Reads this node's location (CPU reads, stamp aCR). Returns false, and leaves `value` as it is, if the
+    /// location is not whole.
     ///
     /// # Errors
-    /// See [`write`](Msw::write).
+    /// Returns the errors of [`write`](Msw::write).
     pub fn try_read(&self, location: usize, value: &mut [u8]) -> Result<bool> {
         let place = self.location(location)?;
         self.check_size(place, value.len())?;
@@ -129,13 +130,13 @@ impl<F: Fabric> Msw<F> {
         })
     }
 
-    /// [`try_read`](Msw::try_read) until it succeeds, for the thread's deadline at most.
+    /// Repeats [`try_read`](Msw::try_read) until it succeeds, for the thread's deadline at most.
     ///
     /// # Errors
-    /// `Torn` if nobody completes the value; `PeerLost` if a participant is gone meanwhile.
+    /// Returns `Torn` if nobody completes the value, and `PeerLost` if a participant is gone meanwhile.
     ///
     /// # After a timeout
-    /// (`Torn` here.) Nothing has changed; read again.
+    /// (The error is `Torn` here.) Nothing has changed. Read again.
     pub fn read(&self, thread: &Thread<F>, location: usize, value: &mut [u8]) -> Result<()> {
         let read = self
             .channel
@@ -155,24 +156,25 @@ impl<F: Fabric> Msw<F> {
     /// Copies this node's location `from` to location `to`, of the same size, on `node`.
     ///
     /// # Errors
-    /// `Config` if there is no such location; `TooLarge` if the sizes differ; see [`Thread::put_inline`].
+    /// Returns `Config` if there is no such location, `TooLarge` if the sizes differ, and the errors of
+    /// [`Thread::put_inline`].
     ///
     /// # After a timeout
-    /// Nothing was posted; put again.
+    /// Nothing was posted. Put again.
     pub fn put(&self, thread: &Thread<F>, from: usize, node: NodeId, to: usize) -> Result<AckKey<F>> {
         let (local, remote) = self.pair(from, node, to)?;
-        // A location that is written meanwhile arrives torn, which the checksum tells.
+        // If the location is written meanwhile, it arrives torn, and the checksum shows it.
         thread.raw().put(local, remote)
     }
 
-    /// Copies location `from` on `node` into this node's location `to`, of the same size; it is there when the key is
-    /// done, torn if it was being written.
+    /// Copies location `from` on `node` into this node's location `to`, of the same size. The value is there
+    /// when the key is done. It is torn if it was being written.
     ///
     /// # Errors
-    /// See [`put`](Msw::put).
+    /// Returns the errors of [`put`](Msw::put).
     ///
     /// # After a timeout
-    /// Nothing was posted; get again.
+    /// Nothing was posted. Get again.
     pub fn get(&self, thread: &Thread<F>, to: usize, node: NodeId, from: usize) -> Result<AckKey<F>> {
         let (local, remote) = self.pair(to, node, from)?;
         thread.raw().get(local, remote)

@@ -34,10 +34,10 @@ const WORD_BYTES: usize = 8;
 pub struct OwnedVar<T: Value, F: Fabric = AnyFabric> {
     channel: Channel<F>,
     owner: NodeId,
-    /// It is this node.
+    /// Set if this node is the owner.
     is_owner: bool,
     cell: <F::Memory as Memory>::Cell<u64>,
-    /// What readers have copies of; one thread pushes at a time.
+    /// The place that readers have copies of. One thread pushes at a time.
     published: Published<F>,
     pushing: Exclusive<F, ()>,
     value: std::marker::PhantomData<fn() -> T>,
@@ -47,7 +47,7 @@ impl<F: Fabric, T: AtomicValue> OwnedVar<T, F> {
     /// Makes this node's endpoint of the variable called `name`, owned by `owner`.
     ///
     /// # Errors
-    /// See [`ChannelBuilder::join`](crate::ChannelBuilder::join).
+    /// Returns the errors of [`ChannelBuilder::join`](crate::ChannelBuilder::join).
     pub fn new(parent: &impl Parent<F>, name: &str, owner: NodeId) -> Result<Self> {
         let channel = Channel::builder(parent, name)
             .kind(format!("owned_var<{}> of {owner}", T::NAME))
@@ -65,7 +65,7 @@ impl<F: Fabric, T: AtomicValue> OwnedVar<T, F> {
         })
     }
 
-    /// The writer.
+    /// Returns the owner.
     pub fn owner(&self) -> NodeId {
         self.owner
     }
@@ -73,32 +73,33 @@ impl<F: Fabric, T: AtomicValue> OwnedVar<T, F> {
     /// Sets the owner's copy.
     ///
     /// # Errors
-    /// `NotOwner` on another node.
+    /// Returns `NotOwner` on another node.
     #[inline]
     pub fn store(&self, value: T) -> Result<()> {
         self.check_owner("set the value")?;
-        // What the owner stored before is visible to who reads this.
+        // Everything that the owner stored before is visible to a thread that reads this value.
         self.cell.store(value.to_word());
         Ok(())
     }
 
-    /// This node's copy. A word is read whole.
+    /// Returns this node's copy. A word is read whole.
     #[inline]
     pub fn load(&self) -> T {
-        // Pairs with the owner's release and with the NIC's ordered writes.
+        // This pairs with the owner's release and with the NIC's ordered writes.
         T::from_word(self.cell.load())
     }
 
-    /// Sends the owner's value, as of now, to every other participant, past those that are lost. When they see it they
-    /// see every put that this thread posted to them before. They see values in the order in which they were stored,
-    /// whichever threads push them: while another thread pushes, and when another thread pushed last, this call waits.
+    /// Sends the owner's value, as of now, to every other participant. Lost participants are skipped. A
+    /// participant that sees the value sees every put that this thread posted to it before. Participants see
+    /// values in the order in which they were stored, whichever threads push them. The call therefore waits
+    /// while another thread pushes, and when another thread pushed last.
     ///
     /// # Errors
-    /// `NotOwner`; `NotConnected`; `PeerLost` if a peer is gone, after the others were sent to; `Timeout`; see
-    /// [`Thread::put_inline`].
+    /// Returns `NotOwner`, `NotConnected`, `PeerLost` if a peer is gone (after the value was sent to the
+    /// others), `Timeout`, and the errors of [`Thread::put_inline`].
     ///
     /// # After a timeout
-    /// Some of the others may have been sent the value. Push again: nobody sees a value after a later one.
+    /// The value may have been sent to some of the others. Push again: nobody sees a value after a later one.
     #[inline]
     pub fn push(&self, thread: &Thread<F>) -> Result<AckKey<F>> {
         self.check_owner("push the value")?;
@@ -107,13 +108,13 @@ impl<F: Fabric, T: AtomicValue> OwnedVar<T, F> {
         self.published.post_inline(thread, &word)
     }
 
-    /// The same without a key, for pushes that a later one replaces.
+    /// Pushes the value without a key, for values that a later push replaces.
     ///
     /// # Errors
-    /// See [`push`](OwnedVar::push).
+    /// Returns the errors of [`push`](OwnedVar::push).
     ///
     /// # After a timeout
-    /// As after [`push`](OwnedVar::push).
+    /// See [`push`](OwnedVar::push).
     #[inline]
     pub fn push_untracked(&self, thread: &Thread<F>) -> Result<()> {
         self.check_owner("push the value")?;
@@ -122,11 +123,11 @@ impl<F: Fabric, T: AtomicValue> OwnedVar<T, F> {
         self.published.post_inline_untracked(thread, &word)
     }
 
-    /// [`store`](OwnedVar::store) and [`push_untracked`](OwnedVar::push_untracked), for callers of which none pushes before the
-    /// call of another has ended.
+    /// Does [`store`](OwnedVar::store) and [`push_untracked`](OwnedVar::push_untracked). No caller may push
+    /// before the call of another has ended.
     ///
     /// # Errors
-    /// See [`push`](OwnedVar::push).
+    /// Returns the errors of [`push`](OwnedVar::push).
     #[inline]
     pub(crate) fn publish(&self, thread: &Thread<F>, value: T) -> Result<()> {
         self.store(value)?;
@@ -134,14 +135,15 @@ impl<F: Fabric, T: AtomicValue> OwnedVar<T, F> {
             .post_inline_untracked(thread, &value.to_word().to_ne_bytes())
     }
 
-    /// The owner's value as it is there now. This node's copy stays as it is: it follows what the owner pushes, and what a
-    /// reader fetched could land in it after a later value.
+    /// Returns the owner's value as it is there now. This node's copy stays as it is: it follows the owner's
+    /// pushes, and a fetched value could overwrite a later one.
     ///
     /// # Errors
-    /// `NotConnected`; `PeerLost` if the owner is gone; `Timeout`; see [`Thread::read_word`].
+    /// Returns `NotConnected`, `PeerLost` if the owner is gone, `Timeout`, and the errors of
+    /// [`Thread::read_word`].
     ///
     /// # After a timeout
-    /// Nothing has changed; pull again.
+    /// Nothing has changed. Pull again.
     pub fn pull(&self, thread: &Thread<F>) -> Result<T> {
         if self.is_owner {
             return Ok(self.load());
@@ -153,20 +155,20 @@ impl<F: Fabric, T: AtomicValue> OwnedVar<T, F> {
         thread.read_word(target).map(T::from_word)
     }
 
-    /// Waits until this node's copy satisfies `condition`; returns the value that did.
+    /// Waits until this node's copy satisfies `condition`. Returns the value that did.
     ///
     /// # Errors
-    /// `PeerLost` if the owner is gone; `Timeout`.
+    /// Returns `PeerLost` if the owner is gone, or `Timeout`.
     ///
     /// # After a timeout
-    /// Nothing has changed; wait again.
+    /// Nothing has changed. Wait again.
     pub fn wait_until(&self, thread: &Thread<F>, mut condition: impl FnMut(T) -> bool) -> Result<T> {
         thread.wait_until(self.channel.name(), loco_fabric::Peers::One(self.owner), || {
             Some(self.load()).filter(|&value| condition(value))
         })
     }
 
-    /// The endpoint, to wait until this variable alone is ready.
+    /// Returns the endpoint, to wait until this variable alone is ready.
     pub fn channel(&self) -> &Channel<F> {
         &self.channel
     }

@@ -1,9 +1,10 @@
 //! Values of several words with a checksum, so that a reader tells a torn value from a whole one (LOCO'26 G.6, LOCO'25
 //! 5.1.1). Used by [`Msw`](crate::Msw) and [`WideOwnedVar`](crate::WideOwnedVar).
 //!
-//! Neither CPU nor NIC moves more than a word at a time, so a reader may find words of different writes. The value is
-//! whole if its words give the checksum beside them. Which of them is written first does not matter: a mixture that
-//! gives the checksum of one write is, but for one chance in 2^64, that write.
+//! Neither CPU nor NIC moves more than a word at a time, so a reader may find words of different writes. The
+//! value is whole if the checksum of its words is the one beside them. The order in which they are written
+//! does not matter: a mixture that has the checksum of one write is that write, except for one chance in
+//! 2^64.
 
 use smallvec::SmallVec;
 use xxhash_rust::xxh3::xxh3_64;
@@ -12,17 +13,18 @@ use loco_fabric::Memory;
 
 use crate::Result;
 
-/// Bytes of a word, and of the checksum.
+/// The bytes of a word, and of the checksum.
 pub(crate) const WORD_BYTES: usize = 8;
 
-/// A sealed value on its way, usually small.
+/// A sealed value on its way. It is usually small.
 pub(crate) type Buffer = SmallVec<[u8; 128]>;
 
-/// How values of one length are sealed: checksum, data, zeros up to a whole word.
+/// The seal of values of one length: checksum, data, zeros up to a whole word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Seal {
     len: usize,
-    /// Checksum of a value of zeros, taken off every checksum: so fresh memory, which is zero, is sealed.
+    /// The checksum of a value of zeros, which is subtracted from every checksum. Fresh memory, which is
+    /// zero, is therefore sealed.
     of_zeros: u64,
 }
 
@@ -35,17 +37,17 @@ impl Seal {
         }
     }
 
-    /// Length of the data in bytes.
+    /// Returns the length of the data in bytes.
     pub(crate) fn len(self) -> usize {
         self.len
     }
 
-    /// Bytes that a sealed value takes: whole words.
+    /// Returns the bytes that a sealed value takes, in whole words.
     pub(crate) fn sealed_len(self) -> usize {
         WORD_BYTES + padded(self.len)
     }
 
-    /// Seals `data`, which has the right length.
+    /// Seals `data`, which must have the right length.
     pub(crate) fn seal(self, data: &[u8]) -> Buffer {
         let mut sealed: Buffer = SmallVec::from_elem(0, self.sealed_len());
         sealed[WORD_BYTES..WORD_BYTES + self.len].copy_from_slice(data);
@@ -54,7 +56,7 @@ impl Seal {
         sealed
     }
 
-    /// The data, if it is whole.
+    /// Returns the data, if they are whole.
     pub(crate) fn open(self, sealed: &[u8]) -> Option<&[u8]> {
         let (checksum, data) = sealed.split_at(WORD_BYTES);
         (checksum == self.checksum(data).to_ne_bytes()).then(|| &data[..self.len])
@@ -72,7 +74,7 @@ impl Seal {
     }
 }
 
-/// `len` rounded up to whole words.
+/// Returns `len` rounded up to whole words.
 pub(crate) const fn padded(len: usize) -> usize {
     len.next_multiple_of(WORD_BYTES)
 }
@@ -98,7 +100,7 @@ mod tests {
             prop_assert_eq!(seal.open(&fresh), Some(&fresh[..len]));
         }
 
-        /// Words of two different values never pass for a value, whichever come from which.
+        /// Words of two different values never pass for a value, whichever words come from which.
         #[test]
         fn mixtures_do_not_open(
             one in proptest::collection::vec(any::<u8>(), 24),

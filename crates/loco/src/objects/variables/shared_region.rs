@@ -5,8 +5,8 @@ use loco_fabric::{Fabric, Local, MemoryKind, NodeId, Target};
 use crate::fabric::AnyFabric;
 use crate::{AckKey, Channel, Parent, Region, Result, Thread};
 
-/// A region of bytes on every participant that all others may access by operations. It promises nothing about
-/// overlapping accesses beyond the fabric contract; objects add that.
+/// A region of bytes on every participant, which all others may access by operations. It promises nothing
+/// about overlapping accesses beyond the fabric contract. Objects add such promises.
 ///
 /// ```
 /// use loco::{Barrier, Manager, SharedRegion, testing};
@@ -36,18 +36,18 @@ pub struct SharedRegion<F: Fabric = AnyFabric> {
 }
 
 impl<F: Fabric> SharedRegion<F> {
-    /// Makes this node's endpoint: `len` zeroed bytes.
+    /// Makes this node's endpoint, with `len` zeroed bytes.
     ///
     /// # Errors
-    /// See [`ChannelBuilder::join`](crate::ChannelBuilder::join).
+    /// Returns the errors of [`ChannelBuilder::join`](crate::ChannelBuilder::join).
     pub fn new(parent: &impl Parent<F>, name: &str, len: usize) -> Result<Self> {
         SharedRegion::with_kind(parent, name, len, MemoryKind::Host)
     }
 
-    /// The same in memory of this kind.
+    /// Makes this node's endpoint in memory of this kind.
     ///
     /// # Errors
-    /// `Unsupported` where there is no device memory; see [`new`](SharedRegion::new).
+    /// Returns `Unsupported` where there is no device memory, and the errors of [`new`](SharedRegion::new).
     pub fn with_kind(parent: &impl Parent<F>, name: &str, len: usize, kind: MemoryKind) -> Result<Self> {
         let builder = Channel::builder(parent, name).kind("shared_region");
         let channel = match kind {
@@ -61,28 +61,28 @@ impl<F: Fabric> SharedRegion<F> {
         })
     }
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     pub fn len(&self) -> usize {
         self.region.len()
     }
 
-    /// True if the length is zero.
+    /// Returns true if the length is zero.
     pub fn is_empty(&self) -> bool {
         self.region.is_empty()
     }
 
-    /// This node's memory.
+    /// Returns this node's memory.
     ///
     /// # Errors
-    /// Does not fail: every participant has the region.
+    /// Does not fail, because every participant has the region.
     pub fn local(&self) -> Result<&F::Memory> {
         self.region.local()
     }
 
-    /// The place at `offset` on `node`, for operations.
+    /// Returns the place at `offset` on `node`, for operations.
     ///
     /// # Errors
-    /// `NotConnected`.
+    /// Returns `NotConnected`.
     #[inline]
     pub fn target(&self, node: NodeId, offset: usize) -> Result<Target<'_, F::Remote>> {
         Ok(Target {
@@ -94,7 +94,7 @@ impl<F: Fabric> SharedRegion<F> {
     /// Copies from this node's memory.
     ///
     /// # Errors
-    /// `OutOfRange`.
+    /// Returns `OutOfRange`.
     pub fn read(&self, offset: usize, out: &mut [u8]) -> Result<()> {
         use loco_fabric::Memory as _;
         Ok(self.local()?.read(offset, out)?)
@@ -103,7 +103,7 @@ impl<F: Fabric> SharedRegion<F> {
     /// Copies into this node's memory.
     ///
     /// # Errors
-    /// `OutOfRange`.
+    /// Returns `OutOfRange`.
     pub fn write(&self, offset: usize, data: &[u8]) -> Result<()> {
         use loco_fabric::Memory as _;
         Ok(self.local()?.write(offset, data)?)
@@ -139,7 +139,7 @@ impl<F: Fabric> SharedRegion<F> {
         thread.raw().get(dst, self.target(node, offset)?)
     }
 
-    /// The endpoint, to wait until this region alone is ready.
+    /// Returns the endpoint, to wait until this region alone is ready.
     pub fn channel(&self) -> &Channel<F> {
         &self.channel
     }

@@ -9,11 +9,12 @@ use crate::{AckKey, Channel, Parent, Region, Result, Thread};
 
 const WORD_BYTES: usize = 8;
 
-/// One word with a copy on every participant. [`write`](SharedVar::write) and [`read`](SharedVar::read) access this
-/// node's copy (Write_sv, Read_sv); [`bcast`](SharedVar::bcast) overwrites the copies of chosen nodes (Bcast_sv);
-/// Wait_sv is [`AckKey::wait`]; the global fence GF_sv is [`fence::global`](crate::fence::global).
+/// A word with a copy on every participant. [`write`](SharedVar::write) and [`read`](SharedVar::read) access
+/// this node's copy (Write_sv, Read_sv). [`bcast`](SharedVar::bcast) overwrites the copies of chosen nodes
+/// (Bcast_sv). Wait_sv is [`AckKey::wait`]. The global fence GF_sv is
+/// [`fence::global`](crate::fence::global).
 ///
-/// Any node may write and broadcast; concurrent broadcasts overwrite one another in no particular order.
+/// Any node may write and broadcast. Concurrent broadcasts overwrite one another in no particular order.
 ///
 /// ```
 /// use loco::{Barrier, Manager, SharedVar, fence, testing};
@@ -45,10 +46,10 @@ pub struct SharedVar<T: AtomicValue, F: Fabric = AnyFabric> {
 }
 
 impl<F: Fabric, T: AtomicValue> SharedVar<T, F> {
-    /// Makes this node's endpoint of the variable called `name`; its copy is zero.
+    /// Makes this node's endpoint of the variable called `name`. Its copy is zero.
     ///
     /// # Errors
-    /// See [`ChannelBuilder::join`](crate::ChannelBuilder::join).
+    /// Returns the errors of [`ChannelBuilder::join`](crate::ChannelBuilder::join).
     pub fn new(parent: &impl Parent<F>, name: &str) -> Result<Self> {
         let channel = Channel::builder(parent, name)
             .kind(format!("sv<{}>", T::NAME))
@@ -70,22 +71,23 @@ impl<F: Fabric, T: AtomicValue> SharedVar<T, F> {
         self.cell.store(value.to_word());
     }
 
-    /// This node's copy (a CPU read, stamp aCR).
+    /// Returns this node's copy (a CPU read, stamp aCR).
     #[inline]
     pub fn read(&self) -> T {
         // Acquire: TSO keeps loads in order.
         T::from_word(self.cell.load())
     }
 
-    /// Overwrites the copies of `nodes` with this node's copy as the NIC finds it, which may be a later value than
-    /// now, and a different one for each node (LOCO'26 Fig. 9c). The key is done when the NIC has read it for all.
-    /// Naming this node makes the NIC write the copy over itself: leave it out unless that is wanted.
+    /// Overwrites the copies of `nodes` with this node's copy as the NIC finds it. That may be a later value
+    /// than now, and a different one for each node (LOCO'26 Fig. 9c). The key is done when the NIC has read
+    /// it for all nodes. If `nodes` has this node, the NIC writes the copy over itself: leave it out unless
+    /// that is wanted.
     ///
     /// # Errors
-    /// `NotConnected`; see [`Thread::put_inline`].
+    /// Returns `NotConnected`, and the errors of [`Thread::put_inline`].
     ///
     /// # After a timeout
-    /// Some of the nodes may have been sent the copy; broadcast again.
+    /// The copy may have been sent to some of the nodes. Broadcast again.
     pub fn bcast(&self, thread: &Thread<F>, nodes: &[NodeId]) -> Result<AckKey<F>> {
         let memory = self.region.local()?;
         let mut key = AckKey::done();
@@ -102,27 +104,27 @@ impl<F: Fabric, T: AtomicValue> SharedVar<T, F> {
         Ok(key)
     }
 
-    /// [`bcast`](SharedVar::bcast) to every other participant.
+    /// Does a [`bcast`](SharedVar::bcast) to every other participant.
     ///
     /// # Errors
-    /// See [`bcast`](SharedVar::bcast).
+    /// Returns the errors of [`bcast`](SharedVar::bcast).
     pub fn bcast_all(&self, thread: &Thread<F>) -> Result<AckKey<F>> {
         self.bcast(thread, self.channel.peers())
     }
 
-    /// Waits until this node's copy satisfies `condition`; returns the value that did.
+    /// Waits until this node's copy satisfies `condition`. Returns the value that did.
     ///
     /// # Errors
-    /// `PeerLost` if a participant is gone; `Timeout`.
+    /// Returns `PeerLost` if a participant is gone, or `Timeout`.
     ///
     /// # After a timeout
-    /// Nothing has changed; wait again.
+    /// Nothing has changed. Wait again.
     pub fn wait_until(&self, thread: &Thread<F>, mut condition: impl FnMut(T) -> bool) -> Result<T> {
         self.channel
             .wait_until(thread, || Some(self.read()).filter(|&value| condition(value)))
     }
 
-    /// The endpoint, to wait until this variable alone is ready.
+    /// Returns the endpoint, to wait until this variable alone is ready.
     pub fn channel(&self) -> &Channel<F> {
         &self.channel
     }

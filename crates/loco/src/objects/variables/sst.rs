@@ -1,4 +1,5 @@
-//! The shared state table (LOCO'25 5.1.2): one register per participant, written by it, read by all.
+//! The shared state table (LOCO'25 5.1.2): one register per participant, which that participant writes and
+//! all read.
 
 use std::sync::{Arc, OnceLock};
 
@@ -32,7 +33,7 @@ pub struct Sst<T: AtomicValue, F: Fabric = AnyFabric> {
     table: Arc<Table<F, T>>,
 }
 
-/// Rows by position among the participants: each is made when its writer turns up.
+/// The rows by position among the participants. Each is made when its writer appears.
 struct Table<F: Fabric, T: AtomicValue> {
     participants: Participants,
     rows: Box<[OnceLock<OwnedVar<T, F>>]>,
@@ -42,15 +43,15 @@ impl<F: Fabric, T: AtomicValue> Sst<T, F> {
     /// Makes this node's endpoint of the table called `name`.
     ///
     /// # Errors
-    /// See [`ChannelBuilder::join`](crate::ChannelBuilder::join).
+    /// Returns the errors of [`ChannelBuilder::join`](crate::ChannelBuilder::join).
     pub fn new(parent: &impl Parent<F>, name: &str) -> Result<Self> {
         Sst::with_participants(parent, name, &parent.participants())
     }
 
-    /// The same among these nodes.
+    /// Makes this node's endpoint of the table among these nodes.
     ///
     /// # Errors
-    /// See [`new`](Sst::new).
+    /// Returns the errors of [`new`](Sst::new).
     pub fn with_participants(
         parent: &impl Parent<F>,
         name: &str,
@@ -70,10 +71,10 @@ impl<F: Fabric, T: AtomicValue> Sst<T, F> {
         Ok(Sst { channel, table })
     }
 
-    /// The row that `node` writes.
+    /// Returns the row that `node` writes.
     ///
     /// # Errors
-    /// `NotConnected` before the table is ready; `NotParticipant`.
+    /// Returns `NotConnected` before the table is ready, and `NotParticipant`.
     #[inline]
     pub fn row(&self, node: NodeId) -> Result<&OwnedVar<T, F>> {
         match self.table.row(node) {
@@ -82,7 +83,7 @@ impl<F: Fabric, T: AtomicValue> Sst<T, F> {
         }
     }
 
-    /// This node's row.
+    /// Returns this node's row.
     ///
     /// # Errors
     /// Does not fail on a table that was made; see [`row`](Sst::row).
@@ -91,10 +92,10 @@ impl<F: Fabric, T: AtomicValue> Sst<T, F> {
         self.row(self.channel.node())
     }
 
-    /// All rows, in the order of the participants.
+    /// Returns all rows, in the order of the participants.
     ///
     /// # Errors
-    /// `NotConnected` before the table is ready.
+    /// Returns `NotConnected` before the table is ready.
     pub fn rows(&self) -> Result<impl Iterator<Item = &OwnedVar<T, F>> + Clone> {
         let nodes = self.table.participants.nodes();
         match self.table.rows.iter().position(|row| row.get().is_none()) {
@@ -106,7 +107,7 @@ impl<F: Fabric, T: AtomicValue> Sst<T, F> {
     /// Sets this node's row, on this node.
     ///
     /// # Errors
-    /// See [`mine`](Sst::mine).
+    /// Returns the errors of [`mine`](Sst::mine).
     #[inline]
     pub fn store_mine(&self, value: T) -> Result<()> {
         self.mine()?.store(value)
@@ -115,22 +116,22 @@ impl<F: Fabric, T: AtomicValue> Sst<T, F> {
     /// Sends this node's row, as of now, to every other participant.
     ///
     /// # Errors
-    /// See [`OwnedVar::push`].
+    /// Returns the errors of [`OwnedVar::push`].
     ///
     /// # After a timeout
-    /// As after [`OwnedVar::push`].
+    /// See [`OwnedVar::push`].
     #[inline]
     pub fn push_broadcast(&self, thread: &Thread<F>) -> Result<AckKey<F>> {
         self.mine()?.push(thread)
     }
 
-    /// The same without a key, for rows whose next value replaces this one.
+    /// Sends this node's row without a key, for rows whose next value replaces this one.
     ///
     /// # Errors
-    /// See [`OwnedVar::push`].
+    /// Returns the errors of [`OwnedVar::push`].
     ///
     /// # After a timeout
-    /// As after [`OwnedVar::push`].
+    /// See [`OwnedVar::push`].
     #[inline]
     pub fn push_untracked(&self, thread: &Thread<F>) -> Result<()> {
         self.mine()?.push_untracked(thread)
@@ -139,10 +140,10 @@ impl<F: Fabric, T: AtomicValue> Sst<T, F> {
     /// Waits until each row has satisfied `condition`, not necessarily all at one time.
     ///
     /// # Errors
-    /// `PeerLost` for a node whose row has not; `Timeout`; `NotConnected`.
+    /// Returns `PeerLost` for a node whose row has not satisfied it, `Timeout`, and `NotConnected`.
     ///
     /// # After a timeout
-    /// Nothing has changed; wait again.
+    /// Nothing has changed. Wait again.
     pub fn wait_for_each(&self, thread: &Thread<F>, condition: impl Fn(T) -> bool) -> Result<()> {
         if let Some(position) = self.table.rows.iter().position(|row| row.get().is_none()) {
             return Err(self.not_connected(self.table.participants.nodes()[position]));
@@ -152,12 +153,12 @@ impl<F: Fabric, T: AtomicValue> Sst<T, F> {
         })
     }
 
-    /// The endpoint, to wait until this table alone is ready.
+    /// Returns the endpoint, to wait until this table alone is ready.
     pub fn channel(&self) -> &Channel<F> {
         &self.channel
     }
 
-    /// The participants.
+    /// Returns the participants.
     pub fn participants(&self) -> &Participants {
         &self.table.participants
     }

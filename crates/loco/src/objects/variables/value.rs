@@ -1,20 +1,20 @@
-//! What variables hold.
+//! The types of values that variables can have.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-/// Plain data of a fixed size that every node lays out the same: integers, floats, arrays and `repr(C)` structures
-/// of them without padding (derive zerocopy's `FromBytes`, `IntoBytes` and `Immutable`).
+/// Plain data of a fixed size that every node lays out in the same way: integers, floats, arrays and
+/// `repr(C)` structures of them without padding (derive zerocopy's `FromBytes`, `IntoBytes` and `Immutable`).
 pub trait Value: FromBytes + IntoBytes + Immutable + Copy + Send + Sync + 'static {}
 
 impl<T: FromBytes + IntoBytes + Immutable + Copy + Send + Sync + 'static> Value for T {}
 
 /// A value that fits into one 8-byte word, which neither CPU nor NIC tears.
 pub trait AtomicValue: Value + Default + PartialEq + std::fmt::Debug {
-    /// Name in channel types (`u64`).
+    /// The name in channel types (`u64`).
     const NAME: &'static str;
-    /// Into the low bytes of a word.
+    /// Returns a word with the value in its low bytes.
     fn to_word(self) -> u64;
-    /// From the low bytes of a word.
+    /// Returns the value in the low bytes of a word.
     fn from_word(word: u64) -> Self;
 }
 

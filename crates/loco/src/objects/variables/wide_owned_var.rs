@@ -1,4 +1,4 @@
-//! Owned variables of more than a word: a checksum tells readers whether what they see is whole (LOCO'25 5.1.1).
+//! Owned variables of more than a word. A checksum tells readers whether a value is whole (LOCO'25 5.1.1).
 
 use std::time::Duration;
 
@@ -10,14 +10,15 @@ use crate::operations::exclusive::Exclusive;
 use crate::operations::published::Published;
 use crate::{AckKey, Channel, Error, Parent, Region, Result, Thread, Value};
 
-/// Pulls at full speed before pauses between them.
+/// The number of pulls at full speed before there are pauses between them.
 const PULLS_UNPAUSED: u32 = 64;
-/// Time between two pulls of a value that stays torn.
+/// The time between two pulls of a value that stays torn.
 const PAUSE: Duration = Duration::from_micros(20);
 
-/// A single-writer, multi-reader register for values of any size, the sibling of [`OwnedVar`](crate::OwnedVar). Readers
-/// never see a mixture of two values: they retry while what they find is not whole, for their deadline at most, so
-/// that a writer that is stuck half-way is an error and not a hang.
+/// A single-writer, multi-reader register for values of any size, the sibling of
+/// [`OwnedVar`](crate::OwnedVar). Readers never see a mixture of two values. They retry while the value is
+/// not whole, for their deadline at most. A writer that is stuck half-way is therefore an error and not a
+/// hang.
 ///
 /// ```
 /// use loco::{Manager, WideOwnedVar, testing};
@@ -55,9 +56,9 @@ pub struct WideOwnedVar<T: Value, F: Fabric = AnyFabric> {
     value: std::marker::PhantomData<fn() -> T>,
 }
 
-/// The owner's side.
+/// The owner's part.
 struct Writer<F: Fabric> {
-    /// What the memory holds.
+    /// The content of the memory.
     sealed: Buffer,
     published: Published<F>,
 }
@@ -67,7 +68,7 @@ impl<F: Fabric, T: Value> WideOwnedVar<T, F> {
     /// first store.
     ///
     /// # Errors
-    /// See [`ChannelBuilder::join`](crate::ChannelBuilder::join).
+    /// Returns the errors of [`ChannelBuilder::join`](crate::ChannelBuilder::join).
     pub fn new(parent: &impl Parent<F>, name: &str, owner: NodeId) -> Result<Self> {
         let seal = Seal::new(size_of::<T>());
         let channel = Channel::builder(parent, name)
@@ -90,19 +91,19 @@ impl<F: Fabric, T: Value> WideOwnedVar<T, F> {
         })
     }
 
-    /// The writer.
+    /// Returns the owner.
     pub fn owner(&self) -> NodeId {
         self.owner
     }
 
-    /// Sets the owner's copy, once earlier pushes have read it. Stores and pushes of several threads come one after the
-    /// other.
+    /// Sets the owner's copy, once earlier pushes have read it. Stores and pushes of several threads happen
+    /// one after the other.
     ///
     /// # Errors
-    /// `NotOwner` on another node; `Timeout`.
+    /// Returns `NotOwner` on another node, or `Timeout`.
     ///
     /// # After a timeout
-    /// The value is the former one; store again.
+    /// The value is still the former one. Store again.
     pub fn store(&self, thread: &Thread<F>, value: T) -> Result<()> {
         self.check_owner("set the value")?;
         let mut writer = self.writer.enter(thread, self.channel.name())?;
@@ -114,16 +115,16 @@ impl<F: Fabric, T: Value> WideOwnedVar<T, F> {
         Ok(())
     }
 
-    /// Sends the owner's value, as of now, to every other participant, past those that are lost. When they see it they
-    /// see every put that this thread posted to them before. They see values in the order in which they were stored,
-    /// whichever threads push them.
+    /// Sends the owner's value, as of now, to every other participant. Lost participants are skipped. A
+    /// participant that sees the value sees every put that this thread posted to it before. Participants see
+    /// values in the order in which they were stored, whichever threads push them.
     ///
     /// # Errors
-    /// `NotOwner`; `NotConnected`; `PeerLost` if a peer is gone, after the others were sent to; `Timeout`; see
-    /// [`Thread::put_inline`].
+    /// Returns `NotOwner`, `NotConnected`, `PeerLost` if a peer is gone (after the value was sent to the
+    /// others), `Timeout`, and the errors of [`Thread::put_inline`].
     ///
     /// # After a timeout
-    /// Some of the others may have been sent the value. Push again: nobody sees a value after a later one.
+    /// The value may have been sent to some of the others. Push again: nobody sees a value after a later one.
     pub fn push(&self, thread: &Thread<F>) -> Result<AckKey<F>> {
         self.check_owner("push the value")?;
         let mut writer = self.writer.enter(thread, self.channel.name())?;
@@ -135,31 +136,32 @@ impl<F: Fabric, T: Value> WideOwnedVar<T, F> {
         Ok(key)
     }
 
-    /// This node's copy, unless it is being written right now.
+    /// Returns this node's copy, unless it is being written right now.
     pub fn try_load(&self) -> Option<T> {
         let sealed = self.seal.load(&self.memory).ok()?;
         self.open(&sealed)
     }
 
-    /// This node's copy, waiting while it is being written, for the thread's deadline at most.
+    /// Returns this node's copy. Waits while it is being written, for the thread's deadline at most.
     ///
     /// # Errors
-    /// `Torn` if the writer is stuck half-way; `PeerLost` if it is gone.
+    /// Returns `Torn` if the writer is stuck half-way, and `PeerLost` if it is gone.
     ///
     /// # After a timeout
-    /// (`Torn` here.) Nothing has changed; load again.
+    /// (The error is `Torn` here.) Nothing has changed. Load again.
     pub fn load(&self, thread: &Thread<F>) -> Result<T> {
         let loaded = thread.wait_until(self.channel.name(), Peers::One(self.owner), || self.try_load());
         loaded.map_err(|error| if error.is_timeout() { self.torn() } else { error })
     }
 
-    /// The owner's value as it is there now, unless it was being written. This node's copy stays as it is.
+    /// Returns the owner's value as it is there now, unless it was being written. This node's copy stays as
+    /// it is.
     ///
     /// # Errors
-    /// `NotConnected`; `PeerLost`; see [`Thread::read_word`].
+    /// Returns `NotConnected`, `PeerLost`, and the errors of [`Thread::read_word`].
     ///
     /// # After a timeout
-    /// Nothing has changed; pull again.
+    /// Nothing has changed. Pull again.
     pub fn try_pull(&self, thread: &Thread<F>) -> Result<Option<T>> {
         if self.channel.node() == self.owner {
             return Ok(self.try_load());
@@ -167,13 +169,13 @@ impl<F: Fabric, T: Value> WideOwnedVar<T, F> {
         Ok(self.open(&self.fetch(thread)?))
     }
 
-    /// [`try_pull`](WideOwnedVar::try_pull) until it succeeds, for the thread's deadline at most.
+    /// Repeats [`try_pull`](WideOwnedVar::try_pull) until it succeeds, for the thread's deadline at most.
     ///
     /// # Errors
-    /// `Torn` if the writer is stuck half-way; `PeerLost` if it is gone.
+    /// Returns `Torn` if the writer is stuck half-way, and `PeerLost` if it is gone.
     ///
     /// # After a timeout
-    /// Nothing has changed; pull again.
+    /// Nothing has changed. Pull again.
     pub fn pull(&self, thread: &Thread<F>) -> Result<T> {
         if self.channel.node() == self.owner {
             return self.load(thread);
@@ -207,7 +209,7 @@ impl<F: Fabric, T: Value> WideOwnedVar<T, F> {
         Err(self.torn())
     }
 
-    /// A copy of the owner's memory, whole or not.
+    /// Returns a copy of the owner's memory, whole or not.
     fn fetch(&self, thread: &Thread<F>) -> Result<Buffer> {
         let buffer = thread.mem_ref(self.seal.sealed_len())?;
         let buffer = buffer.get(self.owners()?)?.wait()?;
@@ -221,13 +223,13 @@ impl<F: Fabric, T: Value> WideOwnedVar<T, F> {
         Ok(Target { remote, offset: 0 })
     }
 
-    /// Waits until this node's copy satisfies `condition`; returns the value that did.
+    /// Waits until this node's copy satisfies `condition`. Returns the value that did.
     ///
     /// # Errors
-    /// `PeerLost` if the owner is gone; `Timeout`.
+    /// Returns `PeerLost` if the owner is gone, or `Timeout`.
     ///
     /// # After a timeout
-    /// Nothing has changed; wait again.
+    /// Nothing has changed. Wait again.
     pub fn wait_until(&self, thread: &Thread<F>, mut condition: impl FnMut(&T) -> bool) -> Result<T> {
         thread.wait_until(self.channel.name(), Peers::One(self.owner), || {
             self.try_load().filter(|value| condition(value))
@@ -235,7 +237,7 @@ impl<F: Fabric, T: Value> WideOwnedVar<T, F> {
     }
 
     fn open(&self, sealed: &[u8]) -> Option<T> {
-        // Every value of the right length is one of `T`.
+        // Every value of the right length is a valid `T`.
         T::read_from_bytes(self.seal.open(sealed)?).ok()
     }
 
@@ -255,7 +257,8 @@ mod tests {
     use super::*;
     use crate::{Barrier, Manager, testing};
 
-    /// A writer that stopped half-way: every way of reading says so in bounded time, and the next store mends it.
+    /// If a writer stopped half-way, every way of reading says so in bounded time. The next store repairs the
+    /// value.
     #[test]
     fn a_stuck_writer_is_an_error_in_bounded_time() {
         testing::run(2, |fabric| {

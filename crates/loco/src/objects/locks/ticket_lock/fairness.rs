@@ -1,5 +1,5 @@
-//! The bound of fairness, exactly: a node that has drawn its ticket is overtaken by another node's threads as often as those may
-//! hand the lock to one another, however eager they are, and no oftener.
+//! Tests the exact bound of fairness. A node that has drawn its ticket is overtaken by another node's threads
+//! only as often as those may hand the lock to one another, however eager they are.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 
@@ -7,26 +7,26 @@ use super::{NEXT, TicketLock};
 use crate::fence::Scope;
 use crate::{Barrier, LockConfig, Manager, Result, Thread, testing};
 
-/// How often the other node gets the lock while it is watched.
+/// The number of times that the other node gets the lock while it is watched.
 const TURNS: u32 = 100;
-/// Overtaken so often, it has been overtaken without bound.
+/// The number of overtakings that counts as unbounded.
 const ENOUGH: u32 = 1000;
 
-/// What the threads of the eager node and the waiting one know. Changed only by who holds the lock.
+/// The knowledge of the eager node's threads and the waiting node. Only the holder of the lock changes it.
 #[derive(Default)]
 struct Watch {
-    /// A thread of the eager node has found the other node's ticket drawn.
+    /// Set when a thread of the eager node has found the other node's ticket drawn.
     waits: AtomicBool,
-    /// Acquisitions of the eager node since then.
+    /// The acquisitions of the eager node since then.
     overtaken: AtomicU32,
-    /// The most in one turn.
+    /// The most acquisitions in one turn.
     most: AtomicU32,
     over: AtomicBool,
 }
 
 impl Watch {
-    /// One acquisition of the eager node: keeps the lock until the other node has drawn its ticket, and until there is a
-    /// thread to hand the lock to.
+    /// Makes one acquisition of the eager node. Keeps the lock until the other node has drawn its ticket and
+    /// there is a thread to hand the lock to.
     fn overtake(&self, thread: &Thread, lock: &TicketLock) -> Result<()> {
         let guard = lock.lock(thread, Scope::Nothing)?;
         let over = || self.over.load(SeqCst);
@@ -37,7 +37,7 @@ impl Watch {
                 self.over.store(true, SeqCst);
             }
         }
-        // One more than the ticket: the next one to be drawn.
+        // The number is one more than the ticket, which is the next ticket to be drawn.
         let next = lock.mine.held.load(SeqCst);
         while !over() && lock.words.peek(thread, NEXT)? == next {
             std::thread::yield_now();
@@ -49,7 +49,7 @@ impl Watch {
         guard.release()
     }
 
-    /// One acquisition of the other node; whether it was seen to wait.
+    /// Makes one acquisition of the other node. Returns whether it was seen to wait.
     fn turn(&self, thread: &Thread, lock: &TicketLock) -> Result<bool> {
         let guard = lock.lock(thread, Scope::Nothing)?;
         let waited = self.waits.swap(false, SeqCst);
@@ -59,7 +59,8 @@ impl Watch {
     }
 }
 
-/// How often the waiting node is overtaken at most where the other one's three threads never let go as long as they may.
+/// Returns the most times that the waiting node is overtaken when the other node's three threads keep the
+/// lock as long as they may.
 fn overtaken(local_hand_overs_max: u32) -> u32 {
     let watch = Watch::default();
     testing::run(2, |fabric| {
@@ -104,7 +105,7 @@ fn who_has_a_ticket_is_overtaken_by_as_many_hand_overs_as_are_allowed() {
     }
 }
 
-/// The mistake that the bound is there to exclude, and that the test above would notice.
+/// Without the bound, hand-overs starve the other node, and the test above would notice it.
 #[test]
 fn hand_overs_without_bound_starve_the_other_node() {
     assert_eq!(overtaken(u32::MAX), ENOUGH);

@@ -1,19 +1,21 @@
 //! The ticket lock (LOCO'25 5.4, after Mellor-Crummey and Scott 1991) over network memory.
 //!
-//! A node draws a ticket by remote fetch-and-add; tickets are served in order. In the textbook all waiters watch one
-//! `now_serving` word. Here that word is spread: ticket `t` has a *slot* at the home, and who is second of the two,
-//! the node that waits (*claims* its slot) and the node that is done (*serves* it), finds the other's mark there. If the
-//! waiter was first, the one that is done tells it by a put into a word of the waiter's own memory, which is
-//! all that a waiter ever looks at. So the home is not hammered, however many wait, and a release costs the same.
+//! A node draws a ticket by remote fetch-and-add, and tickets are served in order. In the textbook all
+//! waiters watch one `now_serving` word. Here that word is spread: ticket `t` has a *slot* at the home. The
+//! waiting node *claims* its slot, and the releasing node *serves* it. Waiter and releaser race on the slot
+//! with compare-and-swap; whichever arrives second sees the other's mark. If the waiter was first, the
+//! releaser tells it by a put into a word of the waiter's own memory. A waiter looks only at that word. The
+//! home is therefore not hammered, however many nodes wait, and the cost of a release does not grow with
+//! them.
 //!
-//! A ticket cannot be given back, so a waiter that gives up marks its slot, and is passed over unless it comes back
-//! before that.
+//! A ticket cannot be given back. A waiter that gives up therefore marks its slot, and is skipped unless it
+//! comes back before that.
 //!
-//! A node that is about to draw a ticket says so at the home, and then which it drew. Thus when a node is lost the
-//! others can find out what it held (`recovery`).
+//! A node that is about to draw a ticket says so at the home, and afterwards says which ticket it drew. When
+//! a node is lost, the others can therefore find out what it held (`recovery`).
 //!
-//! Threads of one node share one ticket at a time: they line up locally, and the one that is done hands the lock to
-//! the next, up to a bound, before it leaves the node.
+//! Threads of one node share one ticket at a time. They line up locally, and a thread that is done hands the
+//! lock to the next, up to a bound, before the lock leaves the node.
 
 #[cfg(test)]
 mod fairness;
@@ -39,14 +41,14 @@ use recovery::Settled;
 use slot::{Says, Slot, Stage};
 
 const WORD_BYTES: usize = 8;
-/// Words of a cache line, so that what different nodes write lies apart.
+/// The words of a cache line. Words that different nodes write are this far apart.
 const LINE_WORDS: usize = 8;
-/// Word of the next ticket. The slots follow, in the same line if there is room: who touches one of them touches the
-/// other. Then a line for each node, with what it says.
+/// The word of the next ticket. The slots follow, in the same line if there is room, because an access to one is
+/// followed by an access to the other. After them, each node has a line for its announcements.
 const NEXT: usize = 0;
-/// Between two attempts to find out what a lost node held, while others are drawing tickets.
+/// The time between two attempts to find out what a lost node held, while others are drawing tickets.
 const RECOVERY_PAUSE: Duration = Duration::from_micros(50);
-/// How long word that was sent by a node, lost or not, may be under way when some node is lost.
+/// The time that a message of a node, lost or not, may be under way when some node is lost.
 const LATE_WORD: Duration = Duration::from_millis(100);
 
 /// A fair mutual exclusion lock among the threads of all participants.
@@ -81,15 +83,16 @@ pub struct TicketLock<F: Fabric = AnyFabric> {
     channel: Channel<F>,
     config: LockConfig,
     words: Words<F>,
-    /// First slot.
+    /// The first slot.
     slots: usize,
-    /// What the first node says.
+    /// The announcement word of the first node.
     says: usize,
-    /// What this one says.
+    /// The announcement word of this node.
     mine_says: usize,
-    /// Slots, a power of two, at least as many as there can be tickets drawn and not served: one a node.
+    /// The number of slots, a power of two. It is at least the number of tickets that can be drawn and not
+    /// served: one for each node.
     slot_count: u64,
-    /// Where this node is told that its ticket is served.
+    /// The word where this node is told that its ticket is served.
     told: <F::Memory as Memory>::Cell<u64>,
     told_region: Region<F>,
     turn: LocalTurn<F>,
@@ -97,8 +100,8 @@ pub struct TicketLock<F: Fabric = AnyFabric> {
     poison: Poison<F>,
 }
 
-/// What this node has in the lock. Touched only by the thread whose turn it is, and entering and
-/// leaving the turn order the accesses.
+/// This node's state in the lock. Only the thread whose turn it is touches it: entering and leaving the turn
+/// order the accesses.
 struct Mine<F: Fabric> {
     /// 1 + the ticket with which the node holds the lock, or 0.
     held: AtomicU64Of<F>,
@@ -106,28 +109,29 @@ struct Mine<F: Fabric> {
     abandoned: AtomicU64Of<F>,
     /// 1 + the last ticket that the node drew, or 0.
     drawn: AtomicU64Of<F>,
-    /// 1 + the node that waited last time when this one was done, or 0: a guess who waits this time.
+    /// 1 + the node that waited last time when this one was done, or 0. It is a guess which node waits this
+    /// time.
     follower: AtomicU32Of<F>,
-    /// Number of `settled`.
+    /// The number of nodes in `settled`.
     settled_count: AtomicU32Of<F>,
-    /// Lost nodes that are known to hold nothing.
+    /// The lost nodes that are known to hold nothing.
     settled: MutexOf<F, Vec<NodeId>>,
 }
 
 impl<F: Fabric> TicketLock<F> {
-    /// Makes this node's endpoint of the lock called `name`, whose words live on `home`.
+    /// Makes this node's endpoint of the lock called `name`. Its words are on `home`.
     ///
     /// # Errors
-    /// See [`with_config`](TicketLock::with_config).
+    /// Returns the errors of [`with_config`](TicketLock::with_config).
     pub fn new(parent: &impl Parent<F>, name: &str, home: NodeId) -> Result<Self> {
         TicketLock::with_config(parent, name, home, LockConfig::default())
     }
 
-    /// The same with settings.
+    /// Makes this node's endpoint of the lock, with settings.
     ///
     /// # Errors
-    /// `Unsupported` where the fabric has no atomics; `NotParticipant` for a home outside; see
-    /// [`ChannelBuilder::join`](crate::ChannelBuilder::join).
+    /// Returns `Unsupported` where the fabric has no atomics, `NotParticipant` for a home outside, and the
+    /// errors of [`ChannelBuilder::join`](crate::ChannelBuilder::join).
     pub fn with_config(
         parent: &impl Parent<F>,
         name: &str,
@@ -159,7 +163,7 @@ impl<F: Fabric> TicketLock<F> {
             config,
             slots,
             says,
-            // A participant, or the channel could not have been joined.
+            // The node is a participant, or the channel could not have been joined.
             mine_says: says + position.unwrap_or(0) * LINE_WORDS,
             slot_count: slot_count as u64,
             turn: LocalTurn::new(),
@@ -178,11 +182,12 @@ impl<F: Fabric> TicketLock<F> {
     /// Waits for the lock, for the thread's deadline at most. `scope` is the fence at release.
     ///
     /// # Errors
-    /// `HolderLost`; `PeerLost` if the home is gone; `Timeout`. The caller does not hold the lock then.
+    /// Returns `HolderLost`, `PeerLost` if the home is gone, or `Timeout`. The caller then does not hold the
+    /// lock.
     ///
     /// # After a timeout
-    /// The caller does not hold the lock. Its node keeps its place in the line until it is passed over, so that a later
-    /// call may find itself ahead of others; lock again.
+    /// The caller does not hold the lock. Its node keeps its place in the line until it is skipped, so a
+    /// later call may be ahead of others. Lock again.
     #[inline]
     pub fn lock<'a>(
         &'a self,
@@ -195,10 +200,10 @@ impl<F: Fabric> TicketLock<F> {
     /// Waits for the lock until `deadline`.
     ///
     /// # Errors
-    /// See [`lock`](TicketLock::lock).
+    /// Returns the errors of [`lock`](TicketLock::lock).
     ///
     /// # After a timeout
-    /// As after [`lock`](TicketLock::lock).
+    /// See [`lock`](TicketLock::lock).
     #[inline]
     pub fn lock_until<'a>(
         &'a self,
@@ -209,9 +214,9 @@ impl<F: Fabric> TicketLock<F> {
         self.lock_with(thread, scope, Some(deadline))
     }
 
-    /// Without a deadline it is the thread's, worked out only if there is something to wait for.
-    // The guard is made in the caller's frame: moved, its small fields are read back wider than they were written, which
-    // waits until every store before has left the processor.
+    /// Locks until `deadline`. Without one it is the thread's, computed only if there is something to wait for.
+    // The guard is made in the caller's frame. If it were moved, its small fields would be read back wider than they
+    // were written, and that would wait until every earlier store has left the processor.
     #[inline(always)]
     fn lock_with<'a>(
         &'a self,
@@ -225,7 +230,7 @@ impl<F: Fabric> TicketLock<F> {
         }
     }
 
-    /// Gets the lock to this thread; true if a holder was lost.
+    /// Gets the lock for this thread. Returns true if a holder was lost.
     fn enter(&self, thread: &Thread<F>, deadline: Option<Time>) -> Result<bool> {
         let deadline = deadline.or(thread.set_deadline_is());
         self.poison.check(self.channel.name())?;
@@ -240,7 +245,7 @@ impl<F: Fabric> TicketLock<F> {
         recovered
     }
 
-    /// Takes the lock if it is free; `None` if it is held or awaited, or others were quicker.
+    /// Takes the lock if it is free. Returns `None` if it is held or awaited, or if others were quicker.
     ///
     /// # Errors
     /// See [`lock`](TicketLock::lock).
@@ -260,19 +265,19 @@ impl<F: Fabric> TicketLock<F> {
         Ok(outcome?.map(|recovered| LockGuard::new(self, thread, scope, recovered)))
     }
 
-    /// The endpoint, to wait until this lock alone is ready.
+    /// Returns the endpoint, to wait until this lock alone is ready.
     pub fn channel(&self) -> &Channel<F> {
         &self.channel
     }
 
-    /// A hint that the lock will be taken soon: has its words fetched while the caller does something else. Means nothing:
+    /// Hints that the lock will be taken soon: its words are fetched while the caller does something else. It
     /// takes and orders nothing.
     #[inline]
     pub fn prefetch(&self) {
         self.words.prefetch(NEXT);
     }
 
-    /// Gets the lock to this node; true if a holder was lost.
+    /// Gets the lock for this node. Returns true if a holder was lost.
     fn acquire(&self, thread: &Thread<F>, deadline: Option<Time>) -> Result<bool> {
         let (ticket, served) = match self.resume(thread)? {
             Some(ticket) => (ticket, None),
@@ -286,13 +291,13 @@ impl<F: Fabric> TicketLock<F> {
         Ok(recovered)
     }
 
-    /// The node holds the lock with `ticket`.
+    /// Notes that the node holds the lock with `ticket`.
     fn got(&self, ticket: u64) {
         self.mine.held.store(ticket + 1);
         self.turn.begin();
     }
 
-    /// Draws a ticket and claims it; the turn, if it has come already.
+    /// Draws a ticket and claims it. Returns the ticket, and the turn if it has come already.
     fn draw(&self, thread: &Thread<F>) -> Result<(u64, Option<bool>)> {
         self.say(thread, Says::Taking)?;
         let ticket = self.words.fetch_add(thread, NEXT, 1)?;
@@ -307,7 +312,7 @@ impl<F: Fabric> TicketLock<F> {
         Ok((ticket, served.map(|old| old.stage == Stage::Recovered)))
     }
 
-    /// Claims the ticket that was given up, if there is one, unless it has been passed over.
+    /// Claims the ticket that was given up, if there is one and it has not been skipped.
     fn resume(&self, thread: &Thread<F>) -> Result<Option<u64>> {
         let Some(ticket) = self.mine.abandoned.load().checked_sub(1) else {
             return Ok(None);
@@ -346,12 +351,13 @@ impl<F: Fabric> TicketLock<F> {
             };
             let error: Error = match thread.fabric().wait(wait, told) {
                 Ok(recovered) => {
-                    // For the release: who served us has left these words by now, unless it is drawing again.
+                    // For the release: the node that served us no longer uses these words, unless it is
+                    // drawing again.
                     self.words.prefetch(NEXT);
                     return Ok(recovered);
                 }
                 Err(FabricError::PeerLost(node)) if node != self.words.home() => {
-                    // Whoever serves us may have been lost before it told us.
+                    // The node that served us may have been lost before it told us.
                     if let Some(recovered) = self.served(thread, ticket)? {
                         self.be_told(thread, ticket);
                         return Ok(recovered);
@@ -389,10 +395,10 @@ impl<F: Fabric> TicketLock<F> {
             }
             let old = Slot::from_word(old);
             if old.ticket != ticket || !old.is_served() {
-                // Passed over: to the others this node was lost.
+                // The ticket was skipped: to the others this node was lost.
                 return Err(error);
             }
-            // Served at the last moment.
+            // The ticket was served at the last moment.
             self.be_told(thread, ticket);
             return Ok(old.stage == Stage::Recovered);
         }
@@ -411,7 +417,7 @@ impl<F: Fabric> TicketLock<F> {
             wait.peers = Peers::None;
             let late = thread.now().after(LATE_WORD);
             wait.deadline = Some(late);
-            // Whether it came or not: see above. A call that was given up waits as long.
+            // The word may have come or not, see above. A call that was given up waits as long.
             while thread.fabric().wait(wait, told).is_err() && thread.given_up() && thread.now() < late {}
         }
     }
@@ -430,7 +436,7 @@ impl<F: Fabric> TicketLock<F> {
         let drawn = self.words.compare_swap(thread, NEXT, next, next + 1)? == next;
         if drawn {
             self.mine.drawn.store(next + 1);
-            // All tickets before it are over, one that this node gave up included.
+            // All tickets before it are over, even one that this node gave up.
             self.mine.abandoned.store(0);
         }
         let last = self.mine.drawn.load().checked_sub(1);
@@ -444,7 +450,7 @@ impl<F: Fabric> TicketLock<F> {
         Ok(drawn.then_some(recovered))
     }
 
-    /// Serves the ticket after `ticket`, passing over those given up or lost.
+    /// Serves the ticket after `ticket`, and skips tickets that were given up or lost.
     fn serve_next(&self, thread: &Thread<F>, ticket: u64, recovered: bool) -> Result<()> {
         let follower = &self.mine.follower;
         let stage = if recovered {
@@ -528,7 +534,7 @@ impl<F: Fabric> TicketLock<F> {
         }
     }
 
-    /// What the slot of `ticket` holds when nobody has touched it for this ticket, usually.
+    /// Returns the usual content of the slot of `ticket` when nobody has touched it for this ticket.
     fn untouched(&self, ticket: u64) -> u64 {
         let before = ticket.checked_sub(self.slot_count);
         before.map_or(0, |before| Slot::new(before, Stage::Served).to_word())
@@ -545,14 +551,14 @@ impl<F: Fabric> TicketLock<F> {
 
 impl<F: Fabric> Unlock<F> for TicketLock<F> {
     fn unlock(&self, thread: &Thread<F>, scope: Scope) -> Result<()> {
-        // On its way while the fence waits.
+        // The word is fetched while the fence waits.
         self.words.prefetch(NEXT);
         let may_stay = self.turn.may_stay(self.config.local_hand_overs_max);
         let fenced = match may_stay {
             true => thread.to_the_end(|| scope.fence(thread)),
             false => thread.to_the_end(|| scope.fence_before_rmw(thread)),
         };
-        // A thread that waited may have given up during the fence. Then the lock leaves the node after all.
+        // A thread that waited may have given up during the fence. The lock then leaves the node after all.
         if may_stay && self.turn.hand_over() {
             return fenced;
         }
@@ -562,7 +568,7 @@ impl<F: Fabric> Unlock<F> for TicketLock<F> {
             failed = thread.to_the_end(|| self.serve_next(thread, ticket, false)).err();
         }
         self.turn.leave();
-        // Looked at, not copied: see `PutOp`.
+        // The result is looked at, not copied: see `PutOp`.
         fenced?;
         match failed {
             None => Ok(()),

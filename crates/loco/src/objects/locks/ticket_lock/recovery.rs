@@ -1,10 +1,11 @@
-//! What a lost node held, found out by those that wait.
+//! Finds out what a lost node held, on behalf of the nodes that wait.
 //!
-//! A node says `Taking` at the home before it draws a ticket, and afterwards which one it drew; each is placed before its
-//! next read-modify-write. So of a ticket that has been drawn and not been served to the end, the owner is a node that
-//! says `Taking` or says that ticket. If no live node does, a lost one owns it. (The next ticket is read first, then
-//! what the nodes say, then the slots: a live node that says something else by then was done with the ticket
-//! before the slots were read, which then show a later one served.)
+//! A node says `Taking` at the home before it draws a ticket, and afterwards which ticket it drew. Each of
+//! these is placed before its next read-modify-write. If a ticket has been drawn and not been served to the
+//! end, its owner is therefore a node that says `Taking` or says that ticket. If no live node does, a lost
+//! node owns it. (The next ticket is read first, then what the nodes say, then the slots. If a live node says
+//! something else by then, it was done with the ticket before the slots were read. The slots then show that a
+//! later ticket is served.)
 
 use loco_fabric::{AtomicCell, Fabric, Lock, NodeId};
 
@@ -17,7 +18,8 @@ use super::{LINE_WORDS, NEXT, TicketLock};
 /// Whether it is known what the lost nodes held.
 pub(super) enum Settled {
     Yes,
-    /// A live node is drawing a ticket, or serving one: these words of the lock, which the last look found so, will tell.
+    /// A live node is drawing or serving a ticket. These words of the lock, with the contents of the last
+    /// look, will tell.
     NotYet {
         index: usize,
         seen: Vec<u64>,
@@ -25,10 +27,10 @@ pub(super) enum Settled {
 }
 
 impl<F: Fabric> TicketLock<F> {
-    /// Passes over the tickets of lost nodes, and passes on or poisons the lock if one of them held it.
+    /// Skips the tickets of lost nodes. If one of them held the lock, passes it on or poisons it.
     ///
     /// # Errors
-    /// `HolderLost`; `PeerLost` if the home is gone.
+    /// Returns `HolderLost`, or `PeerLost` if the home is gone.
     pub(super) fn settle(&self, thread: &Thread<F>) -> Result<Settled> {
         let participants = self.channel.participants();
         let nodes = participants.nodes();
@@ -39,7 +41,7 @@ impl<F: Fabric> TicketLock<F> {
             .collect();
 
         let next = self.words.peek(thread, NEXT)?;
-        // A line each, of which the first word counts.
+        // Each node has a line, whose first word counts.
         let mut lines = vec![0; nodes.len() * LINE_WORDS];
         self.words.read_many(thread, self.says, &mut lines)?;
         let said = lines.iter().step_by(LINE_WORDS);
@@ -69,7 +71,7 @@ impl<F: Fabric> TicketLock<F> {
                 seen: slots,
             });
         };
-        // First those that wait in vain, so that the lock is not passed to them.
+        // Tickets that wait in vain come first, so that the lock is not passed to them.
         for ticket in serving + 1..next {
             if !lives(ticket) {
                 let skipped = Slot::new(ticket, Stage::Skipped);
@@ -77,7 +79,8 @@ impl<F: Fabric> TicketLock<F> {
                     let waits = old.ticket < ticket || matches!(old.stage, Stage::Claimed(_));
                     waits.then_some(skipped)
                 })?;
-                // A live holder was done in between and served it: so it is what has to be passed on.
+                // A live holder was done in between and served the ticket. That ticket is then the one to be
+                // passed on.
                 if old.is_some_and(|old| old.ticket == ticket && old.is_served()) {
                     return Ok(Settled::NotYet {
                         index: self.slots,
@@ -97,7 +100,7 @@ impl<F: Fabric> TicketLock<F> {
                 self.serve_next(thread, serving, true)?;
             }
         }
-        // Only for the thread whose turn it is, as all of `mine`.
+        // Only the thread whose turn it is writes this, like all of `mine`.
         self.mine.settled_count.store(gone.len() as u32);
         *self.mine.settled.lock() = gone;
         Ok(Settled::Yes)

@@ -1,26 +1,26 @@
-//! How a place in the line is written into one word: whose ticket it is and how far it has come.
+//! A place in the line as one word: the ticket, and its stage.
 
 use loco_fabric::NodeId;
 
 const STATE_BITS: u32 = 4;
 const NODE_BITS: u32 = 16;
 
-/// How far a ticket has come.
+/// The stage of a ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// It is this ticket's turn, or was.
+    /// The ticket has the turn, or had it.
     Served,
-    /// The same, and a former holder was lost.
+    /// The ticket has the turn, or had it, and a former holder was lost.
     Recovered,
-    /// Passed over: its node gave up or was lost.
+    /// The ticket was skipped: its node gave up or was lost.
     Skipped,
-    /// Its node waits to be told.
+    /// The ticket's node waits to be told.
     Claimed(NodeId),
-    /// Its node gave up; it may come back.
+    /// The ticket's node gave up. It may come back.
     Abandoned,
 }
 
-/// The content of a slot: fresh memory is ticket 0, served, which is how a lock begins.
+/// The content of a slot. Fresh memory is ticket 0, served, which is the initial state of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slot {
     pub(super) ticket: u64,
@@ -55,20 +55,20 @@ impl Slot {
         Slot::new(word >> (STATE_BITS + NODE_BITS), stage)
     }
 
-    /// The holder, or the lock is free.
+    /// Returns true if the ticket holds the lock, or the lock is free.
     pub(super) fn is_served(self) -> bool {
         matches!(self.stage, Stage::Served | Stage::Recovered)
     }
 }
 
-/// What a node says of itself at the lock's home.
+/// A node's announcement at the lock's home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Says {
     /// Nothing yet.
     Nothing,
-    /// It is about to take a ticket, or has taken one and does not know it yet.
+    /// The node is about to take a ticket, or has taken one and does not know it yet.
     Taking,
-    /// Its last ticket.
+    /// The node's last ticket.
     Has(u64),
 }
 
