@@ -1,6 +1,6 @@
-//! What choosing the fabric at run time costs an operation over shared memory: the same operations through `AnyFabric` and
-//! through `ShmFabric` itself, in turns, so that both meet the same load of the machine. Prints the best and the median
-//! turn of each, and the ratio.
+//! Measures what choosing the fabric at run time costs an operation over shared memory. Runs the same
+//! operations through `AnyFabric` and through `ShmFabric` itself, in turns, so that both meet the same load
+//! of the machine. Prints the best and the median turn of each, and the ratio.
 
 use std::hint::black_box;
 use std::time::Instant;

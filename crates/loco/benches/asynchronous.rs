@@ -1,5 +1,6 @@
-//! What the asynchronous forms cost over shared memory: the same calls blocking and awaited (by a bare executor), in turns, so
-//! that both meet the same load of the machine. Prints the best and the median turn of each, and the ratio.
+//! Measures what the asynchronous forms cost over shared memory. Makes the same calls blocking and awaited
+//! (by a bare executor), in turns, so that both meet the same load of the machine. Prints the best and the
+//! median turn of each, and the ratio.
 //!
 //! Calls that need not wait show what the way through an `AsyncThread` costs. Calls that wait show the way through the driver,
 //! which takes longest where a node has no core to itself: the driver, the executor and the other node share what there is.

@@ -1,4 +1,5 @@
-//! What a call leaves that ran into its deadline, and that the caller may go on as its documentation says.
+//! Tests of what a call leaves behind that ran into its deadline, and of the promise that the caller may go
+//! on as its documentation says.
 
 #![allow(clippy::unwrap_used)]
 
@@ -83,7 +84,7 @@ fn a_barrier_goes_on_with_the_round_that_was_given_up() {
     }
 }
 
-/// The same of two threads a node: each goes on with its own call.
+/// Checks this with two threads on each node: each goes on with its own call.
 #[test]
 fn each_thread_goes_on_with_the_round_that_it_gave_up() {
     for cluster in ALL {

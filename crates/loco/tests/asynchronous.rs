@@ -20,7 +20,7 @@ use loco::{
 
 const HOME: NodeId = NodeId(0);
 
-/// Who polls futures.
+/// The executor that polls futures.
 #[derive(Clone, Copy, Debug)]
 enum Executor {
     /// Polls one future, and parks its thread in between.

@@ -11,7 +11,7 @@ use loco::{AckKey, Barrier, Manager, Result, SharedRegion, Thread, fence};
 
 type Counted = Counting<ShmFabric>;
 
-/// What node 0 has to work with.
+/// The things that node 0 works with.
 struct Kit<'a> {
     manager: &'a Manager<Counted>,
     region: &'a SharedRegion<Counted>,

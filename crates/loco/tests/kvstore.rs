@@ -368,8 +368,9 @@ fn a_writer_is_lost_at_any_point() {
     }
 }
 
-/// Of a call that begins when its node knows of the loss it is known what it has done, also where it fails: an insert and an
-/// update nothing; a delete nothing, or the key is not there any more.
+/// If a call begins when its node knows of the loss, it is known what the call has done, also where it fails:
+/// a failed insert or update has done nothing; after a failed delete the key is there as before, or not any
+/// more.
 #[test]
 fn a_call_that_begins_after_a_loss_is_never_half_done() {
     const KEYS: u64 = 30;

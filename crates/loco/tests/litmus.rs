@@ -10,7 +10,7 @@ use loco::{Barrier, Manager, Participants, Result, SharedVar, Thread, fence};
 
 const ROUNDS: u64 = 200;
 
-/// What each test needs: variables, a barrier between rounds, a thread.
+/// The things that each test needs: variables, a barrier between rounds, a thread.
 type Kit<F, const N: usize> = ([SharedVar<u64, F>; N], Barrier<F>, Thread<F>);
 
 /// Makes variables `names` and the rest.

@@ -18,7 +18,7 @@ use loco_history::{History, Limits, MonotonicClock, Recorder, ThreadId, check};
 
 const HOME: NodeId = NodeId(0);
 
-/// What both kinds do, so that each law is stated once.
+/// A lock of either kind. It lets each law be stated once.
 trait AnyLock: Unlock<AnyFabric> + Sized + Sync {
     fn make(manager: &Manager<AnyFabric>, config: LockConfig) -> Result<Self>;
     fn lock<'a>(&'a self, thread: &'a Thread<AnyFabric>, scope: Scope) -> Result<LockGuard<'a, Self>>;

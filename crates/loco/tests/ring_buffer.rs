@@ -27,15 +27,15 @@ fn ring(manager: &Manager_, config: &RingConfig) -> Result<RingBuffer<AnyFabric>
 /// One call.
 #[derive(Clone, Copy, Debug)]
 enum Call {
-    /// Of a message of this many bytes.
+    /// Submits a message of this many bytes.
     Submit(usize),
-    /// Of this many messages, the first of this many bytes, each one byte longer than the one before.
+    /// Submits this many messages, the first of this many bytes, each one byte longer than the one before.
     SubmitBatch(usize, usize),
-    /// By this reader.
+    /// Receives as this reader.
     Receive(usize),
 }
 
-/// What the ring must do, told with queues.
+/// A model of the ring, built of queues.
 struct Model {
     capacity: usize,
     /// Unread messages of each reader.

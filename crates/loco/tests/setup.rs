@@ -1,4 +1,4 @@
-//! How channels meet, refuse one another, and go away.
+//! Tests of how channels meet, refuse one another, and go away.
 
 mod common;
 

@@ -14,7 +14,7 @@ impl<F: Fabric<Platform = Std>> Async<Barrier<F>> {
     /// See [`Barrier::wait`].
     ///
     /// # After a timeout, or if the future was dropped
-    /// As after [`Barrier::wait`]: the next call goes on with the same round.
+    /// See [`Barrier::wait`]: the next call goes on with the same round.
     pub async fn wait(&self, thread: &AsyncThread<F>) -> Result<()> {
         let barrier = self.share();
         thread.retry(move |thread| barrier.wait(thread)).await
@@ -26,7 +26,7 @@ impl<F: Fabric<Platform = Std>> Async<Barrier<F>> {
     /// See [`Barrier::wait_unfenced`].
     ///
     /// # After a timeout, or if the future was dropped
-    /// As after [`wait`](Async::wait).
+    /// See [`wait`](Async::wait).
     pub async fn wait_unfenced(&self, thread: &AsyncThread<F>) -> Result<()> {
         let barrier = self.share();
         thread.retry(move |thread| barrier.wait_unfenced(thread)).await

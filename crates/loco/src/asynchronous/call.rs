@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 
 use crate::{Error, Result};
 
-/// What a call came to: its result, or the panic of its code.
+/// The outcome of a call: its result, or the panic of its code.
 type Outcome<T> = std::thread::Result<Result<T>>;
 
 /// A call under way. Resolves to what the call returned; a panic in the call goes on where it is awaited.

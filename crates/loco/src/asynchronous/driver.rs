@@ -195,7 +195,7 @@ impl Default for Pauses {
 }
 
 impl Pauses {
-    /// How long to sleep before the next round, if at all.
+    /// Returns the time to sleep before the next round, or none to go on at once.
     fn next(&mut self) -> Option<Duration> {
         if self.spins > 0 {
             self.spins -= 1;

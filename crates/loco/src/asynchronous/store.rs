@@ -29,7 +29,7 @@ where
     /// See [`KvStore::insert`].
     ///
     /// # After a timeout, or if the future was dropped
-    /// As after [`KvStore::insert`]; where the future was dropped the insert may also have succeeded.
+    /// See [`KvStore::insert`]. If the future was dropped, the insert may also have succeeded.
     pub async fn insert(&self, thread: &AsyncThread<F>, key: K, value: V) -> Result<Inserted> {
         let store = self.share();
         // Not first without waiting: the other nodes' acknowledgements take time, and to begin twice takes more.
@@ -43,7 +43,7 @@ where
     /// See [`KvStore::update`].
     ///
     /// # After a timeout, or if the future was dropped
-    /// As after [`KvStore::update`]; where the future was dropped the update may also have succeeded.
+    /// See [`KvStore::update`]. If the future was dropped, the update may also have succeeded.
     pub async fn update(&self, thread: &AsyncThread<F>, key: K, value: V) -> Result<bool> {
         let store = self.share();
         let update = thread.retry(move |thread| store.update(thread, &key, &value));
@@ -56,7 +56,7 @@ where
     /// See [`KvStore::delete`].
     ///
     /// # After a timeout, or if the future was dropped
-    /// As after [`KvStore::delete`].
+    /// See [`KvStore::delete`].
     pub async fn delete(&self, thread: &AsyncThread<F>, key: K) -> Result<bool> {
         let store = self.share();
         thread.call(move |thread| store.delete(thread, &key)).await

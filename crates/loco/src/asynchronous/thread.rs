@@ -1,4 +1,4 @@
-//! What a task uses in place of a thread: a [`Thread`] whose calls the driver waits for.
+//! The task's counterpart of a thread: a [`Thread`] whose calls the driver waits for.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -77,7 +77,7 @@ struct Open {
     posted: bool,
 }
 
-/// Which operation, and towards or from whom, if that matters.
+/// The operation, and the node that it goes to or comes from, if that matters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Call {
     Broadcast(NodeId),
@@ -355,7 +355,7 @@ impl<T: Value, F: Fabric> Collective<T, F> {
     }
 }
 
-/// Who needs this node's value.
+/// The nodes that need this node's value.
 #[derive(Clone, Copy)]
 enum Targets {
     All,

@@ -8,7 +8,7 @@ use loco::fabric::{
     Work,
 };
 
-/// What was posted and executed on one node.
+/// The operations that were posted and executed on one node.
 #[derive(Debug, Default)]
 pub struct Counts {
     pub puts: AtomicU64,

@@ -18,7 +18,7 @@ pub enum Cluster {
     Synchronous,
     /// A simulated card executes operations late, as the contract allows; whoever waits polls.
     Deferred(u64),
-    /// The same with a polling thread.
+    /// The card of `Deferred`, with a polling thread.
     DeferredPolled(u64),
     /// The verbs fabric over a device played in software; whoever waits polls.
     Verbs,
@@ -63,8 +63,8 @@ pub fn ample(usual: Duration) -> Duration {
     usual * if on_device() { 6 } else { 1 }
 }
 
-/// How long tests wait for what must come. Only a hang reaches it: a host that is busy with other work may starve a
-/// node for seconds.
+/// The time for which tests wait for what must come. Only a hang reaches it: a host that is busy with other
+/// work may starve a node for seconds.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Waits until `is_so`. Fails after [`PATIENCE`], naming what did not come.
@@ -105,7 +105,7 @@ impl Cluster {
         self.run_config(n, &config, node)
     }
 
-    /// The same with settings.
+    /// Runs a cluster as `run` does, with these settings.
     pub fn run_config<T: Send>(
         self,
         n: usize,

@@ -404,8 +404,9 @@ impl<F: Fabric> TicketLock<F> {
         }
     }
 
-    /// Waits for word of a ticket that the slot says is served: if it came later it could cover that of the next
-    /// ticket, which another node sends. If it never comes, as its sender was lost, it covers nothing.
+    /// Waits until this node is told that a ticket is served which the slot says is served. If the word came
+    /// later, it could overwrite the word about the next ticket, which another node sends. If it never comes,
+    /// as its sender was lost, it overwrites nothing.
     fn be_told(&self, thread: &Thread<F>, ticket: u64) {
         let told = || (self.told.load() >> 1 == ticket + 1).then_some(());
         let mut wait = Wait {
@@ -509,8 +510,8 @@ impl<F: Fabric> TicketLock<F> {
         thread.post_untracked(&put, Flags::default())
     }
 
-    /// Changes the slot of `ticket` as `to` says, given what is there, if it says so; what was there. `guess` is what may
-    /// be there.
+    /// Changes the slot of `ticket` to what `to` returns for its content; leaves it if `to` returns none.
+    /// Returns what was there. `guess` is what may be there.
     fn change(
         &self,
         thread: &Thread<F>,
