@@ -11,9 +11,10 @@ use crate::secret::Secret;
 use crate::timeouts::Timeouts;
 use crate::var;
 
-/// Ports made from a job's id start here: below the ranges that systems give out by themselves.
+/// The first of the ports made from a job's id: they are below the ranges that systems give out by
+/// themselves.
 const DERIVED_PORT_BASE: u16 = 20_000;
-/// And there are so many of them.
+/// The number of ports that can be made from a job's id.
 const DERIVED_PORTS: u16 = 10_000;
 
 /// Environment variables, and the parent's process id, which ranks of one host share.
@@ -24,7 +25,7 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// The environment of this process. Variables that are not UTF-8 are left out.
+    /// Returns the environment of this process. Variables that are not UTF-8 are left out.
     pub fn of_process() -> Environment {
         Environment {
             variables: std::env::vars_os()
@@ -34,7 +35,7 @@ impl Environment {
         }
     }
 
-    /// Given variables, for a process without a parent.
+    /// Makes an environment of given variables, for a process without a parent.
     pub fn of<'a>(variables: impl IntoIterator<Item = (&'a str, &'a str)>) -> Environment {
         Environment {
             variables: variables
@@ -45,7 +46,7 @@ impl Environment {
         }
     }
 
-    /// The value of a variable; an empty one counts as unset.
+    /// Returns the value of a variable; an empty one counts as unset.
     fn var(&self, name: &str) -> Option<&str> {
         self.variables
             .get(name)
@@ -98,8 +99,8 @@ const FOREIGN: [Foreign; 3] = [
 ];
 
 impl Job {
-    /// The job that a launcher's environment describes: `loco run`, else OpenMPI, else PMI (MPICH, Intel), else Slurm.
-    /// The variables are listed at [`var`].
+    /// Returns the job that a launcher's environment describes: `loco run`, else OpenMPI, else PMI (MPICH,
+    /// Intel), else Slurm. The variables are listed at [`var`].
     ///
     /// # Errors
     /// [`FabricError::Config`] naming the variable that is missing or malformed and what to set.
@@ -107,10 +108,10 @@ impl Job {
         job(&Environment::of_process())
     }
 
-    /// The same from a given environment.
+    /// Returns the job that `environment` describes, by the rules of [`from_env`](Job::from_env).
     ///
     /// # Errors
-    /// As [`from_env`](Job::from_env).
+    /// See [`from_env`](Job::from_env).
     pub fn from_environment(environment: &Environment) -> Result<Job> {
         job(environment)
     }
@@ -248,7 +249,8 @@ fn timeouts(env: &Environment) -> Result<Timeouts> {
     })
 }
 
-/// What names the job under a foreign launcher, the same for all ranks and different from other jobs at the time.
+/// Returns a name of the job under a foreign launcher: the same for all ranks, and different from other jobs
+/// at the time.
 fn foreign_id(env: &Environment) -> Option<String> {
     if let Some(namespace) = env.var("PMIX_NAMESPACE") {
         return Some(namespace.to_owned());

@@ -79,22 +79,23 @@ impl Address {
         })
     }
 
-    /// The host as it was written, in lower case.
+    /// Returns the host as it was written, in lower case.
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// The port.
+    /// Returns the port.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// True if this names the host itself only (`localhost`, `127.*`, `::1`), judged by the text alone.
+    /// Returns true if this names the host itself only (`localhost`, `127.*`, `::1`), judged by the text
+    /// alone.
     pub fn is_loopback(&self) -> bool {
         self.host == "localhost" || self.host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
     }
 
-    /// The socket addresses behind the name, at least one.
+    /// Returns the socket addresses behind the name, at least one.
     ///
     /// # Errors
     /// [`FabricError::Os`] when the name does not resolve.
@@ -195,7 +196,7 @@ impl Hosts {
         Ok(hosts)
     }
 
-    /// From pairs, as a program would give them.
+    /// Makes the list from pairs.
     ///
     /// # Errors
     /// [`FabricError::Config`] for a duplicate id or address, or no node at all.
@@ -219,12 +220,12 @@ impl Hosts {
         Ok(hosts)
     }
 
-    /// Nodes and addresses, by ascending id.
+    /// Returns nodes and addresses, by ascending id.
     pub fn iter(&self) -> impl Iterator<Item = (NodeId, &Address)> {
         self.0.iter().map(|(&node, address)| (node, address))
     }
 
-    /// Where `node` listens.
+    /// Returns the address at which `node` listens.
     pub fn address(&self, node: NodeId) -> Option<&Address> {
         self.0.get(&node)
     }
@@ -342,7 +343,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is written with any spacing and comments is read back.
+        /// Hosts that are written with any spacing and comments are read back.
         #[test]
         fn written_files_read_back(
             nodes in proptest::collection::btree_map(0u16..2000, ("[a-z][a-z0-9.-]{0,12}", proptest::option::of(1u16..7000)), 1..20),

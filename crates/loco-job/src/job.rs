@@ -1,5 +1,5 @@
-//! Which node of which job this process is, and how to meet the others: everything [`Mesh::connect`](crate::Mesh::connect)
-//! needs, parsed once.
+//! A process's part in a job: which node it is, and how it meets the others. This is everything that
+//! [`Mesh::connect`](crate::Mesh::connect) needs, parsed once.
 //!
 //! A [`Job`] comes from a builder, a hosts file, or the environment of a launcher ([`Job::from_env`](crate::Job::from_env)).
 
@@ -21,14 +21,14 @@ pub struct Job {
     pub(crate) timeouts: Timeouts,
 }
 
-/// How nodes find one another.
+/// The way in which nodes find one another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Meeting {
     /// Every node listens at a known address.
     Hosts(Hosts),
     /// Every node tells its address to the lowest node, which serves here and tells everybody all of them.
     Node(Address),
-    /// The same, served by the launcher.
+    /// Every node tells its address to the launcher, which tells everybody all of them.
     Launcher(Address),
 }
 
@@ -43,32 +43,32 @@ impl Job {
         }
     }
 
-    /// This node.
+    /// Returns this node.
     pub fn node(&self) -> NodeId {
         self.node
     }
 
-    /// All nodes, ascending.
+    /// Returns all nodes, ascending.
     pub fn nodes(&self) -> &[NodeId] {
         &self.nodes
     }
 
-    /// How nodes find one another.
+    /// Returns the way in which nodes find one another.
     pub fn meeting(&self) -> &Meeting {
         &self.meeting
     }
 
-    /// The job's id: nodes of different jobs refuse one another.
+    /// Returns the job's id: nodes of different jobs refuse one another.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// The timeouts.
+    /// Returns the timeouts.
     pub fn timeouts(&self) -> &Timeouts {
         &self.timeouts
     }
 
-    /// The same job with other timeouts.
+    /// Returns this job with other timeouts.
     ///
     /// # Errors
     /// [`FabricError::Config`] when a silence is not longer than the heartbeat interval, or one of them is zero.
@@ -89,7 +89,7 @@ pub struct JobBuilder {
 }
 
 impl JobBuilder {
-    /// The job's id; `loco` without.
+    /// Sets the job's id, which is `loco` without this.
     #[must_use]
     pub fn id(self, id: impl Into<String>) -> JobBuilder {
         JobBuilder {
@@ -98,7 +98,7 @@ impl JobBuilder {
         }
     }
 
-    /// The secret that all nodes share. There is no default.
+    /// Sets the secret that all nodes share. There is no default.
     #[must_use]
     pub fn secret(self, secret: Secret) -> JobBuilder {
         JobBuilder {
@@ -107,13 +107,13 @@ impl JobBuilder {
         }
     }
 
-    /// Timeouts other than the defaults.
+    /// Sets timeouts other than the defaults.
     #[must_use]
     pub fn timeouts(self, timeouts: Timeouts) -> JobBuilder {
         JobBuilder { timeouts, ..self }
     }
 
-    /// Every node listens at its address of `hosts`.
+    /// Ends the description: every node listens at its address of `hosts`.
     ///
     /// # Errors
     /// [`FabricError::Config`] when this node is not in `hosts`, or something above is missing or wrong.
@@ -122,19 +122,20 @@ impl JobBuilder {
         self.finish(nodes, Meeting::Hosts(hosts))
     }
 
-    /// `count` nodes with ids from 0, of which node 0 serves the rendezvous at `address`.
+    /// Ends the description of a job of `count` nodes with ids from 0. Node 0 serves the rendezvous at
+    /// `address`.
     ///
     /// # Errors
-    /// [`FabricError::Config`] as [`hosts`](JobBuilder::hosts), and when `count` is zero.
+    /// [`FabricError::Config`] in the cases of [`hosts`](JobBuilder::hosts), and when `count` is zero.
     pub fn rendezvous(self, count: u16, address: Address) -> Result<Job> {
         self.finish((0..count).map(NodeId).collect(), Meeting::Node(address))
     }
 
-    /// `count` nodes with ids from 0, whose launcher serves the rendezvous ([`Rendezvous`](crate::Rendezvous)) at
-    /// `address`.
+    /// Ends the description of a job of `count` nodes with ids from 0. Its launcher serves the rendezvous
+    /// ([`Rendezvous`](crate::Rendezvous)) at `address`.
     ///
     /// # Errors
-    /// As [`rendezvous`](JobBuilder::rendezvous).
+    /// See [`rendezvous`](JobBuilder::rendezvous).
     pub fn launcher(self, count: u16, address: Address) -> Result<Job> {
         self.finish((0..count).map(NodeId).collect(), Meeting::Launcher(address))
     }

@@ -7,12 +7,12 @@ use loco_fabric::{FabricError, Result};
 /// Shortest secret, in bytes: shorter ones are typing mistakes or guessable.
 const SECRET_BYTES_MIN: usize = 8;
 
-/// What all nodes of a job know and nobody else does. Never travels and never shows in logs.
+/// The secret that all nodes of a job know and nobody else does. It never travels and never shows in logs.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Box<[u8]>);
 
 impl Secret {
-    /// A secret chosen elsewhere.
+    /// Makes a secret of bytes chosen elsewhere.
     ///
     /// # Errors
     /// [`FabricError::Config`] when it is shorter than 8 bytes.
@@ -27,7 +27,7 @@ impl Secret {
         Ok(Secret(bytes))
     }
 
-    /// A fresh secret, as text that fits into an environment variable.
+    /// Returns a fresh secret, as text that fits into an environment variable.
     ///
     /// # Errors
     /// [`FabricError::Os`] when the system gives no random bytes.
@@ -47,7 +47,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Random bytes of the system.
+/// Returns random bytes of the system.
 ///
 /// # Errors
 /// [`FabricError::Os`] when the system gives none.

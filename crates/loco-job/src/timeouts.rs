@@ -1,21 +1,22 @@
-//! How long the nodes of a job wait for one another.
+//! The times for which the nodes of a job wait for one another.
 
 use std::time::Duration;
 
 use loco_fabric::{FabricError, Result};
 
-/// How long to wait for what.
+/// The times for which a node waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// For all nodes to be connected.
+    /// The time in which all nodes must be connected.
     pub connect: Duration,
-    /// Between signs of life on a silent connection.
+    /// The time between signs of life on a silent connection.
     pub heartbeat_interval: Duration,
-    /// A peer on another host that is silent for this long is lost: its host may be down or unplugged, which nothing
-    /// else would tell.
+    /// The silence after which a peer on another host is lost: its host may be down or unplugged, which
+    /// nothing else would tell.
     pub silence: Duration,
-    /// The same for a peer on this host. Death of its process is seen at once from the closed connection, so this
-    /// only decides about one that is stopped or starved, and a machine with more work than cores starves often.
+    /// The silence after which a peer on this host is lost. The death of its process is seen at once from the
+    /// closed connection, so this only decides about one that is stopped or starved, and a machine with more
+    /// work than cores starves often.
     pub silence_same_host: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! The mesh between nodes of one process: what `Control` and `allgather` promise.
+//! Tests of the mesh between nodes of one process: what `Control` and `allgather` promise.
 
 #![allow(clippy::unwrap_used)] // Helpers of tests, too.
 

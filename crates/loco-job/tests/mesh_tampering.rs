@@ -1,5 +1,5 @@
-//! What a man in the middle gets who changes what two nodes say to each other: the end of their connection, as a loss
-//! that both hear of and that the log explains.
+//! Tests of a man in the middle who changes what two nodes say to each other: their connection ends, as a
+//! loss that both hear of and that the log explains.
 
 #![allow(clippy::unwrap_used)] // Helpers of tests, too.
 
@@ -38,7 +38,7 @@ enum Tampering {
 /// Sits between node 1, which connects to it, and node 0. Passes on what they say, by records.
 struct Middle {
     address: Address,
-    /// What to do to the next record, in which direction.
+    /// The change to the next record, and its direction.
     next: Arc<Mutex<Option<(Direction, Tampering)>>>,
 }
 
@@ -126,7 +126,7 @@ fn relay(
     let _ = to.shutdown(Shutdown::Both);
 }
 
-/// What is logged.
+/// A copy of what is logged.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -152,7 +152,7 @@ fn free_address() -> Address {
     Address::from(listener.local_addr().unwrap())
 }
 
-/// Nodes 0 and 1, and who sits between them.
+/// Connects nodes 0 and 1 through a man in the middle. Returns him and both nodes.
 fn connected_through(silence: Duration) -> (Middle, [Mesh; 2]) {
     let addresses = [free_address(), free_address()];
     let middle = Middle::before(addresses[0].clone());
@@ -199,7 +199,7 @@ fn whatever_is_changed_on_the_way_ends_the_connection_as_a_loss_that_is_explaine
             hour,
             "has changed, repeated or removed what was sent",
         ),
-        // Of a length: what follows is taken for the rest of the record.
+        // A bit of a length: what follows is taken for the rest of the record.
         (
             Tampering::Flip { at: 0 },
             hour,

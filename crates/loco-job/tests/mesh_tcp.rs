@@ -1,5 +1,5 @@
-//! The mesh over TCP: how nodes meet, who is refused, and how a loss is seen. Nodes are threads of this process where
-//! that shows the same, and processes of their own where it does not.
+//! Tests of the mesh over TCP: how nodes meet, who is refused, and how a loss is seen. Nodes are threads of
+//! this process where that shows the same, and processes of their own where it does not.
 
 #![allow(clippy::unwrap_used)] // Helpers of tests, too.
 
@@ -30,7 +30,7 @@ fn builder(node: u16) -> JobBuilder {
     Job::builder(NodeId(node)).secret(Secret::new(*b"a shared secret").unwrap())
 }
 
-/// Fails after this long.
+/// Returns timeouts with which connecting fails after this long.
 fn hasty(connect_ms: u64) -> Timeouts {
     Timeouts {
         connect: Duration::from_millis(connect_ms),
@@ -74,7 +74,7 @@ fn wait_for(mesh: &Mesh, peer: u16, state: PeerState) {
     }
 }
 
-/// Every node hears every node, both ways of speaking.
+/// Checks that every node hears every node, in both ways of speaking.
 fn assert_meshed(ends: &[Mesh]) {
     thread::scope(|scope| {
         for end in ends {
@@ -219,7 +219,7 @@ fn a_wrong_secret_is_refused_at_the_rendezvous_too() {
             error.starts_with("refused: by the rendezvous at 127.0.0.1:"),
             "{error}"
         );
-        // Who waits learns who is missing.
+        // A node that waits learns which nodes are missing.
         let error = first.join().unwrap().unwrap_err().to_string();
         assert!(
             error.contains("waiting for node 1 to come to the rendezvous"),
@@ -422,7 +422,7 @@ fn nothing_is_lost_where_the_sender_is_faster() {
 
 // Processes of their own: this test binary runs itself, as node 1 of a job described in the environment.
 
-/// What node 1 does; not a test by itself.
+/// Plays node 1; not a test by itself.
 #[test]
 fn node_process() {
     let Ok(role) = std::env::var("TEST_ROLE") else {
@@ -441,7 +441,8 @@ fn node_process() {
     }
 }
 
-/// Node 1 in the given role, connected to the mesh that comes back.
+/// Starts node 1 in the given role, and connects this process to it as node 0. Returns the mesh and the
+/// process.
 fn with_process(role: &str, silence_ms: u64) -> (Mesh, Child) {
     let at = free_address("127.0.0.1");
     let mut child = Command::new(std::env::current_exe().unwrap())

@@ -1,4 +1,4 @@
-//! Taking connections: who knocks is heard, and refused unless it is who we wait for.
+//! Accepting connections: a process that connects is heard, and refused unless it is one that is waited for.
 //!
 //! Used by a node for its peers and by the rendezvous.
 
@@ -16,7 +16,8 @@ use super::handshake::{self, Claim, Credentials, HANDSHAKE_PATIENCE, HandshakeEr
 use super::session::Session;
 use super::system::spawn;
 
-/// Handshakes under way at once; who comes later is refused and tries again.
+/// The number of handshakes that may be under way at once. A process that comes later is refused and tries
+/// again.
 const HANDSHAKES_MAX: usize = 64;
 
 /// Takes connections and shakes hands with each in a thread of its own, so that a stranger who says nothing keeps
@@ -27,7 +28,7 @@ pub(super) struct Acceptor {
 }
 
 impl Acceptor {
-    /// Those whom `judge` lets in go to `welcome`; the others are logged.
+    /// Starts taking connections. Those that `judge` lets in go to `welcome`; the others are logged.
     pub(super) fn start(
         listener: TcpListener,
         credentials: Credentials,
@@ -86,7 +87,7 @@ impl Drop for Acceptor {
     }
 }
 
-/// True when there is one, false when it is time to stop.
+/// Waits for a connection. Returns true when there is one, false when it is time to stop.
 fn wait_for_connection(listener: &TcpListener, stop: &OwnedFd) -> bool {
     let mut fds = [
         PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN),

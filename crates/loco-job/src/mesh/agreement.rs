@@ -1,7 +1,8 @@
-//! How the nodes agree that one of them is lost, see [`Membership`](loco_fabric::Membership): whoever suspects a peer says
-//! so to all, each revokes it and says so, and its loss is reported when all survivors have.
+//! The agreement of the nodes that one of them is lost, see [`Membership`](loco_fabric::Membership). A node
+//! that suspects a peer says so to all; each node revokes the suspect and says so; its loss is reported when
+//! all survivors have.
 //!
-//! Who is a suspect, and who has revoked whom, is in `state`; here is what is sent, and when.
+//! The suspects, and who has revoked each, are kept in `state`; the messages are sent here.
 
 use std::sync::Arc;
 
@@ -45,15 +46,16 @@ impl Wire {
         }
     }
 
-    /// This node has revoked `victim`.
+    /// Tells all that this node has revoked `victim`, and takes note of it.
     fn revoked(&self, victim: usize) {
         self.tell_all(&Frame::Revoked(self.state.nodes()[victim]));
         self.state.revoked(self.state.own_index(), victim);
     }
 
-    /// Peer `from` thinks `victim` lost.
+    /// Hears that peer `from` thinks `victim` lost.
     pub(super) fn hear_of_loss(self: &Arc<Self>, from: usize, victim: NodeId) {
-        // What a suspect says of others does not count: of two that suspect each other it may be the lost one.
+        // The word of a suspect about others does not count: of two that suspect each other it may be the
+        // lost one.
         if self.state.is_suspect(from) || self.state.is_out() {
             return;
         }
@@ -71,7 +73,7 @@ impl Wire {
         }
     }
 
-    /// Peer `from` has revoked `victim`. It said before that it thinks it lost.
+    /// Hears that peer `from` has revoked `victim`. It has said before that it thinks `victim` lost.
     pub(super) fn hear_of_revocation(&self, from: usize, victim: NodeId) {
         if let Ok(victim) = self.state.index(victim)
             && !self.state.is_suspect(from)
@@ -81,7 +83,7 @@ impl Wire {
     }
 }
 
-/// The same among the nodes of one process, in this thread: `victim` is lost.
+/// Agrees that `victim` is lost among the nodes of one process, in this thread.
 pub(super) fn agree_in_process(states: &[Arc<State>], victim: usize) {
     let node = states[victim].node();
     let survivors: Vec<_> = (0..states.len())

@@ -23,7 +23,7 @@ use crate::job::{Job, Meeting};
 /// First and longest pause between attempts: peers start at different times.
 const RETRY_MIN: Duration = Duration::from_millis(5);
 const RETRY_MAX: Duration = Duration::from_millis(200);
-/// What is left to the connecting threads after the deadline to say why they failed.
+/// The time that is left to the connecting threads after the deadline to say why they failed.
 const REPORT: Duration = Duration::from_millis(300);
 
 impl Mesh {
@@ -42,11 +42,11 @@ impl Mesh {
     }
 }
 
-/// Something came of an attempt.
+/// The outcome of an attempt to connect.
 enum Arrival {
     /// The connection with this node is there.
     Connected(NodeId, Session),
-    /// It will not come.
+    /// The connection will not come.
     Unreached {
         peer: NodeId,
         why: String,
@@ -54,7 +54,7 @@ enum Arrival {
     },
 }
 
-/// Connects to all other nodes of `job`: gives the connections by node.
+/// Connects to all other nodes of `job`. Returns the connections by node.
 fn sessions(job: &Job, deadline: Time) -> Result<BTreeMap<NodeId, Session>> {
     let start = Std.now();
     if job.nodes.len() == 1 && !matches!(job.meeting, Meeting::Launcher(_)) {

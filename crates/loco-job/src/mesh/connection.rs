@@ -1,7 +1,7 @@
-//! One connection of a node with a peer, and what waits to be sent on it.
+//! A connection of a node with a peer, and the frames that wait to be sent on it.
 //!
-//! Any thread sends; what the socket does not take stays here until the thread of [`wire`](super::wire) writes it. Reading is that
-//! thread's alone.
+//! Any thread sends. What the socket does not take stays here until the thread of [`wire`](super::wire)
+//! writes it. That thread alone reads.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -25,15 +25,15 @@ pub(super) struct Connection {
     pub(super) room: Condvar,
 }
 
-/// What waits to be sent.
+/// The frames that wait to be sent.
 pub(super) struct Outgoing {
     sealer: Sealer,
     /// Sealed frames; `written` bytes of the first are gone.
     queue: VecDeque<Vec<u8>>,
     written: usize,
-    /// In `queue`.
+    /// The number of bytes in `queue`.
     pub(super) bytes: usize,
-    /// When the socket last took something.
+    /// The time at which the socket last took something.
     pub(super) last: Time,
     /// Nothing more can be sent.
     pub(super) broken: bool,
@@ -79,8 +79,8 @@ impl Connection {
         !self.lock().is_empty()
     }
 
-    /// Writes what the socket takes; true if something is left. A broken connection is given up here and judged by
-    /// the I/O thread, which reads the peer's last words first.
+    /// Writes what the socket takes. Returns true if something is left. A broken connection is given up here
+    /// and judged by the I/O thread, which reads the peer's last words first.
     pub(super) fn flush(&self, outgoing: &mut Outgoing) -> bool {
         let before = outgoing.bytes;
         while let Some(first) = outgoing.queue.front() {
@@ -119,7 +119,8 @@ impl Connection {
 }
 
 impl Outgoing {
-    /// Queues an encoded frame. What is queued first is sealed first, as records are numbered by their order.
+    /// Queues an encoded frame. Frames are sealed in the order in which they are queued, as records are
+    /// numbered by their order.
     pub(super) fn push(&mut self, frame: &[u8]) {
         if self.broken {
             return;
@@ -136,7 +137,7 @@ impl Outgoing {
         }
     }
 
-    /// True if nothing waits.
+    /// Returns true if nothing waits.
     pub(super) fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }

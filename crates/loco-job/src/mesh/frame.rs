@@ -1,4 +1,4 @@
-//! What goes over a connection once the handshake is done: frames of a length, a kind and a body.
+//! The frames that go over a connection once the handshake is done: each has a length, a kind and a body.
 //!
 //! Written and read by the TCP inside of [`Mesh`](super::Mesh). All numbers are little-endian.
 
@@ -6,11 +6,11 @@ use loco_fabric::NodeId;
 
 use super::parcel::{PAYLOAD_BYTES_MAX, Parcel};
 
-/// Length (of the body) and kind.
+/// The bytes of a frame's length (that of its body) and kind.
 pub(super) const HEADER_BYTES: usize = 5;
-/// Longest body: a payload and what a contribution has around it.
+/// The longest body: a payload and what a contribution has around it.
 const BODY_BYTES_MAX: usize = PAYLOAD_BYTES_MAX + GATHER_HEADER_BYTES;
-/// Round, and length of the label.
+/// The bytes of a contribution's round and of the length of its label.
 const GATHER_HEADER_BYTES: usize = 8 + 4;
 
 const MESSAGE: u8 = 0;
@@ -23,7 +23,7 @@ const REVOKED: u8 = 5;
 /// One frame, borrowing its bytes.
 pub(super) enum Frame<'a> {
     Parcel(Parcel<'a>),
-    /// Nothing but a sign of life.
+    /// A mere sign of life.
     Heartbeat,
     /// The sender leaves; nothing follows.
     Goodbye,
@@ -33,18 +33,18 @@ pub(super) enum Frame<'a> {
     Revoked(NodeId),
 }
 
-/// What the bytes received so far amount to.
+/// The meaning of the bytes received so far.
 pub(super) enum Decoded<'a> {
     /// A frame and how many bytes it took.
     Frame(Frame<'a>, usize),
     /// More bytes are needed.
     Incomplete,
-    /// This is not our peer's language; why.
+    /// These bytes are not the language of a peer, for this reason.
     Malformed(&'static str),
 }
 
 impl Frame<'_> {
-    /// The frame's bytes. Payload limits were checked by the caller.
+    /// Returns the frame's bytes. Payload limits were checked by the caller.
     pub(super) fn encode(&self) -> Vec<u8> {
         let (kind, parts): (u8, [&[u8]; 4]) = match self {
             Frame::Parcel(Parcel::Message(payload)) => (MESSAGE, [payload, &[], &[], &[]]),

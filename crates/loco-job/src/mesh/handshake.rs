@@ -1,4 +1,4 @@
-//! How two processes make sure that they belong to the same job before anything else is said.
+//! The handshake: two processes make sure that they belong to the same job before anything else is said.
 //!
 //! Both sides send a greeting: magic, protocol version, and a digest of the job's id. Then they go through the handshake of
 //! [`noise`](super::noise) under the job's secret, with the greeting as its prologue. Over the encrypted connection that comes
@@ -32,23 +32,23 @@ const MAGIC: [u8; 4] = *b"LOCO";
 /// Tells jobs apart.
 const JOB_BYTES: usize = 16;
 
-/// What both sides must share.
+/// The things that both sides must share.
 #[derive(Clone)]
 pub(crate) struct Credentials {
     pub(crate) job: String,
     pub(crate) secret: Secret,
 }
 
-/// What a connection is for.
+/// The purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Purpose {
-    /// To be the connection between two nodes; `to` is the accepting one.
+    /// The connection between two nodes; `to` is the accepting one.
     Peer { to: u16 },
-    /// To tell the rendezvous at which port the node listens.
+    /// A word to the rendezvous at which port the node listens.
     Register { port: u16 },
 }
 
-/// Who the connecting side says it is.
+/// The claim of the connecting side: who it is, and what it wants.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Claim {
     pub(super) node: u16,
@@ -56,7 +56,7 @@ pub(super) struct Claim {
     pub(super) purpose: Purpose,
 }
 
-/// Why a claim is refused.
+/// The reason why a claim is refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub(super) enum Refusal {
     #[error("the secrets differ; give all nodes the same one")]
@@ -73,7 +73,7 @@ pub(super) enum Refusal {
     Purpose,
 }
 
-/// Why a handshake did not lead to a connection.
+/// The reason why a handshake did not lead to a connection.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum HandshakeError {
     #[error("{0}")]
@@ -93,8 +93,8 @@ pub(super) enum HandshakeError {
 }
 
 impl HandshakeError {
-    /// True if trying again cannot help. A node of another job may give way to the right one, a connection may come
-    /// up later; a wrong secret stays wrong.
+    /// Returns true if trying again cannot help. A node of another job may give way to the right one, a
+    /// connection may come up later; a wrong secret stays wrong.
     pub(super) fn is_final(&self) -> bool {
         match self {
             // Invalid data came over an authenticated connection, which the other side may think established.
@@ -108,7 +108,7 @@ impl HandshakeError {
     }
 }
 
-/// The connecting side: convinces whoever accepts and is convinced.
+/// Shakes hands as the connecting side: convinces the side that accepts, and is convinced.
 pub(super) fn connect(
     stream: TcpStream,
     credentials: &Credentials,
@@ -130,7 +130,8 @@ pub(super) fn connect(
     Ok(session)
 }
 
-/// The accepting side: hears who connects and asks `judge`, who is asked only about claims that know the secret.
+/// Shakes hands as the accepting side: hears who connects, and asks `judge` about claims of those that know
+/// the secret, and of nobody else.
 pub(super) fn accept(
     stream: TcpStream,
     credentials: &Credentials,
@@ -155,7 +156,7 @@ pub(super) fn accept(
     Ok((claim, session))
 }
 
-/// Exchanges greetings and gives back the greeting, which is that of both sides.
+/// Exchanges greetings and returns the greeting, which is the same on both sides.
 fn greet(stream: &TcpStream, credentials: &Credentials, deadline: Time) -> Result<Vec<u8>, HandshakeError> {
     let job = digest(b"loco control job", credentials.job.as_bytes())?;
     let job = &job[..JOB_BYTES];

@@ -62,7 +62,7 @@ struct End {
     link: Link,
 }
 
-/// How bytes get to the peers.
+/// The way of bytes to the peers.
 enum Link {
     /// The states of all nodes, in the order of `State::nodes`.
     InProcess(Box<[Arc<State>]>),
@@ -71,7 +71,7 @@ enum Link {
 }
 
 impl Mesh {
-    /// The ends of `n` nodes of this process, with ids `0..n`.
+    /// Returns the ends of `n` nodes of this process, with ids `0..n`.
     ///
     /// # Errors
     /// [`FabricError::Config`] when `n` is zero or more than there are ids.
@@ -94,7 +94,7 @@ impl Mesh {
         Ok(states.iter().map(end).collect())
     }
 
-    /// Over connections, one for each other node of `job`.
+    /// Makes the end of a node from `sessions`, its connections: one for each other node of `job`.
     fn over(job: &Job, mut sessions: BTreeMap<NodeId, Session>) -> Result<Mesh> {
         let state = Arc::new(State::new(job.node(), job.nodes().into()));
         let (wire, openers) = Wire::new(Arc::clone(&state), job.timeouts(), |node| sessions.remove(&node))?;
@@ -111,7 +111,7 @@ impl Mesh {
         self.0.state.node()
     }
 
-    /// All nodes of the job, this one included, in ascending order.
+    /// Returns all nodes of the job, this one included, in ascending order.
     #[inline]
     pub fn nodes(&self) -> &[NodeId] {
         self.0.state.nodes()
@@ -146,19 +146,21 @@ impl Mesh {
         self.0.state.wait_for_departures(known, deadline)
     }
 
-    /// Has `revoker` make lost nodes harmless from now on, before their loss is reported. For the fabric that is built from
-    /// this mesh; until there is one a loss is reported as soon as it is seen.
+    /// Lets `revoker` make lost nodes harmless from now on, before their loss is reported. This is for the
+    /// fabric that is built from this mesh; until there is a revoker, a loss is reported as soon as it is
+    /// seen.
     pub fn add_revoker(&self, revoker: Arc<dyn Revoke>) {
         self.0.state.add_revoker(revoker);
     }
 
-    /// This node learned from its fabric that its peers have revoked its access: it was declared lost.
+    /// Takes note that this node was declared lost: it learned from its fabric that its peers have revoked
+    /// its access.
     pub fn declare_out(&self) {
         self.0.state.declare_out();
     }
 
-    /// Cuts this node off as if its process had been killed: no goodbye, its peers see it lost, and it sees all of
-    /// them lost. For tests of what a loss does.
+    /// Cuts this node off as if its process had been killed: it says no goodbye, its peers see it lost, and
+    /// it sees all of them lost. This is for tests of what a loss does.
     pub fn fail(&self) {
         self.0.cut(PeerState::Lost);
     }

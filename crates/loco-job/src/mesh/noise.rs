@@ -20,14 +20,14 @@ use crate::secret::Secret;
 const PROTOCOL: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
 /// Longest message of Noise, in bytes.
 const MESSAGE_BYTES_MAX: usize = 65_535;
-/// What authenticates a message, in bytes at its end.
+/// The size of the tag that authenticates a message, at its end.
 const TAG_BYTES: usize = 16;
 /// Longest plaintext of one record.
 const PLAIN_BYTES_MAX: usize = MESSAGE_BYTES_MAX - TAG_BYTES;
 /// The length before a record, little-endian.
 pub(super) const LENGTH_BYTES: usize = 2;
 
-/// 32 bytes that depend on all of `bytes`. `purpose` keeps apart what is made for different uses.
+/// Returns 32 bytes that depend on all of `bytes`. `purpose` keeps apart what is made for different uses.
 pub(super) fn digest(purpose: &[u8; 16], bytes: &[u8]) -> Result<[u8; 32], snow::Error> {
     let hash = DefaultResolver.resolve_hash(&HashChoice::Blake2s);
     // Present as long as the feature of `snow` that has it.
@@ -43,12 +43,13 @@ pub(super) fn digest(purpose: &[u8; 16], bytes: &[u8]) -> Result<[u8; 32], snow:
 pub(super) struct Handshake(HandshakeState);
 
 impl Handshake {
-    /// The side that connects. Both sides must give the same `prologue`, which is authenticated with everything else.
+    /// Begins a handshake as the side that connects. Both sides must give the same `prologue`, which is
+    /// authenticated with everything else.
     pub(super) fn connecting(secret: &Secret, prologue: &[u8]) -> Result<Handshake, snow::Error> {
         Handshake::start(secret, prologue, |builder| builder.build_initiator())
     }
 
-    /// The side that accepts.
+    /// Begins a handshake as the side that accepts.
     pub(super) fn accepting(secret: &Secret, prologue: &[u8]) -> Result<Handshake, snow::Error> {
         Handshake::start(secret, prologue, |builder| builder.build_responder())
     }
@@ -64,7 +65,7 @@ impl Handshake {
         build(builder).map(Handshake)
     }
 
-    /// The next message to the other side.
+    /// Returns the next message to the other side.
     pub(super) fn say(&mut self) -> Result<Vec<u8>, snow::Error> {
         let mut message = vec![0; MESSAGE_BYTES_MAX];
         let len = self.0.write_message(&[], &mut message)?;
@@ -81,7 +82,7 @@ impl Handshake {
         self.0.read_message(message, &mut payload).map(drop)
     }
 
-    /// The two directions, once both messages are through.
+    /// Returns the two directions, once both messages are through.
     pub(super) fn finish(self) -> Result<(Sealer, Opener), snow::Error> {
         let keys = Arc::new(self.0.into_stateless_transport_mode()?);
         let sealer = Sealer {
@@ -105,7 +106,8 @@ pub(super) struct Sealer {
 }
 
 impl Sealer {
-    /// The records that carry `bytes`, in the order in which they must be sent, and before those of any later call.
+    /// Returns the records that carry `bytes`, in the order in which they must be sent, and before those of
+    /// any later call.
     ///
     /// # Errors
     /// When there are no numbers left.
@@ -244,7 +246,7 @@ mod tests {
         let mut plain = Vec::new();
         assert_eq!(opener.open(&first, &mut plain), Ok(true));
         assert_eq!(opener.open(&first, &mut plain), Err(Forged));
-        // And nothing after it.
+        // Nothing after it opens either.
         assert_eq!(opener.open(&second, &mut plain), Err(Forged));
         assert_eq!(plain, b"one");
 

@@ -1,9 +1,9 @@
-//! What travels between nodes once they are connected.
+//! The parcels that travel between nodes once they are connected.
 
 /// Longest payload of one message or one contribution, in bytes. Set-up data is small; more is a mistake.
 pub const PAYLOAD_BYTES_MAX: usize = 16 << 20;
 
-/// What travels between nodes.
+/// A parcel that travels between nodes.
 #[derive(Clone, Copy)]
 pub(super) enum Parcel<'a> {
     /// A message of [`Control::send`](loco_fabric::Control::send).

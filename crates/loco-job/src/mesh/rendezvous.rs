@@ -1,5 +1,6 @@
-//! Where nodes that do not know one another's addresses meet: each tells its address to one place, which tells all
-//! of them to everybody once everybody is there. Served by the launcher or by the lowest node.
+//! The rendezvous, where nodes meet that do not know one another's addresses. Each tells its address to one
+//! place, which tells all of them to everybody once everybody is there. It is served by the launcher or by
+//! the lowest node.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -21,9 +22,9 @@ use crate::secret::Secret;
 
 /// Longest table, in bytes: enough for all the nodes that there can be.
 const TABLE_BYTES_MAX: usize = 4 << 20;
-/// How long one node may take to read the table.
+/// The time that one node may take to read the table.
 const WRITE_PATIENCE: Duration = Duration::from_secs(5);
-/// Between attempts to reach a server that is not there yet.
+/// The pause between attempts to reach a server that is not there yet.
 const RETRY: Duration = Duration::from_millis(20);
 
 /// A place to meet, bound but not yet serving.
@@ -47,18 +48,19 @@ impl Departures {
     }
 }
 
-/// What wakes the server.
+/// An event that wakes the server.
 enum Event {
     Arrived(Claim, Session),
     Departed(NodeId),
 }
 
-/// What the server tells a registered node.
+/// The news that the server tells a registered node.
 #[derive(Serialize, Deserialize)]
 enum News {
-    /// These have not come yet.
+    /// These nodes have not come yet.
     Missing(Vec<u16>),
-    /// All are here: node, host and port. A node without a host is on the host of the rendezvous.
+    /// All nodes are here, each with its host and port. A node without a host is on the host of the
+    /// rendezvous.
     Complete(Vec<(u16, Option<IpAddr>, u16)>),
     /// Another process has registered as this node and is still there.
     Duplicate,
@@ -66,7 +68,7 @@ enum News {
     Departed(u16),
 }
 
-/// What a node is told in the end.
+/// The last word to a node.
 enum Meeting {
     Table(BTreeMap<NodeId, Address>),
     Departed(NodeId),
@@ -74,7 +76,8 @@ enum Meeting {
 
 struct Registered {
     session: Session,
-    /// None if it came over the loopback interface: then it is on this host, whatever name others have for that.
+    /// The host, or none if the node came over the loopback interface: then it is on this host, whatever name
+    /// others have for that.
     host: Option<IpAddr>,
     port: u16,
 }
@@ -119,12 +122,12 @@ impl Rendezvous {
         })
     }
 
-    /// Where a launcher tells which nodes have ended.
+    /// Returns the means by which a launcher tells which nodes have ended.
     pub fn departures(&self) -> Departures {
         self.departures.clone()
     }
 
-    /// Where it listens.
+    /// Returns the address at which it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -216,7 +219,7 @@ fn register(registered: &mut BTreeMap<NodeId, Registered>, claim: &Claim, mut se
         .is_some_and(|earlier| !is_gone(&earlier.session.stream))
     {
         tracing::warn!(%node, "refused a second registration: ids must be unique");
-        // Who does not wait for the answer does not need it.
+        // A process that does not wait for the answer does not need it.
         let _ = session.write(&News::Duplicate, Std.now().after(WRITE_PATIENCE));
         return;
     }
@@ -227,7 +230,8 @@ fn register(registered: &mut BTreeMap<NodeId, Registered>, claim: &Claim, mut se
     registered.insert(node, Registered { session, host, port });
 }
 
-/// A node that does not listen is noticed when the connections between nodes are made.
+/// Tells all registered nodes. A node that does not listen is noticed when the connections between nodes are
+/// made.
 fn tell(registered: &mut BTreeMap<NodeId, Registered>, news: &News) {
     for (node, r) in registered {
         if let Err(error) = r.session.write(news, Std.now().after(WRITE_PATIENCE)) {
@@ -236,7 +240,8 @@ fn tell(registered: &mut BTreeMap<NodeId, Registered>, news: &News) {
     }
 }
 
-/// The client: registers this node, which listens at `port`, and waits for the table of all.
+/// Registers this node, which listens at `port`, and waits for the table of all nodes. This is the client's
+/// side.
 pub(super) fn register_at(
     address: &Address,
     job: &Job,
@@ -311,7 +316,7 @@ fn attempt(
     }
 }
 
-/// A listener for the peers of a node that will tell its port to the rendezvous at `address`.
+/// Returns a listener for the peers of a node that will tell its port to the rendezvous at `address`.
 pub(super) fn listener_for(address: &Address) -> io::Result<TcpListener> {
     if address.is_loopback() {
         return TcpListener::bind(

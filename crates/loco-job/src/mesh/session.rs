@@ -1,8 +1,8 @@
-//! A connection between two processes that have shaken hands; and reading and writing with a deadline, which the
-//! handshake needs as well.
+//! A connection between two processes that have shaken hands. Reading and writing with a deadline are here,
+//! too; the handshake needs them as well.
 //!
-//! A [`Session`] is used by one thread that waits: for the end of the handshake and for the rendezvous. The connection
-//! of a node with a peer then goes on in [`wire`](super::wire), which takes the session apart.
+//! A [`Session`] is used by one thread that waits, for the end of the handshake and for the rendezvous. The
+//! connection of a node with a peer then goes on in [`wire`](super::wire), which takes the session apart.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -86,7 +86,7 @@ pub(super) fn write_message(stream: &TcpStream, message: &[u8], deadline: Time) 
     write_all(stream, &framed(message)?, deadline)
 }
 
-/// Reads one.
+/// Reads a message of Noise and the length before it.
 pub(super) fn read_message(stream: &TcpStream, deadline: Time) -> io::Result<Vec<u8>> {
     let mut length = [0; LENGTH_BYTES];
     read_exact(stream, &mut length, deadline)?;
@@ -133,7 +133,8 @@ pub(super) fn read_exact(mut stream: &TcpStream, bytes: &mut [u8], deadline: Tim
     Ok(())
 }
 
-/// Nothing moved if it is worth trying again; whether there is time for that, [`left`] decides.
+/// Turns an error that is worth trying again into "no bytes moved". Whether there is time to try again is
+/// decided by [`left`].
 fn unless_again(moved: io::Result<usize>) -> io::Result<usize> {
     match moved {
         Err(e) if matches!(e.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => Ok(0),

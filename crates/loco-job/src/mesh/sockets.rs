@@ -1,4 +1,4 @@
-//! What connecting nodes and the rendezvous do alike with sockets.
+//! The uses of sockets that connecting nodes and the rendezvous share.
 
 use std::io;
 use std::net::TcpStream;
@@ -11,12 +11,12 @@ use crate::hosts::Address;
 
 /// Longest attempt to connect: a host that drops packets must not use up the deadline.
 const ATTEMPT_MAX: Duration = Duration::from_secs(3);
-/// Number of nodes as it travels; ids are 16 bits, so it fits.
+/// Returns the number of nodes in the form in which it travels. Ids have 16 bits, so it fits.
 pub(super) fn count(nodes: &[NodeId]) -> u32 {
     u32::try_from(nodes.len()).unwrap_or(u32::MAX)
 }
 
-/// One attempt, at each address of the host.
+/// Tries to connect, once at each address of the host, until one answers.
 pub(super) fn connect_within(address: &Address, deadline: Time) -> Result<TcpStream, HandshakeError> {
     let mut last = None;
     // A name that does not resolve yet may later.
@@ -37,7 +37,7 @@ pub(super) fn connect_within(address: &Address, deadline: Time) -> Result<TcpStr
     Err(last.unwrap_or_else(late).into())
 }
 
-/// True if the other side has closed.
+/// Returns true if the other side has closed.
 pub(super) fn is_gone(stream: &TcpStream) -> bool {
     let peek = |stream: &TcpStream| {
         stream.set_nonblocking(true)?;

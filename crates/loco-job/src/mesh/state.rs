@@ -1,5 +1,5 @@
-//! What one node knows: who is alive, which messages and contributions have arrived. Filled by the peers (in
-//! process) or by the I/O thread (TCP), read by [`Mesh`](super::Mesh).
+//! The state of one node: who is alive, and which messages and contributions have arrived. It is filled by
+//! the peers (in process) or by the I/O thread (TCP), and read by [`Mesh`](super::Mesh).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -13,9 +13,9 @@ use super::system::time_left;
 
 /// Bytes that may wait for this node from one peer before that peer has to wait.
 const WAITING_BYTES_MAX: usize = 4 * PAYLOAD_BYTES_MAX;
-/// What a waiting message costs besides its payload.
+/// The bytes that a waiting message costs besides its payload.
 const PARCEL_OVERHEAD_BYTES: usize = 64;
-/// How long a sender waits for a receiver that takes nothing.
+/// The time for which a sender waits for a receiver that takes nothing.
 const SEND_PATIENCE: Duration = Duration::from_secs(10);
 
 const ALIVE: u8 = 0;
@@ -28,12 +28,12 @@ pub trait Revoke: Send + Sync + 'static {
     fn revoke(&self, peer: NodeId) -> Revoked;
 }
 
-/// How a revocation ended.
+/// The outcome of a revocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Revoked {
     /// The peer can no longer affect this node.
     Done,
-    /// It was this node that others revoked first: it is no longer part of the job.
+    /// Others have revoked this node first: it is no longer part of the job.
     WeAreOut,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct State {
     arrivals: Mutex<Arrivals>,
     /// Peers have declared this node lost.
     out: AtomicBool,
-    /// Of the fabrics that were built from this mesh.
+    /// The revokers of the fabrics that were built from this mesh.
     revokers: Mutex<Vec<Arc<dyn Revoke>>>,
     /// Anything in `arrivals` or `peers` changed.
     changed: Condvar,
@@ -57,7 +57,7 @@ pub(super) struct State {
 struct Arrivals {
     messages: VecDeque<(usize, Vec<u8>)>,
     gathers: HashMap<String, Gather>,
-    /// Per peer, what waits in `messages` and `gathers`.
+    /// The bytes that wait in `messages` and `gathers`, by peer.
     waiting_bytes: Box<[usize]>,
     closed: bool,
     /// Peers that are thought lost and not yet reported as such, and who has revoked each.
@@ -74,7 +74,7 @@ struct Gather {
 }
 
 impl State {
-    /// `nodes` ascending and holding `node`.
+    /// Makes the state of `node`, one of `nodes`, which are in ascending order.
     pub(super) fn new(node: NodeId, nodes: Arc<[NodeId]>) -> State {
         assert!(nodes.is_sorted(), "nodes are in ascending order");
         let own = nodes.partition_point(|&other| other < node);
@@ -118,7 +118,7 @@ impl State {
             .map_err(|_| FabricError::UnknownPeer(node))
     }
 
-    /// A node that is not part of the job counts as lost.
+    /// Returns the state of `node`. A node that is not part of the job counts as lost.
     pub(super) fn peer_state(&self, node: NodeId) -> PeerState {
         let Ok(index) = self.index(node) else {
             return PeerState::Lost;
@@ -138,7 +138,7 @@ impl State {
         self.departures.load(Ordering::Acquire)
     }
 
-    /// Waits until more than `known` peers are gone, or for `deadline`; how many are gone.
+    /// Waits until more than `known` peers are gone, or for `deadline`. Returns how many are gone.
     pub(super) fn wait_for_departures(&self, known: u64, deadline: Time) -> u64 {
         let mut arrivals = self.lock();
         while self.departures() <= known {
@@ -150,7 +150,7 @@ impl State {
         self.departures()
     }
 
-    /// Marks a peer as gone; only the first word counts. Gives back whether it was that.
+    /// Marks a peer as gone; only the first word counts. Returns true if this was the first.
     pub(super) fn depart(&self, index: usize, how: PeerState) -> bool {
         let to = match how {
             PeerState::Alive => return false,
@@ -160,14 +160,14 @@ impl State {
         let mut arrivals = self.lock();
         let first = self.set_gone(index, to);
         arrivals.suspects.remove(&index);
-        // One less whose word is needed.
+        // The word of this peer is needed no longer.
         self.settle(&mut arrivals);
         drop(arrivals);
         self.changed.notify_all();
         first
     }
 
-    /// With the lock held: marks a peer that was alive. Gives back whether it was.
+    /// Marks a peer that was alive, with the lock held. Returns true if it was alive.
     fn set_gone(&self, index: usize, to: u8) -> bool {
         // Relaxed: only the lock's holder writes.
         let first = self.peers[index].load(Ordering::Relaxed) == ALIVE;
@@ -178,14 +178,14 @@ impl State {
         first
     }
 
-    /// One more that makes lost nodes harmless from now on. Until there is one a loss is reported as soon as it is
-    /// suspected.
+    /// Adds a revoker, which makes lost nodes harmless from now on. Until there is one, a loss is reported as
+    /// soon as it is suspected.
     pub(super) fn add_revoker(&self, revoke: Arc<dyn Revoke>) {
         let mut revokers = self.revokers.lock().unwrap_or_else(PoisonError::into_inner);
         revokers.push(revoke);
     }
 
-    /// True if lost nodes could affect this one, unless they are made harmless.
+    /// Returns true if lost nodes could affect this one, unless they are made harmless.
     pub(super) fn is_exposed(&self) -> bool {
         !self.revokers().is_empty()
     }
@@ -210,13 +210,14 @@ impl State {
         self.out.load(Ordering::Acquire)
     }
 
-    /// Peers have declared this node lost: all of them are lost to it.
+    /// Takes note that peers have declared this node lost: all of them are lost to it.
     pub(super) fn declare_out(&self) {
         self.out.store(true, Ordering::Release);
         self.lose_all_peers();
     }
 
-    /// Begins to think `victim` lost; true if nobody here did before. A node that has left or was lost is no suspect.
+    /// Begins to think `victim` lost. Returns true if nobody here did before. A node that has left or was
+    /// lost is no suspect.
     pub(super) fn suspect(&self, victim: usize) -> bool {
         let mut arrivals = self.lock();
         if self.peers[victim].load(Ordering::Relaxed) != ALIVE || arrivals.suspects.contains_key(&victim) {
@@ -230,13 +231,13 @@ impl State {
         self.lock().suspects.contains_key(&index)
     }
 
-    /// True if nothing more is to be exchanged with that peer: it is gone, or a suspect.
+    /// Returns true if nothing more is to be exchanged with that peer: it is gone, or a suspect.
     pub(super) fn is_shunned(&self, index: usize) -> bool {
         let arrivals = self.lock();
         self.peers[index].load(Ordering::Relaxed) != ALIVE || arrivals.suspects.contains_key(&index)
     }
 
-    /// Peer `by`, or this node, has revoked `victim`, which is a suspect.
+    /// Takes note that peer `by`, or this node, has revoked `victim`, which is a suspect.
     pub(super) fn revoked(&self, by: usize, victim: usize) {
         let mut arrivals = self.lock();
         if let Some(revokers) = arrivals.suspects.get_mut(&victim) {
@@ -247,8 +248,9 @@ impl State {
         self.changed.notify_all();
     }
 
-    /// With the lock held: reports all suspects as lost once every node that is none has revoked every one of them. All
-    /// together, since a suspect that is not yet harmless may pass on what another one wrote to it.
+    /// Reports all suspects as lost, with the lock held, once every node that is not a suspect has revoked
+    /// every one of them. They are reported together, since a suspect that is not yet harmless may pass on
+    /// what another one wrote to it.
     fn settle(&self, arrivals: &mut Arrivals) {
         let suspects = &arrivals.suspects;
         let survivor = |index: &usize| {
@@ -271,7 +273,7 @@ impl State {
         }
     }
 
-    /// Takes no more sends and wakes receivers; true at the first call.
+    /// Takes no more sends and wakes receivers. Returns true at the first call.
     pub(super) fn close(&self) -> bool {
         let mut arrivals = self.lock();
         let first = !std::mem::replace(&mut arrivals.closed, true);
@@ -320,12 +322,12 @@ impl State {
         self.changed.notify_all();
     }
 
-    /// True if more of peer `from` may wait here.
+    /// Returns true if more of peer `from` may wait here.
     pub(super) fn has_room(&self, from: usize) -> bool {
         self.lock().has_room(from)
     }
 
-    /// The next message; none at the deadline or once closed.
+    /// Returns the next message; none at the deadline or once closed.
     pub(super) fn receive(&self, deadline: Option<Time>) -> Option<(NodeId, Vec<u8>)> {
         let mut arrivals = self.lock();
         loop {
@@ -342,7 +344,7 @@ impl State {
         }
     }
 
-    /// Starts this node's next round under `label` and gives back its number.
+    /// Starts this node's next round under `label` and returns its number.
     pub(super) fn begin_gather(&self, label: &str) -> u64 {
         let mut arrivals = self.lock();
         let gather = arrivals.gathers.entry(label.to_owned()).or_default();
@@ -350,7 +352,7 @@ impl State {
         gather.begun - 1
     }
 
-    /// All contributions to a round, in the order of nodes.
+    /// Returns all contributions to a round, in the order of nodes.
     pub(super) fn wait_gather(
         &self,
         label: &str,
@@ -399,7 +401,7 @@ impl State {
         self.arrivals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for a change; none when the deadline has passed.
+    /// Waits for a change. Returns none when the deadline has passed.
     fn wait<'a>(
         &self,
         arrivals: MutexGuard<'a, Arrivals>,

@@ -13,7 +13,7 @@ pub(super) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<
         .map_err(|e| FabricError::os(format!("starting thread `{name}`"), &e))
 }
 
-/// The time until `deadline`; none when it has passed.
+/// Returns the time until `deadline`; none when it has passed.
 pub(super) fn time_left(deadline: Option<Time>) -> Option<Duration> {
     // Without a deadline the waiter still wakes now and then; it looks at its condition again and sleeps on.
     const IDLE: Duration = Duration::from_secs(3600);

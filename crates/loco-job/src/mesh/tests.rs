@@ -1,5 +1,5 @@
-//! What a node does with peers that misbehave after or during the handshake: needs the protocol's own parts to play
-//! the peer. The real node is node 1, which connects; the test plays node 0.
+//! Tests of what a node does with peers that misbehave after or during the handshake. They need the
+//! protocol's own parts to play the peer. The real node is node 1, which connects; the test plays node 0.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -36,7 +36,7 @@ fn listener() -> TcpListener {
     TcpListener::bind("127.0.0.1:0").unwrap()
 }
 
-/// A job of node 1, which is real, and node 0, which the test plays at `listener`.
+/// Returns a job of node 1, which is real, and node 0, which the test plays at `listener`.
 fn job(timeouts: Timeouts, listener: &TcpListener) -> Job {
     let free = self::listener();
     let hosts = [(NodeId(0), listener), (NodeId(1), &free)];
@@ -45,7 +45,7 @@ fn job(timeouts: Timeouts, listener: &TcpListener) -> Job {
     job.hosts(Hosts::from_pairs(hosts).unwrap()).unwrap()
 }
 
-/// Node 0 up to the point where the mesh is complete.
+/// Plays node 0 up to the point where the mesh is complete.
 fn join(listener: &TcpListener) -> Session {
     let (stream, _) = listener.accept().unwrap();
     // Else what is written just before closing may never be sent.
@@ -83,7 +83,7 @@ fn assert_goes(mesh: &Mesh, how: PeerState) {
     assert_eq!(mesh.peer_state(NodeId(0)), how);
 }
 
-/// With a silence that nobody waits for: only what the peer does can end the connection.
+/// Returns timeouts with a silence that nobody waits for: only what the peer does can end the connection.
 fn patient() -> Timeouts {
     Timeouts {
         silence_same_host: Duration::from_secs(3600),
@@ -131,7 +131,7 @@ fn a_closed_connection_is_a_loss_without_waiting_for_silence_and_a_goodbye_is_no
     assert_goes(&mesh, PeerState::Left);
 }
 
-/// True if what the mesh says next is a heartbeat; false also once it has cut us off.
+/// Returns true if what the mesh says next is a heartbeat; false also once it has cut us off.
 fn hear_heartbeat(peer: &mut Session) -> bool {
     let mut plain = Vec::new();
     // Short frames are a record each.
@@ -207,7 +207,7 @@ fn nodes_that_leave_together_do_not_lose_each_other() {
     }
 }
 
-/// What a process begins with that wants to shake hands.
+/// Returns what a process sends first that wants to shake hands.
 fn greeting(version: u16, credentials: &Credentials) -> Vec<u8> {
     let job = noise::digest(b"loco control job", credentials.job.as_bytes()).unwrap();
     [b"LOCO", &version.to_le_bytes()[..], &job[..16]].concat()

@@ -35,9 +35,9 @@ use crate::timeouts::Timeouts;
 
 /// Bytes that may wait to be written to one peer before senders wait.
 const QUEUED_BYTES_MAX: usize = 2 * PAYLOAD_BYTES_MAX;
-/// How long a sender waits for a peer that takes nothing.
+/// The time for which a sender waits for a peer that takes nothing.
 const SEND_PATIENCE: Duration = Duration::from_secs(10);
-/// How long a leaving node waits for its goodbye to be read.
+/// The time for which a leaving node waits for its goodbye to be read.
 const LINGER: Duration = Duration::from_secs(1);
 /// Bytes read from one peer before the others have their turn.
 const READ_BYTES: usize = 256 << 10;
@@ -49,7 +49,7 @@ const CUT: u8 = 2;
 /// All connections of a node.
 pub(super) struct Wire {
     pub(super) state: Arc<State>,
-    /// By index of the peer; none at the own index.
+    /// The connections by index of the peer; none at the own index.
     connections: Box<[Option<Connection>]>,
     heartbeat_interval: Duration,
     /// Wakes the I/O thread.
@@ -60,11 +60,11 @@ pub(super) struct Wire {
     paused: AtomicBool,
 }
 
-/// What the I/O thread keeps for a connection.
+/// The state that the I/O thread keeps for a connection.
 struct Incoming {
     /// None at the own index.
     opener: Option<Opener>,
-    /// What came, opened; begins with a frame.
+    /// The opened bytes that came and are not yet delivered; they begin with a frame.
     buffer: Vec<u8>,
     heard: Time,
     open: bool,
@@ -132,7 +132,7 @@ impl Wire {
         Ok(())
     }
 
-    /// Leaves: with a goodbye, or as if the process had been killed.
+    /// Leaves, with a goodbye or as if the process had been killed.
     pub(super) fn leave(&self, how: PeerState) {
         let to = if how == PeerState::Left { LEAVING } else { CUT };
         // AcqRel: the I/O thread sees the goodbyes queued before.
@@ -163,7 +163,7 @@ impl Wire {
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 
-    /// The I/O thread: serves until this node leaves and its peers have heard of it.
+    /// Runs the I/O thread: serves until this node leaves and its peers have heard of it.
     pub(super) fn run(self: &Arc<Self>, openers: Vec<Option<Opener>>) {
         let _guard = LoseAllOnPanic(&self.state);
         let start = Std.now();
@@ -219,7 +219,7 @@ impl Wire {
         }
     }
 
-    /// Waits for something to do, at most a heartbeat interval; what is ready, by index.
+    /// Waits for something to do, at most a heartbeat interval. Returns what is ready, by index.
     fn poll(&self, incoming: &[Incoming], leave_by: Option<Time>) -> Vec<PollFlags> {
         let mut any_paused = false;
         let mut fds = vec![PollFd::from_borrowed_fd(self.wake.as_fd(), PollFlags::IN)];
@@ -272,7 +272,7 @@ impl Wire {
         ready
     }
 
-    /// One connection's turn.
+    /// Gives one connection its turn.
     fn serve(
         self: &Arc<Self>,
         index: usize,
@@ -283,7 +283,8 @@ impl Wire {
         now: Time,
     ) {
         let closing = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
-        // What a closing peer has sent is bounded by the socket's buffer: taken in whether there is room or not.
+        // The socket's buffer bounds what a closing peer has sent: it is taken in whether there is room or
+        // not.
         let is_closing = ready.intersects(closing);
         let has_room = self.state.has_room(index) || is_closing;
         let mut end = None;
@@ -310,7 +311,7 @@ impl Wire {
         connection.flush(&mut outgoing);
     }
 
-    /// Reads what is there, up to a bound; some when the connection is over.
+    /// Reads what is there, up to a bound. Returns the end of the connection when it is over.
     fn read(
         self: &Arc<Self>,
         index: usize,
@@ -328,7 +329,7 @@ impl Wire {
                 }
                 Ok(n) => {
                     let opened = incoming.open(&scratch[..n]);
-                    // What was whole before a record that is not its own is still what the peer sent.
+                    // Frames that were whole before a record that does not open are still what the peer sent.
                     let end = self.deliver(index, incoming, to_the_end || opened.is_err());
                     let end = end.or_else(|| opened.err().map(|e| End::Lost(format!("{e}; it is cut off"))));
                     if end.is_some() || !to_the_end {
@@ -411,8 +412,9 @@ impl Wire {
         self.wake();
     }
 
-    /// Leaving: writes what is queued, the goodbye last, and waits for the peer to close. Bytes that come are of no
-    /// use, but must be read: closing with unread bytes would reset the connection under the goodbye.
+    /// Writes what is queued, the goodbye last, and waits for the peer to close, as this node leaves. Bytes
+    /// that come are of no use, but must be read: closing with unread bytes would reset the connection under
+    /// the goodbye.
     fn see_off(
         &self,
         connection: &Connection,
@@ -450,13 +452,13 @@ impl Incoming {
     }
 }
 
-/// How a connection ended.
+/// The end of a connection.
 enum End {
     Left,
     Lost(String),
 }
 
-/// A thread that died cannot tell who is alive.
+/// A guard that declares all peers lost when the thread panics: a thread that died cannot tell who is alive.
 struct LoseAllOnPanic<'a>(&'a State);
 
 impl Drop for LoseAllOnPanic<'_> {
@@ -467,7 +469,8 @@ impl Drop for LoseAllOnPanic<'_> {
     }
 }
 
-/// A pass of the I/O thread takes little more than a heartbeat interval; what is over, it was not running.
+/// Forgives the peers the time in which the I/O thread was not running: a pass takes little more than a
+/// heartbeat interval, and what it took longer does not count as their silence.
 fn forgive_own_absence(incoming: &mut [Incoming], pass: Duration, interval: Duration) {
     let absent = pass.saturating_sub(interval * 2);
     if absent.is_zero() {
