@@ -117,7 +117,7 @@ fn small_clients_of_every_object_are_explored_completely() {
         (Object::Atomic, "threads<=2,calls<=1,nodes<=1", 5),
         (Object::TicketLock, "threads<=2,calls<=1,nodes<=1", 2),
         (Object::TasLock, "threads<=2,calls<=1,nodes<=1", 2),
-        (Object::Queue, "threads<=2,calls<=1,nodes<=1", 2),
+        (Object::Queue, "threads<=1,calls<=2", 2),
         (Object::Kv, "threads<=1,calls<=1", 2),
     ] {
         let summary = campaign(object, size);

@@ -49,7 +49,7 @@ objects { sv s; barrier b: P0, P1; ring q: P0 -> P0, P1 size 8; mixed m@1 size 2
  put_msw(n, m, g) | get_msw(n, m, g) ;
  wait_msw(g) | wait_msw(g) ;
  store_owned(o, 1) | r7 := load_owned(o) ;
- push_owned(o, _) | b := pull_owned(o) ;
+ push_owned(o, _) | pulled := pull_owned(o) ;
  push_owned(o, _) | wait_owned(h) ;
  store_sst(t, 4) | r8 := load_sst(t, 1) ;
  push_sst(t, i) | ;

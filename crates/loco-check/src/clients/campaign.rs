@@ -17,8 +17,8 @@ use super::check::{Checked, Effort, check, promised};
 use super::form::Form;
 use super::generate::Clients;
 
-/// Executions by the specification of one client after which it is passed over.
-const SPECIFIED_MAX: u64 = 200_000;
+/// Time for listing what the specification allows one client; one that takes longer is passed over.
+const SPECIFIED_TIME: Duration = Duration::from_secs(10);
 
 /// Which clients, and how far each is explored.
 #[derive(Clone, Debug)]
@@ -54,7 +54,7 @@ pub struct Summary {
     pub otherwise: u64,
     /// Clients that were passed over as their specification gives them no execution at all.
     pub blocked: u64,
-    /// Clients that were passed over as the outcomes that their specification allows are too many to list.
+    /// Clients that were passed over as listing what their specification allows takes too long.
     pub unknown: u64,
     /// Outcomes that the specifications allow, of all clients.
     pub allowed: u64,
@@ -182,7 +182,7 @@ impl Campaign {
     fn one(&self, number: u64, client: Client) -> Result<One, SimError> {
         let mut one = One::default();
         let budget = Budget {
-            states_max: Some(SPECIFIED_MAX),
+            deadline: Instant::now().checked_add(SPECIFIED_TIME),
             cancel: Some(&self.cancel),
             ..Budget::default()
         };
