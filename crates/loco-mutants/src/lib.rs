@@ -5,7 +5,7 @@
 //! [`Tree`] is a copy of the workspace in which mutations are built, and checked by the ladder of their object; those of which
 //! no ladder sees two are built together.
 //!
-//! Relies on `cargo` being there. Used by the command `loco-mutants`, which CI runs on a sample.
+//! Relies on `cargo` being there. Used by the command `loco-mutants`.
 
 #![forbid(unsafe_code)]
 
