@@ -110,10 +110,9 @@ pub(super) fn lost_after_try<L: Lock>(world: &mut World) {
     let at = nodes(world, 2, 2, make::<L>(0, config));
     run(world, &at[1], 0, "tries", |objects, thread| {
         let tried = objects.lock.try_lock(thread, Scope::Thread).transpose();
-        if let Some(asked) = tried
-            && hold_until_lost(objects, thread, PLAIN, OnLoss::Recover, asked).is_none()
-        {
-            return;
+        if let Some(asked) = tried {
+            // Lost or not, the other thread of the node has its turn.
+            hold_until_lost(objects, thread, PLAIN, OnLoss::Recover, asked);
         }
         objects.flag.write(1);
     });
