@@ -57,12 +57,22 @@ fn every_object_keeps_its_promises() {
 
 #[test]
 fn a_ladder_says_what_each_rung_has_seen() {
-    let output = check(&["fence", "--time", "60", "--json"]);
+    let output = check(&["fence", "--time", "30", "--json"]);
     let line = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{line}");
-    assert!(line.contains(r#""complete":true"#), "{line}");
-    assert!(line.contains(r#""rung":"another-thread""#), "{line}");
-    assert!(line.contains(r#""unreached":[]"#), "{line}");
+    let report: serde_json::Value = serde_json::from_str(&line).expect("one line of JSON");
+    let rungs = report["rungs"].as_array().expect("a list");
+    let is_complete = |rung: &serde_json::Value| rung["completeness"] == "Complete";
+    let rung = |name: &str| {
+        rungs
+            .iter()
+            .find(|rung| rung["rung"] == name)
+            .expect("it is a rung")
+    };
+    assert!(is_complete(rung("another-thread")), "{line}");
+    // How much of the rungs with crashes is seen in this time depends on the machine; that it is said does not.
+    assert_eq!(report["complete"], rungs.iter().all(is_complete), "{line}");
+    assert_eq!(report["unreached"], serde_json::json!([]), "{line}");
 }
 
 #[test]
