@@ -236,16 +236,21 @@ pub(crate) fn put_words(
     drop(must(buffer.put(must(region.target(NodeId(node), offset)))));
 }
 
-/// Gets a word of a region.
+/// Gets a word of a region. A get that times out is made again.
 pub(crate) fn get_word(
     thread: &Thread<Fabric>,
     region: &SharedRegion<Fabric>,
     node: u16,
     offset: usize,
 ) -> u64 {
-    let buffer = must(thread.mem_ref(8));
-    let target = must(region.target(NodeId(node), offset));
-    must(must(must(buffer.get(target)).wait()).word(0))
+    loop {
+        let buffer = must(thread.mem_ref(8));
+        let target = must(region.target(NodeId(node), offset));
+        match must(buffer.get(target)).wait() {
+            Err(error) if error.is_timeout() => {}
+            got => return must(must(got).word(0)),
+        }
+    }
 }
 
 /// Reads a word of this node's part of a region.
