@@ -198,33 +198,39 @@ impl<F: Fabric> TasLock<F> {
         scope: Scope,
         section: impl FnOnce(&Thread<F>) -> T + Send + 'static,
     ) -> Result<T> {
-        /// The place of the result. `taken` is 1 once the section belongs to a runner or was withdrawn.
+        /// The section belongs to a runner, or was withdrawn.
+        const TAKEN: u64 = 1;
+        /// The runner has left the result.
+        const DONE: u64 = 2;
+        /// The place of the result, and how far the section has come: 0, `TAKEN` or `DONE`.
         struct Outcome<F: Fabric, T: Send + 'static> {
-            taken: AtomicU64Of<F>,
+            stage: AtomicU64Of<F>,
             value: MutexOf<F, Option<T>>,
         }
         let outcome = Arc::new(Outcome::<F, T> {
-            taken: AtomicCell::new(0),
+            stage: AtomicCell::new(0),
             value: Lock::new(None),
         });
         let left = outcome.clone();
         self.jobs.lock().push(Box::new(move |thread: &Thread<F>| {
             // The swap decides between the runner and the owner that gives up.
-            if left.taken.swap(1) == 0 {
+            if left.stage.swap(TAKEN) == 0 {
                 let value = section(thread);
                 *left.value.lock() = Some(value);
+                left.stage.store(DONE);
             }
         }));
         let guard = match self.lock(thread, scope) {
             Ok(guard) => guard,
             Err(error) => {
-                if outcome.taken.swap(1) == 0 {
+                if outcome.stage.compare_exchange(0, TAKEN).is_ok() {
                     return Err(error);
                 }
                 // A runner has taken the section. It holds the lock, and is running the section or has
                 // finished it.
-                let done = || outcome.value.lock().take();
-                return thread.to_the_end(|| thread.wait_until(self.channel.name(), Peers::None, done));
+                let done = || (outcome.stage.load() == DONE).then_some(());
+                thread.to_the_end(|| thread.wait_until(self.channel.name(), Peers::None, done))?;
+                return outcome.value.lock().take().ok_or(Error::Closed);
             }
         };
         // A former runner may have run the section. Others' sections may be waiting all the same.
