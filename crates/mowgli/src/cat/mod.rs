@@ -9,14 +9,19 @@ mod diagnostic;
 mod embedded;
 mod eval;
 mod graph;
+mod guards;
 mod lexer;
 mod matrix;
 mod parser;
+mod partial;
 mod plan;
 mod predefined;
 mod resolve;
+mod resolve_expr;
 mod search;
+mod values;
 
+pub mod explain;
 pub mod limits;
 
 use std::collections::BTreeSet;

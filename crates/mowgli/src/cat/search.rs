@@ -11,19 +11,20 @@ use std::collections::BTreeSet;
 use rustc_hash::FxHashSet;
 
 use super::ModelFile;
-use super::graph::{NodeId, Op};
+use super::guards::Guard;
 use super::matrix::{Given, Row, Slots, chosen, each, has, insert};
+use super::partial::{Choice, Partial};
 use super::plan::Step;
 use super::predefined::Rel;
 use crate::declarative::graph;
 use crate::declarative::problem::{INIT, Problem};
-use crate::event::{Event, Execution, Kind};
+use crate::event::{Event, Execution};
 use crate::litmus::Operand;
 use crate::outcome::{Budget, Limit, Outcome};
-use crate::program::{Loc, Reg, ThreadId, Value};
+use crate::program::Value;
 
 /// Stands for a source that has not been decided.
-const UNDECIDED: u16 = u16::MAX - 1;
+pub(super) const UNDECIDED: u16 = u16::MAX - 1;
 
 /// What is looked for.
 pub(super) enum Goal<'g> {
@@ -101,99 +102,24 @@ pub(super) enum Stop {
     Unmet(usize),
 }
 
-/// A closure that must stay irreflexive, and for each chosen relation the pairs that it takes over.
-struct Guard<const W: usize> {
-    closure: usize,
-    masks: [Vec<Row<W>>; 5],
-}
-
-/// Two events of which one comes first in a relation.
-#[derive(Clone, Copy, Debug)]
-struct Choice {
-    rel: Rel,
-    a: usize,
-    b: usize,
-}
-
-/// A partial execution. Events are numbered as in [`Execution`], initial writes first; `source` and `value` without those.
-#[derive(Clone)]
-struct Partial<const W: usize> {
-    source: Vec<u16>,
-    value: Vec<Option<Value>>,
-    rf: Vec<Row<W>>,
-    mo: Vec<Row<W>>,
-    nfo: Vec<Row<W>>,
-    rao: Vec<Row<W>>,
-    open: Vec<Choice>,
-    /// Last write of each location.
-    last: Vec<u16>,
-    needed: Row<W>,
-}
-
-impl<const W: usize> Partial<W> {
-    fn copy_from(&mut self, other: &Partial<W>) {
-        self.source.clone_from(&other.source);
-        self.value.clone_from(&other.value);
-        self.rf.clone_from(&other.rf);
-        self.mo.clone_from(&other.mo);
-        self.nfo.clone_from(&other.nfo);
-        self.rao.clone_from(&other.rao);
-        self.open.clone_from(&other.open);
-        self.last.clone_from(&other.last);
-        self.needed = other.needed;
-    }
-
-    fn rows(&mut self, rel: Rel) -> &mut Vec<Row<W>> {
-        match rel {
-            Rel::Mo => &mut self.mo,
-            Rel::Nfo => &mut self.nfo,
-            _ => &mut self.rao,
-        }
-    }
-
-    /// Orders `a` before `b`, in a transitive relation with all that follows. Returns false if they have the other order.
-    fn order(&mut self, rel: Rel, a: usize, b: usize) -> bool {
-        let rows = self.rows(rel);
-        if has(&rows[b], a) {
-            return false;
-        }
-        if has(&rows[a], b) {
-            return true;
-        }
-        if rel == Rel::Nfo {
-            insert(&mut rows[a], b);
-            return true;
-        }
-        let mut after = rows[b];
-        insert(&mut after, b);
-        for (e, row) in rows.iter_mut().enumerate() {
-            if e == a || has(row, a) {
-                for w in 0..W {
-                    row[w] |= after[w];
-                }
-            }
-        }
-        true
-    }
-}
-
-struct Search<'s, 'a, const W: usize> {
-    model: &'s ModelFile,
-    problem: &'s Problem<'a>,
-    goal: Goal<'s>,
-    budget: &'s Budget<'s>,
-    states: &'s mut u64,
+/// The state of a search.
+pub(super) struct Search<'s, 'a, const W: usize> {
+    pub(super) model: &'s ModelFile,
+    pub(super) problem: &'s Problem<'a>,
+    pub(super) goal: Goal<'s>,
+    pub(super) budget: &'s Budget<'s>,
+    pub(super) states: &'s mut u64,
     /// Number of initial writes.
-    base: usize,
-    slots: Slots<W>,
-    rb: Vec<Row<W>>,
-    guards: Vec<Guard<W>>,
-    events: Vec<Event>,
-    po: Vec<Row<W>>,
-    pf: Vec<Row<W>>,
+    pub(super) base: usize,
+    pub(super) slots: Slots<W>,
+    pub(super) rb: Vec<Row<W>>,
+    pub(super) guards: Vec<Guard<W>>,
+    pub(super) events: Vec<Event>,
+    pub(super) po: Vec<Row<W>>,
+    pub(super) pf: Vec<Row<W>>,
     /// One node for each depth; their memory is reused.
-    pool: Vec<Partial<W>>,
-    found: Option<Execution>,
+    pub(super) pool: Vec<Partial<W>>,
+    pub(super) found: Option<Execution>,
 }
 
 impl<const W: usize> Search<'_, '_, W> {
@@ -229,132 +155,6 @@ impl<const W: usize> Search<'_, '_, W> {
             chosen: [&node.rf, &node.mo, &self.rb, &node.nfo, &node.rao],
         };
         self.slots.run(steps, &given);
-    }
-
-    /// Finds the pairs of chosen relations that are pairs of an expression by themselves, and adds them to the masks.
-    fn taken_over(&self, id: NodeId, allowed: Vec<Row<W>>, masks: &mut [Vec<Row<W>>; 5]) {
-        let graph = &self.model.graph;
-        let fixed = |id: NodeId| self.model.flags.fixed[id.index()];
-        let rows = |id: NodeId| self.slots.rows(id.index());
-        let restricted = |other: &[Row<W>], keep: bool| {
-            let mut out = allowed.clone();
-            for (row, other) in out.iter_mut().zip(other) {
-                for w in 0..W {
-                    row[w] &= if keep { other[w] } else { !other[w] };
-                }
-            }
-            out
-        };
-        if fixed(id) || allowed.iter().all(|row| *row == [0; W]) {
-            return;
-        }
-        match graph.ops[id.index()] {
-            Op::Rel(rel) => {
-                if let Some(at) = chosen(rel) {
-                    for (mask, row) in masks[at].iter_mut().zip(&allowed) {
-                        for w in 0..W {
-                            mask[w] |= row[w];
-                        }
-                    }
-                }
-            }
-            Op::Union(a, b) => {
-                self.taken_over(a, allowed.clone(), masks);
-                self.taken_over(b, allowed, masks);
-            }
-            Op::Intersection(a, b) if fixed(b) => self.taken_over(a, restricted(rows(b), true), masks),
-            Op::Intersection(a, b) if fixed(a) => self.taken_over(b, restricted(rows(a), true), masks),
-            Op::Difference(a, b) => {
-                if let [minus] = graph.subtrahends(a, b)[..]
-                    && fixed(minus)
-                {
-                    self.taken_over(a, restricted(rows(minus), false), masks);
-                }
-            }
-            Op::Sequence(a, b) => match (graph.ops[a.index()], graph.ops[b.index()]) {
-                (Op::Identity(set), _) if fixed(set) => {
-                    let members = rows(set)[0];
-                    let none = |e: usize| if has(&members, e) { [!0; W] } else { [0; W] };
-                    let from: Vec<Row<W>> = (0..allowed.len()).map(none).collect();
-                    self.taken_over(b, restricted(&from, true), masks);
-                }
-                (_, Op::Identity(set)) if fixed(set) => {
-                    let into = vec![rows(set)[0]; allowed.len()];
-                    self.taken_over(a, restricted(&into, true), masks);
-                }
-                _ => {}
-            },
-            Op::Plus(a) | Op::Star(a) | Op::Optional(a) => self.taken_over(a, allowed, masks),
-            _ => {}
-        }
-    }
-
-    /// Returns the execution in which nothing is decided.
-    fn root(&self) -> Partial<W> {
-        let p = self.problem;
-        let n = self.events.len();
-        let none = || vec![[0; W]; n];
-        let mut root = Partial {
-            source: vec![UNDECIDED; p.len()],
-            value: vec![None; p.len()],
-            rf: none(),
-            mo: none(),
-            nfo: none(),
-            rao: none(),
-            open: Vec::new(),
-            last: vec![UNDECIDED; p.writes.len()],
-            needed: [0; W],
-        };
-        for condition in &p.conditions {
-            let first = p.first[condition.thread];
-            condition
-                .sym
-                .each_read(&mut |i| insert(&mut root.needed, first + i));
-        }
-        for (t, path) in p.paths.iter().enumerate() {
-            for (r, sym) in path.registers.iter().enumerate() {
-                let asked = Operand::Reg(ThreadId(t as u8), Reg(r as u16));
-                if self.asks(asked) {
-                    sym.each_read(&mut |i| insert(&mut root.needed, p.first[t] + i));
-                }
-            }
-        }
-        for (loc, writes) in p.writes.iter().enumerate() {
-            let asked = self.asks(Operand::Loc(Loc(loc as u16)));
-            if writes.is_empty() || !asked {
-                root.last[loc] = INIT;
-            }
-            for (i, &a) in writes.iter().enumerate() {
-                let a = self.base + usize::from(a);
-                insert(&mut root.mo[loc], a);
-                for &b in &writes[i + 1..] {
-                    let b = self.base + usize::from(b);
-                    root.open.push(Choice { rel: Rel::Mo, a, b });
-                }
-            }
-        }
-        for a in self.base..n {
-            for b in self.base..n {
-                let (x, y) = (&self.events[a], &self.events[b]);
-                if p.spec.flush_pair(x, y) {
-                    let (a, b) = (a.min(b), a.max(b));
-                    root.open.push(Choice { rel: Rel::Nfo, a, b });
-                }
-                let atomics = (x.kind, y.kind) == (Kind::NicAtomicRead, Kind::NicAtomicRead);
-                if p.spec.orders_atomics() && atomics && a < b && x.peer == y.peer {
-                    root.open.push(Choice { rel: Rel::Rao, a, b });
-                }
-            }
-        }
-        root
-    }
-
-    fn asks(&self, operand: Operand) -> bool {
-        match &self.goal {
-            Goal::Outcomes(known) => known.operands.as_ref().is_none_or(|all| all.contains(&operand)),
-            Goal::Execution(_) => true,
-            Goal::Any => false,
-        }
     }
 
     /// Propagates values and forced choices and evaluates the axioms that prune, until nothing changes. Returns false if the partial
@@ -650,109 +450,6 @@ impl<const W: usize> Search<'_, '_, W> {
         self.run(&plan.late, depth);
         let consistent = plan.final_checks.iter().all(|c| self.slots.satisfies(c));
         Ok(consistent.then_some(depth))
-    }
-
-    /// Propagates values along reads-from. Returns false if a condition fails.
-    fn evaluate_values(&mut self, depth: usize) -> bool {
-        let problem = self.problem;
-        loop {
-            let mut changed = false;
-            for e in 0..problem.len() {
-                let node = &self.pool[depth];
-                if node.value[e].is_some() || !problem.event(e).is_read() {
-                    continue;
-                }
-                let value = match (problem.event(e).loc, node.source[e]) {
-                    // The source of a constant put.
-                    (None, _) => self.written(depth, e),
-                    (Some(_), UNDECIDED) => None,
-                    (Some(loc), INIT) => Some(self.initial(usize::from(loc.0))),
-                    (Some(_), w) => self.written(depth, usize::from(w)),
-                };
-                if value.is_some() {
-                    self.pool[depth].value[e] = value;
-                    changed = true;
-                }
-            }
-            if !changed {
-                break;
-            }
-        }
-        let node = &self.pool[depth];
-        problem.conditions.iter().all(|c| {
-            let first = problem.first[c.thread];
-            c.sym
-                .eval(&|i| node.value[first + i])
-                .is_none_or(|v| c.wanted.admits(v))
-        })
-    }
-
-    fn initial(&self, loc: usize) -> Value {
-        self.problem.program.locations[loc].init
-    }
-
-    /// Returns the value of an event's own expression, once known.
-    fn written(&self, depth: usize, e: usize) -> Option<Value> {
-        let first = self.problem.first[self.problem.thread[e]];
-        let node = &self.pool[depth];
-        self.problem.sym(e)?.eval(&|i| node.value[first + i])
-    }
-
-    /// Returns the values of the operands, or of all registers and then all locations, if they are known.
-    fn shown(&self, depth: usize, operands: Option<&[Operand]>) -> Option<Vec<Value>> {
-        let (problem, node) = (self.problem, &self.pool[depth]);
-        let register = |t: usize, r: usize| {
-            let sym = problem.paths.get(t)?.registers.get(r)?;
-            sym.eval(&|i| node.value[problem.first[t] + i])
-        };
-        let location = |loc: usize| match *node.last.get(loc)? {
-            INIT => Some(self.initial(loc)),
-            w => self.written(depth, usize::from(w)),
-        };
-        match operands {
-            Some(operands) => operands
-                .iter()
-                .map(|o| match o {
-                    Operand::Reg(t, r) => register(usize::from(t.0), usize::from(r.0)),
-                    Operand::Loc(l) => location(usize::from(l.0)),
-                })
-                .collect(),
-            None => {
-                let paths = problem.paths.iter().enumerate();
-                let registers = paths.flat_map(|(t, p)| (0..p.registers.len()).map(move |r| (t, r)));
-                registers
-                    .map(|(t, r)| register(t, r))
-                    .chain((0..node.last.len()).map(location))
-                    .collect()
-            }
-        }
-    }
-
-    /// Makes an outcome of the values of all registers and locations.
-    fn outcome(&self, values: &[Value]) -> Outcome {
-        let mut rest = values.iter().copied();
-        let mut take = |count: usize| rest.by_ref().take(count).collect::<Vec<Value>>();
-        let registers = self
-            .problem
-            .paths
-            .iter()
-            .map(|p| take(p.registers.len()))
-            .collect();
-        let memory = take(self.problem.writes.len());
-        Outcome { registers, memory }
-    }
-
-    fn execution(&self, depth: usize) -> Execution {
-        let node = &self.pool[depth];
-        let base = self.base;
-        let source = |&s: &u16| if s == UNDECIDED { INIT } else { s };
-        let sources: Vec<u16> = node.source.iter().map(source).collect();
-        graph::build(
-            self.problem,
-            &sources,
-            |a, b| has(&node.mo[base + a], base + b) || has(&node.rao[base + a], base + b),
-            |read, write| has(&node.nfo[base + read], base + write),
-        )
     }
 
     /// Makes the node at `depth + 1` a copy of the one at `depth`.

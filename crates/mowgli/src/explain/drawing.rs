@@ -4,7 +4,7 @@
 
 use serde::Serialize;
 
-use super::cycle::Cycle;
+use super::cycle::{Cycle, Edge};
 use crate::event::Execution;
 use crate::models::Part;
 use crate::program::Program;
@@ -73,19 +73,33 @@ pub enum Style {
     FlushOrder,
     /// Order of atomics.
     Atomics,
+    /// A relation that the model file asks to show.
+    Shown,
     /// On the cycle shown.
     Cycle,
 }
 
+/// An edge to mark in a drawing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Mark {
+    /// Earlier event, an index into the execution's events.
+    pub from: usize,
+    /// Later event.
+    pub to: usize,
+    /// Words at the arrow.
+    pub label: String,
+}
+
 impl Style {
     /// Every style that a legend lists, with its name.
-    pub const LEGEND: [(Style, &'static str); 7] = [
+    pub const LEGEND: [(Style, &'static str); 8] = [
         (Style::ProgramOrder, "po"),
         (Style::ReadsFrom, "rf"),
         (Style::ModificationOrder, "mo"),
         (Style::PollsFrom, "pf"),
         (Style::FlushOrder, "nfo"),
         (Style::Atomics, "rao"),
+        (Style::Shown, "show"),
         (Style::Cycle, "cycle"),
     ];
 
@@ -98,6 +112,7 @@ impl Style {
             Style::PollsFrom => "#8a3ab0",
             Style::FlushOrder => "#a06a10",
             Style::Atomics => "#0f8a8a",
+            Style::Shown => "#4a4a8a",
             Style::Cycle => "#d01c1c",
         }
     }
@@ -106,12 +121,32 @@ impl Style {
 impl Drawing {
     /// Lays out an execution. With a cycle, only the cycle's edges, program order and reads-from are drawn.
     pub fn new(program: &Program, execution: &Execution, cycle: Option<&Cycle>) -> Drawing {
+        let mark = |edge: &Edge| Mark {
+            from: edge.from,
+            to: edge.to,
+            label: match &edge.cell {
+                Some(cell) => format!("{} {}", edge.part.name(), cell.name),
+                None => edge.part.name().to_owned(),
+            },
+        };
+        let marks: Option<Vec<Mark>> = cycle.map(|c| c.edges.iter().map(mark).collect());
+        Drawing::marked(program, execution, marks.as_deref(), &[])
+    }
+
+    /// Lays out an execution with further relations. With marked edges, only these, program order, reads-from and the further
+    /// relations are drawn.
+    pub fn marked(
+        program: &Program,
+        execution: &Execution,
+        marks: Option<&[Mark]>,
+        shown: &[(String, Relation)],
+    ) -> Drawing {
         let mut drawing = Drawing {
             columns: Vec::new(),
             boxes: Vec::new(),
             arrows: Vec::new(),
         };
-        let relations = relations(execution, cycle);
+        let relations = relations(execution, marks.is_some(), shown);
         let labels = execution.labels(program);
         let used = |e: usize| {
             relations
@@ -145,15 +180,11 @@ impl Drawing {
                 }
             }
         }
-        for edge in cycle.iter().flat_map(|c| &c.edges) {
-            let label = match &edge.cell {
-                Some(cell) => format!("{} {}", edge.part.name(), cell.name),
-                None => edge.part.name().to_owned(),
-            };
-            if let (Some(from), Some(to)) = (at[edge.from], at[edge.to]) {
+        for Mark { from, to, label } in marks.unwrap_or_default() {
+            if let (Some(from), Some(to)) = (at[*from], at[*to]) {
                 drawing.boxes[from].marked = true;
                 drawing.boxes[to].marked = true;
-                drawing.add_arrow(from, to, &label, Style::Cycle);
+                drawing.add_arrow(from, to, label, Style::Cycle);
             }
         }
         drawing
@@ -216,7 +247,11 @@ impl Drawing {
 }
 
 /// Returns the relations to draw, immediate pairs only where they are orders.
-fn relations(execution: &Execution, cycle: Option<&Cycle>) -> Vec<(Style, &'static str, Relation)> {
+fn relations<'s>(
+    execution: &Execution,
+    marked: bool,
+    shown: &'s [(String, Relation)],
+) -> Vec<(Style, &'s str, Relation)> {
     let immediate = |r: &Relation| r.minus(&r.then(r));
     let n = execution.len();
     // Initial writes come before everything, so no arrow says so.
@@ -228,7 +263,7 @@ fn relations(execution: &Execution, cycle: Option<&Cycle>) -> Vec<(Style, &'stat
         (Style::ProgramOrder, "po", in_thread(immediate(&execution.po))),
         (Style::ReadsFrom, "rf", execution.rf.clone()),
     ];
-    if cycle.is_none() {
+    if !marked {
         all.extend([
             (Style::ModificationOrder, "mo", immediate(&execution.mo)),
             (Style::PollsFrom, "pf", execution.pf.clone()),
@@ -236,5 +271,9 @@ fn relations(execution: &Execution, cycle: Option<&Cycle>) -> Vec<(Style, &'stat
             (Style::Atomics, Part::Rao.name(), immediate(&execution.rao)),
         ]);
     }
+    let named = |(name, relation): &'s (String, Relation)| {
+        (Style::Shown, name.as_str(), in_thread(immediate(relation)))
+    };
+    all.extend(shown.iter().map(named));
     all
 }

@@ -21,7 +21,7 @@ use std::ops::{ControlFlow, Range};
 use serde::Serialize;
 
 pub use cycle::{CellRef, Cycle, Edge, Side};
-pub use drawing::{Arrow, Drawing, NodeBox, Place, Style};
+pub use drawing::{Arrow, Drawing, Mark, NodeBox, Place, Style};
 pub use relax::{Change, Relaxation};
 
 use crate::declarative::{self, reference};
