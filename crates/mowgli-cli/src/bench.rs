@@ -1,7 +1,9 @@
 //! `mowgli bench`: measures the engines on this machine and prints JSON.
 
+use std::sync::Arc;
 use std::time::Instant;
 
+use mowgli::cat::ModelFile;
 use mowgli::check::{self, Engine, settings};
 use mowgli::explore::{self, Options};
 use mowgli::litmus::{Litmus, Setting, parse};
@@ -10,11 +12,12 @@ use mowgli::{catalogue, declarative};
 use serde::Serialize;
 
 use crate::budget::{self, Limits, Run};
+use crate::choice::{Loaded, Under};
 use crate::{Error, Exit, output};
 
 /// Measure the engines and print JSON
 ///
-/// Measures the whole catalogue under all models by each engine on one core, the machine's states per second on one
+/// Measures the whole catalogue under all models by each engine and by model files on one core, the machine's states per second on one
 /// core, and the declarative engine on programs of 3 threads with 5 instructions each: four remote instructions in
 /// all, and four (a poll among them) in each thread. Each figure is the best of --repeat runs.
 #[derive(Debug, clap::Args)]
@@ -73,6 +76,7 @@ struct Report {
     version: u32,
     cores: usize,
     catalogue: Vec<CatalogueTime>,
+    catalogue_by_files: CatalogueTime,
     machine: MachineSpeed,
     declarative_3x5: DeclarativeTime,
     declarative_3x5_remote: DeclarativeTime,
@@ -113,6 +117,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
             catalogue_time(args, &run, Engine::Declarative)?,
             catalogue_time(args, &run, Engine::Operational)?,
         ],
+        catalogue_by_files: catalogue_time_by_files(args, &run)?,
         machine: machine_speed(args, &run)?,
         declarative_3x5: declarative_time(args, &run, THREE_BY_FIVE)?,
         declarative_3x5_remote: declarative_time(args, &run, THREE_BY_FIVE_REMOTE)?,
@@ -164,6 +169,38 @@ fn catalogue_time(args: &Args, run: &Run, engine: Engine) -> Result<CatalogueTim
                 explore::outcomes_with(&t.program, &options, &run.budget()).is_complete()
             }
             _ => check::decide(t, *s, engine, &run.budget()).is_ok_and(|a| a.search.is_complete()),
+        };
+        jobs.iter().filter(|job| !search(job)).count() == 0
+    });
+    Ok(CatalogueTime {
+        engine,
+        tests: tests.len(),
+        searches: jobs.len(),
+        complete,
+        time_s,
+    })
+}
+
+/// Measures the catalogue with the model files that define the built-in models, read beforehand.
+fn catalogue_time_by_files(args: &Args, run: &Run) -> Result<CatalogueTime, Error> {
+    let files = Model::ALL.map(|m| Arc::new(ModelFile::of(m)));
+    let tests: Vec<Litmus> = catalogue::entries()
+        .iter()
+        .map(|e| test(e.source))
+        .collect::<Result<_, _>>()?;
+    let under = |s: Setting| Under {
+        model: Loaded::File(files[s.model as usize].clone()),
+        rmw: s.rmw,
+    };
+    let jobs: Vec<(&Litmus, Under)> = tests
+        .iter()
+        .flat_map(|t| settings(&t.program).into_iter().map(move |s| (t, under(s))))
+        .collect();
+    let engine = Engine::Declarative;
+    let (time_s, complete) = best(args, || {
+        let search = |(t, under): &(&Litmus, Under)| {
+            let answer = under.decide(t, engine, &run.budget());
+            answer.is_ok_and(|a| a.search.is_complete())
         };
         jobs.iter().filter(|job| !search(job)).count() == 0
     });

@@ -2,13 +2,14 @@
 
 use std::time::Instant;
 
-use mowgli::check::{self, Answer, Engine, Judgement, NotApplicable, applicable, settings};
+use mowgli::check::{self, Answer, Engine, Judgement, applicable, settings};
 use mowgli::litmus::Setting;
 use mowgli::model::{Model, RmwAtomicity};
 use mowgli::report;
 use serde::Serialize;
 
 use crate::budget::{self, Limits, Run, Stop};
+use crate::choice::{self, Loaded, ModelChoice, Under};
 use crate::diagnostics::Report;
 use crate::row::Row;
 use crate::source::{self, Test};
@@ -30,9 +31,9 @@ pub(crate) struct Args {
     /// Tests: files, folders, @lists, names of built-in tests, or -
     #[arg(value_name = "PATH")]
     paths: Vec<String>,
-    /// Check under this model only (may be repeated, or take a list with commas)
+    /// Check under this model only: a built-in model or a file *.cat (may be repeated, or take a list with commas)
     #[arg(short, long = "model", value_name = "MODEL", value_delimiter = ',', value_parser = values::model())]
-    models: Vec<Model>,
+    models: Vec<ModelChoice>,
     /// The engine that answers: declarative (axioms), operational (machine), or both, which must agree
     #[arg(short, long, default_value = "declarative", value_parser = values::engine())]
     engine: Engine,
@@ -55,6 +56,7 @@ EXAMPLES
   mowgli check -q                   the whole catalogue, as a table only
   mowgli check SB3 MP4 --model rdma-tso
   mowgli check litmus/rmw --engine both --limit time=5s
+  mowgli check --model rdma-tso,mine.cat
   mowgli check @nightly.list --json > verdicts.json
 
 EXIT STATUS
@@ -75,17 +77,20 @@ struct Document<'a> {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
+    let models: Vec<Loaded> = args.models.iter().map(choice::load).collect::<Result<_, _>>()?;
     let loaded = source::load(&args.paths)?;
     let run = Run::start(args.limit);
-    let jobs: Vec<(&Test, Setting)> = loaded
-        .tests
-        .iter()
-        .flat_map(|test| settings_of(test, args).into_iter().map(move |s| (test, s)))
-        .collect();
+    let mut jobs: Vec<(&Test, Under)> = Vec::new();
+    for test in &loaded.tests {
+        for under in settings_of(test, args, &models) {
+            under.allows(args.engine)?;
+            jobs.push((test, under));
+        }
+    }
     let bar = progress::bar(jobs.len());
     let mut rows = Vec::new();
     let (mut stopped, mut left) = (None, jobs.len());
-    for (test, setting) in jobs {
+    for (test, setting) in &jobs {
         stopped = run.stopped();
         if stopped.is_some() {
             break;
@@ -119,14 +124,21 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
 }
 
 /// Returns the settings under which a test is checked: those asked for, or all that apply.
-fn settings_of(test: &Test, args: &Args) -> Vec<Setting> {
+fn settings_of(test: &Test, args: &Args, models: &[Loaded]) -> Vec<Under> {
     let program = &test.litmus.program;
     let mut out = settings(program);
-    if !args.models.is_empty() {
-        out.retain(|s| args.models.contains(&s.model));
+    if !models.is_empty() {
+        let asked = |model: Model| {
+            models
+                .iter()
+                .any(|m| matches!(m, Loaded::BuiltIn(b) if *b == model))
+        };
+        out.retain(|s| asked(s.model));
         // A model asked for by name is reported even where it does not apply.
-        let missing = args.models.iter().filter(|&&m| applicable(program, m).is_err());
-        out.extend(missing.map(|&model| Setting {
+        let missing = Model::ALL
+            .into_iter()
+            .filter(|&m| asked(m) && applicable(program, m).is_err());
+        out.extend(missing.map(|model| Setting {
             model,
             rmw: RmwAtomicity::Hca,
         }));
@@ -136,13 +148,25 @@ fn settings_of(test: &Test, args: &Args) -> Vec<Setting> {
         out.sort_unstable();
         out.dedup();
     }
+    let mut out: Vec<Under> = out.into_iter().map(Under::from).collect();
+    for model in models {
+        let Loaded::File(file) = model else {
+            continue;
+        };
+        let mut under = Under::of_file(file, program);
+        if let Some(rmw) = args.rmw {
+            under.truncate(1);
+            under.iter_mut().for_each(|u| u.rmw = rmw);
+        }
+        out.extend(under);
+    }
     out
 }
 
 /// Checks one test under one setting: its reports and its rows.
-fn one(test: &Test, setting: Setting, args: &Args, run: &Run) -> (String, Vec<Row>) {
+fn one(test: &Test, setting: &Under, args: &Args, run: &Run) -> (String, Vec<Row>) {
     let start = Instant::now();
-    let answer = check::decide(&test.litmus, setting, args.engine, &run.budget());
+    let answer = setting.decide(&test.litmus, args.engine, &run.budget());
     let time_s = start.elapsed().as_secs_f64();
     let mut text = format!("Model {setting}\n");
     if let Err(reason) = &answer {
@@ -174,16 +198,13 @@ fn one(test: &Test, setting: Setting, args: &Args, run: &Run) -> (String, Vec<Ro
     (text, rows)
 }
 
-fn row(
-    test: &Test,
-    index: usize,
-    setting: Setting,
-    answer: &Result<Answer, NotApplicable>,
-    time_s: f64,
-) -> Row {
+fn row(test: &Test, index: usize, setting: &Under, answer: &Result<Answer, String>, time_s: f64) -> Row {
     let litmus = &test.litmus;
     let query = &litmus.queries[index];
-    let expected = check::expected(&litmus.program, query, setting);
+    // Tests state verdicts for built-in models only.
+    let expected = setting
+        .setting()
+        .and_then(|s| check::expected(&litmus.program, query, s));
     let mut row = Row {
         name: litmus.query_name(index),
         path: test.path.clone(),
@@ -202,7 +223,7 @@ fn row(
         time_s,
     };
     match answer {
-        Err(reason) => row.not_applicable = Some(reason.to_string()),
+        Err(reason) => row.not_applicable = Some(reason.clone()),
         Ok(answer) => {
             let judgement: Judgement = check::judge(litmus, index, &answer.search);
             row.verdict = judgement.verdict();

@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use mowgli::check::{self, Engine};
-use mowgli::litmus::{Litmus, Operand, Setting};
+use mowgli::check::Engine;
+use mowgli::litmus::{Litmus, Operand};
 use mowgli::outcome::{Outcome, Search};
 use mowgli::program::{Loc, Reg, ThreadId};
 use serde::Serialize;
 
 use crate::budget::{self, Limits, Run};
+use crate::choice::{Choice, Under};
 use crate::{Error, Exit, output, progress, source, values};
 
 /// Show the outcomes that separate two models
@@ -19,16 +20,17 @@ use crate::{Error, Exit, output, progress, source, values};
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "EXAMPLES\n  mowgli compare RDMA-3e --models rdma-tso,rdma-tso-nopcie\n  \
-    mowgli compare TSO-1a --models sc,tso\n  mowgli compare mine.litmus --models rdma-tso,rdma-tso/glob\n\n\
+    mowgli compare TSO-1a --models sc,tso\n  mowgli compare mine.litmus --models rdma-tso,rdma-tso/glob\n  \
+    mowgli compare SB3 --models rdma-tso,mine.cat\n\n\
     EXIT STATUS\n  0  the models agree\n  1  they differ\n  2  wrong usage, or errors in the test\n  \
     3  unknown: a limit was reached"
 )]
 pub(crate) struct Args {
     /// A built-in test or a file
     test: String,
-    /// The two models
+    /// The two models, each built in or a file *.cat, with /glob for the other atomicity
     #[arg(short, long, value_name = "A,B", value_delimiter = ',', required = true)]
-    models: Vec<Setting>,
+    models: Vec<Choice>,
     /// The engine that answers: declarative, operational or both
     #[arg(short, long, default_value = "declarative", value_parser = values::engine())]
     engine: Engine,
@@ -60,19 +62,22 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
             "--models takes two models with a comma: --models rdma-sc,rdma-tso".to_owned(),
         ));
     };
+    let (a, b) = (a.load()?, b.load()?);
+    a.allows(args.engine)?;
+    b.allows(args.engine)?;
     let test = source::load_one(&args.test)?;
     let run = Run::start(args.limit);
-    let search = |setting: Setting| {
-        check::run(&test.litmus.program, setting, args.engine, &run.budget())
-            .map(|answer| answer.search)
-            .map_err(|e| Error::Usage(e.to_string()))
+    let search = |under: &Under| {
+        under
+            .outcomes(&test.litmus.program, args.engine, &run.budget())
+            .map_err(Error::Usage)
     };
     let clock = progress::clock(format!("{} under {a} and {b}", test.litmus.name));
-    let (found_a, found_b) = (search(*a)?, search(*b)?);
+    let (found_a, found_b) = (search(&a)?, search(&b)?);
     clock.finish_and_clear();
     let sides = [
-        side(&test.litmus, *a, &found_a, &found_b),
-        side(&test.litmus, *b, &found_b, &found_a),
+        side(&test.litmus, &a, &found_a, &found_b),
+        side(&test.litmus, &b, &found_b, &found_a),
     ];
     if args.json {
         output::print_json(&Document {
@@ -93,7 +98,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
     })
 }
 
-fn side(litmus: &Litmus, setting: Setting, own: &Search, other: &Search) -> Side {
+fn side(litmus: &Litmus, setting: &Under, own: &Search, other: &Search) -> Side {
     let only: BTreeSet<&Outcome> = own.outcomes.difference(&other.outcomes).collect();
     Side {
         model: setting.to_string(),

@@ -3,6 +3,7 @@
 use std::io::IsTerminal;
 
 use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet};
+use mowgli::cat;
 use mowgli::litmus::{Diagnostic, Severity, Span};
 use serde::Serialize;
 
@@ -28,14 +29,35 @@ struct Entry {
     help: Option<String>,
 }
 
-/// Prints diagnostics to standard error.
-pub(crate) fn print(path: &str, source: &str, diagnostics: &[Diagnostic]) -> Report {
+/// Prints diagnostics of a model and of the files that it includes to standard error.
+pub(crate) fn print_model(diagnostics: &[cat::Diagnostic]) {
+    let renderer = renderer();
+    for d in diagnostics {
+        let view = View {
+            severity: d.severity(),
+            code: d.kind.code(),
+            message: &d.message,
+            span: &d.span,
+            label: &d.label,
+            related: &d.related,
+            help: d.help.as_deref(),
+        };
+        eprintln!("{}\n", draw(&renderer, &d.source.name, &d.source.text, &view));
+    }
+}
+
+fn renderer() -> Renderer {
     let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let renderer = if colour {
+    if colour {
         Renderer::styled()
     } else {
         Renderer::plain()
-    };
+    }
+}
+
+/// Prints diagnostics to standard error.
+pub(crate) fn print(path: &str, source: &str, diagnostics: &[Diagnostic]) -> Report {
+    let renderer = renderer();
     for diagnostic in diagnostics {
         eprintln!("{}\n", render(&renderer, path, source, diagnostic));
     }
@@ -80,27 +102,49 @@ pub(crate) fn print_not_utf8(path: &str, valid: &str) -> Report {
     }
 }
 
+/// What is drawn of a diagnostic, of a test or of a model.
+struct View<'d> {
+    severity: Severity,
+    code: &'static str,
+    message: &'d str,
+    span: &'d Span,
+    label: &'d str,
+    related: &'d [(Span, String)],
+    help: Option<&'d str>,
+}
+
 fn render(renderer: &Renderer, path: &str, source: &str, diagnostic: &Diagnostic) -> String {
-    let level = match diagnostic.severity() {
+    let view = View {
+        severity: diagnostic.severity(),
+        code: diagnostic.kind.code(),
+        message: &diagnostic.message,
+        span: &diagnostic.span,
+        label: &diagnostic.label,
+        related: &diagnostic.related,
+        help: diagnostic.help.as_deref(),
+    };
+    draw(renderer, path, source, &view)
+}
+
+fn draw(renderer: &Renderer, path: &str, source: &str, diagnostic: &View<'_>) -> String {
+    let level = match diagnostic.severity {
         Severity::Error => Level::ERROR,
         Severity::Warning => Level::WARNING,
     };
-    let title = level
-        .primary_title(&diagnostic.message)
-        .id(diagnostic.kind.code());
+    let title = level.primary_title(diagnostic.message).id(diagnostic.code);
     // A text beyond the size limit is not drawn: only its name and the message are of use.
     if source.len() > mowgli::litmus::limits::SOURCE_BYTES_MAX {
         return renderer.render(&[title.element(Origin::path(path))]);
     }
     let primary = AnnotationKind::Primary
-        .span(inside(source, &diagnostic.span))
-        .label(&diagnostic.label);
+        .span(inside(source, diagnostic.span))
+        .label(diagnostic.label);
     let mut snippet = Snippet::source(source).path(path).annotation(primary);
-    for (span, words) in &diagnostic.related {
+    for (span, words) in diagnostic.related {
         snippet = snippet.annotation(AnnotationKind::Context.span(inside(source, span)).label(words));
     }
     let mut group: Group<'_> = title.element(snippet);
-    if let Some(help) = &diagnostic.help {
+    if let Some(help) = diagnostic.help {
         group = group.element(Level::HELP.message(help));
     }
     renderer.render(&[group])

@@ -7,6 +7,7 @@
 mod bench;
 mod budget;
 mod check;
+mod choice;
 mod clients;
 mod compare;
 mod completions;
@@ -49,6 +50,7 @@ MODELS
   rdma-tso         RDMA over x86-TSO (RDMA-TSO'24)
   rdma-tso-nopcie  rdma-tso without the PCIe ordering guarantees
   rdma-wait        RDMA with work identifiers and wait (LOCO'26)
+  FILE.cat         a model file, yours or a built-in one: rdma-tso.cat (docs/models.md)
 
 EXAMPLES
   mowgli check                        the catalogue under every model
@@ -109,6 +111,9 @@ pub(crate) enum Error {
     /// A list without tests.
     #[error("{0} names no test: write one path a line")]
     EmptyList(String),
+    /// A model file with errors, which have been printed.
+    #[error("{0} cannot be used because of the errors above")]
+    Model(String),
     /// Tests with errors; the errors have been printed.
     #[error("{0} of the tests cannot be used because of the errors above")]
     Parse(usize),

@@ -105,7 +105,11 @@ impl<'a> Summary<'a> {
                 }),
             }
         }
-        settings.sort_by_key(|s| s.parse::<mowgli::litmus::Setting>().ok());
+        // Model files come after the built-in models, in the order of the command line.
+        settings.sort_by_key(|s| match s.parse::<mowgli::litmus::Setting>() {
+            Ok(setting) => (false, Some(setting)),
+            Err(_) => (true, None),
+        });
         let name_width = lines
             .iter()
             .map(|l| l.name.len())

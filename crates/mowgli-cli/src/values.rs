@@ -4,11 +4,13 @@ use std::str::FromStr;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use mowgli::check::Engine;
-use mowgli::model::{Model, RmwAtomicity};
+use mowgli::model::RmwAtomicity;
 
-/// Parses the name of a model.
-pub(crate) fn model() -> impl TypedValueParser<Value = Model> {
-    named(Model::ALL.map(Model::name))
+use crate::choice::{ModelChoice, ModelParser};
+
+/// Parses the name of a model, or of a model file.
+pub(crate) fn model() -> impl TypedValueParser<Value = ModelChoice> {
+    ModelParser
 }
 
 /// Parses the name of an engine.

@@ -41,7 +41,7 @@ pub(super) struct Document {
 
 /// An execution.
 #[derive(Serialize)]
-struct Graph {
+pub(super) struct Graph {
     events: Vec<EventEntry>,
     /// Pairs of event numbers, by the relation's name. Orders have their immediate pairs only.
     relations: BTreeMap<&'static str, Vec<(usize, usize)>>,
@@ -169,7 +169,8 @@ fn change_entry(program: &Program, setting: Setting, change: &Change) -> ChangeE
     }
 }
 
-fn graph(program: &Program, execution: &Execution) -> Graph {
+/// Describes an execution.
+pub(super) fn graph(program: &Program, execution: &Execution) -> Graph {
     let immediate = |r: &Relation| r.minus(&r.then(r));
     let pairs = |r: &Relation| r.pairs().collect();
     let labels = execution.labels(program);

@@ -1,8 +1,10 @@
 //! `mowgli explain`: says why an outcome is allowed or forbidden.
 //!
-//! [`run`] asks the library for a witness or a reason and the machine for its steps; `document` writes them as JSON.
+//! [`run`] asks the library for a witness or a reason and the machine for its steps; `document` writes them as JSON. `file` explains by
+//! model files.
 
 mod document;
+mod file;
 
 use std::fmt::Write;
 use std::ops::Range;
@@ -12,10 +14,11 @@ use mowgli::check::applicable;
 use mowgli::explain::{self, Drawing, Reason, Witness};
 use mowgli::explore;
 use mowgli::litmus::{Formula, Litmus, Setting, parse};
-use mowgli::model::{Model, RmwAtomicity};
+use mowgli::model::RmwAtomicity;
 use mowgli::outcome::{Limit, Outcome};
 
 use crate::budget::{self, Limits, Run};
+use crate::choice::{self, Loaded, ModelChoice, Under};
 use crate::{Error, Exit, clients, output, progress, source, values};
 use document::Document;
 
@@ -35,9 +38,9 @@ use document::Document;
 pub(crate) struct Args {
     /// A built-in test or a file; also a client of libraries (`*.client`, or built in)
     test: String,
-    /// The model
+    /// The model: built in, or a file *.cat, whose violated axiom is named
     #[arg(short, long, default_value = "rdma-tso", value_parser = values::model())]
-    model: Model,
+    model: ModelChoice,
     /// Atomicity of remote read-modify-writes: hca or glob
     #[arg(long, default_value = "hca", value_name = "ATOMICITY", value_parser = values::rmw())]
     rmw: RmwAtomicity,
@@ -81,6 +84,7 @@ EXAMPLES
   mowgli explain ST2 --outcome 'z=1'
   mowgli explain mine.litmus --query 2
   mowgli explain GFP1 --all
+  mowgli explain MP1 --model mine.cat
   mowgli explain MP1 --svg mp1.svg
   mowgli explain MP1 --dot - | dot -Tpdf -o mp1.pdf
 
@@ -114,12 +118,19 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
         Some(formula) => with_condition(&test.litmus, formula)?,
         None => with_query(test.litmus, args.query)?,
     };
-    let setting = Setting {
-        model: args.model,
-        rmw: args.rmw,
+    let model = match choice::load(&args.model)? {
+        Loaded::BuiltIn(model) => model,
+        Loaded::File(model) => {
+            let under = Under {
+                model: Loaded::File(model.clone()),
+                rmw: args.rmw,
+            };
+            return file::run(args, &litmus, &under, &model, only_drawing);
+        }
     };
+    let setting = Setting { model, rmw: args.rmw };
     let program = &litmus.program;
-    applicable(program, args.model).map_err(|e| Error::Usage(e.to_string()))?;
+    applicable(program, model).map_err(|e| Error::Usage(e.to_string()))?;
     let formula = &litmus.queries[0].condition.formula;
     let shown_formula = formula.display(program);
     let title = format!("{} under {setting}: {shown_formula}", litmus.name);
@@ -174,6 +185,11 @@ fn cycles(args: &Args, answer: &Answer) -> Result<Range<usize>, Error> {
         Answer::Forbidden(reason) => reason.cases.len(),
         _ => 0,
     };
+    numbers(args, count)
+}
+
+/// Returns the numbers, from 0, of the reasons to show out of so many.
+fn numbers(args: &Args, count: usize) -> Result<Range<usize>, Error> {
     match args.cycle {
         _ if args.all => Ok(0..count),
         None => Ok(0..count.min(1)),

@@ -152,7 +152,11 @@ impl Links<'_> {
                 .filter(|&e| relation.contains(e, e))
                 .map(|e| self.why(id, e, e))
                 .collect(),
-            Test::Empty => relation.pairs().take(1).map(|(a, b)| self.why(id, a, b)).collect(),
+            Test::Empty => relation
+                .pairs()
+                .take(1)
+                .map(|(a, b)| self.why(id, a, b))
+                .collect(),
         };
         cycles.into_iter().min_by_key(Vec::len).unwrap_or_default()
     }
@@ -247,8 +251,14 @@ impl Reason {
             return text;
         }
         let _ = match (&self.limit, self.candidates) {
-            (None, 1) => writeln!(text, "The one candidate execution with this outcome violates an axiom."),
-            (None, n) => writeln!(text, "Each of the {n} candidate executions with this outcome violates an axiom."),
+            (None, 1) => writeln!(
+                text,
+                "The one candidate execution with this outcome violates an axiom."
+            ),
+            (None, n) => writeln!(
+                text,
+                "Each of the {n} candidate executions with this outcome violates an axiom."
+            ),
             (Some(limit), n) => writeln!(
                 text,
                 "Each of the first {n} candidate executions with this outcome violates an axiom ({limit})."
@@ -256,9 +266,18 @@ impl Reason {
         };
         for (index, case) in self.cases.iter().enumerate() {
             if shown.contains(&index) {
-                let of = if case.candidates == 1 { "candidate" } else { "candidates" };
+                let of = if case.candidates == 1 {
+                    "candidate"
+                } else {
+                    "candidates"
+                };
                 if count > 1 {
-                    let _ = writeln!(text, "\nReason {} of {count}, of {} {of}:", index + 1, case.candidates);
+                    let _ = writeln!(
+                        text,
+                        "\nReason {} of {count}, of {} {of}:",
+                        index + 1,
+                        case.candidates
+                    );
                 }
                 case.write(&mut text, program);
             }

@@ -108,6 +108,11 @@ impl Parser<'_> {
     }
 
     fn item(&mut self, items: &mut Vec<Item>) -> Result<(), Diagnostic> {
+        if self.starts_negated_test(0) {
+            let check = self.check()?;
+            items.push(Item::Check(check));
+            return Ok(());
+        }
         let Token::Name(word) = self.peek().clone() else {
             return Err(self.expected("a statement").help(STATEMENTS));
         };
@@ -408,9 +413,22 @@ impl Parser<'_> {
     fn starts_operand(&self, ahead: usize) -> bool {
         match self.tokens.get(self.at + ahead).map(|t| &t.token) {
             Some(Token::Name(name)) => !is_reserved(name),
-            Some(Token::Symbol(s)) => matches!(*s, "(" | "[" | "{" | "_" | "0" | "~"),
+            Some(Token::Symbol("~")) => !self.starts_negated_test(ahead),
+            Some(Token::Symbol(s)) => matches!(*s, "(" | "[" | "{" | "_" | "0"),
             _ => false,
         }
+    }
+
+    /// Returns whether an axiom such as `~empty r` starts after so many tokens.
+    fn starts_negated_test(&self, ahead: usize) -> bool {
+        let token = |at: usize| self.tokens.get(self.at + at).map(|t| &t.token);
+        let is_test = |word: &str| {
+            [Test::Acyclic, Test::Irreflexive, Test::Empty]
+                .iter()
+                .any(|t| t.keyword() == word)
+        };
+        token(ahead) == Some(&Token::Symbol("~"))
+            && matches!(token(ahead + 1), Some(Token::Name(word)) if is_test(word))
     }
 
     fn name(&mut self, what: &str) -> Result<(String, Span), Diagnostic> {

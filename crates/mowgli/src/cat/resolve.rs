@@ -58,6 +58,7 @@ pub(super) struct Resolved {
 pub(super) fn resolve(source: &Arc<Source>, prelude: &Arc<Source>, includes: &dyn Includes) -> Resolved {
     let mut resolver = Resolver {
         includes,
+        prelude: prelude.clone(),
         out: Resolved::default(),
         scope: Vec::new(),
         files: Vec::new(),
@@ -104,6 +105,7 @@ pub(super) type Locals<'l> = &'l [(String, NodeId)];
 
 pub(super) struct Resolver<'i> {
     pub(super) includes: &'i dyn Includes,
+    pub(super) prelude: Arc<Source>,
     pub(super) out: Resolved,
     /// Later definitions hide earlier ones.
     pub(super) scope: Vec<Entry>,
@@ -151,7 +153,7 @@ impl Resolver<'_> {
 
     /// Returns whether the text read is the prelude or included by it.
     pub(super) fn in_prelude(&self) -> bool {
-        self.files.first().is_none_or(|f| f.name == super::PRELUDE)
+        self.files.first().is_none_or(|f| Arc::ptr_eq(f, &self.prelude))
     }
 
     fn file(&mut self, source: &Arc<Source>) {

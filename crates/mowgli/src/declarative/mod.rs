@@ -166,7 +166,11 @@ fn solve(
 /// Most points in time of one execution. An event has one point, a buffered write two.
 pub const POINTS_MAX: usize = 512;
 
-pub(crate) fn unfold_all(program: &Program, spec: &Spec, budget: &Budget<'_>) -> Result<Vec<Vec<Path>>, Limit> {
+pub(crate) fn unfold_all(
+    program: &Program,
+    spec: &Spec,
+    budget: &Budget<'_>,
+) -> Result<Vec<Vec<Path>>, Limit> {
     if spec.model == Model::Tso && program.has_remote_operations() {
         return Err(Limit::TooLarge("tso has no remote operations".to_owned()));
     }

@@ -1,0 +1,302 @@
+//! Models as the command line names them: built in, or a model file (`*.cat`).
+//!
+//! Every command that takes a model takes a [`ModelChoice`], and one that takes a model with an atomicity a [`Choice`]. [`load`] reads the
+//! files; what is wrong with one is drawn under its text, as with tests.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+
+use clap::builder::{PossibleValue, TypedValueParser};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use mowgli::cat::{self, Included, Includes, ModelFile, limits};
+use mowgli::check::{self, Answer, Engine, Features};
+use mowgli::litmus::{Litmus, Operand, Setting};
+use mowgli::model::{Model, RmwAtomicity};
+use mowgli::outcome::{Budget, Search};
+use mowgli::program::Program;
+
+use crate::{Error, diagnostics};
+
+/// The name of a model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ModelChoice {
+    /// A built-in model.
+    BuiltIn(Model),
+    /// The path of a model file, or the name of an embedded one.
+    File(String),
+}
+
+/// The name of a model with the atomicity of remote read-modify-writes: `rdma-tso/glob`, `mine.cat/glob`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Choice {
+    model: ModelChoice,
+    rmw: RmwAtomicity,
+}
+
+/// A model, ready to judge programs.
+#[derive(Clone, Debug)]
+pub(crate) enum Loaded {
+    /// A built-in model.
+    BuiltIn(Model),
+    /// A model file.
+    File(Arc<ModelFile>),
+}
+
+/// A model with the atomicity of remote read-modify-writes, as reports name it.
+#[derive(Clone, Debug)]
+pub(crate) struct Under {
+    /// The model.
+    pub(crate) model: Loaded,
+    /// The atomicity.
+    pub(crate) rmw: RmwAtomicity,
+}
+
+/// Parses the name of a model on the command line.
+#[derive(Clone, Debug)]
+pub(crate) struct ModelParser;
+
+impl TypedValueParser for ModelParser {
+    type Value = ModelChoice;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        arg: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<ModelChoice, clap::Error> {
+        let text = value.to_string_lossy();
+        parse_model(&text).ok_or_else(|| {
+            let mut error = clap::Error::new(ErrorKind::InvalidValue).with_cmd(command);
+            if let Some(arg) = arg {
+                error.insert(ContextKind::InvalidArg, ContextValue::String(arg.to_string()));
+            }
+            error.insert(ContextKind::InvalidValue, ContextValue::String(text.into_owned()));
+            let names = Model::ALL.map(|m| m.name().to_owned());
+            let valid = names.into_iter().chain(["FILE.cat".to_owned()]).collect();
+            error.insert(ContextKind::ValidValue, ContextValue::Strings(valid));
+            error
+        })
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        let models = Model::ALL.map(|m| PossibleValue::new(m.name()));
+        let file = PossibleValue::new("FILE.cat").help("a model file (docs/models.md)");
+        Some(Box::new(models.into_iter().chain([file])))
+    }
+}
+
+fn parse_model(text: &str) -> Option<ModelChoice> {
+    let is_file = Path::new(text).extension().is_some_and(|e| e == "cat");
+    match text.parse() {
+        Ok(model) => Some(ModelChoice::BuiltIn(model)),
+        Err(_) if is_file => Some(ModelChoice::File(text.to_owned())),
+        Err(_) => None,
+    }
+}
+
+impl std::str::FromStr for Choice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Choice, String> {
+        let with_atomicity = text
+            .rsplit_once('/')
+            .and_then(|(model, rmw)| Some((model, rmw.parse::<RmwAtomicity>().ok()?)));
+        let (model, rmw) = with_atomicity.unwrap_or((text, RmwAtomicity::default()));
+        match parse_model(model) {
+            Some(model) => Ok(Choice { model, rmw }),
+            None => Err(match text.parse::<Setting>() {
+                Err(error) => format!("{error}, or a model file (*.cat)"),
+                Ok(_) => "not a model".to_owned(),
+            }),
+        }
+    }
+}
+
+impl Choice {
+    /// Reads the model.
+    pub(crate) fn load(&self) -> Result<Under, Error> {
+        Ok(Under {
+            model: load(&self.model)?,
+            rmw: self.rmw,
+        })
+    }
+}
+
+/// Reads a model. Errors and warnings of a file are printed.
+pub(crate) fn load(choice: &ModelChoice) -> Result<Loaded, Error> {
+    let name = match choice {
+        ModelChoice::BuiltIn(model) => return Ok(Loaded::BuiltIn(*model)),
+        ModelChoice::File(name) => name,
+    };
+    let text = match (read(Path::new(name)), cat::find(name)) {
+        (Ok(text), _) => text,
+        (Err(_), Some(embedded)) if !Path::new(name).exists() => embedded.to_owned(),
+        (Err(error), _) => return Err(error),
+    };
+    match ModelFile::parse(name, &text, &Files) {
+        Ok(file) => {
+            diagnostics::print_model(file.warnings());
+            Ok(Loaded::File(Arc::new(file)))
+        }
+        Err(errors) => {
+            diagnostics::print_model(&errors);
+            Err(Error::Model(name.clone()))
+        }
+    }
+}
+
+/// Reads a text, as far as the parser of model files takes.
+fn read(path: &Path) -> Result<String, Error> {
+    let error = |source| Error::Read {
+        path: path.display().to_string(),
+        source,
+    };
+    let file = fs::File::open(path).map_err(error)?;
+    let mut text = String::new();
+    let max = limits::SOURCE_BYTES_MAX as u64 + 1;
+    file.take(max).read_to_string(&mut text).map_err(error)?;
+    Ok(text)
+}
+
+/// Marks the names of embedded files, so that what they include is embedded too.
+const EMBEDDED: &str = "built-in ";
+
+/// Finds included files: beside the file that includes them, or else embedded.
+struct Files;
+
+impl Includes for Files {
+    fn read(&self, includer: &str, path: &str) -> Result<Included, String> {
+        if !includer.starts_with(EMBEDDED) {
+            let folder = Path::new(includer).parent().unwrap_or(Path::new(""));
+            let beside = folder.join(path);
+            if beside.exists() {
+                return match read(&beside) {
+                    Ok(text) => Ok(Included {
+                        name: beside.display().to_string(),
+                        text,
+                    }),
+                    Err(error) => Err(error.to_string()),
+                };
+            }
+        }
+        match cat::find(path) {
+            Some(text) => Ok(Included {
+                name: format!("{EMBEDDED}{path}"),
+                text: text.to_owned(),
+            }),
+            None => Err("there is no such file beside it and none built in".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for Loaded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Loaded::BuiltIn(model) => f.pad(model.name()),
+            Loaded::File(file) => f.pad(file.name()),
+        }
+    }
+}
+
+impl fmt::Display for Under {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.rmw {
+            RmwAtomicity::Hca => write!(f, "{}", self.model),
+            RmwAtomicity::Glob => write!(f, "{}/glob", self.model),
+        }
+    }
+}
+
+impl From<Setting> for Under {
+    fn from(setting: Setting) -> Under {
+        Under {
+            model: Loaded::BuiltIn(setting.model),
+            rmw: setting.rmw,
+        }
+    }
+}
+
+impl Under {
+    /// Returns the settings of a model file for a program: both atomicities if it has remote read-modify-writes.
+    pub(crate) fn of_file(file: &Arc<ModelFile>, program: &Program) -> Vec<Under> {
+        let atomicities: &[RmwAtomicity] = match Features::of(program).rmw {
+            true => &RmwAtomicity::ALL,
+            false => &[RmwAtomicity::Hca],
+        };
+        let under = |&rmw: &RmwAtomicity| Under {
+            model: Loaded::File(file.clone()),
+            rmw,
+        };
+        atomicities.iter().map(under).collect()
+    }
+
+    /// Returns the setting of a built-in model, for which tests state verdicts.
+    pub(crate) fn setting(&self) -> Option<Setting> {
+        match self.model {
+            Loaded::BuiltIn(model) => Some(Setting { model, rmw: self.rmw }),
+            Loaded::File(_) => None,
+        }
+    }
+
+    /// Finds the outcomes that the test's conditions show. The error says why the model does not apply.
+    pub(crate) fn decide(
+        &self,
+        litmus: &Litmus,
+        engine: Engine,
+        budget: &Budget<'_>,
+    ) -> Result<Answer, String> {
+        match (&self.model, self.setting()) {
+            (Loaded::File(file), _) => {
+                let mut operands: Vec<Operand> =
+                    (0..litmus.queries.len()).flat_map(|i| litmus.shown(i)).collect();
+                operands.sort_unstable();
+                operands.dedup();
+                let operands = (!litmus.queries.is_empty()).then_some(operands.as_slice());
+                let search = cat::decide(&litmus.program, file, self.rmw, operands, budget);
+                search.map(answer).map_err(|e| e.to_string())
+            }
+            (_, Some(setting)) => check::decide(litmus, setting, engine, budget).map_err(|e| e.to_string()),
+            (Loaded::BuiltIn(_), None) => unreachable!("a built-in model has a setting"),
+        }
+    }
+
+    /// Finds all outcomes of a program. The error says why the model does not apply.
+    pub(crate) fn outcomes(
+        &self,
+        program: &Program,
+        engine: Engine,
+        budget: &Budget<'_>,
+    ) -> Result<Search, String> {
+        match (&self.model, self.setting()) {
+            (Loaded::File(file), _) => {
+                cat::decide(program, file, self.rmw, None, budget).map_err(|e| e.to_string())
+            }
+            (_, Some(setting)) => check::run(program, setting, engine, budget)
+                .map(|a| a.search)
+                .map_err(|e| e.to_string()),
+            (Loaded::BuiltIn(_), None) => unreachable!("a built-in model has a setting"),
+        }
+    }
+
+    /// Refuses engines that a model file does not have.
+    pub(crate) fn allows(&self, engine: Engine) -> Result<(), Error> {
+        match (&self.model, engine) {
+            (Loaded::File(file), Engine::Operational | Engine::Both) => Err(Error::Usage(format!(
+                "--engine {engine}: {} is a model file, which has axioms and no machine: use --engine declarative",
+                file.name()
+            ))),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn answer(search: Search) -> Answer {
+    Answer {
+        search,
+        disagreement: None,
+    }
+}

@@ -1,0 +1,171 @@
+//! `mowgli explain --model FILE.cat`: the axiom of a model file that forbids an outcome, or an execution that satisfies all.
+
+use std::ops::Range;
+
+use mowgli::cat::explain::{self, Case, Link, Reason};
+use mowgli::cat::{self, ModelFile};
+use mowgli::explain::{Drawing, Witness};
+use mowgli::litmus::Litmus;
+use mowgli::outcome::{Limit, Outcome};
+use serde::Serialize;
+
+use super::document::{Graph, graph};
+use super::{Args, draw};
+use crate::budget::Run;
+use crate::choice::Under;
+use crate::{Error, Exit, output, progress};
+
+/// The answer about an outcome.
+enum Answer {
+    /// The outcome is allowed.
+    Allowed(Box<Witness>),
+    /// The outcome is forbidden.
+    Forbidden(Reason),
+    /// A limit stopped the search before it could tell.
+    Unknown(Limit),
+}
+
+/// The document. Fields that do not belong to the verdict are left out.
+#[derive(Serialize)]
+struct Document {
+    version: u32,
+    test: String,
+    setting: String,
+    formula: String,
+    verdict: Option<&'static str>,
+    complete: bool,
+    limit: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    witness: Option<Graph>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    candidates: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    violations: Option<Vec<Violation>>,
+}
+
+/// A violated axiom.
+#[derive(Serialize)]
+struct Violation {
+    candidates: u64,
+    /// acyclic, irreflexive or empty, with `~` if negated.
+    test: String,
+    axiom: String,
+    file: String,
+    line: usize,
+    links: Vec<Link>,
+    execution: Graph,
+}
+
+/// Explains the first condition of a test.
+pub(super) fn run(
+    args: &Args,
+    litmus: &Litmus,
+    under: &Under,
+    file: &ModelFile,
+    only_drawing: bool,
+) -> Result<Exit, Error> {
+    let program = &litmus.program;
+    let formula = &litmus.queries[0].condition.formula;
+    let shown_formula = formula.display(program);
+    let title = format!("{} under {under}: {shown_formula}", litmus.name);
+    let clock = progress::clock(title.clone());
+    let run = Run::start(args.limit);
+    let wanted = |outcome: &Outcome| formula.holds(outcome);
+    let found = cat::witness(program, file, under.rmw, &wanted, &run.budget());
+    let answer = match found.map_err(|e| Error::Usage(e.to_string()))? {
+        Err(limit) => Answer::Unknown(limit),
+        Ok(Some(execution)) => Answer::Allowed(Box::new(Witness { execution })),
+        Ok(None) => Answer::Forbidden(explain::forbidden(
+            program,
+            file,
+            under.rmw,
+            formula,
+            &run.budget(),
+        )),
+    };
+    clock.finish_and_clear();
+    let count = match &answer {
+        Answer::Forbidden(reason) => reason.cases.len(),
+        _ => 0,
+    };
+    let shown = super::numbers(args, count)?;
+    draw(args, &title, drawing(&answer, litmus, file, shown.start))?;
+    if args.json {
+        output::print_json(&document(litmus, under, shown_formula, &answer))?;
+    } else if !only_drawing {
+        output::print_wrapped(&format!("{title}\n\n{}", text(&answer, litmus, shown)))?;
+    }
+    Ok(match &answer {
+        Answer::Allowed(_) | Answer::Forbidden(Reason { limit: None, .. }) => Exit::AsStated,
+        Answer::Forbidden(_) | Answer::Unknown(_) => Exit::Unknown,
+    })
+}
+
+fn text(answer: &Answer, litmus: &Litmus, shown: Range<usize>) -> String {
+    let program = &litmus.program;
+    match answer {
+        Answer::Unknown(limit) => format!("Unknown: {limit}.\n"),
+        Answer::Forbidden(reason) => format!("Forbidden.\n\n{}", reason.render(program, shown)),
+        Answer::Allowed(witness) => format!(
+            "Allowed. An execution that satisfies every axiom:\n\n{}",
+            witness.render(program)
+        ),
+    }
+}
+
+fn drawing(answer: &Answer, litmus: &Litmus, file: &ModelFile, index: usize) -> Option<Drawing> {
+    let program = &litmus.program;
+    match answer {
+        Answer::Allowed(witness) => {
+            let shown = file.shown(&witness.execution);
+            Some(Drawing::marked(program, &witness.execution, None, &shown))
+        }
+        Answer::Forbidden(reason) => reason.drawing(program, file, index),
+        Answer::Unknown(_) => None,
+    }
+}
+
+fn document(litmus: &Litmus, under: &Under, formula: String, answer: &Answer) -> Document {
+    let program = &litmus.program;
+    let mut document = Document {
+        version: 1,
+        test: litmus.name.clone(),
+        setting: under.to_string(),
+        formula,
+        verdict: None,
+        complete: false,
+        limit: None,
+        witness: None,
+        candidates: None,
+        violations: None,
+    };
+    match answer {
+        Answer::Unknown(limit) => document.limit = Some(limit.to_string()),
+        Answer::Allowed(witness) => {
+            document.verdict = Some("allowed");
+            document.complete = true;
+            document.witness = Some(graph(program, &witness.execution));
+        }
+        Answer::Forbidden(reason) => {
+            let violation = |case: &Case| Violation {
+                candidates: case.candidates,
+                test: format!(
+                    "{}{}",
+                    if case.axiom.negated { "~" } else { "" },
+                    case.axiom.test.keyword()
+                ),
+                axiom: case.axiom.name.clone(),
+                file: case.axiom.file.clone(),
+                line: case.axiom.line,
+                links: case.links.clone(),
+                execution: graph(program, &case.execution),
+            };
+            document.verdict = Some("forbidden");
+            document.complete = reason.limit.is_none();
+            document.limit = reason.limit.as_ref().map(ToString::to_string);
+            document.candidates = Some(reason.candidates);
+            document.violations = Some(reason.cases.iter().map(violation).collect());
+        }
+    }
+    document
+}
