@@ -96,7 +96,7 @@ pub struct Diagnostic {
     /// Other places of the same file that matter, each with a few words.
     pub related: Vec<(Span, String)>,
     /// The remedy.
-    pub help: Option<String>,
+    pub help: Option<Box<str>>,
 }
 
 impl Diagnostic {
@@ -127,7 +127,7 @@ impl Diagnostic {
 
     /// Adds the remedy.
     pub fn help(mut self, help: impl Into<String>) -> Diagnostic {
-        self.help = Some(help.into());
+        self.help = Some(help.into().into_boxed_str());
         self
     }
 

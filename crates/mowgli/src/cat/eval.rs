@@ -76,10 +76,9 @@ impl<'a> Values<'a> {
         let group = &graph.groups[group as usize];
         let first = group.first.index();
         loop {
-            for i in first..end {
-                if inner[i] && !matches!(graph.ops[i], Op::Rec { .. }) {
-                    self.values[i] = self.evaluate(i);
-                }
+            let nodes = (first..end).filter(|&i| inner[i] && !matches!(graph.ops[i], Op::Rec { .. }));
+            for i in nodes {
+                self.values[i] = self.evaluate(i);
             }
             let mut changed = false;
             for (at, body) in group.bodies.iter().enumerate() {

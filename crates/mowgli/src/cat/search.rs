@@ -60,11 +60,10 @@ pub(super) fn solve<const W: usize>(
         .collect();
     let mut po = vec![[0; W]; n];
     let mut pf = vec![[0; W]; n];
-    for a in 0..n {
-        let later = (a + 1).max(base)..n;
-        for b in later {
+    for (a, row) in po.iter_mut().enumerate() {
+        for b in (a + 1).max(base)..n {
             if a < base || problem.thread[a - base] == problem.thread[b - base] {
-                insert(&mut po[a], b);
+                insert(row, b);
             }
         }
     }
