@@ -2,6 +2,7 @@
 //!
 //! `source` is what a model family provides, `writer` runs it on several threads, and `manifest` remembers what is on disk.
 
+mod corerma;
 mod manifest;
 mod source;
 mod writer;
@@ -18,7 +19,7 @@ use crate::{Error, Exit, output, progress};
 
 /// Make every test up to a size that exercises a rule of a model
 ///
-/// Each test is a file NAME.litmus below --out that states its pivot, the application of the rule that it exercises, and the
+/// Tests are made for the models of coreRMA, whose rules `--pivot` names (docs/generation.md). Each test is a file NAME.litmus below --out that states its pivot, the application of the rule that it exercises, and the
 /// outcomes that the model allows; `mowgli check` on the folder confirms them. Tests that differ only in names are made once.
 ///
 /// The same arguments make the same files, whatever the number of threads. A run that was stopped goes on when it is started
@@ -38,6 +39,15 @@ pub(crate) struct Args {
     /// The largest size of a test
     #[arg(short, long, value_name = "S")]
     pub(crate) size: Option<usize>,
+    /// The rows of coreRMA'16 Table 6 instead, each in its folder (coreRMA only)
+    #[arg(long, conflicts_with_all = ["pivot", "size", "processes"])]
+    pub(crate) table6: bool,
+    /// With --table6: so much larger than the table's sizes
+    #[arg(long, value_name = "K", default_value = "0", requires = "table6")]
+    pub(crate) larger: usize,
+    /// Only tests in which a process flushes before it reads what it sent itself (coreRMA only)
+    #[arg(long)]
+    pub(crate) flushed: bool,
     /// The folder for the tests. Without it the tests are made and counted only
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -52,6 +62,12 @@ pub(crate) struct Args {
 }
 
 const EXAMPLES: &str = "\
+EXAMPLES
+  mowgli generate --model corerma --pivot IR --processes 2 --size 9 --out ir
+  mowgli check ir --model corerma -q          what the tests state holds
+  mowgli generate --model corerma --table6    counts of the suite of coreRMA'16
+  mowgli generate --model corerma --table6 --out suite --shard slurm
+
 EXIT STATUS
   0  every test was made
   2  wrong usage, or a file cannot be written

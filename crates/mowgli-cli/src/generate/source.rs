@@ -6,7 +6,9 @@
 
 use std::sync::atomic::AtomicBool;
 
-use super::Args;
+use mowgli_corerma::switches::Model as CoreRma;
+
+use super::{Args, corerma};
 use crate::Error;
 
 /// A test that a source made.
@@ -47,8 +49,12 @@ pub(crate) struct Plan {
 ///
 /// Fails when the model has no generator or when it lacks an argument.
 pub(crate) fn plans(args: &Args) -> Result<Vec<Plan>, Error> {
+    if let Ok(model) = args.model.parse::<CoreRma>() {
+        return corerma::plans(args, model);
+    }
     Err(Error::Usage(format!(
-        "no tests can be generated for the model {}",
-        args.model
+        "no tests can be generated for the model {}: choose one of {}",
+        args.model,
+        CoreRma::ALL.map(CoreRma::name).join(", ")
     )))
 }
