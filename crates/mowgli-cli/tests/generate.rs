@@ -210,7 +210,10 @@ fn tests_of_corerma_are_checked_listed_and_shown() {
         table.contains("Test     rdma-tso     corerma      corerma-ib"),
         "{table}"
     );
-    assert!(table.contains("SB3      allowed =    n/a          n/a"), "{table}");
+    assert!(
+        table.contains("SB3      allowed =    n/a          n/a"),
+        "{table}"
+    );
     assert!(
         table.contains("RMA-6#4  n/a          forbidden =  allowed"),
         "{table}"

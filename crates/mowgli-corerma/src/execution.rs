@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use crate::action::{Action, Kind};
 use crate::closure::Closure;
-use crate::rules::{Order, Rule, orders};
+use crate::rules::{Order, orders};
 use crate::switches::Switches;
 
 /// Where an atomic read takes its value from.
@@ -104,8 +104,6 @@ pub struct Execution<'a> {
     pub before: &'a Closure,
     /// The source of each action that is an atomic read.
     pub sources: &'a [Source],
-    /// The atomic writes of each location, in their order.
-    orders: &'a [SmallVec<[u8; 8]>],
 }
 
 /// Whether to go on after an execution.
@@ -399,7 +397,6 @@ impl Choice<'_, '_> {
             problem,
             before: closure,
             sources: &self.sources,
-            orders: &self.orders,
         };
         if problem.has_plain && !execution.plain_reads_are_possible() {
             return Next::Continue;
@@ -409,20 +406,15 @@ impl Choice<'_, '_> {
 }
 
 impl Execution<'_> {
-    /// Returns the atomic writes of a location in their order.
-    pub fn order(&self, loc: Loc) -> &[u8] {
-        self.problem.place(loc).map_or(&[], |place| &self.orders[place])
-    }
-
-    /// Returns whether a conflict with action `at` exists: an access to its location that happens-before does not order with
-    /// it, one of the two writing and one not atomic (coreRMA'16 section 5.2). `with_reads` counts reads among them.
-    pub fn conflicts(&self, at: usize, with_reads: bool) -> bool {
+    /// Returns whether action `at` conflicts with a write: one to its location that happens-before does not order with it, one
+    /// of the two not being atomic (coreRMA'16 section 5.2: `conflict` of a read, `wconflict` of a write).
+    pub fn conflicts(&self, at: usize) -> bool {
         let action = &self.problem.actions[at];
         self.problem.has_plain
             && self.problem.actions.iter().enumerate().any(|(other, b)| {
                 other != at
                     && b.loc == action.loc
-                    && (b.writes() || (with_reads && action.writes()))
+                    && b.writes()
                     && (!action.atomic || !b.atomic)
                     && !self.problem.is_before(self.before, at, other)
                     && !self.problem.is_before(self.before, other, at)
@@ -449,7 +441,7 @@ impl Execution<'_> {
             let Some(loc) = self.problem.actions[at].loc else {
                 return true;
             };
-            if self.conflicts(at, false) {
+            if self.conflicts(at) {
                 return true;
             }
             // Writes that are not atomic are all ordered with the read.
@@ -461,29 +453,5 @@ impl Execution<'_> {
                 Source::Plain => latest.iter().any(|w| !is_atomic(w)),
             }
         })
-    }
-
-    /// Returns the rules of the pairs that the choices gave, for reports: the write order and the sources.
-    pub fn chosen(&self) -> Vec<Order> {
-        let mut out = Vec::new();
-        for order in self.orders {
-            for pair in order.windows(2) {
-                out.push(Order {
-                    from: pair[0],
-                    to: pair[1],
-                    rule: Rule::Ws,
-                });
-            }
-        }
-        for &read in &self.problem.reads {
-            if let Source::Write(from) = self.sources[usize::from(read)] {
-                out.push(Order {
-                    from,
-                    to: read,
-                    rule: Rule::R2,
-                });
-            }
-        }
-        out
     }
 }

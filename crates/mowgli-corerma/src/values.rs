@@ -64,7 +64,7 @@ impl<'a> Values<'a> {
     fn find_read(&mut self, at: usize) -> Value {
         let action = &self.execution.problem.actions[at];
         let Some(loc) = action.loc else { return UNDEFINED };
-        if self.execution.conflicts(at, false) {
+        if self.execution.conflicts(at) {
             return UNDEFINED;
         }
         if action.atomic {
@@ -87,7 +87,7 @@ impl<'a> Values<'a> {
 
     /// Returns what a read finds of a write: nothing defined if the write has a conflict with another write.
     fn write_seen(&mut self, write: usize) -> Value {
-        if self.execution.conflicts(write, false) {
+        if self.execution.conflicts(write) {
             UNDEFINED
         } else {
             self.written(write)

@@ -23,8 +23,11 @@ struct Event {
     write: Option<Access>,
 }
 
+/// What an action reads and what it writes.
+type Part = (Option<Access>, Option<Access>);
+
 /// The actions of a statement, and which of them is at the target.
-fn split(statement: &Statement) -> (Vec<(Option<Access>, Option<Access>)>, Option<usize>) {
+fn split(statement: &Statement) -> (Vec<Part>, Option<usize>) {
     match *statement {
         Statement::Read { from, .. } => (vec![(Some(from), None)], None),
         Statement::Write { to, .. } => (vec![(None, Some(to))], None),
