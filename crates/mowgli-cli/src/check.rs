@@ -1,4 +1,6 @@
 //! `mowgli check`: runs tests under models, reports as herd7 does, and compares the verdicts with those that the tests state.
+//!
+//! Tests of RDMA come first; [`crate::check_corerma`] does those of coreRMA.
 
 use std::time::Instant;
 
@@ -14,7 +16,7 @@ use crate::diagnostics::Report;
 use crate::row::Row;
 use crate::source::{self, Test};
 use crate::summary::{Summary, Totals};
-use crate::{Error, Exit, output, progress, values};
+use crate::{Error, Exit, check_corerma, output, progress, values};
 
 /// Check litmus tests and compare the verdicts with those the tests state
 ///
@@ -22,7 +24,7 @@ use crate::{Error, Exit, output, progress, values};
 /// built-in test, or - for standard input. Without a PATH the built-in catalogue is checked.
 ///
 /// For each test and model a report in herd7's form is printed, then a table of all verdicts. Counts are of final states,
-/// not of executions. A model that has no meaning for a test (x86-TSO for a test with remote operations, say) is marked
+/// not of executions. Tests whose first word is coreRMA are checked under its models (docs/corerma.md). A model that has no meaning for a test (x86-TSO for a test with remote operations, say) is marked
 /// n/a and never counts as a difference. When a limit stops a search, the verdicts that it leaves open are unknown, never
 /// guessed. A test without any execution (because an assumption never holds, say) is vacuous: no verdict is right for it.
 #[derive(Debug, clap::Args)]
@@ -31,7 +33,7 @@ pub(crate) struct Args {
     /// Tests: files, folders, @lists, names of built-in tests, or -
     #[arg(value_name = "PATH")]
     paths: Vec<String>,
-    /// Check under this model only: a built-in model or a file *.cat (may be repeated, or take a list with commas)
+    /// Check under this model only: a built-in model, a model of coreRMA or a file *.cat (may be repeated, or take a list with commas)
     #[arg(short, long = "model", value_name = "MODEL", value_delimiter = ',', value_parser = values::model())]
     models: Vec<ModelChoice>,
     /// The engine that answers: declarative (axioms), operational (machine), or both, which must agree
@@ -87,9 +89,10 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
             jobs.push((test, under));
         }
     }
-    let bar = progress::bar(jobs.len());
+    let corerma = check_corerma::jobs(&loaded.corerma, &models);
+    let bar = progress::bar(jobs.len() + corerma.len());
     let mut rows = Vec::new();
-    let (mut stopped, mut left) = (None, jobs.len());
+    let (mut stopped, mut left) = (None, jobs.len() + corerma.len());
     for (test, setting) in &jobs {
         stopped = run.stopped();
         if stopped.is_some() {
@@ -98,6 +101,20 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
         left -= 1;
         bar.set_message(format!("{} {setting}", test.litmus.name));
         let (text, found) = one(test, setting, args, &run);
+        if !args.json && !args.quiet {
+            bar.suspend(|| output::print(&text))?;
+        }
+        rows.extend(found);
+        bar.inc(1);
+    }
+    for (test, model) in corerma {
+        stopped = stopped.or(run.stopped());
+        if stopped.is_some() {
+            break;
+        }
+        left -= 1;
+        bar.set_message(format!("{} {model}", test.litmus.name));
+        let (text, found) = check_corerma::one(test, &model, &run);
         if !args.json && !args.quiet {
             bar.suspend(|| output::print(&text))?;
         }
@@ -150,15 +167,22 @@ fn settings_of(test: &Test, args: &Args, models: &[Loaded]) -> Vec<Under> {
     }
     let mut out: Vec<Under> = out.into_iter().map(Under::from).collect();
     for model in models {
-        let Loaded::File(file) = model else {
-            continue;
-        };
-        let mut under = Under::of_file(file, program);
-        if let Some(rmw) = args.rmw {
-            under.truncate(1);
-            under.iter_mut().for_each(|u| u.rmw = rmw);
+        match model {
+            Loaded::BuiltIn(_) => {}
+            // Reported as a model that does not apply.
+            Loaded::CoreRma(_) => out.push(Under {
+                model: model.clone(),
+                rmw: RmwAtomicity::Hca,
+            }),
+            Loaded::File(file) => {
+                let mut under = Under::of_file(file, program);
+                if let Some(rmw) = args.rmw {
+                    under.truncate(1);
+                    under.iter_mut().for_each(|u| u.rmw = rmw);
+                }
+                out.extend(under);
+            }
         }
-        out.extend(under);
     }
     out
 }

@@ -1,4 +1,4 @@
-//! Models as the command line names them: built in, or a model file (`*.cat`).
+//! Models as the command line names them: built in, a model of coreRMA, or a model file (`*.cat`).
 //!
 //! Every command that takes a model takes a [`ModelChoice`], and one that takes a model with an atomicity a [`Choice`]. [`load`] reads the
 //! files; what is wrong with one is drawn under its text, as with tests.
@@ -18,14 +18,17 @@ use mowgli::litmus::{Litmus, Operand, Setting};
 use mowgli::model::{Model, RmwAtomicity};
 use mowgli::outcome::{Budget, Search};
 use mowgli::program::Program;
+use mowgli_corerma::switches::Model as CoreRma;
 
 use crate::{Error, diagnostics};
 
 /// The name of a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ModelChoice {
-    /// A built-in model.
+    /// A built-in model of RDMA.
     BuiltIn(Model),
+    /// A model of coreRMA, which has a meaning for tests of coreRMA only.
+    CoreRma(CoreRma),
     /// The path of a model file, or the name of an embedded one.
     File(String),
 }
@@ -40,8 +43,10 @@ pub(crate) struct Choice {
 /// A model, ready to judge programs.
 #[derive(Clone, Debug)]
 pub(crate) enum Loaded {
-    /// A built-in model.
+    /// A built-in model of RDMA.
     BuiltIn(Model),
+    /// A model of coreRMA.
+    CoreRma(CoreRma),
     /// A model file.
     File(Arc<ModelFile>),
 }
@@ -75,27 +80,30 @@ impl TypedValueParser for ModelParser {
                 error.insert(ContextKind::InvalidArg, ContextValue::String(arg.to_string()));
             }
             error.insert(ContextKind::InvalidValue, ContextValue::String(text.into_owned()));
-            let names = Model::ALL.map(|m| m.name().to_owned());
-            let valid = names.into_iter().chain(["FILE.cat".to_owned()]).collect();
+            let valid = names().chain(["FILE.cat"]).map(str::to_owned).collect();
             error.insert(ContextKind::ValidValue, ContextValue::Strings(valid));
             error
         })
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        let models = Model::ALL.map(|m| PossibleValue::new(m.name()));
         let file = PossibleValue::new("FILE.cat").help("a model file (docs/models.md)");
-        Some(Box::new(models.into_iter().chain([file])))
+        Some(Box::new(names().map(PossibleValue::new).chain([file])))
     }
+}
+
+/// Returns the names of the models that are no files.
+fn names() -> impl Iterator<Item = &'static str> {
+    let rdma = Model::ALL.into_iter().map(Model::name);
+    rdma.chain(CoreRma::ALL.into_iter().map(CoreRma::name))
 }
 
 fn parse_model(text: &str) -> Option<ModelChoice> {
     let is_file = Path::new(text).extension().is_some_and(|e| e == "cat");
-    match text.parse() {
-        Ok(model) => Some(ModelChoice::BuiltIn(model)),
-        Err(_) if is_file => Some(ModelChoice::File(text.to_owned())),
-        Err(_) => None,
-    }
+    let file = || is_file.then(|| ModelChoice::File(text.to_owned()));
+    let rdma = text.parse().ok().map(ModelChoice::BuiltIn);
+    rdma.or_else(|| text.parse().ok().map(ModelChoice::CoreRma))
+        .or_else(file)
 }
 
 impl std::str::FromStr for Choice {
@@ -130,6 +138,7 @@ impl Choice {
 pub(crate) fn load(choice: &ModelChoice) -> Result<Loaded, Error> {
     let name = match choice {
         ModelChoice::BuiltIn(model) => return Ok(Loaded::BuiltIn(*model)),
+        ModelChoice::CoreRma(model) => return Ok(Loaded::CoreRma(*model)),
         ModelChoice::File(name) => name,
     };
     let text = match (read(Path::new(name)), cat::find(name)) {
@@ -197,6 +206,7 @@ impl fmt::Display for Loaded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Loaded::BuiltIn(model) => f.pad(model.name()),
+            Loaded::CoreRma(model) => f.pad(model.name()),
             Loaded::File(file) => f.pad(file.name()),
         }
     }
@@ -238,7 +248,7 @@ impl Under {
     pub(crate) fn setting(&self) -> Option<Setting> {
         match self.model {
             Loaded::BuiltIn(model) => Some(Setting { model, rmw: self.rmw }),
-            Loaded::File(_) => None,
+            Loaded::CoreRma(_) | Loaded::File(_) => None,
         }
     }
 
@@ -260,6 +270,7 @@ impl Under {
                 search.map(answer).map_err(|e| e.to_string())
             }
             (_, Some(setting)) => check::decide(litmus, setting, engine, budget).map_err(|e| e.to_string()),
+            (Loaded::CoreRma(model), None) => Err(not_of_corerma(*model)),
             (Loaded::BuiltIn(_), None) => unreachable!("a built-in model has a setting"),
         }
     }
@@ -278,6 +289,7 @@ impl Under {
             (_, Some(setting)) => check::run(program, setting, engine, budget)
                 .map(|a| a.search)
                 .map_err(|e| e.to_string()),
+            (Loaded::CoreRma(model), None) => Err(not_of_corerma(*model)),
             (Loaded::BuiltIn(_), None) => unreachable!("a built-in model has a setting"),
         }
     }
@@ -292,6 +304,10 @@ impl Under {
             _ => Ok(()),
         }
     }
+}
+
+fn not_of_corerma(model: CoreRma) -> String {
+    format!("{model} does not apply: the test is not of coreRMA")
 }
 
 fn answer(search: Search) -> Answer {

@@ -8,17 +8,20 @@ mod bench;
 mod budget;
 mod check;
 mod choice;
+mod check_corerma;
 mod clients;
 mod compare;
 mod completions;
 mod diagnostics;
 mod explain;
+mod generate;
 mod list;
 mod outcomes;
 mod output;
 mod progress;
 mod refine;
 mod row;
+mod shard;
 mod show;
 mod source;
 mod summary;
@@ -51,6 +54,8 @@ MODELS
   rdma-tso-nopcie  rdma-tso without the PCIe ordering guarantees
   rdma-wait        RDMA with work identifiers and wait (LOCO'26)
   FILE.cat         a model file, yours or a built-in one: rdma-tso.cat (docs/models.md)
+  corerma          coreRMA with in-order routing (coreRMA'16), for tests of coreRMA only;
+                   variants: -fig4, -unordered, -ib, -inlined, -atomic-rga
 
 EXAMPLES
   mowgli check                        the catalogue under every model
@@ -72,6 +77,7 @@ enum Command {
     Compare(compare::Args),
     List(list::Args),
     Show(show::Args),
+    Generate(generate::Args),
     Bench(bench::Args),
     Outcomes(outcomes::Args),
     Refine(refine::Args),
@@ -159,6 +165,7 @@ fn main() -> ExitCode {
         Command::Compare(args) => compare::run(&args),
         Command::List(args) => list::run(&args),
         Command::Show(args) => show::run(&args),
+        Command::Generate(args) => generate::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Outcomes(args) => outcomes::run(&args),
         Command::Refine(args) => refine::run(&args),

@@ -105,10 +105,11 @@ impl<'a> Summary<'a> {
                 }),
             }
         }
-        // Model files come after the built-in models, in the order of the command line.
-        settings.sort_by_key(|s| match s.parse::<mowgli::litmus::Setting>() {
-            Ok(setting) => (false, Some(setting)),
-            Err(_) => (true, None),
+        // Settings of RDMA first, then the models of coreRMA, then model files in the order of the command line.
+        settings.sort_by_key(|s| {
+            let rdma = s.parse::<mowgli::litmus::Setting>();
+            let corerma = s.parse::<mowgli_corerma::switches::Model>();
+            (rdma.is_err(), rdma.ok(), corerma.is_err(), corerma.ok())
         });
         let name_width = lines
             .iter()

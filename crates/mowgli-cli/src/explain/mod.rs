@@ -120,6 +120,11 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
     };
     let model = match choice::load(&args.model)? {
         Loaded::BuiltIn(model) => model,
+        Loaded::CoreRma(model) => {
+            return Err(Error::Usage(format!(
+                "explain has no answer under {model}: its tests are of coreRMA, for which `mowgli check` lists the outcomes"
+            )));
+        }
         Loaded::File(model) => {
             let under = Under {
                 model: Loaded::File(model.clone()),
