@@ -7,8 +7,8 @@
 mod bench;
 mod budget;
 mod check;
-mod choice;
 mod check_corerma;
+mod choice;
 mod clients;
 mod compare;
 mod completions;
