@@ -12,12 +12,14 @@ mod compare;
 mod completions;
 mod diagnostics;
 mod explain;
+mod generate;
 mod list;
 mod outcomes;
 mod output;
 mod progress;
 mod refine;
 mod row;
+mod shard;
 mod show;
 mod source;
 mod summary;
@@ -70,6 +72,7 @@ enum Command {
     Compare(compare::Args),
     List(list::Args),
     Show(show::Args),
+    Generate(generate::Args),
     Bench(bench::Args),
     Outcomes(outcomes::Args),
     Refine(refine::Args),
@@ -154,6 +157,7 @@ fn main() -> ExitCode {
         Command::Compare(args) => compare::run(&args),
         Command::List(args) => list::run(&args),
         Command::Show(args) => show::run(&args),
+        Command::Generate(args) => generate::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Outcomes(args) => outcomes::run(&args),
         Command::Refine(args) => refine::run(&args),

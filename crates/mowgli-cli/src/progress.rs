@@ -20,6 +20,18 @@ pub(crate) fn bar(jobs: usize) -> ProgressBar {
     bar
 }
 
+/// Makes a progress bar on standard error for work of which `units` are counted, with an estimate of the time left. It is
+/// hidden unless that is a terminal.
+pub(crate) fn work(units: &str) -> ProgressBar {
+    let bar = bar(0);
+    let template = format!("{{bar:30}} {{pos}}/{{len}} {units} {{elapsed}}, {{eta}} left, {{msg}}");
+    // The template parses, since `units` is a word.
+    if let Ok(style) = ProgressStyle::with_template(&template) {
+        bar.set_style(style);
+    }
+    bar
+}
+
 /// Makes a clock with a message on standard error. It is hidden unless that is a terminal.
 pub(crate) fn clock(message: String) -> ProgressBar {
     if !std::io::stderr().is_terminal() {

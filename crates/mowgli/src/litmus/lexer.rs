@@ -1,6 +1,7 @@
 //! Splits source text into tokens with byte spans. Comments `(* ... *)` nest and are dropped.
 //!
 //! [`header`] reads the first line (`RDMA NAME`), because a test's name may contain punctuation (`MP+poll-get`, `2+2W`).
+//! The first word names the dialect: `RDMA`, or that of another language of this form.
 
 use super::diagnostic::{Diagnostic, Kind, Span};
 use super::limits::{NAME_BYTES_MAX, NESTING_MAX};
@@ -46,10 +47,20 @@ const SYMBOLS: [&str; 34] = [
     "|", "^", "@", ":", "=", "<", ">", "+", "-", "*", "/", "~", "!", "&", ".", "?",
 ];
 
-/// Reads the header line: the architecture, the test's name with its span, and where the rest starts.
-pub(super) fn header(source: &str) -> Result<(String, Span, usize), Diagnostic> {
+/// Returns the first word of a text, which names its dialect. Comments and white space before it are skipped.
+pub fn dialect(source: &str) -> Option<&str> {
+    let start = header_start(source).ok()?;
+    source[start..].split_whitespace().next()
+}
+
+fn header_start(source: &str) -> Result<usize, Diagnostic> {
     // Some editors begin a text with a byte-order mark, which is no part of it.
-    let start = skip_blank(source, source.len() - source.trim_start_matches('\u{feff}').len())?;
+    skip_blank(source, source.len() - source.trim_start_matches('\u{feff}').len())
+}
+
+/// Reads the header line: the dialect, which must be `wanted`, the test's name with its span, and where the rest starts.
+pub(super) fn header(source: &str, wanted: &str) -> Result<(String, Span, usize), Diagnostic> {
+    let start = header_start(source)?;
     let line_end = source[start..]
         .find(['\n', '\r'])
         .map_or(source.len(), |n| start + n);
@@ -60,14 +71,16 @@ pub(super) fn header(source: &str) -> Result<(String, Span, usize), Diagnostic> 
             start..start + line.len().max(1).min(source.len() - start),
             message,
         )
-        .help("the first line is `RDMA` and the test's name, as in `RDMA MP+poll`")
+        .help(format!(
+            "the first line is `{wanted}` and the test's name, as in `{wanted} MP+poll`"
+        ))
     };
     let arch_len = line.find(char::is_whitespace).unwrap_or(line.len());
     let (arch, name) = (&line[..arch_len], line[arch_len..].trim());
-    if arch != "RDMA" {
+    if arch != wanted {
         return Err(match arch {
             "" => wrong("the text is empty".to_owned()),
-            _ => wrong(format!("the test is for `{arch}`, not for `RDMA`")),
+            _ => wrong(format!("the test is for `{arch}`, not for `{wanted}`")),
         });
     }
     if name.is_empty() {

@@ -23,8 +23,8 @@ use serde::{Deserialize, Serialize};
 pub use condition::{Condition, Expected, Formula, Operand, Quantifier, Relation, Setting, Verdict};
 pub use diagnostic::{Diagnostic, Kind, ParseError, Severity, Span};
 pub use parser::KEYWORDS;
-pub use print::fingerprint;
 pub(crate) use print::instruction;
+pub use print::{fingerprint, fingerprint_of};
 
 use crate::program::Program;
 
@@ -34,8 +34,8 @@ pub mod limits;
 /// The clients of `mowgli-libraries` are read with it.
 pub mod syntax {
     pub use super::ast::{Column, Expr, Formula, Init, Name, Number, Observed, Query, Row};
-    pub use super::lexer::Token;
-    pub use super::parser::{Parser, Step, parse_with};
+    pub use super::lexer::{Token, dialect};
+    pub use super::parser::{Parser, Step, parse_dialect, parse_with};
     pub use super::suggest::nearest;
 }
 

@@ -54,6 +54,19 @@ pub fn parse_with<T>(
     source: &str,
     file: impl FnOnce(&mut Parser, String) -> Step<T>,
 ) -> Result<T, Vec<Diagnostic>> {
+    parse_dialect(source, "RDMA", file)
+}
+
+/// Parses a text whose first line is `DIALECT NAME`, otherwise like [`parse_with`].
+///
+/// # Errors
+///
+/// Returns the errors of [`parse_with`].
+pub fn parse_dialect<T>(
+    source: &str,
+    dialect: &str,
+    file: impl FnOnce(&mut Parser, String) -> Step<T>,
+) -> Result<T, Vec<Diagnostic>> {
     if source.len() > SOURCE_BYTES_MAX {
         let message = format!(
             "the text has {} bytes; SOURCE_BYTES_MAX is {SOURCE_BYTES_MAX}",
@@ -61,7 +74,7 @@ pub fn parse_with<T>(
         );
         return Err(vec![Diagnostic::new(Kind::LimitExceeded, 0..0, message)]);
     }
-    let (name, _, start) = lexer::header(source).map_err(|d| vec![d])?;
+    let (name, _, start) = lexer::header(source, dialect).map_err(|d| vec![d])?;
     let tokens = lexer::tokens(source, start).map_err(|d| vec![d])?;
     let mut parser = Parser {
         tokens,

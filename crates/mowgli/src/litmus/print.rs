@@ -41,6 +41,11 @@ pub fn fingerprint(litmus: &Litmus) -> String {
     for query in &litmus.queries {
         text.push_str(&query.condition.display(&litmus.program));
     }
+    fingerprint_of(&text)
+}
+
+/// Computes the fingerprint of a text: 128 bits of FNV-1a in hexadecimal.
+pub fn fingerprint_of(text: &str) -> String {
     let mut hash: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     for byte in text.bytes() {
         hash = (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013B);

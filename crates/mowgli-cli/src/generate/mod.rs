@@ -1,0 +1,145 @@
+//! `mowgli generate`: makes every test up to a size that exercises a rule of a model.
+//!
+//! `source` is what a model family provides, `writer` runs it on several threads, and `manifest` remembers what is on disk.
+
+mod manifest;
+mod source;
+mod writer;
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use serde::Serialize;
+
+use crate::budget::{Limits, Run};
+use crate::shard::{self, Shard};
+use crate::{Error, Exit, output, progress};
+
+/// Make every test up to a size that exercises a rule of a model
+///
+/// Each test is a file NAME.litmus below --out that states its pivot, the application of the rule that it exercises, and the
+/// outcomes that the model allows; `mowgli check` on the folder confirms them. Tests that differ only in names are made once.
+///
+/// The same arguments make the same files, whatever the number of threads. A run that was stopped goes on when it is started
+/// again with the same folder.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// The model whose rule is exercised
+    #[arg(short, long, value_name = "MODEL")]
+    pub(crate) model: String,
+    /// The rule that each test exercises
+    #[arg(short, long, value_name = "RULE")]
+    pub(crate) pivot: Option<String>,
+    /// Processes (or threads) of the tests
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub(crate) processes: usize,
+    /// The largest size of a test
+    #[arg(short, long, value_name = "S")]
+    pub(crate) size: Option<usize>,
+    /// The folder for the tests. Without it the tests are made and counted only
+    #[arg(short, long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    #[arg(long, value_name = "I/N", default_value = "1/1", help = shard::HELP, long_help = shard::LONG_HELP)]
+    shard: Shard,
+    /// Threads that make tests. Default: as many as the machine has cores
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+    /// Print JSON (docs/json.md)
+    #[arg(long)]
+    json: bool,
+}
+
+const EXAMPLES: &str = "\
+EXIT STATUS
+  0  every test was made
+  2  wrong usage, or a file cannot be written
+  3  interrupted: start again with the same folder to go on";
+
+/// The result of a run as JSON.
+#[derive(Serialize)]
+struct Document<'a> {
+    version: u32,
+    model: &'a str,
+    shard: String,
+    rows: &'a [Row],
+}
+
+/// The result of one source.
+#[derive(Serialize)]
+struct Row {
+    source: String,
+    folder: String,
+    tests: usize,
+    outcomes: usize,
+    complete: bool,
+    time_s: f64,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
+    let plans = source::plans(args)?;
+    let workers = args.threads.or_else(|| std::thread::available_parallelism().ok());
+    let workers = workers.map_or(1, NonZeroUsize::get);
+    let run = Run::start(Limits::default());
+    let mut rows = Vec::new();
+    for plan in &plans {
+        let folder = args.out.as_ref().map(|out| out.join(&plan.folder));
+        let settings = writer::Settings {
+            folder: folder.as_deref(),
+            shard: args.shard,
+            workers,
+        };
+        let start = Instant::now();
+        let bar = progress::work("units");
+        let totals = writer::run(&*plan.source, settings, &run, &bar);
+        bar.finish_and_clear();
+        let totals = totals?;
+        let row = Row {
+            source: plan.source.describe(),
+            folder: folder.map(|f| f.display().to_string()).unwrap_or_default(),
+            tests: totals.tests,
+            outcomes: totals.outcomes,
+            complete: totals.left == 0,
+            time_s: start.elapsed().as_secs_f64(),
+        };
+        if !args.json {
+            output::print(&line(&row, &totals))?;
+        }
+        rows.push(row);
+        if totals.left > 0 {
+            break;
+        }
+    }
+    let complete = rows.len() == plans.len() && rows.iter().all(|row| row.complete);
+    if args.json {
+        output::print_json(&Document {
+            version: 1,
+            model: &args.model,
+            shard: args.shard.to_string(),
+            rows: &rows,
+        })?;
+    } else if plans.len() > 1 {
+        let sum = |of: fn(&Row) -> usize| rows.iter().map(of).sum::<usize>();
+        let time_s: f64 = rows.iter().map(|row| row.time_s).sum();
+        let (tests, outcomes) = (sum(|r| r.tests), sum(|r| r.outcomes));
+        output::print(&format!(
+            "all: {tests} tests, {outcomes} outcomes, {time_s:.2} s\n"
+        ))?;
+    }
+    Ok(if complete { Exit::AsStated } else { Exit::Unknown })
+}
+
+fn line(row: &Row, totals: &writer::Totals) -> String {
+    let mut text = format!("{}: {} tests, {} outcomes", row.source, row.tests, row.outcomes);
+    if totals.found > 0 {
+        text.push_str(&format!(", {} units found on disk", totals.found));
+    }
+    if totals.left > 0 {
+        text.push_str(&format!(
+            "; interrupted with {} units left: start again with the same folder to go on",
+            totals.left
+        ));
+    }
+    format!("{text}, {:.2} s\n", row.time_s)
+}

@@ -1,0 +1,54 @@
+//! The makers of tests behind `mowgli generate`, as the writer sees them.
+//!
+//! A source divides its work into units, each of which yields its tests in a fixed order. The writer runs units on several
+//! threads, skips those that are already on disk and those of other shards. A model family adds a file beside this one that
+//! implements [`Source`], and a line in [`plans`].
+
+use std::sync::atomic::AtomicBool;
+
+use super::Args;
+use crate::Error;
+
+/// A test that a source made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Made {
+    /// The name in the test's header, which is also its file's name. No two tests of a source have one name.
+    pub(crate) name: String,
+    /// The text.
+    pub(crate) text: String,
+    /// Outcomes that the model allows.
+    pub(crate) outcomes: usize,
+}
+
+/// Makes tests, unit by unit.
+pub(crate) trait Source: Sync {
+    /// Says in one line what is made: model, pivot and bounds. Two sources that make different tests differ in it. A folder
+    /// that was begun by another source is not gone on with.
+    fn describe(&self) -> String;
+
+    /// Returns the number of units, which does not depend on the number of workers or on the shard.
+    fn units(&self) -> usize;
+
+    /// Makes the tests of one unit, and nothing when `cancel` was set meanwhile.
+    fn unit(&self, unit: usize, cancel: &AtomicBool) -> Option<Vec<Made>>;
+}
+
+/// A source and the folder below `--out` for its tests; empty for `--out` itself.
+pub(crate) struct Plan {
+    /// The folder.
+    pub(crate) folder: String,
+    /// The source.
+    pub(crate) source: Box<dyn Source>,
+}
+
+/// Returns what the arguments ask for.
+///
+/// # Errors
+///
+/// Fails when the model has no generator or when it lacks an argument.
+pub(crate) fn plans(args: &Args) -> Result<Vec<Plan>, Error> {
+    Err(Error::Usage(format!(
+        "no tests can be generated for the model {}",
+        args.model
+    )))
+}

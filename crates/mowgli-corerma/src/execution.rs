@@ -1,0 +1,459 @@
+//! The executions that the rules allow (coreRMA'16 section 5).
+//!
+//! An execution chooses, for each location, an order of its atomic writes (WS) and, for each atomic read, the write that it
+//! reads from. Happens-before is the least transitive relation that the rules ask for, kept closed in bit sets while the
+//! choices are made; a choice that closes a cycle is given up at once. One application of a rule can be left out, and a pair
+//! demanded in its stead: this is how the generator looks for pivots.
+//!
+//! Initial writes precede everything and are no actions here. A read without a conflict that is not atomic returns the
+//! latest write before it in happens-before.
+
+use mowgli::program::{Loc, Node};
+use smallvec::SmallVec;
+
+use crate::action::Action;
+use crate::closure::Closure;
+use crate::rules::{Order, Rule, orders};
+use crate::switches::Switches;
+
+/// Where an atomic read takes its value from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Source {
+    /// The initial value.
+    Init,
+    /// An atomic write.
+    Write(u8),
+    /// Writes that are not atomic: happens-before decides which.
+    Plain,
+}
+
+/// An application of a rule that is left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LeftOut {
+    /// A pair of [`orders`], whatever rule gives it.
+    Pair(Order),
+    /// R1 for this read and this later write.
+    R1 {
+        /// The read.
+        read: u8,
+        /// The write.
+        write: u8,
+    },
+    /// R2 for this write and this read, which reads from it.
+    R2 {
+        /// The write.
+        write: u8,
+        /// The read.
+        read: u8,
+    },
+    /// WS for these two writes, and R1 across them.
+    Ws {
+        /// The earlier write by WS.
+        from: u8,
+        /// The later write by WS.
+        to: u8,
+    },
+}
+
+impl LeftOut {
+    /// Returns the pair that the application gives.
+    pub fn pair(self) -> (usize, usize) {
+        let (from, to) = match self {
+            LeftOut::Pair(order) => (order.from, order.to),
+            LeftOut::R1 { read, write } => (read, write),
+            LeftOut::R2 { write, read } => (write, read),
+            LeftOut::Ws { from, to } => (from, to),
+        };
+        (usize::from(from), usize::from(to))
+    }
+}
+
+/// The part of happens-before that does not depend on choices, and what there is to choose.
+#[derive(Clone, Debug)]
+pub struct Problem<'a> {
+    /// The actions.
+    pub actions: &'a [Action],
+    /// The node of happens-before of each action: its own index, or the first action of an atomic get accumulate.
+    node: SmallVec<[u8; 16]>,
+    base: Option<Closure>,
+    /// Atomic writes by location.
+    writes: SmallVec<[(Loc, SmallVec<[u8; 8]>); 4]>,
+    /// Atomic reads.
+    reads: SmallVec<[u8; 16]>,
+    has_plain: bool,
+    left_out: Option<LeftOut>,
+    every_write_is_read: bool,
+}
+
+/// An execution.
+#[derive(Clone, Copy, Debug)]
+pub struct Execution<'a> {
+    /// The problem.
+    pub problem: &'a Problem<'a>,
+    /// Happens-before.
+    pub before: &'a Closure,
+    /// The source of each action that is an atomic read.
+    pub sources: &'a [Source],
+    /// The atomic writes of each location, in their order.
+    orders: &'a [SmallVec<[u8; 8]>],
+}
+
+/// Whether to go on after an execution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Find further executions.
+    Continue,
+    /// Stop.
+    Stop,
+}
+
+impl<'a> Problem<'a> {
+    /// Prepares the executions of actions under the rules of `switches`. `home` is the node of each process.
+    pub fn new(actions: &'a [Action], home: impl Fn(u8) -> Node, switches: Switches) -> Problem<'a> {
+        Problem::with_orders(actions, &orders(actions, home, switches), switches, None)
+    }
+
+    /// Prepares the executions in which one application of a rule is left out; `orders` are the pairs of all rules.
+    pub fn with_orders(
+        actions: &'a [Action],
+        orders: &[Order],
+        switches: Switches,
+        left_out: Option<LeftOut>,
+    ) -> Problem<'a> {
+        let node = nodes(actions, switches);
+        let mut problem = Problem {
+            actions,
+            node,
+            base: Some(Closure::new(actions.len())),
+            writes: SmallVec::new(),
+            reads: SmallVec::new(),
+            has_plain: false,
+            left_out,
+            every_write_is_read: false,
+        };
+        let mut base = Closure::new(actions.len());
+        let dropped =
+            |o: &Order| matches!(left_out, Some(LeftOut::Pair(p)) if (p.from, p.to) == (o.from, o.to));
+        for order in orders.iter().filter(|o| !dropped(o)) {
+            if !problem.add(&mut base, order.from, order.to) {
+                problem.base = None;
+                return problem;
+            }
+        }
+        problem.base = Some(base);
+        for (at, action) in actions.iter().enumerate() {
+            let Some(loc) = action.loc else { continue };
+            problem.has_plain |= !action.atomic;
+            if action.atomic && action.reads() {
+                problem.reads.push(at as u8);
+            }
+            if action.atomic && action.writes() {
+                match problem.writes.iter_mut().find(|(of, _)| *of == loc) {
+                    Some((_, writes)) => writes.push(at as u8),
+                    None => problem.writes.push((loc, SmallVec::from_slice(&[at as u8]))),
+                }
+            }
+        }
+        problem
+    }
+
+    /// Asks only for executions in which each local read of a location reads from another write, and from no initial one.
+    pub fn each_write_read_once(mut self) -> Problem<'a> {
+        self.every_write_is_read = true;
+        self
+    }
+
+    /// Returns the happens-before of the program alone, unless it has a cycle.
+    pub fn base(&self) -> Option<&Closure> {
+        self.base.as_ref()
+    }
+
+    /// Adds a pair. Inside one node of happens-before only program order remains.
+    #[inline]
+    fn add(&self, closure: &mut Closure, a: u8, b: u8) -> bool {
+        let (x, y) = (self.node[usize::from(a)], self.node[usize::from(b)]);
+        if x == y && a != b {
+            return a < b;
+        }
+        closure.add(usize::from(x), usize::from(y))
+    }
+
+    /// Returns whether `a` happens before `b`.
+    #[inline]
+    pub fn is_before(&self, closure: &Closure, a: usize, b: usize) -> bool {
+        let (x, y) = (self.node[a], self.node[b]);
+        if x == y {
+            return a < b;
+        }
+        closure.has(usize::from(x), usize::from(y))
+    }
+
+    /// Visits every execution until `visit` says to stop. Returns whether it did.
+    pub fn visit(&self, visit: &mut dyn FnMut(Execution<'_>) -> Next) -> bool {
+        let Some(base) = &self.base else { return false };
+        let mut choice = Choice {
+            problem: self,
+            orders: self.writes.iter().map(|_| SmallVec::new()).collect(),
+            sources: SmallVec::from_elem(Source::Init, self.actions.len()),
+            used: 0,
+            visit,
+        };
+        choice.order(0, base) == Next::Stop
+    }
+
+    /// Returns the writes of a location in the order of the execution's choice.
+    fn place(&self, loc: Loc) -> Option<usize> {
+        self.writes.iter().position(|(of, _)| *of == loc)
+    }
+}
+
+/// Returns the node of each action.
+fn nodes(actions: &[Action], switches: Switches) -> SmallVec<[u8; 16]> {
+    let is_rga = |first: u8| {
+        let of = actions[usize::from(first)..]
+            .iter()
+            .take_while(|a| a.first == first);
+        of.count() == 3
+    };
+    let merged = |a: &Action| switches.atomic_rga && is_rga(a.first);
+    let own = actions.iter().enumerate();
+    own.map(|(at, a)| if merged(a) { a.first } else { at as u8 })
+        .collect()
+}
+
+/// Choices under way.
+struct Choice<'a, 'v> {
+    problem: &'a Problem<'a>,
+    orders: SmallVec<[SmallVec<[u8; 8]>; 4]>,
+    sources: SmallVec<[Source; 16]>,
+    /// Writes that a local read already reads from.
+    used: u64,
+    visit: &'v mut dyn FnMut(Execution<'_>) -> Next,
+}
+
+impl Choice<'_, '_> {
+    /// Orders the writes of location `at` and of those after it.
+    fn order(&mut self, at: usize, closure: &Closure) -> Next {
+        let problem = self.problem;
+        let Some((_, writes)) = problem.writes.get(at) else {
+            return self.read(0, closure);
+        };
+        if self.orders[at].len() == writes.len() {
+            return self.order(at + 1, closure);
+        }
+        for &write in writes {
+            let chosen = &self.orders[at];
+            let others = || writes.iter().filter(|&&w| w != write && !chosen.contains(&w));
+            let too_early = |&w: &u8| problem.is_before(closure, usize::from(w), usize::from(write));
+            if chosen.contains(&write) || others().any(too_early) {
+                continue;
+            }
+            let mut closure = closure.clone();
+            let kept = |w: u8| !self.is_pair(w, write);
+            // Without a left-out pair the last one is enough, because the others are before it.
+            let ordered = chosen
+                .iter()
+                .filter(|&&w| kept(w))
+                .all(|&w| problem.add(&mut closure, w, write));
+            // A pair that is left out is looked at in one order only, the opposite of its own.
+            let wrong_way = chosen.iter().any(
+                |&w| matches!(problem.left_out, Some(LeftOut::Ws { from, to }) if (from, to) == (w, write)),
+            );
+            if !ordered || wrong_way {
+                continue;
+            }
+            self.orders[at].push(write);
+            let next = self.order(at, &closure);
+            self.orders[at].pop();
+            if next == Next::Stop {
+                return next;
+            }
+        }
+        Next::Continue
+    }
+
+    /// Returns whether WS and R1 are left out for these writes.
+    fn is_pair(&self, w: u8, v: u8) -> bool {
+        matches!(self.problem.left_out, Some(LeftOut::Ws { from, to }) if (from, to) == (w, v) || (from, to) == (v, w))
+    }
+
+    /// Chooses the source of read `at` and of those after it.
+    fn read(&mut self, at: usize, closure: &Closure) -> Next {
+        let problem = self.problem;
+        let Some(&read) = problem.reads.get(at) else {
+            return self.end(closure);
+        };
+        let action = &problem.actions[usize::from(read)];
+        let once = problem.every_write_is_read && action.is_local();
+        let place = action.loc.and_then(|loc| problem.place(loc));
+        let writes = place.map(|p| self.orders[p].clone()).unwrap_or_default();
+        if !once {
+            let mut closure = closure.clone();
+            if self.before_all(read, None, &writes, &mut closure) {
+                self.sources[usize::from(read)] = Source::Init;
+                if self.read(at + 1, &closure) == Next::Stop {
+                    return Next::Stop;
+                }
+            }
+        }
+        for (index, &write) in writes.iter().enumerate() {
+            if write == read || (once && self.used >> write & 1 == 1) {
+                continue;
+            }
+            let mut closure = closure.clone();
+            let left_out = problem.left_out == Some(LeftOut::R2 { write, read });
+            if !left_out && !problem.add(&mut closure, write, read) {
+                continue;
+            }
+            if !self.before_all(read, Some(write), &writes[index + 1..], &mut closure) {
+                continue;
+            }
+            self.sources[usize::from(read)] = Source::Write(write);
+            let used = self.used;
+            if once {
+                self.used |= 1 << write;
+            }
+            let next = self.read(at + 1, &closure);
+            self.used = used;
+            if next == Next::Stop {
+                return next;
+            }
+        }
+        let plain = |a: &Action| !a.atomic && a.writes() && a.loc == action.loc;
+        if problem.has_plain && problem.actions.iter().any(plain) {
+            self.sources[usize::from(read)] = Source::Plain;
+            return self.read(at + 1, closure);
+        }
+        Next::Continue
+    }
+
+    /// Applies R1: the read, which reads from `source`, precedes the later writes.
+    fn before_all(&self, read: u8, source: Option<u8>, later: &[u8], closure: &mut Closure) -> bool {
+        later.iter().all(|&write| {
+            let left_out = self.problem.left_out == Some(LeftOut::R1 { read, write })
+                || source.is_some_and(|source| self.is_pair(source, write));
+            write == read || left_out || self.problem.add(closure, read, write)
+        })
+    }
+
+    /// Returns whether the rule that is left out would apply with the choices made.
+    fn is_applied(&self, left_out: LeftOut) -> bool {
+        match left_out {
+            LeftOut::Pair(_) | LeftOut::Ws { .. } => true,
+            LeftOut::R2 { write, read } => self.sources[usize::from(read)] == Source::Write(write),
+            LeftOut::R1 { read, write } => match self.sources[usize::from(read)] {
+                Source::Init => true,
+                Source::Plain => false,
+                // R1 is about writes after the one that the read reads from.
+                Source::Write(source) => self.orders.iter().any(|order| {
+                    let place = |w: u8| order.iter().position(|&v| v == w);
+                    matches!((place(source), place(write)), (Some(s), Some(w)) if s < w)
+                }),
+            },
+        }
+    }
+
+    /// Visits the execution if it is one: what was demanded holds, and reads of writes that are not atomic are possible.
+    fn end(&mut self, closure: &Closure) -> Next {
+        let problem = self.problem;
+        if let Some(left_out) = problem.left_out {
+            if !self.is_applied(left_out) {
+                return Next::Continue;
+            }
+            let (from, to) = left_out.pair();
+            if !problem.is_before(closure, to, from) {
+                return Next::Continue;
+            }
+        }
+        let execution = Execution {
+            problem,
+            before: closure,
+            sources: &self.sources,
+            orders: &self.orders,
+        };
+        if problem.has_plain && !execution.plain_reads_are_possible() {
+            return Next::Continue;
+        }
+        (self.visit)(execution)
+    }
+}
+
+impl Execution<'_> {
+    /// Returns the atomic writes of a location in their order.
+    pub fn order(&self, loc: Loc) -> &[u8] {
+        self.problem.place(loc).map_or(&[], |place| &self.orders[place])
+    }
+
+    /// Returns whether a conflict with action `at` exists: an access to its location that happens-before does not order with
+    /// it, one of the two writing and one not atomic (coreRMA'16 section 5.2). `with_reads` counts reads among them.
+    pub fn conflicts(&self, at: usize, with_reads: bool) -> bool {
+        let action = &self.problem.actions[at];
+        self.problem.has_plain
+            && self.problem.actions.iter().enumerate().any(|(other, b)| {
+                other != at
+                    && b.loc == action.loc
+                    && (b.writes() || (with_reads && action.writes()))
+                    && (!action.atomic || !b.atomic)
+                    && !self.problem.is_before(self.before, at, other)
+                    && !self.problem.is_before(self.before, other, at)
+            })
+    }
+
+    /// Returns the writes of a location that happen before `at` and before no other such write.
+    pub fn latest(&self, loc: Loc, at: Option<usize>) -> SmallVec<[u8; 4]> {
+        let earlier = |w: &usize| at.is_none_or(|at| self.problem.is_before(self.before, *w, at));
+        let writes = || {
+            let all = self.problem.actions.iter().enumerate();
+            all.filter(|(_, a)| a.writes() && a.loc == Some(loc))
+                .map(|(w, _)| w)
+                .filter(earlier)
+        };
+        let is_last = |&w: &usize| !writes().any(|v| self.problem.is_before(self.before, w, v));
+        writes().filter(is_last).map(|w| w as u8).collect()
+    }
+
+    /// Returns whether each atomic read without a conflict reads from a write that happens-before leaves visible.
+    fn plain_reads_are_possible(&self) -> bool {
+        self.problem.reads.iter().all(|&read| {
+            let at = usize::from(read);
+            let Some(loc) = self.problem.actions[at].loc else {
+                return true;
+            };
+            if self.conflicts(at, false) {
+                return true;
+            }
+            // Writes that are not atomic are all ordered with the read.
+            let latest = self.latest(loc, Some(at));
+            let is_atomic = |w: &u8| self.problem.actions[usize::from(*w)].atomic;
+            match self.sources[at] {
+                Source::Init => latest.is_empty(),
+                Source::Write(w) => latest.contains(&w),
+                Source::Plain => latest.iter().any(|w| !is_atomic(w)),
+            }
+        })
+    }
+
+    /// Returns the rules of the pairs that the choices gave, for reports: the write order and the sources.
+    pub fn chosen(&self) -> Vec<Order> {
+        let mut out = Vec::new();
+        for order in self.orders {
+            for pair in order.windows(2) {
+                out.push(Order {
+                    from: pair[0],
+                    to: pair[1],
+                    rule: Rule::Ws,
+                });
+            }
+        }
+        for &read in &self.problem.reads {
+            if let Source::Write(from) = self.sources[usize::from(read)] {
+                out.push(Order {
+                    from,
+                    to: read,
+                    rule: Rule::R2,
+                });
+            }
+        }
+        out
+    }
+}

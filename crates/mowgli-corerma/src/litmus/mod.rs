@@ -1,0 +1,63 @@
+//! The coreRMA dialect of the litmus language: text to a [`Litmus`] and back.
+//!
+//! `docs/corerma.md` is its manual. Header, init block, columns and conditions are those of [`mowgli::litmus`], whose parser
+//! reads them; `parse` adds the statements, and `resolve` checks names. [`Litmus::print`] goes back. Used by the command, by the
+//! catalogue and by the generator.
+
+mod condition;
+mod parse;
+mod print;
+mod resolve;
+
+use serde::{Deserialize, Serialize};
+
+pub use condition::{Condition, Expected, Formula, Operand, Query};
+pub use parse::{DIALECT, WORDS, is_dialect, parse};
+pub use print::{program as program_text, statement};
+
+use crate::program::Program;
+use mowgli::litmus::Diagnostic;
+
+/// A litmus test of coreRMA.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Litmus {
+    /// The name in the header line.
+    pub name: String,
+    /// The text after the name: where the test comes from and what it shows.
+    pub description: Option<String>,
+    /// The program.
+    pub program: Program,
+    /// Operands to show in states besides those of the conditions.
+    pub observed: Vec<Operand>,
+    /// Final conditions, at least one. The n-th is called `NAME#n`, the first `NAME`.
+    pub queries: Vec<Query>,
+}
+
+impl Litmus {
+    /// Returns the name of query `index` in reports.
+    pub fn query_name(&self, index: usize) -> String {
+        match index {
+            0 => self.name.clone(),
+            n => format!("{}#{}", self.name, n + 1),
+        }
+    }
+
+    /// Lists the operands that a state of query `index` shows: those of its formula, then the `locations` list.
+    pub fn shown(&self, index: usize) -> Vec<Operand> {
+        let formula = self.queries.get(index).map(|q| &q.condition.formula);
+        let mut out = formula.map(Formula::operands).unwrap_or_default();
+        out.extend(&self.observed);
+        out.sort_unstable();
+        out.dedup();
+        out
+    }
+}
+
+/// A text that was accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parsed {
+    /// The test.
+    pub litmus: Litmus,
+    /// Warnings, in the order of the text.
+    pub warnings: Vec<Diagnostic>,
+}
