@@ -6,6 +6,7 @@
 //! unsafe code. Used by the command `mowgli` and by `loco-sim`.
 #![forbid(unsafe_code)]
 
+pub mod cat;
 pub mod catalogue;
 pub mod check;
 pub mod declarative;
