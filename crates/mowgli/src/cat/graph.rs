@@ -197,6 +197,28 @@ impl Graph {
         self.known.contains_key(&Op::Rel(rel))
     }
 
+    /// Returns the node of an operation, if the graph has it.
+    pub(super) fn find(&self, op: Op) -> Option<NodeId> {
+        self.known.get(&op).copied()
+    }
+
+    /// Returns the relations whose common pairs `a \\ b` leaves out. These are `c` and `d` if `b` is `a & c & d`, since `a \\ (a & c)` is
+    /// `a \\ c`; otherwise `b` alone.
+    pub(super) fn subtrahends(&self, a: NodeId, b: NodeId) -> Vec<NodeId> {
+        let (mut rest, mut open, mut found) = (Vec::new(), vec![b], false);
+        while let Some(id) = open.pop() {
+            match self.ops[id.index()] {
+                _ if id == a => found = true,
+                Op::Intersection(x, y) => open.extend([y, x]),
+                _ => rest.push(id),
+            }
+        }
+        match found && !rest.is_empty() {
+            true => rest,
+            false => vec![b],
+        }
+    }
+
     /// Computes the flags of all nodes.
     pub(super) fn flags(&self) -> Flags {
         let n = self.ops.len();
@@ -226,7 +248,10 @@ impl Graph {
                 };
                 flags.monotone[i] = match op {
                     Op::Complement(a) => flags.fixed[a.index()],
-                    Op::Difference(a, b) => flags.monotone[a.index()] && flags.fixed[b.index()],
+                    Op::Difference(a, b) => {
+                        let minus = self.subtrahends(a, b);
+                        flags.monotone[a.index()] && minus.iter().all(|m| flags.fixed[m.index()])
+                    }
                     Op::Fix { group, .. } => {
                         let bodies = &self.groups[group as usize].bodies;
                         bodies.iter().all(|b| flags.monotone[b.index()])

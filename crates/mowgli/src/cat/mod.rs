@@ -10,9 +10,12 @@ mod embedded;
 mod eval;
 mod graph;
 mod lexer;
+mod matrix;
 mod parser;
+mod plan;
 mod predefined;
 mod resolve;
+mod search;
 
 pub mod limits;
 
@@ -26,15 +29,19 @@ pub use embedded::{Embedded, FILES, Included, Includes, find};
 pub use predefined::{RELATIONS, Rel, SETS, Set};
 pub use resolve::Axiom;
 
-use crate::declarative::reference;
+use crate::declarative::problem::Problem;
+use crate::declarative::unfold::End;
+use crate::declarative::{Choices, reference, unfold_all};
 use crate::event::Execution;
-use crate::litmus::Severity;
+use crate::litmus::{Operand, Severity};
 use crate::model::{Model, RmwAtomicity};
-use crate::models::Spec;
-use crate::outcome::{Budget, Completeness, Limit, Search};
+use crate::models::{Parts, Spec};
+use crate::outcome::{Budget, Completeness, Limit, Outcome, Search};
 use crate::program::Program;
 
-use graph::{Graph, NodeId};
+use graph::{Flags, Graph, NodeId};
+use plan::Plan;
+use search::{Goal, Known, Stop};
 
 /// The embedded file whose definitions every model file can use.
 const PRELUDE: &str = "stdlib.cat";
@@ -45,6 +52,8 @@ pub struct ModelFile {
     name: String,
     title: Option<String>,
     graph: Graph,
+    flags: Flags,
+    plan: Plan,
     axioms: Vec<Axiom>,
     requirements: Vec<Axiom>,
     shows: Vec<(String, NodeId)>,
@@ -73,6 +82,8 @@ impl ModelFile {
         Ok(ModelFile {
             name: name.to_owned(),
             title: resolved.title,
+            flags: resolved.graph.flags(),
+            plan: plan::compile(&resolved.graph, &resolved.axioms, &resolved.requirements),
             graph: resolved.graph,
             axioms: resolved.axioms,
             requirements: resolved.requirements,
@@ -120,29 +131,103 @@ impl ModelFile {
         self.axioms.iter().all(|axiom| values.satisfies(axiom))
     }
 
-    /// Returns the first requirement that the execution's program does not meet.
-    fn unmet(&self, execution: &Execution) -> Option<&Axiom> {
-        if self.requirements.is_empty() {
-            return None;
-        }
-        let values = eval::Values::new(&self.graph, execution);
-        self.requirements.iter().find(|r| !values.satisfies(r))
-    }
-
     /// Returns the data from which executions are made for this model: those of RDMA^TSO, whose events are the same in every model,
-    /// without the orders that the file does not mention.
+    /// without the orders that the file does not mention, and without axioms.
     fn candidates(&self, atomicity: RmwAtomicity) -> Spec {
         Spec {
             flushes: self.graph.uses(Rel::Nfo),
+            ib: Parts::default(),
+            ob: Parts::default(),
             ..Spec::of(Model::RdmaTso, atomicity)
         }
     }
 }
 
+/// Says that a model has no meaning for a program, because the program does not meet a `requires` of the file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{model} does not apply: it requires {requirement}")]
+pub struct NotApplicable {
+    /// The name of the model.
+    pub model: String,
+    /// The name of the requirement.
+    pub requirement: String,
+}
+
 /// Finds every outcome of a program that has an execution which satisfies the axioms of a model.
 ///
-/// A program that does not meet a `requires` of the file is refused with [`Limit::TooLarge`].
+/// A program that does not meet a `requires` of the file is refused with [`Limit::TooLarge`]; [`decide`] tells this from a limit.
 pub fn outcomes(
+    program: &Program,
+    model: &ModelFile,
+    atomicity: RmwAtomicity,
+    budget: &Budget<'_>,
+) -> Search {
+    match decide(program, model, atomicity, None, budget) {
+        Ok(search) => search,
+        Err(reason) => Search::refused(Limit::TooLarge(reason.to_string())),
+    }
+}
+
+/// Finds the combinations of values that `operands` can have at the end and one outcome for each; without operands, every outcome.
+///
+/// # Errors
+/// Fails if the program does not meet a requirement of the model.
+pub fn decide(
+    program: &Program,
+    model: &ModelFile,
+    atomicity: RmwAtomicity,
+    operands: Option<&[Operand]>,
+    budget: &Budget<'_>,
+) -> Result<Search, NotApplicable> {
+    let mut known = Known {
+        operands: operands.map(<[Operand]>::to_vec),
+        ..Known::default()
+    };
+    let mut states = 0;
+    let result = every_outcome(program, model, atomicity, &mut known, budget, &mut states);
+    Ok(Search {
+        completeness: match result {
+            Ok(completeness) => completeness,
+            Err(stop) => Completeness::Incomplete(model.limit(stop)?),
+        },
+        outcomes: known.outcomes,
+        states,
+    })
+}
+
+/// Finds an execution that satisfies the axioms and whose outcome satisfies `wanted`; `Ok(Ok(None))` if there is none.
+///
+/// # Errors
+/// Fails if the program does not meet a requirement of the model; inside, the limit at which the search stopped without an answer.
+pub fn witness(
+    program: &Program,
+    model: &ModelFile,
+    atomicity: RmwAtomicity,
+    wanted: &dyn Fn(&Outcome) -> bool,
+    budget: &Budget<'_>,
+) -> Result<Result<Option<Execution>, Limit>, NotApplicable> {
+    let spec = model.candidates(atomicity);
+    let mut states = 0;
+    let mut search = || {
+        let threads = unfold_all(program, &spec, budget)?;
+        for choice in Choices::new(&threads, |end| end == End::Complete) {
+            let problem = Problem::new(program, &spec, &choice);
+            let goal = Goal::Execution(wanted);
+            if let Some(found) = solve(model, &problem, goal, budget, &mut states)? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    };
+    match search() {
+        Ok(found) => Ok(Ok(found)),
+        Err(stop) => Ok(Err(model.limit(stop)?)),
+    }
+}
+
+/// Finds the outcomes by plain enumeration of all executions and [`ModelFile::is_consistent`]: slow, and the yardstick of [`outcomes`].
+/// Does not look at requirements.
+pub fn outcomes_by_enumeration(
     program: &Program,
     model: &ModelFile,
     atomicity: RmwAtomicity,
@@ -153,26 +238,90 @@ pub fn outcomes(
         completeness: Completeness::Complete,
         states: 0,
     };
-    let mut unmet = None;
     let spec = model.candidates(atomicity);
     let result = reference::each_execution(program, &spec, budget, |execution| {
         search.states += 1;
-        if let Some(axiom) = model.unmet(execution) {
-            unmet = Some(axiom.name.clone());
-            return ControlFlow::Break(());
-        }
         if !search.outcomes.contains(&execution.outcome) && model.is_consistent(execution) {
             search.outcomes.insert(execution.outcome.clone());
         }
         ControlFlow::Continue(())
     });
-    match (result, unmet) {
-        (Err(limit), _) => search.completeness = Completeness::Incomplete(limit),
-        (Ok(()), Some(name)) => {
-            let reason = format!("{} does not apply: {name}", model.name);
-            return Search::refused(Limit::TooLarge(reason));
-        }
-        (Ok(()), None) => {}
+    if let Err(limit) = result {
+        search.completeness = Completeness::Incomplete(limit);
     }
     search
+}
+
+fn every_outcome(
+    program: &Program,
+    model: &ModelFile,
+    atomicity: RmwAtomicity,
+    known: &mut Known,
+    budget: &Budget<'_>,
+    states: &mut u64,
+) -> Result<Completeness, Stop> {
+    let spec = model.candidates(atomicity);
+    let threads = unfold_all(program, &spec, budget)?;
+    for choice in Choices::new(&threads, |end| end == End::Complete) {
+        let problem = Problem::new(program, &spec, &choice);
+        solve(model, &problem, Goal::Outcomes(known), budget, states)?;
+    }
+    // A loop that can need more iterations than its bound leaves outcomes open. Stuck paths of other threads count too, because with
+    // more iterations this thread might free them.
+    for (thread, paths) in threads.iter().enumerate() {
+        for path in paths {
+            let End::LoopBound(bound) = path.end else {
+                continue;
+            };
+            let mut threads = threads.clone();
+            threads[thread] = vec![path.clone()];
+            for choice in Choices::new(&threads, |_| true) {
+                let problem = Problem::new(program, &spec, &choice);
+                if solve(model, &problem, Goal::Any, budget, states)?.is_some() {
+                    return Ok(Completeness::Incomplete(Limit::LoopBound { thread, bound }));
+                }
+            }
+        }
+    }
+    Ok(Completeness::Complete)
+}
+
+/// Runs the search on rows of the least width that has room for all events.
+fn solve(
+    model: &ModelFile,
+    problem: &Problem<'_>,
+    goal: Goal<'_>,
+    budget: &Budget<'_>,
+    states: &mut u64,
+) -> Result<Option<Execution>, Stop> {
+    match problem.program.locations.len() + problem.len() {
+        0..=64 => search::solve::<1>(model, problem, goal, budget, states),
+        65..=128 => search::solve::<2>(model, problem, goal, budget, states),
+        129..=EVENTS_MAX => search::solve::<8>(model, problem, goal, budget, states),
+        events => Err(Stop::Limit(Limit::TooLarge(format!(
+            "{events} events, at most {EVENTS_MAX}"
+        )))),
+    }
+}
+
+/// Most events of one execution under a model file, initial writes among them.
+pub const EVENTS_MAX: usize = 512;
+
+impl From<Limit> for Stop {
+    fn from(limit: Limit) -> Stop {
+        Stop::Limit(limit)
+    }
+}
+
+impl ModelFile {
+    /// Returns the limit at which a search stopped.
+    fn limit(&self, stop: Stop) -> Result<Limit, NotApplicable> {
+        match stop {
+            Stop::Limit(limit) => Ok(limit),
+            Stop::Unmet(at) => Err(NotApplicable {
+                model: self.name.clone(),
+                requirement: self.requirements[at].name.clone(),
+            }),
+        }
+    }
 }

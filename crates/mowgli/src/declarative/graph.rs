@@ -71,7 +71,7 @@ impl Builder<'_, '_> {
 
 /// Builds the execution of a problem with this reads-from. `observed` orders writes and atomics. `flushed` says whether a NIC
 /// read comes before a write of its queue pair.
-pub(super) fn build(
+pub(crate) fn build(
     p: &Problem<'_>,
     rf: &[u16],
     observed: impl Fn(usize, usize) -> bool,
@@ -204,7 +204,7 @@ fn values(p: &Problem<'_>, rf: &[u16]) -> (Vec<Option<Value>>, Vec<Option<Value>
 }
 
 /// Returns the initial write of a location.
-fn initial(loc: usize) -> Event {
+pub(crate) fn initial(loc: usize) -> Event {
     Event {
         thread: None,
         kind: Kind::LocalWrite,

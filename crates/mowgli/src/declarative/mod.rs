@@ -10,9 +10,9 @@ pub mod reference;
 pub mod sym;
 pub mod unfold;
 
-mod graph;
+pub(crate) mod graph;
 mod order;
-mod problem;
+pub(crate) mod problem;
 mod search;
 
 use crate::event::Execution;
@@ -166,7 +166,7 @@ fn solve(
 /// Most points in time of one execution. An event has one point, a buffered write two.
 pub const POINTS_MAX: usize = 512;
 
-fn unfold_all(program: &Program, spec: &Spec, budget: &Budget<'_>) -> Result<Vec<Vec<Path>>, Limit> {
+pub(crate) fn unfold_all(program: &Program, spec: &Spec, budget: &Budget<'_>) -> Result<Vec<Vec<Path>>, Limit> {
     if spec.model == Model::Tso && program.has_remote_operations() {
         return Err(Limit::TooLarge("tso has no remote operations".to_owned()));
     }
@@ -176,14 +176,14 @@ fn unfold_all(program: &Program, spec: &Spec, budget: &Budget<'_>) -> Result<Vec
 }
 
 /// Iterates over the ways to choose one path for each thread among the paths whose end is wanted.
-struct Choices<'p> {
+pub(crate) struct Choices<'p> {
     threads: Vec<Vec<&'p Path>>,
     /// Index of the next choice in each thread; `None` when done.
     next: Option<Vec<usize>>,
 }
 
 impl<'p> Choices<'p> {
-    fn new(threads: &'p [Vec<Path>], wanted: impl Fn(End) -> bool) -> Choices<'p> {
+    pub(crate) fn new(threads: &'p [Vec<Path>], wanted: impl Fn(End) -> bool) -> Choices<'p> {
         let threads: Vec<Vec<&Path>> = threads
             .iter()
             .map(|paths| paths.iter().filter(|p| wanted(p.end)).collect())

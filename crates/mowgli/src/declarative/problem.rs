@@ -17,11 +17,11 @@ use super::sym::Sym;
 use super::unfold::Path;
 
 /// Stands for the initial write of a location where the index of a write is expected.
-pub(super) const INIT: u16 = u16::MAX;
+pub(crate) const INIT: u16 = u16::MAX;
 
 /// A few edges between points.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Edges {
+pub(crate) struct Edges {
     len: u8,
     edges: [(u16, u16); 6],
 }
@@ -34,35 +34,35 @@ impl Edges {
         }
     }
 
-    pub(super) fn as_slice(&self) -> &[(u16, u16)] {
+    pub(crate) fn as_slice(&self) -> &[(u16, u16)] {
         &self.edges[..usize::from(self.len)]
     }
 }
 
 /// Either these edges or those.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Choice {
-    pub(super) this: Edges,
-    pub(super) that: Edges,
+pub(crate) struct Choice {
+    pub(crate) this: Edges,
+    pub(crate) that: Edges,
 }
 
 /// A value that must be zero, non-zero, or exactly this.
 #[derive(Clone, Debug)]
-pub(super) struct Condition {
-    pub(super) thread: usize,
-    pub(super) sym: Arc<Sym>,
-    pub(super) wanted: Wanted,
+pub(crate) struct Condition {
+    pub(crate) thread: usize,
+    pub(crate) sym: Arc<Sym>,
+    pub(crate) wanted: Wanted,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wanted {
+pub(crate) enum Wanted {
     True,
     False,
     Exactly(Value),
 }
 
 impl Wanted {
-    pub(super) fn admits(self, value: Value) -> bool {
+    pub(crate) fn admits(self, value: Value) -> bool {
         match self {
             Wanted::True => value != 0,
             Wanted::False => value == 0,
@@ -72,35 +72,35 @@ impl Wanted {
 }
 
 /// The order problem.
-pub(super) struct Problem<'a> {
-    pub(super) program: &'a Program,
-    pub(super) spec: &'a Spec,
-    pub(super) paths: Vec<&'a Path>,
+pub(crate) struct Problem<'a> {
+    pub(crate) program: &'a Program,
+    pub(crate) spec: &'a Spec,
+    pub(crate) paths: Vec<&'a Path>,
     /// Index of the first event of each thread.
-    pub(super) first: Vec<usize>,
+    pub(crate) first: Vec<usize>,
     /// Thread of each event.
-    pub(super) thread: Vec<usize>,
+    pub(crate) thread: Vec<usize>,
     /// Issue point of each event.
-    pub(super) issue: Vec<u16>,
+    pub(crate) issue: Vec<u16>,
     /// Observation point of each event.
-    pub(super) observe: Vec<u16>,
+    pub(crate) observe: Vec<u16>,
     /// Point that carries modification order; the observation point unless `mo` is not in `ob`.
     place: Vec<u16>,
     /// Number of points.
-    pub(super) points: usize,
+    pub(crate) points: usize,
     /// Edges that every execution has.
-    pub(super) fixed: Vec<(u16, u16)>,
+    pub(crate) fixed: Vec<(u16, u16)>,
     /// Choices that every execution makes, whatever its reads-from.
-    pub(super) choices: Vec<Choice>,
+    pub(crate) choices: Vec<Choice>,
     /// Writes to each location.
-    pub(super) writes: Vec<Vec<u16>>,
+    pub(crate) writes: Vec<Vec<u16>>,
     /// Conditions on values.
-    pub(super) conditions: Vec<Condition>,
+    pub(crate) conditions: Vec<Condition>,
 }
 
 impl<'a> Problem<'a> {
     /// Compiles one path for every thread.
-    pub(super) fn new(program: &'a Program, spec: &'a Spec, paths: &[&'a Path]) -> Problem<'a> {
+    pub(crate) fn new(program: &'a Program, spec: &'a Spec, paths: &[&'a Path]) -> Problem<'a> {
         let mut p = Problem {
             program,
             spec,
@@ -136,29 +136,29 @@ impl<'a> Problem<'a> {
     }
 
     /// Returns the number of events.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.issue.len()
     }
 
     /// Returns an event.
-    pub(super) fn event(&self, e: usize) -> &'a Event {
+    pub(crate) fn event(&self, e: usize) -> &'a Event {
         let t = self.thread[e];
         &self.paths[t].events[e - self.first[t]]
     }
 
     /// Returns the symbolic value of an event (see [`Path::values`]).
-    pub(super) fn sym(&self, e: usize) -> Option<&'a Arc<Sym>> {
+    pub(crate) fn sym(&self, e: usize) -> Option<&'a Arc<Sym>> {
         let t = self.thread[e];
         self.paths[t].values[e - self.first[t]].as_ref()
     }
 
     /// Returns whether the event reads a location that the program names.
-    pub(super) fn is_sourced_read(&self, e: usize) -> bool {
+    pub(crate) fn is_sourced_read(&self, e: usize) -> bool {
         self.event(e).is_read() && self.event(e).loc.is_some()
     }
 
     /// Collects the edges that follow when `read` reads from `write`.
-    pub(super) fn rf_edges(&self, write: usize, read: usize) -> Edges {
+    pub(crate) fn rf_edges(&self, write: usize, read: usize) -> Edges {
         let mut edges = Edges::default();
         let spec = self.spec;
         if spec.ib.contains(Part::Rf) {
@@ -173,14 +173,14 @@ impl<'a> Problem<'a> {
     }
 
     /// Collects the edges that follow when modification order places the first write before the second.
-    pub(super) fn mo_edges(&self, first: usize, second: usize) -> Edges {
+    pub(crate) fn mo_edges(&self, first: usize, second: usize) -> Edges {
         let mut edges = Edges::default();
         self.push_mo(&mut edges, first, second);
         edges
     }
 
     /// Collects the edges that follow when `read` reads from `source` and `write` comes after `source` in modification order.
-    pub(super) fn rb_edges(&self, read: usize, source: u16, write: usize) -> Edges {
+    pub(crate) fn rb_edges(&self, read: usize, source: u16, write: usize) -> Edges {
         let mut edges = Edges::default();
         if source != INIT {
             self.push_mo(&mut edges, usize::from(source), write);
