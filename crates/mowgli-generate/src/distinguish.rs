@@ -50,8 +50,11 @@ pub fn separators(
     let mut failed = None;
     programs(language, unit, &mut |sketch| {
         found.programs += 1;
+        let program = sketch.program();
         if failed.is_none()
-            && let Err(limit) = compare(first, second, &sketch.program(), sketch.size(), budget, &mut found.tests)
+            && first.applies(&program)
+            && second.applies(&program)
+            && let Err(limit) = compare(first, second, &program, sketch.size(), budget, &mut found.tests)
         {
             failed = Some(limit);
         }

@@ -11,6 +11,7 @@ pub mod condition;
 pub mod distinguish;
 pub mod enumerate;
 pub mod faults;
+pub mod file;
 pub mod language;
 pub mod minimal;
 pub mod order;

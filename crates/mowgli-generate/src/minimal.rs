@@ -50,7 +50,8 @@ impl<'a> Variants<'a> {
         program: &Program,
         budget: &'a Budget<'a>,
     ) -> Variants<'a> {
-        let programs = programs(program).into_iter();
+        let applies = |p: &Program| theory.applies(p) && other.is_none_or(|other| other.applies(p));
+        let programs = programs(program).into_iter().filter(applies);
         Variants {
             theory,
             other,

@@ -11,7 +11,7 @@ use mowgli::outcome::{Budget, Limit, Outcome};
 use mowgli::program::Program;
 
 use crate::condition::{Condition, least_forbidden, operands};
-use crate::enumerate::{Unit, programs, units};
+use crate::enumerate::{Unit, programs};
 use crate::language::Language;
 use crate::minimal::Variants;
 use crate::theory::{Rule, Theory, candidates};
@@ -36,7 +36,6 @@ pub struct Generator<'a> {
     /// The rules of the model, or the one that is the pivot.
     rules: Vec<Box<dyn Rule + 'a>>,
     pivot: bool,
-    units: Vec<Unit>,
 }
 
 /// Says that a model has no rule of this name.
@@ -79,26 +78,22 @@ impl<'a> Generator<'a> {
             language,
             rules,
             pivot: pivot.is_some(),
-            units: units(&language),
         })
     }
 
-    /// Returns the parts of the work, smaller programs first.
-    pub fn units(&self) -> &[Unit] {
-        &self.units
-    }
-
-    /// Makes the tests of a unit. `progress` is called after each program.
+    /// Makes the tests of a unit of the language.
     ///
     /// # Errors
     /// The limit that stopped a search.
-    pub fn tests(&self, unit: usize, budget: &Budget<'_>) -> Result<Found, Limit> {
+    pub fn tests(&self, unit: &Unit, budget: &Budget<'_>) -> Result<Found, Limit> {
         let mut found = Found::default();
         let mut failed = None;
-        programs(&self.language, &self.units[unit], &mut |sketch| {
+        programs(&self.language, unit, &mut |sketch| {
             found.programs += 1;
+            let program = sketch.program();
             if failed.is_none()
-                && let Err(limit) = self.tests_of(&sketch.program(), sketch.size(), budget, &mut found.tests)
+                && self.theory.applies(&program)
+                && let Err(limit) = self.tests_of(&program, sketch.size(), budget, &mut found.tests)
             {
                 failed = Some(limit);
             }

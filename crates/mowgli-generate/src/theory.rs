@@ -23,6 +23,11 @@ pub trait Theory: Sync {
     /// Returns the instructions that have a meaning under the model, for programs up to a size.
     fn language(&self, size: u8) -> Language;
 
+    /// Returns whether the program has a meaning under the model. Programs of [`Self::language`] that have none are passed over.
+    fn applies(&self, _: &Program) -> bool {
+        true
+    }
+
     /// Finds every outcome of a program that the model allows.
     ///
     /// # Errors

@@ -8,6 +8,7 @@ use mowgli::litmus::{self, Litmus, Query, Quantifier, Setting, Verdict};
 use mowgli::model::{Model, RmwAtomicity};
 use mowgli::outcome::Budget;
 use mowgli_generate::condition::Condition;
+use mowgli_generate::enumerate::units;
 use mowgli_generate::faults::changes;
 use mowgli_generate::language::Language;
 use mowgli_generate::minimal;
@@ -23,8 +24,8 @@ const RDMA: [Model; 4] = [
 
 fn tests(theory: &BuiltIn, language: Language, pivot: Option<&str>) -> Vec<Test> {
     let generator = Generator::new(theory, language, pivot).unwrap();
-    let units = 0..generator.units().len();
-    let found = units.map(|unit| generator.tests(unit, &Budget::default()).unwrap());
+    let units = units(&language);
+    let found = units.iter().map(|unit| generator.tests(unit, &Budget::default()).unwrap());
     found.flat_map(|found| found.tests).collect()
 }
 

@@ -3,6 +3,7 @@
 //! `source` is what a model family provides, `writer` runs it on several threads, and `manifest` remembers what is on disk.
 
 mod manifest;
+mod minimal;
 mod source;
 mod writer;
 
@@ -14,6 +15,7 @@ use serde::Serialize;
 
 use crate::budget::{Limits, Run};
 use crate::shard::{self, Shard};
+use crate::theories::Bounds;
 use crate::{Error, Exit, output, progress};
 
 /// Make every test up to a size that exercises a rule of a model
@@ -32,16 +34,15 @@ pub(crate) struct Args {
     /// The rule that each test exercises
     #[arg(short, long, value_name = "RULE")]
     pub(crate) pivot: Option<String>,
-    /// Processes (or threads) of the tests
-    #[arg(long, value_name = "N", default_value = "1")]
-    pub(crate) processes: usize,
     /// The largest size of a test
     #[arg(short, long, value_name = "S")]
     pub(crate) size: Option<usize>,
+    #[command(flatten)]
+    pub(crate) bounds: Bounds,
     /// The folder for the tests. Without it the tests are made and counted only
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
-    #[arg(long, value_name = "I/N", default_value = "1/1", help = shard::HELP, long_help = shard::LONG_HELP)]
+    #[arg(long, value_name = "I/N", default_value = "1/1", value_parser = shard::read, help = shard::HELP, long_help = shard::LONG_HELP)]
     shard: Shard,
     /// Threads that make tests. Default: as many as the machine has cores
     #[arg(long, value_name = "N")]

@@ -47,8 +47,8 @@ pub(crate) struct Plan {
 ///
 /// Fails when the model has no generator or when it lacks an argument.
 pub(crate) fn plans(args: &Args) -> Result<Vec<Plan>, Error> {
-    Err(Error::Usage(format!(
-        "no tests can be generated for the model {}",
-        args.model
-    )))
+    Ok(vec![Plan {
+        folder: String::new(),
+        source: Box::new(super::minimal::Minimal::new(args)?),
+    }])
 }
