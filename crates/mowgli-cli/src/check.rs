@@ -1,4 +1,6 @@
 //! `mowgli check`: runs tests under models, reports as herd7 does, and compares the verdicts with those that the tests state.
+//!
+//! Tests of RDMA come first; [`crate::check_corerma`] does those of coreRMA.
 
 use std::time::Instant;
 
@@ -13,7 +15,8 @@ use crate::diagnostics::Report;
 use crate::row::Row;
 use crate::source::{self, Test};
 use crate::summary::{Summary, Totals};
-use crate::{Error, Exit, output, progress, values};
+use crate::values::AnyModel;
+use crate::{Error, Exit, check_corerma, output, progress, values};
 
 /// Check litmus tests and compare the verdicts with those the tests state
 ///
@@ -21,7 +24,7 @@ use crate::{Error, Exit, output, progress, values};
 /// built-in test, or - for standard input. Without a PATH the built-in catalogue is checked.
 ///
 /// For each test and model a report in herd7's form is printed, then a table of all verdicts. Counts are of final states,
-/// not of executions. A model that has no meaning for a test (x86-TSO for a test with remote operations, say) is marked
+/// not of executions. Tests whose first word is coreRMA are checked under its models (docs/corerma.md). A model that has no meaning for a test (x86-TSO for a test with remote operations, say) is marked
 /// n/a and never counts as a difference. When a limit stops a search, the verdicts that it leaves open are unknown, never
 /// guessed. A test without any execution (because an assumption never holds, say) is vacuous: no verdict is right for it.
 #[derive(Debug, clap::Args)]
@@ -31,8 +34,8 @@ pub(crate) struct Args {
     #[arg(value_name = "PATH")]
     paths: Vec<String>,
     /// Check under this model only (may be repeated, or take a list with commas)
-    #[arg(short, long = "model", value_name = "MODEL", value_delimiter = ',', value_parser = values::model())]
-    models: Vec<Model>,
+    #[arg(short, long = "model", value_name = "MODEL", value_delimiter = ',', value_parser = values::any_model())]
+    models: Vec<AnyModel>,
     /// The engine that answers: declarative (axioms), operational (machine), or both, which must agree
     #[arg(short, long, default_value = "declarative", value_parser = values::engine())]
     engine: Engine,
@@ -82,9 +85,10 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
         .iter()
         .flat_map(|test| settings_of(test, args).into_iter().map(move |s| (test, s)))
         .collect();
-    let bar = progress::bar(jobs.len());
+    let corerma = check_corerma::jobs(&loaded.corerma, &args.models);
+    let bar = progress::bar(jobs.len() + corerma.len());
     let mut rows = Vec::new();
-    let (mut stopped, mut left) = (None, jobs.len());
+    let (mut stopped, mut left) = (None, jobs.len() + corerma.len());
     for (test, setting) in jobs {
         stopped = run.stopped();
         if stopped.is_some() {
@@ -93,6 +97,27 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
         left -= 1;
         bar.set_message(format!("{} {setting}", test.litmus.name));
         let (text, found) = one(test, setting, args, &run);
+        if !args.json && !args.quiet {
+            bar.suspend(|| output::print(&text))?;
+        }
+        rows.extend(found);
+        bar.inc(1);
+    }
+    for test in &loaded.tests {
+        let (text, found) = check_corerma::of_rdma(test, &args.models);
+        if !args.json && !args.quiet {
+            bar.suspend(|| output::print(&text))?;
+        }
+        rows.extend(found);
+    }
+    for (test, model) in corerma {
+        stopped = stopped.or(run.stopped());
+        if stopped.is_some() {
+            break;
+        }
+        left -= 1;
+        bar.set_message(format!("{} {}", test.litmus.name, model.name()));
+        let (text, found) = check_corerma::one(test, model, &run);
         if !args.json && !args.quiet {
             bar.suspend(|| output::print(&text))?;
         }
@@ -123,9 +148,10 @@ fn settings_of(test: &Test, args: &Args) -> Vec<Setting> {
     let program = &test.litmus.program;
     let mut out = settings(program);
     if !args.models.is_empty() {
-        out.retain(|s| args.models.contains(&s.model));
+        let named: Vec<Model> = args.models.iter().filter_map(|m| m.rdma()).collect();
+        out.retain(|s| named.contains(&s.model));
         // A model asked for by name is reported even where it does not apply.
-        let missing = args.models.iter().filter(|&&m| applicable(program, m).is_err());
+        let missing = named.iter().filter(|&&m| applicable(program, m).is_err());
         out.extend(missing.map(|&model| Setting {
             model,
             rmw: RmwAtomicity::Hca,

@@ -3,6 +3,8 @@
 use std::fmt::Write;
 
 use mowgli::catalogue;
+use mowgli::litmus::ParseError;
+use mowgli_corerma::catalogue::{self as corerma, Entry};
 use serde::Serialize;
 
 use crate::{Error, Exit, output};
@@ -31,20 +33,26 @@ struct Listed {
 pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
     let wanted = args.filter.as_deref().unwrap_or_default().to_lowercase();
     let mut listed = Vec::new();
-    for entry in catalogue::entries() {
-        let litmus = entry
-            .parse()
-            .map_err(|e| Error::Usage(format!("{}: {e}", entry.path())))?;
-        let description = litmus.description.unwrap_or_default();
-        let text = format!("{} {} {description}", entry.name, entry.folder).to_lowercase();
+    let mut add = |name: &'static str, folder: &'static str, path: String, description: Option<String>| {
+        let description = description.unwrap_or_default();
+        let text = format!("{name} {folder} {description}").to_lowercase();
         if text.contains(&wanted) {
             listed.push(Listed {
-                name: entry.name,
-                folder: entry.folder,
-                path: entry.path(),
+                name,
+                folder,
+                path,
                 description,
             });
         }
+    };
+    let unusable = |path: String| move |e: ParseError| Error::Usage(format!("{path}: {e}"));
+    for entry in catalogue::entries() {
+        let litmus = entry.parse().map_err(unusable(entry.path()))?;
+        add(entry.name, entry.folder, entry.path(), litmus.description);
+    }
+    for entry in corerma::entries() {
+        let litmus = entry.parse().map_err(unusable(entry.path()))?;
+        add(entry.name, Entry::FOLDER, entry.path(), litmus.description);
     }
     if args.json {
         output::print_json(&listed)?;

@@ -7,6 +7,7 @@
 mod bench;
 mod budget;
 mod check;
+mod check_corerma;
 mod clients;
 mod compare;
 mod completions;
@@ -55,6 +56,8 @@ MODELS
   rdma-tso         RDMA over x86-TSO (RDMA-TSO'24)
   rdma-tso-nopcie  rdma-tso without the PCIe ordering guarantees
   rdma-wait        RDMA with work identifiers and wait (LOCO'26)
+  corerma          coreRMA with in-order routing (coreRMA'16), for tests of coreRMA only;
+                   variants: -fig4, -unordered, -ib, -inlined, -atomic-rga
 
 EXAMPLES
   mowgli check                        the catalogue under every model

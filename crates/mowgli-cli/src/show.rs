@@ -1,5 +1,8 @@
 //! `mowgli show`: the text of a test.
 
+use mowgli_corerma::litmus::Litmus as CoreRma;
+
+use crate::source::AnyTest;
 use crate::{Error, Exit, output, source};
 
 /// Print the text of a test
@@ -22,7 +25,21 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
-    let test = source::load_one(&args.name)?;
+    let test = match source::load_any(&args.name)? {
+        AnyTest::Rdma(test) => test,
+        AnyTest::CoreRma(test) => {
+            if args.json {
+                output::print_json(&json(&test.litmus))?;
+            } else {
+                output::print(&if args.print {
+                    test.litmus.print()
+                } else {
+                    test.source
+                })?;
+            }
+            return Ok(Exit::AsStated);
+        }
+    };
     if args.json {
         let json = serde_json::json!({
             "name": test.litmus.name,
@@ -37,4 +54,13 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
         output::print(&test.source)?;
     }
     Ok(Exit::AsStated)
+}
+
+fn json(litmus: &CoreRma) -> serde_json::Value {
+    serde_json::json!({
+        "name": litmus.name,
+        "description": litmus.description,
+        "program": litmus.program,
+        "conditions": litmus.queries.iter().map(|q| &q.condition).collect::<Vec<_>>(),
+    })
 }

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use mowgli::catalogue;
 use mowgli::litmus::{Litmus, limits, parse};
+use mowgli_corerma::catalogue as corerma_catalogue;
+use mowgli_corerma::litmus as corerma;
 
 use crate::Error;
 use crate::diagnostics::{self, Report};
@@ -22,11 +24,33 @@ pub(crate) struct Test {
     pub(crate) litmus: Litmus,
 }
 
+/// A test of coreRMA that parsed.
+#[derive(Debug)]
+pub(crate) struct CoreRmaTest {
+    /// Path, or the catalogue's path of a built-in test.
+    pub(crate) path: String,
+    /// The text.
+    pub(crate) source: String,
+    /// The test.
+    pub(crate) litmus: corerma::Litmus,
+}
+
+/// One test, of either language.
+#[derive(Debug)]
+pub(crate) enum AnyTest {
+    /// Of the models of RDMA.
+    Rdma(Test),
+    /// Of coreRMA.
+    CoreRma(CoreRmaTest),
+}
+
 /// The tests, and the diagnostics of their texts, which have been printed.
 #[derive(Debug, Default)]
 pub(crate) struct Loaded {
     /// Tests that parsed.
     pub(crate) tests: Vec<Test>,
+    /// Tests of coreRMA that parsed.
+    pub(crate) corerma: Vec<CoreRmaTest>,
     /// Errors of the texts that were refused.
     pub(crate) refused: Vec<Report>,
     /// Warnings about the tests.
@@ -40,6 +64,9 @@ pub(crate) fn load(paths: &[String]) -> Result<Loaded, Error> {
         for entry in catalogue::entries() {
             loaded.add(entry.path(), entry.source.to_owned());
         }
+        for entry in corerma_catalogue::entries() {
+            loaded.add(entry.path(), entry.source.to_owned());
+        }
     }
     for path in paths {
         loaded.argument(path)?;
@@ -47,11 +74,27 @@ pub(crate) fn load(paths: &[String]) -> Result<Loaded, Error> {
     Ok(loaded)
 }
 
-/// Loads the one test that an argument names.
+/// Loads the one test of RDMA that an argument names.
 pub(crate) fn load_one(path: &str) -> Result<Test, Error> {
-    let mut loaded = load(&[path.to_owned()])?;
-    match (loaded.tests.pop(), loaded.tests.is_empty(), loaded.refused.len()) {
-        (Some(test), true, 0) => Ok(test),
+    match load_any(path)? {
+        AnyTest::Rdma(test) => Ok(test),
+        AnyTest::CoreRma(_) => Err(Error::Usage(format!(
+            "{path} is a test of coreRMA, which `mowgli check` and `mowgli show` take"
+        ))),
+    }
+}
+
+/// Loads the one test that an argument names.
+pub(crate) fn load_any(path: &str) -> Result<AnyTest, Error> {
+    let Loaded {
+        mut tests,
+        mut corerma,
+        refused,
+        ..
+    } = load(&[path.to_owned()])?;
+    match (tests.pop(), corerma.pop(), refused.len()) {
+        (Some(test), None, 0) if tests.is_empty() => Ok(AnyTest::Rdma(test)),
+        (None, Some(test), 0) if corerma.is_empty() => Ok(AnyTest::CoreRma(test)),
         (_, _, 0) => Err(Error::Usage(format!("{path} holds several tests: name one"))),
         (_, _, n) => Err(Error::Parse(n)),
     }
@@ -80,7 +123,11 @@ impl Loaded {
         if path.exists() {
             return self.file(path);
         }
-        let Some(entry) = catalogue::find(argument) else {
+        if let Some(entry) = catalogue::find(argument) {
+            self.add(entry.path(), entry.source.to_owned());
+            return Ok(());
+        }
+        let Some(entry) = corerma_catalogue::find(argument) else {
             let hint = nearest(argument);
             return Err(Error::NoSuchTest {
                 name: argument.to_owned(),
@@ -153,6 +200,10 @@ impl Loaded {
     }
 
     fn add(&mut self, path: String, source: String) {
+        if corerma::is_dialect(&source) {
+            self.add_corerma(path, source);
+            return;
+        }
         match parse(&source) {
             Ok(parsed) => {
                 if !parsed.warnings.is_empty() {
@@ -160,6 +211,28 @@ impl Loaded {
                     self.warnings.push(warnings);
                 }
                 self.tests.push(Test {
+                    path,
+                    source,
+                    litmus: parsed.litmus,
+                });
+            }
+            Err(error) => {
+                let errors = diagnostics::print(&path, &source, &error.diagnostics);
+                self.refused.push(errors);
+            }
+        }
+    }
+}
+
+impl Loaded {
+    fn add_corerma(&mut self, path: String, source: String) {
+        match corerma::parse(&source) {
+            Ok(parsed) => {
+                if !parsed.warnings.is_empty() {
+                    let warnings = diagnostics::print(&path, &source, &parsed.warnings);
+                    self.warnings.push(warnings);
+                }
+                self.corerma.push(CoreRmaTest {
                     path,
                     source,
                     litmus: parsed.litmus,
@@ -197,7 +270,10 @@ fn read_error(path: &Path, source: std::io::Error) -> Error {
 /// Finds a built-in name that contains the name asked for, or is contained in it.
 fn nearest(name: &str) -> Option<String> {
     let wanted = name.to_lowercase();
-    let names = || catalogue::entries().iter().map(|e| e.name);
+    let names = || {
+        let of_rdma = catalogue::entries().iter().map(|e| e.name);
+        of_rdma.chain(corerma_catalogue::entries().iter().map(|e| e.name))
+    };
     let close = names().find(|n| n.to_lowercase().contains(&wanted) || wanted.contains(&n.to_lowercase()));
     close.map(str::to_owned)
 }

@@ -105,7 +105,15 @@ impl<'a> Summary<'a> {
                 }),
             }
         }
-        settings.sort_by_key(|s| s.parse::<mowgli::litmus::Setting>().ok());
+        // Settings of RDMA first, then the models of coreRMA, each in the order in which they are listed everywhere.
+        settings.sort_by_key(|s| {
+            let rdma = s.parse::<mowgli::litmus::Setting>();
+            (
+                rdma.is_err(),
+                rdma.ok(),
+                s.parse::<mowgli_corerma::switches::Model>().ok(),
+            )
+        });
         let name_width = lines
             .iter()
             .map(|l| l.name.len())

@@ -11,7 +11,7 @@
 use mowgli::program::{Loc, Node};
 use smallvec::SmallVec;
 
-use crate::action::Action;
+use crate::action::{Action, Kind};
 use crate::closure::Closure;
 use crate::rules::{Order, Rule, orders};
 use crate::switches::Switches;
@@ -68,6 +68,16 @@ impl LeftOut {
     }
 }
 
+/// Which local reads of a process may read what it sent off itself, in the execution of a pivot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Reading {
+    /// All.
+    #[default]
+    Any,
+    /// Those after a flush of the statement's target.
+    Flushed,
+}
+
 /// The part of happens-before that does not depend on choices, and what there is to choose.
 #[derive(Clone, Debug)]
 pub struct Problem<'a> {
@@ -82,7 +92,7 @@ pub struct Problem<'a> {
     reads: SmallVec<[u8; 16]>,
     has_plain: bool,
     left_out: Option<LeftOut>,
-    every_write_is_read: bool,
+    reading: Option<Reading>,
 }
 
 /// An execution.
@@ -129,7 +139,7 @@ impl<'a> Problem<'a> {
             reads: SmallVec::new(),
             has_plain: false,
             left_out,
-            every_write_is_read: false,
+            reading: None,
         };
         let mut base = Closure::new(actions.len());
         let dropped =
@@ -158,8 +168,8 @@ impl<'a> Problem<'a> {
     }
 
     /// Asks only for executions in which each local read of a location reads from another write, and from no initial one.
-    pub fn each_write_read_once(mut self) -> Problem<'a> {
-        self.every_write_is_read = true;
+    pub fn each_write_read_once(mut self, reading: Reading) -> Problem<'a> {
+        self.reading = Some(reading);
         self
     }
 
@@ -199,6 +209,26 @@ impl<'a> Problem<'a> {
             visit,
         };
         choice.order(0, base) == Next::Stop
+    }
+
+    /// Returns whether a write that the reading process itself sent off was flushed before the read.
+    fn is_flushed(&self, write: u8, read: u8) -> bool {
+        if self.reading != Some(Reading::Flushed) {
+            return true;
+        }
+        let (from, to) = (usize::from(write), usize::from(read));
+        let (w, r) = (&self.actions[from], &self.actions[to]);
+        if w.is_local() || w.process != r.process {
+            return true;
+        }
+        let statement = self.actions[usize::from(w.first)..]
+            .iter()
+            .take_while(|a| a.first == w.first);
+        let target = statement.clone().find_map(|a| a.target);
+        let between = self.actions.iter().take(to).skip(from);
+        between
+            .clone()
+            .any(|a| a.kind == Kind::Flush && a.target == target)
     }
 
     /// Returns the writes of a location in the order of the execution's choice.
@@ -284,7 +314,7 @@ impl Choice<'_, '_> {
             return self.end(closure);
         };
         let action = &problem.actions[usize::from(read)];
-        let once = problem.every_write_is_read && action.is_local();
+        let once = problem.reading.is_some() && action.is_local();
         let place = action.loc.and_then(|loc| problem.place(loc));
         let writes = place.map(|p| self.orders[p].clone()).unwrap_or_default();
         if !once {
@@ -297,7 +327,7 @@ impl Choice<'_, '_> {
             }
         }
         for (index, &write) in writes.iter().enumerate() {
-            if write == read || (once && self.used >> write & 1 == 1) {
+            if write == read || (once && (self.used >> write & 1 == 1 || !problem.is_flushed(write, read))) {
                 continue;
             }
             let mut closure = closure.clone();

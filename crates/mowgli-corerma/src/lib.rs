@@ -6,8 +6,10 @@
 #![forbid(unsafe_code)]
 
 pub mod action;
+pub mod catalogue;
 pub mod check;
 pub mod closure;
+pub mod common;
 pub mod execution;
 pub mod generate;
 pub mod litmus;

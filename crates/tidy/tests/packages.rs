@@ -153,6 +153,8 @@ fn packages_are_made_and_have_the_files_that_they_embed() {
     for (package, embedded, extension) in [
         ("mowgli", "litmus", "litmus"),
         ("mowgli", "litmus", "expected"),
+        ("mowgli-corerma", "litmus", "litmus"),
+        ("mowgli-corerma", "litmus", "expected"),
         ("mowgli-libraries", "clients", "client"),
     ] {
         let list = cargo(&["package", "--list", "--allow-dirty", "--package", package]);

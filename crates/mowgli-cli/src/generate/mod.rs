@@ -2,6 +2,7 @@
 //!
 //! `source` is what a model family provides, `writer` runs it on several threads, and `manifest` remembers what is on disk.
 
+mod corerma;
 mod manifest;
 mod minimal;
 mod source;
@@ -20,8 +21,13 @@ use crate::{Error, Exit, output, progress};
 
 /// Make every test up to a size that exercises a rule of a model
 ///
-/// Each test is a file NAME.litmus below --out that states its pivot, the application of the rule that it exercises, and the
-/// outcomes that the model allows; `mowgli check` on the folder confirms them. Tests that differ only in names are made once.
+/// Each test is a file NAME.litmus below --out that states its pivot, the rule that it exercises, and what the model says of it; `mowgli
+/// check` on the folder confirms that. Tests that differ only in names are made once. docs/generation.md says which tests.
+///
+/// For a model of coreRMA, --pivot is a rule of coreRMA'16 and a test states all its outcomes. For any other model, built-in or a file
+/// *.cat, --pivot is a cell of its tables (G8, ippo:G8, oppo:G8), a term of its relations (rf, ib:rf, ob:rf), or an axiom or a named
+/// relation of the file; each test asks for an outcome that the model forbids, allows without the pivot, and would allow
+/// if any instruction were left out. Without --pivot, the tests of all rules are made.
 ///
 /// The same arguments make the same files, whatever the number of threads. A run that was stopped goes on when it is started
 /// again with the same folder.
@@ -37,6 +43,15 @@ pub(crate) struct Args {
     /// The largest size of a test
     #[arg(short, long, value_name = "S")]
     pub(crate) size: Option<usize>,
+    /// The rows of coreRMA'16 Table 6 instead, each in its folder (coreRMA only)
+    #[arg(long, conflicts_with_all = ["pivot", "size", "processes"])]
+    pub(crate) table6: bool,
+    /// With --table6: so much larger than the table's sizes
+    #[arg(long, value_name = "K", default_value = "0", requires = "table6")]
+    pub(crate) larger: usize,
+    /// Only tests in which a process flushes before it reads what it sent itself (coreRMA only)
+    #[arg(long)]
+    pub(crate) flushed: bool,
     #[command(flatten)]
     pub(crate) bounds: Bounds,
     /// The folder for the tests. Without it the tests are made and counted only
@@ -53,6 +68,14 @@ pub(crate) struct Args {
 }
 
 const EXAMPLES: &str = "\
+EXAMPLES
+  mowgli generate --model corerma --pivot IR --processes 2 --size 9 --out ir
+  mowgli check ir --model corerma -q          what the tests state holds
+  mowgli generate --model corerma --table6    counts of the suite of coreRMA'16
+  mowgli generate --model corerma --table6 --out suite --shard slurm
+  mowgli generate --model rdma-tso --pivot oppo:G7 --size 4 --out g7
+  mowgli generate --model mine.cat --size 4 --processes 2 --without cas --out mine
+
 EXIT STATUS
   0  every test was made
   2  wrong usage, or a file cannot be written

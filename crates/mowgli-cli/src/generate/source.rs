@@ -6,7 +6,10 @@
 
 use std::sync::atomic::AtomicBool;
 
-use super::Args;
+use mowgli_corerma::switches::Model as CoreRma;
+
+use super::minimal::Minimal;
+use super::{Args, corerma};
 use crate::Error;
 
 /// A test that a source made.
@@ -47,8 +50,11 @@ pub(crate) struct Plan {
 ///
 /// Fails when the model has no generator or when it lacks an argument.
 pub(crate) fn plans(args: &Args) -> Result<Vec<Plan>, Error> {
+    if let Ok(model) = args.model.parse::<CoreRma>() {
+        return corerma::plans(args, model);
+    }
     Ok(vec![Plan {
         folder: String::new(),
-        source: Box::new(super::minimal::Minimal::new(args)?),
+        source: Box::new(Minimal::new(args)?),
     }])
 }

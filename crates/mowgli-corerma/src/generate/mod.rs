@@ -19,6 +19,7 @@ pub use pivot::{applications, pivot};
 pub use sketch::{Op, PROCESSES_MAX, Sketch, Space, Step};
 
 use crate::action::{Action, actions};
+pub use crate::execution::Reading;
 use crate::execution::{LeftOut, Next, Problem};
 use crate::outcome::register_values;
 use crate::program::{Access, Process, Program, Statement};
@@ -39,6 +40,7 @@ pub struct Generator {
     units: Vec<Vec<Step>>,
     switches: Switches,
     rule: Rule,
+    reading: Reading,
 }
 
 /// Final values of the registers of each process.
@@ -108,7 +110,19 @@ impl Generator {
             space,
             switches,
             rule,
+            reading: Reading::default(),
         })
+    }
+
+    /// Makes only the tests that have a pivot with this reading.
+    pub fn with_reading(mut self, reading: Reading) -> Generator {
+        self.reading = reading;
+        self
+    }
+
+    /// Returns the space of the sketches that are looked at.
+    pub fn space(&self) -> &Space {
+        &self.space
     }
 
     /// Returns the number of units.
@@ -135,7 +149,14 @@ impl Generator {
         let program = program(sketch, &self.space);
         let actions = actions(&program);
         let home = |p: u8| program.processes[usize::from(p)].node;
-        let pivot = pivot(&actions, &program.locations, home, self.switches, self.rule)?;
+        let pivot = pivot(
+            &actions,
+            &program.locations,
+            home,
+            self.switches,
+            self.rule,
+            self.reading,
+        )?;
         let outputs = outputs(&program, &actions, self.switches);
         Some(Test {
             size: sketch.size(&self.space),

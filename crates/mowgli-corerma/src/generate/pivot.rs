@@ -8,7 +8,7 @@
 use mowgli::program::{Location, Node};
 
 use crate::action::{Action, Effect};
-use crate::execution::{LeftOut, Next, Problem};
+use crate::execution::{LeftOut, Next, Problem, Reading};
 use crate::rules::{Order, Rule, orders};
 use crate::switches::Switches;
 use crate::values::{Branch, Values};
@@ -20,11 +20,12 @@ pub fn pivot(
     home: impl Fn(u8) -> Node,
     switches: Switches,
     rule: Rule,
+    reading: Reading,
 ) -> Option<LeftOut> {
     let orders = orders(actions, home, switches);
     applications(actions, &orders, rule)
         .into_iter()
-        .find(|&left_out| is_pivot(actions, locations, &orders, switches, rule, left_out))
+        .find(|&left_out| is_pivot(actions, locations, &orders, switches, rule, reading, left_out))
 }
 
 /// Lists the applications that a rule can have in some execution.
@@ -67,9 +68,11 @@ fn is_pivot(
     orders: &[Order],
     switches: Switches,
     rule: Rule,
+    reading: Reading,
     left_out: LeftOut,
 ) -> bool {
-    let problem = Problem::with_orders(actions, orders, switches, Some(left_out)).each_write_read_once();
+    let problem =
+        Problem::with_orders(actions, orders, switches, Some(left_out)).each_write_read_once(reading);
     let (from, to) = left_out.pair();
     let implied = |before| problem.is_before(before, from, to);
     if problem.base().is_none_or(implied) {
