@@ -13,6 +13,7 @@ use serde::Serialize;
 use crate::budget::{self, Limits, Run, Stop};
 use crate::diagnostics::Report;
 use crate::row::Row;
+use crate::shard::{self, Shard};
 use crate::source::{self, Test};
 use crate::summary::{Summary, Totals};
 use crate::values::AnyModel;
@@ -44,6 +45,8 @@ pub(crate) struct Args {
     rmw: Option<RmwAtomicity>,
     #[arg(short, long, default_value = "time=60s", value_name = "LIMITS", help = budget::HELP, long_help = budget::LONG_HELP)]
     limit: Limits,
+    #[arg(long, value_name = "I/N", default_value = "1/1", value_parser = shard::read, help = shard::HELP, long_help = shard::LONG_HELP)]
+    shard: Shard,
     /// Print the table only
     #[arg(short, long, conflicts_with = "json")]
     quiet: bool,
@@ -70,11 +73,22 @@ The exit status is the same when nobody reads the output to its end.";
 #[derive(Serialize)]
 struct Document<'a> {
     version: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shard: Option<String>,
     engine: Engine,
-    rows: &'a [Row],
+    rows: Vec<Numbered<'a>>,
     refused: &'a [Report],
     warnings: &'a [Report],
     totals: &'a Totals,
+}
+
+/// A row of a report, and in a share of a run the number of its unit.
+#[derive(Serialize)]
+struct Numbered<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unit: Option<usize>,
+    #[serde(flatten)]
+    row: &'a Row,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
@@ -86,10 +100,18 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
         .flat_map(|test| settings_of(test, args).into_iter().map(move |s| (test, s)))
         .collect();
     let corerma = check_corerma::jobs(&loaded.corerma, &args.models);
-    let bar = progress::bar(jobs.len() + corerma.len());
     let mut rows = Vec::new();
-    let (mut stopped, mut left) = (None, jobs.len() + corerma.len());
-    for (test, setting) in jobs {
+    let (first_rdma, first_corerma) = (jobs.len(), jobs.len() + loaded.tests.len());
+    let mine = |unit: &usize| args.shard.has(*unit);
+    let left_rdma = (0..jobs.len()).filter(mine).count();
+    let left_corerma = (first_corerma..first_corerma + corerma.len())
+        .filter(mine)
+        .count();
+    let (mut stopped, mut left) = (None, left_rdma + left_corerma);
+    let bar = progress::bar(left);
+    // The unit of each row.
+    let mut units: Vec<usize> = Vec::new();
+    for (unit, (test, setting)) in jobs.into_iter().enumerate().filter(|(unit, _)| mine(unit)) {
         stopped = run.stopped();
         if stopped.is_some() {
             break;
@@ -101,16 +123,24 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
             bar.suspend(|| output::print(&text))?;
         }
         rows.extend(found);
+        units.resize(rows.len(), unit);
         bar.inc(1);
     }
-    for test in &loaded.tests {
+    for (number, test) in loaded.tests.iter().enumerate() {
+        if !mine(&(first_rdma + number)) {
+            continue;
+        }
         let (text, found) = check_corerma::of_rdma(test, &args.models);
         if !args.json && !args.quiet {
             bar.suspend(|| output::print(&text))?;
         }
         rows.extend(found);
+        units.resize(rows.len(), first_rdma + number);
     }
-    for (test, model) in corerma {
+    for (number, (test, model)) in corerma.into_iter().enumerate() {
+        if !mine(&(first_corerma + number)) {
+            continue;
+        }
         stopped = stopped.or(run.stopped());
         if stopped.is_some() {
             break;
@@ -122,6 +152,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
             bar.suspend(|| output::print(&text))?;
         }
         rows.extend(found);
+        units.resize(rows.len(), first_corerma + number);
         bar.inc(1);
     }
     bar.finish_and_clear();
@@ -131,8 +162,16 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
     if args.json {
         output::print_json(&Document {
             version: 1,
+            shard: (args.shard != Shard::WHOLE).then(|| args.shard.to_string()),
             engine: args.engine,
-            rows: &rows,
+            rows: rows
+                .iter()
+                .zip(units)
+                .map(|(row, unit)| Numbered {
+                    unit: (args.shard != Shard::WHOLE).then_some(unit),
+                    row,
+                })
+                .collect(),
             refused: &loaded.refused,
             warnings: &loaded.warnings,
             totals: &summary.totals,

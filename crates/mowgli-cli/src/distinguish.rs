@@ -95,7 +95,9 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
     let models = [theories::named(&args.first)?, theories::named(&args.second)?];
     let size = theories::size(args.size)?;
     let [first, second] = models.each_ref().map(|m| &*m.theory);
-    let language = args.bounds.restrict(first.language(size).common(second.language(size)));
+    let language = args
+        .bounds
+        .restrict(first.language(size).common(second.language(size)));
     let run = Run::start(Limits::default());
     let start = Instant::now();
     let mine = |&(number, _): &(usize, _)| args.shard.has(number);
@@ -168,14 +170,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
     })
 }
 
-fn row(
-    models: &[Named; 2],
-    args: &Args,
-    unit: usize,
-    place: usize,
-    separator: &Separator,
-    run: &Run,
-) -> Row {
+fn row(models: &[Named; 2], args: &Args, unit: usize, place: usize, separator: &Separator, run: &Run) -> Row {
     let names = [&args.first, &args.second];
     let (strong, weak) = if separator.first_forbids { (0, 1) } else { (1, 0) };
     let (program, condition) = (&separator.program, &separator.condition);
@@ -191,7 +186,10 @@ fn row(
         clean(names[1]),
         separator.size
     );
-    let description = format!("minimal: forbidden by {}, allowed by {}", names[strong], names[weak]);
+    let description = format!(
+        "minimal: forbidden by {}, allowed by {}",
+        names[strong], names[weak]
+    );
     let verdicts = [
         (models[strong].setting, Verdict::Forbidden),
         (models[weak].setting, Verdict::Allowed),

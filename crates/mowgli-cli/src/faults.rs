@@ -90,7 +90,9 @@ struct Noticed {
 pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
     let setting = args.model;
     let spec = Spec::of(setting.model, setting.rmw);
-    let language = args.bounds.restrict(Language::of(setting.model, theories::size(args.size)?));
+    let language = args
+        .bounds
+        .restrict(Language::of(setting.model, theories::size(args.size)?));
     let suite = match args.suite.as_slice() {
         [] => Vec::new(),
         paths => source::load(paths)?.tests,
@@ -123,7 +125,10 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
         change: change.to_string(),
         what: change.summary(),
         noticed_by: notice.as_ref().map(|notice| noticed(change, notice, setting)),
-        suite: by_suite.iter().find(|(c, _)| c == change).map(|(_, name)| name.clone()),
+        suite: by_suite
+            .iter()
+            .find(|(c, _)| c == change)
+            .map(|(_, name)| name.clone()),
     });
     let document = Document {
         version: 1,
@@ -201,7 +206,11 @@ fn noticed_by(suite: &[Test], spec: &Spec, setting: Setting, run: &Run) -> Vec<(
 
 fn text(document: &Document, has_suite: bool) -> String {
     let mut out = format!("Model {}: {}\n\n", document.model, document.language);
-    let noticed: Vec<&Row> = document.changes.iter().filter(|r| r.noticed_by.is_some()).collect();
+    let noticed: Vec<&Row> = document
+        .changes
+        .iter()
+        .filter(|r| r.noticed_by.is_some())
+        .collect();
     for row in &noticed {
         let Some(test) = &row.noticed_by else {
             continue;
@@ -218,7 +227,8 @@ fn text(document: &Document, has_suite: bool) -> String {
             row.change, row.what, test.size, test.litmus
         );
     }
-    let names = |rows: &mut dyn Iterator<Item = &Row>| rows.map(|r| r.change.as_str()).collect::<Vec<_>>().join(" ");
+    let names =
+        |rows: &mut dyn Iterator<Item = &Row>| rows.map(|r| r.change.as_str()).collect::<Vec<_>>().join(" ");
     let _ = writeln!(
         out,
         "{} of {} changes noticed by {} programs, {:.2} s",
@@ -232,8 +242,15 @@ fn text(document: &Document, has_suite: bool) -> String {
     if has_suite {
         let mut missed = noticed.iter().copied().filter(|r| r.suite.is_none());
         let _ = writeln!(out, "The suite misses: {}", names(&mut missed));
-        let mut larger = document.changes.iter().filter(|r| r.noticed_by.is_none() && r.suite.is_some());
-        let _ = writeln!(out, "The suite alone notices, by larger tests: {}", names(&mut larger));
+        let mut larger = document
+            .changes
+            .iter()
+            .filter(|r| r.noticed_by.is_none() && r.suite.is_some());
+        let _ = writeln!(
+            out,
+            "The suite alone notices, by larger tests: {}",
+            names(&mut larger)
+        );
     }
     out
 }

@@ -36,14 +36,21 @@ struct Share {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
-    let mut shares = args.files.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
+    let mut shares = args
+        .files
+        .iter()
+        .map(|path| read(path))
+        .collect::<Result<Vec<_>, _>>()?;
     shares.sort_by_key(|share| share.index);
     complete(&shares)?;
     let is_lines = shares[0].documents.len() != 1 || shares[0].documents[0].contains_key("object");
     if is_lines || shares.iter().any(|share| share.documents.is_empty()) {
         return lines(&shares);
     }
-    let documents = shares.into_iter().flat_map(|share| share.documents).collect::<Vec<_>>();
+    let documents = shares
+        .into_iter()
+        .flat_map(|share| share.documents)
+        .collect::<Vec<_>>();
     let whole = join(documents).map_err(Error::Usage)?;
     output::print_json(&whole)?;
     Ok(Exit::AsStated)
@@ -93,7 +100,10 @@ fn complete(shares: &[Share]) -> Result<(), Error> {
         )));
     }
     let given: BTreeSet<usize> = shares.iter().map(|share| share.index).collect();
-    let missing: Vec<String> = (1..=count).filter(|i| !given.contains(i)).map(|i| format!("{i}/{count}")).collect();
+    let missing: Vec<String> = (1..=count)
+        .filter(|i| !given.contains(i))
+        .map(|i| format!("{i}/{count}"))
+        .collect();
     match missing.is_empty() {
         true => Ok(()),
         false => Err(Error::Usage(format!("no file has share {}", missing.join(", ")))),
@@ -102,7 +112,11 @@ fn complete(shares: &[Share]) -> Result<(), Error> {
 
 /// Prints the lines of `loco check`: the n-th line of each share, then the next.
 fn lines(shares: &[Share]) -> Result<Exit, Error> {
-    let most = shares.iter().map(|share| share.documents.len()).max().unwrap_or(0);
+    let most = shares
+        .iter()
+        .map(|share| share.documents.len())
+        .max()
+        .unwrap_or(0);
     for line in 0..most {
         for share in shares {
             if let Some(document) = share.documents.get(line) {
@@ -172,7 +186,10 @@ fn add(whole: &mut Map<String, Value>, documents: &[Map<String, Value>], counts:
 
 /// Collects the rows of all documents in the order of their units, and takes the units off.
 fn rows(documents: &[Map<String, Value>], member: &str) -> Vec<Value> {
-    let all = documents.iter().filter_map(|d| d.get(member)?.as_array()).flatten();
+    let all = documents
+        .iter()
+        .filter_map(|d| d.get(member)?.as_array())
+        .flatten();
     let mut numbered: Vec<(u64, Value)> = all
         .map(|row| {
             let mut row = row.clone();
@@ -220,9 +237,16 @@ fn checked(whole: &mut Map<String, Value>, documents: &[Map<String, Value>]) -> 
 
 /// Joins documents of `mowgli refine`. A whole run ends at the first client that refutes.
 fn refined(whole: &mut Map<String, Value>, documents: &[Map<String, Value>]) -> Result<(), String> {
-    agree(documents, &["version", "implementation", "specification", "question"])?;
+    agree(
+        documents,
+        &["version", "implementation", "specification", "question"],
+    )?;
     add(whole, documents, &["clients", "complete"], &["seconds"]);
-    let limit = documents.iter().map(|d| &d["limit"]).find(|l| !l.is_null()).cloned();
+    let limit = documents
+        .iter()
+        .map(|d| &d["limit"])
+        .find(|l| !l.is_null())
+        .cloned();
     let all_complete = documents.iter().all(|d| {
         let refuted = u64::from(!d["refuted_by"].is_null());
         count(d, "complete") + refuted == count(d, "clients")

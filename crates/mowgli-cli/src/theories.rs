@@ -1,5 +1,7 @@
-//! Models for which tests are generated, by name: built-in ones, and model files.
+//! Models for which tests are generated, by name: built-in ones, model files, and those of coreRMA on the language that they share with
+//! RDMA ([`mowgli_corerma::common`]).
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -7,11 +9,13 @@ use mowgli::cat::{Embedded, Included, Includes, find};
 use mowgli::check::applicable;
 use mowgli::explore;
 use mowgli::litmus::{self, Condition, Litmus, Quantifier, Query, Setting, Verdict};
-use mowgli::outcome::Budget;
+use mowgli::outcome::{Budget, Limit, Outcome};
 use mowgli::program::Program;
+use mowgli_corerma::common;
+use mowgli_corerma::switches::Model as CoreRma;
 use mowgli_generate::file::FromFile;
 use mowgli_generate::language::Language;
-use mowgli_generate::theory::{BuiltIn, Theory};
+use mowgli_generate::theory::{BuiltIn, Rule, Theory};
 
 use crate::Error;
 
@@ -46,11 +50,53 @@ pub(crate) fn named(name: &str) -> Result<Named, Error> {
             setting: None,
         });
     }
-    let setting: Setting = name.parse().map_err(|e| Error::Usage(format!("{e}, or a file *.cat")))?;
+    if let Ok(model) = name.parse::<CoreRma>() {
+        return Ok(Named {
+            theory: Box::new(Shared(model)),
+            setting: None,
+        });
+    }
+    let setting: Setting = name
+        .parse()
+        .map_err(|e| Error::Usage(format!("{e}, or a file *.cat")))?;
     Ok(Named {
         theory: Box::new(BuiltIn::new(setting.model, setting.rmw)),
         setting: Some(setting),
     })
+}
+
+/// A model of coreRMA on programs of RDMA.
+struct Shared(CoreRma);
+
+impl Theory for Shared {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn language(&self, size: u8) -> Language {
+        Language {
+            constant_puts: false,
+            fences: false,
+            remote_fences: false,
+            cas: false,
+            ..Language::of(mowgli::model::Model::RdmaTso, size)
+        }
+    }
+
+    fn applies(&self, program: &Program) -> bool {
+        common::from_rdma(program).is_some()
+    }
+
+    fn outcomes(&self, program: &Program, _: &Budget<'_>) -> Result<BTreeSet<Outcome>, Limit> {
+        let translated = common::from_rdma(program);
+        let found = translated.and_then(|program| common::outcomes(&program, &self.0.switches()));
+        found.ok_or_else(|| Limit::TooLarge(format!("a program has no outcomes under {}", self.0.name())))
+    }
+
+    fn rules(&self) -> Vec<Box<dyn Rule + '_>> {
+        // `mowgli generate` has a generator of its own for the rules of coreRMA.
+        Vec::new()
+    }
 }
 
 /// Finds included files beside the file that includes them, and embedded ones.
@@ -120,6 +166,7 @@ impl Bounds {
             nodes: self.nodes.map_or(language.nodes, |n| n.clamp(1, 8)),
             locations: self.locations.map_or(language.locations, |n| n.clamp(1, 8)),
             remote: language.remote && has("put"),
+            constant_puts: language.constant_puts && has("put"),
             fences: language.fences && has("mfence"),
             remote_fences: language.remote_fences && has("rfence"),
             cas: language.cas && has("cas"),
@@ -136,13 +183,22 @@ pub(crate) fn size(size: usize) -> Result<u8, Error> {
     if (1..=SIZE_MAX).contains(&size) {
         return Ok(size as u8);
     }
-    Err(Error::Usage(format!("--size {size}: a test has 1 to {SIZE_MAX} instructions")))
+    Err(Error::Usage(format!(
+        "--size {size}: a test has 1 to {SIZE_MAX} instructions"
+    )))
 }
 
 /// Says in a few words what the programs of a language may have.
 pub(crate) fn describe(language: &Language) -> String {
     let parts = [
-        (language.remote, "put get"),
+        (
+            language.remote,
+            if language.constant_puts {
+                "put get"
+            } else {
+                "put-of-location get"
+            },
+        ),
         (language.fences, "mfence"),
         (language.remote_fences, "rfence"),
         (language.cas, "cas"),
@@ -169,7 +225,9 @@ pub(crate) fn text(
     condition: &mowgli_generate::condition::Condition,
     verdicts: &[(Option<Setting>, Verdict)],
 ) -> String {
-    let stated = verdicts.iter().filter_map(|&(setting, verdict)| Some((setting?, verdict)));
+    let stated = verdicts
+        .iter()
+        .filter_map(|&(setting, verdict)| Some((setting?, verdict)));
     let expected: litmus::Expected = stated.collect();
     let quantifier = match expected.is_empty() {
         true => Quantifier::NotExists,

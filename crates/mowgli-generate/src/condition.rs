@@ -20,7 +20,9 @@ pub struct Condition {
 impl Condition {
     /// Returns whether the outcome satisfies the condition.
     pub fn holds(&self, outcome: &Outcome) -> bool {
-        self.atoms.iter().all(|&(operand, value)| operand.value(outcome) == value)
+        self.atoms
+            .iter()
+            .all(|&(operand, value)| operand.value(outcome) == value)
     }
 
     /// Returns the condition as a formula of the litmus language.
@@ -57,7 +59,9 @@ pub fn least_forbidden<'a>(
         let wanted = values(outcome);
         let differences = allowed.iter().map(|other| {
             let differs = |i: &usize| other[*i] != wanted[*i];
-            (0..wanted.len()).filter(differs).fold(0u64, |set, i| set | 1 << i)
+            (0..wanted.len())
+                .filter(differs)
+                .fold(0u64, |set, i| set | 1 << i)
         });
         for set in transversals(differences.collect()) {
             let atoms = (0..wanted.len()).filter(|i| set >> i & 1 == 1);

@@ -70,7 +70,10 @@ fn compare(
     budget: &Budget<'_>,
     tests: &mut Vec<Separator>,
 ) -> Result<(), Limit> {
-    let outcomes = [first.outcomes(program, budget)?, second.outcomes(program, budget)?];
+    let outcomes = [
+        first.outcomes(program, budget)?,
+        second.outcomes(program, budget)?,
+    ];
     if outcomes[0] == outcomes[1] {
         return Ok(());
     }

@@ -127,7 +127,10 @@ fn expectations(sketch: &mut Sketch, thread: usize, at: usize, each: &mut dyn Fn
 /// Returns whether every instruction can serve a purpose (see the module's description).
 fn has_no_idle_part(sketch: &Sketch) -> bool {
     (0..sketch.locations.len()).all(|loc| needs(sketch, loc as u8) == 0)
-        && sketch.threads.iter().all(|c| waits_and_fences_have_reasons(sketch, c))
+        && sketch
+            .threads
+            .iter()
+            .all(|c| waits_and_fences_have_reasons(sketch, c))
         && is_connected(sketch)
 }
 
@@ -155,7 +158,9 @@ fn waits_and_fences_have_reasons(sketch: &Sketch, column: &Column) -> bool {
     let waited = |(at, op): (usize, &Op)| op.work() == 0 || ops[at..].contains(&Op::Wait(op.work()));
     let uses = |node: u8| {
         let remote = ops.iter().filter_map(|op| op.remote());
-        remote.into_iter().any(|l| sketch.locations[usize::from(l)] == node)
+        remote
+            .into_iter()
+            .any(|l| sketch.locations[usize::from(l)] == node)
     };
     let fenced = |op: &Op| matches!(*op, Op::Rfence(node) if !uses(node));
     ops.iter().enumerate().all(waited) && !ops.iter().any(fenced)
@@ -166,7 +171,12 @@ fn is_connected(sketch: &Sketch) -> bool {
     let sets: Vec<u64> = sketch
         .threads
         .iter()
-        .map(|c| c.ops.iter().flat_map(|op| op.locations()).fold(0, |set, l| set | 1 << l))
+        .map(|c| {
+            c.ops
+                .iter()
+                .flat_map(|op| op.locations())
+                .fold(0, |set, l| set | 1 << l)
+        })
         .collect();
     let mut reached = sets.first().copied().unwrap_or(0);
     let mut left: Vec<u64> = sets.into_iter().skip(1).collect();
@@ -215,7 +225,10 @@ impl<'a> Writer<'a> {
             return each(&self.sketch);
         }
         for node in 0..(self.nodes() + 1).min(self.language.nodes) {
-            self.sketch.threads.push(Column { node, ops: Vec::new() });
+            self.sketch.threads.push(Column {
+                node,
+                ops: Vec::new(),
+            });
             self.continue_thread(each);
             self.sketch.threads.pop();
         }
@@ -260,7 +273,9 @@ impl<'a> Writer<'a> {
         }
         let total: usize = self.lengths.iter().map(|&l| usize::from(l)).sum();
         let left = total - self.sketch.size();
-        let needed: usize = (0..self.sketch.locations.len()).map(|l| needs(&self.sketch, l as u8)).sum();
+        let needed: usize = (0..self.sketch.locations.len())
+            .map(|l| needs(&self.sketch, l as u8))
+            .sum();
         needed <= 2 * left
     }
 
@@ -272,7 +287,12 @@ impl<'a> Writer<'a> {
         let language = self.language;
         let mut out = Vec::new();
         for (x, fresh) in self.places(None, |node| node == column.node) {
-            let mut push = |op| out.push(Draft { op, fresh: [fresh, None] });
+            let mut push = |op| {
+                out.push(Draft {
+                    op,
+                    fresh: [fresh, None],
+                })
+            };
             push(Op::Load(x));
             push(Op::Store(x));
             if language.cas {
@@ -349,12 +369,20 @@ impl<'a> Writer<'a> {
         let remote = |node: u8| node != own || loopback;
         let local = |node: u8| node == own;
         for (dst, first) in self.places(None, remote) {
-            let op = Op::PutConst { dst, work };
-            out.push(Draft { op, fresh: [first, None] });
+            if self.language.constant_puts {
+                let op = Op::PutConst { dst, work };
+                out.push(Draft {
+                    op,
+                    fresh: [first, None],
+                });
+            }
             for (src, second) in self.places(first, local) {
                 if src != dst {
                     let op = Op::Put { dst, src, work };
-                    out.push(Draft { op, fresh: [first, second] });
+                    out.push(Draft {
+                        op,
+                        fresh: [first, second],
+                    });
                 }
             }
         }
@@ -363,10 +391,19 @@ impl<'a> Writer<'a> {
                 if far == dst {
                     continue;
                 }
-                let mut push = |op| out.push(Draft { op, fresh: [first, second] });
+                let mut push = |op| {
+                    out.push(Draft {
+                        op,
+                        fresh: [first, second],
+                    })
+                };
                 push(Op::Get { dst, src: far, work });
                 if self.language.rmw {
-                    push(Op::Faa { dst, target: far, work });
+                    push(Op::Faa {
+                        dst,
+                        target: far,
+                        work,
+                    });
                     push(Op::RemoteCas {
                         dst,
                         target: far,

@@ -96,6 +96,7 @@ impl Theory for FromFile {
             nodes: if remote { 3 } else { 1 },
             locations: 4,
             remote,
+            constant_puts: remote,
             fences: self.admits(&[Op::Mfence]),
             remote_fences: self.admits(&[put, Op::Rfence(1)]),
             cas: self.admits(&[Op::Cas(1, crate::sketch::Expected::Initial)]),

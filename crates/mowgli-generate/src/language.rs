@@ -18,6 +18,8 @@ pub struct Language {
     pub locations: u8,
     /// Puts and gets.
     pub remote: bool,
+    /// Puts of constants.
+    pub constant_puts: bool,
     /// CPU memory fences.
     pub fences: bool,
     /// Remote fences.
@@ -47,6 +49,7 @@ impl Language {
             nodes: if remote { 3 } else { 1 },
             locations: 4,
             remote,
+            constant_puts: remote,
             fences: true,
             remote_fences: remote,
             cas: true,
@@ -67,6 +70,7 @@ impl Language {
             nodes: self.nodes.min(other.nodes),
             locations: self.locations.min(other.locations),
             remote: self.remote && other.remote,
+            constant_puts: self.constant_puts && other.constant_puts,
             fences: self.fences && other.fences,
             remote_fences: self.remote_fences && other.remote_fences,
             cas: self.cas && other.cas,

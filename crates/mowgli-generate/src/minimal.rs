@@ -153,7 +153,10 @@ fn dropped(program: &Program, thread: usize, at: usize) -> Program {
     let code = &program.threads[thread].code;
     let mut drop = vec![at];
     if let Some(node) = peer(program, &code[at]) {
-        let before = code[..at].iter().filter(|i| peer(program, i) == Some(node)).count();
+        let before = code[..at]
+            .iter()
+            .filter(|i| peer(program, i) == Some(node))
+            .count();
         let is_poll = |i: &usize| code[*i] == Instr::Poll { node };
         drop.extend((0..code.len()).filter(is_poll).nth(before));
     }

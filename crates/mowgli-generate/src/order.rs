@@ -127,12 +127,21 @@ mod tests {
         for workers in [1, 2, 7] {
             let mut seen = Vec::new();
             let workers = NonZeroUsize::new(workers).unwrap();
-            in_order(500, workers, |i| i * i, |i, square| {
-                seen.push((i, square));
-                i < 400
-            });
+            in_order(
+                500,
+                workers,
+                |i| i * i,
+                |i, square| {
+                    seen.push((i, square));
+                    i < 400
+                },
+            );
             assert_eq!(seen.len(), 401, "the work stops when it is told to");
-            assert!(seen.iter().enumerate().all(|(n, &(i, square))| n == i && square == i * i));
+            assert!(
+                seen.iter()
+                    .enumerate()
+                    .all(|(n, &(i, square))| n == i && square == i * i)
+            );
         }
     }
 }

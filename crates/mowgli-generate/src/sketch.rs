@@ -215,7 +215,9 @@ impl Sketch {
     fn orders(&self) -> impl Iterator<Item = Vec<usize>> + '_ {
         let falling = |order: &Vec<usize>| {
             let lengths = order.windows(2);
-            lengths.into_iter().all(|w| self.threads[w[0]].ops.len() >= self.threads[w[1]].ops.len())
+            lengths
+                .into_iter()
+                .all(|w| self.threads[w[0]].ops.len() >= self.threads[w[1]].ops.len())
         };
         permutations(self.threads.len()).into_iter().filter(falling)
     }
@@ -264,7 +266,10 @@ impl Sketch {
         let locations = std::mem::take(&mut names.locations);
         Sketch {
             threads,
-            locations: locations.iter().map(|&l| names.node(self.locations[usize::from(l)])).collect(),
+            locations: locations
+                .iter()
+                .map(|&l| names.node(self.locations[usize::from(l)]))
+                .collect(),
         }
     }
 
@@ -283,12 +288,19 @@ impl Sketch {
         let constants: Vec<Vec<Value>> = self
             .threads
             .iter()
-            .map(|t| t.ops.iter().map(|op| op.writes_constant().map_or(0, |_| fresh())).collect())
+            .map(|t| {
+                t.ops
+                    .iter()
+                    .map(|op| op.writes_constant().map_or(0, |_| fresh()))
+                    .collect()
+            })
             .collect();
         let mut addend: Value = 5;
         let names = ["x", "y", "z", "w", "v", "u", "t", "s"];
         let locations = self.locations.iter().enumerate().map(|(l, &node)| Location {
-            name: names.get(l).map_or_else(|| format!("x{l}"), |&name| name.to_owned()),
+            name: names
+                .get(l)
+                .map_or_else(|| format!("x{l}"), |&name| name.to_owned()),
             node: Node(node),
             init: inits[l],
         });
@@ -310,8 +322,14 @@ impl Sketch {
                     })
                 };
                 match op {
-                    Op::Load(x) => Instr::Load { reg: read(), loc: loc(x) },
-                    Op::Store(x) => Instr::Store { loc: loc(x), value: own },
+                    Op::Load(x) => Instr::Load {
+                        reg: read(),
+                        loc: loc(x),
+                    },
+                    Op::Store(x) => Instr::Store {
+                        loc: loc(x),
+                        value: own,
+                    },
                     Op::Mfence => Instr::Mfence,
                     Op::Cas(x, expected) => Instr::Cas {
                         reg: Some(read()),
@@ -348,7 +366,12 @@ impl Sketch {
                             work: id(work),
                         }
                     }
-                    Op::RemoteCas { dst, target, expected, work } => Instr::RemoteCas {
+                    Op::RemoteCas {
+                        dst,
+                        target,
+                        expected,
+                        work,
+                    } => Instr::RemoteCas {
                         dst: loc(dst),
                         target: loc(target),
                         expected: expects(target, expected),
@@ -371,7 +394,12 @@ impl Sketch {
             Op::Rfence(node) => Some(node),
             _ => None,
         });
-        let nodes = self.threads.iter().map(|t| t.node).chain(self.locations.iter().copied()).chain(fences);
+        let nodes = self
+            .threads
+            .iter()
+            .map(|t| t.node)
+            .chain(self.locations.iter().copied())
+            .chain(fences);
         Program {
             nodes: nodes.max().unwrap_or(0) + 1,
             locations: locations.collect(),
@@ -401,7 +429,12 @@ impl Op {
             Op::Poll(node) => out.extend([8, node]),
             Op::Wait(work) => out.extend([9, work]),
             Op::Faa { dst, target, work } => out.extend([10, dst, target, work]),
-            Op::RemoteCas { dst, target, expected, work } => {
+            Op::RemoteCas {
+                dst,
+                target,
+                expected,
+                work,
+            } => {
                 out.extend([11, dst, target, work]);
                 out.extend(expects(expected));
             }
@@ -464,7 +497,12 @@ impl Names<'_> {
                 target: self.location(target),
                 work,
             },
-            Op::RemoteCas { dst, target, expected, work } => Op::RemoteCas {
+            Op::RemoteCas {
+                dst,
+                target,
+                expected,
+                work,
+            } => Op::RemoteCas {
                 dst: self.location(dst),
                 target: self.location(target),
                 expected: expects(self, expected),

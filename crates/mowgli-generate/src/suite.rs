@@ -108,7 +108,12 @@ impl<'a> Generator<'a> {
         budget: &Budget<'_>,
         tests: &mut Vec<Test>,
     ) -> Result<(), Limit> {
-        let concerned: Vec<&dyn Rule> = self.rules.iter().map(AsRef::as_ref).filter(|r| r.concerns(program)).collect();
+        let concerned: Vec<&dyn Rule> = self
+            .rules
+            .iter()
+            .map(AsRef::as_ref)
+            .filter(|r| r.concerns(program))
+            .collect();
         if concerned.is_empty() {
             return Ok(());
         }

@@ -13,12 +13,17 @@ use mowgli_generate::theory::{BuiltIn, Theory};
 fn smallest(first: Model, second: Model, most: u8) -> Vec<Separator> {
     let [a, b] = [first, second].map(|m| BuiltIn::new(m, RmwAtomicity::Hca));
     let language = a.language(most).common(b.language(most));
-    let language = Language { cas: false, ..language };
+    let language = Language {
+        cas: false,
+        ..language
+    };
     let units = units(&language);
     for level in units.chunk_by(|a, b| a.size() == b.size()) {
-        let found = level
-            .iter()
-            .flat_map(|unit| separators(&a, &b, &language, unit, &Budget::default()).unwrap().tests);
+        let found = level.iter().flat_map(|unit| {
+            separators(&a, &b, &language, unit, &Budget::default())
+                .unwrap()
+                .tests
+        });
         let found: Vec<Separator> = found.collect();
         if !found.is_empty() {
             return found;
@@ -75,7 +80,11 @@ fn machines_confirm_what_separates_models() {
                 true => (first, second),
                 false => (second, first),
             };
-            assert!(!allows(strong) && allows(weak), "{first} {second}: {}", code(&separator));
+            assert!(
+                !allows(strong) && allows(weak),
+                "{first} {second}: {}",
+                code(&separator)
+            );
         }
     }
 }

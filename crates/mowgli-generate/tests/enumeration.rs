@@ -13,6 +13,7 @@ const SMALL: Language = Language {
     nodes: 2,
     locations: 2,
     remote: true,
+    constant_puts: true,
     fences: true,
     remote_fences: true,
     cas: false,
@@ -48,7 +49,11 @@ fn instructions(language: &Language) -> Vec<Op> {
             out.push(Op::PutConst { dst: x, work });
             for y in locations.clone() {
                 out.extend([Op::Put { dst: x, src: y, work }, Op::Get { dst: x, src: y, work }]);
-                out.push(Op::Faa { dst: x, target: y, work });
+                out.push(Op::Faa {
+                    dst: x,
+                    target: y,
+                    work,
+                });
                 out.extend(expected.iter().map(|&e| Op::RemoteCas {
                     dst: x,
                     target: y,
@@ -69,7 +74,8 @@ fn instructions(language: &Language) -> Vec<Op> {
         Op::Poll(_) => language.polls,
         Op::Wait(_) => language.waits,
         Op::Faa { .. } | Op::RemoteCas { .. } => language.rmw,
-        Op::Put { .. } | Op::PutConst { .. } | Op::Get { .. } => language.remote,
+        Op::PutConst { .. } => language.remote && language.constant_puts,
+        Op::Put { .. } | Op::Get { .. } => language.remote,
         Op::Load(_) | Op::Store(_) => true,
     });
     out
@@ -84,12 +90,22 @@ fn is_program(sketch: &Sketch, language: &Language) -> bool {
         column.ops.iter().enumerate().all(|(i, &op)| {
             let placed = match op {
                 Op::Load(x) | Op::Store(x) | Op::Cas(x, _) => node(x) == column.node,
-                Op::Put { dst: far, src: near, .. }
-                | Op::Get { dst: near, src: far, .. }
-                | Op::Faa { dst: near, target: far, .. }
-                | Op::RemoteCas { dst: near, target: far, .. } => {
-                    node(near) == column.node && node(far) != column.node
+                Op::Put {
+                    dst: far, src: near, ..
                 }
+                | Op::Get {
+                    dst: near, src: far, ..
+                }
+                | Op::Faa {
+                    dst: near,
+                    target: far,
+                    ..
+                }
+                | Op::RemoteCas {
+                    dst: near,
+                    target: far,
+                    ..
+                } => node(near) == column.node && node(far) != column.node,
                 Op::PutConst { dst, .. } => node(dst) != column.node,
                 Op::Rfence(n) => n != column.node,
                 Op::Poll(n) => {
@@ -128,7 +144,10 @@ fn has_purpose(sketch: &Sketch) -> bool {
         }
     }
     let all: BTreeSet<u8> = sketch.threads.iter().flat_map(touch).collect();
-    let connected = sketch.threads.iter().all(|c| touch(c).iter().any(|l| group.contains(l)))
+    let connected = sketch
+        .threads
+        .iter()
+        .all(|c| touch(c).iter().any(|l| group.contains(l)))
         || sketch.threads.len() == 1;
     let located = all.iter().all(|&l| {
         let users: Vec<Op> = sketch.ops().filter(|o| o.locations().any(|x| x == l)).collect();
@@ -141,8 +160,14 @@ fn has_purpose(sketch: &Sketch) -> bool {
     let lines = sketch.threads.iter().all(|column| {
         let ops = &column.ops;
         let orders = |op: &Op| matches!(op, Op::Mfence | Op::Rfence(_) | Op::Poll(_) | Op::Wait(_));
-        let repeated = ops.windows(2).any(|w| w[0] == w[1] && orders(&w[0]) && !matches!(w[0], Op::Poll(_)));
-        let used = |n: u8| ops.iter().filter_map(|o| o.remote()).any(|l| sketch.locations[usize::from(l)] == n);
+        let repeated = ops
+            .windows(2)
+            .any(|w| w[0] == w[1] && orders(&w[0]) && !matches!(w[0], Op::Poll(_)));
+        let used = |n: u8| {
+            ops.iter()
+                .filter_map(|o| o.remote())
+                .any(|l| sketch.locations[usize::from(l)] == n)
+        };
         !ops.first().is_some_and(orders)
             && !ops.last().is_some_and(orders)
             && !repeated
@@ -150,7 +175,10 @@ fn has_purpose(sketch: &Sketch) -> bool {
                 Op::Rfence(n) => used(*n) && ops[..i].iter().any(|o| o.remote().is_some()),
                 _ => true,
             })
-            && ops.iter().enumerate().all(|(i, o)| o.work() == 0 || ops[i..].contains(&Op::Wait(o.work())))
+            && ops
+                .iter()
+                .enumerate()
+                .all(|(i, o)| o.work() == 0 || ops[i..].contains(&Op::Wait(o.work())))
     });
     connected && located && lines
 }
@@ -173,7 +201,9 @@ fn plain(language: &Language) -> BTreeSet<Sketch> {
 }
 
 fn extend(language: &Language, instructions: &[Op], sketch: Sketch, out: &mut BTreeSet<Sketch>) {
-    if !sketch.threads.is_empty() && sketch.threads.iter().all(|t| !t.ops.is_empty()) && is_program(&sketch, language)
+    if !sketch.threads.is_empty()
+        && sketch.threads.iter().all(|t| !t.ops.is_empty())
+        && is_program(&sketch, language)
     {
         out.insert(sketch.canonical());
     }
@@ -192,7 +222,10 @@ fn extend(language: &Language, instructions: &[Op], sketch: Sketch, out: &mut BT
     {
         for node in 0..language.nodes {
             let mut wider = sketch.clone();
-            wider.threads.push(Column { node, ops: Vec::new() });
+            wider.threads.push(Column {
+                node,
+                ops: Vec::new(),
+            });
             extend(language, instructions, wider, out);
         }
     }
@@ -201,7 +234,11 @@ fn extend(language: &Language, instructions: &[Op], sketch: Sketch, out: &mut BT
 fn agrees(language: Language) -> usize {
     let listed = listed(&language);
     let unique: BTreeSet<Sketch> = listed.iter().cloned().collect();
-    assert_eq!(unique.len(), listed.len(), "no program is listed twice: {language:?}");
+    assert_eq!(
+        unique.len(),
+        listed.len(),
+        "no program is listed twice: {language:?}"
+    );
     assert!(listed.iter().all(|s| s.canonical() == *s), "{language:?}");
     let plain = plain(&language);
     let missed = plain.difference(&unique).next();
@@ -225,7 +262,13 @@ fn three_nodes() {
         ..SMALL
     };
     assert_eq!(agrees(language), 34);
-    assert_eq!(agrees(Language { idle: true, ..language }), 165);
+    assert_eq!(
+        agrees(Language {
+            idle: true,
+            ..language
+        }),
+        165
+    );
 }
 
 #[test]
@@ -239,7 +282,14 @@ fn compare_and_swaps() {
         ..SMALL
     };
     assert_eq!(agrees(cpu), 228);
-    assert_eq!(agrees(Language { threads: 3, idle: true, ..cpu }), 730);
+    assert_eq!(
+        agrees(Language {
+            threads: 3,
+            idle: true,
+            ..cpu
+        }),
+        730
+    );
 }
 
 #[test]
@@ -287,8 +337,12 @@ fn threads_nodes_and_locations_can_be_renamed() {
                     Op::Load(x) | Op::Store(x) | Op::Cas(x, _) | Op::PutConst { dst: x, .. } => flip(x),
                     Op::Put { dst: x, src: y, .. }
                     | Op::Get { dst: x, src: y, .. }
-                    | Op::Faa { dst: x, target: y, .. }
-                    | Op::RemoteCas { dst: x, target: y, .. } => {
+                    | Op::Faa {
+                        dst: x, target: y, ..
+                    }
+                    | Op::RemoteCas {
+                        dst: x, target: y, ..
+                    } => {
                         flip(x);
                         flip(y);
                     }

@@ -72,7 +72,14 @@ fn programs_with_idle_instructions_notice_nothing_more() {
             ..Language::of(model, 3)
         };
         let listed = noticed(&found(model, &language, 2));
-        let all = noticed(&found(model, &Language { idle: true, ..language }, 2));
+        let all = noticed(&found(
+            model,
+            &Language {
+                idle: true,
+                ..language
+            },
+            2,
+        ));
         assert_eq!(all, listed, "{model}");
     }
 }
@@ -84,6 +91,9 @@ fn the_number_of_workers_does_not_matter() {
     assert_eq!(one, found(Model::RdmaTso, &language, 3));
     let shown = one.changes.iter().filter_map(|(_, notice)| notice.as_ref());
     for notice in shown {
-        assert!(notice.size <= 3 && !notice.condition.atoms.is_empty(), "{notice:?}");
+        assert!(
+            notice.size <= 3 && !notice.condition.atoms.is_empty(),
+            "{notice:?}"
+        );
     }
 }

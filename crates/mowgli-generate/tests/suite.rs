@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use mowgli::declarative;
 use mowgli::explore;
-use mowgli::litmus::{self, Litmus, Query, Quantifier, Setting, Verdict};
+use mowgli::litmus::{self, Litmus, Quantifier, Query, Setting, Verdict};
 use mowgli::model::{Model, RmwAtomicity};
 use mowgli::outcome::Budget;
 use mowgli_generate::condition::Condition;
@@ -25,7 +25,9 @@ const RDMA: [Model; 4] = [
 fn tests(theory: &BuiltIn, language: Language, pivot: Option<&str>) -> Vec<Test> {
     let generator = Generator::new(theory, language, pivot).unwrap();
     let units = units(&language);
-    let found = units.iter().map(|unit| generator.tests(unit, &Budget::default()).unwrap());
+    let found = units
+        .iter()
+        .map(|unit| generator.tests(unit, &Budget::default()).unwrap());
     found.flat_map(|found| found.tests).collect()
 }
 
@@ -62,11 +64,19 @@ fn tests_are_forbidden_by_both_engines_and_allowed_without_each_of_their_rules()
             let axioms = declarative::outcomes(program, model, RmwAtomicity::Hca, &budget);
             let machine = explore::outcomes(program, model, RmwAtomicity::Hca, &budget);
             assert!(axioms.is_complete() && machine.is_complete());
-            assert!(!allows(&axioms.outcomes) && !allows(&machine.outcomes), "{model}: {test:?}");
+            assert!(
+                !allows(&axioms.outcomes) && !allows(&machine.outcomes),
+                "{model}: {test:?}"
+            );
             for change in changes(theory.spec()).into_iter().filter(|c| c.removes()) {
-                let without = declarative::outcomes_exhaustive(program, &change.apply(theory.spec()), &budget);
+                let without =
+                    declarative::outcomes_exhaustive(program, &change.apply(theory.spec()), &budget);
                 let named = test.rules.contains(&change.to_string());
-                assert_eq!(allows(&without.outcomes), named, "{model} without {change}: {test:?}");
+                assert_eq!(
+                    allows(&without.outcomes),
+                    named,
+                    "{model} without {change}: {test:?}"
+                );
             }
         }
     }
@@ -91,10 +101,17 @@ fn every_instruction_and_every_value_is_needed() {
         // A variant whose threads can still give every value asked for allows the condition as it stands.
         for variant in minimal::programs(&test.program) {
             let atoms = &test.condition.atoms;
-            let asks = |outcome: &_| atoms.iter().all(|&(operand, value)| operand.value(outcome) == value);
+            let asks = |outcome: &_| {
+                atoms
+                    .iter()
+                    .all(|&(operand, value)| operand.value(outcome) == value)
+            };
             let free = mowgli_generate::theory::candidates(&variant, &Budget::default()).unwrap();
             if free.iter().any(asks) {
-                assert!(allows(&variant, atoms.clone()), "{variant:?} forbids it too: {test:?}");
+                assert!(
+                    allows(&variant, atoms.clone()),
+                    "{variant:?} forbids it too: {test:?}"
+                );
             }
         }
     }
@@ -121,7 +138,9 @@ fn a_pivot_keeps_the_tests_that_name_it() {
     let theory = BuiltIn::new(model, RmwAtomicity::Hca);
     let language = Language::of(model, 3);
     let all = tests(&theory, language, None);
-    for pivot in ["oppo:G7", "G8", "ippo:J9", "I9", "ob:nfo", "ib:pf", "B2", "ib:rb_b"] {
+    for pivot in [
+        "oppo:G7", "G8", "ippo:J9", "I9", "ob:nfo", "ib:pf", "B2", "ib:rb_b",
+    ] {
         let named = all.iter().filter(|t| t.rules.iter().any(|r| r == pivot));
         let expected: Vec<_> = named.map(|t| (&t.program, &t.condition)).collect();
         let found = tests(&theory, language, Some(pivot));
@@ -149,7 +168,8 @@ fn papers_tests_are_found_again() {
     // RDMA-TSO'24 Fig. 11 (MP1) and Fig. 10 (ST9).
     let mp1 = "{ x@1=0; y@1=0; }\n P0@1    | P1@2     ;\n r0 := x | y^1 := 1 ;\n r1 := y | x^1 := 2 ;\n\
                \nexists (0:r0=2 /\\ 0:r1=0)";
-    let st9 = "{ x@1=1; y@2=2; z@2=0; }\n P0@1      ;\n x := y^2  ;\n rfence(2) ;\n z^2 := x  ;\n\nexists ([z]=1)";
+    let st9 =
+        "{ x@1=1; y@2=2; z@2=0; }\n P0@1      ;\n x := y^2  ;\n rfence(2) ;\n z^2 := x  ;\n\nexists ([z]=1)";
     for wanted in [mp1, st9] {
         assert!(texts.iter().any(|t| t.starts_with(wanted)), "{wanted}");
     }

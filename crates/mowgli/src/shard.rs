@@ -7,8 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// The help text of `--shard`.
-pub const HELP: &str =
-    "Do share I of N only (1/4 to 4/4), or the share of this Slurm array task (slurm)";
+pub const HELP: &str = "Do share I of N only (1/4 to 4/4), or the share of this Slurm array task (slurm)";
 
 /// The long help text of `--shard`.
 pub const LONG_HELP: &str = "\

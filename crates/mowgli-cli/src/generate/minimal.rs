@@ -10,8 +10,8 @@ use mowgli_generate::suite::{Generator, Test};
 
 use super::Args;
 use super::source::{Made, Source};
-use crate::theories::{self, Named};
 use crate::Error;
+use crate::theories::{self, Named};
 
 /// The size of tests if none is given.
 const SIZE: usize = 4;
@@ -34,7 +34,9 @@ impl Minimal {
         let pivot = args.pivot.clone();
         // A rule that the model does not have is told now.
         Minimal::generator(&model, language, pivot.as_deref())?;
-        let by = pivot.as_deref().map_or("every rule".to_owned(), |p| format!("rule {p}"));
+        let by = pivot
+            .as_deref()
+            .map_or("every rule".to_owned(), |p| format!("rule {p}"));
         Ok(Minimal {
             description: format!(
                 "minimal tests of {} by {by}: {}",
@@ -61,13 +63,21 @@ impl Minimal {
 
     /// Names a test after its unit and place there, which do not depend on the run.
     fn made(&self, unit: usize, place: usize, test: &Test) -> Made {
-        let model = self.model.theory.name().trim_end_matches(".cat").replace(['/', '\\'], "-");
+        let model = self
+            .model
+            .theory
+            .name()
+            .trim_end_matches(".cat")
+            .replace(['/', '\\'], "-");
         let name = format!("{model}-{}-{unit:05}-{place:04}", test.size);
         let pivot = match &self.pivot {
             Some(pivot) => format!("pivot {pivot}"),
             None => format!("pivots {}", test.rules.join(" ")),
         };
-        let description = format!("minimal: forbidden by {}, allowed without its {pivot}", self.model.theory.name());
+        let description = format!(
+            "minimal: forbidden by {}, allowed without its {pivot}",
+            self.model.theory.name()
+        );
         let verdicts = [(self.model.setting, Verdict::Forbidden)];
         Made {
             text: theories::text(&name, description, &test.program, &test.condition, &verdicts),

@@ -81,7 +81,9 @@ pub fn coverage(
     }
     let named = changes.iter().enumerate();
     Ok(Coverage {
-        changes: named.map(|(i, (change, _))| (*change, found.remove(&i))).collect(),
+        changes: named
+            .map(|(i, (change, _))| (*change, found.remove(&i)))
+            .collect(),
         programs: count,
     })
 }
@@ -114,9 +116,13 @@ fn notices(
             }
             let mut compare = || {
                 if allowed.is_none() {
-                    allowed = Some(crate::theory::all(mowgli::declarative::outcomes_under(&program, spec, budget))?);
+                    allowed = Some(crate::theory::all(mowgli::declarative::outcomes_under(
+                        &program, spec, budget,
+                    ))?);
                 }
-                let allowed = allowed.as_ref().unwrap_or_else(|| unreachable!("it has just been set"));
+                let allowed = allowed
+                    .as_ref()
+                    .unwrap_or_else(|| unreachable!("it has just been set"));
                 let other = change.outcomes(changed, &program, budget)?;
                 if *allowed == other {
                     return Ok(None);
@@ -125,7 +131,10 @@ fn notices(
                 let weaker = least_forbidden(&operands, allowed, other.difference(allowed));
                 let stronger = least_forbidden(&operands, &other, allowed.difference(&other));
                 let forbidden = !weaker.is_empty();
-                let least = weaker.into_iter().chain(stronger).min_by_key(|c| (c.atoms.len(), c.clone()));
+                let least = weaker
+                    .into_iter()
+                    .chain(stronger)
+                    .min_by_key(|c| (c.atoms.len(), c.clone()));
                 Ok(least.map(|condition| Notice {
                     program: program.clone(),
                     size: sketch.size(),

@@ -25,7 +25,8 @@ impl Features {
     /// Unfolds a program as the model does.
     pub fn of(program: &Program, spec: &Spec, budget: &Budget<'_>) -> Features {
         let threads = 0..program.threads.len();
-        let paths: Result<Vec<Vec<Path>>, _> = threads.map(|t| unfold::paths(program, t, spec, budget)).collect();
+        let paths: Result<Vec<Vec<Path>>, _> =
+            threads.map(|t| unfold::paths(program, t, spec, budget)).collect();
         let paths = paths.ok().map(|threads| threads.concat());
         Features {
             paths: paths.filter(|all| all.iter().all(|p| p.events.len() <= EVENTS_MAX)),
@@ -79,10 +80,18 @@ fn closure(path: &Path, spec: &Spec) -> Vec<u64> {
             }
         }
         for (j, later) in events.iter().enumerate().skip(i + 1) {
-            if spec.ib.iter().any(|p| spec.preserves(p, event, later) || p == Part::Iso && spec.iso_issue(event, later)) {
+            if spec
+                .ib
+                .iter()
+                .any(|p| spec.preserves(p, event, later) || p == Part::Iso && spec.iso_issue(event, later))
+            {
                 edge(2 * i, 2 * j);
             }
-            if spec.ob.iter().any(|p| spec.preserves(p, event, later) || p == Part::Iso && spec.iso_observe(event, later)) {
+            if spec
+                .ob
+                .iter()
+                .any(|p| spec.preserves(p, event, later) || p == Part::Iso && spec.iso_observe(event, later))
+            {
                 edge(2 * i + 1, 2 * j + 1);
             }
         }
