@@ -14,6 +14,7 @@ use crate::budget::{self, Limits, Run, Stop};
 use crate::choice::{self, Loaded, ModelChoice, Under};
 use crate::diagnostics::Report;
 use crate::row::Row;
+use crate::shard::{self, Shard};
 use crate::source::{self, Test};
 use crate::summary::{Summary, Totals};
 use crate::{Error, Exit, check_corerma, output, progress, values};
@@ -44,6 +45,8 @@ pub(crate) struct Args {
     rmw: Option<RmwAtomicity>,
     #[arg(short, long, default_value = "time=60s", value_name = "LIMITS", help = budget::HELP, long_help = budget::LONG_HELP)]
     limit: Limits,
+    #[arg(long, value_name = "I/N", default_value = "1/1", value_parser = shard::read, help = shard::HELP, long_help = shard::LONG_HELP)]
+    shard: Shard,
     /// Print the table only
     #[arg(short, long, conflicts_with = "json")]
     quiet: bool,
@@ -71,11 +74,22 @@ The exit status is the same when nobody reads the output to its end.";
 #[derive(Serialize)]
 struct Document<'a> {
     version: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shard: Option<String>,
     engine: Engine,
-    rows: &'a [Row],
+    rows: Vec<Numbered<'a>>,
     refused: &'a [Report],
     warnings: &'a [Report],
     totals: &'a Totals,
+}
+
+/// A row of a report, and in a share of a run the number of its unit.
+#[derive(Serialize)]
+struct Numbered<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unit: Option<usize>,
+    #[serde(flatten)]
+    row: &'a Row,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
@@ -90,10 +104,14 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
         }
     }
     let corerma = check_corerma::jobs(&loaded.corerma, &models);
-    let bar = progress::bar(jobs.len() + corerma.len());
     let mut rows = Vec::new();
-    let (mut stopped, mut left) = (None, jobs.len() + corerma.len());
-    for (test, setting) in &jobs {
+    let first_corerma = jobs.len();
+    let mine = |unit: &usize| args.shard.has(*unit);
+    let (mut stopped, mut left) = (None, (0..first_corerma + corerma.len()).filter(mine).count());
+    let bar = progress::bar(left);
+    // The unit of each row.
+    let mut units: Vec<usize> = Vec::new();
+    for (unit, (test, setting)) in jobs.iter().enumerate().filter(|(unit, _)| mine(unit)) {
         stopped = run.stopped();
         if stopped.is_some() {
             break;
@@ -105,9 +123,13 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
             bar.suspend(|| output::print(&text))?;
         }
         rows.extend(found);
+        units.resize(rows.len(), unit);
         bar.inc(1);
     }
-    for (test, model) in corerma {
+    for (number, (test, model)) in corerma.into_iter().enumerate() {
+        if !mine(&(first_corerma + number)) {
+            continue;
+        }
         stopped = stopped.or(run.stopped());
         if stopped.is_some() {
             break;
@@ -119,6 +141,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
             bar.suspend(|| output::print(&text))?;
         }
         rows.extend(found);
+        units.resize(rows.len(), first_corerma + number);
         bar.inc(1);
     }
     bar.finish_and_clear();
@@ -128,8 +151,16 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
     if args.json {
         output::print_json(&Document {
             version: 1,
+            shard: (args.shard != Shard::WHOLE).then(|| args.shard.to_string()),
             engine: args.engine,
-            rows: &rows,
+            rows: rows
+                .iter()
+                .zip(units)
+                .map(|(row, unit)| Numbered {
+                    unit: (args.shard != Shard::WHOLE).then_some(unit),
+                    row,
+                })
+                .collect(),
             refused: &loaded.refused,
             warnings: &loaded.warnings,
             totals: &summary.totals,

@@ -141,11 +141,7 @@ pub(crate) fn load(choice: &ModelChoice) -> Result<Loaded, Error> {
         ModelChoice::CoreRma(model) => return Ok(Loaded::CoreRma(*model)),
         ModelChoice::File(name) => name,
     };
-    let text = match (read(Path::new(name)), cat::find(name)) {
-        (Ok(text), _) => text,
-        (Err(_), Some(embedded)) if !Path::new(name).exists() => embedded.to_owned(),
-        (Err(error), _) => return Err(error),
-    };
+    let text = text_of(name)?;
     match ModelFile::parse(name, &text, &Files) {
         Ok(file) => {
             diagnostics::print_model(file.warnings());
@@ -155,6 +151,15 @@ pub(crate) fn load(choice: &ModelChoice) -> Result<Loaded, Error> {
             diagnostics::print_model(&errors);
             Err(Error::Model(name.clone()))
         }
+    }
+}
+
+/// Returns the text of a model file, or of the embedded one of that name.
+pub(crate) fn text_of(name: &str) -> Result<String, Error> {
+    match (read(Path::new(name)), cat::find(name)) {
+        (Ok(text), _) => Ok(text),
+        (Err(_), Some(embedded)) if !Path::new(name).exists() => Ok(embedded.to_owned()),
+        (Err(error), _) => Err(error),
     }
 }
 
@@ -175,7 +180,7 @@ fn read(path: &Path) -> Result<String, Error> {
 const EMBEDDED: &str = "built-in ";
 
 /// Finds included files: beside the file that includes them, or else embedded.
-struct Files;
+pub(crate) struct Files;
 
 impl Includes for Files {
     fn read(&self, includer: &str, path: &str) -> Result<Included, String> {

@@ -13,9 +13,12 @@ mod clients;
 mod compare;
 mod completions;
 mod diagnostics;
+mod distinguish;
 mod explain;
+mod faults;
 mod generate;
 mod list;
+mod merge;
 mod outcomes;
 mod output;
 mod progress;
@@ -25,6 +28,7 @@ mod shard;
 mod show;
 mod source;
 mod summary;
+mod theories;
 mod values;
 
 use std::io;
@@ -78,6 +82,9 @@ enum Command {
     List(list::Args),
     Show(show::Args),
     Generate(generate::Args),
+    Distinguish(distinguish::Args),
+    Faults(faults::Args),
+    Merge(merge::Args),
     Bench(bench::Args),
     Outcomes(outcomes::Args),
     Refine(refine::Args),
@@ -166,6 +173,9 @@ fn main() -> ExitCode {
         Command::List(args) => list::run(&args),
         Command::Show(args) => show::run(&args),
         Command::Generate(args) => generate::run(&args),
+        Command::Distinguish(args) => distinguish::run(&args),
+        Command::Faults(args) => faults::run(&args),
+        Command::Merge(args) => merge::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Outcomes(args) => outcomes::run(&args),
         Command::Refine(args) => refine::run(&args),

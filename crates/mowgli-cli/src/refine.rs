@@ -11,13 +11,14 @@ use mowgli_libraries::explain::implementation_execution;
 use mowgli_libraries::implementations::list::{self, Named};
 use mowgli_libraries::judge::ITERATIONS_MAX;
 use mowgli_libraries::local::LocalSoundness;
-use mowgli_libraries::over_clients::{Judge, Summary, judge_batch, over_clients};
+use mowgli_libraries::over_clients::{Judge, Summary, judge_batch, over_share};
 use mowgli_libraries::refine::Refinement;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use serde::Serialize;
 
 use crate::budget::{self, Limits, Run};
+use crate::shard::{self, Shard};
 use crate::{Error, Exit, output};
 
 /// Check that an implementation refines its specification
@@ -58,6 +59,8 @@ pub(crate) struct Args {
     /// Seed of --random
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    #[arg(long, value_name = "I/N", default_value = "1/1", value_parser = shard::read, help = shard::HELP, long_help = shard::LONG_HELP)]
+    shard: Shard,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -74,6 +77,8 @@ const BATCH: u64 = 512;
 #[derive(Debug, Serialize)]
 struct Report {
     version: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shard: Option<String>,
     implementation: &'static str,
     specification: &'static str,
     question: &'static str,
@@ -86,6 +91,8 @@ struct Report {
 
 #[derive(Debug, Serialize)]
 struct Refutation {
+    /// The client's number in the list of all clients, from 1.
+    number: u64,
     client: String,
     /// The outcome that the specification does not allow, or the condition of Def. 3.13 that fails.
     what: String,
@@ -179,18 +186,21 @@ fn judged(named: &Named, args: &Args) -> Result<Summary, Error> {
             bar.finish_and_clear();
         });
         let summary = match args.random {
-            None => over_clients(judge, &bounds, budget, progress),
+            None => over_share(judge, &bounds, args.shard, budget, progress),
             Some(count) => {
                 let mut random = SmallRng::seed_from_u64(args.seed);
                 let clients = RandomClients::new(&bounds);
                 let mut summary = Summary::default();
-                let mut left = count;
-                while left > 0 {
-                    let n = left.min(BATCH);
-                    let batch: Vec<Client> = (0..n)
-                        .map(|_| clients.draw(&mut |n| random.random_range(0..n)))
+                let mut drawn = 0;
+                while drawn < count {
+                    let n = (count - drawn).min(BATCH);
+                    // Every share draws all clients, so that the shares are those of one list.
+                    let batch: Vec<Client> = (drawn..drawn + n)
+                        .map(|number| (number, clients.draw(&mut |n| random.random_range(0..n))))
+                        .filter(|&(number, _)| args.shard.has(number as usize))
+                        .map(|(_, client)| client)
                         .collect();
-                    left -= n;
+                    drawn += n;
                     if judge_batch(judge, &batch, budget, progress, &mut summary)
                         == mowgli_libraries::execution::Flow::Stop
                     {
@@ -213,18 +223,24 @@ fn judged(named: &Named, args: &Args) -> Result<Summary, Error> {
 }
 
 fn report(named: &Named, args: &Args, summary: &Summary, elapsed: Duration) -> Report {
+    // A run ends with the client that refutes, so it is the last that was judged.
+    let (last, share) = (summary.clients.saturating_sub(1), args.shard);
+    let number = last * share.count() as u64 + share.index() as u64;
     let outcome = summary.failure.as_ref().map(|f| Refutation {
+        number,
         client: f.client.print(),
         what: f.outcome.display(&f.client),
         execution: implementation_execution(&f.client, &f.events),
     });
     let local = summary.local_failure.as_ref().map(|f| Refutation {
+        number,
         client: f.client.print(),
         what: f.why.clone(),
         execution: implementation_execution(&f.client, &f.events),
     });
     Report {
         version: 1,
+        shard: (args.shard != Shard::WHOLE).then(|| args.shard.to_string()),
         implementation: named.name,
         specification: named.setting.name(),
         question: if args.local {

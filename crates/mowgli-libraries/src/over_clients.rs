@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use mowgli::outcome::{Budget, Limit};
+use mowgli::shard::Shard;
 use rayon::prelude::*;
 
 use crate::client::{Client, Stmt};
@@ -59,9 +60,25 @@ impl Judge for LocalSoundness<'_> {
 /// Judges every client within the bounds, in parallel and small ones first, until one fails or the budget is
 /// used up. `progress` counts the judged clients.
 pub fn over_clients(judge: &dyn Judge, bounds: &Bounds, budget: Budget<'_>, progress: &AtomicU64) -> Summary {
+    over_share(judge, bounds, Shard::WHOLE, budget, progress)
+}
+
+/// Judges the clients of a share like [`over_clients`]. The units of the work are the clients.
+pub fn over_share(
+    judge: &dyn Judge,
+    bounds: &Bounds,
+    share: Shard,
+    budget: Budget<'_>,
+    progress: &AtomicU64,
+) -> Summary {
     let mut summary = Summary::default();
     let mut batch = Vec::with_capacity(BATCH);
+    let mut number = 0;
     let ended = for_each_client(bounds, &mut |client| {
+        number += 1;
+        if !share.has(number - 1) {
+            return ControlFlow::Continue(());
+        }
         batch.push(client);
         if batch.len() == BATCH {
             let flow = judge_batch(judge, &batch, budget, progress, &mut summary);

@@ -22,3 +22,4 @@ pub mod outcome;
 pub mod program;
 pub mod relation;
 pub mod report;
+pub mod shard;

@@ -69,7 +69,7 @@ pub(super) fn run(args: &Args, cancel: &Arc<AtomicBool>) -> Result<u8, CliError>
 fn campaigns(args: &Args, size: &Size, cancel: &Arc<AtomicBool>) -> Result<u8, CliError> {
     let objects = args.object.map_or(Object::ALL.to_vec(), |object| vec![object]);
     let mut found = false;
-    for object in objects {
+    for object in args.share(objects) {
         let campaign = Campaign {
             clients: Clients::new(object, size),
             random: args.clients.random.map(|count| (count, args.seed)),

@@ -42,7 +42,7 @@ pub(super) fn run(args: &Args, cancel: &Arc<AtomicBool>) -> Result<u8, CliError>
         return again(args, &objects, schedule);
     }
     let mut found = false;
-    for object in objects {
+    for object in args.share(objects) {
         let ladder = Ladder {
             only: args.rung.clone(),
             seed: args.seed,

@@ -11,6 +11,7 @@ use loco_sim::{
     Bounds, Completeness, Config, ExecutionGraph, Faults, Report, Schedule, Stats, Strategy, execution_graph,
     explore, replay,
 };
+use mowgli::shard::Shard;
 use serde::Serialize;
 
 use crate::error::CliError;
@@ -80,6 +81,8 @@ const SIZED: [&str; 11] = [
 ///   loco check --client LOCO-13
 ///
 ///   loco check --soak 1h
+///
+///   loco check --json --shard 2/4
 ///
 /// Exit status: 0 nothing found, 1 an execution breaks a promise, 2 bad usage,
 /// 130 interrupted.
@@ -152,6 +155,10 @@ pub struct Args {
     /// Draw the execution as Graphviz DOT into this file
     #[arg(long, value_name = "FILE")]
     dot: Option<PathBuf>,
+    /// Do share I of N of the objects only (1/4 to 4/4), or the share of this Slurm array task (slurm). With --json, the first
+    /// line names the share, and `mowgli merge` joins the outputs of all shares
+    #[arg(long, value_name = "I/N", value_parser = shard, conflicts_with_all = ["object", "soak", "client", "replay", "rungs"])]
+    shard: Option<Shard>,
     /// Print one line of JSON for each object.
     #[arg(long)]
     json: bool,
@@ -173,12 +180,20 @@ enum How {
     Pct,
 }
 
+/// Reads a share. Slurm's variables come from the environment.
+fn shard(text: &str) -> Result<Shard, String> {
+    Shard::read(text, |name| std::env::var(name).ok())
+}
+
 /// The exit code after Ctrl-C, as shells report it.
 const INTERRUPTED: u8 = 130;
 
 /// Explores and reports.
 pub fn run(args: &Args) -> Result<u8, CliError> {
     args.validate()?;
+    if let (Some(shard), true) = (args.shard, args.json) {
+        print(format_args!("{{\"shard\":\"{shard}\"}}"))?;
+    }
     let cancel = interrupt_flag();
     if let Some(duration) = args.soak {
         return soak::run(args, duration, &cancel);
@@ -191,7 +206,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     }
     let config = args.config(&cancel);
     let mut found = false;
-    for object in args.objects()? {
+    for object in args.share(args.objects()?) {
         let size = args.size();
         let report = check(&config, object, size, args.replay.as_ref())?;
         show(args, object, size, config.strategy, &report)?;
@@ -257,6 +272,15 @@ impl Args {
             || self.glob
             || self.faults() != Faults::default()
             || (self.replay.is_some() && self.rung.is_empty())
+    }
+
+    /// Returns the objects of this share of the run.
+    fn share<T>(&self, objects: Vec<T>) -> impl Iterator<Item = T> {
+        let shard = self.shard.unwrap_or(Shard::WHOLE);
+        let numbered = objects.into_iter().enumerate();
+        numbered
+            .filter(move |(unit, _)| shard.has(*unit))
+            .map(|(_, object)| object)
     }
 
     /// Returns the object that was named, or else all objects that have worlds of chosen size.

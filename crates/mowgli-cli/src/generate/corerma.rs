@@ -78,7 +78,7 @@ pub(super) fn plans(args: &Args, model: Model) -> Result<Vec<Plan>, Error> {
         args,
         model,
         rule,
-        args.processes,
+        args.bounds.processes.unwrap_or(1),
         size,
         String::new(),
     )?])

@@ -4,6 +4,7 @@
 
 mod corerma;
 mod manifest;
+mod minimal;
 mod source;
 mod writer;
 
@@ -15,12 +16,18 @@ use serde::Serialize;
 
 use crate::budget::{Limits, Run};
 use crate::shard::{self, Shard};
+use crate::theories::Bounds;
 use crate::{Error, Exit, output, progress};
 
 /// Make every test up to a size that exercises a rule of a model
 ///
-/// Tests are made for the models of coreRMA, whose rules `--pivot` names (docs/generation.md). Each test is a file NAME.litmus below --out that states its pivot, the application of the rule that it exercises, and the
-/// outcomes that the model allows; `mowgli check` on the folder confirms them. Tests that differ only in names are made once.
+/// Each test is a file NAME.litmus below --out that states its pivot, the rule that it exercises, and what the model says of it; `mowgli
+/// check` on the folder confirms that. Tests that differ only in names are made once. docs/generation.md says which tests.
+///
+/// For a model of coreRMA, --pivot is a rule of coreRMA'16 and a test states all its outcomes. For any other model, built-in or a file
+/// *.cat, --pivot is a cell of its tables (G8, ippo:G8, oppo:G8), a term of its relations (rf, ib:rf, ob:rf), or an axiom or a named
+/// relation of the file; each test asks for an outcome that the model forbids, allows without the pivot, and would allow
+/// if any instruction were left out. Without --pivot, the tests of all rules are made.
 ///
 /// The same arguments make the same files, whatever the number of threads. A run that was stopped goes on when it is started
 /// again with the same folder.
@@ -33,9 +40,6 @@ pub(crate) struct Args {
     /// The rule that each test exercises
     #[arg(short, long, value_name = "RULE")]
     pub(crate) pivot: Option<String>,
-    /// Processes (or threads) of the tests
-    #[arg(long, value_name = "N", default_value = "1")]
-    pub(crate) processes: usize,
     /// The largest size of a test
     #[arg(short, long, value_name = "S")]
     pub(crate) size: Option<usize>,
@@ -48,10 +52,12 @@ pub(crate) struct Args {
     /// Only tests in which a process flushes before it reads what it sent itself (coreRMA only)
     #[arg(long)]
     pub(crate) flushed: bool,
+    #[command(flatten)]
+    pub(crate) bounds: Bounds,
     /// The folder for the tests. Without it the tests are made and counted only
     #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
-    #[arg(long, value_name = "I/N", default_value = "1/1", help = shard::HELP, long_help = shard::LONG_HELP)]
+    #[arg(long, value_name = "I/N", default_value = "1/1", value_parser = shard::read, help = shard::HELP, long_help = shard::LONG_HELP)]
     shard: Shard,
     /// Threads that make tests. Default: as many as the machine has cores
     #[arg(long, value_name = "N")]
@@ -67,6 +73,8 @@ EXAMPLES
   mowgli check ir --model corerma -q          what the tests state holds
   mowgli generate --model corerma --table6    counts of the suite of coreRMA'16
   mowgli generate --model corerma --table6 --out suite --shard slurm
+  mowgli generate --model rdma-tso --pivot oppo:G7 --size 4 --out g7
+  mowgli generate --model mine.cat --size 4 --processes 2 --without cas --out mine
 
 EXIT STATUS
   0  every test was made

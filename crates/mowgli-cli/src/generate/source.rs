@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 
 use mowgli_corerma::switches::Model as CoreRma;
 
+use super::minimal::Minimal;
 use super::{Args, corerma};
 use crate::Error;
 
@@ -52,9 +53,8 @@ pub(crate) fn plans(args: &Args) -> Result<Vec<Plan>, Error> {
     if let Ok(model) = args.model.parse::<CoreRma>() {
         return corerma::plans(args, model);
     }
-    Err(Error::Usage(format!(
-        "no tests can be generated for the model {}: choose one of {}",
-        args.model,
-        CoreRma::ALL.map(CoreRma::name).join(", ")
-    )))
+    Ok(vec![Plan {
+        folder: String::new(),
+        source: Box::new(Minimal::new(args)?),
+    }])
 }

@@ -60,6 +60,7 @@ pub struct ModelFile {
     flags: Flags,
     plan: Plan,
     axioms: Vec<Axiom>,
+    terms: Vec<String>,
     requirements: Vec<Axiom>,
     shows: Vec<(String, NodeId)>,
     warnings: Vec<Diagnostic>,
@@ -71,6 +72,29 @@ impl ModelFile {
     /// # Errors
     /// Everything that is wrong with the file and those that it includes, in the order of the texts.
     pub fn parse(name: &str, text: &str, includes: &dyn Includes) -> Result<ModelFile, Vec<Diagnostic>> {
+        ModelFile::read(name, text, includes, None)
+    }
+
+    /// Parses a model without one of its rules: the axioms of that name are left out, and the sets and relations of that name are
+    /// empty. Names are those of [`Self::axioms`] and [`Self::terms`]. Used to see what a rule is for.
+    ///
+    /// # Errors
+    /// As [`Self::parse`].
+    pub fn parse_without(
+        name: &str,
+        text: &str,
+        includes: &dyn Includes,
+        rule: &str,
+    ) -> Result<ModelFile, Vec<Diagnostic>> {
+        ModelFile::read(name, text, includes, Some(rule))
+    }
+
+    fn read(
+        name: &str,
+        text: &str,
+        includes: &dyn Includes,
+        without: Option<&str>,
+    ) -> Result<ModelFile, Vec<Diagnostic>> {
         let source = Arc::new(Source {
             name: name.to_owned(),
             text: text.to_owned(),
@@ -79,7 +103,7 @@ impl ModelFile {
             name: PRELUDE.to_owned(),
             text: find(PRELUDE).unwrap_or_default().to_owned(),
         });
-        let resolved = resolve::resolve(&source, &prelude, includes);
+        let resolved = resolve::resolve(&source, &prelude, includes, without);
         let is_error = |d: &Diagnostic| d.severity() == Severity::Error;
         if resolved.diagnostics.iter().any(is_error) {
             return Err(resolved.diagnostics);
@@ -91,6 +115,7 @@ impl ModelFile {
             plan: plan::compile(&resolved.graph, &resolved.axioms, &resolved.requirements),
             graph: resolved.graph,
             axioms: resolved.axioms,
+            terms: resolved.terms,
             requirements: resolved.requirements,
             shows: resolved.shows,
             warnings: resolved.diagnostics,
@@ -123,6 +148,11 @@ impl ModelFile {
     /// Returns the axioms, in the order of the texts.
     pub fn axioms(&self) -> &[Axiom] {
         &self.axioms
+    }
+
+    /// Returns the names of the sets and relations that the file and its includes define, in the order of the texts.
+    pub fn terms(&self) -> &[String] {
+        &self.terms
     }
 
     /// Returns the warnings about the file.

@@ -49,16 +49,25 @@ pub(super) struct Resolved {
     pub(super) title: Option<String>,
     pub(super) graph: Graph,
     pub(super) axioms: Vec<Axiom>,
+    /// Names of the sets and relations that the file and its includes define.
+    pub(super) terms: Vec<String>,
     pub(super) requirements: Vec<Axiom>,
     pub(super) shows: Vec<(String, NodeId)>,
     pub(super) diagnostics: Vec<Diagnostic>,
 }
 
-/// Resolves a file and all that it includes.
-pub(super) fn resolve(source: &Arc<Source>, prelude: &Arc<Source>, includes: &dyn Includes) -> Resolved {
+/// Resolves a file and all that it includes; with `without`, axioms of that name are left out and definitions of that name are
+/// empty.
+pub(super) fn resolve(
+    source: &Arc<Source>,
+    prelude: &Arc<Source>,
+    includes: &dyn Includes,
+    without: Option<&str>,
+) -> Resolved {
     let mut resolver = Resolver {
         includes,
         prelude: prelude.clone(),
+        without,
         out: Resolved::default(),
         scope: Vec::new(),
         files: Vec::new(),
@@ -106,6 +115,8 @@ pub(super) type Locals<'l> = &'l [(String, NodeId)];
 pub(super) struct Resolver<'i> {
     pub(super) includes: &'i dyn Includes,
     pub(super) prelude: Arc<Source>,
+    /// The rule that is left out.
+    pub(super) without: Option<&'i str>,
     pub(super) out: Resolved,
     /// Later definitions hide earlier ones.
     pub(super) scope: Vec<Entry>,
@@ -259,9 +270,10 @@ impl Resolver<'_> {
             }
         };
         for (binding, def) in bindings.iter().zip(defs) {
-            if let (Def::Value(id), false) = (&def, self.in_prelude()) {
-                self.out.graph.name(*id, &binding.name);
-            }
+            let def = match def {
+                Def::Value(id) if !self.in_prelude() => Def::Value(self.term(id, &binding.name)),
+                def => def,
+            };
             self.define(&binding.name, source, &binding.span, def);
         }
         // Two bindings of one `let` see each other only after both are defined.
@@ -270,6 +282,19 @@ impl Resolver<'_> {
                 self.duplicate(source, &binding.name, &binding.span, other.span.clone());
             }
         }
+    }
+
+    /// Notes a named set or relation of the file, and returns what the name stands for.
+    fn term(&mut self, id: NodeId, name: &str) -> NodeId {
+        if !self.out.terms.iter().any(|known| known == name) {
+            self.out.terms.push(name.to_owned());
+        }
+        if self.without == Some(name) {
+            let nothing = Op::Nothing(self.out.graph.type_of(id));
+            return self.out.graph.add(nothing);
+        }
+        self.out.graph.name(id, name);
+        id
     }
 
     fn refuse_duplicates(&mut self, source: &Arc<Source>, binding: &Binding) {
@@ -362,7 +387,10 @@ impl Resolver<'_> {
             line: position(&source.text, check.span.start).0,
         };
         if !check.requires {
-            return self.out.axioms.push(axiom);
+            if self.without != Some(axiom.name.as_str()) {
+                self.out.axioms.push(axiom);
+            }
+            return;
         }
         if !self.out.graph.flags().fixed[expr.index()] {
             let message = "a requirement is on programs, and this depends on the execution";

@@ -1,0 +1,221 @@
+//! Models for which tests are generated, by name: built-in ones, model files, and those of coreRMA on the language that they share with
+//! RDMA ([`mowgli_corerma::common`]).
+
+use std::collections::BTreeSet;
+
+use mowgli::check::applicable;
+use mowgli::explore;
+use mowgli::litmus::{self, Condition, Litmus, Quantifier, Query, Setting, Verdict};
+use mowgli::model::RmwAtomicity;
+use mowgli::outcome::{Budget, Limit, Outcome};
+use mowgli::program::Program;
+use mowgli_corerma::common;
+use mowgli_corerma::switches::Model as CoreRma;
+use mowgli_generate::file::FromFile;
+use mowgli_generate::language::Language;
+use mowgli_generate::theory::{BuiltIn, Rule, Theory};
+
+use crate::{Error, choice, diagnostics};
+
+/// A model by name.
+pub(crate) struct Named {
+    /// The model.
+    pub(crate) theory: Box<dyn Theory>,
+    /// The setting of a built-in model.
+    pub(crate) setting: Option<Setting>,
+}
+
+/// Finds a model: a built-in one, with `/glob` for the other atomicity of remote read-modify-writes, or a file `*.cat`.
+pub(crate) fn named(name: &str) -> Result<Named, Error> {
+    if name.ends_with(".cat") {
+        let text = choice::text_of(name)?;
+        let parsed = FromFile::parse(name, &text, &choice::Files, RmwAtomicity::Hca);
+        let theory = parsed.map_err(|errors| {
+            diagnostics::print_model(&errors);
+            Error::Model(name.to_owned())
+        })?;
+        return Ok(Named {
+            theory: Box::new(theory),
+            setting: None,
+        });
+    }
+    if let Ok(model) = name.parse::<CoreRma>() {
+        return Ok(Named {
+            theory: Box::new(Shared(model)),
+            setting: None,
+        });
+    }
+    let setting: Setting = name
+        .parse()
+        .map_err(|e| Error::Usage(format!("{e}, or a file *.cat")))?;
+    Ok(Named {
+        theory: Box::new(BuiltIn::new(setting.model, setting.rmw)),
+        setting: Some(setting),
+    })
+}
+
+/// A model of coreRMA on programs of RDMA.
+struct Shared(CoreRma);
+
+impl Theory for Shared {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn language(&self, size: u8) -> Language {
+        Language {
+            constant_puts: false,
+            fences: false,
+            remote_fences: false,
+            cas: false,
+            ..Language::of(mowgli::model::Model::RdmaTso, size)
+        }
+    }
+
+    fn applies(&self, program: &Program) -> bool {
+        common::from_rdma(program).is_some()
+    }
+
+    fn outcomes(&self, program: &Program, _: &Budget<'_>) -> Result<BTreeSet<Outcome>, Limit> {
+        let translated = common::from_rdma(program);
+        let found = translated.and_then(|program| common::outcomes(&program, &self.0.switches()));
+        found.ok_or_else(|| Limit::TooLarge(format!("a program has no outcomes under {}", self.0.name())))
+    }
+
+    fn rules(&self) -> Vec<Box<dyn Rule + '_>> {
+        // `mowgli generate` has a generator of its own for the rules of coreRMA.
+        Vec::new()
+    }
+}
+
+impl Named {
+    /// Returns whether the machine of a built-in model reaches the condition; nothing for other models, or if a limit was reached.
+    pub(crate) fn machine_allows(
+        &self,
+        program: &Program,
+        condition: &mowgli_generate::condition::Condition,
+        budget: &Budget<'_>,
+    ) -> Option<bool> {
+        let setting = self.setting?;
+        applicable(program, setting.model).ok()?;
+        let found = explore::outcomes(program, setting.model, setting.rmw, budget);
+        let allows = found.outcomes.iter().any(|o| condition.holds(o));
+        (allows || found.is_complete()).then_some(allows)
+    }
+}
+
+/// Bounds on the programs of generated tests.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Bounds {
+    /// Most threads (processes) of a test
+    #[arg(long, value_name = "N")]
+    pub(crate) processes: Option<usize>,
+    /// Most nodes of a test
+    #[arg(long, value_name = "N")]
+    nodes: Option<u8>,
+    /// Most locations of a test
+    #[arg(long, value_name = "N")]
+    locations: Option<u8>,
+    /// Instructions that tests do not have: mfence, rfence, cas, poll, wait, put
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = ["mfence", "rfence", "cas", "poll", "wait", "put"])]
+    without: Vec<String>,
+    /// Also use remote read-modify-writes
+    #[arg(long = "with-rmw")]
+    rmw: bool,
+}
+
+/// Most instructions of a test, most threads and most locations.
+const SIZE_MAX: usize = 12;
+
+impl Bounds {
+    /// Restricts a language, which is a model's own, to what the options admit.
+    pub(crate) fn restrict(&self, language: Language) -> Language {
+        let has = |name: &str| !self.without.iter().any(|w| w == name);
+        let threads = self.processes.map(|n| n.clamp(1, SIZE_MAX) as u8);
+        Language {
+            threads: threads.unwrap_or(language.threads),
+            nodes: self.nodes.map_or(language.nodes, |n| n.clamp(1, 8)),
+            locations: self.locations.map_or(language.locations, |n| n.clamp(1, 8)),
+            remote: language.remote && has("put"),
+            constant_puts: language.constant_puts && has("put"),
+            fences: language.fences && has("mfence"),
+            remote_fences: language.remote_fences && has("rfence"),
+            cas: language.cas && has("cas"),
+            polls: language.polls && has("poll"),
+            waits: language.waits && has("wait"),
+            rmw: language.remote && self.rmw,
+            ..language
+        }
+    }
+}
+
+/// Reads a size.
+pub(crate) fn size(size: usize) -> Result<u8, Error> {
+    if (1..=SIZE_MAX).contains(&size) {
+        return Ok(size as u8);
+    }
+    Err(Error::Usage(format!(
+        "--size {size}: a test has 1 to {SIZE_MAX} instructions"
+    )))
+}
+
+/// Says in a few words what the programs of a language may have.
+pub(crate) fn describe(language: &Language) -> String {
+    let parts = [
+        (
+            language.remote,
+            if language.constant_puts {
+                "put get"
+            } else {
+                "put-of-location get"
+            },
+        ),
+        (language.fences, "mfence"),
+        (language.remote_fences, "rfence"),
+        (language.cas, "cas"),
+        (language.rmw, "rmw"),
+        (language.polls, "poll"),
+        (language.waits, "wait"),
+    ];
+    let has: Vec<&str> = parts.iter().filter(|p| p.0).map(|p| p.1).collect();
+    format!(
+        "size {}, {} threads, {} nodes, {} locations; load store {}",
+        language.size,
+        language.threads,
+        language.nodes,
+        language.locations,
+        has.join(" ")
+    )
+}
+
+/// Writes a generated test as text, with a verdict for each built-in model; `~exists` for a model without a name in the language.
+pub(crate) fn text(
+    name: &str,
+    description: String,
+    program: &Program,
+    condition: &mowgli_generate::condition::Condition,
+    verdicts: &[(Option<Setting>, Verdict)],
+) -> String {
+    let stated = verdicts
+        .iter()
+        .filter_map(|&(setting, verdict)| Some((setting?, verdict)));
+    let expected: litmus::Expected = stated.collect();
+    let quantifier = match expected.is_empty() {
+        true => Quantifier::NotExists,
+        false => Quantifier::Exists,
+    };
+    let litmus = Litmus {
+        name: name.to_owned(),
+        description: Some(description),
+        program: program.clone(),
+        observed: Vec::new(),
+        queries: vec![Query {
+            condition: Condition {
+                quantifier,
+                formula: condition.formula(),
+            },
+            expected,
+        }],
+    };
+    litmus.print()
+}

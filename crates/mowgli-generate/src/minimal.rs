@@ -1,0 +1,242 @@
+//! Asks whether every instruction of a forbidden test is needed.
+//!
+//! A test is *minimal* if its condition stays forbidden in no *variant*: the program with an instruction dropped or weakened. What a
+//! variant asks is the condition without the values that it can no longer have in any execution, whatever the model:
+//! if the store of 1 is dropped, no register can be 1, and asking for it would forbid the test for a reason that is not
+//! the model's.
+//!
+//! An instruction is dropped together with the poll or wait that has nothing else to wait for. These are weakened: a compare-and-swap to
+//! its load and to its store; a put of a location to a put of a constant; a remote read-modify-write to a get and to a put;
+//! a work identifier that several operations share, to one that one of them no longer has. Relies on the declarative engine for what
+//! is possible at all. Used by [`crate::suite`] and [`crate::distinguish`]; programs are straight lines.
+
+use std::cell::OnceCell;
+use std::collections::BTreeSet;
+
+use mowgli::outcome::{Budget, Limit, Outcome};
+use mowgli::program::{Expr, Instr, Loc, Node, Program, PutSrc, Value, WorkId};
+
+use crate::condition::Condition;
+use crate::theory::{Theory, candidates};
+
+/// The variants of a program, with their outcomes under a model as far as they have been asked for.
+pub struct Variants<'a> {
+    theory: &'a dyn Theory,
+    /// A model that must allow what a variant asks, so that the variant says as much.
+    other: Option<&'a dyn Theory>,
+    budget: &'a Budget<'a>,
+    variants: Vec<Variant>,
+}
+
+struct Variant {
+    program: Program,
+    answer: OnceCell<Answer>,
+}
+
+struct Answer {
+    /// Outcomes that the model allows.
+    allowed: BTreeSet<Outcome>,
+    /// Outcomes of all executions.
+    possible: BTreeSet<Outcome>,
+    /// Outcomes that the other model allows, if there is one.
+    other: Option<BTreeSet<Outcome>>,
+}
+
+impl<'a> Variants<'a> {
+    /// Prepares the variants of a program. A variant counts if `theory` forbids what it asks and `other`, if given, allows it.
+    pub fn new(
+        theory: &'a dyn Theory,
+        other: Option<&'a dyn Theory>,
+        program: &Program,
+        budget: &'a Budget<'a>,
+    ) -> Variants<'a> {
+        let applies = |p: &Program| theory.applies(p) && other.is_none_or(|other| other.applies(p));
+        let programs = programs(program).into_iter().filter(applies);
+        Variants {
+            theory,
+            other,
+            budget,
+            variants: programs
+                .map(|program| Variant {
+                    program,
+                    answer: OnceCell::new(),
+                })
+                .collect(),
+        }
+    }
+
+    /// Returns whether every instruction is needed for the condition to be forbidden: no variant counts.
+    ///
+    /// # Errors
+    /// The limit that stopped a search.
+    pub fn none_forbids(&self, condition: &Condition) -> Result<bool, Limit> {
+        for variant in &self.variants {
+            let answer = self.answer(variant)?;
+            let possible = |&(operand, value): &(_, Value)| {
+                let operand: mowgli::litmus::Operand = operand;
+                answer.possible.iter().any(|o| operand.value(o) == value)
+            };
+            let asked = Condition {
+                atoms: condition.atoms.iter().copied().filter(possible).collect(),
+            };
+            let has_meaning = answer.possible.iter().any(|o| asked.holds(o));
+            let allows = |outcomes: &BTreeSet<Outcome>| outcomes.iter().any(|o| asked.holds(o));
+            let separates = answer.other.as_ref().is_none_or(allows);
+            if has_meaning && separates && !allows(&answer.allowed) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn answer<'v>(&self, variant: &'v Variant) -> Result<&'v Answer, Limit> {
+        if let Some(answer) = variant.answer.get() {
+            return Ok(answer);
+        }
+        let answer = Answer {
+            allowed: self.theory.outcomes(&variant.program, self.budget)?,
+            possible: candidates(&variant.program, self.budget)?,
+            other: match self.other {
+                Some(other) => Some(other.outcomes(&variant.program, self.budget)?),
+                None => None,
+            },
+        };
+        Ok(variant.answer.get_or_init(|| answer))
+    }
+}
+
+/// Returns every program with one instruction dropped or weakened.
+pub fn programs(program: &Program) -> Vec<Program> {
+    let mut out = Vec::new();
+    for (t, thread) in program.threads.iter().enumerate() {
+        for at in 0..thread.code.len() {
+            out.push(dropped(program, t, at));
+            for instr in weaker(&thread.code[at], &thread.code) {
+                let mut variant = program.clone();
+                variant.threads[t].code[at] = instr;
+                out.push(variant);
+            }
+        }
+    }
+    out
+}
+
+/// Returns the node of a location.
+fn node_of(program: &Program, loc: Loc) -> Node {
+    program.locations[usize::from(loc.0)].node
+}
+
+/// Returns the node towards which an operation goes that can be polled.
+fn peer(program: &Program, instr: &Instr) -> Option<Node> {
+    match instr {
+        Instr::Put { dst: far, .. }
+        | Instr::Get { src: far, .. }
+        | Instr::RemoteFaa { target: far, .. }
+        | Instr::RemoteCas { target: far, .. } => Some(node_of(program, *far)),
+        _ => None,
+    }
+}
+
+/// Returns the work identifier of a remote operation.
+fn work(instr: &Instr) -> Option<WorkId> {
+    match instr {
+        Instr::Put { work, .. }
+        | Instr::Get { work, .. }
+        | Instr::RemoteFaa { work, .. }
+        | Instr::RemoteCas { work, .. } => *work,
+        _ => None,
+    }
+}
+
+/// Drops an instruction, and the poll or the waits that it leaves without an operation.
+fn dropped(program: &Program, thread: usize, at: usize) -> Program {
+    let code = &program.threads[thread].code;
+    let mut drop = vec![at];
+    if let Some(node) = peer(program, &code[at]) {
+        let before = code[..at]
+            .iter()
+            .filter(|i| peer(program, i) == Some(node))
+            .count();
+        let is_poll = |i: &usize| code[*i] == Instr::Poll { node };
+        drop.extend((0..code.len()).filter(is_poll).nth(before));
+    }
+    if let Some(id) = work(&code[at]) {
+        let mut left = false;
+        for (i, instr) in code.iter().enumerate() {
+            if i != at && work(instr) == Some(id) {
+                left = true;
+            }
+            if *instr == (Instr::Wait { work: id }) && !left {
+                drop.push(i);
+            }
+        }
+    }
+    let mut variant = program.clone();
+    let kept = code.iter().enumerate().filter(|(i, _)| !drop.contains(i));
+    variant.threads[thread].code = kept.map(|(_, instr)| instr.clone()).collect();
+    variant
+}
+
+/// Returns the weaker forms of an instruction.
+fn weaker(instr: &Instr, code: &[Instr]) -> Vec<Instr> {
+    let mut out = match instr {
+        Instr::Cas { reg, loc, new, .. } => {
+            let load = reg.map(|reg| Instr::Load { reg, loc: *loc });
+            let store = Instr::Store {
+                loc: *loc,
+                value: new.clone(),
+            };
+            load.into_iter().chain([store]).collect()
+        }
+        Instr::Put {
+            dst,
+            src: PutSrc::Loc(_),
+            work,
+        } => vec![Instr::Put {
+            dst: *dst,
+            src: PutSrc::Value(Expr::Const(OTHER)),
+            work: *work,
+        }],
+        Instr::RemoteFaa {
+            dst,
+            target,
+            add: new,
+            work,
+        }
+        | Instr::RemoteCas {
+            dst,
+            target,
+            new,
+            work,
+            ..
+        } => vec![
+            Instr::Get {
+                dst: *dst,
+                src: *target,
+                work: *work,
+            },
+            Instr::Put {
+                dst: *target,
+                src: PutSrc::Value(new.clone()),
+                work: *work,
+            },
+        ],
+        _ => Vec::new(),
+    };
+    let shared = work(instr).is_some_and(|id| code.iter().filter(|i| work(i) == Some(id)).count() > 1);
+    if shared {
+        let mut anonymous = instr.clone();
+        if let Instr::Put { work, .. }
+        | Instr::Get { work, .. }
+        | Instr::RemoteFaa { work, .. }
+        | Instr::RemoteCas { work, .. } = &mut anonymous
+        {
+            *work = None;
+        }
+        out.push(anonymous);
+    }
+    out
+}
+
+/// A value that generated programs do not write otherwise.
+const OTHER: Value = 999_999;
