@@ -20,6 +20,7 @@ mod refine;
 mod row;
 mod show;
 mod source;
+mod star;
 mod summary;
 mod values;
 
@@ -70,6 +71,7 @@ enum Command {
     Compare(compare::Args),
     List(list::Args),
     Show(show::Args),
+    Star(star::Args),
     Bench(bench::Args),
     Outcomes(outcomes::Args),
     Refine(refine::Args),
@@ -154,6 +156,7 @@ fn main() -> ExitCode {
         Command::Compare(args) => compare::run(&args),
         Command::List(args) => list::run(&args),
         Command::Show(args) => show::run(&args),
+        Command::Star(args) => star::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Outcomes(args) => outcomes::run(&args),
         Command::Refine(args) => refine::run(&args),

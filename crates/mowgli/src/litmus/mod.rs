@@ -35,7 +35,7 @@ pub mod limits;
 pub mod syntax {
     pub use super::ast::{Column, Expr, Formula, Init, Name, Number, Observed, Query, Row};
     pub use super::lexer::Token;
-    pub use super::parser::{Parser, Step, parse_with};
+    pub use super::parser::{Parser, Step, parse_final_part, parse_with};
     pub use super::suggest::nearest;
 }
 

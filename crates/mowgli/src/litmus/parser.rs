@@ -2,7 +2,7 @@
 //!
 //! A mistake inside a cell is reported and the parser goes on with the next cell; a mistake elsewhere ends it.
 
-use super::ast::{CasArgs, Column, File, Init, Place, Rhs, Row, Stmt, StmtKind};
+use super::ast::{CasArgs, Column, File, Init, Observed, Place, Query, Rhs, Row, Stmt, StmtKind};
 use super::diagnostic::{Diagnostic, Kind, Span};
 use super::lexer::{self, Spanned, Token};
 use super::limits::{ERRORS_MAX, INSTRUCTIONS_MAX, SOURCE_BYTES_MAX, THREADS_MAX};
@@ -78,6 +78,22 @@ pub fn parse_with<T>(
             Err(parser.errors)
         }
     }
+}
+
+/// Reads the part after the rows, `locations [..]` and conditions, of a text in another language. It starts at byte `start`.
+///
+/// # Errors
+///
+/// The first mistake.
+pub fn parse_final_part(source: &str, start: usize) -> Step<(Vec<Observed>, Vec<Query>)> {
+    let mut parser = Parser {
+        tokens: lexer::tokens(source, start)?,
+        at: 0,
+        depth: 0,
+        instructions: 0,
+        errors: Vec::new(),
+    };
+    Ok((parser.observed_list()?, parser.queries(Parser::signed_value)?))
 }
 
 /// Position in the tokens, and the errors that did not stop it.
