@@ -15,6 +15,15 @@ use super::order::PartialOrder;
 use super::problem::{Choice, Problem};
 use super::search::{self, Detail, Goal, Solution};
 
+/// The cycles that are looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// Those of one thread.
+    OneThread,
+    /// All.
+    Everywhere,
+}
+
 /// An edge from one access to another that conflicts with it.
 struct Conflict {
     to: usize,
@@ -25,6 +34,7 @@ struct Conflict {
 /// Searches one problem.
 pub(super) fn solve<const W: usize>(
     problem: &mut Problem<'_>,
+    reach: Reach,
     budget: &Budget<'_>,
     states: &mut u64,
 ) -> Result<Option<Solution>, Limit> {
@@ -50,8 +60,10 @@ pub(super) fn solve<const W: usize>(
         anchor: 0,
         added: Vec::new(),
     };
-    walk.inside_threads()?
-        .map_or_else(|| walk.across_threads(), |s| Ok(Some(s)))
+    match walk.inside_threads()? {
+        None if reach == Reach::Everywhere => walk.across_threads(),
+        found => Ok(found),
+    }
 }
 
 /// Collects the edges from `a` to the accesses of other threads that conflict with it.

@@ -23,6 +23,7 @@ use crate::models::Spec;
 use crate::outcome::{Budget, Completeness, Limit, Outcome, Search};
 use crate::program::Program;
 
+use cycles::Reach;
 use problem::{Condition, Problem, Wanted};
 use search::{Detail, Goal, Known, Solution};
 use unfold::{End, Path};
@@ -98,15 +99,36 @@ pub fn weak_execution(
     spec: &Spec,
     budget: &Budget<'_>,
 ) -> Result<Option<Execution>, Limit> {
+    find_cycle(program, spec, Reach::Everywhere, budget)
+}
+
+/// Finds a consistent execution with a cycle of `po ∪ rf ∪ rb ∪ mo` that stays in one thread (Robust'25 Thm. 2, first case).
+///
+/// # Errors
+/// The limit at which the search stopped without an answer.
+pub fn weak_execution_in_one_thread(
+    program: &Program,
+    spec: &Spec,
+    budget: &Budget<'_>,
+) -> Result<Option<Execution>, Limit> {
+    find_cycle(program, spec, Reach::OneThread, budget)
+}
+
+fn find_cycle(
+    program: &Program,
+    spec: &Spec,
+    reach: Reach,
+    budget: &Budget<'_>,
+) -> Result<Option<Execution>, Limit> {
     let threads = unfold_all(program, spec, budget)?;
     let mut states = 0;
     for choice in Choices::new(&threads, |end| end == End::Complete) {
         let mut problem = Problem::new(program, spec, &choice);
         let found = match problem.points {
-            0..=64 => cycles::solve::<1>(&mut problem, budget, &mut states),
-            65..=128 => cycles::solve::<2>(&mut problem, budget, &mut states),
-            129..=256 => cycles::solve::<4>(&mut problem, budget, &mut states),
-            257..=POINTS_MAX => cycles::solve::<8>(&mut problem, budget, &mut states),
+            0..=64 => cycles::solve::<1>(&mut problem, reach, budget, &mut states),
+            65..=128 => cycles::solve::<2>(&mut problem, reach, budget, &mut states),
+            129..=256 => cycles::solve::<4>(&mut problem, reach, budget, &mut states),
+            257..=POINTS_MAX => cycles::solve::<8>(&mut problem, reach, budget, &mut states),
             points => Err(too_large(points)),
         }?;
         if let Some(solution) = found {

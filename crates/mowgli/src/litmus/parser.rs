@@ -100,7 +100,9 @@ impl Parser {
             rows.push(self.row(columns.len(), Parser::stmt)?);
         }
         let observed = self.observed_list()?;
-        let queries = self.queries(Parser::signed_value)?;
+        let over = |p: &Parser| *p.peek() == Token::End || p.at_statement();
+        let queries = self.queries_until(Parser::signed_value, over)?;
+        let statements = self.statements()?;
         Ok(File {
             name,
             description,
@@ -109,6 +111,7 @@ impl Parser {
             rows,
             observed,
             queries,
+            statements,
         })
     }
 

@@ -30,12 +30,13 @@ impl Litmus {
         for query in &self.queries {
             print_query(&mut out, query, &self.program);
         }
+        out.push_str(&super::statement::print(&self.stated));
         out
     }
 }
 
 /// Computes a fingerprint of a program and its conditions for the `Hash=` line of reports: 128 bits of FNV-1a over the printed text, in
-/// hexadecimal. It ignores layout, comments, description and stated verdicts.
+/// hexadecimal. It ignores layout, comments, description and everything stated.
 pub fn fingerprint(litmus: &Litmus) -> String {
     let mut text = print_program(&litmus.program);
     for query in &litmus.queries {

@@ -17,6 +17,8 @@ use super::clauses::Clauses;
 pub enum Step {
     /// `[A]`: the event is of one of these kinds.
     Is(Kinds),
+    /// The event is of no remote read-modify-write.
+    Plain,
     /// `po|imm` inside one put, get or read-modify-write: to a later event of the instruction.
     Half,
     /// `po ∩ sqp`: to a later event of the queue pair.
@@ -87,10 +89,11 @@ pub const RULES: &[Rule] = &[
         steps: &[NLW, Step::Polled],
     },
     Rule {
+        // The remote write of a put is reached through the put's local read. That of a read-modify-write has none before it.
         cells: "E6-E7",
         line: "[nlW]; (po ∩ sqp); [nF]; (po ∩ sqp); [nlR ∪ nrW]",
         ours: false,
-        steps: &[NLW, Step::Later, NF, Step::Later, NLR_NRW],
+        steps: &[NLW, Step::Later, NF, Step::Later, NLR_NRW, Step::Plain],
     },
     Rule {
         cells: "F1-F6",
@@ -188,6 +191,7 @@ impl Lines<'_> {
         let events = self.events;
         match step {
             Step::Is(kinds) => Relation::identity(n, |e| kinds.contains(events[e].kind)),
+            Step::Plain => Relation::identity(n, |e| !events[e].rmw),
             Step::Half => Relation::from_fn(n, |a, b| a < b && events[a].same_instruction(&events[b])),
             Step::Later => Relation::from_fn(n, |a, b| {
                 a < b
