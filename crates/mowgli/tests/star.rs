@@ -129,6 +129,7 @@ fn random(seed: u64) -> Litmus {
         program: generate::program(seed, &shape),
         observed: Vec::new(),
         queries: Vec::new(),
+        stated: Vec::new(),
     }
 }
 

@@ -93,7 +93,11 @@ pub fn parse_final_part(source: &str, start: usize) -> Step<(Vec<Observed>, Vec<
         instructions: 0,
         errors: Vec::new(),
     };
-    Ok((parser.observed_list()?, parser.queries(Parser::signed_value)?))
+    let found = (parser.observed_list()?, parser.queries(Parser::signed_value)?);
+    match parser.peek() {
+        Token::End => Ok(found),
+        _ => Err(parser.unexpected("the end of the text")),
+    }
 }
 
 /// Position in the tokens, and the errors that did not stop it.
@@ -116,7 +120,9 @@ impl Parser {
             rows.push(self.row(columns.len(), Parser::stmt)?);
         }
         let observed = self.observed_list()?;
-        let queries = self.queries(Parser::signed_value)?;
+        let over = |p: &Parser| *p.peek() == Token::End || p.at_statement();
+        let queries = self.queries_until(Parser::signed_value, over)?;
+        let statements = self.statements()?;
         Ok(File {
             name,
             description,
@@ -125,6 +131,7 @@ impl Parser {
             rows,
             observed,
             queries,
+            statements,
         })
     }
 

@@ -12,7 +12,7 @@ pub mod x86;
 
 use std::collections::BTreeSet;
 
-use crate::litmus::{Expected, Litmus, Query, Setting};
+use crate::litmus::{Expected, Litmus, Property, Query, Setting, Statement};
 use crate::model::{Model, RmwAtomicity};
 use crate::program::{Instr, Loc, Location, Node, Program, Reg, Thread};
 
@@ -147,6 +147,7 @@ pub fn translate(litmus: &Litmus, options: &Options) -> Result<Litmus, Refused> 
         },
         observed: litmus.observed.clone(),
         queries: litmus.queries.iter().map(|q| verdicts(q, options)).collect(),
+        stated: statements(options),
     })
 }
 
@@ -197,6 +198,30 @@ fn verdicts(query: &Query, options: &Options) -> Query {
         condition: query.condition.clone(),
         expected,
     }
+}
+
+/// Returns the models under which the translation has the outcomes of its source.
+fn settings(options: &Options) -> impl Iterator<Item = Setting> {
+    let (model, rmw) = (options.model, options.rmw);
+    [Model::RdmaSc, Model::RdmaTso]
+        .into_iter()
+        .filter(move |&m| m == Model::RdmaSc || m == model)
+        .map(move |model| Setting { model, rmw })
+}
+
+/// States what makes the translation right: it meets the conditions of Cor. 1 (under TSO Cor. 3).
+fn statements(options: &Options) -> Vec<Statement> {
+    let all = Property::ALL.into_iter();
+    let stated = all.flat_map(|property| {
+        settings(options).map(move |setting| Statement {
+            property,
+            setting,
+            holds: true,
+        })
+    });
+    let mut stated: Vec<Statement> = stated.collect();
+    stated.sort();
+    stated
 }
 
 fn check(program: &Program, options: &Options) -> Result<(), Refused> {

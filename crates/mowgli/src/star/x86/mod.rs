@@ -91,6 +91,7 @@ pub fn parse(source: &str) -> Result<Litmus, ParseError> {
         },
         observed,
         queries: conditions,
+        stated: Vec::new(),
     })
 }
 
