@@ -238,6 +238,7 @@ struct Tally {
     unproved_exactly: u64,
     skipped: u64,
     halves: u64,
+    stuck: u64,
 }
 
 /// Programs of few instructions, and every fifth of a family in which the conditions often hold.
@@ -257,7 +258,13 @@ fn random(seed: u64) -> Program {
     generate::program(seed, &shape)
 }
 
-fn tally(seed: u64, exactly: bool, tally: &mut Tally) {
+fn has_control(program: &Program) -> bool {
+    let control = |i: &Instr| matches!(i, Instr::If { .. } | Instr::While { .. } | Instr::Choose(_));
+    program.threads.iter().any(|t| t.code.iter().any(control))
+}
+
+/// Mends one program both ways and counts.
+fn tally(seed: u64, tally: &mut Tally) {
     let program = random(seed);
     let question = Question::of(MODELS[usize::from(seed % 2 == 1)]);
     let costs = Costs::default();
@@ -272,15 +279,17 @@ fn tally(seed: u64, exactly: bool, tally: &mut Tally) {
             tally.halves += 1;
             return;
         }
+        // In a thread with branches no poll moves.
+        Err(Unmended::Stuck { .. }) if has_control(&program) => {
+            tally.stuck += 1;
+            return;
+        }
         Err(error) => panic!("seed {seed}: {error}\n{program:#?}"),
     };
     assert_sound(&program, &mended, &question);
     tally.programs += 1;
     tally.already += u64::from(mended.changes.is_empty());
     tally.unproved += u64::from(mended.minimal == Minimal::NotProved);
-    if !exactly {
-        return;
-    }
     let cheapest = mend_exactly(&program, &question, &costs, &Budget::default()).unwrap();
     let again = exact(
         &cheapest.program,
@@ -307,7 +316,7 @@ fn random_programs_are_robust_afterwards() {
     let begun = Instant::now();
     let mut found = Tally::default();
     for seed in seed..seed + count {
-        tally(seed, true, &mut found);
+        tally(seed, &mut found);
         if asked.is_some() && seed % 1_000 == 999 {
             eprintln!("{seed}: {:.0} s {found:?}", begun.elapsed().as_secs_f64());
         }
@@ -315,7 +324,7 @@ fn random_programs_are_robust_afterwards() {
     if asked.is_some() {
         eprintln!("{:.0} s {found:?}", begun.elapsed().as_secs_f64());
     }
-    assert!(found.programs > count / 3, "{found:?}");
+    assert!(found.programs > count * 9 / 10, "{found:?}");
     assert!(found.exactly < found.by_conditions, "{found:?}");
 }
 

@@ -145,6 +145,8 @@ struct Open {
     earlier: Place,
     kinds: (Kind, Kind),
     peer: Option<Node>,
+    /// Whether both events are of one instruction, and not of two rounds of a loop.
+    halves: bool,
 }
 
 struct Judge<'a> {
@@ -197,6 +199,7 @@ impl Judge<'_> {
                         earlier,
                         kinds: (pair.earlier.event.kind, pair.later.event.kind),
                         peer: pair.earlier.event.peer,
+                        halves: pair.earlier.event.same_instruction(&pair.later.event),
                     });
                 }
             }
@@ -239,7 +242,7 @@ impl Judge<'_> {
 
     fn stuck(&self, open: Option<&Open>) -> Unmended {
         let thread = self.bench.base.threads[self.thread].name.clone();
-        if let Some(open) = open.filter(|o| o.earlier == o.later) {
+        if let Some(open) = open.filter(|o| o.halves) {
             let place = open.later.clone();
             return Unmended::Halves { thread, place };
         }
