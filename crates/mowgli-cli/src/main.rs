@@ -17,6 +17,7 @@ mod outcomes;
 mod output;
 mod progress;
 mod refine;
+mod robust;
 mod row;
 mod show;
 mod source;
@@ -57,6 +58,7 @@ EXAMPLES
   mowgli check tests/ --engine both   a folder, by both engines
   mowgli explain SB3                  why the outcome is allowed or forbidden
   mowgli compare RDMA-3e --models rdma-tso,rdma-tso-nopcie
+  mowgli robust ROB-3b --exact        where a program is weaker than sequential consistency
 
 EXIT STATUS
   0  every verdict is as the tests state
@@ -75,6 +77,7 @@ enum Command {
     Bench(bench::Args),
     Outcomes(outcomes::Args),
     Refine(refine::Args),
+    Robust(robust::Args),
     Completions(completions::Args),
 }
 
@@ -160,6 +163,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(&args),
         Command::Outcomes(args) => outcomes::run(&args),
         Command::Refine(args) => refine::run(&args),
+        Command::Robust(args) => robust::run(&args),
         Command::Completions(args) => completions::run(&args),
     };
     match result {

@@ -156,7 +156,7 @@ fn guaranteed_before_is_observed_before() {
             let spec = Spec::of(model, rmw);
             let definition = Definition::of(&spec);
             let budget = Budget {
-                states_max: Some(300),
+                states_max: Some(100),
                 ..Budget::default()
             };
             // The limit cuts the enumeration, not the check.
@@ -314,13 +314,13 @@ fn the_conditions_agree_with_a_naive_implementation() {
 #[test]
 fn the_exact_search_agrees_with_enumeration() {
     let mut compared = [0, 0];
-    for i in 0..programs() / 2 {
+    for i in 0..programs() / 4 {
         let (seed, family, rmw) = sample(i);
         let program = family.program(seed);
         for &model in models(family) {
             let spec = Spec::of(model, rmw);
             let budget = Budget {
-                states_max: Some(1_500),
+                states_max: Some(600),
                 ..Budget::default()
             };
             let mut weak = None;
@@ -346,5 +346,5 @@ fn the_exact_search_agrees_with_enumeration() {
             }
         }
     }
-    assert!(compared.iter().all(|&n| n > 50), "{compared:?}");
+    assert!(compared.iter().all(|&n| n > 30), "{compared:?}");
 }

@@ -17,15 +17,18 @@ pub mod gb;
 pub mod ldrf;
 pub mod network;
 pub mod reason;
+pub mod text;
 pub mod trace;
 pub mod tree;
 
+mod answer;
 mod exact;
 
 use std::ops::ControlFlow;
 
 use serde::Serialize;
 
+pub use answer::{Answer, Verdict, ask};
 pub use exact::{Exact, Weak, exact};
 pub use gb::Definition;
 pub use network::{Footprint, Network};
