@@ -24,6 +24,6 @@ mod worlds;
 pub use ladder::{Ladder, LadderReport, RungReport};
 pub use methods::unreached;
 pub use object::Object;
-pub use robust::{Expected, RobustCheck, RobustReport};
-pub use rung::Rung;
+pub use robust::{RobustCheck, RobustReport};
+pub use rung::{Expected, Rung};
 pub use worlds::rungs;

@@ -8,21 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use loco_sim::{Config, Progress, Robustness, SimError, Strength, robust};
-use serde::Serialize;
 
 use crate::Object;
-use crate::rung::Rung;
+use crate::rung::{Expected, Rung};
 use crate::worlds::{asked, rungs};
-
-/// What an object's documentation says of a world.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Expected {
-    /// The clients see what a strong memory shows.
-    Robust,
-    /// They can see more, on purpose.
-    Weak,
-}
 
 /// The question about an object.
 #[derive(Clone, Debug)]

@@ -1,6 +1,7 @@
 //! `mowgli robust`: says whether tests are as strong as sequential consistency, and where not.
 
 mod document;
+mod fix;
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -10,6 +11,7 @@ use mowgli::check::{applicable, settings};
 use mowgli::explain::Drawing;
 use mowgli::litmus::{Property, Setting};
 use mowgli::model::{Model, RmwAtomicity};
+use mowgli::robust::fix::Costs;
 use mowgli::robust::{
     self, Answer, Condition, Definition, Exact, Finding, MODELS, Question, Traces, Verdict,
 };
@@ -47,6 +49,18 @@ pub(crate) struct Args {
     /// Count an access as public only if it conflicts with another thread. Misses fewer robust programs than the paper's conditions
     #[arg(long)]
     refined: bool,
+    /// Add the cheapest fences and polls that make a test robust, by the conditions or, with --exact, by the search, and print it
+    #[arg(long)]
+    fix: bool,
+    /// Costs of what --fix adds, as in poll=2,get=1. Default: rfence=1,mfence=2,poll=20,move=10,get=4
+    #[arg(
+        long,
+        value_name = "COSTS",
+        requires = "fix",
+        default_value_t,
+        hide_default_value = true
+    )]
+    cost: Costs,
     /// Draw the execution, or the pair in its program, as SVG into this file (one test, one model)
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
@@ -66,6 +80,8 @@ EXAMPLES
   mowgli robust ROB-3b --model rdma-sc        where a program is weak
   mowgli robust mine.litmus --exact           whether the weakness can show
   mowgli robust ROB-3b --model rdma-tso --exact --svg weak.svg
+  mowgli robust SB3 --model rdma-tso --fix    what to add, and where
+  mowgli robust mine.litmus --fix --exact --cost poll=5
 
 EXIT STATUS
   0  everything is as the tests state
@@ -172,7 +188,7 @@ fn one(test: &Test, setting: Setting, args: &Args, run: &Run) -> Result<(Row, St
     let start = Instant::now();
     let answer = robust::ask(program, &question, exactly, &run.budget());
     let time_s = start.elapsed().as_secs_f64();
-    let row = Row::new(test, setting, &answer, time_s);
+    let mut row = Row::new(test, setting, &answer, time_s);
     let mut text = format!("Test {} under {setting}: {}", test.litmus.name, answer.verdict());
     if let Verdict::Unknown(limit) = answer.verdict() {
         let _ = write!(text, " ({limit})");
@@ -197,6 +213,11 @@ fn one(test: &Test, setting: Setting, args: &Args, run: &Run) -> Result<(Row, St
     }
     for wrong in &row.differs {
         let _ = writeln!(text, "  The test states `{wrong}`: DIFFERS");
+    }
+    if args.fix {
+        let (mended, report) = fix::fix(test, setting, &question, &args.cost, args.exact, &run.budget());
+        row.fix = Some(mended);
+        text.push_str(&report);
     }
     text.push('\n');
     if let Some(path) = &args.svg {

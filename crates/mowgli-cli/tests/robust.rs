@@ -125,3 +125,40 @@ fn other_models_are_refused() {
             .contains("rdma-sc, rdma-tso, rdma-wait")
     );
 }
+
+#[test]
+fn a_weak_test_is_mended_and_verified() {
+    let output = mowgli(&["robust", "ROB-1b", "--model", "rdma-tso", "--fix"]);
+    let report = text(&output);
+    assert!(
+        report.contains("Mended at cost 20 (rfence=1,mfence=2,poll=20,move=10,get=4)"),
+        "{report}"
+    );
+    assert!(
+        report.contains("robust by Theorem 5 and exhaustively")
+            || report.contains("by Corollary 1 and exhaustively"),
+        "{report}"
+    );
+    assert!(report.contains(" poll(2) (* added *) ;"), "{report}");
+    // What is shown is a test again, and robust.
+    let listing = report.split("RDMA ROB-1b+mended").nth(1).unwrap();
+    let listing = listing.split("\nTest ").next().unwrap();
+    let end = listing.find("robust [rdma-tso;]").unwrap() + "robust [rdma-tso;]".len();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("mended.litmus");
+    std::fs::write(&file, format!("RDMA ROB-1b+mended{}\n", &listing[..end])).unwrap();
+    let again = mowgli(&["robust", file.to_str().unwrap(), "--model", "rdma-tso"]);
+    assert_eq!(again.status.code(), Some(0), "{}", text(&again));
+    let output = mowgli(&[
+        "robust", "SB3", "--model", "rdma-tso", "--fix", "--exact", "--json",
+    ]);
+    let document = json(&output);
+    let fix = &document["rows"][0]["fix"];
+    assert_eq!(fix["mended"], true, "{fix}");
+    assert_eq!(fix["minimal"], "proved", "{fix}");
+    assert_eq!(fix["exactly_robust"], true, "{fix}");
+    for wrong in [&["--fix", "--cost", "poll=0"][..], &["--cost", "poll=2"]] {
+        let output = mowgli(&[&["robust", "SB3"], wrong].concat());
+        assert_eq!(output.status.code(), Some(2), "{}", text(&output));
+    }
+}

@@ -1,4 +1,4 @@
-//! Worlds for the question of robustness ([`crate::robust`]): small clients of each object that record what they see.
+//! Worlds for the question of robustness ([`RobustCheck`](crate::RobustCheck)): small clients of each object that record what they see.
 //!
 //! Most are store buffering, the shape that tells most memories from a strong one: two threads write one variable each and read the
 //! other's. Objects whose calls take effect one after another are represented by the cheapest world of their ladder.
@@ -12,8 +12,7 @@ use loco::{
 use loco_sim::{Faults, World, call};
 
 use crate::Object;
-use crate::robust::Expected;
-use crate::rung::Rung;
+use crate::rung::{Expected, Rung};
 use crate::stage::{Fabric, get_word, here, must, nodes, put_word, run};
 
 /// A world and what is expected of it, if its object's documentation says something.

@@ -44,6 +44,9 @@ pub(super) struct Row {
     /// Statements that a limit left unchecked.
     unchecked: usize,
     time_s: f64,
+    /// The mended form, with --fix.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) fix: Option<super::fix::Fix>,
     #[serde(skip)]
     shown: String,
 }
@@ -112,6 +115,7 @@ impl Row {
             as_stated: 0,
             unchecked: 0,
             time_s,
+            fix: None,
             shown: verdict.to_string(),
         };
         for statement in test.litmus.stated.iter().filter(|s| s.setting == setting) {
