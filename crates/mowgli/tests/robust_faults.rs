@@ -109,7 +109,7 @@ fn every_dropped_line_of_guaranteed_before_is_noticed_or_redundant() {
             (definition, traces.threads.into_iter().flatten().collect())
         })
         .collect();
-    for line in 0..RULES.len() {
+    for (line, rule) in RULES.iter().enumerate() {
         let noticed = traces.iter().any(|(definition, traces)| {
             let mut changed = definition.clone();
             changed.rules.remove(line);
@@ -117,10 +117,8 @@ fn every_dropped_line_of_guaranteed_before_is_noticed_or_redundant() {
                 .iter()
                 .any(|t| changed.guaranteed_before(&t.events, &t.pf) != t.gb)
         });
-        let harmless = HARMLESS_LINES
-            .iter()
-            .any(|(cells, _)| *cells == RULES[line].cells);
-        assert_eq!(noticed, !harmless, "the line {} is dropped", RULES[line].cells);
+        let harmless = HARMLESS_LINES.iter().any(|(cells, _)| *cells == rule.cells);
+        assert_eq!(noticed, !harmless, "the line {} is dropped", rule.cells);
     }
 }
 

@@ -284,15 +284,12 @@ pub(super) fn table(rows: &[Row], totals: &Totals) -> String {
         t.refused,
         t.time_s
     );
-    match &t.stopped {
-        Some(reason) => {
-            let _ = writeln!(
-                out,
-                "The run stopped early ({reason}): {} were not begun.",
-                t.not_begun
-            );
-        }
-        None => {}
+    if let Some(reason) = &t.stopped {
+        let _ = writeln!(
+            out,
+            "The run stopped early ({reason}): {} were not begun.",
+            t.not_begun
+        );
     }
     out
 }

@@ -12,7 +12,7 @@ use super::condition::Setting;
 use super::diagnostic::{Diagnostic, Kind};
 use super::lexer::Token;
 use super::parser::{Parser, Step};
-use crate::robust::MODELS;
+use crate::model::Model;
 
 /// A property of programs that Robust'25 defines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -127,22 +127,21 @@ impl Parser {
     }
 
     fn property(&mut self) -> Step<Property> {
-        let tree = self.eat_word("tree");
-        if tree {
-            self.expect("-", "the property is called `tree-fenced`")?;
-        }
-        for property in Property::ALL {
-            let word = match property {
-                Property::TreeFenced => "fenced",
-                other => other.keyword(),
+        // `tree-fenced` is three tokens.
+        if self.eat_word("tree") {
+            let help = "the property is called `tree-fenced`";
+            self.expect("-", help)?;
+            return match self.eat_word("fenced") {
+                true => Ok(Property::TreeFenced),
+                false => Err(self.unexpected("`fenced`").help(help)),
             };
-            if tree == (property == Property::TreeFenced) && self.eat_word(word) {
-                return Ok(property);
-            }
         }
-        Err(self
-            .unexpected("`robust`, `ldrf`, `fenced` or `tree-fenced`")
-            .help("statements about robustness come last, after every condition"))
+        let words = [Property::Robust, Property::Ldrf, Property::Fenced];
+        let found = words.into_iter().find(|p| self.eat_word(p.keyword()));
+        found.ok_or_else(|| {
+            self.unexpected("`robust`, `ldrf`, `fenced` or `tree-fenced`")
+                .help("statements about robustness come last, after every condition")
+        })
     }
 }
 
@@ -156,9 +155,9 @@ pub(super) fn checked(
         let Statement {
             property, setting, ..
         } = statement;
-        if !MODELS.contains(&setting.model) {
+        if !Model::ROBUSTNESS.contains(&setting.model) {
             let message = format!("robustness is not defined for `{setting}`");
-            let models = MODELS.map(|m| m.name()).join("`, `");
+            let models = Model::ROBUSTNESS.map(|m| m.name()).join("`, `");
             diagnostics.push(
                 Diagnostic::new(Kind::BadExpectation, span, message).help(format!("it is for `{models}`")),
             );

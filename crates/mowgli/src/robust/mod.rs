@@ -40,8 +40,8 @@ use crate::models::Spec;
 use crate::outcome::{Budget, Limit};
 use crate::program::Program;
 
-/// The models for which robustness is defined: those of Robust'25, and RDMA^WAIT, to which the extension is ours.
-pub const MODELS: [Model; 3] = [Model::RdmaSc, Model::RdmaTso, Model::RdmaWait];
+/// The models for which robustness is defined.
+pub const MODELS: [Model; 3] = Model::ROBUSTNESS;
 
 /// A question about a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
