@@ -5,6 +5,8 @@
 //! is one world with a name. A [`Ladder`] explores the rungs of one object within a time limit and reports, for each
 //! rung, how much of it was explored, and for the object, which public methods no execution called.
 //!
+//! [`RobustCheck`] asks instead whether clients of an object see only what a strong memory would show them.
+//!
 //! Relies on `loco-sim` for the model fabric and the explorer, and on `loco` for the objects. `loco check` is its
 //! command line.
 
@@ -14,6 +16,7 @@ pub mod clients;
 mod ladder;
 mod methods;
 mod object;
+mod robust;
 mod rung;
 mod stage;
 mod worlds;
@@ -21,5 +24,6 @@ mod worlds;
 pub use ladder::{Ladder, LadderReport, RungReport};
 pub use methods::unreached;
 pub use object::Object;
-pub use rung::Rung;
+pub use robust::{RobustCheck, RobustReport};
+pub use rung::{Expected, Rung};
 pub use worlds::rungs;

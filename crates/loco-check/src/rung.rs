@@ -1,6 +1,7 @@
 //! Rungs: named worlds of an object, from the cheapest to the largest.
 
 use loco_sim::{Config, Faults, World};
+use serde::Serialize;
 
 /// One world of an object's ladder.
 pub struct Rung {
@@ -72,4 +73,14 @@ impl Rung {
         config.glob = self.glob;
         config.faults = self.faults;
     }
+}
+
+/// What an object's documentation says of a world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Expected {
+    /// The clients see what a strong memory shows.
+    Robust,
+    /// They can see more, on purpose.
+    Weak,
 }

@@ -293,3 +293,19 @@ fn the_store_is_searched_at_random() {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
     assert!(text(&output.stdout).contains("ok, 500 random schedules"));
 }
+
+#[test]
+fn objects_are_compared_with_a_strong_memory() {
+    let output = check(&["owned-var", "--robust", "--time", "120", "--json"]);
+    let line = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{line}");
+    let report: serde_json::Value = serde_json::from_str(&line).expect("one line of JSON");
+    assert_eq!(report["as_documented"], true, "{line}");
+    let worlds = report["worlds"].as_array().expect("a list");
+    let answers: Vec<_> = worlds.iter().map(|world| &world["answer"]).collect();
+    assert_eq!(answers, ["weak", "robust"], "{line}");
+    assert!(worlds[0]["schedule"].is_string(), "{line}");
+    assert_eq!(worlds[1]["model"], "Complete", "{line}");
+    let output = check(&["owned-var", "--robust", "--nodes", "2"]);
+    assert_eq!(output.status.code(), Some(2));
+}

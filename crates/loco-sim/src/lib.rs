@@ -32,6 +32,7 @@ pub use explorer::Bounds;
 
 pub use exploring::progress::Progress;
 pub use exploring::reach::{Reach, reaches};
+pub use exploring::robust::{Robustness, Strength, robust};
 pub use fabric::platform::{
     ModelAtomic, ModelGuard, ModelMutex, ModelPlatform, ModelReadGuard, ModelRwLock, ModelTask, ModelWord,
     ModelWriteGuard,
@@ -50,6 +51,8 @@ pub use world::{Node, World, call, note};
 pub struct Config {
     /// The schedules to explore.
     pub strategy: Strategy,
+    /// The memory on which the world runs.
+    pub memory: Memory,
     /// Makes remote read-modify-writes atomic against the CPU as well.
     pub glob: bool,
     /// The faults that may happen in an execution besides its schedule, in every strategy.
@@ -71,6 +74,17 @@ pub struct Config {
     /// A flag that ends the exploration early when it is set from outside. The result says that the
     /// exploration was ended.
     pub cancel: Option<Arc<AtomicBool>>,
+}
+
+/// The memory of a world.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Memory {
+    /// The RDMA model: stores and posted operations take effect some time after the thread has moved on.
+    #[default]
+    Model,
+    /// A strong memory: whatever a thread issues takes effect, and is completed, before any thread takes another move. Schedules
+    /// then have moves of threads only.
+    Strong,
 }
 
 /// The choice of schedules to explore.
@@ -105,6 +119,7 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             strategy: Strategy::Exhaustive,
+            memory: Memory::Model,
             glob: false,
             faults: Faults::default(),
             workers: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
@@ -121,6 +136,11 @@ impl Default for Config {
 impl Config {
     pub(crate) fn machine(&self) -> machine::Config {
         machine::Config::new(Model::RdmaTso, self.atomicity())
+    }
+
+    /// Returns whether moves are left out. Under a strong memory a post is an access at once, which the reduction does not know.
+    pub(crate) fn reduces(&self) -> bool {
+        self.reduction && self.memory == Memory::Model
     }
 
     pub(crate) fn atomicity(&self) -> RmwAtomicity {

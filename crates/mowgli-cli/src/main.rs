@@ -23,10 +23,12 @@ mod outcomes;
 mod output;
 mod progress;
 mod refine;
+mod robust;
 mod row;
 mod shard;
 mod show;
 mod source;
+mod star;
 mod summary;
 mod theories;
 mod values;
@@ -67,6 +69,7 @@ EXAMPLES
   mowgli check tests/ --engine both   a folder, by both engines
   mowgli explain SB3                  why the outcome is allowed or forbidden
   mowgli compare RDMA-3e --models rdma-tso,rdma-tso-nopcie
+  mowgli robust ROB-3b --exact        where a program is weaker than sequential consistency
 
 EXIT STATUS
   0  every verdict is as the tests state
@@ -85,9 +88,11 @@ enum Command {
     Distinguish(distinguish::Args),
     Faults(faults::Args),
     Merge(merge::Args),
+    Star(star::Args),
     Bench(bench::Args),
     Outcomes(outcomes::Args),
     Refine(refine::Args),
+    Robust(robust::Args),
     Completions(completions::Args),
 }
 
@@ -176,9 +181,11 @@ fn main() -> ExitCode {
         Command::Distinguish(args) => distinguish::run(&args),
         Command::Faults(args) => faults::run(&args),
         Command::Merge(args) => merge::run(&args),
+        Command::Star(args) => star::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Outcomes(args) => outcomes::run(&args),
         Command::Refine(args) => refine::run(&args),
+        Command::Robust(args) => robust::run(&args),
         Command::Completions(args) => completions::run(&args),
     };
     match result {

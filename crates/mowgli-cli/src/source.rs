@@ -100,6 +100,33 @@ pub(crate) fn load_any(path: &str) -> Result<AnyTest, Error> {
     }
 }
 
+/// Reads the text that an argument names: a file, a built-in test, or `-` for standard input. Returns it with its path.
+pub(crate) fn text(argument: &str) -> Result<(String, String), Error> {
+    let max = limits::SOURCE_BYTES_MAX as u64 + 1;
+    let mut bytes = Vec::new();
+    let path = Path::new(argument);
+    let (name, read) = match argument {
+        "-" => ("<stdin>", std::io::stdin().take(max).read_to_end(&mut bytes)),
+        _ if path.exists() => {
+            let file = fs::File::open(path).map_err(|source| read_error(path, source))?;
+            (argument, file.take(max).read_to_end(&mut bytes))
+        }
+        _ => {
+            let test = load_one(argument)?;
+            return Ok((test.path, test.source));
+        }
+    };
+    read.map_err(|source| read_error(Path::new(name), source))?;
+    match String::from_utf8(bytes) {
+        Ok(text) => Ok((name.to_owned(), text)),
+        Err(error) => {
+            let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+            diagnostics::print_not_utf8(name, &String::from_utf8_lossy(valid));
+            Err(Error::Parse(1))
+        }
+    }
+}
+
 impl Loaded {
     fn argument(&mut self, argument: &str) -> Result<(), Error> {
         if let Some(list) = argument.strip_prefix('@') {

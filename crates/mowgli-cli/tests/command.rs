@@ -381,3 +381,30 @@ fn help_has_examples() {
         assert!(stdout(&help).contains("EXAMPLES"), "{command}");
     }
 }
+
+#[test]
+fn the_star_translation_is_a_test_with_the_outcomes_of_sc() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, x86) = (folder.path().join("t.litmus"), folder.path().join("SB.x86"));
+    let text = "X86_64 SB\n{ }\n P0 | P1 ;\n movl $1,(x) | movl $1,(y) ;\n movl (y),%eax | movl (x),%eax ;\n\
+                exists (0:rax=0 /\\ 1:rax=0)\n";
+    fs::write(&x86, text).unwrap();
+    let to = file.to_str().unwrap();
+    exits(&mowgli(&["star", x86.to_str().unwrap(), "--early", "-o", to]), 0);
+    let report = mowgli(&["check", to, "--model", "rdma-tso"]);
+    exits(&report, 0);
+    let report = stdout(&report);
+    assert!(report.contains("Observation SB+star-early Never 0 3"), "{report}");
+    let listed = stdout(&mowgli(&["star", "shm-MP", "--model", "rdma-sc"]));
+    assert!(listed.contains("forbidden [sc; rdma-sc;]"), "{listed}");
+    // Swapped by a client and by the server: only `glob` makes that atomic.
+    exits(&mowgli(&["star", "shm-ticket-lock"]), 2);
+    exits(&mowgli(&["star", "shm-ticket-lock", "--rmw", "glob"]), 0);
+    exits(&mowgli(&["star", "SB3"]), 2);
+    exits(&mowgli(&["star", "shm-SB", "--server", "P7"]), 2);
+    let wrong = folder.path().join("wrong.x86");
+    fs::write(&wrong, text.replace("movl $1,(x)", "incl (x)")).unwrap();
+    let output = mowgli(&["star", wrong.to_str().unwrap()]);
+    exits(&output, 2);
+    assert!(stderr(&output).contains("wrong.x86:4:2"), "{}", stderr(&output));
+}

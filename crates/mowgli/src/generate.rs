@@ -4,6 +4,8 @@
 //! unless they say otherwise. Used by the differential tests, which run the same programs through both engines, both
 //! pipelines and all models.
 
+pub mod families;
+
 use crate::program::{
     BinaryOp, Expr, Instr, Loc, Location, Node, Program, PutSrc, Reg, Thread, Value, WorkId,
 };

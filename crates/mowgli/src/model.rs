@@ -42,6 +42,9 @@ impl Model {
         Model::RdmaWait,
     ];
 
+    /// The models for which robustness is defined: those of Robust'25, and RDMA^WAIT, to which the extension is ours.
+    pub const ROBUSTNESS: [Model; 3] = [Model::RdmaSc, Model::RdmaTso, Model::RdmaWait];
+
     /// Returns the name that files, options and reports use.
     pub const fn name(self) -> &'static str {
         match self {

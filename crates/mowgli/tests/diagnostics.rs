@@ -458,6 +458,48 @@ fn expected_verdicts() {
 }
 
 #[test]
+fn statements_about_robustness_are_checked() {
+    let with =
+        |statements: &str| format!("RDMA t\n{{ x@1=0; }}\nP0@1 ;\nx := 1 ;\nexists (x=1)\n{statements}\n");
+    only(
+        &with("robust [tso;]"),
+        Kind::BadExpectation,
+        "tso",
+        "robustness is not defined for `tso`",
+    );
+    only(
+        &with("ldrf [rdma-sc;] ~ldrf [rdma-sc;]"),
+        Kind::BadExpectation,
+        "rdma-sc",
+        "stated and denied",
+    );
+    only(
+        &with("fenced [rdma-so;]"),
+        Kind::UnknownModel,
+        "rdma-so",
+        "rdma-sc",
+    );
+    only(
+        &with("tree-robust [rdma-sc;]"),
+        Kind::Syntax,
+        "robust",
+        "the property is called `tree-fenced`",
+    );
+    only(
+        &with("robust [rdma-sc;] exists (x=1)"),
+        Kind::Syntax,
+        "exists",
+        "statements about robustness come last",
+    );
+    only(
+        &with("robust rdma-sc"),
+        Kind::Syntax,
+        "rdma",
+        "models stand in brackets",
+    );
+}
+
+#[test]
 fn limits_are_named() {
     let named = |source: &str, limit: &str| {
         let found = diagnostics(source);

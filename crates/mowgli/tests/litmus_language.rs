@@ -2,11 +2,13 @@
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
 use mowgli::litmus::{
-    Condition, Expected, Formula, Litmus, Operand, Quantifier, Query, Relation, Setting, Verdict, parse,
+    Condition, Expected, Formula, Litmus, Operand, Property, Quantifier, Query, Relation, Setting, Statement,
+    Verdict, parse,
 };
 use mowgli::model::{Model, RmwAtomicity};
 use mowgli::outcome::Outcome;
 use mowgli::program::*;
+use mowgli::robust::MODELS;
 use proptest::prelude::*;
 
 const EVERYTHING: &str = r#"
@@ -130,6 +132,29 @@ fn everything_prints_back() {
         "{}",
         litmus.print()
     );
+}
+
+#[test]
+fn statements_about_robustness_parse_and_print_back() {
+    let source = "RDMA t\n{ x@1=0; }\n P0@1 ;\n x := 1 ;\nexists (x=1)\nallowed [sc;]\n~tree-fenced [rdma-tso/glob;]\n\
+         fenced [rdma-sc; rdma-wait;] robust [rdma-sc;]\n";
+    let litmus = parse(source).unwrap().litmus;
+    let stated: Vec<String> = litmus
+        .stated
+        .iter()
+        .map(|s| format!("{}{} {}", if s.holds { "" } else { "~" }, s.property, s.setting))
+        .collect();
+    assert_eq!(
+        stated,
+        [
+            "robust rdma-sc",
+            "fenced rdma-sc",
+            "fenced rdma-wait",
+            "~tree-fenced rdma-tso/glob"
+        ]
+    );
+    let again = parse(&litmus.print()).unwrap().litmus;
+    assert_eq!(again, litmus);
 }
 
 #[test]
@@ -325,6 +350,24 @@ mod random {
         })
     }
 
+    /// Statements, sorted, at most one for each property and model.
+    fn stated() -> impl Strategy<Value = Vec<Statement>> {
+        let setting = (
+            prop::sample::select(MODELS.to_vec()),
+            prop::sample::select(RmwAtomicity::ALL.to_vec()),
+        )
+            .prop_map(|(model, rmw)| Setting { model, rmw });
+        let key = (prop::sample::select(Property::ALL.to_vec()), setting);
+        prop::collection::btree_map(key, any::<bool>(), 0..6).prop_map(|all| {
+            let statement = |((property, setting), holds)| Statement {
+                property,
+                setting,
+                holds,
+            };
+            all.into_iter().map(statement).collect()
+        })
+    }
+
     pub fn litmus() -> impl Strategy<Value = Litmus> {
         let code = |t| prop::collection::vec(instr(t), 0..6);
         let description = prop::option::of("[ -~\n]{0,30}");
@@ -335,9 +378,10 @@ mod random {
             code(0),
             code(1),
             queries,
+            stated(),
             any::<[i64; 4]>(),
         )
-            .prop_map(|(name, description, code0, code1, queries, init)| {
+            .prop_map(|(name, description, code0, code1, queries, stated, init)| {
                 let location = |i: usize| Location {
                     name: format!("x{i}"),
                     node: Node(i as u8 / 2),
@@ -365,6 +409,7 @@ mod random {
                     program,
                     observed: vec![Operand::Loc(Loc(0))],
                     queries,
+                    stated,
                 }
             })
     }

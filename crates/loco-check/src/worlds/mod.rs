@@ -10,12 +10,15 @@ pub(crate) mod owned_var;
 pub(crate) mod queue;
 pub(crate) mod region;
 pub(crate) mod ring_buffer;
+mod robust;
 pub(crate) mod shared_var;
 pub(crate) mod sst;
 pub(crate) mod wide_owned_var;
 
 use crate::Object;
 use crate::rung::Rung;
+
+pub(crate) use robust::asked;
 
 /// The ladder of an object, cheapest world first.
 pub fn rungs(object: Object) -> Vec<Rung> {

@@ -21,6 +21,7 @@ mod clients;
 mod ladder;
 mod place;
 mod progress;
+mod robust;
 mod soak;
 mod worlds;
 
@@ -64,6 +65,13 @@ const SIZED: [&str; 11] = [
 /// lets a client see must be one that the specifications of the objects' libraries
 /// allow (docs/mowgli.md).
 ///
+/// With --robust, the object's clients are compared with a strong memory, on which
+/// every operation takes effect at once: an object is robust if its clients see
+/// only what they would see there. The owned variable and the shared state table
+/// are weak on purpose, and so are puts without a fence (docs/robustness.md). The
+/// answer for each world is robust, weak with a history that no strong memory has
+/// and its schedule, or unknown with how far the exploration came.
+///
 /// Examples:
 ///
 ///   loco check barrier
@@ -80,11 +88,14 @@ const SIZED: [&str; 11] = [
 ///
 ///   loco check --client LOCO-13
 ///
+///   loco check owned-var --robust
+///
 ///   loco check --soak 1h
 ///
 ///   loco check --json --shard 2/4
 ///
-/// Exit status: 0 nothing found, 1 an execution breaks a promise, 2 bad usage,
+/// Exit status: 0 nothing found, 1 an execution breaks a promise or an object is not
+/// as robust or weak as its documentation says, 2 bad usage,
 /// 130 interrupted.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
@@ -149,6 +160,9 @@ pub struct Args {
     /// random schedules of several kinds and within bounds, with ever new seeds.
     #[arg(long, value_name = "DURATION", value_parser = soak::duration, conflicts_with_all = ["strategy", "time"])]
     soak: Option<Duration>,
+    /// Compare the object with a strong memory; with --rung, in worlds of the ladder
+    #[arg(long, conflicts_with_all = SIZED, conflicts_with_all = ["replay", "rungs", "client", "clients"])]
+    robust: bool,
     /// Draw the failing execution, or the one of --replay, as SVG into this file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
@@ -200,6 +214,9 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     }
     if args.clients.is_asked() {
         return clients::run(args, &cancel);
+    }
+    if args.robust {
+        return robust::run(args, &cancel);
     }
     if !args.is_sized() {
         return ladder::run(args, &cancel);

@@ -6,6 +6,7 @@ pub(crate) mod persistent;
 pub(crate) mod progress;
 pub(crate) mod random;
 pub(crate) mod reach;
+pub(crate) mod robust;
 pub(crate) mod search;
 pub(crate) mod shorten;
 pub(crate) mod system;

@@ -42,7 +42,7 @@ pub(crate) fn exhaustive(
             begun,
         };
         let (completeness, failure) = pass.run(&mut seen, &mut total)?;
-        let grown = config.reduction && (seen.fresh || common.words.len() != words);
+        let grown = config.reduces() && (seen.fresh || common.words.len() != words);
         let stopped = matches!(completeness, Completeness::Incomplete(_)) || failure.is_some();
         if stopped || !grown {
             total.pasts = common.behaviour.len() as u64;
@@ -86,7 +86,7 @@ impl Pass<'_> {
         let known = seen.clone();
         let make = || {
             let walker = Walker::new(self.common, config, self.builder, known.clone());
-            Explored::new(walker, config.reduction)
+            Explored::new(walker, config.reduces())
         };
         let searched = explorer::search(&options, make).map_err(failed)?;
         for learned in searched.collected {

@@ -57,7 +57,7 @@ impl System for Explored<'_> {
     }
 
     fn eager(&mut self, at: &mut Position, moves: &mut Vec<Move>) -> Option<Move> {
-        if !self.walker.config.reduction {
+        if !self.walker.config.reduces() {
             self.enabled(at, moves);
             return None;
         }
@@ -65,7 +65,7 @@ impl System for Explored<'_> {
     }
 
     fn reduce(&mut self, at: &mut Position, moves: &mut Vec<Move>) {
-        if self.walker.config.reduction {
+        if self.walker.config.reduces() {
             self.reducer.reduce(&self.walker, &mut at.state, moves);
         }
     }
@@ -96,7 +96,7 @@ impl System for Explored<'_> {
         // Only a parked thread's deadline can pass. The deadline of a thread that is about to evaluate
         // cannot.
         let expires = |what: &Move| matches!(what, Move::Fault(Fault::Expire(_) | Fault::Idle(_)));
-        let stutters = self.walker.config.reduction && at.state.stutters() && !moves.iter().any(expires);
+        let stutters = self.walker.config.reduces() && at.state.stutters() && !moves.iter().any(expires);
         if stutters {
             at.state.encode(out, true);
         }

@@ -18,7 +18,7 @@ use crate::state::sharing::{Agent, Seen};
 use crate::state::{Common, Move, State, Status, agent_of};
 use crate::world::World;
 use crate::world::run::{Granted, Run, Start, unknown};
-use crate::{Config, SimError};
+use crate::{Config, Memory, SimError};
 
 /// Builds a world.
 pub(crate) type Builder<'a> = &'a (dyn Fn(&mut World) + Sync);
@@ -74,10 +74,11 @@ impl<'a> Walker<'a> {
 
     /// Returns the position after the set-up.
     pub(crate) fn start(&mut self) -> Result<Position, SimError> {
-        let Start { run, state } = Run::start(self.common, self.config, self.builder)?;
+        let Start { run, mut state } = Run::start(self.common, self.config, self.builder)?;
         self.runs += 1;
         run.learn(self.common, &state)?;
         self.run = Some(run);
+        self.take_effect(&mut state);
         Ok(Position {
             state,
             path: Trail::default(),
@@ -135,9 +136,23 @@ impl<'a> Walker<'a> {
         };
         if taken {
             at.schedule.push(what);
+            self.take_effect(&mut at.state);
             self.settle(at)?;
         }
         Ok(taken)
+    }
+
+    /// Under a strong memory, lets everything that has been issued take effect. One thread has issued all of it, in order, so the order
+    /// of the steps does not matter.
+    fn take_effect(&mut self, state: &mut State) {
+        while self.config.memory == Memory::Strong {
+            self.scratch.clear();
+            state.machine.steps(&mut self.scratch);
+            match self.scratch.first() {
+                Some(&step) if state.take(&mut self.seen, step) => {}
+                _ => return,
+            }
+        }
     }
 
     /// Wakes threads and learns what they ask for.

@@ -34,6 +34,12 @@ use crate::{Channel, Error, Parent, Participants, Result, Sst, Thread, fence};
 /// });
 /// assert_eq!(seen, [1, 1]);
 /// ```
+///
+/// # Strength
+///
+/// Robust: what was put before [`Barrier::wait`] is there after it, so clients that only put before it and only read after
+/// it see what a strong memory would show them (`loco check barrier --robust`). [`Barrier::wait_unfenced`] does not promise
+/// that.
 pub struct Barrier<F: Fabric = AnyFabric> {
     channel: Channel<F>,
     /// The rounds that each node has arrived in.

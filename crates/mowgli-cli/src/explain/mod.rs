@@ -286,6 +286,7 @@ fn with_query(mut litmus: Litmus, number: usize) -> Result<Litmus, Error> {
 fn with_condition(litmus: &Litmus, formula: &str) -> Result<Litmus, Error> {
     let bare = Litmus {
         queries: Vec::new(),
+        stated: Vec::new(),
         ..litmus.clone()
     };
     let text = format!("{}\nexists ({formula})\n", bare.print());

@@ -10,6 +10,7 @@ pub mod reference;
 pub mod sym;
 pub mod unfold;
 
+mod cycles;
 pub(crate) mod graph;
 mod order;
 pub(crate) mod problem;
@@ -22,6 +23,7 @@ use crate::models::Spec;
 use crate::outcome::{Budget, Completeness, Limit, Outcome, Search};
 use crate::program::Program;
 
+use cycles::Reach;
 use problem::{Condition, Problem, Wanted};
 use search::{Detail, Goal, Known, Solution};
 use unfold::{End, Path};
@@ -85,6 +87,58 @@ pub fn witness(
         }
     }
     Ok(None)
+}
+
+/// Finds a consistent execution that is not sequentially consistent (Robust'25 Def. 5); `None` if there is none. For models in which
+/// `ob` contains `mo` and only the CPU forwards, which are those of [`crate::robust::MODELS`].
+///
+/// # Errors
+/// The limit at which the search stopped without an answer.
+pub fn weak_execution(
+    program: &Program,
+    spec: &Spec,
+    budget: &Budget<'_>,
+) -> Result<Option<Execution>, Limit> {
+    find_cycle(program, spec, Reach::Everywhere, budget)
+}
+
+/// Finds a consistent execution with a cycle of `po ∪ rf ∪ rb ∪ mo` that stays in one thread (Robust'25 Thm. 2, first case).
+///
+/// # Errors
+/// The limit at which the search stopped without an answer.
+pub fn weak_execution_in_one_thread(
+    program: &Program,
+    spec: &Spec,
+    budget: &Budget<'_>,
+) -> Result<Option<Execution>, Limit> {
+    find_cycle(program, spec, Reach::OneThread, budget)
+}
+
+fn find_cycle(
+    program: &Program,
+    spec: &Spec,
+    reach: Reach,
+    budget: &Budget<'_>,
+) -> Result<Option<Execution>, Limit> {
+    let threads = unfold_all(program, spec, budget)?;
+    let mut states = 0;
+    for choice in Choices::new(&threads, |end| end == End::Complete) {
+        let mut problem = Problem::new(program, spec, &choice);
+        let found = match problem.points {
+            0..=64 => cycles::solve::<1>(&mut problem, reach, budget, &mut states),
+            65..=128 => cycles::solve::<2>(&mut problem, reach, budget, &mut states),
+            129..=256 => cycles::solve::<4>(&mut problem, reach, budget, &mut states),
+            257..=POINTS_MAX => cycles::solve::<8>(&mut problem, reach, budget, &mut states),
+            points => Err(too_large(points)),
+        }?;
+        if let Some(solution) = found {
+            return Ok(Some(graph::execution(&problem, &solution)));
+        }
+    }
+    match exceeded_loop(program, spec, &threads, budget, &mut states)? {
+        Completeness::Complete => Ok(None),
+        Completeness::Incomplete(limit) => Err(limit),
+    }
 }
 
 fn run(program: &Program, spec: &Spec, detail: Detail, mut known: Known, budget: &Budget<'_>) -> Search {
@@ -157,10 +211,12 @@ fn solve(
         65..=128 => search::solve::<2>(problem, goal, detail, budget, states),
         129..=256 => search::solve::<4>(problem, goal, detail, budget, states),
         257..=POINTS_MAX => search::solve::<8>(problem, goal, detail, budget, states),
-        points => Err(Limit::TooLarge(format!(
-            "{points} points in time, at most {POINTS_MAX}"
-        ))),
+        points => Err(too_large(points)),
     }
+}
+
+fn too_large(points: usize) -> Limit {
+    Limit::TooLarge(format!("{points} points in time, at most {POINTS_MAX}"))
 }
 
 /// Most points in time of one execution. An event has one point, a buffered write two.

@@ -150,6 +150,11 @@ pub fn forbidden(program: &Program, setting: Setting, wanted: &Formula, budget: 
     }
 }
 
+/// Returns a shortest cycle of an execution in the orders of a model; `None` if the model accepts the execution.
+pub fn shortest_cycle(execution: &Execution, spec: &Spec) -> Option<Cycle> {
+    cycle::Graph::new(execution, spec).shortest_cycle()
+}
+
 impl Case {
     /// Returns a rank that is smaller for cycles that teach more; see [`Reason::cases`].
     fn rank(&self) -> (bool, bool, usize, Reverse<u64>) {

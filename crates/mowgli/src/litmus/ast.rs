@@ -3,6 +3,7 @@
 
 use super::condition::{Quantifier, Relation, Verdict};
 use super::diagnostic::Span;
+use super::statement::Property;
 use crate::program::{BinaryOp, UnaryOp, Value};
 
 /// A name and its place.
@@ -33,6 +34,7 @@ pub(super) struct File {
     pub(super) rows: Vec<Row<Stmt>>,
     pub(super) observed: Vec<Observed>,
     pub(super) queries: Vec<Query>,
+    pub(super) statements: Vec<Statement>,
 }
 
 /// One entry of the init block.
@@ -172,6 +174,14 @@ pub enum Formula<V = Value> {
     And(Vec<Formula<V>>),
     /// `f \/ g`.
     Or(Vec<Formula<V>>),
+}
+
+/// A statement about robustness, of one model.
+#[derive(Clone, Debug)]
+pub(super) struct Statement {
+    pub(super) property: Property,
+    pub(super) holds: bool,
+    pub(super) setting: Name,
 }
 
 /// A final condition with its expected verdicts.

@@ -36,8 +36,24 @@ impl Parser {
     ///
     /// The first mistake.
     pub fn queries<V>(&mut self, value: fn(&mut Parser) -> Step<V>) -> Step<Vec<Query<V>>> {
+        self.queries_until(value, |p| *p.peek() == Token::End)
+    }
+
+    /// Reads conditions as [`Parser::queries`] does, until `over` after one of them.
+    ///
+    /// # Errors
+    ///
+    /// The first mistake.
+    pub(super) fn queries_until<V>(
+        &mut self,
+        value: fn(&mut Parser) -> Step<V>,
+        over: fn(&Parser) -> bool,
+    ) -> Step<Vec<Query<V>>> {
         let mut queries = Vec::new();
         loop {
+            if over(self) && !queries.is_empty() {
+                return Ok(queries);
+            }
             let span = self.span();
             let negated = self.eat("~");
             let quantifier = match (negated, self.eat_word("exists")) {
@@ -46,9 +62,6 @@ impl Parser {
                 (true, false) => return Err(self.unexpected("`exists` after `~`")),
                 (false, false) if self.eat_word("forall") => Quantifier::Forall,
                 (false, false) => {
-                    if *self.peek() == Token::End && !queries.is_empty() {
-                        return Ok(queries);
-                    }
                     let diagnostic = self.unexpected("a final condition (`exists`, `~exists` or `forall`)");
                     return Err(match self.peek() {
                         Token::Name(w) if ["allowed", "forbidden", "required"].contains(&w.as_str()) => {
@@ -87,7 +100,7 @@ impl Parser {
     }
 
     /// Reads a model's name, which is tokens without space between them: `rdma-tso/glob`.
-    fn setting(&mut self) -> Step<Name> {
+    pub(super) fn setting(&mut self) -> Step<Name> {
         let mut name = self.name("a model")?;
         while self.span().start == name.span.end && (self.is("-") || self.is("/")) {
             let symbol = if self.is("-") { "-" } else { "/" };

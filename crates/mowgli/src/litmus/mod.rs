@@ -16,6 +16,7 @@ mod parser;
 mod print;
 mod resolve;
 mod resolve_code;
+mod statement;
 mod suggest;
 
 use serde::{Deserialize, Serialize};
@@ -25,6 +26,7 @@ pub use diagnostic::{Diagnostic, Kind, ParseError, Severity, Span};
 pub use parser::KEYWORDS;
 pub(crate) use print::instruction;
 pub use print::{fingerprint, fingerprint_of};
+pub use statement::{Property, Statement};
 
 use crate::program::Program;
 
@@ -35,7 +37,7 @@ pub mod limits;
 pub mod syntax {
     pub use super::ast::{Column, Expr, Formula, Init, Name, Number, Observed, Query, Row};
     pub use super::lexer::{Token, dialect};
-    pub use super::parser::{Parser, Step, parse_dialect, parse_with};
+    pub use super::parser::{Parser, Step, parse_dialect, parse_final_part, parse_with};
     pub use super::suggest::nearest;
 }
 
@@ -52,6 +54,8 @@ pub struct Litmus {
     pub observed: Vec<Operand>,
     /// Final conditions, at least one. The first is the test's own; the n-th is called `NAME#n`.
     pub queries: Vec<Query>,
+    /// What the test states about the robustness of its program, sorted.
+    pub stated: Vec<Statement>,
 }
 
 /// A final condition with the verdicts that the test states.

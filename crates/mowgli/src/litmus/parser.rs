@@ -2,7 +2,7 @@
 //!
 //! A mistake inside a cell is reported and the parser goes on with the next cell; a mistake elsewhere ends it.
 
-use super::ast::{CasArgs, Column, File, Init, Place, Rhs, Row, Stmt, StmtKind};
+use super::ast::{CasArgs, Column, File, Init, Observed, Place, Query, Rhs, Row, Stmt, StmtKind};
 use super::diagnostic::{Diagnostic, Kind, Span};
 use super::lexer::{self, Spanned, Token};
 use super::limits::{ERRORS_MAX, INSTRUCTIONS_MAX, SOURCE_BYTES_MAX, THREADS_MAX};
@@ -93,6 +93,26 @@ pub fn parse_dialect<T>(
     }
 }
 
+/// Reads the part after the rows, `locations [..]` and conditions, of a text in another language. It starts at byte `start`.
+///
+/// # Errors
+///
+/// The first mistake.
+pub fn parse_final_part(source: &str, start: usize) -> Step<(Vec<Observed>, Vec<Query>)> {
+    let mut parser = Parser {
+        tokens: lexer::tokens(source, start)?,
+        at: 0,
+        depth: 0,
+        instructions: 0,
+        errors: Vec::new(),
+    };
+    let found = (parser.observed_list()?, parser.queries(Parser::signed_value)?);
+    match parser.peek() {
+        Token::End => Ok(found),
+        _ => Err(parser.unexpected("the end of the text")),
+    }
+}
+
 /// Position in the tokens, and the errors that did not stop it.
 #[derive(Debug)]
 pub struct Parser {
@@ -113,7 +133,9 @@ impl Parser {
             rows.push(self.row(columns.len(), Parser::stmt)?);
         }
         let observed = self.observed_list()?;
-        let queries = self.queries(Parser::signed_value)?;
+        let over = |p: &Parser| *p.peek() == Token::End || p.at_statement();
+        let queries = self.queries_until(Parser::signed_value, over)?;
+        let statements = self.statements()?;
         Ok(File {
             name,
             description,
@@ -122,6 +144,7 @@ impl Parser {
             rows,
             observed,
             queries,
+            statements,
         })
     }
 

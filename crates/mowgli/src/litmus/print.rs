@@ -13,12 +13,17 @@ use crate::program::{BinaryOp, Expr, Instr, Loc, Node, Program, PutSrc, Reg, Thr
 impl Litmus {
     /// Returns the test as text.
     pub fn print(&self) -> String {
+        self.print_with(&|_, _| None)
+    }
+
+    /// Returns the test as text, with the comments that `note` gives for a thread and the index of an instruction.
+    pub fn print_with(&self, note: &dyn Fn(usize, usize) -> Option<String>) -> String {
         let mut out = format!("RDMA {}\n", self.name);
         if let Some(description) = &self.description {
             let escaped = description.replace('\\', "\\\\").replace('"', "\\\"");
             let _ = writeln!(out, "\"{escaped}\"");
         }
-        out.push_str(&print_program(&self.program));
+        out.push_str(&print_program(&self.program, note));
         if !self.observed.is_empty() {
             let names: Vec<String> = self
                 .observed
@@ -30,14 +35,15 @@ impl Litmus {
         for query in &self.queries {
             print_query(&mut out, query, &self.program);
         }
+        out.push_str(&super::statement::print(&self.stated));
         out
     }
 }
 
 /// Computes a fingerprint of a program and its conditions for the `Hash=` line of reports: 128 bits of FNV-1a over the printed text, in
-/// hexadecimal. It ignores layout, comments, description and stated verdicts.
+/// hexadecimal. It ignores layout, comments, description and everything stated.
 pub fn fingerprint(litmus: &Litmus) -> String {
-    let mut text = print_program(&litmus.program);
+    let mut text = print_program(&litmus.program, &|_, _| None);
     for query in &litmus.queries {
         text.push_str(&query.condition.display(&litmus.program));
     }
@@ -68,8 +74,8 @@ fn print_query(out: &mut String, query: &Query, program: &Program) {
     }
 }
 
-/// Prints init block, columns and rows.
-fn print_program(program: &Program) -> String {
+/// Prints init block, columns and rows, with comments.
+fn print_program(program: &Program, note: &dyn Fn(usize, usize) -> Option<String>) -> String {
     let mut out = String::from("{");
     for location in &program.locations {
         let _ = write!(
@@ -94,9 +100,12 @@ fn print_program(program: &Program) -> String {
     }
     out.push_str(" }\n");
     let mut columns: Vec<Vec<String>> = Vec::new();
-    for printer in &threads {
+    for (t, printer) in threads.iter().enumerate() {
         let mut cells = vec![format!("{}@{}", printer.thread.name, printer.thread.node.0 + 1)];
-        cells.extend(printer.thread.code.iter().map(|instr| printer.instr(instr)));
+        cells.extend(printer.thread.code.iter().enumerate().map(|(index, instr)| {
+            let comment = note(t, index).map_or(String::new(), |text| format!(" (* {text} *)"));
+            printer.instr(instr) + &comment
+        }));
         columns.push(cells);
     }
     let widths: Vec<usize> = columns

@@ -11,6 +11,7 @@ use super::condition::{Condition, Expected, Formula, Operand, Setting};
 use super::diagnostic::{Diagnostic, Kind};
 use super::limits::{LOCATIONS_MAX, NODES_MAX, REGISTERS_MAX};
 use super::resolve_code::ThreadScope;
+use super::statement::{self, Statement};
 use super::suggest::nearest;
 use super::{Litmus, Query, lint};
 use crate::model::{Model, RmwAtomicity};
@@ -102,6 +103,7 @@ impl Resolver {
             .iter()
             .filter_map(|q| self.query(q, &threads))
             .collect();
+        let stated = self.statements(&file.statements);
         let program = Program {
             nodes: self.globals.nodes,
             locations: self.globals.locations.clone(),
@@ -113,7 +115,21 @@ impl Resolver {
             program,
             observed,
             queries,
+            stated,
         }
+    }
+
+    fn statements(&mut self, statements: &[ast::Statement]) -> Vec<Statement> {
+        let resolved = statements.iter().filter_map(|s| {
+            let statement = Statement {
+                property: s.property,
+                setting: self.setting(&s.setting)?,
+                holds: s.holds,
+            };
+            Some((statement, s.setting.span.clone()))
+        });
+        let resolved = resolved.collect();
+        statement::checked(resolved, &mut self.diagnostics)
     }
 
     fn location(&mut self, name: &Name, node: &Number, value: Option<i64>) {

@@ -237,7 +237,7 @@ impl Spec {
         match part {
             Part::Po => true,
             Part::Ippo => self.ippo.orders(earlier, later),
-            Part::Oppo => !self.returns_unplaced(earlier, later) && self.oppo.orders(earlier, later),
+            Part::Oppo => !Spec::returns_unplaced(earlier, later) && self.oppo.orders(earlier, later),
             _ => false,
         }
     }
@@ -245,12 +245,12 @@ impl Spec {
     /// Returns whether `iso` orders these events in `ob`. It agrees with [`Self::iso_issue`] with one exception: the result of an RMW may
     /// return before its write is placed.
     pub fn iso_observe(&self, earlier: &Event, later: &Event) -> bool {
-        self.iso_issue(earlier, later) && !self.returns_unplaced(earlier, later)
+        self.iso_issue(earlier, later) && !Spec::returns_unplaced(earlier, later)
     }
 
     /// Returns whether these are the two writes of one remote read-modify-write. Its completion does not place its remote write, so
     /// cell G9 of `oppo` does not apply between them (`docs/rmw.md`).
-    fn returns_unplaced(&self, earlier: &Event, later: &Event) -> bool {
+    pub(crate) fn returns_unplaced(earlier: &Event, later: &Event) -> bool {
         earlier.same_instruction(later)
             && earlier.rmw
             && (earlier.kind, later.kind) == (Kind::NicRemoteWrite, Kind::NicLocalWrite)

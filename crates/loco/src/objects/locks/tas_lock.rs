@@ -46,6 +46,11 @@ type Job<F> = Box<dyn FnOnce(&Thread<F>) + Send>;
 ///     end.wait(&thread)
 /// });
 /// ```
+///
+/// # Strength
+///
+/// Robust: clients that touch data only while they hold the lock, and release with a scope that covers their puts, see
+/// what a strong memory would show them (`loco check tas-lock --robust`).
 pub struct TasLock<F: Fabric = AnyFabric> {
     channel: Channel<F>,
     config: LockConfig,

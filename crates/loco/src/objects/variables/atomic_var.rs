@@ -43,6 +43,11 @@ const WORD_BYTES: usize = 8;
 /// });
 /// assert_eq!(totals, [30, 30, 30]);
 /// ```
+///
+/// # Strength
+///
+/// Robust: clients see what a strong memory would show them, except by [`AtomicVar::cached`], which reads a copy.
+/// `loco check atomic --robust` explores store buffering on two variables.
 pub struct AtomicVar<T: AtomicValue, F: Fabric = AnyFabric> {
     channel: Channel<F>,
     region: Region<F>,

@@ -31,6 +31,12 @@ const WORD_BYTES: usize = 8;
 /// });
 /// assert_eq!(seen, [0.5, 0.5]);
 /// ```
+///
+/// # Strength
+///
+/// Weak on purpose: a value that was pushed may arrive after the owner has read something else. Two owners that each
+/// push and then read the other's variable can both read the old value, which no strong memory shows. A fence after the
+/// push ([`fence::thread`](crate::fence::thread)) prevents that. `loco check owned-var --robust` shows both.
 pub struct OwnedVar<T: Value, F: Fabric = AnyFabric> {
     channel: Channel<F>,
     owner: NodeId,

@@ -30,6 +30,11 @@ use crate::{AckKey, Channel, Parent, Region, Result, Thread};
 /// });
 /// assert_eq!(read, [*b"hello"; 2]);
 /// ```
+///
+/// # Strength
+///
+/// Weak on purpose: puts and gets are those of the network, which keeps some of them in order and no others.
+/// `loco check region --robust` shows a history that no strong memory has.
 pub struct SharedRegion<F: Fabric = AnyFabric> {
     channel: Channel<F>,
     region: Region<F>,

@@ -38,6 +38,12 @@ const WORD_BYTES: usize = 8;
 /// });
 /// assert_ne!(seen, [0, 0]);
 /// ```
+///
+/// # Strength
+///
+/// Weak on purpose: a broadcast takes effect later, so two nodes that each write and broadcast one variable and then read
+/// another can both read the old value. A fence after the broadcast ([`fence::thread`](crate::fence::thread)) prevents
+/// that. `loco check shared-var --robust` shows both.
 pub struct SharedVar<T: AtomicValue, F: Fabric = AnyFabric> {
     channel: Channel<F>,
     region: Region<F>,

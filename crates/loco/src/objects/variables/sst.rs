@@ -28,6 +28,12 @@ use crate::{AckKey, Channel, Error, OwnedVar, Parent, Participants, Result, Thre
 /// });
 /// assert_eq!(sums, [33, 33, 33]);
 /// ```
+///
+/// # Strength
+///
+/// Weak on purpose, as owned variables are: two nodes that each push their row and then read the other's can both read
+/// the old one. A fence after the push ([`fence::thread`](crate::fence::thread)) prevents that. `loco check sst --robust`
+/// shows both.
 pub struct Sst<T: AtomicValue, F: Fabric = AnyFabric> {
     channel: Channel<F>,
     table: Arc<Table<F, T>>,

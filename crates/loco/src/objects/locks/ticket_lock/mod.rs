@@ -79,6 +79,11 @@ const LATE_WORD: Duration = Duration::from_millis(100);
 /// });
 /// assert_eq!(total[0], 200);
 /// ```
+///
+/// # Strength
+///
+/// Robust: clients that touch data only while they hold the lock, and release with a scope that covers their puts, see
+/// what a strong memory would show them (`loco check ticket-lock --robust`).
 pub struct TicketLock<F: Fabric = AnyFabric> {
     channel: Channel<F>,
     config: LockConfig,

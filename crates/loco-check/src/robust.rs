@@ -1,0 +1,126 @@
+//! Asks of each object whether it is robust: whether its clients see only what a strong memory would show them.
+//!
+//! Each object has small worlds for the question, with what its documentation promises: *robust*, or *weak* on purpose, which a client
+//! has to know. Relies on [`loco_sim::robust`]. `loco check --robust` is its command line.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use loco_sim::{Config, Progress, Robustness, SimError, Strength, robust};
+
+use crate::Object;
+use crate::rung::{Expected, Rung};
+use crate::worlds::{asked, rungs};
+
+/// The question about an object.
+#[derive(Clone, Debug)]
+pub struct RobustCheck {
+    /// The object.
+    pub object: Object,
+    /// Rungs of the object's ladder to ask about, by name, in place of the worlds for the question.
+    pub only: Vec<String>,
+    /// Time for all worlds together, shared evenly among those that are left.
+    pub time: Duration,
+    /// Explorers that work in parallel.
+    pub workers: usize,
+    /// Called now and then.
+    pub progress: Option<fn(&Progress)>,
+    /// Set from outside to end early.
+    pub cancel: Option<Arc<AtomicBool>>,
+}
+
+/// The answer about one world.
+#[derive(Clone, Debug)]
+pub struct RobustReport {
+    /// Name of the world.
+    pub world: &'static str,
+    /// What the documentation says.
+    pub expected: Option<Expected>,
+    /// The answer.
+    pub found: Robustness,
+}
+
+impl RobustReport {
+    /// Returns whether the answer is what the documentation says; `None` if there is no answer or nothing was said. A failed world is
+    /// never as expected.
+    pub fn as_expected(&self) -> Option<bool> {
+        match (&self.found.strength, self.expected) {
+            (Strength::Failed(_), _) => Some(false),
+            (Strength::Robust, Some(expected)) => Some(expected == Expected::Robust),
+            (Strength::Weak(_), Some(expected)) => Some(expected == Expected::Weak),
+            _ => None,
+        }
+    }
+}
+
+impl RobustCheck {
+    /// Asks about every world of the object, for so long, with as many workers as there are processors.
+    pub fn new(object: Object, time: Duration) -> RobustCheck {
+        RobustCheck {
+            object,
+            only: Vec::new(),
+            time,
+            workers: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            progress: None,
+            cancel: None,
+        }
+    }
+
+    /// Asks. Stops early when it is cancelled.
+    ///
+    /// # Errors
+    /// [`SimError`] when a world cannot be explored.
+    pub fn run(&self) -> Result<Vec<RobustReport>, SimError> {
+        let begun = Instant::now();
+        let worlds = self.worlds();
+        let mut reports = Vec::new();
+        for (number, (rung, expected)) in worlds.iter().enumerate() {
+            if self.is_cancelled() {
+                break;
+            }
+            let left = self.time.saturating_sub(begun.elapsed());
+            let mut config = Config {
+                workers: self.workers,
+                time_max: Some(left / (worlds.len() - number) as u32),
+                progress: self.progress,
+                cancel: self.cancel.clone(),
+                ..Config::default()
+            };
+            rung.configure(&mut config);
+            reports.push(RobustReport {
+                world: rung.name(),
+                expected: *expected,
+                found: robust(&config, |world| rung.build(world))?,
+            });
+        }
+        Ok(reports)
+    }
+
+    /// Returns the world of this name.
+    pub fn world(&self, name: &str) -> Option<Rung> {
+        self.worlds()
+            .into_iter()
+            .map(|(rung, _)| rung)
+            .find(|rung| rung.name() == name)
+    }
+
+    fn worlds(&self) -> Vec<(Rung, Option<Expected>)> {
+        if self.only.is_empty() {
+            return asked(self.object);
+        }
+        let wanted = |rung: &Rung| self.only.iter().any(|name| name == rung.name());
+        rungs(self.object)
+            .into_iter()
+            .filter(wanted)
+            .map(|rung| (rung, None))
+            .collect()
+    }
+
+    fn is_cancelled(&self) -> bool {
+        // Relaxed: the flag carries no data.
+        self.cancel
+            .as_ref()
+            .is_some_and(|flag| flag.load(Ordering::Relaxed))
+    }
+}

@@ -1,0 +1,339 @@
+//! Worlds for the question of robustness ([`RobustCheck`](crate::RobustCheck)): small clients of each object that record what they see.
+//!
+//! Most are store buffering, the shape that tells most memories from a strong one: two threads write one variable each and read the
+//! other's. Objects whose calls take effect one after another are represented by the cheapest world of their ladder.
+
+use loco::fabric::NodeId;
+use loco::fence::Scope;
+use loco::{
+    AtomicVar, Barrier, Manager, OwnedVar, Result, SharedRegion, SharedVar, Sst, TasLock, Thread, TicketLock,
+    fence,
+};
+use loco_sim::{Faults, World, call};
+
+use crate::Object;
+use crate::rung::{Expected, Rung};
+use crate::stage::{Fabric, get_word, here, must, nodes, put_word, run};
+
+/// A world and what is expected of it, if its object's documentation says something.
+pub(crate) type Asked = (Rung, Option<Expected>);
+
+/// A call of thread number `me` that writes or reads, and waits as it should.
+type Write<T> = fn(&T, &Thread<Fabric>, u16);
+type Read<T> = fn(&T, &Thread<Fabric>, u16) -> u64;
+
+/// Store buffering: two nodes with one thread each; each writes its own variable and then reads the other's.
+fn buffering<T: Send + Sync + 'static>(
+    make: fn(&Manager<Fabric>) -> Result<T>,
+    write: Write<T>,
+    read: Read<T>,
+) -> impl Fn(&mut World) {
+    move |world| {
+        let at = nodes(world, 2, 1, make);
+        for me in 0..2 {
+            run(
+                world,
+                &at[usize::from(me)],
+                0,
+                &format!("node {me}"),
+                move |objects, thread| {
+                    call(format!("write {me}"), || write(objects, thread, me), |()| "");
+                    call(
+                        format!("read {}", 1 - me),
+                        || read(objects, thread, me),
+                        u64::to_string,
+                    );
+                },
+            );
+        }
+    }
+}
+
+fn weak(name: &'static str, world: impl Fn(&mut World) + Send + Sync + 'static) -> Asked {
+    (Rung::new(name, world), Some(Expected::Weak))
+}
+
+fn strong(name: &'static str, world: impl Fn(&mut World) + Send + Sync + 'static) -> Asked {
+    (Rung::new(name, world), Some(Expected::Robust))
+}
+
+fn shared(manager: &Manager<Fabric>) -> Result<[SharedVar<u64, Fabric>; 2]> {
+    Ok([SharedVar::new(manager, "x")?, SharedVar::new(manager, "y")?])
+}
+
+fn shared_var() -> Vec<Asked> {
+    let read: Read<[SharedVar<u64, Fabric>; 2]> = |vars, _, me| vars[usize::from(1 - me)].read();
+    vec![
+        weak(
+            "store-buffering",
+            buffering(
+                shared,
+                |vars, thread, me| {
+                    vars[usize::from(me)].write(1);
+                    must(vars[usize::from(me)].bcast_all(thread)).forget();
+                },
+                read,
+            ),
+        ),
+        strong(
+            "store-buffering-fenced",
+            buffering(
+                shared,
+                |vars, thread, me| {
+                    vars[usize::from(me)].write(1);
+                    must(vars[usize::from(me)].bcast_all(thread)).forget();
+                    must(fence::thread(thread));
+                },
+                read,
+            ),
+        ),
+    ]
+}
+
+fn owned(manager: &Manager<Fabric>) -> Result<[OwnedVar<u64, Fabric>; 2]> {
+    Ok([
+        OwnedVar::new(manager, "x", NodeId(0))?,
+        OwnedVar::new(manager, "y", NodeId(1))?,
+    ])
+}
+
+fn owned_var() -> Vec<Asked> {
+    let read: Read<[OwnedVar<u64, Fabric>; 2]> = |vars, _, me| vars[usize::from(1 - me)].load();
+    vec![
+        weak(
+            "store-buffering",
+            buffering(
+                owned,
+                |vars, thread, me| {
+                    must(vars[usize::from(me)].store(1));
+                    must(vars[usize::from(me)].push(thread)).forget();
+                },
+                read,
+            ),
+        ),
+        strong(
+            "store-buffering-fenced",
+            buffering(
+                owned,
+                |vars, thread, me| {
+                    must(vars[usize::from(me)].store(1));
+                    must(vars[usize::from(me)].push(thread)).forget();
+                    must(fence::thread(thread));
+                },
+                read,
+            ),
+        ),
+    ]
+}
+
+fn table(manager: &Manager<Fabric>) -> Result<Sst<u64, Fabric>> {
+    Sst::new(manager, "table")
+}
+
+fn sst() -> Vec<Asked> {
+    let read: Read<Sst<u64, Fabric>> = |table, _, me| must(table.row(NodeId(1 - me))).load();
+    vec![
+        weak(
+            "store-buffering",
+            buffering(
+                table,
+                |table, thread, _| {
+                    must(table.store_mine(1));
+                    must(table.push_broadcast(thread)).forget();
+                },
+                read,
+            ),
+        ),
+        strong(
+            "store-buffering-fenced",
+            buffering(
+                table,
+                |table, thread, _| {
+                    must(table.store_mine(1));
+                    must(table.push_broadcast(thread)).forget();
+                    must(fence::thread(thread));
+                },
+                read,
+            ),
+        ),
+    ]
+}
+
+fn data(manager: &Manager<Fabric>) -> Result<SharedRegion<Fabric>> {
+    SharedRegion::new(manager, "data", 64)
+}
+
+/// Each thread puts into the other node's part and reads its own.
+fn region() -> Asked {
+    weak(
+        "store-buffering",
+        buffering(
+            data,
+            |data, thread, me| put_word(thread, data, 1 - me, 0, 1),
+            |data, _, _| here(data, 0),
+        ),
+    )
+}
+
+fn fenced(scope: fn(&Thread<Fabric>, u16)) -> impl Fn(&mut World) {
+    move |world| {
+        let at = nodes(world, 2, 1, data);
+        for me in 0..2 {
+            run(
+                world,
+                &at[usize::from(me)],
+                0,
+                &format!("node {me}"),
+                move |data, thread| {
+                    let write = || {
+                        put_word(thread, data, 1 - me, 0, 1);
+                        scope(thread, 1 - me);
+                    };
+                    call(format!("write {}", 1 - me), write, |()| "");
+                    call(format!("read {me}"), || here(data, 0), u64::to_string);
+                },
+            );
+        }
+    }
+}
+
+fn fences() -> Vec<Asked> {
+    vec![
+        strong(
+            "pair",
+            fenced(|thread, peer| must(fence::pair(thread, NodeId(peer)))),
+        ),
+        strong("thread", fenced(|thread, _| must(fence::thread(thread)))),
+        strong("node", fenced(|thread, _| must(fence::node(thread)))),
+    ]
+}
+
+fn counters(manager: &Manager<Fabric>) -> Result<[AtomicVar<u64, Fabric>; 2]> {
+    Ok([
+        AtomicVar::new(manager, "x", NodeId(0))?,
+        AtomicVar::new(manager, "y", NodeId(1))?,
+    ])
+}
+
+fn atomic() -> Asked {
+    strong(
+        "store-buffering",
+        buffering(
+            counters,
+            |vars, thread, me| {
+                must(vars[usize::from(me)].fetch_add(thread, 1));
+            },
+            |vars, thread, me| must(vars[usize::from(1 - me)].read(thread)),
+        ),
+    )
+}
+
+struct Met {
+    vars: [SharedVar<u64, Fabric>; 2],
+    barrier: Barrier<Fabric>,
+}
+
+fn met(manager: &Manager<Fabric>) -> Result<Met> {
+    Ok(Met {
+        vars: shared(manager)?,
+        barrier: Barrier::new(manager, "barrier")?,
+    })
+}
+
+fn barrier() -> Asked {
+    strong(
+        "store-buffering",
+        buffering(
+            met,
+            |met, thread, me| {
+                met.vars[usize::from(me)].write(1);
+                must(met.vars[usize::from(me)].bcast_all(thread)).forget();
+                must(met.barrier.wait(thread));
+            },
+            |met, _, me| met.vars[usize::from(1 - me)].read(),
+        ),
+    )
+}
+
+struct Locked<L> {
+    lock: L,
+    data: SharedRegion<Fabric>,
+}
+
+/// Each thread takes the lock, reads a word on node 0 and counts it on by a put.
+fn counting<L: Send + Sync + 'static>(
+    make: fn(&Manager<Fabric>) -> Result<L>,
+    hold: fn(&L, &Thread<Fabric>, &mut dyn FnMut()),
+) -> impl Fn(&mut World) {
+    move |world| {
+        let at = nodes(world, 2, 1, move |manager| {
+            Ok(Locked {
+                lock: make(manager)?,
+                data: data(manager)?,
+            })
+        });
+        for (me, at) in at.iter().enumerate() {
+            run(world, at, 0, &format!("node {me}"), move |objects, thread| {
+                let mut seen = 0;
+                let mut section = || {
+                    seen = get_word(thread, &objects.data, 0, 0);
+                    put_word(thread, &objects.data, 0, 0, seen + 1);
+                };
+                call("count", || hold(&objects.lock, thread, &mut section), |()| "");
+                loco_sim::note(format!("saw {seen}"));
+            });
+        }
+    }
+}
+
+fn ticket_lock() -> Asked {
+    strong(
+        "counting",
+        counting(
+            |manager| TicketLock::new(manager, "lock", NodeId(0)),
+            |lock: &TicketLock<Fabric>, thread, section| {
+                let guard = must(lock.lock(thread, Scope::Thread));
+                section();
+                must(guard.release());
+            },
+        ),
+    )
+}
+
+fn tas_lock() -> Asked {
+    strong(
+        "counting",
+        counting(
+            |manager| TasLock::new(manager, "lock", NodeId(0)),
+            |lock: &TasLock<Fabric>, thread, section| {
+                let guard = must(lock.lock(thread, Scope::Thread));
+                section();
+                must(guard.release());
+            },
+        ),
+    )
+}
+
+/// The first world of the object's ladder in which nothing fails.
+fn cheapest(object: Object, expected: Option<Expected>) -> Vec<Asked> {
+    let mut rungs = super::rungs(object).into_iter();
+    let first = rungs.find(|rung| rung.faults() == Faults::default());
+    first.map(|rung| (rung, expected)).into_iter().collect()
+}
+
+/// Lists the worlds that tell whether an object is robust.
+pub(crate) fn asked(object: Object) -> Vec<Asked> {
+    match object {
+        Object::SharedVar => shared_var(),
+        Object::OwnedVar => owned_var(),
+        Object::Sst => sst(),
+        Object::Region => vec![region()],
+        Object::Fence => fences(),
+        Object::Atomic => vec![atomic()],
+        Object::Barrier => vec![barrier()],
+        Object::TicketLock => vec![ticket_lock()],
+        Object::TasLock => vec![tas_lock()],
+        Object::Queue | Object::Kv | Object::RingBuffer => cheapest(object, Some(Expected::Robust)),
+        Object::WideOwnedVar | Object::Msw => cheapest(object, None),
+    }
+}

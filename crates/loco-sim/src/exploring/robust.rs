@@ -1,0 +1,201 @@
+//! Asks whether a world is *robust*: whether under the model it has only the histories that it has on a strong memory, where every
+//! operation takes effect at once (Robust'25 Def. 5, for outcomes instead of executions).
+//!
+//! The world is explored twice. On a strong memory the exploration collects what the threads recorded; under the model it looks for an
+//! execution with another record. Records are compared thread by thread, without the times at which calls began and ended: a strong
+//! memory is sequentially consistent, not linearizable.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use explorer::Bounds;
+
+use crate::exploring::reach::reaches;
+use crate::reports::{Completeness, Failure, Report};
+use crate::state::lock;
+use crate::world::history::ThreadHistory;
+use crate::{Config, End, Memory, SimError, Strategy, World, explore};
+
+/// Most delays of an execution that are tried one after the other before every execution is explored.
+const DELAYS_MAX: u32 = 3;
+
+/// The answer about a world.
+#[derive(Clone, Debug)]
+pub struct Robustness {
+    /// The answer itself.
+    pub strength: Strength,
+    /// Different histories that the world has on a strong memory.
+    pub strong_histories: usize,
+    /// The exploration on a strong memory.
+    pub strong: Report,
+    /// The last exploration under the model.
+    pub model: Report,
+}
+
+/// Whether a world is robust.
+#[derive(Clone, Debug)]
+pub enum Strength {
+    /// Every execution under the model has a history of the strong memory. Both explorations were complete.
+    Robust,
+    /// This execution has a history that no strong memory has. Its schedule has the fewest delays, as far as those were tried, and has
+    /// been shortened; [`replay`](crate::replay) repeats it.
+    Weak(Box<Failure>),
+    /// Neither was found. The text says how far the explorations came.
+    Unknown(String),
+    /// The threads record nothing ([`call`](crate::call), [`note`](crate::note)), so there is nothing to compare.
+    NothingRecorded,
+    /// An execution fails a check of the world, under the model or on the strong memory.
+    Failed(Box<Failure>),
+}
+
+impl Strength {
+    /// Returns the word for it in reports.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Strength::Robust => "robust",
+            Strength::Weak(_) => "weak",
+            Strength::Unknown(_) => "unknown",
+            Strength::NothingRecorded => "nothing recorded",
+            Strength::Failed(_) => "failed",
+        }
+    }
+
+    /// Returns the execution that shows it, of a weak or failed world.
+    pub fn witness(&self) -> Option<&Failure> {
+        match self {
+            Strength::Weak(failure) | Strength::Failed(failure) => Some(failure),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Strength {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Strength::Robust => write!(f, "robust: every history is one of a strong memory"),
+            Strength::Weak(failure) => write!(f, "weak: no strong memory has this history\n{failure}"),
+            Strength::Unknown(why) => write!(f, "unknown: {why}"),
+            Strength::NothingRecorded => {
+                write!(
+                    f,
+                    "nothing recorded: the threads make no `call` and no `note` to compare"
+                )
+            }
+            Strength::Failed(failure) => write!(f, "failed\n{failure}"),
+        }
+    }
+}
+
+/// The records of an execution, as they are compared.
+fn record(histories: &[ThreadHistory]) -> String {
+    histories.iter().map(ThreadHistory::to_string).collect()
+}
+
+/// Explores the world on a strong memory and under the model, and compares. `config.time_max` bounds both together. The strategy of
+/// `config` is not used: the strong memory is explored exhaustively, the model with few delays first, then exhaustively.
+///
+/// # Errors
+/// Returns the errors of [`explore`].
+pub fn robust(config: &Config, builder: impl Fn(&mut World) + Sync) -> Result<Robustness, SimError> {
+    let begun = Instant::now();
+    let left = |share: u32| {
+        let all = config.time_max.map(|max| max.saturating_sub(begun.elapsed()));
+        all.map(|all| all / share)
+    };
+    let known: Arc<Mutex<BTreeSet<String>>> = Arc::default();
+    let strong = Config {
+        strategy: Strategy::Exhaustive,
+        memory: Memory::Strong,
+        time_max: left(2),
+        ..config.clone()
+    };
+    let strong = explore(&strong, |world| {
+        builder(world);
+        let known = known.clone();
+        world.finally(move |end| {
+            lock(&known).insert(record(&end.histories()));
+        });
+    })?;
+    let known: BTreeSet<String> = std::mem::take(&mut *lock(&known));
+    let answer = |strength, model: Option<Report>| Robustness {
+        strength,
+        strong_histories: known.len(),
+        model: model.unwrap_or_else(|| strong.clone()),
+        strong: strong.clone(),
+    };
+    if let Some(failure) = &strong.failure {
+        return Ok(answer(Strength::Failed(Box::new(failure.clone())), None));
+    }
+    if strong.completeness != Completeness::Complete {
+        let why = format!(
+            "the strong memory was not explored to the end ({})",
+            strong.completeness
+        );
+        return Ok(answer(Strength::Unknown(why), None));
+    }
+    if known.iter().all(String::is_empty) {
+        return Ok(answer(Strength::NothingRecorded, None));
+    }
+    let known = Arc::new(known);
+    let mut searched = None;
+    let mut seen = Completeness::Incomplete("not explored".to_owned());
+    for delays in (1..=DELAYS_MAX).map(Some).chain([None]) {
+        let strategy = delays.map_or(Strategy::Exhaustive, |delays| {
+            Strategy::Bounded(Bounds {
+                delays: Some(delays),
+                ..Bounds::default()
+            })
+        });
+        let time_max = left(if delays.is_some() { 3 } else { 1 });
+        if time_max.is_some_and(|left| left < Duration::from_millis(10)) {
+            break;
+        }
+        let model = Config {
+            strategy,
+            memory: Memory::Model,
+            time_max,
+            ..config.clone()
+        };
+        let wanted = known.clone();
+        let reach = reaches(&model, &builder, move |end: &End<'_>| {
+            !wanted.contains(&record(&end.histories()))
+        })?;
+        if let Some(witness) = reach.witness {
+            return Ok(Robustness {
+                strength: Strength::Weak(Box::new(witness)),
+                strong_histories: known.len(),
+                strong,
+                model: reach.report,
+            });
+        }
+        let report = reach.report;
+        if let Some(failure) = &report.failure {
+            return Ok(Robustness {
+                strength: Strength::Failed(Box::new(failure.clone())),
+                strong_histories: known.len(),
+                strong,
+                model: report,
+            });
+        }
+        let complete = report.completeness == Completeness::Complete;
+        if complete || matches!(report.completeness, Completeness::UpTo(_)) {
+            seen = report.completeness.clone();
+        }
+        searched = Some(report);
+        if complete {
+            break;
+        }
+    }
+    let strength = match &seen {
+        Completeness::Complete => Strength::Robust,
+        seen => Strength::Unknown(format!("no weak history found under the model, {seen}")),
+    };
+    Ok(Robustness {
+        strength,
+        strong_histories: known.len(),
+        model: searched.unwrap_or_else(|| strong.clone()),
+        strong,
+    })
+}

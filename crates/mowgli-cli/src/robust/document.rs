@@ -1,0 +1,295 @@
+//! Rows of `mowgli robust`, their totals, the table and the JSON document (`docs/json.md`).
+
+use std::fmt::Write;
+
+use mowgli::litmus::Setting;
+use mowgli::program::Program;
+use mowgli::robust::{Answer, Condition, Exact, Finding, Reason, Theorem, Verdict, Weak, text};
+use serde::Serialize;
+
+use crate::Exit;
+use crate::budget::Stop;
+use crate::diagnostics::Report;
+use crate::source::Test;
+
+#[derive(Serialize)]
+pub(super) struct Document<'a> {
+    pub(super) version: u32,
+    pub(super) refined: bool,
+    pub(super) rows: &'a [Row],
+    pub(super) refused: &'a [Report],
+    pub(super) warnings: &'a [Report],
+    pub(super) totals: &'a Totals,
+}
+
+/// A test under a setting.
+#[derive(Serialize)]
+pub(super) struct Row {
+    name: String,
+    path: String,
+    setting: String,
+    /// robust, not-robust, not-shown, vacuous or unknown.
+    verdict: &'static str,
+    /// What shows robustness: corollary-1, theorem-5 or search.
+    by: Option<&'static str>,
+    limit: Option<String>,
+    pre_executions: u64,
+    conditions: Vec<Entry>,
+    /// The cycle of an execution that is not sequentially consistent.
+    cycle: Option<Vec<Step>>,
+    /// Statements of the test that are wrong, as it writes them.
+    pub(super) differs: Vec<String>,
+    /// Statements that were checked, and are right.
+    as_stated: usize,
+    /// Statements that a limit left unchecked.
+    unchecked: usize,
+    time_s: f64,
+    /// The mended form, with --fix.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) fix: Option<super::fix::Fix>,
+    #[serde(skip)]
+    shown: String,
+}
+
+/// A condition.
+#[derive(Serialize)]
+struct Entry {
+    name: &'static str,
+    holds: Option<bool>,
+    clause: Option<&'static str>,
+    reason: Option<String>,
+    pair: Option<PairEntry>,
+}
+
+/// Two events that may be reordered.
+#[derive(Serialize)]
+struct PairEntry {
+    thread: String,
+    earlier: String,
+    later: String,
+    /// Places of the two instructions in the thread's code, outermost block first, from 0.
+    earlier_at: Vec<u16>,
+    later_at: Vec<u16>,
+    cell: String,
+    need: String,
+}
+
+/// An edge of a cycle.
+#[derive(Serialize)]
+struct Step {
+    from: String,
+    to: String,
+    relation: &'static str,
+}
+
+impl Row {
+    pub(super) fn new(test: &Test, setting: Setting, answer: &Answer, time_s: f64) -> Row {
+        let program = &test.litmus.program;
+        let verdict = answer.verdict();
+        let (word, by) = match &verdict {
+            Verdict::Robust(Theorem::Corollary1) => ("robust", Some("corollary-1")),
+            Verdict::Robust(Theorem::Theorem5) => ("robust", Some("theorem-5")),
+            Verdict::Exhaustively => ("robust", Some("search")),
+            Verdict::NotRobust => ("not-robust", None),
+            Verdict::NotShown => ("not-shown", None),
+            Verdict::Unknown(_) => ("unknown", None),
+            Verdict::Vacuous => ("vacuous", None),
+        };
+        let mut row = Row {
+            name: test.litmus.name.clone(),
+            path: test.path.clone(),
+            setting: setting.to_string(),
+            verdict: word,
+            by,
+            limit: match &verdict {
+                Verdict::Unknown(limit) => Some(limit.to_string()),
+                _ => None,
+            },
+            pre_executions: answer.conditions.pre_executions,
+            conditions: Condition::ALL.map(|c| Entry::new(program, answer, c)).into(),
+            cycle: match &answer.exact {
+                Some(Exact::NotRobust(weak)) => Some(steps(program, weak)),
+                _ => None,
+            },
+            differs: Vec::new(),
+            as_stated: 0,
+            unchecked: 0,
+            time_s,
+            fix: None,
+            shown: verdict.to_string(),
+        };
+        for statement in test.litmus.stated.iter().filter(|s| s.setting == setting) {
+            match answer.has(statement.property) {
+                Some(holds) if holds == statement.holds => row.as_stated += 1,
+                Some(_) => {
+                    let not = if statement.holds { "" } else { "~" };
+                    row.differs.push(format!("{not}{}", statement.property));
+                }
+                None => row.unchecked += 1,
+            }
+        }
+        row
+    }
+}
+
+impl Entry {
+    fn new(program: &Program, answer: &Answer, condition: Condition) -> Entry {
+        let finding = answer.conditions.get(condition);
+        let reason = finding.reason();
+        Entry {
+            name: condition.name(),
+            holds: match finding {
+                Finding::Holds => Some(true),
+                Finding::Fails(_) => Some(false),
+                Finding::Unknown(_) => None,
+            },
+            clause: reason.map(Reason::clause),
+            reason: reason.map(|r| text::reason(program, r)),
+            pair: reason.and_then(Reason::pair).map(|pair| PairEntry {
+                thread: program.threads[pair.earlier.thread].name.clone(),
+                earlier: text::label(program, &pair.earlier.event),
+                later: text::label(program, &pair.later.event),
+                earlier_at: pair.earlier.event.path.clone(),
+                later_at: pair.later.event.path.clone(),
+                cell: pair.cell.to_string(),
+                need: pair.need.to_string(),
+            }),
+        }
+    }
+}
+
+fn steps(program: &Program, weak: &Weak) -> Vec<Step> {
+    let labels = weak.execution.labels(program);
+    let name = |e: usize| match weak.execution.events[e].thread {
+        Some(t) => format!("{}:{}", program.threads[usize::from(t.0)].name, labels[e]),
+        None => labels[e].clone(),
+    };
+    let edges = weak.cycle.edges.iter();
+    edges
+        .map(|edge| Step {
+            from: name(edge.from),
+            to: name(edge.to),
+            relation: edge.part.name(),
+        })
+        .collect()
+}
+
+/// Writes a cycle on one line.
+pub(super) fn cycle(program: &Program, weak: &Weak) -> String {
+    let steps = steps(program, weak);
+    let mut out = steps.first().map(|s| s.from.clone()).unwrap_or_default();
+    for step in &steps {
+        let _ = write!(out, " -{}-> {}", step.relation, step.to);
+    }
+    out
+}
+
+/// Counts over all rows.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Totals {
+    /// Rows.
+    tests: usize,
+    robust: usize,
+    not_robust: usize,
+    /// Rows in which the conditions fail and no search was asked for.
+    not_shown: usize,
+    unknown: usize,
+    vacuous: usize,
+    /// Statements that are right.
+    as_stated: usize,
+    /// Statements that are wrong.
+    differ: usize,
+    /// Statements that a limit left unchecked.
+    unchecked: usize,
+    refused: usize,
+    stopped: Option<String>,
+    not_begun: usize,
+    time_s: f64,
+}
+
+impl Totals {
+    pub(super) fn new(rows: &[Row], refused: usize, stopped: Option<Stop>, not_begun: usize) -> Totals {
+        let verdict = |word: &str| rows.iter().filter(|r| r.verdict == word).count();
+        Totals {
+            tests: rows.len(),
+            robust: verdict("robust"),
+            not_robust: verdict("not-robust"),
+            not_shown: verdict("not-shown"),
+            unknown: verdict("unknown"),
+            vacuous: verdict("vacuous"),
+            as_stated: rows.iter().map(|r| r.as_stated).sum(),
+            differ: rows.iter().map(|r| r.differs.len()).sum(),
+            unchecked: rows.iter().map(|r| r.unchecked).sum(),
+            refused,
+            stopped: stopped.map(|s| s.to_string()),
+            not_begun,
+            time_s: rows.iter().map(|r| r.time_s).sum(),
+        }
+    }
+
+    pub(super) fn exit(&self) -> Exit {
+        match self {
+            t if t.differ + t.vacuous > 0 => Exit::Differs,
+            t if t.refused > 0 => Exit::Refused,
+            t if t.unknown + t.unchecked > 0 || t.stopped.is_some() => Exit::Unknown,
+            _ => Exit::AsStated,
+        }
+    }
+}
+
+/// Writes the table, one line for each row, and the totals.
+pub(super) fn table(rows: &[Row], totals: &Totals) -> String {
+    let width = |f: fn(&Row) -> usize| rows.iter().map(f).max().unwrap_or(0).max(7);
+    let (names, settings) = (width(|r| r.name.len()), width(|r| r.setting.len()));
+    let mut out = format!(
+        "{:names$}  {:settings$}  {:20}  ldrf  fenced  tree-fenced\n",
+        "Test", "Model", "Verdict"
+    );
+    for row in rows {
+        let mark = |i: usize| match row.conditions[i].holds {
+            Some(true) => "yes",
+            Some(false) => "no",
+            None => "?",
+        };
+        let stated = match (row.differs.is_empty(), row.as_stated) {
+            (false, _) => format!("  ! {}", row.differs.join(" ")),
+            (true, 0) => String::new(),
+            (true, _) => "  =".to_owned(),
+        };
+        let line = format!(
+            "{:names$}  {:settings$}  {:20}  {:4}  {:6}  {:11}{stated}",
+            row.name,
+            row.setting,
+            row.shown,
+            mark(0),
+            mark(1),
+            mark(2)
+        );
+        let _ = writeln!(out, "{}", line.trim_end());
+    }
+    let t = totals;
+    let _ = writeln!(
+        out,
+        "(= as stated; ! differs from the test's statement)\n{} rows: {} robust, {} not robust, {} not shown (--exact decides), \
+         {} unknown, {} vacuous; {} statements right, {} wrong, {} unchecked; {} tests refused; {:.2} s",
+        t.tests,
+        t.robust,
+        t.not_robust,
+        t.not_shown,
+        t.unknown,
+        t.vacuous,
+        t.as_stated,
+        t.differ,
+        t.unchecked,
+        t.refused,
+        t.time_s
+    );
+    if let Some(reason) = &t.stopped {
+        let _ = writeln!(
+            out,
+            "The run stopped early ({reason}): {} were not begun.",
+            t.not_begun
+        );
+    }
+    out
+}

@@ -1,0 +1,129 @@
+//! `mowgli robust --fix`: the cheapest fences and polls that make a test robust.
+
+use std::fmt::Write;
+
+use mowgli::litmus::Setting;
+use mowgli::outcome::Budget;
+use mowgli::robust::fix::{self, Change, Costs, Mended, Minimal};
+use mowgli::robust::{Exact, Question, Theorem};
+use serde::Serialize;
+
+use crate::source::Test;
+
+/// The mended form of a test, in JSON reports.
+#[derive(Debug, Serialize)]
+pub(super) struct Fix {
+    /// Whether a mended form was found.
+    mended: bool,
+    /// Why there is none.
+    reason: Option<String>,
+    /// The sum of the costs.
+    cost: Option<u64>,
+    /// What is known about the cost.
+    minimal: Option<Minimal>,
+    /// The changes.
+    changes: Vec<Change>,
+    /// The theorem that says that the mended program is robust.
+    theorem: Option<Theorem>,
+    /// Whether the exact search says that the mended program is robust; null if a limit ended it.
+    exactly_robust: Option<bool>,
+    /// The mended test.
+    text: Option<String>,
+}
+
+/// Mends a test. Returns the JSON and the text of the report.
+pub(super) fn fix(
+    test: &Test,
+    setting: Setting,
+    question: &Question,
+    costs: &Costs,
+    exactly: bool,
+    budget: &Budget<'_>,
+) -> (Fix, String) {
+    let program = &test.litmus.program;
+    let mended = match exactly {
+        true => fix::mend_exactly(program, question, costs, budget),
+        false => fix::mend(program, question, costs, budget),
+    };
+    match mended {
+        Ok(mended) => shown(test, setting, question, costs, exactly, &mended, budget),
+        Err(error) => {
+            let text = format!("Not mended: {error}\n");
+            let fix = Fix {
+                mended: false,
+                reason: Some(error.to_string()),
+                cost: None,
+                minimal: None,
+                changes: Vec::new(),
+                theorem: None,
+                exactly_robust: None,
+                text: None,
+            };
+            (fix, text)
+        }
+    }
+}
+
+fn shown(
+    test: &Test,
+    setting: Setting,
+    question: &Question,
+    costs: &Costs,
+    exactly: bool,
+    mended: &Mended,
+    budget: &Budget<'_>,
+) -> (Fix, String) {
+    // Asked again of the program that is shown, whatever led to it.
+    let verified = mended.verify(question, budget);
+    let robust = verified.is_robust();
+    let theorem = verified.conditions.theorem();
+    let exactly_robust = match &verified.exact {
+        Exact::Robust => Some(true),
+        Exact::NotRobust(_) => Some(false),
+        Exact::Unknown(_) => None,
+    };
+    let listing = robust.then(|| fix::print(&test.litmus, mended, question));
+    let mut text = String::new();
+    if mended.changes.is_empty() && robust {
+        let _ = writeln!(text, "Nothing to mend: robust under {setting}");
+    } else if let Some(listing) = &listing {
+        let how = match (exactly, mended.minimal) {
+            (false, Minimal::Proved) => "the least by which the conditions hold",
+            (true, Minimal::Proved) => "the least that makes it robust",
+            (_, Minimal::NotProved) => "a limit left open whether less would do",
+        };
+        let by = match (theorem, exactly_robust) {
+            (Some(theorem), Some(true)) => format!("by {} and exhaustively", name(theorem)),
+            (Some(theorem), _) => format!("by {}; the exact search did not finish", name(theorem)),
+            (None, _) => "exhaustively; the conditions do not show it".to_owned(),
+        };
+        let _ = writeln!(
+            text,
+            "Mended at cost {} ({costs}), {how}; robust {by}:\n",
+            mended.cost
+        );
+        text.push_str(listing);
+    } else {
+        text.push_str(
+            "Not mended: the result is not robust, which is a mistake of this program; please report it\n",
+        );
+    }
+    let fix = Fix {
+        mended: robust,
+        reason: None,
+        cost: Some(mended.cost),
+        minimal: Some(mended.minimal),
+        changes: mended.changes.clone(),
+        theorem,
+        exactly_robust,
+        text: listing,
+    };
+    (fix, text)
+}
+
+fn name(theorem: Theorem) -> &'static str {
+    match theorem {
+        Theorem::Corollary1 => "Corollary 1",
+        Theorem::Theorem5 => "Theorem 5",
+    }
+}

@@ -1,0 +1,97 @@
+//! `mowgli star`: the star translation of a shared-memory program.
+
+use std::fs;
+
+use mowgli::litmus::{self, Litmus};
+use mowgli::model::{Model, RmwAtomicity};
+use mowgli::star::{self, Options, Server, x86};
+
+use crate::{Error, Exit, diagnostics, output, source, values};
+
+/// Translate a shared-memory program to an RDMA program of one server and clients
+///
+/// All locations move to the server's node. One thread stays there; each other thread becomes a client on its own node, whose loads
+/// are gets and whose stores are puts, with polls where results are used and remote fences where gets could be overtaken. The result
+/// has the outcomes of the source under sequential consistency (Robust'25 5.3); `mowgli robust` confirms it. A verdict that the
+/// source states for sc is stated for the models of the translation.
+///
+/// FILE is a litmus test with everything on one node, a built-in test, a test of herd7 for X86 or X86_64 (loads, stores and mfence), or
+/// `-` for standard input. A cas of a client becomes a remote compare-and-swap.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "EXAMPLES\n  \
+    mowgli star SB\n  \
+    mowgli star peterson --early --model rdma-sc\n  \
+    mowgli star ticket-lock --server none -o translated.litmus\n  \
+    mowgli star mine.x86 | mowgli check -\n\n\
+EXIT STATUS\n  \
+    0  translated\n  \
+    2  wrong usage, the file cannot be read or written, has errors, or has no translation")]
+pub(crate) struct Args {
+    /// A shared-memory program
+    file: String,
+    /// Post each get right after the operation before it, so that it runs during the computation before its use
+    #[arg(long)]
+    early: bool,
+    /// The model to translate for: rdma-sc or rdma-tso, which needs mfence on the server
+    #[arg(long, value_name = "MODEL", default_value = "rdma-tso", value_parser = values::model())]
+    model: Model,
+    /// The thread that stays on the server's node, or none
+    #[arg(long, value_name = "THREAD", default_value = "0", value_parser = server)]
+    server: Server,
+    /// What remote compare-and-swaps are atomic against: each other (hca), or every access (glob)
+    #[arg(long, value_name = "ATOMICITY", default_value = "hca", value_parser = values::rmw())]
+    rmw: RmwAtomicity,
+    /// Write the translation to a file
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<String>,
+}
+
+fn server(text: &str) -> Result<Server, String> {
+    if text == "none" {
+        return Ok(Server::Idle);
+    }
+    let digits = text.strip_prefix('P').unwrap_or(text);
+    let thread = digits.parse();
+    thread
+        .map(Server::Thread)
+        .map_err(|_| format!("`{text}` is no thread: write 0 or P0 for the first, or none"))
+}
+
+pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
+    let (path, text) = source::text(&args.file)?;
+    let litmus = parse(&path, &text)?;
+    let options = Options {
+        server: args.server,
+        early: args.early,
+        model: args.model,
+        rmw: args.rmw,
+    };
+    let translated = star::translate(&litmus, &options)
+        .map_err(|refused| Error::Usage(format!("{path} has no star translation: {refused}")))?;
+    let text = translated.print();
+    match &args.output {
+        None => output::print(&text)?,
+        Some(file) => fs::write(file, text).map_err(|source| Error::Write {
+            path: file.clone(),
+            source,
+        })?,
+    }
+    Ok(Exit::AsStated)
+}
+
+fn parse(path: &str, text: &str) -> Result<Litmus, Error> {
+    let parsed = match x86::is_x86(text) {
+        true => x86::parse(text).map(|litmus| (litmus, Vec::new())),
+        false => litmus::parse(text).map(|parsed| (parsed.litmus, parsed.warnings)),
+    };
+    match parsed {
+        Ok((litmus, warnings)) => {
+            diagnostics::print(path, text, &warnings);
+            Ok(litmus)
+        }
+        Err(error) => {
+            diagnostics::print(path, text, &error.diagnostics);
+            Err(Error::Parse(1))
+        }
+    }
+}

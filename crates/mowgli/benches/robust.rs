@@ -1,0 +1,119 @@
+//! Times the conditions for robustness and the exact search: the catalogue under both models, large programs, and the search against
+//! the listing of outcomes.
+#![allow(missing_docs, clippy::unwrap_used)] // Macros of criterion; helpers of benches are tests.
+
+use std::fmt::Write;
+use std::hint::black_box;
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use mowgli::catalogue;
+use mowgli::check::applicable;
+use mowgli::declarative;
+use mowgli::litmus;
+use mowgli::model::{Model, RmwAtomicity};
+use mowgli::outcome::Budget;
+use mowgli::program::Program;
+use mowgli::robust::{self, Question};
+
+/// Eight threads on eight nodes, ten instructions each: puts and gets to both neighbours, fences, polls, stores and loads. Every pair of
+/// public events has to be looked at.
+fn ring(threads: usize) -> Program {
+    let mut text = String::from("RDMA ring\n{");
+    for n in 1..=threads {
+        write!(text, " x{n}@{n}=0; y{n}@{n}=0; a{n}@{n}=0; b{n}@{n}=0;").unwrap();
+    }
+    text.push_str(" }\n");
+    let cell = |row: usize, n: usize| {
+        let (next, last) = (n % threads + 1, (n + threads - 2) % threads + 1);
+        match row {
+            0 => format!("x{next}^{next} := 1"),
+            1 => format!("a{n} := y{next}^{next}"),
+            2 => format!("poll({next})"),
+            3 => format!("rfence({next})"),
+            4 => format!("y{last}^{last} := a{n}"),
+            5 => format!("b{n} := x{last}^{last}"),
+            6 => format!("poll({last})"),
+            7 => format!("x{n} := 2"),
+            8 => format!("r := y{n}"),
+            _ => format!("y{n} := 3"),
+        }
+    };
+    let line = |cells: Vec<String>| format!(" {} ;\n", cells.join(" | "));
+    text.push_str(&line((1..=threads).map(|n| format!("P{}@{n}", n - 1)).collect()));
+    for row in 0..10 {
+        text.push_str(&line((1..=threads).map(|n| cell(row, n)).collect()));
+    }
+    text.push_str("exists (true)\n");
+    litmus::parse(&text).unwrap().litmus.program
+}
+
+fn catalogue_under_both_models(c: &mut Criterion) {
+    let programs: Vec<Program> = catalogue::entries()
+        .iter()
+        .map(|e| e.parse().unwrap().program)
+        .filter(|p| applicable(p, Model::RdmaSc).is_ok())
+        .collect();
+    for exactly in [false, true] {
+        let name = if exactly { "exact" } else { "conditions" };
+        c.bench_function(&format!("robust/catalogue-{name}"), |b| {
+            b.iter(|| {
+                for program in &programs {
+                    for model in [Model::RdmaSc, Model::RdmaTso] {
+                        black_box(robust::ask(
+                            program,
+                            &Question::of(model),
+                            exactly,
+                            &Budget::default(),
+                        ));
+                    }
+                }
+            });
+        });
+    }
+}
+
+fn conditions_of_a_large_program(c: &mut Criterion) {
+    let program = ring(8);
+    c.bench_function("robust/conditions-8x10", |b| {
+        b.iter(|| {
+            let found = robust::conditions(&program, &Question::of(Model::RdmaTso), &Budget::default());
+            assert!(found.fenced.reason().is_some());
+            black_box(found)
+        });
+    });
+}
+
+/// The largest test of the catalogue whose outcomes can be listed: the search for a cycle against the listing.
+fn search_against_listing(c: &mut Criterion) {
+    for name in ["IRIW1", "ROB-2e", "ROB-6b"] {
+        let program = catalogue::find(name).unwrap().parse().unwrap().program;
+        c.bench_function(&format!("robust/exact-{name}"), |b| {
+            b.iter(|| {
+                black_box(robust::exact(
+                    &program,
+                    Model::RdmaTso,
+                    RmwAtomicity::Hca,
+                    &Budget::default(),
+                ))
+            });
+        });
+        c.bench_function(&format!("robust/outcomes-{name}"), |b| {
+            b.iter(|| {
+                black_box(declarative::outcomes(
+                    &program,
+                    Model::RdmaTso,
+                    RmwAtomicity::Hca,
+                    &Budget::default(),
+                ))
+            });
+        });
+    }
+}
+
+criterion_group!(
+    benches,
+    catalogue_under_both_models,
+    conditions_of_a_large_program,
+    search_against_listing
+);
+criterion_main!(benches);

@@ -1,0 +1,383 @@
+//! The cheapest additions after which the conditions hold, thread by thread.
+//!
+//! The pairs that Defs. 7 and 8 want in order depend on who accesses what and on who is connected with whom. Additions change neither,
+//! because an added get is between locations of its thread alone; so each thread can be mended for itself. A search in order of cost
+//! mends the pair whose later event comes first, by an addition right before that event: an addition further up would be in fewer pairs
+//! that are still open. What lies ahead depends only on the polls and the last fences so far, so of two sets that agree in these the
+//! cheaper one is kept, which makes the search polynomial for a thread without branches and few peers. After [`SETS_MAX`] sets it takes
+//! the cheapest next addition each time.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashSet};
+
+use super::edit::{Addition, Applied, Bench, Edits, Place, is_control, operation};
+use super::{Costs, Mended, Minimal, Unmended};
+use crate::event::{Event, Kind};
+use crate::outcome::{Budget, Limit};
+use crate::program::{Instr, Node, Program};
+use crate::robust::{Definition, Footprint, Network, Pair, Question, Reason, Traces, fenced, ldrf};
+
+/// Most sets of additions to one thread that are searched in order of cost.
+const SETS_MAX: usize = 3_000;
+
+/// Most combinations of ways through the threads.
+const COMBINATIONS_MAX: usize = 4_096;
+
+pub(super) fn mend(
+    program: &Program,
+    question: &Question,
+    costs: &Costs,
+    budget: &Budget<'_>,
+) -> Result<Mended, Unmended> {
+    let bench = Bench::new(program);
+    let spec = question.spec();
+    let definition = Definition::of(&spec);
+    let traces = Traces::new(&bench.base, &definition, budget).map_err(Unmended::Limit)?;
+    if let Some(limit) = traces.beyond {
+        return Err(Unmended::Limit(limit));
+    }
+    if traces.pre_executions() == 0 {
+        return Err(Unmended::Vacuous);
+    }
+    let groups = Groups::new(&bench.base, &definition, &traces);
+    let mut all = Edits::default();
+    let mut minimal = Minimal::Proved;
+    for thread in 0..program.threads.len() {
+        let mut stripped = bench.base.clone();
+        let others = stripped.threads.iter_mut().enumerate();
+        others
+            .filter(|(t, _)| *t != thread)
+            .for_each(|(_, t)| t.code.clear());
+        let judge = Judge {
+            bench: &bench,
+            definition: &definition,
+            networks: groups.networks(&bench.base, question, &definition, thread)?,
+            of_trace: &groups.of_trace[thread],
+            thread,
+            costs,
+            budget,
+            stripped,
+        };
+        let (edits, proved) = judge.search()?;
+        if !proved {
+            minimal = Minimal::NotProved;
+        }
+        all = all.union(&edits);
+    }
+    Ok(Mended::new(bench, costs, all, minimal))
+}
+
+/// What other threads see of each thread: traces with one footprint are one group.
+struct Groups {
+    footprints: Vec<Vec<Footprint>>,
+    /// `of_trace[t][k]`: the group of trace `k` of thread `t`.
+    of_trace: Vec<Vec<usize>>,
+}
+
+impl Groups {
+    fn new(program: &Program, definition: &Definition, traces: &Traces) -> Groups {
+        let mut groups = Groups {
+            footprints: Vec::new(),
+            of_trace: Vec::new(),
+        };
+        for traces in &traces.threads {
+            let mut known: Vec<Footprint> = Vec::new();
+            let mut of_trace = Vec::new();
+            for trace in traces {
+                let footprint = Footprint::of(program, &definition.spec, trace);
+                let at = known.iter().position(|f| *f == footprint).unwrap_or_else(|| {
+                    known.push(footprint);
+                    known.len() - 1
+                });
+                of_trace.push(at);
+            }
+            groups.footprints.push(known);
+            groups.of_trace.push(of_trace);
+        }
+        groups
+    }
+
+    /// Returns the networks of every combination, by the group of `thread`.
+    fn networks<'p>(
+        &self,
+        program: &'p Program,
+        question: &Question,
+        definition: &'p Definition,
+        thread: usize,
+    ) -> Result<Vec<Vec<Network<'p>>>, Unmended> {
+        let counts = self.footprints.iter().map(Vec::len);
+        let combinations = counts.fold(1usize, usize::saturating_mul);
+        if combinations > COMBINATIONS_MAX {
+            let text = format!(
+                "{combinations} combinations of ways through the threads, at most {COMBINATIONS_MAX}"
+            );
+            return Err(Unmended::Limit(Limit::TooLarge(text)));
+        }
+        let mut networks: Vec<Vec<Network<'p>>> =
+            self.footprints[thread].iter().map(|_| Vec::new()).collect();
+        for number in 0..combinations {
+            let mut rest = number;
+            let mut chosen = Vec::new();
+            let mut own = 0;
+            for (t, footprints) in self.footprints.iter().enumerate() {
+                let at = rest % footprints.len();
+                rest /= footprints.len();
+                own = if t == thread { at } else { own };
+                chosen.push(&footprints[at]);
+            }
+            networks[own].push(Network::new(
+                program,
+                &definition.spec,
+                question.refined,
+                definition.clauses,
+                &chosen,
+            ));
+        }
+        Ok(networks)
+    }
+}
+
+/// A pair that is not in order: its events, and the places of their instructions in the program before mending. Ordered by the
+/// later one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Open {
+    later: Place,
+    earlier: Place,
+    kinds: (Kind, Kind),
+    peer: Option<Node>,
+    /// Whether both events are of one instruction, and not of two rounds of a loop.
+    halves: bool,
+}
+
+struct Judge<'a> {
+    bench: &'a Bench,
+    definition: &'a Definition,
+    networks: Vec<Vec<Network<'a>>>,
+    of_trace: &'a [usize],
+    thread: usize,
+    costs: &'a Costs,
+    budget: &'a Budget<'a>,
+    /// The program without the code of other threads.
+    stripped: Program,
+}
+
+/// A set of additions under test.
+struct Set {
+    edits: Edits,
+    applied: Applied,
+    /// Pairs that are not in order, no two alike.
+    open: Vec<Open>,
+}
+
+impl Judge<'_> {
+    /// Tests a set of additions; `None` if with it some way through the thread polls what is not there.
+    fn test(&self, edits: Edits) -> Result<Option<Set>, Unmended> {
+        let applied = self.bench.thread(self.thread, &edits, self.costs);
+        let mut program = self.stripped.clone();
+        program.threads[self.thread].code.clone_from(&applied.code);
+        let mut traces = Traces::new(&program, self.definition, self.budget).map_err(Unmended::Limit)?;
+        let traces = std::mem::take(&mut traces.threads[self.thread]);
+        if traces.len() != self.of_trace.len() {
+            return Ok(None);
+        }
+        let mut open = Vec::new();
+        for (trace, &group) in traces.iter().zip(self.of_trace) {
+            let races = ldrf::violations(&self.definition.spec, self.definition.clauses, trace);
+            let unfenced = self.networks[group]
+                .iter()
+                .flat_map(|n| fenced::violations(n, trace));
+            for reason in races.chain(unfenced) {
+                if let Some(pair) = pair_of(&reason) {
+                    let place = |event: &Event| applied.origin.get(&event.path).cloned();
+                    let (Some(earlier), Some(later)) = (place(&pair.earlier.event), place(&pair.later.event))
+                    else {
+                        // A pair with an added get is in order wherever one is added.
+                        return Ok(None);
+                    };
+                    open.push(Open {
+                        later,
+                        earlier,
+                        kinds: (pair.earlier.event.kind, pair.later.event.kind),
+                        peer: pair.earlier.event.peer,
+                        halves: pair.earlier.event.same_instruction(&pair.later.event),
+                    });
+                }
+            }
+        }
+        open.sort_unstable();
+        open.dedup();
+        Ok(Some(Set { edits, applied, open }))
+    }
+
+    /// Searches in order of cost. Returns the additions, and whether no cheaper ones do.
+    fn search(&self) -> Result<(Edits, bool), Unmended> {
+        let Some(start) = self.test(Edits::default())? else {
+            return Err(Unmended::Vacuous);
+        };
+        let mut stuck: Option<Open> = None;
+        let mut seen = HashSet::new();
+        let mut sets = vec![start];
+        let mut queue = BinaryHeap::from([Reverse((0u64, 0usize))]);
+        while let Some(Reverse((_, number))) = queue.pop() {
+            let Some(first) = sets[number].open.first().cloned() else {
+                return Ok((sets[number].edits.clone(), true));
+            };
+            if !seen.insert(self.prospect(&sets[number], &first)) {
+                continue;
+            }
+            if seen.len() > SETS_MAX {
+                return Ok((self.finish(&sets[number])?, false));
+            }
+            let next = self.next(&sets[number], &first)?;
+            if next.is_empty() {
+                stuck.get_or_insert(first);
+            }
+            for set in next {
+                queue.push(Reverse((set.applied.cost, sets.len())));
+                sets.push(set);
+            }
+        }
+        Err(self.stuck(stuck.as_ref()))
+    }
+
+    fn stuck(&self, open: Option<&Open>) -> Unmended {
+        let thread = self.bench.base.threads[self.thread].name.clone();
+        if let Some(open) = open.filter(|o| o.halves) {
+            let place = open.later.clone();
+            return Unmended::Halves { thread, place };
+        }
+        Unmended::Stuck {
+            thread,
+            earlier: open.map(|o| o.earlier.clone()).unwrap_or_default(),
+            later: open.map(|o| o.later.clone()).unwrap_or_default(),
+        }
+    }
+
+    /// Takes the cheapest next addition until nothing is open.
+    fn finish(&self, set: &Set) -> Result<Edits, Unmended> {
+        let mut edits = set.edits.clone();
+        let mut first = set.open.first().cloned();
+        while let Some(open) = first {
+            let Some(set) = self.test(edits)? else {
+                return Err(self.stuck(Some(&open)));
+            };
+            let next = self.next(&set, &open)?;
+            let cheapest = next.into_iter().min_by_key(|s| s.applied.cost);
+            let Some(cheapest) = cheapest else {
+                return Err(self.stuck(Some(&open)));
+            };
+            first = cheapest.open.first().cloned();
+            edits = cheapest.edits;
+        }
+        Ok(edits)
+    }
+
+    /// Returns what the rest of the search depends on: for each peer how much is polled before the first open pair's later event, and
+    /// the last fences and added gets there. With branches that is the whole set.
+    fn prospect(&self, set: &Set, first: &Open) -> (Place, Vec<u64>, Option<Edits>) {
+        if set.applied.code.iter().any(is_control) {
+            return (first.later.clone(), Vec::new(), Some(set.edits.clone()));
+        }
+        let mut facts: BTreeMap<(u8, u8), u64> = BTreeMap::new();
+        let mut before = 0;
+        for (index, instr) in set.applied.code.iter().enumerate() {
+            if let Some(place) = set.applied.origin.get(&vec![index as u16]) {
+                if *place >= first.later {
+                    break;
+                }
+                before = u64::from(place[0]) + 1;
+            }
+            match instr {
+                Instr::Poll { node } => *facts.entry((0, node.0)).or_insert(0) += 1,
+                Instr::Rfence { node } => *facts.entry((1, node.0)).or_insert(0) = before,
+                Instr::Mfence => *facts.entry((2, 0)).or_insert(0) = before,
+                Instr::Get { .. } if set.applied.marks[index].is_some() => {
+                    let peer = operation(&self.bench.base, instr).map_or(0, |n| n.0);
+                    *facts.entry((3, peer)).or_insert(0) = before;
+                }
+                _ => {}
+            }
+        }
+        let facts = facts.into_iter();
+        let facts = facts.flat_map(|((kind, node), value)| [u64::from(kind), u64::from(node), value]);
+        (first.later.clone(), facts.collect(), None)
+    }
+
+    /// Returns the sets with one more addition each that close the pair.
+    fn next(&self, set: &Set, open: &Open) -> Result<Vec<Set>, Unmended> {
+        let mut out = Vec::new();
+        for place in self.places(open) {
+            match open.peer {
+                None => out.extend(self.try_one(set, open, &place, &[Addition::Mfence], 0)?),
+                Some(peer) => {
+                    out.extend(self.try_one(set, open, &place, &[Addition::Rfence(peer)], 0)?);
+                    let most = self.operations(peer) + 1;
+                    for start in [&[][..], &[Addition::Get(peer)]] {
+                        for polls in 1..=most {
+                            let closed = self.try_one(set, open, &place, start, polls)?;
+                            if let Some(closed) = closed {
+                                out.push(closed);
+                                break;
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    /// Returns the places for an addition: right before the later event. With branches also before the whole statement in which
+    /// it is, and right after the earlier event.
+    fn places(&self, open: &Open) -> Vec<Place> {
+        let mut places = vec![open.later.clone()];
+        if self.bench.base.threads[self.thread].code.iter().any(is_control) {
+            places.push(open.later[..1].to_vec());
+            let mut after = open.earlier.clone();
+            if let Some(last) = after.last_mut() {
+                *last += 1;
+            }
+            places.push(after);
+            places.sort();
+            places.dedup();
+        }
+        places
+    }
+
+    /// Counts the instructions of the thread that post to a node.
+    fn operations(&self, peer: Node) -> u32 {
+        let mut count = 0;
+        let code = &self.bench.base.threads[self.thread].code;
+        super::edit::each_place(code, &[], &mut |instr, _| {
+            count += u32::from(operation(&self.bench.base, instr) == Some(peer));
+        });
+        count
+    }
+
+    /// Adds something, and polls after it; `None` if the pair is still open then.
+    fn try_one(
+        &self,
+        set: &Set,
+        open: &Open,
+        place: &[u16],
+        what: &[Addition],
+        polls: u32,
+    ) -> Result<Option<Set>, Unmended> {
+        let mut edits = set.edits.clone();
+        for &what in what {
+            edits.add(self.thread, place, what, 1);
+        }
+        if let (Some(peer), true) = (open.peer, polls > 0) {
+            edits.add(self.thread, place, Addition::Poll(peer), polls);
+        }
+        let tested = self.test(edits)?;
+        Ok(tested.filter(|set| !set.open.contains(open)))
+    }
+}
+
+fn pair_of(reason: &Reason) -> Option<&Pair> {
+    match reason {
+        Reason::Race { pair } | Reason::Unfenced { pair, .. } => Some(pair),
+        _ => None,
+    }
+}

@@ -1,0 +1,466 @@
+//! What can be added to a program, where, and the program that results.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use super::Costs;
+use crate::declarative::unfold::{self, End};
+use crate::outcome::Budget;
+use crate::program::{Instr, Loc, Location, Node, Program};
+use crate::robust::Question;
+
+/// A place in a thread's code: before the instruction with this path. Paths are those of events: an index, and for each block that the
+/// instruction is in the number of the block and an index.
+pub type Place = Vec<u16>;
+
+/// An instruction that can be added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Addition {
+    /// A CPU memory fence.
+    Mfence,
+    /// A remote fence.
+    Rfence(Node),
+    /// A get into a private copy, to be polled.
+    Get(Node),
+    /// A poll.
+    Poll(Node),
+}
+
+/// Additions to a program: for each thread and place what to add, in the order of [`Addition`], with its number.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Edits(pub(super) BTreeMap<(usize, Place, Addition), u32>);
+
+impl Edits {
+    /// Adds `count` of an addition.
+    pub(super) fn add(&mut self, thread: usize, place: &[u16], what: Addition, count: u32) {
+        *self.0.entry((thread, place.to_vec(), what)).or_insert(0) += count;
+    }
+
+    /// Returns the additions of both.
+    pub(super) fn union(&self, other: &Edits) -> Edits {
+        let mut all = self.clone();
+        for ((thread, place, what), count) in &other.0 {
+            all.add(*thread, place, *what, *count);
+        }
+        all
+    }
+}
+
+/// A change of the program's text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Change {
+    /// The thread.
+    pub thread: usize,
+    /// Its place in the mended program, or, of a poll that went, in the program before.
+    pub place: Vec<u16>,
+    /// What happened.
+    pub kind: ChangeKind,
+    /// The instruction, as it is printed.
+    pub instr: String,
+}
+
+/// The kinds of changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ChangeKind {
+    /// The instruction is new.
+    Added,
+    /// A later poll of the queue pair is made here.
+    MovedHere,
+    /// The poll that was here is made earlier.
+    MovedAway,
+}
+
+/// A program in which the places of added gets exist.
+#[derive(Clone, Debug)]
+pub(super) struct Bench {
+    /// The program and a copy for each thread and peer, on both sides.
+    pub(super) base: Program,
+    /// For each thread and peer the local and the remote location of added gets.
+    copies: BTreeMap<(usize, Node), (Loc, Loc)>,
+    /// The locations of the program itself.
+    own: usize,
+}
+
+/// A thread's code with additions.
+#[derive(Clone, Debug)]
+pub(super) struct Applied {
+    pub(super) code: Vec<Instr>,
+    /// For each instruction at the top what it is, or `None` for one that was there.
+    pub(super) marks: Vec<Option<ChangeKind>>,
+    /// Polls that went: the place that each had, and the index of the instruction that now stands there.
+    pub(super) gone: Vec<(Place, usize)>,
+    /// Additions inside blocks, with their places in the new code.
+    pub(super) inner: Vec<(Place, Instr)>,
+    /// Places in the new code and before, of instructions that were there.
+    pub(super) origin: BTreeMap<Place, Place>,
+    /// The cost of the additions.
+    pub(super) cost: u64,
+}
+
+impl Bench {
+    pub(super) fn new(program: &Program) -> Bench {
+        let mut base = program.clone();
+        let own = base.locations.len();
+        let mut names: BTreeSet<String> = base.locations.iter().map(|l| l.name.clone()).collect();
+        names.extend(base.threads.iter().flat_map(|t| t.registers.iter().cloned()));
+        let mut copies = BTreeMap::new();
+        for (thread, code) in program.threads.iter().enumerate() {
+            let mut peers = BTreeSet::new();
+            collect_peers(program, &code.code, &mut peers);
+            for peer in peers {
+                let mut place = |stem: &str, node: Node| {
+                    let base_name = format!("{stem}{thread}_{peer}");
+                    let more = (2..).map(|n| format!("{base_name}_{n}"));
+                    let name = std::iter::once(base_name.clone())
+                        .chain(more)
+                        .find(|n| !names.contains(n));
+                    let name = name.unwrap_or(base_name);
+                    names.insert(name.clone());
+                    base.locations.push(Location { name, node, init: 0 });
+                    Loc((base.locations.len() - 1) as u16)
+                };
+                let local = place("done", code.node);
+                let remote = place("probe", peer);
+                copies.insert((thread, peer), (local, remote));
+            }
+        }
+        Bench { base, copies, own }
+    }
+
+    /// Applies the edits of one thread.
+    pub(super) fn thread(&self, thread: usize, edits: &Edits, costs: &Costs) -> Applied {
+        let code = &self.base.threads[thread].code;
+        let mut work = Work {
+            bench: self,
+            thread,
+            edits,
+            inner: Vec::new(),
+            origin: BTreeMap::new(),
+        };
+        let items = work.block(code, &[], &[]);
+        let (inner, origin) = (work.inner, work.origin);
+        let mut applied = Applied {
+            code: Vec::new(),
+            marks: Vec::new(),
+            gone: Vec::new(),
+            inner,
+            origin,
+            cost: 0,
+        };
+        match code.iter().any(is_control) {
+            true => {
+                for (instr, before) in items {
+                    applied.marks.push(before.is_none().then_some(ChangeKind::Added));
+                    applied.code.push(instr);
+                }
+            }
+            false => self.keep(items, &mut applied),
+        }
+        applied.mark_moves();
+        applied.cost = applied.sum(costs);
+        applied
+    }
+
+    /// Takes the instructions of a thread without branches, except polls that would find nothing.
+    fn keep(&self, items: Vec<Item>, applied: &mut Applied) {
+        let mut pending: BTreeMap<Node, u32> = BTreeMap::new();
+        applied.origin.clear();
+        for (instr, before) in items {
+            if let Some(peer) = operation(&self.base, &instr) {
+                *pending.entry(peer).or_insert(0) += 1;
+            }
+            if let Instr::Poll { node } = &instr {
+                let left = pending.entry(*node).or_insert(0);
+                if *left == 0 {
+                    applied
+                        .gone
+                        .extend(before.map(|place| (place, applied.code.len())));
+                    continue;
+                }
+                *left -= 1;
+            }
+            applied.marks.push(before.is_none().then_some(ChangeKind::Added));
+            if let Some(before) = before {
+                applied.origin.insert(vec![applied.code.len() as u16], before);
+            }
+            applied.code.push(instr);
+        }
+    }
+
+    /// Returns whether every way through the base program is still one through `program`: additions poll nothing that is not there.
+    pub(super) fn lives(&self, program: &Program, question: &Question, budget: &Budget<'_>) -> bool {
+        let spec = question.spec();
+        (0..program.threads.len()).all(|thread| {
+            if !self.base.threads[thread].code.iter().any(is_control) {
+                return true;
+            }
+            let complete = |program: &Program| {
+                let paths = unfold::paths(program, thread, &spec, budget).unwrap_or_default();
+                paths.iter().filter(|path| path.end == End::Complete).count()
+            };
+            complete(program) == complete(&self.base)
+        })
+    }
+
+    fn instr(&self, thread: usize, what: Addition) -> Instr {
+        match what {
+            Addition::Mfence => Instr::Mfence,
+            Addition::Rfence(node) => Instr::Rfence { node },
+            Addition::Poll(node) => Instr::Poll { node },
+            Addition::Get(node) => {
+                // Gets are only added where the thread has operations towards the node.
+                let copies = self.copies.get(&(thread, node));
+                let (dst, src) = copies.copied().unwrap_or((Loc(0), Loc(0)));
+                let work = None;
+                Instr::Get { dst, src, work }
+            }
+        }
+    }
+
+    /// Applies all edits: the program with only the copies that it needs, and the cost.
+    pub(super) fn program(&self, edits: &Edits, costs: &Costs) -> (Program, u64) {
+        let mut program = self.base.clone();
+        let mut cost = 0;
+        for thread in 0..program.threads.len() {
+            let applied = self.thread(thread, edits, costs);
+            program.threads[thread].code = applied.code;
+            cost += applied.cost;
+        }
+        self.drop_unused(&mut program);
+        (program, cost)
+    }
+
+    /// Lists the changes that the edits make, as they stand in `program`.
+    pub(super) fn changes(&self, program: &Program, edits: &Edits, costs: &Costs) -> Vec<Change> {
+        let mut changes = Vec::new();
+        for (thread, code) in program.threads.iter().enumerate() {
+            let applied = self.thread(thread, edits, costs);
+            let text = |instr: &Instr| crate::litmus::instruction(program, code, instr);
+            let mut change = |place: Place, kind, instr| {
+                changes.push(Change {
+                    thread,
+                    place,
+                    kind,
+                    instr,
+                });
+            };
+            for (index, mark) in applied.marks.iter().enumerate() {
+                if let Some(kind) = mark {
+                    change(vec![index as u16], *kind, text(&code.code[index]));
+                }
+            }
+            for (place, _) in &applied.inner {
+                let instr = at(&code.code, place).map_or_else(String::new, text);
+                change(place.clone(), ChangeKind::Added, instr);
+            }
+            for (place, _) in &applied.gone {
+                let instr = at(&self.base.threads[thread].code, place).map_or_else(String::new, text);
+                change(place.clone(), ChangeKind::MovedAway, instr);
+            }
+        }
+        changes
+    }
+
+    /// Removes the copies that no instruction uses. Copies follow the program's own locations.
+    fn drop_unused(&self, program: &mut Program) {
+        let mut used = BTreeSet::new();
+        for thread in &program.threads {
+            collect_copies(&thread.code, self.own, &mut used);
+        }
+        let renumbered: BTreeMap<Loc, Loc> = used
+            .iter()
+            .enumerate()
+            .map(|(i, &loc)| (loc, Loc((self.own + i) as u16)))
+            .collect();
+        let locations = (0..self.own).chain(used.iter().map(|l| usize::from(l.0)));
+        program.locations = locations.map(|l| self.base.locations[l].clone()).collect();
+        for thread in &mut program.threads {
+            renumber(&mut thread.code, &renumbered);
+        }
+    }
+}
+
+impl Applied {
+    /// Marks one added poll for each poll of the queue pair that went: the nearest before it.
+    fn mark_moves(&mut self) {
+        for (_, at) in self.gone.iter().rev() {
+            let nearest = (0..*at).rev().find(|&i| {
+                self.marks[i] == Some(ChangeKind::Added) && matches!(self.code[i], Instr::Poll { .. })
+            });
+            if let Some(i) = nearest {
+                self.marks[i] = Some(ChangeKind::MovedHere);
+            }
+        }
+    }
+
+    fn sum(&self, costs: &Costs) -> u64 {
+        let of = |instr: &Instr, mark: ChangeKind| match (instr, mark) {
+            (Instr::Poll { .. }, ChangeKind::MovedHere) => costs.moved,
+            (Instr::Poll { .. }, _) => costs.poll,
+            (Instr::Mfence, _) => costs.mfence,
+            (Instr::Rfence { .. }, _) => costs.rfence,
+            (Instr::Get { .. }, _) => costs.get,
+            _ => 0,
+        };
+        let top = self.code.iter().zip(&self.marks);
+        let top: u64 = top.filter_map(|(i, m)| m.map(|m| of(i, m))).sum();
+        let inner = self.inner.iter().map(|(_, i)| of(i, ChangeKind::Added));
+        top + inner.sum::<u64>()
+    }
+}
+
+/// An instruction with its place in the code before, or `None` if it is new.
+type Item = (Instr, Option<Place>);
+
+struct Work<'w> {
+    bench: &'w Bench,
+    thread: usize,
+    edits: &'w Edits,
+    inner: Vec<(Place, Instr)>,
+    origin: BTreeMap<Place, Place>,
+}
+
+impl Work<'_> {
+    /// Applies the edits to the block at `before`, which is at `now` in the new code.
+    fn block(&mut self, block: &[Instr], before: &[u16], now: &[u16]) -> Vec<Item> {
+        let mut items: Vec<Item> = Vec::new();
+        // One place more than there are instructions: the end of the block.
+        for index in 0..=block.len() {
+            let here = [before, &[index as u16]].concat();
+            let first = (self.thread, here.clone(), Addition::Mfence);
+            let edits = self.edits;
+            let of_place = edits.0.range(first..);
+            let of_place = of_place.take_while(|((t, p, _), _)| *t == self.thread && *p == here);
+            for ((_, _, what), &count) in of_place {
+                for _ in 0..count {
+                    let instr = self.bench.instr(self.thread, *what);
+                    if !before.is_empty() {
+                        let place = [now, &[items.len() as u16]].concat();
+                        self.inner.push((place, instr.clone()));
+                    }
+                    items.push((instr, None));
+                }
+            }
+            if let Some(instr) = block.get(index) {
+                let place = [now, &[items.len() as u16]].concat();
+                let instr = self.nested(instr, &here, &place);
+                self.origin.insert(place, here.clone());
+                items.push((instr, Some(here)));
+            }
+        }
+        items
+    }
+
+    fn inside(&mut self, block: &[Instr], before: &[u16], now: &[u16], number: usize) -> Vec<Instr> {
+        let number = &[number as u16];
+        let (before, now) = ([before, number].concat(), [now, number].concat());
+        self.block(block, &before, &now)
+            .into_iter()
+            .map(|(i, _)| i)
+            .collect()
+    }
+
+    fn nested(&mut self, instr: &Instr, before: &[u16], now: &[u16]) -> Instr {
+        match instr {
+            Instr::If {
+                cond,
+                then,
+                otherwise,
+            } => Instr::If {
+                cond: cond.clone(),
+                then: self.inside(then, before, now, 0),
+                otherwise: self.inside(otherwise, before, now, 1),
+            },
+            Instr::While { cond, body, bound } => Instr::While {
+                cond: cond.clone(),
+                body: self.inside(body, before, now, 0),
+                bound: *bound,
+            },
+            Instr::Choose(blocks) => {
+                let blocks = blocks.iter().enumerate();
+                Instr::Choose(blocks.map(|(i, b)| self.inside(b, before, now, i)).collect())
+            }
+            other => other.clone(),
+        }
+    }
+}
+
+/// Returns whether the instruction has blocks.
+pub(super) fn is_control(instr: &Instr) -> bool {
+    matches!(instr, Instr::If { .. } | Instr::While { .. } | Instr::Choose(_))
+}
+
+/// Returns the node to which an instruction posts an operation.
+pub(super) fn operation(program: &Program, instr: &Instr) -> Option<Node> {
+    let loc = match instr {
+        Instr::Put { dst, .. } => dst,
+        Instr::Get { src, .. } => src,
+        Instr::RemoteFaa { target, .. } | Instr::RemoteCas { target, .. } => target,
+        _ => return None,
+    };
+    Some(program.locations[usize::from(loc.0)].node)
+}
+
+/// Calls `visit` with every instruction of a block and its place, nested ones included.
+pub(super) fn each_place(block: &[Instr], place: &[u16], visit: &mut dyn FnMut(&Instr, &[u16])) {
+    for (index, instr) in block.iter().enumerate() {
+        let here = [place, &[index as u16]].concat();
+        visit(instr, &here);
+        for (number, inner) in blocks(instr).into_iter().enumerate() {
+            each_place(inner, &[here.as_slice(), &[number as u16]].concat(), visit);
+        }
+    }
+}
+
+/// Returns the instruction at a place.
+pub(super) fn at<'b>(block: &'b [Instr], place: &[u16]) -> Option<&'b Instr> {
+    let (&index, rest) = place.split_first()?;
+    let instr = block.get(usize::from(index))?;
+    match rest.split_first() {
+        None => Some(instr),
+        Some((&number, inner)) => at(blocks(instr).get(usize::from(number)).copied()?, inner),
+    }
+}
+
+fn blocks(instr: &Instr) -> Vec<&[Instr]> {
+    match instr {
+        Instr::If { then, otherwise, .. } => vec![then, otherwise],
+        Instr::While { body, .. } => vec![body],
+        Instr::Choose(blocks) => blocks.iter().map(Vec::as_slice).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn collect_peers(program: &Program, block: &[Instr], peers: &mut BTreeSet<Node>) {
+    each_place(block, &[], &mut |instr, _| {
+        peers.extend(operation(program, instr))
+    });
+}
+
+fn collect_copies(block: &[Instr], own: usize, used: &mut BTreeSet<Loc>) {
+    each_place(block, &[], &mut |instr, _| {
+        if let Instr::Get { dst, src, .. } = instr {
+            used.extend([*dst, *src].into_iter().filter(|l| usize::from(l.0) >= own));
+        }
+    });
+}
+
+fn renumber(block: &mut [Instr], to: &BTreeMap<Loc, Loc>) {
+    for instr in block {
+        match instr {
+            Instr::Get { dst, src, .. } => {
+                *dst = to.get(dst).copied().unwrap_or(*dst);
+                *src = to.get(src).copied().unwrap_or(*src);
+            }
+            Instr::If { then, otherwise, .. } => {
+                renumber(then, to);
+                renumber(otherwise, to);
+            }
+            Instr::While { body, .. } => renumber(body, to),
+            Instr::Choose(blocks) => blocks.iter_mut().for_each(|b| renumber(b, to)),
+            _ => {}
+        }
+    }
+}

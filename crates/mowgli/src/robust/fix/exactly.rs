@@ -1,0 +1,229 @@
+//! The cheapest additions after which the program is robust by the exact search.
+//!
+//! Additions only add order, so what a set cannot do no part of it can. (With branches a set may poll what is not there, and counts as
+//! one that cannot; the minimum is then among the sets of which no such part was left out.) A depth-first search decides on one addition after the other,
+//! the expensive ones first, and turns back where all that is left to decide would not be enough, or where the set costs as much as the
+//! best known one. Additions that alone cost as much are never considered.
+
+use std::collections::BTreeMap;
+
+use super::edit::{Addition, Bench, Edits, each_place, operation};
+use super::{Costs, Mended, Minimal, Unmended};
+use crate::outcome::Budget;
+use crate::program::{Instr, Node};
+use crate::robust::{Exact, Question, exact};
+
+/// Most sets of additions whose robustness is asked.
+const SETS_MAX: u32 = 2_000;
+
+pub(super) fn mend(
+    known: Mended,
+    question: &Question,
+    costs: &Costs,
+    budget: &Budget<'_>,
+) -> Result<Mended, Unmended> {
+    let mut search = Search {
+        bench: &known.bench,
+        question,
+        costs,
+        budget,
+        best: known.edits.clone(),
+        cost: known.cost,
+        asked: 0,
+        known: BTreeMap::new(),
+        open: false,
+    };
+    search.reduce();
+    let mut items = candidates(&known.bench, search.cost, costs, question);
+    items.sort_by_key(|(cost, _)| std::cmp::Reverse(*cost));
+    let items: Vec<Edits> = items.into_iter().map(|(_, edits)| edits).collect();
+    search.decide(&Edits::default(), &items);
+    let minimal = match search.open {
+        true => Minimal::NotProved,
+        false => Minimal::Proved,
+    };
+    let best = search.best;
+    Ok(Mended::new(known.bench, costs, best, minimal))
+}
+
+struct Search<'a> {
+    bench: &'a Bench,
+    question: &'a Question,
+    costs: &'a Costs,
+    budget: &'a Budget<'a>,
+    best: Edits,
+    cost: u64,
+    asked: u32,
+    /// Answers by set.
+    known: BTreeMap<Edits, Option<bool>>,
+    /// Whether a limit left something undecided.
+    open: bool,
+}
+
+impl Search<'_> {
+    /// Returns whether the program with these additions is robust; `None` beyond a limit.
+    fn robust(&mut self, edits: &Edits) -> Option<bool> {
+        if let Some(&answer) = self.known.get(edits) {
+            return answer;
+        }
+        if self.asked == SETS_MAX || self.budget.exceeded(0).is_some() {
+            return None;
+        }
+        self.asked += 1;
+        let (program, _) = self.bench.program(edits, self.costs);
+        if !self.bench.lives(&program, self.question, self.budget) {
+            // A poll that finds nothing would make the program robust by ending it.
+            self.known.insert(edits.clone(), Some(false));
+            return Some(false);
+        }
+        let answer = match exact(&program, self.question.model, self.question.rmw, self.budget) {
+            Exact::Robust => Some(true),
+            Exact::NotRobust(_) => Some(false),
+            Exact::Unknown(_) => None,
+        };
+        self.known.insert(edits.clone(), answer);
+        answer
+    }
+
+    /// Leaves out what is not needed of the best known set, the most expensive first.
+    fn reduce(&mut self) {
+        let mut parts: Vec<(u64, Edits)> = split(&self.best)
+            .into_iter()
+            .map(|part| (self.bench.program(&part, self.costs).1, part))
+            .collect();
+        parts.sort_by_key(|(cost, _)| std::cmp::Reverse(*cost));
+        let mut kept = vec![true; parts.len()];
+        for at in 0..parts.len() {
+            kept[at] = false;
+            let rest = parts.iter().zip(&kept).filter(|(_, kept)| **kept);
+            let rest = rest.fold(Edits::default(), |all, ((_, part), _)| all.union(part));
+            let cost = self.bench.program(&rest, self.costs).1;
+            if cost <= self.cost && self.robust(&rest) == Some(true) {
+                (self.best, self.cost) = (rest, cost);
+            } else {
+                kept[at] = true;
+            }
+        }
+    }
+
+    /// Decides on the first of `items`, with `taken` taken already.
+    fn decide(&mut self, taken: &Edits, items: &[Edits]) {
+        let cost = self.bench.program(taken, self.costs).1;
+        if cost >= self.cost {
+            return;
+        }
+        match self.robust(taken) {
+            Some(true) => {
+                (self.best, self.cost) = (taken.clone(), cost);
+                return;
+            }
+            Some(false) => {}
+            None => self.open = true,
+        }
+        let Some((first, rest)) = items.split_first() else {
+            return;
+        };
+        let everything = items.iter().fold(taken.clone(), |all, item| all.union(item));
+        match self.robust(&everything) {
+            Some(false) => return,
+            Some(true) => {}
+            None => {
+                self.open = true;
+                // Beyond the limit nothing more is asked.
+                if self.asked == SETS_MAX || self.budget.exceeded(0).is_some() {
+                    return;
+                }
+            }
+        }
+        self.decide(taken, rest);
+        self.decide(&taken.union(first), rest);
+    }
+}
+
+/// Splits a set into what can be left out on its own: fences, single polls, and gets with the polls beside them.
+fn split(edits: &Edits) -> Vec<Edits> {
+    let mut parts = Vec::new();
+    for ((thread, place, what), &count) in &edits.0 {
+        let get = |node: Node| {
+            edits
+                .0
+                .contains_key(&(*thread, place.clone(), Addition::Get(node)))
+        };
+        let mut part = Edits::default();
+        match what {
+            Addition::Poll(node) if get(*node) => continue,
+            Addition::Get(node) => {
+                part.add(*thread, place, *what, count);
+                let polls = (*thread, place.clone(), Addition::Poll(*node));
+                let polls = edits.0.get(&polls).copied().unwrap_or(0);
+                part.add(*thread, place, Addition::Poll(*node), polls);
+                parts.push(part);
+            }
+            Addition::Poll(_) => {
+                part.add(*thread, place, *what, 1);
+                parts.extend(std::iter::repeat_n(part, count as usize));
+            }
+            _ => {
+                part.add(*thread, place, *what, count);
+                parts.push(part);
+            }
+        }
+    }
+    parts
+}
+
+/// Lists the additions that alone cost less than `below`, each at the last place with its effect: remote fences before operations that
+/// follow one of their queue pair, memory fences before loads that follow a store, polls, and gets with polls, before accesses.
+fn candidates(bench: &Bench, below: u64, costs: &Costs, question: &Question) -> Vec<(u64, Edits)> {
+    let mut found = Vec::new();
+    for (thread, code) in bench.base.threads.iter().enumerate() {
+        let mut pending: BTreeMap<Node, u32> = BTreeMap::new();
+        let mut stored = false;
+        each_place(&code.code, &[], &mut |instr, place| {
+            let mut add = |what: &[(Addition, u32)]| {
+                let mut edits = Edits::default();
+                for &(what, count) in what {
+                    edits.add(thread, place, what, count);
+                }
+                found.push(edits);
+            };
+            let peer = operation(&bench.base, instr);
+            let accesses = peer.is_some()
+                || matches!(
+                    instr,
+                    Instr::Load { .. } | Instr::Store { .. } | Instr::Cas { .. }
+                );
+            if stored && matches!(instr, Instr::Load { .. }) && question.model == crate::model::Model::RdmaTso
+            {
+                add(&[(Addition::Mfence, 1)]);
+            }
+            if accesses {
+                for (&node, &count) in &pending {
+                    if peer == Some(node) {
+                        add(&[(Addition::Rfence(node), 1)]);
+                    }
+                    for _ in 0..count {
+                        add(&[(Addition::Poll(node), 1)]);
+                    }
+                    add(&[(Addition::Get(node), 1), (Addition::Poll(node), count + 1)]);
+                }
+            }
+            match instr {
+                Instr::Store { .. } => stored = true,
+                Instr::Mfence | Instr::Cas { .. } => stored = false,
+                Instr::Poll { node } => {
+                    let count = pending.entry(*node).or_insert(0);
+                    *count = count.saturating_sub(1);
+                }
+                _ => {}
+            }
+            if let Some(node) = peer {
+                *pending.entry(node).or_insert(0) += 1;
+            }
+        });
+    }
+    let priced = found
+        .into_iter()
+        .map(|edits| (bench.program(&edits, costs).1, edits));
+    priced.filter(|(cost, _)| (1..below).contains(cost)).collect()
+}

@@ -1,0 +1,177 @@
+//! Mending: the cheapest fences and polls that make a program robust.
+//!
+//! [`mend`] asks for the conditions: it finds the pairs of events that Defs. 7 and 8 want in guaranteed-before and adds what puts them
+//! there, thread by thread (`by_conditions`). [`mend_exactly`] searches sets of additions in order of cost for one that makes the
+//! program robust by [`exact`](super::exact) (`exactly`), beginning with the answer of the conditions. `edit` says what can be added and
+//! applies it, `mark` prints the result. Used by `mowgli robust --fix` and by tests.
+//!
+//! Polls complete operations in order, so one more poll makes every later poll of the queue pair complete a later operation, and can
+//! leave the last one with nothing. In a thread without branches such a last poll is taken out again: the poll has moved up. Every
+//! operation is then polled where it was or earlier. A bare get is never added: it would take an existing poll, which can remove order.
+
+mod by_conditions;
+mod cost;
+mod edit;
+mod exactly;
+mod mark;
+
+use serde::Serialize;
+
+pub use cost::{BadCost, Costs};
+pub use edit::{Addition, Change, ChangeKind, Edits, Place};
+pub use mark::{litmus, print};
+
+use edit::Bench;
+
+use super::{Conditions, Exact, Question, conditions, exact};
+use crate::model::Model;
+use crate::outcome::{Budget, Limit};
+use crate::program::Program;
+
+/// A mended program.
+#[derive(Clone, Debug)]
+pub struct Mended {
+    /// The program with its additions.
+    pub program: Program,
+    /// What was added and moved, in the order of the program.
+    pub changes: Vec<Change>,
+    /// The sum of the costs of the changes.
+    pub cost: u64,
+    /// What is known about the cost.
+    pub minimal: Minimal,
+    bench: Bench,
+    costs: Costs,
+    edits: Edits,
+}
+
+impl Mended {
+    fn new(bench: Bench, costs: &Costs, edits: Edits, minimal: Minimal) -> Mended {
+        let (program, cost) = bench.program(&edits, costs);
+        Mended {
+            changes: bench.changes(&program, &edits, costs),
+            program,
+            cost,
+            minimal,
+            bench,
+            costs: *costs,
+            edits,
+        }
+    }
+}
+
+/// What is known about the cost of a mended program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Minimal {
+    /// No cheaper set of additions meets the conditions (or, of [`mend_exactly`], is robust). The sets considered are those that put
+    /// fences and polls before instructions.
+    Proved,
+    /// A limit ended the search, so a cheaper set may exist.
+    NotProved,
+}
+
+/// Why a program could not be mended.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unmended {
+    /// Mending adds polls, which the model does not have.
+    #[error("mending is for rdma-sc and rdma-tso, not for {0}, which has no poll")]
+    Model(Model),
+    /// A limit was reached first.
+    #[error("{0}")]
+    Limit(Limit),
+    /// No addition puts these two in order.
+    #[error(
+        "nothing that can be added to {thread} puts the instructions at {earlier:?} and {later:?} in order"
+    )]
+    Stuck {
+        /// The thread's name.
+        thread: String,
+        /// The place of the earlier instruction.
+        earlier: Vec<u16>,
+        /// The place of the later instruction.
+        later: Vec<u16>,
+    },
+    /// Two parts of one instruction can be seen out of order: the writes of a remote read-modify-write whose destination is public.
+    #[error(
+        "the instruction at {place:?} of {thread} can be seen half done: let no other thread access where its result goes"
+    )]
+    Halves {
+        /// The thread's name.
+        thread: String,
+        /// The place of the instruction.
+        place: Vec<u16>,
+    },
+    /// The program has no execution, so there is nothing to put in order.
+    #[error(
+        "the program has no execution: every way through it polls what is not there or fails an assumption"
+    )]
+    Vacuous,
+}
+
+/// Adds the cheapest set of fences and polls after which the program meets local data-race freedom and *fenced* (Theorem 5). Takes
+/// polynomial time for threads without branches. Tree-fenced programs are fenced, so nothing cheaper would do for Corollary 1.
+///
+/// # Errors
+/// Says why the program cannot be mended.
+pub fn mend(
+    program: &Program,
+    question: &Question,
+    costs: &Costs,
+    budget: &Budget<'_>,
+) -> Result<Mended, Unmended> {
+    check(question)?;
+    by_conditions::mend(program, question, costs, budget)
+}
+
+/// Adds the cheapest set after which every consistent execution is sequentially consistent. Starts from the answer of [`mend`], and
+/// returns that if the search ends at a limit.
+///
+/// # Errors
+/// Says why the program cannot be mended.
+pub fn mend_exactly(
+    program: &Program,
+    question: &Question,
+    costs: &Costs,
+    budget: &Budget<'_>,
+) -> Result<Mended, Unmended> {
+    check(question)?;
+    let known = by_conditions::mend(program, question, costs, budget)?;
+    exactly::mend(known, question, costs, budget)
+}
+
+fn check(question: &Question) -> Result<(), Unmended> {
+    match question.model {
+        Model::RdmaSc | Model::RdmaTso => Ok(()),
+        model => Err(Unmended::Model(model)),
+    }
+}
+
+/// What the two tests say about a mended program.
+#[derive(Clone, Debug)]
+pub struct Verified {
+    /// The conditions.
+    pub conditions: Conditions,
+    /// The exact answer, unless a limit ended it.
+    pub exact: Exact,
+}
+
+impl Mended {
+    /// Asks again whether the mended program is robust.
+    pub fn verify(&self, question: &Question, budget: &Budget<'_>) -> Verified {
+        Verified {
+            conditions: conditions(&self.program, question, budget),
+            exact: exact(&self.program, question.model, question.rmw, budget),
+        }
+    }
+}
+
+impl Verified {
+    /// Returns whether one of the two says that the program is robust and neither says that it is not.
+    pub fn is_robust(&self) -> bool {
+        match &self.exact {
+            Exact::Robust => true,
+            Exact::NotRobust(_) => false,
+            Exact::Unknown(_) => self.conditions.theorem().is_some(),
+        }
+    }
+}
