@@ -69,7 +69,7 @@ EXAMPLES
   mowgli check tests/ --engine both   a folder, by both engines
   mowgli explain SB3                  why the outcome is allowed or forbidden
   mowgli compare RDMA-3e --models rdma-tso,rdma-tso-nopcie
-  mowgli robust ROB-3b --exact        where a program is weaker than sequential consistency
+  mowgli robust ROB-3b --exact        where a program is weaker than sc
 
 EXIT STATUS
   0  every verdict is as the tests state

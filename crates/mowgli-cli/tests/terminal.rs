@@ -7,13 +7,14 @@ use std::process::Command;
 
 use support::{exits, stdout};
 
-const COMMANDS: [&str; 10] = [
+const COMMANDS: [&str; 11] = [
     "",
     "check",
     "explain",
     "compare",
     "outcomes",
     "refine",
+    "robust",
     "list",
     "show",
     "bench",
