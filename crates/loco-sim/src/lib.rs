@@ -73,6 +73,19 @@ pub struct Config {
     pub cancel: Option<Arc<AtomicBool>>,
 }
 
+loco_fabric::setters!(Config {
+    strategy: Strategy,
+    glob: bool,
+    faults: Faults,
+    workers: usize,
+    reduction: bool,
+    states_max: Option<u64>,
+    time_max: Option<Duration>,
+    steps_max: usize,
+    progress: Option<fn(&Progress)>,
+    cancel: Option<Arc<AtomicBool>>,
+});
+
 /// The choice of schedules to explore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strategy {
