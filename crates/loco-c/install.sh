@@ -37,6 +37,11 @@ install -d "$to$prefix/include" "$to$libdir/pkgconfig"
 install -m 644 "$here/include/loco.h" "$to$prefix/include/loco.h"
 install -m 644 "$prebuilt/libloco_c.a" "$to$libdir/libloco.a"
 install -m 755 "$prebuilt/libloco_c.so" "$to$libdir/libloco.so.$version"
+# Debugging information and LLVM's bitcode are most of what Cargo leaves in them. Symbols stay.
+if command -v strip >/dev/null; then
+    strip --strip-debug "$to$libdir/libloco.so.$version"
+    strip --strip-debug -R .llvmbc -R .llvmcmd "$to$libdir/libloco.a"
+fi
 ln -sf "libloco.so.$version" "$to$libdir/libloco.so.0"
 ln -sf libloco.so.0 "$to$libdir/libloco.so"
 sed -e "s|@prefix@|$prefix|" -e "s|@libdir@|$libdir|" -e "s|@version@|$version|" "$here/loco.pc.in" \

@@ -60,12 +60,10 @@ pub struct Tally {
 
 /// Returns the settings of the shell's store.
 pub fn config(slots_per_node: u32) -> KvConfig {
-    KvConfig {
-        slots_per_node,
-        value_bytes_max: VALUE_BYTES_MAX,
-        key_bytes_max: KEY_BYTES_MAX,
-        ..KvConfig::default()
-    }
+    KvConfig::default()
+        .slots_per_node(slots_per_node)
+        .value_bytes_max(VALUE_BYTES_MAX)
+        .key_bytes_max(KEY_BYTES_MAX)
 }
 
 /// Serves commands from `input` until its end, `quit`, or `stop`. Only the lowest node reads the input.

@@ -7,7 +7,7 @@ use crate::Params;
 
 /// A discrete PI controller of the sum of the voltages. A further term keeps the converters equal.
 ///
-/// It has incremental form: each period adds to the duty cycles, which are clamped to the range of a
+/// The controller has incremental form: each period adds to the duty cycles, which are clamped to the range of a
 /// converter. Nothing therefore winds up while they are at a limit.
 #[derive(Clone, Debug)]
 pub struct Controller {

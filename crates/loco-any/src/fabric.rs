@@ -1,9 +1,11 @@
 //! The fabric of one node.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use loco_fabric::{
-    Caps, Completion, Fabric, FabricError, MemoryKind, NodeId, Platform, RegionKey, Result, Std, Wait,
+    Caps, Completion, Doorbell, Fabric, FabricError, MemoryKind, NodeId, Platform, RegionKey, Result, Std,
+    Wait,
 };
 use loco_job::Mesh;
 #[cfg(feature = "shm")]
@@ -153,6 +155,15 @@ impl Fabric for AnyFabric {
         ready: impl FnMut() -> Option<T>,
     ) -> Result<T> {
         each!(self, fabric => fabric.wait_within(wait, within, ready))
+    }
+
+    #[inline]
+    fn wait_for_arrival<T>(&self, wait: Wait<'_>, ready: impl FnMut() -> Option<T>) -> Result<T> {
+        each!(self, fabric => fabric.wait_for_arrival(wait, ready))
+    }
+
+    fn doorbell(&self) -> Option<Arc<dyn Doorbell>> {
+        each!(self, fabric => fabric.doorbell())
     }
 
     #[inline]

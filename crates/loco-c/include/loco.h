@@ -24,8 +24,8 @@
  *
  * Threads. A `loco_thread` belongs to the thread that made it, and a call with it from another one returns
  * LOCO_WRONG_THREAD. Nodes and objects may be used by any threads at the same time, each with its own `loco_thread`. The
- * writer and the readers of a ring buffer may move between threads, but two calls on one of them at the same time are
- * refused with LOCO_BUSY. Whoever frees a handle makes sure that no call with it is under way.
+ * writer and the readers of a ring buffer and collective operations may move between threads, but two calls on one of them
+ * at the same time are refused with LOCO_BUSY. Whoever frees a handle makes sure that no call with it is under way.
  *
  * Time. A call that waits gives up after the time of its thread (`loco_thread_set_timeout`), or else of the node (10 s
  * unless `loco_options` say otherwise), with LOCO_TIMEOUT; a node that is lost ends a wait for it at once with
@@ -63,7 +63,7 @@ enum {
 
     /* Outcomes that are no errors. `loco_last_error` says nothing about them. */
 
-    /* Not now: there is no message, no room, or the lock is held. */
+    /* Not now: there is no message or word, no room, or the lock is held. */
     LOCO_AGAIN = 1,
     /* The store does not have the key. */
     LOCO_NOT_FOUND = 2,
@@ -71,6 +71,8 @@ enum {
     LOCO_DUPLICATE = 3,
     /* This node's part of the store has no room for another key. */
     LOCO_FULL = 4,
+    /* The queue is closed: nothing more goes in, and for a pop, nothing is left. */
+    LOCO_ENDED = 5,
 
     /* Errors. */
 
@@ -101,7 +103,9 @@ enum {
     /* The result is longer than the room for it: its length was given, and nothing was copied. */
     LOCO_BUFFER_TOO_SMALL = -13,
     /* A mistake in the library. What the call has done is unknown. */
-    LOCO_PANIC = -14
+    LOCO_PANIC = -14,
+    /* The other nodes count this node as lost and go on without it. Whatever it does has no effect on them: end the process. */
+    LOCO_DECLARED_LOST = -15
 };
 
 /* Returns what the calling thread's last error was, in words: UTF-8, with its causes, for people. "" if there was none.
@@ -385,6 +389,41 @@ loco_status loco_atomic_fetch_add(loco_atomic *atomic, loco_thread *thread, uint
 loco_status loco_atomic_compare_swap(loco_atomic *atomic, loco_thread *thread, uint64_t expected, uint64_t desired,
                                      uint64_t *old);
 
+/* ---- Shared variables ------------------------------------------------------------------------------------------- */
+
+/* A 64-bit word with a copy on every participant. A program reads and writes its own copy, and broadcasts it over the copies of
+ * others. Concurrent broadcasts overwrite one another in no particular order. */
+typedef struct loco_variable loco_variable;
+
+/* Makes this node's endpoint of the variable called `name`. Its copy is 0 at first.
+ * Errors: see `loco_region_new`. */
+loco_status loco_variable_new(loco_node *node, const char *name, loco_variable **variable);
+
+/* Frees this node's endpoint. See `loco_region_free`. */
+loco_status loco_variable_free(loco_variable *variable);
+
+/* Loads this node's copy. Any thread. Waits for nothing. */
+loco_status loco_variable_read(loco_variable *variable, uint64_t *value);
+
+/* Stores into this node's copy. Any thread. Waits for nothing, and tells nobody. */
+loco_status loco_variable_write(loco_variable *variable, uint64_t value);
+
+/* Puts this node's copy over the copies of all other participants, and waits until the puts are over. The value is the one that
+ * is found while they are under way, which may be a later one than at the call, and another one for each node. It is in their
+ * memory after a fence, or a barrier.
+ * Errors: LOCO_PEER_LOST; LOCO_USAGE before the variable is ready; LOCO_TIMEOUT.
+ * After a timeout the copies of some nodes may have been overwritten, or may be later; broadcast again. */
+loco_status loco_variable_broadcast(loco_variable *variable, loco_thread *thread);
+
+/* Does the same to these `count` nodes alone.
+ * Errors, and after a timeout: as for `loco_variable_broadcast`. */
+loco_status loco_variable_broadcast_to(loco_variable *variable, loco_thread *thread, const loco_node_id *nodes, size_t count);
+
+/* Waits until this node's copy compares so with `value`: `copy comparison value`. Gives the copy in `*seen`, unless that is NULL.
+ * Errors, and after a timeout: as for `loco_region_wait_until`. */
+loco_status loco_variable_wait_until(loco_variable *variable, loco_thread *thread, int comparison, uint64_t value,
+                                     uint64_t *seen);
+
 /* ---- Barriers --------------------------------------------------------------------------------------------------- */
 
 /* Nobody leaves before everybody has arrived. May be used any number of times. */
@@ -409,6 +448,57 @@ loco_status loco_barrier_wait(loco_barrier *barrier, loco_thread *thread);
 
 /* The same without the fence, like MPI_Barrier. */
 loco_status loco_barrier_wait_unfenced(loco_barrier *barrier, loco_thread *thread);
+
+/* ---- Collective operations -------------------------------------------------------------------------------------- */
+
+/* Operations on a word of each participant. Every participant calls the same operations in the same order; a call here meets the
+ * call of the same number there. A call is no barrier: it returns as soon as this node has what it asked for. Two calls on one
+ * handle at the same time are refused with LOCO_BUSY.
+ *
+ * Errors of all operations: LOCO_PEER_LOST if something of a lost node is needed, now and in every later call; LOCO_USAGE for a
+ * root that does not take part, if nodes are seen to call different operations, and before it is ready; LOCO_TIMEOUT.
+ * After a timeout this node has taken part: its next call must be of the same operation with the same root, and goes on with the
+ * same round and the value that was given first. */
+typedef struct loco_collective loco_collective;
+
+/* How values are combined, as unsigned numbers or as bits. */
+enum {
+    /* The sum, with wrap-around. */
+    LOCO_SUM = 0,
+    LOCO_MIN = 1,
+    LOCO_MAX = 2,
+    /* Bitwise. */
+    LOCO_AND = 3,
+    LOCO_OR = 4,
+    LOCO_XOR = 5
+};
+
+/* Makes this node's endpoint of the operations called `name`.
+ * Errors: see `loco_region_new`. */
+loco_status loco_collective_new(loco_node *node, const char *name, loco_collective **collective);
+
+/* Frees this node's endpoint. See `loco_region_free`. */
+loco_status loco_collective_free(loco_collective *collective);
+
+/* Gives every participant the value of `root`: `*value` is read there, and written on the others. */
+loco_status loco_collective_broadcast(loco_collective *collective, loco_thread *thread, loco_node_id root, uint64_t *value);
+
+/* Gives `root` the values of all participants, in ascending order of their nodes: `values` has room for `capacity` of them, as many
+ * as there are participants at least. The others may pass NULL and 0. */
+loco_status loco_collective_gather(loco_collective *collective, loco_thread *thread, loco_node_id root, uint64_t value,
+                                   uint64_t *values, size_t capacity);
+
+/* Gives every participant the values of all, as `loco_collective_gather` gives them to the root. */
+loco_status loco_collective_all_gather(loco_collective *collective, loco_thread *thread, uint64_t value, uint64_t *values,
+                                       size_t capacity);
+
+/* Gives `root` the values of all participants combined by `operation` in `*result`. The others may pass NULL. */
+loco_status loco_collective_reduce(loco_collective *collective, loco_thread *thread, loco_node_id root, uint64_t value,
+                                   int operation, uint64_t *result);
+
+/* Gives every participant the values of all combined by `operation` in `*result`. */
+loco_status loco_collective_all_reduce(loco_collective *collective, loco_thread *thread, uint64_t value, int operation,
+                                       uint64_t *result);
 
 /* ---- Ring buffers ----------------------------------------------------------------------------------------------- */
 
@@ -478,6 +568,42 @@ loco_status loco_ring_try_receive(loco_ring_reader *reader, loco_thread *thread,
 
 /* Tells the writer not to wait for this reader any more. The reader is then only good for being freed. */
 loco_status loco_ring_leave(loco_ring_reader *reader, loco_thread *thread);
+
+/* ---- Queues ----------------------------------------------------------------------------------------------------- */
+
+/* A bounded first-in-first-out queue of 64-bit words, which any thread of any participant pushes and pops. Each word that is pushed
+ * is popped once. It is linearizable. A node that is lost inside a push or a pop loses one word at most, and words in cells of a
+ * lost node are lost: whoever comes to such a cell gets LOCO_PEER_LOST. */
+typedef struct loco_queue loco_queue;
+
+/* Makes this node's endpoint of the queue called `name`, for up to `capacity` words. Its head and tail are on `home`, its cells on all
+ * participants.
+ * Errors: see `loco_region_new`; LOCO_USAGE for a capacity of 0; LOCO_UNSUPPORTED where the fabric has no atomics. */
+loco_status loco_queue_new(loco_node *node, const char *name, loco_node_id home, size_t capacity, loco_queue **queue);
+
+/* Frees this node's endpoint. See `loco_region_free`. */
+loco_status loco_queue_free(loco_queue *queue);
+
+/* Appends a word, waiting for room. LOCO_ENDED if the queue is closed.
+ * Errors: LOCO_PEER_LOST; LOCO_TIMEOUT; LOCO_USAGE before the queue is ready.
+ * After a timeout the word is not in the queue. */
+loco_status loco_queue_push(loco_queue *queue, loco_thread *thread, uint64_t value);
+
+/* Does the same if there is room now, else LOCO_AGAIN. */
+loco_status loco_queue_try_push(loco_queue *queue, loco_thread *thread, uint64_t value);
+
+/* Takes the oldest word, waiting for one. LOCO_ENDED if the queue is closed and holds none.
+ * Errors: as for `loco_queue_push`.
+ * After a timeout no word was taken. */
+loco_status loco_queue_pop(loco_queue *queue, loco_thread *thread, uint64_t *value);
+
+/* Does the same if there is a word now, else LOCO_AGAIN. */
+loco_status loco_queue_try_pop(loco_queue *queue, loco_thread *thread, uint64_t *value);
+
+/* Closes the queue: pushes get LOCO_ENDED, and pops when the words that are left have been taken.
+ * Errors: as for `loco_queue_push`.
+ * After a timeout the queue may be closed or not; close it again. */
+loco_status loco_queue_close(loco_queue *queue, loco_thread *thread);
 
 /* ---- Locks ------------------------------------------------------------------------------------------------------ */
 

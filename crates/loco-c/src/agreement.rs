@@ -12,7 +12,7 @@ use std::process::Command;
 
 use crate::node::Options;
 use crate::store::StoreOptions;
-use crate::{fence, lock, node, region, status, thread};
+use crate::{collective, fence, lock, node, region, status, thread};
 
 #[path = "../../loco-cli/tests/support/skip.rs"]
 mod skip;
@@ -95,7 +95,7 @@ fn split(arguments: &str) -> Vec<&str> {
     found
 }
 
-/// What a type of a signature is in C.
+/// Returns a type of a signature as C has it.
 fn c_type(rust: &str) -> String {
     let inside = |open: &str, close: &str| rust.strip_prefix(open)?.strip_suffix(close);
     if let Some(pointee) = rust.strip_prefix("*const ") {
@@ -145,6 +145,12 @@ fn numbers() -> Vec<(String, String)> {
         ("LOCO_LESS_EQUAL", region::LESS_EQUAL),
         ("LOCO_GREATER", region::GREATER),
         ("LOCO_GREATER_EQUAL", region::GREATER_EQUAL),
+        ("LOCO_SUM", collective::SUM),
+        ("LOCO_MIN", collective::MIN),
+        ("LOCO_MAX", collective::MAX),
+        ("LOCO_AND", collective::AND),
+        ("LOCO_OR", collective::OR),
+        ("LOCO_XOR", collective::XOR),
         ("LOCO_LOCK_TICKET", lock::TICKET),
         ("LOCO_LOCK_TAS", lock::TAS),
         ("LOCO_ON_LOSS_POISON", lock::POISON),

@@ -3,10 +3,11 @@
 use std::ffi::{CStr, c_char, c_void};
 use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use loco::fabric::NodeId;
 
-use crate::status::{Failure, OK, Status, report};
+use crate::status::{BUSY, Failure, OK, PANIC, Status, report};
 
 /// Where a result goes: a pointer to memory that may hold anything so far.
 pub(crate) type Out<'a, T> = Option<&'a mut MaybeUninit<T>>;
@@ -24,7 +25,7 @@ pub(crate) fn call(work: impl FnOnce() -> Result<Status, Failure>) -> Status {
     }
 }
 
-/// The same for a call that only succeeds or fails.
+/// Does the work of a call that only succeeds or fails.
 pub(crate) fn run(work: impl FnOnce() -> Result<(), Failure>) -> Status {
     call(|| work().map(|()| OK))
 }
@@ -37,12 +38,28 @@ pub(crate) fn free<T>(handle: Option<Box<T>>) -> Status {
     })
 }
 
+/// Takes a handle that one thread at a time uses, for one call.
+///
+/// # Errors
+/// `BUSY` when another thread is in the middle of a call, `PANIC` when a call panicked.
+pub(crate) fn hold<T>(handle: &Mutex<T>) -> Result<MutexGuard<'_, T>, Failure> {
+    handle.try_lock().map_err(|error| match error {
+        TryLockError::WouldBlock => {
+            Failure::new(BUSY, "another thread is in the middle of a call on this handle")
+        }
+        TryLockError::Poisoned(_) => Failure::new(
+            PANIC,
+            "a call on this handle panicked, and may have left it half done",
+        ),
+    })
+}
+
 /// Arguments that must not be NULL.
 pub(crate) trait Need: Sized {
-    /// What is there when it is not.
+    /// The type of an argument that is not NULL.
     type Value;
 
-    /// Gives it, or says which argument is NULL.
+    /// Returns the argument, or the failure that says which one is NULL.
     fn need(self, name: &str) -> Result<Self::Value, Failure>;
 }
 
@@ -87,6 +104,20 @@ pub(crate) unsafe fn bytes_mut<'a>(
     check(data.is_null(), len, name)?;
     // SAFETY: as above. Bytes that C has not set yet are written before they are read.
     Ok(unsafe { std::slice::from_raw_parts_mut(data.cast(), len) })
+}
+
+/// Returns the words where results go.
+///
+/// # Safety
+/// As for [`bytes_mut`], with `count` words that are aligned and set.
+pub(crate) unsafe fn words_mut<'a>(
+    data: *mut u64,
+    count: usize,
+    name: &str,
+) -> Result<&'a mut [u64], Failure> {
+    check(data.is_null(), count.saturating_mul(size_of::<u64>()), name)?;
+    // SAFETY: as above.
+    Ok(unsafe { std::slice::from_raw_parts_mut(data, count) })
 }
 
 /// Node ids of an argument.
@@ -136,7 +167,7 @@ pub(crate) unsafe fn text<'a>(text: *const c_char, name: &str) -> Result<&'a str
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::status::{PANIC, USAGE, loco_last_error};
+    use crate::status::{USAGE, loco_last_error};
 
     fn last() -> String {
         // SAFETY: a string of this thread, which no call changes meanwhile.

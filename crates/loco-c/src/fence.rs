@@ -9,11 +9,11 @@ use crate::border::{Need, node_ids, run};
 use crate::status::{Failure, Status};
 use crate::thread::Thread;
 
-/// What `LOCO_FENCE_NOTHING` is.
+/// The value of `LOCO_FENCE_NOTHING`.
 pub(crate) const NOTHING: c_int = 0;
-/// What `LOCO_FENCE_THREAD` is.
+/// The value of `LOCO_FENCE_THREAD`.
 pub(crate) const THREAD: c_int = 1;
-/// What `LOCO_FENCE_NODE` is.
+/// The value of `LOCO_FENCE_NODE`.
 pub(crate) const NODE: c_int = 2;
 
 /// A scope from C.

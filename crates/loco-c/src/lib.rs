@@ -7,7 +7,7 @@
 //!   `Option<&T>`, which is NULL or a pointer; the function that frees it takes `Option<Box<T>>`.
 //! - Handles own what they need: an object keeps its node up, so that handles may be freed in any order.
 //! - A `loco_thread` knows the thread of the operating system that made it, and refuses others. Handles that
-//!   take `&mut` in Rust (a ring's writer and readers) are locked for each call, and say *busy* rather than wait.
+//!   take `&mut` in Rust (a ring's writer and readers, collective operations) are locked for each call, and say *busy* rather than wait.
 //! - No panic and no Rust error type crosses the border (`border::call`).
 //!
 //! Unsafe are the exported names, and the places where a pointer and a length, or a C string, become a slice (`border`).
@@ -21,6 +21,8 @@ mod barrier;
 #[allow(unsafe_code)] // slices and strings from pointers
 mod border;
 #[allow(unsafe_code)] // exported names
+mod collective;
+#[allow(unsafe_code)] // exported names
 mod fence;
 #[allow(unsafe_code)] // exported names
 mod lock;
@@ -28,6 +30,8 @@ mod lock;
 mod node;
 #[allow(unsafe_code)] // exported names, and a buffer that is kept together with its thread
 mod pending;
+#[allow(unsafe_code)] // exported names
+mod queue;
 #[allow(unsafe_code)] // exported names
 mod region;
 #[allow(unsafe_code)] // exported names
@@ -38,6 +42,8 @@ mod status;
 mod store;
 #[allow(unsafe_code)] // exported names
 mod thread;
+#[allow(unsafe_code)] // exported names
+mod variable;
 
 #[cfg(test)]
 mod agreement;
@@ -56,5 +62,8 @@ const _: () = {
     any_thread::<ring::RingReader>();
     any_thread::<lock::Lock>();
     any_thread::<store::Store>();
+    any_thread::<variable::Variable>();
+    any_thread::<queue::Queue>();
+    any_thread::<collective::Collective>();
     dropped_anywhere::<loco::Thread>();
 };

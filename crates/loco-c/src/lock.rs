@@ -16,13 +16,13 @@ use crate::node::Node;
 use crate::status::{AGAIN, Failure, OK, Status};
 use crate::thread::{Access, Thread};
 
-/// What `LOCO_LOCK_TICKET` is.
+/// The value of `LOCO_LOCK_TICKET`.
 pub(crate) const TICKET: c_int = 0;
-/// What `LOCO_LOCK_TAS` is.
+/// The value of `LOCO_LOCK_TAS`.
 pub(crate) const TAS: c_int = 1;
-/// What `LOCO_ON_LOSS_POISON` is.
+/// The value of `LOCO_ON_LOSS_POISON`.
 pub(crate) const POISON: c_int = 0;
-/// What `LOCO_ON_LOSS_RECOVER` is.
+/// The value of `LOCO_ON_LOSS_RECOVER`.
 pub(crate) const RECOVER: c_int = 1;
 
 /// Nobody of this node holds the lock.
@@ -40,7 +40,7 @@ enum Kind {
     Tas(TasLock),
 }
 
-/// The same for each kind.
+/// Expands an expression for each kind of lock.
 macro_rules! each {
     ($kind:expr, $lock:ident => $body:expr) => {
         match $kind {

@@ -12,7 +12,7 @@ use tracing_subscriber::EnvFilter;
 use crate::border::{Need, New, free, node_ids, run, text};
 use crate::status::{Failure, Status};
 
-/// What `LOCO_NO_NODE` is.
+/// The value of `LOCO_NO_NODE`.
 pub(crate) const NO_NODE: u16 = u16::MAX;
 
 /// The variable that says what is logged.

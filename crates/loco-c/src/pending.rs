@@ -24,7 +24,7 @@ pub(crate) fn fits_inline(thread: &loco::Thread, len: usize) -> bool {
 /// An operation under way, as C holds it. For the thread that began it.
 pub struct Pending {
     state: RefCell<State>,
-    /// What the buffer in `state` borrows. Dropped after it, as fields are in their order.
+    /// The thread that the buffer in `state` borrows. Dropped after it, as fields are in their order.
     access: Arc<Access>,
 }
 
@@ -35,7 +35,7 @@ enum State {
     /// Something that uses a buffer. Not really `'static`: see `Pending::thread`.
     Buffered {
         operation: loco::Pending<'static>,
-        /// It brings something.
+        /// The operation is a get, which brings something.
         gets: bool,
     },
     /// A put that is over.

@@ -27,6 +27,23 @@ pub(crate) const GREATER: c_int = 4;
 /// Greater or equal.
 pub(crate) const GREATER_EQUAL: c_int = 5;
 
+/// Returns the comparison with this number.
+pub(crate) fn compare(comparison: c_int) -> Result<fn(&u64, &u64) -> bool, Failure> {
+    Ok(match comparison {
+        EQUAL => u64::eq,
+        NOT_EQUAL => u64::ne,
+        LESS => u64::lt,
+        LESS_EQUAL => u64::le,
+        GREATER => u64::gt,
+        GREATER_EQUAL => u64::ge,
+        _ => {
+            return Err(Failure::usage(format!(
+                "no comparison {comparison}: there are LOCO_EQUAL to LOCO_GREATER_EQUAL"
+            )));
+        }
+    })
+}
+
 impl Region {
     /// The word at `offset` of this node's memory.
     fn word(&self, offset: usize) -> Result<AnyCell<u64>, Failure> {
@@ -134,19 +151,7 @@ pub extern "C" fn loco_region_wait_until(
 ) -> Status {
     run(|| {
         let (region, access) = (region.need("region")?, thread.need("thread")?.enter()?);
-        let holds = match comparison {
-            EQUAL => u64::eq,
-            NOT_EQUAL => u64::ne,
-            LESS => u64::lt,
-            LESS_EQUAL => u64::le,
-            GREATER => u64::gt,
-            GREATER_EQUAL => u64::ge,
-            _ => {
-                return Err(Failure::usage(format!(
-                    "no comparison {comparison}: there are LOCO_EQUAL to LOCO_GREATER_EQUAL"
-                )));
-            }
-        };
+        let holds = compare(comparison)?;
         let word = region.word(offset)?;
         let found = region.0.channel().wait_until(access.thread(), || {
             let found = word.load();

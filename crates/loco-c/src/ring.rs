@@ -1,14 +1,14 @@
 //! The ring buffer: `loco_ring`, `loco_ring_writer`, `loco_ring_reader`.
 
 use std::ffi::{c_char, c_void};
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::sync::{Arc, Mutex};
 
 use loco::fabric::NodeId;
 use loco::{Parent, RingBuffer, RingConfig};
 
-use crate::border::{Need, New, Out, bytes, bytes_mut, call, free, node_ids, run, text};
+use crate::border::{Need, New, Out, bytes, bytes_mut, call, free, hold, node_ids, run, text};
 use crate::node::Node;
-use crate::status::{AGAIN, BUFFER_TOO_SMALL, BUSY, Failure, OK, PANIC, Status};
+use crate::status::{AGAIN, BUFFER_TOO_SMALL, Failure, OK, Status};
 use crate::thread::{Access, Thread};
 
 /// A ring buffer's endpoint, as C holds it.
@@ -27,22 +27,6 @@ struct Reading {
     message: Vec<u8>,
     /// The caller had no room for the message.
     kept: bool,
-}
-
-/// For one call.
-///
-/// # Errors
-/// `BUSY` when another thread is in the middle of one, `PANIC` when there was one that panicked.
-fn hold<T>(handle: &Mutex<T>) -> Result<MutexGuard<'_, T>, Failure> {
-    handle.try_lock().map_err(|error| match error {
-        TryLockError::WouldBlock => {
-            Failure::new(BUSY, "another thread is in the middle of a call on this handle")
-        }
-        TryLockError::Poisoned(_) => Failure::new(
-            PANIC,
-            "a call on this handle panicked, and may have left it half done",
-        ),
-    })
 }
 
 /// `loco_ring_new` of `loco.h`.

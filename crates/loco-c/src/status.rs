@@ -1,4 +1,4 @@
-//! What a call returns: a number, and for errors a message that is kept for the thread.
+//! The results of calls: a number, and for errors a message that is kept for the thread.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -7,7 +7,7 @@ use std::ffi::{CStr, CString, c_char, c_int};
 
 use loco::{Error, ErrorKind};
 
-/// What every call returns; `loco_status` in C.
+/// The result of every call; `loco_status` in C.
 pub type Status = c_int;
 
 /// Declares the numbers, once for Rust, for their names in C, and for the test that compares them with the header.
@@ -26,6 +26,7 @@ statuses! {
     NOT_FOUND = 2, c"LOCO_NOT_FOUND";
     DUPLICATE = 3, c"LOCO_DUPLICATE";
     FULL = 4, c"LOCO_FULL";
+    ENDED = 5, c"LOCO_ENDED";
     PEER_LOST = -1, c"LOCO_PEER_LOST";
     TIMEOUT = -2, c"LOCO_TIMEOUT";
     MISMATCH = -3, c"LOCO_MISMATCH";
@@ -40,6 +41,7 @@ statuses! {
     BUSY = -12, c"LOCO_BUSY";
     BUFFER_TOO_SMALL = -13, c"LOCO_BUFFER_TOO_SMALL";
     PANIC = -14, c"LOCO_PANIC";
+    DECLARED_LOST = -15, c"LOCO_DECLARED_LOST";
 }
 
 /// Why a call failed.
@@ -107,6 +109,7 @@ impl From<Error> for Failure {
 fn status_of(kind: ErrorKind) -> Status {
     match kind {
         ErrorKind::PeerLost => PEER_LOST,
+        ErrorKind::DeclaredLost => DECLARED_LOST,
         ErrorKind::Timeout => TIMEOUT,
         ErrorKind::Mismatch => MISMATCH,
         ErrorKind::Usage => USAGE,

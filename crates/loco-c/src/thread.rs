@@ -11,9 +11,9 @@ use crate::border::{Need, New, run};
 use crate::node::Node;
 use crate::status::{Failure, Status, WRONG_THREAD};
 
-/// What `LOCO_FOREVER` is.
+/// The value of `LOCO_FOREVER`.
 pub(crate) const FOREVER: u64 = u64::MAX;
-/// What `LOCO_DEFAULT_TIMEOUT` is.
+/// The value of `LOCO_DEFAULT_TIMEOUT`.
 pub(crate) const DEFAULT_TIMEOUT: u64 = u64::MAX - 1;
 
 /// A thread's access, as C holds it.
@@ -63,7 +63,7 @@ impl Thread {
         Ok(&self.shared)
     }
 
-    /// The same, to be kept.
+    /// Begins a call as `enter` does, and returns a handle that can be kept.
     pub(crate) fn share(&self) -> Result<Arc<Access>, Failure> {
         self.shared.enter()?;
         Ok(self.shared.clone())
@@ -92,23 +92,23 @@ impl Access {
         ))
     }
 
-    /// The thread of the Rust library. For callers that have checked.
+    /// Returns the thread of the Rust library. For callers that have checked.
     pub(crate) fn thread(&self) -> &loco::Thread {
         &self.thread
     }
 
-    /// Names it as the holder of locks.
+    /// Returns the thread's name as the holder of locks.
     pub(crate) fn id(&self) -> u64 {
         self.id
     }
 
-    /// It got a lock.
+    /// Counts a lock that the thread has got.
     pub(crate) fn locked(&self) {
         // Relaxed: only this thread writes it, and who frees it elsewhere has heard from this thread.
         self.locks.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// It released a lock.
+    /// Counts a lock that the thread has released.
     pub(crate) fn unlocked(&self) {
         self.locks.fetch_sub(1, Ordering::Relaxed);
     }

@@ -49,12 +49,12 @@ pub struct Ladder {
     pub cancel: Option<Arc<AtomicBool>>,
 }
 
-/// What was found on one rung.
+/// The findings on one rung.
 #[derive(Clone, Debug, Serialize)]
 pub struct RungReport {
     /// Name of the rung.
     pub rung: &'static str,
-    /// What could go wrong in each execution.
+    /// The faults that each execution could have.
     pub faults: Faults,
     /// The strongest exhaustive result: complete, complete up to bounds, or why not.
     pub completeness: Completeness,
@@ -69,7 +69,7 @@ pub struct RungReport {
     pub failure: Option<Failure>,
 }
 
-/// What was found on a ladder.
+/// The findings on a ladder.
 #[derive(Clone, Debug, Serialize)]
 pub struct LadderReport {
     /// The object.
@@ -202,7 +202,7 @@ impl Climb<'_> {
         }
     }
 
-    /// What one of `among` rungs gets of the time until this part of the whole has passed.
+    /// Returns the share that one of `among` rungs gets of the time until this part of the whole has passed.
     fn share(&self, part: f64, among: usize) -> Duration {
         let until = self.ladder.time.mul_f64(part);
         until.saturating_sub(self.begun.elapsed()) / among.max(1) as u32

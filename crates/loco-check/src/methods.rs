@@ -1,4 +1,4 @@
-//! Which public methods of an object the worlds' executions called.
+//! Lists the public methods of an object that the worlds' executions called.
 //!
 //! A world says before a call which method it is; what a ladder then reports as unreached is the object's list without
 //! these. A test compares the lists with the sources of `loco`, so that a new method shows up as unreached.

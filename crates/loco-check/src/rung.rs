@@ -58,7 +58,7 @@ impl Rung {
         self.name
     }
 
-    /// What may go wrong in each execution of this world.
+    /// The faults that each execution of this world may have.
     pub fn faults(&self) -> Faults {
         self.faults
     }

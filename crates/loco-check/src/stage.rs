@@ -4,7 +4,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use loco::fabric::{FabricError, NodeId, Peers};
+use loco::fabric::{NodeId, Peers};
 use loco::{Error, Manager, Result, SharedRegion, SharedVar, Thread};
 use loco_sim::spec::{Operation, Violation, operations};
 use loco_sim::{End, ModelFabric, Node, World};
@@ -12,7 +12,7 @@ use loco_sim::{End, ModelFabric, Node, World};
 /// The fabric of every world.
 pub(crate) type Fabric = ModelFabric;
 
-/// What one node of a world has.
+/// The objects of one node of a world.
 pub(crate) struct Site<T> {
     pub(crate) objects: T,
     threads: Mutex<Vec<Option<Thread<Fabric>>>>,
@@ -43,9 +43,7 @@ pub(crate) fn unless_lost<T>(result: Result<T>) -> Option<T> {
 
 /// Whether the error says that a node is lost, this one or another.
 pub(crate) fn is_loss(error: &Error) -> bool {
-    error.lost_peer().is_some()
-        || matches!(error, Error::HolderLost { .. })
-        || matches!(error, Error::Fabric(FabricError::DeclaredLost))
+    error.lost_peer().is_some() || matches!(error, Error::HolderLost { .. }) || error.is_declared_lost()
 }
 
 /// How often a call may time out in a world before that is a finding: more often than the waits of an execution that may be
@@ -96,7 +94,7 @@ pub(crate) fn nodes<T: Send + Sync + 'static>(
     prepared(world, count, threads, make, |_, _| {})
 }
 
-/// The same, where each node prepares what it has made, with all nodes there, before anything is explored.
+/// Sets a stage on which each node prepares what it has made, with all nodes there, before anything is explored.
 pub(crate) fn prepared<T: Send + Sync + 'static>(
     world: &mut World,
     count: u16,

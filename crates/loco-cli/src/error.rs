@@ -22,7 +22,7 @@ pub enum CliError {
     /// The system refused something.
     #[error("{what}: {source}")]
     Os {
-        /// What was attempted.
+        /// The attempted action.
         what: &'static str,
         /// The system's reason.
         source: io::Error,

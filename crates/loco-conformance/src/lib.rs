@@ -13,6 +13,7 @@ use loco_fabric::{
 };
 
 pub mod failure;
+pub mod job;
 pub mod operations;
 pub mod ordering;
 pub mod processes;

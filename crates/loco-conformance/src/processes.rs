@@ -2,15 +2,14 @@
 //! `loco run` sets.
 
 use std::env;
-use std::process::{Child, Command, ExitStatus};
-use std::time::{Duration, Instant};
+use std::process::Command;
 
 use loco_fabric::{Fabric, MemoryKind, NodeId, Platform, RegionKey, Std, Target, Time};
-use loco_job::{Job, Mesh, Rendezvous, Secret, var};
+use loco_job::{Job, Mesh, var};
 
-/// The longest time that nodes wait for one another. Emulated machines are slow, and lost packets are sent
-/// again only after a while.
-pub const PATIENCE: Duration = Duration::from_secs(90);
+use crate::job::Processes;
+
+pub use crate::job::PATIENCE;
 
 /// Returns a deadline that only a failure reaches.
 pub fn soon() -> Time {
@@ -22,17 +21,8 @@ pub fn is_node() -> bool {
     env::var_os(var::NODE).is_some()
 }
 
-/// The node processes. Those that still run when the test ends, however it ends, are killed.
-pub struct Nodes(Vec<Child>);
-
-impl Drop for Nodes {
-    fn drop(&mut self) {
-        for child in &mut self.0 {
-            let _gone_already = child.kill();
-            let _status = child.wait();
-        }
-    }
-}
+/// The node processes of a test.
+pub struct Nodes(Processes);
 
 impl Nodes {
     /// In the test's process: starts `n` nodes, each of which runs `test` again, and returns them. In a node:
@@ -47,26 +37,15 @@ impl Nodes {
             body(Mesh::connect(&Job::from_env().unwrap()).unwrap());
             return None;
         }
-        let secret = Secret::random_text().unwrap();
-        let meeting = Rendezvous::on_loopback().unwrap();
-        let children = (0..n).map(|node| {
+        let mut processes = Processes::new(test, n);
+        for node in 0..n {
             let mut command = Command::new(env::current_exe().unwrap());
-            command
-                .args(["--exact", test, "--nocapture"])
-                .env(var::NODE, node.to_string())
-                .env(var::NODES, n.to_string())
-                .env(var::LAUNCHER, meeting.address().to_string())
-                .env(var::JOB, test)
-                .env(var::SECRET, &secret);
+            command.args(["--exact", test, "--nocapture"]);
             more(&mut command, node);
-            command.spawn().unwrap()
-        });
-        let nodes = Nodes(children.collect());
-        let ids: Vec<_> = (0..n).map(NodeId).collect();
-        meeting
-            .serve(test, &Secret::new(secret.as_bytes()).unwrap(), &ids, soon())
-            .unwrap();
-        Some(nodes)
+            processes.start(NodeId(node), &mut command);
+        }
+        processes.meet();
+        Some(Nodes(processes))
     }
 
     /// Waits for a node's end. Returns true if a signal killed it.
@@ -80,22 +59,16 @@ impl Nodes {
         self.status(node).success()
     }
 
-    fn status(&mut self, node: usize) -> ExitStatus {
-        let start = Instant::now();
-        loop {
-            if let Some(status) = self.0[node].try_wait().unwrap() {
-                return status;
-            }
-            assert!(start.elapsed() < 2 * PATIENCE, "node {node} hangs");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+    fn status(&mut self, node: usize) -> std::process::ExitStatus {
+        let node = self.0.nodes()[node];
+        self.0.status(node)
     }
 }
 
 /// Checks, in the test's process, that all nodes succeed except those in `killed`, which must not.
 pub fn all_succeed_but(nodes: Option<Nodes>, killed: &[usize]) {
     let Some(mut nodes) = nodes else { return };
-    for node in 0..nodes.0.len() {
+    for node in 0..nodes.0.nodes().len() {
         let succeeded = nodes.succeeded(node);
         assert_eq!(succeeded, !killed.contains(&node), "node {node}, see above");
     }

@@ -24,11 +24,14 @@
 //!   read-modify-write is placed by a later read-like operation of its queue pair, as a put's data is. Until
 //!   then only other read-modify-writes are sure to see it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Control, FabricError, Membership, NodeId, Platform, Result, Time, WorkRequestId};
+use crate::{
+    Control, Doorbell, FabricError, Membership, NodeId, Platform, Result, Time, Wait, WorkRequestId,
+};
 
 /// A node's access to the network and to everything that its threads share.
 pub trait Fabric: Clone + Send + Sync + 'static {
@@ -123,6 +126,21 @@ pub trait Fabric: Clone + Send + Sync + 'static {
         self.wait(Wait { deadline, ..wait }, ready)
     }
 
+    /// Waits as [`wait`](Fabric::wait) does for something that only a queue pair's operation towards this node, or code
+    /// that rings the node's [`Doorbell`] afterwards, can change. Whoever waits on behalf of many may sleep meanwhile.
+    ///
+    /// # Errors
+    /// Returns the errors of [`wait`](Fabric::wait).
+    #[inline]
+    fn wait_for_arrival<T>(&self, wait: Wait<'_>, ready: impl FnMut() -> Option<T>) -> Result<T> {
+        self.wait(wait, ready)
+    }
+
+    /// Returns the doorbell of this node, if the fabric has one.
+    fn doorbell(&self) -> Option<Arc<dyn Doorbell>> {
+        None
+    }
+
     /// Backs off for `pause` between polls of *remote* memory, which a thread cannot watch. `seen` is what
     /// the last poll found. May return early; callers must read the memory again and infer nothing from the
     /// return.
@@ -139,10 +157,23 @@ pub trait Fabric: Clone + Send + Sync + 'static {
             return Ok(());
         }
         let until = self.platform().now().after(pause);
-        self.wait(wait, || {
-            let now = self.platform().now();
-            (now >= until && wait.deadline.is_none_or(|deadline| now < deadline)).then_some(())
-        })
+        let deadline = wait.deadline.unwrap_or(Time::NEVER);
+        let earlier = Some(deadline.min(until));
+        // Time ends this wait, and nothing else does.
+        let waited = self.wait_for_arrival(
+            Wait {
+                deadline: earlier,
+                ..wait
+            },
+            || {
+                let now = self.platform().now();
+                (now >= until && now < deadline).then_some(())
+            },
+        );
+        match waited {
+            Err(FabricError::Timeout { .. }) if deadline == Time::NEVER => Ok(()), // It ended early.
+            ended => ended,
+        }
     }
 
     /// Executes a CPU full fence (`mfence`): earlier stores of this thread are visible on this node before
@@ -174,9 +205,9 @@ pub struct Caps {
 pub enum Atomicity {
     /// The fabric has no remote atomics at all.
     None,
-    /// It is atomic against other remote read-modify-writes of the same node's memory.
+    /// They are atomic against other remote read-modify-writes of the same node's memory.
     Hca,
-    /// It is atomic against CPU atomics on that node, too.
+    /// They are atomic against CPU atomics on that node, too.
     Glob,
 }
 
@@ -555,29 +586,4 @@ pub enum CompletionStatus {
     Success,
     /// The operation failed, with this cause. Its effect at the peer is unknown.
     Failed(Box<FabricError>),
-}
-
-/// The description of a wait.
-#[derive(Clone, Copy, Debug)]
-pub struct Wait<'a> {
-    /// The object and the peer that are waited for, for error messages and deadlock reports: "barrier `bar`:
-    /// node 2".
-    pub what: &'a str,
-    /// The peers without whom the wait is in vain.
-    pub peers: Peers<'a>,
-    /// The time at which to give up.
-    pub deadline: Option<Time>,
-}
-
-/// A set of peers.
-#[derive(Clone, Copy, Debug)]
-pub enum Peers<'a> {
-    /// No peer.
-    None,
-    /// One peer.
-    One(NodeId),
-    /// These peers.
-    These(&'a [NodeId]),
-    /// Every node of the job.
-    All,
 }

@@ -36,6 +36,9 @@ pub struct WorkRequestId(pub u64);
 pub struct Time(pub u64);
 
 impl Time {
+    /// The time that never comes: the deadline of waits that only their condition or a loss ends.
+    pub const NEVER: Time = Time(u64::MAX);
+
     /// Returns this time plus `duration`, saturating.
     pub fn after(self, duration: Duration) -> Time {
         Time(

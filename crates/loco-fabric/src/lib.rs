@@ -10,17 +10,22 @@
 
 mod contract;
 mod control;
+mod doorbell;
 mod error;
 mod ids;
 mod membership;
 mod platform;
+mod settings;
+mod wait;
 
 pub use contract::{
-    Atomicity, Caps, Completion, CompletionStatus, Fabric, Local, Memory, MemoryKind, Peers, Posted,
-    QueuePair, RegionKey, RemoteMemory, Seen, Target, Wait, Word, WordCell, WordOp, Work,
+    Atomicity, Caps, Completion, CompletionStatus, Fabric, Local, Memory, MemoryKind, Posted, QueuePair,
+    RegionKey, RemoteMemory, Seen, Target, Word, WordCell, WordOp, Work,
 };
 pub use control::{Control, PeerState};
+pub use doorbell::{Armed, Doorbell};
 pub use error::{Cause, FabricError, Result};
 pub use ids::{NodeId, Time, WorkRequestId};
 pub use membership::Membership;
 pub use platform::{AtomicCell, Lock, Platform, RwLock, Std, Task, ThreadKind};
+pub use wait::{Peers, Wait};

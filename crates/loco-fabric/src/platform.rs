@@ -52,6 +52,9 @@ pub trait Task: Send + Sync + 'static {
     /// # Errors
     /// Returns [`FabricError::Os`] with the panic message.
     fn join(self) -> Result<()>;
+
+    /// Returns true if the calling thread is this one, which cannot wait for its own end.
+    fn is_current(&self) -> bool;
 }
 
 /// An atomic word in ordinary (not registered) memory. Accesses are ordered as in x86-TSO (see
@@ -145,6 +148,10 @@ impl Platform for Std {
 }
 
 impl Task for std::thread::JoinHandle<()> {
+    fn is_current(&self) -> bool {
+        self.thread().id() == std::thread::current().id()
+    }
+
     fn join(self) -> Result<()> {
         let name = self.thread().name().unwrap_or("unnamed").to_owned();
         std::thread::JoinHandle::join(self).map_err(|panic| FabricError::Os {

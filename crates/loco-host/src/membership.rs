@@ -114,7 +114,13 @@ impl Membership {
     /// Implements [`Fabric::wait`](loco_fabric::Fabric::wait).
     #[inline]
     pub fn wait<T>(&self, wait: Wait<'_>, ready: impl FnMut() -> Option<T>) -> Result<T> {
-        self.wait_or(wait, None, ready)
+        self.wait_or(wait, None, false, ready)
+    }
+
+    /// Implements [`Fabric::wait_for_arrival`](loco_fabric::Fabric::wait_for_arrival) for fabrics that have a doorbell.
+    #[inline]
+    pub fn wait_for_arrival<T>(&self, wait: Wait<'_>, ready: impl FnMut() -> Option<T>) -> Result<T> {
+        self.wait_or(wait, None, true, ready)
     }
 
     /// Implements [`Fabric::wait_within`](loco_fabric::Fabric::wait_within).
@@ -131,16 +137,19 @@ impl Membership {
                 ..wait
             },
             Some(within),
+            false,
             ready,
         )
     }
 
-    /// Waits until `wait.deadline`, or for `within` if that is given.
+    /// Waits until `wait.deadline`, or for `within` if that is given. `rung` says that the node's doorbell rings after
+    /// every change that `ready` looks for.
     #[inline]
     fn wait_or<T>(
         &self,
         wait: Wait<'_>,
         within: Option<Duration>,
+        rung: bool,
         mut ready: impl FnMut() -> Option<T>,
     ) -> Result<T> {
         if let Some(value) = ready() {
@@ -163,7 +172,13 @@ impl Membership {
                     return ready().ok_or(FabricError::PeerLost(peer));
                 }
             }
-            let next = pause(&mut backoff);
+            // A strand whose deadline is not known yet is resumed soon, and then knows it.
+            let end = match (start_and_end, wait.deadline, within) {
+                (Some((_, end)), _, _) | (None, Some(end), _) => Some(end),
+                (None, None, None) => Some(Time::NEVER),
+                (None, None, Some(_)) => None,
+            };
+            let next = pause(&mut backoff, end.filter(|_| rung));
             if next != Next::Look
                 && let Some(error) = self.over(&wait, within, next, &mut start_and_end)
             {
@@ -190,11 +205,11 @@ impl Membership {
         }
         let now = self.platform.now();
         let (start, end) = *start_and_end.get_or_insert_with(|| {
-            let end = within.map_or(NEVER, |within| now.after(within));
+            let end = within.map_or(Time::NEVER, |within| now.after(within));
             (now, wait.deadline.unwrap_or(end))
         });
         // Steps that others rely on are not given up in the middle: their deadline is never.
-        let given_up = next == Next::GiveUp && end != NEVER;
+        let given_up = next == Next::GiveUp && end != Time::NEVER;
         (now >= end || given_up).then(|| FabricError::Timeout {
             what: wait.what.to_owned(),
             after: now.since(start),
@@ -202,10 +217,7 @@ impl Membership {
     }
 }
 
-/// The deadline of waits that only their condition or a loss ends.
-const NEVER: Time = Time(u64::MAX);
-
-/// What to look at after a pause.
+/// The things to look at after a pause.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Next {
     Look,
@@ -215,12 +227,15 @@ enum Next {
     GiveUp,
 }
 
-/// Lets time pass: of this thread, or in a strand of others that share its thread.
+/// Lets time pass: of this thread, or in a strand of others that share its thread. The strand need not be resumed before
+/// the doorbell rings or the time `rung_or_at` has come, if that is given.
 #[inline]
-fn pause(backoff: &mut Backoff<'_>) -> Next {
+fn pause(backoff: &mut Backoff<'_>, rung_or_at: Option<Time>) -> Next {
+    #[cfg(not(feature = "strands"))]
+    let _ = rung_or_at;
     #[cfg(feature = "strands")]
     if strand::running() {
-        return match strand::suspend() {
+        return match strand::suspend(rung_or_at) {
             Resume::GoOn => Next::LookAtTheClockToo,
             Resume::GiveUp => Next::GiveUp,
         };

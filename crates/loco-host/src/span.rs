@@ -242,6 +242,13 @@ impl<K> Span<K> {
     }
 }
 
+impl<W, K> SpanCell<W, K> {
+    /// Returns the address of the word.
+    pub(crate) fn address(&self) -> *mut u8 {
+        self.at.as_ptr()
+    }
+}
+
 impl<W: Word, K: Send + Sync + 'static> WordCell<W> for SpanCell<W, K> {
     #[inline]
     fn load(&self) -> W {

@@ -19,14 +19,14 @@ use std::ptr::NonNull;
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
-use loco_fabric::{FabricError, Result};
+use loco_fabric::{FabricError, Result, Time};
 
 /// Bytes of a strand's stack. The system gives pages of it as they are touched: two or three for most calls.
 const STACK_BYTES: usize = 256 * 1024;
 /// Stacks that a thread keeps for later strands.
 const STACKS_KEPT: usize = 64;
 
-/// What a strand is told when it goes on.
+/// The word to a strand that goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resume {
     /// Look again whether the wait is over.
@@ -38,13 +38,19 @@ pub enum Resume {
 /// Why a strand gave the thread back.
 #[derive(Debug)]
 pub enum Paused {
-    /// It waits. True if a wait ended since it was resumed, and it now is in another one.
-    Waits(bool),
-    /// It has ended: as it should, or with this panic.
+    /// The strand waits.
+    Waits {
+        /// A wait ended since it was resumed, and it now is in another one.
+        answered: bool,
+        /// Resuming it is in vain before the node's doorbell rings or this time has come. `None` if something else may end
+        /// its wait.
+        rung_or_at: Option<Time>,
+    },
+    /// The strand has ended: as it should, or with this panic.
     Ended(std::thread::Result<()>),
 }
 
-type Pauses = Yielder<Resume, ()>;
+type Pauses = Yielder<Resume, Option<Time>>;
 
 /// The strand that runs on this thread.
 #[derive(Clone, Copy)]
@@ -62,13 +68,13 @@ thread_local! {
     static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
 }
 
-/// What the body of a strand returns: its panic, if it has panicked.
+/// The result of a strand's body: its panic, if it has panicked.
 type End = std::result::Result<(), Box<dyn Any + Send>>;
 
 /// Code that is suspended where it waits, or has not begun.
 pub struct Strand {
     /// `Some` until it has ended.
-    coroutine: Option<Coroutine<Resume, (), End, DefaultStack>>,
+    coroutine: Option<Coroutine<Resume, Option<Time>, End, DefaultStack>>,
     yielder: Option<NonNull<Pauses>>,
 }
 
@@ -116,9 +122,12 @@ impl Strand {
         let paused = coroutine.resume(with);
         let current = CURRENT.replace(outer);
         match paused {
-            CoroutineResult::Yield(()) => {
+            CoroutineResult::Yield(rung_or_at) => {
                 self.yielder = current.map(|current| current.yielder);
-                Paused::Waits(current.is_some_and(|current| current.answered))
+                Paused::Waits {
+                    answered: current.is_some_and(|current| current.answered),
+                    rung_or_at,
+                }
             }
             CoroutineResult::Return(end) => {
                 if let Some(ended) = self.coroutine.take() {
@@ -147,7 +156,7 @@ impl Drop for Strand {
 /// True in code that a strand runs and that may be suspended. Code that unwinds may not: that a thread panics is known of
 /// the thread, not of the strand.
 #[inline]
-pub(crate) fn running() -> bool {
+pub fn running() -> bool {
     CURRENT.get().is_some() && !std::thread::panicking()
 }
 
@@ -160,14 +169,15 @@ pub fn given_up() -> bool {
         .is_some_and(|current| current.resumed_with == Resume::GiveUp)
 }
 
-/// Suspends the strand that runs. Returns what it was resumed with; at once, with [`Resume::GoOn`], outside a strand.
-pub(crate) fn suspend() -> Resume {
+/// Suspends the strand that runs; see [`Paused::Waits`] for `rung_or_at`. Returns what it was resumed with; at once, with
+/// [`Resume::GoOn`], outside a strand.
+pub(crate) fn suspend(rung_or_at: Option<Time>) -> Resume {
     let Some(current) = CURRENT.get() else {
         return Resume::GoOn;
     };
     // SAFETY: `CURRENT` names a yielder only while the strand that owns it runs on this thread: `resume` takes it away
     // when the strand suspends or ends. The yielder lives as long as the strand's stack, on which this code runs.
-    unsafe { current.yielder.as_ref() }.suspend(());
+    unsafe { current.yielder.as_ref() }.suspend(rung_or_at);
     // Set by `resume` to what it was called with this time.
     CURRENT.get().map_or(Resume::GoOn, |current| current.resumed_with)
 }
@@ -194,7 +204,7 @@ mod tests {
         let notes = heard.clone();
         let body = move || {
             for _ in 0..times {
-                let with = suspend();
+                let with = suspend(None);
                 assert_eq!(given_up(), with == Resume::GiveUp);
                 notes.borrow_mut().push(with);
             }
@@ -206,9 +216,18 @@ mod tests {
     fn strands_take_turns_and_hear_what_they_are_resumed_with() {
         let (mut a, heard_a) = listener(2);
         let (mut b, heard_b) = listener(1);
-        assert!(matches!(a.resume(Resume::GoOn), Paused::Waits(false)));
-        assert!(matches!(b.resume(Resume::GoOn), Paused::Waits(false)));
-        assert!(matches!(a.resume(Resume::GoOn), Paused::Waits(false)));
+        assert!(matches!(
+            a.resume(Resume::GoOn),
+            Paused::Waits { answered: false, .. }
+        ));
+        assert!(matches!(
+            b.resume(Resume::GoOn),
+            Paused::Waits { answered: false, .. }
+        ));
+        assert!(matches!(
+            a.resume(Resume::GoOn),
+            Paused::Waits { answered: false, .. }
+        ));
         assert!(matches!(b.resume(Resume::GiveUp), Paused::Ended(Ok(()))));
         assert!(matches!(a.resume(Resume::GiveUp), Paused::Ended(Ok(()))));
         assert!(
@@ -223,13 +242,19 @@ mod tests {
     #[test]
     fn a_panic_ends_its_strand_only() {
         let (mut other, _) = listener(1);
-        assert!(matches!(other.resume(Resume::GoOn), Paused::Waits(false)));
+        assert!(matches!(
+            other.resume(Resume::GoOn),
+            Paused::Waits { answered: false, .. }
+        ));
         let mut bad = Strand::new(|| {
-            suspend();
+            suspend(None);
             panic!("on purpose");
         })
         .expect("a stack");
-        assert!(matches!(bad.resume(Resume::GoOn), Paused::Waits(false)));
+        assert!(matches!(
+            bad.resume(Resume::GoOn),
+            Paused::Waits { answered: false, .. }
+        ));
         let Paused::Ended(Err(panic)) = bad.resume(Resume::GoOn) else {
             panic!("it goes on");
         };
@@ -242,11 +267,14 @@ mod tests {
         let held = Rc::new(());
         let its = held.clone();
         let mut strand = Strand::new(move || {
-            suspend();
+            suspend(None);
             drop(its);
         })
         .expect("a stack");
-        assert!(matches!(strand.resume(Resume::GoOn), Paused::Waits(false)));
+        assert!(matches!(
+            strand.resume(Resume::GoOn),
+            Paused::Waits { answered: false, .. }
+        ));
         drop(strand);
         assert_eq!(Rc::strong_count(&held), 1);
         assert!(!running());
@@ -255,6 +283,6 @@ mod tests {
     #[test]
     fn outside_a_strand_nothing_is_suspended() {
         assert!(!running() && !given_up());
-        assert_eq!(suspend(), Resume::GoOn);
+        assert_eq!(suspend(None), Resume::GoOn);
     }
 }

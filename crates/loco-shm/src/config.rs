@@ -22,6 +22,14 @@ pub struct ShmConfig {
     pub set_up_timeout: Duration,
 }
 
+loco_fabric::setters!(ShmConfig {
+    arena_bytes: usize,
+    memory_limit_bytes: usize,
+    huge_pages: HugePages,
+    nic: Nic,
+    set_up_timeout: Duration,
+});
+
 /// The executor of posted operations.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum Nic {

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use loco_fabric::{
-    Atomicity, Caps, Completion, Fabric, FabricError, Memory, MemoryKind, NodeId, Platform, RegionKey,
-    Result, Std, Wait,
+    Atomicity, Caps, Completion, Doorbell, Fabric, FabricError, Memory, MemoryKind, NodeId, Platform,
+    RegionKey, Result, Std, Wait,
 };
 use loco_host::arenas::Arenas;
 use loco_host::membership::Membership;
@@ -14,7 +14,7 @@ use loco_job::{Mesh, random};
 
 use crate::arena::{Arena, ArenaId};
 use crate::config::ShmConfig;
-use crate::gate::OwnGate;
+use crate::gate::{Gate, OwnGate, Peer};
 use crate::memory::{ShmMemory, ShmRemote};
 use crate::nic::DeferredNic;
 use crate::node::{BRING_UP_VERSION, Card, Node, Revoker, check_host, stale};
@@ -58,8 +58,13 @@ impl ShmFabric {
             .iter()
             .zip(&cards)
             .map(peer)
-            .collect::<Result<_>>()?;
-        let nic = DeferredNic::start(&gate, &config.nic)?;
+            .collect::<Result<Vec<Option<Peer>>>>()?;
+        let mut gates = peers.iter().flatten().map(Peer::gate);
+        let rings = gate.gate().has_barrier() && gates.all(Gate::has_barrier);
+        let bell = rings.then(|| gate.gate().bell()).transpose()?.map(Arc::new);
+        let bells = peers.iter().flatten().map(|peer| peer.gate().bell());
+        let bells = bells.chain([gate.gate().bell()]).collect::<Result<_>>()?;
+        let nic = DeferredNic::start(&gate, bells, &config.nic)?;
         let node = Arc::new(Node {
             caps: Caps {
                 name: "shm".to_owned(),
@@ -82,8 +87,12 @@ impl ShmFabric {
             nic,
             gate,
             peers,
+            bell,
         });
-        let revoker = Revoker(Arc::downgrade(&node));
+        let revoker = Revoker {
+            node: Arc::downgrade(&node),
+            bell: node.bell.clone(),
+        };
         node.job.mesh.add_revoker(Arc::new(revoker));
         // Every node can revoke every other's access before anybody writes to anybody.
         let deadline = Std.now().after(config.set_up_timeout);
@@ -201,6 +210,16 @@ impl Fabric for ShmFabric {
         ready: impl FnMut() -> Option<T>,
     ) -> Result<T> {
         self.0.job.wait_within(wait, within, ready)
+    }
+
+    #[inline]
+    fn wait_for_arrival<T>(&self, wait: Wait<'_>, ready: impl FnMut() -> Option<T>) -> Result<T> {
+        self.0.job.wait_for_arrival(wait, ready)
+    }
+
+    fn doorbell(&self) -> Option<Arc<dyn Doorbell>> {
+        let bell = self.0.bell.clone()?;
+        Some(bell)
     }
 
     #[inline]

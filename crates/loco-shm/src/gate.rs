@@ -39,11 +39,14 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use rustix::thread::{MembarrierCommand, membarrier};
 
 use crate::arena::{Arena, ArenaId, GATE_INDEX, Token};
+use crate::bell::Bell;
 
 /// The offset of the word `revoked`.
 const REVOKED: usize = 0;
 /// The offset of the number of slots that were ever used.
 const SLOTS_USED: usize = 64;
+/// The offset of the node's doorbell.
+const BELL: usize = 128;
 /// The offset of the log, which has a word for each entry. Only the gate of the lowest node uses it.
 const LOG: usize = 4096;
 /// The number of entries of the log: as many as there can be nodes.
@@ -72,6 +75,18 @@ type Cell = SpanCell<u64, Arena>;
 pub(crate) struct Gate {
     span: Span<Arena>,
     revoked: Cell,
+}
+
+impl Gate {
+    /// Returns the node's doorbell.
+    pub(crate) fn bell(&self) -> Result<Bell> {
+        Ok(Bell::new(self.span.cell(BELL)?))
+    }
+
+    /// Returns true if the node's kernel has a barrier for all processors.
+    pub(crate) fn has_barrier(&self) -> bool {
+        self.revoked.load() & FENCE == 0
+    }
 }
 
 /// A queue pair's part of its node's gate.

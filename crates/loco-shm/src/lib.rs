@@ -10,7 +10,7 @@
 //!
 //! With `Nic::Deferred`, a thread plays the network card and uses the freedom that the contract leaves to it.
 //!
-//! From the bottom: `arena` (a mapping), `memory` (handles), `gate` (shuts lost nodes out), `operation`,
+//! From the bottom: `arena` (a mapping), `memory` (handles), `bell` (wakes sleepers), `gate` (shuts lost nodes out), `operation`,
 //! `nic` (deferred execution, with the feature `deferred-nic` only), `node` (the state that the handles of a
 //! node share), `queue_pair`, `fabric`. All of them rely on `loco-host`.
 
@@ -18,6 +18,7 @@
 
 #[allow(unsafe_code)]
 mod arena;
+mod bell;
 mod config;
 mod fabric;
 mod gate;

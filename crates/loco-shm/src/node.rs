@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use loco_fabric::{Caps, FabricError, NodeId, Result};
+use loco_fabric::{Caps, Doorbell, FabricError, NodeId, Result};
 use loco_host::HugePages;
 use loco_host::arenas::Arenas;
 use loco_host::membership::Membership;
@@ -12,11 +12,13 @@ use loco_job::{Revoke, Revoked};
 use serde::{Deserialize, Serialize};
 
 use crate::arena::{Arena, ArenaId, Token};
+use crate::bell::Bell;
 use crate::gate::{Gate, OwnGate, Peer, shut_out};
 use crate::nic::DeferredNic;
 
-/// The version of the set-up data. It changes when [`Card`] or the layout of keys does.
-pub(crate) const BRING_UP_VERSION: u32 = 2;
+/// The version of the set-up data. It changes when [`Card`], the layout of keys or
+/// that of the gate does.
+pub(crate) const BRING_UP_VERSION: u32 = 3;
 
 /// The state that the handles of a node share.
 #[derive(Debug)]
@@ -36,6 +38,8 @@ pub(crate) struct Node {
     pub(crate) gate: Arc<OwnGate>,
     /// The peers' gates, in the order of the mesh's nodes; `None` for this node.
     pub(crate) peers: Vec<Option<Peer>>,
+    /// This node's doorbell, if every node of the job can ring it.
+    pub(crate) bell: Option<Arc<Bell>>,
 }
 
 /// The data that a node tells the others at set-up.
@@ -100,6 +104,16 @@ impl Node {
         self.job.card(&self.cards, node)
     }
 
+    /// Returns the doorbell of `peer`.
+    pub(crate) fn bell_of(&self, peer: NodeId) -> Result<Bell> {
+        let index = self.job.mesh.nodes().binary_search(&peer);
+        let index = index.map_err(|_| FabricError::UnknownPeer(peer))?;
+        match self.peers.get(index) {
+            Some(Some(peer)) => peer.gate().bell(),
+            _ => self.gate.gate().bell(),
+        }
+    }
+
     /// Returns the arena of `peer`, mapped here.
     pub(crate) fn arena(&self, peer: NodeId, index: u32, fd: u32) -> Result<Arc<Arena>> {
         let card = self.card(peer)?;
@@ -121,12 +135,16 @@ impl Node {
 }
 
 /// Shuts lost nodes out, on behalf of the mesh. The reference is weak because the node holds the mesh.
-pub(crate) struct Revoker(pub(crate) Weak<Node>);
+pub(crate) struct Revoker {
+    pub(crate) node: Weak<Node>,
+    /// The node's doorbell, if it has one. It does not keep the node.
+    pub(crate) bell: Option<Arc<Bell>>,
+}
 
 impl Revoke for Revoker {
     fn revoke(&self, peer: NodeId) -> Revoked {
         // Once the node is gone, nobody has access to anything here.
-        let Some(node) = self.0.upgrade() else {
+        let Some(node) = self.node.upgrade() else {
             return Revoked::Done;
         };
         node.shut_out(peer).unwrap_or_else(|error| {
@@ -134,6 +152,12 @@ impl Revoke for Revoker {
             tracing::error!("shutting {peer} out: {error}");
             Revoked::WeAreOut
         })
+    }
+
+    fn gone(&self) {
+        if let Some(bell) = &self.bell {
+            bell.ring();
+        }
     }
 }
 
@@ -193,7 +217,11 @@ mod tests {
             let revoked: Vec<_> = std::thread::scope(|scope| {
                 let revoke = |own: usize| {
                     let (node, peer) = (fabrics[own].node_arc(), fabrics[1 - own].node());
-                    scope.spawn(move || Revoker(Arc::downgrade(node)).revoke(peer))
+                    let revoker = Revoker {
+                        node: Arc::downgrade(node),
+                        bell: None,
+                    };
+                    scope.spawn(move || revoker.revoke(peer))
                 };
                 let threads = [revoke(0), revoke(1)];
                 threads.into_iter().map(|thread| thread.join().unwrap()).collect()

@@ -7,6 +7,7 @@ use loco_fabric::{
 };
 use loco_host::word;
 
+use crate::bell::Bell;
 use crate::gate::Slot;
 use crate::memory::{ShmMemory, ShmRemote};
 use crate::nic::QueueId;
@@ -23,6 +24,8 @@ pub struct ShmQueuePair {
     peer_gone: bool,
     /// The slot of the gate. It is set around every access that changes a peer's memory.
     slot: Slot,
+    /// The peer's doorbell. It is rung after every access that changes the peer's memory.
+    bell: Bell,
     /// The queue of the deferred NIC, if there is one.
     queue: Option<QueueId>,
 }
@@ -30,6 +33,7 @@ pub struct ShmQueuePair {
 impl ShmQueuePair {
     pub(super) fn new(node: Arc<Node>, peer: NodeId) -> Result<ShmQueuePair> {
         let slot = node.gate.slot()?;
+        let bell = node.bell_of(peer)?;
         let queue = node.nic.as_ref().map(|nic| nic.open(peer));
         Ok(ShmQueuePair {
             node,
@@ -37,6 +41,7 @@ impl ShmQueuePair {
             departures_seen: 0,
             peer_gone: false,
             slot,
+            bell,
             queue,
         })
     }
@@ -126,6 +131,7 @@ impl ShmQueuePair {
         // operations.)
         let old = kind.apply(target.remote, target.offset)?;
         drop(section);
+        self.bell.ring_if_awaited();
         result.memory.span().store_word(result.offset, old)?;
         Ok(Posted::Done)
     }
@@ -166,12 +172,14 @@ impl QueuePair for ShmQueuePair {
             });
         }
         // This thread's earlier stores come before the NIC's read of the source (LOCO'26 Fig. 10, B6).
-        let _section = self.slot.enter()?;
+        let section = self.slot.enter()?;
         word::full_fence();
         let from = src.memory.span();
         dst.remote
             .span()
             .copy_from(dst.offset, from, src.offset, src.len)?;
+        drop(section);
+        self.bell.ring_if_awaited();
         Ok(Posted::Done)
     }
 
@@ -190,8 +198,10 @@ impl QueuePair for ShmQueuePair {
                 Request::new(Kind::Put, work).remote(dst, data.len()).inline(data)
             });
         }
-        let _section = self.slot.enter()?;
+        let section = self.slot.enter()?;
         dst.remote.span().write(dst.offset, data)?;
+        drop(section);
+        self.bell.ring_if_awaited();
         Ok(Posted::Done)
     }
 
@@ -259,16 +269,20 @@ impl QueuePair for ShmQueuePair {
         }
         self.check(target.remote)?;
         let span = target.remote.span();
-        let _section = self.slot.enter()?;
+        let section = self.slot.enter()?;
         // Each operation is ordered like the method above with the same name.
-        match op {
+        let old = match op {
             WordOp::Get => {
                 word::full_fence();
                 span.load_word(target.offset)
             }
             WordOp::FetchAdd(add) => span.fetch_add(target.offset, add),
             WordOp::CompareSwap { expected, new } => span.compare_swap(target.offset, expected, new),
+        }?;
+        drop(section);
+        if !matches!(op, WordOp::Get) {
+            self.bell.ring_if_awaited();
         }
-        .map(Some)
+        Ok(Some(old))
     }
 }

@@ -76,6 +76,19 @@ pub struct Config {
     pub cancel: Option<Arc<AtomicBool>>,
 }
 
+loco_fabric::setters!(Config {
+    strategy: Strategy,
+    memory: Memory,
+    glob: bool,
+    faults: Faults,
+    workers: usize,
+    reduction: bool,
+    states_max: Option<u64>,
+    time_max: Option<Duration>,
+    steps_max: usize,
+    progress: Option<fn(&Progress)>,
+    cancel: Option<Arc<AtomicBool>>,
+});
 /// The memory of a world.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Memory {

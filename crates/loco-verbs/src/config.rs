@@ -46,6 +46,22 @@ pub struct VerbsConfig {
     pub set_up_timeout: Duration,
 }
 
+loco_fabric::setters!(VerbsConfig {
+    provider: Provider,
+    device: Option<String>,
+    port: Option<u8>,
+    gid_index: Option<u32>,
+    arena_bytes: usize,
+    memory_limit_bytes: usize,
+    huge_pages: HugePages,
+    queue_depth: usize,
+    inline_bytes_max: usize,
+    ack_timeout: u8,
+    link_timeout: Duration,
+    connect_timeout: Duration,
+    set_up_timeout: Duration,
+});
+
 impl Default for VerbsConfig {
     fn default() -> VerbsConfig {
         VerbsConfig {

@@ -15,6 +15,12 @@ pub struct Config {
     pub block_bytes: usize,
 }
 
+loco_fabric::setters!(Config {
+    deadline: Duration,
+    polling: Polling,
+    block_bytes: usize,
+});
+
 impl Default for Config {
     fn default() -> Config {
         Config {

@@ -161,6 +161,9 @@ pub enum ErrorKind {
     Mismatch,
     /// The call does not fit the object, the node or the parameters. It is a mistake in the program.
     Usage,
+    /// The other nodes count this node as lost and go on without it. Whatever it does has no effect on them any more: end the
+    /// process.
+    DeclaredLost,
     /// Registered memory, thread indices or another resource ran out.
     Exhausted,
     /// The fabric or device cannot do this.
@@ -225,6 +228,11 @@ impl Error {
         self.kind() == ErrorKind::PeerLost
     }
 
+    /// Returns true if this node itself was declared lost: the others go on without it.
+    pub fn is_declared_lost(&self) -> bool {
+        self.kind() == ErrorKind::DeclaredLost
+    }
+
     /// Returns the operating system's error, if that is what failed. Its `raw_os_error` is the number.
     pub fn os_error(&self) -> Option<&io::Error> {
         match self {
@@ -254,6 +262,7 @@ impl Error {
 fn kind_of(error: &FabricError) -> ErrorKind {
     match error {
         FabricError::PeerLost(_) => ErrorKind::PeerLost,
+        FabricError::DeclaredLost => ErrorKind::DeclaredLost,
         FabricError::Timeout { .. } => ErrorKind::Timeout,
         FabricError::UnknownPeer(_)
         | FabricError::OutOfRange { .. }
@@ -293,6 +302,11 @@ mod tests {
         let lost = Error::from(FabricError::PeerLost(NodeId(3)));
         assert!(lost.is_peer_lost() && !lost.is_timeout());
         assert_eq!(lost.lost_peer(), Some(NodeId(3)));
+
+        let out = Error::from(FabricError::DeclaredLost);
+        assert!(out.is_declared_lost() && !out.is_peer_lost() && !lost.is_declared_lost());
+        assert_eq!(out.kind(), ErrorKind::DeclaredLost);
+        assert_eq!((out.lost_peer(), out.os_error().is_none()), (None, true));
 
         let refused = io::Error::from_raw_os_error(13);
         let system = Error::from(FabricError::os("mapping memory", &refused));

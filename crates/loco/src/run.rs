@@ -40,7 +40,7 @@ pub fn run<T, E: From<Error>>(program: impl FnOnce(&Manager) -> Result<T, E>) ->
 /// use std::time::Duration;
 /// use loco::{Config, Startup};
 ///
-/// let config = Config { deadline: Duration::from_secs(60), ..Config::default() };
+/// let config = Config::default().deadline(Duration::from_secs(60));
 /// let nodes = Startup::new().config(config).run(|node| Ok::<_, loco::Error>(node.nodes().len()))?;
 /// # Ok::<(), loco::Error>(())
 /// ```

@@ -1,14 +1,16 @@
 //! The asynchronous forms of objects: on every kind of executor and every fabric, who is woken and how often, what a future
 //! that is dropped leaves behind, and what the loss of a node does.
 
+#[path = "common/alarm.rs"]
+mod alarm;
 mod common;
 
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Waker};
 
+use alarm::Alarm;
 use common::{ALL, Cluster, wait_until};
 use loco::asynchronous::{Async, AsyncThread, Driver, RingSink, RingStream};
 use loco::fabric::{NodeId, Time};
@@ -183,38 +185,6 @@ fn every_object_can_be_awaited_on_every_fabric() {
     }
 }
 
-/// Counts how often it is woken, and unparks the thread that made it.
-struct Alarm {
-    rung: AtomicUsize,
-    thread: std::thread::Thread,
-}
-
-impl Wake for Alarm {
-    fn wake(self: Arc<Self>) {
-        self.rung.fetch_add(1, SeqCst);
-        self.thread.unpark();
-    }
-}
-
-impl Alarm {
-    fn new() -> Arc<Alarm> {
-        Arc::new(Alarm {
-            rung: AtomicUsize::new(0),
-            thread: std::thread::current(),
-        })
-    }
-
-    fn rung(&self) -> usize {
-        self.rung.load(SeqCst)
-    }
-
-    fn wait(&self) {
-        while self.rung() == 0 {
-            std::thread::park();
-        }
-    }
-}
-
 fn poll<T>(future: Pin<&mut (impl Future<Output = T> + ?Sized)>, alarm: &Arc<Alarm>) -> Poll<T> {
     let waker = Waker::from(alarm.clone());
     future.poll(&mut Context::from_waker(&waker))
@@ -252,7 +222,7 @@ fn is_woken_once<T>(
             busy_driver(&kit)?;
             assert_eq!(alarm.rung(), 0, "{what}: nothing has happened");
             busy_driver(&kit)?;
-            alarm.wait();
+            alarm.wait(1);
             match poll(future.as_mut(), &alarm) {
                 Poll::Ready(outcome) => drop(outcome?),
                 Poll::Pending => panic!("{what}: woken in vain"),
@@ -322,7 +292,7 @@ fn a_task_that_waits_for_a_lock_is_woken_when_it_has_it() {
                 busy_driver(&kit)?;
                 assert_eq!(alarm.rung(), 0, "{cluster:?}: it is held");
                 Barrier::wait(&kit.barrier, &thread)?;
-                alarm.wait();
+                alarm.wait(1);
                 match poll(locking.as_mut(), &alarm) {
                     Poll::Ready(guard) => drop(guard?),
                     Poll::Pending => panic!("woken in vain"),
@@ -426,7 +396,7 @@ fn a_call_that_was_given_up_ends_while_the_lock_is_held() {
 fn a_lock_that_comes_when_nobody_wants_it_any_more_is_released() {
     a_dropped_lock(|locking, alarm, release| {
         release();
-        alarm.wait();
+        alarm.wait(1);
         drop(locking);
     });
 }

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "common/alarm.rs"]
+mod alarm;
 #[path = "common/counting.rs"]
 #[allow(dead_code)]
 mod counting;
@@ -9,49 +11,20 @@ mod counting;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::Ordering::SeqCst;
 use std::task::{Context, Poll, Wake, Waker};
 
+use alarm::Alarm;
 use counting::{Counting, Counts};
-use loco::fabric::{Nic, NodeId, ShmConfig, ShmFabric};
+use loco::fabric::{Nic, NodeId, Platform as _, ShmConfig, ShmFabric, Std};
 use loco::{AckFuture, AckKey, Barrier, Config, Manager, Polling, Result, SharedRegion, Thread, testing};
 
 type Fabric = Counting<ShmFabric>;
 
+/// Only a hang reaches it.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(120);
+
 const POLLINGS: [Polling; 2] = [Polling::Thread, Polling::CallerDriven];
-
-/// Counts how often it is woken, and unparks the test.
-struct Alarm {
-    rung: AtomicUsize,
-    thread: std::thread::Thread,
-}
-
-impl Wake for Alarm {
-    fn wake(self: Arc<Self>) {
-        self.rung.fetch_add(1, SeqCst);
-        self.thread.unpark();
-    }
-}
-
-impl Alarm {
-    fn new() -> Arc<Alarm> {
-        Arc::new(Alarm {
-            rung: AtomicUsize::new(0),
-            thread: std::thread::current(),
-        })
-    }
-
-    fn rung(&self) -> usize {
-        self.rung.load(SeqCst)
-    }
-
-    /// Waits until it has been rung `times` times.
-    fn wait(&self, times: usize) {
-        while self.rung() < times {
-            std::thread::park();
-        }
-    }
-}
 
 fn poll(future: &mut AckFuture<Fabric>, alarm: &Arc<Alarm>) -> Poll<Result<()>> {
     let waker = Waker::from(alarm.clone());
@@ -160,6 +133,72 @@ fn a_future_that_was_dropped_is_not_woken_and_the_waker_of_the_last_poll_counts(
             valid.wait(1);
             assert!(matches!(poll(&mut kept, &valid), Poll::Ready(Ok(()))));
             assert_eq!((dropped.rung(), replaced.rung(), valid.rung()), (0, 0, 1));
+            Ok(())
+        });
+    }
+}
+
+/// Has the last handles on a node, and drops them when it is called.
+struct Undertaker {
+    handles: std::sync::Mutex<Option<(Thread<Fabric>, SharedRegion<Fabric>, Manager<Fabric>)>>,
+    done: std::sync::mpsc::Sender<bool>,
+}
+
+impl Wake for Undertaker {
+    fn wake(self: Arc<Self>) {
+        let handles = self.handles.lock().expect("no panic").take();
+        let by_polling_thread = std::thread::current()
+            .name()
+            .is_some_and(|name| name.starts_with("loco-poll"));
+        drop(handles);
+        let _ = self.done.send(by_polling_thread);
+    }
+}
+
+#[test]
+fn a_waker_may_drop_the_last_handle_on_the_node() {
+    for polling in POLLINGS {
+        testing::run_with(2, &ShmConfig::with_nic(Nic::deferred(4)), |fabric| {
+            let counts = Arc::new(Counts::default());
+            let mesh = fabric.mesh().clone();
+            let fabric = Counting {
+                inner: fabric,
+                counts: counts.clone(),
+            };
+            let config = Config {
+                polling,
+                deadline: PATIENCE,
+                ..Config::default()
+            };
+            let manager = Manager::with_config(fabric, config)?;
+            let region = SharedRegion::new(&manager, "region", 8)?;
+            manager.wait_for_ready()?;
+            if manager.node() != NodeId(0) {
+                // The region stays until the other node has left.
+                assert_eq!(mesh.wait_for_departures(0, Std.now().after(PATIENCE)), 1);
+                return Ok(());
+            }
+            let thread = manager.thread()?;
+            counts.completions_held.store(true, SeqCst);
+            let mut future = put(&thread, &region)?.into_future();
+            let (done, dropped) = std::sync::mpsc::channel();
+            let undertaker = Arc::new(Undertaker {
+                handles: std::sync::Mutex::new(None),
+                done,
+            });
+            let waker = Waker::from(undertaker.clone());
+            assert!(
+                Pin::new(&mut future)
+                    .poll(&mut Context::from_waker(&waker))
+                    .is_pending()
+            );
+            // A put that nobody waits for is under way when the node goes down.
+            thread.put_inline_untracked(&[2; 8], region.target(NodeId(1), 0)?)?;
+            drop(mesh);
+            *undertaker.handles.lock().unwrap() = Some((thread, region, manager));
+            counts.completions_held.store(false, SeqCst);
+            let by_polling_thread = dropped.recv_timeout(PATIENCE).expect("the node went down");
+            assert!(by_polling_thread, "{polling:?}: the test is about that thread");
             Ok(())
         });
     }

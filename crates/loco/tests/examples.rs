@@ -1,12 +1,10 @@
 //! The examples run as processes, and the documentation shows or names them.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use loco::fabric::{NodeId, Platform, Rendezvous, Secret, Std, var};
-
-const JOB: &str = "examples-test";
-const SECRET: &str = "a secret of this test only";
+use loco::fabric::{NodeId, var};
+use loco_conformance::job::Processes;
 
 /// An example. Cargo builds examples with the tests, but not for a single file of tests.
 fn example(name: &str) -> Command {
@@ -22,37 +20,12 @@ fn example(name: &str) -> Command {
 
 /// Runs an example in `nodes` processes, which are the nodes of a job; gives their outputs.
 fn as_processes(name: &str, nodes: u16) -> Vec<String> {
-    let rendezvous = Rendezvous::on_loopback().expect("a port");
-    let at = rendezvous.address().to_string();
-    let processes: Vec<_> = (0..nodes)
-        .map(|node| {
-            example(name)
-                .env(var::NODE, node.to_string())
-                .env(var::NODES, nodes.to_string())
-                .env(var::LAUNCHER, &at)
-                .env(var::JOB, JOB)
-                .env(var::SECRET, SECRET)
-                .env(var::FABRIC, "shm")
-                .stdout(Stdio::piped())
-                .stderr(Stdio::piped())
-                .spawn()
-                .expect("a process")
-        })
-        .collect();
-    let ids: Vec<NodeId> = (0..nodes).map(NodeId).collect();
-    let secret = Secret::new(SECRET.as_bytes()).expect("a secret");
-    let deadline = Std.now().after(std::time::Duration::from_secs(60));
-    rendezvous
-        .serve(JOB, &secret, &ids, deadline)
-        .expect("all nodes come");
-    let outputs = processes.into_iter().map(|process| {
-        let output = process.wait_with_output().expect("its end");
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{text}{errors}");
-        text
-    });
-    outputs.collect()
+    let mut job = Processes::new("examples-test", nodes);
+    for node in 0..nodes {
+        job.start_heard(NodeId(node), example(name).env(var::FABRIC, "shm"));
+    }
+    job.meet();
+    job.finish_well()
 }
 
 #[test]

@@ -254,6 +254,85 @@ static void atomics(loco_node *node, loco_thread *thread) {
     OK(loco_atomic_free(atomic));
 }
 
+static void variables(loco_node *node, loco_thread *thread) {
+    loco_variable *variable;
+    loco_node_id self = 0, stranger = 5;
+    uint64_t value = 7;
+
+    REFUSED(LOCO_USAGE, "`variable` is NULL", loco_variable_new(node, "variable", NULL));
+    REFUSED(LOCO_USAGE, "`variable` is NULL", loco_variable_read(NULL, &value));
+    OK(loco_variable_new(node, "variable", &variable));
+    OK(loco_wait_for_ready(node));
+    REFUSED(LOCO_USAGE, "`value` is NULL", loco_variable_read(variable, NULL));
+    OK(loco_variable_read(variable, &value));
+    HOLDS(value == 0);
+    OK(loco_variable_write(variable, 40));
+    OK(loco_variable_broadcast(variable, thread)); /* to nobody else */
+    OK(loco_variable_broadcast_to(variable, thread, &self, 1));
+    REFUSED(LOCO_USAGE, "not part of", loco_variable_broadcast_to(variable, thread, &stranger, 1));
+    OK(loco_variable_wait_until(variable, thread, LOCO_GREATER, 39, &value));
+    HOLDS(value == 40);
+    REFUSED(LOCO_USAGE, "no comparison", loco_variable_wait_until(variable, thread, -1, 39, NULL));
+    OK(loco_thread_set_timeout(thread, 0));
+    REFUSED(LOCO_TIMEOUT, "variable", loco_variable_wait_until(variable, thread, LOCO_LESS, 40, NULL));
+    OK(loco_thread_set_timeout(thread, LOCO_DEFAULT_TIMEOUT));
+    OK(loco_variable_free(variable));
+    OK(loco_variable_free(NULL));
+}
+
+static void collectives(loco_node *node, loco_thread *thread) {
+    loco_collective *collective;
+    uint64_t value = 6, values[2] = {9, 9};
+
+    OK(loco_collective_new(node, "collective", &collective));
+    OK(loco_wait_for_ready(node));
+    OK(loco_collective_broadcast(collective, thread, 0, &value));
+    HOLDS(value == 6);
+    REFUSED(LOCO_USAGE, "`value` is NULL", loco_collective_broadcast(collective, thread, 0, NULL));
+    REFUSED(LOCO_USAGE, "node 4", loco_collective_broadcast(collective, thread, 4, &value));
+    REFUSED(LOCO_USAGE, "room for 0 values", loco_collective_gather(collective, thread, 0, 1, values, 0));
+    REFUSED(LOCO_USAGE, "`values` is NULL", loco_collective_all_gather(collective, thread, 1, NULL, 1));
+    OK(loco_collective_gather(collective, thread, 0, 5, values, 2));
+    HOLDS(values[0] == 5 && values[1] == 9);
+    OK(loco_collective_all_gather(collective, thread, 8, values, 1));
+    HOLDS(values[0] == 8);
+    REFUSED(LOCO_USAGE, "no operation 6", loco_collective_all_reduce(collective, thread, 1, 6, &value));
+    REFUSED(LOCO_USAGE, "`result` is NULL", loco_collective_reduce(collective, thread, 0, 1, LOCO_SUM, NULL));
+    OK(loco_collective_reduce(collective, thread, 0, 4, LOCO_XOR, &value));
+    HOLDS(value == 4);
+    OK(loco_collective_all_reduce(collective, thread, 3, LOCO_MAX, &value));
+    HOLDS(value == 3);
+    OK(loco_collective_free(collective));
+    OK(loco_collective_free(NULL));
+}
+
+static void queues(loco_node *node, loco_thread *thread) {
+    loco_queue *queue;
+    uint64_t value = 7;
+
+    REFUSED(LOCO_USAGE, "no room for a value", loco_queue_new(node, "queue", 0, 0, &queue));
+    OK(loco_queue_new(node, "queue", 0, 2, &queue));
+    OK(loco_wait_for_ready(node));
+    EXPECT(LOCO_AGAIN, loco_queue_try_pop(queue, thread, &value));
+    HOLDS(value == 7);
+    OK(loco_queue_push(queue, thread, 1));
+    OK(loco_queue_try_push(queue, thread, 2));
+    EXPECT(LOCO_AGAIN, loco_queue_try_push(queue, thread, 3));
+    OK(loco_thread_set_timeout(thread, 1000000));
+    REFUSED(LOCO_TIMEOUT, "queue", loco_queue_push(queue, thread, 3));
+    REFUSED(LOCO_USAGE, "`value` is NULL", loco_queue_pop(queue, thread, NULL)); /* nothing is taken */
+    OK(loco_queue_pop(queue, thread, &value));
+    HOLDS(value == 1);
+    OK(loco_queue_close(queue, thread));
+    EXPECT(LOCO_ENDED, loco_queue_push(queue, thread, 3));
+    OK(loco_queue_try_pop(queue, thread, &value));
+    HOLDS(value == 2);
+    EXPECT(LOCO_ENDED, loco_queue_pop(queue, thread, &value));
+    OK(loco_thread_set_timeout(thread, LOCO_DEFAULT_TIMEOUT));
+    OK(loco_queue_free(queue));
+    OK(loco_queue_free(NULL));
+}
+
 struct stranger {
     loco_thread *thread;
     loco_barrier *barrier;
@@ -380,6 +459,9 @@ int main(void) {
     rings(node, thread);
     stores(node, thread);
     atomics(node, thread);
+    variables(node, thread);
+    collectives(node, thread);
+    queues(node, thread);
     threads(node, thread);
     any_order(node, thread);
     puts("all is as it should be");

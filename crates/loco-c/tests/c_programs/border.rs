@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use loco::fabric::NodeId;
 
-use crate::support::{Job, Language, installation, job, texts};
+use loco_conformance::job::Processes;
+
+use crate::support::{Language, installation, job, start, texts};
 
 fn program(name: &str) -> Option<PathBuf> {
     let installation = installation(Language::C)?;
@@ -28,9 +30,9 @@ fn threads_of_two_nodes() {
 #[test]
 fn a_lost_node_is_an_error_that_names_it() {
     let Some(program) = program("loss") else { return };
-    let mut job = Job::new("loss", 3);
+    let mut job = Processes::new("loss", 3);
     for node in 0..3 {
-        job.start(NodeId(node), &program);
+        start(&mut job, NodeId(node), &program);
     }
     job.meet();
     for (node, output) in job.finish() {

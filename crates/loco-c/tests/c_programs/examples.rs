@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use loco::fabric::{AnyConfig, Environment, FabricChoice, Job as NodeOfJob, NodeId};
 use loco::{AtomicVar, Barrier, Startup};
 
-use crate::support::{Job, Language, here, installation, job, texts};
+use loco_conformance::job::Processes;
+
+use crate::support::{Language, here, installation, job, start, texts};
 
 /// Compiles an example.
 fn example(language: Language, name: &str) -> Option<PathBuf> {
@@ -103,8 +105,19 @@ fn store() {
 }
 
 #[test]
+fn collective() {
+    let Some(program) = example(Language::C, "collective") else {
+        return;
+    };
+    let lines: Vec<_> = (0..3)
+        .map(|node| format!("node {node}: the squares add up to 338350\n"))
+        .collect();
+    assert_eq!(job("collective", 3, &program), lines);
+}
+
+#[test]
 fn the_examples_are_cxx_too() {
-    for name in ["hello", "counter", "ring", "store"] {
+    for name in ["hello", "counter", "ring", "store", "collective"] {
         let Some(program) = example(Language::Cxx, name) else {
             return;
         };
@@ -118,8 +131,8 @@ fn a_job_of_both_languages() {
     let Some(program) = example(Language::C, "hello") else {
         return;
     };
-    let mut job = Job::new("both", 2);
-    job.start(NodeId(1), &program);
+    let mut job = Processes::new("both", 2);
+    start(&mut job, NodeId(1), &program);
     let here = job.environment(NodeId(0));
     let variables = here.iter().map(|(name, value)| (*name, value.as_str()));
     let description = NodeOfJob::from_environment(&Environment::of(variables)).expect("a job");

@@ -1,4 +1,4 @@
-//! What is installed, and that programs find it.
+//! The installation: its files, and that programs find them.
 
 use std::collections::BTreeSet;
 use std::process::Command;

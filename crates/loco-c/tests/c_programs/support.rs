@@ -1,17 +1,13 @@
 //! Installing the library, compiling programs, running them as jobs.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output};
 use std::sync::OnceLock;
-use std::time::Duration;
 
-use loco::fabric::{NodeId, Platform as _, Rendezvous, Secret, Std, var};
+use loco::fabric::{NodeId, var};
+use loco_conformance::job::Processes;
 
 use crate::skip::skipped;
-
-/// How long nodes wait for one another.
-const PATIENCE: Duration = Duration::from_secs(90);
 
 /// The folder of this crate.
 pub fn here() -> &'static Path {
@@ -100,7 +96,7 @@ pub fn run(command: &mut Command) -> String {
     out
 }
 
-/// What a process has written.
+/// Returns the texts that a process has written to its two outputs.
 pub fn texts(output: &Output) -> (String, String) {
     let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
     (text(&output.stdout), text(&output.stderr))
@@ -134,94 +130,18 @@ impl Installation {
     }
 }
 
-/// Processes that are the nodes of a job; those that still run when a test ends, however it ends, are killed.
-pub struct Job {
-    id: String,
-    secret: String,
-    /// `None` once the nodes have met.
-    rendezvous: Option<Rendezvous>,
-    address: String,
-    nodes: Vec<NodeId>,
-    processes: BTreeMap<NodeId, Child>,
-}
-
-impl Job {
-    /// A job of `nodes` nodes, none of which runs yet. `test` names it.
-    pub fn new(test: &str, nodes: u16) -> Job {
-        let rendezvous = Rendezvous::on_loopback().expect("a port");
-        Job {
-            id: test.to_owned(),
-            secret: Secret::random_text().expect("randomness"),
-            address: rendezvous.address().to_string(),
-            rendezvous: Some(rendezvous),
-            nodes: (0..nodes).map(NodeId).collect(),
-            processes: BTreeMap::new(),
-        }
-    }
-
-    /// The variables of a node.
-    pub fn environment(&self, node: NodeId) -> Vec<(&'static str, String)> {
-        vec![
-            (var::NODE, node.0.to_string()),
-            (var::NODES, self.nodes.len().to_string()),
-            (var::LAUNCHER, self.address.clone()),
-            (var::JOB, self.id.clone()),
-            (var::SECRET, self.secret.clone()),
-            (var::FABRIC, "shm".to_owned()),
-        ]
-    }
-
-    /// Starts `program` as this node.
-    pub fn start(&mut self, node: NodeId, program: &Path) {
-        let process = Command::new(program)
-            .envs(self.environment(node))
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("a process");
-        self.processes.insert(node, process);
-    }
-
-    /// Lets the nodes meet.
-    pub fn meet(&mut self) {
-        let rendezvous = self.rendezvous.take().expect("they meet once");
-        let secret = Secret::new(self.secret.as_bytes()).expect("a secret");
-        let deadline = Std.now().after(PATIENCE);
-        rendezvous
-            .serve(&self.id, &secret, &self.nodes, deadline)
-            .expect("all nodes come");
-    }
-
-    /// Waits for the ends of the processes.
-    pub fn finish(mut self) -> BTreeMap<NodeId, Output> {
-        let processes = std::mem::take(&mut self.processes);
-        let ends = processes
-            .into_iter()
-            .map(|(node, process)| (node, process.wait_with_output().expect("its end")));
-        ends.collect()
-    }
-}
-
-impl Drop for Job {
-    fn drop(&mut self) {
-        for process in self.processes.values_mut() {
-            let _gone_already = process.kill();
-            let _status = process.wait();
-        }
-    }
+/// Starts `program` as a node of `job`, over shared memory.
+pub fn start(job: &mut Processes, node: NodeId, program: &Path) {
+    let mut command = Command::new(program);
+    job.start_heard(node, command.env(var::FABRIC, "shm"));
 }
 
 /// Runs `program` as each of `nodes` nodes, which all must succeed; gives what each has written.
 pub fn job(test: &str, nodes: u16, program: &Path) -> Vec<String> {
-    let mut job = Job::new(test, nodes);
+    let mut job = Processes::new(test, nodes);
     for node in 0..nodes {
-        job.start(NodeId(node), program);
+        start(&mut job, NodeId(node), program);
     }
     job.meet();
-    let ends = job.finish().into_iter().map(|(node, output)| {
-        let (out, err) = texts(&output);
-        assert!(output.status.success(), "{node}: {}\n{out}{err}", output.status);
-        out
-    });
-    ends.collect()
+    job.finish_well()
 }

@@ -20,7 +20,7 @@ use super::generate::Clients;
 /// Time for listing what the specification allows one client; one that takes longer is passed over.
 const SPECIFIED_TIME: Duration = Duration::from_secs(10);
 
-/// Which clients, and how far each is explored.
+/// The choice of clients, and how far each is explored.
 #[derive(Clone, Debug)]
 pub struct Campaign {
     /// The clients.
@@ -43,7 +43,7 @@ pub struct Campaign {
     pub cancel: Arc<AtomicBool>,
 }
 
-/// What a campaign found.
+/// The findings of a campaign.
 #[derive(Debug, Default)]
 pub struct Summary {
     /// Clients that were run, each in every form.
@@ -83,7 +83,7 @@ pub struct Failed {
     pub failure: Failure,
 }
 
-/// What was found of one client.
+/// The findings about one client.
 #[derive(Default)]
 struct One {
     ran: bool,

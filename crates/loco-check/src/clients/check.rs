@@ -21,7 +21,7 @@ use super::objects::{self, At, Bound, WORD_BYTES};
 /// How far one client is explored.
 #[derive(Clone, Debug)]
 pub struct Effort {
-    /// Which schedules.
+    /// The schedules to explore.
     pub strategy: Strategy,
     /// Explorers that work in parallel on the one client.
     pub workers: usize,
@@ -49,7 +49,7 @@ impl Default for Effort {
     }
 }
 
-/// What running a client found.
+/// The findings of a client's run.
 #[derive(Debug)]
 pub struct Checked {
     /// The outcomes that some execution has.
@@ -57,7 +57,7 @@ pub struct Checked {
     /// Executions that have no outcome: a thread makes a call that never returns by its specification, as giving back a
     /// lock that it does not hold, or needs more iterations of a loop than are considered.
     pub cut: bool,
-    /// What the exploration saw. Its failure is an execution with a forbidden outcome, an error of an object, or threads
+    /// The report of the exploration. Its failure is an execution with a forbidden outcome, an error of an object, or threads
     /// that wait for ever.
     pub report: Report,
 }

@@ -1,4 +1,4 @@
-//! Which shipped object stands for a library where several do.
+//! Chooses the shipped object that stands for a library where several do.
 
 use crate::Object;
 
@@ -32,7 +32,7 @@ pub enum RingForm {
     FromMemory,
 }
 
-/// Which shipped objects a client runs on.
+/// The shipped objects that a client runs on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Form {
     /// For owned variables.
@@ -67,7 +67,7 @@ impl Form {
         }
     }
 
-    /// What is unusual about it, for reports; nothing if nothing is.
+    /// Describes the unusual parts of the form, for reports; empty if there are none.
     pub fn about(&self) -> String {
         let mut about = Vec::new();
         if self.owned == OwnedForm::Wide {

@@ -1,4 +1,4 @@
-//! Which clients an object is checked with.
+//! Generates the clients that an object is checked with.
 //!
 //! Clients are those of `mowgli_libraries::enumerate`, each once up to symmetry, or drawn at random. A generated client is
 //! *fair*: every thread gives back the locks that it takes, calls no barrier while it holds one, and calls a barrier as often
@@ -222,7 +222,7 @@ fn meets(client: &Client) -> bool {
     })
 }
 
-/// What a thread has of a lock, as far as its text tells.
+/// The state of a lock in a thread, as far as its text tells.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Has {
     Nothing,

@@ -18,7 +18,7 @@ use mowgli_libraries::value::{BOTTOM, Value};
 use super::objects::{Bound, Objects, Seat, Site, WORD_BYTES, node_id};
 use crate::stage::Fabric;
 
-/// What the note with a thread's registers begins with.
+/// The beginning of the note with a thread's registers.
 pub(super) const REGISTERS: &str = "registers ";
 /// The note of a thread that makes a call which never returns by its specification.
 pub(super) const NEVER_RETURNS: &str = "makes a call that never returns";

@@ -53,14 +53,14 @@ pub(super) struct Objects {
     pub(super) mixed: Option<Msw<Fabric>>,
 }
 
-/// What one thread of the client has to itself.
+/// The objects that one thread of the client has to itself.
 pub(super) struct Seat {
     pub(super) thread: Thread<Fabric>,
     pub(super) writers: BTreeMap<ObjectId, RingWriter<Fabric>>,
     pub(super) readers: BTreeMap<ObjectId, RingReader<Fabric>>,
 }
 
-/// What a node of the world has.
+/// The objects of a node of the world.
 pub(super) struct Site {
     pub(super) objects: Objects,
     /// By thread of the client; of other nodes' threads none.
@@ -68,7 +68,7 @@ pub(super) struct Site {
 }
 
 impl Site {
-    /// What the thread of the client has to itself; once.
+    /// The objects of the client's thread, until it takes them.
     pub(super) fn take(&self, thread: usize) -> Option<Seat> {
         self.seats[thread]
             .lock()

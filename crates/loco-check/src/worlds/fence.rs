@@ -4,7 +4,7 @@
 //! The pattern is message passing through a third node. Node 0 puts data into the memory of node 2, fences, and then puts a
 //! flag into the memory of node 1, along another queue pair. Node 1 sees the flag and gets the data from node 2.
 
-use loco::fabric::{FabricError, NodeId};
+use loco::fabric::NodeId;
 use loco::{Manager, Result, SharedRegion, SharedVar, Thread, fence};
 use loco_sim::{World, note};
 
@@ -69,7 +69,7 @@ fn patient_fence(scope: Scope, thread: &Thread<Fabric>) -> Result<()> {
     })
 }
 
-/// Which data is put.
+/// The data that is put.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Data {
     Inline,
@@ -175,7 +175,7 @@ fn lost(scope: Scope) -> impl Fn(&mut World) {
             }
             let mut failures = 0;
             while let Err(error) = patient_fence(scope, thread) {
-                if matches!(error, loco::Error::Fabric(FabricError::DeclaredLost)) {
+                if error.is_declared_lost() {
                     return;
                 }
                 assert!(is_loss(&error), "{error}");

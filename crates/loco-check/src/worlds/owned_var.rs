@@ -164,7 +164,7 @@ fn faulty(readers: u16) -> impl Fn(&mut World) {
     }
 }
 
-/// What the thread broadcast before the push is seen with the value.
+/// Checks that a broadcast before the push is seen with the pushed value.
 fn with_data(world: &mut World) {
     let at = nodes(world, 2, 1, make);
     run(world, &at[0], 0, "owner", |objects, thread| {

@@ -169,7 +169,7 @@ fn atomics(world: &mut World) {
     });
 }
 
-/// What this node writes with its CPU is what the other node gets.
+/// Checks that the other node gets what this node writes with its CPU.
 fn get_written(world: &mut World) {
     let at = nodes(world, 2, 1, make);
     run(world, &at[0], 0, "writer", |objects, thread| {

@@ -72,7 +72,7 @@ where
     }
 }
 
-/// The same where stores, pushes and waits may be late, and are tried again then.
+/// A world in which stores, pushes and waits may be late, and are tried again then.
 fn late<const N: usize>(threads: usize) -> impl Fn(&mut World)
 where
     [u64; N]: Value,

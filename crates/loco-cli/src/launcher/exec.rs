@@ -1,7 +1,7 @@
 //! The hidden subcommand through which every node starts. It ties the node's life to the launcher's, and then
 //! becomes the program.
 //!
-//! It is a program of its own, because code that runs between fork and exec in the launcher's process would
+//! This is a program of its own, because code that runs between fork and exec in the launcher's process would
 //! be unsafe.
 
 use std::ffi::OsString;

@@ -1,6 +1,6 @@
 //! The guard: a process that outlives the launcher by a moment and ends what the launcher could not.
 //!
-//! It reads lines from its standard input: `+ID` is a process group to watch, `-ID` one to forget, and
+//! The guard reads lines from its standard input: `+ID` is a process group to watch, `-ID` one to forget, and
 //! `/PATH` a directory. At the end of input it kills the groups that are left and removes the directories.
 //! Only the launcher holds the writing end of the input, so the end of input means the end of the launcher.
 

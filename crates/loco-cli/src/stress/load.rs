@@ -40,7 +40,7 @@ pub struct Load {
     #[arg(long, value_name = "MS", env = var::SILENCE_SAME_HOST_MS, default_value = "10000", value_parser = clap::value_parser!(u64).range(1..))]
     #[serde(rename = "silence_ms")]
     silence: u64,
-    /// What a lock does when its holder is lost.
+    /// The policy of a lock whose holder is lost.
     #[arg(long, value_enum, default_value = "poison")]
     pub(super) on_loss: OnLoss,
 }

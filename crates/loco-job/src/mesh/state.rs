@@ -26,6 +26,9 @@ const LOST: u8 = 2;
 pub trait Revoke: Send + Sync + 'static {
     /// Returns once `peer` can no longer change this node's memory, whatever it does. May block for a while.
     fn revoke(&self, peer: NodeId) -> Revoked;
+
+    /// Hears that a node is gone, after that can be seen. Wakes those who wait for it. Must not block.
+    fn gone(&self) {}
 }
 
 /// The outcome of a revocation.
@@ -164,6 +167,7 @@ impl State {
         self.settle(&mut arrivals);
         drop(arrivals);
         self.changed.notify_all();
+        self.tell_gone();
         first
     }
 
@@ -246,6 +250,13 @@ impl State {
         self.settle(&mut arrivals);
         drop(arrivals);
         self.changed.notify_all();
+        self.tell_gone();
+    }
+
+    fn tell_gone(&self) {
+        for revoker in self.revokers() {
+            revoker.gone();
+        }
     }
 
     /// Reports all suspects as lost, with the lock held, once every node that is not a suspect has revoked

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use loco_fabric::{Completion, NodeId, Result};
 
+use crate::bell::Bell;
 use crate::config::Nic;
 use crate::gate::OwnGate;
 use crate::operation::Request;
@@ -18,7 +19,7 @@ pub(crate) enum DeferredNic {}
 pub(crate) enum QueueId {}
 
 impl DeferredNic {
-    pub(crate) fn start(_gate: &Arc<OwnGate>, nic: &Nic) -> Result<Option<DeferredNic>> {
+    pub(crate) fn start(_gate: &Arc<OwnGate>, _bells: Vec<Bell>, nic: &Nic) -> Result<Option<DeferredNic>> {
         match nic {
             Nic::Synchronous => Ok(None),
         }

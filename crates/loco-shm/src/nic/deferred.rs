@@ -16,6 +16,7 @@ use loco_fabric::{
 use loco_job::Mesh;
 
 use super::send_queue::{Dice, SendQueue};
+use crate::bell::Bell;
 use crate::config::Nic;
 use crate::gate::{OwnGate, Slot};
 use crate::operation::Request;
@@ -62,8 +63,8 @@ impl Shared {
 }
 
 impl DeferredNic {
-    /// Starts the NIC, if `nic` asks for it.
-    pub(crate) fn start(gate: &Arc<OwnGate>, nic: &Nic) -> Result<Option<DeferredNic>> {
+    /// Starts the NIC, if `nic` asks for it. It rings `bells` after each step.
+    pub(crate) fn start(gate: &Arc<OwnGate>, bells: Vec<Bell>, nic: &Nic) -> Result<Option<DeferredNic>> {
         let Nic::Deferred {
             seed,
             delay_max,
@@ -88,7 +89,9 @@ impl DeferredNic {
         });
         let name = format!("nic of {}", mesh.node());
         let (its, mesh) = (Arc::clone(&shared), mesh.clone());
-        let thread = Std.spawn(&name, ThreadKind::Service, move || run(&its, &mesh, &slot))?;
+        let thread = Std.spawn(&name, ThreadKind::Service, move || {
+            run(&its, &mesh, &slot, &bells)
+        })?;
         Ok(Some(DeferredNic {
             shared,
             thread: Some(thread),
@@ -160,7 +163,7 @@ impl Drop for DeferredNic {
 }
 
 /// The NIC's thread.
-fn run(shared: &Shared, mesh: &Mesh, slot: &Slot) {
+fn run(shared: &Shared, mesh: &Mesh, slot: &Slot, bells: &[Bell]) {
     let mut departures_seen = 0;
     let mut state = shared.lock();
     loop {
@@ -185,6 +188,8 @@ fn run(shared: &Shared, mesh: &Mesh, slot: &Slot) {
         state = match next {
             Next::Stepped => {
                 drop(state);
+                // The step may have changed the memory of any node.
+                bells.iter().for_each(Bell::ring_if_awaited);
                 if shared.delay_max.is_zero() {
                     std::thread::yield_now(); // Lets others post and poll: this lock is not fair.
                 }

@@ -63,6 +63,10 @@ pub struct ModelTask {
 }
 
 impl Task for ModelTask {
+    fn is_current(&self) -> bool {
+        current().is_some_and(|(thread, _)| thread == self.thread)
+    }
+
     fn join(self) -> Result<()> {
         match ask(Request::Join { thread: self.thread }) {
             Reply::Dismantled => Err(outside("join")),

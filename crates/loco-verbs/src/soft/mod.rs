@@ -5,8 +5,8 @@
 //! device shows: every completion status, refused registration, queues that overflow, completions that stay
 //! out. An operation is executed when it is posted, in order; `delay_completions` holds its completion back.
 //!
-//! It connects nodes of one process only. A device is found by its address, which is unique in the process.
-//! It lives as long as the process, as devices do.
+//! The device connects nodes of one process only. A device is found by its address, which is unique in the process.
+//! A device lives as long as the process.
 
 //! From the bottom: `shared` (a device's state and its injected faults), `execute` (carries out work
 //! requests), `verbs` (queue pairs and memory), `cm` (the connection manager), `table` (the functions),

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use loco_fabric::Doorbell;
+
 use crate::{Error, Result};
 
 /// The outcome of a call: its result, or the panic of its code.
@@ -24,6 +26,8 @@ enum State<T> {
         left: Arc<Left<T>>,
         /// Dropping the future gives the call up.
         gives_up: bool,
+        /// Wakes the driver.
+        bell: Option<Arc<dyn Doorbell>>,
     },
 }
 
@@ -51,8 +55,11 @@ impl<T> Call<T> {
     }
 
     /// Makes a call under way; the other half finishes it. The flag is set when the call is given up, which dropping the
-    /// future does if `gives_up`.
-    pub(crate) fn under_way(gives_up: bool) -> (Call<T>, Finish<T>, Arc<AtomicBool>) {
+    /// future does if `gives_up`; the driver, which may sleep, hears of it by `bell`.
+    pub(crate) fn under_way(
+        gives_up: bool,
+        bell: Option<Arc<dyn Doorbell>>,
+    ) -> (Call<T>, Finish<T>, Arc<AtomicBool>) {
         let given_up = Arc::new(AtomicBool::new(false));
         let left = Arc::new(Left {
             progress: Mutex::new(Progress::Awaited(None)),
@@ -62,6 +69,7 @@ impl<T> Call<T> {
             state: State::UnderWay {
                 left: left.clone(),
                 gives_up,
+                bell,
             },
         };
         (call, Finish(Some(left)), given_up)
@@ -129,10 +137,13 @@ impl<T> Future for Call<T> {
 
 impl<T> Drop for Call<T> {
     fn drop(&mut self) {
-        if let State::UnderWay { left, gives_up } = &self.state {
+        if let State::UnderWay { left, gives_up, bell } = &self.state {
             if *gives_up {
-                // Relaxed: it publishes nothing; the driver looks again and again.
+                // Relaxed: the flag publishes no other data. The driver looks again and again, or hears the doorbell.
                 left.given_up.store(true, Ordering::Relaxed);
+                if let Some(bell) = bell {
+                    bell.ring();
+                }
             }
             // The task is not kept by a waker that nobody needs, nor is an outcome that nobody will take.
             let rest = match &mut *left.lock() {

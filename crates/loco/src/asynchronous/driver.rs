@@ -1,11 +1,11 @@
 //! The driver: the one thread of a node that waits for all asynchronous calls.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use loco_fabric::{Fabric, FabricError, Std};
+use loco_fabric::{Doorbell, Fabric, FabricError, Platform, Std, Time};
 use loco_host::strand::{Paused, Resume, Strand};
 
 use crate::asynchronous::thread::{AsyncThread, Lane};
@@ -19,6 +19,8 @@ const YIELDS: u32 = 200;
 /// Sleeps between rounds after those.
 const SLEEP_MIN: Duration = Duration::from_micros(5);
 const SLEEP_MAX: Duration = Duration::from_micros(100);
+/// The longest sleep by the doorbell, unless the program says otherwise.
+const SLEEP_BY_BELL_MAX: Duration = Duration::from_secs(1);
 
 /// Waits for the asynchronous calls of a node, on one thread of its own; a cheap handle. The [module](super) says how.
 ///
@@ -26,7 +28,39 @@ const SLEEP_MAX: Duration = Duration::from_micros(100);
 /// sleeps and takes no processor time.
 pub struct Driver<F: Fabric<Platform = Std> = AnyFabric> {
     manager: Manager<F>,
+    calls: Calls<F>,
+    rounds: Arc<AtomicU64>,
+}
+
+/// The way to the driver's thread.
+pub(super) struct Calls<F: Fabric<Platform = Std>> {
     starts: Sender<Start<F>>,
+    /// The doorbell of the node, by which the thread sleeps while calls wait.
+    bell: Option<Arc<dyn Doorbell>>,
+}
+
+impl<F: Fabric<Platform = Std>> Calls<F> {
+    /// Has the thread run a call. If the thread has panicked, the call is dropped, and says so.
+    pub(super) fn start(&self, start: Start<F>) {
+        drop(self.starts.send(start));
+        if let Some(bell) = &self.bell {
+            bell.ring();
+        }
+    }
+
+    /// Returns the doorbell that has the thread look at its calls again.
+    pub(super) fn bell(&self) -> Option<Arc<dyn Doorbell>> {
+        self.bell.clone()
+    }
+}
+
+impl<F: Fabric<Platform = Std>> Clone for Calls<F> {
+    fn clone(&self) -> Self {
+        Calls {
+            starts: self.starts.clone(),
+            bell: self.bell.clone(),
+        }
+    }
 }
 
 impl<F: Fabric<Platform = Std>> Driver<F> {
@@ -35,16 +69,36 @@ impl<F: Fabric<Platform = Std>> Driver<F> {
     /// # Errors
     /// `Os` when the system refuses another thread.
     pub fn new(manager: &Manager<F>) -> Result<Driver<F>> {
+        Driver::with_sleep_max(manager, SLEEP_BY_BELL_MAX)
+    }
+
+    /// Starts the thread that waits, as [`new`](Driver::new) does. It sleeps for `sleep_max` at most where the node's
+    /// doorbell would wake it: a node that is stopped just before it would have rung delays a call by as much. `new` takes
+    /// one second.
+    ///
+    /// # Errors
+    /// See [`new`](Driver::new).
+    pub fn with_sleep_max(manager: &Manager<F>, sleep_max: Duration) -> Result<Driver<F>> {
         let (starts, arriving) = channel();
         let name = format!("loco-async-{}", manager.node().0);
+        let bell = manager.network().bell().cloned();
+        let rounds = Arc::new(AtomicU64::new(0));
+        let (sleeps_by, counts) = (bell.clone(), rounds.clone());
         std::thread::Builder::new()
             .name(name.clone())
-            .spawn(move || drive(&arriving))
+            .spawn(move || drive(&arriving, sleeps_by.as_deref(), sleep_max, &counts))
             .map_err(|error| FabricError::os(format!("starting thread `{name}`"), &error))?;
         Ok(Driver {
             manager: manager.clone(),
-            starts,
+            calls: Calls { starts, bell },
+            rounds,
         })
+    }
+
+    /// Returns how many times the driver has looked at its calls. The number stands still while the driver sleeps.
+    pub fn rounds(&self) -> u64 {
+        // Relaxed: the number publishes no other data.
+        self.rounds.load(Ordering::Relaxed)
     }
 
     /// Access to the network for one sequence of asynchronous calls, as [`Manager::thread`] for a thread.
@@ -52,7 +106,7 @@ impl<F: Fabric<Platform = Std>> Driver<F> {
     /// # Errors
     /// `TooManyThreads`.
     pub fn thread(&self) -> Result<AsyncThread<F>> {
-        Ok(AsyncThread::new(self.manager.thread()?, self.starts.clone()))
+        Ok(AsyncThread::new(self.manager.thread()?, self.calls.clone()))
     }
 }
 
@@ -60,7 +114,8 @@ impl<F: Fabric<Platform = Std>> Clone for Driver<F> {
     fn clone(&self) -> Self {
         Driver {
             manager: self.manager.clone(),
-            starts: self.starts.clone(),
+            calls: self.calls.clone(),
+            rounds: self.rounds.clone(),
         }
     }
 }
@@ -126,12 +181,21 @@ impl Running {
     }
 }
 
-/// Body of the driver's thread: looks at every call whether what it waits for has come, over and over. A round in which
-/// nothing happens is followed by a pause, as in the waits of threads; a call that arrives ends the pause.
-fn drive<F: Fabric<Platform = Std>>(arriving: &Receiver<Start<F>>) {
+/// Body of the driver's thread: looks at every call whether what it waits for has come, round after round. A round in
+/// which nothing happens is followed by a pause, as in the waits of threads; a call that arrives ends the pause. Where the
+/// node has a doorbell and every call waits for something that rings it, the thread sleeps until it rings.
+fn drive<F: Fabric<Platform = Std>>(
+    arriving: &Receiver<Start<F>>,
+    bell: Option<&dyn Doorbell>,
+    sleep_max: Duration,
+    rounds: &AtomicU64,
+) {
     let mut running: Vec<Running> = Vec::new();
     let mut pauses = Pauses::default();
+    // When a call is to be looked at though the doorbell has not rung. None if the doorbell does not ring for some call.
+    let mut rung_or_at = None;
     loop {
+        let mut armed = None;
         let first = if running.is_empty() {
             match arriving.recv() {
                 Ok(start) => Some(start),
@@ -139,9 +203,13 @@ fn drive<F: Fabric<Platform = Std>>(arriving: &Receiver<Start<F>>) {
                 Err(_) => return,
             }
         } else {
-            match pauses.next() {
-                Some(pause) => arriving.recv_timeout(pause).ok(),
-                None => arriving.try_recv().ok(),
+            match pauses.next(bell.is_some() && rung_or_at.is_some()) {
+                Pause::No => arriving.try_recv().ok(),
+                Pause::For(pause) => arriving.recv_timeout(pause).ok(),
+                Pause::UntilRung => {
+                    armed = bell.and_then(Doorbell::arm);
+                    arriving.try_recv().ok()
+                }
             }
         };
         let mut moved = first.is_some();
@@ -151,28 +219,58 @@ fn drive<F: Fabric<Platform = Std>>(arriving: &Receiver<Start<F>>) {
                 .chain(arriving.try_iter())
                 .filter_map(Running::new),
         );
-        running.retain_mut(|call| {
-            let with = match call.given_up.load(Ordering::Relaxed) {
-                false => Resume::GoOn,
-                true => Resume::GiveUp,
-            };
-            match call.strand.resume(with) {
-                Paused::Waits(answered) => {
-                    moved |= answered;
-                    true
-                }
-                Paused::Ended(end) => {
-                    moved = true;
-                    if end.is_err() {
-                        // Panics of calls are caught where the outcome is left.
-                        tracing::error!("an asynchronous call ended badly");
-                    }
-                    false
-                }
+        rung_or_at = Some(Time::NEVER);
+        running.retain_mut(|call| match call.look() {
+            Look::Waits { answered, until } => {
+                moved |= answered;
+                rung_or_at = rung_or_at.and_then(|at| until.map(|until| at.min(until)));
+                true
+            }
+            Look::Over => {
+                moved = true;
+                false
             }
         });
+        // Relaxed: the number publishes no other data.
+        rounds.fetch_add(1, Ordering::Relaxed);
         if moved {
             pauses = Pauses::default();
+        } else if let (Some(bell), Some(armed), Some(at)) = (bell, armed, rung_or_at) {
+            // Everything was looked at since the doorbell was armed.
+            bell.sleep(armed, at.since(Std.now()).min(sleep_max));
+        }
+    }
+}
+
+/// The outcome of a look at a call.
+enum Look {
+    /// The call waits. `answered` and `until` are the fields of [`Paused::Waits`].
+    Waits {
+        answered: bool,
+        until: Option<Time>,
+    },
+    Over,
+}
+
+impl Running {
+    /// Runs the call until it waits again, or is over.
+    fn look(&mut self) -> Look {
+        let with = match self.given_up.load(Ordering::Relaxed) {
+            false => Resume::GoOn,
+            true => Resume::GiveUp,
+        };
+        match self.strand.resume(with) {
+            Paused::Waits { answered, rung_or_at } => Look::Waits {
+                answered,
+                until: rung_or_at,
+            },
+            Paused::Ended(end) => {
+                if end.is_err() {
+                    // Panics of calls are caught where the outcome is left.
+                    tracing::error!("an asynchronous call ended badly");
+                }
+                Look::Over
+            }
         }
     }
 }
@@ -182,6 +280,16 @@ struct Pauses {
     spins: u32,
     yields: u32,
     sleep: Duration,
+    /// The last pause was one until the doorbell rings, and was in vain.
+    slept: bool,
+}
+
+/// The action before the next round.
+enum Pause {
+    No,
+    For(Duration),
+    /// Arm the doorbell, and sleep after the round if nothing has happened.
+    UntilRung,
 }
 
 impl Default for Pauses {
@@ -190,25 +298,33 @@ impl Default for Pauses {
             spins: SPINS,
             yields: YIELDS,
             sleep: SLEEP_MIN,
+            slept: false,
         }
     }
 }
 
 impl Pauses {
-    /// Returns the time to sleep before the next round, or none to go on at once.
-    fn next(&mut self) -> Option<Duration> {
+    /// Returns the pause before the next round. `rings` says that the doorbell rings for all that is waited for.
+    fn next(&mut self, rings: bool) -> Pause {
         if self.spins > 0 {
             self.spins -= 1;
             std::hint::spin_loop();
-            return None;
+            return Pause::No;
         }
         if self.yields > 0 {
             self.yields -= 1;
             std::thread::yield_now();
-            return None;
+            return Pause::No;
         }
+        // Operations that no call waits for ring too. Between two sleeps there is a pause, so that they do not ring all
+        // the time, which costs whoever posts them.
+        if rings && !self.slept {
+            self.slept = true;
+            return Pause::UntilRung;
+        }
+        self.slept = false;
         let sleep = self.sleep;
         self.sleep = (sleep * 2).min(SLEEP_MAX);
-        Some(sleep)
+        Pause::For(sleep)
     }
 }

@@ -33,12 +33,12 @@
 //!
 //! # Who wakes a task
 //!
-//! A task is woken once, when its call is over, and not before: executors never poll in vain. What a call waits for
-//! is another matter. Nodes write into one another's memory without telling its processor, so somebody has to look. That
-//! is the driver: it looks at the conditions of all calls under way in rounds, without pauses while things happen, then
-//! with pauses that grow to 100 us, as a single blocked thread does. Completions of operations (see
-//! [`AckKey`](crate::AckKey), which can be awaited without this feature) are polled in the same rounds. Neither a doorbell for
-//! shared memory nor the completion channels of verbs are used: a doorbell would cost every put a look whether somebody sleeps.
+//! A task is woken once, when its call is over, and not before: executors never poll in vain. The driver finds out that a call can
+//! go on. While things happen it looks at the conditions of all calls under way in rounds, without pauses. Then it sleeps
+//! until the node's [doorbell](loco_fabric::Doorbell) rings, where the fabric has one and rings it for everything that the
+//! calls wait for: over shared memory, for what other nodes do. Elsewhere it looks with pauses that grow to 100 us, as a single
+//! blocked thread does. Completions of operations (see [`AckKey`](crate::AckKey), which can be awaited without this feature)
+//! are polled in the same rounds.
 //!
 //! # Deadlines and cancellation
 //!

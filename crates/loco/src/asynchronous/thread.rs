@@ -2,13 +2,12 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use loco_fabric::{Fabric, Std, Time};
 
 use crate::asynchronous::call::Call;
-use crate::asynchronous::driver::{Job, Start};
+use crate::asynchronous::driver::{Calls, Job, Start};
 use crate::fabric::AnyFabric;
 use crate::fence::Scope;
 use crate::{Error, Result, Thread};
@@ -18,7 +17,7 @@ const LATE: Time = Time(u64::MAX - 1);
 
 /// Access to the network for one sequence of asynchronous calls; a cheap handle, whose clones are the same.
 ///
-/// It stands for a [`Thread`], and what objects promise to a thread they promise to the calls that are made through one of
+/// An `AsyncThread` stands for a [`Thread`]: what objects promise to a thread they promise to the calls that are made through one of
 /// these: their operations are ordered, and fences cover them. As a thread does one thing at a time, calls that are
 /// begun while another is under way wait for their turn, in the order in which they were begun. Tasks that are to wait
 /// independently of one another have one each. It costs a few kilobytes, and on RDMA hardware a queue pair for each node
@@ -32,7 +31,7 @@ pub struct AsyncThread<F: Fabric<Platform = Std> = AnyFabric> {
 /// A thread and the calls that wait for it.
 pub(super) struct Lane<F: Fabric<Platform = Std>> {
     state: Mutex<State<F>>,
-    driver: Sender<Start<F>>,
+    driver: Calls<F>,
 }
 
 struct State<F: Fabric<Platform = Std>> {
@@ -63,16 +62,14 @@ impl<F: Fabric<Platform = Std>> Lane<F> {
         }
     }
 
-    /// Has the driver make a call. Where it is gone, the job is dropped, and says so.
+    /// Has the driver make a call.
     fn start(self: Arc<Self>, thread: Box<Thread<F>>, job: Job<F>) {
         let driver = self.driver.clone();
-        let start = Start {
+        driver.start(Start {
             lane: self,
             thread,
             job,
-        };
-        // An error means that the driver's thread has panicked.
-        drop(driver.send(start));
+        });
     }
 }
 
@@ -93,7 +90,7 @@ impl<F: Fabric<Platform = Std>> Drop for Borrowed<F> {
 }
 
 impl<F: Fabric<Platform = Std>> AsyncThread<F> {
-    pub(super) fn new(thread: Thread<F>, driver: Sender<Start<F>>) -> AsyncThread<F> {
+    pub(super) fn new(thread: Thread<F>, driver: Calls<F>) -> AsyncThread<F> {
         AsyncThread {
             synchronous: thread.network().synchronous(),
             lane: Arc::new(Lane {
@@ -195,7 +192,7 @@ impl<F: Fabric<Platform = Std>> AsyncThread<F> {
         {
             return Call::known(result);
         }
-        let (outcome, finish, given_up) = Call::under_way(gives_up);
+        let (outcome, finish, given_up) = Call::under_way(gives_up, self.lane.driver.bell());
         let body = move |thread: Result<&Thread<F>>| {
             finish.finish(match thread {
                 Err(error) => Ok(Err(error)),

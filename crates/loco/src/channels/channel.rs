@@ -129,6 +129,18 @@ impl<F: Fabric> Channel<F> {
     /// Nothing has changed. Wait again: `arrived` is asked again about each participant.
     #[inline]
     pub fn wait_for_each(&self, thread: &Thread<F>, arrived: impl Fn(NodeId) -> bool) -> Result<()> {
+        self.wait_for_all(thread, false, arrived)
+    }
+
+    /// Waits as [`wait_for_each`](Channel::wait_for_each) does. `by_puts` says that only puts towards this node change what
+    /// `arrived` returns.
+    #[inline]
+    pub(crate) fn wait_for_all(
+        &self,
+        thread: &Thread<F>,
+        by_puts: bool,
+        arrived: impl Fn(NodeId) -> bool,
+    ) -> Result<()> {
         let nodes = self.participants.nodes();
         let mut left = nodes;
         let mut ready = || {
@@ -140,7 +152,8 @@ impl<F: Fabric> Channel<F> {
             }
             Some(())
         };
-        match thread.wait_until(&self.name, Peers::These(&self.peers), &mut ready) {
+        let mut wait = |peers: Peers<'_>| thread.wait_for(by_puts, &self.name, peers, &mut ready);
+        match wait(Peers::These(&self.peers)) {
             Ok(()) => return Ok(()),
             // The peer arrived, and left while others were still awaited.
             Err(error) if error.lost_peer().is_some_and(&arrived) => {}
@@ -148,7 +161,7 @@ impl<F: Fabric> Channel<F> {
         }
         loop {
             let missing: SmallVec<[NodeId; 16]> = nodes.iter().copied().filter(|&n| !arrived(n)).collect();
-            match thread.wait_until(&self.name, Peers::These(&missing), &mut ready) {
+            match wait(Peers::These(&missing)) {
                 Err(error) if error.lost_peer().is_some_and(&arrived) => {}
                 outcome => return outcome,
             }

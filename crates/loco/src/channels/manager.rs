@@ -193,7 +193,9 @@ impl<F: Fabric> Drop for Inner<F> {
         network.stop();
         network.completions().stop();
         network.fabric().control().close();
-        for task in std::mem::take(&mut *self.tasks.lock()) {
+        let tasks = std::mem::take(&mut *self.tasks.lock());
+        // A service that drops the last handle itself does not wait for its own end.
+        for task in tasks.into_iter().filter(|task| !task.is_current()) {
             if let Err(error) = task.join() {
                 tracing::warn!(%error, "a service thread ended badly");
             }

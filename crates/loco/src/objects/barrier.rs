@@ -8,7 +8,7 @@ use crate::{Channel, Error, Parent, Participants, Result, Sst, Thread, fence};
 
 /// A barrier among threads of any number of nodes.
 ///
-/// It is the transitive barrier of LOCO'26 4.3. [`wait`](Barrier::wait) first completes the thread's
+/// This is the transitive barrier of LOCO'26 4.3. [`wait`](Barrier::wait) first completes the thread's
 /// operations towards *all* nodes, participants or not. Effects before one barrier are therefore visible
 /// after another that follows it.
 ///
@@ -194,7 +194,9 @@ impl<F: Fabric> Barrier<F> {
                 _ => {}
             }
         }
-        self.sst.wait_for_each(thread, |count| count >= arrival.round)
+        // The call that tells has changed this node's own row. Others may wait for that.
+        self.sst
+            .wait_for_all(thread, arrival.tells, |count| count >= arrival.round)
     }
 
     /// Returns the call that this call continues, if an earlier call of the thread failed after it had

@@ -7,7 +7,7 @@
 //!
 //! Relies on regions and the table; used by programs.
 
-use loco_fabric::{Fabric, Local, Memory, NodeId, Target};
+use loco_fabric::{Fabric, Local, Memory, NodeId, Peers, Target};
 use smallvec::SmallVec;
 
 use crate::channels::channel::region_bytes;
@@ -226,7 +226,8 @@ impl<T: Value, F: Fabric> Collective<T, F> {
             Some(_) => {}
             None => {
                 let before = self.round;
-                self.rows.wait_for_each(thread, |row| round_of(row) >= before)?;
+                self.rows
+                    .wait_for_all(thread, true, |row| round_of(row) >= before)?;
                 self.round += 1;
                 self.region
                     .local()?
@@ -295,14 +296,16 @@ impl<T: Value, F: Fabric> Collective<T, F> {
     fn wait_for(&self, thread: &Thread<F>, node: NodeId, call: Call) -> Result<()> {
         let row = self.rows.row(node)?;
         let round = self.round;
-        let seen = row.wait_until(thread, |row| round_of(row) >= round)?;
+        let begun = || Some(row.load()).filter(|&row| round_of(row) >= round);
+        let seen = thread.wait_for(true, self.channel.name(), Peers::One(node), begun)?;
         self.check(node, seen, call)
     }
 
     /// Waits until all have begun this round.
     fn wait_for_all(&self, thread: &Thread<F>, call: Call) -> Result<()> {
         let round = self.round;
-        self.rows.wait_for_each(thread, |row| round_of(row) >= round)?;
+        self.rows
+            .wait_for_all(thread, true, |row| round_of(row) >= round)?;
         for (&node, row) in self.nodes.iter().zip(self.rows.rows()?) {
             self.check(node, row.load(), call)?;
         }

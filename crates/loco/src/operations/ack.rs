@@ -219,7 +219,7 @@ impl<F: Fabric> IntoFuture for AckKey<F> {
 /// operations go on then.
 ///
 /// The future is woken when the operation that it waits for has ended, by whoever polls the completion, and by nothing else.
-/// It is polled once for each operation of the key at most, and usually once for all. Where waiters poll for themselves
+/// The future is polled once for each operation of the key at most, and usually once for all. Where waiters poll for themselves
 /// ([`Polling::CallerDriven`](crate::Polling::CallerDriven)), the first future that has to wait starts a polling thread of
 /// the node. That thread polls while futures wait; otherwise it looks whether there are any, about every 100 us.
 ///

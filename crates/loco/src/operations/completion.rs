@@ -8,9 +8,10 @@
 //! is ever touched.
 //!
 //! A future leaves its waker with the one operation that it waits for next, and whoever polls that operation's completion
-//! wakes it: [`Window::end`]. While futures are asleep somebody must poll. Where waiters do that themselves, the first
+//! wakes it: [`Completions::poll`]. While futures are asleep somebody must poll. Where waiters do that themselves, the first
 //! future that sleeps starts the polling thread of the node, which polls as long as any future sleeps.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::{Arc, OnceLock, Weak};
@@ -102,7 +103,9 @@ impl<F: Fabric> Completions<F> {
     pub(crate) fn stop(&self) {
         self.stopped.store_fence(1);
         let poller = self.poller.lock().take();
-        if let Some(Err(error)) = poller.map(Task::join) {
+        // A waker that the polling thread called may have had the last handle on the node. The thread ends when that waker
+        // returns.
+        if let Some(Err(error)) = poller.filter(|task| !task.is_current()).map(Task::join) {
             tracing::warn!(%error, "the polling thread ended badly");
         }
         self.wake_all();
@@ -143,9 +146,11 @@ impl<F: Fabric> Completions<F> {
     }
 
     fn wake_all(&self) {
+        let mut woken = Vec::new();
         for window in self.windows.read().iter() {
-            window.wake(0..=u64::MAX);
+            window.take_wakers(0..=u64::MAX, &mut woken);
         }
+        woken.into_iter().for_each(Waker::wake);
     }
 
     /// Returns a window for a new thread.
@@ -170,7 +175,7 @@ impl<F: Fabric> Completions<F> {
 
     /// Polls between two looks of a thread that waits for completions, unless the polling thread does that.
     pub(crate) fn poll_waiting(&self, scratch: &mut Vec<Completion>) -> Result<(), FabricError> {
-        if !self.polls_by_thread {
+        if !self.polls_by_thread || WAKES.get() {
             self.poll(scratch)?;
         }
         Ok(())
@@ -183,17 +188,39 @@ impl<F: Fabric> Completions<F> {
         if scratch.is_empty() {
             return Ok(0);
         }
+        let mut woken = Vec::new();
         let windows = self.windows.read();
         for completion in scratch.drain(..) {
             let index = completion.id.0 >> SEQUENCE_BITS;
             match windows.get(usize::try_from(index).unwrap_or(usize::MAX)) {
-                Some(window) => window.end(completion),
+                Some(window) => window.end(completion, &mut woken),
                 // An untracked operation failed. Its queue pair reports every later one as failed too.
                 None => tracing::warn!(peer = %completion.peer, status = ?completion.status,
                                        "an untracked operation ended"),
             }
         }
+        drop(windows);
+        // No lock is held here: a waker may do anything, even poll its future again or drop the last handle on the node.
+        if !woken.is_empty() {
+            let _outer = Waking(WAKES.replace(true));
+            woken.into_iter().for_each(Waker::wake);
+        }
         Ok(count)
+    }
+}
+
+thread_local! {
+    /// True while this thread, which polls, calls wakers. If a waker waits for completions, it polls itself: on the polling
+    /// thread nobody else does.
+    static WAKES: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Sets [`WAKES`] back to what it was, also when a waker panics.
+struct Waking(bool);
+
+impl Drop for Waking {
+    fn drop(&mut self) {
+        WAKES.set(self.0);
     }
 }
 
@@ -294,21 +321,17 @@ impl<F: Fabric> Window<F> {
         self.completions.upgrade()
     }
 
-    /// Wakes the futures that sleep until one of these operations ends.
-    fn wake(&self, ended: RangeInclusive<u64>) {
-        let woken: Vec<Waker> = {
-            let mut wakers = self.wakers.lock();
-            let names = (*ended.start(), 0)..=(*ended.end(), u64::MAX);
-            let names: Vec<_> = wakers.range(names).map(|(&name, _)| name).collect();
-            let woken = names.iter().filter_map(|name| wakers.remove(name)).collect();
-            self.sleepers.store_fence(u32::from(!wakers.is_empty()));
-            woken
-        };
-        // The lock is not held here: a waker may do anything, even poll its future again.
-        woken.into_iter().for_each(Waker::wake);
+    /// Takes the wakers of the futures that sleep until one of these operations ends.
+    fn take_wakers(&self, ended: RangeInclusive<u64>, woken: &mut Vec<Waker>) {
+        let mut wakers = self.wakers.lock();
+        let names = (*ended.start(), 0)..=(*ended.end(), u64::MAX);
+        let names: Vec<_> = wakers.range(names).map(|(&name, _)| name).collect();
+        woken.extend(names.iter().filter_map(|name| wakers.remove(name)));
+        self.sleepers.store_fence(u32::from(!wakers.is_empty()));
     }
 
-    fn end(&self, completion: Completion) {
+    /// Records the end of an operation, and adds to `woken` the wakers of the futures that sleep until it.
+    fn end(&self, completion: Completion, woken: &mut Vec<Waker>) {
         let seq = completion.id.0 & SEQUENCE_MASK;
         let failed = match completion.status {
             CompletionStatus::Success => false,
@@ -322,7 +345,7 @@ impl<F: Fabric> Window<F> {
             chunk[slot_in_chunk(seq)].store_fence(seq << 1 | u64::from(failed));
         }
         if self.sleepers.load() != 0 {
-            self.wake(seq..=seq);
+            self.take_wakers(seq..=seq, woken);
         }
     }
 

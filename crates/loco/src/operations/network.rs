@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use loco_fabric::{AtomicCell, Caps, Fabric, FabricError, Lock, NodeId, Platform, Time};
+use loco_fabric::{AtomicCell, Caps, Doorbell, Fabric, FabricError, Lock, NodeId, Platform, Time};
 
 use crate::config::{Config, Polling};
 use crate::operations::completion::Completions;
@@ -24,6 +24,8 @@ pub(crate) struct Network<F: Fabric> {
     /// The state that dropped `Thread`s left behind.
     idle: MutexOf<F, Vec<Idle<F>>>,
     stopped: AtomicU32Of<F>,
+    /// The node's doorbell, if the fabric has one.
+    bell: Option<Arc<dyn Doorbell>>,
 }
 
 /// The name of a thread's completion window, and its queues.
@@ -40,6 +42,7 @@ impl<F: Fabric> Network<F> {
         let polls_by_thread = config.polling == Polling::Thread && !fabric.caps().synchronous;
         Arc::new(Network {
             completions: Completions::new(fabric.clone(), polls_by_thread),
+            bell: fabric.doorbell(),
             fabric,
             config,
             lanes: Lock::new(Vec::new()),
@@ -56,6 +59,11 @@ impl<F: Fabric> Network<F> {
     #[inline]
     pub(crate) fn caps(&self) -> &Caps {
         self.fabric.caps()
+    }
+
+    /// Returns the node's doorbell, if the fabric has one.
+    pub(crate) fn bell(&self) -> Option<&Arc<dyn Doorbell>> {
+        self.bell.as_ref()
     }
 
     pub(crate) fn completions(&self) -> &Arc<Completions<F>> {

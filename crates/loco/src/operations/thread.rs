@@ -24,7 +24,7 @@ use crate::operations::queues::{Attempt, Lane, Queues, Unfenced};
 /// Object operations take a `&Thread`. The fabric contract orders operations that are posted through one
 /// `Thread` towards one peer. It does not order operations of different `Thread`s.
 ///
-/// It is made by [`Manager::thread`](crate::Manager::thread). Its queue pairs are made when first used. When
+/// A thread's access is made by [`Manager::thread`](crate::Manager::thread). Its queue pairs are made when first used. When
 /// it is dropped, they are kept for the node's next `Thread`.
 pub struct Thread<F: Fabric = AnyFabric> {
     /// The node's services, kept up by this handle.
@@ -217,6 +217,39 @@ impl<F: Fabric> Thread<F> {
         match outcome {
             Ok(value) => Ok(value),
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Waits as [`wait_until`](Thread::wait_until) does. `arrives` says that only operations of queue pairs towards this node
+    /// change what is waited for, and code that [rings](Thread::ring) afterwards: a driver that makes this call may sleep
+    /// meanwhile.
+    #[inline]
+    pub(crate) fn wait_for<T>(
+        &self,
+        arrives: bool,
+        what: &str,
+        peers: Peers<'_>,
+        ready: impl FnMut() -> Option<T>,
+    ) -> Result<T> {
+        #[cfg(not(feature = "async"))]
+        let _ = arrives;
+        #[cfg(feature = "async")]
+        if arrives && loco_host::strand::running() {
+            let wait = Wait {
+                what,
+                peers,
+                deadline: Some(self.deadline()),
+            };
+            return Ok(self.fabric().wait_for_arrival(wait, ready)?);
+        }
+        self.wait_until(what, peers, ready)
+    }
+
+    /// Wakes the driver of this node's asynchronous calls, after a store of this thread for which
+    /// [`wait_for`](Thread::wait_for) may wait.
+    pub(crate) fn ring(&self) {
+        if let Some(bell) = self.network.bell() {
+            bell.ring();
         }
     }
 

@@ -12,6 +12,7 @@ use loco::fabric::{
 use loco::{Config, Manager, Polling, Result};
 
 /// A way to bring up a cluster: the network card, and who polls.
+#[allow(dead_code)] // Each test file uses its part.
 #[derive(Clone, Copy, Debug)]
 pub enum Cluster {
     /// Operations are done when posted.
@@ -26,9 +27,11 @@ pub enum Cluster {
 
 /// One of each kind. With `LOCO_TEST_VERBS=device` every cluster is the verbs fabric on this host's RDMA device (see
 /// `ci/verbs-suite`), and there is one kind.
+#[allow(dead_code)]
 pub struct All;
 
 /// See [`All`].
+#[allow(dead_code)]
 pub const ALL: All = All;
 
 impl IntoIterator for All {

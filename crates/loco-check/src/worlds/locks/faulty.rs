@@ -17,11 +17,11 @@ use crate::stage::{
 /// How a thread takes the lock where waits may be late.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Patience {
-    /// It asks again.
+    /// The thread asks again.
     Patient,
-    /// It goes away, as often as it was to have the lock; then it asks once more, patiently.
+    /// The thread goes away, as often as it was to have the lock; then it asks once more, patiently.
     GivesUp,
-    /// The same, with deadlines that have passed when it asks.
+    /// The thread goes away likewise, with deadlines that have passed when it asks.
     None,
 }
 
@@ -134,7 +134,7 @@ pub(super) fn lost_after_try<L: Lock>(world: &mut World) {
     survivors(world);
 }
 
-/// What the holders that go on have noted: each counted on from another number, and one of them was told of the loss.
+/// Checks the notes of the holders that go on: each counted on from another number, and one of them was told of the loss.
 fn survivors(world: &mut World) {
     notes(world, |lines| {
         let mut released: Vec<&String> = lines.iter().filter(|line| line.starts_with("released")).collect();

@@ -50,7 +50,7 @@ pub(super) const PLAIN: Shape = Shape {
     from_memory: false,
 };
 
-/// What a holder does: counts on, on the node of the data and, for the threads of one node, on its own.
+/// Acts as a holder: counts on, on the node of the data and, for the threads of one node, on its own.
 pub(super) fn section<L: Lock>(objects: &Objects<L>, thread: &Thread<Fabric>, shape: Shape) {
     let me = thread.node_id().0;
     call("hold", || (), |()| "");

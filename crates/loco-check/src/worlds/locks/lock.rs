@@ -11,7 +11,7 @@ use loco::{
 use crate::methods::did;
 use crate::stage::Fabric;
 
-/// What the worlds ask of either lock.
+/// The operations that the worlds need of either lock.
 pub(super) trait Lock: Unlock<Fabric> + Sized + Send + Sync + 'static {
     fn new(manager: &Manager<Fabric>, home: NodeId, config: LockConfig) -> Result<Self>;
     fn lock<'a>(&'a self, thread: &'a Thread<Fabric>, scope: Scope) -> Result<LockGuard<'a, Self, Fabric>>;

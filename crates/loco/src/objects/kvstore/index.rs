@@ -1,6 +1,6 @@
 //! A node's index, which maps each key to the place of its value.
 //!
-//! It is a hash table with open addressing and linear probing. Entries are side by side, so that a lookup
+//! The index is a hash table with open addressing and linear probing. Entries are side by side, so that a lookup
 //! costs one cache miss. Where many keys are looked up, a call of [`touch`](Index::touch) for each of them
 //! first lets the CPU fetch several at a time. The hash has no random seed, so that a run under a model is
 //! repeatable.

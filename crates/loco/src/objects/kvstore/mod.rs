@@ -59,6 +59,13 @@ use slot::{Location, Slots, WORD_BYTES, slot_bytes};
 use tracker::Tracker;
 
 /// Settings of a store, which must be the same on all nodes.
+///
+/// ```
+/// use loco::KvConfig;
+///
+/// let small = KvConfig::default().slots_per_node(1000).value_bytes_max(64);
+/// assert_eq!((small.slots_per_node, small.locks), (1000, 64));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KvConfig {
     /// The number of values that each node has room for. A node inserts only into its own slots.
@@ -90,6 +97,14 @@ impl Default for KvConfig {
         }
     }
 }
+
+loco_fabric::setters!(KvConfig {
+    slots_per_node: u32,
+    value_bytes_max: usize,
+    key_bytes_max: usize,
+    locks: u32,
+    tracker_bytes: usize,
+});
 
 impl KvConfig {
     /// Returns true if the store is to make this mistake. Only a build for tests of checkers ever does.

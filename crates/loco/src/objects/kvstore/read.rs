@@ -46,7 +46,7 @@ enum Read<'a, F: Fabric, V> {
     Again,
 }
 
-/// What a copy of a slot has told.
+/// The information that a copy of a slot gave.
 enum Looked<V> {
     Known(Option<V>),
     Torn,
@@ -217,7 +217,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
         Ok(values)
     }
 
-    /// The same into `values`, whose former content goes. Allocates nothing if it has room, values of fixed size
+    /// Looks keys up into `values`, whose former content goes. Allocates nothing if it has room, values of fixed size
     /// provided.
     ///
     /// # Errors
@@ -418,7 +418,7 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
         }
     }
 
-    /// The same of one that will be written.
+    /// Prefetches the slot of a key that will be written.
     #[inline]
     pub(super) fn prefetch_write(&self, at: Location) {
         let offset = self.offset(at.slot);

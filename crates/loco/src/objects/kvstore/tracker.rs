@@ -90,7 +90,7 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
         for &peer in self.channel.peers() {
             let cell = acks.cell::<u64>(self.position(peer) * WORD_BYTES)?;
             let applied = || (cell.load() >= number).then_some(());
-            let waited = thread.wait_until(self.channel.name(), Peers::One(peer), applied);
+            let waited = thread.wait_for(true, self.channel.name(), Peers::One(peer), applied);
             match waited {
                 // The lost node reads no more, so nothing that it knows can be out of date.
                 Err(error) if error.lost_peer() == Some(peer) => {}

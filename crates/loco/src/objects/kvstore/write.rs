@@ -104,7 +104,7 @@ pub(super) enum Begun {
     Not(Inserted),
 }
 
-/// What is done with the key's lock held.
+/// The change to make with the key's lock held.
 impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
     /// Releases a lock that needs no fence. That its home has been lost takes nothing from what was done while it was
     /// held: `outcome` tells.

@@ -107,7 +107,7 @@ impl<F: Fabric> TasLock<F> {
             announcement: Published::new(hint, 0, WORD_BYTES, channel.peers().to_vec()),
             channel,
             config,
-            turn: LocalTurn::new(),
+            turn: LocalTurn::new(parent.manager().network().bell().cloned()),
             mine: Mine {
                 held: AtomicCell::new(0),
                 releases: AtomicCell::new(0),
@@ -288,7 +288,7 @@ impl<F: Fabric> TasLock<F> {
                 deadline: Some(now.after(back_off).min(deadline)),
             };
             let released = || (self.hint.load() != hint).then_some(());
-            match thread.fabric().wait(wait, released) {
+            match thread.fabric().wait_for_arrival(wait, released) {
                 Ok(()) => {}
                 Err(FabricError::Timeout { .. }) => back_off = (back_off * 2).min(BACK_OFF_MAX),
                 // The next attempt examines the loss.

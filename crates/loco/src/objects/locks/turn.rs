@@ -2,8 +2,9 @@
 //! so its threads line up here first. Used by both locks.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use loco_fabric::{AtomicCell, Fabric, Lock, Peers, Time, Wait};
+use loco_fabric::{AtomicCell, Doorbell, Fabric, Lock, Peers, Time, Wait};
 
 use crate::operations::platform::{AtomicU32Of, AtomicU64Of, MutexOf};
 use crate::{Result, Thread};
@@ -26,6 +27,8 @@ pub(crate) struct LocalTurn<F: Fabric> {
     /// The hand-overs between threads since the node got the lock. Only the thread whose turn it is touches
     /// it.
     hand_overs: AtomicU32Of<F>,
+    /// The node's doorbell, which is rung for the waiter that was called.
+    bell: Option<Arc<dyn Doorbell>>,
 }
 
 #[derive(Default)]
@@ -35,12 +38,13 @@ struct Line {
 }
 
 impl<F: Fabric> LocalTurn<F> {
-    pub(crate) fn new() -> LocalTurn<F> {
+    pub(crate) fn new(bell: Option<Arc<dyn Doorbell>>) -> LocalTurn<F> {
         LocalTurn {
             state: AtomicCell::new(FREE),
             line: Lock::new(Line::default()),
             called: AtomicCell::new(0),
             hand_overs: AtomicCell::new(0),
+            bell,
         }
     }
 
@@ -85,7 +89,7 @@ impl<F: Fabric> LocalTurn<F> {
         };
         // The effects of the thread before us are visible.
         let called = || (self.called.load() == number).then_some(());
-        match thread.fabric().wait(wait, called) {
+        match thread.fabric().wait_for_arrival(wait, called) {
             Ok(()) => Ok(()),
             Err(error) => {
                 let mut line = self.line.lock();
@@ -123,7 +127,7 @@ impl<F: Fabric> LocalTurn<F> {
             // or after.
             Some(next) => {
                 self.hand_overs.store(self.hand_overs.load() + 1);
-                self.called.store(next);
+                self.call(next);
                 true
             }
             None => false,
@@ -146,8 +150,15 @@ impl<F: Fabric> LocalTurn<F> {
         match line.waiting.pop_front() {
             // This pairs with the waiter's acquire. It is within the lock, so that giving up is either before
             // or after.
-            Some(next) => self.called.store(next),
+            Some(next) => self.call(next),
             None => self.state.store(FREE),
+        }
+    }
+
+    fn call(&self, waiter: u64) {
+        self.called.store(waiter);
+        if let Some(bell) = &self.bell {
+            bell.ring();
         }
     }
 }

@@ -67,6 +67,12 @@ pub struct RingConfig {
     pub inline: bool,
 }
 
+loco_fabric::setters!(RingConfig {
+    capacity_bytes: usize,
+    acknowledge_every_bytes: usize,
+    inline: bool,
+});
+
 impl RingConfig {
     /// Returns the settings of a ring of this size, a multiple of 8, with defaults for the rest.
     pub fn new(capacity_bytes: usize) -> RingConfig {

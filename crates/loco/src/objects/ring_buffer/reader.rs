@@ -105,7 +105,9 @@ impl<F: Fabric> RingReader<F> {
     pub fn receive_into(&mut self, thread: &Thread<F>, message: &mut Vec<u8>) -> Result<()> {
         while !self.try_receive(thread, message)? {
             let shared = Arc::clone(&self.shared);
-            thread.wait_until(shared.name(), Peers::One(shared.writer), || {
+            // A writer of this node stores into the ring; others put.
+            let put = shared.writer != thread.node_id();
+            thread.wait_for(put, shared.name(), Peers::One(shared.writer), || {
                 self.has_next().then_some(())
             })?;
         }

@@ -266,7 +266,9 @@ impl<F: Fabric> RingWriter<F> {
         let shared = Arc::clone(&self.shared);
         while self.acknowledged < position {
             let slow = self.behind(position);
-            let waited = thread.wait_until(shared.name(), Peers::These(&slow), || {
+            // A reader of this node may acknowledge by a store; others put.
+            let put = !slow.contains(&thread.node_id());
+            let waited = thread.wait_for(put, shared.name(), Peers::These(&slow), || {
                 self.look();
                 (self.acknowledged >= position).then_some(())
             });

@@ -109,7 +109,7 @@ impl<F: Fabric, T: AtomicValue> AtomicArray<T, F> {
     /// Returns the errors of [`read`](AtomicArray::read) and of [`Thread::compare_swap_word`].
     ///
     /// # After a timeout
-    /// It is unknown whether the value was set. It may be set at any later time, once. This holds for every
+    /// Nobody knows whether the value was set. The set may take effect at any later time, once. This holds for every
     /// operation that changes a value.
     #[inline]
     pub fn compare_swap(&self, thread: &Thread<F>, index: usize, expected: T, new: T) -> Result<T> {

@@ -111,7 +111,7 @@ impl<F: Fabric, T: AtomicValue> AtomicVar<T, F> {
     /// Returns the errors of [`fetch_add`](AtomicVar::fetch_add).
     ///
     /// # After a timeout
-    /// It is unknown whether the value was set. It may be set at any later time, once. This holds for every
+    /// Nobody knows whether the value was set. The set may take effect at any later time, once. This holds for every
     /// operation that changes the value. Read the value if it can be told from what others write.
     pub fn swap(&self, thread: &Thread<F>, value: T) -> Result<T> {
         let old = self

@@ -151,10 +151,21 @@ impl<F: Fabric, T: AtomicValue> Sst<T, F> {
     /// # After a timeout
     /// Nothing has changed. Wait again.
     pub fn wait_for_each(&self, thread: &Thread<F>, condition: impl Fn(T) -> bool) -> Result<()> {
+        self.wait_for_all(thread, false, condition)
+    }
+
+    /// Waits as [`wait_for_each`](Sst::wait_for_each) does. `by_puts` says that this node's row satisfies the condition already,
+    /// and that the condition depends on nothing else than the row.
+    pub(crate) fn wait_for_all(
+        &self,
+        thread: &Thread<F>,
+        by_puts: bool,
+        condition: impl Fn(T) -> bool,
+    ) -> Result<()> {
         if let Some(position) = self.table.rows.iter().position(|row| row.get().is_none()) {
             return Err(self.not_connected(self.table.participants.nodes()[position]));
         }
-        self.channel.wait_for_each(thread, |node| {
+        self.channel.wait_for_all(thread, by_puts, |node| {
             self.table.row(node).is_some_and(|row| condition(row.load()))
         })
     }

@@ -171,7 +171,7 @@ impl<F: Fabric> TicketLock<F> {
             // The node is a participant, or the channel could not have been joined.
             mine_says: says + position.unwrap_or(0) * LINE_WORDS,
             slot_count: slot_count as u64,
-            turn: LocalTurn::new(),
+            turn: LocalTurn::new(parent.manager().network().bell().cloned()),
             mine: Mine {
                 held: AtomicCell::new(0),
                 abandoned: AtomicCell::new(0),
@@ -354,7 +354,7 @@ impl<F: Fabric> TicketLock<F> {
                 peers: Peers::These(peers),
                 deadline: Some(deadline),
             };
-            let error: Error = match thread.fabric().wait(wait, told) {
+            let error: Error = match thread.fabric().wait_for_arrival(wait, told) {
                 Ok(recovered) => {
                     // For the release: the node that served us no longer uses these words, unless it is
                     // drawing again.
@@ -419,7 +419,7 @@ impl<F: Fabric> TicketLock<F> {
             peers: Peers::These(self.channel.peers()),
             deadline: None,
         };
-        if thread.fabric().wait(wait, told).is_err() {
+        if thread.fabric().wait_for_arrival(wait, told).is_err() {
             wait.peers = Peers::None;
             let late = thread.now().after(LATE_WORD);
             wait.deadline = Some(late);
@@ -507,6 +507,7 @@ impl<F: Fabric> TicketLock<F> {
         let word = ((ticket + 1) << 1) | u64::from(recovered);
         if node == self.channel.node() {
             self.told.store(word);
+            thread.ring();
             return Ok(());
         }
         let remote = self.told_region.remote(node)?;

@@ -1,0 +1,33 @@
+//! The one form of settings: a structure with public fields and a default, and a method for each field that returns the
+//! settings with another value of it.
+//!
+//! Relies on nothing. Used by the settings of fabrics, of the manager and of objects that have more than two options.
+
+/// Gives settings such methods.
+///
+/// ```
+/// #[derive(Default)]
+/// struct Settings {
+///     depth: usize,
+///     name: Option<String>,
+/// }
+/// loco_fabric::setters!(Settings { depth: usize, name: Option<String> });
+///
+/// let settings = Settings::default().depth(3).name(Some("deep".to_owned()));
+/// assert_eq!((settings.depth, settings.name.as_deref()), (3, Some("deep")));
+/// ```
+#[macro_export]
+macro_rules! setters {
+    ($settings:ty { $($field:ident: $value:ty),* $(,)? }) => {
+        impl $settings {
+            $(
+                #[doc = concat!("Returns these settings with another `", stringify!($field), "`.")]
+                #[must_use]
+                pub fn $field(mut self, $field: $value) -> Self {
+                    self.$field = $field;
+                    self
+                }
+            )*
+        }
+    };
+}

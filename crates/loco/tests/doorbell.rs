@@ -1,0 +1,375 @@
+//! Calls that wait for other nodes cost no rounds of the driver while nothing happens, and each event ends its sleep. The
+//! drivers here have no limit of their sleep, so that an event that does not wake them ends the test by its patience.
+
+mod common;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
+
+use common::{Cluster, PATIENCE, wait_until};
+use loco::asynchronous::{Async, AsyncThread, Driver, RingSink, RingStream};
+use loco::fabric::NodeId;
+use loco::fence::Scope;
+use loco::{
+    Barrier, KvConfig, KvStore, Manager, Participants, Result, RingBuffer, RingConfig, TasLock, Thread,
+    TicketLock, fence, testing,
+};
+
+const HOME: NodeId = NodeId(0);
+/// Longer than any test.
+const NEVER: Duration = Duration::from_secs(3600);
+/// Clusters whose fabric has a doorbell.
+const WITH_BELL: [Cluster; 2] = [Cluster::Synchronous, Cluster::Deferred(11)];
+
+/// Counts its calls.
+#[derive(Default)]
+struct Count(AtomicUsize);
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, SeqCst);
+    }
+}
+
+type Task<'a> = Pin<Box<dyn Future<Output = Result<()>> + 'a>>;
+
+/// Returns when the driver has not looked at its calls for a while, in which it would have done so a hundred times if it
+/// looked in rounds.
+fn until_asleep(driver: &Driver) {
+    until_asleep_for(driver, Duration::from_millis(20));
+}
+
+fn until_asleep_for(driver: &Driver, time: Duration) {
+    let begin = Instant::now();
+    loop {
+        let rounds = driver.rounds();
+        std::thread::sleep(time);
+        if rounds == driver.rounds() {
+            return;
+        }
+        assert!(
+            begin.elapsed() < PATIENCE,
+            "it looks again and again: {rounds} rounds"
+        );
+    }
+}
+
+/// Polls each task once, has `event` happen when the driver sleeps, and then waits until all tasks are over.
+fn asleep_until(driver: &Driver, mut tasks: Vec<Task<'_>>, event: impl FnOnce() -> Result<()>) -> Result<()> {
+    let counts: Vec<_> = tasks.iter().map(|_| Arc::new(Count::default())).collect();
+    let mut poll = |index: usize| {
+        let waker = Waker::from(counts[index].clone());
+        tasks[index].as_mut().poll(&mut Context::from_waker(&waker))
+    };
+    for index in 0..counts.len() {
+        assert!(poll(index).is_pending());
+    }
+    until_asleep(driver);
+    event()?;
+    for (index, count) in counts.iter().enumerate() {
+        // A task of several calls is woken for each of them that waits.
+        let mut woken = 0;
+        loop {
+            wait_until("a task is woken", || count.0.load(SeqCst) > woken);
+            woken = count.0.load(SeqCst);
+            if let Poll::Ready(outcome) = poll(index) {
+                outcome?;
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Objects, each of which a task of node 1 waits at while node 0 does nothing.
+struct Kit {
+    meet: Barrier,
+    barrier: Async<Barrier>,
+    ticket: Async<TicketLock>,
+    tas: Async<TasLock>,
+    news: RingBuffer,
+    replies: RingBuffer,
+    store: Async<KvStore<u64, u64>>,
+    driver: Driver,
+    own: Thread,
+    at_home: bool,
+}
+
+impl Kit {
+    fn new(manager: &Manager) -> Result<Kit> {
+        let config = KvConfig {
+            slots_per_node: 64,
+            locks: 4,
+            tracker_bytes: 512,
+            ..KvConfig::default()
+        };
+        let objects = (
+            Barrier::new(manager, "meet")?,
+            Async::new(Barrier::new(manager, "barrier")?),
+            Async::new(TicketLock::new(manager, "ticket", HOME)?),
+            Async::new(TasLock::new(manager, "tas", HOME)?),
+            RingBuffer::new(manager, "news", HOME, 64)?,
+            RingBuffer::new(manager, "replies", NodeId(1), 64)?,
+            Async::new(KvStore::new(manager, "store", config)?),
+        );
+        manager.wait_for_ready()?;
+        let (meet, barrier, ticket, tas, news, replies, store) = objects;
+        Ok(Kit {
+            meet,
+            barrier,
+            ticket,
+            tas,
+            news,
+            replies,
+            store,
+            driver: Driver::with_sleep_max(manager, NEVER)?,
+            own: manager.thread()?,
+            at_home: manager.node() == HOME,
+        })
+    }
+
+    fn meet(&self) -> Result<()> {
+        self.meet.wait(&self.own)
+    }
+
+    /// A task of node 1 waits in what `wait` returns, and the driver sleeps, until node 0 has done `event`.
+    fn sleeps_until<'a>(
+        &self,
+        wait: impl FnOnce(AsyncThread) -> Result<Task<'a>>,
+        event: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        self.meet()?;
+        if self.at_home {
+            self.meet()?;
+            event()?;
+        } else {
+            let task = wait(self.driver.thread()?)?;
+            asleep_until(&self.driver, vec![task], || self.meet())?;
+        }
+        self.meet()
+    }
+}
+
+#[test]
+fn each_event_from_another_node_ends_the_sleep() {
+    for cluster in WITH_BELL {
+        cluster.run(2, |manager| {
+            let kit = &Kit::new(&manager)?;
+            let own = &kit.own;
+            for _ in 0..3 {
+                kit.sleeps_until(
+                    |thread| Ok(Box::pin(async move { kit.barrier.wait(&thread).await })),
+                    || Barrier::wait(&kit.barrier, own),
+                )?;
+            }
+            let mut writer = if kit.at_home {
+                Some(kit.news.writer()?)
+            } else {
+                None
+            };
+            kit.sleeps_until(
+                |thread| {
+                    let mut stream = RingStream::new(kit.news.reader()?, &thread);
+                    Ok(Box::pin(async move {
+                        let message = stream.next().await.expect("the writer lives")?;
+                        assert_eq!(message, b"news");
+                        Ok(())
+                    }))
+                },
+                || writer.as_mut().expect("at home").submit(own, b"news"),
+            )?;
+            let mut reader = if kit.at_home {
+                Some(kit.replies.reader()?)
+            } else {
+                None
+            };
+            kit.sleeps_until(
+                |thread| {
+                    let mut sink = RingSink::new(kit.replies.writer()?, &thread);
+                    // The second one finds no room.
+                    pollster::block_on(sink.submit(vec![1; 40]))?;
+                    Ok(Box::pin(async move {
+                        sink.submit(vec![2; 40]).await?;
+                        Ok(())
+                    }))
+                },
+                || {
+                    let reader = reader.as_mut().expect("at home");
+                    assert_eq!(reader.receive(own)?, vec![1; 40]);
+                    // The acknowledgement is sent at the latest with the next look.
+                    let mut message = Vec::new();
+                    while !reader.try_receive(own, &mut message)? {}
+                    Ok(())
+                },
+            )?;
+            let held = if kit.at_home {
+                Some(TicketLock::lock(&kit.ticket, own, Scope::Nothing)?)
+            } else {
+                None
+            };
+            kit.sleeps_until(
+                |thread| {
+                    Ok(Box::pin(async move {
+                        kit.ticket.lock(&thread, Scope::Nothing).await?.release().await
+                    }))
+                },
+                || held.expect("at home").release(),
+            )
+        });
+    }
+}
+
+#[test]
+fn an_insert_sleeps_until_every_node_has_heard() {
+    // The other nodes' monitors acknowledge: what is waited for is a put of theirs, whenever it comes.
+    for cluster in WITH_BELL {
+        cluster.run(2, |manager| {
+            let kit = &Kit::new(&manager)?;
+            let thread = kit.driver.thread()?;
+            let key = u64::from(manager.node().0) * 100;
+            pollster::block_on(async {
+                for i in 0..20 {
+                    let _ = kit.store.insert(&thread, key + i, i).await?;
+                }
+                Ok::<_, loco::Error>(())
+            })?;
+            kit.meet()
+        });
+    }
+}
+
+#[test]
+fn what_this_node_does_ends_the_sleep() {
+    Cluster::Synchronous.run(2, |manager| {
+        let kit = &Kit::new(&manager)?;
+        let thread = kit.driver.thread()?;
+        let locking = || -> Task<'_> {
+            let thread = thread.clone();
+            let (ticket, tas) = (&kit.ticket, &kit.tas);
+            Box::pin(async move {
+                ticket.lock(&thread, Scope::Nothing).await?.release().await?;
+                tas.lock(&thread, Scope::Nothing).await?.release().await
+            })
+        };
+        if !kit.at_home {
+            // A thread of this node has the lock, and hands it over on this node.
+            let guard = TicketLock::lock(&kit.ticket, &kit.own, Scope::Nothing)?;
+            asleep_until(&kit.driver, vec![locking()], || guard.release())?;
+            // A task of this node has it, and is over while the driver sleeps.
+            let other = kit.driver.thread()?;
+            let guard = pollster::block_on(kit.ticket.lock(&other, Scope::Nothing))?;
+            asleep_until(&kit.driver, vec![locking()], || {
+                pollster::block_on(guard.release())
+            })?;
+            // A call that begins, and one that is given up.
+            let guard = TicketLock::lock(&kit.ticket, &kit.own, Scope::Nothing)?;
+            let mut given_up = locking();
+            let waker = Waker::from(Arc::new(Count::default()));
+            assert!(
+                given_up
+                    .as_mut()
+                    .poll(&mut Context::from_waker(&waker))
+                    .is_pending()
+            );
+            until_asleep(&kit.driver);
+            pollster::block_on(other.call(fence::thread))?;
+            until_asleep(&kit.driver);
+            drop(given_up);
+            // After the call that was given up, as it is of the same thread.
+            pollster::block_on(thread.fence(Scope::Nothing))?;
+            guard.release()?;
+        }
+        kit.meet()
+    });
+}
+
+#[test]
+fn a_deadline_ends_the_sleep() {
+    Cluster::Synchronous.run(2, |manager| {
+        let kit = &Kit::new(&manager)?;
+        let thread = kit.driver.thread()?;
+        if !kit.at_home {
+            pollster::block_on(async {
+                let soon = |thread: &Thread| {
+                    thread.set_deadline(Some(thread.now().after(Duration::from_millis(100))));
+                    Ok(())
+                };
+                thread.with(soon).await?;
+                let error = kit.barrier.wait(&thread).await.expect_err("alone");
+                assert!(error.is_timeout(), "{error}");
+                Ok::<_, loco::Error>(())
+            })?;
+        }
+        kit.meet()
+    });
+}
+
+#[test]
+fn the_loss_of_a_node_ends_the_sleep() {
+    let asleep = AtomicUsize::new(0);
+    Cluster::Synchronous.run(3, |manager| {
+        let all = Async::new(Barrier::new(&manager, "all")?);
+        let survivors = Participants::of([NodeId(0), NodeId(1)]);
+        let two = (manager.node() != NodeId(2))
+            .then(|| Barrier::with_participants(&manager, "two", &survivors, 1))
+            .transpose()?;
+        manager.wait_for_ready()?;
+        let own = manager.thread()?;
+        let Some(two) = two else {
+            wait_until("the others sleep", || asleep.load(SeqCst) == 2);
+            manager.fabric().mesh().fail();
+            return Ok(());
+        };
+        let driver = Driver::with_sleep_max(&manager, NEVER)?;
+        let thread = driver.thread()?;
+        let waiting: Task<'_> = Box::pin(async {
+            let lost = all.wait(&thread).await.expect_err("node 2 is gone");
+            assert_eq!(lost.lost_peer(), Some(NodeId(2)));
+            Ok(())
+        });
+        asleep_until(&driver, vec![waiting], || {
+            asleep.fetch_add(1, SeqCst);
+            Ok(())
+        })?;
+        two.wait_unfenced(&own)
+    });
+}
+
+#[test]
+fn a_thousand_waiting_tasks_take_no_rounds_while_nothing_happens() {
+    const TASKS: usize = 1000;
+    testing::run(2, |fabric| {
+        let manager = Manager::new(fabric)?;
+        let nodes = Participants::of([HOME, NodeId(1)]);
+        let config = RingConfig::new(64).readers([NodeId(1); TASKS]);
+        let ring = RingBuffer::with_config(&manager, "ring", &nodes, HOME, &config)?;
+        let meet = Barrier::new(&manager, "meet")?;
+        manager.wait_for_ready()?;
+        let own = manager.thread()?;
+        own.set_deadline(Some(own.now().after(PATIENCE)));
+        if manager.node() == HOME {
+            let mut writer = ring.writer()?;
+            meet.wait(&own)?;
+            writer.submit(&own, b"to all")?;
+            return meet.wait(&own);
+        }
+        let driver = Driver::with_sleep_max(&manager, NEVER)?;
+        let mut tasks: Vec<Task<'_>> = Vec::new();
+        for _ in 0..TASKS {
+            let mut stream = RingStream::new(ring.reader()?, &driver.thread()?);
+            tasks.push(Box::pin(async move {
+                assert_eq!(stream.next().await.expect("a message")?, b"to all");
+                Ok(())
+            }));
+        }
+        asleep_until(&driver, tasks, || {
+            until_asleep_for(&driver, Duration::from_millis(300));
+            meet.wait(&own)
+        })?;
+        meet.wait(&own)
+    });
+}
