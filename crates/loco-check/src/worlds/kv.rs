@@ -392,6 +392,8 @@ pub(crate) fn rungs() -> Vec<Rung> {
     const ONE: &[There] = &[(0, 1, 10)];
     const OTHERS: &[There] = &[(1, 1, 10)];
     const CHANGED: [(u16, &[Call]); 2] = [(0, &[Get(1), Get(1)]), (1, &[Update(1, 20)])];
+    // The lock lives on node 0, so its release does not wait for what was put to node 1.
+    const CHANGED_THERE: [(u16, &[Call]); 2] = [(1, &[Get(1), Get(1)]), (0, &[Update(1, 20)])];
     const CHANGERS: [(u16, &[Call]); 3] = [
         (0, &[Update(1, 30)]),
         (1, &[Update(1, 20), Get(1)]),
@@ -432,6 +434,7 @@ pub(crate) fn rungs() -> Vec<Rung> {
         Rung::new("wide-update", calls::<3, 2>((1, 1), UPDATE)),
         Rung::new("wide-reuse", calls::<3, 2>((1, 1), REUSE)),
         Rung::new("changed", calls_with::<1, 2>((1, 1), ONE, CHANGED)),
+        Rung::new("changed-there", calls_with::<1, 2>((1, 1), OTHERS, CHANGED_THERE)),
         Rung::new("changed-wide", calls_with::<3, 2>((1, 1), ONE, CHANGED)),
         Rung::new("changed-from-memory", calls_with::<9, 2>((1, 1), ONE, CHANGED)),
         Rung::new("changers", calls_with::<1, 3>((1, 1), ONE, CHANGERS)),
