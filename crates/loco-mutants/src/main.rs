@@ -35,6 +35,9 @@ struct Args {
     /// Seconds that `loco check` gets for each mutation.
     #[arg(long, default_value_t = 60)]
     time: u64,
+    /// Run generated clients of this size instead of the ladder, as `loco check OBJECT --clients SIZE` does.
+    #[arg(long, value_name = "SIZE")]
+    clients: Option<String>,
     /// Percentage of mutations that must be found.
     #[arg(long, default_value_t = 95)]
     share: u64,
@@ -114,8 +117,14 @@ fn run(args: &Args) -> Result<bool, Error> {
         let mut tree = Tree::build(Path::new("."), &args.folder, all.clone())?;
         let (apart, together): (Vec<usize>, Vec<usize>) =
             open.iter().partition(|number| tree.apart().contains(number));
+        for &number in tree.apart() {
+            eprintln!("built alone: {}/{}", all[number].object, all[number].name);
+        }
         for number in together.into_iter().chain(apart) {
-            let line = Line::new(&all[number], tree.check(number, args.time)?);
+            let line = Line::new(
+                &all[number],
+                tree.check(number, args.time, args.clients.as_deref())?,
+            );
             show(args, &line);
             results.add(&line).map_err(kept)?;
         }

@@ -36,7 +36,7 @@ pub enum Outcome {
         seconds: f64,
         /// Seconds of processor time that it took.
         processor: f64,
-        /// The rung with that execution; empty if the ladder could not be climbed at all.
+        /// The rung or client with that execution; empty if the ladder could not be climbed at all.
         by: String,
     },
     /// The ladder found nothing.
@@ -107,19 +107,24 @@ impl Tree {
         &self.apart
     }
 
-    /// Runs the ladder of a mutation's object, for `seconds` at most.
+    /// Runs the ladder of a mutation's object, or generated clients of the size `clients` on it, for `seconds` at most.
     ///
     /// # Errors
     /// [`TreeError`] when the tree cannot be changed or the ladder cannot be started.
-    pub fn check(&mut self, number: usize, seconds: u64) -> Result<Outcome, TreeError> {
+    pub fn check(
+        &mut self,
+        number: usize,
+        seconds: u64,
+        clients: Option<&str>,
+    ) -> Result<Outcome, TreeError> {
         if !self.apart.contains(&number) {
-            return self.climb(number, seconds);
+            return self.climb(number, seconds, clients);
         }
         let mutation = &self.mutations[number];
         let mutated = mutation.apply(&mutation.shipped(&self.from)?)?;
         self.lay([(mutation.file.clone(), mutated)].into())?;
         match self.cargo()? {
-            Built::Yes => self.climb(number, seconds),
+            Built::Yes => self.climb(number, seconds, clients),
             Built::No { .. } => Ok(Outcome::DoesNotBuild),
         }
     }
@@ -169,7 +174,7 @@ impl Tree {
         Ok(())
     }
 
-    fn climb(&self, number: usize, seconds: u64) -> Result<Outcome, TreeError> {
+    fn climb(&self, number: usize, seconds: u64, clients: Option<&str>) -> Result<Outcome, TreeError> {
         let running = |source| TreeError::Io {
             what: "running the ladder".into(),
             source,
@@ -178,6 +183,7 @@ impl Tree {
         let before = processor_time_of_children();
         let mut child = Command::new(self.target().join("debug/examples/climb"))
             .args([&self.mutations[number].object, &seconds.to_string()])
+            .args(clients)
             .env(VARIABLE, number.to_string())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
