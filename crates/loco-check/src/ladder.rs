@@ -27,8 +27,6 @@ const EXHAUSTIVE_SHARE: f64 = 0.75;
 const SLICE_MIN: Duration = Duration::from_millis(100);
 /// Random schedules of one turn of the last phase, at most.
 const TURN_EXECUTIONS: u64 = 20_000;
-/// Steps of the longest execution. Those of the worlds have some hundreds, as whoever waits stops until it can go on.
-const STEPS_MAX: usize = 10_000;
 /// Depth at which PCT begins again from the smallest.
 const DEPTH_MAX: u32 = 10;
 
@@ -274,8 +272,6 @@ impl Climb<'_> {
             strategy,
             workers: self.ladder.workers,
             time_max: Some(time),
-            steps_max: STEPS_MAX,
-            longer_fails: true,
             progress: self.ladder.progress,
             cancel: self.ladder.cancel.clone(),
             ..Config::default()

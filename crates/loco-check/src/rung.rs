@@ -2,6 +2,9 @@
 
 use loco_sim::{Config, Faults, World};
 
+/// Steps of the longest execution. Those of the worlds have some hundreds, as whoever waits stops until it can go on.
+const STEPS_MAX: usize = 10_000;
+
 /// One world of an object's ladder.
 pub struct Rung {
     name: &'static str,
@@ -71,5 +74,7 @@ impl Rung {
     pub fn configure(&self, config: &mut Config) {
         config.glob = self.glob;
         config.faults = self.faults;
+        config.steps_max = STEPS_MAX;
+        config.longer_fails = true;
     }
 }
