@@ -1,44 +1,89 @@
-//! Climbs the ladder of one object with default options, as `loco check OBJECT` does, and says what failed. What the
-//! mutation harness builds and runs for each mutation, as less is built for it than for the command.
+//! Climbs the ladder of one object with default options, as `loco check OBJECT` does, or runs generated clients on it, as
+//! `loco check OBJECT --clients SIZE` does, and says what failed. What the mutation harness builds and runs for each mutation,
+//! as less is built for it than for the command.
 //!
-//! `climb OBJECT SECONDS`. Exit status: 0 nothing found, 1 a failing execution, whose rung is printed with what broke, 2 bad
-//! usage or a world that cannot be explored.
+//! `climb OBJECT SECONDS [SIZE]`. Exit status: 0 nothing found, 1 a failing execution, whose rung or client is printed with
+//! what broke, 2 bad usage or a world that cannot be explored.
 
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
+use loco_check::clients::{Campaign, Clients, Form, Size};
 use loco_check::{Ladder, Object};
+use loco_sim::Strategy;
+
+/// States of a client, and random schedules and their depth for one that has more, as of `loco check`.
+const STATES: u64 = 300_000;
+const SAMPLES: u64 = 300;
+const DEPTH: u32 = 4;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().collect();
-    let [_, object, seconds] = args.as_slice() else {
-        eprintln!("usage: climb OBJECT SECONDS");
-        return ExitCode::from(2);
-    };
-    let (object, seconds) = match (object.parse::<Object>(), seconds.parse()) {
-        (Ok(object), Ok(seconds)) => (object, Duration::from_secs(seconds)),
-        (Err(error), _) => {
-            eprintln!("{error}");
-            return ExitCode::from(2);
-        }
-        (_, Err(error)) => {
-            eprintln!("{seconds}: {error}");
-            return ExitCode::from(2);
-        }
-    };
-    let report = match Ladder::new(object, seconds).climb() {
-        Ok(report) => report,
-        Err(error) => {
-            eprintln!("{error}");
-            return ExitCode::from(2);
-        }
-    };
-    let failed = report.failed();
-    match failed.and_then(|rung| Some((rung.rung, rung.failure.as_ref()?))) {
-        Some((rung, failure)) => {
-            println!("{rung}: {failure}");
+    match args.as_slice() {
+        [_, object, seconds] => done(ladder(object, seconds)),
+        [_, object, seconds, size] => done(clients(object, seconds, size)),
+        _ => done(Err("usage: climb OBJECT SECONDS [SIZE]".to_owned())),
+    }
+}
+
+/// Prints what was found.
+fn done(found: Result<Option<String>, String>) -> ExitCode {
+    match found {
+        Ok(None) => ExitCode::SUCCESS,
+        Ok(Some(found)) => {
+            println!("{found}");
             ExitCode::FAILURE
         }
-        None => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::from(2)
+        }
     }
+}
+
+fn parsed(object: &str, seconds: &str) -> Result<(Object, Duration), String> {
+    let object = object.parse::<Object>().map_err(|error| error.to_string())?;
+    let seconds = seconds.parse().map_err(|error| format!("{seconds}: {error}"))?;
+    Ok((object, Duration::from_secs(seconds)))
+}
+
+/// The rung that failed, and how.
+fn ladder(object: &str, seconds: &str) -> Result<Option<String>, String> {
+    let (object, time) = parsed(object, seconds)?;
+    let report = Ladder::new(object, time)
+        .climb()
+        .map_err(|error| error.to_string())?;
+    let failed = report.failed();
+    let found = failed.and_then(|rung| Some((rung.rung, rung.failure.as_ref()?)));
+    Ok(found.map(|(rung, failure)| format!("{rung}: {failure}")))
+}
+
+/// The client that failed, and how.
+fn clients(object: &str, seconds: &str, size: &str) -> Result<Option<String>, String> {
+    let (object, time) = parsed(object, seconds)?;
+    let size: Size = size
+        .parse()
+        .map_err(|error: loco_check::clients::NotASize| error.to_string())?;
+    let campaign = Campaign {
+        clients: Clients::new(object, &size),
+        random: None,
+        forms: Form::of(object),
+        time,
+        states_each: STATES,
+        otherwise: Some(Strategy::Pct {
+            executions: SAMPLES,
+            seed: 1,
+            depth: DEPTH,
+        }),
+        workers: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+        progress: Arc::new(AtomicU64::new(0)),
+        cancel: Arc::new(AtomicBool::new(false)),
+    };
+    let summary = campaign.run().map_err(|error| error.to_string())?;
+    Ok(summary.failed.map(|failed| {
+        let (number, client, failure) = (failed.number, failed.client.print(), failed.failure);
+        format!("client {number}: {client}\n{failure}")
+    }))
 }

@@ -3,6 +3,9 @@
 use loco_sim::{Config, Faults, World};
 use serde::Serialize;
 
+/// Steps of the longest execution. Those of the worlds have some hundreds, as whoever waits stops until it can go on.
+const STEPS_MAX: usize = 10_000;
+
 /// One world of an object's ladder.
 pub struct Rung {
     name: &'static str,
@@ -72,6 +75,8 @@ impl Rung {
     pub fn configure(&self, config: &mut Config) {
         config.glob = self.glob;
         config.faults = self.faults;
+        config.steps_max = STEPS_MAX;
+        config.longer_fails = true;
     }
 }
 

@@ -48,7 +48,7 @@ pub(crate) fn is_loss(error: &Error) -> bool {
 
 /// How often a call may time out in a world before that is a finding: more often than the waits of an execution that may be
 /// late. What times out again and again waits for what never comes.
-const TIMEOUTS_MAX: u32 = 6;
+pub(crate) const TIMEOUTS_MAX: u32 = 6;
 
 /// Calls again until the result is another than a timeout.
 ///

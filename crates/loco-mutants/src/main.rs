@@ -7,26 +7,25 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
-use loco_mutants::{Mutation, Outcome, Tree, TreeError, all, groups};
+use loco_mutants::{Line, Misfit, Mutation, Outcome, Results, Tree, TreeError, all, in_turns};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
-use serde::Serialize;
 
 /// Apply mutations to the shipped objects and climb the ladder of `loco check` with each.
 ///
-/// Run in the root of the repository. Prints a line for each mutation and the share found by object. Survivors are listed at
-/// the end. Mutations that are argued harmless are left out.
+/// Run in the root of the repository. All mutations are built at once, into a copy of the workspace. Prints a line for each
+/// mutation and the share found by object. Survivors are listed at the end. Mutations that are argued harmless are left out.
 ///
 /// Exit status: 0 if at least --share percent of the mutations were found, each within --time, 1 if not, 2 if a mutation does
-/// not fit the sources or the code as shipped does not build.
+/// not fit the sources or does not build, or the code as shipped does not build.
 #[derive(Parser)]
 struct Args {
     /// Objects whose mutations to try, as `loco check` names them; all if none is named.
     objects: Vec<String>,
-    /// Try only the mutation of this name.
+    /// Try only mutations of this name. May be given several times.
     #[arg(long)]
-    name: Option<String>,
+    name: Vec<String>,
     /// Try so many mutations, drawn at random.
     #[arg(long, value_name = "N")]
     sample: Option<usize>,
@@ -36,12 +35,21 @@ struct Args {
     /// Seconds that `loco check` gets for each mutation.
     #[arg(long, default_value_t = 60)]
     time: u64,
+    /// Run generated clients of this size instead of the ladder, as `loco check OBJECT --clients SIZE` does.
+    #[arg(long, value_name = "SIZE")]
+    clients: Option<String>,
     /// Percentage of mutations that must be found.
     #[arg(long, default_value_t = 95)]
     share: u64,
     /// Folder for the copy of the workspace and what is built in it.
     #[arg(long, default_value = "target/mutants")]
     folder: PathBuf,
+    /// Keep results in this file as lines of JSON, and leave out what it tells of already.
+    #[arg(long, value_name = "FILE")]
+    results: Option<PathBuf>,
+    /// Try those again that FILE says survived.
+    #[arg(long, requires = "results")]
+    retry: bool,
     /// Try those that are argued harmless, too; they do not count.
     #[arg(long)]
     harmless: bool,
@@ -53,13 +61,17 @@ struct Args {
     json: bool,
 }
 
-#[derive(Serialize)]
-struct Line<'a> {
-    object: &'a str,
-    name: &'a str,
-    after_failure: bool,
-    harmless: Option<&'a str>,
-    outcome: &'a Outcome,
+/// Why the command cannot go on.
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    #[error(transparent)]
+    Misfit(#[from] Misfit),
+    #[error(transparent)]
+    Tree(#[from] TreeError),
+    #[error("{}: {source}", path.display())]
+    Results { path: PathBuf, source: std::io::Error },
+    #[error("these mutations do not build, so mend or remove them: {0}")]
+    DoNotBuild(String),
 }
 
 fn main() -> ExitCode {
@@ -73,43 +85,95 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(args: &Args) -> Result<bool, TreeError> {
-    let mut mutations: Vec<Mutation> = all()?
-        .into_iter()
-        .filter(|m| args.objects.is_empty() || args.objects.contains(&m.object))
-        .filter(|m| args.name.as_ref().is_none_or(|name| *name == m.name))
-        .collect();
-    if let Some(sample) = args.sample {
-        mutations.retain(|m| m.harmless.is_none());
-        mutations.shuffle(&mut SmallRng::seed_from_u64(args.seed));
-        mutations.truncate(sample);
-    }
+fn run(args: &Args) -> Result<bool, Error> {
+    let all = all()?;
+    let chosen = chosen(args, &all);
     if args.list {
-        for m in &mutations {
+        for &number in &chosen {
+            let m = &all[number];
             println!("{}/{}: {}", m.object, m.name, m.wrong);
         }
         return Ok(true);
     }
-    if !args.harmless && args.name.is_none() {
-        mutations.retain(|m| m.harmless.is_none());
+    let kept = |source| Error::Results {
+        path: args.results.clone().unwrap_or_default(),
+        source,
+    };
+    let mut results = match &args.results {
+        Some(path) => Results::open(path).map_err(kept)?,
+        None => Results::default(),
+    };
+    let open: Vec<usize> = chosen
+        .iter()
+        .copied()
+        .filter(|&number| match results.of(&all[number]) {
+            None => true,
+            Some(Outcome::Found { .. }) => false,
+            Some(_) => args.retry,
+        })
+        .collect();
+    if !open.is_empty() {
+        // All are built whatever is tried, so that the next run has nothing to build.
+        let mut tree = Tree::build(Path::new("."), &args.folder, all.clone())?;
+        let (apart, together): (Vec<usize>, Vec<usize>) =
+            open.iter().partition(|number| tree.apart().contains(number));
+        for &number in tree.apart() {
+            eprintln!("built alone: {}/{}", all[number].object, all[number].name);
+        }
+        for number in together.into_iter().chain(apart) {
+            let line = Line::new(
+                &all[number],
+                tree.check(number, args.time, args.clients.as_deref())?,
+            );
+            show(args, &line);
+            results.add(&line).map_err(kept)?;
+        }
     }
-    let tree = Tree::copy(Path::new("."), &args.folder)?;
-    tree.build_as_shipped()?;
+    sum_up(args, chosen.iter().map(|&number| &all[number]), &results)
+}
+
+/// The numbers of the mutations to try, in the order in which they are tried.
+fn chosen(args: &Args, all: &[Mutation]) -> Vec<usize> {
+    let is_chosen = |m: &Mutation| {
+        (args.objects.is_empty() || args.objects.contains(&m.object))
+            && (args.name.is_empty() || args.name.contains(&m.name))
+            && (args.harmless || args.list || m.harmless.is_none())
+    };
+    let mut chosen: Vec<usize> = (0..all.len()).filter(|&number| is_chosen(&all[number])).collect();
+    if let Some(sample) = args.sample {
+        chosen.retain(|&number| all[number].harmless.is_none());
+        chosen.shuffle(&mut SmallRng::seed_from_u64(args.seed));
+        chosen.truncate(sample);
+    }
+    in_turns(&chosen, all)
+}
+
+/// Counts what was found, by object; mutations that are argued harmless do not count.
+fn sum_up<'m>(
+    args: &Args,
+    mutations: impl Iterator<Item = &'m Mutation>,
+    results: &Results,
+) -> Result<bool, Error> {
     let mut tally: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
-    let mut survivors = Vec::new();
-    let all: Vec<&Mutation> = mutations.iter().collect();
-    let mut each = |mutation, outcome| judge(args, mutation, &outcome, &mut tally, &mut survivors);
-    for group in groups(&all) {
-        tree.check(&group, args.time, &mut each)?;
+    let (mut survivors, mut do_not_build) = (Vec::new(), Vec::new());
+    for mutation in mutations.filter(|m| m.harmless.is_none()) {
+        let (found, tried) = tally.entry(&mutation.object).or_default();
+        *tried += 1;
+        match results.of(mutation) {
+            Some(Outcome::Found { .. }) => *found += 1,
+            Some(Outcome::DoesNotBuild) => {
+                do_not_build.push(format!("{}/{}", mutation.object, mutation.name))
+            }
+            _ => survivors.push(mutation),
+        }
     }
     let (found, tried) = tally
         .values()
         .fold((0, 0), |(f, t), (found, tried)| (f + found, t + tried));
     if !args.json {
-        for (object, (found, tried)) in &tally {
+        for (object, (found, tried)) in tally.into_iter().chain([("all", (found, tried))]) {
             println!("{object:16} {found:3} of {tried:3} found");
         }
-        println!("{:16} {found:3} of {tried:3} found", "all");
         for survivor in survivors {
             println!(
                 "survived: {}/{}: {}",
@@ -117,52 +181,34 @@ fn run(args: &Args) -> Result<bool, TreeError> {
             );
         }
     }
+    if !do_not_build.is_empty() {
+        return Err(Error::DoNotBuild(do_not_build.join(", ")));
+    }
     Ok(found * 100 >= tried * args.share)
 }
 
-/// Shows an outcome, and counts it if the mutation does harm.
-fn judge<'m>(
-    args: &Args,
-    mutation: &'m Mutation,
-    outcome: &Outcome,
-    tally: &mut BTreeMap<&'m str, (u64, u64)>,
-    survivors: &mut Vec<&'m Mutation>,
-) {
-    show(args, mutation, outcome);
-    if mutation.harmless.is_some() || *outcome == Outcome::DoesNotBuild {
-        return;
-    }
-    let (found, tried) = tally.entry(&mutation.object).or_default();
-    *tried += 1;
-    match outcome {
-        Outcome::Found { .. } => *found += 1,
-        _ => survivors.push(mutation),
-    }
-}
-
-fn show(args: &Args, mutation: &Mutation, outcome: &Outcome) {
+fn show(args: &Args, line: &Line) {
     if args.json {
-        let line = Line {
-            object: &mutation.object,
-            name: &mutation.name,
-            after_failure: mutation.after_failure,
-            harmless: mutation.harmless.as_deref(),
-            outcome,
-        };
         // The line has only strings, numbers and booleans, which always serialize.
-        println!("{}", serde_json::to_string(&line).unwrap_or_default());
+        println!("{}", serde_json::to_string(line).unwrap_or_default());
         return;
     }
-    let what = match outcome {
-        Outcome::Found { seconds, by } => format!("found in {seconds:.1} s by {by}"),
-        Outcome::Survived { seconds } => format!("SURVIVED {seconds:.1} s"),
+    let what = match &line.outcome {
+        Outcome::Found {
+            seconds,
+            processor,
+            by,
+        } => format!("found in {seconds:.1} s, {processor:.1} s of processor time, by {by}"),
+        Outcome::Survived { seconds, processor } => {
+            format!("SURVIVED {seconds:.1} s, {processor:.1} s of processor time")
+        }
         Outcome::Hangs { seconds } => format!("SURVIVED, ended after {seconds:.1} s"),
         Outcome::DoesNotBuild => "DOES NOT BUILD".to_owned(),
     };
-    let harmless = if mutation.harmless.is_some() {
+    let harmless = if line.harmless.is_some() {
         " (harmless)"
     } else {
         ""
     };
-    println!("{}/{}: {what}{harmless}", mutation.object, mutation.name);
+    println!("{}/{}: {what}{harmless}", line.object, line.name);
 }

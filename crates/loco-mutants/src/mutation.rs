@@ -1,9 +1,12 @@
 //! The list of mutations, as files in TOML. Each object has a file, and each change a `[[mutation]]`.
 
+use std::collections::BTreeMap;
 use std::fs;
+use std::ops::Range;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_64;
 
 /// The lists, in the order in which they are run.
 const LISTS: [(&str, &str); 14] = [
@@ -88,120 +91,130 @@ pub fn all() -> Result<Vec<Mutation>, Misfit> {
 }
 
 impl Mutation {
-    /// Returns the text of the mutated file, below the root of a tree whose file is as shipped.
+    /// Reads the file that is mutated, below the root of a tree whose file is as shipped.
     ///
     /// # Errors
-    /// Returns [`Misfit`] if the file cannot be read or the text does not occur exactly once.
-    pub fn apply(&self, root: &Path) -> Result<String, Misfit> {
-        let misfit = |why: String| Misfit {
+    /// Returns [`Misfit`] if the file cannot be read.
+    pub fn shipped(&self, root: &Path) -> Result<String, Misfit> {
+        fs::read_to_string(root.join(&self.file))
+            .map_err(|error| self.misfit(format!("{}: {error}", self.file)))
+    }
+
+    /// Returns the bytes of the shipped file that change, and the text that takes their place: as little as has to change.
+    ///
+    /// # Errors
+    /// Returns [`Misfit`] if the text to be replaced does not occur exactly once.
+    pub fn change(&self, shipped: &str) -> Result<(Range<usize>, &str), Misfit> {
+        let found: Vec<usize> = shipped.match_indices(&self.find).map(|(at, _)| at).collect();
+        let &[start] = found.as_slice() else {
+            return Err(self.misfit(format!(
+                "the text to be replaced occurs {} times in {}; it must occur once",
+                found.len(),
+                self.file
+            )));
+        };
+        let equal = |(a, b): &(char, char)| a == b;
+        let length = |(c, _): (char, char)| c.len_utf8();
+        let (find, replace) = (self.find.as_str(), self.replace.as_str());
+        let before: usize = find
+            .chars()
+            .zip(replace.chars())
+            .take_while(equal)
+            .map(length)
+            .sum();
+        let (find, replace) = (&find[before..], &replace[before..]);
+        let after: usize = find
+            .chars()
+            .rev()
+            .zip(replace.chars().rev())
+            .take_while(equal)
+            .map(length)
+            .sum();
+        let start = start + before;
+        Ok((
+            start..start + find.len() - after,
+            &replace[..replace.len() - after],
+        ))
+    }
+
+    /// Returns the text of the mutated file.
+    ///
+    /// # Errors
+    /// Returns [`Misfit`] if the text to be replaced does not occur exactly once.
+    pub fn apply(&self, shipped: &str) -> Result<String, Misfit> {
+        let (range, replace) = self.change(shipped)?;
+        Ok([&shipped[..range.start], replace, &shipped[range.end..]].concat())
+    }
+
+    /// Returns a number by which a result says which change it is about, though names stay while texts change.
+    pub fn fingerprint(&self) -> u64 {
+        xxh3_64(format!("{}\0{}\0{}", self.file, self.find, self.replace).as_bytes())
+    }
+
+    fn misfit(&self, why: String) -> Misfit {
+        Misfit {
             object: self.object.clone(),
             name: self.name.clone(),
             why,
-        };
-        let text = fs::read_to_string(root.join(&self.file))
-            .map_err(|error| misfit(format!("{}: {error}", self.file)))?;
-        match text.matches(&self.find).count() {
-            1 => Ok(text.replacen(&self.find, &self.replace, 1)),
-            n => Err(misfit(format!(
-                "the text to be replaced occurs {n} times in {}; it must occur once",
-                self.file
-            ))),
         }
     }
 }
 
-/// Sources that a ladder runs, besides what every ladder runs.
-fn sources_of(object: &str) -> &'static [&'static str] {
-    match object {
-        "wide-owned-var" => &["wide_owned_var.rs", "sealed.rs"],
-        "sst" => &["sst.rs"],
-        "msw" => &["msw.rs", "sealed.rs"],
-        "barrier" => &["barrier.rs", "sst.rs"],
-        "ring-buffer" => &["ring_buffer/"],
-        "atomic" => &["atomic_var.rs", "atomic_array.rs"],
-        "ticket-lock" => &["ticket_lock/", "guard.rs", "locks/loss.rs", "turn.rs"],
-        "tas-lock" => &["tas_lock.rs", "guard.rs", "locks/loss.rs", "turn.rs"],
-        "queue" => &["shared_queue/"],
-        "kv" => &[
-            "kvstore/",
-            "ring_buffer/",
-            "ticket_lock/",
-            "guard.rs",
-            "locks/loss.rs",
-            "turn.rs",
-        ],
-        _ => &[],
+/// Orders mutations, given by their places in `all`, so that the objects take turns, those with the fewest mutations first: a
+/// run that is cut short has tried some of each.
+pub fn in_turns(chosen: &[usize], all: &[Mutation]) -> Vec<usize> {
+    let mut by_object: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for &number in chosen {
+        by_object.entry(&all[number].object).or_default().push(number);
     }
-}
-
-impl Mutation {
-    /// True if the ladder of `object` may run what this mutation changes. The worlds of all objects use shared variables,
-    /// regions and owned variables, and all objects use what lies below them.
-    fn is_seen_by(&self, object: &str) -> bool {
-        let special = self.file.contains("/objects/")
-            && !["shared_var.rs", "shared_region.rs", "/owned_var.rs"]
+    let mut by_object: Vec<Vec<usize>> = by_object.into_values().collect();
+    by_object.sort_by_key(Vec::len);
+    let longest = by_object.last().map_or(0, Vec::len);
+    (0..longest)
+        .flat_map(|turn| {
+            by_object
                 .iter()
-                .any(|everywhere| self.file.ends_with(everywhere));
-        !special || sources_of(object).iter().any(|source| self.file.contains(source))
-    }
-}
-
-/// Puts mutations together that can be built and tried at the same time, as no ladder sees another one's: building takes
-/// most of the time.
-pub fn groups<'m>(mutations: &[&'m Mutation]) -> Vec<Vec<&'m Mutation>> {
-    let mut groups: Vec<Vec<&Mutation>> = Vec::new();
-    for &mutation in mutations {
-        let apart =
-            |other: &&Mutation| !other.is_seen_by(&mutation.object) && !mutation.is_seen_by(&other.object);
-        match groups.iter_mut().find(|group| group.iter().all(apart)) {
-            Some(group) => group.push(mutation),
-            None => groups.push(vec![mutation]),
-        }
-    }
-    groups
+                .filter_map(move |numbers| numbers.get(turn).copied())
+        })
+        .collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn of(object: &str, file: &str) -> Mutation {
+    fn narrowed() -> Mutation {
         Mutation {
-            name: "name".into(),
-            object: object.into(),
-            file: format!("crates/loco/src/{file}"),
-            find: String::new(),
-            replace: String::new(),
-            wrong: String::new(),
+            name: "narrowed".into(),
+            object: "fence".into(),
+            file: "crates/loco/src/lib.rs".into(),
+            find: "fence(Scope::Node);".into(),
+            replace: "fence(Scope::Thread);".into(),
+            wrong: "narrowed".into(),
             after_failure: false,
             harmless: None,
         }
     }
 
     #[test]
-    fn only_mutations_that_no_ladder_sees_two_of_are_built_together() {
-        let all = [
-            of("queue", "objects/shared_queue/mod.rs"),
-            of("ticket-lock", "objects/locks/ticket_lock/mod.rs"),
-            of("kv", "objects/kvstore/read.rs"),
-            of("tas-lock", "objects/locks/turn.rs"),
-            of("barrier", "objects/barrier.rs"),
-            of("queue", "operations/words.rs"),
-            of("owned-var", "objects/variables/owned_var.rs"),
-        ];
-        let all: Vec<&Mutation> = all.iter().collect();
-        let [queue, ticket, kv, guard, barrier, words, owned] = all[..] else {
-            panic!("seven of them");
-        };
+    fn objects_take_turns() {
+        let all = ["kv", "kv", "kv", "sst", "barrier", "barrier"].map(|object| Mutation {
+            object: object.into(),
+            ..narrowed()
+        });
+        assert_eq!(in_turns(&[0, 1, 2, 3, 4, 5], &all), [3, 4, 0, 5, 1, 2]);
+        assert!(in_turns(&[], &all).is_empty());
+    }
+
+    #[test]
+    fn only_what_differs_changes() {
+        let mutation = narrowed();
+        let shipped = "{ fence(Scope::Node); }";
+        assert_eq!(mutation.change(shipped), Ok((15..19, "Thread")));
         assert_eq!(
-            groups(&all),
-            [
-                vec![queue, ticket, barrier],
-                vec![kv],
-                vec![guard],
-                vec![words],
-                vec![owned]
-            ]
+            mutation.apply(shipped).as_deref(),
+            Ok("{ fence(Scope::Thread); }")
         );
+        assert!(mutation.apply("{ fence(Scope::Pair); }").is_err());
     }
 }

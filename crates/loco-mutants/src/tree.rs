@@ -1,7 +1,11 @@
-//! A copy of the workspace, in which mutations are built and checked one after another.
+//! A copy of the workspace, in which all mutations are built at once and tried one after another.
 //!
-//! The copy has its own target directory, kept between runs, so that only the crates above the mutated file are built again.
+//! The copy has its own target directory, kept between runs, and a file is written only where its text changes, so that a
+//! second run builds nothing. What [`crate::schemata`] keeps apart is built alone.
+//!
+//! Used by the command `loco-mutants`.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -9,30 +13,38 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
+use crate::schemata::{Schemata, VARIABLE};
 use crate::{Misfit, Mutation};
 
 /// How much longer than its time a ladder may take.
 const GRACE: Duration = Duration::from_secs(60);
 /// Between two looks whether a ladder has ended.
-const POLL: Duration = Duration::from_millis(50);
+const POLL: Duration = Duration::from_millis(10);
+/// Ticks a second of the times in `/proc`, which Linux fixes for programs (`USER_HZ`).
+const TICKS: f64 = 100.0;
 
 /// What became of a mutation.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// The ladder found a failing execution, after this many seconds.
+    /// The ladder found a failing execution.
     Found {
         /// Seconds that the ladder took.
         seconds: f64,
-        /// The rung with that execution; empty if the ladder could not be climbed at all.
+        /// Seconds of processor time that it took.
+        processor: f64,
+        /// The rung or client with that execution; empty if the ladder could not be climbed at all.
         by: String,
     },
     /// The ladder found nothing.
     Survived {
         /// Seconds that the ladder took.
         seconds: f64,
+        /// Seconds of processor time that it took.
+        processor: f64,
     },
     /// The ladder did not end in its time, and was ended; this does not count as found.
     Hangs {
@@ -57,99 +69,122 @@ pub enum TreeError {
         /// What the system said.
         source: io::Error,
     },
-    /// The code as shipped does not build or does not pass its own ladder.
-    #[error("{0}")]
+    /// The code as shipped does not build; what the compiler says.
+    #[error("the code as shipped does not build:\n{0}")]
     AsShipped(String),
 }
 
 /// A copy of the workspace.
 pub struct Tree {
+    from: PathBuf,
     root: PathBuf,
+    /// The files whose text may differ from the shipped one.
+    laid: BTreeSet<String>,
+    mutations: Vec<Mutation>,
+    apart: BTreeSet<usize>,
 }
 
 impl Tree {
-    /// Copies the sources of the workspace at `from` to `to`, and takes away there what `from` has no more.
+    /// Copies the sources of the workspace at `from` to `to`, with `mutations` in them, takes away there what `from` has no
+    /// more, and builds.
     ///
     /// # Errors
-    /// [`TreeError::Io`].
-    pub fn copy(from: &Path, to: &Path) -> Result<Tree, TreeError> {
-        copy_folder(from, to)?;
-        Ok(Tree { root: to.to_owned() })
-    }
-
-    /// Builds the code as shipped, so that what a mutation's build says is the mutation's.
-    ///
-    /// # Errors
-    /// [`TreeError::AsShipped`] if it does not build.
-    pub fn build_as_shipped(&self) -> Result<(), TreeError> {
-        match self.build()? {
-            true => Ok(()),
-            false => Err(TreeError::AsShipped("the code as shipped does not build".into())),
-        }
-    }
-
-    /// Applies mutations that no ladder sees two of ([`groups`](crate::groups)), builds them together, runs the ladder of each
-    /// one's object for `seconds` at most, and puts the code back. `each` gets every outcome as soon as it is known.
-    ///
-    /// # Errors
-    /// [`TreeError`] when a mutation does not fit or the tree cannot be changed.
-    pub fn check<'m>(
-        &self,
-        group: &[&'m Mutation],
-        seconds: u64,
-        each: &mut impl FnMut(&'m Mutation, Outcome),
-    ) -> Result<(), TreeError> {
-        let mut shipped = Vec::new();
-        let applied = group
-            .iter()
-            .try_for_each(|mutation| self.apply(mutation, &mut shipped));
-        let built = applied.and_then(|()| self.build());
-        let outcome = match built {
-            Ok(true) => group.iter().try_for_each(|&mutation| {
-                let outcome = self.climb(mutation, seconds)?;
-                each(mutation, outcome);
-                Ok(())
-            }),
-            Ok(false) if group.len() == 1 => {
-                each(group[0], Outcome::DoesNotBuild);
-                Ok(())
-            }
-            Ok(false) => {
-                self.restore(&mut shipped)?;
-                return group
-                    .iter()
-                    .try_for_each(|&alone| self.check(&[alone], seconds, each));
-            }
-            Err(error) => Err(error),
+    /// [`TreeError`] when a mutation does not fit, the copy cannot be written, or the code as shipped does not build.
+    pub fn build(from: &Path, to: &Path, mutations: Vec<Mutation>) -> Result<Tree, TreeError> {
+        let mut tree = Tree {
+            from: from.to_owned(),
+            root: to.to_owned(),
+            laid: BTreeSet::new(),
+            mutations,
+            apart: BTreeSet::new(),
         };
-        self.restore(&mut shipped)?;
-        outcome
+        tree.weave()?;
+        Ok(tree)
     }
 
-    /// Applies one mutation; `shipped` gets the file as it was.
-    fn apply(&self, mutation: &Mutation, shipped: &mut Vec<(PathBuf, String)>) -> Result<(), TreeError> {
-        let path = self.root.join(&mutation.file);
-        let text = fs::read_to_string(&path).map_err(changing(&path))?;
-        let mutated = mutation.apply(&self.root)?;
-        shipped.push((path.clone(), text));
-        fs::write(&path, mutated).map_err(changing(&path))
+    /// The numbers of the mutations that are built alone, which takes a while for each.
+    pub fn apart(&self) -> &BTreeSet<usize> {
+        &self.apart
     }
 
-    fn restore(&self, shipped: &mut Vec<(PathBuf, String)>) -> Result<(), TreeError> {
-        for (path, text) in shipped.drain(..).rev() {
-            fs::write(&path, text).map_err(changing(&path))?;
+    /// Runs the ladder of a mutation's object, or generated clients of the size `clients` on it, for `seconds` at most.
+    ///
+    /// # Errors
+    /// [`TreeError`] when the tree cannot be changed or the ladder cannot be started.
+    pub fn check(
+        &mut self,
+        number: usize,
+        seconds: u64,
+        clients: Option<&str>,
+    ) -> Result<Outcome, TreeError> {
+        if !self.apart.contains(&number) {
+            return self.climb(number, seconds, clients);
         }
+        let mutation = &self.mutations[number];
+        let mutated = mutation.apply(&mutation.shipped(&self.from)?)?;
+        self.lay([(mutation.file.clone(), mutated)].into())?;
+        match self.cargo()? {
+            Built::Yes => self.climb(number, seconds, clients),
+            Built::No { .. } => Ok(Outcome::DoesNotBuild),
+        }
+    }
+
+    /// Builds all mutations in one, but those that the compiler refuses.
+    fn weave(&mut self) -> Result<(), TreeError> {
+        loop {
+            let woven = Schemata::weave(&self.from, &self.mutations, self.apart.clone())?;
+            self.apart.clone_from(&woven.apart);
+            let texts = woven
+                .files
+                .iter()
+                .map(|(file, woven)| (file.clone(), woven.text.clone()))
+                .collect();
+            if self.laid.is_empty() {
+                copy_folder(&self.from, &self.root, Path::new(""), &texts)?;
+                self.laid = texts.into_keys().collect();
+            } else {
+                self.lay(texts)?;
+            }
+            let (places, said) = match self.cargo()? {
+                Built::Yes => return Ok(()),
+                Built::No { places, said } => (places, said),
+            };
+            let blamed: BTreeSet<usize> = places
+                .iter()
+                .flat_map(|place| woven.blamed(&place.file, place.first..=place.last))
+                .collect();
+            if blamed.is_empty() {
+                return Err(TreeError::AsShipped(said));
+            }
+            self.apart.extend(blamed);
+        }
+    }
+
+    /// Gives these files these texts, and those that were changed before the text as shipped.
+    fn lay(&mut self, texts: BTreeMap<String, String>) -> Result<(), TreeError> {
+        for file in self.laid.iter().filter(|file| !texts.contains_key(*file)) {
+            let path = self.from.join(file);
+            let shipped = fs::read_to_string(&path).map_err(changing(&path))?;
+            write(&self.root.join(file), shipped.as_bytes())?;
+        }
+        for (file, text) in &texts {
+            write(&self.root.join(file), text.as_bytes())?;
+        }
+        self.laid.extend(texts.into_keys());
         Ok(())
     }
 
-    fn climb(&self, mutation: &Mutation, seconds: u64) -> Result<Outcome, TreeError> {
+    fn climb(&self, number: usize, seconds: u64, clients: Option<&str>) -> Result<Outcome, TreeError> {
         let running = |source| TreeError::Io {
             what: "running the ladder".into(),
             source,
         };
         let begun = Instant::now();
+        let before = processor_time_of_children();
         let mut child = Command::new(self.target().join("debug/examples/climb"))
-            .args([&mutation.object, &seconds.to_string()])
+            .args([&self.mutations[number].object, &seconds.to_string()])
+            .args(clients)
+            .env(VARIABLE, number.to_string())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -177,44 +212,51 @@ impl Tree {
         };
         let text = text.join().unwrap_or_default();
         let seconds = begun.elapsed().as_secs_f64();
+        // No other child ends meanwhile.
+        let processor = processor_time_of_children() - before;
         // 1 is a failing execution; anything else but 0 is the mutated code bringing the checker down, which is noticed too.
         Ok(match status.map(|status| status.code()) {
-            Some(Some(0)) => Outcome::Survived { seconds },
+            Some(Some(0)) => Outcome::Survived { seconds, processor },
             Some(_) => Outcome::Found {
                 seconds,
+                processor,
                 by: text.split(':').next().unwrap_or_default().to_owned(),
             },
             None => Outcome::Hangs { seconds },
         })
     }
 
-    fn build(&self) -> Result<bool, TreeError> {
+    fn cargo(&self) -> Result<Built, TreeError> {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let status = Command::new(cargo)
-            .args([
-                "build",
-                "--quiet",
-                "--package",
-                "loco-check",
-                "--example",
-                "climb",
-            ])
+        let output = Command::new(cargo)
+            .args(["build", "--quiet", "--package", "loco-check"])
+            .args(["--example", "climb", "--message-format", "json"])
             .env("CARGO_INCREMENTAL", "0")
             .env("CARGO_PROFILE_DEV_DEBUG", "0")
             // The profile optimises the explorer all the same; the objects' code costs more to optimise than to run.
             .env("CARGO_PROFILE_DEV_OPT_LEVEL", "0")
-            .env("CARGO_PROFILE_DEV_CODEGEN_UNITS", "16")
             .env("CARGO_TARGET_DIR", self.target())
             .current_dir(&self.root)
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status()
+            .output()
             .map_err(|source| TreeError::Io {
                 what: "running cargo".into(),
                 source,
             })?;
-        Ok(status.success())
+        if output.status.success() {
+            return Ok(Built::Yes);
+        }
+        let mut said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let mut places = Vec::new();
+        for line in output.stdout.split(|&byte| byte == b'\n') {
+            let message = serde_json::from_slice::<Value>(line).unwrap_or_default();
+            let message = &message["message"];
+            if message["level"] == "error" {
+                said.push_str(message["rendered"].as_str().unwrap_or_default());
+                places.extend(places_of(message));
+            }
+        }
+        Ok(Built::No { places, said })
     }
 
     fn target(&self) -> PathBuf {
@@ -222,8 +264,60 @@ impl Tree {
     }
 }
 
-/// Copies a folder without what is hidden or built. An unchanged file keeps its time, so that nothing is built for it.
-fn copy_folder(from: &Path, to: &Path) -> Result<(), TreeError> {
+/// What a build came to.
+enum Built {
+    Yes,
+    /// Where the errors are, and what the compiler said.
+    No {
+        places: Vec<Place>,
+        said: String,
+    },
+}
+
+/// Lines of a source file.
+struct Place {
+    file: String,
+    first: usize,
+    last: usize,
+}
+
+/// The places that an error of the compiler marks as its own.
+fn places_of(message: &Value) -> Vec<Place> {
+    let spans = message["spans"].as_array().map_or(&[][..], Vec::as_slice);
+    let number = |value: &Value| usize::try_from(value.as_u64()?).ok();
+    spans
+        .iter()
+        .filter(|span| span["is_primary"] == true)
+        .filter_map(|span| {
+            Some(Place {
+                file: span["file_name"].as_str()?.to_owned(),
+                first: number(&span["line_start"])?,
+                last: number(&span["line_end"])?,
+            })
+        })
+        .collect()
+}
+
+/// Seconds of processor time of the children of this process that have ended; 0 where the system does not tell.
+fn processor_time_of_children() -> f64 {
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The name, in parentheses, may have blanks. After it the fields begin with the third.
+    let fields = stat.rsplit(')').next().unwrap_or_default();
+    let of_children = fields.split_whitespace().skip(13).take(2);
+    of_children
+        .filter_map(|ticks| ticks.parse::<f64>().ok())
+        .sum::<f64>()
+        / TICKS
+}
+
+/// Copies a folder without what is hidden or built; `texts` are the texts of files of the workspace that are changed, and
+/// `place` is the folder's place in it.
+fn copy_folder(
+    from: &Path,
+    to: &Path,
+    place: &Path,
+    texts: &BTreeMap<String, String>,
+) -> Result<(), TreeError> {
     fs::create_dir_all(to).map_err(changing(to))?;
     let mut kept = Vec::new();
     for entry in fs::read_dir(from).map_err(changing(from))? {
@@ -232,15 +326,14 @@ fn copy_folder(from: &Path, to: &Path) -> Result<(), TreeError> {
         if name == "target" || name.to_string_lossy().starts_with('.') {
             continue;
         }
-        let (source, copy) = (entry.path(), to.join(&name));
+        let (source, copy, place) = (entry.path(), to.join(&name), place.join(&name));
         kept.push(name);
         if source.is_dir() {
-            copy_folder(&source, &copy)?;
-            continue;
-        }
-        let text = fs::read(&source).map_err(changing(&source))?;
-        if !fs::read(&copy).is_ok_and(|old| old == text) {
-            fs::write(&copy, text).map_err(changing(&copy))?;
+            copy_folder(&source, &copy, &place, texts)?;
+        } else if let Some(text) = place.to_str().and_then(|place| texts.get(place)) {
+            write(&copy, text.as_bytes())?;
+        } else {
+            write(&copy, &fs::read(&source).map_err(changing(&source))?)?;
         }
     }
     for entry in fs::read_dir(to).map_err(changing(to))? {
@@ -256,6 +349,14 @@ fn copy_folder(from: &Path, to: &Path) -> Result<(), TreeError> {
         }
     }
     Ok(())
+}
+
+/// Writes a file. An unchanged one keeps its time, so that nothing is built for it.
+fn write(path: &Path, text: &[u8]) -> Result<(), TreeError> {
+    if fs::read(path).is_ok_and(|old| old == text) {
+        return Ok(());
+    }
+    fs::write(path, text).map_err(changing(path))
 }
 
 fn changing(path: &Path) -> impl Fn(io::Error) -> TreeError {

@@ -11,7 +11,12 @@ fn every_mutation_fits_the_sources() {
     let mutations = all().unwrap_or_else(|error| panic!("{error}"));
     let misfits: Vec<String> = mutations
         .iter()
-        .filter_map(|mutation| mutation.apply(&root).err())
+        .filter_map(|mutation| {
+            mutation
+                .shipped(&root)
+                .and_then(|text| mutation.apply(&text))
+                .err()
+        })
         .map(|misfit| misfit.to_string())
         .collect();
     assert!(misfits.is_empty(), "{}", misfits.join("\n"));

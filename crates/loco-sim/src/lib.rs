@@ -69,6 +69,9 @@ pub struct Config {
     /// The number of moves of the longest execution to explore. A longer execution makes the result
     /// incomplete.
     pub steps_max: usize,
+    /// Takes a longer execution for a failure ([`FailureKind::Endless`]): its threads go on without end. For worlds in
+    /// which whoever waits uses the waiting primitive, so that every execution ends.
+    pub longer_fails: bool,
     /// Called now and then, by any of the workers.
     pub progress: Option<fn(&Progress)>,
     /// A flag that ends the exploration early when it is set from outside. The result says that the
@@ -140,6 +143,7 @@ impl Default for Config {
             states_max: None,
             time_max: None,
             steps_max: 100_000,
+            longer_fails: false,
             progress: None,
             cancel: None,
         }

@@ -195,6 +195,39 @@ fn a_wait_that_only_its_deadline_ends_is_a_deadlock_unless_time_passes() {
 }
 
 #[test]
+fn who_goes_on_without_waiting_is_found_if_executions_are_to_end() {
+    let world = |world: &mut World| {
+        let n = world.node(node);
+        world.thread(&n, "spins", |n| while n.load(0) == 0 {});
+        world.thread(&n, "stores", |n| n.store(0, 7));
+    };
+    let pct = |longer_fails| Config {
+        strategy: Strategy::Pct {
+            executions: 20,
+            seed: 1,
+            depth: 1,
+        },
+        steps_max: 500,
+        longer_fails,
+        ..config(Faults::default())
+    };
+    let report = explore(&pct(false), world).unwrap();
+    assert!(report.failure.is_none());
+    assert!(
+        matches!(report.completeness, Completeness::Incomplete(_)),
+        "{report:?}"
+    );
+    let failure = explore(&pct(true), world).unwrap().failure.expect("no end");
+    assert_eq!(failure.kind, FailureKind::Endless { steps: 500 });
+    assert!(
+        failure.to_string().contains("spins on node 0 goes on with"),
+        "{failure}"
+    );
+    let again = replay(&pct(true), &failure.schedule, world).unwrap();
+    assert_eq!(again.failure.map(|failure| failure.kind), Some(failure.kind));
+}
+
+#[test]
 fn clocks_promise_order() {
     // A thread that sees the later deadline passed finds that the earlier one has passed too, on the same
     // node.

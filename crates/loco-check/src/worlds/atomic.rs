@@ -56,7 +56,11 @@ fn use_variable(variable: &AtomicVar<u64, Fabric>, thread: &Thread<Fabric>, what
         Call::Cas(expected, new) => {
             did("AtomicVar::compare_swap");
             let swap = || must(variable.compare_swap(thread, expected, new));
-            call(format!("cas {expected} {new}"), swap, u64::to_string);
+            let old = call(format!("cas {expected} {new}"), swap, u64::to_string);
+            if old != expected {
+                did("AtomicVar::cached");
+                assert_ne!(variable.cached(), new, "a value that the variable never had");
+            }
         }
     }
 }

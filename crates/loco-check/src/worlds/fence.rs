@@ -257,15 +257,15 @@ fn store_buffering_here(world: &mut World) {
     });
 }
 
-/// The puts are thread A's and the fence is thread B's, which has seen that they were posted.
-fn of_another_thread(data: Data) -> impl Fn(&mut World) {
+/// The puts are one thread's and the fence is that of another, `fencer`, which has seen that they were posted.
+fn of_another_thread(data: Data, fencer: usize) -> impl Fn(&mut World) {
     move |world| {
         let at = nodes(world, 3, 2, make);
-        run(world, &at[0], 0, "writer", move |objects, thread| {
+        run(world, &at[0], 1 - fencer, "writer", move |objects, thread| {
             put(data, thread, &objects.data);
             objects.baton.write(1);
         });
-        run(world, &at[0], 1, "fencer", |objects, thread| {
+        run(world, &at[0], fencer, "fencer", |objects, thread| {
             must(objects.baton.wait_until(thread, |baton| baton == 1));
             fence(Scope::Node, thread);
             objects.flag.write(1);
@@ -358,8 +358,9 @@ pub(crate) fn rungs() -> Vec<Rung> {
         Rung::new("pair-get", gotten(Scope::Pair)),
         Rung::new("thread-get", gotten(Scope::Thread)),
         Rung::new("node-get", gotten(Scope::Node)),
-        Rung::new("another-thread", of_another_thread(Inline)),
-        Rung::new("another-thread-memory", of_another_thread(FromMemory)),
+        Rung::new("another-thread", of_another_thread(Inline, 1)),
+        Rung::new("another-thread-memory", of_another_thread(FromMemory, 1)),
+        Rung::new("a-later-thread", of_another_thread(Inline, 0)),
         Rung::new("store-buffering", store_buffering),
         Rung::new("store-buffering-here", store_buffering_here),
         Rung::new("pair-expiry", late(Scope::Pair, Inline)).expiries(1),

@@ -9,7 +9,8 @@ use loco_sim::{World, call, spec};
 use crate::methods::did;
 use crate::rung::Rung;
 use crate::stage::{
-    At, Fabric, LATE, UNKNOWN, known, must, nodes, prepared, promise, run, unless_lost, until_in_time,
+    At, Fabric, LATE, UNKNOWN, is_loss, known, must, nodes, prepared, promise, run, unless_lost,
+    until_in_time,
 };
 
 /// Values of one word that nobody else writes; larger ones repeat the word.
@@ -230,8 +231,13 @@ fn faulty<const N: usize, const T: usize>(
 where
     [u64; N]: loco::Encode,
 {
+    let of_node_0 = keys.iter().all(|key| key.0 == 0)
+        && threads
+            .iter()
+            .all(|&(node, calls)| node == 0 || calls.iter().all(|call| matches!(call, Call::Get(_))));
     move |world| {
-        let at = stores::<N>(world, 2, T, (1, 1), keys);
+        let last = threads.iter().map(|&(node, _)| node + 1).max();
+        let at = stores::<N>(world, last.unwrap_or(1).max(2), T, (1, 1), keys);
         for (number, &(node, calls)) in threads.iter().enumerate() {
             run(
                 world,
@@ -240,7 +246,7 @@ where
                 &format!("thread {number}"),
                 move |store, thread| {
                     for &what in calls {
-                        if !attempt(store, thread, what) {
+                        if !attempt(store, thread, what, of_node_0) {
                             return;
                         }
                     }
@@ -253,8 +259,9 @@ where
     }
 }
 
-/// Makes a call; false if a node is lost.
-fn attempt<const N: usize>(store: &Store<N>, thread: &Thread<Fabric>, what: Call) -> bool
+/// Makes a call; false if a node is lost. `of_node_0` says that every key is on node 0, as the lock is: then node 0 needs
+/// nobody else.
+fn attempt<const N: usize>(store: &Store<N>, thread: &Thread<Fabric>, what: Call, of_node_0: bool) -> bool
 where
     [u64; N]: loco::Encode,
 {
@@ -296,12 +303,47 @@ where
             return true;
         }
     };
+    if let Err(error) = &outcome
+        && of_node_0
+        && thread.node_id() == NodeId(0)
+    {
+        assert_eq!(error.lost_peer(), None, "the call needs this node alone");
+    }
     match outcome {
         Err(error) if error.is_timeout() => true,
         // A writer was lost in the middle. Whoever writes next mends it.
         Err(Error::Torn { .. }) => matches!(what, Call::Get(_)),
         outcome => unless_lost(outcome).is_some(),
     }
+}
+
+/// Node 0 deletes a key whose value is on node 1, which may be lost, and inserts it again: here, so that it needs nobody.
+fn taken_over(world: &mut World) {
+    const THERE: &[There] = &[(1, 1, 10)];
+    let at = stores::<1>(world, 2, 1, (1, 1), THERE);
+    run(world, &at[0], 0, "takes over", |store, thread| {
+        if let Err(error) = until_in_time(|| store.delete(thread, &1)) {
+            assert!(is_loss(&error), "{error}");
+            if error.lost_peer().is_none() {
+                return;
+            }
+        }
+        let inserted = until_in_time(|| store.insert(thread, &1, &[11]));
+        if let Err(error) = &inserted {
+            assert_eq!(error.lost_peer(), None, "the key can be inserted again");
+        }
+        if let Some(inserted) = unless_lost(inserted) {
+            assert_eq!(inserted, Inserted::Done, "the key is not there any more");
+            if let Some(value) = unless_lost(until_in_time(|| store.get(thread, &1))) {
+                assert_eq!(value, Some([11]), "nobody else writes it");
+            }
+        }
+    });
+    run(world, &at[1], 0, "reads", |store, thread| {
+        if let Some(value) = unless_lost(until_in_time(|| store.get(thread, &1))) {
+            assert!(value.is_none_or(|[word]| word == 10 || word == 11), "{value:?}");
+        }
+    });
 }
 
 /// Batches: keys that only one thread writes, with values that it finds again.
@@ -392,6 +434,8 @@ pub(crate) fn rungs() -> Vec<Rung> {
     const ONE: &[There] = &[(0, 1, 10)];
     const OTHERS: &[There] = &[(1, 1, 10)];
     const CHANGED: [(u16, &[Call]); 2] = [(0, &[Get(1), Get(1)]), (1, &[Update(1, 20)])];
+    // The lock lives on node 0, so its release does not wait for what was put to node 1.
+    const CHANGED_THERE: [(u16, &[Call]); 2] = [(1, &[Get(1), Get(1)]), (0, &[Update(1, 20)])];
     const CHANGERS: [(u16, &[Call]); 3] = [
         (0, &[Update(1, 30)]),
         (1, &[Update(1, 20), Get(1)]),
@@ -408,6 +452,8 @@ pub(crate) fn rungs() -> Vec<Rung> {
         (1, &[Get(1), Delete(1), Get(2)]),
     ];
     const MENDED: [(u16, &[Call]); 2] = [(0, &[Get(1), Update(1, 30), Get(1)]), (1, &[Update(1, 20)])];
+    // Node 2 finds the value of node 0 torn when node 1 is lost.
+    const TORN: [(u16, &[Call]); 2] = [(1, &[Update(1, 20)]), (2, &[Get(1), Get(1)])];
     const OWNED: [(u16, &[Call]); 2] = [(0, &[Get(1), Get(1)]), (1, &[Update(1, 20)])];
     const AFTER: [(u16, &[Call]); 2] = [(0, &[Insert(1, 10)]), (1, &[Update(1, 20), Get(1)])];
     const ANEW: [(u16, &[Call]); 2] = [(0, &[Insert(1, 10), Insert(1, 11)]), (1, &[Get(1)])];
@@ -432,6 +478,7 @@ pub(crate) fn rungs() -> Vec<Rung> {
         Rung::new("wide-update", calls::<3, 2>((1, 1), UPDATE)),
         Rung::new("wide-reuse", calls::<3, 2>((1, 1), REUSE)),
         Rung::new("changed", calls_with::<1, 2>((1, 1), ONE, CHANGED)),
+        Rung::new("changed-there", calls_with::<1, 2>((1, 1), OTHERS, CHANGED_THERE)),
         Rung::new("changed-wide", calls_with::<3, 2>((1, 1), ONE, CHANGED)),
         Rung::new("changed-from-memory", calls_with::<9, 2>((1, 1), ONE, CHANGED)),
         Rung::new("changers", calls_with::<1, 3>((1, 1), ONE, CHANGERS)),
@@ -444,7 +491,9 @@ pub(crate) fn rungs() -> Vec<Rung> {
         Rung::new("crash", faulty::<1, 2>(&[], UPDATE)).crash(),
         Rung::new("crash-writers", faulty::<1, 2>(&[], WRITERS)).crash(),
         Rung::new("crash-update", faulty::<3, 2>(ONE, MENDED)).crash(),
+        Rung::new("crash-torn", faulty::<3, 2>(ONE, TORN)).crash(),
         Rung::new("crash-owner", faulty::<1, 2>(OTHERS, OWNED)).crash(),
+        Rung::new("crash-taken-over", taken_over).crash(),
         Rung::new("crash-moved", faulty::<1, 2>(ONE, MOVED)).crash(),
         Rung::new("expiry", faulty::<1, 2>(&[], DELETE)).expiries(1),
         Rung::new("expiry-after", faulty::<1, 2>(&[], AFTER)).expiries(1),

@@ -8,7 +8,9 @@ use loco_sim::{World, call, spec};
 
 use crate::methods::did;
 use crate::rung::Rung;
-use crate::stage::{Fabric, LATE, UNKNOWN, known, must, nodes, promise, run, unless_lost, until_in_time};
+use crate::stage::{
+    Fabric, LATE, TIMEOUTS_MAX, UNKNOWN, known, must, nodes, promise, run, unless_lost, until_in_time,
+};
 
 type Queue = SharedQueue<u64, Fabric>;
 
@@ -139,8 +141,16 @@ fn with_lost_values(calls: &[Operation]) -> Vec<Operation> {
     calls.iter().cloned().chain(lost).collect()
 }
 
-/// Makes a call; false if a node is lost.
+/// Makes a call, again if it times out; false if a node is lost.
 fn attempt(queue: &Queue, thread: &Thread<Fabric>, what: Call) -> bool {
+    match (0..TIMEOUTS_MAX).find_map(|_| attempt_once(queue, thread, what)) {
+        Some(goes_on) => goes_on,
+        None => panic!("{TIMEOUTS_MAX} calls in a row have timed out: what they wait for never comes"),
+    }
+}
+
+/// Makes a call; nothing if it times out.
+fn attempt_once(queue: &Queue, thread: &Thread<Fabric>, what: Call) -> Option<bool> {
     let pushed = |pushed: Pushed| match pushed {
         Pushed::Done => "done".to_owned(),
         Pushed::Full => "full".to_owned(),
@@ -172,16 +182,12 @@ fn attempt(queue: &Queue, thread: &Thread<Fabric>, what: Call) -> bool {
         ),
     };
     match outcome {
-        // Who waits for room or for a value goes on waiting.
-        Err(error) if error.is_timeout() => match what {
-            Call::Push(_) | Call::Pop => attempt(queue, thread, what),
-            _ => true,
-        },
+        Err(error) if error.is_timeout() => None,
         Err(error) if error.lost_peer().is_some() => {
             assert_eq!(error.lost_peer(), Some(NodeId(0)), "all cells are on node 0");
-            false
+            Some(false)
         }
-        outcome => unless_lost(outcome).is_some(),
+        outcome => Some(unless_lost(outcome).is_some()),
     }
 }
 

@@ -8,7 +8,7 @@ use explorer::{Choice, Samples};
 
 use crate::exploring::progress::Progress;
 use crate::exploring::search::{failed, limits};
-use crate::exploring::system::{Explored, end_of, failure_of_thread};
+use crate::exploring::system::{Explored, end_of, failure_of_length, failure_of_thread};
 use crate::exploring::walk::{Builder, Walker};
 use crate::reports::schedule::Schedule;
 use crate::reports::{Completeness, Report, Stats};
@@ -114,7 +114,7 @@ pub(crate) fn replay(config: &Config, builder: Builder<'_>, schedule: &Schedule)
         };
         if at.schedule.len() > config.steps_max {
             cut_off = true;
-            break None;
+            break failure_of_length(&walker, &at);
         }
         walker.take(&mut at, what)?;
     };

@@ -8,7 +8,7 @@
 use std::mem::discriminant;
 use std::time::{Duration, Instant};
 
-use crate::exploring::system::{end_of, failure_of_thread};
+use crate::exploring::system::{end_of, failure_of_length, failure_of_thread};
 use crate::exploring::walk::{Builder, Position, Walker};
 use crate::reports::Failure;
 use crate::reports::schedule::Schedule;
@@ -163,7 +163,7 @@ impl Trials<'_> {
                 break end_of(&mut self.walker, &at)?;
             };
             if at.schedule.len() > self.walker.config.steps_max {
-                break None;
+                break failure_of_length(&self.walker, &at);
             }
             if let Some(tracer) = &mut tracer {
                 tracer.see(self.walker.common, &mut at.state, what);

@@ -77,6 +77,9 @@ impl System for Explored<'_> {
         if let Some(failure) = failure_of_thread(&self.walker, at) {
             return Ok(Flow::Found(Box::new(failure)));
         }
+        if let Some(failure) = failure_of_length(&self.walker, at) {
+            return Ok(Flow::Found(Box::new(failure)));
+        }
         Ok(match self.learns && self.walker.seen.fresh {
             true => Flow::Quit,
             false => Flow::On,
@@ -149,6 +152,16 @@ pub(crate) fn failure_of_thread(walker: &Walker<'_>, at: &Position) -> Option<Fa
     let (thread, message) = walker.failed(&at.state)?;
     let kind = FailureKind::Assertion { thread, message };
     Some(Failure::new(walker.common, &at.state, at.schedule.to_vec(), kind))
+}
+
+/// Returns the failure of an execution that is too long, if that is one.
+pub(crate) fn failure_of_length(walker: &Walker<'_>, at: &Position) -> Option<Failure> {
+    let config = walker.config;
+    (config.longer_fails && at.schedule.len() > config.steps_max).then(|| {
+        let steps = config.steps_max;
+        let kind = FailureKind::Endless { steps };
+        Failure::new(walker.common, &at.state, at.schedule.to_vec(), kind)
+    })
 }
 
 /// Returns the failure at the end of an execution, if any.

@@ -95,6 +95,11 @@ pub enum FailureKind {
     },
     /// Some threads wait for ever.
     Deadlock,
+    /// The execution is longer than any should be: some thread goes on without end, and without waiting.
+    Endless {
+        /// The number of steps after which it was given up.
+        steps: usize,
+    },
     /// The execution has the end that was looked for ([`reaches`](crate::reaches)). This is not a failure.
     Reached,
 }
@@ -138,7 +143,11 @@ impl Failure {
                     }
                     None => {
                         let request = common.behaviour.request(thread.past);
-                        format!("{} on node {} is blocked at {request:?}", info.name, info.node)
+                        let at = match kind {
+                            FailureKind::Endless { .. } => "goes on with",
+                            _ => "is blocked at",
+                        };
+                        format!("{} on node {} {at} {request:?}", info.name, info.node)
                     }
                 }
             })
@@ -160,6 +169,10 @@ impl fmt::Display for Failure {
             FailureKind::Assertion { thread, message } => writeln!(f, "thread {thread} panicked: {message}")?,
             FailureKind::End { message } => writeln!(f, "the check of the end failed: {message}")?,
             FailureKind::Deadlock => writeln!(f, "deadlock: no thread can go on")?,
+            FailureKind::Endless { steps } => writeln!(
+                f,
+                "no end after {steps} steps: some thread goes on without waiting"
+            )?,
             FailureKind::Reached => writeln!(f, "reached")?,
         }
         for line in &self.waiting {
