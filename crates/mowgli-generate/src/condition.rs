@@ -79,7 +79,7 @@ fn transversals(mut sets: Vec<u64>) -> Vec<u64> {
     sets.dedup();
     let mut least: Vec<u64> = Vec::new();
     for set in sets {
-        if !least.iter().any(|&smaller| smaller & set == smaller) {
+        if !least.iter().any(|&smaller| is_subset(smaller, set)) {
             least.push(set);
         }
     }
@@ -90,7 +90,7 @@ fn transversals(mut sets: Vec<u64>) -> Vec<u64> {
         for t in missing {
             for i in (0..64).filter(|i| set >> i & 1 == 1) {
                 let grown = t | 1 << i;
-                if !meeting.iter().any(|&m| m & grown == m) {
+                if !meeting.iter().any(|&m| is_subset(m, grown)) {
                     next.push(grown);
                 }
             }
@@ -98,6 +98,11 @@ fn transversals(mut sets: Vec<u64>) -> Vec<u64> {
         found = next;
     }
     found
+}
+
+/// Returns whether every element of `inner` is in `outer`.
+fn is_subset(inner: u64, outer: u64) -> bool {
+    inner & !outer == 0
 }
 
 #[cfg(test)]
