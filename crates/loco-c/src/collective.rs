@@ -121,8 +121,8 @@ pub unsafe extern "C" fn loco_collective_gather(
     run(|| {
         collect(collective, thread, |collective, thread| {
             let is_root = collective.channel().node() == NodeId(root);
-            // SAFETY: the caller's promise.
             let to = match is_root {
+                // SAFETY: the caller's promise.
                 true => Some(unsafe { room(collective, values, capacity) }?),
                 false => None,
             };

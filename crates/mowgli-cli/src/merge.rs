@@ -127,21 +127,23 @@ fn lines(shares: &[Share]) -> Result<Exit, Error> {
     Ok(Exit::AsStated)
 }
 
+/// Completes the first argument, made from the first document, by what all documents say.
+type Join = fn(&mut Map<String, Value>, &[Map<String, Value>]) -> Result<(), String>;
+
 /// Joins documents, in the order of their shares.
 fn join(documents: Vec<Map<String, Value>>) -> Result<Map<String, Value>, String> {
     let first = &documents[0];
-    let by: fn(&mut Map<String, Value>, &[Map<String, Value>]) -> Result<(), String> =
-        if first.contains_key("engine") {
-            checked
-        } else if first.contains_key("implementation") {
-            refined
-        } else if first.contains_key("tests") {
-            distinguished
-        } else if first.contains_key("rows") {
-            generated
-        } else {
-            return Err("the files are of no command whose shares can be joined".to_owned());
-        };
+    let by: Join = if first.contains_key("engine") {
+        checked
+    } else if first.contains_key("implementation") {
+        refined
+    } else if first.contains_key("tests") {
+        distinguished
+    } else if first.contains_key("rows") {
+        generated
+    } else {
+        return Err("the files are of no command whose shares can be joined".to_owned());
+    };
     let mut whole = first.clone();
     whole.remove("shard");
     by(&mut whole, &documents)?;

@@ -216,6 +216,7 @@ pub(crate) fn text(
             },
             expected,
         }],
+        stated: Vec::new(),
     };
     litmus.print()
 }

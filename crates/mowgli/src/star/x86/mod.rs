@@ -9,8 +9,8 @@ mod frame;
 
 use std::collections::BTreeMap;
 
-use crate::litmus::syntax::{Formula as RawFormula, Name, Observed, parse_final_part};
 use crate::litmus::limits::{LOCATIONS_MAX, SOURCE_BYTES_MAX, THREADS_MAX};
+use crate::litmus::syntax::{Formula as RawFormula, Name, Observed, parse_final_part};
 use crate::litmus::{
     Condition, Diagnostic, Expected, Formula, Kind, Litmus, Operand, ParseError, Query, Span,
 };
