@@ -1,5 +1,7 @@
 //! Tests that separate two models: found where the models differ, smallest first, confirmed by both engines.
 
+#![allow(clippy::unwrap_used)] // Helpers of tests are tests.
+
 use mowgli::explore;
 use mowgli::litmus::{Litmus, Operand};
 use mowgli::model::{Model, RmwAtomicity};
@@ -38,6 +40,7 @@ fn code(separator: &Separator) -> String {
         description: None,
         program: separator.program.clone(),
         observed: Vec::<Operand>::new(),
+        stated: Vec::new(),
         queries: Vec::new(),
     };
     litmus.print()

@@ -213,7 +213,7 @@ fn extend(language: &Language, instructions: &[Op], sketch: Sketch, out: &mut BT
     if !sketch.threads.is_empty() {
         for &op in instructions {
             let mut longer = sketch.clone();
-            longer.threads.last_mut().unwrap().ops.push(op);
+            longer.threads.last_mut().expect("a thread").ops.push(op);
             extend(language, instructions, longer, out);
         }
     }

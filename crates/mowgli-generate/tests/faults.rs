@@ -20,8 +20,8 @@ const RDMA: [Model; 4] = [
 
 fn found(model: Model, language: &Language, workers: usize) -> Coverage {
     let spec = Spec::of(model, RmwAtomicity::Hca);
-    let workers = NonZeroUsize::new(workers).unwrap();
-    coverage(&spec, language, workers, &Budget::default(), |_, _| true).unwrap()
+    let workers = NonZeroUsize::new(workers).expect("at least one worker");
+    coverage(&spec, language, workers, &Budget::default(), |_, _| true).expect("nothing limits the run")
 }
 
 fn noticed(coverage: &Coverage) -> BTreeSet<Change> {

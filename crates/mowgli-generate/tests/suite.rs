@@ -1,5 +1,7 @@
 //! The minimal tests of a model have the properties that they claim, and the pivot only filters them.
 
+#![allow(clippy::unwrap_used)] // Helpers of tests are tests.
+
 use std::collections::BTreeSet;
 
 use mowgli::declarative;
@@ -41,6 +43,7 @@ fn litmus(test: &Test, model: Model) -> Litmus {
         description: Some(test.rules.join(" ")),
         program: test.program.clone(),
         observed: Vec::new(),
+        stated: Vec::new(),
         queries: vec![Query {
             condition: litmus::Condition {
                 quantifier: Quantifier::Exists,
