@@ -138,9 +138,11 @@ fn a_future_that_was_dropped_is_not_woken_and_the_waker_of_the_last_poll_counts(
     }
 }
 
+type Handles = (Thread<Fabric>, SharedRegion<Fabric>, Manager<Fabric>);
+
 /// Has the last handles on a node, and drops them when it is called.
 struct Undertaker {
-    handles: std::sync::Mutex<Option<(Thread<Fabric>, SharedRegion<Fabric>, Manager<Fabric>)>>,
+    handles: std::sync::Mutex<Option<Handles>>,
     done: std::sync::mpsc::Sender<bool>,
 }
 

@@ -14,7 +14,7 @@ use crate::budget::{self, Limits, Run, Stop};
 use crate::choice::{self, Loaded, ModelChoice, Under};
 use crate::diagnostics::Report;
 use crate::row::Row;
-use crate::shard::{self, Shard};
+use crate::shard::{self, Numbered, Shard};
 use crate::source::{self, Test};
 use crate::summary::{Summary, Totals};
 use crate::{Error, Exit, check_corerma, output, progress, values};
@@ -77,19 +77,10 @@ struct Document<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     shard: Option<String>,
     engine: Engine,
-    rows: Vec<Numbered<'a>>,
+    rows: Vec<Numbered<'a, Row>>,
     refused: &'a [Report],
     warnings: &'a [Report],
     totals: &'a Totals,
-}
-
-/// A row of a report, and in a share of a run the number of its unit.
-#[derive(Serialize)]
-struct Numbered<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    unit: Option<usize>,
-    #[serde(flatten)]
-    row: &'a Row,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
@@ -151,16 +142,9 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
     if args.json {
         output::print_json(&Document {
             version: 1,
-            shard: (args.shard != Shard::WHOLE).then(|| args.shard.to_string()),
+            shard: shard::named(args.shard),
             engine: args.engine,
-            rows: rows
-                .iter()
-                .zip(units)
-                .map(|(row, unit)| Numbered {
-                    unit: (args.shard != Shard::WHOLE).then_some(unit),
-                    row,
-                })
-                .collect(),
+            rows: shard::numbered(args.shard, &rows, units),
             refused: &loaded.refused,
             warnings: &loaded.warnings,
             totals: &summary.totals,

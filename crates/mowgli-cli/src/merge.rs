@@ -12,7 +12,7 @@ use crate::{Error, Exit, output};
 
 /// Join the JSON of the shares of a run
 ///
-/// Takes the outputs of `mowgli check`, `refine`, `distinguish` or `generate` with --json --shard I/N, or of `loco check --json --shard
+/// Takes the outputs of `mowgli check`, `robust`, `refine`, `distinguish` or `generate` with --json --shard I/N, or of `loco check --json --shard
 /// I/N`, one file a share, and prints what the same command without --shard prints (but for times, which are added). It is an error if a
 /// share is missing or given twice, or if the files are of different runs.
 #[derive(Debug, clap::Args)]
@@ -135,6 +135,8 @@ fn join(documents: Vec<Map<String, Value>>) -> Result<Map<String, Value>, String
     let first = &documents[0];
     let by: Join = if first.contains_key("engine") {
         checked
+    } else if first.contains_key("refined") {
+        robust
     } else if first.contains_key("implementation") {
         refined
     } else if first.contains_key("tests") {
@@ -203,6 +205,42 @@ fn rows(documents: &[Map<String, Value>], member: &str) -> Vec<Value> {
     numbered.into_iter().map(|(_, row)| row).collect()
 }
 
+/// Adds the totals of all documents up: these counts and the time. The first reason to stop is kept.
+fn totals(documents: &[Map<String, Value>], counts: &[&str]) -> Result<Map<String, Value>, String> {
+    let totals: Vec<Map<String, Value>> = documents
+        .iter()
+        .filter_map(|d| d.get("totals")?.as_object().cloned())
+        .collect();
+    let Some(mut total) = totals.first().cloned() else {
+        return Err("a file has no totals".to_owned());
+    };
+    add(&mut total, &totals, counts, &["time_s"]);
+    let stopped = totals.iter().map(|t| &t["stopped"]).find(|s| !s.is_null());
+    total.insert("stopped".to_owned(), stopped.cloned().unwrap_or_default());
+    Ok(total)
+}
+
+/// Joins documents of `mowgli robust`.
+fn robust(whole: &mut Map<String, Value>, documents: &[Map<String, Value>]) -> Result<(), String> {
+    // Every share reads all tests.
+    agree(documents, &["version", "refined", "refused", "warnings"])?;
+    let counts = [
+        "tests",
+        "robust",
+        "not_robust",
+        "not_shown",
+        "unknown",
+        "vacuous",
+        "as_stated",
+        "differ",
+        "unchecked",
+        "not_begun",
+    ];
+    whole.insert("totals".to_owned(), totals(documents, &counts)?.into());
+    whole.insert("rows".to_owned(), rows(documents, "rows").into());
+    Ok(())
+}
+
 /// Joins documents of `mowgli check`.
 fn checked(whole: &mut Map<String, Value>, documents: &[Map<String, Value>]) -> Result<(), String> {
     // Every share reads all tests.
@@ -212,26 +250,19 @@ fn checked(whole: &mut Map<String, Value>, documents: &[Map<String, Value>]) -> 
         .iter()
         .map(|row| (row["path"].to_string(), row["name"].to_string()))
         .collect();
-    let totals: Vec<Map<String, Value>> = documents
-        .iter()
-        .filter_map(|d| d.get("totals")?.as_object().cloned())
-        .collect();
-    let Some(mut total) = totals.first().cloned() else {
-        return Err("a file has no totals".to_owned());
-    };
-    let counts = [
-        "verdicts",
-        "as_stated",
-        "differ",
-        "unknown",
-        "disagreements",
-        "vacuous",
-        "not_begun",
-    ];
-    add(&mut total, &totals, &counts, &["time_s"]);
+    let mut total = totals(
+        documents,
+        &[
+            "verdicts",
+            "as_stated",
+            "differ",
+            "unknown",
+            "disagreements",
+            "vacuous",
+            "not_begun",
+        ],
+    )?;
     total.insert("conditions".to_owned(), names.len().into());
-    let stopped = totals.iter().map(|t| &t["stopped"]).find(|s| !s.is_null());
-    total.insert("stopped".to_owned(), stopped.cloned().unwrap_or_default());
     whole.insert("totals".to_owned(), total.into());
     whole.insert("rows".to_owned(), rows.into());
     Ok(())

@@ -17,6 +17,7 @@ use mowgli::robust::{
 };
 
 use crate::budget::{self, Limits, Run, Stop};
+use crate::shard::{self, Shard};
 use crate::source::{self, Test};
 use crate::{Error, Exit, output, progress, values};
 use document::{Document, Row, Totals};
@@ -38,7 +39,7 @@ pub(crate) struct Args {
     #[arg(value_name = "PATH")]
     paths: Vec<String>,
     /// The model (may be repeated): rdma-sc, rdma-tso or rdma-wait. Default: rdma-sc and rdma-tso; rdma-wait for tests with waits
-    #[arg(short, long = "model", value_name = "MODEL", value_delimiter = ',', value_parser = values::model())]
+    #[arg(short, long = "model", value_name = "MODEL", value_delimiter = ',', value_parser = values::built_in())]
     models: Vec<Model>,
     /// Atomicity of remote read-modify-writes: hca or glob. Default: both, for tests that have any
     #[arg(long, value_name = "ATOMICITY", value_parser = values::rmw())]
@@ -66,6 +67,8 @@ pub(crate) struct Args {
     svg: Option<PathBuf>,
     #[arg(short, long, default_value = "time=60s", value_name = "LIMITS", help = budget::HELP, long_help = budget::LONG_HELP)]
     limit: Limits,
+    #[arg(long, value_name = "I/N", default_value = "1/1", value_parser = shard::read, help = shard::HELP, long_help = shard::LONG_HELP)]
+    shard: Shard,
     /// Print the table only
     #[arg(short, long, conflicts_with = "json")]
     quiet: bool,
@@ -104,9 +107,15 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
         .flat_map(|test| settings_of(test, args).into_iter().map(move |s| (test, s)))
         .collect();
     let only_drawing = svg_alone(args, jobs.len())?;
-    let bar = progress::bar(jobs.len());
-    let (mut rows, mut stopped, mut left) = (Vec::new(), None, jobs.len());
-    for (test, setting) in jobs {
+    let mine: Vec<_> = jobs
+        .into_iter()
+        .enumerate()
+        .filter(|(unit, _)| args.shard.has(*unit))
+        .collect();
+    let bar = progress::bar(mine.len());
+    let (mut rows, mut stopped, mut left) = (Vec::new(), None, mine.len());
+    let mut units = Vec::new();
+    for (unit, (test, setting)) in mine {
         stopped = run.stopped();
         if stopped.is_some() {
             break;
@@ -118,6 +127,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
             bar.suspend(|| output::print_wrapped(&text))?;
         }
         rows.push(row);
+        units.push(unit);
         bar.inc(1);
     }
     bar.finish_and_clear();
@@ -127,8 +137,9 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
     if args.json {
         output::print_json(&Document {
             version: 1,
+            shard: shard::named(args.shard),
             refined: args.refined,
-            rows: &rows,
+            rows: shard::numbered(args.shard, &rows, units),
             refused: &loaded.refused,
             warnings: &loaded.warnings,
             totals: &totals,

@@ -33,7 +33,7 @@ pub(crate) struct Args {
     #[arg(long)]
     early: bool,
     /// The model to translate for: rdma-sc or rdma-tso, which needs mfence on the server
-    #[arg(long, value_name = "MODEL", default_value = "rdma-tso", value_parser = values::model())]
+    #[arg(long, value_name = "MODEL", default_value = "rdma-tso", value_parser = values::built_in())]
     model: Model,
     /// The thread that stays on the server's node, or none
     #[arg(long, value_name = "THREAD", default_value = "0", value_parser = server)]

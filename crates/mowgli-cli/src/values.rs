@@ -4,13 +4,18 @@ use std::str::FromStr;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use mowgli::check::Engine;
-use mowgli::model::RmwAtomicity;
+use mowgli::model::{Model, RmwAtomicity};
 
 use crate::choice::{ModelChoice, ModelParser};
 
 /// Parses the name of a model, or of a model file.
 pub(crate) fn model() -> impl TypedValueParser<Value = ModelChoice> {
     ModelParser
+}
+
+/// Parses the name of a built-in model of RDMA, where a model file has no meaning.
+pub(crate) fn built_in() -> impl TypedValueParser<Value = Model> {
+    named(Model::ALL.map(Model::name))
 }
 
 /// Parses the name of an engine.

@@ -65,6 +65,12 @@ fn shares_of_check() {
 }
 
 #[test]
+fn shares_of_robust() {
+    let whole = make_up_the_whole(&["robust", "SB3", "ROB-3b", "MP1", "ST8", "--exact"]);
+    assert!(whole["rows"].as_array().unwrap().len() > 3);
+}
+
+#[test]
 fn shares_of_refine() {
     let whole = make_up_the_whole(&["refine", "I_SV", "--calls", "2"]);
     assert!(whole["clients"].as_u64().unwrap() > 10 && whole["refuted_by"].is_null());

@@ -10,13 +10,16 @@ use serde::Serialize;
 use crate::Exit;
 use crate::budget::Stop;
 use crate::diagnostics::Report;
+use crate::shard::Numbered;
 use crate::source::Test;
 
 #[derive(Serialize)]
 pub(super) struct Document<'a> {
     pub(super) version: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) shard: Option<String>,
     pub(super) refined: bool,
-    pub(super) rows: &'a [Row],
+    pub(super) rows: Vec<Numbered<'a, Row>>,
     pub(super) refused: &'a [Report],
     pub(super) warnings: &'a [Report],
     pub(super) totals: &'a Totals,
