@@ -54,10 +54,6 @@ fi
 step tests
 cargo test --workspace
 
-# Does `loco check` still find mistakes in the shipped objects? All mutations are built, and these few tried.
-step "a sample of mutations"
-cargo run --quiet --package loco-mutants -- --sample 4 --seed 28 --share 100
-
 # The workspace's tests ran on what pages the host has, usually small ones; here are the others.
 pages=/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages
 if [ -w "$pages" ]; then

@@ -91,9 +91,14 @@ impl Tree {
     /// # Errors
     /// [`TreeError`] when a mutation does not fit, the copy cannot be written, or the code as shipped does not build.
     pub fn build(from: &Path, to: &Path, mutations: Vec<Mutation>) -> Result<Tree, TreeError> {
+        // Cargo runs in the copy, where a relative path would name another folder.
+        let root = std::path::absolute(to).map_err(|source| TreeError::Io {
+            what: format!("finding {}", to.display()),
+            source,
+        })?;
         let mut tree = Tree {
             from: from.to_owned(),
-            root: to.to_owned(),
+            root,
             laid: BTreeSet::new(),
             mutations,
             apart: BTreeSet::new(),

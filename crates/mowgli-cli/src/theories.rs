@@ -45,9 +45,11 @@ pub(crate) fn named(name: &str) -> Result<Named, Error> {
             setting: None,
         });
     }
-    let setting: Setting = name
-        .parse()
-        .map_err(|e| Error::Usage(format!("{e}, or a file *.cat")))?;
+    let setting: Setting = name.parse().map_err(|e| {
+        Error::Usage(format!(
+            "{e}, a model of coreRMA (corerma, corerma-ib, ...), or a file *.cat"
+        ))
+    })?;
     Ok(Named {
         theory: Box::new(BuiltIn::new(setting.model, setting.rmw)),
         setting: Some(setting),

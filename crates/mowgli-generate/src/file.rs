@@ -7,9 +7,10 @@ use mowgli::model::RmwAtomicity;
 use mowgli::outcome::{Budget, Limit, Outcome};
 use mowgli::program::Program;
 
+use crate::complete::all;
 use crate::language::Language;
 use crate::sketch::{Column, Op, Sketch};
-use crate::theory::{Rule, Theory, all};
+use crate::theory::{Rule, Theory};
 
 /// A model from a file.
 #[derive(Clone, Debug)]

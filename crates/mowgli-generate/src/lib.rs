@@ -7,6 +7,7 @@
 //! command `mowgli`.
 #![forbid(unsafe_code)]
 
+mod complete;
 pub mod condition;
 pub mod distinguish;
 pub mod enumerate;

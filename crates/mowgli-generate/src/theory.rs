@@ -9,9 +9,10 @@ use std::collections::BTreeSet;
 use mowgli::declarative;
 use mowgli::model::{Model, RmwAtomicity};
 use mowgli::models::{Parts, Spec, rdma_tso};
-use mowgli::outcome::{Budget, Completeness, Limit, Outcome, Search};
+use mowgli::outcome::{Budget, Limit, Outcome};
 use mowgli::program::Program;
 
+use crate::complete::all;
 use crate::faults::{self, Change, Features};
 use crate::language::Language;
 
@@ -145,12 +146,4 @@ pub fn candidates(program: &Program, budget: &Budget<'_>) -> Result<BTreeSet<Out
         ..rdma_tso::spec(RmwAtomicity::Hca)
     };
     all(declarative::outcomes_under(program, &free, budget))
-}
-
-/// Returns the outcomes of a complete search.
-pub(crate) fn all(search: Search) -> Result<BTreeSet<Outcome>, Limit> {
-    match search.completeness {
-        Completeness::Complete => Ok(search.outcomes),
-        Completeness::Incomplete(limit) => Err(limit),
-    }
 }

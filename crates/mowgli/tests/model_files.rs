@@ -115,7 +115,7 @@ const SHAPES: [(&str, Shape); 9] = [
 
 fn budget() -> Budget<'static> {
     Budget {
-        states_max: Some(300_000),
+        states_max: Some(3_000_000),
         ..Budget::default()
     }
 }

@@ -116,7 +116,7 @@ fn notices(
             }
             let mut compare = || {
                 if allowed.is_none() {
-                    allowed = Some(crate::theory::all(mowgli::declarative::outcomes_under(
+                    allowed = Some(crate::complete::all(mowgli::declarative::outcomes_under(
                         &program, spec, budget,
                     ))?);
                 }

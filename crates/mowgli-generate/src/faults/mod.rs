@@ -173,7 +173,7 @@ impl Change {
         program: &Program,
         budget: &Budget<'_>,
     ) -> Result<BTreeSet<Outcome>, Limit> {
-        crate::theory::all(match self {
+        crate::complete::all(match self {
             Change::Cell { .. } => declarative::outcomes_under(program, changed, budget),
             _ => declarative::outcomes_exhaustive(program, changed, budget),
         })
