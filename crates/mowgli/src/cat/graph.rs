@@ -192,9 +192,21 @@ impl Graph {
         }
     }
 
-    /// Returns whether some predefined relation is used.
-    pub(super) fn uses(&self, rel: Rel) -> bool {
-        self.known.contains_key(&Op::Rel(rel))
+    /// Returns whether a predefined relation is used by one of the nodes, also through definitions.
+    pub(super) fn use_of(&self, nodes: impl Iterator<Item = NodeId>, rel: Rel) -> bool {
+        let mut open: Vec<NodeId> = nodes.collect();
+        let mut seen = vec![false; self.ops.len()];
+        while let Some(id) = open.pop() {
+            if std::mem::replace(&mut seen[id.index()], true) {
+                continue;
+            }
+            match self.ops[id.index()] {
+                Op::Rel(found) if found == rel => return true,
+                Op::Fix { group, .. } => open.extend(&self.groups[group as usize].bodies),
+                op => open.extend(op.operands()),
+            }
+        }
+        false
     }
 
     /// Returns the node of an operation, if the graph has it.

@@ -169,8 +169,10 @@ impl ModelFile {
     /// Returns the data from which executions are made for this model: those of RDMA^TSO, whose events are the same in every model,
     /// without the orders that the file does not mention, and without axioms.
     fn candidates(&self, atomicity: RmwAtomicity) -> Spec {
+        let stated = self.axioms.iter().chain(&self.requirements).map(|a| a.expr);
+        let shown = self.shows.iter().map(|&(_, node)| node);
         Spec {
-            flushes: self.graph.uses(Rel::Nfo),
+            flushes: self.graph.use_of(stated.chain(shown), Rel::Nfo),
             ib: Parts::default(),
             ob: Parts::default(),
             ..Spec::of(Model::RdmaTso, atomicity)
