@@ -1,6 +1,6 @@
 //! Every test up to a size that exercises a rule, as coreRMA'16 section 6 makes them.
 //!
-//! [`sketch`] enumerates programs up to symmetry, [`pivot`] keeps those in which the rule breaks a cycle, and
+//! `sketch` enumerates programs up to symmetry, `pivot` keeps those in which the rule breaks a cycle, and
 //! [`mod@crate::outcome`] finds the outputs. The work is divided into units that do not depend on one another, so that the command
 //! can spread it over threads and machines. [`table6`] has the figures of the paper. `docs/generation.md` says how the paper is
 //! read.

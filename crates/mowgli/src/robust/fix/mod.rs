@@ -2,7 +2,7 @@
 //!
 //! [`mend`] asks for the conditions: it finds the pairs of events that Defs. 7 and 8 want in guaranteed-before and adds what puts them
 //! there, thread by thread (`by_conditions`). [`mend_exactly`] searches sets of additions in order of cost for one that makes the
-//! program robust by [`exact`](super::exact) (`exactly`), beginning with the answer of the conditions. `edit` says what can be added and
+//! program robust by [`exact`] (`exactly`), beginning with the answer of the conditions. `edit` says what can be added and
 //! applies it, `mark` prints the result. Used by `mowgli robust --fix` and by tests.
 //!
 //! Polls complete operations in order, so one more poll makes every later poll of the queue pair complete a later operation, and can
