@@ -35,7 +35,7 @@ pub struct RobustCheck {
 pub struct RobustReport {
     /// Name of the world.
     pub world: &'static str,
-    /// What the documentation says.
+    /// The answer that the documentation gives.
     pub expected: Option<Expected>,
     /// The answer.
     pub found: Robustness,

@@ -80,7 +80,7 @@ impl Rung {
     }
 }
 
-/// What an object's documentation says of a world.
+/// The answer that an object's documentation gives for a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Expected {

@@ -24,7 +24,7 @@ pub struct Line {
     pub after_failure: bool,
     /// The reason why the change breaks no promise, if it breaks none.
     pub harmless: Option<String>,
-    /// What became of it.
+    /// The outcome of the trial.
     pub outcome: Outcome,
 }
 
@@ -74,7 +74,7 @@ impl Results {
         Ok(results)
     }
 
-    /// What became of a mutation, if it was tried as it is.
+    /// Returns the outcome of a mutation, if it was tried with its present text.
     pub fn of(&self, mutation: &Mutation) -> Option<&Outcome> {
         let key = (
             mutation.object.clone(),

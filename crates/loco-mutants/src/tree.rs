@@ -269,7 +269,7 @@ impl Tree {
     }
 }
 
-/// What a build came to.
+/// The result of a build.
 enum Built {
     Yes,
     /// Where the errors are, and what the compiler said.

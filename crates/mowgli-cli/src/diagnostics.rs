@@ -102,7 +102,7 @@ pub(crate) fn print_not_utf8(path: &str, valid: &str) -> Report {
     }
 }
 
-/// What is drawn of a diagnostic, of a test or of a model.
+/// The parts of a diagnostic that are drawn, for a test or a model.
 struct View<'d> {
     severity: Severity,
     code: &'static str,

@@ -35,7 +35,7 @@ impl Kind {
     }
 }
 
-/// What an action does with the values of its statement.
+/// The use that an action makes of the values of its statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Reads, and leaves the value to the actions that follow.

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use mowgli::model::UnknownName;
 use serde::{Deserialize, Serialize};
 
-/// What a network guarantees beside the rules that all of coreRMA'16 Fig. 4 share.
+/// The guarantees of a network beside the rules of coreRMA'16 Fig. 4 that all networks share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Switches {
     /// In-order routing (rule IR): remote actions towards one target are ordered.

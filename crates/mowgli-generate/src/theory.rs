@@ -1,4 +1,4 @@
-//! What a memory model must offer for tests to be generated for it.
+//! The interface that a memory model must offer for tests to be generated for it.
 //!
 //! A [`Theory`] gives the outcomes of a program and names the *rules* that can be taken from it. [`BuiltIn`] is a model of
 //! [`mowgli::models`] as data; its rules are the cells of its tables and the terms of its relations ([`crate::faults`] lists them).

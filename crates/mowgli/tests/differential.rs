@@ -7,6 +7,8 @@
 //! `MOWGLI_DIFFERENTIAL=COUNT[,FIRST_SEED]` runs COUNT programs of each kind instead of the few of the suite.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
+mod shapes;
+
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -20,77 +22,10 @@ use mowgli::model::{Model, RmwAtomicity};
 use mowgli::models::{Spec, rdma_tso_recursive};
 use mowgli::outcome::{Budget, Outcome, Search};
 use mowgli::program::{Instr, Program};
+use shapes::SHAPES;
 
 /// Programs of each shape in the test suite, and twice as many neighbours of the catalogue: 2,750 in all.
 const COUNT: u64 = 250;
-
-const SHAPES: [(&str, Shape); 9] = [
-    ("cpu", Shape::CPU),
-    (
-        "cpu-3-locations",
-        Shape {
-            locations: 3,
-            instructions: 10,
-            ..Shape::CPU
-        },
-    ),
-    (
-        "remote",
-        Shape {
-            rmw: false,
-            polls: false,
-            ..Shape::SMALL
-        },
-    ),
-    (
-        "poll",
-        Shape {
-            rmw: false,
-            ..Shape::SMALL
-        },
-    ),
-    (
-        "one-location",
-        Shape {
-            rmw: false,
-            locations: 1,
-            ..Shape::SMALL
-        },
-    ),
-    (
-        "wait",
-        Shape {
-            rmw: false,
-            polls: false,
-            waits: true,
-            ..Shape::SMALL
-        },
-    ),
-    (
-        "rmw",
-        Shape {
-            instructions: 6,
-            ..Shape::SMALL
-        },
-    ),
-    (
-        "rmw-wait",
-        Shape {
-            instructions: 6,
-            polls: false,
-            waits: true,
-            ..Shape::SMALL
-        },
-    ),
-    (
-        "control",
-        Shape {
-            control: true,
-            instructions: 6,
-            ..Shape::SMALL
-        },
-    ),
-];
 
 /// The disagreement that a program showed.
 type Failure = String;

@@ -225,7 +225,7 @@ fn star_translations_meet_the_conditions() {
     }
 }
 
-/// What many mended programs cost.
+/// The costs of many mended programs.
 #[derive(Debug, Default)]
 struct Tally {
     programs: u64,

@@ -4,6 +4,8 @@
 //! `MOWGLI_MODEL_FILES=COUNT[,FIRST_SEED]` runs COUNT random programs of each shape instead of the few of the suite.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
+mod shapes;
+
 use mowgli::cat::{self, Embedded, ModelFile};
 use mowgli::generate::{self, Shape};
 use mowgli::litmus::Setting;
@@ -11,6 +13,7 @@ use mowgli::model::Model;
 use mowgli::outcome::{Budget, Completeness, Limit};
 use mowgli::program::Program;
 use mowgli::{catalogue, check, declarative};
+use shapes::SHAPES;
 
 #[test]
 fn every_embedded_file_parses_without_a_warning() {
@@ -44,74 +47,6 @@ fn every_built_in_model_has_a_file() {
 
 /// Programs of each shape in the test suite.
 const COUNT: u64 = 60;
-
-const SHAPES: [(&str, Shape); 9] = [
-    ("cpu", Shape::CPU),
-    (
-        "cpu-3-locations",
-        Shape {
-            locations: 3,
-            instructions: 10,
-            ..Shape::CPU
-        },
-    ),
-    (
-        "remote",
-        Shape {
-            rmw: false,
-            polls: false,
-            ..Shape::SMALL
-        },
-    ),
-    (
-        "poll",
-        Shape {
-            rmw: false,
-            ..Shape::SMALL
-        },
-    ),
-    (
-        "one-location",
-        Shape {
-            rmw: false,
-            locations: 1,
-            ..Shape::SMALL
-        },
-    ),
-    (
-        "wait",
-        Shape {
-            rmw: false,
-            polls: false,
-            waits: true,
-            ..Shape::SMALL
-        },
-    ),
-    (
-        "rmw",
-        Shape {
-            instructions: 6,
-            ..Shape::SMALL
-        },
-    ),
-    (
-        "rmw-wait",
-        Shape {
-            instructions: 6,
-            polls: false,
-            waits: true,
-            ..Shape::SMALL
-        },
-    ),
-    (
-        "control",
-        Shape {
-            control: true,
-            instructions: 6,
-            ..Shape::SMALL
-        },
-    ),
-];
 
 fn budget() -> Budget<'static> {
     Budget {

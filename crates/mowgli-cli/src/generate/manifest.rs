@@ -26,7 +26,7 @@ struct Header {
     shard: String,
 }
 
-/// What is known of a complete unit.
+/// The record of a complete unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Unit {
     /// The unit.
@@ -78,7 +78,7 @@ impl Manifest {
             }
         };
         let done = read(&text, &header, &path)?;
-        // What a crash left of a last line is dropped: the file is written anew, and replaced in one step.
+        // A crash may leave half of a last line. That is dropped: the file is written anew, and replaced in one step.
         let mut manifest = Manifest {
             file: replace(&path, &render(&header, &done))?,
             path,

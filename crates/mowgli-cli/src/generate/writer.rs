@@ -17,7 +17,7 @@ use crate::Error;
 use crate::budget::Run;
 use crate::shard::Shard;
 
-/// What a run made, or found already made.
+/// Counts the tests that a run made, or found already made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Totals {
     /// Tests.

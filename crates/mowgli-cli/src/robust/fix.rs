@@ -19,7 +19,7 @@ pub(super) struct Fix {
     reason: Option<String>,
     /// The sum of the costs.
     cost: Option<u64>,
-    /// What is known about the cost.
+    /// Whether the cost was proved minimal.
     minimal: Option<Minimal>,
     /// The changes.
     changes: Vec<Change>,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::diagnostic::{Diagnostic, Kind, Source};
 use super::limits::{NAME_BYTES_MAX, NESTING_MAX, SOURCE_BYTES_MAX};
 use crate::litmus::Span;
+use crate::litmus::comment::{self, BadComment, HOW_TO_CLOSE};
 
 /// A token without its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -135,51 +136,14 @@ fn unknown(source: &Arc<Source>, at: usize, c: char) -> Diagnostic {
 }
 
 /// Skips white space and comments from `at`.
-fn skip_blank(source: &Arc<Source>, mut at: usize) -> Result<usize, Diagnostic> {
-    loop {
-        let rest = &source.text[at..];
-        at += rest.len() - rest.trim_start().len();
-        if !source.text[at..].starts_with("(*") {
-            return Ok(at);
-        }
-        at = skip_comment(source, at)?;
-    }
-}
-
-/// Skips the comment that starts at `open`, nested ones included.
-fn skip_comment(source: &Arc<Source>, open: usize) -> Result<usize, Diagnostic> {
-    let bytes = source.text.as_bytes();
-    let mut depth = 0usize;
-    let mut at = open;
-    while at < bytes.len() {
-        match bytes.get(at..at + 2) {
-            Some(b"(*") => {
-                depth += 1;
-                at += 2;
-                if depth > NESTING_MAX {
-                    return Err(Diagnostic::new(
-                        Kind::LimitExceeded,
-                        source,
-                        open..at,
-                        format!("comments nest deeper than NESTING_MAX ({NESTING_MAX})"),
-                    ));
-                }
+fn skip_blank(source: &Arc<Source>, at: usize) -> Result<usize, Diagnostic> {
+    comment::skip_blank(&source.text, at, NESTING_MAX).map_err(|bad| {
+        let message = bad.to_string();
+        match bad {
+            BadComment::TooDeep { span, .. } => Diagnostic::new(Kind::LimitExceeded, source, span, message),
+            BadComment::NeverClosed(span) => {
+                Diagnostic::new(Kind::BadToken, source, span, message).help(HOW_TO_CLOSE)
             }
-            Some(b"*)") => {
-                depth -= 1;
-                at += 2;
-                if depth == 0 {
-                    return Ok(at);
-                }
-            }
-            _ => at += 1,
         }
-    }
-    Err(Diagnostic::new(
-        Kind::BadToken,
-        source,
-        open..open + 2,
-        "this comment is never closed",
-    )
-    .help("close it with `*)`; comments nest"))
+    })
 }

@@ -26,7 +26,7 @@ use crate::program::Value;
 /// Stands for a source that has not been decided.
 pub(super) const UNDECIDED: u16 = u16::MAX - 1;
 
-/// What is looked for.
+/// The goal of a search.
 pub(super) enum Goal<'g> {
     /// Every outcome, or one outcome for each combination of values of some operands.
     Outcomes(&'g mut Known),

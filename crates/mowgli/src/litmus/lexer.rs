@@ -3,6 +3,7 @@
 //! [`header`] reads the first line (`RDMA NAME`), because a test's name may contain punctuation (`MP+poll-get`, `2+2W`).
 //! The first word names the dialect: `RDMA`, or that of another language of this form.
 
+use super::comment;
 use super::diagnostic::{Diagnostic, Kind, Span};
 use super::limits::{NAME_BYTES_MAX, NESTING_MAX};
 
@@ -127,49 +128,8 @@ fn check_name(name: &str, span: &Span) -> Result<(), Diagnostic> {
 }
 
 /// Skips white space and comments from `at`.
-fn skip_blank(source: &str, mut at: usize) -> Result<usize, Diagnostic> {
-    loop {
-        let rest = &source[at..];
-        at += rest.len() - rest.trim_start().len();
-        if !source[at..].starts_with("(*") {
-            return Ok(at);
-        }
-        at = skip_comment(source, at)?;
-    }
-}
-
-/// Skips the comment that starts at `open`, nested ones included.
-fn skip_comment(source: &str, open: usize) -> Result<usize, Diagnostic> {
-    let bytes = source.as_bytes();
-    let mut depth = 0usize;
-    let mut at = open;
-    while at < bytes.len() {
-        match bytes.get(at..at + 2) {
-            Some(b"(*") => {
-                depth += 1;
-                at += 2;
-                if depth > NESTING_MAX {
-                    return Err(Diagnostic::new(
-                        Kind::LimitExceeded,
-                        open..at,
-                        format!("comments nest deeper than NESTING_MAX ({NESTING_MAX})"),
-                    ));
-                }
-            }
-            Some(b"*)") => {
-                depth -= 1;
-                at += 2;
-                if depth == 0 {
-                    return Ok(at);
-                }
-            }
-            _ => at += 1,
-        }
-    }
-    Err(
-        Diagnostic::new(Kind::BadToken, open..open + 2, "this comment is never closed")
-            .help("close it with `*)`; comments nest"),
-    )
+fn skip_blank(source: &str, at: usize) -> Result<usize, Diagnostic> {
+    comment::skip_blank(source, at, NESTING_MAX).map_err(Diagnostic::from)
 }
 
 /// Splits the text from byte `start` on. The last token is [`Token::End`].

@@ -5,6 +5,7 @@
 //! module is pure: the command reads files and draws diagnostics.
 
 mod ast;
+pub(crate) mod comment;
 mod condition;
 mod cursor;
 mod diagnostic;

@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::event::{Event, Kind};
 use crate::models::Spec;
 
-/// What orders the pairs of a cell.
+/// The means that order the pairs of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Need {

@@ -102,7 +102,7 @@ impl Condition {
     }
 }
 
-/// What was found about one condition.
+/// The finding about one condition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "verdict", content = "because", rename_all = "kebab-case")]
 pub enum Finding {
@@ -129,7 +129,7 @@ impl Finding {
     }
 }
 
-/// What the conditions say about a program.
+/// The findings about a program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Conditions {
     /// Local data-race freedom.

@@ -12,7 +12,7 @@ use crate::program::{Node, Program};
 use super::clauses::{Clause, Clauses};
 use super::trace::Trace;
 
-/// What other threads can see of a trace.
+/// The part of a trace that other threads can see.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Footprint {
     /// For each cell of memory, whether the thread reads it (bit 0) or writes it (bit 1). The atomic units of nodes follow the locations.

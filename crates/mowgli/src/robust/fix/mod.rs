@@ -37,7 +37,7 @@ pub struct Mended {
     pub changes: Vec<Change>,
     /// The sum of the costs of the changes.
     pub cost: u64,
-    /// What is known about the cost.
+    /// Whether the cost was proved minimal.
     pub minimal: Minimal,
     bench: Bench,
     costs: Costs,
@@ -59,7 +59,7 @@ impl Mended {
     }
 }
 
-/// What is known about the cost of a mended program.
+/// Whether the cost of a mended program was proved minimal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Minimal {

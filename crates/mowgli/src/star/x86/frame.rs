@@ -2,6 +2,7 @@
 
 use super::Form;
 use super::cell::is_name;
+use crate::litmus::comment::skip_comment;
 use crate::litmus::syntax::Name;
 use crate::litmus::{Diagnostic, Kind, Span};
 use crate::program::Value;
@@ -143,33 +144,12 @@ pub(super) fn split(source: &str) -> Result<Frame, Diagnostic> {
 
 /// Replaces comments `(* .. *)` by spaces, byte for byte.
 fn without_comments(source: &str) -> Result<String, Diagnostic> {
-    let bytes = source.as_bytes();
-    let mut out = bytes.to_vec();
-    let (mut at, mut opened) = (0, Vec::new());
-    while at < bytes.len() {
-        let pair = bytes.get(at..at + 2);
-        let (len, inside) = match pair {
-            Some(b"(*") => {
-                opened.push(at);
-                (2, true)
-            }
-            Some(b"*)") if !opened.is_empty() => {
-                opened.pop();
-                (2, true)
-            }
-            _ => (1, !opened.is_empty()),
-        };
-        if inside {
-            let blank = out[at..at + len].iter_mut().filter(|b| **b != b'\n');
-            blank.for_each(|b| *b = b' ');
-        }
-        at += len;
-    }
-    if let Some(&open) = opened.first() {
-        return Err(
-            Diagnostic::new(Kind::BadToken, open..open + 2, "this comment is never closed")
-                .help("close it with `*)`; comments nest"),
-        );
+    let mut out = source.as_bytes().to_vec();
+    let mut at = 0;
+    while let Some(open) = source[at..].find("(*").map(|found| at + found) {
+        at = skip_comment(source, open, usize::MAX)?;
+        let blank = out[open..at].iter_mut().filter(|b| **b != b'\n');
+        blank.for_each(|b| *b = b' ');
     }
     // Comments are replaced whole, so no character is cut.
     Ok(String::from_utf8_lossy(&out).into_owned())
