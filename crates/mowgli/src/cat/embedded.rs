@@ -8,7 +8,8 @@ macro_rules! embedded {
 }
 
 /// Every file of `models/`: its name and its text.
-pub const FILES: [(&str, &str); 12] = embedded![
+pub const FILES: [(&str, &str); 13] = embedded![
+    "aarch64-words.cat",
     "cos.cat",
     "rdma-axioms.cat",
     "rdma-sc.cat",
