@@ -8,8 +8,10 @@ macro_rules! embedded {
 }
 
 /// Every file of `models/`: its name and its text.
-pub const FILES: [(&str, &str); 12] = embedded![
+pub const FILES: [(&str, &str); 15] = embedded![
     "cos.cat",
+    "fences.cat",
+    "filters.cat",
     "rdma-axioms.cat",
     "rdma-sc.cat",
     "rdma-tables.cat",
@@ -20,6 +22,7 @@ pub const FILES: [(&str, &str); 12] = embedded![
     "sc.cat",
     "stdlib.cat",
     "tso.cat",
+    "x86fences.cat",
     "x86tso.cat",
 ];
 
