@@ -76,6 +76,9 @@ struct Document<'a> {
     version: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     shard: Option<String>,
+    /// The fingerprint of what was asked, in a share only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    run: Option<String>,
     engine: Engine,
     rows: Vec<Numbered<'a, Row>>,
     refused: &'a [Report],
@@ -95,6 +98,16 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
         }
     }
     let corerma = check_corerma::jobs(&loaded.corerma, &models);
+    let asked = || {
+        let rdma = jobs
+            .iter()
+            .map(|(t, under)| format!("{}\n{under}\n{}", t.path, t.source));
+        let corerma = corerma
+            .iter()
+            .map(|(t, model)| format!("{}\n{model}\n{}", t.path, t.source));
+        rdma.chain(corerma).collect()
+    };
+    let run_of = shard::run_of(args.shard, asked);
     let mut rows = Vec::new();
     let first_corerma = jobs.len();
     let mine = |unit: &usize| args.shard.has(*unit);
@@ -143,6 +156,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
         output::print_json(&Document {
             version: 1,
             shard: shard::named(args.shard),
+            run: run_of,
             engine: args.engine,
             rows: shard::numbered(args.shard, &rows, units),
             refused: &loaded.refused,

@@ -163,17 +163,29 @@ pub(crate) fn text_of(name: &str) -> Result<String, Error> {
     }
 }
 
-/// Reads a text, as far as the parser of model files takes.
+/// Reads a text, as far as the parser of model files takes. A text that is not UTF-8 is drawn with the place where it ceases to be.
 fn read(path: &Path) -> Result<String, Error> {
     let error = |source| Error::Read {
         path: path.display().to_string(),
         source,
     };
     let file = fs::File::open(path).map_err(error)?;
-    let mut text = String::new();
+    let mut bytes = Vec::new();
     let max = limits::SOURCE_BYTES_MAX as u64 + 1;
-    file.take(max).read_to_string(&mut text).map_err(error)?;
-    Ok(text)
+    file.take(max).read_to_end(&mut bytes).map_err(error)?;
+    match String::from_utf8(bytes) {
+        Ok(text) => Ok(text),
+        // The text was cut, perhaps inside a character. What is left is too long and is refused for that.
+        Err(error) if error.as_bytes().len() > limits::SOURCE_BYTES_MAX => {
+            Ok(String::from_utf8_lossy(error.as_bytes()).into_owned())
+        }
+        Err(error) => {
+            let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+            let name = path.display().to_string();
+            diagnostics::print_not_utf8(&name, &String::from_utf8_lossy(valid));
+            Err(Error::Model(name))
+        }
+    }
 }
 
 /// Marks the names of embedded files, so that what they include is embedded too.
@@ -311,8 +323,24 @@ impl Under {
     }
 }
 
-fn not_of_corerma(model: CoreRma) -> String {
-    format!("{model} does not apply: the test is not of coreRMA")
+/// Says that a model of coreRMA does not apply.
+pub(crate) fn not_of_corerma(model: CoreRma) -> String {
+    format!(
+        "{model} does not apply: the test is not of coreRMA; `mowgli distinguish rdma-tso {model}` compares the two on the programs that \
+         they share"
+    )
+}
+
+/// Returns the model under which a test of coreRMA is asked about: `corerma` unless one is named.
+pub(crate) fn of_corerma(named: Option<Loaded>) -> Result<CoreRma, Error> {
+    match named {
+        None => Ok(CoreRma::Stock),
+        Some(Loaded::CoreRma(model)) => Ok(model),
+        Some(other) => Err(Error::Usage(format!(
+            "{other} does not apply: the test is of coreRMA, whose models are {}",
+            CoreRma::ALL.map(CoreRma::name).join(", ")
+        ))),
+    }
 }
 
 fn answer(search: Search) -> Answer {

@@ -4,24 +4,27 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use mowgli::check::Engine;
-use mowgli::litmus::{Litmus, Operand};
-use mowgli::outcome::{Outcome, Search};
+use mowgli::litmus::{Names, Operand, State};
 use mowgli::program::{Loc, Reg, ThreadId};
+use mowgli_corerma::check;
 use serde::Serialize;
 
 use crate::budget::{self, Limits, Run};
-use crate::choice::{Choice, Under};
+use crate::choice::{self, Choice, Under};
+use crate::source::{AnyTest, CoreRmaTest};
 use crate::{Error, Exit, output, progress, source, values};
 
 /// Show the outcomes that separate two models
 ///
 /// Runs a test under both models and prints each final state (every register and location) that one allows and the
-/// other does not. A model may carry the atomicity of remote read-modify-writes: rdma-tso/glob.
+/// other does not. A model may carry the atomicity of remote read-modify-writes: rdma-tso/glob. Tests of coreRMA are compared under two
+/// models of coreRMA.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "EXAMPLES\n  mowgli compare RDMA-3e --models rdma-tso,rdma-tso-nopcie\n  \
     mowgli compare TSO-1a --models sc,tso\n  mowgli compare mine.litmus --models rdma-tso,rdma-tso/glob\n  \
-    mowgli compare SB3 --models rdma-tso,mine.cat\n\n\
+    mowgli compare SB3 --models rdma-tso,mine.cat\n  \
+    mowgli compare RMA-MP4 --models corerma,corerma-unordered\n\n\
     EXIT STATUS\n  0  the models agree\n  1  they differ\n  2  wrong usage, or errors in the test\n  \
     3  unknown: a limit was reached"
 )]
@@ -63,32 +66,65 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
         ));
     };
     let (a, b) = (a.load()?, b.load()?);
+    let test = match source::load_any(&args.test)? {
+        AnyTest::Rdma(test) => test,
+        AnyTest::CoreRma(test) => return report(args, &test.litmus.name, &of_corerma(args, &test, a, b)?),
+    };
     a.allows(args.engine)?;
     b.allows(args.engine)?;
-    let test = source::load_one(&args.test)?;
     let run = Run::start(args.limit);
+    let program = &test.litmus.program;
     let search = |under: &Under| {
         under
-            .outcomes(&test.litmus.program, args.engine, &run.budget())
+            .outcomes(program, args.engine, &run.budget())
             .map_err(Error::Usage)
     };
     let clock = progress::clock(format!("{} under {a} and {b}", test.litmus.name));
     let (found_a, found_b) = (search(&a)?, search(&b)?);
     clock.finish_and_clear();
-    let sides = [
-        side(&test.litmus, &a, &found_a, &found_b),
-        side(&test.litmus, &b, &found_b, &found_a),
+    let registers: Vec<usize> = program.threads.iter().map(|t| t.registers.len()).collect();
+    let operands = operands(&registers, program.locations.len());
+    let found = [
+        (a.to_string(), &found_a.outcomes, found_a.is_complete()),
+        (b.to_string(), &found_b.outcomes, found_b.is_complete()),
     ];
+    report(args, &test.litmus.name, &sides(program, &operands, found))
+}
+
+/// Compares a test of coreRMA under two models of coreRMA, by the one engine that there is for it.
+fn of_corerma(args: &Args, test: &CoreRmaTest, a: Under, b: Under) -> Result<[Side; 2], Error> {
+    let (a, b) = (
+        choice::of_corerma(Some(a.model))?,
+        choice::of_corerma(Some(b.model))?,
+    );
+    let run = Run::start(args.limit);
+    let program = &test.litmus.program;
+    let clock = progress::clock(format!("{} under {a} and {b}", test.litmus.name));
+    let (found_a, found_b) = (
+        check::run(&test.litmus, a, &run.budget()),
+        check::run(&test.litmus, b, &run.budget()),
+    );
+    clock.finish_and_clear();
+    let registers: Vec<usize> = program.processes.iter().map(|p| p.registers.len()).collect();
+    let operands = operands(&registers, program.locations.len());
+    let found = [
+        (a.to_string(), &found_a.outcomes, found_a.is_complete()),
+        (b.to_string(), &found_b.outcomes, found_b.is_complete()),
+    ];
+    Ok(sides(program, &operands, found))
+}
+
+fn report(args: &Args, test: &str, sides: &[Side; 2]) -> Result<Exit, Error> {
     if args.json {
         output::print_json(&Document {
             version: 1,
-            test: &test.litmus.name,
-            models: &sides,
+            test,
+            models: sides,
         })?;
     } else {
-        output::print(&text(&test.litmus.name, &sides))?;
+        output::print(&text(test, sides))?;
     }
-    Ok(match &sides {
+    Ok(match sides {
         // An outcome of one model separates the two if the search under the other model was complete.
         [a, b] if (b.complete && !a.only_here.is_empty()) || (a.complete && !b.only_here.is_empty()) => {
             Exit::Differs
@@ -98,14 +134,34 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
     })
 }
 
-fn side(litmus: &Litmus, setting: &Under, own: &Search, other: &Search) -> Side {
-    let only: BTreeSet<&Outcome> = own.outcomes.difference(&other.outcomes).collect();
-    Side {
-        model: setting.to_string(),
-        states: own.outcomes.len(),
-        complete: own.is_complete(),
-        only_here: only.into_iter().map(|o| state(litmus, o)).collect(),
-    }
+/// Says of each model, given its name, its outcomes and whether these are all, what it has and the other one has not.
+fn sides<O>(
+    program: &impl Names<Operand>,
+    operands: &[Operand],
+    [a, b]: [(String, &BTreeSet<O>, bool); 2],
+) -> [Side; 2]
+where
+    O: Ord + State<Operand>,
+    O::Value: std::fmt::Display,
+{
+    let states = |own: &BTreeSet<O>, other: &BTreeSet<O>| {
+        let only = own.difference(other);
+        only.map(|o| state(program, operands, o)).collect()
+    };
+    [
+        Side {
+            only_here: states(a.1, b.1),
+            states: a.1.len(),
+            complete: a.2,
+            model: a.0,
+        },
+        Side {
+            only_here: states(b.1, a.1),
+            states: b.1.len(),
+            complete: b.2,
+            model: b.0,
+        },
+    ]
 }
 
 fn text(name: &str, sides: &[Side; 2]) -> String {
@@ -130,17 +186,26 @@ fn text(name: &str, sides: &[Side; 2]) -> String {
     out
 }
 
-/// Prints every register and location of an outcome.
-fn state(litmus: &Litmus, outcome: &Outcome) -> String {
-    let program = &litmus.program;
-    let registers = program.threads.iter().enumerate().flat_map(|(t, thread)| {
-        // The parser bounds threads, registers and locations far below these types.
-        (0..thread.registers.len()).map(move |r| Operand::Reg(ThreadId(t as u8), Reg(r as u16)))
-    });
-    let locations = (0..program.locations.len()).map(|l| Operand::Loc(Loc(l as u16)));
-    let parts: Vec<String> = registers
-        .chain(locations)
-        .map(|o| format!("{}={};", o.display(program), o.value(outcome)))
-        .collect();
-    parts.join(" ")
+/// Lists every register, given how many each thread has, and every location.
+fn operands(registers: &[usize], locations: usize) -> Vec<Operand> {
+    // The parser bounds threads, registers and locations far below these types.
+    let of_thread = |(t, &count): (usize, &usize)| {
+        let thread = ThreadId(t as u8);
+        (0..count).map(move |r| Operand::Reg(thread, Reg(r as u16)))
+    };
+    let registers = registers.iter().enumerate().flat_map(of_thread);
+    let locations = (0..locations).map(|l| Operand::Loc(Loc(l as u16)));
+    registers.chain(locations).collect()
+}
+
+/// Prints the values of the operands in an outcome.
+fn state<O>(program: &impl Names<Operand>, operands: &[Operand], outcome: &O) -> String
+where
+    O: State<Operand>,
+    O::Value: std::fmt::Display,
+{
+    let parts = operands
+        .iter()
+        .map(|o| format!("{}={};", o.display(program), o.value(outcome)));
+    parts.collect::<Vec<_>>().join(" ")
 }

@@ -66,6 +66,9 @@ struct Document<'a> {
     version: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     shard: Option<String>,
+    /// The fingerprint of what was asked, in a share only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    run: Option<String>,
     first: &'a str,
     second: &'a str,
     language: String,
@@ -144,7 +147,10 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
     if args.json {
         output::print_json(&Document {
             version: 1,
-            shard: (args.shard != Shard::WHOLE).then(|| args.shard.to_string()),
+            shard: shard::named(args.shard),
+            run: shard::run_of(args.shard, || {
+                models.each_ref().map(|m| m.identity.as_str()).join("\n")
+            }),
             first: &args.first,
             second: &args.second,
             language: theories::describe(&language),

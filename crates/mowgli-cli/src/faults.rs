@@ -1,7 +1,9 @@
 //! `mowgli faults`: which changes of a model tests notice.
 
 use std::fmt::Write;
+use std::fs;
 use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use mowgli::check::{applicable, judge};
@@ -37,6 +39,9 @@ pub(crate) struct Args {
     /// Tests to compare with: files, folders, @lists or names of built-in tests; may be repeated
     #[arg(long, value_name = "PATH")]
     suite: Vec<String>,
+    /// Write the smallest test of each change into this folder, as CHANGE.litmus; with --suite, of the changes that the suite misses
+    #[arg(short, long, value_name = "DIR")]
+    out: Option<PathBuf>,
     /// Threads that search. Default: as many as the machine has cores
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
@@ -49,6 +54,8 @@ const EXAMPLES: &str = "\
 EXAMPLES
   mowgli faults rdma-tso --size 3
   mowgli faults rdma-tso --size 4 --suite litmus/rdma-tso24
+  mowgli generate --model rdma-tso --size 3 --out suite
+  mowgli faults rdma-tso --size 3 --suite suite --out suite/faults    the suite now misses none
 
 EXIT STATUS
   0  every change that a program notices, the suite notices (or there is no suite)
@@ -140,12 +147,35 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
     };
     let missed = |row: &&Row| row.noticed_by.is_some() && row.suite.is_none();
     let misses = !suite.is_empty() && document.changes.iter().any(|row| missed(&row));
+    if let Some(folder) = &args.out {
+        write(folder, &document)?;
+    }
     if args.json {
         output::print_json(&document)?;
     } else {
         output::print(&text(&document, !suite.is_empty()))?;
     }
     Ok(if misses { Exit::Differs } else { Exit::AsStated })
+}
+
+/// Writes the tests of the changes that no test of the suite notices.
+fn write(folder: &Path, document: &Document) -> Result<(), Error> {
+    let error = |path: &Path| {
+        let path = path.display().to_string();
+        move |source| Error::Write { path, source }
+    };
+    fs::create_dir_all(folder).map_err(error(folder))?;
+    for row in document.changes.iter().filter(|row| row.suite.is_none()) {
+        let Some(test) = &row.noticed_by else { continue };
+        let path = folder.join(format!("{}.litmus", test_name(&row.change)));
+        fs::write(&path, &test.litmus).map_err(error(&path))?;
+    }
+    Ok(())
+}
+
+/// Returns the name of a change's test.
+fn test_name(change: &str) -> String {
+    change.replace([':', '='], "-")
 }
 
 fn noticed(change: &Change, notice: &Notice, setting: Setting) -> Noticed {
@@ -158,7 +188,7 @@ fn noticed(change: &Change, notice: &Notice, setting: Setting) -> Noticed {
         size: notice.size,
         forbidden: notice.forbidden,
         litmus: theories::text(
-            &change.to_string().replace([':', '='], "-"),
+            &test_name(&change.to_string()),
             description,
             &notice.program,
             &notice.condition,

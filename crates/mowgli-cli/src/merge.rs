@@ -148,7 +148,12 @@ fn join(documents: Vec<Map<String, Value>>) -> Result<Map<String, Value>, String
     };
     let mut whole = first.clone();
     whole.remove("shard");
+    whole.remove("run");
     by(&mut whole, &documents)?;
+    if documents.iter().any(|d| d.get("run") != first.get("run")) {
+        let words = "the files are of different runs: the tests, the models or the options are not the same in all of them";
+        return Err(words.to_owned());
+    }
     Ok(whole)
 }
 

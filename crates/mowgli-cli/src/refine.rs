@@ -79,6 +79,9 @@ struct Report {
     version: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     shard: Option<String>,
+    /// The fingerprint of what was asked, in a share only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    run: Option<String>,
     implementation: &'static str,
     specification: &'static str,
     question: &'static str,
@@ -240,7 +243,11 @@ fn report(named: &Named, args: &Args, summary: &Summary, elapsed: Duration) -> R
     });
     Report {
         version: 1,
-        shard: (args.shard != Shard::WHOLE).then(|| args.shard.to_string()),
+        shard: shard::named(args.shard),
+        run: shard::run_of(args.shard, || {
+            let bounds = (args.calls, args.threads, args.nodes, args.local);
+            format!("{} {bounds:?} {:?} {}", named.name, args.random, args.seed)
+        }),
         implementation: named.name,
         specification: named.setting.name(),
         question: if args.local {

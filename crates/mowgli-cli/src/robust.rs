@@ -100,6 +100,10 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
         )));
     }
     let loaded = source::load(&args.paths)?;
+    if loaded.tests.is_empty() && !loaded.corerma.is_empty() {
+        let words = "robustness is defined for programs of RDMA, and the tests named are of coreRMA";
+        return Err(Error::Usage(words.to_owned()));
+    }
     let run = Run::start(args.limit);
     let jobs: Vec<(&Test, Setting)> = loaded
         .tests
@@ -138,6 +142,11 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
         output::print_json(&Document {
             version: 1,
             shard: shard::named(args.shard),
+            run: shard::run_of(args.shard, || {
+                let how = (&args.models, args.rmw, args.exact, args.fix, &args.cost);
+                let tests = loaded.tests.iter().map(|t| format!("{}\n{}", t.path, t.source));
+                format!("{how:?}\n{}", tests.collect::<String>())
+            }),
             refined: args.refined,
             rows: shard::numbered(args.shard, &rows, units),
             refused: &loaded.refused,

@@ -1,5 +1,6 @@
 //! The option `--shard` of the commands ([`mowgli::shard`]), and rows that say to which unit of the work they belong.
 
+use mowgli::litmus::fingerprint_of;
 pub(crate) use mowgli::shard::{HELP, LONG_HELP, Shard};
 use serde::Serialize;
 
@@ -29,4 +30,10 @@ pub(crate) fn numbered<R>(shard: Shard, rows: &[R], units: Vec<usize>) -> Vec<Nu
 /// Returns the share for a document; a whole run does not name it.
 pub(crate) fn named(shard: Shard) -> Option<String> {
     (shard != Shard::WHOLE).then(|| shard.to_string())
+}
+
+/// Returns what tells a run from others: the fingerprint of all that was asked, in a share only. `mowgli merge` refuses shares that
+/// differ in it.
+pub(crate) fn run_of(shard: Shard, asked: impl FnOnce() -> String) -> Option<String> {
+    (shard != Shard::WHOLE).then(|| fingerprint_of(&asked()))
 }

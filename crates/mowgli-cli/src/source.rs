@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use mowgli::catalogue;
-use mowgli::litmus::{Litmus, limits, parse};
+use mowgli::litmus::{Diagnostic, Litmus, ParseError, limits, parse};
 use mowgli_corerma::catalogue as corerma_catalogue;
 use mowgli_corerma::litmus as corerma;
 
@@ -79,7 +79,7 @@ pub(crate) fn load_one(path: &str) -> Result<Test, Error> {
     match load_any(path)? {
         AnyTest::Rdma(test) => Ok(test),
         AnyTest::CoreRma(_) => Err(Error::Usage(format!(
-            "{path} is a test of coreRMA, which `mowgli check` and `mowgli show` take"
+            "{path} is a test of coreRMA, which `mowgli check`, `explain`, `compare`, `list` and `show` take"
         ))),
     }
 }
@@ -226,48 +226,39 @@ impl Loaded {
         }
     }
 
+    /// Parses a text in the language of its first word.
     fn add(&mut self, path: String, source: String) {
         if corerma::is_dialect(&source) {
-            self.add_corerma(path, source);
-            return;
-        }
-        match parse(&source) {
-            Ok(parsed) => {
-                if !parsed.warnings.is_empty() {
-                    let warnings = diagnostics::print(&path, &source, &parsed.warnings);
-                    self.warnings.push(warnings);
-                }
-                self.tests.push(Test {
-                    path,
-                    source,
-                    litmus: parsed.litmus,
-                });
+            let parsed = corerma::parse(&source).map(|p| (p.litmus, p.warnings));
+            if let Some(litmus) = self.judged(&path, &source, parsed) {
+                self.corerma.push(CoreRmaTest { path, source, litmus });
             }
-            Err(error) => {
-                let errors = diagnostics::print(&path, &source, &error.diagnostics);
-                self.refused.push(errors);
+        } else {
+            let parsed = parse(&source).map(|p| (p.litmus, p.warnings));
+            if let Some(litmus) = self.judged(&path, &source, parsed) {
+                self.tests.push(Test { path, source, litmus });
             }
         }
     }
-}
 
-impl Loaded {
-    fn add_corerma(&mut self, path: String, source: String) {
-        match corerma::parse(&source) {
-            Ok(parsed) => {
-                if !parsed.warnings.is_empty() {
-                    let warnings = diagnostics::print(&path, &source, &parsed.warnings);
-                    self.warnings.push(warnings);
+    /// Prints the diagnostics of a text and keeps them. Returns the test if there is no error.
+    fn judged<L>(
+        &mut self,
+        path: &str,
+        source: &str,
+        parsed: Result<(L, Vec<Diagnostic>), ParseError>,
+    ) -> Option<L> {
+        match parsed {
+            Ok((litmus, warnings)) => {
+                if !warnings.is_empty() {
+                    self.warnings.push(diagnostics::print(path, source, &warnings));
                 }
-                self.corerma.push(CoreRmaTest {
-                    path,
-                    source,
-                    litmus: parsed.litmus,
-                });
+                Some(litmus)
             }
             Err(error) => {
-                let errors = diagnostics::print(&path, &source, &error.diagnostics);
-                self.refused.push(errors);
+                self.refused
+                    .push(diagnostics::print(path, source, &error.diagnostics));
+                None
             }
         }
     }

@@ -1,8 +1,10 @@
 //! Models for which tests are generated, by name: built-in ones, model files, and those of coreRMA on the language that they share with
 //! RDMA ([`mowgli_corerma::common`]).
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 
+use mowgli::cat::{Included, Includes};
 use mowgli::check::applicable;
 use mowgli::explore;
 use mowgli::litmus::{self, Condition, Litmus, Quantifier, Query, Setting, Verdict};
@@ -23,13 +25,28 @@ pub(crate) struct Named {
     pub(crate) theory: Box<dyn Theory>,
     /// The setting of a built-in model.
     pub(crate) setting: Option<Setting>,
+    /// Name, atomicity and, of a file, its contents and what it includes as a fingerprint: two models with one identity are the same.
+    pub(crate) identity: String,
+}
+
+/// Keeps the texts of the files that a model file includes.
+#[derive(Default)]
+struct Recorded(RefCell<String>);
+
+impl Includes for Recorded {
+    fn read(&self, includer: &str, path: &str) -> Result<Included, String> {
+        let included = choice::Files.read(includer, path)?;
+        self.0.borrow_mut().push_str(&included.text);
+        Ok(included)
+    }
 }
 
 /// Finds a model: a built-in one, with `/glob` for the other atomicity of remote read-modify-writes, or a file `*.cat`.
 pub(crate) fn named(name: &str) -> Result<Named, Error> {
     if name.ends_with(".cat") {
         let text = choice::text_of(name)?;
-        let parsed = FromFile::parse(name, &text, &choice::Files, RmwAtomicity::Hca);
+        let files = Recorded::default();
+        let parsed = FromFile::parse(name, &text, &files, RmwAtomicity::Hca);
         let theory = parsed.map_err(|errors| {
             diagnostics::print_model(&errors);
             Error::Model(name.to_owned())
@@ -37,12 +54,17 @@ pub(crate) fn named(name: &str) -> Result<Named, Error> {
         return Ok(Named {
             theory: Box::new(theory),
             setting: None,
+            identity: format!(
+                "{name} ({})",
+                litmus::fingerprint_of(&(text + &files.0.into_inner()))
+            ),
         });
     }
     if let Ok(model) = name.parse::<CoreRma>() {
         return Ok(Named {
             theory: Box::new(Shared(model)),
             setting: None,
+            identity: model.to_string(),
         });
     }
     let setting: Setting = name.parse().map_err(|e| {
@@ -53,6 +75,7 @@ pub(crate) fn named(name: &str) -> Result<Named, Error> {
     Ok(Named {
         theory: Box::new(BuiltIn::new(setting.model, setting.rmw)),
         setting: Some(setting),
+        identity: setting.to_string(),
     })
 }
 
@@ -130,6 +153,11 @@ pub(crate) struct Bounds {
 const SIZE_MAX: usize = 12;
 
 impl Bounds {
+    /// Returns whether an option besides the number of processes is given.
+    pub(crate) fn is_of_instructions(&self) -> bool {
+        self.nodes.is_some() || self.locations.is_some() || !self.without.is_empty() || self.rmw
+    }
+
     /// Restricts a language, which is a model's own, to what the options admit.
     pub(crate) fn restrict(&self, language: Language) -> Language {
         let has = |name: &str| !self.without.iter().any(|w| w == name);

@@ -122,3 +122,99 @@ fn json_has_the_witness_with_steps_or_every_cycle() {
     );
     assert!(forbidden["relaxations"].as_array().unwrap().len() > 2);
 }
+
+/// A test of coreRMA is explained by the rules of coreRMA, in text, as JSON and as a drawing.
+#[test]
+fn tests_of_corerma_are_explained_by_rules() {
+    let asked = ["explain", "RMA-6", "--query", "4"];
+    let text = stdout(&mowgli(&asked));
+    assert!(text.starts_with("RMA-6 under corerma: 0:a=0 /\\ 1:b=1"), "{text}");
+    assert!(
+        text.contains("Forbidden.") && text.contains("-> IR: remote actions"),
+        "{text}"
+    );
+    assert!(text.contains("under corerma-unordered"), "{text}");
+    let folder = tempfile::tempdir().unwrap();
+    let svg = folder.path().join("a.svg");
+    let drawn = mowgli(&[&asked[..], &["--svg", svg.to_str().unwrap(), "--json"]].concat());
+    exits(&drawn, 0);
+    let document: serde_json::Value = serde_json::from_str(&stdout(&drawn)).unwrap();
+    assert_eq!(document["verdict"], "forbidden");
+    let violation = &document["violations"][0];
+    assert!(
+        violation["rules"].as_array().unwrap().contains(&"IR".into()),
+        "{violation}"
+    );
+    let (links, events) = (&violation["links"], &violation["execution"]["events"]);
+    for (at, link) in links.as_array().unwrap().iter().enumerate() {
+        let next = &links[(at + 1) % links.as_array().unwrap().len()];
+        assert_eq!(link["to"], next["from"]);
+        let place = link["from"].as_u64().unwrap() as usize;
+        assert_eq!(events[place]["id"], link["from"]);
+    }
+    let drawing = std::fs::read_to_string(svg).unwrap();
+    assert!(
+        drawing.starts_with("<svg") && drawing.contains(">IR<"),
+        "{drawing}"
+    );
+
+    let allowed = mowgli(&["explain", "RMA-6", "--outcome", "0:a=1 /\\ 1:b=0", "--json"]);
+    exits(&allowed, 0);
+    let document: serde_json::Value = serde_json::from_str(&stdout(&allowed)).unwrap();
+    assert_eq!(document["verdict"], "allowed");
+    assert_eq!(
+        document["witness"]["relations"]["rf"].as_array().unwrap().len(),
+        4
+    );
+}
+
+/// A model that does not apply is refused with those that do.
+#[test]
+fn models_and_tests_that_do_not_fit_are_refused_with_a_remedy() {
+    for args in [
+        ["explain", "RMA-6", "--model", "rdma-tso"],
+        ["explain", "RMA-6", "--model", "rdma-tso.cat"],
+        ["compare", "RMA-6", "--models", "corerma,rdma-tso"],
+    ] {
+        let refused = mowgli(&args);
+        exits(&refused, 2);
+        assert!(
+            stderr(&refused).contains("corerma, corerma-fig4"),
+            "{}",
+            stderr(&refused)
+        );
+    }
+    for args in [
+        ["explain", "MP1", "--model", "corerma"],
+        ["compare", "MP1", "--models", "rdma-tso,corerma"],
+    ] {
+        let refused = mowgli(&args);
+        exits(&refused, 2);
+        assert!(
+            stderr(&refused).contains("mowgli distinguish"),
+            "{}",
+            stderr(&refused)
+        );
+    }
+    exits(&mowgli(&["explain", "RMA-6", "--query", "9"]), 2);
+    exits(&mowgli(&["robust", "RMA-6"]), 2);
+}
+
+#[test]
+fn tests_of_corerma_are_compared() {
+    let output = mowgli(&[
+        "compare",
+        "RMA-MP4",
+        "--models",
+        "corerma,corerma-unordered",
+        "--json",
+    ]);
+    exits(&output, 1);
+    let document: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!(document["models"][0]["only_here"].as_array().unwrap().len(), 0);
+    assert!(!document["models"][1]["only_here"].as_array().unwrap().is_empty());
+    exits(
+        &mowgli(&["compare", "RMA-6", "--models", "corerma,corerma-fig4"]),
+        0,
+    );
+}

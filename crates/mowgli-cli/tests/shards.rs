@@ -174,3 +174,33 @@ fn shares_that_do_not_make_up_a_run_are_refused() {
     );
     refused(&[folder.path().join("none.json")], "cannot read");
 }
+
+/// Shares of two runs are refused even if they fit by number and kind.
+#[test]
+fn shares_of_different_runs_are_refused() {
+    let runs: [[&[&str]; 2]; 4] = [
+        [&["check", "MP1", "SB1"], &["check", "MP1", "SB3"]],
+        [
+            &["check", "MP1", "SB1", "-m", "rdma-tso"],
+            &["check", "MP1", "SB1", "-m", "rdma-sc"],
+        ],
+        [&["robust", "SB3", "MP1"], &["robust", "SB3", "MP1", "--exact"]],
+        [
+            &["refine", "I_SV", "--calls", "1"],
+            &["refine", "I_SV", "--calls", "2"],
+        ],
+    ];
+    for [one, other] in runs {
+        let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        let (mut mixed, others) = (shares(folders[0].path(), one), shares(folders[1].path(), other));
+        exits(&merge(&mixed), 0);
+        mixed[2] = others[2].clone();
+        let refused = merge(&mixed);
+        exits(&refused, 2);
+        assert!(
+            stderr(&refused).contains("different runs"),
+            "{}",
+            stderr(&refused)
+        );
+    }
+}

@@ -176,9 +176,19 @@ impl<'a> Problem<'a> {
         self.base.as_ref()
     }
 
-    /// Adds a pair. Inside one node of happens-before only program order remains.
+    /// Returns whether some access is not atomic.
+    pub fn has_plain(&self) -> bool {
+        self.has_plain
+    }
+
+    /// Returns the node of happens-before of an action: itself, or the first action of an atomic get accumulate.
+    pub fn node(&self, action: u8) -> u8 {
+        self.node[usize::from(action)]
+    }
+
+    /// Adds a pair, unless it closes a cycle; returns whether it did not. Inside one node of happens-before only program order remains.
     #[inline]
-    fn add(&self, closure: &mut Closure, a: u8, b: u8) -> bool {
+    pub fn add(&self, closure: &mut Closure, a: u8, b: u8) -> bool {
         let (x, y) = (self.node[usize::from(a)], self.node[usize::from(b)]);
         if x == y && a != b {
             return a < b;
@@ -409,16 +419,26 @@ impl Execution<'_> {
     /// Returns whether action `at` conflicts with a write: one to its location that happens-before does not order with it, one
     /// of the two not being atomic (coreRMA'16 section 5.2: `conflict` of a read, `wconflict` of a write).
     pub fn conflicts(&self, at: usize) -> bool {
+        self.conflict(at).is_some()
+    }
+
+    /// Returns the first write with which action `at` conflicts.
+    pub fn conflict(&self, at: usize) -> Option<u8> {
+        if !self.problem.has_plain {
+            return None;
+        }
         let action = &self.problem.actions[at];
-        self.problem.has_plain
-            && self.problem.actions.iter().enumerate().any(|(other, b)| {
-                other != at
-                    && b.loc == action.loc
-                    && b.writes()
-                    && (!action.atomic || !b.atomic)
-                    && !self.problem.is_before(self.before, at, other)
-                    && !self.problem.is_before(self.before, other, at)
-            })
+        let is_conflict = |(other, b): (usize, &Action)| {
+            other != at
+                && b.loc == action.loc
+                && b.writes()
+                && (!action.atomic || !b.atomic)
+                && !self.problem.is_before(self.before, at, other)
+                && !self.problem.is_before(self.before, other, at)
+        };
+        // ACTIONS_MAX is 64.
+        let found = self.problem.actions.iter().enumerate().position(is_conflict);
+        found.map(|other| other as u8)
     }
 
     /// Returns the writes of a location that happen before `at` and before no other such write.

@@ -11,6 +11,7 @@ pub mod check;
 pub mod closure;
 pub mod common;
 pub mod execution;
+pub mod explain;
 pub mod generate;
 pub mod litmus;
 pub mod outcome;

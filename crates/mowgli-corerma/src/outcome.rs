@@ -11,7 +11,7 @@ use crate::execution::{Execution, Next, Problem};
 use crate::program::Program;
 use crate::switches::Switches;
 use crate::value::Value;
-use crate::values::Values;
+use crate::values::{Origins, Values};
 
 /// A final state.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -79,7 +79,7 @@ pub fn outcomes(program: &Program, switches: &Switches, budget: &Budget<'_>) -> 
 }
 
 /// Returns the actions of a program, unless there are too many.
-fn actions_within(program: &Program) -> Option<Vec<Action>> {
+pub(crate) fn actions_within(program: &Program) -> Option<Vec<Action>> {
     // A statement has one action at least and four at most: the count is bounded before the list is made.
     let statements: usize = program.processes.iter().map(|p| p.code.len()).sum();
     if statements > ACTIONS_MAX {
@@ -90,24 +90,32 @@ fn actions_within(program: &Program) -> Option<Vec<Action>> {
 
 /// Returns the final state of an execution.
 fn outcome(program: &Program, execution: Execution<'_>) -> Outcome {
-    let mut values = Values::new(execution, &program.locations);
-    // Locations are bounded by LOCATIONS_MAX, far below u16::MAX.
-    let memory = (0..program.locations.len()).map(|l| values.last(Loc(l as u16)));
+    outcome_of(program, &mut Values::new(execution, &program.locations))
+}
+
+/// Returns the final state with these values.
+pub fn outcome_of<'a>(program: &Program, values: &mut Values<'a, impl Origins<'a>>) -> Outcome {
     Outcome {
-        memory: memory.collect(),
-        registers: register_values(program, execution),
+        // Locations are bounded by LOCATIONS_MAX, far below u16::MAX.
+        memory: (0..program.locations.len())
+            .map(|l| values.last(Loc(l as u16)))
+            .collect(),
+        registers: registers_of(program, values),
     }
 }
 
 /// Returns the final values of the registers of each process.
 pub fn register_values(program: &Program, execution: Execution<'_>) -> Vec<Vec<Value>> {
-    let mut values = Values::new(execution, &program.locations);
+    registers_of(program, &mut Values::new(execution, &program.locations))
+}
+
+fn registers_of<'a>(program: &Program, values: &mut Values<'a, impl Origins<'a>>) -> Vec<Vec<Value>> {
     let mut registers: Vec<Vec<Value>> = program
         .processes
         .iter()
         .map(|p| vec![Value::Known(0); p.registers.len()])
         .collect();
-    for (at, action) in execution.problem.actions.iter().enumerate() {
+    for (at, action) in values.actions().iter().enumerate() {
         if let Effect::ReadInto(reg) = action.effect {
             registers[usize::from(action.process)][usize::from(reg.0)] = values.read(at);
         }

@@ -97,6 +97,31 @@ impl Rule {
     }
 }
 
+impl Rule {
+    /// Says in words what the rule orders, or what it says of values.
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            Rule::R1 => "an atomic read happens before the writes after the one that it reads from",
+            Rule::R2 => "an atomic write happens before the reads that read from it",
+            Rule::NoC => "a read without a conflict returns the latest write that happens before it",
+            Rule::C => "a read with a conflict, or of a write with one, returns T",
+            Rule::Ir => "remote actions towards one target happen in program order",
+            Rule::F1 => "a flush happens before the local actions that follow it",
+            Rule::F2 => "a remote statement happens before a later flush of its target",
+            Rule::F3 => "a flush happens before a later remote statement to its target",
+            Rule::Pg => "the read of a put or get happens before its write",
+            Rule::Ga => "the actions of a get accumulate happen in order",
+            Rule::CasF => "the actions of a compare and swap that fails happen in order",
+            Rule::CasT => "the actions of a compare and swap that succeeds happen in order",
+            Rule::Lo => "a local action happens before all that follows it in its process",
+            Rule::Ws => "the writes of a location are ordered, in this execution so",
+            Rule::PutPut => "puts towards one target happen in program order",
+            Rule::GetGet => "gets towards one target happen in program order",
+            Rule::Inlined => "an inlined put reads its source before all that follows it",
+        }
+    }
+}
+
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())

@@ -136,13 +136,6 @@ impl FromStr for Model {
     type Err = UnknownName;
 
     fn from_str(s: &str) -> Result<Model, UnknownName> {
-        Model::ALL
-            .into_iter()
-            .find(|m| m.name() == s)
-            .ok_or_else(|| UnknownName {
-                kind: "model",
-                found: s.to_owned(),
-                expected: Model::ALL.map(Model::name).join(", "),
-            })
+        UnknownName::find("model", &Model::ALL, Model::name, s)
     }
 }

@@ -1,9 +1,12 @@
 //! The values of an execution: rules no-C, C and those parts of PG, GA, CAS-F and CAS-T that speak of values.
+//!
+//! [`Origins`] says where each read takes its value from: for an [`Execution`] the rules no-C and C do, for a candidate of
+//! [`crate::explain`] the candidate does.
 
 use mowgli::program::{BinaryOp, Expr, Loc, Location};
 use smallvec::SmallVec;
 
-use crate::action::Effect;
+use crate::action::{Action, Effect};
 use crate::execution::{Execution, Source};
 use crate::value::{UNDEFINED, Value};
 
@@ -18,10 +21,78 @@ pub enum Branch {
     Unknown,
 }
 
+/// Where a value comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Origin {
+    /// The initial value.
+    Init,
+    /// A write.
+    Write(u8),
+    /// A conflict: the value is undefined.
+    Undefined,
+}
+
+/// Where the values of reads, and the last values of locations, come from.
+pub trait Origins<'a> {
+    /// Returns the actions.
+    fn actions(&self) -> &'a [Action];
+
+    /// Returns the origin of what an action reads.
+    fn of_read(&self, at: usize) -> Origin;
+
+    /// Returns the origin of the last value of a location.
+    fn of_last(&self, loc: Loc) -> Origin;
+}
+
+impl<'a> Origins<'a> for Execution<'a> {
+    fn actions(&self) -> &'a [Action] {
+        self.problem.actions
+    }
+
+    fn of_read(&self, at: usize) -> Origin {
+        let action = &self.problem.actions[at];
+        let Some(loc) = action.loc else {
+            return Origin::Undefined;
+        };
+        if self.conflicts(at) {
+            return Origin::Undefined;
+        }
+        match self.sources[at] {
+            Source::Init if action.atomic => Origin::Init,
+            Source::Write(write) if action.atomic => self.seen(write),
+            _ => self.only(&self.latest(loc, Some(at))),
+        }
+    }
+
+    /// Returns the write that no other follows. If several are last, the value is undefined.
+    fn of_last(&self, loc: Loc) -> Origin {
+        self.only(&self.latest(loc, None))
+    }
+}
+
+impl Execution<'_> {
+    /// Returns what a read finds of a write: nothing defined if the write has a conflict with another write.
+    fn seen(&self, write: u8) -> Origin {
+        match self.conflicts(usize::from(write)) {
+            true => Origin::Undefined,
+            false => Origin::Write(write),
+        }
+    }
+
+    fn only(&self, latest: &[u8]) -> Origin {
+        match latest {
+            [] => Origin::Init,
+            [write] => self.seen(*write),
+            _ => Origin::Undefined,
+        }
+    }
+}
+
 /// Values read and written by each action. Computed on demand, each once.
 #[derive(Debug)]
-pub struct Values<'a> {
-    execution: Execution<'a>,
+pub struct Values<'a, O> {
+    origins: O,
+    actions: &'a [Action],
     locations: &'a [Location],
     read: SmallVec<[Slot; 16]>,
     written: SmallVec<[Slot; 16]>,
@@ -36,16 +107,22 @@ enum Slot {
     Full(Value),
 }
 
-impl<'a> Values<'a> {
+impl<'a, O: Origins<'a>> Values<'a, O> {
     /// Prepares the values of an execution.
-    pub fn new(execution: Execution<'a>, locations: &'a [Location]) -> Values<'a> {
-        let count = execution.problem.actions.len();
+    pub fn new(origins: O, locations: &'a [Location]) -> Values<'a, O> {
+        let actions = origins.actions();
         Values {
-            execution,
+            origins,
+            actions,
             locations,
-            read: SmallVec::from_elem(Slot::Empty, count),
-            written: SmallVec::from_elem(Slot::Empty, count),
+            read: SmallVec::from_elem(Slot::Empty, actions.len()),
+            written: SmallVec::from_elem(Slot::Empty, actions.len()),
         }
+    }
+
+    /// Returns the actions.
+    pub fn actions(&self) -> &'a [Action] {
+        self.actions
     }
 
     /// Returns what the action reads. A circle of values, which only a left-out rule makes possible, is undefined.
@@ -62,35 +139,18 @@ impl<'a> Values<'a> {
     }
 
     fn find_read(&mut self, at: usize) -> Value {
-        let action = &self.execution.problem.actions[at];
-        let Some(loc) = action.loc else { return UNDEFINED };
-        if self.execution.conflicts(at) {
-            return UNDEFINED;
-        }
-        if action.atomic {
-            match self.execution.sources[at] {
-                Source::Init => return self.initial(loc),
-                Source::Write(write) => return self.write_seen(usize::from(write)),
-                Source::Plain => {}
-            }
-        }
-        match self.execution.latest(loc, Some(at)).as_slice() {
-            [] => self.initial(loc),
-            [write] => self.write_seen(usize::from(*write)),
-            _ => UNDEFINED,
+        match self.actions[at].loc {
+            Some(loc) => self.of(self.origins.of_read(at), loc),
+            None => UNDEFINED,
         }
     }
 
-    fn initial(&self, loc: Loc) -> Value {
-        Value::Known(self.locations[usize::from(loc.0)].init)
-    }
-
-    /// Returns what a read finds of a write: nothing defined if the write has a conflict with another write.
-    fn write_seen(&mut self, write: usize) -> Value {
-        if self.execution.conflicts(write) {
-            UNDEFINED
-        } else {
-            self.written(write)
+    /// Returns the value that comes from there.
+    fn of(&mut self, origin: Origin, loc: Loc) -> Value {
+        match origin {
+            Origin::Init => Value::Known(self.locations[usize::from(loc.0)].init),
+            Origin::Write(write) => self.written(usize::from(write)),
+            Origin::Undefined => UNDEFINED,
         }
     }
 
@@ -102,7 +162,7 @@ impl<'a> Values<'a> {
             Slot::Empty => {}
         }
         self.written[at] = Slot::Open;
-        let actions = self.execution.problem.actions;
+        let actions = self.actions;
         let action = &actions[at];
         let first = usize::from(action.first);
         let value = match &action.effect {
@@ -122,7 +182,7 @@ impl<'a> Values<'a> {
 
     /// Returns the branch of the compare and swap whose read-write is action `at`.
     pub fn branch(&mut self, at: usize) -> Branch {
-        let first = usize::from(self.execution.problem.actions[at].first);
+        let first = usize::from(self.actions[at].first);
         match (self.read(first), self.read(at)) {
             (Value::Known(a), Value::Known(b)) if a == b => Branch::Succeeds,
             (Value::Known(_), Value::Known(_)) => Branch::Fails,
@@ -135,7 +195,7 @@ impl<'a> Values<'a> {
         match expr {
             Expr::Const(n) => Value::Known(*n),
             Expr::Reg(reg) => {
-                let actions = self.execution.problem.actions;
+                let actions = self.actions;
                 let process = actions[at].process;
                 let assigned = actions[..at]
                     .iter()
@@ -150,13 +210,9 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Returns the last value of a location: that of the write which no other follows in happens-before.
+    /// Returns the last value of a location.
     pub fn last(&mut self, loc: Loc) -> Value {
-        match self.execution.latest(loc, None).as_slice() {
-            [] => self.initial(loc),
-            [write] => self.write_seen(usize::from(*write)),
-            _ => UNDEFINED,
-        }
+        self.of(self.origins.of_last(loc), loc)
     }
 }
 

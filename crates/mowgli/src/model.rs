@@ -93,18 +93,32 @@ pub struct UnknownName {
     pub expected: String,
 }
 
+impl UnknownName {
+    /// Finds the item of this name. `kind` says of what kind the items are.
+    ///
+    /// # Errors
+    ///
+    /// Names what was asked for and every name there is.
+    pub fn find<T: Copy>(
+        kind: &'static str,
+        all: &[T],
+        name: impl Fn(T) -> &'static str,
+        wanted: &str,
+    ) -> Result<T, UnknownName> {
+        let found = all.iter().copied().find(|&item| name(item) == wanted);
+        found.ok_or_else(|| UnknownName {
+            kind,
+            found: wanted.to_owned(),
+            expected: all.iter().map(|&item| name(item)).collect::<Vec<_>>().join(", "),
+        })
+    }
+}
+
 impl FromStr for Model {
     type Err = UnknownName;
 
     fn from_str(s: &str) -> Result<Model, UnknownName> {
-        Model::ALL
-            .into_iter()
-            .find(|m| m.name() == s)
-            .ok_or_else(|| UnknownName {
-                kind: "model",
-                found: s.to_owned(),
-                expected: Model::ALL.map(Model::name).join(", "),
-            })
+        UnknownName::find("model", &Model::ALL, Model::name, s)
     }
 }
 
@@ -143,14 +157,7 @@ impl FromStr for RmwAtomicity {
     type Err = UnknownName;
 
     fn from_str(s: &str) -> Result<RmwAtomicity, UnknownName> {
-        RmwAtomicity::ALL
-            .into_iter()
-            .find(|a| a.name() == s)
-            .ok_or_else(|| UnknownName {
-                kind: "atomicity",
-                found: s.to_owned(),
-                expected: RmwAtomicity::ALL.map(RmwAtomicity::name).join(", "),
-            })
+        UnknownName::find("atomicity", &RmwAtomicity::ALL, RmwAtomicity::name, s)
     }
 }
 

@@ -11,19 +11,41 @@ use serde::Serialize;
 
 use super::Answer;
 
-/// The document. Fields that do not belong to the verdict are left out.
+/// The question and the verdict, with which every document begins.
 #[derive(Serialize)]
-pub(super) struct Document {
+pub(super) struct Head {
     version: u32,
     test: String,
     setting: String,
     formula: String,
     /// The verdict: allowed, forbidden, or nothing if unknown.
-    verdict: Option<&'static str>,
+    pub(super) verdict: Option<&'static str>,
     /// Whether no limit left anything open.
-    complete: bool,
+    pub(super) complete: bool,
     /// The limit that was reached.
-    limit: Option<String>,
+    pub(super) limit: Option<String>,
+}
+
+impl Head {
+    /// Returns the head of a document whose verdict is not known.
+    pub(super) fn new(test: &str, setting: &impl ToString, formula: &str) -> Head {
+        Head {
+            version: 1,
+            test: test.to_owned(),
+            setting: setting.to_string(),
+            formula: formula.to_owned(),
+            verdict: None,
+            complete: false,
+            limit: None,
+        }
+    }
+}
+
+/// The document. Fields that do not belong to the verdict are left out.
+#[derive(Serialize)]
+pub(super) struct Document {
+    #[serde(flatten)]
+    head: Head,
     #[serde(skip_serializing_if = "Option::is_none")]
     witness: Option<Graph>,
     /// The machine's steps to the outcome; nothing if the machine does not reach it or a limit was reached.
@@ -87,23 +109,17 @@ struct EdgeEntry {
 }
 
 #[derive(Serialize)]
-struct ChangeEntry {
-    /// remove, cell, term or model.
-    kind: &'static str,
-    text: String,
+pub(super) struct ChangeEntry {
+    /// remove, cell, term, rule or model.
+    pub(super) kind: &'static str,
+    pub(super) text: String,
 }
 
 impl Document {
     pub(super) fn new(litmus: &Litmus, setting: Setting, formula: &str, answer: &Answer) -> Document {
         let program = &litmus.program;
         let mut document = Document {
-            version: 1,
-            test: litmus.name.clone(),
-            setting: setting.to_string(),
-            formula: formula.to_owned(),
-            verdict: None,
-            complete: false,
-            limit: None,
+            head: Head::new(&litmus.name, &setting, formula),
             witness: None,
             steps: None,
             candidates: None,
@@ -112,11 +128,11 @@ impl Document {
             undecided: None,
         };
         match answer {
-            Answer::Unknown(limit) => document.limit = Some(limit.to_string()),
+            Answer::Unknown(limit) => document.head.limit = Some(limit.to_string()),
             Answer::Allowed { witness, steps } => {
-                document.verdict = Some("allowed");
-                document.complete = steps.is_ok();
-                document.limit = steps.as_ref().err().map(ToString::to_string);
+                document.head.verdict = Some("allowed");
+                document.head.complete = steps.is_ok();
+                document.head.limit = steps.as_ref().err().map(ToString::to_string);
                 document.witness = Some(graph(program, &witness.execution));
                 document.steps = steps.as_ref().ok().cloned().flatten();
             }
@@ -127,9 +143,9 @@ impl Document {
                     execution: graph(program, &case.execution),
                 };
                 let change = |change: &Change| change_entry(program, setting, change);
-                document.verdict = Some("forbidden");
-                document.complete = reason.is_complete();
-                document.limit = reason.limit.as_ref().map(ToString::to_string);
+                document.head.verdict = Some("forbidden");
+                document.head.complete = reason.is_complete();
+                document.head.limit = reason.limit.as_ref().map(ToString::to_string);
                 document.candidates = Some(reason.candidates);
                 document.cycles = Some(reason.cases.iter().map(cycle).collect());
                 let relaxations = reason.relaxations.iter().map(|r| change(&r.change));

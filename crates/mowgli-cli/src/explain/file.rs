@@ -9,7 +9,7 @@ use mowgli::litmus::Litmus;
 use mowgli::outcome::{Limit, Outcome};
 use serde::Serialize;
 
-use super::document::{Graph, graph};
+use super::document::{Graph, Head, graph};
 use super::{Args, draw};
 use crate::budget::Run;
 use crate::choice::Under;
@@ -28,13 +28,8 @@ enum Answer {
 /// The document. Fields that do not belong to the verdict are left out.
 #[derive(Serialize)]
 struct Document {
-    version: u32,
-    test: String,
-    setting: String,
-    formula: String,
-    verdict: Option<&'static str>,
-    complete: bool,
-    limit: Option<String>,
+    #[serde(flatten)]
+    head: Head,
     #[serde(skip_serializing_if = "Option::is_none")]
     witness: Option<Graph>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -91,7 +86,7 @@ pub(super) fn run(
     let shown = super::numbers(args, count)?;
     draw(args, &title, drawing(&answer, litmus, file, shown.start))?;
     if args.json {
-        output::print_json(&document(litmus, under, shown_formula, &answer))?;
+        output::print_json(&document(litmus, under, &shown_formula, &answer))?;
     } else if !only_drawing {
         output::print_wrapped(&format!("{title}\n\n{}", text(&answer, litmus, shown)))?;
     }
@@ -125,25 +120,19 @@ fn drawing(answer: &Answer, litmus: &Litmus, file: &ModelFile, index: usize) -> 
     }
 }
 
-fn document(litmus: &Litmus, under: &Under, formula: String, answer: &Answer) -> Document {
+fn document(litmus: &Litmus, under: &Under, formula: &str, answer: &Answer) -> Document {
     let program = &litmus.program;
     let mut document = Document {
-        version: 1,
-        test: litmus.name.clone(),
-        setting: under.to_string(),
-        formula,
-        verdict: None,
-        complete: false,
-        limit: None,
+        head: Head::new(&litmus.name, under, formula),
         witness: None,
         candidates: None,
         violations: None,
     };
     match answer {
-        Answer::Unknown(limit) => document.limit = Some(limit.to_string()),
+        Answer::Unknown(limit) => document.head.limit = Some(limit.to_string()),
         Answer::Allowed(witness) => {
-            document.verdict = Some("allowed");
-            document.complete = true;
+            document.head.verdict = Some("allowed");
+            document.head.complete = true;
             document.witness = Some(graph(program, &witness.execution));
         }
         Answer::Forbidden(reason) => {
@@ -160,9 +149,9 @@ fn document(litmus: &Litmus, under: &Under, formula: String, answer: &Answer) ->
                 links: case.links.clone(),
                 execution: graph(program, &case.execution),
             };
-            document.verdict = Some("forbidden");
-            document.complete = reason.limit.is_none();
-            document.limit = reason.limit.as_ref().map(ToString::to_string);
+            document.head.verdict = Some("forbidden");
+            document.head.complete = reason.limit.is_none();
+            document.head.limit = reason.limit.as_ref().map(ToString::to_string);
             document.candidates = Some(reason.candidates);
             document.violations = Some(reason.cases.iter().map(violation).collect());
         }

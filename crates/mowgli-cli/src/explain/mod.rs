@@ -1,8 +1,9 @@
 //! `mowgli explain`: says why an outcome is allowed or forbidden.
 //!
 //! [`run`] asks the library for a witness or a reason and the machine for its steps; `document` writes them as JSON. `file` explains by
-//! model files.
+//! model files, `corerma` tests of coreRMA.
 
+mod corerma;
 mod document;
 mod file;
 
@@ -14,11 +15,12 @@ use mowgli::check::applicable;
 use mowgli::explain::{self, Drawing, Reason, Witness};
 use mowgli::explore;
 use mowgli::litmus::{Formula, Litmus, Setting, parse};
-use mowgli::model::RmwAtomicity;
+use mowgli::model::{Model, RmwAtomicity};
 use mowgli::outcome::{Limit, Outcome};
 
 use crate::budget::{self, Limits, Run};
 use crate::choice::{self, Loaded, ModelChoice, Under};
+use crate::source::AnyTest;
 use crate::{Error, Exit, clients, output, progress, source, values};
 use document::Document;
 
@@ -31,6 +33,8 @@ use document::Document;
 /// shown, for each edge the axiom or table cell that puts it there. Then come the single changes that would allow the outcome:
 /// an instruction removed, a cell or an axiom of the model removed, another model.
 ///
+/// Tests of coreRMA are explained by the rules of coreRMA: the cycle names them, and there is no machine.
+///
 /// --svg and --dot draw the execution: threads are columns, nodes are frames around them, relations have colours, and the
 /// cycle is marked. FILE may be - for standard output, which then has nothing else.
 #[derive(Debug, clap::Args)]
@@ -38,9 +42,9 @@ use document::Document;
 pub(crate) struct Args {
     /// A built-in test or a file; also a client of libraries (`*.client`, or built in)
     test: String,
-    /// The model: built in, or a file *.cat, whose violated axiom is named
-    #[arg(short, long, default_value = "rdma-tso", value_parser = values::model())]
-    model: ModelChoice,
+    /// The model: built in, or a file *.cat, whose violated axiom is named. Default: rdma-tso, and corerma for tests of coreRMA
+    #[arg(short, long, value_parser = values::model())]
+    model: Option<ModelChoice>,
     /// Atomicity of remote read-modify-writes: hca or glob
     #[arg(long, default_value = "hca", value_name = "ATOMICITY", value_parser = values::rmw())]
     rmw: RmwAtomicity,
@@ -85,6 +89,7 @@ EXAMPLES
   mowgli explain mine.litmus --query 2
   mowgli explain GFP1 --all
   mowgli explain MP1 --model mine.cat
+  mowgli explain RMA-6 --query 4 --model corerma
   mowgli explain MP1 --svg mp1.svg
   mowgli explain MP1 --dot - | dot -Tpdf -o mp1.pdf
 
@@ -113,18 +118,25 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
     if let Some(client) = clients::find(&args.test)? {
         return clients::explain_client(&client, args.query, args.setting, &Run::start(args.limit));
     }
-    let test = source::load_one(&args.test)?;
+    let test = match source::load_any(&args.test)? {
+        AnyTest::Rdma(test) => test,
+        AnyTest::CoreRma(test) => {
+            let model = args.model.as_ref().map(choice::load).transpose()?;
+            let model = choice::of_corerma(model)?;
+            return corerma::run(args, &test.litmus, model, only_drawing);
+        }
+    };
     let litmus = match &args.outcome {
         Some(formula) => with_condition(&test.litmus, formula)?,
         None => with_query(test.litmus, args.query)?,
     };
-    let model = match choice::load(&args.model)? {
+    let model = match &args.model {
+        None => Loaded::BuiltIn(Model::RdmaTso),
+        Some(model) => choice::load(model)?,
+    };
+    let model = match model {
         Loaded::BuiltIn(model) => model,
-        Loaded::CoreRma(model) => {
-            return Err(Error::Usage(format!(
-                "explain has no answer under {model}: its tests are of coreRMA, for which `mowgli check` lists the outcomes"
-            )));
-        }
+        Loaded::CoreRma(model) => return Err(Error::Usage(choice::not_of_corerma(model))),
         Loaded::File(model) => {
             let under = Under {
                 model: Loaded::File(model.clone()),
@@ -270,14 +282,19 @@ fn draw(args: &Args, title: &str, drawing: Option<Drawing>) -> Result<(), Error>
     write(&args.dot, drawing.dot(title))
 }
 
+/// Refuses the number of a condition that the test does not have.
+fn check_number(number: usize, count: usize) -> Result<(), Error> {
+    match (1..=count).contains(&number) {
+        true => Ok(()),
+        false => Err(Error::Usage(format!(
+            "--query {number}: the test has {count} conditions, numbered from 1"
+        ))),
+    }
+}
+
 /// Returns the test with its N-th condition only.
 fn with_query(mut litmus: Litmus, number: usize) -> Result<Litmus, Error> {
-    let count = litmus.queries.len();
-    if number == 0 || number > count {
-        return Err(Error::Usage(format!(
-            "--query {number}: the test has {count} conditions, numbered from 1"
-        )));
-    }
+    check_number(number, litmus.queries.len())?;
     litmus.queries = vec![litmus.queries.swap_remove(number - 1)];
     Ok(litmus)
 }

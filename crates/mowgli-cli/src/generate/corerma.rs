@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use mowgli_corerma::generate::{Generator, Reading, pivots, table6};
+use mowgli_corerma::generate::{Generator, Reading, Scope, pivots, table6};
 use mowgli_corerma::rules::Rule;
 use mowgli_corerma::switches::Model;
 
@@ -43,6 +43,12 @@ impl Source for CoreRma {
 
 /// Returns what the arguments ask for under a model of coreRMA.
 pub(super) fn plans(args: &Args, model: Model) -> Result<Vec<Plan>, Error> {
+    if args.bounds.is_of_instructions() {
+        return Err(Error::Usage(format!(
+            "--nodes, --locations, --without and --with-rmw are not for {model}: its tests have one process a node, and the rule says which \
+             statements they need"
+        )));
+    }
     if args.table6 {
         let rows = table6::ROWS.iter().map(|row| {
             let folder = format!("{}-P{}", row.rule, row.processes);
@@ -99,15 +105,24 @@ fn plan(
     };
     let generator = Generator::new(model.switches(), rule, processes, size)
         .map_err(|e| Error::Usage(e.to_string()))?
-        .with_reading(reading);
-    let flushed = if args.flushed { ", flushed" } else { "" };
+        .with_reading(reading)
+        .with_scope(Scope {
+            unconnected: args.unconnected,
+            decided: args.decided,
+        });
+    let switches = [
+        (args.flushed, ", flushed"),
+        (args.unconnected, ", unconnected too"),
+        (args.decided, ", decided too"),
+    ];
+    let switches: String = switches.iter().filter(|s| s.0).map(|s| s.1).collect();
     Ok(Plan {
         folder,
         source: Box::new(CoreRma {
             generator,
             model,
             rule,
-            description: format!("{model}, pivot {rule}, {processes} processes, size {size}{flushed}"),
+            description: format!("{model}, pivot {rule}, {processes} processes, size {size}{switches}"),
         }),
     })
 }

@@ -28,6 +28,12 @@ pub(super) struct Minimal {
 impl Minimal {
     /// Reads model, pivot and bounds.
     pub(super) fn new(args: &Args) -> Result<Minimal, Error> {
+        if args.table6 || args.flushed || args.unconnected || args.decided {
+            return Err(Error::Usage(format!(
+                "--table6, --flushed, --unconnected and --decided are for models of coreRMA, and {} is none",
+                args.model
+            )));
+        }
         let model = theories::named(&args.model)?;
         let size = theories::size(args.size.unwrap_or(SIZE))?;
         let language = args.bounds.restrict(model.theory.language(size));
@@ -40,7 +46,7 @@ impl Minimal {
         Ok(Minimal {
             description: format!(
                 "minimal tests of {} by {by}: {}",
-                model.theory.name(),
+                model.identity,
                 theories::describe(&language)
             ),
             model,

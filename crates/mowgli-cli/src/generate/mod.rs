@@ -52,6 +52,12 @@ pub(crate) struct Args {
     /// Only tests in which a process flushes before it reads what it sent itself (coreRMA only)
     #[arg(long)]
     pub(crate) flushed: bool,
+    /// Also programs of several processes that do not communicate (coreRMA only)
+    #[arg(long)]
+    pub(crate) unconnected: bool,
+    /// Also tests of WS whose two writes the other rules order in every execution (coreRMA only)
+    #[arg(long)]
+    pub(crate) decided: bool,
     #[command(flatten)]
     pub(crate) bounds: Bounds,
     /// The folder for the tests. Without it the tests are made and counted only

@@ -18,6 +18,9 @@ pub(super) struct Document<'a> {
     pub(super) version: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) shard: Option<String>,
+    /// The fingerprint of what was asked, in a share only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) run: Option<String>,
     pub(super) refined: bool,
     pub(super) rows: Vec<Numbered<'a, Row>>,
     pub(super) refused: &'a [Report],

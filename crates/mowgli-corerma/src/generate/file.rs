@@ -5,13 +5,13 @@
 
 use std::collections::BTreeMap;
 
-use mowgli::litmus::{Quantifier, Relation, Verdict, fingerprint_of};
+use mowgli::litmus::{Operand, Quantifier, Relation, Verdict, fingerprint_of};
 use mowgli::program::{Reg, ThreadId};
 
 use super::{Output, Test};
 use crate::action::actions;
 use crate::execution::LeftOut;
-use crate::litmus::{Condition, Formula, Litmus, Operand, Query, program_text, statement};
+use crate::litmus::{Condition, Formula, Litmus, Query, program_text, statement};
 use crate::program::Program;
 use crate::rules::Rule;
 use crate::switches::Model;

@@ -41,6 +41,16 @@ pub struct Generator {
     switches: Switches,
     rule: Rule,
     reading: Reading,
+    scope: Scope,
+}
+
+/// Tests that are made besides those that a reader of coreRMA'16 would expect.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Scope {
+    /// Programs in which some processes do not communicate with the others: several tests side by side.
+    pub unconnected: bool,
+    /// Pivots of WS in which the other rules order the two writes whatever the execution, so that WS chooses nothing.
+    pub decided: bool,
 }
 
 /// Final values of the registers of each process.
@@ -111,7 +121,14 @@ impl Generator {
             switches,
             rule,
             reading: Reading::default(),
+            scope: Scope::default(),
         })
+    }
+
+    /// Makes the tests that `scope` adds, too.
+    pub fn with_scope(mut self, scope: Scope) -> Generator {
+        self.scope = scope;
+        self
     }
 
     /// Makes only the tests that have a pivot with this reading.
@@ -143,7 +160,10 @@ impl Generator {
 
     /// Returns the test of a sketch, if it is the one of its kind and has a pivot.
     pub fn test(&self, sketch: &Sketch) -> Option<Test> {
-        if !has_parts(sketch, self.rule) || !sketch.is_canonical(&self.space) {
+        if !has_parts(sketch, self.rule)
+            || !(self.scope.unconnected || sketch.is_connected())
+            || !sketch.is_canonical(&self.space)
+        {
             return None;
         }
         let program = program(sketch, &self.space);
@@ -156,6 +176,7 @@ impl Generator {
             self.switches,
             self.rule,
             self.reading,
+            self.scope.decided,
         )?;
         let outputs = outputs(&program, &actions, self.switches);
         Some(Test {

@@ -13,7 +13,7 @@ use crate::rules::{Order, Rule, orders};
 use crate::switches::Switches;
 use crate::values::{Branch, Values};
 
-/// Finds the first pivot of a rule, in a fixed order of its applications.
+/// Finds the first pivot of a rule, in a fixed order of its applications. `decided` admits pairs of WS that the other rules order.
 pub fn pivot(
     actions: &[Action],
     locations: &[Location],
@@ -21,11 +21,21 @@ pub fn pivot(
     switches: Switches,
     rule: Rule,
     reading: Reading,
+    decided: bool,
 ) -> Option<LeftOut> {
     let orders = orders(actions, home, switches);
+    let search = Search {
+        actions,
+        locations,
+        orders: &orders,
+        switches,
+        rule,
+        reading,
+        decided,
+    };
     applications(actions, &orders, rule)
         .into_iter()
-        .find(|&left_out| is_pivot(actions, locations, &orders, switches, rule, reading, left_out))
+        .find(|&left_out| search.is_pivot(left_out))
 }
 
 /// Lists the applications that a rule can have in some execution.
@@ -62,36 +72,46 @@ pub fn applications(actions: &[Action], orders: &[Order], rule: Rule) -> Vec<Lef
     out
 }
 
-fn is_pivot(
-    actions: &[Action],
-    locations: &[Location],
-    orders: &[Order],
+struct Search<'a> {
+    actions: &'a [Action],
+    locations: &'a [Location],
+    orders: &'a [Order],
     switches: Switches,
     rule: Rule,
     reading: Reading,
-    left_out: LeftOut,
-) -> bool {
-    let problem =
-        Problem::with_orders(actions, orders, switches, Some(left_out)).each_write_read_once(reading);
-    let (from, to) = left_out.pair();
-    let implied = |before| problem.is_before(before, from, to);
-    if problem.base().is_none_or(implied) {
-        // The other rules give the pair, too: without this application nothing changes.
-        return false;
-    }
-    problem.visit(&mut |execution| {
-        let wanted = match rule {
-            Rule::CasF => Branch::Fails,
-            Rule::CasT => Branch::Succeeds,
-            _ => return Next::Stop,
+    decided: bool,
+}
+
+impl Search<'_> {
+    fn is_pivot(&self, left_out: LeftOut) -> bool {
+        let problem = Problem::with_orders(self.actions, self.orders, self.switches, Some(left_out))
+            .each_write_read_once(self.reading);
+        let (from, to) = left_out.pair();
+        let Some(before) = problem.base() else {
+            return false;
         };
-        let first = usize::from(actions[from].first);
-        let swap = (first..).find(|&at| actions[at].effect == Effect::CompareAndSwap);
-        let branch = swap.map(|at| Values::new(execution, locations).branch(at));
-        // A circle of values admits either branch.
-        match branch {
-            Some(branch) if branch == wanted || branch == Branch::Unknown => Next::Stop,
-            _ => Next::Continue,
+        if problem.is_before(before, from, to) {
+            // The other rules give the pair, too: without this application nothing changes.
+            return false;
         }
-    })
+        if self.rule == Rule::Ws && !self.decided && problem.is_before(before, to, from) {
+            // The other rules order the two writes, so that WS has nothing to choose.
+            return false;
+        }
+        problem.visit(&mut |execution| {
+            let wanted = match self.rule {
+                Rule::CasF => Branch::Fails,
+                Rule::CasT => Branch::Succeeds,
+                _ => return Next::Stop,
+            };
+            let first = usize::from(self.actions[from].first);
+            let swap = (first..).find(|&at| self.actions[at].effect == Effect::CompareAndSwap);
+            let branch = swap.map(|at| Values::new(execution, self.locations).branch(at));
+            // A circle of values admits either branch.
+            match branch {
+                Some(branch) if branch == wanted || branch == Branch::Unknown => Next::Stop,
+                _ => Next::Continue,
+            }
+        })
+    }
 }

@@ -209,6 +209,25 @@ impl Sketch {
         used
     }
 
+    /// Returns whether remote operations connect all processes. The location of each of several processes has its number.
+    pub fn is_connected(&self) -> bool {
+        let mut reached = 1u64;
+        loop {
+            let before = reached;
+            let all = self.code.iter().enumerate();
+            for (process, op) in all.flat_map(|(p, ops)| ops.iter().map(move |op| (p, op))) {
+                let mut of = 1u64 << process;
+                op.locations(&mut |x| of |= 1 << x);
+                if self.code.len() > 1 && of & reached != 0 {
+                    reached |= of;
+                }
+            }
+            if reached == before {
+                return reached.count_ones() as usize == self.code.len().max(1);
+            }
+        }
+    }
+
     /// Returns whether no renumbering gives a smaller sketch.
     pub fn is_canonical(&self, space: &Space) -> bool {
         space

@@ -11,12 +11,12 @@ mod resolve;
 
 use serde::{Deserialize, Serialize};
 
-pub use condition::{Condition, Expected, Formula, Operand, Query};
+pub use condition::{Condition, Expected, Formula, Query};
 pub use parse::{DIALECT, WORDS, is_dialect, parse};
 pub use print::{program as program_text, statement};
 
 use crate::program::Program;
-use mowgli::litmus::Diagnostic;
+use mowgli::litmus::{Diagnostic, Operand};
 
 /// A litmus test of coreRMA.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

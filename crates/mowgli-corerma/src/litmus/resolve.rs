@@ -3,11 +3,11 @@
 
 use mowgli::litmus::limits::{LOCATIONS_MAX, NODES_MAX, REGISTERS_MAX};
 use mowgli::litmus::syntax::{self, Init, Name, Number, Observed, nearest};
-use mowgli::litmus::{Diagnostic, KEYWORDS, Kind, Span};
+use mowgli::litmus::{Diagnostic, KEYWORDS, Kind, Operand, Span};
 use mowgli::program::{Expr, Loc, Location, Node, Reg, ThreadId};
 
 use super::parse::{File, Place, Rhs, Stmt, WORDS};
-use super::{Condition, Expected, Formula, Litmus, Operand, Query};
+use super::{Condition, Expected, Litmus, Query};
 use crate::program::{Access, Process, Program, Statement};
 use crate::switches::Model;
 use crate::value::Value;
@@ -396,7 +396,7 @@ impl Resolver {
     }
 
     fn query(&mut self, query: &syntax::Query<Value>) -> Option<Query> {
-        let formula = self.formula(&query.formula);
+        let formula = query.formula.resolve(&mut |observed| self.operand(observed));
         let mut expected = Expected::new();
         for (verdict, name) in &query.expected {
             let model: Model = match name.text.parse() {
@@ -424,24 +424,6 @@ impl Resolver {
             },
             expected,
         })
-    }
-
-    fn formula(&mut self, formula: &syntax::Formula<Value>) -> Option<Formula> {
-        // Every part is visited even after a mistake, so that every mistake is reported.
-        Some(match formula {
-            syntax::Formula::Const(b) => Formula::Const(*b),
-            syntax::Formula::Atom(operand, relation, value) => {
-                Formula::Atom(self.operand(operand)?, *relation, *value)
-            }
-            syntax::Formula::Not(f) => Formula::Not(Box::new(self.formula(f)?)),
-            syntax::Formula::And(fs) => Formula::And(self.formulas(fs)?),
-            syntax::Formula::Or(fs) => Formula::Or(self.formulas(fs)?),
-        })
-    }
-
-    fn formulas(&mut self, formulas: &[syntax::Formula<Value>]) -> Option<Vec<Formula>> {
-        let parts: Vec<Option<Formula>> = formulas.iter().map(|f| self.formula(f)).collect();
-        parts.into_iter().collect()
     }
 
     fn operand(&mut self, observed: &Observed) -> Option<Operand> {

@@ -1,7 +1,7 @@
 //! The rules of coreRMA read once more, and evaluated by brute force: no bit sets, no incremental closure, no pruning.
 //!
-//! Every order of the atomic writes and every source of the atomic reads is tried, happens-before is closed by repeated
-//! composition until nothing changes, and what the rules forbid is thrown away at the end.
+//! Every order of the atomic writes and every source of the reads is tried, happens-before is closed anew for each (Warshall's
+//! algorithm), and what the rules forbid is thrown away at the end. Nothing is given up early, and nothing is kept from one choice to the next.
 #![allow(clippy::unwrap_used, dead_code)] // Helpers of tests are tests; each test crate uses its part.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,13 +12,39 @@ use mowgli_corerma::program::{Access, Program, Statement};
 use mowgli_corerma::switches::Switches;
 use mowgli_corerma::value::{UNDEFINED, Value};
 
-/// An action: process, statement, position in the statement.
-type Id = (usize, usize, usize);
-type Pairs = BTreeSet<(Id, Id)>;
+/// An action, as its number.
+type Id = usize;
+
+/// A relation over at most 64 actions: bit `b` of row `a` says that `a` is before `b`.
+#[derive(Clone, PartialEq)]
+struct Pairs(Vec<u64>);
+
+impl Pairs {
+    fn insert(&mut self, a: Id, b: Id) {
+        self.0[a] |= 1 << b;
+    }
+
+    fn contains(&self, a: Id, b: Id) -> bool {
+        self.0[a] >> b & 1 == 1
+    }
+
+    /// Closes the relation.
+    fn close(&mut self) {
+        for via in 0..self.0.len() {
+            for a in 0..self.0.len() {
+                if self.contains(a, via) {
+                    self.0[a] |= self.0[via];
+                }
+            }
+        }
+    }
+}
 
 #[derive(Clone, Copy, PartialEq)]
 struct Event {
     id: Id,
+    /// Process, statement, position in the statement.
+    place: (usize, usize, usize),
     read: Option<Access>,
     write: Option<Access>,
 }
@@ -67,7 +93,8 @@ struct World<'a> {
 
 impl World<'_> {
     fn statement(&self, id: Id) -> &Statement {
-        &self.program.processes[id.0].code[id.1]
+        let (p, s, _) = self.events[id].place;
+        &self.program.processes[p].code[s]
     }
 
     fn is_local(&self, id: Id) -> bool {
@@ -75,6 +102,12 @@ impl World<'_> {
             self.statement(id),
             Statement::Read { .. } | Statement::Write { .. }
         )
+    }
+
+    /// The actions of a statement, in order.
+    fn ids(&self, p: usize, s: usize) -> Vec<Id> {
+        let of = |e: &&Event| (e.place.0, e.place.1) == (p, s);
+        self.events.iter().filter(of).map(|e| e.id).collect()
     }
 
     fn home(&self, access: Access) -> usize {
@@ -94,54 +127,49 @@ impl World<'_> {
 
     /// The pairs that the rules about program order give.
     fn program_pairs(&self) -> Pairs {
-        let mut out = Pairs::new();
+        let mut out = Pairs(vec![0; self.events.len()]);
         for (p, process) in self.program.processes.iter().enumerate() {
             for (s, first) in process.code.iter().enumerate() {
-                let (actions, remote) = split(first);
-                let ids = |s: usize, n: usize| (0..n).map(move |i| (p, s, i)).collect::<Vec<Id>>();
-                match actions.len() {
-                    2 => drop(out.insert(((p, s, 0), (p, s, 1)))),
-                    3 => out.extend([((p, s, 0), (p, s, 1)), ((p, s, 1), (p, s, 2))]),
-                    4 => out.extend([
-                        ((p, s, 0), (p, s, 2)),
-                        ((p, s, 1), (p, s, 2)),
-                        ((p, s, 2), (p, s, 3)),
-                    ]),
-                    _ => {}
-                }
+                let own = self.ids(p, s);
+                let within: &[(usize, usize)] = match own.len() {
+                    2 => &[(0, 1)],
+                    3 => &[(0, 1), (1, 2)],
+                    4 => &[(0, 2), (1, 2), (2, 3)],
+                    _ => &[],
+                };
+                within.iter().for_each(|&(i, j)| out.insert(own[i], own[j]));
                 for (t, second) in process.code.iter().enumerate().skip(s + 1) {
-                    let (later, later_remote) = split(second);
-                    let all = ids(t, later.len());
+                    let later = self.ids(p, t);
+                    let before_all = |out: &mut Pairs| later.iter().for_each(|&b| out.insert(own[0], b));
                     let is_flush = |x: &Statement| matches!(x, Statement::Flush { .. });
-                    if self.is_local((p, s, 0)) {
-                        out.extend(all.iter().map(|&b| ((p, s, 0), b)));
+                    if self.is_local(own[0]) {
+                        before_all(&mut out);
                     }
-                    if is_flush(first) && self.is_local((p, t, 0)) {
-                        out.insert(((p, s, 0), (p, t, 0)));
+                    if is_flush(first) && self.is_local(later[0]) {
+                        out.insert(own[0], later[0]);
                     }
                     if matches!(first, Statement::Put { .. }) && self.switches.inlined_put {
-                        out.extend(all.iter().map(|&b| ((p, s, 0), b)));
+                        before_all(&mut out);
                     }
                     let same = self.target(p, s).is_some() && self.target(p, s) == self.target(p, t);
                     if !same {
                         continue;
                     }
                     match (is_flush(first), is_flush(second)) {
-                        (false, true) => {
-                            out.extend(ids(s, actions.len()).into_iter().map(|a| (a, (p, t, 0))))
-                        }
-                        (true, false) => out.extend(all.iter().map(|&b| ((p, s, 0), b))),
+                        (false, true) => own.iter().for_each(|&a| out.insert(a, later[0])),
+                        (true, false) => before_all(&mut out),
                         (true, true) => {}
                         (false, false) => {
-                            let own = usize::from(process.node.0);
+                            let home = usize::from(process.node.0);
                             let routed = self.switches.in_order
-                                && (self.switches.in_order_self || self.target(p, s) != Some(own));
+                                && (self.switches.in_order_self || self.target(p, s) != Some(home));
                             let puts =
                                 matches!((first, second), (Statement::Put { .. }, Statement::Put { .. }));
                             let gets =
                                 matches!((first, second), (Statement::Get { .. }, Statement::Get { .. }));
                             if routed || (puts && self.switches.put_put) || (gets && self.switches.get_get) {
-                                out.insert(((p, s, remote.unwrap()), (p, t, later_remote.unwrap())));
+                                let (a, b) = (split(first).1.unwrap(), split(second).1.unwrap());
+                                out.insert(own[a], later[b]);
                             }
                         }
                     }
@@ -149,20 +177,6 @@ impl World<'_> {
             }
         }
         out
-    }
-}
-
-/// Closes a relation.
-fn close(mut pairs: Pairs) -> Pairs {
-    loop {
-        let mut more = pairs.clone();
-        for &(a, b) in &pairs {
-            more.extend(pairs.iter().filter(|(c, _)| *c == b).map(|&(_, d)| (a, d)));
-        }
-        if more == pairs {
-            return pairs;
-        }
-        pairs = more;
     }
 }
 
@@ -181,8 +195,17 @@ fn permutations(items: &[Id]) -> Vec<Vec<Id>> {
     out
 }
 
-/// Where a read's value may come from: nothing stands for the initial write.
-type Reads = BTreeMap<Id, Option<Id>>;
+/// Calls `visit` with every way to choose one item of each list.
+fn each_choice<T: Clone>(lists: &[Vec<T>], chosen: &mut Vec<T>, visit: &mut dyn FnMut(&[T])) {
+    let Some(list) = lists.get(chosen.len()) else {
+        return visit(chosen);
+    };
+    for item in list {
+        chosen.push(item.clone());
+        each_choice(lists, chosen, visit);
+        chosen.pop();
+    }
+}
 
 /// Finds the outcomes of a small program. Programs with atomic get accumulates are not covered.
 pub fn outcomes(program: &Program, switches: Switches) -> BTreeSet<Outcome> {
@@ -192,7 +215,8 @@ pub fn outcomes(program: &Program, switches: Switches) -> BTreeSet<Outcome> {
         for (s, statement) in process.code.iter().enumerate() {
             for (i, (read, write)) in split(statement).0.into_iter().enumerate() {
                 events.push(Event {
-                    id: (p, s, i),
+                    id: events.len(),
+                    place: (p, s, i),
                     read,
                     write,
                 });
@@ -205,91 +229,74 @@ pub fn outcomes(program: &Program, switches: Switches) -> BTreeSet<Outcome> {
         events,
     };
     let fixed = world.program_pairs();
-    let mut orders: Vec<Vec<Vec<Id>>> = vec![Vec::new()];
-    for l in 0..program.locations.len() {
-        let writes: Vec<Id> = world
-            .events
-            .iter()
-            .filter(|e| e.write.is_some_and(|w| w.atomic && usize::from(w.loc.0) == l))
-            .map(|e| e.id)
-            .collect();
-        orders = orders
-            .iter()
-            .flat_map(|before| {
-                permutations(&writes).into_iter().map(|order| {
-                    let mut all = before.clone();
-                    all.push(order);
-                    all
-                })
-            })
-            .collect();
-    }
+    let writes = |l: usize, any: bool| -> Vec<Id> {
+        let of = |e: &&Event| {
+            e.write
+                .is_some_and(|w| (any || w.atomic) && usize::from(w.loc.0) == l)
+        };
+        world.events.iter().filter(of).map(|e| e.id).collect()
+    };
+    let orders: Vec<Vec<Vec<Id>>> = (0..program.locations.len())
+        .map(|l| permutations(&writes(l, false)))
+        .collect();
     // Every read chooses among all writes of its location; reads or writes that are not atomic are sorted out later.
-    let mut sources: Vec<Reads> = vec![Reads::new()];
-    for read in world.events.iter().filter(|e| e.read.is_some()) {
-        let loc = read.read.unwrap().loc;
-        let from = world
-            .events
-            .iter()
-            .filter(|e| e.write.is_some_and(|w| w.loc == loc))
-            .map(|e| Some(e.id))
-            .chain([None]);
-        let from: Vec<Option<Id>> = from.collect();
-        sources = sources
-            .iter()
-            .flat_map(|before| {
-                from.iter().map(|&w| {
-                    let mut all = before.clone();
-                    all.insert(read.id, w);
-                    all
-                })
-            })
-            .collect();
-    }
+    let sources: Vec<Vec<Option<Id>>> = world
+        .events
+        .iter()
+        .map(|e| match e.read {
+            None => vec![None],
+            Some(read) => {
+                let all = writes(usize::from(read.loc.0), true);
+                all.into_iter().map(Some).chain([None]).collect()
+            }
+        })
+        .collect();
     let mut out = BTreeSet::new();
-    for order in &orders {
-        for reads in &sources {
+    each_choice(&orders, &mut Vec::new(), &mut |order| {
+        each_choice(&sources, &mut Vec::new(), &mut |reads| {
             out.extend(world.execution(&fixed, order, reads));
-        }
-    }
+        });
+    });
     out
 }
 
 impl World<'_> {
-    fn event(&self, id: Id) -> Event {
-        *self.events.iter().find(|e| e.id == id).unwrap()
+    /// The actions that read, with the access and the source.
+    fn reads<'a>(&'a self, reads: &'a [Option<Id>]) -> impl Iterator<Item = (Id, Access, Option<Id>)> + 'a {
+        let of = self.events.iter().zip(reads);
+        of.filter_map(|(e, &source)| Some((e.id, e.read?, source)))
+    }
+
+    fn is_atomic_write(&self, id: Id) -> bool {
+        self.events[id].write.unwrap().atomic
     }
 
     /// The outcome of one choice, if the rules allow it.
-    fn execution(&self, fixed: &Pairs, orders: &[Vec<Id>], reads: &Reads) -> Option<Outcome> {
+    fn execution(&self, fixed: &Pairs, orders: &[Vec<Id>], reads: &[Option<Id>]) -> Option<Outcome> {
         let mut before = fixed.clone();
         for order in orders {
             for (at, &w) in order.iter().enumerate() {
-                before.extend(order[at + 1..].iter().map(|&v| (w, v)));
+                order[at + 1..].iter().for_each(|&v| before.insert(w, v));
             }
         }
-        for (&r, &source) in reads {
-            if !self.event(r).read.unwrap().atomic {
-                continue;
-            }
-            if let Some(w) = source.filter(|&w| self.event(w).write.unwrap().atomic) {
-                before.insert((w, r));
+        for (r, read, source) in self.reads(reads) {
+            if let Some(w) = source.filter(|&w| read.atomic && self.is_atomic_write(w)) {
+                before.insert(w, r);
             }
         }
         // R1 asks for pairs of the closed relation: apply it until nothing changes.
         loop {
-            before = close(before);
+            before.close();
             let mut more = before.clone();
-            for (&r, &source) in reads {
-                let read = self.event(r).read.unwrap();
-                let from_atomic = source.is_none_or(|w| self.event(w).write.unwrap().atomic);
+            for (r, read, source) in self.reads(reads) {
+                let from_atomic = source.is_none_or(|w| self.is_atomic_write(w));
                 if !read.atomic || !from_atomic {
                     continue;
                 }
                 for e in &self.events {
-                    let is_later = source.is_none_or(|w| before.contains(&(w, e.id)));
+                    let is_later = source.is_none_or(|w| before.contains(w, e.id));
                     if e.write.is_some_and(|w| w.atomic && w.loc == read.loc) && is_later && e.id != r {
-                        more.insert((r, e.id));
+                        more.insert(r, e.id);
                     }
                 }
             }
@@ -298,19 +305,19 @@ impl World<'_> {
             }
             before = more;
         }
-        if before.iter().any(|(a, b)| a == b) {
+        if (0..self.events.len()).any(|a| before.contains(a, a)) {
             return None;
         }
         self.values(&before, reads)
     }
 
     fn conflicts_with_write(&self, id: Id, before: &Pairs) -> bool {
-        let own = self.event(id);
+        let own = self.events[id];
         let access = own.read.or(own.write).unwrap();
         self.events.iter().any(|e| {
             e.id != id
-                && !before.contains(&(e.id, id))
-                && !before.contains(&(id, e.id))
+                && !before.contains(e.id, id)
+                && !before.contains(id, e.id)
                 && e.write
                     .is_some_and(|w| w.loc == access.loc && !(w.atomic && access.atomic))
         })
@@ -322,26 +329,25 @@ impl World<'_> {
             .events
             .iter()
             .filter(|e| {
-                e.write.is_some_and(|w| w.loc == loc) && at.is_none_or(|at| before.contains(&(e.id, at)))
+                e.write.is_some_and(|w| w.loc == loc) && at.is_none_or(|at| before.contains(e.id, at))
             })
             .map(|e| e.id)
             .collect();
-        let hidden = |w: &Id| writes.iter().any(|v| before.contains(&(*w, *v)));
+        let hidden = |w: &Id| writes.iter().any(|v| before.contains(*w, *v));
         writes.iter().filter(|w| !hidden(w)).copied().collect()
     }
 
     /// Rules no-C and C, and the values that the statements pass on. Values are found by going over all actions until each
     /// has one.
-    fn values(&self, before: &Pairs, reads: &Reads) -> Option<Outcome> {
+    fn values(&self, before: &Pairs, reads: &[Option<Id>]) -> Option<Outcome> {
         let mut source: BTreeMap<Id, Option<Option<Id>>> = BTreeMap::new();
-        for (&r, &w) in reads {
-            let read = self.event(r).read.unwrap();
+        for (r, read, w) in self.reads(reads) {
             if self.conflicts_with_write(r, before) {
                 source.insert(r, None);
                 continue;
             }
             let visible = self.visible(read.loc, Some(r), before);
-            let is_atomic = |w: &Id| self.event(*w).write.unwrap().atomic;
+            let is_atomic = |w: &Id| self.is_atomic_write(*w);
             let follows_order = match w {
                 None if read.atomic => visible.is_empty(),
                 None => visible.is_empty(),
@@ -392,7 +398,7 @@ impl World<'_> {
             let mut values = vec![Value::Known(0); process.registers.len()];
             for (s, statement) in process.code.iter().enumerate() {
                 if let Statement::Read { reg, .. } = statement {
-                    values[usize::from(reg.0)] = read[&(p, s, 0)];
+                    values[usize::from(reg.0)] = read[&self.ids(p, s)[0]];
                 }
             }
             registers.push(values);
@@ -401,9 +407,9 @@ impl World<'_> {
     }
 
     fn write_value(&self, id: Id, read: &BTreeMap<Id, Value>) -> Option<Value> {
-        let (p, s, _) = id;
-        let part = |i: usize| read.get(&(p, s, i)).copied();
-        match (self.statement(id), id.2) {
+        let (p, s, at) = self.events[id].place;
+        let part = |i: usize| read.get(&(id - at + i)).copied();
+        match (self.statement(id), at) {
             (Statement::Write { value, .. }, _) => self.expr(value, p, s, read),
             (Statement::Get { .. } | Statement::Put { .. }, _) => part(0),
             (Statement::Rga { .. }, 1) => Some(add(part(0)?, part(1)?)),
@@ -426,7 +432,7 @@ impl World<'_> {
                     let statement = &self.program.processes[p].code[t];
                     matches!(statement, Statement::Read { reg, .. } if reg.0 == *r)
                 });
-                assigned.map_or(Some(0.into()), |t| read.get(&(p, t, 0)).copied())
+                assigned.map_or(Some(0.into()), |t| read.get(&self.ids(p, t)[0]).copied())
             }
             Expr::Binary(BinaryOp::Add, a, b) => {
                 Some(add(self.expr(a, p, s, read)?, self.expr(b, p, s, read)?))

@@ -8,9 +8,11 @@ macro_rules! embedded {
 }
 
 /// Every file of `models/`: its name and its text.
-pub const FILES: [(&str, &str); 13] = embedded![
+pub const FILES: [(&str, &str); 16] = embedded![
     "aarch64-words.cat",
     "cos.cat",
+    "fences.cat",
+    "filters.cat",
     "rdma-axioms.cat",
     "rdma-sc.cat",
     "rdma-tables.cat",
@@ -21,6 +23,7 @@ pub const FILES: [(&str, &str); 13] = embedded![
     "sc.cat",
     "stdlib.cat",
     "tso.cat",
+    "x86fences.cat",
     "x86tso.cat",
 ];
 

@@ -1,4 +1,5 @@
-//! Splits a model file into tokens with byte spans. Comments `(* ... *)` nest and are dropped.
+//! Splits a model file into tokens with byte spans. Comments `(* ... *)`, which nest, and those from `#` or `//` to the end of the line are
+//! dropped.
 
 use std::sync::Arc;
 
@@ -129,21 +130,30 @@ fn unknown(source: &Arc<Source>, at: usize, c: char) -> Diagnostic {
         '×' => found.help("the product of two sets is written `*`"),
         '¬' => found.help("complement is written `~`"),
         '^' => found.help("inverse is written `^-1`, closures `^+`, `^*` and `^?`"),
-        '/' | '#' | '%' => found.help("comments are written `(* ... *)`"),
+        '/' | '%' => found.help("comments are written `(* ... *)`"),
         '-' => found.help("difference is written `\\`"),
         _ => found,
     }
 }
 
 /// Skips white space and comments from `at`.
-fn skip_blank(source: &Arc<Source>, at: usize) -> Result<usize, Diagnostic> {
-    comment::skip_blank(&source.text, at, NESTING_MAX).map_err(|bad| {
-        let message = bad.to_string();
-        match bad {
-            BadComment::TooDeep { span, .. } => Diagnostic::new(Kind::LimitExceeded, source, span, message),
-            BadComment::NeverClosed(span) => {
-                Diagnostic::new(Kind::BadToken, source, span, message).help(HOW_TO_CLOSE)
+fn skip_blank(source: &Arc<Source>, mut at: usize) -> Result<usize, Diagnostic> {
+    loop {
+        at = comment::skip_blank(&source.text, at, NESTING_MAX).map_err(|bad| {
+            let message = bad.to_string();
+            match bad {
+                BadComment::TooDeep { span, .. } => {
+                    Diagnostic::new(Kind::LimitExceeded, source, span, message)
+                }
+                BadComment::NeverClosed(span) => {
+                    Diagnostic::new(Kind::BadToken, source, span, message).help(HOW_TO_CLOSE)
+                }
             }
+        })?;
+        let rest = &source.text[at..];
+        if !rest.starts_with('#') && !rest.starts_with("//") {
+            return Ok(at);
         }
-    })
+        at += rest.find('\n').unwrap_or(rest.len());
+    }
 }

@@ -74,7 +74,7 @@ struct Parser<'s> {
 impl Parser<'_> {
     fn file(&mut self) -> Result<File, Diagnostic> {
         let mut file = File::default();
-        // herd7 allows a name, a quoted text, or both.
+        // herd7 allows names, a quoted text, or both.
         if let Token::Name(name) = self.peek()
             && !is_reserved(name)
         {
@@ -85,8 +85,16 @@ impl Parser<'_> {
                     .expected("a statement")
                     .help(format!("did you mean `{near}`?")));
             }
-            file.title = Some(name.clone());
+            let mut title = name.clone();
             self.at += 1;
+            while let Token::Name(name) = self.peek()
+                && !is_reserved(name)
+            {
+                title.push(' ');
+                title.push_str(name);
+                self.at += 1;
+            }
+            file.title = Some(title);
         }
         if let Token::Text(text) = self.peek() {
             file.title = Some(text.clone());
@@ -486,7 +494,10 @@ impl Parser<'_> {
     fn unsupported(&self, word: &str) -> Diagnostic {
         let message = format!("`{word}` is part of herd7's language and not of this one");
         let help = match word {
-            "flag" | "undefined_unless" => "every axiom here rules executions out; drop the word",
+            "flag" => {
+                "a flag rules no execution out: remove the statement, or drop the word if it is to be an axiom"
+            }
+            "undefined_unless" => "`requires` limits a model to programs with a property",
             "in" => "define the name in a `let` of its own",
             "with" | "from" => "`co` and the other orders are predefined here",
             "procedure" | "call" => "state the axioms one by one",

@@ -11,7 +11,7 @@ use crate::program::Program;
 use crate::relation::Relation;
 
 /// A graph to draw.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Drawing {
     /// Columns from left to right; those of one node are next to each other.
     pub columns: Vec<Place>,
@@ -141,11 +141,7 @@ impl Drawing {
         marks: Option<&[Mark]>,
         shown: &[(String, Relation)],
     ) -> Drawing {
-        let mut drawing = Drawing {
-            columns: Vec::new(),
-            boxes: Vec::new(),
-            arrows: Vec::new(),
-        };
+        let mut drawing = Drawing::default();
         let relations = relations(execution, marks.is_some(), shown);
         let labels = execution.labels(program);
         let used = |e: usize| {
@@ -182,15 +178,15 @@ impl Drawing {
         }
         for Mark { from, to, label } in marks.unwrap_or_default() {
             if let (Some(from), Some(to)) = (at[*from], at[*to]) {
-                drawing.boxes[from].marked = true;
-                drawing.boxes[to].marked = true;
                 drawing.add_arrow(from, to, label, Style::Cycle);
             }
         }
         drawing
     }
 
-    fn add_column(
+    /// Adds a column on the right, with one box for each of `events`. `labels` has the words of every event, and `at` gets the index of the
+    /// box of each event of the column.
+    pub fn add_column(
         &mut self,
         node: u8,
         title: &str,
@@ -215,8 +211,12 @@ impl Drawing {
         }
     }
 
-    /// Adds an arrow, or its name to one that is already there.
-    fn add_arrow(&mut self, from: usize, to: usize, label: &str, style: Style) {
+    /// Adds an arrow between two boxes, or its name to one that is already there. An arrow of the cycle marks both boxes.
+    pub fn add_arrow(&mut self, from: usize, to: usize, label: &str, style: Style) {
+        if style == Style::Cycle {
+            self.boxes[from].marked = true;
+            self.boxes[to].marked = true;
+        }
         // Program order keeps its own line, unless the cycle runs along it.
         let joins = |a: &Arrow| {
             style == Style::Cycle || (a.style == Style::ProgramOrder) == (style == Style::ProgramOrder)

@@ -1,7 +1,7 @@
 //! The syntax tree, which the parser builds and the resolver reads. Names are unresolved, and everything that a message may
 //! have to point at has a span.
 
-use super::condition::{Quantifier, Relation, Verdict};
+use super::condition::{Quantifier, Verdict};
 use super::diagnostic::Span;
 use super::statement::Property;
 use crate::program::{BinaryOp, UnaryOp, Value};
@@ -161,20 +161,8 @@ pub struct Observed {
     pub name: Name,
 }
 
-/// A formula over values of type `V`.
-#[derive(Clone, Debug)]
-pub enum Formula<V = Value> {
-    /// `true` or `false`.
-    Const(bool),
-    /// `0:r=1`.
-    Atom(Observed, Relation, V),
-    /// `~ f`.
-    Not(Box<Formula<V>>),
-    /// `f /\ g`.
-    And(Vec<Formula<V>>),
-    /// `f \/ g`.
-    Or(Vec<Formula<V>>),
-}
+/// A formula over values of type `V`, whose operands are names as they stand in the text.
+pub type Formula<V = Value> = super::condition::Formula<Observed, V>;
 
 /// A statement about robustness, of one model.
 #[derive(Clone, Debug)]

@@ -1,7 +1,7 @@
 //! The litmus language: turns text into a [`Litmus`] and back.
 //!
 //! `docs/litmus.md` is the language's manual. [`parse`] goes from text to tokens (`lexer`), to a syntax tree (`parser`,
-//! `final_part`), to a checked program (`resolve`, `resolve_code`), and adds warnings (`lint`). [`Litmus::print`] goes back. The
+//! `final_part`), to a checked program (`resolve`, `resolve_code`), and adds warnings (`lint`). [`Litmus::print`] goes back ([`layout`]). The
 //! module is pure: the command reads files and draws diagnostics.
 
 mod ast;
@@ -11,6 +11,7 @@ mod cursor;
 mod diagnostic;
 mod expr_parser;
 mod final_part;
+pub mod layout;
 mod lexer;
 mod lint;
 mod parser;
@@ -22,7 +23,9 @@ mod suggest;
 
 use serde::{Deserialize, Serialize};
 
-pub use condition::{Condition, Expected, Formula, Operand, Quantifier, Relation, Setting, Verdict};
+pub use condition::{
+    Condition, Expected, Formula, Names, Operand, Quantifier, Query, Relation, Setting, State, Verdict,
+};
 pub use diagnostic::{Diagnostic, Kind, ParseError, Severity, Span};
 pub use parser::KEYWORDS;
 pub(crate) use print::instruction;
@@ -57,15 +60,6 @@ pub struct Litmus {
     pub queries: Vec<Query>,
     /// What the test states about the robustness of its program, sorted.
     pub stated: Vec<Statement>,
-}
-
-/// A final condition with the verdicts that the test states.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Query {
-    /// The condition.
-    pub condition: Condition,
-    /// The verdicts stated for its formula.
-    pub expected: Expected,
 }
 
 impl Litmus {

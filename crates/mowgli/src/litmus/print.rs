@@ -6,9 +6,9 @@
 
 use std::fmt::Write;
 
-use super::condition::Verdict;
-use super::{Litmus, Query};
-use crate::program::{BinaryOp, Expr, Instr, Loc, Node, Program, PutSrc, Reg, Thread, UnaryOp, WorkId};
+use super::Litmus;
+use super::layout::{self, Assigned, Column};
+use crate::program::{Expr, Instr, Loc, Node, Program, PutSrc, Reg, Thread, WorkId};
 
 impl Litmus {
     /// Returns the test as text.
@@ -33,7 +33,7 @@ impl Litmus {
             let _ = writeln!(out, "locations [{}]", names.join(" "));
         }
         for query in &self.queries {
-            print_query(&mut out, query, &self.program);
+            let _ = write!(out, "\n{}", query.print(&self.program));
         }
         out.push_str(&super::statement::print(&self.stated));
         out
@@ -59,68 +59,25 @@ pub fn fingerprint_of(text: &str) -> String {
     format!("{hash:032x}")
 }
 
-fn print_query(out: &mut String, query: &Query, program: &Program) {
-    let _ = writeln!(out, "\n{}", query.condition.display(program));
-    for verdict in Verdict::ALL {
-        let settings: Vec<String> = query
-            .expected
-            .iter()
-            .filter(|(_, v)| **v == verdict)
-            .map(|(s, _)| format!("{s};"))
-            .collect();
-        if !settings.is_empty() {
-            let _ = writeln!(out, "{verdict} [{}]", settings.join(" "));
-        }
-    }
-}
-
 /// Prints init block, columns and rows, with comments.
 fn print_program(program: &Program, note: &dyn Fn(usize, usize) -> Option<String>) -> String {
-    let mut out = String::from("{");
-    for location in &program.locations {
-        let _ = write!(
-            out,
-            " {}@{}={};",
-            location.name,
-            location.node.0 + 1,
-            location.init
-        );
-    }
-    let threads: Vec<ThreadPrinter<'_>> = program
-        .threads
-        .iter()
-        .map(|thread| ThreadPrinter { program, thread })
-        .collect();
-    for (t, printer) in threads.iter().enumerate() {
-        if !printer.registers_follow_the_text() {
-            for register in &printer.thread.registers {
-                let _ = write!(out, " {t}:{register};");
-            }
-        }
-    }
-    out.push_str(" }\n");
-    let mut columns: Vec<Vec<String>> = Vec::new();
-    for (t, printer) in threads.iter().enumerate() {
-        let mut cells = vec![format!("{}@{}", printer.thread.name, printer.thread.node.0 + 1)];
-        cells.extend(printer.thread.code.iter().enumerate().map(|(index, instr)| {
+    let column = |(t, thread): (usize, &Thread)| {
+        let printer = ThreadPrinter { program, thread };
+        let mut cells = vec![format!("{}@{}", thread.name, thread.node)];
+        cells.extend(thread.code.iter().enumerate().map(|(index, instr)| {
             let comment = note(t, index).map_or(String::new(), |text| format!(" (* {text} *)"));
             printer.instr(instr) + &comment
         }));
-        columns.push(cells);
-    }
-    let widths: Vec<usize> = columns
-        .iter()
-        .map(|c| c.iter().map(String::len).max().unwrap_or(0))
-        .collect();
-    for row in 0..columns.iter().map(Vec::len).max().unwrap_or(0) {
-        let cells: Vec<String> = columns
-            .iter()
-            .zip(&widths)
-            .map(|(column, &width)| format!("{:width$}", column.get(row).map_or("", String::as_str)))
-            .collect();
-        let _ = writeln!(out, " {} ;", cells.join(" | "));
-    }
-    out
+        let mut assigned = Assigned::default();
+        Column {
+            cells,
+            registers: &program.threads[t].registers,
+            registers_follow: block_follows(&thread.code, &mut assigned)
+                && assigned.is_all(thread.registers.len()),
+        }
+    };
+    let columns: Vec<Column<'_>> = program.threads.iter().enumerate().map(column).collect();
+    layout::program(&program.locations, &columns)
 }
 
 /// Prints one instruction of a thread in the language's syntax.
@@ -153,10 +110,7 @@ impl ThreadPrinter<'_> {
     }
 
     fn reg(&self, reg: Reg) -> &str {
-        self.thread
-            .registers
-            .get(usize::from(reg.0))
-            .map_or("?", String::as_str)
+        layout::register(&self.thread.registers, reg)
     }
 
     fn work_name(&self, work: WorkId) -> &str {
@@ -257,85 +211,35 @@ impl ThreadPrinter<'_> {
     }
 
     fn expr(&self, expr: &Expr) -> String {
-        match expr {
-            Expr::Const(v) => v.to_string(),
-            Expr::Reg(r) => self.reg(*r).to_owned(),
-            // Parentheses keep `-(1)` apart from the constant `-1`.
-            Expr::Unary(UnaryOp::Neg, e) => format!("-({})", self.expr(e)),
-            Expr::Unary(UnaryOp::Not, e) => format!("!({})", self.expr(e)),
-            Expr::Binary(op, a, b) => format!("{} {} {}", self.operand(a), symbol(*op), self.operand(b)),
-        }
-    }
-
-    fn operand(&self, expr: &Expr) -> String {
-        match expr {
-            Expr::Binary(..) => format!("({})", self.expr(expr)),
-            _ => self.expr(expr),
-        }
-    }
-
-    /// Returns whether the parser would number the registers as they are: each assigned before it is read, in this order.
-    fn registers_follow_the_text(&self) -> bool {
-        let mut seen = 0;
-        block_follows(&self.thread.code, &mut seen) && seen == self.thread.registers.len()
+        layout::expr(&self.thread.registers, expr)
     }
 }
 
-/// Follows a block in the resolver's order with the number of registers assigned so far.
-fn block_follows(block: &[Instr], seen: &mut usize) -> bool {
+/// Follows a block in the resolver's order. Returns whether each register is assigned before it is read, in the order of their
+/// numbers.
+fn block_follows(block: &[Instr], seen: &mut Assigned) -> bool {
     block.iter().all(|instr| match instr {
-        Instr::Store { value, .. } => expr_follows(value, *seen),
-        Instr::Load { reg, .. } => assign(*reg, seen),
-        Instr::Assign { reg, value } => expr_follows(value, *seen) && assign(*reg, seen),
+        Instr::Store { value, .. } => seen.has(value),
+        Instr::Load { reg, .. } => seen.assign(*reg),
+        Instr::Assign { reg, value } => seen.has(value) && seen.assign(*reg),
         Instr::Cas {
             reg, expected, new, ..
-        } => expr_follows(expected, *seen) && expr_follows(new, *seen) && reg.is_none_or(|r| assign(r, seen)),
+        } => seen.has(expected) && seen.has(new) && reg.is_none_or(|r| seen.assign(r)),
         Instr::Put {
             src: PutSrc::Value(e),
             ..
         }
         | Instr::RemoteFaa { add: e, .. }
-        | Instr::Assume(e) => expr_follows(e, *seen),
-        Instr::RemoteCas { expected, new, .. } => expr_follows(expected, *seen) && expr_follows(new, *seen),
+        | Instr::Assume(e) => seen.has(e),
+        Instr::RemoteCas { expected, new, .. } => seen.has(expected) && seen.has(new),
         Instr::If {
             cond,
             then,
             otherwise,
-        } => expr_follows(cond, *seen) && block_follows(then, seen) && block_follows(otherwise, seen),
-        Instr::While { cond, body, .. } => block_follows(body, seen) && expr_follows(cond, *seen),
+        } => seen.has(cond) && block_follows(then, seen) && block_follows(otherwise, seen),
+        Instr::While { cond, body, .. } => block_follows(body, seen) && seen.has(cond),
         Instr::Choose(blocks) => blocks.iter().all(|b| block_follows(b, seen)),
         Instr::Mfence | Instr::Put { .. } | Instr::Get { .. } => true,
         Instr::Poll { .. } | Instr::Rfence { .. } | Instr::Wait { .. } => true,
     })
-}
-
-fn assign(reg: Reg, seen: &mut usize) -> bool {
-    let index = usize::from(reg.0);
-    *seen += usize::from(index == *seen);
-    index < *seen
-}
-
-fn expr_follows(expr: &Expr, seen: usize) -> bool {
-    match expr {
-        Expr::Const(_) => true,
-        Expr::Reg(r) => usize::from(r.0) < seen,
-        Expr::Unary(_, e) => expr_follows(e, seen),
-        Expr::Binary(_, a, b) => expr_follows(a, seen) && expr_follows(b, seen),
-    }
-}
-
-fn symbol(op: BinaryOp) -> &'static str {
-    match op {
-        BinaryOp::Add => "+",
-        BinaryOp::Sub => "-",
-        BinaryOp::Mul => "*",
-        BinaryOp::Eq => "==",
-        BinaryOp::Ne => "!=",
-        BinaryOp::Lt => "<",
-        BinaryOp::Le => "<=",
-        BinaryOp::Gt => ">",
-        BinaryOp::Ge => ">=",
-        BinaryOp::And => "&&",
-        BinaryOp::Or => "||",
-    }
 }

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::ast::{self, Init, Name, Number, Observed};
-use super::condition::{Condition, Expected, Formula, Operand, Setting};
+use super::condition::{Condition, Expected, Operand, Setting};
 use super::diagnostic::{Diagnostic, Kind};
 use super::limits::{LOCATIONS_MAX, NODES_MAX, REGISTERS_MAX};
 use super::resolve_code::ThreadScope;
@@ -195,7 +195,9 @@ impl Resolver {
     }
 
     fn query(&mut self, query: &ast::Query, threads: &[Thread]) -> Option<Query> {
-        let formula = self.formula(&query.formula, threads);
+        let formula = query
+            .formula
+            .resolve(&mut |observed| self.operand(observed, threads));
         let mut expected = Expected::new();
         for (verdict, name) in &query.expected {
             let Some(setting) = self.setting(name) else {
@@ -239,24 +241,6 @@ impl Resolver {
             }
         }
         None
-    }
-
-    fn formula(&mut self, formula: &ast::Formula, threads: &[Thread]) -> Option<Formula> {
-        Some(match formula {
-            ast::Formula::Const(b) => Formula::Const(*b),
-            ast::Formula::Atom(operand, relation, value) => {
-                Formula::Atom(self.operand(operand, threads)?, *relation, *value)
-            }
-            ast::Formula::Not(f) => Formula::Not(Box::new(self.formula(f, threads)?)),
-            ast::Formula::And(fs) => Formula::And(self.formulas(fs, threads)?),
-            ast::Formula::Or(fs) => Formula::Or(self.formulas(fs, threads)?),
-        })
-    }
-
-    fn formulas(&mut self, formulas: &[ast::Formula], threads: &[Thread]) -> Option<Vec<Formula>> {
-        // Every part is visited even after a mistake, so that every mistake is reported.
-        let parts: Vec<Option<Formula>> = formulas.iter().map(|f| self.formula(f, threads)).collect();
-        parts.into_iter().collect()
     }
 
     fn operand(&mut self, observed: &Observed, threads: &[Thread]) -> Option<Operand> {
