@@ -243,7 +243,7 @@ fn guaranteed_before(execution: &Execution, definition: &Definition) -> Relation
 }
 
 /// The largest order that program order and polls-from force: the terms of `ib` and `ob` that are fixed, with `nfo` where `ib` decides it.
-pub fn forced(events: &[mowgli::event::Event], pf: &[(usize, usize)], spec: &Spec) -> Relation {
+pub fn forced(events: &[Event], pf: &[(usize, usize)], spec: &Spec) -> Relation {
     use mowgli::event::Kind;
     let n = events.len();
     let program_order =

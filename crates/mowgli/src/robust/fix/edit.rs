@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use super::Costs;
+use super::work_ids::{fresh, in_order_of_use, work_of};
 use crate::declarative::unfold::{self, End};
 use crate::outcome::Budget;
-use crate::program::{Instr, Loc, Location, Node, Program, Thread, WorkId};
+use crate::program::{Instr, Loc, Location, Node, Program, WorkId};
 use crate::robust::Question;
 
 /// A place in a thread's code: before the instruction with this path. Paths are those of events: an index, and for each block that the
@@ -504,61 +505,6 @@ fn join(into: &mut BTreeMap<Node, u32>, other: &BTreeMap<Node, u32>) {
     for (&node, &count) in other {
         let most = into.entry(node).or_insert(0);
         *most = count.max(*most);
-    }
-}
-
-/// Adds a work identifier to a thread: `done`, or with a number if the name is taken.
-fn fresh(thread: &mut Thread, names: &BTreeSet<String>) -> WorkId {
-    let taken = |name: &String| thread.work_ids.contains(name) || names.contains(name);
-    let numbered = std::iter::once("done".to_owned()).chain((2..).map(|n| format!("done{n}")));
-    let name = numbered.into_iter().find(|name| !taken(name));
-    thread.work_ids.extend(name);
-    WorkId((thread.work_ids.len() - 1) as u16)
-}
-
-/// Numbers the work identifiers of a thread in the order in which its text names them, as the parser does, without those that it does not
-/// name.
-fn in_order_of_use(thread: &mut Thread) {
-    let mut used: Vec<WorkId> = Vec::new();
-    each_work(&mut thread.code, &mut |work| {
-        let at = used.iter().position(|known| known == work).unwrap_or_else(|| {
-            used.push(*work);
-            used.len() - 1
-        });
-        *work = WorkId(at as u16);
-    });
-    let names = used
-        .iter()
-        .map(|work| thread.work_ids[usize::from(work.0)].clone());
-    thread.work_ids = names.collect();
-}
-
-fn each_work(block: &mut [Instr], visit: &mut dyn FnMut(&mut WorkId)) {
-    for instr in block {
-        if let Some(Some(work)) = work_of(instr) {
-            visit(work);
-        }
-        match instr {
-            Instr::Wait { work } => visit(work),
-            Instr::If { then, otherwise, .. } => {
-                each_work(then, visit);
-                each_work(otherwise, visit);
-            }
-            Instr::While { body, .. } => each_work(body, visit),
-            Instr::Choose(blocks) => blocks.iter_mut().for_each(|b| each_work(b, visit)),
-            _ => {}
-        }
-    }
-}
-
-/// Returns the work identifier of an operation.
-fn work_of(instr: &mut Instr) -> Option<&mut Option<WorkId>> {
-    match instr {
-        Instr::Put { work, .. }
-        | Instr::Get { work, .. }
-        | Instr::RemoteFaa { work, .. }
-        | Instr::RemoteCas { work, .. } => Some(work),
-        _ => None,
     }
 }
 

@@ -15,6 +15,7 @@ mod cost;
 mod edit;
 mod exactly;
 mod mark;
+mod work_ids;
 
 use serde::Serialize;
 
