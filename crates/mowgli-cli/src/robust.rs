@@ -203,7 +203,7 @@ fn by_conditions(test: &Test, setting: Setting, args: &Args, run: &Run) -> Resul
             Finding::Fails(reason) => {
                 format!(
                     "no, {}: {}",
-                    reason.clause(),
+                    reason.clause_under(setting.model),
                     robust::text::reason(program, reason)
                 )
             }

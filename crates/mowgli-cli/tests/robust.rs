@@ -52,6 +52,40 @@ fn every_verdict_has_a_name() {
     assert!(verdict("nrW-nlR").contains("under rdma-sc: not shown"));
 }
 
+/// Under TSO the clause that fails is the one of appendix B.
+#[test]
+fn clauses_are_those_of_the_model() {
+    let clause = |model: &str| {
+        let output = mowgli(&["robust", "ROB-3b", "--model", model, "--json"]);
+        json(&output)["rows"][0]["conditions"][1]["clause"].clone()
+    };
+    assert_eq!(clause("rdma-sc"), "Def. 8");
+    assert_eq!(clause("rdma-tso"), "Def. 13");
+}
+
+/// Nothing was asked, so no time has passed: not even a negative one.
+#[test]
+fn a_run_without_rows_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    write(
+        folder.path(),
+        "x",
+        "X86 SB\n{ }\n P0 ;\n MOV [x],$1 ;\nexists (x=1)\n",
+    );
+    let output = mowgli(&["robust", folder.path().to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        text(&output).contains("0 rows") && text(&output).contains("; 0.00 s"),
+        "{}",
+        text(&output)
+    );
+    assert!(
+        String::from_utf8(output.stderr)
+            .unwrap()
+            .contains("`mowgli star`")
+    );
+}
+
 #[test]
 fn a_wrong_statement_is_a_difference() {
     let folder = folder_with("exists (z=1)\nrobust [rdma-sc;]");

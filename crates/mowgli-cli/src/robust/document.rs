@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use mowgli::litmus::Setting;
+use mowgli::model::Model;
 use mowgli::program::Program;
 use mowgli::robust::{Answer, ByFile, Condition, Exact, Finding, Reason, Theorem, Verdict, Weak, text};
 use serde::Serialize;
@@ -92,7 +93,9 @@ impl Row {
         let verdict = answer.verdict();
         let mut row = Row {
             pre_executions: Some(answer.conditions.pre_executions),
-            conditions: Condition::ALL.map(|c| Entry::new(program, answer, c)).into(),
+            conditions: Condition::ALL
+                .map(|c| Entry::new(program, answer, setting.model, c))
+                .into(),
             ..Row::bare(test, setting.to_string(), &verdict, answer.exact.as_ref(), time_s)
         };
         for statement in test.litmus.stated.iter().filter(|s| s.setting == setting) {
@@ -151,7 +154,7 @@ impl Row {
 }
 
 impl Entry {
-    fn new(program: &Program, answer: &Answer, condition: Condition) -> Entry {
+    fn new(program: &Program, answer: &Answer, model: Model, condition: Condition) -> Entry {
         let finding = answer.conditions.get(condition);
         let reason = finding.reason();
         Entry {
@@ -161,7 +164,7 @@ impl Entry {
                 Finding::Fails(_) => Some(false),
                 Finding::Unknown(_) => None,
             },
-            clause: reason.map(Reason::clause),
+            clause: reason.map(|r| r.clause_under(model)),
             reason: reason.map(|r| text::reason(program, r)),
             pair: reason.and_then(Reason::pair).map(|pair| PairEntry {
                 thread: program.threads[pair.earlier.thread].name.clone(),
@@ -250,7 +253,8 @@ impl Totals {
             not_applicable,
             stopped: stopped.map(|s| s.to_string()),
             not_begun,
-            time_s: rows.iter().map(|r| r.time_s).sum(),
+            // The sum of no numbers is -0.
+            time_s: rows.iter().map(|r| r.time_s).sum::<f64>() + 0.0,
         }
     }
 
