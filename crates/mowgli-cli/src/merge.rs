@@ -239,6 +239,7 @@ fn robust(whole: &mut Map<String, Value>, documents: &[Map<String, Value>]) -> R
         "as_stated",
         "differ",
         "unchecked",
+        "not_applicable",
         "not_begun",
     ];
     whole.insert("totals".to_owned(), totals(documents, &counts)?.into());

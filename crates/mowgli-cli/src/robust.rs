@@ -2,25 +2,26 @@
 
 mod document;
 mod fix;
+mod jobs;
 
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use mowgli::check::{applicable, settings};
+use mowgli::cat::ModelFile;
 use mowgli::explain::Drawing;
 use mowgli::litmus::{Property, Setting};
-use mowgli::model::{Model, RmwAtomicity};
+use mowgli::model::RmwAtomicity;
 use mowgli::robust::fix::Costs;
-use mowgli::robust::{
-    self, Answer, Condition, Definition, Exact, Finding, MODELS, Question, Traces, Verdict,
-};
+use mowgli::robust::{self, Answer, Condition, Definition, Exact, Finding, Question, Traces, Verdict, Weak};
 
 use crate::budget::{self, Limits, Run, Stop};
+use crate::choice::ModelChoice;
 use crate::shard::{self, Shard};
 use crate::source::{self, Test};
 use crate::{Error, Exit, output, progress, values};
 use document::{Document, Row, Totals};
+use jobs::Job;
 
 /// Say whether programs are robust: as strong as sequential consistency, or where they are weaker
 ///
@@ -31,6 +32,9 @@ use document::{Document, Row, Totals};
 /// search decides: it finds an execution that is not sequentially consistent, or shows that there is none. The search also runs
 /// for tests that state whether they are robust.
 ///
+/// The conditions are theorems about rdma-sc and rdma-tso, and about rdma-wait as extended here. Under a model file, and under the
+/// other built-in models, only the search answers.
+///
 /// Each PATH is as in `mowgli check`. A test may state `robust`, `ldrf`, `fenced` and `tree-fenced` (docs/litmus.md).
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -38,9 +42,9 @@ pub(crate) struct Args {
     /// Tests: files, folders, @lists, names of built-in tests, or -
     #[arg(value_name = "PATH")]
     paths: Vec<String>,
-    /// The model (may be repeated): rdma-sc, rdma-tso or rdma-wait. Default: rdma-sc and rdma-tso; rdma-wait for tests with waits
-    #[arg(short, long = "model", value_name = "MODEL", value_delimiter = ',', value_parser = values::built_in())]
-    models: Vec<Model>,
+    /// The model (may be repeated): built in, or a file *.cat. Default: rdma-sc and rdma-tso; rdma-wait for tests with waits
+    #[arg(short, long = "model", value_name = "MODEL", value_delimiter = ',', value_parser = values::model())]
+    models: Vec<ModelChoice>,
     /// Atomicity of remote read-modify-writes: hca or glob. Default: both, for tests that have any
     #[arg(long, value_name = "ATOMICITY", value_parser = values::rmw())]
     rmw: Option<RmwAtomicity>,
@@ -85,6 +89,7 @@ EXAMPLES
   mowgli robust ROB-3b --model rdma-tso --exact --svg weak.svg
   mowgli robust SB3 --model rdma-tso --fix    what to add, and where
   mowgli robust mine.litmus --fix --exact --cost poll=5
+  mowgli robust mine.litmus --model mine.cat
 
 EXIT STATUS
   0  everything is as the tests state
@@ -93,23 +98,14 @@ EXIT STATUS
   3  some verdict is unknown: a limit was reached";
 
 pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
-    if let Some(model) = args.models.iter().find(|m| !MODELS.contains(m)) {
-        let names = MODELS.map(Model::name).join(", ");
-        return Err(Error::Usage(format!(
-            "--model {model}: robustness is defined for {names}"
-        )));
-    }
+    let models = jobs::models(args)?;
     let loaded = source::load(&args.paths)?;
     if loaded.tests.is_empty() && !loaded.corerma.is_empty() {
         let words = "robustness is defined for programs of RDMA, and the tests named are of coreRMA";
         return Err(Error::Usage(words.to_owned()));
     }
     let run = Run::start(args.limit);
-    let jobs: Vec<(&Test, Setting)> = loaded
-        .tests
-        .iter()
-        .flat_map(|test| settings_of(test, args).into_iter().map(move |s| (test, s)))
-        .collect();
+    let jobs = jobs::jobs(&loaded.tests, &models, args)?;
     let only_drawing = svg_alone(args, jobs.len())?;
     let mine: Vec<_> = jobs
         .into_iter()
@@ -118,15 +114,19 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
         .collect();
     let bar = progress::bar(mine.len());
     let (mut rows, mut stopped, mut left) = (Vec::new(), None, mine.len());
-    let mut units = Vec::new();
-    for (unit, (test, setting)) in mine {
+    let (mut units, mut not_applicable) = (Vec::new(), 0);
+    for (unit, job) in mine {
         stopped = run.stopped();
         if stopped.is_some() {
             break;
         }
         left -= 1;
-        bar.set_message(format!("{} {setting}", test.litmus.name));
-        let (row, text) = one(test, setting, args, &run)?;
+        bar.set_message(format!("{} {}", job.test.litmus.name, job.under));
+        let Some((row, text)) = one(&job, args, &run)? else {
+            not_applicable += 1;
+            bar.inc(1);
+            continue;
+        };
         if !args.json && !args.quiet && !only_drawing {
             bar.suspend(|| output::print_wrapped(&text))?;
         }
@@ -136,7 +136,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
     }
     bar.finish_and_clear();
     let stopped = stopped.or(run.stopped().filter(|&s| s == Stop::Interrupted));
-    let totals = Totals::new(&rows, loaded.refused.len(), stopped, left);
+    let totals = Totals::new(&rows, loaded.refused.len(), not_applicable, stopped, left);
     let exit = totals.exit();
     if args.json {
         output::print_json(&Document {
@@ -176,22 +176,18 @@ fn svg_alone(args: &Args, jobs: usize) -> Result<bool, Error> {
     Ok(dash)
 }
 
-/// Returns the settings of a test: the models asked for where they apply, or those of the paper, or rdma-wait.
-fn settings_of(test: &Test, args: &Args) -> Vec<Setting> {
-    let program = &test.litmus.program;
-    let paper = [Model::RdmaSc, Model::RdmaTso].map(|m| applicable(program, m).is_ok());
-    let wanted = |model: Model| match args.models.is_empty() {
-        false => args.models.contains(&model),
-        true => MODELS.contains(&model) && (model != Model::RdmaWait || !paper.contains(&true)),
-    };
-    let atomicity = |s: &Setting| args.rmw.is_none_or(|rmw| rmw == s.rmw);
-    let mut out = settings(program);
-    out.retain(|s| wanted(s.model) && atomicity(s));
-    out
+/// Answers for one test under one model: its row and its report. `None` if the model has no meaning for the test.
+fn one(job: &Job<'_>, args: &Args, run: &Run) -> Result<Option<(Row, String)>, Error> {
+    match (&job.file, job.under.setting()) {
+        _ if !job.applies => Ok(None),
+        (Some(file), _) => by_file(job, file, args, run),
+        (None, Some(setting)) => by_conditions(job.test, setting, args, run).map(Some),
+        (None, None) => unreachable!("a model without a file is built in"),
+    }
 }
 
-/// Answers for one test under one model: its row and its report.
-fn one(test: &Test, setting: Setting, args: &Args, run: &Run) -> Result<(Row, String), Error> {
+/// Answers by the conditions, and by the search where it is asked for.
+fn by_conditions(test: &Test, setting: Setting, args: &Args, run: &Run) -> Result<(Row, String), Error> {
     let program = &test.litmus.program;
     let question = Question {
         model: setting.model,
@@ -209,18 +205,14 @@ fn one(test: &Test, setting: Setting, args: &Args, run: &Run) -> Result<(Row, St
     let answer = robust::ask(program, &question, exactly, &run.budget());
     let time_s = start.elapsed().as_secs_f64();
     let mut row = Row::new(test, setting, &answer, time_s);
-    let mut text = format!("Test {} under {setting}: {}", test.litmus.name, answer.verdict());
-    if let Verdict::Unknown(limit) = answer.verdict() {
-        let _ = write!(text, " ({limit})");
-    }
-    text.push('\n');
+    let mut text = headline(test, &setting.to_string(), &answer.verdict());
     for condition in Condition::ALL {
         let found = match answer.conditions.get(condition) {
             Finding::Holds => "yes".to_owned(),
             Finding::Fails(reason) => {
                 format!(
                     "no, {}: {}",
-                    reason.clause(),
+                    reason.clause_under(setting.model),
                     robust::text::reason(program, reason)
                 )
             }
@@ -241,43 +233,85 @@ fn one(test: &Test, setting: Setting, args: &Args, run: &Run) -> Result<(Row, St
     }
     text.push('\n');
     if let Some(path) = &args.svg {
-        draw(path, test, &question, &answer, run)?;
+        let title = title(test, &setting.to_string(), &answer.verdict());
+        let drawing = match &answer.exact {
+            Some(Exact::NotRobust(weak)) => Some(drawing(test, weak)),
+            _ => pair(test, &question, &answer, run),
+        };
+        draw(path, &title, drawing)?;
     }
     Ok((row, text))
 }
 
-/// Draws the execution that is not sequentially consistent, or else the first pair that a condition names.
-fn draw(
-    path: &std::path::Path,
-    test: &Test,
-    question: &Question,
-    answer: &Answer,
-    run: &Run,
-) -> Result<(), Error> {
-    let program = &test.litmus.program;
-    let title = format!(
-        "{} under {}: {}",
-        test.litmus.name,
-        question.model,
-        answer.verdict()
+/// Answers by the search under a model file.
+fn by_file(job: &Job<'_>, file: &ModelFile, args: &Args, run: &Run) -> Result<Option<(Row, String)>, Error> {
+    let program = &job.test.litmus.program;
+    let under = job.under.to_string();
+    let start = Instant::now();
+    let found = match robust::by_file(program, file, job.under.rmw, &run.budget()) {
+        Ok(found) => found,
+        Err(reason) if job.is_alone => {
+            let message = format!("{}: {reason}", job.test.litmus.name);
+            return Err(Error::Usage(message));
+        }
+        Err(_) => return Ok(None),
+    };
+    let time_s = start.elapsed().as_secs_f64();
+    let mut text = headline(job.test, &under, &found.verdict());
+    let _ = writeln!(
+        text,
+        "  {:12} not asked: they are about rdma-sc, rdma-tso and rdma-wait",
+        "conditions"
     );
-    let pair = || {
-        let definition = Definition::of(&question.spec());
-        let traces = Traces::new(program, &definition, &run.budget()).ok()?;
-        let mut reasons = Condition::ALL
-            .into_iter()
-            .filter_map(|c| answer.conditions.get(c).reason());
-        reasons.find_map(|reason| robust::text::drawing(program, &traces, reason))
+    if let Exact::NotRobust(weak) = &found.exact {
+        let _ = writeln!(text, "  {:12} {}", "cycle", document::cycle(program, weak));
+    }
+    text.push('\n');
+    if let Some(path) = &args.svg {
+        let drawing = match &found.exact {
+            Exact::NotRobust(weak) => Some(drawing(job.test, weak)),
+            _ => None,
+        };
+        draw(path, &title(job.test, &under, &found.verdict()), drawing)?;
+    }
+    Ok(Some((Row::by_file(job.test, under, &found, time_s), text)))
+}
+
+fn title(test: &Test, under: &str, verdict: &Verdict) -> String {
+    format!("{} under {under}: {verdict}", test.litmus.name)
+}
+
+fn headline(test: &Test, under: &str, verdict: &Verdict) -> String {
+    let limit = match verdict {
+        Verdict::Unknown(limit) => format!(" ({limit})"),
+        _ => String::new(),
     };
-    let drawing = match &answer.exact {
-        Some(Exact::NotRobust(weak)) => Some(Drawing::new(program, &weak.execution, Some(&weak.cycle))),
-        _ => pair(),
-    };
+    format!("Test {}{limit}\n", title(test, under, verdict))
+}
+
+/// Draws the execution that is not sequentially consistent.
+fn drawing(test: &Test, weak: &Weak) -> Drawing {
+    Drawing::new(&test.litmus.program, &weak.execution, Some(&weak.cycle))
+}
+
+/// Draws the first pair that a condition names.
+fn pair(test: &Test, question: &Question, answer: &Answer, run: &Run) -> Option<Drawing> {
+    let program = &test.litmus.program;
+    let definition = Definition::of(&question.spec());
+    let traces = Traces::new(program, &definition, &run.budget()).ok()?;
+    let mut reasons = Condition::ALL
+        .into_iter()
+        .filter_map(|c| answer.conditions.get(c).reason());
+    reasons.find_map(|reason| robust::text::drawing(program, &traces, reason))
+}
+
+/// Writes a drawing to a file or, for `-`, to standard output.
+fn draw(path: &Path, title: &str, drawing: Option<Drawing>) -> Result<(), Error> {
     let Some(drawing) = drawing else {
         eprintln!("mowgli: there is neither a weak execution nor a pair to draw");
         return Ok(());
     };
-    let svg = drawing.svg(&title);
+    let svg = drawing.svg(title);
     match path.as_os_str() == "-" {
         true => output::print(&svg).map_err(Error::from),
         false => std::fs::write(path, svg).map_err(|source| Error::Write {

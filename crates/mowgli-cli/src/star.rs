@@ -19,9 +19,9 @@ use crate::{Error, Exit, diagnostics, output, source, values};
 /// `-` for standard input. A cas of a client becomes a remote compare-and-swap.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "EXAMPLES\n  \
-    mowgli star SB\n  \
-    mowgli star peterson --early --model rdma-sc\n  \
-    mowgli star ticket-lock --server none -o translated.litmus\n  \
+    mowgli star shm-SB\n  \
+    mowgli star shm-Peterson --early --model rdma-sc\n  \
+    mowgli star shm-ticket-lock --server none -o translated.litmus\n  \
     mowgli star mine.x86 | mowgli check -\n\n\
 EXIT STATUS\n  \
     0  translated\n  \
@@ -33,7 +33,7 @@ pub(crate) struct Args {
     #[arg(long)]
     early: bool,
     /// The model to translate for: rdma-sc or rdma-tso, which needs mfence on the server
-    #[arg(long, value_name = "MODEL", default_value = "rdma-tso", value_parser = values::built_in())]
+    #[arg(long, value_name = "MODEL", default_value = "rdma-tso", value_parser = values::translated())]
     model: Model,
     /// The thread that stays on the server's node, or none
     #[arg(long, value_name = "THREAD", default_value = "0", value_parser = server)]

@@ -13,9 +13,9 @@ pub(crate) fn model() -> impl TypedValueParser<Value = ModelChoice> {
     ModelParser
 }
 
-/// Parses the name of a built-in model of RDMA, where a model file has no meaning.
-pub(crate) fn built_in() -> impl TypedValueParser<Value = Model> {
-    named(Model::ALL.map(Model::name))
+/// Parses the name of a model to which shared-memory programs are translated.
+pub(crate) fn translated() -> impl TypedValueParser<Value = Model> {
+    named([Model::RdmaSc, Model::RdmaTso].map(Model::name))
 }
 
 /// Parses the name of an engine.

@@ -382,6 +382,39 @@ fn help_has_examples() {
     }
 }
 
+/// The examples of `mowgli star --help` and `mowgli robust --help` that need no file of the reader's can be run.
+#[test]
+fn examples_in_the_help_can_be_run() {
+    for command in ["star", "robust"] {
+        let help = stdout(&mowgli(&[command, "--help"]));
+        let examples = help.split("EXAMPLES").nth(1).unwrap();
+        let examples = examples.split("EXIT STATUS").next().unwrap();
+        let lines = examples.lines().filter(|l| l.trim_start().starts_with("mowgli "));
+        let mut run = 0;
+        for line in lines.filter(|l| !l.contains("mine.") && !l.contains('|')) {
+            let folder = tempfile::tempdir().unwrap();
+            let words = line
+                .split("   ")
+                .find(|w| !w.trim().is_empty())
+                .unwrap()
+                .split_whitespace();
+            let args: Vec<String> = words
+                .skip(1)
+                .map(
+                    |word| match word.ends_with(".svg") || word == "translated.litmus" {
+                        true => folder.path().join(word).to_str().unwrap().to_owned(),
+                        false => word.to_owned(),
+                    },
+                )
+                .collect();
+            let args: Vec<&str> = args.iter().map(String::as_str).collect();
+            exits(&mowgli(&args), 0);
+            run += 1;
+        }
+        assert!(run >= 3, "{help}");
+    }
+}
+
 #[test]
 fn the_star_translation_is_a_test_with_the_outcomes_of_sc() {
     let folder = tempfile::tempdir().unwrap();

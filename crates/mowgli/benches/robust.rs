@@ -1,5 +1,5 @@
-//! Times the conditions for robustness and the exact search: the catalogue under both models, large programs, and the search against
-//! the listing of outcomes.
+//! Times the conditions for robustness, mending and the exact search: the catalogue under both models, large programs, and the search
+//! against the listing of outcomes, on programs that are not robust and on their mended forms, which are.
 #![allow(missing_docs, clippy::unwrap_used)] // Macros of criterion; helpers of benches are tests.
 
 use std::fmt::Write;
@@ -13,6 +13,7 @@ use mowgli::litmus;
 use mowgli::model::{Model, RmwAtomicity};
 use mowgli::outcome::Budget;
 use mowgli::program::Program;
+use mowgli::robust::fix::{Costs, mend};
 use mowgli::robust::{self, Question};
 
 /// Eight threads on eight nodes, ten instructions each: puts and gets to both neighbours, fences, polls, stores and loads. Every pair of
@@ -127,11 +128,64 @@ fn conditions_of_a_large_program(c: &mut Criterion) {
     });
 }
 
-/// The largest test of the catalogue whose outcomes can be listed: the search for a cycle against the listing.
+/// Three threads that put to one node and get from it.
+const CONTENDED: &str = "RDMA contended
+{ x@2=0; y@2=0; a@1=0; b@1=0; c@1=0; }
+ P0@1     | P1@1     | P2@1     ;
+ x^2 := 1 | x^2 := 2 | y^2 := 3 ;
+ y^2 := 1 | y^2 := 2 | x^2 := 3 ;
+ a := x^2 | b := y^2 | c := x^2 ;
+ y^2 := a | x^2 := b | y^2 := c ;
+ r := a   | s := b   | t := c   ;
+exists (0:r=1)";
+
+/// Each thread puts to both other nodes and gets from both.
+const AROUND: &str = "RDMA around
+{ a@1=0; b@1=0; c@2=0; d@2=0; e@3=0; f@3=0; }
+ P0@1     | P1@2     | P2@3     ;
+ c^2 := 1 | e^3 := 2 | a^1 := 3 ;
+ d^2 := a | f^3 := c | b^1 := e ;
+ a := e^3 | c := a^1 | e := c^2 ;
+ r := a   | s := c   | t := e   ;
+exists (0:r=1)";
+
+fn mend_a_large_program(c: &mut Criterion) {
+    let program = ring(8);
+    let mut group = c.benchmark_group("robust");
+    group.sample_size(10);
+    group.bench_function("mend-8x10", |b| {
+        let question = Question::of(Model::RdmaTso);
+        b.iter(|| black_box(mend(&program, &question, &Costs::default(), &Budget::default()).unwrap()));
+    });
+    group.finish();
+}
+
+/// Tests of the catalogue and large programs whose outcomes can be listed: the search for a cycle against the listing.
 fn search_against_listing(c: &mut Criterion) {
-    for name in ["IRIW1", "ROB-2e", "ROB-6b"] {
+    let mut programs: Vec<(String, Program)> = [
+        "IRIW1",
+        "ROB-2e",
+        "ROB-6b",
+        "shm-IRIW+star",
+        "shm-ticket-lock+star",
+    ]
+    .iter()
+    .map(|name| {
         let program = catalogue::find(name).unwrap().parse().unwrap().program;
-        c.bench_function(&format!("robust/exact-{name}"), |b| {
+        ((*name).to_owned(), program)
+    })
+    .collect();
+    for text in [CONTENDED, AROUND] {
+        let test = litmus::parse(text).unwrap().litmus;
+        let question = Question::of(Model::RdmaTso);
+        let mended = mend(&test.program, &question, &Costs::default(), &Budget::default()).unwrap();
+        programs.push((format!("{}-mended", test.name), mended.program));
+        programs.push((test.name, test.program));
+    }
+    let mut c = c.benchmark_group("robust");
+    c.sample_size(10);
+    for (name, program) in programs {
+        c.bench_function(&format!("exact-{name}"), |b| {
             b.iter(|| {
                 black_box(robust::exact(
                     &program,
@@ -141,7 +195,7 @@ fn search_against_listing(c: &mut Criterion) {
                 ))
             });
         });
-        c.bench_function(&format!("robust/outcomes-{name}"), |b| {
+        c.bench_function(&format!("outcomes-{name}"), |b| {
             b.iter(|| {
                 black_box(declarative::outcomes(
                     &program,
@@ -158,6 +212,7 @@ criterion_group!(
     benches,
     catalogue_under_both_models,
     conditions_of_a_large_program,
+    mend_a_large_program,
     search_against_listing
 );
 criterion_main!(benches);

@@ -6,7 +6,7 @@
 use std::time::Instant;
 
 use mowgli::catalogue;
-use mowgli::check::Features;
+use mowgli::check::{self, Features};
 use mowgli::generate::families::Family;
 use mowgli::generate::{self, Shape};
 use mowgli::litmus::{Litmus, parse};
@@ -146,8 +146,97 @@ fn branches_are_mended_inside() {
     assert!(parse(&text).is_ok(), "{text}");
 }
 
+/// In a thread with branches a poll moves too, if it finds nothing on any way.
 #[test]
-fn models_without_polls_and_programs_without_executions_are_refused() {
+fn a_late_poll_moves_past_branches() {
+    let litmus = test(
+        "{ x@1=0; y@1=0; z@2=0; }\n P0@1 ;\n z^2 := x ;\n r0 := y ;\n x := 1 ;\n if (r0 == 0) { y := 1 } ;\n poll(2) ;",
+    );
+    let mended = mended(&litmus, Model::RdmaSc);
+    let expected = [
+        (ChangeKind::MovedHere, "poll(2)"),
+        (ChangeKind::MovedAway, "poll(2)"),
+    ];
+    assert_eq!(kinds(&mended.changes), expected);
+    let text = print(&litmus, &mended, &Question::of(Model::RdmaSc));
+    assert!(text.contains("(* poll(2) stood after this *)"), "{text}");
+    // Both ways through a choice poll; the one poll before it takes the place of both.
+    let litmus = test(
+        "{ x@1=0; y@1=0; z@2=0; }\n P0@1 ;\n z^2 := x ;\n x := 1 ;\n choose { poll(2) } or { y := 1; poll(2) } ;",
+    );
+    let mended = self::mended(&litmus, Model::RdmaSc);
+    let gone = mended.changes.iter().filter(|c| c.kind == ChangeKind::MovedAway);
+    assert_eq!(gone.count(), 2, "{:?}", mended.changes);
+    let text = print(&litmus, &mended, &Question::of(Model::RdmaSc));
+    assert!(text.contains("(* poll(2) stood inside"), "{text}");
+    assert!(parse(&text).is_ok(), "{text}");
+}
+
+/// RDMA^WAIT: the operation gets a work identifier, and a wait for it is added.
+#[test]
+fn a_race_is_mended_by_a_wait() {
+    let litmus = test("{ x@1=0; z@2=0; }\n P0@1 ;\n z^2 := x ;\n x := 1 ;");
+    let mended = mended(&litmus, Model::RdmaWait);
+    let expected = [
+        (ChangeKind::Added, "wait(done)"),
+        (ChangeKind::Named, "z^2 :=[done] x"),
+    ];
+    assert_eq!(kinds(&mended.changes), expected);
+    assert_eq!(
+        (mended.cost, mended.minimal),
+        (Costs::default().poll, Minimal::Proved)
+    );
+    let text = print(&litmus, &mended, &Question::of(Model::RdmaWait));
+    assert!(
+        text.contains("(* named *)") && text.contains("(* added *)"),
+        "{text}"
+    );
+    assert_eq!(parse(&text).unwrap().litmus.program, mended.program, "{text}");
+    // An operation that has one keeps it, and a wait that comes too late stays, because waits take nothing from each other.
+    let litmus = test("{ x@1=0; z@2=0; }\n P0@1 ;\n z^2 :=[d] x ;\n x := 1 ;\n wait(d) ;");
+    let mended = self::mended(&litmus, Model::RdmaWait);
+    assert_eq!(kinds(&mended.changes), [(ChangeKind::Added, "wait(d)")]);
+}
+
+#[test]
+fn programs_with_waits_are_mended() {
+    let question = Question::of(Model::RdmaWait);
+    let costs = Costs::default();
+    let (mut changed, mut cheaper) = (0, 0);
+    let catalogue = catalogue::entries().iter().map(|e| e.parse().unwrap().program);
+    let waiting = (0..400).map(|seed| Family::Waiting.program(seed));
+    for program in catalogue.chain(waiting) {
+        if check::applicable(&program, Model::RdmaWait).is_err() {
+            continue;
+        }
+        let mended = match mend(&program, &question, &costs, &Budget::default()) {
+            Ok(mended) => mended,
+            Err(Unmended::Vacuous | Unmended::Limit(_)) => continue,
+            Err(Unmended::Halves { .. }) if Features::of(&program).rmw => continue,
+            Err(error) => panic!("{error}\n{program:#?}"),
+        };
+        assert_sound(&program, &mended, &question);
+        let locations = program.locations.len();
+        assert_eq!(
+            sc_outcomes(&mended.program, locations),
+            sc_outcomes(&program, locations)
+        );
+        let exactly = mend_exactly(&program, &question, &costs, &Budget::default()).unwrap();
+        assert_sound_exactly(&exactly, &question);
+        assert!(exactly.cost <= mended.cost);
+        changed += u32::from(mended.cost > 0);
+        cheaper += u32::from(exactly.cost < mended.cost);
+    }
+    assert!(changed > 50 && cheaper > 5, "{changed} {cheaper}");
+}
+
+fn assert_sound_exactly(mended: &Mended, question: &Question) {
+    let verified = mended.verify(question, &Budget::default());
+    assert_eq!(verified.exact, Exact::Robust, "{:#?}", mended.changes);
+}
+
+#[test]
+fn models_without_conditions_and_programs_without_executions_are_refused() {
     let litmus = test("{ x@1=0; z@2=0; }\n P0@1 ;\n z^2 := x ;\n x := 1 ;");
     let ask = |litmus: &Litmus, model| {
         mend(
@@ -158,7 +247,7 @@ fn models_without_polls_and_programs_without_executions_are_refused() {
         )
         .unwrap_err()
     };
-    assert_eq!(ask(&litmus, Model::RdmaWait), Unmended::Model(Model::RdmaWait));
+    assert_eq!(ask(&litmus, Model::Sc), Unmended::Model(Model::Sc));
     let stuck = test("{ x@1=0; z@2=0; }\n P0@1 ;\n poll(2) ;\n z^2 := x ;\n x := 1 ;");
     assert_eq!(ask(&stuck, Model::RdmaSc), Unmended::Vacuous);
 }

@@ -151,7 +151,8 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
         })?;
     } else if plans.len() > 1 {
         let sum = |of: fn(&Row) -> usize| rows.iter().map(of).sum::<usize>();
-        let time_s: f64 = rows.iter().map(|row| row.time_s).sum();
+        // The sum of no numbers is -0.
+        let time_s = rows.iter().map(|row| row.time_s).sum::<f64>() + 0.0;
         let (tests, outcomes) = (sum(|r| r.tests), sum(|r| r.outcomes));
         output::print(&format!(
             "all: {tests} tests, {outcomes} outcomes, {time_s:.2} s\n"

@@ -3,8 +3,9 @@
 use std::fmt::Write;
 
 use mowgli::litmus::Setting;
+use mowgli::model::Model;
 use mowgli::program::Program;
-use mowgli::robust::{Answer, Condition, Exact, Finding, Reason, Theorem, Verdict, Weak, text};
+use mowgli::robust::{Answer, ByFile, Condition, Exact, Finding, Reason, Theorem, Verdict, Weak, text};
 use serde::Serialize;
 
 use crate::Exit;
@@ -39,7 +40,8 @@ pub(super) struct Row {
     /// What shows robustness: corollary-1, theorem-5 or search.
     by: Option<&'static str>,
     limit: Option<String>,
-    pre_executions: u64,
+    /// Absent under a model file, as are the conditions.
+    pre_executions: Option<u64>,
     conditions: Vec<Entry>,
     /// The cycle of an execution that is not sequentially consistent.
     cycle: Option<Vec<Step>>,
@@ -92,37 +94,12 @@ impl Row {
     pub(super) fn new(test: &Test, setting: Setting, answer: &Answer, time_s: f64) -> Row {
         let program = &test.litmus.program;
         let verdict = answer.verdict();
-        let (word, by) = match &verdict {
-            Verdict::Robust(Theorem::Corollary1) => ("robust", Some("corollary-1")),
-            Verdict::Robust(Theorem::Theorem5) => ("robust", Some("theorem-5")),
-            Verdict::Exhaustively => ("robust", Some("search")),
-            Verdict::NotRobust => ("not-robust", None),
-            Verdict::NotShown => ("not-shown", None),
-            Verdict::Unknown(_) => ("unknown", None),
-            Verdict::Vacuous => ("vacuous", None),
-        };
         let mut row = Row {
-            name: test.litmus.name.clone(),
-            path: test.path.clone(),
-            setting: setting.to_string(),
-            verdict: word,
-            by,
-            limit: match &verdict {
-                Verdict::Unknown(limit) => Some(limit.to_string()),
-                _ => None,
-            },
-            pre_executions: answer.conditions.pre_executions,
-            conditions: Condition::ALL.map(|c| Entry::new(program, answer, c)).into(),
-            cycle: match &answer.exact {
-                Some(Exact::NotRobust(weak)) => Some(steps(program, weak)),
-                _ => None,
-            },
-            differs: Vec::new(),
-            as_stated: 0,
-            unchecked: 0,
-            time_s,
-            fix: None,
-            shown: verdict.to_string(),
+            pre_executions: Some(answer.conditions.pre_executions),
+            conditions: Condition::ALL
+                .map(|c| Entry::new(program, answer, setting.model, c))
+                .into(),
+            ..Row::bare(test, setting.to_string(), &verdict, answer.exact.as_ref(), time_s)
         };
         for statement in test.litmus.stated.iter().filter(|s| s.setting == setting) {
             match answer.has(statement.property) {
@@ -136,10 +113,51 @@ impl Row {
         }
         row
     }
+
+    /// Makes the row of a model file, under which no test states anything.
+    pub(super) fn by_file(test: &Test, setting: String, found: &ByFile, time_s: f64) -> Row {
+        Row::bare(test, setting, &found.verdict(), Some(&found.exact), time_s)
+    }
+
+    /// Makes a row without conditions and statements.
+    fn bare(test: &Test, setting: String, verdict: &Verdict, exact: Option<&Exact>, time_s: f64) -> Row {
+        let (word, by) = match verdict {
+            Verdict::Robust(Theorem::Corollary1) => ("robust", Some("corollary-1")),
+            Verdict::Robust(Theorem::Theorem5) => ("robust", Some("theorem-5")),
+            Verdict::Exhaustively => ("robust", Some("search")),
+            Verdict::NotRobust => ("not-robust", None),
+            Verdict::NotShown => ("not-shown", None),
+            Verdict::Unknown(_) => ("unknown", None),
+            Verdict::Vacuous => ("vacuous", None),
+        };
+        Row {
+            name: test.litmus.name.clone(),
+            path: test.path.clone(),
+            setting,
+            verdict: word,
+            by,
+            limit: match verdict {
+                Verdict::Unknown(limit) => Some(limit.to_string()),
+                _ => None,
+            },
+            pre_executions: None,
+            conditions: Vec::new(),
+            cycle: match exact {
+                Some(Exact::NotRobust(weak)) => Some(steps(&test.litmus.program, weak)),
+                _ => None,
+            },
+            differs: Vec::new(),
+            as_stated: 0,
+            unchecked: 0,
+            time_s,
+            fix: None,
+            shown: verdict.to_string(),
+        }
+    }
 }
 
 impl Entry {
-    fn new(program: &Program, answer: &Answer, condition: Condition) -> Entry {
+    fn new(program: &Program, answer: &Answer, model: Model, condition: Condition) -> Entry {
         let finding = answer.conditions.get(condition);
         let reason = finding.reason();
         Entry {
@@ -149,7 +167,7 @@ impl Entry {
                 Finding::Fails(_) => Some(false),
                 Finding::Unknown(_) => None,
             },
-            clause: reason.map(Reason::clause),
+            clause: reason.map(|r| r.clause_under(model)),
             reason: reason.map(|r| text::reason(program, r)),
             pair: reason.and_then(Reason::pair).map(|pair| PairEntry {
                 thread: program.threads[pair.earlier.thread].name.clone(),
@@ -208,13 +226,21 @@ pub(super) struct Totals {
     /// Statements that a limit left unchecked.
     unchecked: usize,
     refused: usize,
+    /// Pairs of a test and a model asked for that has no meaning for it.
+    not_applicable: usize,
     stopped: Option<String>,
     not_begun: usize,
     time_s: f64,
 }
 
 impl Totals {
-    pub(super) fn new(rows: &[Row], refused: usize, stopped: Option<Stop>, not_begun: usize) -> Totals {
+    pub(super) fn new(
+        rows: &[Row],
+        refused: usize,
+        not_applicable: usize,
+        stopped: Option<Stop>,
+        not_begun: usize,
+    ) -> Totals {
         let verdict = |word: &str| rows.iter().filter(|r| r.verdict == word).count();
         Totals {
             tests: rows.len(),
@@ -227,9 +253,11 @@ impl Totals {
             differ: rows.iter().map(|r| r.differs.len()).sum(),
             unchecked: rows.iter().map(|r| r.unchecked).sum(),
             refused,
+            not_applicable,
             stopped: stopped.map(|s| s.to_string()),
             not_begun,
-            time_s: rows.iter().map(|r| r.time_s).sum(),
+            // The sum of no numbers is -0.
+            time_s: rows.iter().map(|r| r.time_s).sum::<f64>() + 0.0,
         }
     }
 
@@ -252,10 +280,11 @@ pub(super) fn table(rows: &[Row], totals: &Totals) -> String {
         "Test", "Model", "Verdict"
     );
     for row in rows {
-        let mark = |i: usize| match row.conditions[i].holds {
-            Some(true) => "yes",
-            Some(false) => "no",
-            None => "?",
+        let mark = |i: usize| match row.conditions.get(i).map(|c| c.holds) {
+            Some(Some(true)) => "yes",
+            Some(Some(false)) => "no",
+            Some(None) => "?",
+            None => "-",
         };
         let stated = match (row.differs.is_empty(), row.as_stated) {
             (false, _) => format!("  ! {}", row.differs.join(" ")),
@@ -290,6 +319,13 @@ pub(super) fn table(rows: &[Row], totals: &Totals) -> String {
         t.refused,
         t.time_s
     );
+    if t.not_applicable > 0 {
+        let _ = writeln!(
+            out,
+            "Not asked, because the model has no meaning for the test: {}",
+            t.not_applicable
+        );
+    }
     if let Some(reason) = &t.stopped {
         let _ = writeln!(
             out,

@@ -18,6 +18,7 @@ mod plan;
 mod predefined;
 mod resolve;
 mod resolve_expr;
+mod robust;
 mod search;
 mod values;
 
@@ -33,9 +34,10 @@ pub use diagnostic::{Diagnostic, Kind, Source};
 pub use embedded::{Embedded, FILES, Included, Includes, find};
 pub use predefined::{RELATIONS, Rel, SETS, Set};
 pub use resolve::Axiom;
+pub use robust::{strong, weak_execution};
 
 use crate::declarative::problem::Problem;
-use crate::declarative::unfold::End;
+use crate::declarative::unfold::{End, Path};
 use crate::declarative::{Choices, reference, unfold_all};
 use crate::event::Execution;
 use crate::litmus::{Operand, Severity};
@@ -303,17 +305,28 @@ fn every_outcome(
         let problem = Problem::new(program, &spec, &choice);
         solve(model, &problem, Goal::Outcomes(known), budget, states)?;
     }
-    // A loop that can need more iterations than its bound leaves outcomes open. Stuck paths of other threads count too, because with
-    // more iterations this thread might free them.
+    exceeded_loop(program, model, &spec, &threads, budget, states)
+}
+
+/// Looks for a loop that can need more iterations than its bound. Stuck paths of other threads count too, because with more iterations
+/// this thread might free them.
+fn exceeded_loop(
+    program: &Program,
+    model: &ModelFile,
+    spec: &Spec,
+    threads: &[Vec<Path>],
+    budget: &Budget<'_>,
+    states: &mut u64,
+) -> Result<Completeness, Stop> {
     for (thread, paths) in threads.iter().enumerate() {
         for path in paths {
             let End::LoopBound(bound) = path.end else {
                 continue;
             };
-            let mut threads = threads.clone();
+            let mut threads = threads.to_vec();
             threads[thread] = vec![path.clone()];
             for choice in Choices::new(&threads, |_| true) {
-                let problem = Problem::new(program, &spec, &choice);
+                let problem = Problem::new(program, spec, &choice);
                 if solve(model, &problem, Goal::Any, budget, states)?.is_some() {
                     return Ok(Completeness::Incomplete(Limit::LoopBound { thread, bound }));
                 }

@@ -143,7 +143,7 @@ impl<const W: usize> Search<'_, '_, W> {
         match &self.goal {
             Goal::Outcomes(known) => known.operands.as_ref().is_none_or(|all| all.contains(&operand)),
             Goal::Execution(_) => true,
-            Goal::Any => false,
+            Goal::Any | Goal::Weak(_) => false,
         }
     }
 }

@@ -34,6 +34,8 @@ pub(super) enum Goal<'g> {
     Execution(&'g dyn Fn(&Outcome) -> bool),
     /// Any execution.
     Any,
+    /// An execution that is not sequentially consistent; if so told, the order of atomics counts ([`super::robust`]).
+    Weak(bool),
 }
 
 /// The outcomes found so far.
@@ -141,7 +143,10 @@ impl<const W: usize> Search<'_, '_, W> {
             let closure = guard.closure;
             self.guards.push(Guard { closure, masks });
         }
-        self.explore(0)
+        match self.goal {
+            Goal::Weak(atomics) => self.walk(atomics),
+            _ => self.explore(0),
+        }
     }
 
     /// Runs steps on the partial execution at `depth`.
@@ -158,7 +163,7 @@ impl<const W: usize> Search<'_, '_, W> {
 
     /// Propagates values and forced choices and evaluates the axioms that prune, until nothing changes. Returns false if the partial
     /// execution cannot be completed.
-    fn settle(&mut self, depth: usize) -> Result<bool, Stop> {
+    pub(super) fn settle(&mut self, depth: usize) -> Result<bool, Stop> {
         loop {
             self.tick()?;
             if !self.evaluate_values(depth) {
@@ -194,7 +199,7 @@ impl<const W: usize> Search<'_, '_, W> {
     }
 
     /// Returns the event of a source: a write, or the initial write of the location that `read` reads.
-    fn source_event(&self, read: usize, source: u16) -> usize {
+    pub(super) fn source_event(&self, read: usize, source: u16) -> usize {
         match source {
             INIT => self.problem.event(read).loc.map_or(0, |l| usize::from(l.0)),
             w => self.base + usize::from(w),
@@ -272,7 +277,7 @@ impl<const W: usize> Search<'_, '_, W> {
     }
 
     /// Lists the writes that a read could still read from.
-    fn sources(&self, depth: usize, read: usize) -> Vec<u16> {
+    pub(super) fn sources(&self, depth: usize, read: usize) -> Vec<u16> {
         let node = &self.pool[depth];
         let loc = self.problem.event(read).loc.map_or(0, |l| usize::from(l.0));
         let writes = self.problem.writes[loc].iter().copied();
@@ -294,7 +299,7 @@ impl<const W: usize> Search<'_, '_, W> {
         writes.chain([INIT]).filter(possible).collect()
     }
 
-    fn assign(&mut self, depth: usize, read: usize, source: u16) {
+    pub(super) fn assign(&mut self, depth: usize, read: usize, source: u16) {
         let from = self.source_event(read, source);
         let problem = self.problem;
         let node = &mut self.pool[depth];
@@ -373,7 +378,7 @@ impl<const W: usize> Search<'_, '_, W> {
     fn conclude(&mut self, depth: usize) -> Result<(), Stop> {
         let mut shown = None;
         match &self.goal {
-            Goal::Any => {}
+            Goal::Any | Goal::Weak(_) => {}
             Goal::Outcomes(known) => {
                 let values = self.shown(depth, known.operands.as_deref());
                 match values {
@@ -413,7 +418,7 @@ impl<const W: usize> Search<'_, '_, W> {
     }
 
     /// Decides what is still open. Returns the depth of a complete execution that satisfies all axioms, if there is one.
-    fn complete(&mut self, depth: usize) -> Result<Option<usize>, Stop> {
+    pub(super) fn complete(&mut self, depth: usize) -> Result<Option<usize>, Stop> {
         if !self.settle(depth)? {
             return Ok(None);
         }
@@ -452,7 +457,7 @@ impl<const W: usize> Search<'_, '_, W> {
     }
 
     /// Makes the node at `depth + 1` a copy of the one at `depth`.
-    fn push(&mut self, depth: usize) {
+    pub(super) fn push(&mut self, depth: usize) {
         if self.pool.len() == depth + 1 {
             let copy = self.pool[depth].clone();
             self.pool.push(copy);

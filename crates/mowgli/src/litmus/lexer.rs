@@ -81,6 +81,8 @@ pub(super) fn header(source: &str, wanted: &str) -> Result<(String, Span, usize)
     if arch != wanted {
         return Err(match arch {
             "" => wrong("the text is empty".to_owned()),
+            "X86" | "X86_64" => wrong(format!("the test is for `{arch}`, not for `{wanted}`"))
+                .help("`mowgli star` translates tests of herd7 for x86 to RDMA"),
             _ => wrong(format!("the test is for `{arch}`, not for `{wanted}`")),
         });
     }

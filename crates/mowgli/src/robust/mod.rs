@@ -4,7 +4,7 @@
 //! with *tree-fenced* ([`tree`], Def. 9) imply robustness (Theorem 5, Corollary 1); they take polynomial time for each pre-execution and
 //! may miss a robust program. [`exact`] looks for a consistent execution with a cycle in `po ∪ rf ∪ rb ∪ mo` (Def. 5) and misses none.
 //! Both rest on guaranteed-before ([`gb`], Def. 6), which is data, as are the figure that reasons quote ([`fig5`]) and the clauses of the
-//! conditions ([`clauses`]). `docs/robustness.md` is the introduction. Used by `mowgli robust` and by tests.
+//! conditions ([`clauses`]). Under a model file only the exact question has an answer ([`by_file`]). `docs/robustness.md` is the introduction. Used by `mowgli robust` and by tests.
 //!
 //! Remote read-modify-writes and `wait` are not in the paper. The extension to them is ours: new rows and columns of the tables
 //! (`docs/rmw.md`), and the atomic unit of a node as a location that all its read-modify-writes write.
@@ -22,6 +22,7 @@ pub mod trace;
 pub mod tree;
 
 mod answer;
+mod by_file;
 mod exact;
 
 use std::ops::ControlFlow;
@@ -29,6 +30,7 @@ use std::ops::ControlFlow;
 use serde::Serialize;
 
 pub use answer::{Answer, Verdict, ask};
+pub use by_file::{ByFile, by_file};
 pub use exact::{Exact, Weak, exact};
 pub use gb::Definition;
 pub use network::{Footprint, Network};

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::event::Event;
+use crate::model::Model;
 use crate::models::Spec;
 use crate::program::Node;
 
@@ -126,7 +127,16 @@ impl Reason {
         }
     }
 
-    /// Returns the clause of the paper that fails.
+    /// Returns the clause of the paper that fails under a model: Def. 13 is Def. 8 under TSO, and Def. 14 has Def. 9 as a clause.
+    pub const fn clause_under(&self, model: Model) -> &'static str {
+        match (self, model) {
+            (_, Model::RdmaSc) => self.clause(),
+            (Reason::Unfenced { .. }, _) => "Def. 13",
+            _ => self.clause(),
+        }
+    }
+
+    /// Returns the clause of the paper that fails, under RDMA^SC.
     pub const fn clause(&self) -> &'static str {
         match self {
             Reason::Race { .. } => "Def. 7",

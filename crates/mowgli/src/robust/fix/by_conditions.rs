@@ -10,11 +10,12 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashSet};
 
-use super::edit::{Addition, Applied, Bench, Edits, Place, is_control, operation};
+use super::edit::{Addition, Applied, Bench, ChangeKind, Edits, Place, is_control, operation};
 use super::{Costs, Mended, Minimal, Unmended};
 use crate::event::{Event, Kind};
+use crate::model::Model;
 use crate::outcome::{Budget, Limit};
-use crate::program::{Instr, Node, Program};
+use crate::program::{Instr, Node, Program, WorkId};
 use crate::robust::{Definition, Footprint, Network, Pair, Question, Reason, Traces, fenced, ldrf};
 
 /// Most sets of additions to one thread that are searched in order of cost.
@@ -29,7 +30,7 @@ pub(super) fn mend(
     costs: &Costs,
     budget: &Budget<'_>,
 ) -> Result<Mended, Unmended> {
-    let bench = Bench::new(program);
+    let bench = Bench::new(program, question.model == Model::RdmaWait);
     let spec = question.spec();
     let definition = Definition::of(&spec);
     let traces = Traces::new(&bench.base, &definition, budget).map_err(Unmended::Limit)?;
@@ -145,6 +146,8 @@ struct Open {
     earlier: Place,
     kinds: (Kind, Kind),
     peer: Option<Node>,
+    /// The work identifier of the earlier operation, if it has one of its own.
+    work: Option<WorkId>,
     /// Whether both events are of one instruction, and not of two rounds of a loop.
     halves: bool,
 }
@@ -199,6 +202,7 @@ impl Judge<'_> {
                         earlier,
                         kinds: (pair.earlier.event.kind, pair.later.event.kind),
                         peer: pair.earlier.event.peer,
+                        work: pair.earlier.event.work.filter(|work| self.is_own(*work)),
                         halves: pair.earlier.event.same_instruction(&pair.later.event),
                     });
                 }
@@ -278,7 +282,7 @@ impl Judge<'_> {
         if set.applied.code.iter().any(is_control) {
             return (first.later.clone(), Vec::new(), Some(set.edits.clone()));
         }
-        let mut facts: BTreeMap<(u8, u8), u64> = BTreeMap::new();
+        let mut facts: BTreeMap<(u8, u16), u64> = BTreeMap::new();
         let mut before = 0;
         for (index, instr) in set.applied.code.iter().enumerate() {
             if let Some(place) = set.applied.origin.get(&vec![index as u16]) {
@@ -288,11 +292,12 @@ impl Judge<'_> {
                 before = u64::from(place[0]) + 1;
             }
             match instr {
-                Instr::Poll { node } => *facts.entry((0, node.0)).or_insert(0) += 1,
-                Instr::Rfence { node } => *facts.entry((1, node.0)).or_insert(0) = before,
+                Instr::Poll { node } => *facts.entry((0, u16::from(node.0))).or_insert(0) += 1,
+                Instr::Rfence { node } => *facts.entry((1, u16::from(node.0))).or_insert(0) = before,
                 Instr::Mfence => *facts.entry((2, 0)).or_insert(0) = before,
-                Instr::Get { .. } if set.applied.marks[index].is_some() => {
-                    let peer = operation(&self.bench.base, instr).map_or(0, |n| n.0);
+                Instr::Wait { work } => *facts.entry((4, work.0)).or_insert(0) = before,
+                Instr::Get { .. } if set.applied.marks[index] == Some(ChangeKind::Added) => {
+                    let peer = operation(&self.bench.base, instr).map_or(0, |n| u16::from(n.0));
                     *facts.entry((3, peer)).or_insert(0) = before;
                 }
                 _ => {}
@@ -308,13 +313,20 @@ impl Judge<'_> {
         let mut out = Vec::new();
         for place in self.places(open) {
             match open.peer {
-                None => out.extend(self.try_one(set, open, &place, &[Addition::Mfence], 0)?),
+                None => out.extend(self.try_one(set, open, &place, &[(Addition::Mfence, 1)])?),
                 Some(peer) => {
-                    out.extend(self.try_one(set, open, &place, &[Addition::Rfence(peer)], 0)?);
-                    let most = self.operations(peer) + 1;
-                    for start in [&[][..], &[Addition::Get(peer)]] {
-                        for polls in 1..=most {
-                            let closed = self.try_one(set, open, &place, start, polls)?;
+                    out.extend(self.try_one(set, open, &place, &[(Addition::Rfence(peer), 1)])?);
+                    // Waits are for every operation of a name, polls for one.
+                    let most = match self.bench.fresh {
+                        Some(_) => 1,
+                        None => self.operations(peer) + 1,
+                    };
+                    for get in [false, true] {
+                        let work = if get { None } else { open.work };
+                        let completion = self.bench.completion(self.thread, peer, work);
+                        for count in 1..=most {
+                            let what = [(Addition::Get(peer), u32::from(get)), (completion, count)];
+                            let closed = self.try_one(set, open, &place, &what)?;
                             if let Some(closed) = closed {
                                 out.push(closed);
                                 break;
@@ -325,6 +337,12 @@ impl Judge<'_> {
             }
         }
         Ok(out)
+    }
+
+    /// Returns whether a work identifier is one of the program's.
+    fn is_own(&self, work: WorkId) -> bool {
+        let fresh = self.bench.fresh.as_ref();
+        fresh.is_some_and(|fresh| fresh[self.thread] != work)
     }
 
     /// Returns the places for an addition: right before the later event. With branches also before the whole statement in which
@@ -354,21 +372,17 @@ impl Judge<'_> {
         count
     }
 
-    /// Adds something, and polls after it; `None` if the pair is still open then.
+    /// Adds something, so many times each; `None` if the pair is still open then.
     fn try_one(
         &self,
         set: &Set,
         open: &Open,
         place: &[u16],
-        what: &[Addition],
-        polls: u32,
+        what: &[(Addition, u32)],
     ) -> Result<Option<Set>, Unmended> {
         let mut edits = set.edits.clone();
-        for &what in what {
-            edits.add(self.thread, place, what, 1);
-        }
-        if let (Some(peer), true) = (open.peer, polls > 0) {
-            edits.add(self.thread, place, Addition::Poll(peer), polls);
+        for &(what, count) in what.iter().filter(|(_, count)| *count > 0) {
+            edits.add(self.thread, place, what, count);
         }
         let tested = self.test(edits)?;
         Ok(tested.filter(|set| !set.open.contains(open)))

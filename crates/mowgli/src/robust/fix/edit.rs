@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use super::Costs;
+use super::work_ids::{fresh, in_order_of_use, work_of};
 use crate::declarative::unfold::{self, End};
 use crate::outcome::Budget;
-use crate::program::{Instr, Loc, Location, Node, Program};
+use crate::program::{Instr, Loc, Location, Node, Program, WorkId};
 use crate::robust::Question;
 
 /// A place in a thread's code: before the instruction with this path. Paths are those of events: an index, and for each block that the
@@ -25,6 +26,8 @@ pub enum Addition {
     Get(Node),
     /// A poll.
     Poll(Node),
+    /// A wait for a work identifier, under RDMA^WAIT.
+    Wait(WorkId),
 }
 
 /// Additions to a program: for each thread and place what to add, in the order of [`Addition`], with its number.
@@ -70,6 +73,8 @@ pub enum ChangeKind {
     MovedHere,
     /// The poll that was here is made earlier.
     MovedAway,
+    /// The operation, which had none, has a work identifier that an added wait names.
+    Named,
 }
 
 /// A program in which the places of added gets exist.
@@ -81,6 +86,8 @@ pub(super) struct Bench {
     copies: BTreeMap<(usize, Node), (Loc, Loc)>,
     /// The locations of the program itself.
     own: usize,
+    /// Under RDMA^WAIT, for each thread the identifier of operations that have none.
+    pub(super) fresh: Option<Vec<WorkId>>,
 }
 
 /// A thread's code with additions.
@@ -89,8 +96,10 @@ pub(super) struct Applied {
     pub(super) code: Vec<Instr>,
     /// For each instruction at the top what it is, or `None` for one that was there.
     pub(super) marks: Vec<Option<ChangeKind>>,
-    /// Polls that went: the place that each had, and the index of the instruction that now stands there.
-    pub(super) gone: Vec<(Place, usize)>,
+    /// Polls that went: the place that each had, and the place in the new code where it would stand.
+    pub(super) gone: Vec<(Place, Place)>,
+    /// Operations that have got a work identifier, by their places in the new code.
+    pub(super) named: Vec<Place>,
     /// Additions inside blocks, with their places in the new code.
     pub(super) inner: Vec<(Place, Instr)>,
     /// Places in the new code and before, of instructions that were there.
@@ -100,7 +109,8 @@ pub(super) struct Applied {
 }
 
 impl Bench {
-    pub(super) fn new(program: &Program) -> Bench {
+    /// Prepares a program. With `waits`, completions are awaited by work identifiers, and by polls otherwise.
+    pub(super) fn new(program: &Program, waits: bool) -> Bench {
         let mut base = program.clone();
         let own = base.locations.len();
         let mut names: BTreeSet<String> = base.locations.iter().map(|l| l.name.clone()).collect();
@@ -126,67 +136,60 @@ impl Bench {
                 copies.insert((thread, peer), (local, remote));
             }
         }
-        Bench { base, copies, own }
+        let fresh = waits.then(|| base.threads.iter_mut().map(|t| fresh(t, &names)).collect());
+        Bench {
+            base,
+            copies,
+            own,
+            fresh,
+        }
+    }
+
+    /// Returns the addition that waits for an operation with this work identifier, or for the oldest operation towards the node.
+    pub(super) fn completion(&self, thread: usize, peer: Node, work: Option<WorkId>) -> Addition {
+        match &self.fresh {
+            Some(fresh) => Addition::Wait(work.unwrap_or(fresh[thread])),
+            None => Addition::Poll(peer),
+        }
     }
 
     /// Applies the edits of one thread.
     pub(super) fn thread(&self, thread: usize, edits: &Edits, costs: &Costs) -> Applied {
         let code = &self.base.threads[thread].code;
+        let fresh = self.fresh.as_ref().map(|fresh| fresh[thread]);
+        let awaited = |fresh: &WorkId| {
+            let mut own = edits.0.keys().filter(|(t, ..)| *t == thread);
+            own.any(|(_, _, what)| *what == Addition::Wait(*fresh))
+        };
         let mut work = Work {
             bench: self,
             thread,
             edits,
+            name: fresh.filter(awaited),
+            pending: BTreeMap::new(),
+            in_loop: false,
             inner: Vec::new(),
+            gone: Vec::new(),
+            named: Vec::new(),
             origin: BTreeMap::new(),
         };
         let items = work.block(code, &[], &[]);
-        let (inner, origin) = (work.inner, work.origin);
         let mut applied = Applied {
             code: Vec::new(),
             marks: Vec::new(),
-            gone: Vec::new(),
-            inner,
-            origin,
+            gone: work.gone,
+            named: work.named,
+            inner: work.inner,
+            origin: work.origin,
             cost: 0,
         };
-        match code.iter().any(is_control) {
-            true => {
-                for (instr, before) in items {
-                    applied.marks.push(before.is_none().then_some(ChangeKind::Added));
-                    applied.code.push(instr);
-                }
-            }
-            false => self.keep(items, &mut applied),
+        for (instr, before) in items {
+            applied.marks.push(before.is_none().then_some(ChangeKind::Added));
+            applied.code.push(instr);
         }
         applied.mark_moves();
         applied.cost = applied.sum(costs);
         applied
-    }
-
-    /// Takes the instructions of a thread without branches, except polls that would find nothing.
-    fn keep(&self, items: Vec<Item>, applied: &mut Applied) {
-        let mut pending: BTreeMap<Node, u32> = BTreeMap::new();
-        applied.origin.clear();
-        for (instr, before) in items {
-            if let Some(peer) = operation(&self.base, &instr) {
-                *pending.entry(peer).or_insert(0) += 1;
-            }
-            if let Instr::Poll { node } = &instr {
-                let left = pending.entry(*node).or_insert(0);
-                if *left == 0 {
-                    applied
-                        .gone
-                        .extend(before.map(|place| (place, applied.code.len())));
-                    continue;
-                }
-                *left -= 1;
-            }
-            applied.marks.push(before.is_none().then_some(ChangeKind::Added));
-            if let Some(before) = before {
-                applied.origin.insert(vec![applied.code.len() as u16], before);
-            }
-            applied.code.push(instr);
-        }
     }
 
     /// Returns whether every way through the base program is still one through `program`: additions poll nothing that is not there.
@@ -209,11 +212,12 @@ impl Bench {
             Addition::Mfence => Instr::Mfence,
             Addition::Rfence(node) => Instr::Rfence { node },
             Addition::Poll(node) => Instr::Poll { node },
+            Addition::Wait(work) => Instr::Wait { work },
             Addition::Get(node) => {
                 // Gets are only added where the thread has operations towards the node.
                 let copies = self.copies.get(&(thread, node));
                 let (dst, src) = copies.copied().unwrap_or((Loc(0), Loc(0)));
-                let work = None;
+                let work = self.fresh.as_ref().map(|fresh| fresh[thread]);
                 Instr::Get { dst, src, work }
             }
         }
@@ -255,6 +259,10 @@ impl Bench {
                 let instr = at(&code.code, place).map_or_else(String::new, text);
                 change(place.clone(), ChangeKind::Added, instr);
             }
+            for place in &applied.named {
+                let instr = at(&code.code, place).map_or_else(String::new, text);
+                change(place.clone(), ChangeKind::Named, instr);
+            }
             for (place, _) in &applied.gone {
                 let instr = at(&self.base.threads[thread].code, place).map_or_else(String::new, text);
                 change(place.clone(), ChangeKind::MovedAway, instr);
@@ -278,15 +286,18 @@ impl Bench {
         program.locations = locations.map(|l| self.base.locations[l].clone()).collect();
         for thread in &mut program.threads {
             renumber(&mut thread.code, &renumbered);
+            if self.fresh.is_some() {
+                in_order_of_use(thread);
+            }
         }
     }
 }
 
 impl Applied {
-    /// Marks one added poll for each poll of the queue pair that went: the nearest before it.
+    /// Marks one added poll for each poll of the queue pair that went: the nearest before it. Outside branches only.
     fn mark_moves(&mut self) {
-        for (_, at) in self.gone.iter().rev() {
-            let nearest = (0..*at).rev().find(|&i| {
+        for (_, now) in self.gone.iter().rev().filter(|(_, now)| now.len() == 1) {
+            let nearest = (0..usize::from(now[0])).rev().find(|&i| {
                 self.marks[i] == Some(ChangeKind::Added) && matches!(self.code[i], Instr::Poll { .. })
             });
             if let Some(i) = nearest {
@@ -298,7 +309,7 @@ impl Applied {
     fn sum(&self, costs: &Costs) -> u64 {
         let of = |instr: &Instr, mark: ChangeKind| match (instr, mark) {
             (Instr::Poll { .. }, ChangeKind::MovedHere) => costs.moved,
-            (Instr::Poll { .. }, _) => costs.poll,
+            (Instr::Poll { .. } | Instr::Wait { .. }, _) => costs.poll,
             (Instr::Mfence, _) => costs.mfence,
             (Instr::Rfence { .. }, _) => costs.rfence,
             (Instr::Get { .. }, _) => costs.get,
@@ -318,24 +329,34 @@ struct Work<'w> {
     bench: &'w Bench,
     thread: usize,
     edits: &'w Edits,
+    /// The identifier that operations without one get.
+    name: Option<WorkId>,
+    /// Most operations towards each node that can be without a poll.
+    pending: BTreeMap<Node, u32>,
+    in_loop: bool,
     inner: Vec<(Place, Instr)>,
+    gone: Vec<(Place, Place)>,
+    named: Vec<Place>,
     origin: BTreeMap<Place, Place>,
 }
 
 impl Work<'_> {
-    /// Applies the edits to the block at `before`, which is at `now` in the new code.
+    /// Applies the edits to the block at `before`, which is at `now` in the new code. Leaves out polls that find nothing on any way
+    /// through the thread; in loops all stay.
     fn block(&mut self, block: &[Instr], before: &[u16], now: &[u16]) -> Vec<Item> {
         let mut items: Vec<Item> = Vec::new();
         // One place more than there are instructions: the end of the block.
         for index in 0..=block.len() {
             let here = [before, &[index as u16]].concat();
-            let first = (self.thread, here.clone(), Addition::Mfence);
-            let edits = self.edits;
-            let of_place = edits.0.range(first..);
-            let of_place = of_place.take_while(|((t, p, _), _)| *t == self.thread && *p == here);
+            let (thread, edits) = (self.thread, self.edits);
+            let of_place = edits.0.range((thread, here.clone(), Addition::Mfence)..);
+            let of_place = of_place.take_while(|((t, p, _), _)| *t == thread && *p == here);
             for ((_, _, what), &count) in of_place {
                 for _ in 0..count {
-                    let instr = self.bench.instr(self.thread, *what);
+                    let instr = self.bench.instr(thread, *what);
+                    if !self.pass(&instr) {
+                        continue;
+                    }
                     if !before.is_empty() {
                         let place = [now, &[items.len() as u16]].concat();
                         self.inner.push((place, instr.clone()));
@@ -345,12 +366,27 @@ impl Work<'_> {
             }
             if let Some(instr) = block.get(index) {
                 let place = [now, &[items.len() as u16]].concat();
+                if !self.pass(instr) {
+                    self.gone.push((here, place));
+                    continue;
+                }
                 let instr = self.nested(instr, &here, &place);
                 self.origin.insert(place, here.clone());
                 items.push((instr, Some(here)));
             }
         }
         items
+    }
+
+    /// Counts what an instruction leaves to be polled. Returns false for a poll that finds nothing.
+    fn pass(&mut self, instr: &Instr) -> bool {
+        let finds = flow(
+            &self.bench.base,
+            std::slice::from_ref(instr),
+            &mut self.pending,
+            false,
+        );
+        finds || self.in_loop
     }
 
     fn inside(&mut self, block: &[Instr], before: &[u16], now: &[u16], number: usize) -> Vec<Instr> {
@@ -368,22 +404,107 @@ impl Work<'_> {
                 cond,
                 then,
                 otherwise,
-            } => Instr::If {
-                cond: cond.clone(),
-                then: self.inside(then, before, now, 0),
-                otherwise: self.inside(otherwise, before, now, 1),
-            },
-            Instr::While { cond, body, bound } => Instr::While {
-                cond: cond.clone(),
-                body: self.inside(body, before, now, 0),
-                bound: *bound,
-            },
-            Instr::Choose(blocks) => {
-                let blocks = blocks.iter().enumerate();
-                Instr::Choose(blocks.map(|(i, b)| self.inside(b, before, now, i)).collect())
+            } => {
+                let mut blocks = self.branches(&[then, otherwise], before, now).into_iter();
+                Instr::If {
+                    cond: cond.clone(),
+                    then: blocks.next().unwrap_or_default(),
+                    otherwise: blocks.next().unwrap_or_default(),
+                }
             }
-            other => other.clone(),
+            Instr::While { cond, body, bound } => {
+                let (outer, entry) = (self.in_loop, self.pending.clone());
+                self.in_loop = true;
+                let body = self.inside(body, before, now, 0);
+                self.in_loop = outer;
+                self.pending = entry;
+                let instr = Instr::While {
+                    cond: cond.clone(),
+                    body,
+                    bound: *bound,
+                };
+                flow(
+                    &self.bench.base,
+                    std::slice::from_ref(&instr),
+                    &mut self.pending,
+                    true,
+                );
+                instr
+            }
+            Instr::Choose(blocks) => {
+                let blocks: Vec<&Vec<Instr>> = blocks.iter().collect();
+                Instr::Choose(self.branches(&blocks, before, now))
+            }
+            other => self.with_name(other, now),
         }
+    }
+
+    /// Applies the edits to alternatives.
+    fn branches(&mut self, blocks: &[&Vec<Instr>], before: &[u16], now: &[u16]) -> Vec<Vec<Instr>> {
+        let entry = self.pending.clone();
+        let mut after = BTreeMap::new();
+        let mut out = Vec::new();
+        for (number, block) in blocks.iter().enumerate() {
+            self.pending.clone_from(&entry);
+            out.push(self.inside(block, before, now, number));
+            join(&mut after, &self.pending);
+        }
+        self.pending = after;
+        out
+    }
+
+    /// Names an operation without a work identifier, if an added wait is for those.
+    fn with_name(&mut self, instr: &Instr, now: &[u16]) -> Instr {
+        let mut instr = instr.clone();
+        if let (Some(name), Some(slot @ None)) = (self.name, work_of(&mut instr)) {
+            *slot = Some(name);
+            self.named.push(now.to_vec());
+        }
+        instr
+    }
+}
+
+/// Finds the most operations towards each node that can be without a poll after some code. Blocks are looked into only with `deep`.
+/// Returns whether no poll at the top finds nothing on every way.
+fn flow(program: &Program, code: &[Instr], pending: &mut BTreeMap<Node, u32>, deep: bool) -> bool {
+    let mut finds = true;
+    for instr in code {
+        if let Some(peer) = operation(program, instr) {
+            *pending.entry(peer).or_insert(0) += 1;
+        }
+        match instr {
+            Instr::Poll { node } => {
+                let left = pending.entry(*node).or_insert(0);
+                finds &= *left > 0;
+                *left = left.saturating_sub(1);
+            }
+            Instr::While { body, bound, .. } if deep => {
+                let mut round = pending.clone();
+                for _ in 0..*bound {
+                    flow(program, body, &mut round, true);
+                    join(pending, &round);
+                }
+            }
+            Instr::If { .. } | Instr::Choose(_) if deep => {
+                let mut after = BTreeMap::new();
+                for block in blocks(instr) {
+                    let mut one = pending.clone();
+                    flow(program, block, &mut one, true);
+                    join(&mut after, &one);
+                }
+                *pending = after;
+            }
+            _ => {}
+        }
+    }
+    finds
+}
+
+/// Takes the larger of both numbers for each node.
+fn join(into: &mut BTreeMap<Node, u32>, other: &BTreeMap<Node, u32>) {
+    for (&node, &count) in other {
+        let most = into.entry(node).or_insert(0);
+        *most = count.max(*most);
     }
 }
 

@@ -9,8 +9,9 @@ use std::collections::BTreeMap;
 
 use super::edit::{Addition, Bench, Edits, each_place, operation};
 use super::{Costs, Mended, Minimal, Unmended};
+use crate::model::Model;
 use crate::outcome::Budget;
-use crate::program::{Instr, Node};
+use crate::program::{Instr, Node, WorkId};
 use crate::robust::{Exact, Question, exact};
 
 /// Most sets of additions whose robustness is asked.
@@ -87,7 +88,7 @@ impl Search<'_> {
 
     /// Leaves out what is not needed of the best known set, the most expensive first.
     fn reduce(&mut self) {
-        let mut parts: Vec<(u64, Edits)> = split(&self.best)
+        let mut parts: Vec<(u64, Edits)> = split(self.bench, &self.best)
             .into_iter()
             .map(|part| (self.bench.program(&part, self.costs).1, part))
             .collect();
@@ -141,22 +142,24 @@ impl Search<'_> {
 }
 
 /// Splits a set into what can be left out on its own: fences, single polls, and gets with the polls beside them.
-fn split(edits: &Edits) -> Vec<Edits> {
+fn split(bench: &Bench, edits: &Edits) -> Vec<Edits> {
     let mut parts = Vec::new();
     for ((thread, place, what), &count) in &edits.0 {
-        let get = |node: Node| {
-            edits
-                .0
-                .contains_key(&(*thread, place.clone(), Addition::Get(node)))
+        let here = |what: Addition| edits.0.get(&(*thread, place.clone(), what)).copied();
+        // A wait for added gets is for operations without a name of their own.
+        let awaits_get = |work: WorkId| {
+            let is_fresh = bench.fresh.as_ref().is_some_and(|fresh| fresh[*thread] == work);
+            let mut nodes = (0..bench.base.nodes).map(Node);
+            is_fresh && nodes.any(|node| here(Addition::Get(node)).is_some())
         };
         let mut part = Edits::default();
         match what {
-            Addition::Poll(node) if get(*node) => continue,
+            Addition::Poll(node) if here(Addition::Get(*node)).is_some() => continue,
+            Addition::Wait(work) if awaits_get(*work) => continue,
             Addition::Get(node) => {
                 part.add(*thread, place, *what, count);
-                let polls = (*thread, place.clone(), Addition::Poll(*node));
-                let polls = edits.0.get(&polls).copied().unwrap_or(0);
-                part.add(*thread, place, Addition::Poll(*node), polls);
+                let completion = bench.completion(*thread, *node, None);
+                part.add(*thread, place, completion, here(completion).unwrap_or(0));
                 parts.push(part);
             }
             Addition::Poll(_) => {
@@ -172,12 +175,47 @@ fn split(edits: &Edits) -> Vec<Edits> {
     parts
 }
 
+/// Operations towards each node whose completion can still be awaited, the oldest first: their work identifiers.
+#[derive(Default)]
+struct Pending(BTreeMap<Node, Vec<Option<WorkId>>>);
+
+impl Pending {
+    fn pass(&mut self, instr: &Instr, peer: Option<Node>, waits: bool) {
+        match instr {
+            Instr::Poll { node } => {
+                let operations = self.0.entry(*node).or_default();
+                operations.drain(..operations.len().min(1));
+            }
+            Instr::Wait { work } => {
+                self.0
+                    .values_mut()
+                    .for_each(|all| all.retain(|w| *w != Some(*work)));
+            }
+            _ => {}
+        }
+        let work = match instr {
+            Instr::Put { work, .. }
+            | Instr::Get { work, .. }
+            | Instr::RemoteFaa { work, .. }
+            | Instr::RemoteCas { work, .. } => *work,
+            _ => None,
+        };
+        if let Some(node) = peer {
+            let operations = self.0.entry(node).or_default();
+            // One wait is for all operations of a name, so each name counts once.
+            if !waits || !operations.contains(&work) {
+                operations.push(work);
+            }
+        }
+    }
+}
+
 /// Lists the additions that alone cost less than `below`, each at the last place with its effect: remote fences before operations that
 /// follow one of their queue pair, memory fences before loads that follow a store, polls, and gets with polls, before accesses.
 fn candidates(bench: &Bench, below: u64, costs: &Costs, question: &Question) -> Vec<(u64, Edits)> {
     let mut found = Vec::new();
     for (thread, code) in bench.base.threads.iter().enumerate() {
-        let mut pending: BTreeMap<Node, u32> = BTreeMap::new();
+        let mut pending = Pending::default();
         let mut stored = false;
         each_place(&code.code, &[], &mut |instr, place| {
             let mut add = |what: &[(Addition, u32)]| {
@@ -193,33 +231,34 @@ fn candidates(bench: &Bench, below: u64, costs: &Costs, question: &Question) -> 
                     instr,
                     Instr::Load { .. } | Instr::Store { .. } | Instr::Cas { .. }
                 );
-            if stored && matches!(instr, Instr::Load { .. }) && question.model == crate::model::Model::RdmaTso
-            {
+            if stored && matches!(instr, Instr::Load { .. }) && question.model != Model::RdmaSc {
                 add(&[(Addition::Mfence, 1)]);
             }
             if accesses {
-                for (&node, &count) in &pending {
+                for (&node, operations) in &pending.0 {
                     if peer == Some(node) {
                         add(&[(Addition::Rfence(node), 1)]);
                     }
-                    for _ in 0..count {
-                        add(&[(Addition::Poll(node), 1)]);
-                    }
-                    add(&[(Addition::Get(node), 1), (Addition::Poll(node), count + 1)]);
+                    let completions = operations
+                        .iter()
+                        .map(|&work| bench.completion(thread, node, work));
+                    completions.for_each(|completion| add(&[(completion, 1)]));
+                    // A wait is for every operation of a name.
+                    let count = if bench.fresh.is_some() {
+                        0
+                    } else {
+                        operations.len() as u32
+                    };
+                    let completion = bench.completion(thread, node, None);
+                    add(&[(Addition::Get(node), 1), (completion, count + 1)]);
                 }
             }
             match instr {
                 Instr::Store { .. } => stored = true,
                 Instr::Mfence | Instr::Cas { .. } => stored = false,
-                Instr::Poll { node } => {
-                    let count = pending.entry(*node).or_insert(0);
-                    *count = count.saturating_sub(1);
-                }
                 _ => {}
             }
-            if let Some(node) = peer {
-                *pending.entry(node).or_insert(0) += 1;
-            }
+            pending.pass(instr, peer, bench.fresh.is_some());
         });
     }
     let priced = found

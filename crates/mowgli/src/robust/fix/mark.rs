@@ -62,17 +62,26 @@ pub fn print(test: &Litmus, mended: &Mended, question: &Question) -> String {
             notes.entry((thread, index)).or_default().push(text.to_owned());
         }
         let last = applied.code.len().saturating_sub(1);
-        for (place, at) in &applied.gone {
+        for (place, now) in &applied.gone {
             let code = &mended.bench.base.threads[thread];
             let poll = super::edit::at(&code.code, place);
             let poll = poll.map_or_else(String::new, |i| {
                 crate::litmus::instruction(&mended.bench.base, code, i)
             });
-            let (at, text) = match *at > last {
-                true => (last, format!("{poll} stood after this")),
-                false => (*at, format!("{poll} stood here")),
+            let at = usize::from(now[0]);
+            let (at, text) = match (now.len() > 1, at > last) {
+                (true, _) => (at, format!("{poll} stood inside")),
+                (false, true) => (last, format!("{poll} stood after this")),
+                (false, false) => (at, format!("{poll} stood here")),
             };
             notes.entry((thread, at)).or_default().push(text);
+        }
+        for now in &applied.named {
+            let text = if now.len() == 1 { "named" } else { "named inside" };
+            let notes = notes.entry((thread, usize::from(now[0]))).or_default();
+            if !notes.iter().any(|note| note == text) {
+                notes.push(text.to_owned());
+            }
         }
         let mut inner: BTreeMap<usize, Vec<String>> = BTreeMap::new();
         for (place, instr) in &applied.inner {

@@ -6,14 +6,16 @@
 //! applies it, `mark` prints the result. Used by `mowgli robust --fix` and by tests.
 //!
 //! Polls complete operations in order, so one more poll makes every later poll of the queue pair complete a later operation, and can
-//! leave the last one with nothing. In a thread without branches such a last poll is taken out again: the poll has moved up. Every
-//! operation is then polled where it was or earlier. A bare get is never added: it would take an existing poll, which can remove order.
+//! leave the last one with nothing. A poll that then finds nothing on any way through its thread is taken out again: the poll has moved up.
+//! Every operation is then polled where it was or earlier. A bare get is never added: it would take an existing poll, which can remove order.
+//! RDMA^WAIT has no polls: operations without a work identifier get one, and waits for it are added. Waits take nothing from each other.
 
 mod by_conditions;
 mod cost;
 mod edit;
 mod exactly;
 mod mark;
+mod work_ids;
 
 use serde::Serialize;
 
@@ -23,7 +25,7 @@ pub use mark::{litmus, print};
 
 use edit::Bench;
 
-use super::{Conditions, Exact, Question, conditions, exact};
+use super::{Conditions, Exact, MODELS, Question, conditions, exact};
 use crate::model::Model;
 use crate::outcome::{Budget, Limit};
 use crate::program::Program;
@@ -73,8 +75,8 @@ pub enum Minimal {
 /// Why a program could not be mended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unmended {
-    /// Mending adds polls, which the model does not have.
-    #[error("mending is for rdma-sc and rdma-tso, not for {0}, which has no poll")]
+    /// The conditions are about other models.
+    #[error("mending is for rdma-sc, rdma-tso and rdma-wait, not for {0}")]
     Model(Model),
     /// A limit was reached first.
     #[error("{0}")]
@@ -140,9 +142,9 @@ pub fn mend_exactly(
 }
 
 fn check(question: &Question) -> Result<(), Unmended> {
-    match question.model {
-        Model::RdmaSc | Model::RdmaTso => Ok(()),
-        model => Err(Unmended::Model(model)),
+    match MODELS.contains(&question.model) {
+        true => Ok(()),
+        false => Err(Unmended::Model(question.model)),
     }
 }
 

@@ -29,6 +29,9 @@ pub(super) enum Address {
     Register(Name),
 }
 
+/// Beginnings of instructions that read and write memory at once.
+const ATOMIC: [&str; 4] = ["lock", "xchg", "cmpxchg", "xadd"];
+
 /// Names of the 64-bit registers and of their lower halves.
 const REGISTERS: [(&str, &str); 14] = [
     ("rax", "eax"),
@@ -86,12 +89,21 @@ pub(super) fn parse(form: Form, text: &str, start: usize) -> Result<Option<Cell>
             format!("`{word}` accesses a part of a word"),
         )
         .help("every access is to a whole word: write MOV, movl or movq")),
-        _ => {
+        lower => {
             let unknown = Diagnostic::new(
                 Kind::UnknownInstruction,
                 span,
                 format!("instruction `{word}` is none of those that can be translated"),
             );
+            if ATOMIC.iter().any(|stem| lower.starts_with(stem)) {
+                return Err(unknown
+                    .help("locked instructions have no translation; a litmus test on one node may have `cas` (docs/litmus.md)"));
+            }
+            if ["sfence", "lfence"].contains(&lower) {
+                return Err(unknown.help(
+                    "it orders nothing that plain loads and stores do not: leave it out, or write mfence",
+                ));
+            }
             Err(match nearest(word, ["mov", "movl", "movq", "mfence"]) {
                 Some(known) => unknown.help(format!("did you mean `{known}`?")),
                 None => unknown.help("only loads, stores and mfence are: MOV (movl, movq) and MFENCE"),
@@ -147,7 +159,8 @@ fn operand(form: Form, text: &str, start: usize) -> Result<Operand, Diagnostic> 
         };
     }
     if let Some(digits) = text.strip_prefix('$') {
-        return match digits.parse() {
+        let hexadecimal = digits.strip_prefix("0x").map(|d| Value::from_str_radix(d, 16));
+        return match hexadecimal.unwrap_or_else(|| digits.parse()) {
             Ok(value) => Ok(Operand::Constant(value, span)),
             Err(_) => Err(wrong()),
         };
