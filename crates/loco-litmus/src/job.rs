@@ -57,8 +57,8 @@ impl Default for Plan {
 
 /// What the caller does with the job's progress, on the leader.
 pub trait Listener {
-    /// Returns whether a test is to be left out: its result is there already.
-    fn is_done(&mut self, _: &Test) -> bool {
+    /// Returns whether a test is to be left out on this fabric and so many nodes: its result is there already.
+    fn is_done(&mut self, _: &Test, _fabric: &str, _nodes: usize) -> bool {
         false
     }
 
@@ -107,11 +107,15 @@ pub fn run<F: Fabric<Control = Mesh, Platform = Std>>(
     }
     let mut search = Search::new(plan.stress.clone(), plan.seed);
     let oracle = Oracle::new(plan.model.clone(), node.caps().atomicity);
+    let fabric = match plan.fabric.is_empty() {
+        true => node.caps().name.clone(),
+        false => plan.fabric.clone(),
+    };
     for (index, test) in tests.iter().enumerate() {
         if listener.is_stopped() {
             break;
         }
-        if listener.is_done(test) {
+        if listener.is_done(test, &fabric, node.nodes()) {
             continue;
         }
         let code = match Code::new(&test.litmus.program, node.nodes()) {
@@ -146,10 +150,7 @@ pub fn run<F: Fabric<Control = Mesh, Platform = Std>>(
         record.seconds = trial.seconds;
         record.stress = plan.stress.to_string();
         record.nodes = node.nodes();
-        record.fabric = match plan.fabric.is_empty() {
-            true => node.caps().name.clone(),
-            false => plan.fabric.clone(),
-        };
+        record.fabric.clone_from(&fabric);
         record.best = search.best(&test.family).map(|best| best.to_string());
         listener.record(record)?;
     }

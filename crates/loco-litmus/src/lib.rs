@@ -10,15 +10,18 @@
 
 pub mod code;
 pub mod error;
+pub mod infer;
 pub mod job;
 pub mod line;
 pub mod node;
 pub mod oracle;
 mod pin;
 pub mod record;
+pub mod results;
 pub mod search;
 pub mod shared;
 pub mod stress;
+pub mod table;
 pub mod test;
 mod traffic;
 pub mod worker;

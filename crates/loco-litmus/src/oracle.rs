@@ -4,15 +4,18 @@
 //! Relies on `mowgli`'s declarative engine and on its model files. Used by [`crate::job`] and by the inference.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use loco_fabric::Atomicity;
-use mowgli::cat::{self, ModelFile};
+use mowgli::cat::{self, Embedded, Included, Includes, ModelFile};
 use mowgli::check::{Features, applicable};
 use mowgli::declarative;
 use mowgli::model::{Model, RmwAtomicity};
 use mowgli::outcome::{Budget, Outcome};
 use mowgli::program::Program;
+
+use crate::error::{Error, Result};
 
 /// The longest time that the model may take for a test.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -95,5 +98,51 @@ pub fn usual(program: &Program) -> Model {
     match Features::of(program).wait {
         true => Model::RdmaWait,
         false => Model::RdmaTso,
+    }
+}
+
+/// Finds the files that a model file includes: beside it, or else those that are built in.
+struct Beside;
+
+impl Includes for Beside {
+    fn read(&self, includer: &str, path: &str) -> std::result::Result<Included, String> {
+        let folder = Path::new(includer).parent().unwrap_or(Path::new(""));
+        let beside = folder.join(path);
+        if beside.is_file() {
+            return match std::fs::read_to_string(&beside) {
+                Ok(text) => Ok(Included {
+                    name: beside.display().to_string(),
+                    text,
+                }),
+                Err(error) => Err(error.to_string()),
+            };
+        }
+        Embedded.read(includer, path)
+    }
+}
+
+impl Theory {
+    /// Returns the model of this name, or of this file, whose name ends in `.cat`.
+    ///
+    /// # Errors
+    /// There is no such model, the file cannot be read, or it has a mistake, whose place is named.
+    pub fn named(name: &str) -> Result<Theory> {
+        let path = Path::new(name);
+        if path.extension().is_none_or(|extension| extension != "cat") {
+            let model = name
+                .parse()
+                .map_err(|error| Error::Input(format!("{error}, or a file `NAME.cat`")))?;
+            return Ok(Theory::BuiltIn(model));
+        }
+        let text = match (std::fs::read_to_string(path), cat::find(name)) {
+            (Ok(text), _) => text,
+            (Err(_), Some(text)) if !path.exists() => text.to_owned(),
+            (Err(source), _) => return Err(Error::file(path)(source)),
+        };
+        let file = ModelFile::parse(name, &text, &Beside).map_err(|errors| {
+            let texts: Vec<_> = errors.iter().map(ToString::to_string).collect();
+            Error::Input(format!("{name}: {}", texts.join("\n")))
+        })?;
+        Ok(Theory::File(Box::new(file)))
     }
 }
