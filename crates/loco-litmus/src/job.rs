@@ -30,7 +30,7 @@ pub struct Plan {
     pub stress: Strategy,
     /// The seed of all choices.
     pub seed: u64,
-    /// The longest time of a batch's runs, after which a test that has not ended has hung.
+    /// The longest time of a run, after which a test that has not ended has hung.
     pub patience: Duration,
     /// The longest time for the runs of one test; there are fewer runs then.
     pub time: Option<Duration>,

@@ -22,6 +22,8 @@ type Cell<F> = <<F as Fabric>::Memory as Memory>::Cell<u64>;
 /// The number of looks at the others' progress before a thread lets others run, and the number of times it does.
 const LOOKS: u32 = 300;
 const YIELDS: u32 = 3;
+/// The most bytes of traffic before a run, if that is more than one operation.
+const TRAFFIC_BYTES: usize = 1 << 15;
 /// The number of runs by which words are loaded ahead.
 const AHEAD: usize = 2;
 
@@ -38,8 +40,8 @@ pub struct Batch {
     pub stress: Stress,
     /// The seed of delays.
     pub seed: u64,
-    /// The end of patience.
-    pub deadline: Instant,
+    /// The longest time of a run, and the time after which no further run is begun.
+    pub patience: Duration,
 }
 
 /// The end of one run of a thread.
@@ -51,7 +53,7 @@ pub enum Status {
     Discarded = 1,
     /// A loop would need more iterations than its bound.
     LoopBound = 2,
-    /// The run was not made, because an earlier one hung.
+    /// The run was not made, because an earlier one hung or the time of the batch was over.
     NotRun = 3,
     /// A `poll` or `wait` did not end by the deadline.
     Hung = 4,
@@ -133,6 +135,8 @@ struct Execution<'a, F: Fabric> {
     run: usize,
     random: Random,
     start: Meet<F>,
+    /// The end of patience with this run.
+    deadline: Instant,
 }
 
 /// The words by which threads begin runs together.
@@ -205,6 +209,7 @@ impl<'a, F: Fabric> Execution<'a, F> {
             run: 0,
             random: Random::new(batch.seed ^ (thread as u64 + 1).rotate_left(40)),
             start,
+            deadline: Instant::now(),
             queues,
             batch,
             code,
@@ -257,9 +262,13 @@ impl<'a, F: Fabric> Execution<'a, F> {
             registers: Vec::with_capacity(self.batch.runs * thread.registers.len()),
         };
         self.registers = vec![0; thread.registers.len()];
+        let begun = Instant::now();
         for run in 0..self.batch.runs {
+            let now = Instant::now();
+            self.deadline = now + self.batch.patience;
             let status = match share.statuses.last() {
                 Some(Status::Hung | Status::NotRun) => Status::NotRun,
+                Some(_) if now - begun > self.batch.patience => Status::NotRun,
                 _ => {
                     self.begin(run)?;
                     match self.block(&thread.code) {
@@ -283,10 +292,11 @@ impl<'a, F: Fabric> Execution<'a, F> {
         let stress = self.batch.stress;
         if stress.traffic == Traffic::Same {
             for at in 0..self.lines.len() {
-                for _ in 0..1 + stress.traffic_depth {
+                let fit = (TRAFFIC_BYTES / stress.traffic_bytes()).max(1);
+                for _ in 0..fit.min(1 + usize::from(stress.traffic_depth)) {
                     let is_get = self.random.once_in(4);
                     let (line, bytes) = (self.lines[at].2, stress.traffic_bytes());
-                    self.queues.traffic(line, bytes, is_get, self.batch.deadline)?;
+                    self.queues.traffic(line, bytes, is_get, self.deadline)?;
                 }
             }
         }
@@ -334,7 +344,7 @@ impl<'a, F: Fabric> Execution<'a, F> {
             let line = self.start.lines[at];
             if self.queues.is_idle(line)? {
                 self.queues
-                    .put_words(line, progress_at(self.thread), &[now], self.batch.deadline)?;
+                    .put_words(line, progress_at(self.thread), &[now], self.deadline)?;
             }
         }
         let here = |others: &[Cell<F>]| others.iter().all(|other| other.load() >= now);
@@ -407,7 +417,7 @@ impl<'a, F: Fabric> Execution<'a, F> {
                 let (before, polled) = &mut self.begun[at];
                 *polled += 1;
                 let number = *before + *polled;
-                self.queues.until(self.lines[at].2, number, self.batch.deadline)?;
+                self.queues.until(self.lines[at].2, number, self.deadline)?;
             }
             Instr::Rfence { node } => {
                 let (node, lane) = self.code.peer(*node);
@@ -418,7 +428,7 @@ impl<'a, F: Fabric> Execution<'a, F> {
                 for at in 0..self.works.len() {
                     let (of, line, number) = self.works[at];
                     if of == *work {
-                        self.queues.until(line, number, self.batch.deadline)?;
+                        self.queues.until(line, number, self.deadline)?;
                     }
                 }
             }
@@ -487,7 +497,7 @@ impl<'a, F: Fabric> Execution<'a, F> {
             self.put += 1;
         }
         let registers = &self.registers;
-        let number = self.queues.post(line, self.batch.deadline, |qp, shared, work| {
+        let number = self.queues.post(line, self.deadline, |qp, shared, work| {
             let target = Target {
                 remote: &shared.remotes[place.node],
                 offset,

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use loco_litmus::infer::family::{Rule, model, text};
 use loco_litmus::infer::{Inferred, infer};
-use loco_litmus::{Plan, Strategy, Test, test};
+use loco_litmus::oracle::Theory;
+use loco_litmus::{Plan, Record, Strategy, Test, test};
 use loco_shm::Stage::{Atomic, LocalRead, LocalWrite, RemoteRead, RemoteWrite};
 use loco_shm::{Discipline, Nic};
 use mowgli::cat::{self, Embedded, ModelFile};
@@ -22,12 +23,8 @@ use mowgli_generate::enumerate::{programs, units};
 use mowgli_generate::language::Language;
 use support::{job, shm};
 
-fn rule(name: &str) -> Rule {
-    Rule::all()
-        .into_iter()
-        .find(|rule| rule.to_string() == name)
-        .unwrap()
-}
+/// The most times that tests are run again.
+const ROUNDS: u32 = 30;
 
 fn promised() -> Vec<Rule> {
     Rule::all()
@@ -68,8 +65,7 @@ fn suite() -> Vec<Test> {
         });
     }
     let longer = [
-        "RDMA F8\n{ x@1=0; z@2=0; y@2=0; a@1=7; w@2=1; }\n P0@1 | P1@2 ;\n y^2 := x | z := 1 ;\n a := z^2 | x^1 := w ;\n\nexists (y=1 /\\ a=0)\n",
-        "RDMA F11\n{ x@1=0; z@2=0; y@2=0; a@1=7; w@2=1; }\n P0@1 | P1@2 ;\n y^2 := x | z := 1 ;\n a := rfaa(z^2, 0) | x^1 := w ;\n\nexists (y=1 /\\ a=0)\n",
+        "RDMA flush\n{ x@2=1; y@2=0; z@1=0; }\n P0@1 | P1@1 ;\n x^2 := 2 | y^2 := 4 ;\n y^2 := 3 | z := x^2 ;\n\nexists (y=4 /\\ z=1)\n",
         "RDMA get-poll\n{ x@2=1; a@1=0; }\n P0@1 ;\n a := x^2 ;\n poll(2) ;\n r := a ;\n\nexists (0:r=0)\n",
         "RDMA put-poll\n{ x@1=0; y@2=7; }\n P0@1 ;\n y^2 := x ;\n poll(2) ;\n x := 1 ;\n\nexists (y=1)\n",
         "RDMA put-put\n{ x@1=0; y@2=7; z@2=7; }\n P0@1 ;\n y^2 := x ;\n z^2 := x ;\n x := 1 ;\n\nexists (y=1 /\\ z=0)\n",
@@ -101,16 +97,16 @@ fn nic(discipline: Discipline) -> Nic {
     }
 }
 
-fn inferred(discipline: Discipline, tests: &[Test], runs: u64) -> Inferred {
+fn records(discipline: Discipline, tests: &[Test], runs: u64) -> Vec<Record> {
     let plan = Plan {
         runs,
         batch: 50,
-        stress: Strategy::Default,
+        stress: Strategy::None, // The card's choices are random enough.
         ..Plan::default()
     };
     let kept = job(shm(1, nic(discipline)), tests, &plan);
     assert_eq!(kept.refused, [""; 0]);
-    infer(&kept.records).unwrap()
+    kept.records
 }
 
 /// The promised rules that the inferred model does not have.
@@ -119,8 +115,8 @@ fn missing(inferred: &Inferred) -> BTreeSet<String> {
     missing.map(|e| e.rule.clone()).collect()
 }
 
-fn outcomes(program: &Program, rules: &[Rule]) -> BTreeSet<mowgli::outcome::Outcome> {
-    let search = cat::outcomes(program, &model(rules), RmwAtomicity::Hca, &Budget::default());
+fn outcomes(program: &Program, model: &ModelFile) -> BTreeSet<mowgli::outcome::Outcome> {
+    let search = cat::outcomes(program, model, RmwAtomicity::Hca, &Budget::default());
     assert!(search.is_complete());
     search.outcomes
 }
@@ -141,7 +137,7 @@ fn the_promised_rules_are_rdma_tso() {
         .into_iter()
         .map(|test| test.litmus.program)
         .chain(random);
-    let rules = promised();
+    let rules = model(&promised());
     let mut compared = 0;
     for program in programs.filter(|p| !mowgli::check::Features::of(p).wait) {
         let budget = Budget::default();
@@ -162,68 +158,93 @@ fn every_member_with_one_rule_or_without_one_is_a_model_file() {
     }
 }
 
-/// Each order that a queue pair promises and that a program can see is taken away alone. It is found, and no other.
+/// Each order that a queue pair promises and that a program can see is taken away alone; others (F7 to F11, G9, H9, K9) are implied. It is
+/// found and named. Named with it may be what the card's way of breaking it breaks too: a read-modify-write is one step of this card, so
+/// that its cells K and those of its write (G) go together, and a put is sent off and placed in one step, so that a get that overtakes it
+/// also belies fences and polls.
 #[test]
 fn each_broken_order_is_found_and_named() {
-    let contract = Discipline::contract;
-    let cells = [
-        ("F6", LocalRead, LocalRead),
-        ("F8", LocalRead, RemoteRead),
-        ("F11", LocalRead, Atomic),
-        ("G7", RemoteWrite, RemoteWrite),
-        ("G11", RemoteWrite, Atomic),
-        ("I9", LocalWrite, LocalWrite),
-        ("K7", Atomic, RemoteWrite),
-        ("K8", Atomic, RemoteRead),
-        ("K11", Atomic, Atomic),
+    let cell = |earlier, later| Discipline::contract().with(earlier, later, false);
+    let with_g8: &[&str] = &["F8", "F9", "ippo:G9", "oppo:G9", "fence", "put-completion"];
+    let broken: [(Discipline, &[&str], &[&str]); 12] = [
+        (cell(LocalRead, LocalRead), &["F6"], &[]),
+        (cell(RemoteWrite, RemoteWrite), &["G7"], &[]),
+        (cell(RemoteWrite, RemoteRead), &["ippo:G8", "oppo:G8"], with_g8),
+        (cell(RemoteWrite, Atomic), &["G11"], &["G7"]),
+        (cell(LocalWrite, LocalWrite), &["I9"], &[]),
+        (cell(Atomic, RemoteWrite), &["K7"], &["G7"]),
+        (cell(Atomic, RemoteRead), &["ippo:G8", "oppo:G8"], &["K8"]),
+        (cell(Atomic, Atomic), &["K11"], &["G7", "G11", "K7"]),
+        (changed(|d| d.fences = false), &["fence"], &[]),
+        (
+            changed(|d| d.get_waits_for_result = false),
+            &["get-completion"],
+            &[],
+        ),
+        (
+            changed(|d| d.put_waits_for_read = false),
+            &["put-completion"],
+            &[],
+        ),
+        (changed(|d| d.atomics_are_atomic = false), &["atomicity"], &[]),
     ];
-    let mut broken: Vec<(&str, Discipline)> = Vec::new();
-    broken.extend(cells.map(|(name, earlier, later)| (name, contract().with(earlier, later, false))));
-    broken.push(("fence", changed(|d| d.fences = false)));
-    broken.push(("get-completion", changed(|d| d.get_waits_for_result = false)));
-    broken.push(("put-completion", changed(|d| d.put_waits_for_read = false)));
-    broken.push(("atomicity", changed(|d| d.atomics_are_atomic = false)));
     let tests = suite();
-    for (name, discipline) in broken {
-        let found = inferred(discipline, &tests, 150);
-        assert_eq!(missing(&found), BTreeSet::from([name.to_owned()]), "{found}");
-        assert_eq!(found.unexplained, [], "{found}");
+    let mut wrong = Vec::new();
+    for (discipline, named, with_it) in broken {
+        let mut records = records(discipline.clone(), &tests, 60);
+        let mut found = infer(&records).unwrap();
+        // What depends on when the processor runs may take more: the tests that are not generated, again and again.
+        for _ in 0..ROUNDS {
+            if named.iter().all(|&rule| missing(&found).contains(rule)) {
+                break;
+            }
+            let longer: Vec<Test> = tests.iter().filter(|t| t.family == "longer").cloned().collect();
+            records.extend(self::records(discipline.clone(), &longer, 300));
+            found = infer(&records).unwrap();
+        }
+        let missing = missing(&found);
+        let is_expected = |rule: &String| named.contains(&&**rule) || with_it.contains(&&**rule);
+        let all_named = named.iter().all(|&rule| missing.contains(rule));
+        if !all_named || !missing.iter().all(is_expected) || !found.unexplained.is_empty() {
+            wrong.push(format!("expected {named:?}: {missing:?} {found}"));
+        }
     }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+/// What a card without the PCIe guarantees shows, the model without them allows.
+#[test]
+fn a_fabric_without_the_pcie_guarantees_is_as_its_model_says() {
+    let tests = test::load(&["rdma-tso24".to_owned(), "tables".to_owned()]).unwrap();
+    let plan = Plan {
+        runs: 60,
+        batch: 30,
+        stress: Strategy::None,
+        model: Some(Theory::BuiltIn(Model::RdmaTsoNoPcie)),
+        ..Plan::default()
+    };
+    let kept = job(shm(1, nic(Discipline::without_pcie())), &tests, &plan);
+    for record in &kept.records {
+        assert!(!record.is_violated(), "{}", record.histogram().unwrap());
+    }
+    assert!(kept.records.iter().filter(|record| record.judged).count() > 45);
 }
 
 /// The model of a fabric that is known is inferred from what it shows.
 #[test]
 fn known_rule_sets_are_inferred() {
-    let without = |names: &[&str]| -> Vec<Rule> {
-        let gone: Vec<Rule> = names.iter().map(|name| rule(name)).collect();
-        promised()
-            .into_iter()
-            .filter(|rule| !gone.contains(rule))
-            .collect()
-    };
-    let contract = Discipline::contract;
     let in_order = Rule::all()
         .into_iter()
-        .filter(|&r| r != rule("put-placement"))
-        .collect();
-    let overtaking = contract()
-        .with(RemoteWrite, RemoteRead, false)
-        .with(RemoteWrite, LocalWrite, false);
-    let mut placing = without(&[]);
-    placing.push(rule("put-placement"));
-    let known: [(&str, Discipline, Vec<Rule>); 5] = [
-        ("the contract", contract(), without(&[])),
-        ("in order", Discipline::in_order(), in_order),
-        (
-            "no PCIe guarantee",
-            Discipline::without_pcie(),
-            without(&["oppo:G8", "oppo:G9", "flush"]),
-        ),
-        (
-            "gets overtake puts",
-            overtaking,
-            without(&["ippo:G8", "oppo:G8", "ippo:G9", "oppo:G9"]),
-        ),
+        .filter(|rule| rule.to_string() != "put-placement");
+    let mut placing = promised();
+    placing.extend(
+        Rule::all()
+            .into_iter()
+            .filter(|rule| rule.to_string() == "put-placement"),
+    );
+    let known: [(&str, Discipline, Vec<Rule>); 3] = [
+        ("the contract", Discipline::contract(), promised()),
+        ("in order", Discipline::in_order(), in_order.collect()),
         (
             "completion after placement",
             changed(|d| d.put_waits_for_placement = true),
@@ -231,17 +252,18 @@ fn known_rule_sets_are_inferred() {
         ),
     ];
     let tests = suite();
+    let mut wrong = Vec::new();
     for (name, discipline, rules) in known {
-        let found = inferred(discipline, &tests, 400);
+        let found = infer(&records(discipline, &tests, 150)).unwrap();
         assert_eq!(found.unexplained, [], "{name}: {found}");
-        for test in &tests {
+        let (theirs, ours) = (model(&found.rules), model(&rules));
+        let differs = |test: &&Test| {
             let program = &test.litmus.program;
-            assert_eq!(
-                outcomes(program, &found.rules),
-                outcomes(program, &rules),
-                "{name}, {}: {found}",
-                test.litmus.print()
-            );
+            outcomes(program, &theirs) != outcomes(program, &ours)
+        };
+        if let Some(test) = tests.iter().find(differs) {
+            wrong.push(format!("{name}, {}: {found}", test.litmus.print()));
         }
     }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
 }
