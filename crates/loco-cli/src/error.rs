@@ -42,6 +42,9 @@ pub enum CliError {
     /// The bank failed.
     #[error(transparent)]
     Transfer(#[from] loco_transfer::TransferError),
+    /// Litmus tests could not be run, or their results not be read.
+    #[error(transparent)]
+    Litmus(#[from] loco_litmus::Error),
     /// The key-value workload failed.
     #[error(transparent)]
     Kv(#[from] loco_kv::KvError),
@@ -58,6 +61,12 @@ impl CliError {
             CliError::Output(error) => error.exit_code(),
             CliError::Transfer(error) => error.exit_code(),
             CliError::Kv(error) => error.exit_code(),
+            CliError::Litmus(
+                loco_litmus::Error::Input(_)
+                | loco_litmus::Error::File { .. }
+                | loco_litmus::Error::Fabric(FabricError::Config(_)),
+            ) => 2,
+            CliError::Litmus(_) => 1,
             CliError::Os { .. } | CliError::Fabric(_) | CliError::Object(_) | CliError::Check(_) => 1,
         }
     }

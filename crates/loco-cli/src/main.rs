@@ -15,6 +15,7 @@ mod doctor;
 mod error;
 mod fabrics;
 mod launcher;
+mod litmus;
 mod machine;
 mod meet;
 mod record;
@@ -40,6 +41,7 @@ enum Command {
     Doctor(doctor::Args),
     Bench(bench::Args),
     Stress(stress::Args),
+    Litmus(litmus::Args),
     #[command(name = demo::NODE, hide = true)]
     DemoNode(demo::NodeArgs),
     #[command(name = bench::NODE, hide = true)]
@@ -67,6 +69,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(&args),
         Command::BenchNode(args) => bench::node(&args),
         Command::Stress(args) => stress::run(&args),
+        Command::Litmus(args) => litmus::run(&args),
         Command::StressNode(args) => stress::node(&args),
         Command::Pause(args) => stress::pause(&args),
         Command::Exec(args) => Err(launcher::exec(&args)),

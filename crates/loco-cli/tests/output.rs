@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 const LOCO: &str = env!("CARGO_BIN_EXE_loco");
 
 /// Every subcommand that prints a result, as quick as it can be.
-const COMMANDS: [&[&str]; 9] = [
+const COMMANDS: [&[&str]; 11] = [
     &["fabrics"],
     &["fabrics", "--json"],
     &["doctor"],
@@ -18,6 +18,8 @@ const COMMANDS: [&[&str]; 9] = [
     &["check", "sst", "--nodes", "2", "--json"],
     &["bench", "put", "--iters", "100", "--json"],
     &["demo", "--quick"],
+    &["litmus", "run", "MP1", "--runs", "20"],
+    &["litmus", "run", "MP1", "--runs", "20", "--json"],
     &["run", "-n", "2", "--", "echo", "hello"],
 ];
 
@@ -115,6 +117,7 @@ fn what_json_prints_is_documented() {
         &["bench", "kv", "--duration", "0.1", "--json"],
         &["demo", "--quick", "--json"],
         &["stress", "ticket-lock", "--ops", "600", "--json"],
+        &["litmus", "run", "MP1", "SB1", "--runs", "20", "--json"],
     ] {
         let mut command = Command::new(LOCO);
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("LOCO_")) {

@@ -51,6 +51,19 @@ pub enum Nic {
         /// [`QueueFull`](FabricError::QueueFull)).
         queue_depth: usize,
     },
+    #[cfg(feature = "deferred-nic")]
+    /// As [`Nic::Deferred`], but in every order that a discipline allows, which may be more or less than the
+    /// contract: a fabric to test tests with.
+    Disciplined {
+        /// As in [`Nic::Deferred`].
+        seed: u64,
+        /// As in [`Nic::Deferred`].
+        delay_max: Duration,
+        /// As in [`Nic::Deferred`].
+        queue_depth: usize,
+        /// The orders that are kept.
+        discipline: crate::Discipline,
+    },
 }
 
 #[cfg(feature = "deferred-nic")]
@@ -94,9 +107,11 @@ impl ShmConfig {
         }
         match self.nic {
             #[cfg(feature = "deferred-nic")]
-            Nic::Deferred { queue_depth: 0, .. } => Err(FabricError::Config(
-                "`queue_depth` of `Nic::Deferred` is 0: a queue pair needs room for one operation".into(),
-            )),
+            Nic::Deferred { queue_depth: 0, .. } | Nic::Disciplined { queue_depth: 0, .. } => {
+                Err(FabricError::Config(
+                    "`queue_depth` of `Nic::Deferred` is 0: a queue pair needs room for one operation".into(),
+                ))
+            }
             _ => Ok(()),
         }
     }

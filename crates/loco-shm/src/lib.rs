@@ -32,4 +32,6 @@ mod queue_pair;
 pub use config::{Nic, ShmConfig};
 pub use fabric::ShmFabric;
 pub use memory::{ShmCell, ShmMemory, ShmRemote};
+#[cfg(feature = "deferred-nic")]
+pub use nic::discipline::{Discipline, Stage};
 pub use queue_pair::ShmQueuePair;

@@ -15,6 +15,16 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
+    /// Returns what a read-modify-write writes when it has read `old`, if it writes.
+    #[cfg(feature = "deferred-nic")]
+    pub(crate) fn computed(self, old: u64) -> Option<u64> {
+        match self {
+            Kind::FetchAdd { add } => Some(old.wrapping_add(add)),
+            Kind::CompareSwap { expected, new } => (old == expected).then_some(new),
+            Kind::Put | Kind::Get | Kind::Flush => None,
+        }
+    }
+
     /// Executes a read-modify-write. Returns the old value.
     #[inline]
     pub(crate) fn apply(self, remote: &ShmRemote, offset: usize) -> Result<u64> {

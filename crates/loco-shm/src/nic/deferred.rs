@@ -15,6 +15,7 @@ use loco_fabric::{
 };
 use loco_job::Mesh;
 
+use super::discipline::Discipline;
 use super::send_queue::{Dice, SendQueue};
 use crate::bell::Bell;
 use crate::config::Nic;
@@ -45,6 +46,7 @@ struct Shared {
     waiting: AtomicBool,
     delay_max: Duration,
     queue_depth: usize,
+    discipline: Discipline,
 }
 
 #[derive(Debug)]
@@ -65,13 +67,19 @@ impl Shared {
 impl DeferredNic {
     /// Starts the NIC, if `nic` asks for it. It rings `bells` after each step.
     pub(crate) fn start(gate: &Arc<OwnGate>, bells: Vec<Bell>, nic: &Nic) -> Result<Option<DeferredNic>> {
-        let Nic::Deferred {
-            seed,
-            delay_max,
-            queue_depth,
-        } = *nic
-        else {
-            return Ok(None);
+        let (seed, delay_max, queue_depth, discipline) = match nic {
+            Nic::Synchronous => return Ok(None),
+            Nic::Deferred {
+                seed,
+                delay_max,
+                queue_depth,
+            } => (*seed, *delay_max, *queue_depth, Discipline::contract()),
+            Nic::Disciplined {
+                seed,
+                delay_max,
+                queue_depth,
+                discipline,
+            } => (*seed, *delay_max, *queue_depth, discipline.clone()),
         };
         let (mesh, slot) = (gate.mesh(), gate.slot()?);
         let shared = Arc::new(Shared {
@@ -86,6 +94,7 @@ impl DeferredNic {
             waiting: AtomicBool::new(false),
             delay_max,
             queue_depth,
+            discipline,
         });
         let name = format!("nic of {}", mesh.node());
         let (its, mesh) = (Arc::clone(&shared), mesh.clone());
@@ -100,7 +109,7 @@ impl DeferredNic {
 
     pub(crate) fn open(&self, peer: NodeId) -> QueueId {
         let mut state = self.shared.lock();
-        let queue = SendQueue::new(peer, self.shared.queue_depth);
+        let queue = SendQueue::new(peer, self.shared.queue_depth, self.shared.discipline.clone());
         if let Some(free) = state.queues.iter().position(Option::is_none) {
             state.queues[free] = Some(queue);
             free

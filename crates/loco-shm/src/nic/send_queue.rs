@@ -1,9 +1,10 @@
 //! The operations of one queue pair under the deferred NIC, and the steps of them that may come next.
 //!
 //! An operation is one or two stages, each named by its stamp (LOCO'26 Fig. 10). A stage may run once every
-//! earlier operation of the queue pair has done the stages that the stamp order puts before it ([`ordered`]).
-//! Nothing else orders the stages. A put may be placed before an earlier get reads, and a put completes
-//! before it is placed. A transfer moves in pieces of whole words, so that larger values tear.
+//! earlier operation of the queue pair has done the stages that the stamp order puts before it
+//! ([`Discipline::orders`]). Nothing else orders the stages. A put may be placed before an earlier get reads,
+//! and a put completes before it is placed. A transfer moves in pieces of whole words, so that larger values
+//! tear. A flush waits for all stages before it under every discipline: tests end their runs by it.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -13,32 +14,12 @@ use loco_host::word;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
+use super::discipline::{Discipline, Stage};
 use crate::operation::{Kind, Request};
 
 /// The most operations that have left the send queue (completed and polled) but are not placed, as a multiple
 /// of its depth.
 const UNPLACED_FACTOR: usize = 4;
-
-/// A step of an operation, by its stamp.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    LocalRead = 0,
-    RemoteWrite = 1,
-    RemoteRead = 2,
-    Atomic = 3,
-    LocalWrite = 4,
-}
-
-/// Returns whether a stage `earlier` of one operation comes before a stage `later` of a later operation on
-/// the same queue pair. (See LOCO'26 Fig. 10, F6 to I9, and for atomics `docs/rmw.md`.)
-fn ordered(earlier: Stage, later: Stage) -> bool {
-    use Stage::{Atomic, LocalRead, LocalWrite, RemoteRead, RemoteWrite};
-    match earlier {
-        LocalRead => true,
-        RemoteWrite | Atomic => later != LocalRead,
-        RemoteRead | LocalWrite => later == LocalWrite,
-    }
-}
 
 /// Returns the stages of an operation of this kind, in order.
 fn stages(kind: Kind, inline: bool) -> &'static [Stage] {
@@ -64,6 +45,8 @@ struct Operation {
     /// Set if the operation waits for the gets and atomics before it. All operations after it wait with it.
     fence_up: bool,
     completed: bool,
+    /// What a read-modify-write that is not atomic has read, and will compute with.
+    read: Option<u64>,
 }
 
 impl Operation {
@@ -71,12 +54,20 @@ impl Operation {
         self.done == self.stages.len()
     }
 
-    /// Returns whether the operation may complete: a put when its source is read, any other when it is done.
-    fn may_complete(&self) -> bool {
+    /// Returns whether the operation may complete. By the contract, a put may when its source is read, any other
+    /// when it is done.
+    fn may_complete(&self, discipline: &Discipline) -> bool {
         match self.request.kind {
-            Kind::Put => self.request.inline || self.done > 0,
-            _ => self.is_done(),
+            Kind::Put if discipline.put_waits_for_placement => self.is_done(),
+            Kind::Put => self.request.inline || self.done > 0 || !discipline.put_waits_for_read,
+            Kind::Flush => self.is_done(),
+            _ => self.is_done() || (self.done > 0 && !discipline.get_waits_for_result),
         }
+    }
+
+    /// Returns whether `next`, a stage of this operation, waits for a stage of an earlier one.
+    fn waits_for(&self, next: Stage, earlier: Stage, discipline: &Discipline) -> bool {
+        self.request.kind == Kind::Flush || discipline.orders(earlier, next)
     }
 }
 
@@ -116,6 +107,7 @@ impl Dice {
 pub(super) struct SendQueue {
     pub(super) peer: NodeId,
     depth: usize,
+    discipline: Discipline,
     operations: VecDeque<Operation>,
     /// The number of slots in use: operations posted and not both completed and polled.
     used: usize,
@@ -127,10 +119,11 @@ pub(super) struct SendQueue {
 }
 
 impl SendQueue {
-    pub(super) fn new(peer: NodeId, depth: usize) -> SendQueue {
+    pub(super) fn new(peer: NodeId, depth: usize, discipline: Discipline) -> SendQueue {
         SendQueue {
             peer,
             depth,
+            discipline,
             operations: VecDeque::new(),
             used: 0,
             completed: 0,
@@ -158,6 +151,7 @@ impl SendQueue {
             rests_until,
             fence_up: request.work.fenced,
             completed: false,
+            read: None,
             request,
         });
         Ok(())
@@ -174,15 +168,18 @@ impl SendQueue {
         let mut earlier = Vec::new();
         let mut reads_pending = false;
         let mut stopped = false;
+        let discipline = &self.discipline;
         self.operations
             .iter_mut()
             .enumerate()
             .filter_map(move |(index, operation)| {
-                operation.fence_up &= reads_pending;
+                operation.fence_up &= reads_pending && discipline.fences;
                 stopped |= operation.fence_up;
                 let open = &operation.stages[operation.done..];
                 let free = match open.first() {
-                    Some(&next) if !stopped => !earlier.iter().any(|&stage| ordered(stage, next)),
+                    Some(&next) if !stopped => !earlier
+                        .iter()
+                        .any(|&stage| operation.waits_for(next, stage, discipline)),
                     _ => false,
                 };
                 earlier.extend_from_slice(open);
@@ -199,6 +196,7 @@ impl SendQueue {
         delay_max: Duration,
         now: Instant,
     ) -> Result<()> {
+        let unplaced = self.unplaced_before(index);
         let Some(operation) = self.operations.get_mut(index) else {
             return Ok(());
         };
@@ -216,7 +214,25 @@ impl SendQueue {
             (Stage::LocalRead, Some((memory, offset)), _) => memory.span().read(offset + from, piece)?,
             (Stage::LocalWrite, Some((memory, offset)), _) => memory.span().write(offset + from, piece)?,
             (Stage::RemoteWrite, _, Some((remote, offset))) => remote.span().write(offset + from, piece)?,
-            (Stage::RemoteRead, _, Some((remote, offset))) => remote.span().read(offset + from, piece)?,
+            (Stage::RemoteRead, _, Some((remote, offset))) => {
+                let at = remote.span().start().addr().get() + offset + from;
+                remote.span().read(offset + from, piece)?;
+                overlay(piece, at, &unplaced);
+            }
+            (Stage::Atomic, _, Some((remote, offset))) if !self.discipline.atomics_are_atomic => {
+                // A read first, and at the next turn a write of what follows from it.
+                let mut word = [0; 8];
+                remote.span().read(*offset, &mut word)?;
+                let Some(old) = operation.read else {
+                    operation.read = Some(u64::from_ne_bytes(word));
+                    operation.rests_until = now + dice.delay(delay_max);
+                    return Ok(());
+                };
+                if let Some(new) = request.kind.computed(old) {
+                    remote.span().write(*offset, &new.to_ne_bytes())?;
+                }
+                request.buffer.copy_from_slice(&old.to_ne_bytes());
+            }
             (Stage::Atomic, _, Some((remote, offset))) => {
                 let old = request.kind.apply(remote, *offset)?;
                 request.buffer.copy_from_slice(&old.to_ne_bytes());
@@ -237,6 +253,23 @@ impl SendQueue {
         Ok(())
     }
 
+    /// Returns the puts before an operation that have their data and are not placed, as addresses and data, if gets see them.
+    fn unplaced_before(&self, index: usize) -> Vec<(usize, Vec<u8>)> {
+        let mut unplaced = Vec::new();
+        if !self.discipline.gets_see_puts {
+            return unplaced;
+        }
+        for operation in self.operations.iter().take(index) {
+            if operation.stages.get(operation.done) == Some(&Stage::RemoteWrite)
+                && let Some((remote, offset)) = &operation.request.remote
+            {
+                let at = remote.span().start().addr().get() + offset;
+                unplaced.push((at, operation.request.buffer.clone()));
+            }
+        }
+        unplaced
+    }
+
     /// Completes the operations that may complete, in order, and removes finished ones. Returns true if a
     /// poll would find something: a completion or a slot to free.
     pub(super) fn complete(&mut self, completions: &mut Vec<Completion>) -> bool {
@@ -245,7 +278,7 @@ impl SendQueue {
             if operation.completed {
                 continue;
             }
-            if !operation.may_complete() {
+            if !operation.may_complete(&self.discipline) {
                 break;
             }
             operation.completed = true;
@@ -284,6 +317,17 @@ fn report(work: &Work, peer: NodeId, status: CompletionStatus, completions: &mut
     }
 }
 
+/// Writes over `piece`, read from `at`, what of `writes` falls on it, the last one last.
+fn overlay(piece: &mut [u8], at: usize, writes: &[(usize, Vec<u8>)]) {
+    for (start, data) in writes {
+        for (byte, address) in piece.iter_mut().zip(at..) {
+            if let Some(&new) = address.checked_sub(*start).and_then(|index| data.get(index)) {
+                *byte = new;
+            }
+        }
+    }
+}
+
 /// Returns the end of the piece that starts at `from`: `len`, or an earlier end of an aligned word. `phase`
 /// is the address of the first byte modulo the size of a word.
 fn piece_end(phase: usize, from: usize, len: usize, dice: &mut Dice) -> usize {
@@ -301,7 +345,7 @@ mod tests {
     use super::*;
 
     fn queue(works: &[(Kind, Work)]) -> SendQueue {
-        let mut queue = SendQueue::new(NodeId(1), 64);
+        let mut queue = SendQueue::new(NodeId(1), 64, Discipline::contract());
         for &(kind, work) in works {
             queue.post(Request::new(kind, work), Instant::now()).unwrap();
         }
@@ -366,6 +410,17 @@ mod tests {
         let mut completions = Vec::new();
         queue.complete(&mut completions);
         assert_eq!(completions, [], "the put is done, the get before it is not");
+    }
+
+    #[test]
+    fn a_discipline_without_a_cell_frees_that_stage_alone() {
+        let mut loose = queue(&[(Kind::Put, PLAIN.1), PLAIN, (Kind::Flush, PLAIN.1)]);
+        step(&mut loose, 0);
+        assert_eq!(free(&mut loose), [0], "the get waits for the placement (G8)");
+        loose.discipline = Discipline::contract().with(Stage::RemoteWrite, Stage::RemoteRead, false);
+        assert_eq!(free(&mut loose), [0, 1], "the flush still waits");
+        step(&mut loose, 1);
+        assert_eq!(free(&mut loose), [0], "the result waits for the placement (G9)");
     }
 
     #[test]

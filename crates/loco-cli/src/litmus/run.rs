@@ -1,0 +1,276 @@
+//! `loco litmus run`: a node of a job, or the launcher of a job on this machine.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use loco::fabric::{AnyConfig, AnyFabric, FabricChoice, Job, Mesh, var};
+use loco_app::{Stop, complain, print, seconds};
+use loco_litmus::oracle::Theory;
+use loco_litmus::results::Results;
+use loco_litmus::table::Table;
+use loco_litmus::{Listener, Plan, Record, Strategy, Test, test};
+
+use crate::error::CliError;
+use crate::launcher::{Plan as JobPlan, launch};
+use crate::run::local_nodes;
+
+/// Run litmus tests on the fabric, many times, and say what the model says of each state that was seen.
+///
+/// Outside a job it starts --nodes processes on this machine. Started as a job
+/// (`loco run`, mpirun, srun) it is one of its nodes. Every node gets the same
+/// command line and the same files; the lowest node prints.
+///
+/// TESTS are files, folders of files, and tests or folders of the catalogue;
+/// `catalogue` is all of it, and is taken if neither TESTS nor --random is
+/// given. A job with fewer nodes than a test wraps round.
+///
+/// For each test there is a histogram as litmus7 prints it, with the model's
+/// verdict. A state that the model forbids fails the run. With --out results
+/// are kept as they come: the same command goes on where it was stopped.
+///
+/// --stress chooses what makes rare states likelier: `none`, `default` (drawn
+/// anew for each batch), `auto` (searched for by what each batch showed), or
+/// switches, for example `delay=between:3,place=same,traffic=other:6:8`:
+///
+///   delay=none|start|between:DECADES    processor delays of up to 10^DECADES ns
+///   place=line|same|page|packed         locations of a run to one another
+///   pin=free|together|apart             threads to processors
+///   cache=any|shared|owned              what is loaded ahead
+///   traffic=none|other|same:SIZE:DEPTH  operations of 8*2^SIZE bytes beside
+///   start=run|batch                     threads begin together
+///   constant=memory|inline              where the data of constant puts are
+///
+/// Examples:
+///
+///   loco litmus run SB3 MP1 --runs 100000
+///
+///   loco litmus run catalogue --fabric verbs --out verbs.jsonl -q
+///
+///   loco run --hosts hosts.txt --fabric verbs -- loco litmus run catalogue
+///
+/// Exit status: 0 nothing forbidden seen; 1 a forbidden state, a test that
+/// hung, or a failure of the job; 2 bad usage; 130 stopped by Ctrl-C.
+#[derive(clap::Args)]
+#[command(verbatim_doc_comment)]
+pub struct Args {
+    /// Files, folders, tests or folders of the catalogue.
+    tests: Vec<String>,
+    /// Run this many random programs too.
+    #[arg(long, value_name = "N", default_value = "0")]
+    random: usize,
+    /// Runs of each test.
+    #[arg(short, long, value_name = "N", default_value = "1000", value_parser = clap::value_parser!(u64).range(1..))]
+    runs: u64,
+    /// Most runs side by side.
+    #[arg(long, value_name = "N", default_value = "250", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    batch: u32,
+    /// What makes rare states likelier: none, default, auto, or switches.
+    #[arg(long, value_name = "STRESS", default_value = "default")]
+    stress: Strategy,
+    /// Seed of random programs and of all choices.
+    #[arg(long, value_name = "N", default_value = "1")]
+    seed: u64,
+    /// Model that judges, or a file: without it rdma-wait for tests that wait, else rdma-tso.
+    #[arg(long, value_name = "MODEL")]
+    model: Option<String>,
+    /// Seconds after which a test that has not ended hangs.
+    #[arg(long, value_name = "S", default_value = "10", value_parser = seconds)]
+    deadline: Duration,
+    /// Most seconds for the runs of one test.
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    time: Option<Duration>,
+    /// Number of node processes, where this command starts them.
+    #[arg(short, long, value_name = "N", default_value = "2", value_parser = clap::value_parser!(u16).range(1..=16))]
+    nodes: u16,
+    /// Fabric that the nodes use: shm, verbs (RDMA), or auto (verbs if every node has a usable device, else shm).
+    #[arg(long, env = var::FABRIC, value_name = "FABRIC", default_value_t)]
+    fabric: FabricChoice,
+    /// Executes operations of shm late and out of order, as far as the contract allows (a test aid).
+    #[cfg(feature = "deferred-nic")]
+    #[arg(long)]
+    deferred: bool,
+    /// Append results to a file, and leave out tests whose results are there.
+    #[arg(short, long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Print one line of JSON for each test.
+    #[arg(long)]
+    json: bool,
+    /// Print no histogram of tests without a forbidden state.
+    #[arg(short, long)]
+    quiet: bool,
+    /// Write a table of the results as a page.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+/// The variables of which a launcher sets one.
+const LAUNCHED: [&str; 4] = [var::NODE, "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"];
+
+/// Starts the nodes, or is one.
+pub fn run(args: &Args) -> Result<u8, CliError> {
+    if LAUNCHED.iter().any(|name| std::env::var_os(name).is_some()) {
+        return node(args);
+    }
+    load(args)?; // Mistakes are reported once, before any process starts.
+    let own = std::env::current_exe().map_err(CliError::os("finding this program"))?;
+    let mut command = vec![own.into_os_string()];
+    command.extend(std::env::args_os().skip(1));
+    let ended = launch(&JobPlan {
+        nodes: local_nodes(args.nodes, args.fabric)?,
+        command,
+        timeout: None,
+        grace: Duration::from_secs(args.deadline.as_secs() + 3),
+        keep_going: false,
+        prefix: false,
+        bar: None,
+        input: false,
+        scratch: None,
+    })?;
+    Ok(ended.code)
+}
+
+/// Loads the tests and the model.
+fn load(args: &Args) -> Result<(Vec<Test>, Option<Theory>), CliError> {
+    let mut names = args.tests.clone();
+    if names.is_empty() && args.random == 0 {
+        names.push("catalogue".to_owned());
+    }
+    let mut tests = test::load(&names)?;
+    tests.extend(test::random(args.random, args.seed));
+    if tests.is_empty() {
+        return Err(CliError::Usage("these files hold no test for RDMA".into()));
+    }
+    let model = args.model.as_deref().map(Theory::named).transpose()?;
+    Ok((tests, model))
+}
+
+fn node(args: &Args) -> Result<u8, CliError> {
+    let stop = Stop::on_signals().map_err(CliError::os("taking over signals"))?;
+    let (tests, model) = load(args)?;
+    let job = Job::from_env()?;
+    let leads = job.nodes().first() == Some(&job.node());
+    #[allow(unused_mut)] // The deferred NIC changes it.
+    let mut config = AnyConfig::from_env()?;
+    #[allow(unused_mut)]
+    let mut fabric = String::new();
+    #[cfg(feature = "deferred-nic")]
+    if args.deferred {
+        config.shm.nic = loco::fabric::Nic::Deferred {
+            seed: args.seed,
+            delay_max: Duration::ZERO,
+            queue_depth: 64,
+        };
+        "shm, deferred NIC".clone_into(&mut fabric);
+    }
+    let plan = Plan {
+        runs: args.runs,
+        batch: args.batch as usize,
+        stress: args.stress.clone(),
+        seed: args.seed,
+        patience: args.deadline,
+        time: args.time,
+        model,
+        fabric,
+    };
+    let out = match (&args.out, leads) {
+        (Some(path), true) => Some(Results::open(path)?),
+        _ => None,
+    };
+    let mut report = Report {
+        args,
+        plan: &plan,
+        out,
+        records: Vec::new(),
+        left_out: 0,
+        failure: None,
+        stop: &stop,
+    };
+    let mesh = Mesh::connect(&job)?;
+    let fabric = AnyFabric::new(mesh, config)?;
+    stop.begin_work();
+    let ended = loco_litmus::run(fabric, &tests, &plan, &mut report);
+    if let Some(failure) = report.failure.take() {
+        return Err(failure);
+    }
+    ended?;
+    match leads {
+        true => report.finish(),
+        false => Ok(0),
+    }
+}
+
+/// What the lowest node prints and keeps.
+struct Report<'a> {
+    args: &'a Args,
+    plan: &'a Plan,
+    out: Option<Results>,
+    records: Vec<Record>,
+    left_out: usize,
+    /// Why the output failed.
+    failure: Option<CliError>,
+    stop: &'a Stop,
+}
+
+impl Report<'_> {
+    fn show(&mut self, record: &Record) -> Result<(), CliError> {
+        if let Some(out) = &mut self.out {
+            out.append(record)?;
+        }
+        if self.args.json {
+            let line = serde_json::to_string(record).map_err(CliError::os("writing a result as JSON"))?;
+            print(line)?;
+        } else if !self.args.quiet || record.is_violated() || record.hung.is_some() {
+            let text = record
+                .histogram()
+                .map_err(|error| CliError::Check(error.to_string()))?;
+            print(text)?;
+        }
+        Ok(())
+    }
+
+    fn finish(&self) -> Result<u8, CliError> {
+        let table = Table::new(&self.records);
+        if let Some(path) = &self.args.html {
+            std::fs::write(path, table.html()).map_err(CliError::os("writing the page"))?;
+        }
+        if !self.args.json {
+            print(table.to_string().trim_end())?;
+            if self.left_out > 0 {
+                print(format_args!(
+                    "{} tests left out: their results are there",
+                    self.left_out
+                ))?;
+            }
+        }
+        let bad = |record: &Record| record.is_violated() || record.hung.is_some();
+        Ok(u8::from(self.records.iter().any(bad)))
+    }
+}
+
+impl Listener for Report<'_> {
+    fn is_done(&mut self, test: &Test, fabric: &str, nodes: usize) -> bool {
+        let done = self
+            .out
+            .as_ref()
+            .is_some_and(|out| out.has(test, self.plan, fabric, nodes));
+        self.left_out += usize::from(done);
+        done
+    }
+
+    fn record(&mut self, record: Record) -> loco_litmus::Result<()> {
+        if let Err(error) = self.show(&record) {
+            self.failure = Some(error);
+        }
+        self.records.push(record);
+        Ok(())
+    }
+
+    fn refused(&mut self, test: &Test, why: &str) -> loco_litmus::Result<()> {
+        complain(format_args!("loco: {} is left out: {why}", test.name));
+        Ok(())
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.is_asked() || self.failure.is_some()
+    }
+}

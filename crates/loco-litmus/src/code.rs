@@ -1,0 +1,242 @@
+//! A program made ready for a job: which node of the job plays which node of the program, and where each location lies.
+//!
+//! A job with fewer nodes than the program wraps round: node `k` of the program is played by node `k % n` of the job, and its threads keep
+//! queue pairs of their own towards it. Relies on `mowgli`'s programs. Used by the node and by the worker.
+
+use mowgli::check::Features;
+use mowgli::program::{Instr, Loc, Program, PutSrc};
+
+use crate::stress::Placement;
+
+/// The most threads of a program.
+pub const THREADS_MAX: usize = 8;
+/// The most nodes of a program.
+pub const NODES_MAX: usize = 8;
+/// The most puts of constants from memory that one thread may make in one run; later ones are posted inline.
+const CONSTANTS_MAX: usize = 8;
+/// The bytes of a cache line.
+const LINE: usize = 64;
+/// The bytes of a page, the least that two locations may be apart under [`Placement::Page`].
+const PAGE: usize = 4096;
+
+/// A program and its places in a job.
+#[derive(Clone, Debug)]
+pub struct Code {
+    /// The program.
+    pub program: Program,
+    /// For each location, the node of the job that has it and its slot there.
+    pub places: Vec<Place>,
+    /// For each thread, the node of the job that runs it and its position among the threads there.
+    pub threads: Vec<Seat>,
+    /// The number of slots of each node of the job.
+    pub slots: Vec<usize>,
+}
+
+/// The place of a location in a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Index of the node of the job.
+    pub node: usize,
+    /// The queue pair's lane: the round in which this node of the program came to that node of the job.
+    pub lane: usize,
+    /// The slot.
+    pub slot: usize,
+}
+
+/// The place of a thread in a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seat {
+    /// Index of the node of the job.
+    pub node: usize,
+    /// The worker of that node.
+    pub worker: usize,
+    /// The first slot for constants that the thread puts.
+    pub constants: usize,
+    /// The number of these slots.
+    pub constants_len: usize,
+}
+
+/// Says why a program cannot be run on a fabric.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct NotRunnable(pub String);
+
+impl Code {
+    /// Makes a program ready for a job of `nodes` nodes.
+    ///
+    /// # Errors
+    /// The program chooses (`choose`), which threads on a fabric do not; or it has more threads or nodes than a job is made for.
+    pub fn new(program: &Program, nodes: usize) -> Result<Code, NotRunnable> {
+        let refuse = |text: String| Err(NotRunnable(text));
+        if program.threads.len() > THREADS_MAX {
+            return refuse(format!(
+                "{} threads: at most {THREADS_MAX} can run",
+                program.threads.len()
+            ));
+        }
+        if usize::from(program.nodes) > NODES_MAX {
+            return refuse(format!("{} nodes: at most {NODES_MAX} can run", program.nodes));
+        }
+        if program.threads.iter().any(|thread| chooses(&thread.code)) {
+            return refuse("it has `choose`: split it into a test for each block".into());
+        }
+        let features = Features::of(program);
+        if features.poll && features.wait {
+            return refuse("it has both `poll` and `wait`, which no model of RDMA judges: use one".into());
+        }
+        let mut slots = vec![0; nodes];
+        let mut take = |node: usize, count: usize| {
+            slots[node] += count;
+            slots[node] - count
+        };
+        let places = program.locations.iter().map(|location| {
+            let node = usize::from(location.node.0);
+            Place {
+                node: node % nodes,
+                lane: node / nodes,
+                slot: take(node % nodes, 1),
+            }
+        });
+        let places = places.collect();
+        let mut workers = vec![0; nodes];
+        let threads = program.threads.iter().map(|thread| {
+            let node = usize::from(thread.node.0) % nodes;
+            let constants_len = constants(&thread.code).min(CONSTANTS_MAX);
+            workers[node] += 1;
+            Seat {
+                node,
+                worker: workers[node] - 1,
+                constants: take(node, constants_len),
+                constants_len,
+            }
+        });
+        Ok(Code {
+            threads: threads.collect(),
+            program: program.clone(),
+            places,
+            slots,
+        })
+    }
+
+    /// Returns the place of a location.
+    pub fn place(&self, loc: Loc) -> Place {
+        self.places[usize::from(loc.0)]
+    }
+
+    /// Returns the place of the node that a `poll` or `rfence` names: the node of the job and the lane.
+    pub fn peer(&self, node: mowgli::program::Node) -> (usize, usize) {
+        let nodes = self.slots.len();
+        (usize::from(node.0) % nodes, usize::from(node.0) / nodes)
+    }
+
+    /// Returns the locations and the threads of a node of the job, each in the order of the program.
+    pub fn of_node(&self, node: usize) -> (Vec<usize>, Vec<usize>) {
+        let locations = (0..self.places.len()).filter(|&l| self.places[l].node == node);
+        let threads = (0..self.threads.len()).filter(|&t| self.threads[t].node == node);
+        (locations.collect(), threads.collect())
+    }
+
+    /// Returns the number of words that a node reports of each run: a status, the registers of its threads, and its locations.
+    pub fn width(&self, node: usize) -> usize {
+        let (locations, threads) = self.of_node(node);
+        let registers = threads.iter().map(|&t| self.program.threads[t].registers.len());
+        1 + registers.sum::<usize>() + locations.len()
+    }
+
+    /// Returns the most runs that fit side by side into `bytes` of each node's memory and into `report` bytes of its report.
+    pub fn runs_max(&self, placement: Placement, bytes: usize, report: usize) -> usize {
+        let slots = self.slots.iter().copied().max().unwrap_or(0).max(1);
+        let by_memory = match placement {
+            Placement::Line => bytes / (slots * LINE),
+            Placement::Same => bytes / (slots.div_ceil(8) * LINE),
+            Placement::Packed => bytes / (slots * 8),
+            Placement::Page => bytes / slots / PAGE * (PAGE / LINE),
+        };
+        let widest = (0..self.slots.len())
+            .map(|node| self.width(node))
+            .max()
+            .unwrap_or(1);
+        by_memory.min(report / (8 * widest)).max(1)
+    }
+
+    /// Returns the offset of a slot of a node in run `run` of `runs`.
+    pub fn offset(&self, placement: Placement, node: usize, slot: usize, run: usize, runs: usize) -> usize {
+        let slots = self.slots[node].max(1);
+        match placement {
+            Placement::Line => (run * slots + slot) * LINE,
+            Placement::Same => run * slots.div_ceil(8) * LINE + slot * 8,
+            Placement::Packed => (slot * runs + run) * 8,
+            Placement::Page => slot * (runs * LINE).next_multiple_of(PAGE) + run * LINE,
+        }
+    }
+}
+
+fn chooses(code: &[Instr]) -> bool {
+    code.iter().any(|instr| match instr {
+        Instr::Choose(_) => true,
+        Instr::If { then, otherwise, .. } => chooses(then) || chooses(otherwise),
+        Instr::While { body, .. } => chooses(body),
+        _ => false,
+    })
+}
+
+/// Returns the most puts of constants that one run of the code can make.
+fn constants(code: &[Instr]) -> usize {
+    let count = |instr: &Instr| match instr {
+        Instr::Put {
+            src: PutSrc::Value(_),
+            ..
+        } => 1,
+        Instr::If { then, otherwise, .. } => constants(then).max(constants(otherwise)),
+        Instr::While { body, bound, .. } => constants(body).saturating_mul(*bound as usize),
+        _ => 0,
+    };
+    code.iter().map(count).fold(0, usize::saturating_add)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::stress::PLACEMENTS;
+
+    #[test]
+    fn slots_of_all_runs_are_apart_and_inside() {
+        for entry in mowgli::catalogue::entries() {
+            let program = entry.parse().unwrap_or_else(|e| panic!("{e:?}")).program;
+            for nodes in 1..=3 {
+                let Ok(code) = Code::new(&program, nodes) else {
+                    continue;
+                };
+                for placement in PLACEMENTS {
+                    let bytes = 1 << 16;
+                    let runs = code.runs_max(placement, bytes, 1 << 16).min(70);
+                    for node in 0..nodes {
+                        let mut taken = BTreeSet::new();
+                        for run in 0..runs {
+                            for slot in 0..code.slots[node] {
+                                let offset = code.offset(placement, node, slot, run, runs);
+                                assert!(offset.is_multiple_of(8) && offset + 8 <= bytes, "{}", entry.name);
+                                assert!(taken.insert(offset), "{}: {placement:?}", entry.name);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_small_job_plays_several_nodes() {
+        let entry = mowgli::catalogue::find("IRIW1").unwrap_or_else(|| panic!("IRIW1 is in the catalogue"));
+        let program = entry.parse().unwrap_or_else(|e| panic!("{e:?}")).program;
+        let code = Code::new(&program, 1).unwrap_or_else(|e| panic!("{e}"));
+        let lanes: BTreeSet<_> = code.places.iter().map(|place| place.lane).collect();
+        assert!(
+            lanes.len() > 1,
+            "nodes of the program keep queue pairs of their own: {lanes:?}"
+        );
+        assert!(code.threads.iter().all(|seat| seat.node == 0));
+    }
+}

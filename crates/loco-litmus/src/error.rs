@@ -1,0 +1,50 @@
+//! The error of a job that runs litmus tests.
+
+use loco_fabric::FabricError;
+
+/// A failure of the job itself; outcomes that a model forbids are results and no errors.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The fabric failed, or a peer was lost, while a test ran.
+    #[error("test {test}: {source}")]
+    Test {
+        /// The test.
+        test: String,
+        /// The fabric's reason.
+        source: FabricError,
+    },
+    /// The fabric failed outside tests.
+    #[error(transparent)]
+    Fabric(#[from] FabricError),
+    /// The nodes of the job were started with different tests.
+    #[error("{0} was started with other tests than node 0: give every node the same files and options")]
+    OtherTests(loco_fabric::NodeId),
+    /// A file cannot be read or written.
+    #[error("{path}: {source}")]
+    File {
+        /// The path.
+        path: String,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// A text is not what it should be. The message says where and why.
+    #[error("{0}")]
+    Input(String),
+}
+
+/// The result of what the crate does.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    /// Returns a closure for `map_err` that names the file.
+    pub fn file(path: &std::path::Path) -> impl FnOnce(std::io::Error) -> Error {
+        let path = path.display().to_string();
+        move |source| Error::File { path, source }
+    }
+
+    /// Returns a closure for `map_err` that names the test.
+    pub fn in_test(test: &str) -> impl FnOnce(FabricError) -> Error {
+        let test = test.to_owned();
+        move |source| Error::Test { test, source }
+    }
+}

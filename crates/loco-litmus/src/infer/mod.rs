@@ -1,0 +1,339 @@
+//! Which orderings a fabric has, from what litmus tests showed on it.
+//!
+//! A rule is *contradicted* by a state that was seen and that the rule alone forbids. The strongest model of the [`family`] that fits has all
+//! other rules; where these together still forbid a state that was seen, the rules go that explain it and were tried least. A rule that was never contradicted is no more than that: [`Evidence`] says how many runs could have shown otherwise.
+//! Relies on results and on `mowgli`'s model files. Used by the command.
+
+use std::collections::BTreeSet;
+use std::fmt::{self, Write as _};
+use std::time::{Duration, Instant};
+
+use mowgli::cat::{self, ModelFile};
+use mowgli::model::{Model, RmwAtomicity};
+use mowgli::outcome::{Budget, Outcome};
+use mowgli::program::Program;
+use serde::Serialize;
+
+use crate::error::{Error, Result};
+use crate::oracle::usual;
+use crate::record::Record;
+
+pub mod family;
+
+use family::Rule;
+
+/// The longest time for one question to a model.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What the results say about one rule.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Evidence {
+    /// The rule's name.
+    pub rule: String,
+    /// What it is.
+    pub summary: String,
+    /// Whether the model `rdma-tso` promises it.
+    pub promised: bool,
+    /// Whether the inferred model has it.
+    pub kept: bool,
+    /// The number of runs whose state the rule alone forbids.
+    pub contradicted: u64,
+    /// A test that showed such a state, and the state.
+    pub example: Option<(String, String)>,
+    /// The number of tests that could have shown that the rule is not there: without it, the inferred model allows more.
+    pub tests: usize,
+    /// The number of runs of these tests.
+    pub runs: u64,
+}
+
+impl Evidence {
+    /// Returns the probability that a run of those tests contradicts the rule is below this with 95% confidence: 3 in the number of
+    /// runs (the rule of three). `None` without a run, or where the rule was contradicted.
+    pub fn bound(&self) -> Option<f64> {
+        (self.kept && self.runs > 0).then(|| 3.0 / self.runs as f64)
+    }
+}
+
+/// What the results say about a fabric.
+#[derive(Clone, Debug, Serialize)]
+pub struct Inferred {
+    /// The fabrics in the results.
+    pub fabrics: BTreeSet<String>,
+    /// Tests that were used, and their runs.
+    pub tests: usize,
+    /// Runs of these.
+    pub runs: u64,
+    /// Tests that were not used: those that wait, and those that a model did not judge in time.
+    pub left_out: usize,
+    /// Each rule.
+    pub evidence: Vec<Evidence>,
+    /// States that no member of the family allows, or that were not explained: test and state.
+    pub unexplained: Vec<(String, String)>,
+    /// The model as a file.
+    pub model: String,
+    /// The rules of the model.
+    #[serde(skip)]
+    pub rules: Vec<Rule>,
+}
+
+/// A test and what it showed.
+struct Seen {
+    name: String,
+    program: Program,
+    runs: u64,
+    /// The outcomes that were seen, and how often.
+    outcomes: Vec<(Outcome, u64, String)>,
+    /// The rules that can change its outcomes.
+    rules: Vec<Rule>,
+}
+
+impl Seen {
+    fn allowed(&self, model: &ModelFile) -> Option<BTreeSet<Outcome>> {
+        let budget = Budget {
+            deadline: Some(Instant::now() + PATIENCE),
+            ..Budget::default()
+        };
+        let search = cat::outcomes(&self.program, model, RmwAtomicity::Hca, &budget);
+        search.is_complete().then_some(search.outcomes)
+    }
+
+    /// Returns whether the model allows everything that was seen.
+    fn fits(&self, model: &ModelFile) -> bool {
+        let allowed = self.allowed(model).unwrap_or_default();
+        self.outcomes
+            .iter()
+            .all(|(outcome, ..)| allowed.contains(outcome))
+    }
+}
+
+/// Infers the rules of the fabric on which these results were found.
+///
+/// # Errors
+/// A result's text is no test.
+pub fn infer(records: &[Record]) -> Result<Inferred> {
+    let all = Rule::all();
+    let base = family::model(&[]);
+    let alone: Vec<ModelFile> = all.iter().map(|&rule| family::model(&[rule])).collect();
+    let mut seen = Vec::new();
+    let mut left_out = 0;
+    let mut unexplained = Vec::new();
+    let mut contradicted: Vec<(u64, Option<(String, String)>)> = vec![(0, None); all.len()];
+    // For each rule, the runs of tests that show more without any rule than with this one.
+    let mut weight = vec![0; all.len()];
+    for record in records {
+        let litmus = record
+            .litmus()
+            .map_err(|error| Error::Input(format!("{}: {error}", record.test)))?;
+        let program = litmus.program;
+        let states = record.states.iter().filter(|state| state.count > 0);
+        let outcomes = states.map(|s| (Record::outcome(&program, s), s.count, s.state.clone()));
+        let mut test = Seen {
+            name: record.test.clone(),
+            runs: record.runs,
+            outcomes: outcomes.collect(),
+            rules: all
+                .iter()
+                .copied()
+                .filter(|rule| rule.concerns(&program))
+                .collect(),
+            program,
+        };
+        let allowed = match usual(&test.program) {
+            Model::RdmaTso => test.allowed(&base),
+            _ => None,
+        };
+        let Some(allowed) = allowed else {
+            left_out += 1;
+            continue;
+        };
+        test.outcomes.retain(|(outcome, _, state)| {
+            let fits = allowed.contains(outcome);
+            if !fits {
+                unexplained.push((test.name.clone(), state.clone()));
+            }
+            fits
+        });
+        for index in (0..all.len()).filter(|&index| test.rules.contains(&all[index])) {
+            let Some(with) = test.allowed(&alone[index]) else {
+                continue;
+            };
+            if with.len() < allowed.len() {
+                weight[index] += test.runs;
+            }
+            for (outcome, count, state) in &test.outcomes {
+                if !with.contains(outcome) {
+                    contradicted[index].0 += count;
+                    let example = || (test.name.clone(), state.clone());
+                    contradicted[index].1.get_or_insert_with(example);
+                }
+            }
+        }
+        seen.push(test);
+    }
+    let counts = all.iter().zip(&contradicted);
+    let mut rules: Vec<Rule> = counts
+        .filter(|(_, (count, _))| *count == 0)
+        .map(|(&rule, _)| rule)
+        .collect();
+    let weight = |rule: Rule| {
+        let index = all.iter().position(|&other| other == rule);
+        index.map_or(0, |index| weight[index])
+    };
+    reconcile(&seen, &mut rules, &weight);
+    // What nobody promises and no test can tell is no part of the model.
+    let promised: Vec<Rule> = rules.iter().copied().filter(|rule| rule.is_promised()).collect();
+    rules.retain(|&rule| rule.is_promised() || tried(&seen, &promised, rule).0 > 0);
+    let model = family::model(&rules);
+    for test in seen.iter().filter(|test| !test.fits(&model)) {
+        unexplained.push((
+            test.name.clone(),
+            "forbidden by what is left of the family".into(),
+        ));
+    }
+    let evidence = all.iter().zip(contradicted).map(|(&rule, (count, example))| {
+        let kept = rules.contains(&rule);
+        let (tests, runs) = tried(&seen, &rules, rule);
+        Evidence {
+            rule: rule.to_string(),
+            summary: rule.summary(),
+            promised: rule.is_promised(),
+            kept,
+            contradicted: count,
+            example,
+            tests,
+            runs,
+        }
+    });
+    let evidence = evidence.collect();
+    let fabrics: BTreeSet<String> = records.iter().map(|record| record.fabric.clone()).collect();
+    let names: Vec<_> = fabrics.iter().map(String::as_str).collect();
+    let title = format!(
+        "Inferred from {} litmus tests on {}",
+        seen.len(),
+        names.join(", ")
+    );
+    Ok(Inferred {
+        model: family::text(&title, &rules),
+        tests: seen.len(),
+        runs: seen.iter().map(|test| test.runs).sum(),
+        left_out,
+        fabrics,
+        evidence,
+        unexplained,
+        rules,
+    })
+}
+
+/// Takes rules away until what was seen is allowed, one or two at a time. Of those that help, the ones go that were tried least
+/// (`weight`), and of these the ones without which most tests fit.
+fn reconcile(seen: &[Seen], rules: &mut Vec<Rule>, weight: &dyn Fn(Rule) -> u64) {
+    loop {
+        let model = family::model(rules);
+        let conflicts: Vec<&Seen> = seen.iter().filter(|test| !test.fits(&model)).collect();
+        if conflicts.is_empty() {
+            return;
+        }
+        let any = |rule: &&Rule| conflicts.iter().any(|test| test.rules.contains(rule));
+        let concerned: Vec<Rule> = rules.iter().filter(any).copied().collect();
+        let singles = concerned.iter().map(|&rule| vec![rule]);
+        let pairs = concerned.iter().enumerate().flat_map(|(at, &a)| {
+            let rest = concerned[at + 1..].iter();
+            rest.map(move |&b| vec![a, b])
+        });
+        let mut choices: Vec<(u64, Vec<Rule>)> = singles
+            .chain(pairs)
+            .map(|gone| (gone.iter().map(|&rule| weight(rule)).sum(), gone))
+            .collect();
+        choices.sort_by_key(|(weight, gone)| (*weight, gone.len()));
+        let mut best: Option<(u64, usize, Vec<Rule>)> = None;
+        for (weight, gone) in choices {
+            if best.as_ref().is_some_and(|(least, ..)| weight > *least) {
+                break;
+            }
+            let left: Vec<Rule> = rules
+                .iter()
+                .copied()
+                .filter(|rule| !gone.contains(rule))
+                .collect();
+            let model = family::model(&left);
+            let fits = conflicts.iter().filter(|test| test.fits(&model)).count();
+            if fits > best.as_ref().map_or(0, |(_, most, _)| *most) {
+                best = Some((weight, fits, left));
+            }
+        }
+        match best {
+            Some((.., left)) => *rules = left,
+            None => return,
+        }
+    }
+}
+
+/// Returns how many tests, and runs of these, show more outcomes without the rule than with it, the others being as inferred.
+fn tried(seen: &[Seen], rules: &[Rule], rule: Rule) -> (usize, u64) {
+    let mut with: Vec<Rule> = rules.iter().copied().filter(|&other| other != rule).collect();
+    let without = family::model(&with);
+    with.push(rule);
+    let with = family::model(&with);
+    let concerned = seen.iter().filter(|test| test.rules.contains(&rule));
+    let telling = concerned.filter(|test| test.allowed(&without) != test.allowed(&with));
+    telling.fold((0, 0), |(tests, runs), test| (tests + 1, runs + test.runs))
+}
+
+impl fmt::Display for Inferred {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fabrics: Vec<_> = self.fabrics.iter().map(String::as_str).collect();
+        writeln!(
+            f,
+            "{}: {} tests, {} runs; {} tests left out (they wait, or the model took too long)",
+            fabrics.join(", "),
+            self.tests,
+            self.runs,
+            self.left_out
+        )?;
+        let mut section = |title: &str, wanted: &dyn Fn(&Evidence) -> bool| {
+            let mut text = String::new();
+            for e in self.evidence.iter().filter(|e| wanted(e)) {
+                let _ = write!(text, "  {:<15} {}", e.rule, e.summary);
+                match (&e.example, e.bound()) {
+                    (Some((test, state)), _) => {
+                        let _ = write!(text, "; {} runs against it, as {test}: {state}", e.contradicted);
+                    }
+                    (None, Some(bound)) => {
+                        let _ = write!(
+                            text,
+                            "; {} runs of {} tests could have shown otherwise: below {bound:.1e} a run (95%)",
+                            e.runs, e.tests
+                        );
+                    }
+                    _ => {}
+                }
+                text.push('\n');
+            }
+            if text.is_empty() {
+                Ok(())
+            } else {
+                write!(f, "\n{title}\n{text}")
+            }
+        };
+        section("Promised by rdma-tso, and contradicted:", &|e| {
+            e.promised && !e.kept
+        })?;
+        section("Promised by rdma-tso, and never contradicted:", &|e| {
+            e.promised && e.kept && e.tests > 0
+        })?;
+        section(
+            "Promised by rdma-tso, and no test could tell (others imply it, or it was not tried):",
+            &|e| e.promised && e.kept && e.tests == 0,
+        )?;
+        section("Not promised, and never contradicted:", &|e| {
+            !e.promised && e.kept && e.tests > 0
+        })?;
+        section("Not promised, and contradicted or not tried:", &|e| {
+            !e.promised && !e.kept
+        })?;
+        for (test, state) in &self.unexplained {
+            writeln!(f, "\nNo model of the family explains {test}: {state}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,248 @@
+//! Runs many tests in one job.
+//!
+//! Every node calls [`run`] with the same tests. Node 0 leads: it asks the model, chooses stresses, commands batches, judges what they
+//! showed and hands on a [`Record`] for each test as soon as it is done. Relies on [`Node`]. Used by the command and by tests.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use loco_fabric::{Fabric, Std};
+use loco_job::Mesh;
+use mowgli::outcome::Outcome;
+
+use crate::code::Code;
+use crate::error::{Error, Result};
+use crate::node::{Command, Node};
+use crate::oracle::{Oracle, Theory};
+use crate::record::Record;
+use crate::search::{Search, Strategy};
+use crate::test::Test;
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The runs of each test.
+    pub runs: u64,
+    /// The most runs of one batch.
+    pub batch: usize,
+    /// How stresses are chosen.
+    pub stress: Strategy,
+    /// The seed of all choices.
+    pub seed: u64,
+    /// The longest time of a run, after which a test that has not ended has hung.
+    pub patience: Duration,
+    /// The longest time for the runs of one test; there are fewer runs then.
+    pub time: Option<Duration>,
+    /// The model, or `None` for the one that fits the test.
+    pub model: Option<Theory>,
+    /// The name of the fabric in records.
+    pub fabric: String,
+}
+
+impl Default for Plan {
+    fn default() -> Plan {
+        Plan {
+            runs: 1000,
+            batch: 250,
+            stress: Strategy::Default,
+            seed: 1,
+            patience: Duration::from_secs(10),
+            time: None,
+            model: None,
+            fabric: String::new(),
+        }
+    }
+}
+
+/// What the caller does with the job's progress, on the leader.
+pub trait Listener {
+    /// Returns whether a test is to be left out on this fabric and so many nodes: its result is there already.
+    fn is_done(&mut self, _: &Test, _fabric: &str, _nodes: usize) -> bool {
+        false
+    }
+
+    /// Takes the result of a test.
+    ///
+    /// # Errors
+    /// Ends the job.
+    fn record(&mut self, record: Record) -> Result<()>;
+
+    /// Takes note of a test that cannot be run on a fabric.
+    ///
+    /// # Errors
+    /// Ends the job.
+    fn refused(&mut self, _: &Test, _why: &str) -> Result<()> {
+        Ok(())
+    }
+
+    /// Returns whether the job is to end after the current batch.
+    fn is_stopped(&self) -> bool {
+        false
+    }
+}
+
+/// Runs `tests`. The nodes other than the leader return when it has ended the job.
+///
+/// # Errors
+/// The fabric fails or a peer is lost, which names the test; the nodes have different tests; the listener fails.
+pub fn run<F: Fabric<Control = Mesh, Platform = Std>>(
+    fabric: F,
+    tests: &[Test],
+    plan: &Plan,
+    listener: &mut dyn Listener,
+) -> Result<()> {
+    let mut node = Node::new(fabric)?;
+    let hashes: String = tests
+        .iter()
+        .flat_map(|test| [test.name.as_str(), " ", &test.hash, "\n"])
+        .collect();
+    let mine = mowgli::litmus::fingerprint_of(&hashes);
+    let given = node.exchange("litmus tests", mine.as_bytes())?;
+    if let Some(other) = given.iter().position(|theirs| theirs != &given[0]) {
+        return Err(Error::OtherTests(node.id(other)));
+    }
+    if !node.leads() {
+        return follow(&mut node, tests);
+    }
+    let mut search = Search::new(plan.stress.clone(), plan.seed);
+    let oracle = Oracle::new(plan.model.clone(), node.caps().atomicity);
+    let fabric = match plan.fabric.is_empty() {
+        true => node.caps().name.clone(),
+        false => plan.fabric.clone(),
+    };
+    for (index, test) in tests.iter().enumerate() {
+        if listener.is_stopped() {
+            break;
+        }
+        if listener.is_done(test, &fabric, node.nodes()) {
+            continue;
+        }
+        let code = match Code::new(&test.litmus.program, node.nodes()) {
+            Ok(code) => Arc::new(code),
+            Err(why) => {
+                listener.refused(test, &why.0)?;
+                continue;
+            }
+        };
+        let allowed = oracle.ask(&test.litmus.program);
+        let mut trial = Trial {
+            node: &mut node,
+            search: &mut search,
+            plan,
+            test,
+            index,
+            code,
+            counts: BTreeMap::new(),
+            made: 0,
+            discarded: 0,
+            hung: None,
+            seconds: 0.0,
+        };
+        trial.runs(listener)?;
+        if listener.is_stopped() && trial.made < plan.runs {
+            break; // A test that was cut short is made again as a whole.
+        }
+        let mut record = Record::new(test, &allowed, &trial.counts);
+        record.runs = trial.made;
+        record.discarded = trial.discarded;
+        record.hung = trial.hung;
+        record.seconds = trial.seconds;
+        record.stress = plan.stress.to_string();
+        record.nodes = node.nodes();
+        record.fabric.clone_from(&fabric);
+        record.best = search.best(&test.family).map(|best| best.to_string());
+        listener.record(record)?;
+    }
+    node.command(&Command {
+        test: None,
+        runs: 0,
+        stress: crate::stress::Stress::default(),
+        seed: 0,
+        patience: plan.patience,
+    })?;
+    Ok(())
+}
+
+fn follow<F: Fabric>(node: &mut Node<F>, tests: &[Test]) -> Result<()> {
+    let mut codes: BTreeMap<usize, Arc<Code>> = BTreeMap::new();
+    let mut last = "none yet".to_owned();
+    loop {
+        let command = node.commanded().map_err(Error::in_test(&last))?;
+        let Some(index) = command.test else {
+            return Ok(());
+        };
+        let Some(test) = tests.get(index) else {
+            return Err(Error::Input(format!(
+                "the leader asks for test {index}, which is not there"
+            )));
+        };
+        last.clone_from(&test.name);
+        let code = match codes.get(&index) {
+            Some(code) => Arc::clone(code),
+            None => {
+                let code = Code::new(&test.litmus.program, node.nodes()).map_err(|e| Error::Input(e.0))?;
+                codes.clear();
+                Arc::clone(codes.entry(index).or_insert(Arc::new(code)))
+            }
+        };
+        node.batch(&command, &code).map_err(Error::in_test(&test.name))?;
+    }
+}
+
+/// The runs of one test.
+struct Trial<'a, F: Fabric> {
+    node: &'a mut Node<F>,
+    search: &'a mut Search,
+    plan: &'a Plan,
+    test: &'a Test,
+    index: usize,
+    code: Arc<Code>,
+    counts: BTreeMap<Outcome, u64>,
+    made: u64,
+    discarded: u64,
+    hung: Option<String>,
+    seconds: f64,
+}
+
+impl<F: Fabric> Trial<'_, F> {
+    fn runs(&mut self, listener: &dyn Listener) -> Result<()> {
+        let begin = Instant::now();
+        while self.made < self.plan.runs && self.hung.is_none() && !listener.is_stopped() {
+            if self.plan.time.is_some_and(|time| begin.elapsed() >= time) {
+                break;
+            }
+            self.batch().map_err(Error::in_test(&self.test.name))?;
+        }
+        self.seconds = begin.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    fn batch(&mut self) -> loco_fabric::Result<()> {
+        let left = usize::try_from(self.plan.runs - self.made).unwrap_or(usize::MAX);
+        let command = Command {
+            test: Some(self.index),
+            runs: left.min(self.plan.batch),
+            stress: self.search.next(&self.test.family),
+            seed: self.search.seed(),
+            patience: self.plan.patience,
+        };
+        self.node.command(&command)?;
+        let shown = self.node.batch(&command, &self.code)?;
+        self.made += shown.outcomes.len() as u64 + shown.discarded;
+        self.discarded += shown.discarded;
+        let thread = shown.hung.map(|thread| &self.test.litmus.program.threads[thread]);
+        self.hung = thread.map(|thread| thread.name.clone());
+        let before = self.counts.clone();
+        for outcome in shown.outcomes {
+            *self.counts.entry(outcome).or_default() += 1;
+        }
+        let changed = self.counts.iter().filter_map(|(outcome, &count)| {
+            let known = before.get(outcome).copied().unwrap_or(0);
+            (count > known).then(|| 1.0 / (1.0 + known as f64))
+        });
+        self.search
+            .learn(&self.test.family, command.stress, changed.sum());
+        Ok(())
+    }
+}

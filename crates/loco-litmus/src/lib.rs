@@ -1,0 +1,34 @@
+//! Litmus tests of RDMA memory models on real fabrics: which outcomes a fabric shows, and what the model says about them.
+//!
+//! A test is compiled for a job ([`code`]), its runs are made side by side by the threads of every node ([`worker`], [`node`]) under
+//! conditions that make rare outcomes likelier ([`stress`], [`search`]), and what they showed is judged by the model ([`oracle`],
+//! [`record`]). [`job`] does this for many tests with the same connections, memory and threads. The crate relies on the fabric contract
+//! alone, so that every fabric can be tested; on `loco-job` for set-up; and on `mowgli` for the language and the models. The command
+//! `loco litmus` uses it (`docs/fabrics.md`).
+
+#![forbid(unsafe_code)]
+
+pub mod code;
+pub mod error;
+pub mod infer;
+pub mod job;
+pub mod line;
+pub mod node;
+pub mod oracle;
+mod pin;
+pub mod record;
+pub mod results;
+pub mod search;
+pub mod shared;
+pub mod stress;
+pub mod table;
+pub mod test;
+mod traffic;
+pub mod worker;
+
+pub use error::{Error, Result};
+pub use job::{Listener, Plan, run};
+pub use record::{Record, State, Verdict};
+pub use search::Strategy;
+pub use stress::Stress;
+pub use test::Test;

@@ -1,0 +1,226 @@
+//! A worker's queue pairs, with the number of operations posted and ended on each.
+//!
+//! Completions of one queue pair come in the order of its operations, so the number that has come says which have ended.
+//! Relies on [`Shared`] for completions. Used by workers and traffic.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use loco_fabric::{
+    Completion, Fabric, FabricError, Local, Peers, Platform, Posted, QueuePair, Result, Std, Target, Wait,
+    Work, WorkRequestId,
+};
+
+use crate::shared::{LINES_MAX, SCRATCH, SCRATCH_AT, Shared};
+
+/// The lane of queue pairs by which nodes meet.
+pub const CONTROL: usize = usize::MAX;
+/// The lane of queue pairs that carry traffic beside the test.
+pub const TRAFFIC: usize = usize::MAX - 1;
+
+/// One queue pair of a worker.
+struct Line<F: Fabric> {
+    node: usize,
+    lane: usize,
+    queue_pair: F::QueuePair,
+    posted: u64,
+    /// The operations that ended within the posting call.
+    at_once: u64,
+    fenced: bool,
+}
+
+/// The queue pairs of a worker. They are made when they are first used and kept for all tests.
+pub struct Lines<F: Fabric> {
+    /// What the node's threads share.
+    pub shared: Arc<Shared<F>>,
+    worker: usize,
+    lines: Vec<Line<F>>,
+    buffer: Vec<Completion>,
+}
+
+impl<F: Fabric> Lines<F> {
+    /// Makes the queue pairs, none yet, of a worker.
+    pub fn new(shared: Arc<Shared<F>>, worker: usize) -> Lines<F> {
+        Lines {
+            shared,
+            worker,
+            lines: Vec::new(),
+            buffer: Vec::new(),
+        }
+    }
+
+    /// Returns the line towards a node in a lane.
+    ///
+    /// # Errors
+    /// The fabric makes no further queue pair.
+    pub fn line(&mut self, node: usize, lane: usize) -> Result<usize> {
+        if let Some(line) = self.lines.iter().position(|l| l.node == node && l.lane == lane) {
+            return Ok(line);
+        }
+        if self.lines.len() == LINES_MAX {
+            return Err(FabricError::Config(format!(
+                "a thread of a test uses more than {LINES_MAX} queue pairs"
+            )));
+        }
+        self.lines.push(Line {
+            node,
+            lane,
+            queue_pair: self.shared.fabric.queue_pair(self.shared.nodes[node])?,
+            posted: 0,
+            at_once: 0,
+            fenced: false,
+        });
+        Ok(self.lines.len() - 1)
+    }
+
+    /// Returns the number of operations posted on a line.
+    pub fn posted(&self, line: usize) -> u64 {
+        self.lines[line].posted
+    }
+
+    /// Returns the number of operations ended on a line, as far as completions were taken.
+    pub fn ended(&self, line: usize) -> u64 {
+        self.shared.ended(self.worker, line) + self.lines[line].at_once
+    }
+
+    /// Returns whether everything posted on a line has ended, after a look at the completions.
+    ///
+    /// # Errors
+    /// An operation of this node has failed.
+    pub fn is_idle(&mut self, line: usize) -> Result<bool> {
+        if self.ended(line) < self.posted(line) {
+            self.shared.take(&mut self.buffer)?;
+        }
+        Ok(self.ended(line) == self.posted(line))
+    }
+
+    /// Lets the next operation of a line wait for earlier gets and atomics (remote fence).
+    pub fn fence(&mut self, line: usize) {
+        self.lines[line].fenced = true;
+    }
+
+    /// Drops a remote fence that no operation followed.
+    pub fn unfence(&mut self, line: usize) {
+        self.lines[line].fenced = false;
+    }
+
+    /// Posts an operation, as soon as there is room. Returns its number on the line, from 1.
+    ///
+    /// # Errors
+    /// The errors of the operation; `Timeout` if there is no room until `deadline`.
+    #[inline]
+    pub fn post(
+        &mut self,
+        line: usize,
+        deadline: Instant,
+        operation: impl Fn(&mut F::QueuePair, &Shared<F>, Work) -> Result<Posted>,
+    ) -> Result<u64> {
+        let mut work = Work::signaled(WorkRequestId((self.worker as u64) << 32 | line as u64));
+        loop {
+            let it = &mut self.lines[line];
+            work.fenced = it.fenced;
+            match operation(&mut it.queue_pair, &self.shared, work) {
+                Ok(posted) => {
+                    it.fenced = false;
+                    it.posted += 1;
+                    it.at_once += u64::from(posted == Posted::Done);
+                    return Ok(it.posted);
+                }
+                Err(FabricError::QueueFull(_)) => {
+                    // On some fabrics only room for what has left the queue unpolled is missing: any progress will do.
+                    let ended = self.ended(line);
+                    let posted = self.posted(line);
+                    if ended < posted {
+                        self.until(line, ended + 1, deadline)?;
+                    } else {
+                        self.shared.take(&mut self.buffer)?;
+                        std::thread::yield_now();
+                        if Instant::now() > deadline {
+                            return Err(FabricError::QueueFull(self.shared.nodes[self.lines[line].node]));
+                        }
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Waits until the operation of this number has ended.
+    ///
+    /// # Errors
+    /// `Timeout` at `deadline`; `PeerLost`; the failure of an operation.
+    #[inline]
+    pub fn until(&mut self, line: usize, number: u64, deadline: Instant) -> Result<()> {
+        if self.ended(line) >= number {
+            return Ok(());
+        }
+        self.wait(line, number, deadline)
+    }
+
+    #[cold]
+    fn wait(&mut self, line: usize, number: u64, deadline: Instant) -> Result<()> {
+        let (shared, worker) = (Arc::clone(&self.shared), self.worker);
+        let at_once = self.lines[line].at_once;
+        let buffer = &mut self.buffer;
+        let left = deadline.saturating_duration_since(Instant::now());
+        let wait = Wait {
+            what: "the end of an operation",
+            peers: Peers::One(shared.nodes[self.lines[line].node]),
+            deadline: Some(Std.now().after(left)),
+        };
+        shared.fabric.wait(wait, || match shared.take(buffer) {
+            Err(error) => Some(Err(error)),
+            Ok(()) => (shared.ended(worker, line) + at_once >= number).then_some(Ok(())),
+        })?
+    }
+
+    /// Waits until everything posted on a line is placed.
+    ///
+    /// # Errors
+    /// The errors of [`Self::until`].
+    pub fn settle(&mut self, line: usize, deadline: Instant) -> Result<()> {
+        self.lines[line].fenced = false;
+        let number = self.post(line, deadline, |qp, _, work| qp.flush(work))?;
+        self.until(line, number, deadline)
+    }
+
+    /// Puts words into a node's region, by the data in the work request.
+    ///
+    /// # Errors
+    /// The errors of [`Self::post`].
+    pub fn put_words(&mut self, line: usize, at: usize, words: &[u64], deadline: Instant) -> Result<u64> {
+        let node = self.lines[line].node;
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        self.post(line, deadline, |qp, shared, work| {
+            let target = Target {
+                remote: &shared.remotes[node],
+                offset: at,
+            };
+            qp.put_inline(&bytes, target, work)
+        })
+    }
+
+    /// Posts an operation of traffic, which moves `bytes` of scratch memory.
+    ///
+    /// # Errors
+    /// The errors of [`Self::post`].
+    pub fn traffic(&mut self, line: usize, bytes: usize, is_get: bool, deadline: Instant) -> Result<u64> {
+        let node = self.lines[line].node;
+        let len = bytes.min(SCRATCH);
+        self.post(line, deadline, |qp, shared, work| {
+            let target = Target {
+                remote: &shared.remotes[node],
+                offset: SCRATCH_AT,
+            };
+            let local = Local {
+                memory: &shared.memory,
+                offset: SCRATCH_AT + SCRATCH,
+                len,
+            };
+            match is_get {
+                true => qp.get(local, target, work),
+                false => qp.put(local, target, work),
+            }
+        })
+    }
+}

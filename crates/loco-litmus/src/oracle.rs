@@ -1,0 +1,148 @@
+//! What the model allows of a test.
+//!
+//! Without a choice, tests that `wait` are judged by `rdma-wait`, all others by `rdma-tso`, with the atomicity that the fabric states.
+//! Relies on `mowgli`'s declarative engine and on its model files. Used by [`crate::job`] and by the inference.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use loco_fabric::Atomicity;
+use mowgli::cat::{self, Embedded, Included, Includes, ModelFile};
+use mowgli::check::{Features, applicable};
+use mowgli::declarative;
+use mowgli::model::{Model, RmwAtomicity};
+use mowgli::outcome::{Budget, Outcome};
+use mowgli::program::Program;
+
+use crate::error::{Error, Result};
+
+/// The longest time that the model may take for a test.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The model by which outcomes are judged.
+#[derive(Clone, Debug)]
+pub struct Oracle {
+    /// The model, or `None` for the model that fits the test.
+    pub model: Option<Theory>,
+    /// The accesses against which remote read-modify-writes are atomic.
+    pub atomicity: RmwAtomicity,
+}
+
+/// A model that was chosen.
+#[derive(Clone, Debug)]
+pub enum Theory {
+    /// A built-in model.
+    BuiltIn(Model),
+    /// A model from a file.
+    File(Box<ModelFile>),
+}
+
+/// The outcomes that the model allows.
+#[derive(Clone, Debug, Default)]
+pub struct Allowed {
+    /// The model's name.
+    pub model: String,
+    /// The outcomes.
+    pub outcomes: BTreeSet<Outcome>,
+    /// Whether these are all, so that every other one is forbidden.
+    pub complete: bool,
+}
+
+impl Oracle {
+    /// Makes the oracle for a fabric with these atomics.
+    pub fn new(model: Option<Theory>, atomicity: Atomicity) -> Oracle {
+        let atomicity = match atomicity {
+            Atomicity::Glob => RmwAtomicity::Glob,
+            Atomicity::Hca | Atomicity::None => RmwAtomicity::Hca,
+        };
+        Oracle { model, atomicity }
+    }
+
+    /// Finds what the model allows of a program. A model without a meaning for it allows nothing and is not complete.
+    pub fn ask(&self, program: &Program) -> Allowed {
+        let budget = Budget {
+            deadline: Some(Instant::now() + PATIENCE),
+            ..Budget::default()
+        };
+        let (model, search) = match &self.model {
+            Some(Theory::File(file)) => {
+                let search = cat::outcomes(program, file, self.atomicity, &budget);
+                (file.name().to_owned(), search)
+            }
+            chosen => {
+                let model = match chosen {
+                    Some(Theory::BuiltIn(model)) => *model,
+                    _ => usual(program),
+                };
+                if applicable(program, model).is_err() {
+                    return Allowed {
+                        model: model.name().to_owned(),
+                        ..Allowed::default()
+                    };
+                }
+                let search = declarative::outcomes(program, model, self.atomicity, &budget);
+                (model.name().to_owned(), search)
+            }
+        };
+        Allowed {
+            model,
+            complete: search.is_complete(),
+            outcomes: search.outcomes,
+        }
+    }
+}
+
+/// Returns the model that the contract of fabrics is for such a program.
+pub fn usual(program: &Program) -> Model {
+    match Features::of(program).wait {
+        true => Model::RdmaWait,
+        false => Model::RdmaTso,
+    }
+}
+
+/// Finds the files that a model file includes: beside it, or else those that are built in.
+struct Beside;
+
+impl Includes for Beside {
+    fn read(&self, includer: &str, path: &str) -> std::result::Result<Included, String> {
+        let folder = Path::new(includer).parent().unwrap_or(Path::new(""));
+        let beside = folder.join(path);
+        if beside.is_file() {
+            return match std::fs::read_to_string(&beside) {
+                Ok(text) => Ok(Included {
+                    name: beside.display().to_string(),
+                    text,
+                }),
+                Err(error) => Err(error.to_string()),
+            };
+        }
+        Embedded.read(includer, path)
+    }
+}
+
+impl Theory {
+    /// Returns the model of this name, or of this file, whose name ends in `.cat`.
+    ///
+    /// # Errors
+    /// There is no such model, the file cannot be read, or it has a mistake, whose place is named.
+    pub fn named(name: &str) -> Result<Theory> {
+        let path = Path::new(name);
+        if path.extension().is_none_or(|extension| extension != "cat") {
+            let model = name
+                .parse()
+                .map_err(|error| Error::Input(format!("{error}, or a file `NAME.cat`")))?;
+            return Ok(Theory::BuiltIn(model));
+        }
+        let text = match (std::fs::read_to_string(path), cat::find(name)) {
+            (Ok(text), _) => text,
+            (Err(_), Some(text)) if !path.exists() => text.to_owned(),
+            (Err(source), _) => return Err(Error::file(path)(source)),
+        };
+        let file = ModelFile::parse(name, &text, &Beside).map_err(|errors| {
+            let texts: Vec<_> = errors.iter().map(ToString::to_string).collect();
+            Error::Input(format!("{name}: {}", texts.join("\n")))
+        })?;
+        Ok(Theory::File(Box::new(file)))
+    }
+}

@@ -1,0 +1,256 @@
+//! The result of a test on a fabric, as a line of JSON (`docs/json.md`) and as a histogram in litmus7's format.
+//!
+//! A record holds the test's text, so that a file of records says by itself what was run. Relies on `mowgli`'s language.
+//! Used by [`crate::job`], the table and the inference.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use mowgli::litmus::{self, Litmus, Operand, Quantifier};
+use mowgli::outcome::Outcome;
+use mowgli::program::{Loc, Program, Reg, ThreadId, Value};
+use serde::{Deserialize, Serialize};
+
+use crate::oracle::Allowed;
+use crate::test::Test;
+
+/// The result of a test.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// Format of the line.
+    pub version: u32,
+    /// Name of the test.
+    pub test: String,
+    /// What it is one of.
+    pub family: String,
+    /// Fingerprint of program and conditions.
+    pub hash: String,
+    /// The test as text.
+    pub source: String,
+    /// The fabric.
+    pub fabric: String,
+    /// Number of nodes of the job.
+    pub nodes: usize,
+    /// The model that judged.
+    pub model: String,
+    /// Whether the model's search was complete: if not, states that it did not find are not judged.
+    pub judged: bool,
+    /// The stress: `none`, `default`, `auto`, or the switches.
+    pub stress: String,
+    /// Runs that were asked for.
+    pub runs: u64,
+    /// Runs without a state: an `assume` failed or a loop met its bound.
+    pub discarded: u64,
+    /// The thread that hung at the deadline, if one did; the test was given up then.
+    pub hung: Option<String>,
+    /// Wall-clock time of the runs, without the model's.
+    pub seconds: f64,
+    /// The states seen, and those that the model allows and that were not seen.
+    pub states: Vec<State>,
+    /// The stress that showed the rarest states, where several were tried.
+    pub best: Option<String>,
+}
+
+/// A final state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct State {
+    /// The state as text: `0:a=1; [x]=2;`.
+    pub state: String,
+    /// How often it was seen.
+    pub count: u64,
+    /// What the model says.
+    pub verdict: Verdict,
+    /// The values, registers first.
+    pub values: Vec<Value>,
+}
+
+/// What the model says about a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// It is possible.
+    Allowed,
+    /// It is not.
+    Forbidden,
+    /// The search was not complete.
+    Unknown,
+}
+
+/// Returns the registers, then the locations of a program.
+fn operands(program: &Program) -> Vec<Operand> {
+    mowgli_generate::condition::operands(program)
+}
+
+impl Record {
+    /// Judges what was seen.
+    pub fn new(test: &Test, allowed: &Allowed, counts: &BTreeMap<Outcome, u64>) -> Record {
+        let program = &test.litmus.program;
+        let operands = operands(program);
+        let unseen = allowed.outcomes.iter().filter(|o| !counts.contains_key(o));
+        let rows = counts.iter().map(|(o, &n)| (o, n)).chain(unseen.map(|o| (o, 0)));
+        let states = rows.map(|(outcome, count)| {
+            let values: Vec<Value> = operands.iter().map(|o| o.value(outcome)).collect();
+            let shown = operands.iter().zip(&values);
+            let shown = shown.map(|(o, value)| format!("{}={value};", o.display(program)));
+            State {
+                state: shown.collect::<Vec<_>>().join(" "),
+                count,
+                verdict: match allowed.outcomes.contains(outcome) {
+                    true => Verdict::Allowed,
+                    false if allowed.complete => Verdict::Forbidden,
+                    false => Verdict::Unknown,
+                },
+                values,
+            }
+        });
+        Record {
+            version: 1,
+            test: test.name.clone(),
+            family: test.family.clone(),
+            hash: test.hash.clone(),
+            source: test.litmus.print(),
+            fabric: String::new(),
+            nodes: 0,
+            model: allowed.model.clone(),
+            judged: allowed.complete,
+            stress: String::new(),
+            runs: 0,
+            discarded: 0,
+            hung: None,
+            seconds: 0.0,
+            states: states.collect(),
+            best: None,
+        }
+    }
+
+    /// Returns whether a state was seen that the model forbids.
+    pub fn is_violated(&self) -> bool {
+        self.violations().next().is_some()
+    }
+
+    /// Returns the states that were seen and that the model forbids.
+    pub fn violations(&self) -> impl Iterator<Item = &State> {
+        let seen = |state: &&State| state.count > 0 && state.verdict == Verdict::Forbidden;
+        self.states.iter().filter(seen)
+    }
+
+    /// Returns how many allowed states there are, and how many of them were seen.
+    pub fn allowed(&self) -> (usize, usize) {
+        let allowed = self.states.iter().filter(|s| s.verdict == Verdict::Allowed);
+        let seen = allowed.clone().filter(|s| s.count > 0);
+        (allowed.count(), seen.count())
+    }
+
+    /// Parses the test again.
+    ///
+    /// # Errors
+    /// The text is no test.
+    pub fn litmus(&self) -> Result<Litmus, litmus::ParseError> {
+        litmus::parse(&self.source).map(|parsed| parsed.litmus)
+    }
+
+    /// Returns a state as an outcome of the test's program.
+    pub fn outcome(program: &Program, state: &State) -> Outcome {
+        let mut outcome = Outcome {
+            registers: program
+                .threads
+                .iter()
+                .map(|t| vec![0; t.registers.len()])
+                .collect(),
+            memory: vec![0; program.locations.len()],
+        };
+        for (operand, &value) in operands(program).iter().zip(&state.values) {
+            match *operand {
+                Operand::Reg(ThreadId(t), Reg(r)) => {
+                    outcome.registers[usize::from(t)][usize::from(r)] = value
+                }
+                Operand::Loc(Loc(l)) => outcome.memory[usize::from(l)] = value,
+            }
+        }
+        outcome
+    }
+
+    /// Returns for each condition of the test how many runs satisfied its formula, and how many did not.
+    pub fn witnesses(&self, litmus: &Litmus) -> Vec<(u64, u64)> {
+        let tally = |query: &litmus::Query| {
+            let holds = |s: &&State| {
+                query
+                    .condition
+                    .formula
+                    .holds(&Record::outcome(&litmus.program, s))
+            };
+            let positive: u64 = self.states.iter().filter(holds).map(|s| s.count).sum();
+            let all: u64 = self.states.iter().map(|s| s.count).sum();
+            (positive, all - positive)
+        };
+        litmus.queries.iter().map(tally).collect()
+    }
+
+    /// Writes the histogram as litmus7 does, with the model's verdict behind each state.
+    ///
+    /// # Errors
+    /// The record's text is no test.
+    pub fn histogram(&self) -> Result<String, litmus::ParseError> {
+        let litmus = self.litmus()?;
+        let seen = self.states.iter().filter(|s| s.count > 0).count();
+        let mut out = String::new();
+        let kind = if self.is_violated() {
+            "Forbidden"
+        } else {
+            "Allowed"
+        };
+        let _ = writeln!(out, "Test {} {kind}", self.test);
+        let _ = writeln!(out, "Histogram ({seen} states)");
+        let first = &litmus.queries[0].condition;
+        for state in &self.states {
+            let holds = first.formula.holds(&Record::outcome(&litmus.program, state));
+            let mark = if holds { "*" } else { ":" };
+            let verdict = match (state.verdict, state.count) {
+                (Verdict::Allowed, 0) => "allowed, never seen".to_owned(),
+                (Verdict::Allowed, n) => format!("allowed, seen {n} times"),
+                (Verdict::Forbidden, _) => format!("FORBIDDEN by {} but seen", self.model),
+                (Verdict::Unknown, _) => format!("not judged by {}", self.model),
+            };
+            let _ = writeln!(out, "{:<8}{mark}>{}  {verdict}", state.count, state.state);
+        }
+        let witnesses = self.witnesses(&litmus);
+        for (index, (query, &(positive, negative))) in litmus.queries.iter().zip(&witnesses).enumerate() {
+            let validated = match query.condition.quantifier {
+                Quantifier::Exists => positive > 0,
+                Quantifier::NotExists => positive == 0,
+                Quantifier::Forall => negative == 0,
+            };
+            let ok = if validated { "Ok" } else { "No" };
+            let is = if validated {
+                "is validated"
+            } else {
+                "is NOT validated"
+            };
+            let when = match (positive, negative) {
+                (0, _) => "Never",
+                (_, 0) => "Always",
+                _ => "Sometimes",
+            };
+            let name = litmus.query_name(index);
+            let condition = query.condition.display(&litmus.program);
+            let _ = writeln!(
+                out,
+                "{ok}\n\nWitnesses\nPositive: {positive}, Negative: {negative}"
+            );
+            let _ = writeln!(out, "Condition {condition} {is}");
+            let _ = writeln!(out, "Observation {name} {when} {positive} {negative}");
+        }
+        if let Some(thread) = &self.hung {
+            let _ = writeln!(
+                out,
+                "Hung: {thread} did not end by the deadline; the test was given up"
+            );
+        }
+        if self.discarded > 0 {
+            let _ = writeln!(out, "Discarded: {}", self.discarded);
+        }
+        let _ = writeln!(out, "Hash={}", self.hash);
+        let _ = writeln!(out, "Time {} {:.2}", self.test, self.seconds);
+        Ok(out)
+    }
+}

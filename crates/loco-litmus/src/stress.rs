@@ -1,0 +1,348 @@
+//! What makes rare outcomes likelier: delays, traffic, placement, pinning and cache states (RDMA-TSO'24 section 5).
+//!
+//! A [`Stress`] is one choice of all of these and holds for one batch of runs. None changes what a model allows: runs that share queue
+//! pairs with others, or with traffic, are parts of a larger program, and an execution without the rest of it is consistent
+//! if the whole is. Used by the node, which applies it, and by the search, which chooses it.
+
+use std::fmt;
+use std::str::FromStr;
+
+use mowgli::generate::Random;
+use serde::{Deserialize, Serialize};
+
+/// Declares an enum whose variants have names for options and results.
+macro_rules! choices {
+    ($(#[$meta:meta])* $name:ident $all:ident { $($(#[$doc:meta])* $variant:ident $text:literal),* $(,)? }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $name { $($(#[$doc])* $variant),* }
+        /// Every choice.
+        pub const $all: [$name; [$($text),*].len()] = [$($name::$variant),*];
+        impl $name {
+            /// Returns the name that options and results use.
+            pub const fn name(self) -> &'static str {
+                match self { $($name::$variant => $text),* }
+            }
+        }
+    };
+}
+
+choices! {
+    /// When a thread of a test is delayed.
+    Delay DELAYS {
+        /// Never.
+        #[default]
+        None "none",
+        /// Before it begins a run.
+        Start "start",
+        /// Before a run and before each of its instructions.
+        Between "between",
+    }
+}
+choices! {
+    /// How the locations of a run lie to one another.
+    Placement PLACEMENTS {
+        /// On a cache line each.
+        #[default]
+        Line "line",
+        /// On one cache line.
+        Same "same",
+        /// On a page each.
+        Page "page",
+        /// Each next to that of the next run, so that runs share cache lines.
+        Packed "packed",
+    }
+}
+choices! {
+    /// Which processors run the threads of a test.
+    Pin PINS {
+        /// Those that the system chooses.
+        #[default]
+        Free "free",
+        /// One processor for all threads of a host.
+        Together "together",
+        /// Another one for each thread of a host.
+        Apart "apart",
+    }
+}
+choices! {
+    /// The state of a run's words in the cache of the processor that is about to use them.
+    Cache CACHES {
+        /// Whatever the last access left.
+        #[default]
+        Any "any",
+        /// Loaded ahead.
+        Shared "shared",
+        /// Loaded ahead to be written.
+        Owned "owned",
+    }
+}
+choices! {
+    /// What else the network card has to do.
+    Traffic TRAFFICS {
+        /// Nothing.
+        #[default]
+        None "none",
+        /// Operations of the queue pairs of other threads.
+        Other "other",
+        /// Operations of the test's queue pairs, before each run.
+        Same "same",
+    }
+}
+choices! {
+    /// How threads begin their runs.
+    Start STARTS {
+        /// Together for each run, as far as that takes little time.
+        #[default]
+        Run "run",
+        /// Together for each batch of runs only.
+        Batch "batch",
+    }
+}
+choices! {
+    /// How a put of a constant is posted.
+    Constant CONSTANTS {
+        /// From registered memory, which the network card reads.
+        #[default]
+        Memory "memory",
+        /// With the data in the work request.
+        Inline "inline",
+    }
+}
+
+/// The conditions of a batch of runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Stress {
+    /// Delays of the processor.
+    pub delay: Delay,
+    /// The longest delay is `10^delay_decades` ns; short and long ones are equally likely.
+    pub delay_decades: u8,
+    /// Placement of words.
+    pub placement: Placement,
+    /// Placement of threads.
+    pub pin: Pin,
+    /// State of caches.
+    pub cache: Cache,
+    /// Traffic beside the test.
+    pub traffic: Traffic,
+    /// An operation of the traffic moves `8 << traffic_size` bytes.
+    pub traffic_size: u8,
+    /// So many operations of the traffic are under way at once.
+    pub traffic_depth: u8,
+    /// Beginning of runs.
+    pub start: Start,
+    /// Puts of constants.
+    pub constant: Constant,
+}
+
+/// The largest [`Stress::delay_decades`]: 10^5 ns.
+pub const DECADES_MAX: u8 = 5;
+/// The largest [`Stress::traffic_size`]: 64 KiB.
+pub const SIZE_MAX: u8 = 13;
+/// The largest [`Stress::traffic_depth`].
+pub const DEPTH_MAX: u8 = 15;
+
+/// The number of fields, which [`Stress::with_random`] counts.
+const FIELDS: usize = 10;
+
+impl Stress {
+    /// Draws every field.
+    pub fn random(random: &mut Random) -> Stress {
+        (0..FIELDS).fold(Stress::default(), |stress, field| {
+            stress.with_random(field, random)
+        })
+    }
+
+    /// Draws one field again: a step of local search.
+    #[must_use]
+    pub fn neighbour(self, random: &mut Random) -> Stress {
+        let field = random.below(FIELDS);
+        self.with_random(field, random)
+    }
+
+    fn with_random(mut self, field: usize, random: &mut Random) -> Stress {
+        fn one<T: Copy>(of: &[T], random: &mut Random) -> T {
+            of[random.below(of.len())]
+        }
+        let mut below = |bound: u8| random.below(usize::from(bound) + 1) as u8;
+        match field {
+            0 => self.delay_decades = below(DECADES_MAX),
+            1 => self.traffic_size = below(SIZE_MAX),
+            2 => self.traffic_depth = below(DEPTH_MAX),
+            3 => self.delay = one(&DELAYS, random),
+            4 => self.placement = one(&PLACEMENTS, random),
+            5 => self.pin = one(&PINS, random),
+            6 => self.cache = one(&CACHES, random),
+            7 => self.traffic = one(&TRAFFICS, random),
+            8 => self.start = one(&STARTS, random),
+            _ => self.constant = one(&CONSTANTS, random),
+        }
+        self
+    }
+
+    /// Returns the bytes of an operation of the traffic.
+    pub fn traffic_bytes(&self) -> usize {
+        8 << self.traffic_size
+    }
+
+    /// Packs the fields into a word, four bits each, for messages between nodes.
+    pub fn to_bits(self) -> u64 {
+        let fields = [
+            self.delay as u64,
+            u64::from(self.delay_decades),
+            self.placement as u64,
+            self.pin as u64,
+            self.cache as u64,
+            self.traffic as u64,
+            u64::from(self.traffic_size),
+            u64::from(self.traffic_depth),
+            self.start as u64,
+            self.constant as u64,
+        ];
+        fields.iter().rev().fold(0, |bits, field| bits << 4 | field & 15)
+    }
+
+    /// Unpacks [`Self::to_bits`]. Fields out of range get their defaults.
+    pub fn from_bits(bits: u64) -> Stress {
+        fn at<T: Copy + Default>(of: &[T], field: u64) -> T {
+            of.get(field as usize).copied().unwrap_or_default()
+        }
+        let field = |index: u32| bits >> (4 * index) & 15;
+        Stress {
+            delay: at(&DELAYS, field(0)),
+            delay_decades: field(1) as u8,
+            placement: at(&PLACEMENTS, field(2)),
+            pin: at(&PINS, field(3)),
+            cache: at(&CACHES, field(4)),
+            traffic: at(&TRAFFICS, field(5)),
+            traffic_size: field(6) as u8,
+            traffic_depth: field(7) as u8,
+            start: at(&STARTS, field(8)),
+            constant: at(&CONSTANTS, field(9)),
+        }
+    }
+}
+
+/// Writes `delay=start:3,place=line,..`, which [`Stress::from_str`] reads.
+impl fmt::Display for Stress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "delay={}:{},place={},pin={},cache={},traffic={}:{}:{},start={},constant={}",
+            self.delay.name(),
+            self.delay_decades,
+            self.placement.name(),
+            self.pin.name(),
+            self.cache.name(),
+            self.traffic.name(),
+            self.traffic_size,
+            self.traffic_depth,
+            self.start.name(),
+            self.constant.name(),
+        )
+    }
+}
+
+/// Says what is wrong with the text of a stress.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct BadStress(String);
+
+impl FromStr for Stress {
+    type Err = BadStress;
+
+    fn from_str(text: &str) -> Result<Stress, BadStress> {
+        let mut stress = Stress::default();
+        for part in text.split(',').filter(|part| !part.is_empty()) {
+            let (key, value) = part
+                .split_once('=')
+                .ok_or_else(|| BadStress(format!("`{part}` is not `SWITCH=VALUE`")))?;
+            let mut words = value.split(':');
+            let first = words.next().unwrap_or_default();
+            let mut number = |max: u8, default: u8| match words.next() {
+                None => Ok(default),
+                Some(word) => word.parse().ok().filter(|&n| n <= max).ok_or_else(|| {
+                    BadStress(format!("`{word}` in `{part}`: a number up to {max} is expected"))
+                }),
+            };
+            match key {
+                "delay" => {
+                    stress.delay = pick(&DELAYS, Delay::name, first, part)?;
+                    stress.delay_decades = number(DECADES_MAX, 3)?;
+                }
+                "place" => stress.placement = pick(&PLACEMENTS, Placement::name, first, part)?,
+                "pin" => stress.pin = pick(&PINS, Pin::name, first, part)?,
+                "cache" => stress.cache = pick(&CACHES, Cache::name, first, part)?,
+                "traffic" => {
+                    stress.traffic = pick(&TRAFFICS, Traffic::name, first, part)?;
+                    stress.traffic_size = number(SIZE_MAX, 0)?;
+                    stress.traffic_depth = number(DEPTH_MAX, 4)?;
+                }
+                "start" => stress.start = pick(&STARTS, Start::name, first, part)?,
+                "constant" => stress.constant = pick(&CONSTANTS, Constant::name, first, part)?,
+                _ => {
+                    return Err(BadStress(format!(
+                        "no switch `{key}`: there are delay, place, pin, cache, traffic, start and constant"
+                    )));
+                }
+            }
+            if words.next().is_some() {
+                return Err(BadStress(format!("`{part}` has too many numbers")));
+            }
+        }
+        Ok(stress)
+    }
+}
+
+fn pick<T: Copy>(of: &[T], name: fn(T) -> &'static str, text: &str, part: &str) -> Result<T, BadStress> {
+    of.iter()
+        .copied()
+        .find(|&choice| name(choice) == text)
+        .ok_or_else(|| {
+            let names: Vec<_> = of.iter().map(|&choice| name(choice)).collect();
+            BadStress(format!(
+                "`{text}` in `{part}`: expected one of {}",
+                names.join(", ")
+            ))
+        })
+}
+
+impl Serialize for Stress {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Stress {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Stress, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stresses_survive_words_and_texts() {
+        let mut random = Random::new(15);
+        for _ in 0..1000 {
+            let stress = Stress::random(&mut random);
+            assert_eq!(Stress::from_bits(stress.to_bits()), stress);
+            assert_eq!(stress.to_string().parse(), Ok(stress));
+        }
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let error = |text: &str| text.parse::<Stress>().map_err(|e| e.to_string());
+        assert_eq!(
+            error("pin=near").unwrap_err(),
+            "`near` in `pin=near`: expected one of free, together, apart"
+        );
+        assert!(error("delay=start:9").unwrap_err().contains("up to 5"));
+        assert!(error("heat=1").unwrap_err().contains("no switch `heat`"));
+        assert_eq!(error(""), Ok(Stress::default()));
+    }
+}

@@ -1,0 +1,551 @@
+//! A thread of a node: executes one thread of a test, run after run, as CPU accesses and posted operations.
+//!
+//! `poll(n)` waits for the n-th completion of the run, `wait(d)` for the last operation with that identifier, `rfence` fences the next
+//! operation, and a put of a constant comes from a word that nobody else writes. Between accesses of the test nothing
+//! happens that would order them: handles on words are made before the batch. Relies on [`Lines`]. Used by the node.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use loco_fabric::{Fabric, FabricError, Local, Memory, QueuePair, Result, Target, WordCell};
+use mowgli::generate::Random;
+use mowgli::program::{Expr, Instr, Loc, PutSrc, Value, WorkId};
+
+use crate::code::Code;
+use crate::line::{CONTROL, Lines};
+use crate::shared::{Shared, progress_at};
+use crate::stress::{Cache, Constant, Delay, Start, Stress, Traffic};
+
+/// The handle on a word of a fabric.
+type Cell<F> = <<F as Fabric>::Memory as Memory>::Cell<u64>;
+
+/// The number of looks at the others' progress before a thread lets others run, and the number of times it does.
+const LOOKS: u32 = 300;
+const YIELDS: u32 = 3;
+/// The most bytes of traffic before a run, if that is more than one operation.
+const TRAFFIC_BYTES: usize = 1 << 15;
+/// The number of runs by which words are loaded ahead.
+const AHEAD: usize = 2;
+
+/// A number of runs of a test under one stress.
+#[derive(Clone)]
+pub struct Batch {
+    /// The number of the batch in the job, from 1.
+    pub number: u64,
+    /// The program.
+    pub code: Arc<Code>,
+    /// The number of runs.
+    pub runs: usize,
+    /// The conditions.
+    pub stress: Stress,
+    /// The seed of delays.
+    pub seed: u64,
+    /// The longest time of a run, and the time after which no further run is begun.
+    pub patience: Duration,
+}
+
+/// The end of one run of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// The thread has executed its code.
+    Complete = 0,
+    /// An `assume` failed.
+    Discarded = 1,
+    /// A loop would need more iterations than its bound.
+    LoopBound = 2,
+    /// The run was not made, because an earlier one hung or the time of the batch was over.
+    NotRun = 3,
+    /// A `poll` or `wait` did not end by the deadline.
+    Hung = 4,
+}
+
+/// What a thread found in a batch.
+pub struct Share {
+    /// For each run, its end.
+    pub statuses: Vec<Status>,
+    /// For each run, the registers.
+    pub registers: Vec<Value>,
+}
+
+/// Ends a run early.
+enum Stop {
+    Status(Status),
+    Failed(FabricError),
+}
+
+impl From<FabricError> for Stop {
+    fn from(error: FabricError) -> Stop {
+        match error {
+            FabricError::Timeout { .. } => Stop::Status(Status::Hung),
+            error => Stop::Failed(error),
+        }
+    }
+}
+
+/// A thread of a node.
+pub struct Worker<F: Fabric> {
+    /// Its queue pairs.
+    pub lines: Lines<F>,
+}
+
+impl<F: Fabric> Worker<F> {
+    /// Makes the worker of this index.
+    pub fn new(shared: Arc<Shared<F>>, index: usize) -> Worker<F> {
+        Worker {
+            lines: Lines::new(shared, index),
+        }
+    }
+
+    /// Makes the runs of a batch for one thread of the program. What it posted is placed at the end.
+    ///
+    /// # Errors
+    /// The fabric fails. A thread that hangs is a [`Status`].
+    pub fn run(&mut self, batch: &Batch, thread: usize) -> Result<Share> {
+        let mut execution = Execution::new(&mut self.lines, batch, thread)?;
+        let share = execution.all()?;
+        let lines = std::mem::take(&mut execution.lines);
+        // Patience for what is under way does not shrink with what the runs took.
+        let deadline = Instant::now() + Duration::from_secs(30);
+        for (_, _, line) in lines {
+            self.lines.settle(line, deadline)?;
+        }
+        Ok(share)
+    }
+}
+
+/// The runs of a batch by one thread.
+struct Execution<'a, F: Fabric> {
+    queues: &'a mut Lines<F>,
+    batch: &'a Batch,
+    code: &'a Code,
+    thread: usize,
+    /// For each location that the thread's CPU can access, its word in each run.
+    cells: Vec<Vec<Cell<F>>>,
+    /// The words from which constants are put.
+    constants: Vec<Cell<F>>,
+    /// Node of the job, lane and line of each peer.
+    lines: Vec<(usize, usize, usize)>,
+    /// For each peer, the number of the last operation before this run, and of polls in this run.
+    begun: Vec<(u64, u64)>,
+    /// The operations of this run that have an identifier.
+    works: Vec<(WorkId, usize, u64)>,
+    registers: Vec<Value>,
+    /// The number of constants put in this run.
+    put: usize,
+    run: usize,
+    random: Random,
+    start: Meet<F>,
+    /// The end of patience with this run.
+    deadline: Instant,
+}
+
+/// The words by which threads begin runs together.
+struct Meet<F: Fabric> {
+    mine: Cell<F>,
+    others: Vec<Cell<F>>,
+    /// Lines towards the nodes of other threads.
+    lines: Vec<usize>,
+}
+
+impl<'a, F: Fabric> Execution<'a, F> {
+    fn new(queues: &'a mut Lines<F>, batch: &'a Batch, thread: usize) -> Result<Execution<'a, F>> {
+        let code = &*batch.code;
+        let seat = code.threads[thread];
+        let node = code.program.threads[thread].node;
+        let memory = queues.shared.memory.clone();
+        let at =
+            |slot: usize, run: usize| code.offset(batch.stress.placement, seat.node, slot, run, batch.runs);
+        let word = |slot: usize, run: usize| memory.cell::<u64>(at(slot, run));
+        let words = |slot: usize| {
+            (0..batch.runs)
+                .map(|run| word(slot, run))
+                .collect::<Result<Vec<_>>>()
+        };
+        let own = |(l, location): (usize, &mowgli::program::Location)| match location.node == node {
+            true => words(code.places[l].slot),
+            false => Ok(Vec::new()),
+        };
+        let cells = code
+            .program
+            .locations
+            .iter()
+            .enumerate()
+            .map(own)
+            .collect::<Result<_>>()?;
+        let slots = seat.constants..seat.constants + seat.constants_len;
+        let constants = slots.flat_map(|slot| (0..batch.runs).map(move |run| (slot, run)));
+        let constants = constants
+            .map(|(slot, run)| word(slot, run))
+            .collect::<Result<_>>()?;
+        let mut others = Vec::new();
+        let mut nodes: Vec<usize> = Vec::new();
+        for (other, seat) in code
+            .threads
+            .iter()
+            .enumerate()
+            .filter(|&(other, _)| other != thread)
+        {
+            others.push(memory.cell(progress_at(other))?);
+            if seat.node != queues.shared.me && !nodes.contains(&seat.node) {
+                nodes.push(seat.node);
+            }
+        }
+        let start = Meet {
+            mine: memory.cell(progress_at(thread))?,
+            others,
+            lines: nodes
+                .iter()
+                .map(|&node| queues.line(node, CONTROL))
+                .collect::<Result<_>>()?,
+        };
+        let mut execution = Execution {
+            cells,
+            constants,
+            lines: Vec::new(),
+            begun: Vec::new(),
+            works: Vec::new(),
+            registers: Vec::new(),
+            put: 0,
+            run: 0,
+            random: Random::new(batch.seed ^ (thread as u64 + 1).rotate_left(40)),
+            start,
+            deadline: Instant::now(),
+            queues,
+            batch,
+            code,
+            thread,
+        };
+        execution.connect(&code.program.threads[thread].code)?;
+        Ok(execution)
+    }
+
+    /// Makes the queue pairs that the code uses.
+    fn connect(&mut self, code: &[Instr]) -> Result<()> {
+        for instr in code {
+            match instr {
+                Instr::Poll { node } | Instr::Rfence { node } => {
+                    let (node, lane) = self.code.peer(*node);
+                    self.peer(node, lane)?;
+                }
+                Instr::If { then, otherwise, .. } => {
+                    self.connect(then)?;
+                    self.connect(otherwise)?;
+                }
+                Instr::While { body, .. } => self.connect(body)?,
+                _ => {
+                    if let Some((far, _)) = far_side(instr) {
+                        let place = self.code.place(far);
+                        self.peer(place.node, place.lane)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the position of a peer in `lines` and `begun`.
+    fn peer(&mut self, node: usize, lane: usize) -> Result<usize> {
+        if let Some(peer) = self.lines.iter().position(|&(n, l, _)| (n, l) == (node, lane)) {
+            return Ok(peer);
+        }
+        let line = self.queues.line(node, lane)?;
+        self.lines.push((node, lane, line));
+        self.begun.push((0, 0));
+        Ok(self.lines.len() - 1)
+    }
+
+    fn all(&mut self) -> Result<Share> {
+        let code = self.code;
+        let thread = &code.program.threads[self.thread];
+        let mut share = Share {
+            statuses: Vec::with_capacity(self.batch.runs),
+            registers: Vec::with_capacity(self.batch.runs * thread.registers.len()),
+        };
+        self.registers = vec![0; thread.registers.len()];
+        let begun = Instant::now();
+        for run in 0..self.batch.runs {
+            let now = Instant::now();
+            self.deadline = now + self.batch.patience;
+            let status = match share.statuses.last() {
+                Some(Status::Hung | Status::NotRun) => Status::NotRun,
+                Some(_) if now - begun > self.batch.patience => Status::NotRun,
+                _ => {
+                    self.begin(run)?;
+                    match self.block(&thread.code) {
+                        Ok(()) => Status::Complete,
+                        Err(Stop::Status(status)) => status,
+                        Err(Stop::Failed(error)) => return Err(error),
+                    }
+                }
+            };
+            share.statuses.push(status);
+            share.registers.extend_from_slice(&self.registers);
+        }
+        Ok(share)
+    }
+
+    fn begin(&mut self, run: usize) -> Result<()> {
+        self.run = run;
+        self.put = 0;
+        self.works.clear();
+        self.registers.fill(0);
+        let stress = self.batch.stress;
+        if stress.traffic == Traffic::Same {
+            for at in 0..self.lines.len() {
+                let fit = (TRAFFIC_BYTES / stress.traffic_bytes()).max(1);
+                for _ in 0..fit.min(1 + usize::from(stress.traffic_depth)) {
+                    let is_get = self.random.once_in(4);
+                    let (line, bytes) = (self.lines[at].2, stress.traffic_bytes());
+                    self.queues.traffic(line, bytes, is_get, self.deadline)?;
+                }
+            }
+        }
+        if stress.cache != Cache::Any {
+            self.load_ahead(run + AHEAD);
+        }
+        if stress.start == Start::Run {
+            self.meet()?;
+        }
+        for (at, &(_, _, line)) in self.lines.iter().enumerate() {
+            self.queues.unfence(line);
+            self.begun[at] = (self.queues.posted(line), 0);
+        }
+        if stress.delay != Delay::None {
+            self.delay();
+        }
+        Ok(())
+    }
+
+    fn load_ahead(&self, run: usize) {
+        if run >= self.batch.runs {
+            return;
+        }
+        let node = self.code.threads[self.thread].node;
+        let own = self.code.program.threads[self.thread].node;
+        for (l, place) in self.code.places.iter().enumerate() {
+            if self.code.program.locations[l].node == own {
+                let stress = &self.batch.stress;
+                let at = self
+                    .code
+                    .offset(stress.placement, node, place.slot, run, self.batch.runs);
+                match stress.cache {
+                    Cache::Owned => self.queues.shared.memory.prefetch_write(at),
+                    _ => self.queues.shared.memory.prefetch(at),
+                }
+            }
+        }
+    }
+
+    /// Waits for the other threads to come to this run, for a little while: a thread may not be running at all.
+    fn meet(&mut self) -> Result<()> {
+        let now = self.batch.number << 24 | (self.run as u64 + 1);
+        self.start.mine.store(now);
+        for at in 0..self.start.lines.len() {
+            let line = self.start.lines[at];
+            if self.queues.is_idle(line)? {
+                self.queues
+                    .put_words(line, progress_at(self.thread), &[now], self.deadline)?;
+            }
+        }
+        let here = |others: &[Cell<F>]| others.iter().all(|other| other.load() >= now);
+        for _ in 0..=YIELDS {
+            for _ in 0..LOOKS {
+                if here(&self.start.others) {
+                    return Ok(());
+                }
+                std::hint::spin_loop();
+            }
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
+
+    /// Waits for nothing, or for a time whose decade is drawn first.
+    #[cold]
+    fn delay(&mut self) {
+        let bits = self.random.bits();
+        if bits & 1 == 0 {
+            return;
+        }
+        let decade = (bits >> 8) % (u64::from(self.batch.stress.delay_decades) + 1);
+        let wait = Duration::from_nanos((bits >> 16) % 10u64.pow(decade as u32));
+        let start = Instant::now();
+        while start.elapsed() < wait {
+            std::hint::spin_loop();
+        }
+    }
+
+    fn block(&mut self, code: &[Instr]) -> Result<(), Stop> {
+        code.iter().try_for_each(|instr| self.step(instr))
+    }
+
+    #[inline]
+    fn step(&mut self, instr: &Instr) -> Result<(), Stop> {
+        if self.batch.stress.delay == Delay::Between {
+            self.delay();
+        }
+        match instr {
+            Instr::Store { loc, value } => {
+                let value = self.eval(value);
+                self.cell(*loc).store(value as u64);
+            }
+            Instr::Load { reg, loc } => {
+                self.registers[usize::from(reg.0)] = self.cell(*loc).load() as Value;
+            }
+            Instr::Assign { reg, value } => self.registers[usize::from(reg.0)] = self.eval(value),
+            Instr::Cas {
+                reg,
+                loc,
+                expected,
+                new,
+            } => {
+                let (expected, new) = (self.eval(expected), self.eval(new));
+                let old = match self.cell(*loc).compare_exchange(expected as u64, new as u64) {
+                    Ok(old) | Err(old) => old as Value,
+                };
+                if let Some(reg) = reg {
+                    self.registers[usize::from(reg.0)] = old;
+                }
+            }
+            Instr::Mfence => self.queues.shared.fabric.cpu_fence(),
+            Instr::Put { .. } | Instr::Get { .. } | Instr::RemoteFaa { .. } | Instr::RemoteCas { .. } => {
+                self.post(instr)?;
+            }
+            Instr::Poll { node } => {
+                let (node, lane) = self.code.peer(*node);
+                let at = self.peer(node, lane)?;
+                let (before, polled) = &mut self.begun[at];
+                *polled += 1;
+                let number = *before + *polled;
+                self.queues.until(self.lines[at].2, number, self.deadline)?;
+            }
+            Instr::Rfence { node } => {
+                let (node, lane) = self.code.peer(*node);
+                let at = self.peer(node, lane)?;
+                self.queues.fence(self.lines[at].2);
+            }
+            Instr::Wait { work } => {
+                for at in 0..self.works.len() {
+                    let (of, line, number) = self.works[at];
+                    if of == *work {
+                        self.queues.until(line, number, self.deadline)?;
+                    }
+                }
+            }
+            Instr::Assume(cond) if self.eval(cond) != 0 => {}
+            Instr::Assume(_) => return Err(Stop::Status(Status::Discarded)),
+            Instr::If {
+                cond,
+                then,
+                otherwise,
+            } => {
+                let block = if self.eval(cond) != 0 { then } else { otherwise };
+                self.block(block)?;
+            }
+            Instr::While { cond, body, bound } => {
+                for _ in 0..*bound {
+                    if self.eval(cond) == 0 {
+                        return Ok(());
+                    }
+                    self.block(body)?;
+                }
+                if self.eval(cond) != 0 {
+                    return Err(Stop::Status(Status::LoopBound));
+                }
+            }
+            Instr::Choose(_) => unreachable!("`Code::new` refuses programs that choose"),
+        }
+        Ok(())
+    }
+
+    fn cell(&self, loc: Loc) -> &Cell<F> {
+        &self.cells[usize::from(loc.0)][self.run]
+    }
+
+    fn eval(&self, e: &Expr) -> Value {
+        evaluate(e, &self.registers)
+    }
+
+    fn post(&mut self, instr: &Instr) -> Result<(), Stop> {
+        let Some((far, work)) = far_side(instr) else {
+            return Ok(());
+        };
+        let (code, run, runs) = (self.code, self.run, self.batch.runs);
+        let placement = self.batch.stress.placement;
+        let place = code.place(far);
+        let at = self.peer(place.node, place.lane)?;
+        let line = self.lines[at].2;
+        let seat = code.threads[self.thread];
+        let near = |slot: usize| code.offset(placement, seat.node, slot, run, runs);
+        let of = |loc: Loc| near(code.place(loc).slot);
+        let offset = code.offset(placement, place.node, place.slot, run, runs);
+        let constant = match instr {
+            Instr::Put {
+                src: PutSrc::Value(value),
+                ..
+            } => Some(self.eval(value) as u64),
+            _ => None,
+        };
+        // A constant lies in a word of its own, unless there is none left or the stress says so.
+        let mut source = None;
+        if let Some(value) = constant
+            && self.put < seat.constants_len
+            && self.batch.stress.constant == Constant::Memory
+        {
+            self.constants[self.put * runs + run].store(value);
+            source = Some(near(seat.constants + self.put));
+            self.put += 1;
+        }
+        let registers = &self.registers;
+        let number = self.queues.post(line, self.deadline, |qp, shared, work| {
+            let target = Target {
+                remote: &shared.remotes[place.node],
+                offset,
+            };
+            let local = |offset: usize| Local {
+                memory: &shared.memory,
+                offset,
+                len: 8,
+            };
+            let value = |e: &Expr| evaluate(e, registers) as u64;
+            match instr {
+                Instr::Put {
+                    src: PutSrc::Loc(src),
+                    ..
+                } => qp.put(local(of(*src)), target, work),
+                Instr::Get { dst, .. } => qp.get(local(of(*dst)), target, work),
+                Instr::RemoteFaa { dst, add, .. } => qp.fetch_add(target, value(add), local(of(*dst)), work),
+                Instr::RemoteCas {
+                    dst, expected, new, ..
+                } => qp.compare_swap(target, value(expected), value(new), local(of(*dst)), work),
+                _ => match source {
+                    Some(source) => qp.put(local(source), target, work),
+                    None => qp.put_inline(&constant.unwrap_or_default().to_le_bytes(), target, work),
+                },
+            }
+        })?;
+        if let Some(work) = work {
+            self.works.push((work, line, number));
+        }
+        Ok(())
+    }
+}
+
+/// Returns the remote location of an operation, and its work identifier.
+fn far_side(instr: &Instr) -> Option<(Loc, Option<WorkId>)> {
+    match *instr {
+        Instr::Put { dst, work, .. } => Some((dst, work)),
+        Instr::Get { src, work, .. } => Some((src, work)),
+        Instr::RemoteFaa { target, work, .. } | Instr::RemoteCas { target, work, .. } => Some((target, work)),
+        _ => None,
+    }
+}
+
+fn evaluate(e: &Expr, registers: &[Value]) -> Value {
+    match e {
+        Expr::Const(value) => *value,
+        Expr::Reg(reg) => registers[usize::from(reg.0)],
+        Expr::Unary(op, e) => op.apply(evaluate(e, registers)),
+        Expr::Binary(op, left, right) => op.apply(evaluate(left, registers), evaluate(right, registers)),
+    }
+}

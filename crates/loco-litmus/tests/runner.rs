@@ -1,0 +1,128 @@
+//! The runner over the fabrics that every machine has: nodes are threads of this process.
+//!
+//! No fabric may show what the model forbids; tests whose outcomes are certain show exactly these; hangs and lost peers are reported.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::time::Duration;
+
+use loco_litmus::{Plan, Strategy, Test, test};
+use loco_shm::Nic;
+use support::{Kept, deferred, job, shm, soft};
+
+fn plan(runs: u64, stress: Strategy) -> Plan {
+    Plan {
+        runs,
+        batch: 50,
+        stress,
+        ..Plan::default()
+    }
+}
+
+fn all_as_the_model_says(kept: &Kept, least: usize) {
+    assert!(
+        kept.records.len() >= least,
+        "{} tests, refused: {:?}",
+        kept.records.len(),
+        kept.refused
+    );
+    for record in &kept.records {
+        assert!(!record.is_violated(), "{}", record.histogram().unwrap());
+        assert_eq!(record.hung, None, "{}", record.test);
+        let seen: u64 = record.states.iter().map(|s| s.count).sum();
+        assert_eq!(seen + record.discarded, record.runs, "{}", record.test);
+    }
+}
+
+#[test]
+fn the_catalogue_on_shared_memory_shows_nothing_forbidden() {
+    let tests = test::load(&["catalogue".to_owned()]).unwrap();
+    for (nodes, strategy) in [(1, Strategy::None), (2, Strategy::Default), (3, Strategy::Auto)] {
+        let kept = job(shm(nodes, Nic::Synchronous), &tests, &plan(100, strategy));
+        all_as_the_model_says(&kept, 60);
+    }
+}
+
+#[test]
+fn the_catalogue_on_the_deferred_nic_shows_nothing_forbidden() {
+    let tests = test::load(&["rdma-tso24".to_owned(), "rmw".to_owned(), "loco26".to_owned()]).unwrap();
+    let kept = job(shm(2, deferred(15)), &tests, &plan(50, Strategy::Default));
+    all_as_the_model_says(&kept, 50);
+}
+
+#[test]
+fn a_sample_on_the_device_played_by_software_shows_nothing_forbidden() {
+    let tests = test::load(&["rdma-tso24".to_owned()]).unwrap();
+    let kept = job(soft(2), &tests, &plan(50, Strategy::None));
+    all_as_the_model_says(&kept, 40);
+}
+
+#[test]
+fn random_programs_show_nothing_forbidden() {
+    let tests = test::random(120, 1);
+    for fabrics in [shm(2, Nic::Synchronous), shm(2, deferred(16))] {
+        let kept = job(fabrics, &tests, &plan(50, Strategy::Default));
+        all_as_the_model_says(&kept, 100);
+    }
+}
+
+#[test]
+fn the_deferred_nic_shows_weak_outcomes() {
+    let tests = test::load(&["SB3".to_owned(), "LB3".to_owned(), "MP3".to_owned()]).unwrap();
+    let kept = job(shm(2, deferred(17)), &tests, &plan(600, Strategy::Default));
+    for record in &kept.records {
+        let witnesses = record.witnesses(&record.litmus().unwrap());
+        assert!(witnesses[0].0 > 0, "{}", record.histogram().unwrap());
+    }
+}
+
+#[test]
+fn tests_with_one_outcome_show_it_each_time() {
+    let text = "RDMA one\n{ x@1=7; y@2=0; z@1=0; }\n P0@1 ;\n y^2 := x ;\n z := y^2 ;\n poll(2) ;\n poll(2) ;\n a := z ;\n\nexists (0:a=7)\n";
+    let tests = [Test::new(mowgli::litmus::parse(text).unwrap().litmus, "one")];
+    for nodes in 1..=2 {
+        for nic in [Nic::Synchronous, deferred(18)] {
+            let kept = job(shm(nodes, nic), &tests, &plan(100, Strategy::Default));
+            let states: Vec<_> = kept.records[0]
+                .states
+                .iter()
+                .map(|s| (s.count, &*s.state))
+                .collect();
+            assert_eq!(states, [(100, "0:a=7; [x]=7; [y]=7; [z]=7;")]);
+        }
+    }
+}
+
+#[test]
+fn a_test_that_hangs_is_reported_and_the_others_go_on() {
+    let vain = "RDMA vain\n{ x@2=0; }\n P0@1 | P1@2 ;\n x^2 := 1 | a := x ;\n poll(2) | ;\n poll(2) | ;\n\nexists (1:a=0)\n";
+    let mut tests = vec![Test::new(mowgli::litmus::parse(vain).unwrap().litmus, "vain")];
+    tests.extend(test::load(&["SB1".to_owned()]).unwrap());
+    let plan = Plan {
+        patience: Duration::from_millis(200),
+        ..plan(20, Strategy::None)
+    };
+    let kept = job(shm(2, Nic::Synchronous), &tests, &plan);
+    assert_eq!(kept.records[0].hung.as_deref(), Some("P0"));
+    assert!(kept.records[0].histogram().unwrap().contains("Hung: P0"));
+    assert_eq!((kept.records[1].runs, &kept.records[1].hung), (20, &None));
+}
+
+#[test]
+fn a_lost_peer_ends_the_job_with_the_name_of_the_test() {
+    let tests = test::load(&["SB3".to_owned()]).unwrap();
+    let error = support::job_with_a_loss(shm(2, Nic::Synchronous), &tests, &plan(u64::MAX, Strategy::None));
+    let text = error.to_string();
+    assert!(
+        text.contains("test SB3") && text.contains("node 1 is lost"),
+        "{text}"
+    );
+}
+
+#[test]
+fn nodes_with_different_tests_do_not_begin() {
+    let error = support::job_with_other_tests(shm(2, Nic::Synchronous), &plan(1, Strategy::None));
+    assert!(error.to_string().contains("other tests than node 0"), "{error}");
+}

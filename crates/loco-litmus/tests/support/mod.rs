@@ -1,0 +1,126 @@
+//! Jobs whose nodes are threads of the test's process.
+
+#![allow(dead_code, clippy::unwrap_used)] // Each test file uses a part.
+
+use loco_fabric::{Fabric, NodeId, Std};
+use loco_host::HugePages;
+use loco_job::Mesh;
+use loco_litmus::{Error, Listener, Plan, Record, Result, Test, run, test};
+use loco_shm::{Nic, ShmConfig, ShmFabric};
+use loco_verbs::soft::{SoftDevice, SoftLimits};
+use loco_verbs::{Provider, VerbsConfig, VerbsFabric};
+
+/// Keeps what a job hands on.
+#[derive(Default)]
+pub struct Kept {
+    pub records: Vec<Record>,
+    pub refused: Vec<String>,
+}
+
+impl Listener for Kept {
+    fn record(&mut self, record: Record) -> Result<()> {
+        self.records.push(record);
+        Ok(())
+    }
+
+    fn refused(&mut self, test: &Test, why: &str) -> Result<()> {
+        self.refused.push(format!("{}: {why}", test.name));
+        Ok(())
+    }
+}
+
+/// Returns a deferred NIC with short delays: weak outcomes come from the choice among steps.
+pub fn deferred(seed: u64) -> Nic {
+    Nic::Deferred {
+        seed,
+        delay_max: std::time::Duration::ZERO,
+        queue_depth: 64,
+    }
+}
+
+fn up<F: Send>(nodes: usize, one: impl Fn(Mesh) -> F + Sync) -> Vec<F> {
+    let one = &one;
+    std::thread::scope(|scope| {
+        let ups: Vec<_> = Mesh::in_process(nodes)
+            .unwrap()
+            .into_iter()
+            .map(|mesh| scope.spawn(move || one(mesh)))
+            .collect();
+        ups.into_iter().map(|up| up.join().unwrap()).collect()
+    })
+}
+
+/// Returns nodes on shared memory.
+pub fn shm(nodes: usize, nic: Nic) -> Vec<ShmFabric> {
+    let config = ShmConfig {
+        arena_bytes: 16 << 20,
+        memory_limit_bytes: 64 << 20,
+        huge_pages: HugePages::Never,
+        nic,
+        ..ShmConfig::default()
+    };
+    up(nodes, |mesh| ShmFabric::new(mesh, config.clone()).unwrap())
+}
+
+/// Returns nodes on a device played by software.
+pub fn soft(nodes: usize) -> Vec<VerbsFabric> {
+    let device = SoftDevice::new(SoftLimits::default());
+    let config = VerbsConfig {
+        provider: Provider::Soft(device),
+        arena_bytes: 16 << 20,
+        memory_limit_bytes: 64 << 20,
+        huge_pages: HugePages::Never,
+        ..VerbsConfig::default()
+    };
+    up(nodes, |mesh| VerbsFabric::new(mesh, config.clone()).unwrap())
+}
+
+/// Runs the tests on these nodes and returns what the leader handed on.
+pub fn job<F: Fabric<Control = Mesh, Platform = Std>>(fabrics: Vec<F>, tests: &[Test], plan: &Plan) -> Kept {
+    let mut kept = Kept::default();
+    std::thread::scope(|scope| {
+        let mut fabrics = fabrics.into_iter();
+        let leader = fabrics.next().unwrap();
+        for fabric in fabrics {
+            scope.spawn(move || run(fabric, tests, plan, &mut Kept::default()).unwrap());
+        }
+        run(leader, tests, plan, &mut kept).unwrap();
+    });
+    kept
+}
+
+/// Runs a job of two nodes, of which the second is cut off in the middle, and returns the leader's error.
+pub fn job_with_a_loss(fabrics: Vec<ShmFabric>, tests: &[Test], plan: &Plan) -> Error {
+    /// Cuts the second node off when the leader has made some batches.
+    struct Cut(Mesh, std::cell::Cell<u32>);
+    impl Listener for Cut {
+        fn record(&mut self, _: Record) -> Result<()> {
+            Ok(())
+        }
+
+        fn is_stopped(&self) -> bool {
+            self.1.set(self.1.get() + 1);
+            if self.1.get() == 10 {
+                self.0.fail();
+            }
+            false
+        }
+    }
+    let [leader, other] = <[ShmFabric; 2]>::try_from(fabrics).unwrap();
+    assert_eq!(other.node(), NodeId(1));
+    std::thread::scope(|scope| {
+        let mesh = other.mesh().clone();
+        scope.spawn(move || run(other, tests, plan, &mut Kept::default()).unwrap_err());
+        run(leader, tests, plan, &mut Cut(mesh, 0.into())).unwrap_err()
+    })
+}
+
+/// Starts two nodes with different tests and returns the leader's error.
+pub fn job_with_other_tests(fabrics: Vec<ShmFabric>, plan: &Plan) -> Error {
+    let [leader, other] = <[ShmFabric; 2]>::try_from(fabrics).unwrap();
+    let load = |name: &str| test::load(&[name.to_owned()]).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(move || run(other, &load("SB2"), plan, &mut Kept::default()).unwrap_err());
+        run(leader, &load("SB1"), plan, &mut Kept::default()).unwrap_err()
+    })
+}
