@@ -24,12 +24,12 @@ fn serve(args: &[&str]) -> (Served, String) {
         .args(args)
         .stdout(Stdio::piped())
         .spawn()
-        .unwrap();
-    let output = server.stdout.take().unwrap();
+        .expect("the server starts");
+    let output = server.stdout.take().expect("a pipe");
     let served = Served(server);
     let mut line = String::new();
-    BufReader::new(output).read_line(&mut line).unwrap();
-    let url = line.split_whitespace().last().unwrap().to_owned();
+    BufReader::new(output).read_line(&mut line).expect("a first line");
+    let url = line.split_whitespace().last().expect("an address").to_owned();
     (served, url)
 }
 

@@ -1,5 +1,4 @@
-// Draws the nodes of a machine as boxes: threads, store buffers, queue pairs, memory. Stands alone, as films of `loco check --html`
-// have it too.
+// Draws the nodes of a machine as boxes: threads, store buffers, queue pairs, memory. Needs no other file.
 
 /** Makes an element. Attributes that begin with "on" are listeners; false and null leave an attribute out. */
 export function h(tag, attributes, ...children) {

@@ -46,7 +46,7 @@ export class Verdicts {
   update(parsed, started) {
     this.#settings = parsed.settings;
     this.#conditions = parsed.conditions;
-    const names = parsed.settings.map((s) => s.name);
+    const names = parsed.settings.filter((s) => !s.not_applicable).map((s) => s.name);
     if (!this.#chosen.some((name) => names.includes(name))) {
       const usual = ["rdma-sc", "rdma-tso", "rdma-tso-nopcie", "spec", "paper-ring"].filter((name) => names.includes(name));
       const fits = parsed.settings.filter((s) => !s.not_applicable && (s.has_machine || parsed.kind === "client"));

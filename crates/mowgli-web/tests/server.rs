@@ -33,29 +33,33 @@ fn start(time: Duration) -> Running {
             .worker_threads(2)
             .enable_all()
             .build()
-            .unwrap();
+            .expect("the server runs");
         runtime.block_on(async move {
             let options = Options {
-                address: "127.0.0.1:0".parse().unwrap(),
+                address: "127.0.0.1:0".parse().expect("the server runs"),
                 limits: Limits {
                     time,
                     memory: None,
                     states: None,
                 },
             };
-            let server = Server::listen(options).await.unwrap();
-            send.send(server.url()).unwrap();
+            let server = Server::listen(options).await.expect("the server runs");
+            send.send(server.url()).expect("the server runs");
             let stopped = async {
                 let _ = stopped.await;
             };
-            server.run(stopped).await.unwrap();
+            server.run(stopped).await.expect("the server runs");
         });
         runtime.shutdown_background();
     });
-    let url = receive.recv().unwrap();
-    let (host, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
+    let url = receive.recv().expect("the server runs");
+    let (host, path) = url
+        .strip_prefix("http://")
+        .expect("the server runs")
+        .split_once('/')
+        .expect("the server runs");
     Running {
-        address: host.parse().unwrap(),
+        address: host.parse().expect("the server runs"),
         root: format!("/{path}"),
         stop: Some(stop),
     }
@@ -63,7 +67,7 @@ fn start(time: Duration) -> Running {
 
 impl Running {
     fn connect(&self) -> TcpStream {
-        TcpStream::connect(self.address).unwrap()
+        TcpStream::connect(self.address).expect("the server runs")
     }
 
     fn head(&self, method: &str, path: &str, more: &str) -> String {
@@ -81,7 +85,7 @@ impl Running {
         let mut stream = self.connect();
         stream
             .write_all((self.head("POST", &path, &more) + &body).as_bytes())
-            .unwrap();
+            .expect("the server runs");
         stream
     }
 
@@ -93,7 +97,9 @@ impl Running {
 
     fn get(&self, path: &str, more: &str) -> (u16, String) {
         let mut stream = self.connect();
-        stream.write_all(self.head("GET", path, more).as_bytes()).unwrap();
+        stream
+            .write_all(self.head("GET", path, more).as_bytes())
+            .expect("the server runs");
         read(stream)
     }
 }

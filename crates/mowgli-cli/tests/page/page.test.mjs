@@ -185,6 +185,22 @@ test("mistakes are underlined while typing, names are completed", async () => {
   await close(page);
 });
 
+test("a key stroke brings a verdict; how soon is printed", async (t) => {
+  const page = await open();
+  for (const name of ["SB3", "IRIW1", "RDMA-3e", "MP1"]) {
+    await take(page, name);
+    await verdict(page, "rdma-tso").waitFor();
+    await page.click(".cm-content");
+    await page.evaluate(() => performance.clearMeasures());
+    await page.keyboard.press("Control+End");
+    await page.keyboard.press("Space");
+    await page.waitForFunction(() => performance.getEntriesByType("measure").length > 0);
+    const [time] = await page.evaluate(() => performance.getEntriesByType("measure").map((entry) => entry.duration));
+    t.diagnostic(`${name}: ${time.toFixed(0)} ms`);
+  }
+  await close(page);
+});
+
 test("a model file of one's own", async () => {
   const page = await open();
   await take(page, "MP1");
@@ -200,6 +216,15 @@ test("a model file of one's own", async () => {
   await page.waitForFunction(() => document.querySelector(".explanation")?.innerText.includes('acyclic "sc"'));
   await write(page, "acyclic nothing");
   await page.waitForSelector(".cm-lintRange-error");
+  await close(page);
+});
+
+test("a test to which none of the chosen models applies gets others", async () => {
+  const page = await open();
+  await take(page, "SB3");
+  await verdict(page, "rdma-tso").waitFor();
+  await take(page, "LOCO-3a");
+  await verdict(page, "rdma-wait").waitFor();
   await close(page);
 });
 
