@@ -29,6 +29,9 @@ if [ "$vm" = 1 ]; then
     export LOCO_REQUIRE_RDMA_HEADERS=1 LOCO_REQUIRE_MPI=1
     # And the C interface, with what its users compile with.
     export LOCO_REQUIRE_C=1 LOCO_REQUIRE_CXX=1 LOCO_REQUIRE_PKG_CONFIG=1
+    # And the page of `mowgli serve`, in a browser.
+    ci/install-browser
+    export LOCO_REQUIRE_BROWSER=1
 fi
 # What this host provides is tested; a test that is skipped for want of it fails.
 echo '#include <stdio.h>' | cc -E -x c - >/dev/null 2>&1 && export LOCO_REQUIRE_C=1

@@ -146,6 +146,18 @@ impl Run {
         }
     }
 
+    /// Returns the limits of each search, and its default time where none is given.
+    pub(crate) fn of_searches(&self, time: Duration) -> mowgli_web::Limits {
+        let Budget {
+            states_max, memory, ..
+        } = self.budget();
+        mowgli_web::Limits {
+            time: self.limits.time.unwrap_or(time),
+            memory,
+            states: states_max,
+        }
+    }
+
     /// Says why no further search may start, if so.
     pub(crate) fn stopped(&self) -> Option<Stop> {
         // Relaxed: the flag publishes no other data.

@@ -25,6 +25,7 @@ mod progress;
 mod refine;
 mod robust;
 mod row;
+mod serve;
 mod shard;
 mod show;
 mod source;
@@ -70,6 +71,7 @@ EXAMPLES
   mowgli explain SB3                  why the outcome is allowed or forbidden
   mowgli compare RDMA-3e --models rdma-tso,rdma-tso-nopcie
   mowgli robust ROB-3b --exact        where a program is weaker than sc
+  mowgli serve --open                 all of this in a browser
 
 EXIT STATUS
   0  every verdict is as the tests state
@@ -93,6 +95,7 @@ enum Command {
     Outcomes(outcomes::Args),
     Refine(refine::Args),
     Robust(robust::Args),
+    Serve(serve::Args),
     Completions(completions::Args),
 }
 
@@ -186,6 +189,7 @@ fn main() -> ExitCode {
         Command::Outcomes(args) => outcomes::run(&args),
         Command::Refine(args) => refine::run(&args),
         Command::Robust(args) => robust::run(&args),
+        Command::Serve(args) => serve::run(&args),
         Command::Completions(args) => completions::run(&args),
     };
     match result {

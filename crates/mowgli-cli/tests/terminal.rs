@@ -7,7 +7,7 @@ use std::process::Command;
 
 use support::{exits, stdout};
 
-const COMMANDS: [&str; 11] = [
+const COMMANDS: [&str; 12] = [
     "",
     "check",
     "explain",
@@ -15,6 +15,7 @@ const COMMANDS: [&str; 11] = [
     "outcomes",
     "refine",
     "robust",
+    "serve",
     "list",
     "show",
     "bench",

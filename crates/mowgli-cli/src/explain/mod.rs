@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use mowgli::check::applicable;
 use mowgli::explain::{self, Drawing, Reason, Witness};
 use mowgli::explore;
-use mowgli::litmus::{Formula, Litmus, Setting, parse};
+use mowgli::litmus::{Formula, Litmus, Setting};
 use mowgli::model::{Model, RmwAtomicity};
 use mowgli::outcome::{Limit, Outcome};
 
@@ -301,13 +301,7 @@ fn with_query(mut litmus: Litmus, number: usize) -> Result<Litmus, Error> {
 
 /// Returns the test with `exists (formula)` as its only condition.
 fn with_condition(litmus: &Litmus, formula: &str) -> Result<Litmus, Error> {
-    let bare = Litmus {
-        queries: Vec::new(),
-        stated: Vec::new(),
-        ..litmus.clone()
-    };
-    let text = format!("{}\nexists ({formula})\n", bare.print());
-    parse(&text)
-        .map(|p| p.litmus)
+    litmus
+        .asking(formula)
         .map_err(|e| Error::Usage(format!("--outcome: {e}")))
 }

@@ -103,6 +103,12 @@ impl Style {
         (Style::Cycle, "cycle"),
     ];
 
+    /// Returns the name in the legend, by which the parts of an SVG of this look are marked.
+    pub fn name(self) -> &'static str {
+        let known = Style::LEGEND.iter().find(|(style, _)| *style == self);
+        known.map_or("", |(_, name)| name)
+    }
+
     /// Returns the colour as `#rrggbb`.
     pub const fn colour(self) -> &'static str {
         match self {

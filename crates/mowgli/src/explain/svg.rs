@@ -1,4 +1,7 @@
 //! Drawings as standalone SVG: no script, no external font, readable in any browser. [`layout`] places everything.
+//!
+//! Programs that show a drawing find its parts by class and data: boxes are `event` with `data-event`, arrows and their labels have the
+//! name of their style as a class, `data-from` and `data-to` (events).
 
 use std::fmt::Write;
 
@@ -39,18 +42,20 @@ impl Drawing {
             let wide = if style == Style::Cycle { "2.4" } else { "1.3" };
             let _ = writeln!(
                 out,
-                "<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"{wide}\" marker-end=\"url(#{style:?})\"/>",
+                "<path {} d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"{wide}\" marker-end=\"url(#{style:?})\"/>",
+                self.marks(i),
                 path_data(&layout.paths[i]),
                 style.colour()
             );
         }
         self.write_boxes(&mut out, &layout);
-        for (arrow, label) in self.arrows.iter().zip(&layout.labels) {
+        for (i, (arrow, label)) in self.arrows.iter().zip(&layout.labels).enumerate() {
             if let Some(label) = label {
                 let _ = writeln!(
                     out,
-                    "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\" font-size=\"12\" fill=\"{}\" stroke=\"#ffffff\" \
+                    "<text {} x=\"{}\" y=\"{}\" text-anchor=\"middle\" font-size=\"12\" fill=\"{}\" stroke=\"#ffffff\" \
                      stroke-width=\"4\" paint-order=\"stroke\">{}</text>",
+                    self.marks(i),
                     label.x,
                     label.y + 4,
                     arrow.style.colour(),
@@ -63,6 +68,17 @@ impl Drawing {
         out
     }
 
+    /// Returns the attributes by which an arrow and its label are found.
+    fn marks(&self, arrow: usize) -> String {
+        let arrow = &self.arrows[arrow];
+        format!(
+            "class=\"arrow {}\" data-from=\"{}\" data-to=\"{}\"",
+            arrow.style.name(),
+            self.boxes[arrow.from].event,
+            self.boxes[arrow.to].event
+        )
+    }
+
     fn write_boxes(&self, out: &mut String, layout: &Layout) {
         for (node, rect) in self.boxes.iter().zip(&layout.boxes) {
             let (stroke, wide) = if node.marked {
@@ -72,9 +88,10 @@ impl Drawing {
             };
             let _ = writeln!(
                 out,
-                "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" rx=\"5\" fill=\"#fbfbfb\" \
+                "<g class=\"event\" data-event=\"{}\"><rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" rx=\"5\" fill=\"#fbfbfb\" \
                  stroke=\"{stroke}\" stroke-width=\"{wide}\"/>\n\
-                 <text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+                 <text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text></g>",
+                node.event,
                 rect.x - rect.half_width,
                 rect.y - rect.half_height,
                 2 * rect.half_width,

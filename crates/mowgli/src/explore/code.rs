@@ -19,6 +19,8 @@ const POINTS_MAX: usize = 1 << 16;
 #[derive(Debug)]
 pub(super) struct Code {
     pub(super) ops: Vec<Op>,
+    /// The place of the instruction that each position belongs to, as events have it.
+    pub(super) places: Vec<Vec<u16>>,
     /// The accesses that are still possible from each position on, once the thread itself moves.
     pub(super) future: Vec<Access>,
     /// The number of the program's registers, plus one counter for each loop.
@@ -129,6 +131,8 @@ fn compile_thread(program: &Program, index: usize) -> Result<Code, Refusal> {
         program,
         thread,
         ops: Vec::new(),
+        places: Vec::new(),
+        place: Vec::new(),
         registers: thread.registers.len(),
         polled: Vec::new(),
         waited: Vec::new(),
@@ -140,10 +144,16 @@ fn compile_thread(program: &Program, index: usize) -> Result<Code, Refusal> {
     });
     compiler.block(&thread.code)?;
     compiler.push(Op::End)?;
-    let Compiler { ops, registers, .. } = compiler;
+    let Compiler {
+        ops,
+        places,
+        registers,
+        ..
+    } = compiler;
     let future = futures(&ops, index as u16);
     Ok(Code {
         ops,
+        places,
         future,
         registers,
         program_registers: thread.registers.len(),
@@ -169,6 +179,9 @@ struct Compiler<'p> {
     program: &'p Program,
     thread: &'p Thread,
     ops: Vec<Op>,
+    places: Vec<Vec<u16>>,
+    /// The place of the instruction that is being compiled.
+    place: Vec<u16>,
     registers: usize,
     polled: Vec<u16>,
     waited: Vec<WorkId>,
@@ -183,11 +196,26 @@ impl Compiler<'_> {
             ));
         }
         self.ops.push(op);
+        self.places.push(self.place.clone());
         Ok(self.ops.len() - 1)
     }
 
     fn block(&mut self, code: &[Instr]) -> Result<(), Refusal> {
-        code.iter().try_for_each(|instr| self.instr(instr))
+        for (at, instr) in code.iter().enumerate() {
+            // More instructions than a place can count are refused by `push`.
+            self.place.push(at as u16);
+            self.instr(instr)?;
+            self.place.pop();
+        }
+        Ok(())
+    }
+
+    /// Compiles a block of an instruction: `number` counts the instruction's blocks.
+    fn inner(&mut self, number: usize, code: &[Instr]) -> Result<(), Refusal> {
+        self.place.push(number as u16);
+        self.block(code)?;
+        self.place.pop();
+        Ok(())
     }
 
     fn instr(&mut self, instr: &Instr) -> Result<(), Refusal> {
@@ -305,10 +333,10 @@ impl Compiler<'_> {
             } => {
                 let cond = self.expr(cond)?;
                 let branch = self.push(Op::Branch { cond, otherwise: 0 })?;
-                self.block(then)?;
+                self.inner(0, then)?;
                 let jump = self.push(Op::Jump(0))?;
                 self.patch(branch, self.ops.len());
-                self.block(otherwise)?;
+                self.inner(1, otherwise)?;
                 self.patch(jump, self.ops.len());
             }
             Instr::While { cond, body, bound } => {
@@ -321,7 +349,7 @@ impl Compiler<'_> {
                     bound: *bound,
                     exit: 0,
                 })?;
-                self.block(body)?;
+                self.inner(0, body)?;
                 self.push(Op::Jump(start))?;
                 self.patch(start, self.ops.len());
             }
@@ -329,9 +357,9 @@ impl Compiler<'_> {
                 let choose = self.push(Op::Choose(Vec::new()))?;
                 let mut starts = Vec::new();
                 let mut jumps = Vec::new();
-                for block in blocks {
+                for (number, block) in blocks.iter().enumerate() {
                     starts.push(self.ops.len());
-                    self.block(block)?;
+                    self.inner(number, block)?;
                     jumps.push(self.push(Op::Jump(0))?);
                 }
                 let end = self.ops.len();

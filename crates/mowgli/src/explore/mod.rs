@@ -4,7 +4,7 @@
 //! Relies on [`crate::machine`]. [`outcomes`] visits each state once, on a persistent subset of its moves
 //! (`reduce`). States are known by a 128-bit hash (XXH3) of their canonical encoding. Two different states
 //! share a hash with a probability below `n² / 2^129` for `n` states, under 10^-20 for a thousand million.
-//! [`trace()`] finds a shortest way to an outcome, step by step.
+//! [`trace()`] finds a shortest way to an outcome, step by step; a [`Stepper`] takes one step after the other as its caller says.
 //!
 //! Loops run up to their bounds, and a budget stops the search. Either makes the answer incomplete, never
 //! wrong.
@@ -13,8 +13,10 @@ mod code;
 mod reduce;
 mod search;
 mod state;
+mod stepper;
 mod trace;
 
+pub use stepper::{Enabled, End, NoSuchStep, Position, Stepper};
 pub use trace::{Actor, TraceStep};
 
 use crate::machine::Config;
@@ -78,7 +80,9 @@ pub fn trace(
 ) -> Result<Option<Vec<TraceStep>>, Limit> {
     accepts(program, model)?;
     let codes = code::compile(program).map_err(Limit::TooLarge)?;
-    trace::shortest(program, &codes, Config::new(model, atomicity), wanted, budget)
+    let config = Config::new(model, atomicity);
+    let moves = trace::shortest(program, &codes, config, wanted, budget)?;
+    Ok(moves.map(|moves| trace::replay(program, &codes, config, &moves)))
 }
 
 fn accepts(program: &Program, model: Model) -> Result<(), Limit> {

@@ -76,6 +76,11 @@ impl State {
         (state, Ran::Ready)
     }
 
+    /// Returns the registers of a thread, with the counters of its loops behind them.
+    pub(super) fn registers(&self, thread: usize) -> &[Value] {
+        &self.threads[thread].registers
+    }
+
     /// Returns the access or choice that the thread is at.
     pub(super) fn op<'c>(&self, thread: u16, codes: &'c [Code]) -> &'c Op {
         &codes[thread as usize].ops[self.threads[thread as usize].at as usize]

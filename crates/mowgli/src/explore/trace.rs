@@ -2,7 +2,7 @@
 //!
 //! Relies on [`super::state`] and [`super::reduce`]. The search is breadth first, on the persistent sets of
 //! the search for outcomes. "Shortest" is therefore among the interleavings that the reduction keeps (every
-//! outcome has one). Used by `mowgli explain`.
+//! outcome has one). Used by `mowgli explain` and, as moves, by [`super::Stepper`].
 
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
@@ -51,14 +51,14 @@ struct Reached {
     by: Option<Move>,
 }
 
-/// Breadth-first search.
+/// Finds the moves of a shortest trace, breadth first.
 pub(super) fn shortest(
     program: &Program,
     codes: &[Code],
     config: Config,
     wanted: &dyn Fn(&Outcome) -> bool,
     budget: &Budget<'_>,
-) -> Result<Option<Vec<TraceStep>>, Limit> {
+) -> Result<Option<Vec<Move>>, Limit> {
     let (first, ran) = State::new(program, codes, config);
     let mut bound = None;
     let mut note = |ran| {
@@ -86,7 +86,7 @@ pub(super) fn shortest(
         moves.clear();
         reducer.persistent(&state, codes, &mut moves);
         if moves.is_empty() && state.outcome(codes).is_some_and(|outcome| wanted(&outcome)) {
-            return Ok(Some(replay(program, codes, config, &reached, at)));
+            return Ok(Some(way(&reached, at)));
         }
         for &mv in &moves {
             let mut next = state.clone();
@@ -107,29 +107,30 @@ pub(super) fn shortest(
     bound.map_or(Ok(None), Err)
 }
 
-/// Repeats the moves that led to state `at`, and describes each.
-fn replay(
-    program: &Program,
-    codes: &[Code],
-    config: Config,
-    reached: &[Reached],
-    mut at: usize,
-) -> Vec<TraceStep> {
+/// Returns the moves that led to state `at`.
+fn way(reached: &[Reached], mut at: usize) -> Vec<Move> {
     let mut moves = Vec::new();
     while let Some(mv) = reached[at].by {
         moves.push(mv);
         at = reached[at].from;
     }
+    moves.reverse();
+    moves
+}
+
+/// Repeats moves from the initial state, and describes each.
+pub(super) fn replay(program: &Program, codes: &[Code], config: Config, moves: &[Move]) -> Vec<TraceStep> {
     let (mut state, _) = State::new(program, codes, config);
     let mut steps = Vec::new();
-    for mv in moves.into_iter().rev() {
+    for &mv in moves {
         steps.extend(describe(program, codes, &state, mv));
         state.make(mv, codes);
     }
     steps
 }
 
-fn describe(program: &Program, codes: &[Code], state: &State, mv: Move) -> Option<TraceStep> {
+/// Describes a move in the state before it.
+pub(super) fn describe(program: &Program, codes: &[Code], state: &State, mv: Move) -> Option<TraceStep> {
     let name = |addr: Addr| {
         program
             .locations

@@ -110,6 +110,30 @@ pub(super) enum StmtKind {
     Choose(Vec<Vec<Stmt>>),
 }
 
+/// Appends the place and the span of each statement of a block, and of the blocks inside.
+pub(super) fn spans<'s>(
+    block: impl IntoIterator<Item = &'s Stmt>,
+    place: &mut Vec<u16>,
+    out: &mut Vec<(Vec<u16>, Span)>,
+) {
+    for (at, stmt) in block.into_iter().enumerate() {
+        place.push(at as u16);
+        out.push((place.clone(), stmt.span.clone()));
+        let blocks: Vec<&Vec<Stmt>> = match &stmt.kind {
+            StmtKind::If { then, otherwise, .. } => vec![then, otherwise],
+            StmtKind::While { body, .. } => vec![body],
+            StmtKind::Choose(blocks) => blocks.iter().collect(),
+            _ => Vec::new(),
+        };
+        for (number, inner) in blocks.into_iter().enumerate() {
+            place.push(number as u16);
+            spans(inner, place, out);
+            place.pop();
+        }
+        place.pop();
+    }
+}
+
 /// A name, perhaps with `^n`.
 #[derive(Clone, Debug)]
 pub(super) struct Place {

@@ -71,6 +71,19 @@ impl Litmus {
         }
     }
 
+    /// Returns the test with `exists (formula)` as its only condition.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the formula. Spans are those of a text that the caller does not have.
+    pub fn asking(&self, formula: &str) -> Result<Litmus, ParseError> {
+        let bare = Litmus {
+            queries: Vec::new(),
+            stated: Vec::new(),
+            ..self.clone()
+        };
+        parse(&format!("{}\nexists ({formula})\n", bare.print())).map(|p| p.litmus)
+    }
+
     /// Lists the operands that a state of query `index` shows: those of its formula, then the `locations` list.
     pub fn shown(&self, index: usize) -> Vec<Operand> {
         let mut out = self
@@ -95,6 +108,9 @@ pub struct Parsed {
     pub litmus: Litmus,
     /// Warnings, in the order of the text.
     pub warnings: Vec<Diagnostic>,
+    /// Where the text has each instruction: for each thread the places in its code, as [`crate::event::Event::path`], with their spans.
+    /// A block's instructions come after the instruction that has the block.
+    pub instructions: Vec<Vec<(Vec<u16>, Span)>>,
 }
 
 /// Parses and checks a litmus test.
@@ -110,5 +126,20 @@ pub fn parse(source: &str) -> Result<Parsed, ParseError> {
     let file = parser::parse(source).map_err(refused)?;
     let (litmus, mut warnings) = resolve::resolve(&file).map_err(refused)?;
     warnings.sort_by_key(|d| (d.span.start, d.span.end));
-    Ok(Parsed { litmus, warnings })
+    let instructions = (0..file.columns.len())
+        .map(|thread| {
+            let cells = file
+                .rows
+                .iter()
+                .filter_map(|row| row.cells.get(thread).and_then(Option::as_ref));
+            let mut spans = Vec::new();
+            ast::spans(cells, &mut Vec::new(), &mut spans);
+            spans
+        })
+        .collect();
+    Ok(Parsed {
+        litmus,
+        warnings,
+        instructions,
+    })
 }

@@ -28,12 +28,14 @@ mod ops;
 mod simplified;
 mod step;
 mod trace;
+mod view;
 
 use smallvec::SmallVec;
 
 pub use independence::Commutes;
 pub use ops::{Action, Addr, IssueError, Issued, Post, QpId, RemoteOp};
 pub use step::{Footprint, Rule, Step};
+pub use view::{Buffer, EntryView, QueuePairView, ThreadView, View};
 
 pub(crate) use encode::{number, value};
 

@@ -120,7 +120,8 @@ impl Machine {
     }
 }
 
-fn describe_stage(stage: &Stage, name: &dyn Fn(Addr) -> String) -> String {
+/// Describes an operation under way: `put y := x`.
+pub(super) fn describe_stage(stage: &Stage, name: &dyn Fn(Addr) -> String) -> String {
     match *stage {
         Stage::Put {
             dst,

@@ -1,0 +1,76 @@
+// Draws the nodes of a machine as boxes: threads, store buffers, queue pairs, memory. Needs no other file.
+
+/** Makes an element. Attributes that begin with "on" are listeners; false and null leave an attribute out. */
+export function h(tag, attributes, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes ?? {})) {
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (value === true) element.setAttribute(name, "");
+    else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, value);
+  }
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  return element;
+}
+
+/** Entries of `now` that were not in `before`. */
+function fresh(now, before) {
+  const left = (before ?? []).map((e) => JSON.stringify(e));
+  return now.map((entry) => {
+    const at = left.indexOf(JSON.stringify(entry));
+    if (at >= 0) left.splice(at, 1);
+    return before !== undefined && at < 0;
+  });
+}
+
+function queue(entries, before, within, matches, empty) {
+  const isNew = fresh(entries, before);
+  if (entries.length === 0) return h("ul", { class: "queue" }, h("li", { class: "slot quiet" }, empty));
+  return h("ul", { class: "queue" }, entries.map((entry, at) => {
+    const [steps, buttons] = within((step) => matches(step) && step.entry === at);
+    return h("li", { class: `slot ${entry.stage.replaceAll(" ", "-")}${isNew[at] ? " fresh" : ""}`, "data-steps": steps || null },
+      h("span", {}, entry.text), h("small", {}, entry.stage), buttons);
+  }));
+}
+
+/**
+ * Draws a node, counted from 1. `state` has `threads` (name, node, registers, `doing` or null at the end, `waits`), `locations` (name, node),
+ * `machine` and `before` (views of the machine, the second may be null), and `buffered` (whether there are store buffers). `within` gets a
+ * predicate on steps and returns their numbers and buttons.
+ */
+export function nodeBox(node, state, within = () => ["", []]) {
+  const { machine, before } = state;
+  const here = state.threads.map((thread, t) => ({ thread, t })).filter(({ thread }) => thread.node === node);
+  const arriving = machine.threads.flatMap((buffers, t) =>
+    buffers.queue_pairs.filter((qp) => qp.peer + 1 === node).map((qp) => ({ t, qp })));
+  const none = { pipe: [], remote_writes: [], local_writes: [] };
+  const old = (t, peer) => before && (before.threads[t]?.queue_pairs.find((qp) => qp.peer === peer) ?? none);
+  const of = (t, buffer, peer) => (step) => step.thread === t && step.buffer === buffer && (peer === undefined || step.peer === peer);
+  const memory = state.locations.map((l, at) => ({ ...l, at })).filter((l) => l.node === node);
+  const queuePair = (thread, t) => (qp) => h("div", { class: "box nic" },
+    h("h4", {}, `Queue pair ${thread.name} \u2192 node ${qp.peer + 1}`),
+    queue(qp.pipe, old(t, qp.peer)?.pipe, within, of(t, "pipe", qp.peer), "nothing under way"),
+    h("h4", {}, `Back here, for ${thread.name}`),
+    queue(qp.local_writes, old(t, qp.peer)?.local_writes, within, of(t, "local_writes", qp.peer), "nothing"));
+  return h("section", { class: "node", "aria-label": `Node ${node}` },
+    h("h3", {}, `Node ${node}`),
+    here.map(({ thread, t }) => {
+      const buffers = machine.threads[t];
+      const [steps, buttons] = within((step) => step.thread === t && step.actor === "cpu");
+      return h("div", { class: "thread" },
+        h("div", { class: "cpu box", "data-steps": steps || null },
+          h("b", {}, thread.name), h("code", { class: thread.doing ? "instruction" : "quiet" }, thread.doing ?? "done"),
+          thread.waits && h("small", {}, "waits"), buttons,
+          h("div", { class: "registers" }, thread.registers.map(([name, value]) => h("span", { class: "register" }, `${name}=${value}`)))),
+        state.buffered && h("div", { class: "box" }, h("h4", {}, `Store buffer of ${thread.name}`),
+          queue(buffers.store_buffer, before ? before.threads[t]?.store_buffer ?? [] : undefined, within, of(t, "store_buffer"), "empty")),
+        buffers.queue_pairs.map(queuePair(thread, t)));
+    }),
+    arriving.map(({ t, qp }) => h("div", { class: "box nic arriving" },
+      h("h4", {}, `Arrived from ${state.threads[t].name}, not yet in memory`),
+      queue(qp.remote_writes, old(t, qp.peer)?.remote_writes, within, of(t, "remote_writes", qp.peer), "nothing"))),
+    h("div", { class: "box memory" }, h("h4", {}, "Memory", machine.units.includes(node - 1) && " \u2014 an atomic is half done"),
+      h("div", { class: "words" }, memory.map((l) => {
+        const changed = before && before.memory[l.at] !== machine.memory[l.at];
+        return h("span", { class: changed ? "word fresh" : "word", "data-word": l.name }, h("b", {}, l.name), h("output", {}, String(machine.memory[l.at])));
+      }), memory.length === 0 && h("span", { class: "quiet" }, "no locations"))));
+}

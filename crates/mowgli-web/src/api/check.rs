@@ -1,0 +1,199 @@
+//! Verdicts: the outcomes of a test under a model, or of a client under a setting.
+
+use std::time::Instant;
+
+use axum::Json;
+use axum::extract::State;
+use mowgli::cat;
+use mowgli::check::{self, Engine};
+use mowgli::litmus::{Litmus, Operand};
+use mowgli::outcome::{Budget, Completeness, Search};
+use mowgli_libraries::client::{Client, Setting as ClientSetting};
+use mowgli_libraries::judge;
+use serde::{Deserialize, Serialize};
+
+use super::model::{Model, Named};
+use crate::jobs::{Jobs, Refusal};
+use crate::text::{self, Source};
+
+/// Most outcomes that are sent.
+const ROWS_MAX: usize = 2000;
+
+#[derive(Deserialize)]
+pub(crate) struct Request {
+    text: String,
+    #[serde(flatten)]
+    model: Named,
+}
+
+#[derive(Serialize)]
+pub(crate) struct Answer {
+    setting: String,
+    /// Why the model has no meaning for the test; everything else is then empty.
+    not_applicable: Option<String>,
+    conditions: Vec<Condition>,
+    /// The operands that the outcomes show.
+    columns: Vec<String>,
+    /// The outcomes: a value for each operand.
+    rows: Vec<Vec<String>>,
+    /// The number of outcomes, of which at most `ROWS_MAX` are sent.
+    total: usize,
+    limit: Option<String>,
+    /// What was searched: `candidate executions` or `executions`.
+    searched: &'static str,
+    count: u64,
+    time_ms: f64,
+}
+
+#[derive(Serialize)]
+struct Condition {
+    name: String,
+    condition: String,
+    verdict: Option<String>,
+    stated: Option<String>,
+    /// Whether the statement is right; null if there is none or a limit left it open.
+    as_stated: Option<bool>,
+}
+
+pub(crate) async fn check(
+    State(jobs): State<Jobs>,
+    Json(request): Json<Request>,
+) -> Result<Json<Answer>, Refusal> {
+    jobs.run(move |budget| match text::read(&request.text) {
+        Ok(Source::Litmus(parsed)) => litmus(&parsed.litmus, &request.model, budget),
+        Ok(Source::Client(parsed)) => client(&parsed.client, &request.model, budget),
+        Err((_, error)) => Err(Refusal::Wrong(error.to_string())),
+    })
+    .await
+}
+
+/// Lists the operands that the conditions show.
+pub(super) fn operands(litmus: &Litmus) -> Vec<Operand> {
+    let mut all: Vec<Operand> = (0..litmus.queries.len()).flat_map(|i| litmus.shown(i)).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+fn litmus(litmus: &Litmus, model: &Named, budget: &Budget<'_>) -> Result<Answer, Refusal> {
+    let start = Instant::now();
+    let operands = operands(litmus);
+    let loaded = model.load()?;
+    let found = match &loaded {
+        Model::BuiltIn(setting) => check::decide(litmus, *setting, Engine::Declarative, budget)
+            .map(|answer| answer.search)
+            .map_err(|e| e.to_string()),
+        Model::File(file, rmw) => {
+            cat::decide(&litmus.program, file, *rmw, Some(&operands), budget).map_err(|e| e.to_string())
+        }
+    };
+    let mut answer = Answer {
+        setting: model.setting.clone(),
+        not_applicable: None,
+        conditions: Vec::new(),
+        columns: Vec::new(),
+        rows: Vec::new(),
+        total: 0,
+        limit: None,
+        searched: "candidate executions",
+        count: 0,
+        time_ms: 0.0,
+    };
+    match found {
+        Err(reason) => answer.not_applicable = Some(reason),
+        Ok(search) => {
+            let show = |v: i64| v.to_string();
+            let mut rows: Vec<Vec<i64>> = search
+                .outcomes
+                .iter()
+                .map(|outcome| operands.iter().map(|o| o.value(outcome)).collect())
+                .collect();
+            rows.sort_unstable();
+            rows.dedup();
+            answer.total = rows.len();
+            let shown = rows.into_iter().take(ROWS_MAX);
+            answer.rows = shown.map(|row| row.into_iter().map(show).collect()).collect();
+            answer.columns = operands.iter().map(|o| o.display(&litmus.program)).collect();
+            answer.limit = limit(&search.completeness);
+            answer.count = search.states;
+            answer.conditions = conditions(litmus, &loaded, &search);
+        }
+    }
+    answer.time_ms = start.elapsed().as_secs_f64() * 1e3;
+    Ok(answer)
+}
+
+fn limit(completeness: &Completeness) -> Option<String> {
+    match completeness {
+        Completeness::Complete => None,
+        Completeness::Incomplete(limit) => Some(limit.to_string()),
+    }
+}
+
+fn conditions(litmus: &Litmus, model: &Model, search: &Search) -> Vec<Condition> {
+    let condition = |(at, query): (usize, &mowgli::litmus::Query)| {
+        let judgement = check::judge(litmus, at, search);
+        let stated = match model {
+            Model::BuiltIn(setting) => check::expected(&litmus.program, query, *setting),
+            Model::File(..) => None,
+        };
+        let verdict = match judgement.is_vacuous() {
+            true => Some("vacuous".to_owned()),
+            false => judgement.verdict().map(|v| v.to_string()),
+        };
+        Condition {
+            name: litmus.query_name(at),
+            condition: query.condition.display(&litmus.program),
+            verdict,
+            stated: stated.map(|v| v.to_string()),
+            as_stated: stated.and_then(|v| judgement.meets(v)),
+        }
+    };
+    litmus.queries.iter().enumerate().map(condition).collect()
+}
+
+fn client(client: &Client, model: &Named, budget: &Budget<'_>) -> Result<Answer, Refusal> {
+    let start = Instant::now();
+    let setting: ClientSetting = model
+        .setting
+        .parse()
+        .map_err(|e: mowgli_libraries::client::UnknownSetting| Refusal::Wrong(e.to_string()))?;
+    let found = judge::outcomes_under(client, setting, *budget)
+        .ok_or_else(|| Refusal::Wrong(format!("{setting} is not judged here")))?;
+    let mut columns = Vec::new();
+    for (t, thread) in client.threads.iter().enumerate() {
+        columns.extend(thread.registers.iter().map(|r| format!("{t}:{r}")));
+    }
+    let words = client.observed_words.iter();
+    columns.extend(words.map(|&word| format!("[{}]", client.object(word).name)));
+    let row = |outcome: &mowgli_libraries::outcome::Outcome| {
+        let values = outcome.registers.iter().flatten().chain(&outcome.words);
+        values.map(ToString::to_string).collect()
+    };
+    let conditions = client.queries.iter().enumerate().map(|(at, query)| {
+        let verdict = judge::verdict(client, &query.condition.formula, &found);
+        let stated = query.expected.get(&setting).copied();
+        let formula = client.formula(&query.condition.formula);
+        Condition {
+            name: client.query_name(at),
+            condition: format!("{} ({formula})", query.condition.quantifier.keyword()),
+            verdict: verdict.map(|v| v.to_string()),
+            stated: stated.map(|v| v.to_string()),
+            as_stated: stated
+                .zip(verdict)
+                .map(|(stated, found)| judge::agrees(stated, found)),
+        }
+    });
+    Ok(Answer {
+        setting: model.setting.clone(),
+        not_applicable: None,
+        conditions: conditions.collect(),
+        columns,
+        rows: found.outcomes.iter().take(ROWS_MAX).map(row).collect(),
+        total: found.outcomes.len(),
+        limit: limit(&found.completeness),
+        searched: "executions",
+        count: found.executions,
+        time_ms: start.elapsed().as_secs_f64() * 1e3,
+    })
+}

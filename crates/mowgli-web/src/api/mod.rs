@@ -1,0 +1,11 @@
+//! The answers to the page's requests, a file a question. Each is JSON; the page and the tests of this crate are its only readers.
+
+pub(crate) mod catalogue;
+pub(crate) mod check;
+pub(crate) mod explain;
+pub(crate) mod machine;
+pub(crate) mod parse;
+pub(crate) mod robust;
+
+mod graph;
+mod model;

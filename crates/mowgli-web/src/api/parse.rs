@@ -1,0 +1,280 @@
+//! What the editor needs to know of a text: what is wrong with it, its names, and under which models it can be judged.
+
+use axum::Json;
+use axum::extract::State;
+use mowgli::cat::{self, Embedded, ModelFile};
+use mowgli::check;
+use mowgli::litmus::{KEYWORDS, Litmus, Parsed};
+use mowgli::model::Model;
+use mowgli_libraries::client::{self, Client, Setting};
+use serde::{Deserialize, Serialize};
+
+use super::model::{FILES, OWN};
+use crate::jobs::{Jobs, Refusal};
+use crate::text::{self, Diagnostic, Places, Range, Source};
+
+#[derive(Deserialize)]
+pub(crate) struct Request {
+    text: String,
+    /// Whether the text is a model file.
+    #[serde(default)]
+    is_model: bool,
+}
+
+#[derive(Default, Serialize)]
+pub(crate) struct Answer {
+    /// `litmus`, `client` or `model`: what the text was read as.
+    kind: &'static str,
+    name: Option<String>,
+    diagnostics: Vec<Diagnostic>,
+    /// Names that can be completed.
+    names: Vec<Name>,
+    /// Models or settings that apply, and others with the reason why they do not.
+    settings: Vec<SettingEntry>,
+    /// The conditions, as formulas and with their quantifiers.
+    conditions: Vec<ConditionEntry>,
+    /// Where the text has each instruction, by thread.
+    instructions: Vec<Vec<Range>>,
+    /// Whether the text can be run.
+    usable: bool,
+}
+
+#[derive(Serialize)]
+struct Name {
+    name: String,
+    /// `keyword`, `location`, `register`, `object`, `method`, `model`, `set` or `relation`.
+    kind: &'static str,
+    detail: String,
+}
+
+#[derive(Serialize)]
+struct SettingEntry {
+    name: String,
+    summary: String,
+    /// Why it has no meaning for this text.
+    not_applicable: Option<String>,
+    /// Whether robustness and the machine are defined: of built-in models.
+    has_machine: bool,
+    has_robustness: bool,
+}
+
+#[derive(Serialize)]
+struct ConditionEntry {
+    name: String,
+    condition: String,
+    formula: String,
+}
+
+pub(crate) async fn parse(
+    State(jobs): State<Jobs>,
+    Json(request): Json<Request>,
+) -> Result<Json<Answer>, Refusal> {
+    jobs.run(move |_| {
+        Ok(match request.is_model {
+            true => model(&request.text),
+            false => program(&request.text),
+        })
+    })
+    .await
+}
+
+fn name(name: &str, kind: &'static str, detail: impl Into<String>) -> Name {
+    Name {
+        name: name.to_owned(),
+        kind,
+        detail: detail.into(),
+    }
+}
+
+fn program(text: &str) -> Answer {
+    match text::read(text) {
+        Ok(Source::Litmus(parsed)) => litmus(text, &parsed),
+        Ok(Source::Client(parsed)) => client(text, &parsed.client, &parsed.warnings),
+        Err((kind, error)) => Answer {
+            kind,
+            diagnostics: text::diagnostics(text, &error.diagnostics),
+            names: words(kind),
+            ..Answer::default()
+        },
+    }
+}
+
+/// Returns the names that do not depend on the text.
+fn words(kind: &str) -> Vec<Name> {
+    let mut names: Vec<Name> = KEYWORDS.iter().map(|word| name(word, "keyword", "")).collect();
+    if kind == "client" {
+        let methods = client::Method::ALL.iter();
+        names.extend(methods.map(|m| name(m.name(), "method", m.library().name())));
+        names.extend(Setting::ALL.iter().map(|s| name(s.name(), "model", "")));
+    } else {
+        names.extend(Model::ALL.iter().map(|m| name(m.name(), "model", m.summary())));
+    }
+    names
+}
+
+fn litmus(text: &str, parsed: &Parsed) -> Answer {
+    let Parsed {
+        litmus,
+        warnings,
+        instructions,
+    } = parsed;
+    let places = Places::of(text);
+    let program = &litmus.program;
+    let mut names = words("litmus");
+    for location in &program.locations {
+        names.push(name(
+            &location.name,
+            "location",
+            format!("on node {}", location.node),
+        ));
+    }
+    for thread in &program.threads {
+        for register in &thread.registers {
+            names.push(name(register, "register", format!("of {}", thread.name)));
+        }
+    }
+    Answer {
+        kind: "litmus",
+        name: Some(litmus.name.clone()),
+        diagnostics: text::diagnostics(text, warnings),
+        names,
+        settings: settings(litmus),
+        conditions: (0..litmus.queries.len())
+            .map(|at| ConditionEntry {
+                name: litmus.query_name(at),
+                condition: litmus.queries[at].condition.display(program),
+                formula: litmus.queries[at].condition.formula.display(program),
+            })
+            .collect(),
+        instructions: instructions
+            .iter()
+            .map(|thread| thread.iter().map(|(_, span)| places.range(span)).collect())
+            .collect(),
+        usable: true,
+    }
+}
+
+fn settings(litmus: &Litmus) -> Vec<SettingEntry> {
+    let program = &litmus.program;
+    let applicable = check::settings(program);
+    let glob = applicable
+        .iter()
+        .any(|s| s.rmw == mowgli::model::RmwAtomicity::Glob);
+    let mut out = Vec::new();
+    for model in Model::ALL {
+        let lacking = check::applicable(program, model).err().map(|e| e.to_string());
+        let entry = |name: String| SettingEntry {
+            name,
+            summary: model.summary().to_owned(),
+            not_applicable: lacking.clone(),
+            has_machine: true,
+            has_robustness: Model::ROBUSTNESS.contains(&model),
+        };
+        out.push(entry(model.name().to_owned()));
+        if glob && lacking.is_none() {
+            out.push(entry(format!("{model}/glob")));
+        }
+    }
+    for file in FILES.iter().chain([&OWN]) {
+        out.push(SettingEntry {
+            name: (*file).to_owned(),
+            summary: match *file {
+                OWN => "the model file in the editor".to_owned(),
+                _ => format!("{file}, built in"),
+            },
+            not_applicable: None,
+            has_machine: false,
+            has_robustness: false,
+        });
+    }
+    out
+}
+
+fn client(text: &str, client: &Client, warnings: &[client::Diagnostic]) -> Answer {
+    let mut names = words("client");
+    for object in &client.objects {
+        names.push(name(&object.name, "object", object.kind.library().name()));
+    }
+    for (t, thread) in client.threads.iter().enumerate() {
+        for register in &thread.registers {
+            names.push(name(register, "register", format!("of P{t}")));
+        }
+    }
+    let judged = Setting::ALL
+        .iter()
+        .filter(|&&s| mowgli_libraries::judge::rules(s, 1).is_some());
+    Answer {
+        kind: "client",
+        name: Some(client.name.clone()),
+        diagnostics: text::diagnostics(text, warnings),
+        names,
+        settings: judged
+            .map(|s| SettingEntry {
+                name: s.name().to_owned(),
+                summary: String::new(),
+                not_applicable: None,
+                has_machine: false,
+                has_robustness: false,
+            })
+            .collect(),
+        conditions: client
+            .queries
+            .iter()
+            .enumerate()
+            .map(|(at, query)| {
+                let formula = client.formula(&query.condition.formula);
+                ConditionEntry {
+                    name: client.query_name(at),
+                    condition: format!("{} ({formula})", query.condition.quantifier.keyword()),
+                    formula,
+                }
+            })
+            .collect(),
+        instructions: Vec::new(),
+        usable: true,
+    }
+}
+
+fn model(text: &str) -> Answer {
+    let (usable, found) = match ModelFile::parse(OWN, text, &Embedded) {
+        Ok(file) => (true, file.warnings().to_vec()),
+        Err(errors) => (false, errors),
+    };
+    let places = Places::of(text);
+    let shown = |d: &cat::Diagnostic| Diagnostic {
+        severity: text::severity(d.severity()),
+        code: d.kind.code(),
+        message: match d.source.name == OWN {
+            true => d.message.clone(),
+            false => d.to_string(),
+        },
+        label: d.label.clone(),
+        help: d.help.as_deref().map(str::to_owned),
+        at: match d.source.name == OWN {
+            true => places.range(&d.span),
+            false => Range { from: 0, to: 0 },
+        },
+    };
+    let keywords = [
+        "let",
+        "rec",
+        "and",
+        "acyclic",
+        "irreflexive",
+        "empty",
+        "requires",
+        "include",
+        "show",
+        "as",
+    ];
+    let mut names: Vec<Name> = keywords.iter().map(|word| name(word, "keyword", "")).collect();
+    names.extend(cat::SETS.iter().map(|s| name(s.0, "set", "")));
+    names.extend(cat::RELATIONS.iter().map(|r| name(r.0, "relation", "")));
+    Answer {
+        kind: "model",
+        diagnostics: found.iter().map(shown).collect(),
+        names,
+        usable,
+        ..Answer::default()
+    }
+}

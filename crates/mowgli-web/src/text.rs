@@ -1,0 +1,144 @@
+//! Texts as the page sees them: places count UTF-16 code units, as in JavaScript.
+
+use mowgli::litmus::{self, Severity, Span};
+use mowgli_libraries::client;
+use serde::Serialize;
+
+use crate::jobs::Refusal;
+
+/// A range of a text, in UTF-16 code units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Range {
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+}
+
+/// Places of a text: for each byte, how many code units come before it.
+pub(crate) struct Places {
+    units: Vec<u32>,
+}
+
+impl Places {
+    pub(crate) fn of(text: &str) -> Places {
+        let mut units = Vec::with_capacity(text.len() + 1);
+        let mut before = 0;
+        for c in text.chars() {
+            units.extend(std::iter::repeat_n(before, c.len_utf8()));
+            before += c.len_utf16() as u32;
+        }
+        units.push(before);
+        Places { units }
+    }
+
+    pub(crate) fn range(&self, span: &Span) -> Range {
+        Range {
+            from: self.units(span.start),
+            to: self.units(span.end.max(span.start)),
+        }
+    }
+
+    fn units(&self, byte: usize) -> usize {
+        self.units[byte.min(self.units.len() - 1)] as usize
+    }
+}
+
+/// A diagnostic as the page shows it.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Diagnostic {
+    pub(crate) severity: &'static str,
+    pub(crate) code: &'static str,
+    pub(crate) message: String,
+    pub(crate) label: String,
+    pub(crate) help: Option<String>,
+    #[serde(flatten)]
+    pub(crate) at: Range,
+}
+
+/// Returns the word for a severity.
+pub(crate) fn severity(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Warning => "warning",
+        Severity::Error => "error",
+    }
+}
+
+/// Turns diagnostics of a test or a client into those of the page.
+pub(crate) fn diagnostics(text: &str, found: &[litmus::Diagnostic]) -> Vec<Diagnostic> {
+    let places = Places::of(text);
+    let shown = |d: &litmus::Diagnostic| Diagnostic {
+        severity: severity(d.severity()),
+        code: d.kind.code(),
+        message: d.message.clone(),
+        label: d.label.clone(),
+        help: d.help.clone(),
+        at: places.range(&d.span),
+    };
+    found.iter().map(shown).collect()
+}
+
+/// A text that was read.
+pub(crate) enum Source {
+    /// A litmus test.
+    Litmus(Box<litmus::Parsed>),
+    /// A client of libraries.
+    Client(Box<client::Parsed>),
+}
+
+/// Reads a text as a litmus test or as a client. An error comes with the kind of text that it was taken for.
+pub(crate) fn read(text: &str) -> Result<Source, (&'static str, litmus::ParseError)> {
+    let as_test = match litmus::parse(text) {
+        Ok(parsed) => return Ok(Source::Litmus(Box::new(parsed))),
+        Err(error) => error,
+    };
+    match client::parse(text) {
+        Ok(parsed) => Ok(Source::Client(Box::new(parsed))),
+        Err(error) => {
+            let has_objects = text.lines().any(|line| line.trim_start().starts_with("objects"));
+            match has_objects || error.diagnostics.len() < as_test.diagnostics.len() {
+                true => Err(("client", error)),
+                false => Err(("litmus", as_test)),
+            }
+        }
+    }
+}
+
+/// Reads a text that must be a litmus test.
+pub(crate) fn litmus(text: &str) -> Result<litmus::Parsed, Refusal> {
+    match read(text) {
+        Ok(Source::Litmus(parsed)) => Ok(*parsed),
+        Ok(Source::Client(_)) => Err(Refusal::Wrong(
+            "this is for litmus tests: clients of libraries have no machine here".to_owned(),
+        )),
+        Err((_, error)) => Err(Refusal::Wrong(error.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_count_as_javascript_does() {
+        let text = "a\u{1F600}b\u{e9}c";
+        let places = Places::of(text);
+        let at = |s: &str| text.find(s).unwrap();
+        assert_eq!(places.range(&(at("b")..at("b") + 1)), Range { from: 3, to: 4 });
+        assert_eq!(places.range(&(at("c")..text.len())), Range { from: 5, to: 6 });
+        assert_eq!(places.range(&(99..100)), Range { from: 6, to: 6 });
+    }
+
+    #[test]
+    fn every_text_of_the_catalogue_is_read_as_what_it_is() {
+        for entry in mowgli::catalogue::entries() {
+            assert!(
+                matches!(read(entry.source), Ok(Source::Litmus(_))),
+                "{}",
+                entry.name
+            );
+        }
+        for (name, text) in mowgli_libraries::catalogue::CLIENTS {
+            // A client of words alone that reads as a test too is a test.
+            assert!(read(text).is_ok(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! The server against hostile and heavy use, by requests over a socket as any program could send them.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use mowgli_web::{Limits, Options, Server};
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+/// A server on a thread of its own, until it is dropped.
+struct Running {
+    address: SocketAddr,
+    /// `/TOKEN/`.
+    root: String,
+    stop: Option<oneshot::Sender<()>>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            let _ = stop.send(());
+        }
+    }
+}
+
+fn start(time: Duration) -> Running {
+    let (send, receive) = mpsc::channel();
+    let (stop, stopped) = oneshot::channel::<()>();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .expect("the server runs");
+        runtime.block_on(async move {
+            let options = Options {
+                address: "127.0.0.1:0".parse().expect("the server runs"),
+                limits: Limits {
+                    time,
+                    memory: None,
+                    states: None,
+                },
+            };
+            let server = Server::listen(options).await.expect("the server runs");
+            send.send(server.url()).expect("the server runs");
+            let stopped = async {
+                let _ = stopped.await;
+            };
+            server.run(stopped).await.expect("the server runs");
+        });
+        runtime.shutdown_background();
+    });
+    let url = receive.recv().expect("the server runs");
+    let (host, path) = url
+        .strip_prefix("http://")
+        .expect("the server runs")
+        .split_once('/')
+        .expect("the server runs");
+    Running {
+        address: host.parse().expect("the server runs"),
+        root: format!("/{path}"),
+        stop: Some(stop),
+    }
+}
+
+impl Running {
+    fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.address).expect("the server runs")
+    }
+
+    fn head(&self, method: &str, path: &str, more: &str) -> String {
+        let host = self.address;
+        format!("{method} {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n{more}\r\n")
+    }
+
+    fn request(&self, question: &str, body: &Value) -> TcpStream {
+        let body = body.to_string();
+        let more = format!(
+            "content-type: application/json\r\ncontent-length: {}\r\n",
+            body.len()
+        );
+        let path = format!("{}api/{question}", self.root);
+        let mut stream = self.connect();
+        stream
+            .write_all((self.head("POST", &path, &more) + &body).as_bytes())
+            .expect("the server runs");
+        stream
+    }
+
+    /// Asks a question of the page. Returns the status and the answer.
+    fn ask(&self, question: &str, body: &Value) -> (u16, Value) {
+        let (status, body) = read(self.request(question, body));
+        (status, serde_json::from_str(&body).unwrap_or(Value::Null))
+    }
+
+    fn get(&self, path: &str, more: &str) -> (u16, String) {
+        let mut stream = self.connect();
+        stream
+            .write_all(self.head("GET", path, more).as_bytes())
+            .expect("the server runs");
+        read(stream)
+    }
+}
+
+/// Reads an answer to its end.
+fn read(mut stream: TcpStream) -> (u16, String) {
+    let mut bytes = Vec::new();
+    // A server that refuses a body may close the connection while the rest is still on its way.
+    let _ = stream.read_to_end(&mut bytes);
+    let text = String::from_utf8_lossy(&bytes);
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+    let status = head.split(' ').nth(1).and_then(|s| s.parse().ok()).unwrap_or(0);
+    (status, body.to_owned())
+}
+
+const SB: &str = "RDMA SB\n{ x@1=0; y@1=0; }\n P0@1 | P1@1 ;\n x := 1 | y := 1 ;\n a := y | b := x ;\nexists (0:a=0 /\\ 1:b=0)\n";
+
+/// A test whose outcomes are too many for any time: threads that count up and read one another.
+fn endless() -> String {
+    let threads = 8;
+    let all =
+        |cell: &dyn Fn(usize) -> String| (0..threads).map(cell).collect::<Vec<_>>().join(" | ") + " ;\n";
+    let mut text = "RDMA endless\n{ ".to_owned();
+    for t in 0..threads {
+        text.push_str(&format!("x{t}@1=0; "));
+    }
+    text.push_str("}\n");
+    text.push_str(&all(&|t| format!("P{t}@1")));
+    for row in 0..6 {
+        text.push_str(&all(&|t| format!("x{t} := {}", row + 1)));
+        text.push_str(&all(&|t| format!("a{t}{row} := x{}", (t + row + 1) % threads)));
+    }
+    let shown: Vec<String> = (0..threads)
+        .flat_map(|t| (0..6).map(move |row| format!("{t}:a{t}{row};")))
+        .collect();
+    text + &format!("locations [{}]\nexists (x0=9)\n", shown.join(" "))
+}
+
+const LONG: Duration = Duration::from_secs(600);
+
+#[test]
+fn the_page_and_its_answers_need_the_token() {
+    let server = start(LONG);
+    let (status, page) = server.get(&server.root, "");
+    assert_eq!(status, 200);
+    assert!(page.contains("<title>mowgli</title>"));
+    assert_eq!(
+        server.get(&format!("{}vendor/codemirror.js", server.root), "").0,
+        200
+    );
+    assert_eq!(server.get(&format!("{}no-such-file", server.root), "").0, 404);
+    assert_eq!(server.get(&format!("{}../../Cargo.toml", server.root), "").0, 404);
+    for path in [
+        "/",
+        "/index.html",
+        "/api/catalogue",
+        "/00000000000000000000000000000000/",
+    ] {
+        let (status, body) = server.get(path, "");
+        assert_eq!(status, 403, "{path}");
+        assert!(body.contains("token"), "{path}: {body}");
+    }
+}
+
+#[test]
+fn other_origins_and_other_names_are_refused() {
+    let server = start(LONG);
+    let own = format!("origin: http://{}\r\n", server.address);
+    let path = format!("{}api/catalogue", server.root);
+    assert_eq!(server.get(&path, &own).0, 200);
+    assert_eq!(server.get(&path, "origin: http://elsewhere.example\r\n").0, 403);
+    assert_eq!(server.get(&path, "origin: null\r\n").0, 403);
+    let mut stream = server.connect();
+    let foreign = format!("GET {path} HTTP/1.1\r\nhost: elsewhere.example\r\nconnection: close\r\n\r\n");
+    stream.write_all(foreign.as_bytes()).unwrap();
+    assert_eq!(read(stream).0, 403);
+}
+
+#[test]
+fn a_large_body_is_refused_before_it_is_read() {
+    let server = start(LONG);
+    let mut stream = server.connect();
+    let length = 100 << 20;
+    let more = format!("content-type: application/json\r\ncontent-length: {length}\r\n");
+    let head = server.head("POST", &format!("{}api/check", server.root), &more);
+    stream.write_all(head.as_bytes()).unwrap();
+    // Sends what the server takes; it may close the connection at any time.
+    let piece = vec![b' '; 1 << 16];
+    let mut sent = 0;
+    while sent < length && stream.write_all(&piece).is_ok() {
+        sent += piece.len();
+    }
+    assert_eq!(
+        server.ask("check", &json!({ "text": SB, "setting": "tso" })).0,
+        200
+    );
+    let _ = stream.shutdown(Shutdown::Write);
+    let (status, _) = read(stream);
+    // With the connection reset, the answer may be lost on its way.
+    assert!(status == 413 || status == 0, "{status}");
+    assert!(sent < length, "the server took everything");
+}
+
+#[test]
+fn nonsense_is_answered_with_words() {
+    let server = start(LONG);
+    for (question, body) in [
+        ("check", json!({})),
+        ("check", json!({ "text": "RDMA", "setting": "tso" })),
+        ("check", json!({ "text": SB, "setting": "no-such-model" })),
+        ("check", json!({ "text": SB, "setting": "nothing.cat" })),
+        (
+            "check",
+            json!({ "text": SB, "setting": "my.cat", "model_text": "acyclic nothing" }),
+        ),
+        (
+            "explain",
+            json!({ "text": SB, "setting": "tso", "formula": "0:nobody=1" }),
+        ),
+        ("explain", json!({ "text": SB, "setting": "tso", "query": 7 })),
+        ("robust", json!({ "text": SB, "setting": "tso" })),
+        (
+            "machine",
+            json!({ "text": SB, "setting": "tso", "schedule": [99] }),
+        ),
+        ("machine", json!({ "text": SB, "setting": "x86tso.cat" })),
+        ("source", json!({ "kind": "litmus", "name": "../../etc/passwd" })),
+    ] {
+        let (status, answer) = server.ask(question, &body);
+        assert_eq!(status, 422, "{question} {body}: {answer}");
+    }
+    let (status, _) = server.get(&format!("{}api/check", server.root), "");
+    assert_eq!(status, 405);
+}
+
+#[test]
+fn a_search_without_end_stops_at_its_limit() {
+    let server = start(Duration::from_millis(50));
+    let (status, answer) = server.ask("check", &json!({ "text": endless(), "setting": "tso" }));
+    assert_eq!(status, 200);
+    assert_eq!(answer["limit"], "time limit reached", "{answer}");
+}
+
+#[test]
+fn a_search_ends_when_nobody_waits_for_it() {
+    // More searches without end than can run at once, all given up: had they not stopped, the last request would wait for ever.
+    let server = start(LONG);
+    let body = json!({ "text": endless(), "setting": "tso" });
+    let places = std::thread::available_parallelism().map_or(2, usize::from).max(2);
+    for _ in 0..2 * places {
+        drop(server.request("check", &body));
+    }
+    assert_eq!(
+        server.ask("check", &json!({ "text": SB, "setting": "tso" })).0,
+        200
+    );
+}
+
+#[test]
+fn of_many_searches_at_once_some_are_refused_and_the_rest_wait() {
+    let server = start(LONG);
+    let body = json!({ "text": endless(), "setting": "tso" });
+    let places = std::thread::available_parallelism().map_or(2, usize::from).max(2);
+    // Fifty are well within what may wait. Each connection stays open, so nothing is given up.
+    let fifty: Vec<TcpStream> = (0..50).map(|_| server.request("check", &body)).collect();
+    assert_eq!(
+        server.get(&server.root, "").0,
+        200,
+        "the page itself needs no place"
+    );
+    let more: Vec<TcpStream> = (0..64 + places).map(|_| server.request("check", &body)).collect();
+    let refused = more.into_iter().rev().find_map(|stream| {
+        stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+        Some(read(stream)).filter(|(status, _)| *status != 0)
+    });
+    assert_eq!(refused.map(|(status, _)| status), Some(503));
+    drop(fifty);
+    assert_eq!(
+        server.ask("check", &json!({ "text": SB, "setting": "tso" })).0,
+        200
+    );
+}

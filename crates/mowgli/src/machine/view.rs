@@ -1,0 +1,162 @@
+//! A state of the machine as plain data to show: every buffer with its entries in words.
+//!
+//! Relies on [`super::trace`] for the words. Used by [`crate::explore::Stepper`], and through it by the page of `mowgli serve`.
+
+use serde::Serialize;
+
+use super::buffers::{Delayed, Entry, LocalBack, QueuePair, Stage};
+use super::trace::describe_stage;
+use super::{Addr, Machine, NODES_MAX, Rule, Step};
+use crate::program::Value;
+
+/// A state of the machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct View {
+    /// Every word of memory, by [`Addr`].
+    pub memory: Vec<Value>,
+    /// Every thread.
+    pub threads: Vec<ThreadView>,
+    /// Nodes, from 0, whose atomic unit is held by a read-modify-write that has read and whose write is not placed.
+    pub units: Vec<u16>,
+}
+
+/// The buffers of a thread.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ThreadView {
+    /// The store buffer, oldest entry first.
+    pub store_buffer: Vec<EntryView>,
+    /// The queue pairs that are in use, ordered by peer.
+    pub queue_pairs: Vec<QueuePairView>,
+}
+
+/// A queue pair.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct QueuePairView {
+    /// The node at its other end, from 0.
+    pub peer: u16,
+    /// Operations that are not done, oldest first.
+    pub pipe: Vec<EntryView>,
+    /// `wb_R`: writes that the peer's NIC has acknowledged and that are not in the peer's memory, oldest first.
+    pub remote_writes: Vec<EntryView>,
+    /// `wb_L`: results that are not in the thread's memory, and completions that nobody has polled, oldest first.
+    pub local_writes: Vec<EntryView>,
+}
+
+/// An entry of a buffer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct EntryView {
+    /// The entry in words: `put y := x`.
+    pub text: String,
+    /// How far it has come: `stored`, `posted`, `value read`, `acknowledged`, `result read`, `half done`, `fence`, `not placed` or
+    /// `completion`.
+    pub stage: &'static str,
+}
+
+/// A buffer of [`ThreadView`] or [`QueuePairView`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Buffer {
+    /// [`ThreadView::store_buffer`].
+    StoreBuffer,
+    /// [`QueuePairView::pipe`].
+    Pipe,
+    /// [`QueuePairView::remote_writes`].
+    RemoteWrites,
+    /// [`QueuePairView::local_writes`].
+    LocalWrites,
+}
+
+impl Machine {
+    /// Shows the state. `name` gives the names of words.
+    pub fn view(&self, name: &dyn Fn(Addr) -> String) -> View {
+        let units = (0..NODES_MAX).filter(|&node| self.is_unit_held(node)).collect();
+        let thread = |t: &super::ThreadState| ThreadView {
+            store_buffer: t.store_buffer.iter().map(|e| delayed(e, name)).collect(),
+            queue_pairs: t.queue_pairs.iter().map(|qp| queue_pair(qp, name)).collect(),
+        };
+        View {
+            memory: self.memory.to_vec(),
+            threads: self.threads.iter().map(thread).collect(),
+            units,
+        }
+    }
+
+    /// Returns the buffer with the entry that a step concerns, and the entry's place there.
+    pub fn entry_of(&self, step: Step) -> (Buffer, usize) {
+        match step {
+            Step::Drain { .. } => (Buffer::StoreBuffer, 0),
+            Step::Nic {
+                rule: Rule::PlaceRemote,
+                ..
+            } => (Buffer::RemoteWrites, 0),
+            Step::Nic {
+                rule: Rule::PlaceLocal,
+                qp,
+                ..
+            } => {
+                let is_write = |e: &LocalBack| matches!(e, LocalBack::Write { .. });
+                let first = self
+                    .queue_pair(qp)
+                    .and_then(|qp| qp.wb_l.iter().position(is_write));
+                (Buffer::LocalWrites, first.unwrap_or(0))
+            }
+            Step::Nic { index, .. } => (Buffer::Pipe, usize::from(index)),
+        }
+    }
+}
+
+fn queue_pair(qp: &QueuePair, name: &dyn Fn(Addr) -> String) -> QueuePairView {
+    let placed = |dst: Addr, value: Value| EntryView {
+        text: format!("{} := {value}", name(dst)),
+        stage: "not placed",
+    };
+    QueuePairView {
+        peer: qp.peer,
+        pipe: qp.pipe.iter().map(|e| entry(e, name)).collect(),
+        remote_writes: qp.wb_r.iter().map(|w| placed(w.dst, w.value)).collect(),
+        local_writes: qp
+            .wb_l
+            .iter()
+            .map(|e| match *e {
+                LocalBack::Write { dst, value, .. } => placed(dst, value),
+                LocalBack::Notification { .. } => EntryView {
+                    text: "completion".to_owned(),
+                    stage: "completion",
+                },
+            })
+            .collect(),
+    }
+}
+
+fn delayed(delayed: &Delayed, name: &dyn Fn(Addr) -> String) -> EntryView {
+    match delayed {
+        Delayed::Store { loc, value } => EntryView {
+            text: format!("{} := {value}", name(*loc)),
+            stage: "stored",
+        },
+        Delayed::Remote { peer, entry: e } => {
+            let shown = entry(e, name);
+            EntryView {
+                text: format!("{} to node {}", shown.text, peer + 1),
+                ..shown
+            }
+        }
+    }
+}
+
+fn entry(entry: &Entry, name: &dyn Fn(Addr) -> String) -> EntryView {
+    EntryView {
+        text: match entry.stage {
+            Stage::Ack => "put".to_owned(),
+            ref stage => describe_stage(stage, name),
+        },
+        stage: match entry.stage {
+            Stage::Put { .. } | Stage::Get { .. } | Stage::Rmw { .. } => "posted",
+            Stage::PutValue { .. } => "value read",
+            Stage::Ack => "acknowledged",
+            Stage::Value { .. } => "result read",
+            Stage::Executing { .. } => "half done",
+            Stage::Fence => "fence",
+        },
+    }
+}
