@@ -243,7 +243,7 @@ pub(crate) fn drain<F: Fabric>(network: &Network<F>, deadline: Option<Time>) -> 
         peers: Peers::None,
         deadline,
     };
-    network.fabric().wait(wait, || {
+    network.fabric().wait_for_completion(wait, || {
         if let Err(error) = network.completions().poll_waiting(&mut scratch) {
             return Some(Err(error.into()));
         }

@@ -279,7 +279,7 @@ impl<F: Fabric> Thread<F> {
             deadline,
         };
         let mut scratch = self.scratch.borrow_mut();
-        self.fabric().wait(wait, || {
+        self.fabric().wait_for_completion(wait, || {
             if let Err(error) = completions.poll_waiting(&mut scratch) {
                 return Some(Err(error.into()));
             }
