@@ -137,12 +137,9 @@ pub trait Fabric: Clone + Send + Sync + 'static {
         self.wait(wait, ready)
     }
 
-    /// Waits as [`wait`](Fabric::wait) does for the end of this node's own operations: `ready` polls, or another thread
-    /// does and rings the node's [`Doorbell`] when it has recorded what it polled. Whoever waits on behalf of many may
-    /// sleep meanwhile.
-    ///
-    /// # Errors
-    /// Returns the errors of [`wait`](Fabric::wait).
+    /// Waits as [`wait`](Fabric::wait) does, and fails as it does, for the end of this node's own operations: `ready` polls,
+    /// or another thread does and rings the node's [`Doorbell`] when it has recorded what it polled. Whoever waits on
+    /// behalf of many may sleep meanwhile.
     #[inline]
     fn wait_for_completion<T>(&self, wait: Wait<'_>, ready: impl FnMut() -> Option<T>) -> Result<T> {
         self.wait(wait, ready)

@@ -3,11 +3,11 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
+use loco_conformance::sleeping::sleep_for_completions;
 use loco_conformance::{share, target};
-use loco_fabric::{Completion, Doorbell, Fabric, QueuePair, Work, WorkRequestId};
+use loco_fabric::{Fabric, QueuePair, Work, WorkRequestId};
 use loco_host::HugePages;
 use loco_job::Mesh;
 use loco_verbs::soft::{SoftCounts, SoftDevice, SoftLimits};
@@ -33,59 +33,15 @@ fn pair(device: &SoftDevice) -> Vec<VerbsFabric> {
     })
 }
 
-/// Polls `fabric`, and records how many operations have ended, as a node's threads do for one another.
-fn poll_and_record(fabric: &VerbsFabric, bell: &dyn Doorbell, ended: &AtomicU64) {
-    let mut completions: Vec<Completion> = Vec::new();
-    fabric.poll(&mut completions).unwrap();
-    if !completions.is_empty() {
-        ended.fetch_add(completions.len() as u64, SeqCst);
-        bell.ring();
-    }
-}
-
 #[test]
 fn no_wake_up_is_lost() {
-    const ROUNDS: u64 = 3000;
     // With a second thread that polls, it takes some of the completions that the sleeper waits for.
     for competitors in [0, 1] {
         let device = SoftDevice::new(SoftLimits::default());
         let [a, b] = &pair(&device)[..] else {
             unreachable!()
         };
-        let (_there, remote) = share(b, a, 64);
-        let bell = &*a.doorbell().unwrap();
-        let (posted, ended, sleeps) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                let mut qp = a.queue_pair(b.node()).unwrap();
-                for round in 1..=ROUNDS {
-                    let work = Work::signaled(WorkRequestId(round));
-                    let _ = qp.put_inline(&[1; 8], target(&remote, 0), work).unwrap();
-                    posted.store(round, SeqCst);
-                    while ended.load(SeqCst) < round {
-                        std::thread::yield_now();
-                    }
-                }
-            });
-            for _ in 0..competitors {
-                scope.spawn(|| {
-                    while ended.load(SeqCst) < ROUNDS {
-                        poll_and_record(a, bell, &ended);
-                        std::thread::yield_now();
-                    }
-                });
-            }
-            while ended.load(SeqCst) < ROUNDS {
-                let seen = ended.load(SeqCst);
-                let armed = bell.arm().expect("completion events");
-                poll_and_record(a, bell, &ended);
-                if ended.load(SeqCst) == seen {
-                    sleeps.fetch_add(1, SeqCst);
-                    bell.sleep(armed, FOR_EVER);
-                }
-            }
-        });
-        assert!(sleeps.load(SeqCst) > 0, "the thread slept");
+        sleep_for_completions(a, b, &*a.doorbell().unwrap(), 3000, competitors);
         assert_eq!(device.counts().unacknowledged_events, 0);
     }
 }
@@ -109,20 +65,6 @@ fn a_completion_from_before_the_sleep_is_seen_and_a_ring_ends_a_sleep() {
     let armed = bell.arm().unwrap();
     bell.ring();
     bell.sleep(armed, FOR_EVER);
-}
-
-#[test]
-fn the_loss_of_a_node_ends_the_sleep() {
-    let device = SoftDevice::new(SoftLimits::default());
-    let [a, b] = &pair(&device)[..] else {
-        unreachable!()
-    };
-    let bell = a.doorbell().unwrap();
-    let armed = bell.arm().unwrap();
-    std::thread::scope(|scope| {
-        scope.spawn(|| bell.sleep(armed, FOR_EVER));
-        b.mesh().fail();
-    });
 }
 
 #[test]

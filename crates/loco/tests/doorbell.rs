@@ -18,7 +18,7 @@ use loco::fabric::verbs::{Provider, VerbsConfig};
 use loco::fabric::{AnyConfig, AnyFabric, FabricChoice, HugePages, NodeId};
 use loco::fence::Scope;
 use loco::{
-    Barrier, Config, KvConfig, KvStore, Manager, Participants, Polling, Result, RingBuffer, RingConfig,
+    Barrier, Config, KvConfig, KvStore, Manager, Parent as _, Polling, Result, RingBuffer, RingConfig,
     SharedRegion, TasLock, Thread, TicketLock, fence, testing,
 };
 
@@ -316,9 +316,9 @@ fn the_loss_of_a_node_ends_the_sleep() {
     let asleep = AtomicUsize::new(0);
     Cluster::Synchronous.run(3, |manager| {
         let all = Async::new(Barrier::new(&manager, "all")?);
-        let survivors = Participants::of([NodeId(0), NodeId(1)]);
+        let survivors = manager.among([NodeId(0), NodeId(1)]);
         let two = (manager.node() != NodeId(2))
-            .then(|| Barrier::with_participants(&manager, "two", &survivors, 1))
+            .then(|| Barrier::new(&survivors, "two"))
             .transpose()?;
         manager.wait_for_ready()?;
         let own = manager.thread()?;
@@ -347,9 +347,8 @@ fn a_thousand_waiting_tasks_take_no_rounds_while_nothing_happens() {
     const TASKS: usize = 1000;
     testing::run(2, |fabric| {
         let manager = Manager::new(fabric)?;
-        let nodes = Participants::of([HOME, NodeId(1)]);
         let config = RingConfig::new(64).readers([NodeId(1); TASKS]);
-        let ring = RingBuffer::with_config(&manager, "ring", &nodes, HOME, &config)?;
+        let ring = RingBuffer::with_config(&manager, "ring", HOME, &config)?;
         let meet = Barrier::new(&manager, "meet")?;
         manager.wait_for_ready()?;
         let own = manager.thread()?;

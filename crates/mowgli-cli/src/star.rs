@@ -19,9 +19,9 @@ use crate::{Error, Exit, diagnostics, output, source, values};
 /// `-` for standard input. A cas of a client becomes a remote compare-and-swap.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "EXAMPLES\n  \
-    mowgli star SB\n  \
-    mowgli star peterson --early --model rdma-sc\n  \
-    mowgli star ticket-lock --server none -o translated.litmus\n  \
+    mowgli star shm-SB\n  \
+    mowgli star shm-Peterson --early --model rdma-sc\n  \
+    mowgli star shm-ticket-lock --server none -o translated.litmus\n  \
     mowgli star mine.x86 | mowgli check -\n\n\
 EXIT STATUS\n  \
     0  translated\n  \
