@@ -64,7 +64,7 @@ impl<F: Fabric> Team<F> {
             position: everybody.nodes().iter().position(here).unwrap_or(0),
             // The options contain the number of threads. A check by the barrier itself would say less, and
             // could come first.
-            line: Barrier::with_participants(manager, "line", &everybody, threads)?,
+            line: Barrier::with_local_threads(manager, "line", threads)?,
             end: Barrier::new(manager, "end")?,
             counts: [
                 Sst::new(manager, "first count")?,

@@ -130,7 +130,7 @@ impl Load {
 fn summary(outcome: &Outcome) -> String {
     format!(
         "{} lookups and {} updates on {} nodes with {} threads each: {:.0} a second\n\
-         a single lookup: p50 {} ns, p99 {} ns; {} keys, {:?}, window {}",
+         a single lookup: p50 {} ns, p99 {} ns; {} keys, {}, window {}",
         outcome.reads,
         outcome.writes,
         outcome.nodes,

@@ -1,5 +1,7 @@
 //! Chooses the keys of a workload. Relies on `rand_distr`; used by the workload and by `loco bench`.
 
+use std::fmt;
+
 use rand::Rng;
 use rand_distr::{Distribution as _, Zipf};
 use serde::Serialize;
@@ -14,6 +16,16 @@ pub enum Distribution {
     Uniform,
     /// The k-th key has the weight 1 / k^0.99, as in YCSB.
     Zipf,
+}
+
+impl fmt::Display for Distribution {
+    /// Writes the name that the command takes.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Distribution::Uniform => "uniform",
+            Distribution::Zipf => "zipf",
+        })
+    }
 }
 
 /// The exponent of [`Distribution::Zipf`].

@@ -82,7 +82,7 @@ fn the_summary_for_people_says_what_was_done() {
     assert!(output.status.success(), "{output:?}");
     let text = text(&output.stdout);
     assert!(
-        text.contains("on 2 nodes with 1 threads each") && text.contains("p99"),
+        text.contains("on 2 nodes with 1 threads each") && text.contains("; 100 keys, uniform, window 3"),
         "{text}"
     );
 }

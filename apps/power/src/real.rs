@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use loco::fabric::{Fabric, NodeId, Time};
-use loco::{Barrier, Channel, Manager, OwnedVar, Participants, Thread};
+use loco::{Barrier, Channel, Manager, OwnedVar, Parent as _, Thread};
 use loco_app::Stop;
 
 use crate::link::{ControllerLink, ConverterLink, controller_iteration, converter_iteration};
@@ -128,10 +128,8 @@ impl<F: Fabric> Variables<F> {
             if here != controller && here != node {
                 continue;
             }
-            let both = Participants::of([controller, node]);
-            let pair = Channel::builder(manager, &format!("converter{index}"))
-                .participants(&both)
-                .join()?;
+            let both = manager.among([controller, node]);
+            let pair = Channel::builder(&both, &format!("converter{index}")).join()?;
             pairs.push(Pair {
                 index,
                 duty: OwnedVar::new(&pair, "duty", controller)?,

@@ -162,6 +162,11 @@ impl Fabric for AnyFabric {
         each!(self, fabric => fabric.wait_for_arrival(wait, ready))
     }
 
+    #[inline]
+    fn wait_for_completion<T>(&self, wait: Wait<'_>, ready: impl FnMut() -> Option<T>) -> Result<T> {
+        each!(self, fabric => fabric.wait_for_completion(wait, ready))
+    }
+
     fn doorbell(&self) -> Option<Arc<dyn Doorbell>> {
         each!(self, fabric => fabric.doorbell())
     }

@@ -9,10 +9,10 @@ use loco::fabric::NodeId;
 
 use crate::status::{BUSY, Failure, OK, PANIC, Status, report};
 
-/// Where a result goes: a pointer to memory that may hold anything so far.
+/// A place for a result: a pointer to memory that may hold anything so far.
 pub(crate) type Out<'a, T> = Option<&'a mut MaybeUninit<T>>;
 
-/// Where a new handle goes.
+/// A place for a new handle.
 pub(crate) type New<'a, T> = Out<'a, Box<T>>;
 
 /// Does the work of a call. No panic gets past here, and errors become a number and the thread's last error.
@@ -89,7 +89,7 @@ pub(crate) unsafe fn bytes<'a>(data: *const c_void, len: usize, name: &str) -> R
     Ok(unsafe { std::slice::from_raw_parts(data.cast(), len) })
 }
 
-/// Where bytes go. NULL is fine where there are none.
+/// A place for bytes. NULL is fine where there are none.
 ///
 /// # Safety
 /// `data` is NULL or points to `len` bytes that nobody else accesses while the result lives.

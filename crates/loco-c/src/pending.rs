@@ -28,7 +28,7 @@ pub struct Pending {
     access: Arc<Access>,
 }
 
-/// How far it is.
+/// The progress of the operation.
 enum State {
     /// A put of data that was copied at the call.
     Inline(AckKey),

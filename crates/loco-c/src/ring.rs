@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_void};
 use std::sync::{Arc, Mutex};
 
 use loco::fabric::NodeId;
-use loco::{Parent, RingBuffer, RingConfig};
+use loco::{RingBuffer, RingConfig};
 
 use crate::border::{Need, New, Out, bytes, bytes_mut, call, free, hold, node_ids, run, text};
 use crate::node::Node;
@@ -71,7 +71,7 @@ pub unsafe extern "C" fn loco_ring_new_readers(
         let (name, readers) = unsafe { (text(name, "name")?, node_ids(readers, count, "readers")?) };
         let config = RingConfig::new(capacity_bytes).readers(readers);
         let parent = node.parent();
-        let ring = RingBuffer::with_config(&parent, name, &parent.participants(), NodeId(writer), &config)?;
+        let ring = RingBuffer::with_config(&parent, name, NodeId(writer), &config)?;
         out.write(Box::new(Ring(Arc::new(ring))));
         Ok(())
     })

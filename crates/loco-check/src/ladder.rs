@@ -30,7 +30,7 @@ const TURN_EXECUTIONS: u64 = 20_000;
 /// Depth at which PCT begins again from the smallest.
 const DEPTH_MAX: u32 = 10;
 
-/// How an object is to be checked.
+/// The bounds within which an object is checked.
 #[derive(Clone, Debug)]
 pub struct Ladder {
     /// The object.
@@ -78,7 +78,7 @@ pub struct LadderReport {
     pub rungs: Vec<RungReport>,
     /// Public methods of the object that no execution called.
     pub unreached: Vec<&'static str>,
-    /// Whether it was ended from outside.
+    /// True if it was ended from outside.
     pub interrupted: bool,
     /// Wall-clock seconds.
     pub seconds: f64,

@@ -41,13 +41,13 @@ pub(crate) fn unless_lost<T>(result: Result<T>) -> Option<T> {
     }
 }
 
-/// Whether the error says that a node is lost, this one or another.
+/// Returns true if the error says that a node is lost, this one or another.
 pub(crate) fn is_loss(error: &Error) -> bool {
     error.lost_peer().is_some() || matches!(error, Error::HolderLost { .. }) || error.is_declared_lost()
 }
 
-/// How often a call may time out in a world before that is a finding: more often than the waits of an execution that may be
-/// late. What times out again and again waits for what never comes.
+/// The number of times that a call may time out in a world before that is a finding. It is more than the waits of an
+/// execution that may be late: a call that times out again and again waits for something that never comes.
 pub(crate) const TIMEOUTS_MAX: u32 = 6;
 
 /// Calls again until the result is another than a timeout.
@@ -64,13 +64,13 @@ pub(crate) fn until_in_time<T>(mut attempt: impl FnMut() -> Result<T>) -> Result
     panic!("{TIMEOUTS_MAX} calls in a row have timed out: what they wait for never comes");
 }
 
-/// The result of a call of which nobody knows whether it took effect: a node was lost.
+/// The result of a call that may or may not have taken effect, since a node was lost.
 pub(crate) const UNKNOWN: &str = "?";
 /// The result of a call that has timed out, and so has changed nothing, as its documentation says.
 pub(crate) const LATE: &str = "late";
 
-/// The calls of which something is known: those whose result is [`UNKNOWN`] as calls that have not returned, which may take
-/// effect or not; without those whose result is [`LATE`].
+/// Returns the calls as a checker of histories needs them. A call whose result is [`UNKNOWN`] counts as one that has not
+/// returned, which may take effect or not. Calls whose result is [`LATE`] are left out.
 pub(crate) fn known(calls: &[Operation]) -> Vec<Operation> {
     let known = |call: &Operation| match call.result.as_deref() {
         Some(LATE) => None,

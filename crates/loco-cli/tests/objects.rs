@@ -14,8 +14,8 @@ use std::time::Duration;
 use loco::fabric::verbs::devices;
 use loco::fabric::{AnyConfig, AnyFabric, Control as _, Fabric, Job, Mesh, NodeId, PeerState, Target};
 use loco::{
-    Barrier, Error, Manager, Msw, OwnedVar, Result, RingBuffer, RingConfig, SharedRegion, SharedVar, Sst,
-    Thread, WideOwnedVar, fence,
+    Barrier, Error, Manager, Msw, OwnedVar, Parent as _, Result, RingBuffer, RingConfig, SharedRegion,
+    SharedVar, Sst, Thread, WideOwnedVar, fence,
 };
 
 type Manager_ = Manager<AnyFabric>;
@@ -380,9 +380,8 @@ fn barriers() {
 
 /// Uses one thread on the first node, two on the next, and so on. Nobody is more than one round ahead of anybody.
 fn barrier(manager: &Manager_) -> Result<()> {
-    let everybody = manager_participants(manager);
     let others = usize::from(manager.node().0);
-    let barrier = Barrier::with_participants(manager, "bar", &everybody, 1 + others)?;
+    let barrier = Barrier::with_local_threads(manager, "bar", 1 + others)?;
     let rounds = Sst::<u64, _>::new(manager, "rounds")?;
     manager.wait_for_ready()?;
     let last = times(manager, 300);
@@ -405,10 +404,6 @@ fn barrier(manager: &Manager_) -> Result<()> {
     })
 }
 
-fn manager_participants(manager: &Manager_) -> loco::Participants {
-    loco::Participants::all(manager)
-}
-
 #[test]
 fn ring_buffers() {
     all_finish("ring_buffer");
@@ -417,14 +412,11 @@ fn ring_buffers() {
 /// Lets each node in turn broadcast messages of all sizes round a small ring, to two readers on every node,
 /// its own included.
 fn ring_buffer(manager: &Manager_) -> Result<()> {
-    let everybody = manager_participants(manager);
     let mut rings = Vec::new();
     for &writer in manager.nodes() {
         let name = format!("ring{}", writer.0);
         let config = RingConfig::new(512).readers(manager.nodes().iter().flat_map(|&node| [node, node]));
-        rings.push(RingBuffer::with_config(
-            manager, &name, &everybody, writer, &config,
-        )?);
+        rings.push(RingBuffer::with_config(manager, &name, writer, &config)?);
     }
     let (barrier, thread) = ready(manager)?;
     let message = |i: u64| vec![i as u8; (i * 31 % 150) as usize];
@@ -583,8 +575,7 @@ fn killed_holding_a_torn_value(manager: &Manager_) -> Result<()> {
 /// Makes new channels among the survivors, who meet without the dead node.
 fn finish_among_survivors(manager: &Manager_, dead: NodeId) -> Result<()> {
     let left = manager.nodes().iter().copied().filter(|&node| node != dead);
-    let survivors = loco::Participants::of(left);
-    let end = Barrier::with_participants(manager, "end", &survivors, 1)?;
+    let end = Barrier::new(&manager.among(left), "end")?;
     end.channel().wait_for_ready()?;
     let thread = manager.thread()?;
     // The fenced barrier also waits for operations that were outstanding towards the dead node, and reports them once.

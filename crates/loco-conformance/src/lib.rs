@@ -17,6 +17,7 @@ pub mod job;
 pub mod operations;
 pub mod ordering;
 pub mod processes;
+pub mod sleeping;
 
 /// A time that is long enough for any loaded machine. Only a failure reaches it.
 pub const PATIENCE: Duration = Duration::from_secs(20);
@@ -73,6 +74,9 @@ macro_rules! suite {
                 a_dead_peer_that_nobody_waits_for_is_ignored, a_value_that_came_before_the_death_counts,
                 operations_towards_a_dead_peer_fail, outstanding_operations_of_a_dead_peer_are_reported,
                 unknown_peers_are_refused,
+            }
+            sleeping {
+                completions_end_sleeps, a_dead_peer_ends_the_sleep, a_ring_before_the_sleep_ends_it,
             }
         }
     };

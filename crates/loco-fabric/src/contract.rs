@@ -127,12 +127,21 @@ pub trait Fabric: Clone + Send + Sync + 'static {
     }
 
     /// Waits as [`wait`](Fabric::wait) does for something that only a queue pair's operation towards this node, or code
-    /// that rings the node's [`Doorbell`] afterwards, can change. Whoever waits on behalf of many may sleep meanwhile.
+    /// that rings the node's [`Doorbell`] afterwards, can change. Whoever waits on behalf of many may sleep meanwhile, if
+    /// the fabric's doorbell rings for such operations.
     ///
     /// # Errors
     /// Returns the errors of [`wait`](Fabric::wait).
     #[inline]
     fn wait_for_arrival<T>(&self, wait: Wait<'_>, ready: impl FnMut() -> Option<T>) -> Result<T> {
+        self.wait(wait, ready)
+    }
+
+    /// Waits as [`wait`](Fabric::wait) does, and fails as it does, for the end of this node's own operations: `ready` polls,
+    /// or another thread does and rings the node's [`Doorbell`] when it has recorded what it polled. Whoever waits on
+    /// behalf of many may sleep meanwhile.
+    #[inline]
+    fn wait_for_completion<T>(&self, wait: Wait<'_>, ready: impl FnMut() -> Option<T>) -> Result<T> {
         self.wait(wait, ready)
     }
 
@@ -159,8 +168,8 @@ pub trait Fabric: Clone + Send + Sync + 'static {
         let until = self.platform().now().after(pause);
         let deadline = wait.deadline.unwrap_or(Time::NEVER);
         let earlier = Some(deadline.min(until));
-        // Time ends this wait, and nothing else does.
-        let waited = self.wait_for_arrival(
+        // Time ends this wait, and nothing else does, so every doorbell will do.
+        let waited = self.wait_for_completion(
             Wait {
                 deadline: earlier,
                 ..wait

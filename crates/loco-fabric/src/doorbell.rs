@@ -1,4 +1,4 @@
-//! The doorbell: how a thread sleeps until something may have changed in its node's memory.
+//! The doorbell: how a thread sleeps until something may have happened that its node waits for.
 //!
 //! Relies on nothing. Fabrics that have one return it from [`Fabric::doorbell`](crate::Fabric::doorbell); the driver of
 //! asynchronous calls sleeps by it.
@@ -9,8 +9,14 @@ use std::time::Duration;
 /// Wakes the threads of a node that sleep until something has changed.
 ///
 /// A thread that wants to sleep calls [`arm`](Doorbell::arm), looks once more at everything that it waits for, and then
-/// calls [`sleep`](Doorbell::sleep). Every change that the look may have missed ends the sleep, if it was made by a queue
-/// pair of any node towards this one, by this node's membership, or by code that calls [`ring`](Doorbell::ring) after it.
+/// calls [`sleep`](Doorbell::sleep). These events end the sleep if the look may have missed them:
+///
+/// - a completion that [`Fabric::poll`](crate::Fabric::poll) has not yet reported to anybody;
+/// - a node that leaves or is lost;
+/// - on some fabrics, an operation of a queue pair towards this node:
+///   [`Fabric::wait_for_arrival`](crate::Fabric::wait_for_arrival) then lets its caller sleep;
+/// - every change by code that calls [`ring`](Doorbell::ring) after it. A thread that polls completions for others does.
+///
 /// Other changes, such as stores of this node's threads, do not.
 pub trait Doorbell: Debug + Send + Sync + 'static {
     /// Announces that the caller is about to sleep. Returns `None` where the doorbell cannot be relied on now.

@@ -109,7 +109,7 @@ struct Frame<T> {
     op: u32,
     /// The number of the chosen state among those that the step allows.
     alternative: usize,
-    /// Whether no other choice need be tried when this one fails.
+    /// True if no other choice need be tried when this one fails.
     committed: bool,
     state_before: T,
     base_before: usize,

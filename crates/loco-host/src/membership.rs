@@ -117,9 +117,11 @@ impl Membership {
         self.wait_or(wait, None, false, ready)
     }
 
-    /// Implements [`Fabric::wait_for_arrival`](loco_fabric::Fabric::wait_for_arrival) for fabrics that have a doorbell.
+    /// Waits as [`wait`](Membership::wait) does, for what the node's doorbell rings for. Implements
+    /// [`Fabric::wait_for_arrival`](loco_fabric::Fabric::wait_for_arrival) and
+    /// [`Fabric::wait_for_completion`](loco_fabric::Fabric::wait_for_completion) where the doorbell does.
     #[inline]
-    pub fn wait_for_arrival<T>(&self, wait: Wait<'_>, ready: impl FnMut() -> Option<T>) -> Result<T> {
+    pub fn wait_by_bell<T>(&self, wait: Wait<'_>, ready: impl FnMut() -> Option<T>) -> Result<T> {
         self.wait_or(wait, None, true, ready)
     }
 

@@ -20,7 +20,7 @@ pub struct Line {
     pub name: String,
     /// [`Mutation::fingerprint`].
     pub change: u64,
-    /// Whether the changed code runs only after a timeout or a loss.
+    /// True if the changed code runs only after a timeout or a loss.
     pub after_failure: bool,
     /// The reason why the change breaks no promise, if it breaks none.
     pub harmless: Option<String>,

@@ -99,8 +99,8 @@ impl Schemata {
         Ok(Schemata { files, apart })
     }
 
-    /// The mutations of which an error in these lines of a file tells: those written there, or, if it is the shipped body of
-    /// a function, all of that function, since the bodies may not go together.
+    /// Returns the mutations that an error in these lines of a file may come from: those written there. If the lines are the
+    /// shipped body of a function, it returns all mutations of that function, since the bodies may not go together.
     pub(crate) fn blamed(&self, file: &str, lines: RangeInclusive<usize>) -> Vec<usize> {
         let Some(woven) = self.files.get(file) else {
             return Vec::new();

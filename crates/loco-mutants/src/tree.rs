@@ -19,14 +19,14 @@ use serde_json::Value;
 use crate::schemata::{Schemata, VARIABLE};
 use crate::{Misfit, Mutation};
 
-/// How much longer than its time a ladder may take.
+/// The time that a ladder may take beyond its own.
 const GRACE: Duration = Duration::from_secs(60);
 /// Between two looks whether a ladder has ended.
 const POLL: Duration = Duration::from_millis(10);
 /// Ticks a second of the times in `/proc`, which Linux fixes for programs (`USER_HZ`).
 const TICKS: f64 = 100.0;
 
-/// What became of a mutation.
+/// The outcome of a mutation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
@@ -64,9 +64,9 @@ pub enum TreeError {
     /// The copy could not be made or changed.
     #[error("{what}: {source}")]
     Io {
-        /// What was done.
+        /// The step that failed.
         what: String,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// The code as shipped does not build; what the compiler says.
@@ -272,7 +272,7 @@ impl Tree {
 /// The result of a build.
 enum Built {
     Yes,
-    /// Where the errors are, and what the compiler said.
+    /// The places of the errors, and the words of the compiler.
     No {
         places: Vec<Place>,
         said: String,

@@ -10,8 +10,7 @@ use std::time::Duration;
 
 use loco::fabric::NodeId;
 use loco::{
-    Barrier, Manager, Participants, RingBuffer, RingReader, RingWriter, SharedVar, Thread, WideOwnedVar,
-    fence,
+    Barrier, Manager, Parent as _, RingBuffer, RingReader, RingWriter, SharedVar, Thread, WideOwnedVar, fence,
 };
 use loco_sim::{
     Completeness, Config, End, FailureKind, ModelFabric, World, execution_graph, note, reaches, replay,
@@ -182,9 +181,8 @@ fn fig12(wait: fn(&Barrier<Fabric>, &Thread<Fabric>, [u16; 2])) -> impl Fn(&mut 
         for node in 0..3u16 {
             let objects = move |manager: &Manager<Fabric>| {
                 let barrier = |name, pair: [u16; 2]| {
-                    let who = Participants::of(pair.map(NodeId));
-                    pair.contains(&node)
-                        .then(|| Barrier::with_participants(manager, name, &who, 1).unwrap())
+                    let who = manager.among(pair.map(NodeId));
+                    pair.contains(&node).then(|| Barrier::new(&who, name).unwrap())
                 };
                 Fig12 {
                     x: SharedVar::new(manager, "x").unwrap(),

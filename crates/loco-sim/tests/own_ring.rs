@@ -7,7 +7,7 @@
 use std::sync::Mutex;
 
 use loco::fabric::{AtomicCell, Fabric, NodeId, Platform};
-use loco::{Manager, Participants, Result, RingBuffer, RingConfig, RingReader, RingWriter, Thread};
+use loco::{Manager, Result, RingBuffer, RingConfig, RingReader, RingWriter, Thread};
 use loco_sim::{Completeness, Config, ModelFabric, World, explore, note};
 
 type Word = <<ModelFabric as Fabric>::Platform as Platform>::AtomicU64;
@@ -26,7 +26,7 @@ impl Site {
         let here = fabric.node();
         let manager = Manager::new(fabric)?;
         let config = RingConfig::new(32).readers([NodeId(0), NodeId(0)]);
-        let ring = RingBuffer::with_config(&manager, "ring", &Participants::all(&manager), here, &config)?;
+        let ring = RingBuffer::with_config(&manager, "ring", here, &config)?;
         manager.wait_for_ready()?;
         let readers = (0..2).map(|_| Ok((ring.reader()?, manager.thread()?)));
         Ok(Site {

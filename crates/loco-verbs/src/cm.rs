@@ -91,7 +91,7 @@ impl Drop for EventSource {
 
 /// Waits until one of `fds` is readable. Returns false when `patience` has passed.
 pub(super) fn readable(fds: &[RawFd], patience: Duration) -> Result<bool> {
-    let mut polled: smallvec::SmallVec<[libc::pollfd; 2]> = fds
+    let mut polled: smallvec::SmallVec<[libc::pollfd; 3]> = fds
         .iter()
         .map(|&fd| libc::pollfd {
             fd,

@@ -7,10 +7,12 @@
 use std::ffi::{c_int, c_uint, c_void};
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::RawFd;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use super::channel::CompletionChannel;
 use super::cm::{CmAddress, EventSource, Id};
 use super::config::VerbsConfig;
 use super::ffi::types::*;
@@ -33,6 +35,8 @@ pub(super) struct Device {
     pub(super) pd: *mut Pd,
     pub(super) cq: *mut Cq,
     pub(super) poll_cq: PollCq,
+    /// The source of events of `cq`, and how to ask for one. Dropped after `cq`, which `drop` destroys.
+    events: Option<(CompletionChannel, ReqNotifyCq)>,
     pub(super) limits: Limits,
     /// Set if fenced operations may never start, so that a fence must be a wait. Soft-RoCE (Linux 6.1) with
     /// several processors may miss the completion that a fenced operation waits for.
@@ -106,8 +110,12 @@ impl Device {
         });
         let cq_entries_max = u32::try_from(attr.orig_attr.max_cqe).unwrap_or(0).max(1);
         let cq_entries = CQ_ENTRIES_INITIAL.min(cq_entries_max);
-        // SAFETY: the context is open; no event channel, interrupt vector 0.
-        let cq = unsafe { (api.create_cq)(context, int(cq_entries), ptr::null_mut(), ptr::null_mut(), 0) };
+        let events = completion_events(api, context, &choice);
+        let channel = events
+            .as_ref()
+            .map_or(ptr::null_mut(), |(channel, _)| channel.raw());
+        // SAFETY: the context is open; the channel is null or lives longer than the queue; interrupt vector 0.
+        let cq = unsafe { (api.create_cq)(context, int(cq_entries), ptr::null_mut(), channel, 0) };
         if cq.is_null() {
             return Err(FabricError::os(
                 format!("creating a completion queue of {cq_entries} entries"),
@@ -130,6 +138,7 @@ impl Device {
             pd: pd.release(),
             cq: cq.release(),
             poll_cq,
+            events,
             limits,
             fences_stall,
             cq_entries: AtomicU32::new(cq_entries),
@@ -168,6 +177,29 @@ impl Device {
         Ok(())
     }
 
+    /// Returns the descriptor that is readable when there are completion events, if the device has them.
+    pub(super) fn events_fd(&self) -> Option<RawFd> {
+        self.events.as_ref().map(|(channel, _)| channel.fd())
+    }
+
+    /// Asks for an event of the next completion. Completions that have come before raise none.
+    pub(super) fn request_event(&self) -> io::Result<()> {
+        match &self.events {
+            // SAFETY: the queue lives as long as `self`.
+            Some((_, request)) => ok(unsafe { request(self.cq, 0) }),
+            None => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    /// Takes the completion events that have come. Returns false if there was none.
+    pub(super) fn clear_events(&self) -> bool {
+        match &self.events {
+            // SAFETY: the queue of the channel lives as long as `self`.
+            Some((channel, _)) => unsafe { channel.clear() },
+            None => false,
+        }
+    }
+
     /// Returns the attributes with which a queue pair is made.
     pub(super) fn queue_pair_attr(&self, depth: u32, inline_bytes: u32) -> QpInitAttr {
         init_attr(self.cq, depth, inline_bytes)
@@ -185,6 +217,23 @@ impl Drop for Device {
             }
         }
     }
+}
+
+/// Returns the source of completion events of an opened device and how to ask for one, or `None` if the device has
+/// none. Threads that would sleep then look again and again.
+fn completion_events(
+    api: &'static Api,
+    context: *mut Context,
+    choice: &Choice,
+) -> Option<(CompletionChannel, ReqNotifyCq)> {
+    // SAFETY: the connection manager keeps the context open for the life of the process.
+    let channel = unsafe { CompletionChannel::new(api, context) };
+    let channel = channel
+        .map_err(|error| tracing::info!("{choice}: no completion events: {error}"))
+        .ok()?;
+    // SAFETY: an open context has its operations filled in.
+    let request = unsafe { (*context).ops.req_notify_cq }?;
+    Some((channel, request))
 }
 
 fn init_attr(cq: *mut Cq, depth: u32, inline_bytes: u32) -> QpInitAttr {

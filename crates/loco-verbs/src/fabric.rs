@@ -7,13 +7,14 @@ use std::sync::{Arc, Mutex, OnceLock, TryLockError};
 use std::time::Duration;
 
 use loco_fabric::{
-    Caps, Completion, CompletionStatus, Fabric, FabricError, Memory, MemoryKind, NodeId, Platform, QueuePair,
-    RegionKey, Result, Std, Wait, Work, WorkRequestId,
+    Caps, Completion, CompletionStatus, Doorbell, Fabric, FabricError, Memory, MemoryKind, NodeId, Platform,
+    QueuePair, RegionKey, Result, Std, Wait, Work, WorkRequestId,
 };
 use loco_host::membership::Membership;
 use loco_host::word;
 use loco_job::{Mesh, random};
 
+use super::bell::CompletionBell;
 use super::config::VerbsConfig;
 use super::connect::VERSION;
 use super::device::{Device, Registration};
@@ -73,6 +74,7 @@ impl VerbsFabric {
         let scratch = VerbsMemory::of_block(heap.allocate(128)?, 128);
         let poller = Arc::new(Mutex::new(Poller::new()));
         let outage = Arc::new(Outage::default());
+        let bell = CompletionBell::new(&device, &poller);
         let service = Service::start(
             Arc::clone(&device),
             mesh.clone(),
@@ -80,6 +82,7 @@ impl VerbsFabric {
             Arc::clone(&poller),
             config.provider.link_limit(config.link_timeout),
             Arc::clone(&outage),
+            bell.clone(),
         )?;
         let card = Card {
             address: device.address,
@@ -91,6 +94,7 @@ impl VerbsFabric {
             poller,
             service,
             outage,
+            bell,
             caps: Caps {
                 name: "verbs".to_owned(),
                 inline_bytes_max: device.limits.inline_bytes_max as usize,
@@ -115,7 +119,10 @@ impl VerbsFabric {
         let cards = node.job.exchange("verbs", VERSION, &card, timeout)?;
         // Nobody else has the node yet, so the value is set for the first time.
         let _ = node.cards.set(cards);
-        let revoker = Revoker(Arc::downgrade(&node));
+        let revoker = Revoker {
+            node: Arc::downgrade(&node),
+            bell: node.bell.clone(),
+        };
         node.job.mesh.add_revoker(Arc::new(revoker));
         // Every node can revoke every other's access before anybody writes to anybody.
         let deadline = Std.now().after(timeout);
@@ -345,6 +352,18 @@ impl Fabric for VerbsFabric {
         self.0
             .job
             .wait_within(wait, within, self.0.or_outage(wait.peers, ready))?
+    }
+
+    #[inline]
+    fn wait_for_completion<T>(&self, wait: Wait<'_>, ready: impl FnMut() -> Option<T>) -> Result<T> {
+        self.0
+            .job
+            .wait_by_bell(wait, self.0.or_outage(wait.peers, ready))?
+    }
+
+    fn doorbell(&self) -> Option<Arc<dyn Doorbell>> {
+        let bell = self.0.bell.clone()?;
+        Some(bell)
     }
 
     #[inline]

@@ -10,10 +10,12 @@
 //! - `ffi`: the libraries;
 //! - `sysfs`: the devices of the host;
 //! - `cm`: the connection manager;
+//! - `channel`: events that a completion has come;
 //! - `device`: an opened device;
 //! - `heap` and `memory`: registered memory;
 //! - `connect`: the active side of connections;
 //! - `send_queue`: windows and completions;
+//! - `bell`: sleeping until a completion comes;
 //! - `service`: the passive side of connections;
 //! - `node`: the state that the handles of a node share;
 //! - `queue_pair`: posting;
@@ -25,6 +27,9 @@
 
 #![deny(unsafe_code)]
 
+mod bell;
+#[allow(unsafe_code)]
+mod channel;
 #[allow(unsafe_code)]
 mod cm;
 mod config;

@@ -4,11 +4,12 @@ use std::net::SocketAddr;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use loco_fabric::{Caps, NodeId, Peers, Result};
+use loco_fabric::{Caps, Doorbell, NodeId, Peers, Result};
 use loco_host::membership::Membership;
 use loco_job::{Revoke, Revoked};
 use serde::{Deserialize, Serialize};
 
+use super::bell::CompletionBell;
 use super::config::VerbsConfig;
 use super::connect::{Dial, Hello, VERSION};
 use super::device::Device;
@@ -23,6 +24,8 @@ pub(super) struct Node {
     pub(super) poller: Arc<Mutex<Poller>>,
     pub(super) service: Service,
     pub(super) outage: Arc<Outage>,
+    /// The doorbell, if the device reports completion events.
+    pub(super) bell: Option<Arc<CompletionBell>>,
     pub(super) job: Membership,
     pub(super) caps: Caps,
     pub(super) config: VerbsConfig,
@@ -56,12 +59,16 @@ pub(super) struct Flush {
 
 /// Takes lost nodes' access away, on behalf of the mesh. The reference is weak because the node holds the
 /// mesh.
-pub(super) struct Revoker(pub(super) Weak<Node>);
+pub(super) struct Revoker {
+    pub(super) node: Weak<Node>,
+    /// The node's doorbell, if it has one. It does not keep the node.
+    pub(super) bell: Option<Arc<CompletionBell>>,
+}
 
 impl Revoke for Revoker {
     fn revoke(&self, peer: NodeId) -> Revoked {
         // Once the node is gone, nobody has access to anything here.
-        if let Some(node) = self.0.upgrade() {
+        if let Some(node) = self.node.upgrade() {
             let (done, wait) = channel();
             node.service.mailbox().give(Task::Revoke(peer, done));
             drop(node);
@@ -70,6 +77,12 @@ impl Revoke for Revoker {
             let _ = wait.recv();
         }
         Revoked::Done
+    }
+
+    fn gone(&self) {
+        if let Some(bell) = &self.bell {
+            bell.ring();
+        }
     }
 }
 
@@ -141,6 +154,13 @@ impl Node {
         }
     }
 
+    /// Wakes the threads that sleep: there are completions to poll that the device does not report.
+    pub(super) fn ring(&self) {
+        if let Some(bell) = &self.bell {
+            bell.ring();
+        }
+    }
+
     /// Notes that the owner of `queue` no longer needs it.
     pub(super) fn retire(&self, queue: &SendQueue) {
         self.poller().retire(queue, &self.device, self.service.mailbox());
@@ -182,7 +202,11 @@ mod tests {
             let remote = user.import(there, &key).unwrap();
             (user, user.queue_pair(there).unwrap(), remote)
         });
-        assert_eq!(Revoker(Arc::downgrade(a.node_arc())).revoke(here), Revoked::Done);
+        let revoker = Revoker {
+            node: Arc::downgrade(a.node_arc()),
+            bell: None,
+        };
+        assert_eq!(revoker.revoke(here), Revoked::Done);
         for (user, qp, remote) in &mut qps {
             let target = Target { remote, offset: 0 };
             let _pending = qp

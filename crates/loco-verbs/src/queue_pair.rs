@@ -276,6 +276,7 @@ impl VerbsQueuePair {
         self.posted = first_refused;
         self.queue.publish(self.posted);
         drop(poller);
+        self.node.ring();
         self.queue.break_off(&self.node.device);
         self.queue.broke(&error);
         error
@@ -297,6 +298,7 @@ impl VerbsQueuePair {
         while self.queue.completed() < self.posted {
             node.poller()
                 .poll_ahead(&node.device, &node.job.mesh, node.service.mailbox())?;
+            node.ring();
             backoff.pause();
         }
         self.completed = self.posted;

@@ -3,7 +3,7 @@
 //!
 //! Nothing is ever posted on the passive end of a connection: it only gives the peer access to this node's
 //! memory. The end is destroyed when the active side disconnects, or when the peer is lost. The thread also
-//! watches the port.
+//! watches the port, and rings the node's doorbell when the device reports a completion event.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -11,9 +11,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use loco_fabric::{Control, FabricError, NodeId, PeerState, Platform, Result, Std, Time};
+use loco_fabric::{Control, Doorbell, FabricError, NodeId, PeerState, Platform, Result, Std, Time};
 use loco_job::Mesh;
 
+use super::bell::CompletionBell;
 use super::cm::{Event, Id, readable};
 use super::connect::{Hello, RETRIES, Reason, VERSION};
 use super::device::Device;
@@ -44,6 +45,7 @@ impl Service {
         poller: Arc<Mutex<Poller>>,
         watch: Option<Duration>,
         outage: Arc<Outage>,
+        bell: Option<Arc<CompletionBell>>,
     ) -> Result<Service> {
         let (mailbox, inbox) = Mailbox::new()?;
         let acceptor = Acceptor {
@@ -57,6 +59,7 @@ impl Service {
                 outage,
             },
             poller,
+            bell,
             device,
             mesh,
             token,
@@ -96,6 +99,7 @@ struct Acceptor {
     departures_seen: u64,
     link: LinkWatch,
     poller: Arc<Mutex<Poller>>,
+    bell: Option<Arc<CompletionBell>>,
     device: Arc<Device>,
     mesh: Mesh,
     token: u64,
@@ -115,9 +119,13 @@ unsafe impl Send for Acceptor {}
 impl Acceptor {
     fn run(mut self, inbox: &Inbox<Task>) {
         let device = Arc::clone(&self.device);
-        let fds = [inbox.fd(), device.listener_events.fd()];
+        let mut fds = vec![inbox.fd(), device.listener_events.fd()];
+        fds.extend(device.events_fd());
         loop {
             let ready = readable(&fds, SERVICE_GLANCE);
+            if device.clear_events() {
+                self.ring();
+            }
             for task in inbox.take() {
                 match task {
                     Task::Destroy(queue) => drop(queue),
@@ -144,6 +152,13 @@ impl Acceptor {
             }
             self.drop_lost();
             self.watch_link();
+        }
+    }
+
+    /// Wakes the threads that sleep.
+    fn ring(&self) {
+        if let Some(bell) = &self.bell {
+            bell.ring();
         }
     }
 
@@ -179,6 +194,7 @@ impl Acceptor {
         poller.link_lost(&error, &self.device);
         drop(poller);
         self.link.outage.begins(error);
+        self.ring();
     }
 
     /// Destroys the ends of `peer`'s connections, so that the device accepts nothing more from it. The peer

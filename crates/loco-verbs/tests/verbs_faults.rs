@@ -227,7 +227,8 @@ fn refused_registration_says_what_to_raise() {
         queue_pairs: 0,
         memory_regions: 2,
         identifiers: 2,
-        overflows: 0,
+        completion_channels: 2,
+        ..SoftCounts::default()
     };
     settles_at(&device, before);
     device.refuse_registration(libc::ENOMEM);

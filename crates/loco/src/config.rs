@@ -40,6 +40,7 @@ pub enum Polling {
     #[default]
     CallerDriven,
     /// One thread of the node polls (LOCO'26 C.1.2). It waits by the fabric's waiting primitive, which yields
-    /// and sleeps when idle. It therefore does not starve workers where cores are few.
+    /// and sleeps when idle. It therefore does not starve workers where cores are few. Where completions are events of
+    /// the device, as on verbs, it sleeps in the kernel until the next one comes.
     Thread,
 }

@@ -28,8 +28,9 @@ const END: &str = "loco-run-end";
 /// Returns when `program` has returned on every node, so that no node takes its memory away from one that still works.
 ///
 /// # Errors
-/// Returns `Config` if the environment describes no job, the errors of meeting and of the fabric, the error
-/// of `program` at once, and `PeerLost` if this node is done and another one ended without being done.
+/// Returns [`Config`](crate::Error::Config) if the environment describes no job, the errors of meeting and of the
+/// fabric, the error of `program` at once, and [`PeerLost`](crate::ErrorKind::PeerLost) if this node is done and
+/// another one ended without being done.
 pub fn run<T, E: From<Error>>(program: impl FnOnce(&Manager) -> Result<T, E>) -> Result<T, E> {
     Startup::new().run(program)
 }
@@ -82,7 +83,8 @@ impl Startup {
     /// Meets the other nodes, brings the fabric up and starts the manager: a collective call.
     ///
     /// # Errors
-    /// Returns `Config` if the environment describes no job, and the errors of meeting and of the fabric.
+    /// Returns [`Config`](crate::Error::Config) if the environment describes no job, and the errors of meeting and of
+    /// the fabric.
     pub fn connect(self) -> Result<Manager> {
         let job = match self.job {
             Some(job) => job,
@@ -141,7 +143,7 @@ impl Session {
     /// as long as they like; one that is lost ends the wait.
     ///
     /// # Errors
-    /// Returns `PeerLost` if another node ended without leaving.
+    /// Returns [`PeerLost`](crate::ErrorKind::PeerLost) if another node ended without leaving.
     pub fn leave(self) -> Result<()> {
         let thread = self.manager.thread()?;
         thread.set_deadline(Some(Time(u64::MAX)));

@@ -12,8 +12,8 @@ use common::ALL;
 use loco::fabric::{AnyFabric, Nic, NodeId, ShmConfig, ShmFabric};
 use loco::fence::Scope;
 use loco::{
-    Barrier, KvConfig, KvStore, Manager, Participants, Result, RingBuffer, SharedRegion, SharedVar, TasLock,
-    Thread, TicketLock,
+    Barrier, KvConfig, KvStore, Manager, Result, RingBuffer, SharedRegion, SharedVar, TasLock, Thread,
+    TicketLock,
 };
 
 /// Runs `call` with a deadline that has passed; it ends by it.
@@ -89,8 +89,7 @@ fn a_barrier_goes_on_with_the_round_that_was_given_up() {
 fn each_thread_goes_on_with_the_round_that_it_gave_up() {
     for cluster in ALL {
         cluster.run(2, |manager| {
-            let all = Participants::all(&manager);
-            let bar = Barrier::with_participants(&manager, "bar", &all, 2)?;
+            let bar = Barrier::with_local_threads(&manager, "bar", 2)?;
             let flags = Flags::new(&manager)?;
             let end = Barrier::new(&manager, "end")?;
             manager.wait_for_ready()?;

@@ -16,8 +16,8 @@ use loco::asynchronous::{Async, AsyncThread, Driver, RingSink, RingStream};
 use loco::fabric::{NodeId, Time};
 use loco::fence::Scope;
 use loco::{
-    Barrier, Inserted, KvConfig, KvStore, LockGuard, Manager, Participants, Popped, Pushed, Result,
-    RingBuffer, SharedQueue, SharedRegion, SharedVar, TasLock, Thread, TicketLock, fence,
+    Barrier, Inserted, KvConfig, KvStore, LockGuard, Manager, Parent as _, Participants, Popped, Pushed,
+    Result, RingBuffer, SharedQueue, SharedRegion, SharedVar, TasLock, Thread, TicketLock, fence,
 };
 
 const HOME: NodeId = NodeId(0);
@@ -538,7 +538,7 @@ fn the_loss_of_a_node_ends_the_waits_for_it() {
             let news = RingBuffer::new(&manager, "news", NodeId(2), 64)?;
             let survivors = Participants::of([NodeId(0), NodeId(1)]);
             let two = (manager.node() != NodeId(2))
-                .then(|| Barrier::with_participants(&manager, "two", &survivors, 1))
+                .then(|| Barrier::new(&manager.among(&survivors), "two"))
                 .transpose()?;
             manager.wait_for_ready()?;
             let own = manager.thread()?;

@@ -11,9 +11,7 @@ use std::time::{Duration, Instant};
 use loco::asynchronous::{Async, Driver, RingStream};
 use loco::fabric::NodeId;
 use loco::fence::Scope;
-use loco::{
-    Barrier, Manager, Participants, Result, RingBuffer, RingConfig, SharedQueue, Thread, TicketLock, testing,
-};
+use loco::{Barrier, Manager, Result, RingBuffer, RingConfig, SharedQueue, Thread, TicketLock, testing};
 
 const TASKS: usize = 1000;
 const HOME: NodeId = NodeId(0);
@@ -81,9 +79,8 @@ fn a_thousand_tasks_wait_on_one_thread() {
         let barrier = Barrier::new(&manager, "barrier")?;
         let lock = Async::new(TicketLock::new(&manager, "lock", HOME)?);
         let queue = Async::new(SharedQueue::<u64>::new(&manager, "queue", HOME, 8)?);
-        let nodes = Participants::of(manager.nodes().iter().copied());
         let config = RingConfig::new(64).readers([NodeId(1); TASKS]);
-        let ring = RingBuffer::with_config(&manager, "ring", &nodes, HOME, &config)?;
+        let ring = RingBuffer::with_config(&manager, "ring", HOME, &config)?;
         manager.wait_for_ready()?;
         let own = manager.thread()?;
         own.set_deadline(Some(own.now().after(Duration::from_secs(300))));

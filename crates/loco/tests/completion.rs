@@ -325,8 +325,7 @@ fn any_number_of_threads_per_node() {
         cluster.run(2, |manager| {
             let me = manager.node();
             let threads = 2 + usize::from(me.0);
-            let all = loco::Participants::all(&manager);
-            let bar = Barrier::with_participants(&manager, "bar", &all, threads)?;
+            let bar = Barrier::with_local_threads(&manager, "bar", threads)?;
             let region = SharedRegion::new(&manager, "r", 8 * 5)?;
             let end = Barrier::new(&manager, "end")?;
             manager.wait_for_ready()?;

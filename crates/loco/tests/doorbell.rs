@@ -1,5 +1,6 @@
-//! Calls that wait for other nodes cost no rounds of the driver while nothing happens, and each event ends its sleep. The
-//! drivers here have no limit of their sleep, so that an event that does not wake them ends the test by its patience.
+//! Calls that wait for other nodes, or for completions, cost no rounds of the driver while nothing happens, and each event
+//! ends its sleep. The drivers here have no limit of their sleep, so that an event that does not wake them ends the test by
+//! its patience.
 
 mod common;
 
@@ -12,17 +13,19 @@ use std::time::{Duration, Instant};
 
 use common::{Cluster, PATIENCE, wait_until};
 use loco::asynchronous::{Async, AsyncThread, Driver, RingSink, RingStream};
-use loco::fabric::NodeId;
+use loco::fabric::verbs::soft::{SoftDevice, SoftLimits};
+use loco::fabric::verbs::{Provider, VerbsConfig};
+use loco::fabric::{AnyConfig, AnyFabric, FabricChoice, HugePages, NodeId};
 use loco::fence::Scope;
 use loco::{
-    Barrier, KvConfig, KvStore, Manager, Participants, Result, RingBuffer, RingConfig, TasLock, Thread,
-    TicketLock, fence, testing,
+    Barrier, Config, KvConfig, KvStore, Manager, Parent as _, Polling, Result, RingBuffer, RingConfig,
+    SharedRegion, TasLock, Thread, TicketLock, fence, testing,
 };
 
 const HOME: NodeId = NodeId(0);
 /// Longer than any test.
 const NEVER: Duration = Duration::from_secs(3600);
-/// Clusters whose fabric has a doorbell.
+/// Clusters whose fabric has a doorbell that rings for what other nodes do.
 const WITH_BELL: [Cluster; 2] = [Cluster::Synchronous, Cluster::Deferred(11)];
 
 /// Counts its calls.
@@ -313,9 +316,9 @@ fn the_loss_of_a_node_ends_the_sleep() {
     let asleep = AtomicUsize::new(0);
     Cluster::Synchronous.run(3, |manager| {
         let all = Async::new(Barrier::new(&manager, "all")?);
-        let survivors = Participants::of([NodeId(0), NodeId(1)]);
+        let survivors = manager.among([NodeId(0), NodeId(1)]);
         let two = (manager.node() != NodeId(2))
-            .then(|| Barrier::with_participants(&manager, "two", &survivors, 1))
+            .then(|| Barrier::new(&survivors, "two"))
             .transpose()?;
         manager.wait_for_ready()?;
         let own = manager.thread()?;
@@ -344,9 +347,8 @@ fn a_thousand_waiting_tasks_take_no_rounds_while_nothing_happens() {
     const TASKS: usize = 1000;
     testing::run(2, |fabric| {
         let manager = Manager::new(fabric)?;
-        let nodes = Participants::of([HOME, NodeId(1)]);
         let config = RingConfig::new(64).readers([NodeId(1); TASKS]);
-        let ring = RingBuffer::with_config(&manager, "ring", &nodes, HOME, &config)?;
+        let ring = RingBuffer::with_config(&manager, "ring", HOME, &config)?;
         let meet = Barrier::new(&manager, "meet")?;
         manager.wait_for_ready()?;
         let own = manager.thread()?;
@@ -372,4 +374,156 @@ fn a_thousand_waiting_tasks_take_no_rounds_while_nothing_happens() {
         })?;
         meet.wait(&own)
     });
+}
+
+/// Runs `test` on node 1 of two over a device played in software, and then lets completions out. Node 0 has a word at the
+/// start of the region, and does nothing else until `test` is over.
+fn over_soft_device(
+    limits: SoftLimits,
+    polling: Polling,
+    test: impl Fn(&SoftDevice, &Manager, &Arc<SharedRegion>) -> Result<()> + Sync,
+) {
+    let device = SoftDevice::new(limits);
+    let over = AtomicUsize::new(0);
+    let config = AnyConfig {
+        choice: FabricChoice::Verbs,
+        verbs: VerbsConfig {
+            provider: Provider::Soft(device.clone()),
+            arena_bytes: 1 << 20,
+            huge_pages: HugePages::Never,
+            ..VerbsConfig::default()
+        },
+        ..AnyConfig::default()
+    };
+    let settings = Config {
+        polling,
+        deadline: PATIENCE,
+        ..Config::default()
+    };
+    testing::run_on(
+        2,
+        |mesh| AnyFabric::new(mesh, config.clone()),
+        |fabric| {
+            let manager = Manager::with_config(fabric, settings.clone())?;
+            let region = Arc::new(SharedRegion::new(&manager, "region", 8)?);
+            manager.wait_for_ready()?;
+            if manager.node() == HOME {
+                wait_until("the test", || over.load(SeqCst) == 1);
+                return Ok(());
+            }
+            device.hold_completions(true);
+            test(&device, &manager, &region)?;
+            device.hold_completions(false);
+            device.release_completions();
+            over.store(1, SeqCst);
+            Ok(())
+        },
+    );
+    assert_eq!(device.counts().unacknowledged_events, 0);
+}
+
+/// A task that reads a word of node 0.
+fn reads<'a>(thread: AsyncThread, region: &Arc<SharedRegion>) -> Task<'a> {
+    let region = region.clone();
+    Box::pin(async move {
+        let read = move |thread: &Thread| thread.read_word(region.target(HOME, 0)?);
+        assert_eq!(thread.call(read).await?, 0);
+        Ok(())
+    })
+}
+
+#[test]
+fn a_completion_ends_the_sleep() {
+    for polling in [Polling::CallerDriven, Polling::Thread] {
+        over_soft_device(SoftLimits::default(), polling, |device, manager, region| {
+            let driver = Driver::with_sleep_max(manager, NEVER)?;
+            for _ in 0..5 {
+                let tasks = vec![reads(driver.thread()?, region), reads(driver.thread()?, region)];
+                asleep_until(&driver, tasks, || {
+                    device.release_completions();
+                    Ok(())
+                })?;
+            }
+            Ok(())
+        });
+    }
+}
+
+#[test]
+fn a_completion_that_another_thread_polls_ends_the_sleep() {
+    over_soft_device(
+        SoftLimits::default(),
+        Polling::CallerDriven,
+        |device, manager, region| {
+            let driver = Driver::with_sleep_max(manager, NEVER)?;
+            for _ in 0..10 {
+                std::thread::scope(|scope| {
+                    let posted = device.doorbells();
+                    let polls = scope.spawn(|| manager.thread()?.read_word(region.target(HOME, 0)?));
+                    wait_until("the other thread polls", || device.doorbells() > posted);
+                    let task = reads(driver.thread()?, region);
+                    asleep_until(&driver, vec![task], || {
+                        device.release_completions();
+                        Ok(())
+                    })?;
+                    polls.join().expect("no panic").map(|_| ())
+                })?;
+            }
+            Ok(())
+        },
+    );
+}
+
+#[test]
+fn a_device_without_completion_events_is_looked_at_in_rounds() {
+    let limits = SoftLimits {
+        completion_events: false,
+        ..SoftLimits::default()
+    };
+    over_soft_device(limits, Polling::CallerDriven, |device, manager, region| {
+        let driver = Driver::with_sleep_max(manager, NEVER)?;
+        let task = reads(driver.thread()?, region);
+        std::thread::scope(|scope| {
+            let rounds = driver.rounds();
+            scope.spawn(move || {
+                wait_until("rounds", || driver.rounds() > rounds + 1000);
+                device.release_completions();
+            });
+            pollster::block_on(task)
+        })
+    });
+}
+
+#[test]
+fn the_polling_thread_sleeps_while_awaited_operations_do_not_end() {
+    for polling in [Polling::CallerDriven, Polling::Thread] {
+        over_soft_device(SoftLimits::default(), polling, |device, manager, region| {
+            let thread = manager.thread()?;
+            for _ in 0..5 {
+                let mut put: Task<'_> = {
+                    let key = thread.put_inline(&[0; 8], region.target(HOME, 0)?)?;
+                    Box::pin(async move { key.await })
+                };
+                let count = Arc::new(Count::default());
+                let waker = Waker::from(count.clone());
+                assert!(put.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+                let begin = Instant::now();
+                loop {
+                    let polls = device.polls();
+                    std::thread::sleep(Duration::from_millis(20));
+                    if polls == device.polls() {
+                        break;
+                    }
+                    assert!(begin.elapsed() < PATIENCE, "it polls again and again");
+                }
+                device.release_completions();
+                wait_until("the future is woken", || count.0.load(SeqCst) > 0);
+                assert!(matches!(
+                    put.as_mut().poll(&mut Context::from_waker(&waker)),
+                    Poll::Ready(Ok(()))
+                ));
+            }
+            Ok(())
+        });
+    }
 }

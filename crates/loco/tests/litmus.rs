@@ -6,7 +6,7 @@ mod common;
 
 use common::{ALL, Cluster};
 use loco::fabric::{Fabric, NodeId};
-use loco::{Barrier, Manager, Participants, Result, SharedVar, Thread, fence};
+use loco::{Barrier, Manager, Parent as _, Participants, Result, SharedVar, Thread, fence};
 
 const ROUNDS: u64 = 200;
 
@@ -138,10 +138,10 @@ fn fig12_barriers_are_transitive() {
                 let me = manager.node();
                 let group = |a: u16, b: u16| Participants::of([NodeId(a), NodeId(b)]);
                 let b1 = (me.0 <= 1)
-                    .then(|| Barrier::with_participants(&manager, "b1", &group(0, 1), 1))
+                    .then(|| Barrier::new(&manager.among(&group(0, 1)), "b1"))
                     .transpose()?;
                 let b2 = (me.0 >= 1)
-                    .then(|| Barrier::with_participants(&manager, "b2", &group(1, 2), 1))
+                    .then(|| Barrier::new(&manager.among(&group(1, 2)), "b2"))
                     .transpose()?;
                 let ([x], rounds, thread) = set_up(&manager, ["x"])?;
                 (1..=ROUNDS)

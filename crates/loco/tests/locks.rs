@@ -10,7 +10,7 @@ use common::{ALL, Cluster, until_lost, wait_until};
 use loco::fabric::{AnyFabric, NodeId};
 use loco::fence::Scope;
 use loco::{
-    Barrier, Error, LockConfig, LockGuard, Manager, OnLoss, Participants, Result, SharedRegion, TasLock,
+    Barrier, Error, LockConfig, LockGuard, Manager, OnLoss, Parent as _, Result, SharedRegion, TasLock,
     Thread, TicketLock, Unlock,
 };
 use loco_history::spec::{Lock, LockCall, LockRet};
@@ -271,8 +271,8 @@ fn a_waiter_of_a_tas_lock_gives_up_and_comes_back() {
 
 /// Where those that are left wait for one another; nothing on other nodes.
 fn end_of(manager: &Manager<AnyFabric>, left: [u16; 2]) -> Result<Option<Barrier<AnyFabric>>> {
-    let who = Participants::of(left.map(NodeId));
-    let barrier = || Barrier::with_participants(manager, "end", &who, 1);
+    let who = manager.among(left.map(NodeId));
+    let barrier = || Barrier::new(&who, "end");
     left.contains(&manager.node().0).then(barrier).transpose()
 }
 

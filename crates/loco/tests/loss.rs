@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use common::{ALL, Cluster};
 use loco::fabric::{AnyFabric, NodeId};
-use loco::{Barrier, Manager, Participants, Result, SharedRegion, SharedVar, Thread, fence};
+use loco::{Barrier, Manager, Parent as _, Participants, Result, SharedRegion, SharedVar, Thread, fence};
 
 /// Ends the node as a crash would, once its arrival in the last barrier has reached everybody: until then its
 /// peers may rightly find it lost in that one.
@@ -26,7 +26,7 @@ fn in_set_up() {
         }
         let bar = Barrier::new(&manager, "bar")?;
         let survivors = Participants::of([NodeId(0), NodeId(1)]);
-        let end = Barrier::with_participants(&manager, "end", &survivors, 1)?;
+        let end = Barrier::new(&manager.among(&survivors), "end")?;
         let error = bar.channel().wait_for_ready().expect_err("node 2 never makes it");
         assert_eq!(error.lost_peer(), Some(NodeId(2)));
         end.channel().wait_for_ready()?;
@@ -41,7 +41,7 @@ fn in_a_barrier() {
             let bar = Barrier::new(&manager, "bar")?;
             let survivors = Participants::of([NodeId(0), NodeId(2)]);
             let end = (manager.node().0 != 1)
-                .then(|| Barrier::with_participants(&manager, "end", &survivors, 1))
+                .then(|| Barrier::new(&manager.among(&survivors), "end"))
                 .transpose()?;
             manager.wait_for_ready()?;
             let thread = manager.thread()?;
@@ -63,7 +63,7 @@ fn survivors_go_on_without_it() {
             let survivors = Participants::of([NodeId(0), NodeId(1)]);
             let all = Barrier::new(&manager, "all")?;
             let two = (manager.node().0 != 2)
-                .then(|| Barrier::with_participants(&manager, "two", &survivors, 1))
+                .then(|| Barrier::new(&manager.among(&survivors), "two"))
                 .transpose()?;
             manager.wait_for_ready()?;
             let thread = manager.thread()?;

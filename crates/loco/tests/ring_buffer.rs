@@ -10,9 +10,7 @@ use std::time::Duration;
 
 use common::{ALL, Cluster, until_lost, wait_until};
 use loco::fabric::{AnyFabric, NodeId};
-use loco::{
-    Barrier, Error, Manager, Participants, Result, RingBuffer, RingConfig, RingReader, RingWriter, Thread,
-};
+use loco::{Barrier, Error, Manager, Result, RingBuffer, RingConfig, RingReader, RingWriter, Thread};
 use proptest::prelude::*;
 
 const WRITER: NodeId = NodeId(0);
@@ -20,8 +18,7 @@ const WRITER: NodeId = NodeId(0);
 type Manager_ = Manager<AnyFabric>;
 
 fn ring(manager: &Manager_, config: &RingConfig) -> Result<RingBuffer<AnyFabric>> {
-    let all = Participants::all(manager);
-    RingBuffer::with_config(manager, "ring", &all, WRITER, config)
+    RingBuffer::with_config(manager, "ring", WRITER, config)
 }
 
 /// One call.

@@ -173,7 +173,7 @@ fn another_number_of_participants_is_an_error() {
             0 => Participants::of([NodeId(0), NodeId(1)]),
             _ => Participants::all(&manager),
         };
-        let _barrier = Barrier::with_participants(&manager, "bar", &group, 1)?;
+        let _barrier = Barrier::new(&manager.among(&group), "bar")?;
         Ok(manager
             .wait_for_ready()
             .expect_err("the nodes disagree")
@@ -222,16 +222,16 @@ fn bad_declarations_are_refused_at_once() {
             assert!(matches!(bad, Error::BadName { .. }), "{bad}");
         }
         let others = Participants::of([NodeId(1 - manager.node().0)]);
-        let outside = Barrier::with_participants(&manager, "b", &others, 1)
+        let outside = Barrier::new(&manager.among(&others), "b")
             .err()
             .expect("not in it");
         assert!(matches!(outside, Error::NotParticipant { .. }), "{outside}");
         let strangers = Participants::of([manager.node(), NodeId(9)]);
-        let unknown = Barrier::with_participants(&manager, "b", &strangers, 1)
+        let unknown = Barrier::new(&manager.among(&strangers), "b")
             .err()
             .expect("no such node");
         assert_eq!(unknown, Error::Fabric(FabricError::UnknownPeer(NodeId(9))));
-        let nobody = Barrier::with_participants(&manager, "b", &Participants::all(&manager), 0);
+        let nobody = Barrier::with_local_threads(&manager, "b", 0);
         assert!(matches!(nobody.err(), Some(Error::Config(_))));
         Ok(())
     });
@@ -249,8 +249,7 @@ fn callbacks_run_once_per_peer_and_make_sub_channels() {
                 joined.fetch_add(1, Ordering::SeqCst);
                 let pair = Participants::of([parent.manager().node(), peer]);
                 let (low, high) = (pair.nodes()[0].0, pair.nodes()[1].0);
-                let sub = Channel::builder(parent, &format!("pair{low}{high}"))
-                    .participants(&pair)
+                let sub = Channel::builder(&parent.among(&pair), &format!("pair{low}{high}"))
                     .region("data", 8)
                     .join()?;
                 subs.lock().expect("not poisoned").push(sub);

@@ -68,7 +68,7 @@ impl<'a> Summary<'a> {
                 .iter()
                 .filter(|r| !r.name.contains('#'))
                 .map(|r| r.time_s)
-                .sum(),
+                .fold(0.0, |sum, time| sum + time), // The sum of nothing is -0.0.
         };
         Summary {
             rows,

@@ -416,6 +416,21 @@ fn examples_in_the_help_can_be_run() {
 }
 
 #[test]
+fn the_examples_of_star_name_tests_that_can_be_translated() {
+    let help = stdout(&mowgli(&["help", "star"]));
+    let examples: Vec<Vec<&str>> = help
+        .lines()
+        .filter_map(|line| line.strip_prefix("  mowgli "))
+        .map(|line| line.split([' ', '|']).take_while(|word| *word != "-o").collect())
+        .filter(|words: &Vec<&str>| !words.contains(&"mine.x86"))
+        .collect();
+    assert_eq!(examples.len(), 3, "{help}");
+    for example in examples {
+        exits(&mowgli(&example), 0);
+    }
+}
+
+#[test]
 fn the_star_translation_is_a_test_with_the_outcomes_of_sc() {
     let folder = tempfile::tempdir().unwrap();
     let (file, x86) = (folder.path().join("t.litmus"), folder.path().join("SB.x86"));

@@ -113,14 +113,17 @@ fn json_names_refused_texts_and_their_errors() {
 fn texts_that_cannot_be_read_are_named_with_the_place() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    fs::write(path("large.litmus"), vec![b' '; (1 << 20) + 1]).unwrap();
+    fs::write(path("large.litmus"), vec![b' '; (1 << 20) + 1000]).unwrap();
     let output = mowgli(&["check", &path("large.litmus")]);
     exits(&output, 2);
     let text = stderr(&output);
     assert!(
-        text.contains("large.litmus") && text.contains("SOURCE_BYTES_MAX"),
+        text.contains("large.litmus")
+            && text.contains("longer than SOURCE_BYTES_MAX, which is 1048576 bytes"),
         "{text}"
     );
+    let totals = stdout(&output);
+    assert!(totals.ends_with(" 1 tests refused; 0.00 s\n"), "{totals}");
     fs::write(path("latin.litmus"), b"RDMA l\n{ x@1=0; } (* caf\xe9 *)\n").unwrap();
     let output = mowgli(&["check", &path("latin.litmus")]);
     exits(&output, 2);

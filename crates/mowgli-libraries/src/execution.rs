@@ -119,7 +119,7 @@ pub struct Edge {
     pub why: &'static str,
 }
 
-/// Whether a search goes on.
+/// Tells a search to go on or to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
     /// The search goes on with the next choice.
@@ -150,7 +150,7 @@ pub struct State<'a> {
     pub conflicts: Option<(Vec<Conflict>, usize)>,
     /// The only pairs that `so` may have, if set, as rows of bits.
     pub within: Option<Vec<u128>>,
-    /// Whether modification orders must be total. Otherwise they are decided as far as reads tell them apart.
+    /// True if modification orders must be total. Otherwise they are decided as far as reads tell them apart.
     pub total: bool,
     /// The number of choices made.
     pub steps: u64,

@@ -38,7 +38,7 @@ pub struct Memory {
     pub so: Vec<(usize, usize, &'static str)>,
     /// The forced terms of `ib`, not closed, where the library has `ib`.
     pub ib: Option<Order>,
-    /// Whether copies never go back. If two copying writes go to one location, the later one has not read an
+    /// True if copies never go back. If two copying writes go to one location, the later one has not read an
     /// older write than the earlier one. This is not in the papers.
     pub forward_only: bool,
 }

@@ -146,7 +146,7 @@ pub fn consistent<'g>(
 pub(crate) struct Asked {
     /// The most refused edges to collect, if any.
     pub(crate) conflicts: Option<usize>,
-    /// Whether modification orders must be total.
+    /// True if modification orders must be total.
     pub(crate) total: bool,
 }
 

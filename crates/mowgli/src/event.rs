@@ -122,9 +122,9 @@ pub struct Event {
     pub peer: Option<Node>,
     /// The work identifier of a put, get or RMW, or the identifier that a wait names.
     pub work: Option<WorkId>,
-    /// Whether the event belongs to a remote read-modify-write.
+    /// True if the event belongs to a remote read-modify-write.
     pub rmw: bool,
-    /// Whether the event writes memory.
+    /// True if the event writes memory.
     pub writes: bool,
     /// The instruction that the event comes from: its number among the executed instructions of the thread, from 0.
     pub instance: u32,

@@ -22,7 +22,7 @@ pub struct Outcome {
     pub memory: Vec<Value>,
 }
 
-/// Whether a search was complete. If it was not, an outcome that it did not find may still be possible (verdict *Unknown*).
+/// The completeness of a search. An outcome that an incomplete search did not find may still be possible (verdict *Unknown*).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Completeness {
     /// Every execution was considered.
@@ -95,7 +95,7 @@ fn binary_size(bytes: u64) -> String {
 pub struct Search {
     /// Every final state that was reached, each possible under the model.
     pub outcomes: BTreeSet<Outcome>,
-    /// Whether these are all of them.
+    /// The completeness of the search that found them.
     pub completeness: Completeness,
     /// States (operational) or candidate executions (declarative) that were considered.
     pub states: u64,

@@ -48,9 +48,9 @@ pub struct Campaign {
 pub struct Summary {
     /// Clients that were run, each in every form.
     pub clients: u64,
-    /// Those of which every execution was explored.
+    /// Clients whose every execution was explored.
     pub complete: u64,
-    /// Those that were explored as far as random or bounded schedules go.
+    /// Clients that were explored as far as random or bounded schedules go.
     pub otherwise: u64,
     /// Clients that were passed over as their specification gives them no execution at all.
     pub blocked: u64,
@@ -64,7 +64,7 @@ pub struct Summary {
     pub stats: Stats,
     /// The client that failed, the smallest of those that did.
     pub failed: Option<Failed>,
-    /// Whether there were clients left when the time was over.
+    /// True if there were clients left when the time was over.
     pub unfinished: bool,
     /// Wall-clock seconds.
     pub seconds: f64,

@@ -18,7 +18,7 @@ use super::form::Form;
 use super::interpreter::{self, REGISTERS};
 use super::objects::{self, At, Bound, WORD_BYTES};
 
-/// How far one client is explored.
+/// The bounds within which one client is explored.
 #[derive(Clone, Debug)]
 pub struct Effort {
     /// The schedules to explore.

@@ -22,13 +22,13 @@ pub enum LockForm {
     Tas,
 }
 
-/// How the ring buffer is configured.
+/// The configuration of the ring buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RingForm {
-    /// As it is by default: records and heads inline.
+    /// Puts records and heads inline, which is the default.
     #[default]
     Usual,
-    /// As LOCO'26 Fig. 14: records and heads are put from registered memory, every message is acknowledged.
+    /// Puts records and heads from registered memory and acknowledges every message, as in LOCO'26 Fig. 14.
     FromMemory,
 }
 

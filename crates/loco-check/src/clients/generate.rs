@@ -14,7 +14,7 @@ use mowgli_libraries::enumerate::{Bounds, RandomClients, for_each_client};
 
 use crate::Object;
 
-/// How large the clients are.
+/// The size of the clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Size {
     /// Most threads.
@@ -202,7 +202,7 @@ impl Clients {
     }
 }
 
-/// Whether the participants of each barrier call it equally often.
+/// Returns true if the participants of each barrier call it equally often.
 fn meets(client: &Client) -> bool {
     client.objects.iter().enumerate().all(|(id, object)| {
         let ObjectKind::Barrier { participants } = &object.kind else {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use loco::fabric::NodeId;
 use loco::{
-    AtomicVar, Barrier, KvConfig, KvStore, Manager, Msw, OwnedVar, Participants, Result, RingBuffer,
+    AtomicVar, Barrier, KvConfig, KvStore, Manager, Msw, OwnedVar, Parent as _, Result, RingBuffer,
     RingConfig, RingReader, RingWriter, SharedQueue, SharedRegion, SharedVar, Sst, TasLock, Thread,
     TicketLock, WideOwnedVar,
 };
@@ -196,8 +196,8 @@ fn bind(
                 .map(|&thread| node_id(client.node_of(thread)))
                 .collect();
             let here = nodes.iter().filter(|&&node| node == manager.node()).count();
-            let among = Participants::of(nodes);
-            let barrier = (here > 0).then(|| Barrier::with_participants(manager, name, &among, here));
+            let among = manager.among(nodes);
+            let barrier = (here > 0).then(|| Barrier::with_local_threads(&among, name, here));
             Bound::Barrier(barrier.transpose()?)
         }
         ObjectKind::Ring {
@@ -218,8 +218,7 @@ fn bind(
                 },
             };
             let writer = node_id(client.node_of(*writer));
-            let among = Participants::all(manager);
-            Bound::Ring(RingBuffer::with_config(manager, name, &among, writer, &config)?)
+            Bound::Ring(RingBuffer::with_config(manager, name, writer, &config)?)
         }
         ObjectKind::Owned { owner } => match form.owned {
             OwnedForm::Word => Bound::Owned(OwnedVar::new(manager, name, node_id(*owner))?),

@@ -2,7 +2,7 @@
 //! the fenced form, what a participant put before it, to whichever node, is placed after it; whichever thread calls.
 
 use loco::fabric::NodeId;
-use loco::{Barrier, Manager, Participants, Result, SharedRegion, SharedVar, Thread};
+use loco::{Barrier, Manager, Parent as _, Participants, Result, SharedRegion, SharedVar, Thread};
 use loco_sim::spec::{Operation, Violation};
 use loco_sim::{World, call, spec};
 
@@ -26,9 +26,9 @@ fn make(participants: u16, threads: usize) -> impl Fn(&Manager<Fabric>) -> Resul
         let flags = usize::from(participants) * threads;
         let inside = Participants::of((0..participants).map(NodeId));
         let barrier = match inside.contains(manager.node()) {
-            true => Barrier::with_participants(manager, "bar", &inside, threads)?,
+            true => Barrier::with_local_threads(&manager.among(&inside), "bar", threads)?,
             // A node outside needs none; it makes one of its own so that every node has one.
-            false => Barrier::with_participants(manager, "alone", &Participants::of([manager.node()]), 1)?,
+            false => Barrier::new(&manager.among([manager.node()]), "alone")?,
         };
         Ok(Objects {
             flags: (0..flags)

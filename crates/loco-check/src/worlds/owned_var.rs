@@ -23,7 +23,7 @@ fn make(manager: &Manager<Fabric>) -> Result<Objects> {
     })
 }
 
-/// How the owner pushes.
+/// The way in which the owner pushes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Push {
     /// Without waiting.

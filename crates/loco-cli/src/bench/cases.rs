@@ -237,7 +237,6 @@ pub(super) fn broadcast<F: Fabric>(bench: &Bench<'_, F>, batch: bool) -> Result<
     let ring = RingBuffer::with_config(
         bench.manager,
         if batch { "ring" } else { "ring-single" },
-        &loco::Participants::all(bench.manager),
         nodes[0],
         &RingConfig::new(window * RingConfig::record_bytes(size)),
     )?;

@@ -52,7 +52,7 @@ pub(super) struct ClientArgs {
 }
 
 impl ClientArgs {
-    /// Whether it is clients that are asked for.
+    /// Returns true if the command asks for clients.
     pub(super) fn is_asked(&self) -> bool {
         !self.client.is_empty() || self.clients.is_some()
     }

@@ -163,11 +163,7 @@ fn barrier(manager: &Manager<Fabric>, size: Size) -> Result<BarrierParts> {
     let flags = (0..flags)
         .map(|i| SharedVar::new(manager, &format!("flag{i}")))
         .collect::<Result<_>>()?;
-    let participants = loco::Participants::all(manager);
-    Ok((
-        flags,
-        Barrier::with_participants(manager, "bar", &participants, size.threads)?,
-    ))
+    Ok((flags, Barrier::with_local_threads(manager, "bar", size.threads)?))
 }
 
 fn use_barrier((flags, barrier): &BarrierParts, thread: &Thread<Fabric>, at: Place) {

@@ -84,7 +84,6 @@ fn show<F: Fabric>(fabric: F, args: &Args, start: Time) -> Result<(), CliError> 
     let ring = RingBuffer::with_config(
         &manager,
         "news",
-        &loco::Participants::all(&manager),
         first,
         &RingConfig::new(WINDOW * RingConfig::record_bytes(MESSAGE_BYTES)),
     )?;

@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use loco::fabric::{AnyFabric, Control, Fabric, FabricError, NodeId, PeerState, Peers, Wait};
-use loco::{Barrier, Error, Manager, Participants, Thread};
+use loco::{Barrier, Error, Manager, Parent as _, Thread};
 use loco_history::{Journal, MonotonicClock, ThreadId};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -39,9 +39,9 @@ pub(super) struct Site {
 
 impl Site {
     pub(super) fn new(manager: Manager<AnyFabric>, load: Load, directory: PathBuf) -> Result<Site, CliError> {
-        let (everybody, threads) = (Participants::all(&manager), usize::from(load.threads));
+        let threads = usize::from(load.threads);
         Ok(Site {
-            start: Barrier::with_participants(&manager, "start", &everybody, threads)?,
+            start: Barrier::with_local_threads(&manager, "start", threads)?,
             manager,
             load,
             directory,
@@ -189,7 +189,7 @@ impl Site {
             .iter()
             .copied()
             .filter(|&node| Some(node) != victim);
-        let end = Barrier::with_participants(&self.manager, "end", &Participants::of(left), 1)?;
+        let end = Barrier::new(&self.manager.among(left), "end")?;
         end.channel().wait_for_ready()?;
         let thread = self.manager.thread()?;
         thread.set_deadline(Some(thread.now().after(PATIENCE)));

@@ -11,7 +11,7 @@ use super::Spec;
 pub struct Lock {
     /// Owners that died while they may have held the lock. The lock can be recovered from these owners only.
     pub dead: BTreeSet<u32>,
-    /// Whether `TryAcquire` may fail although the lock is free, as a try that gives up under contention does.
+    /// True if `TryAcquire` may fail although the lock is free, as a try that gives up under contention does.
     pub spurious_failure: bool,
 }
 

@@ -29,7 +29,7 @@ pub(super) enum Frame<'a> {
     Goodbye,
     /// The sender thinks that node lost.
     Lost(NodeId),
-    /// That node, which is thought lost, can no longer affect the sender.
+    /// Says that this node, which is thought lost, can no longer affect the sender.
     Revoked(NodeId),
 }
 

@@ -65,7 +65,7 @@ impl Shared {
 }
 
 impl DeferredNic {
-    /// Starts the NIC, if `nic` asks for it. It rings `bells` after each step.
+    /// Starts the NIC, if `nic` asks for it. It rings `bells` after each step, and when operations have ended without one.
     pub(crate) fn start(gate: &Arc<OwnGate>, bells: Vec<Bell>, nic: &Nic) -> Result<Option<DeferredNic>> {
         let (seed, delay_max, queue_depth, discipline) = match nic {
             Nic::Synchronous => return Ok(None),
@@ -190,9 +190,10 @@ fn run(shared: &Shared, mesh: &Mesh, slot: &Slot, bells: &[Bell]) {
                 Next::Idle
             }
         };
-        if state.settle() {
-            // Relaxed: see `poll`.
-            shared.waiting.store(true, Ordering::Relaxed);
+        // Relaxed: see `poll`.
+        if state.settle() && !shared.waiting.swap(true, Ordering::Relaxed) {
+            // There was nothing to poll before. Operations may have failed without a step.
+            bells.iter().for_each(Bell::ring_if_awaited);
         }
         state = match next {
             Next::Stepped => {

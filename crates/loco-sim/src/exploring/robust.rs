@@ -34,7 +34,7 @@ pub struct Robustness {
     pub model: Report,
 }
 
-/// Whether a world is robust.
+/// The verdict on the robustness of a world.
 #[derive(Clone, Debug)]
 pub enum Strength {
     /// Every execution under the model has a history of the strong memory. Both explorations were complete.

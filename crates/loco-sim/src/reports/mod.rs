@@ -58,7 +58,7 @@ pub struct Stats {
 /// The result of an exploration.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// How much was seen of the executions that have at most these faults.
+    /// The part that was seen of the executions that have at most these faults.
     pub completeness: Completeness,
     /// The faults that each execution could have.
     pub faults: Faults,

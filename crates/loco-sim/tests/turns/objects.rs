@@ -15,8 +15,7 @@ pub trait Rounds: Sized + Send + Sync + 'static {
 
 impl Rounds for Barrier<Fabric> {
     fn make(manager: &Manager<Fabric>, threads: usize) -> Self {
-        let all = loco::Participants::all(manager);
-        Barrier::with_participants(manager, "bar", &all, threads).unwrap()
+        Barrier::with_local_threads(manager, "bar", threads).unwrap()
     }
 
     fn wait(&self, thread: &Thread<Fabric>, fenced: bool) -> Result<()> {

@@ -4,8 +4,8 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::io;
 
 use super::types::{
-    AllocDmAttr, CmEvent, CmId, ConnParam, Context, Cq, Device, DeviceAttr, DeviceAttrEx, Dm, EventChannel,
-    Mr, Pd, Qp, QpAttr, QpInitAttr, VerbsContext, zeroed,
+    AllocDmAttr, CmEvent, CmId, CompChannel, ConnParam, Context, Cq, Device, DeviceAttr, DeviceAttrEx, Dm,
+    EventChannel, Mr, Pd, Qp, QpAttr, QpInitAttr, VerbsContext, zeroed,
 };
 
 /// Declares the table, and the function that fills it by looking symbols up.
@@ -49,7 +49,11 @@ api! {
         dealloc_pd = c"ibv_dealloc_pd": fn(*mut Pd) -> c_int,
         reg_mr = c"ibv_reg_mr": fn(*mut Pd, *mut c_void, usize, c_int) -> *mut Mr,
         dereg_mr = c"ibv_dereg_mr": fn(*mut Mr) -> c_int,
-        create_cq = c"ibv_create_cq": fn(*mut Context, c_int, *mut c_void, *mut c_void, c_int) -> *mut Cq,
+        create_comp_channel = c"ibv_create_comp_channel": fn(*mut Context) -> *mut CompChannel,
+        destroy_comp_channel = c"ibv_destroy_comp_channel": fn(*mut CompChannel) -> c_int,
+        get_cq_event = c"ibv_get_cq_event": fn(*mut CompChannel, *mut *mut Cq, *mut *mut c_void) -> c_int,
+        ack_cq_events = c"ibv_ack_cq_events": fn(*mut Cq, c_uint),
+        create_cq = c"ibv_create_cq": fn(*mut Context, c_int, *mut c_void, *mut CompChannel, c_int) -> *mut Cq,
         resize_cq = c"ibv_resize_cq": fn(*mut Cq, c_int) -> c_int,
         destroy_cq = c"ibv_destroy_cq": fn(*mut Cq) -> c_int,
         create_qp = c"ibv_create_qp": fn(*mut Pd, *mut QpInitAttr) -> *mut Qp,

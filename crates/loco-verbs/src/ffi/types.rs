@@ -42,6 +42,7 @@ macro_rules! c_structs {
 
 pub(crate) type PostSend = unsafe extern "C" fn(*mut Qp, *mut SendWr, *mut *mut SendWr) -> c_int;
 pub(crate) type PollCq = unsafe extern "C" fn(*mut Cq, c_int, *mut Wc) -> c_int;
+pub(crate) type ReqNotifyCq = unsafe extern "C" fn(*mut Cq, c_int) -> c_int;
 /// The last field of a nested structure that is padded to 8 bytes.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
@@ -127,7 +128,7 @@ c_structs! {
         dealloc_mw = "dealloc_mw": Unused,
         compat_create_cq = "_compat_create_cq": Unused,
         poll_cq = "poll_cq": Option<PollCq>,
-        req_notify_cq = "req_notify_cq": Unused,
+        req_notify_cq = "req_notify_cq": Option<ReqNotifyCq>,
         compat_cq_srq = "_compat_cq_event": [Unused; 7],
         post_srq_recv = "post_srq_recv": Unused,
         compat_qp = "_compat_create_qp": [Unused; 4],
@@ -211,10 +212,17 @@ c_structs! {
         handle = "handle": u32,
     }
 
+    /// A completion channel: a source of completion events. `fd` is readable when there is an event.
+    whole CompChannel = "struct ibv_comp_channel" {
+        context = "context": *mut Context,
+        fd = "fd": c_int,
+        refcnt = "refcnt": c_int,
+    }
+
     /// A completion queue.
     fields Cq = "struct ibv_cq" {
         context = "context": *mut Context,
-        channel = "channel": *mut c_void,
+        channel = "channel": *mut CompChannel,
         cq_context = "cq_context": *mut c_void,
         handle = "handle": u32,
         cqe = "cqe": c_int,

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use super::shared::{DEVICES, Shared, SoftLimits, context_at};
 use super::{table, verbs};
@@ -22,6 +22,10 @@ pub struct SoftCounts {
     pub memory_regions: u64,
     /// Connection identifiers.
     pub identifiers: u64,
+    /// Completion channels.
+    pub completion_channels: u64,
+    /// Completion events that were read and not acknowledged. A device would wait for them for ever.
+    pub unacknowledged_events: u64,
     /// The number of times that a send or completion queue overflowed.
     pub overflows: u64,
 }
@@ -46,6 +50,10 @@ impl SoftDevice {
             link_down: AtomicBool::new(false),
             hold_completions: AtomicBool::new(false),
             queue_pairs: AtomicU64::new(0),
+            holders: Mutex::default(),
+            completion_channels: AtomicU64::new(0),
+            unacknowledged_events: AtomicU64::new(0),
+            polls: AtomicU64::new(0),
             identifiers: AtomicU64::new(0),
             doorbells: AtomicU64::new(0),
             overflows: AtomicU64::new(0),
@@ -96,6 +104,16 @@ impl SoftDevice {
         self.0.hold_completions.store(hold, Ordering::SeqCst);
     }
 
+    /// Lets the completions out that are held back now. Later ones are held back as before.
+    pub fn release_completions(&self) {
+        verbs::release_held(&self.0);
+    }
+
+    /// Returns how often a completion queue has been polled. A null device does not count.
+    pub fn polls(&self) -> u64 {
+        self.0.polls.load(Ordering::SeqCst)
+    }
+
     pub(crate) fn fences_stall(&self) -> bool {
         self.0.limits.fences_stall
     }
@@ -112,6 +130,8 @@ impl SoftDevice {
             queue_pairs: self.0.queue_pairs.load(Ordering::SeqCst),
             memory_regions: self.0.regions.read().map_or(0, |regions| regions.len() as u64),
             identifiers: self.0.identifiers.load(Ordering::SeqCst),
+            completion_channels: self.0.completion_channels.load(Ordering::SeqCst),
+            unacknowledged_events: self.0.unacknowledged_events.load(Ordering::SeqCst),
             overflows: self.0.overflows.load(Ordering::SeqCst),
         }
     }

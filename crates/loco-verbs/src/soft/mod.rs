@@ -3,15 +3,17 @@
 //!
 //! With it, the fabric runs and is tested on hosts without RDMA. Faults can be injected that no healthy
 //! device shows: every completion status, refused registration, queues that overflow, completions that stay
-//! out. An operation is executed when it is posted, in order; `delay_completions` holds its completion back.
+//! out. An operation is executed when it is posted, in order;
+//! [`hold_completions`](SoftDevice::hold_completions) holds its completion back.
 //!
 //! The device connects nodes of one process only. A device is found by its address, which is unique in the process.
 //! A device lives as long as the process.
-
+//!
 //! From the bottom: `shared` (a device's state and its injected faults), `execute` (carries out work
-//! requests), `verbs` (queue pairs and memory), `cm` (the connection manager), `table` (the functions),
+//! requests), `channel` (completion events), `verbs` (queue pairs and memory), `cm` (the connection manager), `table` (the functions),
 //! `device` (the handle of tests).
 
+mod channel;
 mod cm;
 mod device;
 mod execute;

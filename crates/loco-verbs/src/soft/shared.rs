@@ -23,6 +23,8 @@ pub struct SoftLimits {
     pub zero_length_reads: bool,
     /// True if fenced operations are unreliable.
     pub fences_stall: bool,
+    /// True if the device has completion channels.
+    pub completion_events: bool,
     /// The atomicity, as in `ibv_atomic_cap`: 0 none, 1 HCA, 2 GLOB.
     pub atomic_cap: u32,
     /// True if operations complete without being executed. What remains is the cost of the code above the
@@ -39,6 +41,7 @@ impl Default for SoftLimits {
             device_memory_bytes: 0,
             zero_length_reads: true,
             fences_stall: false,
+            completion_events: true,
             atomic_cap: IBV_ATOMIC_GLOB,
             null: false,
         }
@@ -62,6 +65,13 @@ pub(super) struct Shared {
     pub(super) link_down: AtomicBool,
     pub(super) hold_completions: AtomicBool,
     pub(super) queue_pairs: AtomicU64,
+    /// The addresses of the queue pairs, whose completions may be held back.
+    pub(super) holders: Mutex<Vec<usize>>,
+    pub(super) completion_channels: AtomicU64,
+    /// The number of completion events that were read and not acknowledged.
+    pub(super) unacknowledged_events: AtomicU64,
+    /// The number of polls of completion queues.
+    pub(super) polls: AtomicU64,
     pub(super) identifiers: AtomicU64,
     pub(super) doorbells: AtomicU64,
     pub(super) overflows: AtomicU64,

@@ -1,6 +1,6 @@
 //! The table of functions of every software device.
 
-use super::{cm, verbs};
+use super::{channel, cm, verbs};
 use crate::ffi::Api;
 
 /// Returns the table of functions.
@@ -12,6 +12,10 @@ pub(crate) fn api() -> &'static Api {
         dealloc_pd: verbs::dealloc_pd,
         reg_mr: verbs::reg_mr,
         dereg_mr: verbs::dereg_mr,
+        create_comp_channel: verbs::create_comp_channel,
+        destroy_comp_channel: channel::destroy,
+        get_cq_event: channel::get_event,
+        ack_cq_events: channel::ack_events,
         create_cq: verbs::create_cq,
         resize_cq: verbs::resize_cq,
         destroy_cq: verbs::destroy_cq,

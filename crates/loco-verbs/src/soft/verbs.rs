@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use loco_host::word;
 
+use super::channel;
 use super::execute::execute;
 use super::shared::{Region, Shared, set_errno};
 use crate::ffi::types::*;
@@ -29,6 +30,8 @@ struct SoftCq {
 struct CqState {
     entries: VecDeque<Entry>,
     capacity: usize,
+    /// True if the next completion is an event of the queue's channel.
+    notify: bool,
 }
 
 /// A completion, and the send queue whose slots it frees.
@@ -90,6 +93,7 @@ pub(super) fn context(shared: Arc<Shared>) -> *mut Context {
     soft.verbs.reg_dm_mr = Some(reg_dm_mr);
     soft.verbs.context.abi_compat = ptr::without_provenance_mut(usize::MAX);
     soft.verbs.context.ops.poll_cq = Some(poll_cq);
+    soft.verbs.context.ops.req_notify_cq = Some(req_notify_cq);
     soft.verbs.context.ops.post_send = Some(post_send);
     let soft = Box::into_raw(soft);
     // SAFETY: just allocated.
@@ -272,23 +276,31 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+pub(super) unsafe extern "C" fn create_comp_channel(context: *mut Context) -> *mut CompChannel {
+    // SAFETY: the caller passes a context of ours.
+    channel::new(context, unsafe { &device(context).shared })
+}
+
 pub(super) unsafe extern "C" fn create_cq(
     context: *mut Context,
     entries: c_int,
-    _cq_context: *mut c_void,
-    _channel: *mut c_void,
+    cq_context: *mut c_void,
+    channel: *mut CompChannel,
     _vector: c_int,
 ) -> *mut Cq {
     let capacity = usize::try_from(entries).unwrap_or(0);
     let soft = SoftCq {
         cq: Cq {
             context,
+            channel,
+            cq_context,
             cqe: entries,
             ..zeroed()
         },
         queue: Mutex::new(CqState {
             entries: VecDeque::with_capacity(capacity),
             capacity,
+            notify: false,
         }),
     };
     Box::into_raw(Box::new(soft)).cast()
@@ -304,14 +316,29 @@ pub(super) unsafe extern "C" fn resize_cq(cq: *mut Cq, entries: c_int) -> c_int 
 }
 
 pub(super) unsafe extern "C" fn destroy_cq(cq: *mut Cq) -> c_int {
-    // SAFETY: the caller passes what `create_cq` made, once.
-    drop(unsafe { Box::from_raw(cq.cast::<SoftCq>()) });
+    // SAFETY: the caller passes what `create_cq` made, once; its channel, if any, is live.
+    unsafe {
+        if !(*cq).channel.is_null() {
+            channel::forget((*cq).channel, cq);
+        }
+        drop(Box::from_raw(cq.cast::<SoftCq>()));
+    }
+    0
+}
+
+unsafe extern "C" fn req_notify_cq(cq: *mut Cq, _solicited_only: c_int) -> c_int {
+    // SAFETY: the caller passes what `create_cq` made.
+    lock(unsafe { &(*cq.cast::<SoftCq>()).queue }).notify = true;
     0
 }
 
 unsafe extern "C" fn poll_cq(cq: *mut Cq, n: c_int, out: *mut Wc) -> c_int {
-    // SAFETY: the caller passes what `create_cq` made.
-    let mut queue = lock(unsafe { &(*cq.cast::<SoftCq>()).queue });
+    // SAFETY: the caller passes what `create_cq` made, of a context of ours.
+    let (shared, queue) = unsafe { (&device((*cq).context).shared, &(*cq.cast::<SoftCq>()).queue) };
+    if !shared.limits.null {
+        shared.polls.fetch_add(1, Ordering::SeqCst);
+    }
+    let mut queue = lock(queue);
     let mut taken = 0;
     while taken < n {
         let Some(entry) = queue.entries.pop_front() else {
@@ -361,13 +388,30 @@ pub(super) unsafe extern "C" fn create_qp(pd: *mut Pd, attr: *mut QpInitAttr) ->
         answers: Arc::new(RwLock::new(true)),
         shared: Arc::clone(shared),
     };
-    Box::into_raw(Box::new(soft)).cast()
+    let raw = Box::into_raw(Box::new(soft));
+    lock(&shared.holders).push(raw.expose_provenance());
+    raw.cast()
+}
+
+/// Completes the operations whose completions are held back.
+pub(super) fn release_held(shared: &Shared) {
+    let holders = lock(&shared.holders);
+    for &raw in &*holders {
+        // SAFETY: a queue pair leaves the list before it is destroyed, and the list is locked.
+        let qp = unsafe { &*ptr::with_exposed_provenance::<SoftQp>(raw) };
+        let held = std::mem::take(&mut lock(&qp.state).held);
+        for (wc, slots) in held {
+            complete(qp, wc, slots);
+        }
+    }
 }
 
 pub(super) unsafe extern "C" fn destroy_qp(qp: *mut Qp) -> c_int {
     let raw = qp.cast::<SoftQp>();
     // SAFETY: the caller passes what `create_qp` made, once; its completion queue is live.
     unsafe {
+        let shared = Arc::clone(&(*raw).shared);
+        lock(&shared.holders).retain(|&holder| holder != raw.addr());
         let cq = (*qp).send_cq.cast::<SoftCq>();
         lock(&(*cq).queue).entries.retain(|entry| entry.qp != raw);
         *(*raw).answers.write().unwrap_or_else(PoisonError::into_inner) = false;
@@ -430,12 +474,19 @@ pub(super) fn enter_error(qp: &SoftQp) {
 
 fn complete(qp: &SoftQp, wc: Wc, slots: u32) {
     // SAFETY: the completion queue outlives its queue pairs.
-    let mut queue = lock(unsafe { &(*qp.qp.send_cq.cast::<SoftCq>()).queue });
+    let cq = unsafe { &*qp.qp.send_cq.cast::<SoftCq>() };
+    let mut queue = lock(&cq.queue);
     if queue.entries.len() >= queue.capacity {
         qp.shared.overflows.fetch_add(1, Ordering::SeqCst);
     }
     let raw = ptr::from_ref(qp).cast_mut();
     queue.entries.push_back(Entry { wc, slots, qp: raw });
+    let notify = std::mem::take(&mut queue.notify);
+    drop(queue);
+    if notify && !cq.cq.channel.is_null() {
+        // SAFETY: a channel outlives its queues.
+        unsafe { channel::notify(cq.cq.channel, qp.qp.send_cq) };
+    }
 }
 
 unsafe extern "C" fn post_send(qp: *mut Qp, wr: *mut SendWr, bad: *mut *mut SendWr) -> c_int {

@@ -31,7 +31,7 @@ enum State<T> {
     },
 }
 
-/// Where the outcome is left.
+/// The place where the outcome is left.
 struct Left<T> {
     progress: Mutex<Progress<T>>,
     given_up: Arc<AtomicBool>,

@@ -67,7 +67,7 @@ impl<F: Fabric<Platform = Std>> Driver<F> {
     /// Starts the thread that waits. One driver for each node does.
     ///
     /// # Errors
-    /// `Os` when the system refuses another thread.
+    /// [`Os`](crate::fabric::FabricError::Os) when the system refuses another thread.
     pub fn new(manager: &Manager<F>) -> Result<Driver<F>> {
         Driver::with_sleep_max(manager, SLEEP_BY_BELL_MAX)
     }
@@ -104,7 +104,7 @@ impl<F: Fabric<Platform = Std>> Driver<F> {
     /// Access to the network for one sequence of asynchronous calls, as [`Manager::thread`] for a thread.
     ///
     /// # Errors
-    /// `TooManyThreads`.
+    /// [`TooManyThreads`](crate::Error::TooManyThreads).
     pub fn thread(&self) -> Result<AsyncThread<F>> {
         Ok(AsyncThread::new(self.manager.thread()?, self.calls.clone()))
     }

@@ -36,8 +36,8 @@
 //! A task is woken once, when its call is over, and not before: executors never poll in vain. The driver finds out that a call can
 //! go on. While things happen it looks at the conditions of all calls under way in rounds, without pauses. Then it sleeps
 //! until the node's [doorbell](loco_fabric::Doorbell) rings, where the fabric has one and rings it for everything that the
-//! calls wait for: over shared memory, for what other nodes do. Elsewhere it looks with pauses that grow to 100 us, as a single
-//! blocked thread does. Completions of operations (see [`AckKey`](crate::AckKey), which can be awaited without this feature)
+//! calls wait for: over shared memory, for what other nodes do; over verbs, for completions. Elsewhere it looks with pauses
+//! that grow to 100 us, as a single blocked thread does. Completions of operations (see [`AckKey`](crate::AckKey), which can be awaited without this feature)
 //! are polled in the same rounds.
 //!
 //! # Deadlines and cancellation

@@ -113,7 +113,7 @@ impl<F: Fabric<Platform = Std>> AsyncThread<F> {
     /// object's documentation says "after a timeout" holds.
     ///
     /// # Errors
-    /// Those of `call`; `Os` when there is no memory for a stack.
+    /// Those of `call`; [`Os`](crate::fabric::FabricError::Os) when there is no memory for a stack.
     ///
     /// # Panics
     /// If `call` does.

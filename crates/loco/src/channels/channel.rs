@@ -73,7 +73,7 @@ impl<F: Fabric> Channel<F> {
     /// Returns a region that was declared.
     ///
     /// # Errors
-    /// Returns `UnknownRegion`.
+    /// Returns [`UnknownRegion`](crate::Error::UnknownRegion).
     pub fn region(&self, name: &str) -> Result<&Region<F>> {
         self.find(name, false)
     }
@@ -110,7 +110,7 @@ impl<F: Fabric> Channel<F> {
     /// Waits until `ready` returns `Some`, for the thread's deadline at most, as long as every participant lives.
     ///
     /// # Errors
-    /// Returns `PeerLost` or `Timeout`.
+    /// Returns [`PeerLost`](crate::ErrorKind::PeerLost) or [`Timeout`](crate::ErrorKind::Timeout).
     ///
     /// # After a timeout
     /// Only `ready` itself may have changed anything. Wait again.
@@ -123,7 +123,8 @@ impl<F: Fabric> Channel<F> {
     /// thread's deadline at most. A peer may be gone once `arrived` has been true of it.
     ///
     /// # Errors
-    /// Returns `PeerLost` for a participant of which `arrived` has not been true, or `Timeout`.
+    /// Returns [`PeerLost`](crate::ErrorKind::PeerLost) for a participant of which `arrived` has not been true, or
+    /// [`Timeout`](crate::ErrorKind::Timeout).
     ///
     /// # After a timeout
     /// Nothing has changed. Wait again: `arrived` is asked again about each participant.
@@ -258,13 +259,6 @@ impl<F: Fabric> ChannelBuilder<F> {
         self
     }
 
-    /// Sets the nodes that take part; by default the parent's participants. To be called before regions are
-    /// declared.
-    pub fn participants(mut self, participants: &Participants) -> Self {
-        self.participants = participants.clone();
-        self
-    }
-
     /// Declares a region of `len` bytes, zeroed, on every participant. Every participant can access it.
     pub fn region(self, name: &str, len: usize) -> Self {
         let expected_of = self.participants.nodes().to_vec();
@@ -320,8 +314,9 @@ impl<F: Fabric> ChannelBuilder<F> {
     /// Makes the endpoint: allocates its regions and tells the participants.
     ///
     /// # Errors
-    /// Returns `BadName`, `DuplicateChannel`, `NotParticipant`, `OutOfMemory`, and `UnknownPeer` for a
-    /// participant outside the job.
+    /// Returns [`BadName`](crate::Error::BadName), [`DuplicateChannel`](crate::Error::DuplicateChannel),
+    /// [`NotParticipant`](crate::Error::NotParticipant), [`OutOfMemory`](crate::fabric::FabricError::OutOfMemory), and
+    /// [`UnknownPeer`](crate::fabric::FabricError::UnknownPeer) for a participant outside the job.
     pub fn join(self) -> Result<Channel<F>> {
         check_name(&self.name)?;
         let name = match &self.path {

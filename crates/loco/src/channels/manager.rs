@@ -44,7 +44,7 @@ impl<F: Fabric> Manager<F> {
     /// Starts the node's services on `fabric`.
     ///
     /// # Errors
-    /// Returns `Os` when a service thread cannot be started.
+    /// Returns [`Os`](crate::fabric::FabricError::Os) when a service thread cannot be started.
     pub fn new(fabric: F) -> Result<Manager<F>> {
         Manager::with_config(fabric, Config::default())
     }
@@ -52,7 +52,7 @@ impl<F: Fabric> Manager<F> {
     /// Starts the node's services on `fabric`, with settings.
     ///
     /// # Errors
-    /// See [`new`](Manager::new); `Config` for a block size that is no multiple of 64.
+    /// See [`new`](Manager::new); [`Config`](crate::Error::Config) for a block size that is no multiple of 64.
     pub fn with_config(fabric: F, config: Config) -> Result<Manager<F>> {
         if config.block_bytes == 0 || !config.block_bytes.is_multiple_of(64) {
             return Err(Error::Config(format!(
@@ -96,7 +96,7 @@ impl<F: Fabric> Manager<F> {
     /// Returns access to the network for one thread.
     ///
     /// # Errors
-    /// Returns `TooManyThreads`.
+    /// Returns [`TooManyThreads`](crate::Error::TooManyThreads).
     pub fn thread(&self) -> Result<Thread<F>> {
         let idle = self.network().take_idle()?;
         Ok(Thread::new(self.network().clone(), idle, self.inner.clone()))
@@ -106,11 +106,11 @@ impl<F: Fabric> Manager<F> {
     /// most.
     ///
     /// # Errors
-    /// Returns `Mismatch` (on both nodes), `NotReady` with the missing participants, `PeerLost`, or the error
-    /// of a callback.
+    /// Returns [`Mismatch`](crate::Error::Mismatch) (on both nodes), [`NotReady`](crate::Error::NotReady) with the
+    /// missing participants, [`PeerLost`](crate::ErrorKind::PeerLost), or the error of a callback.
     ///
     /// # After a timeout
-    /// (The error is `NotReady` here.) Set-up goes on. Wait again.
+    /// (The error is [`NotReady`](crate::Error::NotReady) here.) Set-up goes on. Wait again.
     pub fn wait_for_ready(&self) -> Result<()> {
         self.wait_for_ready_until(self.network().default_deadline())
     }

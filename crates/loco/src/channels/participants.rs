@@ -10,6 +10,15 @@ pub struct Participants {
     nodes: Vec<NodeId>,
 }
 
+impl<'a> IntoIterator for &'a Participants {
+    type Item = NodeId;
+    type IntoIter = std::iter::Copied<std::slice::Iter<'a, NodeId>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.nodes.iter().copied()
+    }
+}
+
 impl Participants {
     /// Makes the set of these nodes.
     pub fn of(nodes: impl IntoIterator<Item = NodeId>) -> Participants {

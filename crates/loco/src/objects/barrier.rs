@@ -4,7 +4,7 @@ use loco_fabric::{AtomicCell, Fabric, Lock};
 
 use crate::fabric::AnyFabric;
 use crate::operations::platform::{AtomicU64Of, MutexOf};
-use crate::{Channel, Error, Parent, Participants, Result, Sst, Thread, fence};
+use crate::{Channel, Error, Parent, Result, Sst, Thread, fence};
 
 /// A barrier among threads of any number of nodes.
 ///
@@ -69,48 +69,36 @@ impl<F: Fabric> Barrier<F> {
     /// # Errors
     /// Returns the errors of [`ChannelBuilder::join`](crate::ChannelBuilder::join).
     pub fn new(parent: &impl Parent<F>, name: &str) -> Result<Self> {
-        Barrier::with_participants(parent, name, &parent.participants(), 1)
-    }
-
-    /// Makes a barrier among `threads` threads of this node and the threads that the other participants give.
-    ///
-    /// # Errors
-    /// Returns `Config` if `threads` is zero, and the errors of [`new`](Barrier::new).
-    pub fn with_participants(
-        parent: &impl Parent<F>,
-        name: &str,
-        participants: &Participants,
-        threads: usize,
-    ) -> Result<Self> {
-        Barrier::of_kind(parent, name, participants, threads, "barrier".to_owned())
+        Barrier::with_local_threads(parent, name, 1)
     }
 
     /// Makes this node's endpoint of a barrier among `threads` threads of each participant of `parent`.
     ///
     /// # Errors
-    /// Returns `Config` if `threads` is zero, and the errors of [`new`](Barrier::new). If nodes give
-    /// different numbers, waiting until the barrier is ready fails with `Mismatch` on each of them.
+    /// Returns [`Config`](crate::Error::Config) if `threads` is zero, and the errors of [`new`](Barrier::new). If nodes
+    /// give different numbers, waiting until the barrier is ready fails with [`Mismatch`](crate::Error::Mismatch) on
+    /// each of them.
     pub fn with_threads(parent: &impl Parent<F>, name: &str, threads: usize) -> Result<Self> {
         let kind = format!("barrier of {threads} threads a node");
-        Barrier::of_kind(parent, name, &parent.participants(), threads, kind)
+        Barrier::of_kind(parent, name, threads, kind)
     }
 
-    fn of_kind(
-        parent: &impl Parent<F>,
-        name: &str,
-        participants: &Participants,
-        threads: usize,
-        kind: String,
-    ) -> Result<Self> {
+    /// Makes this node's endpoint of a barrier among `threads` threads of this node, and as many threads of each other
+    /// participant as that node says.
+    ///
+    /// # Errors
+    /// Returns [`Config`](crate::Error::Config) if `threads` is zero, and the errors of [`new`](Barrier::new).
+    pub fn with_local_threads(parent: &impl Parent<F>, name: &str, threads: usize) -> Result<Self> {
+        Barrier::of_kind(parent, name, threads, "barrier".to_owned())
+    }
+
+    fn of_kind(parent: &impl Parent<F>, name: &str, threads: usize, kind: String) -> Result<Self> {
         if threads == 0 {
             return Err(Error::Config(format!(
                 "barrier `{name}`: zero threads cannot arrive"
             )));
         }
-        let channel = Channel::builder(parent, name)
-            .kind(kind)
-            .participants(participants)
-            .join()?;
+        let channel = Channel::builder(parent, name).kind(kind).join()?;
         Ok(Barrier {
             sst: Sst::new(&channel, "sst")?,
             channel,
@@ -125,7 +113,8 @@ impl<F: Fabric> Barrier<F> {
     /// barrier is for one thread of this node, different threads may call it, one call after the other.
     ///
     /// # Errors
-    /// Returns `PeerLost` for a node that has not arrived, `Timeout`, and the errors of [`fence::thread`].
+    /// Returns [`PeerLost`](crate::ErrorKind::PeerLost) for a node that has not arrived,
+    /// [`Timeout`](crate::ErrorKind::Timeout), and the errors of [`fence::thread`].
     ///
     /// # After a timeout
     /// The thread may have arrived already, and counts as arrived once. Its next call, of this method or of
@@ -133,9 +122,9 @@ impl<F: Fabric> Barrier<F> {
     /// have arrived. (Where the barrier is for one thread of this node, the next call of any thread does so.)
     /// If the thread gives up for good instead, the barrier is of no more use to anybody.
     ///
-    /// After `PeerLost` the thread counts as arrived in the same way, but the round cannot be completed:
-    /// every further call fails. The others may have passed, if they saw the lost node arrive. The survivors
-    /// must make another barrier among themselves.
+    /// After [`PeerLost`](crate::ErrorKind::PeerLost) the thread counts as arrived in the same way, but the round
+    /// cannot be completed: every further call fails. The others may have passed, if they saw the lost node arrive. The
+    /// survivors must make another barrier among themselves.
     pub fn wait(&self, thread: &Thread<F>) -> Result<()> {
         fence::thread(thread)?;
         self.wait_unfenced(thread)
@@ -145,7 +134,8 @@ impl<F: Fabric> Barrier<F> {
     /// earlier puts only as far as the order of the puts makes them visible (the semantics of `MPI_Barrier`).
     ///
     /// # Errors
-    /// Returns `PeerLost` for a node that has not arrived, or `Timeout`.
+    /// Returns [`PeerLost`](crate::ErrorKind::PeerLost) for a node that has not arrived, or
+    /// [`Timeout`](crate::ErrorKind::Timeout).
     ///
     /// # After a timeout
     /// See [`wait`](Barrier::wait).

@@ -48,13 +48,13 @@ const CALL_BITS: u32 = ROOT_BITS + OPERATION_BITS;
 /// ```
 ///
 /// # After a timeout
-/// A call that failed with `Timeout` has taken part: its value may have reached others. The next call must be of the same
-/// operation with the same root, and goes on with the same round and the value that was given first. Another operation is
-/// refused with `Config`.
+/// A call that failed with [`Timeout`](crate::ErrorKind::Timeout) has taken part: its value may have reached others.
+/// The next call must be of the same operation with the same root, and goes on with the same round and the value that
+/// was given first. Another operation is refused with [`Config`](crate::Error::Config).
 ///
 /// # After the loss of a node
-/// A call that needs something of the lost node fails with `PeerLost`, as does every later one; others may have succeeded.
-/// The nodes that are left make another `Collective` among themselves.
+/// A call that needs something of the lost node fails with [`PeerLost`](crate::ErrorKind::PeerLost), as does every
+/// later one; others may have succeeded. The nodes that are left make another `Collective` among themselves.
 pub struct Collective<T: Value, F: Fabric = AnyFabric> {
     channel: Channel<F>,
     region: Region<F>,
@@ -106,7 +106,8 @@ impl<T: Value, F: Fabric> Collective<T, F> {
     /// Makes this node's endpoint, called `name`, among the participants of `parent`.
     ///
     /// # Errors
-    /// `TooLarge` for values beyond all memory; `OutOfMemory`; see
+    /// [`TooLarge`](crate::Error::TooLarge) for values beyond all memory;
+    /// [`OutOfMemory`](crate::fabric::FabricError::OutOfMemory); see
     /// [`ChannelBuilder::join`](crate::ChannelBuilder::join).
     pub fn new(parent: &impl Parent<F>, name: &str) -> Result<Self> {
         let nodes = parent.participants().nodes().to_vec();
@@ -133,8 +134,10 @@ impl<T: Value, F: Fabric> Collective<T, F> {
     /// has been posted.
     ///
     /// # Errors
-    /// `NotParticipant` for a root outside; `Config` if nodes are seen to call different operations, or after a timeout of
-    /// another operation; `PeerLost`; `Timeout`; `NotConnected`.
+    /// [`NotParticipant`](crate::Error::NotParticipant) for a root outside; [`Config`](crate::Error::Config) if nodes
+    /// are seen to call different operations, or after a timeout of another operation;
+    /// [`PeerLost`](crate::ErrorKind::PeerLost); [`Timeout`](crate::ErrorKind::Timeout);
+    /// [`NotConnected`](crate::Error::NotConnected).
     pub fn broadcast(&mut self, thread: &Thread<F>, root: NodeId, value: T) -> Result<T> {
         let from = self.position(root)?;
         let call = Call::Broadcast(root);
@@ -334,7 +337,7 @@ impl<T: Value, F: Fabric> Collective<T, F> {
             })
     }
 
-    /// Where the value of the node at `position` is in this round.
+    /// Returns the offset of the value of the node at `position` in this round.
     fn offset(&self, position: usize) -> usize {
         let odd = usize::from(self.round % 2 == 1);
         (odd * self.nodes.len() + position) * stride::<T>()

@@ -224,7 +224,7 @@ impl<F: Fabric> IntoFuture for AckKey<F> {
 /// the node. That thread polls while futures wait; otherwise it looks whether there are any, about every 100 us.
 ///
 /// # Errors
-/// See [`AckKey::wait`]; `Closed` when the node has gone down.
+/// See [`AckKey::wait`]; [`Closed`](crate::Error::Closed) when the node has gone down.
 pub struct AckFuture<F: Fabric = AnyFabric> {
     key: AckKey<F>,
     scratch: Vec<Completion>,

@@ -9,17 +9,20 @@
 //!
 //! A future leaves its waker with the one operation that it waits for next, and whoever polls that operation's completion
 //! wakes it: [`Completions::poll`]. While futures are asleep somebody must poll. Where waiters do that themselves, the first
-//! future that sleeps starts the polling thread of the node, which polls as long as any future sleeps.
+//! future that sleeps starts the polling thread of the node, which polls as long as any future sleeps. Where the node has
+//! a doorbell, which rings for completions, the thread sleeps when none has come for a while. Whoever polls a
+//! completion rings, as others may sleep until it is recorded.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::Waker;
+use std::time::Duration;
 
 use loco_fabric::{
-    AtomicCell, Completion, CompletionStatus, Fabric, FabricError, Lock, Peers, Platform, RwLock, Task,
-    ThreadKind, Wait, WorkRequestId,
+    AtomicCell, Completion, CompletionStatus, Doorbell, Fabric, FabricError, Lock, Peers, Platform, RwLock,
+    Task, ThreadKind, Wait, WorkRequestId,
 };
 
 use crate::operations::platform::{AtomicU32Of, AtomicU64Of, MutexOf, RwLockOf, TaskOf};
@@ -36,6 +39,11 @@ const THREADS_MAX: usize = (1 << (64 - SEQUENCE_BITS)) - 1;
 /// The number of failures remembered per thread. Older ones are forgotten first.
 const FAILURES_MAX: usize = 4096;
 
+/// The time without completions after which the polling thread sleeps by the doorbell.
+const AWAKE: Duration = Duration::from_micros(200);
+/// The longest sleep by the doorbell.
+const SLEEP_BY_BELL_MAX: Duration = Duration::from_secs(1);
+
 const _: () = assert!(WINDOW_SLOTS.is_multiple_of(CHUNK_SLOTS));
 const _: () = assert!(WINDOW_SLOTS.is_power_of_two());
 
@@ -51,8 +59,10 @@ pub(crate) enum Status {
 pub(crate) struct Completions<F: Fabric> {
     fabric: F,
     windows: RwLockOf<F, Vec<Arc<Window<F>>>>,
-    /// Set if the polling thread polls all the time, and waiters leave it to that thread.
+    /// Set if the polling thread always polls or sleeps by the doorbell, and waiters leave polling to it.
     polls_by_thread: bool,
+    /// The node's doorbell, if the fabric has one.
+    bell: Option<Arc<dyn Doorbell>>,
     /// The polling thread, once it is needed.
     poller: MutexOf<F, Option<TaskOf<F>>>,
     /// The number of futures that sleep until an operation of this node ends.
@@ -63,11 +73,16 @@ pub(crate) struct Completions<F: Fabric> {
 }
 
 impl<F: Fabric> Completions<F> {
-    pub(crate) fn new(fabric: F, polls_by_thread: bool) -> Arc<Completions<F>> {
+    pub(crate) fn new(
+        fabric: F,
+        polls_by_thread: bool,
+        bell: Option<Arc<dyn Doorbell>>,
+    ) -> Arc<Completions<F>> {
         Arc::new(Completions {
             fabric,
             windows: RwLock::new(Vec::new()),
             polls_by_thread,
+            bell,
             poller: Lock::new(None),
             asleep: AtomicCell::new(0),
             stopped: AtomicCell::new(0),
@@ -102,6 +117,7 @@ impl<F: Fabric> Completions<F> {
     /// Ends the polling thread, if there is one, and wakes the futures that sleep.
     pub(crate) fn stop(&self) {
         self.stopped.store_fence(1);
+        self.ring();
         let poller = self.poller.lock().take();
         // A waker that the polling thread called may have had the last handle on the node. The thread ends when that waker
         // returns.
@@ -111,8 +127,37 @@ impl<F: Fabric> Completions<F> {
         self.wake_all();
     }
 
+    /// Wakes the threads of this node that sleep by its doorbell.
+    fn ring(&self) {
+        if let Some(bell) = &self.bell {
+            bell.ring();
+        }
+    }
+
+    /// Returns true while the polling thread is to poll.
+    fn wanted(&self) -> bool {
+        self.polls_by_thread || self.asleep.load() != 0
+    }
+
+    /// Sleeps until the doorbell rings, unless there is something to do.
+    fn sleep(
+        &self,
+        bell: &dyn Doorbell,
+        began_wanted: bool,
+        scratch: &mut Vec<Completion>,
+    ) -> Result<(), FabricError> {
+        let Some(armed) = bell.arm() else {
+            return Ok(());
+        };
+        let changed = || self.stopped.load() != 0 || self.wanted() != began_wanted;
+        if !changed() && !(began_wanted && self.poll(scratch)? > 0) {
+            bell.sleep(armed, SLEEP_BY_BELL_MAX);
+        }
+        Ok(())
+    }
+
     /// Runs the polling thread. It waits by the fabric's waiting primitive, and therefore checks every now
-    /// and then whether it is to end.
+    /// and then whether it is to end. If nothing comes for a while, it sleeps by the doorbell, if there is one.
     fn poll_until_stopped(&self) {
         let mut scratch = Vec::new();
         let wait = Wait {
@@ -120,12 +165,11 @@ impl<F: Fabric> Completions<F> {
             peers: Peers::None,
             deadline: None,
         };
-        let wanted = || self.polls_by_thread || self.asleep.load() != 0;
         while self.stopped.load() == 0 {
             // Each period of polling is a new wait, because the pauses of a wait grow.
-            let began_wanted = wanted();
-            let waited = self.fabric.wait(wait, || {
-                if self.stopped.load() != 0 || wanted() != began_wanted {
+            let began_wanted = self.wanted();
+            let ready = || {
+                if self.stopped.load() != 0 || self.wanted() != began_wanted {
                     return Some(Ok(0));
                 }
                 if !began_wanted {
@@ -135,7 +179,16 @@ impl<F: Fabric> Completions<F> {
                     Ok(0) => None,
                     polled => Some(polled),
                 }
-            });
+            };
+            let waited = match &self.bell {
+                None => self.fabric.wait(wait, ready),
+                Some(bell) => match self.fabric.wait_within(wait, AWAKE, ready) {
+                    Err(FabricError::Timeout { .. }) => {
+                        self.sleep(&**bell, began_wanted, &mut scratch).map(|()| Ok(0))
+                    }
+                    waited => waited,
+                },
+            };
             if let Err(error) | Ok(Err(error)) = waited {
                 tracing::error!(%error, "polling ends: the fabric is broken");
                 // The futures look at the fabric themselves, and find it broken.
@@ -200,6 +253,7 @@ impl<F: Fabric> Completions<F> {
             }
         }
         drop(windows);
+        self.ring();
         // No lock is held here: a waker may do anything, even poll its future again or drop the last handle on the node.
         if !woken.is_empty() {
             let _outer = Waking(WAKES.replace(true));
@@ -371,7 +425,10 @@ pub(crate) struct Sleep<F: Fabric> {
 impl<F: Fabric> Sleep<F> {
     /// Begins a sleep until operation `seq` of `window` ends; [`renew`](Sleep::renew) leaves the waker.
     pub(crate) fn new(completions: Arc<Completions<F>>, window: Arc<Window<F>>, seq: u64) -> Sleep<F> {
-        completions.asleep.fetch_add(1);
+        if completions.asleep.fetch_add(1) == 0 {
+            // The polling thread may sleep because nobody wanted it.
+            completions.ring();
+        }
         Sleep {
             name: completions.names.fetch_add(1),
             completions,

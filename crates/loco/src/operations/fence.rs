@@ -74,7 +74,8 @@ impl Scope {
 /// thread.
 ///
 /// # Errors
-/// Returns `UnknownPeer`, the failure of an operation, `PeerLost`, or `Timeout`.
+/// Returns [`UnknownPeer`](crate::fabric::FabricError::UnknownPeer), the failure of an operation,
+/// [`PeerLost`](crate::ErrorKind::PeerLost), or [`Timeout`](crate::ErrorKind::Timeout).
 ///
 /// # After a timeout
 /// Nothing is ordered yet, and outstanding operations still are outstanding. Execute the fence again.
@@ -89,7 +90,8 @@ pub fn pair<F: Fabric>(thread: &Thread<F>, peer: NodeId) -> Result<()> {
 /// thread.
 ///
 /// # Errors
-/// Returns the failure of an operation, `PeerLost`, or `Timeout`.
+/// Returns the failure of an operation, [`PeerLost`](crate::ErrorKind::PeerLost), or
+/// [`Timeout`](crate::ErrorKind::Timeout).
 ///
 /// # After a timeout
 /// Nothing is ordered yet, and outstanding operations still are outstanding. Execute the fence again.
@@ -243,7 +245,7 @@ pub(crate) fn drain<F: Fabric>(network: &Network<F>, deadline: Option<Time>) -> 
         peers: Peers::None,
         deadline,
     };
-    network.fabric().wait(wait, || {
+    network.fabric().wait_for_completion(wait, || {
         if let Err(error) = network.completions().poll_waiting(&mut scratch) {
             return Some(Err(error.into()));
         }

@@ -49,7 +49,7 @@ impl<F: Fabric> Thread<F> {
     /// otherwise.
     ///
     /// # Errors
-    /// Returns `OutOfMemory`.
+    /// Returns [`OutOfMemory`](crate::fabric::FabricError::OutOfMemory).
     pub fn mem_ref(&self, len: usize) -> Result<MemRef<'_, F>> {
         let block_bytes = self.network().block_bytes();
         let pooled = len <= block_bytes;
@@ -81,7 +81,7 @@ impl<'t, F: Fabric> MemRef<'t, F> {
     /// Copies out from `offset`.
     ///
     /// # Errors
-    /// Returns `OutOfRange`.
+    /// Returns [`OutOfRange`](crate::fabric::FabricError::OutOfRange).
     pub fn read(&self, offset: usize, out: &mut [u8]) -> Result<()> {
         Ok(self.memory()?.read(offset, out)?)
     }
@@ -89,7 +89,7 @@ impl<'t, F: Fabric> MemRef<'t, F> {
     /// Copies in at `offset`.
     ///
     /// # Errors
-    /// Returns `OutOfRange`.
+    /// Returns [`OutOfRange`](crate::fabric::FabricError::OutOfRange).
     pub fn write(&self, offset: usize, data: &[u8]) -> Result<()> {
         Ok(self.memory()?.write(offset, data)?)
     }
@@ -97,7 +97,7 @@ impl<'t, F: Fabric> MemRef<'t, F> {
     /// Returns the 8-byte word at `offset`.
     ///
     /// # Errors
-    /// Returns `OutOfRange`.
+    /// Returns [`OutOfRange`](crate::fabric::FabricError::OutOfRange).
     #[inline]
     pub fn word(&self, offset: usize) -> Result<u64> {
         let mut word = [0; 8];
@@ -108,7 +108,7 @@ impl<'t, F: Fabric> MemRef<'t, F> {
     /// Sets the 8-byte word at `offset`.
     ///
     /// # Errors
-    /// Returns `OutOfRange`.
+    /// Returns [`OutOfRange`](crate::fabric::FabricError::OutOfRange).
     #[inline]
     pub fn set_word(&self, offset: usize, value: u64) -> Result<()> {
         Ok(self.memory()?.write(offset, &value.to_ne_bytes())?)
@@ -137,7 +137,8 @@ impl<'t, F: Fabric> MemRef<'t, F> {
     /// Adds to the peer's word. Its old value will be this buffer's [word](MemRef::word) at 0.
     ///
     /// # Errors
-    /// Returns the errors of [`put`](MemRef::put), and `Unsupported` where the fabric has no atomics.
+    /// Returns the errors of [`put`](MemRef::put), and [`Unsupported`](crate::fabric::FabricError::Unsupported) where
+    /// the fabric has no atomics.
     pub fn fetch_add(self, word: Target<'_, F::Remote>, add: u64) -> Result<Pending<'t, F>> {
         let operation = Operation::FetchAdd(word, add, self.local(0, 8)?);
         let key = self.thread.post(&operation, Flags::default())?;

@@ -40,9 +40,10 @@ pub(crate) struct Idle<F: Fabric> {
 impl<F: Fabric> Network<F> {
     pub(crate) fn new(fabric: F, config: Config) -> Arc<Network<F>> {
         let polls_by_thread = config.polling == Polling::Thread && !fabric.caps().synchronous;
+        let bell = fabric.doorbell();
         Arc::new(Network {
-            completions: Completions::new(fabric.clone(), polls_by_thread),
-            bell: fabric.doorbell(),
+            completions: Completions::new(fabric.clone(), polls_by_thread, bell.clone()),
+            bell,
             fabric,
             config,
             lanes: Lock::new(Vec::new()),

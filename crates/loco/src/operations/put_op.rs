@@ -21,7 +21,7 @@ impl<F: Fabric> PutOp<F> {
     /// Prepares a put of `src` to each of `targets`.
     ///
     /// # Errors
-    /// Returns `TooLarge` if a target is shorter than the source.
+    /// Returns [`TooLarge`](crate::Error::TooLarge) if a target is shorter than the source.
     pub fn new(src: F::Memory, targets: impl IntoIterator<Item = F::Remote>) -> Result<PutOp<F>> {
         let len = src.len();
         let targets: Box<[F::Remote]> = targets.into_iter().collect();
@@ -39,7 +39,8 @@ impl<F: Fabric> PutOp<F> {
     /// `nodes`, except on this node.
     ///
     /// # Errors
-    /// Returns `OutOfRange`, or `NotConnected` for one of the nodes.
+    /// Returns [`OutOfRange`](crate::fabric::FabricError::OutOfRange), or [`NotConnected`](crate::Error::NotConnected)
+    /// for one of the nodes.
     pub fn broadcast(
         region: &Region<F>,
         offset: usize,

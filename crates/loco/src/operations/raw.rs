@@ -61,7 +61,8 @@ impl<F: Fabric> Raw<'_, F> {
     /// Writes local memory to a peer's. The source may be read until the key is done.
     ///
     /// # Errors
-    /// Range errors before anything is posted; `PeerLost`; `Timeout` when no room comes free in the queue.
+    /// Range errors before anything is posted; [`PeerLost`](crate::ErrorKind::PeerLost);
+    /// [`Timeout`](crate::ErrorKind::Timeout) when no room comes free in the queue.
     ///
     /// # After a timeout
     /// Nothing was posted; post again. So for every method that posts one operation.
@@ -82,7 +83,7 @@ impl<F: Fabric> Raw<'_, F> {
     /// Atomically adds to a peer's 8-byte word; the old value is in `result` when the key is done.
     ///
     /// # Errors
-    /// See [`put`](Raw::put); `Unsupported` where the fabric has no atomics.
+    /// See [`put`](Raw::put); [`Unsupported`](crate::fabric::FabricError::Unsupported) where the fabric has no atomics.
     #[inline]
     pub fn fetch_add(
         &self,

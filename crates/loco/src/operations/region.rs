@@ -76,7 +76,7 @@ impl<F: Fabric> Region<F> {
     /// Returns this node's memory.
     ///
     /// # Errors
-    /// Returns `UnknownRegion` if this node offers none.
+    /// Returns [`UnknownRegion`](crate::Error::UnknownRegion) if this node offers none.
     pub fn local(&self) -> Result<&F::Memory> {
         self.inner.local.as_ref().ok_or_else(|| Error::UnknownRegion {
             channel: self.inner.name[..self.inner.short - 1].to_owned(),
@@ -87,8 +87,8 @@ impl<F: Fabric> Region<F> {
     /// Returns a peer's memory.
     ///
     /// # Errors
-    /// Returns `NotConnected` before the channel is ready or if that peer offers no such region, and
-    /// `UnknownPeer`.
+    /// Returns [`NotConnected`](crate::Error::NotConnected) before the channel is ready or if that peer offers no such
+    /// region, and [`UnknownPeer`](crate::fabric::FabricError::UnknownPeer).
     #[inline]
     pub fn remote(&self, peer: NodeId) -> Result<&F::Remote> {
         let position = position_of(self.inner.fabric.nodes(), peer)?;

@@ -126,8 +126,9 @@ impl<F: Fabric> Thread<F> {
     /// [`mem_ref`](Thread::mem_ref), [`MemRef::put`](crate::MemRef::put).
     ///
     /// # Errors
-    /// Returns range errors before anything is posted, `PeerLost`, `Timeout` when the queue gets no room, and
-    /// `Unsupported` beyond [`Caps::inline_bytes_max`](loco_fabric::Caps).
+    /// Returns range errors before anything is posted, [`PeerLost`](crate::ErrorKind::PeerLost),
+    /// [`Timeout`](crate::ErrorKind::Timeout) when the queue gets no room, and
+    /// [`Unsupported`](crate::fabric::FabricError::Unsupported) beyond [`Caps::inline_bytes_max`](loco_fabric::Caps).
     ///
     /// # After a timeout
     /// Nothing was posted. Post again. This holds for every method that posts one operation.
@@ -197,7 +198,8 @@ impl<F: Fabric> Thread<F> {
     /// `what` and `peers` have the meaning of [`Wait`]'s fields.
     ///
     /// # Errors
-    /// Returns `PeerLost` when one of `peers` is gone and `ready` still returns `None`, or `Timeout`.
+    /// Returns [`PeerLost`](crate::ErrorKind::PeerLost) when one of `peers` is gone and `ready` still returns `None`,
+    /// or [`Timeout`](crate::ErrorKind::Timeout).
     ///
     /// # After a timeout
     /// Only `ready` itself may have changed anything. Wait again.
@@ -279,7 +281,7 @@ impl<F: Fabric> Thread<F> {
             deadline,
         };
         let mut scratch = self.scratch.borrow_mut();
-        self.fabric().wait(wait, || {
+        self.fabric().wait_for_completion(wait, || {
             if let Err(error) = completions.poll_waiting(&mut scratch) {
                 return Some(Err(error.into()));
             }
@@ -409,7 +411,8 @@ impl<F: Fabric> AckKey<F> {
     /// Waits until every operation has ended, for the configured deadline at most.
     ///
     /// # Errors
-    /// Returns the first failure among the operations (a lost peer's operations fail), or `Timeout`.
+    /// Returns the first failure among the operations (a lost peer's operations fail), or
+    /// [`Timeout`](crate::ErrorKind::Timeout).
     ///
     /// # After a timeout
     /// The operations are still under way, or ended in between. Wait again.

@@ -29,8 +29,9 @@ impl<F: Fabric> Thread<F> {
     /// Adds to the peer's 8-byte word atomically. Returns the old value.
     ///
     /// # Errors
-    /// Returns the errors of [`put_inline`](Thread::put_inline), `Unsupported` where the fabric has no
-    /// atomics, and the errors of the wait.
+    /// Returns the errors of [`put_inline`](Thread::put_inline),
+    /// [`Unsupported`](crate::fabric::FabricError::Unsupported) where the fabric has no atomics, and the errors of the
+    /// wait.
     ///
     /// # After a timeout
     /// The operation may be under way, and may take effect at any later time. A read has no effect: read again.

@@ -127,7 +127,7 @@ pub struct Signature {
     pub library: Library,
     /// The kinds of its arguments.
     pub params: &'static [Param],
-    /// Whether the method returns a value. A call without a value cannot be assigned to a register.
+    /// True if the method returns a value. A call without a value cannot be assigned to a register.
     pub returns: bool,
     /// A description of the method in one line.
     pub about: &'static str,

@@ -61,7 +61,7 @@ impl Outcome {
 pub struct Outcomes {
     /// The final states, each of which is possible.
     pub outcomes: BTreeSet<Outcome>,
-    /// Whether the search was complete. If not, an outcome that is missing here may be possible.
+    /// The completeness of the search. If it was incomplete, an outcome that is missing here may be possible.
     pub completeness: Completeness,
     /// The number of executions that were considered.
     pub executions: u64,

@@ -35,7 +35,7 @@ pub struct Bounds {
     pub nodes_max: u8,
     /// The most objects of each library, where the library's shape does not fix it.
     pub objects_max: usize,
-    /// Whether clients without a result are left out. Their outcomes show nothing.
+    /// True if clients without a result are left out. Their outcomes show nothing.
     pub results: bool,
 }
 

@@ -17,7 +17,7 @@ pub struct Named {
     pub implementation: &'static dyn Implementation,
     /// The specification that it is compared with.
     pub setting: Setting,
-    /// Whether it should refine that specification.
+    /// True if it should refine that specification.
     pub sound: bool,
 }
 

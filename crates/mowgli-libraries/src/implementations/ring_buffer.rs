@@ -11,7 +11,7 @@ use crate::value::{BOTTOM, Value};
 /// The implementation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct IRbl {
-    /// Whether a writer that reads its own ring fences first. This is the other repair of Def. 5.2, with
+    /// True if a writer that reads its own ring fences first. This is the other repair of Def. 5.2, with
     /// which the definition as printed holds.
     pub fence_own: bool,
     /// The mistake in it, if any.

@@ -132,7 +132,7 @@ fn saturate<const W: usize>(order: &mut PartialOrder<W>, choices: &[Choice]) -> 
 struct Walk<'w, 'a, const W: usize> {
     problem: &'w mut Problem<'a>,
     conflicts: Vec<Vec<Conflict>>,
-    /// What every consistent execution orders.
+    /// The order that every consistent execution has.
     base: PartialOrder<W>,
     budget: &'w Budget<'w>,
     states: &'w mut u64,

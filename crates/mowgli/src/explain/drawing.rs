@@ -41,7 +41,7 @@ pub struct NodeBox {
     pub row: usize,
     /// The event in the papers' notation.
     pub label: String,
-    /// Whether it is on the cycle shown.
+    /// True if it is on the cycle shown.
     pub marked: bool,
 }
 

@@ -25,7 +25,7 @@ pub enum Change {
     Remove {
         /// Thread index.
         thread: usize,
-        /// Where it is: position in the thread's code, then in nested blocks.
+        /// The position in the thread's code, then in nested blocks.
         path: Vec<u16>,
         /// The instruction as text.
         text: String,
@@ -37,7 +37,7 @@ pub enum Change {
     },
     /// A term of `ib` or `ob` left out.
     Part {
-        /// Whether it is a term of `ib`.
+        /// True for a term of `ib`.
         issue: bool,
         /// The term.
         part: Part,

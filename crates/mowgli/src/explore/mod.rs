@@ -29,7 +29,7 @@ use crate::program::Program;
 pub struct Options {
     /// The machine.
     pub machine: Config,
-    /// Whether to use partial-order reduction. When off, the states of every interleaving are visited, which
+    /// True if partial-order reduction is used. When off, the states of every interleaving are visited, which
     /// checks the reduction.
     pub reduction: bool,
     /// The largest number of threads to search with. More than one is used only when a search proves large.

@@ -114,7 +114,7 @@ struct Agent {
     next: Access,
     /// The accesses that it may ever make.
     ever: Access,
-    /// The same accesses as `ever` without its stores, for a store buffer.
+    /// The accesses of `ever` without its stores, for a store buffer.
     ever_remote: Access,
     /// Its enabled moves, as a range of `Reducer::moves`.
     moves: (usize, usize),

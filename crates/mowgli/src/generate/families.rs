@@ -82,7 +82,7 @@ impl Family {
 enum Discipline {
     /// Those of a tree: a fence after a get, an mfence between a write and a read.
     Tree,
-    /// Whatever orders each operation before all that follow.
+    /// Orders each operation before all that follow, by any means.
     Everything,
 }
 
@@ -106,7 +106,7 @@ struct Draft {
     arrived: Vec<Loc>,
     /// Locations still on their way, with their work identifier.
     awaited: Vec<(Node, Option<WorkId>, Loc)>,
-    /// Whether a CPU write since the last memory fence is unfenced.
+    /// True if a CPU write since the last memory fence is unfenced.
     written: bool,
 }
 

@@ -11,7 +11,7 @@ use crate::program::{BinaryOp, UnaryOp, Value};
 pub struct Name {
     /// The name.
     pub text: String,
-    /// Where it stands.
+    /// The place in the text.
     pub span: Span,
 }
 
@@ -20,7 +20,7 @@ pub struct Name {
 pub struct Number {
     /// The number.
     pub value: Value,
-    /// Where it stands.
+    /// The place in the text.
     pub span: Span,
 }
 

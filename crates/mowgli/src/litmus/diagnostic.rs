@@ -8,7 +8,7 @@ use std::ops::Range;
 /// A byte range in the source text.
 pub type Span = Range<usize>;
 
-/// Whether a diagnostic stops the test from being used.
+/// Tells an error, which stops the test from being used, from a warning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
     /// The test is accepted, but probably does not say what its author meant.

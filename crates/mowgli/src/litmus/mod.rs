@@ -58,7 +58,7 @@ pub struct Litmus {
     pub observed: Vec<Operand>,
     /// Final conditions, at least one. The first is the test's own; the n-th is called `NAME#n`.
     pub queries: Vec<Query>,
-    /// What the test states about the robustness of its program, sorted.
+    /// The statements of the test about the robustness of its program, sorted.
     pub stated: Vec<Statement>,
 }
 

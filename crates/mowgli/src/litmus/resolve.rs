@@ -35,7 +35,7 @@ pub(super) fn resolve(file: &ast::File) -> Result<(Litmus, Vec<Diagnostic>), Vec
 /// The locations by name, with the places that later messages point at.
 #[derive(Default)]
 pub(super) struct Globals {
-    /// Where each location is declared, in order.
+    /// The place at which each location is declared, in order.
     pub(super) declared: Vec<Name>,
     /// Name to index.
     pub(super) index: BTreeMap<String, Loc>,

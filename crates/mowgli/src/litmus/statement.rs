@@ -61,7 +61,7 @@ pub struct Statement {
     pub property: Property,
     /// The model.
     pub setting: Setting,
-    /// Whether the program has it; written `~` if not.
+    /// True if the program has it; written `~` if not.
     pub holds: bool,
 }
 

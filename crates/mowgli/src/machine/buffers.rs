@@ -177,7 +177,7 @@ pub(crate) enum Delayed {
 pub(crate) struct RemoteWrite {
     pub(crate) dst: Addr,
     pub(crate) value: Value,
-    /// Whether it is the write of an RMW, whose arrival in memory frees the atomic unit.
+    /// True for the write of an RMW, whose arrival in memory frees the atomic unit.
     pub(crate) atomic: bool,
 }
 

@@ -73,14 +73,14 @@ pub enum Cpu {
 pub struct Config {
     /// Store buffers or none.
     pub cpu: Cpu,
-    /// Whether NIC reads flush the writes buffered on their side of the queue pair (RDMA-TSO'24 section 2,
+    /// True if NIC reads flush the writes buffered on their side of the queue pair (RDMA-TSO'24 section 2,
     /// PCIe).
     pub pcie: bool,
     /// Form of the queue pairs.
     pub pipeline: Pipeline,
     /// Atomicity of remote read-modify-writes.
     pub atomicity: RmwAtomicity,
-    /// Whether a thread's next action waits until its remote operations are done, in order (SC).
+    /// True if a thread's next action waits until its remote operations are done, in order (SC).
     pub in_order: bool,
 }
 

@@ -168,9 +168,9 @@ impl Kinds {
 pub struct Spec {
     /// The model.
     pub model: Model,
-    /// Where the definition is.
+    /// The source of the definition.
     pub source: &'static str,
-    /// Where the ordering tables are.
+    /// The figure with the ordering tables.
     pub figure: &'static str,
     /// Table of issue-preserved program order.
     pub ippo: Table,
@@ -180,20 +180,20 @@ pub struct Spec {
     pub ib: Parts,
     /// Terms of `ob` (`hb` of LOCO'26).
     pub ob: Parts,
-    /// Whether the issue of an instantaneous event is its observation, so that `ib` and `ob` meet there: condition (3)
+    /// True if the issue of an instantaneous event is its observation, so that `ib` and `ob` meet there: condition (3)
     /// of Def. 4.4, or the term `[Inst]; ib` of the other definitions.
     pub joint: bool,
     /// The kinds that are *not* instantaneous: such an event is issued first and observed later.
     pub buffered: Kinds,
-    /// Whether the CPU forwards from its store buffer (TSO).
+    /// True if the CPU forwards from its store buffer (TSO).
     pub forward_cpu: bool,
-    /// Whether the NIC forwards from the write buffers of the queue pair (no PCIe guarantee).
+    /// True if the NIC forwards from the write buffers of the queue pair (no PCIe guarantee).
     pub forward_nic: bool,
-    /// Whether NIC reads and writes of a queue pair are totally ordered (`nfo`, the PCIe guarantee).
+    /// True if NIC reads and writes of a queue pair are totally ordered (`nfo`, the PCIe guarantee).
     pub flushes: bool,
-    /// Whether the tables relate only subevents of different instructions, and `iso` those of one instruction (LOCO'26).
+    /// True if the tables relate only subevents of different instructions, and `iso` those of one instruction (LOCO'26).
     pub subevents: bool,
-    /// Whether a failed CAS is a fence too (TSO) or only a read (`sc`, RDMA^SC).
+    /// True if a failed CAS is a fence too (TSO), false if it is only a read (`sc`, RDMA^SC).
     pub failed_cas_fences: bool,
     /// Atomicity of remote read-modify-writes.
     pub atomicity: RmwAtomicity,

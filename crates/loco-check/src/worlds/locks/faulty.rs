@@ -14,7 +14,7 @@ use crate::stage::{
     Fabric, get_word, here, is_loss, must, nodes, notes, put_word, run, unless_lost, until_in_time, wait_here,
 };
 
-/// How a thread takes the lock where waits may be late.
+/// The way in which a thread takes the lock where waits may be late.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Patience {
     /// The thread asks again.

@@ -11,7 +11,7 @@ use super::lock::{Lock, Objects, distinct, make};
 use crate::methods::did;
 use crate::stage::{Fabric, get_word, here, must, nodes, notes, promise, put_word, put_words, run};
 
-/// How a thread asks for the lock.
+/// The way in which a thread asks for the lock.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ask {
     Lock,

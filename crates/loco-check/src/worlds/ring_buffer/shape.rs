@@ -2,8 +2,7 @@
 
 use loco::fabric::{Lock, NodeId};
 use loco::{
-    Manager, Participants, Result, RingBuffer, RingConfig, RingReader, RingWriter, SharedRegion, SharedVar,
-    Thread,
+    Manager, Result, RingBuffer, RingConfig, RingReader, RingWriter, SharedRegion, SharedVar, Thread,
 };
 use loco_sim::{ModelMutex, call};
 
@@ -14,7 +13,7 @@ use crate::stage::{Fabric, must};
 pub(super) type Handle<T> = ModelMutex<Option<T>>;
 
 pub(super) struct Objects {
-    /// Where the handles come from; kept as long as they are.
+    /// The ring that the handles come from, kept as long as they are.
     pub(super) _ring: RingBuffer<Fabric>,
     pub(super) writer: Handle<RingWriter<Fabric>>,
     pub(super) readers: Vec<Handle<RingReader<Fabric>>>,
@@ -76,8 +75,7 @@ impl Shape {
                 inline: shape.inline,
                 ..RingConfig::new(shape.capacity).readers(shape.readers.iter().map(|&node| NodeId(node)))
             };
-            let everybody = Participants::all(manager);
-            let ring = RingBuffer::with_config(manager, "ring", &everybody, NodeId(0), &config)?;
+            let ring = RingBuffer::with_config(manager, "ring", NodeId(0), &config)?;
             let data = SharedRegion::new(manager, "data", 64)?;
             let flag = SharedVar::new(manager, "flag")?;
             manager.wait_for_ready()?;
@@ -107,7 +105,7 @@ pub(super) fn take<T: Send + 'static>(place: &Handle<T>) -> T {
     }
 }
 
-/// How the writer submits.
+/// The way in which the writer submits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Submit {
     Wait,

@@ -9,7 +9,7 @@ use super::slot::{BODY, body};
 use super::tracker::Change;
 use super::{KvConfig, KvStore};
 use crate::fence::{self, Scope};
-use crate::{Barrier, Error, Inserted, Manager, Participants, Result, SharedVar, Thread, testing};
+use crate::{Barrier, Error, Inserted, Manager, Parent as _, Result, SharedVar, Thread, testing};
 
 type Store = KvStore<u64, [u64; 4]>;
 
@@ -33,10 +33,10 @@ fn run_with(slots_per_node: u32, locks: u32, node: impl Fn(&Manager, &Store, &Th
         let store = Store::new(&manager, "kv", config)?;
         let bar = Barrier::new(&manager, "bar")?;
         // The survivors keep their part of the store until both are done.
-        let left = Participants::of([NodeId(0), NodeId(1)]);
+        let left = manager.among([NodeId(0), NodeId(1)]);
         let end = match manager.node() {
             VICTIM => None,
-            _ => Some(Barrier::with_participants(&manager, "end", &left, 1)?),
+            _ => Some(Barrier::new(&left, "end")?),
         };
         manager.wait_for_ready()?;
         let thread = manager.thread()?;

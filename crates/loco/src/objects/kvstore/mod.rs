@@ -213,8 +213,9 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
     /// Makes this node's endpoint of the store called `name`, and starts its monitor.
     ///
     /// # Errors
-    /// Returns `Config` for a setting of zero or a tracker too small for a key, `OutOfMemory`, `Unsupported`
-    /// where the fabric has no atomics, and the errors of
+    /// Returns [`Config`](crate::Error::Config) for a setting of zero or a tracker too small for a key,
+    /// [`OutOfMemory`](crate::fabric::FabricError::OutOfMemory),
+    /// [`Unsupported`](crate::fabric::FabricError::Unsupported) where the fabric has no atomics, and the errors of
     /// [`ChannelBuilder::join`](crate::ChannelBuilder::join).
     pub fn new(parent: &impl Parent<F>, name: &str, config: KvConfig) -> Result<Self> {
         config.check(name)?;

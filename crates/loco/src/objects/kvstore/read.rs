@@ -58,13 +58,15 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
     /// The value of `key`, if it has one.
     ///
     /// # Errors
-    /// `PeerLost` if the value's node is gone; `DeclaredLost` once this node knows that the others go on without it (until
-    /// then what it reads of its own memory may be old); `Torn` if a writer was lost, or got stuck, in the middle of an update;
-    /// `Config` if values are of another type than was written. Where a node has been lost a torn value is looked at under
-    /// the key's lock: then also what [`TicketLock::lock`](crate::TicketLock::lock) says.
+    /// [`PeerLost`](crate::ErrorKind::PeerLost) if the value's node is gone;
+    /// [`DeclaredLost`](crate::ErrorKind::DeclaredLost) once this node knows that the others go on without it (until
+    /// then what it reads of its own memory may be old); [`Torn`](crate::Error::Torn) if a writer was lost, or got
+    /// stuck, in the middle of an update; [`Config`](crate::Error::Config) if values are of another type than was
+    /// written. Where a node has been lost a torn value is looked at under the key's lock: then also what
+    /// [`TicketLock::lock`](crate::TicketLock::lock) says.
     ///
     /// # After a timeout
-    /// (`Torn` here, or `Timeout`.) Nothing has changed; get again.
+    /// ([`Torn`](crate::Error::Torn) here, or [`Timeout`](crate::ErrorKind::Timeout).) Nothing has changed; get again.
     pub fn get(&self, thread: &Thread<F>, key: &K) -> Result<Option<V>> {
         let mut deadline = None;
         let mut slot = Copied::new();
@@ -313,7 +315,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
         self.look_at(bytes, at, |out| Ok(memory.read(offset, out)?))
     }
 
-    /// Looks at the first `bytes` of a slot, of which `copy` makes a copy.
+    /// Looks at the first `bytes` of a slot. `copy` copies them.
     #[inline]
     fn look_at(
         &self,

@@ -14,7 +14,7 @@ use super::tracker::Change;
 use super::value::Encode;
 use super::{Defect, KvStore, Shared};
 
-/// How an insert ended.
+/// The outcome of an insert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Inserted {
@@ -30,8 +30,9 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
     /// Adds a key that is not there, with its value on this node.
     ///
     /// # Errors
-    /// `TooLarge`; `PeerLost` if the key is there on a lost node, or its lock is; `Timeout` if a node does not
-    /// acknowledge. On an error the key is not there, unless it was before.
+    /// [`TooLarge`](crate::Error::TooLarge); [`PeerLost`](crate::ErrorKind::PeerLost) if the key is there on a lost
+    /// node, or its lock is; [`Timeout`](crate::ErrorKind::Timeout) if a node does not acknowledge. On an error the key
+    /// is not there, unless it was before.
     ///
     /// # After a timeout
     /// The key is not there, unless it was before, and no later step of this call will make it be there. Insert again:
@@ -48,8 +49,9 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
     /// Changes the value of a key; false, changing nothing, if it is not there.
     ///
     /// # Errors
-    /// `TooLarge`; `PeerLost` if the value's node or the key's lock is gone; `Timeout`. After an error of the fence at
-    /// the end the value may be the old or the new one, or torn until the next update.
+    /// [`TooLarge`](crate::Error::TooLarge); [`PeerLost`](crate::ErrorKind::PeerLost) if the value's node or the key's
+    /// lock is gone; [`Timeout`](crate::ErrorKind::Timeout). After an error of the fence at the end the value may be
+    /// the old or the new one, or torn until the next update.
     ///
     /// # After a timeout
     /// Nothing has changed; update again. Once the value is being written the call goes on, whatever the deadline.
@@ -82,9 +84,10 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
     /// Removes a key; false if it is not there.
     ///
     /// # Errors
-    /// `PeerLost` if the key's lock is gone; `Timeout` if a node does not acknowledge: the key is not there then all the
-    /// same. `PeerLost` also if the key's value was on a lost node: nobody can tell whether it was still there, but
-    /// now it is not, and can be inserted again.
+    /// [`PeerLost`](crate::ErrorKind::PeerLost) if the key's lock is gone; [`Timeout`](crate::ErrorKind::Timeout) if a
+    /// node does not acknowledge: the key is not there then all the same. [`PeerLost`](crate::ErrorKind::PeerLost) also
+    /// if the key's value was on a lost node: nobody can tell whether it was still there, but now it is not, and can be
+    /// inserted again.
     ///
     /// # After a timeout
     /// Either nothing has changed, or the key is not there any more; delete again.
@@ -96,7 +99,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
     }
 }
 
-/// How far an insert is.
+/// The progress of an insert.
 pub(super) enum Begun {
     /// Written and told, by a message of this number.
     Told(Location, u64),
@@ -234,7 +237,7 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
         }
     }
 
-    /// Whether the slot is in this use and valid.
+    /// Returns true if the slot is in this use and valid.
     fn is_valid(&self, thread: &Thread<F>, at: Location) -> Result<bool> {
         let word = if at.node == self.channel.node() {
             let cell = self.data.local()?.cell::<u64>(self.offset(at.slot))?;

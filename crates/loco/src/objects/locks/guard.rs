@@ -102,10 +102,10 @@ impl<'a, F: Fabric, L: Unlock<F>> LockGuard<'a, L, F> {
     /// Releases the lock. [`drop`] does this too, but only logs an error.
     ///
     /// # Errors
-    /// Returns the fence's error: operations of the holder may not have taken effect, because their peer is
-    /// lost. The lock is released all the same. There is no `Timeout`, because a put that was given up could
-    /// overwrite the next holder's. The fence therefore waits until the puts are placed or their peer is
-    /// lost, whatever the thread's deadline.
+    /// Returns the fence's error: operations of the holder may not have taken effect, because their peer is lost. The
+    /// lock is released all the same. There is no [`Timeout`](crate::ErrorKind::Timeout), because a put that was given
+    /// up could overwrite the next holder's. The fence therefore waits until the puts are placed or their peer is lost,
+    /// whatever the thread's deadline.
     #[inline]
     pub fn release(mut self) -> Result<()> {
         self.released = true;

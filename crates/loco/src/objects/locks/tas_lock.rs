@@ -86,8 +86,9 @@ impl<F: Fabric> TasLock<F> {
     /// Makes this node's endpoint of the lock, with settings.
     ///
     /// # Errors
-    /// Returns `Unsupported` where the fabric has no atomics, `NotParticipant` for a home outside, and the
-    /// errors of [`ChannelBuilder::join`](crate::ChannelBuilder::join).
+    /// Returns [`Unsupported`](crate::fabric::FabricError::Unsupported) where the fabric has no atomics,
+    /// [`NotParticipant`](crate::Error::NotParticipant) for a home outside, and the errors of
+    /// [`ChannelBuilder::join`](crate::ChannelBuilder::join).
     pub fn with_config(
         parent: &impl Parent<F>,
         name: &str,
@@ -120,8 +121,8 @@ impl<F: Fabric> TasLock<F> {
     /// Waits for the lock, for the thread's deadline at most. `scope` is the fence at release.
     ///
     /// # Errors
-    /// Returns `HolderLost`, `PeerLost` if the home is gone, or `Timeout`. The caller then does not hold the
-    /// lock.
+    /// Returns [`HolderLost`](crate::Error::HolderLost), [`PeerLost`](crate::ErrorKind::PeerLost) if the home is gone,
+    /// or [`Timeout`](crate::ErrorKind::Timeout). The caller then does not hold the lock.
     ///
     /// # After a timeout
     /// The caller does not hold the lock, and has lost its place in the line. Lock again.

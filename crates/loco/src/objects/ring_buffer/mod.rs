@@ -33,7 +33,7 @@ use loco_fabric::{Fabric, Lock, NodeId};
 
 use crate::fabric::AnyFabric;
 use crate::operations::platform::MutexOf;
-use crate::{Channel, Error, Parent, Participants, Region, Result};
+use crate::{Channel, Error, Parent, Region, Result};
 
 mod layout;
 mod reader;
@@ -160,36 +160,31 @@ impl<F: Fabric> RingBuffer<F> {
     /// Makes this node's endpoint of the ring buffer called `name`, of `capacity_bytes` (a multiple of 8), from `writer` to
     /// one reader on each other participant.
     ///
+    /// # Errors
     /// Returns the errors of [`with_config`](RingBuffer::with_config).
-    /// See [`with_config`](RingBuffer::with_config).
     pub fn new(
         parent: &impl Parent<F>,
         name: &str,
         writer: NodeId,
         capacity_bytes: usize,
     ) -> Result<RingBuffer<F>> {
-        RingBuffer::with_config(
-            parent,
-            name,
-            &parent.participants(),
-            writer,
-            &RingConfig::new(capacity_bytes),
-        )
+        RingBuffer::with_config(parent, name, writer, &RingConfig::new(capacity_bytes))
     }
 
-    /// Makes this node's endpoint of the ring buffer among these participants, with settings.
+    /// Makes this node's endpoint of the ring buffer, with settings.
     ///
     /// # Errors
-    /// Returns `Config` for a capacity that is not a positive multiple of 8, `NotParticipant` for a writer or
-    /// reader outside, `Mismatch` where capacity or readers differ between nodes, and the errors of
+    /// Returns [`Config`](crate::Error::Config) for a capacity that is not a positive multiple of 8,
+    /// [`NotParticipant`](crate::Error::NotParticipant) for a writer or reader outside,
+    /// [`Mismatch`](crate::Error::Mismatch) where capacity or readers differ between nodes, and the errors of
     /// [`ChannelBuilder::join`](crate::ChannelBuilder::join).
     pub fn with_config(
         parent: &impl Parent<F>,
         name: &str,
-        participants: &Participants,
         writer: NodeId,
         config: &RingConfig,
     ) -> Result<RingBuffer<F>> {
+        let participants = parent.participants();
         let capacity = config.capacity_bytes;
         if capacity == 0 || !capacity.is_multiple_of(WORD_BYTES) {
             return Err(Error::Config(format!(
@@ -212,7 +207,6 @@ impl<F: Fabric> RingBuffer<F> {
         let ids: Vec<u16> = readers.iter().map(|node| node.0).collect();
         let channel = Channel::builder(parent, name)
             .kind(format!("ring_buffer of {writer}, readers on nodes {ids:?}"))
-            .participants(participants)
             .published("data", capacity)
             .published("head", WORD_BYTES)
             .published("acks", (readers.len() * ACK_STRIDE).max(WORD_BYTES))
@@ -239,8 +233,8 @@ impl<F: Fabric> RingBuffer<F> {
     /// which they were submitted.
     ///
     /// # Errors
-    /// Returns `NotOwner` on another node, `NotConnected` before the channel is ready, and `Config` if the
-    /// writer was taken and not returned.
+    /// Returns [`NotOwner`](crate::Error::NotOwner) on another node, [`NotConnected`](crate::Error::NotConnected)
+    /// before the channel is ready, and [`Config`](crate::Error::Config) if the writer was taken and not returned.
     pub fn writer(&self) -> Result<RingWriter<F>> {
         let shared = &self.shared;
         shared.channel.check_owner(shared.writer, "write")?;
@@ -260,7 +254,7 @@ impl<F: Fabric> RingBuffer<F> {
     /// Gives the writer back, so that another thread can take it.
     ///
     /// # Errors
-    /// Returns `Config` for the writer of another ring buffer, which is dropped.
+    /// Returns [`Config`](crate::Error::Config) for the writer of another ring buffer, which is dropped.
     pub fn return_writer(&self, writer: RingWriter<F>) -> Result<()> {
         if !writer.is_of(&self.shared) {
             return Err(Error::Config(format!(
@@ -275,8 +269,8 @@ impl<F: Fabric> RingBuffer<F> {
     /// Returns the next reader of this node.
     ///
     /// # Errors
-    /// Returns `NotConnected` before the channel is ready, and `Config` if all of this node's readers were
-    /// taken before or it has none.
+    /// Returns [`NotConnected`](crate::Error::NotConnected) before the channel is ready, and
+    /// [`Config`](crate::Error::Config) if all of this node's readers were taken before or it has none.
     pub fn reader(&self) -> Result<RingReader<F>> {
         let shared = &self.shared;
         let here = shared.channel.node();

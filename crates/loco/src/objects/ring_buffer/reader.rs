@@ -65,9 +65,9 @@ impl<F: Fabric> RingReader<F> {
     /// as it is, if there is none yet.
     ///
     /// # Errors
-    /// Returns `Config` if the ring has no record here, which happens only after
-    /// [`exclude`](super::RingWriter::exclude). The loss of the writer is not an error, whether there are
-    /// messages or not.
+    /// Returns [`Config`](crate::Error::Config) if the ring has no record here, which happens only after
+    /// [`exclude`](super::RingWriter::exclude). The loss of the writer is not an error, whether there are messages or
+    /// not.
     pub fn try_receive(&mut self, thread: &Thread<F>, message: &mut Vec<u8>) -> Result<bool> {
         if !self.has_next() {
             // At the latest, the writer is told when there is time for it.
@@ -85,7 +85,8 @@ impl<F: Fabric> RingReader<F> {
     /// Receives the next message, waiting for it, for the thread's deadline at most.
     ///
     /// # Errors
-    /// Returns `PeerLost` if the writer is gone and all its messages are read, or `Timeout`.
+    /// Returns [`PeerLost`](crate::ErrorKind::PeerLost) if the writer is gone and all its messages are read, or
+    /// [`Timeout`](crate::ErrorKind::Timeout).
     ///
     /// # After a timeout
     /// Nothing was received. Receive again.

@@ -100,9 +100,10 @@ impl<F: Fabric> RingWriter<F> {
     /// has not read enough.
     ///
     /// # Errors
-    /// Returns `TooLarge` for a message that never fits. Returns `PeerLost` if a reader's node is gone:
-    /// nothing was submitted, and [`exclude`](RingWriter::exclude) goes on without it. Returns `Timeout` if
-    /// there is no room in the send queue of a reader's node, and the errors of [`Thread::put_inline`].
+    /// Returns [`TooLarge`](crate::Error::TooLarge) for a message that never fits. Returns
+    /// [`PeerLost`](crate::ErrorKind::PeerLost) if a reader's node is gone: nothing was submitted, and
+    /// [`exclude`](RingWriter::exclude) goes on without it. Returns [`Timeout`](crate::ErrorKind::Timeout) if there is
+    /// no room in the send queue of a reader's node, and the errors of [`Thread::put_inline`].
     ///
     /// # After a timeout
     /// Nothing was submitted. Submit again, this message or another one.
@@ -114,8 +115,8 @@ impl<F: Fabric> RingWriter<F> {
     /// Submits a message to every reader, waiting for room, for the thread's deadline at most.
     ///
     /// # Errors
-    /// Returns the errors of [`try_submit`](RingWriter::try_submit), `PeerLost` if a reader that is waited
-    /// for is gone, or `Timeout` if there is no room.
+    /// Returns the errors of [`try_submit`](RingWriter::try_submit), [`PeerLost`](crate::ErrorKind::PeerLost) if a
+    /// reader that is waited for is gone, or [`Timeout`](crate::ErrorKind::Timeout) if there is no room.
     ///
     /// # After a timeout
     /// Nothing was submitted. Submit again.
@@ -184,7 +185,8 @@ impl<F: Fabric> RingWriter<F> {
     /// Waits until every reader has read every message, for the thread's deadline at most.
     ///
     /// # Errors
-    /// Returns `PeerLost` if a reader that is waited for is gone, or `Timeout`.
+    /// Returns [`PeerLost`](crate::ErrorKind::PeerLost) if a reader that is waited for is gone, or
+    /// [`Timeout`](crate::ErrorKind::Timeout).
     ///
     /// # After a timeout
     /// Nothing has changed. Wait again.

@@ -49,8 +49,8 @@ const PAUSE_MAX: Duration = Duration::from_micros(256);
 /// A bounded first-in-first-out queue of values, which any thread of any participant pushes and pops. Each
 /// value that is pushed is popped once. It is linearizable, with the errors below.
 ///
-/// A node that is lost inside a push or a pop loses at most the one value that it was pushing or popping.
-/// Values in cells of a lost node are lost: a call that comes to such a cell gets `PeerLost`.
+/// A node that is lost inside a push or a pop loses at most the one value that it was pushing or popping. Values in
+/// cells of a lost node are lost: a call that comes to such a cell gets [`PeerLost`](crate::ErrorKind::PeerLost).
 ///
 /// ```
 /// use loco::{Barrier, Manager, Popped, SharedQueue, testing};
@@ -158,8 +158,9 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
     /// are on `home`.
     ///
     /// # Errors
-    /// Returns `Config` for a capacity of zero, `TooLarge` for one beyond all addresses, `Unsupported` where
-    /// the fabric has no atomics, `NotParticipant` for a home outside, and the errors of
+    /// Returns [`Config`](crate::Error::Config) for a capacity of zero, [`TooLarge`](crate::Error::TooLarge) for one
+    /// beyond all addresses, [`Unsupported`](crate::fabric::FabricError::Unsupported) where the fabric has no atomics,
+    /// [`NotParticipant`](crate::Error::NotParticipant) for a home outside, and the errors of
     /// [`ChannelBuilder::join`](crate::ChannelBuilder::join).
     pub fn new(parent: &impl Parent<F>, name: &str, home: NodeId, capacity: usize) -> Result<Self> {
         if capacity == 0 {
@@ -224,8 +225,8 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
     /// Appends a value if there is room.
     ///
     /// # Errors
-    /// Returns `PeerLost` if the home or the node of the next cell is gone. Returns `Timeout` if another
-    /// caller's claim is in the way and makes no progress.
+    /// Returns [`PeerLost`](crate::ErrorKind::PeerLost) if the home or the node of the next cell is gone. Returns
+    /// [`Timeout`](crate::ErrorKind::Timeout) if another caller's claim is in the way and makes no progress.
     ///
     /// # After a timeout
     /// The value is not in the queue. Push again.
@@ -238,8 +239,8 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
     /// Appends a value, waiting for room for the thread's deadline at most. Never returns [`Pushed::Full`].
     ///
     /// # Errors
-    /// Returns the errors of [`try_push`](SharedQueue::try_push), and `Timeout` if there is no room until the
-    /// deadline.
+    /// Returns the errors of [`try_push`](SharedQueue::try_push), and [`Timeout`](crate::ErrorKind::Timeout) if there
+    /// is no room until the deadline.
     ///
     /// # After a timeout
     /// The value is not in the queue. Push again.
@@ -273,8 +274,8 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
     /// [`Popped::Empty`].
     ///
     /// # Errors
-    /// Returns the errors of [`try_push`](SharedQueue::try_push), and `Timeout` if there is none until the
-    /// deadline.
+    /// Returns the errors of [`try_push`](SharedQueue::try_push), and [`Timeout`](crate::ErrorKind::Timeout) if there
+    /// is none until the deadline.
     ///
     /// # After a timeout
     /// No value was taken. Pop again.

@@ -47,8 +47,10 @@ impl<F: Fabric, T: AtomicValue> AtomicArray<T, F> {
     /// Makes this node's endpoint of the array called `name`, of `len` words that start as zero.
     ///
     /// # Errors
-    /// Returns `Unsupported` where the fabric has no atomics, `TooLarge` for more words than there are
-    /// addresses, `OutOfMemory`, and the errors of [`ChannelBuilder::join`](crate::ChannelBuilder::join).
+    /// Returns [`Unsupported`](crate::fabric::FabricError::Unsupported) where the fabric has no atomics,
+    /// [`TooLarge`](crate::Error::TooLarge) for more words than there are addresses,
+    /// [`OutOfMemory`](crate::fabric::FabricError::OutOfMemory), and the errors of
+    /// [`ChannelBuilder::join`](crate::ChannelBuilder::join).
     pub fn new(parent: &impl Parent<F>, name: &str, len: usize) -> Result<Self> {
         if parent.manager().fabric().caps().atomicity == Atomicity::None {
             let what = format!("`{name}` needs remote atomics");
@@ -87,8 +89,8 @@ impl<F: Fabric, T: AtomicValue> AtomicArray<T, F> {
     /// Returns the value of a word.
     ///
     /// # Errors
-    /// Returns `OutOfRange`, `PeerLost` if the home is gone, `NotConnected`, and the errors of
-    /// [`Thread::read_word`].
+    /// Returns [`OutOfRange`](crate::fabric::FabricError::OutOfRange), [`PeerLost`](crate::ErrorKind::PeerLost) if the
+    /// home is gone, [`NotConnected`](crate::Error::NotConnected), and the errors of [`Thread::read_word`].
     ///
     /// # After a timeout
     /// Nothing has changed. Read again.

@@ -13,7 +13,7 @@ const WORD_BYTES: usize = 8;
 /// one. All operations but [`cached`](AtomicVar::cached) act on the official copy and are linearizable
 /// together: each takes effect once, at one moment between its call and its return.
 ///
-/// After a `Timeout` it is unknown whether an operation took effect.
+/// After a [`Timeout`](crate::ErrorKind::Timeout) it is unknown whether an operation took effect.
 ///
 /// They order nothing else: earlier puts of this thread are placed before them only after a
 /// [fence](crate::fence).
@@ -61,8 +61,9 @@ impl<F: Fabric, T: AtomicValue> AtomicVar<T, F> {
     /// Makes this node's endpoint of the variable called `name`. It is on `home` and starts as zero.
     ///
     /// # Errors
-    /// Returns `Unsupported` where the fabric has no atomics, `NotParticipant` for a home outside, and the
-    /// errors of [`ChannelBuilder::join`](crate::ChannelBuilder::join).
+    /// Returns [`Unsupported`](crate::fabric::FabricError::Unsupported) where the fabric has no atomics,
+    /// [`NotParticipant`](crate::Error::NotParticipant) for a home outside, and the errors of
+    /// [`ChannelBuilder::join`](crate::ChannelBuilder::join).
     pub fn new(parent: &impl Parent<F>, name: &str, home: NodeId) -> Result<Self> {
         let participants = parent.participants();
         participants.require(name, home)?;
@@ -88,7 +89,8 @@ impl<F: Fabric, T: AtomicValue> AtomicVar<T, F> {
     /// Returns the value.
     ///
     /// # Errors
-    /// Returns `PeerLost` if the home is gone, `NotConnected`, and the errors of [`Thread::read_word`].
+    /// Returns [`PeerLost`](crate::ErrorKind::PeerLost) if the home is gone,
+    /// [`NotConnected`](crate::Error::NotConnected), and the errors of [`Thread::read_word`].
     ///
     /// # After a timeout
     /// Nothing has changed. Read again.
@@ -182,8 +184,9 @@ macro_rules! fetch_add {
             /// Adds, with wrap-around. Returns the old value.
             ///
             /// # Errors
-            /// Returns `PeerLost` if the home is gone (it is then unknown whether the operation took effect),
-            /// `NotConnected`, and the errors of [`Thread::fetch_add_word`].
+            /// Returns [`PeerLost`](crate::ErrorKind::PeerLost) if the home is gone (it is then unknown whether the
+            /// operation took effect), [`NotConnected`](crate::Error::NotConnected), and the errors of
+            /// [`Thread::fetch_add_word`].
             pub fn fetch_add(&self, thread: &Thread<F>, add: $t) -> Result<$t> {
                 let old = self.words.fetch_add(thread, 0, add.to_word())?;
                 self.remember(old.wrapping_add(add.to_word()));

@@ -51,8 +51,8 @@ impl<F: Fabric> Msw<F> {
     /// Makes this node's endpoint of the region called `name`, with one location for each of `sizes`, in bytes.
     ///
     /// # Errors
-    /// Returns the errors of [`ChannelBuilder::join`](crate::ChannelBuilder::join), and `Mismatch` where
-    /// sizes differ between nodes.
+    /// Returns the errors of [`ChannelBuilder::join`](crate::ChannelBuilder::join), and
+    /// [`Mismatch`](crate::Error::Mismatch) where sizes differ between nodes.
     pub fn new(parent: &impl Parent<F>, name: &str, sizes: &[usize]) -> Result<Self> {
         let mut places = Vec::with_capacity(sizes.len());
         let mut end = 0;
@@ -96,7 +96,7 @@ impl<F: Fabric> Msw<F> {
     /// Returns the size of a location in bytes.
     ///
     /// # Errors
-    /// Returns `Config` if there is no such location.
+    /// Returns [`Config`](crate::Error::Config) if there is no such location.
     pub fn size(&self, location: usize) -> Result<usize> {
         Ok(self.location(location)?.seal.len())
     }
@@ -105,7 +105,8 @@ impl<F: Fabric> Msw<F> {
     /// and not while a [`put`](Msw::put) from the location is under way; otherwise the value arrives torn.
     ///
     /// # Errors
-    /// Returns `Config` if there is no such location, and `TooLarge` if the value does not have its size.
+    /// Returns [`Config`](crate::Error::Config) if there is no such location, and [`TooLarge`](crate::Error::TooLarge)
+    /// if the value does not have its size.
     pub fn write(&self, location: usize, value: &[u8]) -> Result<()> {
         let place = self.location(location)?;
         self.check_size(place, value.len())?;
@@ -133,10 +134,11 @@ impl<F: Fabric> Msw<F> {
     /// Repeats [`try_read`](Msw::try_read) until it succeeds, for the thread's deadline at most.
     ///
     /// # Errors
-    /// Returns `Torn` if nobody completes the value, and `PeerLost` if a participant is gone meanwhile.
+    /// Returns [`Torn`](crate::Error::Torn) if nobody completes the value, and [`PeerLost`](crate::ErrorKind::PeerLost)
+    /// if a participant is gone meanwhile.
     ///
     /// # After a timeout
-    /// (The error is `Torn` here.) Nothing has changed. Read again.
+    /// (The error is [`Torn`](crate::Error::Torn) here.) Nothing has changed. Read again.
     pub fn read(&self, thread: &Thread<F>, location: usize, value: &mut [u8]) -> Result<()> {
         let read = self
             .channel
@@ -156,8 +158,8 @@ impl<F: Fabric> Msw<F> {
     /// Copies this node's location `from` to location `to`, of the same size, on `node`.
     ///
     /// # Errors
-    /// Returns `Config` if there is no such location, `TooLarge` if the sizes differ, and the errors of
-    /// [`Thread::put_inline`].
+    /// Returns [`Config`](crate::Error::Config) if there is no such location, [`TooLarge`](crate::Error::TooLarge) if
+    /// the sizes differ, and the errors of [`Thread::put_inline`].
     ///
     /// # After a timeout
     /// Nothing was posted. Put again.

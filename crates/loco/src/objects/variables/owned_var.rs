@@ -79,7 +79,7 @@ impl<F: Fabric, T: AtomicValue> OwnedVar<T, F> {
     /// Sets the owner's copy.
     ///
     /// # Errors
-    /// Returns `NotOwner` on another node.
+    /// Returns [`NotOwner`](crate::Error::NotOwner) on another node.
     #[inline]
     pub fn store(&self, value: T) -> Result<()> {
         self.check_owner("set the value")?;
@@ -101,8 +101,9 @@ impl<F: Fabric, T: AtomicValue> OwnedVar<T, F> {
     /// while another thread pushes, and when another thread pushed last.
     ///
     /// # Errors
-    /// Returns `NotOwner`, `NotConnected`, `PeerLost` if a peer is gone (after the value was sent to the
-    /// others), `Timeout`, and the errors of [`Thread::put_inline`].
+    /// Returns [`NotOwner`](crate::Error::NotOwner), [`NotConnected`](crate::Error::NotConnected),
+    /// [`PeerLost`](crate::ErrorKind::PeerLost) if a peer is gone (after the value was sent to the others),
+    /// [`Timeout`](crate::ErrorKind::Timeout), and the errors of [`Thread::put_inline`].
     ///
     /// # After a timeout
     /// The value may have been sent to some of the others. Push again: nobody sees a value after a later one.
@@ -145,8 +146,8 @@ impl<F: Fabric, T: AtomicValue> OwnedVar<T, F> {
     /// pushes, and a fetched value could overwrite a later one.
     ///
     /// # Errors
-    /// Returns `NotConnected`, `PeerLost` if the owner is gone, `Timeout`, and the errors of
-    /// [`Thread::read_word`].
+    /// Returns [`NotConnected`](crate::Error::NotConnected), [`PeerLost`](crate::ErrorKind::PeerLost) if the owner is
+    /// gone, [`Timeout`](crate::ErrorKind::Timeout), and the errors of [`Thread::read_word`].
     ///
     /// # After a timeout
     /// Nothing has changed. Pull again.
@@ -164,7 +165,8 @@ impl<F: Fabric, T: AtomicValue> OwnedVar<T, F> {
     /// Waits until this node's copy satisfies `condition`. Returns the value that did.
     ///
     /// # Errors
-    /// Returns `PeerLost` if the owner is gone, or `Timeout`.
+    /// Returns [`PeerLost`](crate::ErrorKind::PeerLost) if the owner is gone, or
+    /// [`Timeout`](crate::ErrorKind::Timeout).
     ///
     /// # After a timeout
     /// Nothing has changed. Wait again.

@@ -52,7 +52,8 @@ impl<F: Fabric> SharedRegion<F> {
     /// Makes this node's endpoint in memory of this kind.
     ///
     /// # Errors
-    /// Returns `Unsupported` where there is no device memory, and the errors of [`new`](SharedRegion::new).
+    /// Returns [`Unsupported`](crate::fabric::FabricError::Unsupported) where there is no device memory, and the errors
+    /// of [`new`](SharedRegion::new).
     pub fn with_kind(parent: &impl Parent<F>, name: &str, len: usize, kind: MemoryKind) -> Result<Self> {
         let builder = Channel::builder(parent, name).kind("shared_region");
         let channel = match kind {
@@ -87,7 +88,7 @@ impl<F: Fabric> SharedRegion<F> {
     /// Returns the place at `offset` on `node`, for operations.
     ///
     /// # Errors
-    /// Returns `NotConnected`.
+    /// Returns [`NotConnected`](crate::Error::NotConnected).
     #[inline]
     pub fn target(&self, node: NodeId, offset: usize) -> Result<Target<'_, F::Remote>> {
         Ok(Target {
@@ -99,7 +100,7 @@ impl<F: Fabric> SharedRegion<F> {
     /// Copies from this node's memory.
     ///
     /// # Errors
-    /// Returns `OutOfRange`.
+    /// Returns [`OutOfRange`](crate::fabric::FabricError::OutOfRange).
     pub fn read(&self, offset: usize, out: &mut [u8]) -> Result<()> {
         use loco_fabric::Memory as _;
         Ok(self.local()?.read(offset, out)?)
@@ -108,7 +109,7 @@ impl<F: Fabric> SharedRegion<F> {
     /// Copies into this node's memory.
     ///
     /// # Errors
-    /// Returns `OutOfRange`.
+    /// Returns [`OutOfRange`](crate::fabric::FabricError::OutOfRange).
     pub fn write(&self, offset: usize, data: &[u8]) -> Result<()> {
         use loco_fabric::Memory as _;
         Ok(self.local()?.write(offset, data)?)

@@ -90,7 +90,7 @@ impl<F: Fabric, T: AtomicValue> SharedVar<T, F> {
     /// that is wanted.
     ///
     /// # Errors
-    /// Returns `NotConnected`, and the errors of [`Thread::put_inline`].
+    /// Returns [`NotConnected`](crate::Error::NotConnected), and the errors of [`Thread::put_inline`].
     ///
     /// # After a timeout
     /// The copy may have been sent to some of the nodes. Broadcast again.
@@ -121,7 +121,8 @@ impl<F: Fabric, T: AtomicValue> SharedVar<T, F> {
     /// Waits until this node's copy satisfies `condition`. Returns the value that did.
     ///
     /// # Errors
-    /// Returns `PeerLost` if a participant is gone, or `Timeout`.
+    /// Returns [`PeerLost`](crate::ErrorKind::PeerLost) if a participant is gone, or
+    /// [`Timeout`](crate::ErrorKind::Timeout).
     ///
     /// # After a timeout
     /// Nothing has changed. Wait again.

@@ -51,26 +51,14 @@ impl<F: Fabric, T: AtomicValue> Sst<T, F> {
     /// # Errors
     /// Returns the errors of [`ChannelBuilder::join`](crate::ChannelBuilder::join).
     pub fn new(parent: &impl Parent<F>, name: &str) -> Result<Self> {
-        Sst::with_participants(parent, name, &parent.participants())
-    }
-
-    /// Makes this node's endpoint of the table among these nodes.
-    ///
-    /// # Errors
-    /// Returns the errors of [`new`](Sst::new).
-    pub fn with_participants(
-        parent: &impl Parent<F>,
-        name: &str,
-        participants: &Participants,
-    ) -> Result<Self> {
+        let participants = parent.participants();
         let table = Arc::new(Table {
-            participants: participants.clone(),
             rows: participants.nodes().iter().map(|_| OnceLock::new()).collect(),
+            participants,
         });
         let for_peers = table.clone();
         let channel = Channel::builder(parent, name)
             .kind(format!("sst<{}>", T::NAME))
-            .participants(participants)
             .on_join(move |sst, peer| for_peers.add(sst, peer))
             .join()?;
         table.add(&channel, channel.node())?;
@@ -80,7 +68,8 @@ impl<F: Fabric, T: AtomicValue> Sst<T, F> {
     /// Returns the row that `node` writes.
     ///
     /// # Errors
-    /// Returns `NotConnected` before the table is ready, and `NotParticipant`.
+    /// Returns [`NotConnected`](crate::Error::NotConnected) before the table is ready, and
+    /// [`NotParticipant`](crate::Error::NotParticipant).
     #[inline]
     pub fn row(&self, node: NodeId) -> Result<&OwnedVar<T, F>> {
         match self.table.row(node) {
@@ -101,7 +90,7 @@ impl<F: Fabric, T: AtomicValue> Sst<T, F> {
     /// Returns all rows, in the order of the participants.
     ///
     /// # Errors
-    /// Returns `NotConnected` before the table is ready.
+    /// Returns [`NotConnected`](crate::Error::NotConnected) before the table is ready.
     pub fn rows(&self) -> Result<impl Iterator<Item = &OwnedVar<T, F>> + Clone> {
         let nodes = self.table.participants.nodes();
         match self.table.rows.iter().position(|row| row.get().is_none()) {
@@ -146,7 +135,8 @@ impl<F: Fabric, T: AtomicValue> Sst<T, F> {
     /// Waits until each row has satisfied `condition`, not necessarily all at one time.
     ///
     /// # Errors
-    /// Returns `PeerLost` for a node whose row has not satisfied it, `Timeout`, and `NotConnected`.
+    /// Returns [`PeerLost`](crate::ErrorKind::PeerLost) for a node whose row has not satisfied it,
+    /// [`Timeout`](crate::ErrorKind::Timeout), and [`NotConnected`](crate::Error::NotConnected).
     ///
     /// # After a timeout
     /// Nothing has changed. Wait again.

@@ -100,7 +100,7 @@ impl<F: Fabric, T: Value> WideOwnedVar<T, F> {
     /// one after the other.
     ///
     /// # Errors
-    /// Returns `NotOwner` on another node, or `Timeout`.
+    /// Returns [`NotOwner`](crate::Error::NotOwner) on another node, or [`Timeout`](crate::ErrorKind::Timeout).
     ///
     /// # After a timeout
     /// The value is still the former one. Store again.
@@ -120,8 +120,9 @@ impl<F: Fabric, T: Value> WideOwnedVar<T, F> {
     /// values in the order in which they were stored, whichever threads push them.
     ///
     /// # Errors
-    /// Returns `NotOwner`, `NotConnected`, `PeerLost` if a peer is gone (after the value was sent to the
-    /// others), `Timeout`, and the errors of [`Thread::put_inline`].
+    /// Returns [`NotOwner`](crate::Error::NotOwner), [`NotConnected`](crate::Error::NotConnected),
+    /// [`PeerLost`](crate::ErrorKind::PeerLost) if a peer is gone (after the value was sent to the others),
+    /// [`Timeout`](crate::ErrorKind::Timeout), and the errors of [`Thread::put_inline`].
     ///
     /// # After a timeout
     /// The value may have been sent to some of the others. Push again: nobody sees a value after a later one.
@@ -145,10 +146,11 @@ impl<F: Fabric, T: Value> WideOwnedVar<T, F> {
     /// Returns this node's copy. Waits while it is being written, for the thread's deadline at most.
     ///
     /// # Errors
-    /// Returns `Torn` if the writer is stuck half-way, and `PeerLost` if it is gone.
+    /// Returns [`Torn`](crate::Error::Torn) if the writer is stuck half-way, and
+    /// [`PeerLost`](crate::ErrorKind::PeerLost) if it is gone.
     ///
     /// # After a timeout
-    /// (The error is `Torn` here.) Nothing has changed. Load again.
+    /// (The error is [`Torn`](crate::Error::Torn) here.) Nothing has changed. Load again.
     pub fn load(&self, thread: &Thread<F>) -> Result<T> {
         let loaded = thread.wait_until(self.channel.name(), Peers::One(self.owner), || self.try_load());
         loaded.map_err(|error| if error.is_timeout() { self.torn() } else { error })
@@ -158,7 +160,8 @@ impl<F: Fabric, T: Value> WideOwnedVar<T, F> {
     /// it is.
     ///
     /// # Errors
-    /// Returns `NotConnected`, `PeerLost`, and the errors of [`Thread::read_word`].
+    /// Returns [`NotConnected`](crate::Error::NotConnected), [`PeerLost`](crate::ErrorKind::PeerLost), and the errors
+    /// of [`Thread::read_word`].
     ///
     /// # After a timeout
     /// Nothing has changed. Pull again.
@@ -172,7 +175,8 @@ impl<F: Fabric, T: Value> WideOwnedVar<T, F> {
     /// Repeats [`try_pull`](WideOwnedVar::try_pull) until it succeeds, for the thread's deadline at most.
     ///
     /// # Errors
-    /// Returns `Torn` if the writer is stuck half-way, and `PeerLost` if it is gone.
+    /// Returns [`Torn`](crate::Error::Torn) if the writer is stuck half-way, and
+    /// [`PeerLost`](crate::ErrorKind::PeerLost) if it is gone.
     ///
     /// # After a timeout
     /// Nothing has changed. Pull again.
@@ -226,7 +230,8 @@ impl<F: Fabric, T: Value> WideOwnedVar<T, F> {
     /// Waits until this node's copy satisfies `condition`. Returns the value that did.
     ///
     /// # Errors
-    /// Returns `PeerLost` if the owner is gone, or `Timeout`.
+    /// Returns [`PeerLost`](crate::ErrorKind::PeerLost) if the owner is gone, or
+    /// [`Timeout`](crate::ErrorKind::Timeout).
     ///
     /// # After a timeout
     /// Nothing has changed. Wait again.

@@ -135,8 +135,9 @@ impl<F: Fabric> TicketLock<F> {
     /// Makes this node's endpoint of the lock, with settings.
     ///
     /// # Errors
-    /// Returns `Unsupported` where the fabric has no atomics, `NotParticipant` for a home outside, and the
-    /// errors of [`ChannelBuilder::join`](crate::ChannelBuilder::join).
+    /// Returns [`Unsupported`](crate::fabric::FabricError::Unsupported) where the fabric has no atomics,
+    /// [`NotParticipant`](crate::Error::NotParticipant) for a home outside, and the errors of
+    /// [`ChannelBuilder::join`](crate::ChannelBuilder::join).
     pub fn with_config(
         parent: &impl Parent<F>,
         name: &str,
@@ -187,8 +188,8 @@ impl<F: Fabric> TicketLock<F> {
     /// Waits for the lock, for the thread's deadline at most. `scope` is the fence at release.
     ///
     /// # Errors
-    /// Returns `HolderLost`, `PeerLost` if the home is gone, or `Timeout`. The caller then does not hold the
-    /// lock.
+    /// Returns [`HolderLost`](crate::Error::HolderLost), [`PeerLost`](crate::ErrorKind::PeerLost) if the home is gone,
+    /// or [`Timeout`](crate::ErrorKind::Timeout). The caller then does not hold the lock.
     ///
     /// # After a timeout
     /// The caller does not hold the lock. Its node keeps its place in the line until it is skipped, so a

@@ -15,7 +15,7 @@ use crate::{Parent, Result, Thread};
 use super::slot::{Says, Slot, Stage};
 use super::{LINE_WORDS, NEXT, TicketLock};
 
-/// Whether it is known what the lost nodes held.
+/// The knowledge of what the lost nodes held.
 pub(super) enum Settled {
     Yes,
     /// A live node is drawing or serving a ticket. These words of the lock, with the contents of the last
