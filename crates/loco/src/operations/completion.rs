@@ -150,7 +150,8 @@ impl<F: Fabric> Completions<F> {
             return Ok(());
         };
         let changed = || self.stopped.load() != 0 || self.wanted() != began_wanted;
-        if !changed() && !(began_wanted && self.poll(scratch)? > 0) {
+        let to_do = changed() || (began_wanted && self.poll(scratch)? > 0);
+        if !to_do {
             bell.sleep(armed, SLEEP_BY_BELL_MAX);
         }
         Ok(())

@@ -185,15 +185,14 @@ impl<const W: usize> Search<'_, '_, W> {
                 let problem = self.problem;
                 // The atomics of the two instructions.
                 let atomic = |e: usize| {
-                    let own = (problem.first[problem.thread[e]]..=e).filter(|&r| {
+                    if rel != Rel::Rao {
+                        return e;
+                    }
+                    let own = (problem.first[problem.thread[e]]..=e).rev().find(|&r| {
                         let event = problem.event(r);
                         event.kind == Kind::NicAtomicRead && event.same_instruction(problem.event(e))
                     });
-                    if rel == Rel::Rao {
-                        own.last().unwrap_or(e)
-                    } else {
-                        e
-                    }
+                    own.unwrap_or(e)
                 };
                 self.pool[depth].order(rel, base + atomic(from), base + atomic(to))
             }
