@@ -406,6 +406,12 @@ fn batch_twice(world: &mut World) {
     });
 }
 
+/// A key is inserted while the other node gets it: the smallest world of the question of robustness.
+pub(super) fn insert_and_get() -> Rung {
+    const ONCE: [(u16, &[Call]); 2] = [(0, &[Call::Insert(1, 10)]), (1, &[Call::Get(1)])];
+    Rung::new("insert-and-get", calls::<1, 2>((1, 1), ONCE))
+}
+
 /// The worlds of the store.
 pub(crate) fn rungs() -> Vec<Rung> {
     use Call::{Delete, Get, GetInto, GetMany, GetStart, Insert, InsertMany, Update, UpdateMany};

@@ -1,13 +1,14 @@
 //! Worlds for the question of robustness ([`RobustCheck`](crate::RobustCheck)): small clients of each object that record what they see.
 //!
 //! Most are store buffering, the shape that tells most memories from a strong one: two threads write one variable each and read the
-//! other's. Objects whose calls take effect one after another are represented by the cheapest world of their ladder.
+//! other's. Objects whose calls take effect one after another have a call of each of two threads that compete, and the ring buffer the
+//! cheapest world of its ladder. Every world is small enough to be explored completely in seconds.
 
 use loco::fabric::NodeId;
 use loco::fence::Scope;
 use loco::{
-    AtomicVar, Barrier, Manager, OwnedVar, Result, SharedRegion, SharedVar, Sst, TasLock, Thread, TicketLock,
-    fence,
+    AtomicVar, Barrier, Manager, Msw, OwnedVar, Popped, Pushed, Result, SharedQueue, SharedRegion, SharedVar,
+    Sst, TasLock, Thread, TicketLock, WideOwnedVar, fence,
 };
 use loco_sim::{Faults, World, call};
 
@@ -124,6 +125,111 @@ fn owned_var() -> Vec<Asked> {
             ),
         ),
     ]
+}
+
+/// A value of two words, so that a reader could find a mixture.
+type Wide = [u64; 2];
+
+fn wide(manager: &Manager<Fabric>) -> Result<[WideOwnedVar<Wide, Fabric>; 2]> {
+    Ok([
+        WideOwnedVar::new(manager, "x", NodeId(0))?,
+        WideOwnedVar::new(manager, "y", NodeId(1))?,
+    ])
+}
+
+fn wide_owned_var() -> Vec<Asked> {
+    let read: Read<[WideOwnedVar<Wide, Fabric>; 2]> =
+        |vars, thread, me| must(vars[usize::from(1 - me)].load(thread))[0];
+    vec![
+        weak(
+            "store-buffering",
+            buffering(
+                wide,
+                |vars, thread, me| {
+                    must(vars[usize::from(me)].store(thread, [1; 2]));
+                    must(vars[usize::from(me)].push(thread)).forget();
+                },
+                read,
+            ),
+        ),
+        strong(
+            "store-buffering-fenced",
+            buffering(
+                wide,
+                |vars, thread, me| {
+                    must(vars[usize::from(me)].store(thread, [1; 2]));
+                    must(vars[usize::from(me)].push(thread)).forget();
+                    must(fence::thread(thread));
+                },
+                read,
+            ),
+        ),
+    ]
+}
+
+/// A location for each node, of two words.
+fn notes(manager: &Manager<Fabric>) -> Result<Msw<Fabric>> {
+    Msw::new(manager, "notes", &[16, 16])
+}
+
+fn msw() -> Vec<Asked> {
+    let read: Read<Msw<Fabric>> = |notes, thread, me| {
+        let mut value = [0; 16];
+        must(notes.read(thread, usize::from(1 - me), &mut value));
+        u64::from(value[0])
+    };
+    vec![
+        weak(
+            "store-buffering",
+            buffering(
+                notes,
+                |notes, thread, me| {
+                    let own = usize::from(me);
+                    must(notes.write(own, &[1; 16]));
+                    must(notes.put(thread, own, NodeId(1 - me), own)).forget();
+                },
+                read,
+            ),
+        ),
+        strong(
+            "store-buffering-fenced",
+            buffering(
+                notes,
+                |notes, thread, me| {
+                    let own = usize::from(me);
+                    must(notes.write(own, &[1; 16]));
+                    must(notes.put(thread, own, NodeId(1 - me), own)).forget();
+                    must(fence::thread(thread));
+                },
+                read,
+            ),
+        ),
+    ]
+}
+
+fn jobs(manager: &Manager<Fabric>) -> Result<SharedQueue<u64, Fabric>> {
+    SharedQueue::new(manager, "queue", NodeId(0), 1)
+}
+
+/// Node 0 pushes, and node 1 pops.
+fn handing(world: &mut World) {
+    let at = nodes(world, 2, 1, jobs);
+    run(world, &at[0], 0, "pusher", |queue, thread| {
+        let push = || must(queue.try_push(thread, 1));
+        let _ = call("push", push, |pushed| match pushed {
+            Pushed::Done => "done",
+            Pushed::Full => "full",
+            Pushed::Closed => "closed",
+        });
+    });
+    run(world, &at[1], 0, "popper", |queue, thread| {
+        let pop = || must(queue.try_pop(thread));
+        let _ = call("pop", pop, |popped| match popped {
+            Popped::Value(value) => value.to_string(),
+            Popped::Empty => "empty".to_owned(),
+            Popped::Closed => "closed".to_owned(),
+        });
+    });
 }
 
 fn table(manager: &Manager<Fabric>) -> Result<Sst<u64, Fabric>> {
@@ -315,10 +421,13 @@ fn tas_lock() -> Asked {
 }
 
 /// The first world of the object's ladder in which nothing fails.
-fn cheapest(object: Object, expected: Option<Expected>) -> Vec<Asked> {
+fn cheapest(object: Object) -> Vec<Asked> {
     let mut rungs = super::rungs(object).into_iter();
     let first = rungs.find(|rung| rung.faults() == Faults::default());
-    first.map(|rung| (rung, expected)).into_iter().collect()
+    first
+        .map(|rung| (rung, Some(Expected::Robust)))
+        .into_iter()
+        .collect()
 }
 
 /// Lists the worlds that tell whether an object is robust.
@@ -333,7 +442,10 @@ pub(crate) fn asked(object: Object) -> Vec<Asked> {
         Object::Barrier => vec![barrier()],
         Object::TicketLock => vec![ticket_lock()],
         Object::TasLock => vec![tas_lock()],
-        Object::Queue | Object::Kv | Object::RingBuffer => cheapest(object, Some(Expected::Robust)),
-        Object::WideOwnedVar | Object::Msw => cheapest(object, None),
+        Object::Queue => vec![strong("push-and-pop", handing)],
+        Object::Kv => vec![(super::kv::insert_and_get(), Some(Expected::Robust))],
+        Object::RingBuffer => cheapest(object),
+        Object::WideOwnedVar => wide_owned_var(),
+        Object::Msw => msw(),
     }
 }

@@ -21,6 +21,9 @@ use crate::{Config, End, Memory, SimError, Strategy, World, explore};
 /// Most delays of an execution that are tried one after the other before every execution is explored.
 const DELAYS_MAX: u32 = 3;
 
+/// Most delays that are tried once a weak history is known, to find one with the fewest.
+const DELAYS_LATER: u32 = 12;
+
 /// The answer about a world.
 #[derive(Clone, Debug)]
 pub struct Robustness {
@@ -32,6 +35,10 @@ pub struct Robustness {
     pub strong: Report,
     /// The last exploration under the model.
     pub model: Report,
+    /// Of a weak world, the delays of its execution: deviations from the schedule in which each thread, store buffer and queue pair
+    /// in turn goes on as long as it can. Every execution with fewer was explored, and none has a weak history. `None` if time did
+    /// not allow to prove that.
+    pub fewest_delays: Option<u32>,
 }
 
 /// The verdict on the robustness of a world.
@@ -39,8 +46,8 @@ pub struct Robustness {
 pub enum Strength {
     /// Every execution under the model has a history of the strong memory. Both explorations were complete.
     Robust,
-    /// This execution has a history that no strong memory has. Its schedule has the fewest delays, as far as those were tried, and has
-    /// been shortened; [`replay`](crate::replay) repeats it.
+    /// This execution has a history that no strong memory has. [`Robustness::fewest_delays`] says whether it is the shortest in delays;
+    /// the text of its schedule has been shortened. [`replay`](crate::replay) repeats it.
     Weak(Box<Failure>),
     /// Neither was found. The text says how far the explorations came.
     Unknown(String),
@@ -119,11 +126,13 @@ pub fn robust(config: &Config, builder: impl Fn(&mut World) + Sync) -> Result<Ro
         });
     })?;
     let known: BTreeSet<String> = std::mem::take(&mut *lock(&known));
+    let strong_histories = known.len();
     let answer = |strength, model: Option<Report>| Robustness {
         strength,
-        strong_histories: known.len(),
+        strong_histories,
         model: model.unwrap_or_else(|| strong.clone()),
         strong: strong.clone(),
+        fewest_delays: None,
     };
     if let Some(failure) = &strong.failure {
         return Ok(answer(Strength::Failed(Box::new(failure.clone())), None));
@@ -139,19 +148,13 @@ pub fn robust(config: &Config, builder: impl Fn(&mut World) + Sync) -> Result<Ro
         return Ok(answer(Strength::NothingRecorded, None));
     }
     let known = Arc::new(known);
-    let mut searched = None;
-    let mut seen = Completeness::Incomplete("not explored".to_owned());
-    for delays in (1..=DELAYS_MAX).map(Some).chain([None]) {
+    let look = |delays: Option<u32>, time_max: Option<Duration>| {
         let strategy = delays.map_or(Strategy::Exhaustive, |delays| {
             Strategy::Bounded(Bounds {
                 delays: Some(delays),
                 ..Bounds::default()
             })
         });
-        let time_max = left(if delays.is_some() { 3 } else { 1 });
-        if time_max.is_some_and(|left| left < Duration::from_millis(10)) {
-            break;
-        }
         let model = Config {
             strategy,
             memory: Memory::Model,
@@ -159,30 +162,52 @@ pub fn robust(config: &Config, builder: impl Fn(&mut World) + Sync) -> Result<Ro
             ..config.clone()
         };
         let wanted = known.clone();
-        let reach = reaches(&model, &builder, move |end: &End<'_>| {
+        reaches(&model, &builder, move |end: &End<'_>| {
             !wanted.contains(&record(&end.histories()))
-        })?;
-        if let Some(witness) = reach.witness {
+        })
+    };
+    let is_spent = |time_max: Option<Duration>| time_max.is_some_and(|left| left < Duration::from_millis(10));
+    let mut searched = None;
+    let mut seen = Completeness::Incomplete("not explored".to_owned());
+    // Executions with fewer delays than this have no weak history.
+    let mut excluded = 0;
+    for delays in (0..=DELAYS_MAX).map(Some).chain([None]) {
+        let time_max = left(if delays.is_some() { 3 } else { 1 });
+        if is_spent(time_max) {
+            break;
+        }
+        let mut reach = look(delays, time_max)?;
+        if let Some(mut witness) = reach.witness.take() {
+            // The exhaustive search meets any weak execution first.
+            let mut fewest = delays.filter(|&d| d == excluded);
+            while delays.is_none() && excluded <= DELAYS_LATER && !is_spent(left(2)) && fewest.is_none() {
+                let mut again = look(Some(excluded), left(2))?;
+                match again.witness.take() {
+                    Some(shorter) => {
+                        (witness, reach, fewest) = (shorter, again, Some(excluded));
+                    }
+                    None if again.report.failure.is_none() && explores(&again.report.completeness) => {
+                        excluded += 1;
+                    }
+                    None => break,
+                }
+            }
+            let weak = Strength::Weak(Box::new(witness));
             return Ok(Robustness {
-                strength: Strength::Weak(Box::new(witness)),
-                strong_histories: known.len(),
-                strong,
-                model: reach.report,
+                fewest_delays: fewest,
+                ..answer(weak, Some(reach.report))
             });
         }
         let report = reach.report;
         if let Some(failure) = &report.failure {
-            return Ok(Robustness {
-                strength: Strength::Failed(Box::new(failure.clone())),
-                strong_histories: known.len(),
-                strong,
-                model: report,
-            });
+            let failed = Strength::Failed(Box::new(failure.clone()));
+            return Ok(answer(failed, Some(report)));
+        }
+        if explores(&report.completeness) {
+            seen = report.completeness.clone();
+            excluded += u32::from(delays == Some(excluded));
         }
         let complete = report.completeness == Completeness::Complete;
-        if complete || matches!(report.completeness, Completeness::UpTo(_)) {
-            seen = report.completeness.clone();
-        }
         searched = Some(report);
         if complete {
             break;
@@ -192,10 +217,10 @@ pub fn robust(config: &Config, builder: impl Fn(&mut World) + Sync) -> Result<Ro
         Completeness::Complete => Strength::Robust,
         seen => Strength::Unknown(format!("no weak history found under the model, {seen}")),
     };
-    Ok(Robustness {
-        strength,
-        strong_histories: known.len(),
-        model: searched.unwrap_or_else(|| strong.clone()),
-        strong,
-    })
+    Ok(answer(strength, searched))
+}
+
+/// Returns whether an exploration came to the end that it was given.
+fn explores(completeness: &Completeness) -> bool {
+    matches!(completeness, Completeness::Complete | Completeness::UpTo(_))
 }

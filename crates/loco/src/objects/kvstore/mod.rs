@@ -178,6 +178,12 @@ pub struct KvStats {
 /// });
 /// ```
 ///
+/// # Strength
+///
+/// Robust: the calls for each key take effect one after another, as on a strong memory (`loco check kv --robust`).
+///
+/// # Dropping
+///
 /// Dropping the store ends this node's part. Other nodes' inserts and deletes would then wait for it in vain,
 /// so drop the store when all nodes are done.
 pub struct KvStore<K: Encode + Eq + Hash, V: Encode, F: Fabric = AnyFabric> {

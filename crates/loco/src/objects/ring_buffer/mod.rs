@@ -126,6 +126,12 @@ impl RingConfig {
 /// assert_eq!(heard[1][2], b"and many more than the ring can hold");
 /// assert_eq!(heard[1], heard[2]);
 /// ```
+///
+/// # Strength
+///
+/// A reader sees what a strong memory would show it: the messages, in order (`loco check ring-buffer --robust`). A submit is no fence:
+/// a message may arrive after its writer has gone on. Two nodes that each submit, fence ([`fence::thread`](crate::fence::thread)) and
+/// then look for the other's message do not both miss it (LOCO'26 5.1, Fig. 13; `loco check --client LOCO-13`).
 pub struct RingBuffer<F: Fabric = AnyFabric> {
     shared: Arc<Shared<F>>,
     taken: MutexOf<F, Taken<F>>,

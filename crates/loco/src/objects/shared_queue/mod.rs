@@ -76,6 +76,12 @@ const PAUSE_MAX: Duration = Duration::from_micros(256);
 ///     end.wait(&thread)
 /// });
 /// ```
+///
+/// # Strength
+///
+/// Robust for its own calls, which take effect one after another as on a strong memory (`loco check queue --robust`). A push is no
+/// fence for what else its client does: who pops a value need not see what was put elsewhere before, unless a fence
+/// ([`fence::thread`](crate::fence::thread)) stands between the put and the push.
 pub struct SharedQueue<T: Value, F: Fabric = AnyFabric> {
     channel: Channel<F>,
     nodes: Vec<NodeId>,

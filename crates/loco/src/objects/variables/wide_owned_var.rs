@@ -46,6 +46,12 @@ const PAUSE: Duration = Duration::from_micros(20);
 /// });
 /// assert_eq!(seen[0], seen[1]);
 /// ```
+///
+/// # Strength
+///
+/// Weak on purpose, as [`OwnedVar`](crate::OwnedVar) is: two owners that each push and then read the other's variable can both read
+/// the old value, which no strong memory shows. A fence after the push ([`fence::thread`](crate::fence::thread)) prevents that.
+/// `loco check wide-owned-var --robust` shows both. [`try_load`](WideOwnedVar::try_load) can also meet a push on its way, and says so.
 pub struct WideOwnedVar<T: Value, F: Fabric = AnyFabric> {
     channel: Channel<F>,
     owner: NodeId,
