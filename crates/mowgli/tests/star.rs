@@ -291,13 +291,13 @@ fn tests_as_generators_write_them_are_read() {
     assert_eq!(read.program.threads[0].code.len(), 3);
     assert_eq!(
         read.program.threads[0].code[0],
-        mowgli::program::Instr::Store {
+        Instr::Store {
             loc: mowgli::program::Loc(0),
             value: mowgli::program::Expr::Const(1)
         }
     );
     // The translation of a test that is given to another command is named as the remedy.
-    let error = mowgli::litmus::parse(text).unwrap_err();
+    let error = parse(text).unwrap_err();
     let help = error.diagnostics[0].help.clone().unwrap_or_default();
     assert!(help.contains("mowgli star"), "{help}");
 }
