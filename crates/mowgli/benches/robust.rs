@@ -185,7 +185,7 @@ fn search_against_listing(c: &mut Criterion) {
     let mut c = c.benchmark_group("robust");
     c.sample_size(10);
     for (name, program) in programs {
-        c.bench_function(&format!("exact-{name}"), |b| {
+        c.bench_function(format!("exact-{name}"), |b| {
             b.iter(|| {
                 black_box(robust::exact(
                     &program,
@@ -195,7 +195,7 @@ fn search_against_listing(c: &mut Criterion) {
                 ))
             });
         });
-        c.bench_function(&format!("outcomes-{name}"), |b| {
+        c.bench_function(format!("outcomes-{name}"), |b| {
             b.iter(|| {
                 black_box(declarative::outcomes(
                     &program,

@@ -141,10 +141,7 @@ const AS_IN_HERD7: [(&str, Model); 2] = [
 #[test]
 fn models_in_the_style_of_herd7_are_sc_and_tso() {
     let file = |name: &str| ModelFile::parse(name, cat::find(name).unwrap(), &Embedded).unwrap();
-    let mut pairs = vec![
-        (file("sc-herd.cat"), Model::Sc),
-        (file("x86tso.cat"), Model::Tso),
-    ];
+    let mut pairs = vec![(file("sc-herd.cat"), Model::Sc), (file("x86tso.cat"), Model::Tso)];
     for (text, of) in AS_IN_HERD7 {
         let file = model(text);
         assert_eq!(file.warnings(), [], "{text}");
