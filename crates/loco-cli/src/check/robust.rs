@@ -85,6 +85,7 @@ struct Entry<'a> {
     model: &'a Completeness,
     history: Vec<String>,
     schedule: Option<String>,
+    fewest_delays: Option<u32>,
     seconds: f64,
 }
 
@@ -109,6 +110,7 @@ impl<'a> Entry<'a> {
                 w.histories.iter().map(ToString::to_string).collect()
             }),
             schedule: witness.map(|w| w.schedule.to_string()),
+            fewest_delays: found.fewest_delays,
             seconds: found.strong.stats.seconds + found.model.stats.seconds,
         }
     }
@@ -145,7 +147,13 @@ fn show(args: &Args, object: Object, reports: &[RobustReport]) -> Result<(), Cli
         match &found.strength {
             Strength::Unknown(why) => print(format_args!("    {why}"))?,
             Strength::Weak(witness) => {
-                print(format_args!("    no strong memory has this history:\n{witness}"))?
+                let shortest = found.fewest_delays.map_or_else(
+                    || "whether one with fewer delays does is open".to_owned(),
+                    |delays| format!("delays needed: {delays}; no execution with fewer shows one"),
+                );
+                print(format_args!(
+                    "    no strong memory has this history, {shortest}:\n{witness}"
+                ))?
             }
             Strength::Failed(failure) => print(format_args!("    FAILED\n{failure}"))?,
             Strength::Robust | Strength::NothingRecorded => {}
