@@ -6,10 +6,9 @@
 use mowgli::check::Features;
 use mowgli::program::{Instr, Loc, Program, PutSrc};
 
+use crate::shared::{DATA, REPORT, THREADS_MAX};
 use crate::stress::Placement;
 
-/// The most threads of a program.
-pub const THREADS_MAX: usize = 8;
 /// The most nodes of a program.
 pub const NODES_MAX: usize = 8;
 /// The most puts of constants from memory that one thread may make in one run; later ones are posted inline.
@@ -65,7 +64,8 @@ impl Code {
     /// Makes a program ready for a job of `nodes` nodes.
     ///
     /// # Errors
-    /// The program chooses (`choose`), which threads on a fabric do not; or it has more threads or nodes than a job is made for.
+    /// The program chooses (`choose`), which threads on a fabric do not; or it has more threads, nodes or locations than a job is made
+    /// for.
     pub fn new(program: &Program, nodes: usize) -> Result<Code, NotRunnable> {
         let refuse = |text: String| Err(NotRunnable(text));
         if program.threads.len() > THREADS_MAX {
@@ -110,12 +110,22 @@ impl Code {
                 constants_len,
             }
         });
-        Ok(Code {
+        let code = Code {
             threads: threads.collect(),
             program: program.clone(),
             places,
             slots,
-        })
+        };
+        // One run must fit, however far apart its words are.
+        let slots = code.slots.iter().copied().max().unwrap_or(0);
+        let reported = (0..nodes).map(|node| code.width(node)).max().unwrap_or(0);
+        match slots * PAGE <= DATA && reported * 8 <= REPORT {
+            true => Ok(code),
+            false => refuse(format!(
+                "{slots} locations on one node: at most {} can run",
+                DATA / PAGE
+            )),
+        }
     }
 
     /// Returns the place of a location.
@@ -210,8 +220,8 @@ mod tests {
                     continue;
                 };
                 for placement in PLACEMENTS {
-                    let bytes = 1 << 16;
-                    let runs = code.runs_max(placement, bytes, 1 << 16).min(70);
+                    let bytes = DATA;
+                    let runs = code.runs_max(placement, bytes, REPORT).min(70);
                     for node in 0..nodes {
                         let mut taken = BTreeSet::new();
                         for run in 0..runs {
@@ -225,6 +235,23 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn what_does_not_fit_into_the_memory_of_a_node_is_refused() {
+        let names: Vec<String> = (0..=DATA / PAGE).map(|i| format!("x{i}@1=0;")).collect();
+        let runnable = |names: &[String]| {
+            let text = format!(
+                "RDMA many\n{{ {} }}\nP0@1 ;\nx1 := 1 ;\nexists ([x1]=1)\n",
+                names.join(" ")
+            );
+            let litmus = mowgli::litmus::parse(&text)
+                .unwrap_or_else(|e| panic!("{e:?}"))
+                .litmus;
+            Code::new(&litmus.program, 1).map(|_| ())
+        };
+        assert_eq!(runnable(&names[1..]), Ok(()));
+        assert!(runnable(&names).is_err_and(|why| why.0.contains("at most 256")));
     }
 
     #[test]

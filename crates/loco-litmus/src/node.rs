@@ -20,7 +20,9 @@ use mowgli::program::Value;
 use crate::code::Code;
 use crate::line::CONTROL;
 use crate::pin;
-use crate::shared::{COMMAND_AT, COMMANDED_AT, DATA, GO_AT, REPORT, REPORT_AT, Shared, arrived_at, inbox_at};
+use crate::shared::{
+    COMMAND_AT, COMMANDED_AT, DATA, GO_AT, REPORT, REPORT_AT, Shared, THREADS_MAX, arrived_at, inbox_at,
+};
 use crate::stress::{Stress, Traffic};
 use crate::traffic::flood;
 use crate::worker::{Batch, Share, Status, Worker};
@@ -281,7 +283,7 @@ impl<F: Fabric> Node<F> {
         let floods = batch.stress.traffic == Traffic::Other;
         if floods {
             if self.flooder.is_none() {
-                self.flooder = Some(Helper::start(&self.shared, crate::code::THREADS_MAX)?);
+                self.flooder = Some(Helper::start(&self.shared, THREADS_MAX)?);
             }
             if let Some(flooder) = &self.flooder {
                 flooder.give(Task::Flood(batch.stress, Arc::clone(&stop)));

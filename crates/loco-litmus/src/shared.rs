@@ -13,8 +13,8 @@ use loco_fabric::{
 };
 use loco_job::Mesh;
 
-use crate::code::THREADS_MAX;
-
+/// The most threads of a program.
+pub const THREADS_MAX: usize = 8;
 /// The bytes for the locations of tests.
 pub const DATA: usize = 1 << 20;
 /// The bytes of a report.

@@ -11,7 +11,7 @@
 //! With `Nic::Deferred`, a thread plays the network card and uses the freedom that the contract leaves to it.
 //!
 //! From the bottom: `arena` (a mapping), `memory` (handles), `bell` (wakes sleepers), `gate` (shuts lost nodes out), `operation`,
-//! `nic` (deferred execution, with the feature `deferred-nic` only), `node` (the state that the handles of a
+//! `discipline` and `nic` (deferred execution and its orders, with the feature `deferred-nic` only), `node` (the state that the handles of a
 //! node share), `queue_pair`, `fabric`. All of them rely on `loco-host`.
 
 #![deny(unsafe_code)]
@@ -20,6 +20,8 @@
 mod arena;
 mod bell;
 mod config;
+#[cfg(feature = "deferred-nic")]
+mod discipline;
 mod fabric;
 mod gate;
 #[allow(unsafe_code)]
@@ -30,8 +32,8 @@ mod operation;
 mod queue_pair;
 
 pub use config::{Nic, ShmConfig};
+#[cfg(feature = "deferred-nic")]
+pub use discipline::{Discipline, Stage};
 pub use fabric::ShmFabric;
 pub use memory::{ShmCell, ShmMemory, ShmRemote};
-#[cfg(feature = "deferred-nic")]
-pub use nic::discipline::{Discipline, Stage};
 pub use queue_pair::ShmQueuePair;

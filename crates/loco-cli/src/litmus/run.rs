@@ -155,7 +155,7 @@ fn node(args: &Args) -> Result<u8, CliError> {
     let mut fabric = String::new();
     #[cfg(feature = "deferred-nic")]
     if args.deferred {
-        config.shm.nic = loco::fabric::Nic::Deferred {
+        config.shm.nic = loco_shm::Nic::Deferred {
             seed: args.seed,
             delay_max: Duration::ZERO,
             queue_depth: 64,

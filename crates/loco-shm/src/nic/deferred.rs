@@ -15,10 +15,10 @@ use loco_fabric::{
 };
 use loco_job::Mesh;
 
-use super::discipline::Discipline;
 use super::send_queue::{Dice, SendQueue};
 use crate::bell::Bell;
 use crate::config::Nic;
+use crate::discipline::Discipline;
 use crate::gate::{OwnGate, Slot};
 use crate::operation::Request;
 

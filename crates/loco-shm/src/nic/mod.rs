@@ -4,8 +4,6 @@
 #[cfg(feature = "deferred-nic")]
 mod deferred;
 #[cfg(feature = "deferred-nic")]
-pub(crate) mod discipline;
-#[cfg(feature = "deferred-nic")]
 mod send_queue;
 
 #[cfg(feature = "deferred-nic")]

@@ -14,7 +14,7 @@ use loco_host::word;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use super::discipline::{Discipline, Stage};
+use crate::discipline::{Discipline, Stage};
 use crate::operation::{Kind, Request};
 
 /// The most operations that have left the send queue (completed and polled) but are not placed, as a multiple
