@@ -1,6 +1,6 @@
 //! Prints what tests of every dialect share: the init block, the rows, and expressions.
 //!
-//! Used by the printers of tests of RDMA ([`super::print`]) and of coreRMA (in `mowgli-corerma`).
+//! Used by the printers of tests of RDMA (`print`) and of coreRMA (in `mowgli-corerma`).
 
 use std::fmt::Write;
 
