@@ -26,6 +26,9 @@ fn objects_are_as_robust_or_weak_as_documented() {
         Object::Barrier,
         Object::WideOwnedVar,
         Object::Msw,
+        Object::RingBuffer,
+        Object::Queue,
+        Object::Kv,
     ] {
         let reports = ask(object);
         assert!(!reports.is_empty());

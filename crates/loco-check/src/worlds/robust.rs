@@ -1,16 +1,16 @@
 //! Worlds for the question of robustness ([`RobustCheck`](crate::RobustCheck)): small clients of each object that record what they see.
 //!
 //! Most are store buffering, the shape that tells most memories from a strong one: two threads write one variable each and read the
-//! other's. Objects whose calls take effect one after another have a call of each of two threads that compete, and the ring buffer the
-//! cheapest world of its ladder. Every world is small enough to be explored completely in seconds.
+//! other's; for the ring buffer, a message in each direction. Objects whose calls take effect one after another have a call of each of two
+//! threads that compete. Every world is small enough to be explored completely in seconds.
 
-use loco::fabric::NodeId;
+use loco::fabric::{Lock, NodeId};
 use loco::fence::Scope;
 use loco::{
-    AtomicVar, Barrier, Manager, Msw, OwnedVar, Popped, Pushed, Result, SharedQueue, SharedRegion, SharedVar,
-    Sst, TasLock, Thread, TicketLock, WideOwnedVar, fence,
+    AtomicVar, Barrier, Manager, Msw, OwnedVar, Popped, Pushed, Result, RingBuffer, RingReader, RingWriter,
+    SharedQueue, SharedRegion, SharedVar, Sst, TasLock, Thread, TicketLock, WideOwnedVar, fence,
 };
-use loco_sim::{Faults, World, call};
+use loco_sim::{ModelMutex, World, call};
 
 use crate::Object;
 use crate::rung::{Expected, Rung};
@@ -199,6 +199,55 @@ fn msw() -> Vec<Asked> {
                     let own = usize::from(me);
                     must(notes.write(own, &[1; 16]));
                     must(notes.put(thread, own, NodeId(1 - me), own)).forget();
+                    must(fence::thread(thread));
+                },
+                read,
+            ),
+        ),
+    ]
+}
+
+/// A ring in each direction between two nodes, and this node's ends of them.
+struct Rings {
+    _rings: [RingBuffer<Fabric>; 2],
+    ends: ModelMutex<(RingWriter<Fabric>, RingReader<Fabric>)>,
+}
+
+fn rings(manager: &Manager<Fabric>) -> Result<Rings> {
+    let rings = [
+        RingBuffer::new(manager, "there", NodeId(0), 64)?,
+        RingBuffer::new(manager, "back", NodeId(1), 64)?,
+    ];
+    manager.wait_for_ready()?;
+    let me = usize::from(manager.node().0);
+    let ends = (rings[me].writer()?, rings[1 - me].reader()?);
+    Ok(Rings {
+        _rings: rings,
+        ends: Lock::new(ends),
+    })
+}
+
+fn ring_buffer() -> Vec<Asked> {
+    let read: Read<Rings> = |rings, thread, _| {
+        let mut message = Vec::new();
+        let received = must(rings.ends.lock().1.try_receive(thread, &mut message));
+        u64::from(received)
+    };
+    vec![
+        weak(
+            "store-buffering",
+            buffering(
+                rings,
+                |rings, thread, _| must(rings.ends.lock().0.submit(thread, b"1")),
+                read,
+            ),
+        ),
+        strong(
+            "store-buffering-fenced",
+            buffering(
+                rings,
+                |rings, thread, _| {
+                    must(rings.ends.lock().0.submit(thread, b"1"));
                     must(fence::thread(thread));
                 },
                 read,
@@ -420,16 +469,6 @@ fn tas_lock() -> Asked {
     )
 }
 
-/// The first world of the object's ladder in which nothing fails.
-fn cheapest(object: Object) -> Vec<Asked> {
-    let mut rungs = super::rungs(object).into_iter();
-    let first = rungs.find(|rung| rung.faults() == Faults::default());
-    first
-        .map(|rung| (rung, Some(Expected::Robust)))
-        .into_iter()
-        .collect()
-}
-
 /// Lists the worlds that tell whether an object is robust.
 pub(crate) fn asked(object: Object) -> Vec<Asked> {
     match object {
@@ -444,7 +483,7 @@ pub(crate) fn asked(object: Object) -> Vec<Asked> {
         Object::TasLock => vec![tas_lock()],
         Object::Queue => vec![strong("push-and-pop", handing)],
         Object::Kv => vec![(super::kv::insert_and_get(), Some(Expected::Robust))],
-        Object::RingBuffer => cheapest(object),
+        Object::RingBuffer => ring_buffer(),
         Object::WideOwnedVar => wide_owned_var(),
         Object::Msw => msw(),
     }

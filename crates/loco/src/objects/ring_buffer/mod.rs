@@ -129,9 +129,10 @@ impl RingConfig {
 ///
 /// # Strength
 ///
-/// A reader sees what a strong memory would show it: the messages, in order (`loco check ring-buffer --robust`). A submit is no fence:
-/// a message may arrive after its writer has gone on. Two nodes that each submit, fence ([`fence::thread`](crate::fence::thread)) and
-/// then look for the other's message do not both miss it (LOCO'26 5.1, Fig. 13; `loco check --client LOCO-13`).
+/// Weak on purpose. A reader receives the messages in order, but a submit is no fence: a message may arrive after its writer has gone
+/// on. Two nodes that each submit to a ring of their own and then look for the other's message may both miss it. They do not if both
+/// fence in between ([`fence::thread`](crate::fence::thread); `loco check ring-buffer --robust`; LOCO'26 5.1, Fig. 13:
+/// `loco check --client LOCO-13`).
 pub struct RingBuffer<F: Fabric = AnyFabric> {
     shared: Arc<Shared<F>>,
     taken: MutexOf<F, Taken<F>>,
