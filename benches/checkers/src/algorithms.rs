@@ -50,7 +50,7 @@ pub struct Size {
 pub enum Variant {
     /// The algorithm as it should be.
     Right,
-    /// Ticket lock: tickets are drawn by a load and a store. Peterson's: no fence. Ring: the head is published before the
+    /// Ticket lock: tickets are drawn by a load and a store. Peterson's: no fences. Ring: the head is published before the
     /// message. Seqlock: the reader does not look at the sequence again.
     Wrong,
 }
@@ -134,6 +134,10 @@ fn peterson(words: &impl Words, me: usize, size: Size, right: bool) {
     let other = 1 - me;
     for _ in 0..size.rounds {
         words.store(WANTS[me], 1);
+        if right {
+            // x86-TSO does not need this one. Under C11 the last store of the turn would not tell of the wish before it.
+            words.fence();
+        }
         words.store(TURN, other as u64);
         if right {
             words.fence();
