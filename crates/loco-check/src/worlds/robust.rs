@@ -26,7 +26,7 @@ type Read<T> = fn(&T, &Thread<Fabric>, u16) -> u64;
 /// Store buffering: two nodes with one thread each; each writes its own variable and then reads the other's.
 fn buffering<T: Send + Sync + 'static>(
     make: fn(&Manager<Fabric>) -> Result<T>,
-    write: Write<T>,
+    write: impl Fn(&T, &Thread<Fabric>, u16) + Copy + Send + 'static,
     read: Read<T>,
 ) -> impl Fn(&mut World) {
     move |world| {
@@ -50,6 +50,22 @@ fn buffering<T: Send + Sync + 'static>(
     }
 }
 
+/// Store buffering without a fence, which shows what no strong memory does, and with one between the write and the read.
+fn unfenced_and_fenced<T: Send + Sync + 'static>(
+    make: fn(&Manager<Fabric>) -> Result<T>,
+    write: Write<T>,
+    read: Read<T>,
+) -> Vec<Asked> {
+    let fenced = move |objects: &T, thread: &Thread<Fabric>, me| {
+        write(objects, thread, me);
+        must(fence::thread(thread));
+    };
+    vec![
+        weak("store-buffering", buffering(make, write, read)),
+        strong("store-buffering-fenced", buffering(make, fenced, read)),
+    ]
+}
+
 fn weak(name: &'static str, world: impl Fn(&mut World) + Send + Sync + 'static) -> Asked {
     (Rung::new(name, world), Some(Expected::Weak))
 }
@@ -64,31 +80,14 @@ fn shared(manager: &Manager<Fabric>) -> Result<[SharedVar<u64, Fabric>; 2]> {
 
 fn shared_var() -> Vec<Asked> {
     let read: Read<[SharedVar<u64, Fabric>; 2]> = |vars, _, me| vars[usize::from(1 - me)].read();
-    vec![
-        weak(
-            "store-buffering",
-            buffering(
-                shared,
-                |vars, thread, me| {
-                    vars[usize::from(me)].write(1);
-                    must(vars[usize::from(me)].bcast_all(thread)).forget();
-                },
-                read,
-            ),
-        ),
-        strong(
-            "store-buffering-fenced",
-            buffering(
-                shared,
-                |vars, thread, me| {
-                    vars[usize::from(me)].write(1);
-                    must(vars[usize::from(me)].bcast_all(thread)).forget();
-                    must(fence::thread(thread));
-                },
-                read,
-            ),
-        ),
-    ]
+    unfenced_and_fenced(
+        shared,
+        |vars, thread, me| {
+            vars[usize::from(me)].write(1);
+            must(vars[usize::from(me)].bcast_all(thread)).forget();
+        },
+        read,
+    )
 }
 
 fn owned(manager: &Manager<Fabric>) -> Result<[OwnedVar<u64, Fabric>; 2]> {
@@ -100,31 +99,14 @@ fn owned(manager: &Manager<Fabric>) -> Result<[OwnedVar<u64, Fabric>; 2]> {
 
 fn owned_var() -> Vec<Asked> {
     let read: Read<[OwnedVar<u64, Fabric>; 2]> = |vars, _, me| vars[usize::from(1 - me)].load();
-    vec![
-        weak(
-            "store-buffering",
-            buffering(
-                owned,
-                |vars, thread, me| {
-                    must(vars[usize::from(me)].store(1));
-                    must(vars[usize::from(me)].push(thread)).forget();
-                },
-                read,
-            ),
-        ),
-        strong(
-            "store-buffering-fenced",
-            buffering(
-                owned,
-                |vars, thread, me| {
-                    must(vars[usize::from(me)].store(1));
-                    must(vars[usize::from(me)].push(thread)).forget();
-                    must(fence::thread(thread));
-                },
-                read,
-            ),
-        ),
-    ]
+    unfenced_and_fenced(
+        owned,
+        |vars, thread, me| {
+            must(vars[usize::from(me)].store(1));
+            must(vars[usize::from(me)].push(thread)).forget();
+        },
+        read,
+    )
 }
 
 /// A value of two words, so that a reader could find a mixture.
@@ -140,31 +122,14 @@ fn wide(manager: &Manager<Fabric>) -> Result<[WideOwnedVar<Wide, Fabric>; 2]> {
 fn wide_owned_var() -> Vec<Asked> {
     let read: Read<[WideOwnedVar<Wide, Fabric>; 2]> =
         |vars, thread, me| must(vars[usize::from(1 - me)].load(thread))[0];
-    vec![
-        weak(
-            "store-buffering",
-            buffering(
-                wide,
-                |vars, thread, me| {
-                    must(vars[usize::from(me)].store(thread, [1; 2]));
-                    must(vars[usize::from(me)].push(thread)).forget();
-                },
-                read,
-            ),
-        ),
-        strong(
-            "store-buffering-fenced",
-            buffering(
-                wide,
-                |vars, thread, me| {
-                    must(vars[usize::from(me)].store(thread, [1; 2]));
-                    must(vars[usize::from(me)].push(thread)).forget();
-                    must(fence::thread(thread));
-                },
-                read,
-            ),
-        ),
-    ]
+    unfenced_and_fenced(
+        wide,
+        |vars, thread, me| {
+            must(vars[usize::from(me)].store(thread, [1; 2]));
+            must(vars[usize::from(me)].push(thread)).forget();
+        },
+        read,
+    )
 }
 
 /// A location for each node, of two words.
@@ -178,33 +143,15 @@ fn msw() -> Vec<Asked> {
         must(notes.read(thread, usize::from(1 - me), &mut value));
         u64::from(value[0])
     };
-    vec![
-        weak(
-            "store-buffering",
-            buffering(
-                notes,
-                |notes, thread, me| {
-                    let own = usize::from(me);
-                    must(notes.write(own, &[1; 16]));
-                    must(notes.put(thread, own, NodeId(1 - me), own)).forget();
-                },
-                read,
-            ),
-        ),
-        strong(
-            "store-buffering-fenced",
-            buffering(
-                notes,
-                |notes, thread, me| {
-                    let own = usize::from(me);
-                    must(notes.write(own, &[1; 16]));
-                    must(notes.put(thread, own, NodeId(1 - me), own)).forget();
-                    must(fence::thread(thread));
-                },
-                read,
-            ),
-        ),
-    ]
+    unfenced_and_fenced(
+        notes,
+        |notes, thread, me| {
+            let own = usize::from(me);
+            must(notes.write(own, &[1; 16]));
+            must(notes.put(thread, own, NodeId(1 - me), own)).forget();
+        },
+        read,
+    )
 }
 
 /// A ring in each direction between two nodes, and this node's ends of them.
@@ -233,27 +180,11 @@ fn ring_buffer() -> Vec<Asked> {
         let received = must(rings.ends.lock().1.try_receive(thread, &mut message));
         u64::from(received)
     };
-    vec![
-        weak(
-            "store-buffering",
-            buffering(
-                rings,
-                |rings, thread, _| must(rings.ends.lock().0.submit(thread, b"1")),
-                read,
-            ),
-        ),
-        strong(
-            "store-buffering-fenced",
-            buffering(
-                rings,
-                |rings, thread, _| {
-                    must(rings.ends.lock().0.submit(thread, b"1"));
-                    must(fence::thread(thread));
-                },
-                read,
-            ),
-        ),
-    ]
+    unfenced_and_fenced(
+        rings,
+        |rings, thread, _| must(rings.ends.lock().0.submit(thread, b"1")),
+        read,
+    )
 }
 
 fn jobs(manager: &Manager<Fabric>) -> Result<SharedQueue<u64, Fabric>> {
@@ -287,31 +218,14 @@ fn table(manager: &Manager<Fabric>) -> Result<Sst<u64, Fabric>> {
 
 fn sst() -> Vec<Asked> {
     let read: Read<Sst<u64, Fabric>> = |table, _, me| must(table.row(NodeId(1 - me))).load();
-    vec![
-        weak(
-            "store-buffering",
-            buffering(
-                table,
-                |table, thread, _| {
-                    must(table.store_mine(1));
-                    must(table.push_broadcast(thread)).forget();
-                },
-                read,
-            ),
-        ),
-        strong(
-            "store-buffering-fenced",
-            buffering(
-                table,
-                |table, thread, _| {
-                    must(table.store_mine(1));
-                    must(table.push_broadcast(thread)).forget();
-                    must(fence::thread(thread));
-                },
-                read,
-            ),
-        ),
-    ]
+    unfenced_and_fenced(
+        table,
+        |table, thread, _| {
+            must(table.store_mine(1));
+            must(table.push_broadcast(thread)).forget();
+        },
+        read,
+    )
 }
 
 fn data(manager: &Manager<Fabric>) -> Result<SharedRegion<Fabric>> {
