@@ -25,10 +25,13 @@ class Page {
   #name = "test";
   #view = "verdicts";
   #parsing = { test: new Newest(), model: new Newest() };
+  /** The texts that the parser last accepted: what is typed meanwhile is not asked about. */
+  #accepted;
   #restored = null;
 
   constructor(state) {
-    this.editor = new Editor(byId("editor"), { test: state.test, model: state.model ?? MODEL },
+    this.#accepted = { test: state.test, model: state.model ?? MODEL };
+    this.editor = new Editor(byId("editor"), { ...this.#accepted },
       (which) => this.#typed(which), (position) => this.verdicts.explanation.at(position));
     this.verdicts = new Verdicts(this, byId("view-verdicts"), state.models ?? []);
     this.machine = new Machine(this, byId("view-machine"), state.machine, state.schedule);
@@ -55,9 +58,9 @@ class Page {
     this.#parse("test");
   }
 
-  /** The texts, as every question to the server has them. */
+  /** The texts that every question to the server is about. */
   source() {
-    return { text: this.editor.text("test"), model_text: this.editor.text("model") };
+    return { text: this.#accepted.test, model_text: this.#accepted.model };
   }
 
   /** The name of the test, for files. */
@@ -130,6 +133,7 @@ class Page {
     }
     this.editor.inform(which, parsed);
     this.#problems(parsed.diagnostics);
+    if (parsed.usable) this.#accepted[which] = text;
     if (which === "model") {
       if (parsed.usable && this.verdicts.chosen.includes("my.cat")) await this.#parse("test");
       return;
