@@ -5,11 +5,12 @@ use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use clap::Parser;
 use loco::fabric::{AnyConfig, AnyFabric, Job, Mesh};
 use loco::{Error, Result};
 use tracing_subscriber::EnvFilter;
 
-use crate::output::{OUTPUT_CLOSED, complain};
+use crate::output::{OUTPUT_CLOSED, OutputError, complain};
 use crate::stop::{INTERRUPTED, Stop};
 
 /// The environment variable that says what is logged.
@@ -32,6 +33,24 @@ pub fn init_logging() {
         .with_env_filter(filter)
         .with_writer(io::stderr)
         .init();
+}
+
+/// Parses the arguments of this process. Ends the process with 2 after a mistake in them, and with 0 after `--help` and
+/// `--version`, whose text that cannot be written is an error like other output.
+pub fn arguments<T: Parser>() -> T {
+    T::try_parse().unwrap_or_else(|answer| {
+        let code = match answer.print().map_err(OutputError::from) {
+            Err(error) if !answer.use_stderr() => {
+                let code = error.exit_code();
+                if code != OUTPUT_CLOSED {
+                    complain(format_args!("{}: {error}", T::command().get_name()));
+                }
+                code.into()
+            }
+            _ => answer.exit_code(),
+        };
+        std::process::exit(code)
+    })
 }
 
 /// Returns the exit code of the command `name`. It is that of the command's outcome, whose error is printed

@@ -45,7 +45,7 @@ pub struct Team<F: Fabric> {
 impl<F: Fabric> Team<F> {
     /// Makes this node's part of a team of `threads` threads on each node of `manager`. `plan` describes the
     /// options that must be equal on all nodes. Wait until the manager is ready before [`run`](Team::run).
-    /// Where threads or plans differ, this wait fails with `Mismatch` on all nodes.
+    /// If threads or plans differ, this wait fails with `Mismatch` on all nodes.
     ///
     /// Make the team before the objects whose shape follows from the plan, so that the error names the plan.
     ///

@@ -77,7 +77,7 @@ struct Load {
 }
 
 fn main() -> ExitCode {
-    let args = Args::parse();
+    let args: Args = loco_app::arguments();
     loco_app::init_logging();
     let stop = match Stop::on_signals() {
         Ok(stop) => stop,

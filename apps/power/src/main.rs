@@ -69,7 +69,7 @@ struct Common {
 }
 
 fn main() -> ExitCode {
-    let args = Args::parse();
+    let args: Args = loco_app::arguments();
     loco_app::init_logging();
     // A simulation has nothing to finish, so a signal ends it as it ends any program.
     let stop = match args.command {

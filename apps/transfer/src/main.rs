@@ -40,7 +40,7 @@ struct Args {
 }
 
 fn main() -> ExitCode {
-    let args = Args::parse();
+    let args: Args = loco_app::arguments();
     loco_app::init_logging();
     let stop = match Stop::on_signals() {
         Ok(stop) => stop,

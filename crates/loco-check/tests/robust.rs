@@ -1,4 +1,4 @@
-//! Which objects are robust: whether their clients see only what a strong memory would show, and that the answer says no more than was
+//! Checks which objects are robust, so that their clients see only what a strong memory would show, and that the answer says no more than was
 //! explored.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 

@@ -58,7 +58,7 @@ enum Command {
 
 fn main() -> ExitCode {
     loco_app::init_logging();
-    let cli = Cli::parse();
+    let cli: Cli = loco_app::arguments();
     let outcome = match cli.command {
         Command::Run(args) => run::run(&args),
         Command::Demo(args) => demo::run(&args),

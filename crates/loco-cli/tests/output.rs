@@ -9,7 +9,9 @@ use std::process::{Command, Stdio};
 const LOCO: &str = env!("CARGO_BIN_EXE_loco");
 
 /// Every subcommand that prints a result, as quick as it can be.
-const COMMANDS: [&[&str]; 11] = [
+const COMMANDS: [&[&str]; 13] = [
+    &["--help"],
+    &["help", "check"],
     &["fabrics"],
     &["fabrics", "--json"],
     &["doctor"],

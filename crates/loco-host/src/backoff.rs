@@ -5,7 +5,7 @@
 //! therefore learns how long its waits may spin. Waits that are answered while spinning make this time
 //! longer, and other waits make it shorter. Yielding costs little where nobody else wants the core. Sleeping
 //! comes last, in growing steps: a long wait leaves the cores to others, and is answered at most one step
-//! late.
+//! late. A wait whose steps have become as long as they get [may sleep](Backoff::is_long) by other means until it is answered.
 
 use std::hint;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -24,7 +24,12 @@ const SPINS_TIGHT: u32 = 6;
 /// The rounds of yielding before the first sleep. They take some 0.3 ms if nobody else wants the core.
 const YIELDS: u32 = 1000;
 const SLEEP_MIN: Duration = Duration::from_micros(5);
+/// The longest sleep of a wait's first second or so.
 const SLEEP_MAX: Duration = Duration::from_micros(100);
+/// The number of sleeps in that time. Each takes some 60 us longer than asked for.
+const SLEEPS_MAX: u32 = 6000;
+/// The sleep of waits that have lasted longer. They cost less than 1 % of a core, and their answers are as late as this.
+const SLEEP_LONG: Duration = Duration::from_millis(2);
 /// The number of spins between two looks at the clock. A look costs as much as several spins.
 const SPINS_PER_CLOCK: u32 = 32;
 
@@ -44,6 +49,8 @@ pub struct Backoff<'a> {
     /// The number of spins left.
     spins: u32,
     yields: u32,
+    /// The number of sleeps before the long ones.
+    sleeps: u32,
     sleep: Duration,
 }
 
@@ -67,6 +74,7 @@ impl Patience {
             // does no harm.
             spins: self.spins.load(Ordering::Relaxed),
             yields: YIELDS,
+            sleeps: SLEEPS_MAX,
             sleep: SLEEP_MIN,
         }
     }
@@ -96,8 +104,23 @@ impl Backoff<'_> {
             thread::yield_now();
         } else {
             thread::sleep(self.sleep);
-            self.sleep = (self.sleep * 2).min(SLEEP_MAX);
+            self.sleeps = self.sleeps.saturating_sub(1);
+            self.sleep = match self.sleeps {
+                0 => SLEEP_LONG,
+                _ => (self.sleep * 2).min(SLEEP_MAX),
+            };
         }
+    }
+
+    /// Returns true if the next pause is a sleep as long as they get in the first second.
+    #[inline]
+    pub fn is_long(&self) -> bool {
+        self.sleep >= SLEEP_MAX
+    }
+
+    /// Makes the next sleep as short as the first, because something has happened, although it was no answer.
+    pub fn happened(&mut self) {
+        self.sleep = SLEEP_MIN;
     }
 
     /// Notes that the wait was answered.
@@ -148,5 +171,11 @@ mod tests {
             backoff.pause();
         }
         assert_eq!((backoff.spins, backoff.yields, backoff.sleep), (0, 0, SLEEP_MAX));
+        assert!(backoff.is_long());
+        backoff.happened();
+        assert!(!backoff.is_long());
+        backoff.sleeps = 1;
+        backoff.pause();
+        assert_eq!(backoff.sleep, SLEEP_LONG, "a wait that lasts");
     }
 }

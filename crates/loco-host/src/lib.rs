@@ -1,7 +1,7 @@
 //! The common base of the fabrics of real machines: registered memory that this process has mapped, and the
 //! other members of the job. It is for implementers of fabrics; programs use a fabric.
 //!
-//! From the bottom: [`word`] (racy accesses), [`span`] (bounds-checked handles), `futex` (sleeping on a word), [`pages`] (huge or small),
+//! From the bottom: `wide` (16 bytes at once), [`word`] (racy accesses), [`span`] (bounds-checked handles), `futex` (sleeping on a word), [`pages`] (huge or small),
 //! `ranges` and [`arenas`] (allocation), [`backoff`] (pauses of a waiting thread), `strand` (many waits on one
 //! thread), [`membership`] (the members of the job, set-up data, waiting). Nothing here knows how data travels to a peer; `loco-shm` and
 //! `loco-verbs` do.
@@ -22,6 +22,8 @@ pub mod span;
 #[cfg(feature = "strands")]
 #[allow(unsafe_code)]
 pub mod strand;
+#[allow(unsafe_code)]
+mod wide;
 #[allow(unsafe_code)]
 pub mod word;
 

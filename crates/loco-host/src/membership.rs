@@ -9,8 +9,14 @@ use serde::de::DeserializeOwned;
 use crate::backoff::{Backoff, Patience};
 #[cfg(feature = "strands")]
 use crate::strand::{self, Resume};
-use loco_fabric::{Control, FabricError, NodeId, PeerState, Peers, Platform, Result, Std, Time, Wait};
+use loco_fabric::{
+    Armed, Control, Doorbell, FabricError, NodeId, PeerState, Peers, Platform, Result, Std, Time, Wait,
+};
 use loco_job::Mesh;
+
+/// The longest sleep of a waiting thread by the doorbell. It bounds how late a thread is answered if the process that
+/// should have woken it was killed in between, and what a long wait costs.
+const SLEEP_BY_BELL_MAX: Duration = Duration::from_millis(20);
 
 /// A node's view of the job.
 #[derive(Debug)]
@@ -114,15 +120,21 @@ impl Membership {
     /// Implements [`Fabric::wait`](loco_fabric::Fabric::wait).
     #[inline]
     pub fn wait<T>(&self, wait: Wait<'_>, ready: impl FnMut() -> Option<T>) -> Result<T> {
-        self.wait_or(wait, None, false, ready)
+        self.wait_or(wait, None, Bell::Silent, ready)
     }
 
     /// Waits as [`wait`](Membership::wait) does, for what the node's doorbell rings for. Implements
     /// [`Fabric::wait_for_arrival`](loco_fabric::Fabric::wait_for_arrival) and
-    /// [`Fabric::wait_for_completion`](loco_fabric::Fabric::wait_for_completion) where the doorbell does.
+    /// [`Fabric::wait_for_completion`](loco_fabric::Fabric::wait_for_completion) where the doorbell does. A thread
+    /// sleeps by `bell` when the wait has lasted some time, if that is given; a strand's thread does in any case.
     #[inline]
-    pub fn wait_by_bell<T>(&self, wait: Wait<'_>, ready: impl FnMut() -> Option<T>) -> Result<T> {
-        self.wait_or(wait, None, true, ready)
+    pub fn wait_by_bell<T>(
+        &self,
+        wait: Wait<'_>,
+        bell: Option<&dyn Doorbell>,
+        ready: impl FnMut() -> Option<T>,
+    ) -> Result<T> {
+        self.wait_or(wait, None, Bell::Rings(bell), ready)
     }
 
     /// Implements [`Fabric::wait_within`](loco_fabric::Fabric::wait_within).
@@ -139,19 +151,18 @@ impl Membership {
                 ..wait
             },
             Some(within),
-            false,
+            Bell::Silent,
             ready,
         )
     }
 
-    /// Waits until `wait.deadline`, or for `within` if that is given. `rung` says that the node's doorbell rings after
-    /// every change that `ready` looks for.
+    /// Waits until `wait.deadline`, or for `within` if that is given.
     #[inline]
     fn wait_or<T>(
         &self,
         wait: Wait<'_>,
         within: Option<Duration>,
-        rung: bool,
+        bell: Bell<'_>,
         mut ready: impl FnMut() -> Option<T>,
     ) -> Result<T> {
         if let Some(value) = ready() {
@@ -163,6 +174,7 @@ impl Membership {
         let mut backoff = self.patience.backoff();
         // Nodes that left before the wait count too, so the first comparison is with 0.
         let mut departures_seen = 0;
+        let mut armed_before = None;
         loop {
             let departures = self.mesh.departures();
             if departures != departures_seen {
@@ -180,7 +192,19 @@ impl Membership {
                 (None, None, None) => Some(Time::NEVER),
                 (None, None, Some(_)) => None,
             };
-            let next = pause(&mut backoff, end.filter(|_| rung));
+            let next = match bell {
+                Bell::Rings(Some(bell)) if backoff.is_long() && !in_strand() => {
+                    let armed = bell.arm();
+                    if let Some(value) = ready() {
+                        return Ok(value);
+                    }
+                    if self.mesh.departures() == departures_seen {
+                        self.sleep(&mut backoff, bell, armed, &mut armed_before, end);
+                    }
+                    Next::LookAtTheClockToo
+                }
+                _ => pause(&mut backoff, end.filter(|_| matches!(bell, Bell::Rings(_)))),
+            };
             if next != Next::Look
                 && let Some(error) = self.over(&wait, within, next, &mut start_and_end)
             {
@@ -191,6 +215,33 @@ impl Membership {
                 return Ok(value);
             }
         }
+    }
+
+    /// Sleeps by the doorbell until it rings or the wait ends at `end`. If it rang in vain before, the thread only pauses: while
+    /// much arrives that is not waited for, others would spend their time on waking it.
+    #[cold]
+    fn sleep(
+        &self,
+        backoff: &mut Backoff<'_>,
+        bell: &dyn Doorbell,
+        armed: Option<Armed>,
+        armed_before: &mut Option<Armed>,
+        end: Option<Time>,
+    ) {
+        match armed {
+            None => {
+                backoff.pause();
+            }
+            Some(_) if armed_before.is_some() && *armed_before != armed => {
+                backoff.happened();
+                backoff.pause();
+            }
+            Some(announced) => {
+                let left = end.map_or(SLEEP_BY_BELL_MAX, |end| end.since(self.platform.now()));
+                bell.sleep(announced, left.min(SLEEP_BY_BELL_MAX));
+            }
+        }
+        *armed_before = armed;
     }
 
     /// Looks at the clock, if the wait has an end. Returns the error if the end has come.
@@ -219,6 +270,15 @@ impl Membership {
     }
 }
 
+/// What the node's doorbell does for a wait.
+#[derive(Clone, Copy)]
+enum Bell<'a> {
+    /// It need not ring for what is waited for.
+    Silent,
+    /// It rings after every change that is waited for. A thread may sleep by it, if it is given.
+    Rings(Option<&'a dyn Doorbell>),
+}
+
 /// The things to look at after a pause.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Next {
@@ -227,6 +287,15 @@ enum Next {
     /// Nobody wants the outcome any more: the wait ends as if its deadline had come.
     #[cfg_attr(not(feature = "strands"), allow(dead_code))]
     GiveUp,
+}
+
+/// Returns true if a strand waits, and not this thread.
+#[inline]
+fn in_strand() -> bool {
+    #[cfg(feature = "strands")]
+    return strand::running();
+    #[cfg(not(feature = "strands"))]
+    false
 }
 
 /// Lets time pass: of this thread, or in a strand of others that share its thread. The strand need not be resumed before

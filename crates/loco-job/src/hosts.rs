@@ -1,4 +1,4 @@
-//! Where nodes live: addresses, and the hosts file that lists them.
+//! Addresses of nodes, and the hosts file that lists them.
 //!
 //! ```text
 //! # id  host[:port]

@@ -23,7 +23,7 @@ use Stage::{Atomic, LocalRead, LocalWrite, RemoteRead, RemoteWrite};
 /// The stages, in the order of their numbers.
 const STAGES: [Stage; 5] = [LocalRead, RemoteWrite, RemoteRead, Atomic, LocalWrite];
 
-/// Which orders a deferred NIC keeps.
+/// The orders that a deferred NIC keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Discipline {
     /// `[earlier][later]`: whether a stage of an operation comes before a stage of a later operation of its queue pair.

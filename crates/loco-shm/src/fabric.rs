@@ -214,12 +214,12 @@ impl Fabric for ShmFabric {
 
     #[inline]
     fn wait_for_arrival<T>(&self, wait: Wait<'_>, ready: impl FnMut() -> Option<T>) -> Result<T> {
-        self.0.job.wait_by_bell(wait, ready)
+        self.0.job.wait_by_bell(wait, self.0.sleeps_by(), ready)
     }
 
     #[inline]
     fn wait_for_completion<T>(&self, wait: Wait<'_>, ready: impl FnMut() -> Option<T>) -> Result<T> {
-        self.0.job.wait_by_bell(wait, ready)
+        self.0.job.wait_by_bell(wait, self.0.sleeps_by(), ready)
     }
 
     fn doorbell(&self) -> Option<Arc<dyn Doorbell>> {

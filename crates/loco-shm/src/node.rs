@@ -114,6 +114,13 @@ impl Node {
         }
     }
 
+    /// Returns the doorbell by which this node's threads sleep, if it has one.
+    #[inline]
+    pub(crate) fn sleeps_by(&self) -> Option<&dyn Doorbell> {
+        let bell: &Bell = self.bell.as_deref()?;
+        Some(bell)
+    }
+
     /// Returns the arena of `peer`, mapped here.
     pub(crate) fn arena(&self, peer: NodeId, index: u32, fd: u32) -> Result<Arc<Arena>> {
         let card = self.card(peer)?;

@@ -358,7 +358,7 @@ impl Fabric for VerbsFabric {
     fn wait_for_completion<T>(&self, wait: Wait<'_>, ready: impl FnMut() -> Option<T>) -> Result<T> {
         self.0
             .job
-            .wait_by_bell(wait, self.0.or_outage(wait.peers, ready))?
+            .wait_by_bell(wait, None, self.0.or_outage(wait.peers, ready))?
     }
 
     fn doorbell(&self) -> Option<Arc<dyn Doorbell>> {

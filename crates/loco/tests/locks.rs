@@ -269,7 +269,7 @@ fn a_waiter_of_a_tas_lock_gives_up_and_comes_back() {
     }
 }
 
-/// Where those that are left wait for one another; nothing on other nodes.
+/// The barrier of the survivors; none on other nodes.
 fn end_of(manager: &Manager<AnyFabric>, left: [u16; 2]) -> Result<Option<Barrier<AnyFabric>>> {
     let who = manager.among(left.map(NodeId));
     let barrier = || Barrier::new(&who, "end");

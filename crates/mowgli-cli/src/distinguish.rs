@@ -22,7 +22,7 @@ use crate::{Error, Exit, output, progress};
 /// is a built-in one (rdma-tso, or rdma-tso/glob) or a file (mine.cat). For built-in models the machine is asked too, and
 /// must agree.
 ///
-/// The same arguments give the same tests in the same order, whatever the number of threads.
+/// Equal arguments give equal tests in equal order, whatever the number of threads.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {

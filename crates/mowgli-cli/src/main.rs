@@ -174,7 +174,7 @@ impl From<Exit> for ExitCode {
 }
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+    let result = match arguments().command {
         Command::Check(args) => check::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Compare(args) => compare::run(&args),
@@ -199,6 +199,21 @@ fn main() -> ExitCode {
             Exit::Refused.into()
         }
     }
+}
+
+/// Parses the arguments of this process. Ends the process with 2 after a mistake in them, and with 0 after `--help` and
+/// `--version`; with 2 as well if their text cannot be written, unless the reader has gone away.
+fn arguments() -> Cli {
+    Cli::try_parse().unwrap_or_else(|answer| {
+        let code = match answer.print() {
+            Err(error) if !answer.use_stderr() && error.kind() != io::ErrorKind::BrokenPipe => {
+                eprintln!("mowgli: {error}");
+                2
+            }
+            _ => answer.exit_code(),
+        };
+        std::process::exit(code)
+    })
 }
 
 /// Returns clap's description of the command, for completions.

@@ -47,7 +47,7 @@ pub(crate) struct Args {
 /// The longest time of a search, if `--limit` names none.
 const TIME: Duration = Duration::from_secs(10);
 
-/// How often the flag of Ctrl-C is looked at.
+/// Time between two looks at the flag of Ctrl-C.
 const LOOK: Duration = Duration::from_millis(50);
 
 pub(crate) fn run(args: &Args) -> Result<Exit, Error> {

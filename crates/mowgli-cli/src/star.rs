@@ -38,7 +38,7 @@ pub(crate) struct Args {
     /// The thread that stays on the server's node, or none
     #[arg(long, value_name = "THREAD", default_value = "0", value_parser = server)]
     server: Server,
-    /// What remote compare-and-swaps are atomic against: each other (hca), or every access (glob)
+    /// Atomicity of remote compare-and-swaps: against each other (hca), or against every access (glob)
     #[arg(long, value_name = "ATOMICITY", default_value = "hca", value_parser = values::rmw())]
     rmw: RmwAtomicity,
     /// Write the translation to a file

@@ -99,3 +99,37 @@ fn tables_and_lists_fit() {
     let one = in_columns(400, &tests);
     assert_eq!(one.lines().filter(|l| l.starts_with("Test ")).count(), 1, "{one}");
 }
+
+/// Output that cannot be written is an error with its reason, also that of clap; a reader that has gone away is none.
+#[test]
+fn a_full_disk_is_an_error_and_a_closed_pipe_is_not() {
+    for arguments in [
+        &["--help"][..],
+        &["help", "check"],
+        &["check", "SB3"],
+        &["check", "SB3", "--json"],
+        &["explain", "SB3"],
+        &["compare", "--models", "rdma-sc,rdma-tso", "SB3"],
+        &["robust", "SB3"],
+        &["outcomes", "LOCO-13"],
+        &["list"],
+        &["show", "SB3"],
+        &["completions", "bash"],
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mowgli"));
+        command.args(arguments);
+        let normal = command.output().unwrap().status.code();
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = command.stdout(full).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(said.contains("No space left on device"), "{arguments:?}: {said}");
+        assert!(!said.contains("panicked"), "{arguments:?}: {said}");
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = command.stdout(writer).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), normal, "{arguments:?}: {said}");
+        assert!(!said.contains("panicked"), "{arguments:?}: {said}");
+    }
+}

@@ -72,7 +72,7 @@ pub struct Action {
     /// The target, of a flush and of the one action of a remote statement that touches the target's memory (the set Remote
     /// of coreRMA'16 section 5.3).
     pub target: Option<Node>,
-    /// What it does.
+    /// Effect of the action.
     pub effect: Effect,
 }
 

@@ -16,7 +16,7 @@ use crate::closure::Closure;
 use crate::rules::{Order, orders};
 use crate::switches::Switches;
 
-/// Where an atomic read takes its value from.
+/// Source of an atomic read's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Source {
     /// The initial value.
@@ -68,7 +68,7 @@ impl LeftOut {
     }
 }
 
-/// Which local reads of a process may read what it sent off itself, in the execution of a pivot.
+/// Tells which local reads of a process may read its own writes before they are sent, in the execution of a pivot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reading {
     /// All.

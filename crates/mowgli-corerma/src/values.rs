@@ -21,7 +21,7 @@ pub enum Branch {
     Unknown,
 }
 
-/// Where a value comes from.
+/// Source of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Origin {
     /// The initial value.
@@ -32,7 +32,7 @@ pub enum Origin {
     Undefined,
 }
 
-/// Where the values of reads, and the last values of locations, come from.
+/// Sources of the values of reads and of the last values of locations.
 pub trait Origins<'a> {
     /// Returns the actions.
     fn actions(&self) -> &'a [Action];

@@ -46,7 +46,7 @@ impl<F: Fn()> Drop for StopOnPanic<'_, F> {
 const AHEAD: usize = 64;
 
 /// Computes `work(i)` for `i` in `0..count` on several workers and hands the results to `take` in the order of `i`, as they come.
-/// What `take` sees does not depend on the number of workers. It returns false to stop.
+/// `take` sees the items in one order for every number of workers. It returns false to stop.
 pub fn in_order<T: Send>(
     count: usize,
     workers: NonZeroUsize,

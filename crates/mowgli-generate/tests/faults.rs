@@ -1,4 +1,4 @@
-//! Which changes of a model programs notice: the shortcuts of the search change no answer.
+//! Checks that the shortcuts of the search for noticed changes of a model alter no answer.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;

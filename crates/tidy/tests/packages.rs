@@ -1,4 +1,4 @@
-//! What is to be published can be: packages say what they are, bring the files that they need, and depend on nothing that stays
+//! Checks that packages can be published: they say what they are, bring the files that they need, and depend on nothing that stays
 //! here.
 
 use std::collections::BTreeMap;

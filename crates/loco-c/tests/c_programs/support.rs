@@ -41,7 +41,7 @@ impl Language {
     }
 }
 
-/// Where the library is installed.
+/// Folder of the installed library.
 pub struct Installation {
     pub prefix: PathBuf,
 }
@@ -103,7 +103,7 @@ pub fn texts(output: &Output) -> (String, String) {
 }
 
 impl Installation {
-    /// How to compile and link, for a shared library that is found where it is.
+    /// Flags to compile and link with a shared library that is found where it is.
     pub fn flags(&self) -> Vec<String> {
         let prefix = self.prefix.display();
         vec![

@@ -45,7 +45,7 @@ struct Operation {
     /// Set if the operation waits for the gets and atomics before it. All operations after it wait with it.
     fence_up: bool,
     completed: bool,
-    /// What a read-modify-write that is not atomic has read, and will compute with.
+    /// The value that a read-modify-write that is not atomic has read, and will compute with.
     read: Option<u64>,
 }
 

@@ -28,7 +28,7 @@
 //! that waits keeps another from running: there is no pool that could be full of calls which wait for one that has
 //! not begun.
 //!
-//! Where operations are done when they are posted (shared memory), a call that need not wait is made on the thread that polls
+//! On a fabric whose operations are done when they are posted (shared memory), a call that need not wait is made on the thread that polls
 //! the future, and the driver hears nothing of it.
 //!
 //! # Who wakes a task

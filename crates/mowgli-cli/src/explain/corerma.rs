@@ -41,7 +41,7 @@ struct Document {
     undecided: Option<Vec<ChangeEntry>>,
 }
 
-/// What candidates break.
+/// Lists the rules that candidates break.
 #[derive(Serialize)]
 struct Broken {
     candidates: u64,
@@ -49,7 +49,7 @@ struct Broken {
     rules: Vec<&'static str>,
     /// The pairs of a cycle; empty if a value is wrong.
     links: Vec<Link>,
-    /// What is wrong, in words.
+    /// Says in words which rule is broken.
     reason: String,
     execution: Graph,
 }

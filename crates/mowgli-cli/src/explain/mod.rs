@@ -51,7 +51,7 @@ pub(crate) struct Args {
     /// The outcome to explain, as a formula over the final state. Default: the test's condition
     #[arg(short, long, value_name = "FORMULA")]
     outcome: Option<String>,
-    /// Which of the test's conditions to explain
+    /// Number of the test's condition to explain
     #[arg(
         short,
         long,

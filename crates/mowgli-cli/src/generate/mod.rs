@@ -29,7 +29,7 @@ use crate::{Error, Exit, output, progress};
 /// relation of the file; each test asks for an outcome that the model forbids, allows without the pivot, and would allow
 /// if any instruction were left out. Without --pivot, the tests of all rules are made.
 ///
-/// The same arguments make the same files, whatever the number of threads. A run that was stopped goes on when it is started
+/// Equal arguments make equal files, whatever the number of threads. A run that was stopped goes on when it is started
 /// again with the same folder.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]

@@ -37,10 +37,10 @@ impl Totals {
     }
 }
 
-/// How a source is run.
+/// Settings of a run of a source.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settings<'a> {
-    /// Where the tests go. Without a folder they are made and counted only.
+    /// Folder of the tests. Without a folder they are made and counted only.
     pub(super) folder: Option<&'a Path>,
     /// The share of the units.
     pub(super) shard: Shard,

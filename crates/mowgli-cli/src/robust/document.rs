@@ -37,7 +37,7 @@ pub(super) struct Row {
     setting: String,
     /// robust, not-robust, not-shown, vacuous or unknown.
     verdict: &'static str,
-    /// What shows robustness: corollary-1, theorem-5 or search.
+    /// Names the proof of robustness: corollary-1, theorem-5 or search.
     by: Option<&'static str>,
     limit: Option<String>,
     /// Absent under a model file, as are the conditions.

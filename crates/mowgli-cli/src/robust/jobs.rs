@@ -1,4 +1,4 @@
-//! Which tests `mowgli robust` asks about under which models.
+//! Selects the pairs of a test and a model that `mowgli robust` asks about.
 
 use std::sync::Arc;
 

@@ -18,9 +18,9 @@ pub struct Candidate {
     pub orders: Vec<Vec<u8>>,
     /// The source of each action that is an atomic read.
     pub sources: Vec<Source>,
-    /// Where the value of each action that reads comes from.
+    /// Source of the value of each action that reads.
     pub reads: Vec<Origin>,
-    /// Where the last value of each location comes from.
+    /// Source of the last value of each location.
     pub last: Vec<Origin>,
 }
 

@@ -39,7 +39,7 @@ pub struct Witness {
     pub candidate: Candidate,
 }
 
-/// What a candidate breaks.
+/// A rule that a candidate breaks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Violation {
     /// Happens-before has this cycle; each pair leads to the next.
@@ -48,9 +48,9 @@ pub enum Violation {
     Value {
         /// The read, or the location.
         of: ValueOf,
-        /// What the candidate has.
+        /// The candidate's value.
         claimed: Origin,
-        /// What the rules give.
+        /// The value that the rules give.
         given: Origin,
         /// An access that conflicts with it, or with the write that it reads from.
         conflict: Option<u8>,
@@ -60,7 +60,7 @@ pub enum Violation {
 /// A value of a candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueOf {
-    /// What an action reads.
+    /// A value that an action reads.
     Read(u8),
     /// The last value of a location.
     Last(Loc),
@@ -71,7 +71,7 @@ pub enum ValueOf {
 pub struct Case {
     /// The candidate.
     pub candidate: Candidate,
-    /// What it breaks.
+    /// The rule that it breaks.
     pub violation: Violation,
     /// Candidates that break this, and none of the cases found before it.
     pub candidates: u64,
@@ -87,7 +87,7 @@ pub struct Reason {
     pub contrary: u64,
     /// The limit because of which some candidates were not examined.
     pub limit: Option<Limit>,
-    /// What the candidates break; what teaches most comes first.
+    /// The rules that the candidates break; the one that teaches most comes first.
     pub cases: Vec<Case>,
     /// Single changes that would allow the outcome.
     pub relaxations: Vec<Change>,

@@ -1,4 +1,4 @@
-//! What of a program decides whether a change can matter to it.
+//! Extracts the features of a program that decide whether a change of the model can matter to it.
 //!
 //! A change of a cell matters only if it changes which events of a thread are ordered. [`Features::keep_order`] compares the transitive
 //! closures of the fixed edges, those of program order and polls-from, of every path of every thread. If they are equal, the executions

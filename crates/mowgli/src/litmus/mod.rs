@@ -108,7 +108,7 @@ pub struct Parsed {
     pub litmus: Litmus,
     /// Warnings, in the order of the text.
     pub warnings: Vec<Diagnostic>,
-    /// Where the text has each instruction: for each thread the places in its code, as [`crate::event::Event::path`], with their spans.
+    /// Positions of the instructions in the text: for each thread the places in its code, as [`crate::event::Event::path`], with their spans.
     /// A block's instructions come after the instruction that has the block.
     pub instructions: Vec<Vec<(Vec<u16>, Span)>>,
 }

@@ -47,7 +47,7 @@ pub struct QueuePairView {
 pub struct EntryView {
     /// The entry in words: `put y := x`.
     pub text: String,
-    /// How far it has come: `stored`, `posted`, `value read`, `acknowledged`, `result read`, `half done`, `fence`, `not placed` or
+    /// Progress of the operation: `stored`, `posted`, `value read`, `acknowledged`, `result read`, `half done`, `fence`, `not placed` or
     /// `completion`.
     pub stage: &'static str,
 }

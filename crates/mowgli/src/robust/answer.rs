@@ -9,7 +9,7 @@ use crate::litmus::Property;
 use crate::outcome::{Budget, Limit};
 use crate::program::Program;
 
-/// What was found about a program.
+/// Result of the analysis of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// The conditions.

@@ -1,4 +1,4 @@
-//! What threads can see of each other: public locations, and the links between nodes (Robust'25 section 4.2, *topology*).
+//! Public locations, and the links between nodes by which threads see each other (Robust'25 section 4.2, *topology*).
 //!
 //! Both depend on few facts about each trace, its [`Footprint`]. Two traces with one footprint look alike to the other threads, so the
 //! conditions are checked for each combination of footprints and not for each pre-execution.
@@ -92,9 +92,9 @@ pub(super) fn is_remote(kind: Kind) -> bool {
 pub struct Link {
     /// The thread that makes it.
     pub thread: usize,
-    /// Where the way enters it.
+    /// The node from which the path comes.
     pub from: Node,
-    /// Where the way leaves it.
+    /// The node to which the path leads.
     pub to: Node,
 }
 

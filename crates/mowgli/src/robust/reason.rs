@@ -42,7 +42,7 @@ pub struct Pair {
     pub later: EventRef,
     /// The cell of Fig. 5.
     pub cell: Cell,
-    /// What would keep the two in order.
+    /// Additions that would keep the two in order.
     pub need: Need,
 }
 

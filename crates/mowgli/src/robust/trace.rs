@@ -99,7 +99,7 @@ impl Trace {
     }
 }
 
-/// What the conditions can see of an event. Two paths with equal shapes have the same pre-executions.
+/// The attributes of an event that the conditions look at. Two paths with equal shapes have the same pre-executions.
 type EventShape = (Kind, Option<Loc>, Option<Node>, Option<WorkId>, bool, bool, bool);
 
 fn shape(path: &Path) -> (Vec<EventShape>, Vec<(usize, usize)>) {

@@ -25,7 +25,7 @@ pub enum Server {
     Idle,
 }
 
-/// What to translate to.
+/// Target of the translation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// The thread that stays with the locations.
@@ -34,7 +34,7 @@ pub struct Options {
     pub early: bool,
     /// The model that the program is made for. Under [`Model::RdmaTso`] the server gets the fences that Def. 14 asks for.
     pub model: Model,
-    /// What remote read-modify-writes are atomic against. With [`RmwAtomicity::Hca`] a location that clients swap must be written by
+    /// Atomicity of remote read-modify-writes. With [`RmwAtomicity::Hca`] a location that clients swap must be written by
     /// no other instruction.
     pub rmw: RmwAtomicity,
 }

@@ -68,7 +68,7 @@ pub(super) fn mend(
     Ok(Mended::new(bench, costs, all, minimal))
 }
 
-/// What other threads see of each thread: traces with one footprint are one group.
+/// Footprint of a thread: the part of its trace that other threads see. Traces with one footprint are one group.
 struct Groups {
     footprints: Vec<Vec<Footprint>>,
     /// `of_trace[t][k]`: the group of trace `k` of thread `t`.

@@ -1,4 +1,4 @@
-//! What additions cost.
+//! Costs of additions.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! What can be added to a program, where, and the program that results.
+//! Edits of a program: additions, their places, and the program that results.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -57,7 +57,7 @@ pub struct Change {
     pub thread: usize,
     /// Its place in the mended program, or, of a poll that went, in the program before.
     pub place: Vec<u16>,
-    /// What happened.
+    /// Kind of the edit.
     pub kind: ChangeKind,
     /// The instruction, as it is printed.
     pub instr: String,

@@ -35,7 +35,7 @@ use crate::program::Program;
 pub struct Mended {
     /// The program with its additions.
     pub program: Program,
-    /// What was added and moved, in the order of the program.
+    /// Additions and moves, in the order of the program.
     pub changes: Vec<Change>,
     /// The sum of the costs of the changes.
     pub cost: u64,
@@ -148,7 +148,7 @@ fn check(question: &Question) -> Result<(), Unmended> {
     }
 }
 
-/// What the two tests say about a mended program.
+/// Answers of the two tests about a mended program.
 #[derive(Clone, Debug)]
 pub struct Verified {
     /// The conditions.

@@ -1,0 +1,126 @@
+//! Threads that wait for long take next to nothing of a core, and hear of what they wait for all the same.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::thread;
+use std::time::Duration;
+
+use common::{Cluster, on_device};
+use loco::fabric::NodeId;
+use loco::fence::Scope;
+use loco::{Barrier, Manager, Result, RingBuffer, TasLock, Thread, TicketLock};
+use rustix::time::{ClockId, clock_gettime};
+
+const HOME: NodeId = NodeId(0);
+/// A wait that is long: the pauses of a thread grow in its first milliseconds.
+const LONG: Duration = Duration::from_secs(1);
+/// Processor time that a long wait may take. It was 140 ms when a thread looked every 100 us.
+const COST_MAX: Duration = Duration::from_millis(50);
+
+/// The objects at which threads of node 1 wait for node 0.
+struct Kit {
+    barrier: Barrier,
+    ring: RingBuffer,
+    ticket: TicketLock,
+    tas: TasLock,
+    meet: Barrier,
+}
+
+impl Kit {
+    fn new(manager: &Manager) -> Result<Kit> {
+        let kit = Kit {
+            barrier: Barrier::new(manager, "barrier")?,
+            ring: RingBuffer::new(manager, "ring", HOME, 64)?,
+            ticket: TicketLock::new(manager, "ticket", HOME)?,
+            tas: TasLock::new(manager, "tas", HOME)?,
+            meet: Barrier::new(manager, "meet")?,
+        };
+        manager.wait_for_ready()?;
+        Ok(kit)
+    }
+
+    /// Each wait ends when node 0 does its part.
+    fn waits(
+        &self,
+    ) -> [(
+        &'static str,
+        Box<dyn Fn(&Thread) -> Result<()> + Send + Sync + '_>,
+    ); 4] {
+        [
+            ("barrier", Box::new(|own| self.barrier.wait(own))),
+            ("ring", Box::new(|own| self.ring.reader()?.receive(own).map(drop))),
+            (
+                "ticket lock",
+                Box::new(|own| self.ticket.lock(own, Scope::Global)?.release()),
+            ),
+            (
+                "test-and-set lock",
+                Box::new(|own| self.tas.lock(own, Scope::Global)?.release()),
+            ),
+        ]
+    }
+}
+
+/// Returns the processor time that this thread has taken.
+fn processor_time() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap()
+}
+
+/// Each wait lasts [`LONG`] in vain, costs little, and is begun again. Then node 0 does what all wait for.
+fn waits_cost_little(cluster: Cluster) {
+    // Nobody rings for a put over verbs: threads look in rounds there.
+    let cost_max = if on_device() { LONG / 2 } else { COST_MAX };
+    cluster.run(2, |manager| {
+        let kit = Kit::new(&manager)?;
+        let own = manager.thread()?;
+        if manager.node() == HOME {
+            let held = (
+                kit.ticket.lock(&own, Scope::Global)?,
+                kit.tas.lock(&own, Scope::Global)?,
+            );
+            kit.meet.wait(&own)?;
+            // Node 1 waits in vain here.
+            kit.meet.wait(&own)?;
+            kit.barrier.wait(&own)?;
+            kit.ring.writer()?.submit(&own, b"news")?;
+            held.0.release()?;
+            held.1.release()?;
+        } else {
+            kit.meet.wait(&own)?;
+            let costs: Vec<(&str, Duration)> = thread::scope(|scope| {
+                let waits = kit.waits().map(|(name, wait)| {
+                    let manager = &manager;
+                    scope.spawn(move || {
+                        let own = manager.thread().unwrap();
+                        own.set_deadline(Some(own.now().after(LONG)));
+                        let before = processor_time();
+                        let error = wait(&own).unwrap_err();
+                        assert!(error.is_timeout(), "{name}: {error}");
+                        (name, processor_time() - before)
+                    })
+                });
+                waits.map(|wait| wait.join().unwrap()).into()
+            });
+            for (name, cost) in costs {
+                assert!(cost < cost_max, "{cluster:?}: {name}: {cost:?} of {LONG:?}");
+            }
+            kit.meet.wait(&own)?;
+            for (_, wait) in kit.waits() {
+                wait(&own)?;
+            }
+        }
+        kit.meet.wait(&own)
+    });
+}
+
+#[test]
+fn a_long_wait_costs_little() {
+    waits_cost_little(Cluster::Synchronous);
+}
+
+#[test]
+fn a_long_wait_costs_little_where_operations_end_late() {
+    waits_cost_little(Cluster::Deferred(5));
+}

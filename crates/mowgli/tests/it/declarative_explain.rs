@@ -1,0 +1,246 @@
+//! Explanations: witnesses are consistent, cycles are cycles of the model, and the changes named allow the outcome.
+
+use std::collections::BTreeSet;
+
+use mowgli::catalogue;
+use mowgli::declarative;
+use mowgli::explain::{self, Change, Reason, Side};
+use mowgli::litmus::{Formula, Litmus, Operand, Relation, Setting};
+use mowgli::model::{Model, RmwAtomicity};
+use mowgli::models::Spec;
+use mowgli::models::tables::{Cell, Order};
+use mowgli::outcome::Budget;
+use mowgli::program::Loc;
+
+const RDMA_TSO: Setting = Setting {
+    model: Model::RdmaTso,
+    rmw: RmwAtomicity::Hca,
+};
+
+fn catalogued(name: &str) -> Litmus {
+    catalogue::find(name).unwrap().parse().unwrap()
+}
+
+fn reason(test: &Litmus, query: usize, setting: Setting) -> Reason {
+    let wanted = &test.queries[query].condition.formula;
+    explain::forbidden(&test.program, setting, wanted, &Budget::default())
+}
+
+#[test]
+fn a_polled_get_before_a_store_is_explained_by_the_poll() {
+    let test = catalogued("LB3bis");
+    let reason = reason(&test, 0, RDMA_TSO);
+    let text = reason.render(&test.program, RDMA_TSO, 0..1);
+    assert!(text.contains("completion of the get"), "{text}");
+    let removals: Vec<_> = reason
+        .relaxations
+        .iter()
+        .filter_map(|r| match &r.change {
+            Change::Remove { text, .. } => Some(text.as_str()),
+            _ => None,
+        })
+        .collect();
+    assert!(
+        removals.contains(&"poll(2)") && removals.contains(&"poll(1)"),
+        "{text}"
+    );
+}
+
+#[test]
+fn two_puts_on_one_queue_pair_are_explained_by_their_cells() {
+    let test = catalogued("MP1");
+    let reason = reason(&test, 0, RDMA_TSO);
+    let text = reason.render(&test.program, RDMA_TSO, 0..1);
+    assert!(
+        text.contains(
+            "oppo G7: NIC remote write before NIC remote write, same queue pair (RDMA-TSO'24 Fig. 9)"
+        ),
+        "{text}"
+    );
+    assert!(text.contains("if cell G7 ordered nothing"), "{text}");
+}
+
+#[test]
+fn a_value_that_nobody_writes_has_no_candidates() {
+    let test = catalogued("MP1");
+    let wanted = Formula::Atom(Operand::Loc(Loc(0)), Relation::Eq, 77);
+    let reason = explain::forbidden(&test.program, RDMA_TSO, &wanted, &Budget::default());
+    assert_eq!((reason.candidates, reason.limit.as_ref()), (0, None));
+    assert!(
+        reason
+            .render(&test.program, RDMA_TSO, 0..1)
+            .contains("No execution has these values")
+    );
+}
+
+/// Every forbidden outcome of the catalogue under every model.
+#[test]
+fn every_forbidden_outcome_has_a_cycle_in_the_model() {
+    let mut explained = 0;
+    for entry in catalogue::entries() {
+        let test = entry.parse().unwrap();
+        for query in &test.queries {
+            for model in [
+                Model::RdmaTso,
+                Model::RdmaSc,
+                Model::RdmaTsoNoPcie,
+                Model::RdmaWait,
+            ] {
+                let setting = Setting {
+                    model,
+                    rmw: RmwAtomicity::Hca,
+                };
+                let search = declarative::outcomes(&test.program, model, setting.rmw, &Budget::default());
+                if !search.is_complete() || search.outcomes.iter().any(|o| query.condition.formula.holds(o)) {
+                    continue;
+                }
+                let wanted = &query.condition.formula;
+                let budget = Budget {
+                    states_max: Some(2_000),
+                    ..Budget::default()
+                };
+                let reason = explain::forbidden(&test.program, setting, wanted, &budget);
+                let Some(explain::Case { execution, cycle, .. }) = reason.cases.first() else {
+                    continue;
+                };
+                let spec = Spec::of(model, setting.rmw);
+                assert!(!spec.is_consistent(execution), "{} under {model}", entry.name);
+                let edges = &cycle.edges;
+                for (i, edge) in edges.iter().enumerate() {
+                    let next = &edges[(i + 1) % edges.len()];
+                    assert_eq!(edge.to, next.from, "{} under {model}: not closed", entry.name);
+                    // A cycle passes from observation back to issue only at events where they coincide.
+                    let back = (edge.side, next.side) == (Side::Observe, Side::Issue);
+                    let instant = spec.is_instantaneous(&execution.events[edge.to]);
+                    assert!(!back || instant, "{} under {model}: not a cycle", entry.name);
+                }
+                assert!(wanted.holds(&execution.outcome));
+                explained += 1;
+            }
+        }
+    }
+    assert!(explained > 80, "{explained}");
+}
+
+#[test]
+fn relaxations_do_allow_the_outcome() {
+    for name in ["ST3", "ST9", "MP4bis", "LB3bis", "IRIW2", "RDMA-3e"] {
+        let test = catalogued(name);
+        for (index, query) in test.queries.iter().enumerate() {
+            let allowed = |setting: Setting| {
+                declarative::outcomes(&test.program, setting.model, setting.rmw, &Budget::default())
+                    .outcomes
+                    .iter()
+                    .any(|o| query.condition.formula.holds(o))
+            };
+            if allowed(RDMA_TSO) {
+                continue;
+            }
+            let reason = reason(&test, index, RDMA_TSO);
+            assert!(!reason.relaxations.is_empty(), "{name}: nothing would allow it");
+            for relaxation in &reason.relaxations {
+                if let Change::Model(setting) = relaxation.change {
+                    assert!(allowed(setting), "{name}: {setting}");
+                }
+            }
+        }
+    }
+}
+
+/// LB2 of the catalogue with a remote fence between the get and the put.
+const LB2_RFENCE: &str = "\
+RDMA LB2-rfence
+{ x@1=0; y@1=0; b@2=0; }
+P0@1   | P1@2      ;
+a := y | b := x^1  ;
+x := 1 | rfence(1) ;
+       | y^1 := 1  ;
+exists (0:a=1 /\\ b=1)
+";
+
+/// The suggestions name a cell exactly if the model without it allows the outcome, wherever the cell is in the table.
+#[test]
+fn exactly_the_cells_that_would_do_are_suggested() {
+    let mut tests: Vec<Litmus> = ["ST9", "GFP1", "ROB-1i", "MP1", "LB3bis", "IRIW2", "RMW-unit"]
+        .map(catalogued)
+        .into();
+    tests.push(mowgli::litmus::parse(LB2_RFENCE).unwrap().litmus);
+    for test in &tests {
+        for (index, query) in test.queries.iter().enumerate() {
+            let wanted = &query.condition.formula;
+            let allows = |spec: &Spec| {
+                let operands = wanted.operands();
+                let search = declarative::outcomes_of(&test.program, spec, &operands, &Budget::default());
+                assert!(search.is_complete(), "{}", test.name);
+                search.outcomes.iter().any(|o| wanted.holds(o))
+            };
+            let spec = Spec::of(RDMA_TSO.model, RDMA_TSO.rmw);
+            if allows(&spec) {
+                continue;
+            }
+            let crossed_out = |cell: &Cell| Spec {
+                ippo: spec.ippo.with(*cell, Order::No),
+                oppo: spec.oppo.with(*cell, Order::No),
+                ..spec.clone()
+            };
+            let enough = Cell::all().filter(|cell| allows(&crossed_out(cell)));
+            let enough: BTreeSet<String> = enough.map(|cell| cell.to_string()).collect();
+            let reason = reason(test, index, RDMA_TSO);
+            let named = reason.relaxations.iter().filter_map(|r| match &r.change {
+                Change::Cell { cell } => Some(cell.name.clone()),
+                _ => None,
+            });
+            assert_eq!(named.collect::<BTreeSet<_>>(), enough, "{}", test.name);
+            assert!(reason.undecided.is_empty());
+        }
+    }
+}
+
+#[test]
+fn witnesses_draw_every_event_in_its_column() {
+    let test = catalogued("IRIW1");
+    let wanted = &test.queries[0].condition.formula;
+    let witness = explain::allowed(&test.program, RDMA_TSO, wanted, &Budget::default())
+        .unwrap()
+        .unwrap();
+    assert!(wanted.holds(&witness.execution.outcome));
+    let drawing = witness.drawing(&test.program);
+    let threads = drawing
+        .boxes
+        .iter()
+        .filter(|b| drawing.columns[b.column].title != "memory");
+    let events = witness.execution.events.iter().filter(|e| e.thread.is_some());
+    assert_eq!(threads.count(), events.count());
+    let svg = drawing.svg("IRIW1");
+    assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
+    assert_eq!(svg.matches("<text").count(), svg.matches("</text>").count());
+    assert_eq!(svg.matches("marker-end").count(), drawing.arrows.len());
+    let dot = drawing.dot("IRIW1");
+    assert_eq!(dot.matches(" -> ").count(), drawing.arrows.len());
+    assert_eq!(dot.matches('{').count(), dot.matches('}').count());
+}
+
+/// SB3's puts are polled at once, so polls-from runs along program order; neither may hide the other.
+#[test]
+fn a_relation_along_program_order_has_its_own_arrow() {
+    let test = catalogued("SB3");
+    let wanted = &test.queries[0].condition.formula;
+    let witness = explain::allowed(&test.program, RDMA_TSO, wanted, &Budget::default())
+        .unwrap()
+        .unwrap();
+    let drawing = witness.drawing(&test.program);
+    let polls: Vec<_> = drawing.arrows.iter().filter(|a| a.label == "pf").collect();
+    assert_eq!(polls.len(), 2);
+    for poll in polls {
+        let same = |a: &&explain::Arrow| (a.from, a.to) == (poll.from, poll.to);
+        assert_eq!(drawing.arrows.iter().filter(same).count(), 2);
+    }
+}
+
+#[test]
+fn explanations_serialize() {
+    let test = catalogued("MP1");
+    let json = serde_json::to_value(reason(&test, 0, RDMA_TSO)).unwrap();
+    assert_eq!(json["candidates"], 1, "{json:#}");
+    assert!(json["cases"][0]["cycle"]["edges"][0]["side"].is_string());
+}

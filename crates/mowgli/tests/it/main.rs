@@ -1,0 +1,31 @@
+//! The tests of the engines, their languages and the catalogue. They are one program, because compiling and linking the library
+//! into one for each file takes longer than running them. `cargo test -p mowgli --test it robust::` runs those of a file.
+#![allow(clippy::unwrap_used)] // Helpers of tests are tests.
+
+mod catalogue;
+mod declarative;
+mod declarative_explain;
+mod declarative_faults;
+mod declarative_laws;
+mod diagnostics;
+mod differential;
+mod explore;
+mod fuzz_models;
+mod fuzz_parser;
+mod golden;
+mod litmus_language;
+mod machine;
+mod mend;
+mod model_diagnostics;
+mod model_files;
+mod model_language;
+mod pairs;
+mod proof;
+mod robust;
+mod robust_catalogue;
+mod robust_faults;
+mod robust_model_files;
+mod robust_naive;
+mod shapes;
+mod star;
+mod support;

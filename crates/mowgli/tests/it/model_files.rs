@@ -1,0 +1,139 @@
+//! The model files of `models/` mean what the built-in models mean.
+//!
+//! Every file parses without a warning, and by outcome sets each agrees with its built-in model on the catalogue and on random programs.
+//! `MOWGLI_MODEL_FILES=COUNT[,FIRST_SEED]` runs COUNT random programs of each shape instead of the few of the suite.
+
+use crate::shapes::SHAPES;
+use mowgli::cat::{self, Embedded, ModelFile};
+use mowgli::generate::{self, Shape};
+use mowgli::litmus::Setting;
+use mowgli::model::Model;
+use mowgli::outcome::{Budget, Completeness, Limit};
+use mowgli::program::Program;
+use mowgli::{catalogue, check, declarative};
+
+#[test]
+fn every_embedded_file_parses_without_a_warning() {
+    for (name, text) in cat::FILES {
+        match ModelFile::parse(name, text, &Embedded) {
+            // Parts of models state no axiom, or use names of the file that includes them.
+            Ok(file) => assert!(
+                file.warnings().iter().all(|w| w.kind == cat::Kind::NoAxiom),
+                "{:?}",
+                file.warnings()
+            ),
+            Err(errors) if name == "rdma-axioms.cat" => {
+                assert!(
+                    errors.iter().all(|e| e.kind == cat::Kind::UndefinedName),
+                    "{errors:?}"
+                );
+            }
+            Err(errors) => panic!("{}", errors[0]),
+        }
+    }
+}
+
+#[test]
+fn every_built_in_model_has_a_file() {
+    for model in Model::ALL {
+        let file = ModelFile::of(model);
+        assert!(!file.axioms().is_empty() && file.title().is_some(), "{model}");
+        assert_eq!(file.warnings(), [], "{model}");
+    }
+}
+
+/// Programs of each shape in the test suite.
+const COUNT: u64 = 60;
+
+fn budget() -> Budget<'static> {
+    Budget {
+        states_max: Some(300_000),
+        ..Budget::default()
+    }
+}
+
+/// Panics if a file and its built-in model give a program different outcomes. Returns whether both searches finished.
+fn compare(program: &Program, setting: Setting, file: &ModelFile, about: &dyn Fn() -> String) -> bool {
+    let built_in = declarative::outcomes(program, setting.model, setting.rmw, &budget());
+    let by_file = cat::decide(program, file, setting.rmw, None, &budget());
+    let by_file = by_file.unwrap_or_else(|e| panic!("{}: {e}", about()));
+    match (&built_in.completeness, &by_file.completeness) {
+        (Completeness::Complete, Completeness::Complete)
+        | (
+            Completeness::Incomplete(Limit::LoopBound { .. }),
+            Completeness::Incomplete(Limit::LoopBound { .. }),
+        ) => {
+            assert_eq!(by_file.outcomes, built_in.outcomes, "{} under {setting}", about());
+            true
+        }
+        (Completeness::Complete, Completeness::Incomplete(Limit::States(_)))
+        | (Completeness::Incomplete(Limit::States(_)), _) => false,
+        (a, b) => panic!("{} under {setting}: {a:?}, by file {b:?}", about()),
+    }
+}
+
+#[test]
+fn the_catalogue_has_the_same_outcomes_by_file() {
+    let files = Model::ALL.map(ModelFile::of);
+    for entry in catalogue::entries() {
+        let litmus = entry.parse().unwrap();
+        for setting in check::settings(&litmus.program) {
+            let file = &files[setting.model as usize];
+            let finished = compare(&litmus.program, setting, file, &|| entry.path());
+            assert!(finished, "{} under {setting}", entry.path());
+        }
+    }
+}
+
+#[test]
+fn random_programs_have_the_same_outcomes_by_file() {
+    let asked = std::env::var("MOWGLI_MODEL_FILES").ok();
+    let mut numbers = asked
+        .iter()
+        .flat_map(|s| s.split(','))
+        .map(|n| n.parse::<u64>().unwrap());
+    let (count, first) = (numbers.next().unwrap_or(COUNT), numbers.next().unwrap_or(1));
+    let files = Model::ALL.map(ModelFile::of);
+    let (mut compared, mut unfinished) = (0u64, 0u64);
+    for (name, shape) in SHAPES {
+        for seed in first..first + count {
+            let program = generate::program(seed, &shape);
+            for setting in check::settings(&program) {
+                let file = &files[setting.model as usize];
+                match compare(&program, setting, file, &|| format!("{name}, seed {seed}")) {
+                    true => compared += 1,
+                    false => unfinished += 1,
+                }
+            }
+        }
+    }
+    println!("{compared} comparisons, {unfinished} not finished");
+    assert!(
+        unfinished * 100 <= compared,
+        "{unfinished} of {compared} searches did not finish"
+    );
+}
+
+/// The search agrees with plain enumeration, which evaluates by other code.
+#[test]
+fn the_search_finds_what_enumeration_finds() {
+    let files = Model::ALL.map(ModelFile::of);
+    let small = Shape {
+        instructions: 4,
+        ..Shape::SMALL
+    };
+    let mut compared = 0;
+    for seed in 1..=COUNT {
+        let program = generate::program(seed, &small);
+        for setting in check::settings(&program) {
+            let file = &files[setting.model as usize];
+            let plain = cat::outcomes_by_enumeration(&program, file, setting.rmw, &budget());
+            if plain.is_complete() {
+                let found = cat::outcomes(&program, file, setting.rmw, &budget());
+                assert_eq!(found.outcomes, plain.outcomes, "seed {seed} under {setting}");
+                compared += 1;
+            }
+        }
+    }
+    assert!(compared >= COUNT, "{compared}");
+}
