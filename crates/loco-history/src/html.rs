@@ -1,5 +1,4 @@
-//! Makes the timeline page, which holds the history as data and draws it. Relies on the template `timeline.html`, which loads nothing from
-//! elsewhere. Used by [`Report::html`].
+//! Makes the document of a history: what it draws, as data for [`film::of_history`]. Used by [`Report::html`].
 
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
@@ -7,18 +6,15 @@ use serde_json::{Value, json};
 use crate::report::{Partition, Report, Verdict, show_states};
 use crate::{Spec, ThreadId};
 
-const TEMPLATE: &str = include_str!("timeline.html");
-/// The mark in the template that the data replaces.
-const PLACE: &str = "/*DATA*/null";
 /// Orders drawn for one partition at most; the report itself has more.
 const ORDERS_MAX: usize = 256;
 /// Partitions drawn at most.
 const PARTITIONS_MAX: usize = 64;
 
 impl<S: Spec> Report<'_, S> {
-    /// Makes a page that draws the history as a timeline with one row for each thread. It shows every partition that is not ok, or all
-    /// partitions if all are ok. The page needs nothing but a browser. A click on an operation shows the longest order found that
-    /// contains it, with the states on the way.
+    /// Makes a page that draws the history as a timeline with one row for each thread, in the look of films of `loco check --html`. It
+    /// shows every partition that is not ok, or all partitions if all are ok. The page needs nothing but a browser. A click on an
+    /// operation shows the longest order found that contains it, with the states on the way.
     pub fn html(&self) -> String {
         page(self)
     }
@@ -38,12 +34,20 @@ fn page<S: Spec>(report: &Report<'_, S>) -> String {
         .collect();
     let summary = report.text();
     let data = json!({
-        "summary": summary.lines().next().unwrap_or_default(),
         "omitted": drawn.len().saturating_sub(PARTITIONS_MAX),
         "partitions": partitions,
     });
-    // A history may contain any text. Inside a script element only `<` can end the element.
-    TEMPLATE.replace(PLACE, &data.to_string().replace('<', "\\u003c"))
+    let heading = film::Heading {
+        title: "History of calls",
+        note: summary.lines().next().unwrap_or_default(),
+        verdict: match report.verdict() {
+            Verdict::Ok => film::Verdict::Ok,
+            Verdict::Violation => film::Verdict::Violation,
+            Verdict::Unknown => film::Verdict::Unknown,
+        },
+    };
+    // JSON that is already a value can always be written.
+    film::of_history(heading, &data).unwrap_or_default()
 }
 
 fn partition<S: Spec>(report: &Report<'_, S>, part: &Partition<S::Key>) -> Value {

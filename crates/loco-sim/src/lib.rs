@@ -39,6 +39,7 @@ pub use fabric::platform::{
 };
 pub use fabric::{ModelCell, ModelControl, ModelFabric, ModelMemory, ModelQueuePair, ModelRemote};
 pub use graphs::ExecutionGraph;
+pub use graphs::film::{Film, FilmCall, FilmNote, FilmThread, FilmWord, Frame, ThreadFrame};
 pub use reports::schedule::{NotASchedule, Schedule};
 pub use reports::trace::TraceStep;
 pub use reports::{Completeness, Failure, FailureKind, Report, Stats};
@@ -263,6 +264,19 @@ pub fn execution_graph(
     builder: impl Fn(&mut World) + Sync,
 ) -> Result<ExecutionGraph, SimError> {
     graphs::of(config, &builder, schedule)
+}
+
+/// Returns the execution that `schedule` leads to as a film: the machine after each step, the calls of objects, and what was
+/// outstanding. The world is the one that was explored.
+///
+/// # Errors
+/// Returns the errors of [`replay`].
+pub fn film(
+    config: &Config,
+    schedule: &Schedule,
+    builder: impl Fn(&mut World) + Sync,
+) -> Result<Film, SimError> {
+    graphs::film::of(config, &builder, schedule)
 }
 
 #[cfg(doctest)]

@@ -1,7 +1,6 @@
 //! `mowgli serve`: the page, on a local port.
 
 use std::net::{IpAddr, SocketAddr};
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use mowgli_web::{Options, Server};
@@ -88,17 +87,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
 
 /// Opens an address in the user's browser. The address has been printed, so that there is another way if this fails.
 fn open(url: &str) {
-    let opener = match cfg!(target_os = "macos") {
-        true => "open",
-        false => "xdg-open",
-    };
-    let started = Command::new(opener)
-        .arg(url)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn();
-    if let Err(error) = started {
-        eprintln!("mowgli: cannot start {opener}: {error}; open the address yourself");
+    if let Err(error) = film::open(url) {
+        eprintln!("mowgli: {error}; open the address yourself");
     }
 }

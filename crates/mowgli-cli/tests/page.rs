@@ -1,9 +1,15 @@
-//! `mowgli serve` in a browser: Chromium, driven by Playwright (`tests/page/page.test.mjs`), does what a user would do.
+//! `mowgli serve` in a browser, and films: Chromium, driven by Playwright (`tests/page/page.test.mjs`), does what a user would do.
 //!
 //! Needs Chromium, Node.js and the packages that `ci/install-browser` installs; without them it is skipped, and says so, unless
 //! `LOCO_REQUIRE_BROWSER` is set. `MOWGLI_BLESS=1` takes the screenshots anew.
 
-use std::io::{BufRead, BufReader};
+#![allow(clippy::unwrap_used)]
+
+#[path = "page/films.rs"]
+mod films;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -52,6 +58,69 @@ fn a_port_that_is_taken_is_an_error_and_ctrl_c_is_the_end() {
     assert_eq!(first.0.wait().unwrap().code(), Some(0));
 }
 
+/// Asks a question as the page does, and returns the connection on which the answer comes.
+fn question(url: &str, name: &str, body: &serde_json::Value) -> TcpStream {
+    let (host, path) = url
+        .strip_prefix("http://")
+        .and_then(|rest| rest.split_once('/'))
+        .unwrap();
+    let body = body.to_string();
+    let head = format!(
+        "POST /{path}api/{name} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    let mut stream = TcpStream::connect(host).unwrap();
+    stream.write_all((head + &body).as_bytes()).unwrap();
+    stream
+}
+
+fn answer(mut stream: TcpStream) -> serde_json::Value {
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200"), "{text}");
+    serde_json::from_str(body).unwrap()
+}
+
+/// A test with more states than any memory: eight threads that count up and read one another.
+fn endless() -> String {
+    let row = |cell: &dyn Fn(usize) -> String| (0..8).map(cell).collect::<Vec<_>>().join(" | ") + " ;\n";
+    let words: String = (0..8).map(|t| format!("x{t}@1=0; ")).collect();
+    let mut text = format!("RDMA endless\n{{ {words}}}\n{}", row(&|t| format!("P{t}@1")));
+    for r in 0..6 {
+        text += &row(&|t| format!("x{t} := {}", r + 1));
+        text += &row(&|t| format!("a{t}{r} := x{}", (t + r + 1) % 8));
+    }
+    text + "exists (x0=9)\n"
+}
+
+#[test]
+fn searches_that_reach_the_limit_of_memory_end_and_the_page_stays_usable() {
+    let (served, url) = serve(&["--limit", "time=1h,memory=48M"]);
+    let machine = serde_json::json!({ "text": endless(), "setting": "rdma-tso", "formula": "x0=9" });
+    let three: Vec<TcpStream> = (0..3).map(|_| question(&url, "replay", &machine)).collect();
+    for stream in three {
+        let answer = answer(stream);
+        assert_eq!(answer["limit"], "memory limit of 48 MiB reached", "{answer}");
+        assert!(answer["schedule"].is_null(), "{answer}");
+    }
+    // The process itself, and what a search may add between two looks at the limit.
+    let status = std::fs::read_to_string(format!("/proc/{}/status", served.0.id())).unwrap();
+    let most = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))
+        .unwrap();
+    let most: u64 = most.trim().trim_end_matches(" kB").parse().unwrap();
+    assert!(most < 192 << 10, "{most} kB");
+    let small = "RDMA SB\n{ x@1=0; y@1=0; }\n P0@1 | P1@1 ;\n x := 1 | y := 1 ;\n a := y | b := x ;\nexists (0:a=0 /\\ 1:b=0)\n";
+    let next = serde_json::json!({ "text": small, "setting": "rdma-tso", "formula": "0:a=0 /\\ 1:b=0" });
+    let found = answer(question(&url, "replay", &next));
+    assert!(
+        found["schedule"].is_array() && found["limit"].is_null(),
+        "{found}"
+    );
+}
+
 #[test]
 fn the_page_does_what_it_says() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/page");
@@ -81,10 +150,15 @@ fn the_page_does_what_it_says() {
     // Node.js finds packages above the file that asks for them.
     let script = folder.join("page.test.mjs");
     std::fs::copy(here.join("page.test.mjs"), &script).unwrap();
+    let documents = ["film.html", "history.html"].map(|name| folder.join(name));
+    films::write_film(&documents[0]);
+    films::write_history(&documents[1]);
     let status = Command::new("node")
         .args(["--test", "--test-reporter=spec"])
         .arg(&script)
         .env("MOWGLI_PAGE", &url)
+        .env("MOWGLI_FILM", &documents[0])
+        .env("MOWGLI_HISTORY", &documents[1])
         .env("MOWGLI_SCREENSHOTS", here.join("screenshots"))
         .status()
         .unwrap();

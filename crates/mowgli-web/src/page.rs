@@ -10,12 +10,16 @@ macro_rules! files {
     };
 }
 
-/// Every file by its path below the page.
+/// The files that films have too.
+const SHARED: &[(&str, &[u8])] = &[
+    ("boxes.css", film::BOXES_STYLE.as_bytes()),
+    ("boxes.js", film::BOXES_SCRIPT.as_bytes()),
+];
+
+/// Every other file by its path below the page.
 const FILES: &[(&str, &[u8])] = files![
     "index.html",
     "style.css",
-    "boxes.css",
-    "boxes.js",
     "app.js",
     "api.js",
     "catalogue.js",
@@ -43,8 +47,12 @@ pub(crate) async fn file(Path(path): Path<String>) -> Response {
     answer(&path)
 }
 
+fn files() -> impl Iterator<Item = &'static (&'static str, &'static [u8])> {
+    SHARED.iter().chain(FILES)
+}
+
 fn answer(path: &str) -> Response {
-    let Some((name, bytes)) = FILES.iter().find(|(name, _)| *name == path) else {
+    let Some((name, bytes)) = files().find(|(name, _)| *name == path) else {
         return (StatusCode::NOT_FOUND, "the page has no such file\n").into_response();
     };
     let kind = match name.rsplit_once('.').map(|(_, extension)| extension) {
@@ -62,7 +70,7 @@ mod tests {
 
     #[test]
     fn the_page_is_small() {
-        let bytes: usize = FILES.iter().map(|(_, bytes)| bytes.len()).sum();
+        let bytes: usize = files().map(|(_, bytes)| bytes.len()).sum();
         assert!(bytes < 1 << 20, "{bytes} bytes");
     }
 
@@ -73,7 +81,7 @@ mod tests {
             let path = entry.unwrap().path();
             if path.is_file() {
                 let name = path.file_name().unwrap().to_string_lossy().into_owned();
-                assert!(FILES.iter().any(|(n, _)| *n == name), "{name}");
+                assert!(files().any(|(n, _)| *n == name), "{name}");
                 let text = std::fs::read_to_string(&path).unwrap();
                 let urls = text.split("http").skip(1).filter(|rest| rest.contains("://"));
                 let known = |rest: &&str| !rest.starts_with("://www.w3.org/");

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use loco_sim::{
-    Config, End, Event, ExecutionGraph, Failure, Report, Schedule, SimError, Strategy, World,
+    Config, End, Event, ExecutionGraph, Failure, Film, Report, Schedule, SimError, Strategy, World,
     execution_graph, explore, replay,
 };
 use mowgli_libraries::client::{Client, ObjectId, Setting};
@@ -135,6 +135,18 @@ pub fn graph(
     let client = Arc::new(client.clone());
     let (found, iterations_max) = (Found::default(), effort.iterations_max);
     execution_graph(&Config::default(), schedule, |world: &mut World| {
+        build(world, &client, form, iterations_max, &None, &found);
+    })
+}
+
+/// The execution of a schedule as a film.
+///
+/// # Errors
+/// As [`again`].
+pub fn film(client: &Client, form: Form, effort: &Effort, schedule: &Schedule) -> Result<Film, SimError> {
+    let client = Arc::new(client.clone());
+    let (found, iterations_max) = (Found::default(), effort.iterations_max);
+    loco_sim::film(&Config::default(), schedule, |world: &mut World| {
         build(world, &client, form, iterations_max, &None, &found);
     })
 }

@@ -25,6 +25,6 @@ mod interpreter;
 mod objects;
 
 pub use campaign::{Campaign, Failed, Summary};
-pub use check::{Checked, Effort, again, check, describe, graph, promised};
+pub use check::{Checked, Effort, again, check, describe, film, graph, promised};
 pub use form::{Form, LockForm, OwnedForm, RingForm};
 pub use generate::{Clients, NotASize, Size, library, word};

@@ -9,15 +9,16 @@ use std::time::{Duration, Instant};
 use loco_app::{OutputError, complain, print};
 use loco_check::Object;
 use loco_check::clients::{
-    Campaign, Checked, Clients, Effort, Form, Size, Summary, again, check, describe, graph, promised,
+    Campaign, Checked, Clients, Effort, Form, Size, Summary, again, check, describe, film, graph, promised,
 };
-use loco_sim::{Schedule, Stats, Strategy};
+use loco_sim::{Failure, Schedule, Stats, Strategy};
 use mowgli_libraries::catalogue;
 use mowgli_libraries::client::{Client, Library, Setting, parse};
 use mowgli_libraries::judge;
 use mowgli_libraries::outcome::Budget;
 use serde::Serialize;
 
+use super::pictures::{self, Subject};
 use super::{Args, INTERRUPTED, progress};
 use crate::error::CliError;
 
@@ -90,7 +91,7 @@ fn campaigns(args: &Args, size: &Size, cancel: &Arc<AtomicBool>) -> Result<u8, C
         show(args, object, &summary)?;
         if let Some(failed) = &summary.failed {
             found = true;
-            draw(args, &failed.client, failed.form, Some(&failed.failure.schedule))?;
+            draw(args, &failed.client, failed.form, Some(&failed.failure))?;
             if let Some(path) = &args.clients.keep {
                 std::fs::write(path, failed.client.print())
                     .map_err(CliError::os("cannot write the client"))?;
@@ -270,8 +271,7 @@ fn each_client(args: &Args, cancel: &Arc<AtomicBool>) -> Result<u8, CliError> {
             };
             let checked = checked.map_err(|error| CliError::Usage(format!("{name}: {error}")))?;
             found |= !show_client(args, name, &client, form, &checked)?;
-            let failed = checked.report.failure.as_ref().map(|failure| &failure.schedule);
-            draw(args, &client, form, failed.or(args.replay.as_ref()))?;
+            draw(args, &client, form, checked.report.failure.as_ref())?;
             if progress::is_set(cancel) {
                 return Ok(if found { 1 } else { INTERRUPTED });
             }
@@ -281,13 +281,17 @@ fn each_client(args: &Args, cancel: &Arc<AtomicBool>) -> Result<u8, CliError> {
 }
 
 /// Writes the pictures of an execution that were asked for.
-fn draw(args: &Args, client: &Client, form: Form, schedule: Option<&Schedule>) -> Result<(), CliError> {
-    let Some(schedule) = schedule.filter(|_| args.svg.is_some() || args.dot.is_some()) else {
-        return Ok(());
+fn draw(args: &Args, client: &Client, form: Form, failure: Option<&Failure>) -> Result<(), CliError> {
+    let name = match form.about() {
+        about if about.is_empty() => client.name.clone(),
+        about => format!("{} on {about}", client.name),
     };
-    let graph = graph(client, form, &Effort::default(), schedule)
-        .map_err(|error| CliError::Usage(error.to_string()))?;
-    super::write_drawing(args, &graph, &format!("{}: {schedule}", client.name))
+    let subject = Subject::of(&name, failure, args.replay.as_ref());
+    let effort = Effort::default();
+    let graph = |schedule: &Schedule| graph(client, form, &effort, schedule);
+    pictures::write(args, &subject, graph, |schedule| {
+        film(client, form, &effort, schedule)
+    })
 }
 
 /// The objects that a client runs on: those of the object that was named, or the usual ones, with ring buffers in both

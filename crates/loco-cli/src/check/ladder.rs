@@ -5,11 +5,12 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use loco_app::{OutputError, complain, print};
+use loco_app::{OutputError, print};
 use loco_check::{Ladder, LadderReport, Object, Rung, RungReport, rungs};
-use loco_sim::{Completeness, Config, Failure, Schedule, World, execution_graph, replay};
+use loco_sim::{Completeness, Config, Failure, Schedule, World, execution_graph, film, replay};
 use serde::Serialize;
 
+use super::pictures::{self, Subject};
 use super::{Args, INTERRUPTED, progress};
 use crate::error::CliError;
 
@@ -61,8 +62,10 @@ pub(super) fn run(args: &Args, cancel: &Arc<AtomicBool>) -> Result<u8, CliError>
             && let Some(failure) = &failed.failure
             && let Some(rung) = rung(&[object], failed.rung)
         {
-            draw(args, &rung, &failure.schedule)?;
+            draw(args, &rung, &failure.schedule, Some(failure))?;
             found = true;
+        } else if args.wants_pictures() {
+            pictures::nothing_to_draw(object.name());
         }
         if report.interrupted {
             return Ok(if found { 1 } else { INTERRUPTED });
@@ -100,7 +103,7 @@ fn again(args: &Args, objects: &[Object], schedule: &Schedule) -> Result<u8, Cli
     let config = config(&rung);
     let report = replay(&config, schedule, |world: &mut World| rung.build(world))
         .map_err(|error| CliError::Usage(error.to_string()))?;
-    draw(args, &rung, schedule)?;
+    draw(args, &rung, schedule, report.failure.as_ref())?;
     match &report.failure {
         Some(failure) => print(format_args!("FAILED\n{failure}"))?,
         None => print("ok: this execution breaks no promise")?,
@@ -114,15 +117,13 @@ fn config(rung: &Rung) -> Config {
     config
 }
 
-/// Writes the drawings that were asked for.
-fn draw(args: &Args, rung: &Rung, schedule: &Schedule) -> Result<(), CliError> {
-    if args.svg.is_none() && args.dot.is_none() {
-        return Ok(());
-    }
-    let graph = execution_graph(&config(rung), schedule, |world: &mut World| rung.build(world))
-        .map_err(|error| CliError::Usage(error.to_string()))?;
-    let title = format!("{}: {schedule}", rung.name());
-    super::write_drawing(args, &graph, &title)
+/// Writes the pictures that were asked for.
+fn draw(args: &Args, rung: &Rung, schedule: &Schedule, failure: Option<&Failure>) -> Result<(), CliError> {
+    let subject = Subject::of(rung.name(), failure, Some(schedule));
+    let config = config(rung);
+    let world = |world: &mut World| rung.build(world);
+    let graph = |schedule: &Schedule| execution_graph(&config, schedule, world);
+    pictures::write(args, &subject, graph, |schedule| film(&config, schedule, world))
 }
 
 /// A line of `--json`: one object.
@@ -220,9 +221,4 @@ fn verdict(report: &LadderReport) -> String {
             report.seconds
         ),
     }
-}
-
-/// Says on standard error that there was nothing to draw.
-pub(super) fn nothing_to_draw() {
-    complain("loco: no execution failed, so there is nothing to draw");
 }

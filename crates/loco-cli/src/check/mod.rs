@@ -8,8 +8,8 @@ use std::time::Duration;
 use clap::ValueEnum;
 use loco_app::print;
 use loco_sim::{
-    Bounds, Completeness, Config, ExecutionGraph, Faults, Report, Schedule, Stats, Strategy, execution_graph,
-    explore, replay,
+    Bounds, Completeness, Config, Faults, Report, Schedule, Stats, Strategy, execution_graph, explore, film,
+    replay,
 };
 use mowgli::shard::Shard;
 use serde::Serialize;
@@ -19,6 +19,7 @@ use crate::error::CliError;
 mod atomics;
 mod clients;
 mod ladder;
+mod pictures;
 mod place;
 mod progress;
 mod robust;
@@ -26,6 +27,7 @@ mod soak;
 mod worlds;
 
 use loco_check::Object as Laddered;
+use pictures::Subject;
 use place::Size;
 use worlds::Object;
 
@@ -87,6 +89,8 @@ const SIZED: [&str; 11] = [
 ///   loco check barrier --clients 'threads<=3,calls<=2,with=sv'
 ///
 ///   loco check --client LOCO-13
+///
+///   loco check ring-buffer --replay '' --open
 ///
 ///   loco check owned-var --robust
 ///
@@ -169,6 +173,13 @@ pub struct Args {
     /// Draw the execution as Graphviz DOT into this file
     #[arg(long, value_name = "FILE")]
     dot: Option<PathBuf>,
+    /// Write the failing execution, or the one of --replay, as a film into this file: one HTML document with the machine step by
+    /// step, the calls of the object, and what was outstanding
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["soak", "rungs"])]
+    html: Option<PathBuf>,
+    /// Open the film in the browser
+    #[arg(long, conflicts_with_all = ["soak", "rungs"])]
+    open: bool,
     /// Do share I of N of the objects only (1/4 to 4/4), or the share of this Slurm array task (slurm). With --json, the first
     /// line names the share, and `mowgli merge` joins the outputs of all shares
     #[arg(long, value_name = "I/N", value_parser = shard, conflicts_with_all = ["object", "soak", "client", "replay", "rungs"])]
@@ -258,8 +269,10 @@ impl Args {
         if self.replay.is_some() && self.object.is_none() && !self.clients.is_asked() {
             return usage("--replay: say which OBJECT's world or which --client the schedule is of");
         }
-        if (self.svg.is_some() || self.dot.is_some()) && self.object.is_none() && !self.clients.is_asked() {
-            return usage("--svg and --dot: say which OBJECT or which --client is to be drawn");
+        if self.wants_pictures() && self.object.is_none() && !self.clients.is_asked() {
+            return usage(
+                "--svg, --dot, --html and --open: say which OBJECT or which --client is to be drawn",
+            );
         }
         let sized = self
             .object
@@ -355,33 +368,14 @@ impl Args {
         }
     }
 
-    /// Writes the drawings that were asked for.
+    /// Writes the pictures that were asked for.
     fn draw(&self, object: Object, size: Size, config: &Config, report: &Report) -> Result<(), CliError> {
-        let failed = report.failure.as_ref().map(|failure| &failure.schedule);
-        if self.svg.is_none() && self.dot.is_none() {
-            return Ok(());
-        }
-        let Some(schedule) = failed.or(self.replay.as_ref()) else {
-            ladder::nothing_to_draw();
-            return Ok(());
-        };
+        let name = object.name();
+        let subject = Subject::of(&name, report.failure.as_ref(), self.replay.as_ref());
         let world = |world: &mut loco_sim::World| worlds::build(object, size, world);
-        let graph =
-            execution_graph(config, schedule, world).map_err(|error| CliError::Usage(error.to_string()))?;
-        let title = format!("{}: {schedule}", object.name());
-        write_drawing(self, &graph, &title)
+        let graph = |schedule: &Schedule| execution_graph(config, schedule, world);
+        pictures::write(self, &subject, graph, |schedule| film(config, schedule, world))
     }
-}
-
-/// Writes a drawing into the files that were named.
-fn write_drawing(args: &Args, graph: &ExecutionGraph, title: &str) -> Result<(), CliError> {
-    let drawing = graph.drawing();
-    let write = |path: &Option<PathBuf>, text: String| match path {
-        Some(path) => std::fs::write(path, text).map_err(CliError::os("cannot write the drawing")),
-        None => Ok(()),
-    };
-    write(&args.svg, drawing.svg(title))?;
-    write(&args.dot, drawing.dot(title))
 }
 
 /// Returns a flag that Ctrl-C sets. A second Ctrl-C ends the process at once.

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use loco_app::print;
 use loco_check::{Expected, Object, RobustCheck, RobustReport};
-use loco_sim::{Completeness, Config, Strength, World, execution_graph};
+use loco_sim::{Completeness, Config, Schedule, Strength, World, execution_graph, film};
 use serde::Serialize;
 
+use super::pictures::{self, Subject};
 use super::{Args, INTERRUPTED, progress};
 use crate::error::CliError;
 
@@ -42,27 +43,34 @@ pub(super) fn run(args: &Args, cancel: &Arc<AtomicBool>) -> Result<u8, CliError>
     Ok(u8::from(differs))
 }
 
-/// Draws the first execution that shows something.
+/// Writes pictures of the first execution that shows something.
 fn draw(args: &Args, check: &RobustCheck, reports: &[RobustReport]) -> Result<(), CliError> {
-    if args.svg.is_none() && args.dot.is_none() {
+    if !args.wants_pictures() {
         return Ok(());
     }
     let shown = reports
         .iter()
         .find_map(|r| Some((r, r.found.strength.witness()?)));
-    let Some((report, witness)) = shown else {
-        super::ladder::nothing_to_draw();
+    let Some((rung, report, witness)) =
+        shown.and_then(|(report, witness)| Some((check.world(report.world)?, report, witness)))
+    else {
+        pictures::nothing_to_draw(check.object.name());
         return Ok(());
     };
-    if let Some(rung) = check.world(report.world) {
-        let mut config = Config::default();
-        rung.configure(&mut config);
-        let graph = execution_graph(&config, &witness.schedule, |world: &mut World| rung.build(world))
-            .map_err(|error| CliError::Usage(error.to_string()))?;
-        let title = format!("{}: {}", report.world, witness.schedule);
-        super::write_drawing(args, &graph, &title)?;
-    }
-    Ok(())
+    let mut config = Config::default();
+    rung.configure(&mut config);
+    let subject = Subject {
+        name: report.world,
+        schedule: Some(&witness.schedule),
+        note: match &report.found.strength {
+            Strength::Failed(failure) => failure.summary(),
+            _ => "A strong memory has no execution in which the calls return this.\n".to_owned(),
+        },
+        verdict: film::Verdict::Violation,
+    };
+    let world = |world: &mut World| rung.build(world);
+    let graph = |schedule: &Schedule| execution_graph(&config, schedule, world);
+    pictures::write(args, &subject, graph, |schedule| film(&config, schedule, world))
 }
 
 /// A line of `--json`: one object.

@@ -6,6 +6,7 @@
 //! touches: neither says anything about memory. It also omits locks of the platform, which are no memory
 //! events. Used on request, after an exploration.
 
+pub(crate) mod film;
 mod recorder;
 
 use std::collections::BTreeMap;

@@ -163,9 +163,19 @@ impl Failure {
     }
 }
 
-impl fmt::Display for Failure {
+impl Failure {
+    /// Says in what way the execution failed, without its histories and its trace.
+    pub fn summary(&self) -> String {
+        Summary(self).to_string()
+    }
+}
+
+struct Summary<'a>(&'a Failure);
+
+impl fmt::Display for Summary<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.kind {
+        let Summary(failure) = self;
+        match &failure.kind {
             FailureKind::Assertion { thread, message } => writeln!(f, "thread {thread} panicked: {message}")?,
             FailureKind::End { message } => writeln!(f, "the check of the end failed: {message}")?,
             FailureKind::Deadlock => writeln!(f, "deadlock: no thread can go on")?,
@@ -175,9 +185,16 @@ impl fmt::Display for Failure {
             )?,
             FailureKind::Reached => writeln!(f, "reached")?,
         }
-        for line in &self.waiting {
+        for line in &failure.waiting {
             writeln!(f, "  {line}")?;
         }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", Summary(self))?;
         for history in &self.histories {
             write!(f, "{history}")?;
         }

@@ -15,8 +15,8 @@ mod words;
 use std::time::Duration;
 
 use loco_sim::{
-    Bounds, Completeness, Config, Failure, ModelFabric, Report, Strategy, World, execution_graph, explore,
-    replay,
+    Bounds, Completeness, Config, Failure, FailureKind, ModelFabric, Report, Strategy, World,
+    execution_graph, explore, film, replay,
 };
 use support::{Site, site};
 
@@ -54,6 +54,7 @@ fn found(name: &str, delays: u32, build: impl Fn(&mut World) + Sync) {
         .unwrap_or_else(|| panic!("{name}: the schedule does not repeat it"));
     assert_eq!(repeated.kind, failure.kind, "{name}");
     drawn(name, &failure, &build);
+    filmed(name, &failure, &build);
     // Depth d orders d events. A mistake that takes `delays` of them out of turn needs one more.
     let pct = Strategy::Pct {
         executions: 20_000,
@@ -81,6 +82,44 @@ fn drawn(name: &str, failure: &Failure, build: impl Fn(&mut World) + Sync) {
     if let Some(folder) = std::env::var_os("LOCO_SIM_DRAW") {
         let file = std::path::Path::new(&folder).join(format!("{}.svg", name.replace(' ', "-")));
         std::fs::write(file, svg).unwrap();
+    }
+}
+
+/// Checks that the film of the failing execution has the steps of its trace and ends as it does.
+fn filmed(name: &str, failure: &Failure, build: impl Fn(&mut World) + Sync) {
+    let film = film(&Config::default(), &failure.schedule, build).unwrap();
+    let steps: Vec<_> = film
+        .frames
+        .iter()
+        .filter_map(|frame| frame.step.clone())
+        .collect();
+    assert_eq!(steps, failure.trace, "{name}");
+    assert_eq!(film.frames.len(), steps.len() + 1, "{name}");
+    assert_eq!(
+        film.frames.last().unwrap().outstanding,
+        failure.outstanding,
+        "{name}"
+    );
+    let panicked = match &failure.kind {
+        FailureKind::Assertion { thread, message } => Some((*thread, message.clone())),
+        _ => None,
+    };
+    assert_eq!(film.failure, panicked, "{name}");
+    // What a thread loads is what the film shows, unless its own store buffer has a newer value.
+    for (at, frame) in film.frames.iter().enumerate().skip(1) {
+        let text = &steps[at - 1].what;
+        let Some((word, value)) = text
+            .split_once(": loads ")
+            .and_then(|(_, rest)| rest.split_once(" (="))
+        else {
+            continue;
+        };
+        let own = &film.frames[at].machine.threads[usize::from(frame.thread.unwrap())];
+        let buffered = own.store_buffer.iter().any(|entry| entry.text.contains(word));
+        let shown = film.words.iter().position(|w| w.name == word);
+        if let (false, Some(shown)) = (buffered, shown) {
+            assert_eq!(frame.memory[shown], value.trim_end_matches(')'), "{name}: {text}");
+        }
     }
 }
 

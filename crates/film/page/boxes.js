@@ -28,16 +28,22 @@ function queue(entries, before, within, matches, empty) {
   return h("ul", { class: "queue" }, entries.map((entry, at) => {
     const [steps, buttons] = within((step) => matches(step) && step.entry === at);
     return h("li", { class: `slot ${entry.stage.replaceAll(" ", "-")}${isNew[at] ? " fresh" : ""}`, "data-steps": steps || null },
-      h("span", {}, entry.text), h("small", {}, entry.stage), buttons);
+      h("span", {}, entry.text), entry.stage !== entry.text && h("small", {}, entry.stage), buttons);
   }));
 }
 
 /**
- * Draws a node, counted from 1. `state` has `threads` (name, node, registers, `doing` or null at the end, `waits`), `locations` (name, node),
- * `machine` and `before` (views of the machine, the second may be null), and `buffered` (whether there are store buffers). `within` gets a
- * predicate on steps and returns their numbers and buttons.
+ * Draws a node, counted from 1. `state` has
+ * - `threads`: name, node (null: not shown), registers, `doing` or null, `idle` (words for null, "done" if it has none), `waits` (false,
+ *   true, or for what), `acts` (whether it took the last step);
+ * - `locations`: name and node;
+ * - `machine` and `before`: views of the machine, the second may be null;
+ * - `buffered`: whether there are store buffers;
+ * - `firstNode`: the number that the first node is shown by, 1 if there is none.
+ * `within` gets a predicate on steps and returns their numbers and buttons.
  */
 export function nodeBox(node, state, within = () => ["", []]) {
+  const shown = (number) => number - 1 + (state.firstNode ?? 1);
   const { machine, before } = state;
   const here = state.threads.map((thread, t) => ({ thread, t })).filter(({ thread }) => thread.node === node);
   const arriving = machine.threads.flatMap((buffers, t) =>
@@ -47,19 +53,20 @@ export function nodeBox(node, state, within = () => ["", []]) {
   const of = (t, buffer, peer) => (step) => step.thread === t && step.buffer === buffer && (peer === undefined || step.peer === peer);
   const memory = state.locations.map((l, at) => ({ ...l, at })).filter((l) => l.node === node);
   const queuePair = (thread, t) => (qp) => h("div", { class: "box nic" },
-    h("h4", {}, `Queue pair ${thread.name} \u2192 node ${qp.peer + 1}`),
+    h("h4", {}, `Queue pair ${thread.name} \u2192 node ${shown(qp.peer + 1)}`),
     queue(qp.pipe, old(t, qp.peer)?.pipe, within, of(t, "pipe", qp.peer), "nothing under way"),
     h("h4", {}, `Back here, for ${thread.name}`),
     queue(qp.local_writes, old(t, qp.peer)?.local_writes, within, of(t, "local_writes", qp.peer), "nothing"));
-  return h("section", { class: "node", "aria-label": `Node ${node}` },
-    h("h3", {}, `Node ${node}`),
+  return h("section", { class: "node", "aria-label": `Node ${shown(node)}` },
+    h("h3", {}, `Node ${shown(node)}`),
     here.map(({ thread, t }) => {
       const buffers = machine.threads[t];
       const [steps, buttons] = within((step) => step.thread === t && step.actor === "cpu");
       return h("div", { class: "thread" },
-        h("div", { class: "cpu box", "data-steps": steps || null },
-          h("b", {}, thread.name), h("code", { class: thread.doing ? "instruction" : "quiet" }, thread.doing ?? "done"),
-          thread.waits && h("small", {}, "waits"), buttons,
+        h("div", { class: thread.acts ? "cpu box acts" : "cpu box", "data-steps": steps || null },
+          h("b", {}, thread.name),
+          thread.idle !== "" && h("code", { class: thread.doing ? "instruction" : "quiet" }, thread.doing ?? thread.idle ?? "done"),
+          thread.waits && h("small", {}, thread.waits === true ? "waits" : `waits for ${thread.waits}`), buttons,
           h("div", { class: "registers" }, thread.registers.map(([name, value]) => h("span", { class: "register" }, `${name}=${value}`)))),
         state.buffered && h("div", { class: "box" }, h("h4", {}, `Store buffer of ${thread.name}`),
           queue(buffers.store_buffer, before ? before.threads[t]?.store_buffer ?? [] : undefined, within, of(t, "store_buffer"), "empty")),
