@@ -153,6 +153,7 @@ impl Cluster {
                 huge_pages: HugePages::Never,
                 ..VerbsConfig::default()
             },
+            ..AnyConfig::default()
         }
     }
 }
