@@ -14,6 +14,9 @@ pub struct OfiConfig {
     /// the fabric takes the first of libfabric's list that can be used, except those that the environment variable
     /// `FI_PROVIDER` leaves out.
     pub provider: Option<String>,
+    /// Whether, without a name, emulations and test aids count too, for lists (default false). To be taken, they
+    /// must be named.
+    pub any_provider: bool,
     /// The address of this node on the network, for providers that run over IP. Without one, a provider takes the
     /// first that libfabric offers, which is no loopback address unless there is no other.
     pub address: Option<String>,
@@ -36,6 +39,7 @@ pub struct OfiConfig {
 
 loco_fabric::setters!(OfiConfig {
     provider: Option<String>,
+    any_provider: bool,
     address: Option<String>,
     trust: Trust,
     memory_limit_bytes: usize,
@@ -50,6 +54,7 @@ impl Default for OfiConfig {
     fn default() -> OfiConfig {
         OfiConfig {
             provider: None,
+            any_provider: false,
             address: None,
             trust: Trust::Known,
             memory_limit_bytes: 8 << 30,

@@ -133,7 +133,7 @@ fn offers(config: &OfiConfig) -> Result<Vec<Offer>> {
         ))
     })?;
     let mut offers = list;
-    if config.provider.is_none() {
+    if config.provider.is_none() && !config.any_provider {
         // What is left are emulations and test aids, which are taken by name only.
         offers.retain(|offer| offer.is_rdma() || offer.name().starts_with("tcp"));
     }
