@@ -132,6 +132,11 @@ impl OfiFabric {
         Ok(OfiFabric(node))
     }
 
+    #[cfg(test)]
+    pub(crate) fn node_arc(&self) -> &Arc<Node> {
+        &self.0
+    }
+
     /// Returns the mesh that the fabric was built from.
     pub fn mesh(&self) -> &Mesh {
         &self.0.shared.job.mesh

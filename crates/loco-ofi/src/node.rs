@@ -104,3 +104,65 @@ impl Revoke for Revoker {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{OfiFabric, usable};
+    use loco_fabric::{
+        CompletionStatus, Fabric, Memory, MemoryKind, Peers, QueuePair, Target, Wait, Work, WorkRequestId,
+    };
+    use loco_host::HugePages;
+    use loco_job::Mesh;
+
+    /// A node may not know yet that it was declared lost. The provider accepts nothing from it any more.
+    #[test]
+    fn a_revoked_node_reaches_nothing() {
+        let config = OfiConfig {
+            provider: Some("tcp".to_owned()),
+            memory_limit_bytes: 1 << 20,
+            huge_pages: HugePages::Never,
+            ..OfiConfig::default()
+        };
+        if usable(&config).is_err() {
+            return; // The conformance suite says that it is skipped.
+        }
+        let meshes = Mesh::in_process(3).unwrap();
+        let fabrics: Vec<OfiFabric> = std::thread::scope(|scope| {
+            let up = |mesh| scope.spawn(|| OfiFabric::new(mesh, config.clone()).unwrap());
+            let ups: Vec<_> = meshes.into_iter().map(up).collect();
+            ups.into_iter().map(|up| up.join().unwrap()).collect()
+        });
+        let [a, lost, c] = &fabrics[..] else {
+            unreachable!()
+        };
+        let (here, there) = (lost.node(), a.node());
+        let memory = a.allocate(64, MemoryKind::Host).unwrap();
+        let key = a.export(&memory);
+        let revoker = Revoker(Arc::downgrade(a.node_arc()));
+        assert_eq!(revoker.revoke(here), Revoked::Done);
+        for user in [lost, c] {
+            let remote = user.import(there, &key).unwrap();
+            let mut qp = user.queue_pair(there).unwrap();
+            let target = Target {
+                remote: &remote,
+                offset: 0,
+            };
+            let _pending = qp.put_inline(&[1; 8], target, Work::unsignaled()).unwrap();
+            let _pending = qp.flush(Work::signaled(WorkRequestId(1))).unwrap();
+            let mut completions = Vec::new();
+            let wait = Wait {
+                what: "a completion",
+                peers: Peers::None,
+                deadline: None,
+            };
+            let polled = || (user.poll(&mut completions).unwrap() > 0).then_some(());
+            user.wait(wait, polled).unwrap();
+            let mut word = [0; 8];
+            memory.read(0, &mut word).unwrap();
+            let is_lost = user.node() == here;
+            assert_eq!(completions[0].status == CompletionStatus::Success, !is_lost);
+            assert_eq!(word == [1; 8], !is_lost, "the lost node comes first");
+        }
+    }
+}

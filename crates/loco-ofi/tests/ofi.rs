@@ -72,3 +72,22 @@ worlds! {
     /// TCP, where everything that the attributes do not promise is bought.
     TcpByAttributes = tcp_by_attributes: "tcp", Trust::Attributes;
 }
+
+/// Providers that cannot be used are refused, and the error says why and what to do.
+#[test]
+fn what_cannot_be_used_is_refused_with_a_reason() {
+    if !Tcp::runs("refused") {
+        return;
+    }
+    let refusal = |provider| usable(&config(provider, Trust::Known)).unwrap_err().to_string();
+    let shm = refusal("shm");
+    assert!(
+        shm.contains("conformance tests") && shm.contains("the fabric `shm`"),
+        "{shm}"
+    );
+    let nobody = refusal("nobody");
+    assert!(
+        nobody.contains("nobody") && nobody.contains("fi_info -l"),
+        "{nobody}"
+    );
+}
