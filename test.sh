@@ -4,8 +4,8 @@
 #   ./test.sh            everything: format, lints, tests, and the verbs suite in a virtual machine
 #   ./test.sh --no-vm    the same without the virtual machine
 #
-# The build needs cargo and a linker, which are installed where they are missing, and nothing else. The verbs suite boots a kernel with Soft-RoCE in QEMU; its packages, and
-# mpirun, under which our programs are tested too, are installed with apt when this runs as root on Debian, else they
+# The build needs cargo and a linker, which are installed where they are missing, and nothing else. The verbs suite boots a kernel with Soft-RoCE in QEMU; its packages,
+# libfabric, and mpirun, under which our programs are tested too, are installed with apt when this runs as root on Debian, else they
 # must be there (ci/install-vm-packages lists them). As root, some memory is also reserved as huge pages for one test.
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -27,6 +27,8 @@ if [ "$vm" = 1 ]; then
     ci/install-vm-packages
     # With the headers here, the check of our bindings against them must run; and the tests under mpirun.
     export LOCO_REQUIRE_RDMA_HEADERS=1 LOCO_REQUIRE_MPI=1
+    # And the fabric over libfabric.
+    export LOCO_REQUIRE_OFI=1 LOCO_REQUIRE_OFI_HEADERS=1
     # And the C interface, with what its users compile with.
     export LOCO_REQUIRE_C=1 LOCO_REQUIRE_CXX=1 LOCO_REQUIRE_PKG_CONFIG=1
     # And the page of `mowgli serve`, in a browser.

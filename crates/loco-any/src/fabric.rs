@@ -3,82 +3,62 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use loco_fabric::{
-    Caps, Completion, Doorbell, Fabric, FabricError, MemoryKind, NodeId, Platform, RegionKey, Result, Std,
-    Wait,
-};
+use loco_fabric::{Caps, Completion, Doorbell, Fabric, MemoryKind, NodeId, RegionKey, Result, Std, Wait};
 use loco_job::Mesh;
+#[cfg(feature = "ofi")]
+use loco_ofi::OfiFabric;
 #[cfg(feature = "shm")]
 use loco_shm::ShmFabric;
 #[cfg(feature = "verbs")]
 use loco_verbs::VerbsFabric;
 
-use crate::config::{AnyConfig, FabricChoice};
+use crate::agreement::{absent, agree};
+use crate::choice::FabricChoice;
+use crate::config::AnyConfig;
 use crate::memory::{AnyMemory, AnyRemote};
 use crate::queue_pair::AnyQueuePair;
-
-/// The time that the nodes wait for one another to agree on a fabric.
-const CHOICE_TIMEOUT: Duration = Duration::from_secs(30);
 
 either! {
     /// The fabric of one node, chosen at run time.
     #[derive(Clone, Debug)]
-    AnyFabric, ShmFabric, VerbsFabric
+    AnyFabric, ShmFabric, VerbsFabric, OfiFabric
 }
 
 impl AnyFabric {
-    /// Brings the chosen fabric up on every node of `mesh`: a collective call. With [`FabricChoice::Auto`]
-    /// the nodes agree on verbs if each has a device, an active port and a usable GID, and else on shared
-    /// memory.
+    /// Brings the chosen fabric up on every node of `mesh`: a collective call. With [`FabricChoice::Auto`] the nodes
+    /// agree on one.
     ///
     /// # Errors
     /// Returns [`FabricError::Unsupported`] for a fabric that this build does not have, and otherwise the
-    /// errors of `ShmFabric::new` and `VerbsFabric::new`.
+    /// errors of `ShmFabric::new`, `VerbsFabric::new` and `OfiFabric::new`.
     pub fn new(mesh: Mesh, config: AnyConfig) -> Result<AnyFabric> {
-        let verbs = match config.choice {
-            FabricChoice::Shm => false,
-            FabricChoice::Verbs => true,
-            FabricChoice::Auto => verbs_everywhere(&mesh, &config)?,
+        let choice = match config.choice {
+            FabricChoice::Auto => agree(&mesh, &config)?,
+            choice => choice,
         };
-        if verbs {
+        match choice {
             #[cfg(feature = "verbs")]
-            return Ok(AnyFabric::Verbs(VerbsFabric::new(mesh, config.verbs)?));
-        } else {
+            FabricChoice::Verbs => Ok(AnyFabric::Verbs(VerbsFabric::new(mesh, config.verbs)?)),
+            #[cfg(feature = "ofi")]
+            FabricChoice::Ofi(provider) => {
+                let named = provider.map(|name| name.as_str().to_owned());
+                let provider = named.or(config.ofi.provider.clone());
+                Ok(AnyFabric::Ofi(OfiFabric::new(
+                    mesh,
+                    config.ofi.provider(provider),
+                )?))
+            }
             #[cfg(feature = "shm")]
-            return Ok(AnyFabric::Shm(ShmFabric::new(mesh, config.shm)?));
+            FabricChoice::Shm => Ok(AnyFabric::Shm(ShmFabric::new(mesh, config.shm)?)),
+            #[allow(unreachable_patterns)] // Reached without one of the features.
+            choice => Err(absent(&choice.to_string())),
         }
-        #[allow(unreachable_code)] // Reached without one of the features.
-        Err(absent(if verbs { "verbs" } else { "shm" }))
     }
 
     /// Returns the mesh that the fabric was built from.
     pub fn mesh(&self) -> &Mesh {
         each!(self, fabric => fabric.mesh())
     }
-}
-
-/// Returns true if all nodes can use verbs.
-fn verbs_everywhere(mesh: &Mesh, config: &AnyConfig) -> Result<bool> {
-    #[cfg(feature = "verbs")]
-    let usable = loco_verbs::usable(&config.verbs);
-    #[cfg(not(feature = "verbs"))]
-    let usable = {
-        let _ = config;
-        Err::<(), _>(absent("verbs"))
-    };
-    if let Err(error) = &usable {
-        tracing::info!("{}: no verbs: {error}", mesh.node());
-    }
-    let deadline = Std.now().after(CHOICE_TIMEOUT);
-    let answers = mesh.allgather("fabric", &[u8::from(usable.is_ok())], deadline)?;
-    Ok(answers.iter().all(|(_, answer)| answer == &[1]))
-}
-
-#[cold]
-fn absent(name: &str) -> FabricError {
-    FabricError::Unsupported(format!(
-        "this program was built without the fabric `{name}`: build it with the feature `{name}`"
-    ))
 }
 
 impl Fabric for AnyFabric {
@@ -119,6 +99,8 @@ impl Fabric for AnyFabric {
             (AnyFabric::Shm(fabric), AnyMemory::Shm(memory)) => fabric.export(memory),
             #[cfg(feature = "verbs")]
             (AnyFabric::Verbs(fabric), AnyMemory::Verbs(memory)) => fabric.export(memory),
+            #[cfg(feature = "ofi")]
+            (AnyFabric::Ofi(fabric), AnyMemory::Ofi(memory)) => fabric.export(memory),
             #[allow(unreachable_patterns)] // With one fabric there is no other.
             _ => RegionKey {
                 arena: u64::MAX,

@@ -1,17 +1,17 @@
 //! The fabric that is chosen at run time: one enum over the fabrics of this build.
 //!
-//! The features `shm` and `verbs`, both on by default, choose these fabrics. Dispatch is a match, which
+//! The features `shm`, `verbs` and `ofi`, all on by default, choose these fabrics. Dispatch is a match, which
 //! inlines; there are no virtual calls. Another fabric would be another crate, a feature, and a variant of
 //! the enums and macros here.
 
 #![forbid(unsafe_code)]
 
-#[cfg(not(any(feature = "shm", feature = "verbs")))]
-compile_error!("a program needs a fabric: enable the feature `shm`, `verbs`, or both");
+#[cfg(not(any(feature = "shm", feature = "verbs", feature = "ofi")))]
+compile_error!("a program needs a fabric: enable the feature `shm`, `verbs` or `ofi`, or several");
 
 /// Declares an enum over the fabrics' types.
 macro_rules! either {
-    ($(#[$meta:meta])* $name:ident $(<$w:ident>)?, $shm:ty, $verbs:ty) => {
+    ($(#[$meta:meta])* $name:ident $(<$w:ident>)?, $shm:ty, $verbs:ty, $ofi:ty) => {
         $(#[$meta])*
         pub enum $name $(<$w>)? {
             /// A value of the shared-memory fabric.
@@ -20,6 +20,9 @@ macro_rules! either {
             /// A value of the verbs fabric.
             #[cfg(feature = "verbs")]
             Verbs($verbs),
+            /// A value of the libfabric fabric.
+            #[cfg(feature = "ofi")]
+            Ofi($ofi),
         }
     };
 }
@@ -32,6 +35,8 @@ macro_rules! each {
             Self::Shm($inner) => $body,
             #[cfg(feature = "verbs")]
             Self::Verbs($inner) => $body,
+            #[cfg(feature = "ofi")]
+            Self::Ofi($inner) => $body,
         }
     };
 }
@@ -44,16 +49,21 @@ macro_rules! wrapped {
             Self::Shm($inner) => $body.map($to::Shm),
             #[cfg(feature = "verbs")]
             Self::Verbs($inner) => $body.map($to::Verbs),
+            #[cfg(feature = "ofi")]
+            Self::Ofi($inner) => $body.map($to::Ofi),
         }
     };
 }
 
+mod agreement;
+mod choice;
 mod config;
 mod fabric;
 mod memory;
 mod queue_pair;
 
-pub use config::{AnyConfig, FabricChoice};
+pub use choice::{FabricChoice, ProviderName};
+pub use config::AnyConfig;
 pub use fabric::AnyFabric;
 pub use loco_host::HugePages;
 pub use memory::{AnyCell, AnyMemory, AnyRemote};

@@ -1,6 +1,8 @@
 //! Handles on registered memory: this node's, one word of it, and a peer's.
 
 use loco_fabric::{Memory, NodeId, RemoteMemory, Result, Word, WordCell};
+#[cfg(feature = "ofi")]
+use loco_ofi::{OfiCell, OfiMemory, OfiRemote};
 #[cfg(feature = "shm")]
 use loco_shm::{ShmCell, ShmMemory, ShmRemote};
 #[cfg(feature = "verbs")]
@@ -9,17 +11,17 @@ use loco_verbs::{VerbsCell, VerbsMemory, VerbsRemote};
 either! {
     /// Registered memory of this node.
     #[derive(Clone, Debug)]
-    AnyMemory, ShmMemory, VerbsMemory
+    AnyMemory, ShmMemory, VerbsMemory, OfiMemory
 }
 either! {
     /// A peer's registered memory.
     #[derive(Clone, Debug)]
-    AnyRemote, ShmRemote, VerbsRemote
+    AnyRemote, ShmRemote, VerbsRemote, OfiRemote
 }
 either! {
     /// An aligned word of registered memory.
     #[derive(Clone, Debug)]
-    AnyCell<W>, ShmCell<W>, VerbsCell<W>
+    AnyCell<W>, ShmCell<W>, VerbsCell<W>, OfiCell<W>
 }
 
 impl Memory for AnyMemory {

@@ -1,6 +1,8 @@
 //! A queue pair.
 
 use loco_fabric::{FabricError, Local, NodeId, Posted, QueuePair, Result, Target, WordOp, Work};
+#[cfg(feature = "ofi")]
+use loco_ofi::OfiQueuePair;
 #[cfg(feature = "shm")]
 use loco_shm::ShmQueuePair;
 #[cfg(feature = "verbs")]
@@ -10,7 +12,7 @@ use crate::memory::{AnyMemory, AnyRemote};
 
 either! {
     /// A queue pair.
-    AnyQueuePair, ShmQueuePair, VerbsQueuePair
+    AnyQueuePair, ShmQueuePair, VerbsQueuePair, OfiQueuePair
 }
 
 /// Returns the error for memory of one fabric that was given to another.
@@ -32,6 +34,11 @@ macro_rules! operation {
             }
             #[cfg(feature = "verbs")]
             (AnyQueuePair::Verbs($q), AnyMemory::Verbs(memory), AnyRemote::Verbs(remote)) => {
+                let ($l, $t) = operation!(sides memory, remote, $local, $target);
+                $call
+            }
+            #[cfg(feature = "ofi")]
+            (AnyQueuePair::Ofi($q), AnyMemory::Ofi(memory), AnyRemote::Ofi(remote)) => {
                 let ($l, $t) = operation!(sides memory, remote, $local, $target);
                 $call
             }
@@ -70,6 +77,10 @@ impl QueuePair for AnyQueuePair {
             }
             #[cfg(feature = "verbs")]
             (AnyQueuePair::Verbs(qp), AnyRemote::Verbs(remote)) => {
+                qp.put_inline(data, Target { remote, offset }, work)
+            }
+            #[cfg(feature = "ofi")]
+            (AnyQueuePair::Ofi(qp), AnyRemote::Ofi(remote)) => {
                 qp.put_inline(data, Target { remote, offset }, work)
             }
             #[allow(unreachable_patterns)] // With one fabric there is no other.
@@ -123,6 +134,8 @@ impl QueuePair for AnyQueuePair {
             (AnyQueuePair::Verbs(qp), AnyRemote::Verbs(remote)) => {
                 qp.word_at_once(Target { remote, offset }, op)
             }
+            #[cfg(feature = "ofi")]
+            (AnyQueuePair::Ofi(qp), AnyRemote::Ofi(remote)) => qp.word_at_once(Target { remote, offset }, op),
             #[allow(unreachable_patterns)] // With one fabric there is no other.
             _ => Err(mixed()),
         }

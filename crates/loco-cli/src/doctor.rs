@@ -1,17 +1,28 @@
-//! `loco doctor`: checks this machine for everything that RDMA needs.
+//! `loco doctor`: checks this machine for everything that a fabric for networks needs.
 
+use std::time::Duration;
+
+use loco::fabric::ofi::{self, OfiConfig, OfiFabric};
 use loco::fabric::verbs::{Check, VerbsConfig, Verdict, check_host};
+use loco::fabric::{
+    Completion, CompletionStatus, Fabric, FabricChoice, FabricError, Mesh, Peers, Platform as _,
+    QueuePair as _, Wait, Work, WorkRequestId,
+};
 use loco_app::print;
 use serde::Serialize;
 
 use crate::error::CliError;
 
-/// Check this machine for everything that the verbs fabric needs, and say how to get what is missing.
+/// Check this machine for everything that a fabric for networks needs, and say how to get what is missing.
 ///
-/// The checks are libraries, device, port and GID, permissions, the limit on locked memory and huge pages;
-/// then a read through the device. The exit code is 1 if something is missing.
+/// For verbs the checks are libraries, device, port and GID, permissions, the limit on locked memory and huge pages;
+/// then a read through the device. For ofi they are the library, a provider that can carry the fabric, and a read
+/// through it. The exit code is 1 if something is missing.
 #[derive(clap::Args)]
 pub struct Args {
+    /// Fabric to check: verbs, ofi or ofi:PROVIDER.
+    #[arg(long, value_name = "FABRIC", default_value = "verbs")]
+    fabric: FabricChoice,
     /// Print one line of JSON.
     #[arg(long)]
     json: bool,
@@ -25,7 +36,19 @@ struct Report {
 
 /// Checks and reports.
 pub fn run(args: &Args) -> Result<u8, CliError> {
-    let checks = check_host(&VerbsConfig::from_env()?);
+    let checks = match args.fabric {
+        FabricChoice::Verbs => check_host(&VerbsConfig::from_env()?),
+        FabricChoice::Ofi(provider) => {
+            let named = provider.map(|name| name.as_str().to_owned());
+            check_ofi(OfiConfig::from_env()?.provider(named))
+        }
+        other => {
+            return Err(FabricError::Config(format!(
+                "`loco doctor` checks verbs and ofi; the fabric `{other}` needs nothing that could be missing"
+            ))
+            .into());
+        }
+    };
     let usable = checks
         .iter()
         .all(|check| matches!(check.verdict, Verdict::Ok | Verdict::Warning));
@@ -48,6 +71,66 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         }
     }
     let not = if usable { "" } else { "not " };
-    print(format_args!("\nverbs is {not}usable on this machine"))?;
+    print(format_args!("\n{} is {not}usable on this machine", args.fabric))?;
     Ok(code)
+}
+
+/// Checks what libfabric needs, each time as far as the check before allows.
+fn check_ofi(config: OfiConfig) -> Vec<Check> {
+    let library = ofi::library_version().map(|version| format!("libfabric {version}"));
+    let provider = library.as_ref().map_err(Clone::clone).and_then(|_| {
+        let provider = ofi::usable(&config)?;
+        Ok(format!(
+            "{} on {}: {}",
+            provider.name, provider.domain, provider.mapping
+        ))
+    });
+    let read = provider
+        .as_ref()
+        .map_err(Clone::clone)
+        .and_then(|_| read_through(config));
+    let mut failed = false;
+    let results = [
+        ("library", library),
+        ("provider", provider),
+        ("read of own memory", read),
+    ];
+    let check = |(name, result): (&str, Result<String, FabricError>)| {
+        let (verdict, found) = match result {
+            Ok(found) => (Verdict::Ok, found),
+            Err(_) if failed => (Verdict::Skipped, "not tried".to_owned()),
+            Err(error) => (Verdict::Failed, error.to_string()),
+        };
+        failed |= verdict == Verdict::Failed;
+        Check {
+            name: name.to_owned(),
+            verdict,
+            found,
+            remedy: None,
+        }
+    };
+    results.into_iter().map(check).collect()
+}
+
+/// Brings the fabric up on one node, and reads the node's own memory through the provider.
+fn read_through(config: OfiConfig) -> Result<String, FabricError> {
+    let mesh = Mesh::in_process(1)?.pop();
+    let mesh = mesh.ok_or_else(|| FabricError::Config("a job without nodes".to_owned()))?;
+    let fabric = OfiFabric::new(mesh, config)?;
+    let mut qp = fabric.queue_pair(fabric.node())?;
+    let _pending = qp.flush(Work::signaled(WorkRequestId(0)))?;
+    let mut completions: Vec<Completion> = Vec::new();
+    let wait = Wait {
+        what: "a read of this node's own memory through the provider",
+        peers: Peers::None,
+        deadline: Some(fabric.platform().now().after(Duration::from_secs(10))),
+    };
+    let polled = fabric.wait(wait, || match fabric.poll(&mut completions) {
+        Err(error) => Some(Err(error)),
+        Ok(_) => completions.pop().map(Ok),
+    })?;
+    match polled?.status {
+        CompletionStatus::Success => Ok(format!("done, through {}", fabric.provider().name)),
+        CompletionStatus::Failed(error) => Err(*error),
+    }
 }

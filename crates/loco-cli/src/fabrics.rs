@@ -1,5 +1,6 @@
 //! `loco fabrics`: lists the fabrics that this machine could use.
 
+use loco::fabric::ofi::{self, OfiConfig, OfiProvider};
 use loco::fabric::verbs::{Choice, RdmaDevice, VerbsConfig, choose, devices};
 use loco_app::print;
 use serde::Serialize;
@@ -7,7 +8,7 @@ use serde::Serialize;
 use crate::error::CliError;
 
 /// List the fabrics of this machine: the RDMA devices with their ports and GIDs, and the one that would be
-/// chosen.
+/// chosen; the providers of libfabric that can be used, and what each gives of the contract.
 #[derive(clap::Args)]
 pub struct Args {
     /// Print one line of JSON.
@@ -22,6 +23,47 @@ struct Report {
     chosen: Option<Choice>,
     /// The reason why none was chosen.
     reason: Option<String>,
+    ofi: Vec<Provider>,
+    /// The reason why libfabric cannot be used.
+    ofi_reason: Option<String>,
+}
+
+/// A provider of libfabric.
+#[derive(Serialize)]
+struct Provider {
+    name: String,
+    domains: Vec<String>,
+    rdma: bool,
+    manual_progress: bool,
+    /// What is given of the contract, and what is bought, in words.
+    mapping: String,
+}
+
+/// Returns the providers that can be used, each once with its domains.
+fn ofi_providers() -> Result<Vec<Provider>, loco::fabric::FabricError> {
+    let mut all: Vec<Provider> = Vec::new();
+    let found = ofi::providers(&OfiConfig::from_env()?.any_provider(true))?;
+    for OfiProvider {
+        name,
+        domain,
+        manual_progress,
+        rdma,
+        mapping,
+    } in found
+    {
+        match all.iter_mut().find(|provider| provider.name == name) {
+            Some(known) if known.domains.contains(&domain) => {}
+            Some(known) => known.domains.push(domain),
+            None => all.push(Provider {
+                name,
+                domains: vec![domain],
+                rdma,
+                manual_progress,
+                mapping: mapping.to_string(),
+            }),
+        }
+    }
+    Ok(all)
 }
 
 /// Prints the list.
@@ -31,12 +73,17 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         Ok(choices) => (choices.into_iter().next(), None),
         Err(error) => (None, Some(error.to_string())),
     };
+    let (ofi, ofi_reason) = match ofi_providers() {
+        Ok(providers) => (providers, None),
+        Err(error) => (Vec::new(), Some(error.to_string())),
+    };
+    let mut fabrics = vec!["shm"];
+    fabrics.extend(chosen.is_some().then_some("verbs"));
+    fabrics.extend((!ofi.is_empty()).then_some("ofi"));
     let report = Report {
-        fabrics: if chosen.is_some() {
-            vec!["shm", "verbs"]
-        } else {
-            vec!["shm"]
-        },
+        fabrics,
+        ofi,
+        ofi_reason,
         devices: devices(),
         chosen,
         reason,
@@ -53,6 +100,14 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
             "verbs  not available: {}",
             reason.as_deref().unwrap_or("no device")
         ))?,
+    }
+    if let Some(reason) = &report.ofi_reason {
+        print(format_args!("ofi    not available: {reason}"))?;
+    }
+    for provider in &report.ofi {
+        let domains = provider.domains.join(", ");
+        print(format_args!("ofi    ofi:{} on {domains}", provider.name))?;
+        print(format_args!("       {}", provider.mapping))?;
     }
     for device in &report.devices {
         for port in &device.ports {

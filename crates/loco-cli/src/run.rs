@@ -28,7 +28,7 @@ pub struct Args {
     /// Hosts file (`id host[:port]` per line).
     #[arg(long, value_name = "FILE")]
     hosts: Option<PathBuf>,
-    /// Fabric that the nodes use: shm, verbs (RDMA), or auto (verbs if every node has a usable device, else shm).
+    /// Fabric that the nodes use: shm, verbs (RDMA), ofi or ofi:PROVIDER (libfabric), or auto (the best that every node has).
     #[arg(long, env = var::FABRIC, value_name = "FABRIC", default_value_t)]
     fabric: FabricChoice,
     /// End the job after this many seconds.

@@ -32,5 +32,5 @@ pub const HEARTBEAT_MS: &str = "LOCO_HEARTBEAT_MS";
 pub const SILENCE_MS: &str = "LOCO_SILENCE_MS";
 /// [`Timeouts::silence_same_host`](crate::Timeouts::silence_same_host) in milliseconds.
 pub const SILENCE_SAME_HOST_MS: &str = "LOCO_SILENCE_SAME_HOST_MS";
-/// Fabric that the program should use (`shm`, `verbs`, `auto`); `loco run --fabric` sets it.
+/// Fabric that the program should use (`shm`, `verbs`, `ofi`, `ofi:PROVIDER`, `auto`); `loco run --fabric` sets it.
 pub const FABRIC: &str = "LOCO_FABRIC";

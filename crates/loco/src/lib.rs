@@ -54,12 +54,15 @@ pub mod testing;
 pub mod fabric {
     pub use loco_any::{
         AnyCell, AnyConfig, AnyFabric, AnyMemory, AnyQueuePair, AnyRemote, FabricChoice, HugePages,
+        ProviderName,
     };
     pub use loco_fabric::*;
     pub use loco_job::{
         Address, Departures, Environment, Hosts, Job, JobBuilder, Meeting, Mesh, PAYLOAD_BYTES_MAX,
         PORT_BASE, Rendezvous, Secret, Timeouts, var,
     };
+    #[cfg(feature = "ofi")]
+    pub use loco_ofi as ofi;
     #[cfg(feature = "shm")]
     pub use loco_shm::{Nic, ShmCell, ShmConfig, ShmFabric, ShmMemory, ShmQueuePair, ShmRemote};
     #[cfg(feature = "verbs")]

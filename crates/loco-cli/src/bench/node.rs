@@ -56,6 +56,7 @@ pub fn node(args: &NodeArgs) -> Result<u8, CliError> {
     match meet::fabric()? {
         AnyFabric::Shm(fabric) => measure(fabric, args),
         AnyFabric::Verbs(fabric) => measure(fabric, args),
+        AnyFabric::Ofi(fabric) => measure(fabric, args),
     }?;
     Ok(0)
 }

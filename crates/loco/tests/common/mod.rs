@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use loco::fabric::ofi::{self, OfiConfig};
 use loco::fabric::verbs::soft::{SoftDevice, SoftLimits};
 use loco::fabric::verbs::{Provider, VerbsConfig};
 use loco::fabric::{
@@ -10,6 +11,9 @@ use loco::fabric::{
     ShmConfig,
 };
 use loco::{Config, Manager, Polling, Result};
+
+#[path = "../../../loco-cli/tests/support/skip.rs"]
+mod skip;
 
 /// A way to bring up a cluster: the network card, and who polls.
 #[allow(dead_code)] // Each test file uses its part.
@@ -23,9 +27,11 @@ pub enum Cluster {
     DeferredPolled(u64),
     /// The verbs fabric over a device played in software; whoever waits polls.
     Verbs,
+    /// The libfabric fabric over TCP; whoever waits polls.
+    Ofi,
 }
 
-/// One of each kind. With `LOCO_TEST_VERBS=device` every cluster is the verbs fabric on this host's RDMA device (see
+/// One of each kind; that over libfabric only where the host has it. With `LOCO_TEST_VERBS=device` every cluster is the verbs fabric on this host's RDMA device (see
 /// `ci/verbs-suite`), and there is one kind.
 #[allow(dead_code)]
 pub struct All;
@@ -44,11 +50,13 @@ impl IntoIterator for All {
             Cluster::Deferred(1),
             Cluster::DeferredPolled(2),
             Cluster::Verbs,
+            Cluster::Ofi,
         ];
         let on_device = on_device();
         let some: Vec<_> = all
             .into_iter()
             .filter(|c| !on_device || matches!(c, Cluster::Verbs))
+            .filter(|c| !matches!(c, Cluster::Ofi) || has_libfabric())
             .collect();
         some.into_iter()
     }
@@ -57,6 +65,27 @@ impl IntoIterator for All {
 /// True where every cluster is on this host's RDMA device.
 pub fn on_device() -> bool {
     std::env::var("LOCO_TEST_VERBS").is_ok_and(|value| value == "device")
+}
+
+/// Returns true if this host can use libfabric over TCP. Reports otherwise that a part of the test is skipped.
+fn has_libfabric() -> bool {
+    match ofi::usable(&tcp()) {
+        Ok(_) => true,
+        Err(error) => {
+            skip::skipped("OFI", error);
+            false
+        }
+    }
+}
+
+/// Returns the configuration of libfabric over TCP.
+fn tcp() -> OfiConfig {
+    OfiConfig {
+        provider: Some("tcp".to_owned()),
+        memory_limit_bytes: 64 << 20,
+        huge_pages: HugePages::Never,
+        ..OfiConfig::default()
+    }
 }
 
 /// Returns a deadline that a test sets itself, on this host. A device may be an emulated one, on which what
@@ -138,6 +167,7 @@ impl Cluster {
                 (FabricChoice::Shm, ShmConfig::with_nic(Nic::deferred(seed)))
             }
             Cluster::Verbs => (FabricChoice::Verbs, ShmConfig::default()),
+            Cluster::Ofi => (FabricChoice::Ofi(None), ShmConfig::default()),
         };
         let provider = if on_device() {
             Provider::System
@@ -153,6 +183,7 @@ impl Cluster {
                 huge_pages: HugePages::Never,
                 ..VerbsConfig::default()
             },
+            ofi: tcp(),
         }
     }
 }

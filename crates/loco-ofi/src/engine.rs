@@ -1,0 +1,490 @@
+//! The engine of a node: everything that the provider knows, under one lock.
+//!
+//! Threads post under the lock, and whoever waits makes progress under it. So does the node's own thread
+//! (`progress`), because with most providers a peer's operation on this node's memory is carried out by this process, in
+//! calls to the library. It follows that such an operation is either done or not begun whenever the lock is free, which
+//! taking a lost peer's access away relies on.
+//!
+//! Relies on `port`, `piece`, `queue`, `order`. Used by `node`, `queue_pair` and `progress`.
+
+use std::collections::VecDeque;
+
+use loco_fabric::{Completion, Control, FabricError, NodeId, Result};
+use loco_host::membership::Membership;
+use loco_host::word;
+
+use crate::heap::Heap;
+use crate::order::{Class, Mapping, Words};
+use crate::piece::{NOBODY, Pieces};
+use crate::port::{Event, Port, Posting, Registration, Verb};
+use crate::queue::{Op, Queue};
+
+/// How a peer's memory is reached.
+pub(crate) struct Peer {
+    /// The number of its endpoint in the address vector.
+    pub(crate) addr: u64,
+    /// The address of its mapping, as its provider counts.
+    pub(crate) base: u64,
+    /// The key for this node.
+    pub(crate) key: u64,
+}
+
+/// The engine of a node. Fields are dropped in order: registrations before the port, pieces and memory after it.
+pub(crate) struct Engine {
+    /// The registrations of this node's memory, one a node. `None` once its access was taken away.
+    pub(crate) registrations: Vec<Option<Registration>>,
+    pub(crate) port: Port,
+    pieces: Pieces,
+    pub(crate) heap: Heap,
+    pub(crate) mapping: Mapping,
+    pub(crate) peers: Vec<Peer>,
+    /// The position of this node among the nodes.
+    own: usize,
+    piece_bytes: usize,
+    queues: Vec<Option<Queue>>,
+    free: Vec<u32>,
+    /// The queue pairs that wait for room at the provider.
+    waiting: VecDeque<u32>,
+    reports: Vec<Completion>,
+    events: Vec<Event>,
+    departures_seen: u64,
+    /// The error that broke the provider as a whole.
+    broken: Option<FabricError>,
+}
+
+impl Engine {
+    /// Returns an engine without peers and registrations.
+    pub(crate) fn new(port: Port, heap: Heap, mapping: Mapping, own: usize, piece_bytes: usize) -> Engine {
+        let under_way_max = port.offer.tx().size.clamp(16, 512);
+        Engine {
+            registrations: Vec::new(),
+            port,
+            pieces: Pieces::new(under_way_max, piece_bytes),
+            heap,
+            mapping,
+            peers: Vec::new(),
+            own,
+            piece_bytes,
+            queues: Vec::new(),
+            free: Vec::new(),
+            waiting: VecDeque::new(),
+            reports: Vec::new(),
+            events: Vec::new(),
+            departures_seen: 0,
+            broken: None,
+        }
+    }
+
+    /// Adds a queue pair. Returns its number.
+    pub(crate) fn add(&mut self, peer: NodeId, peer_index: usize) -> u32 {
+        // The peer may have been lost meanwhile, so all are looked at again.
+        self.departures_seen = u64::MAX;
+        let queue = Some(Queue::new(peer, peer_index));
+        match self.free.pop() {
+            Some(index) => {
+                self.queues[index as usize] = queue;
+                index
+            }
+            None => {
+                self.queues.push(queue);
+                u32::try_from(self.queues.len() - 1).unwrap_or(u32::MAX)
+            }
+        }
+    }
+
+    /// Removes a queue pair, at once or when its operations have ended.
+    pub(crate) fn retire(&mut self, index: u32) {
+        if let Some(queue) = &mut self.queues[index as usize] {
+            queue.retired = true;
+            self.collect(index);
+        }
+    }
+
+    fn collect(&mut self, index: u32) {
+        let place = &mut self.queues[index as usize];
+        if place
+            .as_ref()
+            .is_some_and(|queue| queue.retired && queue.len() == 0 && !queue.listed)
+        {
+            *place = None;
+            self.free.push(index);
+        }
+    }
+
+    /// Posts an operation on a queue pair that has room for `depth`.
+    pub(crate) fn post(&mut self, index: u32, op: Op, depth: usize) -> Result<()> {
+        let Some(queue) = &mut self.queues[index as usize] else {
+            return Err(FabricError::Unsupported("a queue pair that is gone".to_owned()));
+        };
+        if let Some(error) = self.broken.as_ref().or(queue.failure.as_ref()) {
+            return Err(error.clone());
+        }
+        if queue.len() >= depth {
+            return Err(FabricError::QueueFull(queue.peer));
+        }
+        queue.push(op);
+        self.issue(index);
+        Ok(())
+    }
+
+    /// Issues what may be issued on a queue pair, and takes what has ended.
+    fn issue(&mut self, index: u32) {
+        loop {
+            let Some(queue) = &mut self.queues[index as usize] else {
+                return;
+            };
+            let Some(sequence) = queue.next(&self.mapping) else {
+                break;
+            };
+            let Some(op) = queue.op(sequence) else { break };
+            if op.is_issued() {
+                queue.skip(); // It has no bytes.
+                continue;
+            }
+            match self.issue_piece(index, sequence) {
+                Ok(true) => {}
+                Ok(false) => {
+                    let Some(queue) = &mut self.queues[index as usize] else {
+                        return;
+                    };
+                    if !queue.listed {
+                        queue.listed = true;
+                        self.waiting.push_back(index);
+                    }
+                    break;
+                }
+                Err(error) => {
+                    if let Some(queue) = &mut self.queues[index as usize] {
+                        if let Some(op) = queue.op(sequence) {
+                            op.failed = Some(error.clone());
+                        }
+                        queue.break_off(&error);
+                    }
+                    break;
+                }
+            }
+        }
+        self.take_ended(index);
+    }
+
+    /// Issues the next piece of operation `sequence`. Returns false if there is no room.
+    fn issue_piece(&mut self, index: u32, sequence: u64) -> Result<bool> {
+        let Some(piece_index) = self.pieces.take(&self.heap)? else {
+            return Ok(false);
+        };
+        let posted = self.post_piece(index, sequence, piece_index);
+        if !matches!(posted, Ok(true)) {
+            self.pieces.give(piece_index);
+        }
+        posted
+    }
+
+    fn post_piece(&mut self, index: u32, sequence: u64, piece_index: u32) -> Result<bool> {
+        let Some(queue) = &mut self.queues[index as usize] else {
+            return Ok(true);
+        };
+        let (peer, peer_index) = (queue.peer, queue.peer_index);
+        let Some(op) = queue.op(sequence) else {
+            return Ok(true);
+        };
+        let place = op.place + op.issued as u64;
+        let rmw = op.class() == Class::Rmw;
+        let (len, word_bytes) = match self.mapping.words {
+            _ if rmw => (8, 8),
+            Words::Atomic => cut(place, op.len - op.issued, self.piece_bytes),
+            Words::Rma => ((op.len - op.issued).min(self.piece_bytes), 1),
+        };
+        let piece = self.pieces.get(piece_index);
+        piece.queue = index;
+        piece.sequence = sequence;
+        piece.offset = op.issued;
+        piece.len = len;
+        piece.phase = if rmw { 0 } else { (place % 8) as usize };
+        let data = piece.data();
+        match op.verb {
+            Verb::Write => match &op.local {
+                Some((memory, offset)) => {
+                    let source = memory.address(offset + op.issued, len)?;
+                    // SAFETY: the source was checked just now; the buffer has room for a piece, and is ours.
+                    unsafe { word::copy(data, source, len) };
+                }
+                // SAFETY: as above.
+                None => unsafe { word::write(data, &op.data[op.issued..op.issued + len]) },
+            },
+            Verb::FetchAdd | Verb::CompareSwap => {
+                let (operand, comparison) = op.operands;
+                // SAFETY: the buffer has room for three words, and is ours.
+                unsafe {
+                    word::write(data, &operand.to_ne_bytes());
+                    word::write(data.add(8), &comparison.to_ne_bytes());
+                }
+            }
+            Verb::Read => {}
+        }
+        let own = self.registrations.get(self.own).and_then(Option::as_ref);
+        let to = &self.peers[peer_index];
+        let posting = Posting {
+            verb: op.verb,
+            words: self.mapping.words,
+            to: to.addr,
+            remote: to.base + place,
+            key: to.key,
+            local: data,
+            desc: own.map_or(std::ptr::null_mut(), Registration::desc),
+            len,
+            word_bytes,
+            context: self.pieces.context(piece_index),
+            delivered: match op.class() {
+                Class::Write => self.mapping.writes_need_delivery(),
+                Class::Read | Class::Rmw => false,
+            },
+        };
+        // SAFETY: the buffer is registered memory that belongs to the piece, and the piece to the provider from now on.
+        let posted = unsafe { self.port.post(&posting) };
+        match posted {
+            Ok(true) => {
+                queue.issued(len);
+                Ok(true)
+            }
+            Ok(false) => Ok(false),
+            Err(error) => Err(failure(op.name, peer, &error)),
+        }
+    }
+
+    /// Makes progress: takes ends from the provider, and issues what they allow.
+    pub(crate) fn progress(&mut self, job: &Membership) {
+        self.look_for_departures(job);
+        let mut events = std::mem::take(&mut self.events);
+        loop {
+            let more = match self.port.read(&mut events) {
+                Ok(more) => more,
+                Err(error) => {
+                    self.broken.get_or_insert(error);
+                    false
+                }
+            };
+            for event in events.drain(..) {
+                self.end(event, job);
+            }
+            if !more {
+                break;
+            }
+        }
+        self.events = events;
+        for _ in 0..self.waiting.len() {
+            let Some(index) = self.waiting.pop_front() else {
+                break;
+            };
+            if let Some(queue) = &mut self.queues[index as usize] {
+                queue.listed = false;
+                self.issue(index);
+                self.collect(index);
+            }
+        }
+    }
+
+    /// Returns true if there may be something to do although the provider has nothing to say.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Returns true if operations have been posted that have not ended.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.queues.iter().flatten().any(|queue| queue.len() > 0)
+    }
+
+    /// Returns the number of pieces that the provider has.
+    pub(crate) fn under_way(&self) -> usize {
+        self.pieces.under_way()
+    }
+
+    fn end(&mut self, event: Event, job: &Membership) {
+        let Some(piece_index) = self.pieces.of_context(event.context) else {
+            tracing::error!("the end of an operation that was never begun: {:?}", event.status);
+            return;
+        };
+        let piece = self.pieces.get(piece_index);
+        let (index, sequence) = (piece.queue, piece.sequence);
+        piece.queue = NOBODY;
+        let queue = match self.queues.get_mut(index as usize) {
+            Some(Some(queue)) => queue,
+            _ => return self.pieces.give(piece_index), // It was given up.
+        };
+        queue.ended(sequence);
+        let oldest = queue.oldest() == sequence;
+        let (peer, failure_before) = (queue.peer, queue.failure.clone());
+        let Some(op) = queue.op(sequence) else {
+            return self.pieces.give(piece_index);
+        };
+        match event.status {
+            Ok(()) if op.class() == Class::Write => self.pieces.give(piece_index),
+            Ok(()) if oldest => {
+                land(&mut self.pieces, piece_index, op);
+                self.pieces.give(piece_index);
+            }
+            Ok(()) => op.arrived.push(piece_index),
+            Err(error) => {
+                let error = match job.check_alive(peer) {
+                    Err(gone) => gone,
+                    Ok(()) => failure_before.unwrap_or_else(|| failure(op.name, peer, &error)),
+                };
+                op.failed.get_or_insert_with(|| error.clone());
+                queue.break_off(&error);
+                self.pieces.give(piece_index);
+            }
+        }
+        self.issue(index);
+        self.collect(index);
+    }
+
+    /// Takes the operations of a queue pair that have ended, oldest first.
+    fn take_ended(&mut self, index: u32) {
+        let Some(queue) = &mut self.queues[index as usize] else {
+            return;
+        };
+        loop {
+            let arrived = queue.arrived();
+            let sequence = queue.oldest();
+            if let Some(op) = queue.op(sequence) {
+                for &piece in &arrived {
+                    land(&mut self.pieces, piece, op);
+                    self.pieces.give(piece);
+                }
+            }
+            match queue.take_ended() {
+                Some(report) => self.reports.extend(report),
+                None => break,
+            }
+        }
+    }
+
+    /// Gives up the operations towards peers that are gone.
+    fn look_for_departures(&mut self, job: &Membership) {
+        let departures = job.mesh.departures();
+        if departures == self.departures_seen {
+            return;
+        }
+        self.departures_seen = departures;
+        for index in 0..self.queues.len() {
+            let Some(queue) = &mut self.queues[index] else {
+                continue;
+            };
+            let Err(error) = job.check_alive(queue.peer) else {
+                continue;
+            };
+            let (reports, pieces) = queue.give_up(&error);
+            self.reports.extend(reports);
+            for piece in pieces {
+                self.pieces.give(piece);
+            }
+            let number = u32::try_from(index).unwrap_or(u32::MAX);
+            self.pieces.abandon(number);
+            self.collect(number);
+        }
+    }
+
+    /// Appends the reports that have come since the last call, and returns their number.
+    pub(crate) fn reports(&mut self, completions: &mut Vec<Completion>) -> Result<usize> {
+        let n = self.reports.len();
+        completions.append(&mut self.reports);
+        match &self.broken {
+            Some(error) if n == 0 => Err(error.clone()),
+            _ => Ok(n),
+        }
+    }
+
+    /// Takes away the access of the node at this position to this node's memory, for good.
+    pub(crate) fn revoke(&mut self, node: usize) {
+        if node != self.own
+            && let Some(registration) = self.registrations.get_mut(node)
+        {
+            *registration = None;
+        }
+    }
+}
+
+/// Copies a result to where the operation wants it.
+fn land(pieces: &mut Pieces, index: u32, op: &Op) {
+    let piece = pieces.get(index);
+    let Some((memory, offset)) = &op.local else { return };
+    let from = match op.class() {
+        // SAFETY: the buffer has room for three words.
+        Class::Rmw => unsafe { piece.data().add(16) },
+        Class::Read | Class::Write => piece.data(),
+    };
+    match memory.address(offset + piece.offset, piece.len) {
+        // SAFETY: both ranges are mapped: one was checked just now, the other is the piece's.
+        Ok(to) => unsafe { word::copy(to, from, piece.len) },
+        // The range was checked when the operation was posted.
+        Err(error) => tracing::error!("{} of a result: {error}", op.name),
+    }
+}
+
+/// Returns the length of the next piece from `place`, and the size of its words: as many whole words as there are, or one
+/// aligned part of a word.
+fn cut(place: u64, len: usize, piece_bytes: usize) -> (usize, usize) {
+    if place.is_multiple_of(8) && len >= 8 {
+        return ((len & !7).min(piece_bytes & !7), 8);
+    }
+    let fits = [4, 2]
+        .into_iter()
+        .find(|&size| size <= len && place.is_multiple_of(size as u64));
+    let size = fits.unwrap_or(1);
+    (size, size)
+}
+
+/// Returns the error of an operation that the provider refused or that failed.
+fn failure(operation: &'static str, peer: NodeId, error: &std::io::Error) -> FabricError {
+    FabricError::Operation {
+        operation,
+        peer,
+        status: error.to_string(),
+        cause: "the peer ended, freed that memory or took this node's access away, or the network between the hosts \
+                failed; `FI_LOG_LEVEL=warn` lets libfabric say more"
+            .to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::cut;
+
+    /// The pieces of `len` bytes from `place`.
+    fn pieces(mut place: u64, mut len: usize) -> Vec<(usize, usize)> {
+        let mut all = Vec::new();
+        while len > 0 {
+            let (bytes, word) = cut(place, len, 64);
+            assert!(bytes > 0 && bytes <= len && place.is_multiple_of(word as u64));
+            all.push((bytes, word));
+            place += bytes as u64;
+            len -= bytes;
+        }
+        all
+    }
+
+    #[test]
+    fn words_are_never_cut() {
+        assert_eq!(pieces(8, 8), [(8, 8)]);
+        assert_eq!(pieces(0, 136), [(64, 8), (64, 8), (8, 8)]);
+        assert_eq!(pieces(4, 12), [(4, 4), (8, 8)]);
+        assert_eq!(pieces(1, 10), [(1, 1), (2, 2), (4, 4), (2, 2), (1, 1)]);
+        assert_eq!(pieces(20, 4), [(4, 4)]);
+        assert_eq!(pieces(26, 2), [(2, 2)]);
+        for place in 0..16 {
+            for len in 0..40_usize {
+                let bytes: usize = pieces(place, len).iter().map(|(bytes, _)| bytes).sum();
+                assert_eq!(bytes, len);
+                // Every aligned word of the range is in one piece of words.
+                let whole = (place.next_multiple_of(8)..place + len as u64)
+                    .step_by(8)
+                    .filter(|word| word + 8 <= place + len as u64);
+                let words: usize = pieces(place, len)
+                    .iter()
+                    .filter(|(_, word)| *word == 8)
+                    .map(|(bytes, _)| bytes / 8)
+                    .sum();
+                assert_eq!(words, whole.count());
+            }
+        }
+    }
+}

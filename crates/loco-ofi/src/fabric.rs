@@ -1,0 +1,294 @@
+//! The fabric: set-up, memory of this node and of its peers, queue pairs.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use loco_fabric::{
+    Atomicity, Caps, Completion, Fabric, FabricError, Memory, MemoryKind, NodeId, Platform, RegionKey,
+    Result, Std, Wait,
+};
+use loco_host::arenas::Arena as _;
+use loco_host::membership::Membership;
+use loco_host::word;
+use loco_job::{Mesh, random};
+
+use crate::config::OfiConfig;
+use crate::engine::{Engine, Peer};
+use crate::ffi::types::{FI_MR_ALLOCATED, FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR};
+use crate::heap::Heap;
+use crate::memory::{OfiMemory, OfiRemote};
+use crate::node::{BRING_UP_VERSION, Card, Node, Revoker};
+use crate::order::Words;
+use crate::port::Port;
+use crate::progress::Progress;
+use crate::provider::{OfiProvider, PIECE_BYTES_MAX, choose};
+use crate::queue_pair::OfiQueuePair;
+use crate::shared::Shared;
+
+/// The libfabric fabric of one node.
+#[derive(Clone)]
+pub struct OfiFabric(Arc<Node>);
+
+impl OfiFabric {
+    /// Brings the fabric up on every node of `mesh`: a collective call.
+    ///
+    /// # Errors
+    /// Returns [`FabricError::Config`] for things that this host lacks, with the remedy, and for nodes that chose
+    /// different providers; [`FabricError::Unsupported`] for a provider that cannot carry the contract;
+    /// [`FabricError::PeerLost`] and [`FabricError::Timeout`] when a node does not take part, and [`FabricError::Os`].
+    pub fn new(mesh: Mesh, config: OfiConfig) -> Result<OfiFabric> {
+        config.check()?;
+        let job = Membership::new(mesh);
+        let offer = choose(&config)?;
+        let provider = offer.describe(&config);
+        let mapping = offer.mapping(&config);
+        tracing::info!(
+            "{}: libfabric's provider {} on {}: {mapping}",
+            job.mesh.node(),
+            provider.name,
+            provider.domain
+        );
+        let port = Port::open(offer)?;
+        let piece_bytes = piece_bytes(&port, &provider)?;
+        let pins = port.offer.registers_with(FI_MR_ALLOCATED | FI_MR_LOCAL);
+        let bytes = if pins {
+            config.pinned_limit_bytes
+        } else {
+            config.memory_limit_bytes
+        };
+        let heap = Heap::new(job.mesh.node(), bytes, config.huge_pages)?;
+        let scratch = OfiMemory::new(heap.allocate(64)?, 64);
+        let nodes = job.mesh.nodes().len();
+        let (start, len) = (heap.arena().start(), heap.arena().len());
+        let own = job.mesh.nodes().binary_search(&job.mesh.node());
+        let own = own.map_err(|_| FabricError::UnknownPeer(job.mesh.node()))?;
+        let has_rmws = port.has_read_modify_writes();
+
+        let mut engine = Engine::new(port, heap, mapping, own, piece_bytes);
+        let token: [u8; 8] = random()?;
+        let first_key = first_key(&engine.port, u64::from_ne_bytes(token));
+        for index in 0..nodes {
+            // SAFETY: the engine drops its registrations before its memory.
+            #[allow(unsafe_code)]
+            let registration = unsafe { engine.port.register(start, len, first_key + index as u64) }?;
+            engine.registrations.push(Some(registration));
+        }
+        let virtual_addresses = engine.port.offer.registers_with(FI_MR_VIRT_ADDR);
+        let keys = engine.registrations.iter().flatten();
+        let card = Card {
+            provider: provider.name.clone(),
+            name: engine.port.name()?,
+            base: if virtual_addresses {
+                start.as_ptr().expose_provenance() as u64
+            } else {
+                0
+            },
+            len: len as u64,
+            keys: keys.map(|registration| registration.key()).collect(),
+            scratch: scratch.arena_offset(),
+            token: u32::from_ne_bytes([token[0], token[1], token[2], token[3]]),
+        };
+        let cards = job.exchange("ofi", BRING_UP_VERSION, &card, config.set_up_timeout)?;
+        for (&node, its) in job.mesh.nodes().iter().zip(&cards) {
+            if its.provider != provider.name {
+                return Err(FabricError::Config(format!(
+                    "{node} uses libfabric's provider {}, and {} uses {}: name one for all, `--fabric ofi:PROVIDER`",
+                    its.provider,
+                    job.mesh.node(),
+                    provider.name
+                )));
+            }
+            engine.peers.push(Peer {
+                addr: engine.port.insert(&its.name)?,
+                base: its.base,
+                key: its.keys.get(own).copied().ok_or_else(|| {
+                    FabricError::Config(format!("{node} knows of fewer nodes: start all nodes alike"))
+                })?,
+            });
+        }
+        let shared = Arc::new(Shared::new(engine, job)?);
+        let node = Arc::new(Node {
+            _progress: Progress::start(&shared)?,
+            shared,
+            caps: Caps {
+                name: format!("ofi:{}", provider.name),
+                inline_bytes_max: config.inline_bytes_max,
+                atomicity: if has_rmws { Atomicity::Hca } else { Atomicity::None },
+                puts_placed_on_post: false,
+                synchronous: false,
+                device_memory_bytes: 0,
+            },
+            config,
+            provider,
+            cards,
+            _scratch: scratch,
+        });
+        let mesh = &node.shared.job.mesh;
+        mesh.add_revoker(Arc::new(Revoker(Arc::downgrade(&node))));
+        // Every node can revoke every other's access before anybody writes to anybody.
+        let deadline = Std.now().after(node.config.set_up_timeout);
+        mesh.allgather("ofi up", &[], deadline)?;
+        Ok(OfiFabric(node))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn node_arc(&self) -> &Arc<Node> {
+        &self.0
+    }
+
+    /// Returns the mesh that the fabric was built from.
+    pub fn mesh(&self) -> &Mesh {
+        &self.0.shared.job.mesh
+    }
+
+    /// Returns the provider in use.
+    pub fn provider(&self) -> &OfiProvider {
+        &self.0.provider
+    }
+}
+
+/// Returns the length of the longest piece.
+fn piece_bytes(port: &Port, provider: &OfiProvider) -> Result<usize> {
+    if provider.mapping.words == Words::Rma {
+        return Ok(PIECE_BYTES_MAX);
+    }
+    let counts = [1, 2, 4, 8].map(|word_bytes| port.words_max(word_bytes));
+    match counts {
+        [Some(_), Some(_), Some(_), Some(words)] => Ok((8 * words).min(PIECE_BYTES_MAX)),
+        _ => Err(FabricError::Unsupported(format!(
+            "libfabric's provider {}: it has no atomic reads and writes of words, without which words tear",
+            provider.name
+        ))),
+    }
+}
+
+/// Returns the first of the keys to ask for: at random where keys are long enough.
+fn first_key(port: &Port, token: u64) -> u64 {
+    match port.offer.domain().mr_key_size {
+        8.. if !port.offer.registers_with(FI_MR_PROV_KEY) => token >> 17,
+        _ => 1,
+    }
+}
+
+impl fmt::Debug for OfiFabric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OfiFabric")
+            .field("node", &self.mesh().node())
+            .field("provider", &self.0.provider.name)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Fabric for OfiFabric {
+    type Platform = Std;
+    type Memory = OfiMemory;
+    type Remote = OfiRemote;
+    type QueuePair = OfiQueuePair;
+    type Control = Mesh;
+
+    #[inline]
+    fn node(&self) -> NodeId {
+        self.mesh().node()
+    }
+
+    #[inline]
+    fn nodes(&self) -> &[NodeId] {
+        self.mesh().nodes()
+    }
+
+    #[inline]
+    fn caps(&self) -> &Caps {
+        &self.0.caps
+    }
+
+    #[inline]
+    fn platform(&self) -> &Std {
+        &self.0.shared.job.platform
+    }
+
+    fn control(&self) -> &Mesh {
+        self.mesh()
+    }
+
+    fn allocate(&self, len: usize, kind: MemoryKind) -> Result<OfiMemory> {
+        match kind {
+            MemoryKind::Host => {
+                let block = self.0.shared.engine().heap.allocate(len)?;
+                Ok(OfiMemory::new(block, len))
+            }
+            MemoryKind::Device => Err(FabricError::Unsupported(
+                "device memory: the ofi fabric has none, use `MemoryKind::Host`".into(),
+            )),
+        }
+    }
+
+    fn export(&self, memory: &OfiMemory) -> RegionKey {
+        RegionKey {
+            arena: 0,
+            address: memory.arena_offset(),
+            len: memory.len() as u64,
+            rkey: self.0.card(self.node()).map_or(0, |card| card.token),
+        }
+    }
+
+    fn import(&self, peer: NodeId, key: &RegionKey) -> Result<OfiRemote> {
+        let card = self.0.card(peer)?;
+        self.0.shared.job.check_alive(peer)?;
+        let end = key.address.checked_add(key.len);
+        let len = usize::try_from(key.len).ok();
+        match len.filter(|_| key.rkey == card.token && end.is_some_and(|end| end <= card.len)) {
+            Some(len) => Ok(OfiRemote::new(peer, key.address, len)),
+            None => Err(FabricError::Refused(format!(
+                "the region key is not one that {peer} exported in this run"
+            ))),
+        }
+    }
+
+    fn queue_pair(&self, peer: NodeId) -> Result<OfiQueuePair> {
+        self.0.card(peer)?;
+        self.0.shared.job.check_alive(peer)?;
+        OfiQueuePair::new(Arc::clone(&self.0), peer)
+    }
+
+    fn poll(&self, completions: &mut Vec<Completion>) -> Result<usize> {
+        let shared = &self.0.shared;
+        // Another thread that has the lock makes progress; the reports stay for the next call.
+        let Some(mut engine) = shared.try_engine() else {
+            return Ok(0);
+        };
+        engine.progress(&shared.job);
+        engine.reports(completions)
+    }
+
+    fn wait<T>(&self, wait: Wait<'_>, ready: impl FnMut() -> Option<T>) -> Result<T> {
+        self.0.shared.job.wait(wait, self.nudging(ready))
+    }
+
+    fn wait_within<T>(
+        &self,
+        wait: Wait<'_>,
+        within: Duration,
+        ready: impl FnMut() -> Option<T>,
+    ) -> Result<T> {
+        self.0.shared.job.wait_within(wait, within, self.nudging(ready))
+    }
+
+    #[inline]
+    fn cpu_fence(&self) {
+        word::full_fence();
+    }
+}
+
+impl OfiFabric {
+    /// Returns `ready`, with progress made between two questions: what it looks for may come by it, sooner than by the
+    /// node's own thread.
+    fn nudging<T>(&self, mut ready: impl FnMut() -> Option<T>) -> impl FnMut() -> Option<T> {
+        move || {
+            ready().or_else(|| {
+                self.0.shared.nudge();
+                ready()
+            })
+        }
+    }
+}

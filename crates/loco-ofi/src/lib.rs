@@ -1,0 +1,53 @@
+//! The libfabric fabric: every network that libfabric reaches (TCP, AWS EFA, Slingshot, Omni-Path, verbs, shared memory of
+//! a host), through `libfabric.so.1`, opened at run time.
+//!
+//! [`order`](Mapping) says how the contract is carried by a provider: what its attributes give, and what is bought by
+//! waiting. A provider that promises less is used correctly, only slower. `docs/networks.md` has the table by provider.
+//!
+//! The modules from the bottom:
+//!
+//! - `ffi`: the library;
+//! - `order`: the mapping of the contract;
+//! - `provider`: what there is on this host;
+//! - `heap` and `memory`: registered memory;
+//! - `port`: an open endpoint;
+//! - `piece` and `queue`: operations under way;
+//! - `engine`: all of it under one lock;
+//! - `shared` and `waker`: what the threads of a node share;
+//! - `progress`: the thread that makes progress;
+//! - `node`: the state that the handles of a node share;
+//! - `queue_pair`: posting;
+//! - `fabric`: the fabric itself.
+
+#![deny(unsafe_code)]
+
+mod config;
+#[allow(unsafe_code)]
+mod engine;
+mod fabric;
+#[allow(unsafe_code)]
+mod ffi;
+#[allow(unsafe_code)]
+mod heap;
+#[allow(unsafe_code)]
+mod memory;
+mod node;
+mod order;
+#[allow(unsafe_code)]
+mod piece;
+#[allow(unsafe_code)]
+mod port;
+mod progress;
+#[allow(unsafe_code)]
+mod provider;
+mod queue;
+mod queue_pair;
+mod shared;
+mod waker;
+
+pub use config::OfiConfig;
+pub use fabric::OfiFabric;
+pub use memory::{OfiCell, OfiMemory, OfiRemote};
+pub use order::{Mapping, Trust, Words};
+pub use provider::{OfiProvider, library_version, providers, usable, usable_rdma};
+pub use queue_pair::OfiQueuePair;

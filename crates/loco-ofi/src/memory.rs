@@ -1,0 +1,124 @@
+//! Handles on registered memory: this node's, one word of it, and a peer's.
+
+use std::sync::Arc;
+
+use loco_fabric::{Memory, NodeId, RemoteMemory, Result, Word};
+use loco_host::arenas::{Arena as _, Block};
+use loco_host::span::{Span, SpanCell, check_aligned, check_range};
+
+use crate::heap::Arena;
+
+/// Registered memory of this node.
+#[derive(Clone, Debug)]
+pub struct OfiMemory(Span<Block<Arena>>);
+
+/// An aligned word of registered memory. Loads and stores are single instructions.
+pub type OfiCell<W> = SpanCell<W, Block<Arena>>;
+
+/// A peer's memory: its place in the peer's one mapping.
+#[derive(Clone, Debug)]
+pub struct OfiRemote {
+    node: NodeId,
+    offset: u64,
+    len: usize,
+}
+
+impl OfiMemory {
+    pub(crate) fn new(block: Block<Arena>, len: usize) -> OfiMemory {
+        // SAFETY: `len` bytes at least were asked for; the block keeps its arena mapped.
+        OfiMemory(unsafe { Span::new(block.start(), len, Arc::new(block)) })
+    }
+
+    /// Returns the place of the first byte in the node's mapping.
+    pub(crate) fn arena_offset(&self) -> u64 {
+        let arena = self.0.keep().arena();
+        (self.0.start().as_ptr().addr() - arena.start().as_ptr().addr()) as u64
+    }
+
+    /// Returns the address of `len` bytes from `offset`, valid as long as `self`.
+    pub(crate) fn address(&self, offset: usize, len: usize) -> Result<*mut u8> {
+        self.0.check(offset, len)?;
+        // SAFETY: within the range, which is within one mapping.
+        Ok(unsafe { self.0.start().as_ptr().add(offset) })
+    }
+
+    /// Fails unless an aligned 8-byte word lies at `offset`.
+    pub(crate) fn check_word(&self, offset: usize) -> Result<()> {
+        self.0.check_word(offset)
+    }
+}
+
+impl Memory for OfiMemory {
+    type Cell<W: Word> = OfiCell<W>;
+
+    #[inline]
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn slice(&self, offset: usize, len: usize) -> Result<Self> {
+        self.0.slice(offset, len).map(OfiMemory)
+    }
+
+    fn cell<W: Word>(&self, offset: usize) -> Result<OfiCell<W>> {
+        self.0.cell(offset)
+    }
+
+    #[inline]
+    fn read(&self, offset: usize, out: &mut [u8]) -> Result<()> {
+        self.0.read(offset, out)
+    }
+
+    #[inline]
+    fn write(&self, offset: usize, data: &[u8]) -> Result<()> {
+        self.0.write(offset, data)
+    }
+
+    #[inline]
+    fn prefetch(&self, offset: usize) {
+        self.0.prefetch(offset);
+    }
+
+    #[inline]
+    fn prefetch_write(&self, offset: usize) {
+        self.0.prefetch_write(offset);
+    }
+}
+
+impl OfiRemote {
+    pub(crate) fn new(node: NodeId, offset: u64, len: usize) -> OfiRemote {
+        OfiRemote { node, offset, len }
+    }
+
+    /// Returns the place of `len` bytes from `offset` in the peer's mapping.
+    #[inline]
+    pub(crate) fn place(&self, offset: usize, len: usize) -> Result<u64> {
+        check_range(offset, len, self.len)?;
+        Ok(self.offset + offset as u64)
+    }
+
+    /// Returns the place of the aligned 8-byte word at `offset`. (Mappings begin at a page.)
+    #[inline]
+    pub(crate) fn word_place(&self, offset: usize) -> Result<u64> {
+        let place = self.place(offset, 8)?;
+        check_aligned(place, offset, 8)?;
+        Ok(place)
+    }
+}
+
+impl RemoteMemory for OfiRemote {
+    #[inline]
+    fn node(&self) -> NodeId {
+        self.node
+    }
+
+    #[inline]
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn slice(&self, offset: usize, len: usize) -> Result<Self> {
+        let offset = self.place(offset, len)?;
+        Ok(OfiRemote { offset, len, ..*self })
+    }
+}

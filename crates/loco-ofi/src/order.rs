@@ -1,0 +1,298 @@
+//! The mapping of the contract to libfabric: which orders a provider gives, and how the others are bought.
+//!
+//! Each operation of the contract is cut into *pieces*. A piece is one operation of libfabric, of one of three classes
+//! ([`Class`]). The contract orders the steps of operations on a queue pair (LOCO'26 Fig. 10; for read-modify-writes
+//! `docs/rmw.md`). Steps at the peer are the provider's. The steps here are ours: sources are copied when a piece is posted,
+//! which happens in order, and results land when the operation is the oldest of its queue pair, so in order too. What
+//! remains are the orders of steps at the peer:
+//!
+//! | earlier, later | the contract demands | what gives it between pieces of one class |
+//! |---|---|---|
+//! | put, put | placed in order | `FI_ORDER_WAW`, up to `max_order_waw_size` |
+//! | put, get or flush | placed before it is read | `FI_ORDER_RAW`, up to `max_order_raw_size` |
+//! | put, read-modify-write | placed before it reads and writes | both |
+//! | read-modify-write, put | done before it is placed | `FI_ORDER_WAW` and `FI_ORDER_WAR` |
+//! | read-modify-write, get | done before it is read | `FI_ORDER_RAW` and `FI_ORDER_RAR` |
+//! | read-modify-write, read-modify-write | one after the other | all four |
+//! | get, anything | nothing | |
+//! | get or read-modify-write, fenced operation | finished before it begins | nothing: bought by waiting |
+//!
+//! `FI_ORDER_RMA_*` and `FI_ORDER_ATOMIC_*` do the same for reads and writes, and for atomics, alone. The message order says
+//! that headers arrive in order; the order of the data is another promise, limited by the sizes. An order that is not given is
+//! **bought**: the later operation is held back until the earlier ones have completed, and writes are posted with
+//! `FI_DELIVERY_COMPLETE`, without which a completion does not say that the data are placed. `FI_FENCE` is not used:
+//! holding back does the same for every provider.
+//!
+//! **Words.** The contract says that aligned words do not tear. libfabric says so of the elements of an atomic operation
+//! and not of reads and writes, and `tcp` does tear them: a word may lie in two segments of its stream, which are received one
+//! after the other. So words travel as elements of `FI_ATOMIC_WRITE` and `FI_ATOMIC_READ` ([`Words::Atomic`]), except with
+//! providers whose reads and writes are those of an RDMA card ([`Words::Rma`]), on which `loco-verbs` relies, too.
+//!
+//! **Known.** `ofi_rxm` carries out an atomic, whole, when it handles the header, and handles headers in their order. It
+//! promises message order and sizes of 0, since its reads and writes go another way and may overtake its atomics. Between
+//! atomics the sizes are therefore not asked for ([`Trust::Known`]). [`Trust::Attributes`] relies on nothing but the
+//! attributes.
+//!
+//! **Atomicity.** A node has one endpoint, through which its own operations towards itself go, too, so the provider
+//! carries out all read-modify-writes of the node's memory. libfabric promises that these are atomic against one
+//! another, and nothing about the CPU: [`Hca`](loco_fabric::Atomicity::Hca).
+//!
+//! Relies on `ffi::types` for the constants. Used by `provider` to choose, and by `engine` to hold back.
+
+use std::fmt;
+
+use crate::ffi::types::*;
+
+/// What an operation does at the peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// It writes: a put.
+    Write = 0,
+    /// It reads: a get, or a flush.
+    Read = 1,
+    /// It reads and writes: a read-modify-write.
+    Rmw = 2,
+}
+
+impl Class {
+    pub(crate) const ALL: [Class; 3] = [Class::Write, Class::Read, Class::Rmw];
+}
+
+/// How words travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Words {
+    /// As elements of atomic operations.
+    Atomic,
+    /// By reads and writes, because the provider's do not tear words.
+    Rma,
+}
+
+/// What the mapping relies on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Trust {
+    /// The provider's attributes, and what is known of the provider from its source (see `docs/networks.md`).
+    #[default]
+    Known,
+    /// The provider's attributes alone.
+    Attributes,
+    /// Everything is ordered, whatever the attributes say. A fault, for tests of tests: never right.
+    Blind,
+}
+
+/// The attributes of a provider that decide about the mapping.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Attributes {
+    /// The provider, with the layers above it: `tcp;ofi_rxm`.
+    pub(crate) provider: String,
+    /// The orders of headers that both sides keep.
+    pub(crate) msg_order: u64,
+    pub(crate) raw_bytes_max: usize,
+    pub(crate) war_bytes_max: usize,
+    pub(crate) waw_bytes_max: usize,
+}
+
+/// The mapping of the contract to a provider.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// How words travel.
+    pub words: Words,
+    /// `[earlier][later]`: whether the provider gives the order that the contract demands.
+    given: [[bool; 3]; 3],
+}
+
+/// Whether the contract orders the remote steps of two operations of these classes.
+fn demanded(earlier: Class, _later: Class) -> bool {
+    earlier != Class::Read
+}
+
+impl Mapping {
+    /// Returns the mapping to a provider with these attributes, for pieces of at most `piece_bytes`.
+    pub(crate) fn of(attributes: &Attributes, trust: Trust, piece_bytes: usize) -> Mapping {
+        let words = words(&attributes.provider);
+        let promises = |bits: u64| attributes.msg_order & bits != 0;
+        let given = |earlier: Class, later: Class| {
+            // Which classes of libfabric the pieces belong to.
+            let atomic = |class| words == Words::Atomic || class == Class::Rmw;
+            let (both_atomic, both_rma) = (
+                atomic(earlier) && atomic(later),
+                !atomic(earlier) && !atomic(later),
+            );
+            let narrow = |atomic: u64, rma: u64| match (both_atomic, both_rma) {
+                (true, _) => atomic,
+                (_, true) => rma,
+                _ => 0,
+            };
+            let sizes = !(trust == Trust::Known && both_atomic && handles_in_order(&attributes.provider));
+            let fits = |bytes_max: usize| !sizes || piece_bytes <= bytes_max;
+            let raw = promises(FI_ORDER_RAW | narrow(FI_ORDER_ATOMIC_RAW, FI_ORDER_RMA_RAW))
+                && fits(attributes.raw_bytes_max);
+            let war = promises(FI_ORDER_WAR | narrow(FI_ORDER_ATOMIC_WAR, FI_ORDER_RMA_WAR))
+                && fits(attributes.war_bytes_max);
+            let waw = promises(FI_ORDER_WAW | narrow(FI_ORDER_ATOMIC_WAW, FI_ORDER_RMA_WAW))
+                && fits(attributes.waw_bytes_max);
+            let rar = promises(FI_ORDER_RAR | narrow(FI_ORDER_ATOMIC_RAR, FI_ORDER_RMA_RAR));
+            match (earlier, later) {
+                _ if trust == Trust::Blind => true,
+                (Class::Read, _) => true,
+                (Class::Write, Class::Write) => waw,
+                (Class::Write, Class::Read) => raw,
+                (Class::Write, Class::Rmw) => waw && raw,
+                (Class::Rmw, Class::Write) => waw && war,
+                (Class::Rmw, Class::Read) => raw && rar,
+                (Class::Rmw, Class::Rmw) => waw && war && raw && rar,
+            }
+        };
+        Mapping {
+            words,
+            given: Class::ALL.map(|earlier| Class::ALL.map(|later| given(earlier, later))),
+        }
+    }
+
+    /// Returns true if `later` must be held back while a piece of `earlier` is under way.
+    #[inline]
+    pub(crate) fn holds(&self, earlier: Class, later: Class) -> bool {
+        demanded(earlier, later) && !self.given[earlier as usize][later as usize]
+    }
+
+    /// Returns true if completions must say that the data are placed (`FI_DELIVERY_COMPLETE`), because something waits
+    /// for them.
+    pub(crate) fn needs_delivery(&self) -> bool {
+        Class::ALL
+            .iter()
+            .any(|&later| self.holds(Class::Write, later) || self.holds(Class::Rmw, later))
+    }
+
+    /// Returns true if writes must be posted so that their completions say that the data are placed.
+    pub(crate) fn writes_need_delivery(&self) -> bool {
+        Class::ALL.iter().any(|&later| self.holds(Class::Write, later))
+    }
+}
+
+/// Prints what is given and what is bought, for logs and `loco fabrics`.
+impl fmt::Display for Mapping {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = match self.words {
+            Words::Atomic => "words by atomics",
+            Words::Rma => "words by reads and writes",
+        };
+        let names = ["put", "get", "read-modify-write"];
+        let mut bought = Vec::new();
+        for earlier in Class::ALL {
+            for later in Class::ALL {
+                if self.holds(earlier, later) {
+                    bought.push(format!(
+                        "{} after {}",
+                        names[later as usize], names[earlier as usize]
+                    ));
+                }
+            }
+        }
+        if bought.is_empty() {
+            return write!(f, "{words}; every order given");
+        }
+        write!(f, "{words}; by waiting: {}", bought.join(", "))
+    }
+}
+
+/// Returns how words travel with `provider`.
+fn words(provider: &str) -> Words {
+    let core = provider.split(';').next().unwrap_or(provider);
+    match core {
+        // A card places an aligned word by one transaction, see `docs/networks.md`.
+        "verbs" | "cxi" => Words::Rma,
+        _ => Words::Atomic,
+    }
+}
+
+/// Whether `provider` carries out an atomic when it handles its header.
+fn handles_in_order(provider: &str) -> bool {
+    provider.split(';').any(|layer| layer == "ofi_rxm")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ATOMIC: u64 = FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW | FI_ORDER_ATOMIC_WAW;
+    const RMA: u64 = FI_ORDER_RMA_RAR | FI_ORDER_RMA_RAW | FI_ORDER_RMA_WAW;
+
+    fn attributes(provider: &str, msg_order: u64, bytes_max: usize) -> Attributes {
+        Attributes {
+            provider: provider.to_owned(),
+            msg_order,
+            raw_bytes_max: bytes_max,
+            war_bytes_max: bytes_max,
+            waw_bytes_max: bytes_max,
+        }
+    }
+
+    fn held(mapping: &Mapping) -> Vec<(Class, Class)> {
+        let pairs = Class::ALL.into_iter().flat_map(|a| Class::ALL.map(|b| (a, b)));
+        pairs.filter(|&(a, b)| mapping.holds(a, b)).collect()
+    }
+
+    use Class::{Read, Rmw, Write};
+
+    #[test]
+    fn a_provider_that_promises_nothing_is_waited_for() {
+        for trust in [Trust::Known, Trust::Attributes] {
+            let mapping = Mapping::of(&attributes("new", 0, 0), trust, 64);
+            let all = [
+                (Write, Write),
+                (Write, Read),
+                (Write, Rmw),
+                (Rmw, Write),
+                (Rmw, Read),
+                (Rmw, Rmw),
+            ];
+            assert_eq!(held(&mapping), all);
+            assert!(mapping.needs_delivery() && mapping.writes_need_delivery());
+        }
+    }
+
+    #[test]
+    fn a_provider_that_promises_everything_is_never_waited_for() {
+        let all = FI_ORDER_RAR | FI_ORDER_RAW | FI_ORDER_WAR | FI_ORDER_WAW;
+        for provider in ["new", "verbs"] {
+            let mapping = Mapping::of(&attributes(provider, all, usize::MAX), Trust::Attributes, 4096);
+            assert_eq!(held(&mapping), []);
+            assert!(!mapping.needs_delivery());
+        }
+    }
+
+    #[test]
+    fn the_order_of_headers_alone_is_not_enough() {
+        // What `tcp;ofi_rxm` of libfabric 1.17 says when it is asked for atomics.
+        let rxm = attributes("tcp;ofi_rxm", ATOMIC | RMA, 0);
+        let known = Mapping::of(&rxm, Trust::Known, 4096);
+        assert_eq!(known.words, Words::Atomic);
+        assert_eq!(held(&known), [(Rmw, Write), (Rmw, Rmw)]);
+        let strict = Mapping::of(&rxm, Trust::Attributes, 4096);
+        assert_eq!(held(&strict).len(), 6);
+        // Nothing is known of another provider that says so.
+        let other = attributes("new", ATOMIC | RMA, 0);
+        assert_eq!(held(&Mapping::of(&other, Trust::Known, 4096)).len(), 6);
+    }
+
+    #[test]
+    fn orders_hold_up_to_a_size() {
+        let limited = attributes("new", ATOMIC, 64);
+        assert_eq!(
+            held(&Mapping::of(&limited, Trust::Attributes, 64)),
+            [(Rmw, Write), (Rmw, Rmw)]
+        );
+        assert_eq!(held(&Mapping::of(&limited, Trust::Attributes, 65)).len(), 6);
+    }
+
+    #[test]
+    fn orders_of_a_class_do_not_join_classes() {
+        // Puts are writes there, and read-modify-writes atomics.
+        let verbs = attributes("verbs;ofi_rxm", ATOMIC | RMA, usize::MAX);
+        let mapping = Mapping::of(&verbs, Trust::Known, 4096);
+        assert_eq!(mapping.words, Words::Rma);
+        assert_eq!(
+            held(&mapping),
+            [(Write, Rmw), (Rmw, Write), (Rmw, Read), (Rmw, Rmw)]
+        );
+    }
+}

@@ -1,0 +1,219 @@
+//! A queue pair's operations, from posting to their report.
+//!
+//! Operations are issued in order, each when the [mapping](crate::order) allows it, and end in order: a report says that all
+//! earlier operations of the queue pair have ended, as the contract demands. Relies on `order`. Used by `engine`.
+
+use std::collections::VecDeque;
+
+use loco_fabric::{Completion, CompletionStatus, FabricError, NodeId, WorkRequestId};
+use smallvec::SmallVec;
+
+use crate::memory::OfiMemory;
+use crate::order::{Class, Mapping};
+use crate::port::Verb;
+
+/// An operation as posted.
+pub(crate) struct Op {
+    pub(crate) name: &'static str,
+    pub(crate) id: WorkRequestId,
+    pub(crate) signaled: bool,
+    pub(crate) fenced: bool,
+    pub(crate) verb: Verb,
+    /// The place in the peer's mapping.
+    pub(crate) place: u64,
+    pub(crate) len: usize,
+    /// The source or the place of the result. `None` for inline data, and for flushes.
+    pub(crate) local: Option<(OfiMemory, usize)>,
+    /// Inline data.
+    pub(crate) data: SmallVec<[u8; 32]>,
+    /// The operand, and the value compared with.
+    pub(crate) operands: (u64, u64),
+    /// The bytes issued so far.
+    pub(crate) issued: usize,
+    /// The pieces that are under way.
+    pub(crate) pieces: u32,
+    /// The pieces whose results have come, but must not land yet.
+    pub(crate) arrived: SmallVec<[u32; 1]>,
+    pub(crate) failed: Option<FabricError>,
+}
+
+impl Op {
+    pub(crate) fn class(&self) -> Class {
+        match self.verb {
+            Verb::Write => Class::Write,
+            Verb::Read => Class::Read,
+            Verb::FetchAdd | Verb::CompareSwap => Class::Rmw,
+        }
+    }
+
+    pub(crate) fn is_issued(&self) -> bool {
+        self.issued == self.len
+    }
+
+    fn has_ended(&self) -> bool {
+        self.pieces == 0 && (self.is_issued() || self.failed.is_some())
+    }
+}
+
+/// A queue pair.
+pub(crate) struct Queue {
+    pub(crate) peer: NodeId,
+    /// The position of the peer among the nodes.
+    pub(crate) peer_index: usize,
+    ops: VecDeque<Op>,
+    /// The number of the first of `ops`.
+    first: u64,
+    /// The number of the first operation that is not issued completely.
+    next: u64,
+    /// The pieces under way, by class.
+    under_way: [u32; 3],
+    /// The error that broke the queue pair.
+    pub(crate) failure: Option<FabricError>,
+    /// Set when the owner is gone.
+    pub(crate) retired: bool,
+    /// Set while the engine's list of queue pairs that wait for room has this one.
+    pub(crate) listed: bool,
+}
+
+impl Queue {
+    pub(crate) fn new(peer: NodeId, peer_index: usize) -> Queue {
+        Queue {
+            peer,
+            peer_index,
+            ops: VecDeque::new(),
+            first: 0,
+            next: 0,
+            under_way: [0; 3],
+            failure: None,
+            retired: false,
+            listed: false,
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.ops.len()
+    }
+
+    pub(crate) fn push(&mut self, op: Op) {
+        self.ops.push_back(op);
+    }
+
+    pub(crate) fn op(&mut self, sequence: u64) -> Option<&mut Op> {
+        let at = usize::try_from(sequence.checked_sub(self.first)?).ok()?;
+        self.ops.get_mut(at)
+    }
+
+    /// Returns the number of the operation to issue next, if it may begin now.
+    pub(crate) fn next(&mut self, mapping: &Mapping) -> Option<u64> {
+        let sequence = self.next;
+        let under_way = self.under_way;
+        let op = self.op(sequence)?;
+        if op.issued > 0 {
+            return Some(sequence); // It has begun.
+        }
+        let later = op.class();
+        let fenced = op.fenced && (under_way[Class::Read as usize] > 0 || under_way[Class::Rmw as usize] > 0);
+        let held = Class::ALL
+            .into_iter()
+            .any(|earlier| under_way[earlier as usize] > 0 && mapping.holds(earlier, later));
+        (!fenced && !held).then_some(sequence)
+    }
+
+    /// Records that a piece of `len` bytes of the next operation was issued.
+    pub(crate) fn issued(&mut self, len: usize) {
+        let sequence = self.next;
+        let Some(op) = self.op(sequence) else { return };
+        op.issued += len;
+        op.pieces += 1;
+        let class = op.class();
+        if op.is_issued() {
+            self.next += 1;
+        }
+        self.under_way[class as usize] += 1;
+    }
+
+    /// Passes over an operation without bytes.
+    pub(crate) fn skip(&mut self) {
+        self.next += 1;
+    }
+
+    /// Records that a piece of operation `sequence` has ended.
+    pub(crate) fn ended(&mut self, sequence: u64) {
+        let Some(op) = self.op(sequence) else { return };
+        op.pieces -= 1;
+        let class = op.class();
+        self.under_way[class as usize] -= 1;
+    }
+
+    /// Returns the number of the oldest operation, whose results may land.
+    pub(crate) fn oldest(&self) -> u64 {
+        self.first
+    }
+
+    /// Returns the pieces of the oldest operation whose results must land now.
+    pub(crate) fn arrived(&mut self) -> SmallVec<[u32; 1]> {
+        let oldest = self.ops.front_mut();
+        oldest
+            .map(|op| std::mem::take(&mut op.arrived))
+            .unwrap_or_default()
+    }
+
+    /// Takes the oldest operation if it has ended and everything of it has landed. Returns its report, if it wants one.
+    pub(crate) fn take_ended(&mut self) -> Option<Option<Completion>> {
+        let ended = self.ops.front().is_some_and(Op::has_ended);
+        if !ended {
+            return None;
+        }
+        let op = self.ops.pop_front()?;
+        self.first += 1;
+        self.next = self.next.max(self.first);
+        Some(self.report(op))
+    }
+
+    fn report(&self, op: Op) -> Option<Completion> {
+        op.signaled.then(|| Completion {
+            id: op.id,
+            peer: self.peer,
+            status: match op.failed {
+                None => CompletionStatus::Success,
+                Some(error) => CompletionStatus::Failed(Box::new(error)),
+            },
+        })
+    }
+
+    /// Fails the operations that are not issued completely. Those that have pieces under way end with these.
+    pub(crate) fn break_off(&mut self, error: &FabricError) {
+        let first = self.failure.get_or_insert_with(|| error.clone()).clone();
+        let (peer, from) = (self.peer, self.next - self.first);
+        for op in self
+            .ops
+            .iter_mut()
+            .skip(usize::try_from(from).unwrap_or(usize::MAX))
+        {
+            op.failed.get_or_insert_with(|| FabricError::Operation {
+                operation: op.name,
+                peer,
+                status: "flushed".to_owned(),
+                cause: format!("not executed, because the queue pair had failed: {first}"),
+            });
+        }
+        self.next = self.first + self.ops.len() as u64;
+    }
+
+    /// Gives up all operations, because the peer is gone. Returns their reports, and the pieces whose results had come.
+    pub(crate) fn give_up(&mut self, error: &FabricError) -> (Vec<Completion>, Vec<u32>) {
+        self.failure = Some(error.clone());
+        let ops = std::mem::take(&mut self.ops);
+        self.first += ops.len() as u64;
+        self.next = self.first;
+        self.under_way = [0; 3];
+        let mut pieces = Vec::new();
+        let mut reports = Vec::new();
+        for mut op in ops {
+            pieces.append(&mut op.arrived.to_vec());
+            op.failed = Some(error.clone());
+            reports.extend(self.report(op));
+        }
+        (reports, pieces)
+    }
+}

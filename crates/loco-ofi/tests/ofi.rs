@@ -1,0 +1,93 @@
+//! Tests the libfabric fabric between nodes of one process: the conformance suite over the provider `tcp`, with
+//! all that the fabric knows of a provider, and with nothing but the provider's attributes.
+//!
+//! Without libfabric each test says *skipped*; `LOCO_REQUIRE_OFI` makes that a failure, as `test.sh` does.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "../../loco-cli/tests/support/skip.rs"]
+mod skip;
+
+use loco_conformance::World;
+use loco_host::HugePages;
+use loco_job::Mesh;
+use loco_ofi::{OfiConfig, OfiFabric, Trust, usable};
+
+fn config(provider: &str, trust: Trust) -> OfiConfig {
+    OfiConfig {
+        provider: Some(provider.to_owned()),
+        trust,
+        memory_limit_bytes: 16 << 20,
+        huge_pages: HugePages::Never,
+        queue_depth: 16,
+        ..OfiConfig::default()
+    }
+}
+
+fn bring_up(n: usize, config: &OfiConfig) -> Vec<OfiFabric> {
+    let meshes = Mesh::in_process(n).unwrap();
+    std::thread::scope(|scope| {
+        let ups: Vec<_> = meshes
+            .into_iter()
+            .map(|mesh| scope.spawn(|| OfiFabric::new(mesh, config.clone()).unwrap()))
+            .collect();
+        ups.into_iter().map(|up| up.join().unwrap()).collect()
+    })
+}
+
+macro_rules! worlds {
+    ($($(#[$meta:meta])* $world:ident = $module:ident: $provider:literal, $trust:expr;)*) => {$(
+        $(#[$meta])*
+        struct $world;
+
+        impl World for $world {
+            type Fabric = OfiFabric;
+            fn nodes(n: usize) -> Vec<OfiFabric> {
+                bring_up(n, &config($provider, $trust))
+            }
+            fn kill(node: &OfiFabric) {
+                node.mesh().fail();
+            }
+            fn runs(_test: &str) -> bool {
+                match usable(&config($provider, $trust)) {
+                    Ok(_) => true,
+                    Err(error) => {
+                        skip::skipped("OFI", error);
+                        false
+                    }
+                }
+            }
+        }
+
+        mod $module {
+            use super::$world;
+            loco_conformance::suite!($world);
+        }
+    )*};
+}
+
+worlds! {
+    /// TCP.
+    Tcp = tcp: "tcp", Trust::Known;
+    /// TCP, where everything that the attributes do not promise is bought.
+    TcpByAttributes = tcp_by_attributes: "tcp", Trust::Attributes;
+}
+
+/// Providers that cannot be used are refused, and the error says why and what to do.
+#[test]
+fn what_cannot_be_used_is_refused_with_a_reason() {
+    if !Tcp::runs("refused") {
+        return;
+    }
+    let refusal = |provider| usable(&config(provider, Trust::Known)).unwrap_err().to_string();
+    let shm = refusal("shm");
+    assert!(
+        shm.contains("conformance tests") && shm.contains("the fabric `shm`"),
+        "{shm}"
+    );
+    let nobody = refusal("nobody");
+    assert!(
+        nobody.contains("nobody") && nobody.contains("fi_info -l"),
+        "{nobody}"
+    );
+}
