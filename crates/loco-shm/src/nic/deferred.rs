@@ -27,8 +27,13 @@ const LOOK_AT_PEERS: Duration = Duration::from_millis(1);
 /// The rests below which the NIC yields instead of sleeping: the system's sleeps are not that short.
 const YIELD_BELOW: Duration = Duration::from_micros(60);
 
-/// The NIC makes 1, 2, 4 or 8 steps, one of so many doublings, before others have a turn.
-const BURST_DOUBLINGS: u64 = 4;
+/// The NIC makes 1, 2 or 4 steps, one of so many doublings, before others have a turn.
+const BURST_DOUBLINGS: u64 = 3;
+
+/// After so many bursts, on average, the NIC yields the processor, so that threads without one see what is half done.
+const YIELDS: u64 = 4;
+/// The pause after other bursts, in hints to the processor.
+const LOOKS: u32 = 50;
 
 /// The position of a queue pair's queue.
 pub(crate) type QueueId = usize;
@@ -213,11 +218,15 @@ fn run(shared: &Shared, mesh: &Mesh, slot: &Slot, bells: &[Bell]) {
         }
         state = match next {
             Next::Stepped => {
+                let yields = state.dice.below(YIELDS) == 0;
                 drop(state);
                 // The step may have changed the memory of any node.
                 bells.iter().for_each(Bell::ring_if_awaited);
-                if shared.delay_max.is_zero() {
-                    std::thread::yield_now(); // Lets others post and poll: this lock is not fair.
+                // Lets others post and poll: this lock is not fair. On a busy host a thread that yields may be away for milliseconds.
+                if yields {
+                    std::thread::yield_now();
+                } else {
+                    (0..LOOKS).for_each(|_| std::hint::spin_loop());
                 }
                 shared.lock()
             }
@@ -276,7 +285,9 @@ impl State {
 
     /// Runs one permitted step, chosen at random.
     fn step(&mut self, delay_max: Duration, now: Instant) -> Next {
-        let State { queues, awake, stop, .. } = self;
+        let State {
+            queues, awake, stop, ..
+        } = self;
         awake.clear();
         let mut rest: Option<Duration> = None;
         for (id, queue) in queues.iter_mut().enumerate() {

@@ -46,7 +46,7 @@ struct Operation {
     rests_until: Instant,
     /// Set if the operation waits for the gets and atomics before it. All operations after it wait with it.
     fence_up: bool,
-    /// What a read-modify-write that is not atomic has read, and will compute with.
+    /// The value that a read-modify-write that is not atomic has read, and will compute with.
     read: Option<u64>,
 }
 
@@ -191,7 +191,11 @@ impl SendQueue {
             }
             under_way += 1;
             let is_flush = operation.request.kind == Kind::Flush;
-            let awaited = if is_flush { u8::MAX } else { self.awaited[next as usize] };
+            let awaited = if is_flush {
+                u8::MAX
+            } else {
+                self.awaited[next as usize]
+            };
             let flushes = next == Stage::RemoteRead && sent && self.discipline.reads_flush;
             if earlier & awaited == 0 && !flushes {
                 each(index, operation.rests_until);
@@ -477,7 +481,11 @@ mod tests {
         sent.take_on(Discipline::contract().with(Stage::RemoteWrite, Stage::RemoteRead, false));
         step(&mut sent, 0);
         step(&mut sent, 0);
-        assert_eq!(free(&mut sent), [0], "a read places what was sent off (the PCIe flush)");
+        assert_eq!(
+            free(&mut sent),
+            [0],
+            "a read places what was sent off (the PCIe flush)"
+        );
         sent.take_on(Discipline::without_pcie());
         assert_eq!(free(&mut sent), [0, 1], "without the guarantee it does not");
     }
