@@ -287,8 +287,7 @@ pub trait Memory: Clone + Send + Sync + 'static {
     #[inline]
     fn prefetch(&self, _offset: usize) {}
 
-    /// Hints that the bytes from `offset` will be written soon. It promises nothing: neither order nor a
-    /// check.
+    /// Hints that the bytes from `offset` will be written soon. It promises nothing.
     #[inline]
     fn prefetch_write(&self, _offset: usize) {}
 
@@ -376,8 +375,7 @@ pub trait RemoteMemory: Clone + Send + Sync + 'static {
     #[inline]
     fn prefetch(&self, _offset: usize) {}
 
-    /// Hints that the bytes from `offset` will be written soon. It promises nothing: neither order nor a
-    /// check.
+    /// Hints that the bytes from `offset` will be written soon. It promises nothing.
     #[inline]
     fn prefetch_write(&self, _offset: usize) {}
 }
