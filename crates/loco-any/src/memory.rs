@@ -59,6 +59,11 @@ impl Memory for AnyMemory {
     fn prefetch_write(&self, offset: usize) {
         each!(self, memory => memory.prefetch_write(offset));
     }
+
+    #[inline]
+    fn evict(&self, offset: usize) {
+        each!(self, memory => memory.evict(offset));
+    }
 }
 
 impl<W: Word> WordCell<W> for AnyCell<W> {

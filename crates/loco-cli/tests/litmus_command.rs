@@ -2,8 +2,13 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "support/skip.rs"]
+mod skip;
+
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
+
+use skip::skipped;
 
 const LOCO: &str = env!("CARGO_BIN_EXE_loco");
 
@@ -101,8 +106,8 @@ fn mistakes_are_reported_once_and_name_the_remedy() {
             "NOWHERE is no file, no folder, and no test of the catalogue",
         ),
         (
-            &["litmus", "run", "MP1", "--stress", "pin=near"],
-            "expected one of free, together, apart",
+            &["litmus", "run", "MP1", "--stress", "pin=nowhere"],
+            "expected one of free, together, apart, near, far",
         ),
         (&["litmus", "run", "MP1", "--model", "vax"], "unknown model 'vax'"),
         (
@@ -119,4 +124,202 @@ fn mistakes_are_reported_once_and_name_the_remedy() {
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
         assert_eq!(error.matches(said).count(), 1, "{arguments:?}: {error}");
     }
+}
+
+/// Returns `loco litmus run` of all tests of the catalogue, each for a fifth of a second, with results in `kept`.
+fn long_run(kept: &Path) -> Command {
+    let mut command = alone(LOCO);
+    command
+        .args([
+            "litmus",
+            "run",
+            "catalogue",
+            "--time",
+            "0.2",
+            "--runs",
+            "1000000000",
+        ])
+        .args(["--fabric", "shm", "-q", "-o"])
+        .arg(kept)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+fn alone(program: &str) -> Command {
+    let mut command = Command::new(program);
+    for (name, _) in std::env::vars() {
+        if ["LOCO_", "OMPI_", "PMI", "SLURM_"]
+            .iter()
+            .any(|of| name.starts_with(of))
+        {
+            command.env_remove(name);
+        }
+    }
+    command.env("LOCO_SECRET", "a secret for litmus tests");
+    command
+}
+
+/// Waits until the first result is in the file. The job must be running.
+fn first_result(kept: &Path, job: &mut Child) {
+    while !kept.exists() || lines(kept) == 0 {
+        assert!(job.try_wait().unwrap().is_none(), "the job ended early");
+        std::thread::yield_now();
+    }
+}
+
+fn signal(name: &str, process: u32) {
+    let sent = Command::new("kill").args([name, &process.to_string()]).status();
+    assert!(sent.unwrap().success());
+}
+
+#[test]
+fn an_interrupted_run_prints_the_table_of_what_was_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let kept = folder.path().join("r.jsonl");
+    let mut job = long_run(&kept).args(["--nodes", "2"]).spawn().unwrap();
+    first_result(&kept, &mut job);
+    signal("-INT", job.id());
+    let output = job.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
+    let out = text(&output.stdout);
+    let all = out.lines().find(|line| line.contains(" all ")).unwrap();
+    let tests: usize = all.split_whitespace().nth(3).unwrap().parse().unwrap();
+    // One may have been cut short, which the table counts and the file does not.
+    let whole = lines(&kept);
+    assert!(whole > 0 && (whole..=whole + 1).contains(&tests), "{out}");
+}
+
+/// Starts two nodes as `mpirun` does. The first one leads.
+fn ranks(mut of: impl FnMut() -> Command) -> [Child; 2] {
+    let job = format!("litmus-{}-{:?}", std::process::id(), std::thread::current().id());
+    [0, 1].map(|rank: usize| {
+        of().env("OMPI_COMM_WORLD_RANK", rank.to_string())
+            .env("OMPI_COMM_WORLD_SIZE", "2")
+            .env("OMPI_COMM_WORLD_LOCAL_SIZE", "2")
+            .env("PMIX_NAMESPACE", &job)
+            .spawn()
+            .unwrap()
+    })
+}
+
+#[test]
+fn a_node_that_is_killed_ends_the_job_with_the_name_of_the_test() {
+    let folder = tempfile::tempdir().unwrap();
+    let kept = folder.path().join("r.jsonl");
+    let [mut leader, other] = ranks(|| long_run(&kept));
+    first_result(&kept, &mut leader);
+    signal("-KILL", other.id());
+    other.wait_with_output().unwrap();
+    let output = leader.wait_with_output().unwrap();
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(
+        error.contains("loco: test ") && error.contains("node 1 is lost"),
+        "{error}"
+    );
+    // What was done is there, and the same command goes on with the rest.
+    assert!(lines(&kept) > 0);
+}
+
+/// Checks that a job of two nodes has run the tests of a folder and that its leader alone has printed.
+fn both_ran(out: &str) {
+    assert_eq!(out.matches("fabric  ").count(), 1, "{out}");
+    let all = out.lines().find(|line| line.contains(" all ")).unwrap();
+    let fields: Vec<_> = all.split_whitespace().collect();
+    assert_eq!(fields[..5], ["shm", "default", "all", "8", "400"], "{out}");
+}
+
+const TABLES: [&str; 8] = ["litmus", "run", "tables", "--runs", "50", "-q", "--fabric", "shm"];
+
+#[test]
+fn mpirun_starts_the_nodes_of_a_run() {
+    let there = Command::new("mpirun").arg("--version").output();
+    if !there.is_ok_and(|output| output.status.success()) {
+        skipped("MPI", "there is no mpirun here (Debian: openmpi-bin)");
+        return;
+    }
+    let output = alone("mpirun")
+        .args(["--allow-run-as-root", "--oversubscribe", "-n", "2"])
+        .args(["-x", "LOCO_SECRET", LOCO])
+        .args(TABLES)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    both_ran(&text(&output.stdout));
+}
+
+#[test]
+fn a_launcher_s_variables_start_the_nodes_of_a_run() {
+    let nodes = ranks(|| {
+        let mut command = alone(LOCO);
+        command.args(TABLES).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    });
+    let [first, second] = nodes.map(|node| node.wait_with_output().unwrap());
+    assert!(
+        first.status.success() && second.status.success(),
+        "{first:?} {second:?}"
+    );
+    both_ran(&text(&first.stdout));
+    assert_eq!(text(&second.stdout), "");
+}
+
+#[test]
+fn a_hosts_file_names_the_nodes_of_a_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let free = || {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.local_addr().unwrap()
+    };
+    let hosts = folder.path().join("hosts.txt");
+    std::fs::write(&hosts, format!("0 {}\n1 {}\n", free(), free())).unwrap();
+    let nodes = ["0", "1"].map(|node| {
+        alone(LOCO)
+            .args(TABLES)
+            .env("LOCO_HOSTS", &hosts)
+            .env("LOCO_NODE", node)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    });
+    let [first, second] = nodes.map(|node| node.wait_with_output().unwrap());
+    assert!(
+        first.status.success() && second.status.success(),
+        "{first:?} {second:?}"
+    );
+    both_ran(&text(&first.stdout));
+}
+
+#[test]
+fn random_walks_of_the_model_show_nothing_that_it_forbids() {
+    let folder = tempfile::tempdir().unwrap();
+    let kept = folder.path().join("r.jsonl");
+    let path = kept.to_str().unwrap();
+    let run = [
+        "litmus",
+        "run",
+        "rdma-tso24",
+        "--fabric",
+        "model",
+        "--runs",
+        "200",
+        "-q",
+        "-o",
+        path,
+    ];
+    let output = loco(&run);
+    assert!(output.status.success(), "{output:?}");
+    let out = text(&output.stdout);
+    assert!(out.contains("model   none    rdma-tso24"), "{out}");
+    assert!(!out.contains("FORBIDDEN"), "{out}");
+    // Walks see what the model allows: the weak state of SB3, too.
+    let shown = loco(&["litmus", "run", "SB3", "--fabric", "model", "--runs", "500"]);
+    assert!(
+        text(&shown.stdout).contains("Observation SB3 Sometimes"),
+        "{shown:?}"
+    );
+    let again = loco(&run);
+    assert!(text(&again.stdout).contains("46 tests left out"), "{again:?}");
 }

@@ -287,10 +287,13 @@ pub trait Memory: Clone + Send + Sync + 'static {
     #[inline]
     fn prefetch(&self, _offset: usize) {}
 
-    /// Hints that the bytes from `offset` will be written soon. It promises nothing: neither order nor a
-    /// check.
+    /// Hints that the bytes from `offset` will be written soon. It promises nothing.
     #[inline]
     fn prefetch_write(&self, _offset: usize) {}
+
+    /// Hints that the line of `offset` be dropped from the caches, for tests and measurements with cold caches. It promises nothing.
+    #[inline]
+    fn evict(&self, _offset: usize) {}
 }
 
 /// An aligned word of registered memory.
@@ -372,8 +375,7 @@ pub trait RemoteMemory: Clone + Send + Sync + 'static {
     #[inline]
     fn prefetch(&self, _offset: usize) {}
 
-    /// Hints that the bytes from `offset` will be written soon. It promises nothing: neither order nor a
-    /// check.
+    /// Hints that the bytes from `offset` will be written soon. It promises nothing.
     #[inline]
     fn prefetch_write(&self, _offset: usize) {}
 }

@@ -104,6 +104,15 @@ impl<K> Span<K> {
         word::prefetch_write(self.start.as_ptr().wrapping_add(offset));
     }
 
+    /// Drops the line of `offset` from all caches, where the processor can. An offset outside of the span is ignored.
+    #[inline]
+    pub fn evict(&self, offset: usize) {
+        if offset < self.len {
+            // SAFETY: inside of the span, which is mapped.
+            unsafe { word::evict(self.start.as_ptr().wrapping_add(offset)) };
+        }
+    }
+
     /// Returns a span of a part.
     pub fn slice(&self, offset: usize, len: usize) -> Result<Span<K>> {
         check_range(offset, len, self.len)?;

@@ -63,6 +63,21 @@ pub fn prefetch_write(at: *const u8) {
     let _ = at;
 }
 
+/// Writes the line of `at` back and drops it from all caches, on x86-64. Elsewhere it does nothing.
+///
+/// # Safety
+/// `at` is mapped.
+#[inline]
+pub unsafe fn evict(at: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 processor has the instruction; it changes no value, and the caller promises that it does not fault.
+    unsafe {
+        std::arch::x86_64::_mm_clflush(at);
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
+}
+
 /// Loads one word.
 ///
 /// # Safety

@@ -14,12 +14,12 @@ use mowgli::outcome::Outcome;
 use crate::code::Code;
 use crate::error::{Error, Result};
 use crate::node::{Command, Node};
-use crate::oracle::{Oracle, Theory};
+use crate::oracle::{Allowed, Oracle, Theory};
 use crate::record::Record;
-use crate::search::{Search, Strategy};
+use crate::search::{self, Search, Strategy};
 use crate::test::Test;
 
-/// What to run.
+/// Says what to run.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The runs of each test.
@@ -32,7 +32,8 @@ pub struct Plan {
     pub seed: u64,
     /// The longest time of a run, after which a test that has not ended has hung.
     pub patience: Duration,
-    /// The longest time for the runs of one test; there are fewer runs then.
+    /// The longest time for the runs of one test; there are fewer runs then. [`Strategy::Auto`] gives a test up when every allowed outcome
+    /// was seen, and what is left goes to the tests after it, so that all take so much on average.
     pub time: Option<Duration>,
     /// The model, or `None` for the one that fits the test.
     pub model: Option<Theory>,
@@ -55,7 +56,7 @@ impl Default for Plan {
     }
 }
 
-/// What the caller does with the job's progress, on the leader.
+/// Takes the job's progress, on the leader.
 pub trait Listener {
     /// Returns whether a test is to be left out on this fabric and so many nodes: its result is there already.
     fn is_done(&mut self, _: &Test, _fabric: &str, _nodes: usize) -> bool {
@@ -67,6 +68,14 @@ pub trait Listener {
     /// # Errors
     /// Ends the job.
     fn record(&mut self, record: Record) -> Result<()>;
+
+    /// Takes what was seen of the test in hand when the job was stopped. It has fewer runs than the plan asks for.
+    ///
+    /// # Errors
+    /// Ends the job.
+    fn cut_short(&mut self, _: Record) -> Result<()> {
+        Ok(())
+    }
 
     /// Takes note of a test that cannot be run on a fabric.
     ///
@@ -111,6 +120,7 @@ pub fn run<F: Fabric<Control = Mesh, Platform = Std>>(
         true => node.caps().name.clone(),
         false => plan.fabric.clone(),
     };
+    let mut saved = Duration::ZERO;
     for (index, test) in tests.iter().enumerate() {
         if listener.is_stopped() {
             break;
@@ -126,6 +136,8 @@ pub fn run<F: Fabric<Control = Mesh, Platform = Std>>(
             }
         };
         let allowed = oracle.ask(&test.litmus.program);
+        let left = u32::try_from(tests.len() - index).unwrap_or(u32::MAX);
+        let time = plan.time.map(|time| time + saved / left);
         let mut trial = Trial {
             node: &mut node,
             search: &mut search,
@@ -133,6 +145,8 @@ pub fn run<F: Fabric<Control = Mesh, Platform = Std>>(
             test,
             index,
             code,
+            allowed: &allowed,
+            time,
             counts: BTreeMap::new(),
             made: 0,
             discarded: 0,
@@ -140,8 +154,11 @@ pub fn run<F: Fabric<Control = Mesh, Platform = Std>>(
             seconds: 0.0,
         };
         trial.runs(listener)?;
-        if listener.is_stopped() && trial.made < plan.runs {
-            break; // A test that was cut short is made again as a whole.
+        // A test that was cut short is made again as a whole.
+        let is_cut_short = listener.is_stopped() && trial.made < plan.runs;
+        if plan.stress == Strategy::Auto {
+            saved = (saved + plan.time.unwrap_or_default())
+                .saturating_sub(Duration::from_secs_f64(trial.seconds));
         }
         let mut record = Record::new(test, &allowed, &trial.counts);
         record.runs = trial.made;
@@ -152,7 +169,11 @@ pub fn run<F: Fabric<Control = Mesh, Platform = Std>>(
         record.nodes = node.nodes();
         record.fabric.clone_from(&fabric);
         record.best = search.best(&test.family).map(|best| best.to_string());
-        listener.record(record)?;
+        match is_cut_short {
+            true if record.runs == 0 => {}
+            true => listener.cut_short(record)?,
+            false => listener.record(record)?,
+        }
     }
     node.command(&Command {
         test: None,
@@ -198,6 +219,9 @@ struct Trial<'a, F: Fabric> {
     test: &'a Test,
     index: usize,
     code: Arc<Code>,
+    allowed: &'a Allowed,
+    /// The longest time for the runs.
+    time: Option<Duration>,
     counts: BTreeMap<Outcome, u64>,
     made: u64,
     discarded: u64,
@@ -209,7 +233,10 @@ impl<F: Fabric> Trial<'_, F> {
     fn runs(&mut self, listener: &dyn Listener) -> Result<()> {
         let begin = Instant::now();
         while self.made < self.plan.runs && self.hung.is_none() && !listener.is_stopped() {
-            if self.plan.time.is_some_and(|time| begin.elapsed() >= time) {
+            if self
+                .time
+                .is_some_and(|time| begin.elapsed() >= time || self.is_exhausted())
+            {
                 break;
             }
             self.batch().map_err(Error::in_test(&self.test.name))?;
@@ -218,18 +245,30 @@ impl<F: Fabric> Trial<'_, F> {
         Ok(())
     }
 
+    /// Returns whether more runs could show nothing new.
+    fn is_exhausted(&self) -> bool {
+        let is_seen = |outcome| self.counts.contains_key(outcome);
+        self.plan.stress == Strategy::Auto
+            && self.allowed.complete
+            && self.allowed.outcomes.iter().all(is_seen)
+    }
+
     fn batch(&mut self) -> loco_fabric::Result<()> {
+        let begin = Instant::now();
         let left = usize::try_from(self.plan.runs - self.made).unwrap_or(usize::MAX);
+        let (stress, runs) = self.search.next(&self.test.family, left.min(self.plan.batch));
         let command = Command {
             test: Some(self.index),
-            runs: left.min(self.plan.batch),
-            stress: self.search.next(&self.test.family),
+            runs,
+            stress,
             seed: self.search.seed(),
             patience: self.plan.patience,
         };
         self.node.command(&command)?;
         let shown = self.node.batch(&command, &self.code)?;
-        self.made += shown.outcomes.len() as u64 + shown.discarded;
+        let runs = shown.outcomes.len() + shown.discarded as usize;
+        let is_first = self.made == 0;
+        self.made += runs as u64;
         self.discarded += shown.discarded;
         let thread = shown.hung.map(|thread| &self.test.litmus.program.threads[thread]);
         self.hung = thread.map(|thread| thread.name.clone());
@@ -241,8 +280,15 @@ impl<F: Fabric> Trial<'_, F> {
             let known = before.get(outcome).copied().unwrap_or(0);
             (count > known).then(|| 1.0 / (1.0 + known as f64))
         });
-        self.search
-            .learn(&self.test.family, command.stress, changed.sum());
+        // The first batch of a test shows the common outcomes, whatever the stress: that says nothing about it.
+        if !is_first {
+            let outcome = search::Outcome {
+                reward: changed.sum(),
+                runs,
+                time: begin.elapsed(),
+            };
+            self.search.learn(&self.test.family, command.stress, &outcome);
+        }
         Ok(())
     }
 }

@@ -15,7 +15,7 @@ pub mod job;
 pub mod line;
 pub mod node;
 pub mod oracle;
-mod pin;
+pub mod pin;
 pub mod record;
 pub mod results;
 pub mod search;
@@ -24,6 +24,7 @@ pub mod stress;
 pub mod table;
 pub mod test;
 mod traffic;
+pub mod walk;
 pub mod worker;
 
 pub use error::{Error, Result};

@@ -31,7 +31,7 @@ struct Line<F: Fabric> {
 
 /// The queue pairs of a worker. They are made when they are first used and kept for all tests.
 pub struct Lines<F: Fabric> {
-    /// What the node's threads share.
+    /// State that the node's threads share.
     pub shared: Arc<Shared<F>>,
     worker: usize,
     lines: Vec<Line<F>>,

@@ -30,7 +30,7 @@ use crate::worker::{Batch, Share, Status, Worker};
 /// The patience of a node beyond the deadline of a batch: for what is under way, and for peers that share its processors.
 const SLACK: Duration = Duration::from_secs(120);
 
-/// What the leader asks of every node.
+/// A command of the leader to every node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Command {
     /// The test, or `None` at the end of the job.
@@ -45,7 +45,7 @@ pub struct Command {
     pub patience: Duration,
 }
 
-/// What a batch showed.
+/// The outcomes of a batch.
 #[derive(Debug, Default)]
 pub struct Shown {
     /// The final state of each run that was completed.

@@ -21,7 +21,7 @@ pub struct Record {
     pub version: u32,
     /// Name of the test.
     pub test: String,
-    /// What it is one of.
+    /// The group of tests that it belongs to ([`Test::family`]).
     pub family: String,
     /// Fingerprint of program and conditions.
     pub hash: String,
@@ -58,13 +58,13 @@ pub struct State {
     pub state: String,
     /// How often it was seen.
     pub count: u64,
-    /// What the model says.
+    /// The model's answer.
     pub verdict: Verdict,
     /// The values, registers first.
     pub values: Vec<Value>,
 }
 
-/// What the model says about a state.
+/// The model's answer about a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {

@@ -21,7 +21,7 @@ pub struct Results {
     there: BTreeMap<Key, u64>,
 }
 
-/// What was run, and on what.
+/// Names what was run: fingerprint, test, fabric, nodes and stress.
 type Key = (String, String, String, usize, String);
 
 fn key(record: &Record) -> Key {

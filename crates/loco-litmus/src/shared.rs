@@ -1,4 +1,4 @@
-//! What the threads of one node share: its memory, access to its peers' memory, and the completions that have come.
+//! State that the threads of one node share: its memory, access to its peers' memory, and the completions that have come.
 //!
 //! Each node has one region. Its parts are data (the locations of tests), report (what the runs of a batch gave), scratch (where traffic
 //! goes) and control (words by which nodes meet). The leader, node 0, also has an inbox for the report of every node.
@@ -63,7 +63,7 @@ pub const fn inbox_at(node: usize) -> usize {
 /// The time that nodes wait for one another at set-up.
 const SET_UP: Duration = Duration::from_secs(60);
 
-/// What the threads of one node share.
+/// State that the threads of one node share.
 pub struct Shared<F: Fabric> {
     /// The fabric.
     pub fabric: F,

@@ -1,4 +1,4 @@
-//! What makes rare outcomes likelier: delays, traffic, placement, pinning and cache states (RDMA-TSO'24 section 5).
+//! Conditions that make rare outcomes likelier: delays, traffic, placement, pinning and cache states (RDMA-TSO'24 section 5).
 //!
 //! A [`Stress`] is one choice of all of these and holds for one batch of runs. None changes what a model allows: runs that share queue
 //! pairs with others, or with traffic, are parts of a larger program, and an execution without the rest of it is consistent
@@ -63,6 +63,10 @@ choices! {
         Together "together",
         /// Another one for each thread of a host.
         Apart "apart",
+        /// Those of the first NUMA node, near to the memory that this process touches first there. As [`Pin::Free`] on hosts with one node.
+        Near "near",
+        /// Those of the last NUMA node. As [`Pin::Free`] on hosts with one node.
+        Far "far",
     }
 }
 choices! {
@@ -75,10 +79,12 @@ choices! {
         Shared "shared",
         /// Loaded ahead to be written.
         Owned "owned",
+        /// In no cache (`clflush` on x86-64; elsewhere as [`Cache::Any`]).
+        Flushed "flushed",
     }
 }
 choices! {
-    /// What else the network card has to do.
+    /// Further work of the network card.
     Traffic TRAFFICS {
         /// Nothing.
         #[default]
@@ -339,7 +345,7 @@ mod tests {
         let error = |text: &str| text.parse::<Stress>().map_err(|e| e.to_string());
         assert_eq!(
             error("pin=near").unwrap_err(),
-            "`near` in `pin=near`: expected one of free, together, apart"
+            "`near` in `pin=near`: expected one of free, together, apart, near, far"
         );
         assert!(error("delay=start:9").unwrap_err().contains("up to 5"));
         assert!(error("heat=1").unwrap_err().contains("no switch `heat`"));

@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 pub struct Test {
     /// Its name.
     pub name: String,
-    /// What it is one of: the folder of the catalogue, the pivot of a generated test, or `random`.
+    /// The group of tests that it belongs to: the folder of the catalogue, the pivot of a generated test, or `random`.
     pub family: String,
     /// The test.
     pub litmus: Litmus,
@@ -37,8 +37,11 @@ impl Test {
         }
     }
 
-    /// Makes a test that asks nothing of a program.
-    pub fn of_program(name: String, family: &str, program: Program) -> Test {
+    /// Makes a test that asks nothing of a program. Its threads are named as a file of the test must name them.
+    pub fn of_program(name: String, family: &str, mut program: Program) -> Test {
+        for (index, thread) in program.threads.iter_mut().enumerate() {
+            thread.name = format!("P{index}");
+        }
         let condition = Condition {
             quantifier: Quantifier::Exists,
             formula: Formula::Const(true),
@@ -178,4 +181,32 @@ fn polls_in_vain(program: &Program) -> bool {
             open.iter().any(|&open| open < 0)
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn random_tests_can_be_read_again() {
+        for test in random(300, 1) {
+            let text = test.litmus.print();
+            let read = litmus::parse(&text).unwrap_or_else(|e| panic!("{}: {e}\n{text}", test.name));
+            assert_eq!(litmus::fingerprint(&read.litmus), test.hash, "{}", test.name);
+        }
+    }
+
+    #[test]
+    fn a_generated_test_belongs_to_its_first_pivot() {
+        let family = |description: &str| {
+            let text = format!("RDMA t\n\"{description}\"\n{{ x@1=0; }}\nP0@1 ;\nx := 1 ;\nexists ([x]=1)\n");
+            let litmus = litmus::parse(&text).unwrap_or_else(|e| panic!("{e:?}")).litmus;
+            pivot(&litmus)
+        };
+        let generated = "minimal: forbidden by rdma-tso, allowed without its pivots oppo:G7 ob:rb";
+        assert_eq!(family(generated).as_deref(), Some("oppo:G7"));
+        let one = "minimal: forbidden by rdma-tso, allowed without its pivot G8";
+        assert_eq!(family(one).as_deref(), Some("G8"));
+        assert_eq!(family("message passing"), None);
+    }
 }

@@ -24,7 +24,7 @@ const LOOKS: u32 = 300;
 const YIELDS: u32 = 3;
 /// The most bytes of traffic before a run, if that is more than one operation.
 const TRAFFIC_BYTES: usize = 1 << 15;
-/// The number of runs by which words are loaded ahead.
+/// The number of runs by which words are loaded or flushed ahead.
 const AHEAD: usize = 2;
 
 /// A number of runs of a test under one stress.
@@ -59,7 +59,7 @@ pub enum Status {
     Hung = 4,
 }
 
-/// What a thread found in a batch.
+/// The part of a batch that one thread has made.
 pub struct Share {
     /// For each run, its end.
     pub statuses: Vec<Status>,
@@ -301,7 +301,7 @@ impl<'a, F: Fabric> Execution<'a, F> {
             }
         }
         if stress.cache != Cache::Any {
-            self.load_ahead(run + AHEAD);
+            self.prepare_caches(run + AHEAD);
         }
         if stress.start == Start::Run {
             self.meet()?;
@@ -316,7 +316,7 @@ impl<'a, F: Fabric> Execution<'a, F> {
         Ok(())
     }
 
-    fn load_ahead(&self, run: usize) {
+    fn prepare_caches(&self, run: usize) {
         if run >= self.batch.runs {
             return;
         }
@@ -330,6 +330,7 @@ impl<'a, F: Fabric> Execution<'a, F> {
                     .offset(stress.placement, node, place.slot, run, self.batch.runs);
                 match stress.cache {
                     Cache::Owned => self.queues.shared.memory.prefetch_write(at),
+                    Cache::Flushed => self.queues.shared.memory.evict(at),
                     _ => self.queues.shared.memory.prefetch(at),
                 }
             }

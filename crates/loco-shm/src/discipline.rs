@@ -16,21 +16,25 @@ pub enum Stage {
     Atomic = 3,
     /// The result of a get or read-modify-write lands (`nlW`).
     LocalWrite = 4,
+    /// A put is sent off: the issue of its `nrW`, which its completion tells. Placement follows.
+    Send = 5,
 }
 
-use Stage::{Atomic, LocalRead, LocalWrite, RemoteRead, RemoteWrite};
+use Stage::{Atomic, LocalRead, LocalWrite, RemoteRead, RemoteWrite, Send};
 
 /// The stages, in the order of their numbers.
-const STAGES: [Stage; 5] = [LocalRead, RemoteWrite, RemoteRead, Atomic, LocalWrite];
+const STAGES: [Stage; 6] = [LocalRead, RemoteWrite, RemoteRead, Atomic, LocalWrite, Send];
 
 /// The orders that a deferred NIC keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Discipline {
     /// `[earlier][later]`: whether a stage of an operation comes before a stage of a later operation of its queue pair.
-    ordered: [[bool; 5]; 5],
+    ordered: [[bool; 6]; 6],
     /// Whether a fenced operation waits for earlier gets and read-modify-writes.
     pub fences: bool,
-    /// Whether a put completes only when its source has been read.
+    /// Whether a get reads only when the puts before it that were sent off are placed (the PCIe flush).
+    pub reads_flush: bool,
+    /// Whether a put completes only when its source has been read and it was sent off.
     pub put_waits_for_read: bool,
     /// Whether a put completes only when it is placed. The contract does not promise that.
     pub put_waits_for_placement: bool,
@@ -38,9 +42,9 @@ pub struct Discipline {
     pub get_waits_for_result: bool,
     /// Whether a read-modify-write is one step.
     pub atomics_are_atomic: bool,
-    /// Whether a get sees the puts of its queue pair that are not placed yet (RDMA-TSO'24 section 4, without the PCIe
-    /// guarantees).
-    pub gets_see_puts: bool,
+    /// Whether operations see what earlier ones of their queue pair have sent off or fetched and that is not placed yet: gets see
+    /// puts, and puts see results (RDMA-TSO'24 section 4, without the PCIe guarantees).
+    pub forwards: bool,
 }
 
 impl Default for Discipline {
@@ -54,47 +58,76 @@ impl Discipline {
     pub fn contract() -> Discipline {
         let ordered = |earlier: Stage, later: Stage| match earlier {
             LocalRead => true,
-            RemoteWrite | Atomic => later != LocalRead,
+            RemoteWrite | Send | Atomic => later != LocalRead,
             RemoteRead | LocalWrite => later == LocalWrite,
         };
         Discipline {
             ordered: STAGES.map(|earlier| STAGES.map(|later| ordered(earlier, later))),
             fences: true,
+            reads_flush: true,
             put_waits_for_read: true,
             put_waits_for_placement: false,
             get_waits_for_result: true,
             atomics_are_atomic: true,
-            gets_see_puts: false,
+            forwards: false,
         }
     }
 
     /// Keeps the operations of a queue pair in order: each begins when the one before has ended.
     pub fn in_order() -> Discipline {
         Discipline {
-            ordered: [[true; 5]; 5],
+            ordered: [[true; 6]; 6],
             ..Discipline::contract()
         }
     }
 
-    /// Keeps what is left without the PCIe guarantees: a get does not place earlier puts, but sees them.
+    /// Keeps what is left without the PCIe guarantees: a get does not place what was sent off before it, but sees it.
     pub fn without_pcie() -> Discipline {
-        Discipline {
-            gets_see_puts: true,
+        let mut discipline = Discipline {
+            reads_flush: false,
+            forwards: true,
             ..Discipline::contract()
-                .with(RemoteWrite, RemoteRead, false)
-                .with(RemoteWrite, LocalWrite, false)
+        };
+        for later in [RemoteRead, LocalWrite] {
+            discipline.ordered[RemoteWrite as usize][later as usize] = false;
         }
+        discipline
     }
 
-    /// Returns the discipline with one order more, or less.
+    /// Returns the discipline with one order more, or less. The order of a put's `RemoteWrite` is that of its issue (`Send`) and that
+    /// of its placement.
     #[must_use]
     pub fn with(mut self, earlier: Stage, later: Stage, ordered: bool) -> Discipline {
-        self.ordered[earlier as usize][later as usize] = ordered;
+        let steps = |stage: Stage| match stage {
+            RemoteWrite => vec![Send, RemoteWrite],
+            stage => vec![stage],
+        };
+        for earlier in steps(earlier) {
+            for later in steps(later) {
+                self.ordered[earlier as usize][later as usize] = ordered;
+            }
+        }
         self
     }
 
     /// Returns whether a stage `earlier` of one operation comes before a stage `later` of a later operation on its queue pair.
     pub fn orders(&self, earlier: Stage, later: Stage) -> bool {
         self.ordered[earlier as usize][later as usize]
+    }
+
+    /// Returns for each stage the earlier stages for which it waits, a bit for each.
+    pub(crate) fn awaited(&self) -> [u8; 6] {
+        let bits = |later: Stage| {
+            let awaited = STAGES.into_iter().filter(|&earlier| self.orders(earlier, later));
+            awaited.fold(0, |bits, earlier| bits | earlier.bit())
+        };
+        STAGES.map(bits)
+    }
+}
+
+impl Stage {
+    /// Returns the stage as a bit of a set of stages.
+    pub(crate) const fn bit(self) -> u8 {
+        1 << self as u8
     }
 }

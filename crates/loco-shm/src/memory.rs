@@ -78,6 +78,11 @@ impl Memory for ShmMemory {
     fn prefetch_write(&self, offset: usize) {
         self.0.prefetch_write(offset);
     }
+
+    #[inline]
+    fn evict(&self, offset: usize) {
+        self.0.evict(offset);
+    }
 }
 
 /// Returns a span of a whole arena.

@@ -210,6 +210,13 @@ impl Memory for VerbsMemory {
             }
         }
     }
+
+    #[inline]
+    fn evict(&self, offset: usize) {
+        if let Place::Host(span) = &self.place {
+            span.evict(offset);
+        }
+    }
 }
 
 impl VerbsRemote {

@@ -1,14 +1,15 @@
 //! `loco litmus run`: a node of a job, or the launcher of a job on this machine.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
-use loco::fabric::{AnyConfig, AnyFabric, FabricChoice, Job, Mesh, var};
+use loco::fabric::{AnyConfig, AnyFabric, FabricChoice, HugePages, Job, Mesh, var};
 use loco_app::{Stop, complain, print, seconds};
 use loco_litmus::oracle::Theory;
 use loco_litmus::results::Results;
 use loco_litmus::table::Table;
-use loco_litmus::{Listener, Plan, Record, Strategy, Test, test};
+use loco_litmus::{Listener, Plan, Record, Strategy, Stress, Test, pin, stress, test, walk};
 
 use crate::error::CliError;
 use crate::launcher::{Plan as JobPlan, launch};
@@ -34,8 +35,9 @@ use crate::run::local_nodes;
 ///
 ///   delay=none|start|between:DECADES    processor delays of up to 10^DECADES ns
 ///   place=line|same|page|packed         locations of a run to one another
-///   pin=free|together|apart             threads to processors
-///   cache=any|shared|owned              what is loaded ahead
+///   pin=free|together|apart|near|far    threads to processors, or to those of
+///                                       the first or last NUMA node
+///   cache=any|shared|owned|flushed      what is loaded or flushed ahead
 ///   traffic=none|other|same:SIZE:DEPTH  operations of 8*2^SIZE bytes beside
 ///   start=run|batch                     threads begin together
 ///   constant=memory|inline              where the data of constant puts are
@@ -45,6 +47,9 @@ use crate::run::local_nodes;
 ///   loco litmus run SB3 MP1 --runs 100000
 ///
 ///   loco litmus run catalogue --fabric verbs --out verbs.jsonl -q
+///
+///   mowgli generate --model rdma-tso --size 4 --out suite
+///   loco litmus run suite --out shm.jsonl -q
 ///
 ///   loco run --hosts hosts.txt --fabric verbs -- loco litmus run catalogue
 ///
@@ -64,7 +69,7 @@ pub struct Args {
     /// Most runs side by side.
     #[arg(long, value_name = "N", default_value = "250", value_parser = clap::value_parser!(u32).range(1..=65536))]
     batch: u32,
-    /// What makes rare states likelier: none, default, auto, or switches.
+    /// Conditions that make rare states likelier: none, default, auto, or switches.
     #[arg(long, value_name = "STRESS", default_value = "default")]
     stress: Strategy,
     /// Seed of random programs and of all choices.
@@ -82,9 +87,16 @@ pub struct Args {
     /// Number of node processes, where this command starts them.
     #[arg(short, long, value_name = "N", default_value = "2", value_parser = clap::value_parser!(u16).range(1..=16))]
     nodes: u16,
-    /// Fabric that the nodes use: shm, verbs (RDMA), ofi or ofi:PROVIDER (libfabric), or auto (the best that every node has).
-    #[arg(long, env = var::FABRIC, value_name = "FABRIC", default_value_t)]
-    fabric: FabricChoice,
+    /// Fabric that the nodes use: shm, verbs (RDMA), ofi or ofi:PROVIDER (libfabric), auto (the best that every node has), or model
+    /// (random walks on the model's machine, by one process).
+    #[arg(long, env = var::FABRIC, value_name = "FABRIC", default_value = "auto")]
+    fabric: Ground,
+    /// Name of the fabric in results and table, where its own does not say enough: `verbs, two devices`.
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Pages of the memory on shm and verbs: small, huge (2 MiB where the host has them), or giant (1 GiB).
+    #[arg(long, value_name = "PAGES")]
+    pages: Option<Pages>,
     /// Executes operations of shm late and out of order, as far as the contract allows (a test aid).
     #[cfg(feature = "deferred-nic")]
     #[arg(long)]
@@ -103,6 +115,35 @@ pub struct Args {
     html: Option<PathBuf>,
 }
 
+/// Pages of the memory that tests run in.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Pages {
+    Small,
+    Huge,
+    Giant,
+}
+
+/// The ground that tests run on: a fabric, or the model's machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ground {
+    Fabric(FabricChoice),
+    Model,
+}
+
+impl FromStr for Ground {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Ground, String> {
+        match name {
+            walk::MODEL => Ok(Ground::Model),
+            name => name
+                .parse()
+                .map(Ground::Fabric)
+                .map_err(|error| format!("{error}, or {}", walk::MODEL)),
+        }
+    }
+}
+
 /// The variables of which a launcher sets one.
 const LAUNCHED: [&str; 4] = [var::NODE, "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"];
 
@@ -111,12 +152,15 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     if LAUNCHED.iter().any(|name| std::env::var_os(name).is_some()) {
         return node(args);
     }
-    load(args)?; // Mistakes are reported once, before any process starts.
+    let (tests, model) = load(args)?; // Mistakes are reported once, before any process starts.
+    let Ground::Fabric(fabric) = args.fabric else {
+        return walks(args, &tests, model);
+    };
     let own = std::env::current_exe().map_err(CliError::os("finding this program"))?;
     let mut command = vec![own.into_os_string()];
     command.extend(std::env::args_os().skip(1));
     let ended = launch(&JobPlan {
-        nodes: local_nodes(args.nodes, args.fabric)?,
+        nodes: local_nodes(args.nodes, fabric)?,
         command,
         timeout: None,
         grace: Duration::from_secs(args.deadline.as_secs() + 3),
@@ -147,10 +191,25 @@ fn load(args: &Args) -> Result<(Vec<Test>, Option<Theory>), CliError> {
 fn node(args: &Args) -> Result<u8, CliError> {
     let stop = Stop::on_signals().map_err(CliError::os("taking over signals"))?;
     let (tests, model) = load(args)?;
+    let Ground::Fabric(choice) = args.fabric else {
+        return Err(CliError::Usage(
+            "--fabric model is no job: run the command without a launcher".into(),
+        ));
+    };
     let job = Job::from_env()?;
     let leads = job.nodes().first() == Some(&job.node());
     #[allow(unused_mut)] // The deferred NIC changes it.
     let mut config = AnyConfig::from_env()?;
+    config.choice = choice;
+    if let Some(pages) = args.pages {
+        let pages = match pages {
+            Pages::Small => HugePages::Never,
+            Pages::Huge => HugePages::TwoMiB,
+            Pages::Giant => HugePages::OneGiB,
+        };
+        config.shm.huge_pages = pages;
+        config.verbs.huge_pages = pages;
+    }
     #[allow(unused_mut)]
     let mut fabric = String::new();
     #[cfg(feature = "deferred-nic")]
@@ -162,29 +221,14 @@ fn node(args: &Args) -> Result<u8, CliError> {
         };
         "shm, deferred NIC".clone_into(&mut fabric);
     }
-    let plan = Plan {
-        runs: args.runs,
-        batch: args.batch as usize,
-        stress: args.stress.clone(),
-        seed: args.seed,
-        patience: args.deadline,
-        time: args.time,
-        model,
-        fabric,
-    };
-    let out = match (&args.out, leads) {
-        (Some(path), true) => Some(Results::open(path)?),
-        _ => None,
-    };
-    let mut report = Report {
-        args,
-        plan: &plan,
-        out,
-        records: Vec::new(),
-        left_out: 0,
-        failure: None,
-        stop: &stop,
-    };
+    if let Some(name) = &args.name {
+        fabric.clone_from(name);
+    }
+    let plan = plan(args, model, fabric);
+    let mut report = Report::new(args, &plan, leads, &stop)?;
+    if leads {
+        report.say_what_has_no_effect();
+    }
     let mesh = Mesh::connect(&job)?;
     let fabric = AnyFabric::new(mesh, config)?;
     stop.begin_work();
@@ -199,7 +243,42 @@ fn node(args: &Args) -> Result<u8, CliError> {
     }
 }
 
-/// What the lowest node prints and keeps.
+fn plan(args: &Args, model: Option<Theory>, fabric: String) -> Plan {
+    Plan {
+        runs: args.runs,
+        batch: args.batch as usize,
+        stress: args.stress.clone(),
+        seed: args.seed,
+        patience: args.deadline,
+        time: args.time,
+        model,
+        fabric,
+    }
+}
+
+/// Runs the tests as random walks of the model's machine.
+fn walks(args: &Args, tests: &[Test], model: Option<Theory>) -> Result<u8, CliError> {
+    let stop = Stop::on_signals().map_err(CliError::os("taking over signals"))?;
+    // Walks have no stress; what was done before is found under the name that their results have.
+    let plan = Plan {
+        stress: Strategy::None,
+        ..plan(args, model, String::new())
+    };
+    let mut report = Report::new(args, &plan, true, &stop)?;
+    stop.begin_work();
+    let ended = walk::run(tests, &plan, &mut report);
+    if let Some(failure) = report.failure.take() {
+        return Err(failure);
+    }
+    ended?;
+    let code = report.finish()?;
+    Ok(if stop.is_asked() { INTERRUPTED } else { code })
+}
+
+/// The exit status of a run that was interrupted, as shells report it.
+const INTERRUPTED: u8 = 130;
+
+/// Prints and keeps results, on the lowest node.
 struct Report<'a> {
     args: &'a Args,
     plan: &'a Plan,
@@ -211,11 +290,44 @@ struct Report<'a> {
     stop: &'a Stop,
 }
 
-impl Report<'_> {
-    fn show(&mut self, record: &Record) -> Result<(), CliError> {
+impl<'a> Report<'a> {
+    fn new(args: &'a Args, plan: &'a Plan, leads: bool, stop: &'a Stop) -> Result<Report<'a>, CliError> {
+        let out = match (&args.out, leads) {
+            (Some(path), true) => Some(Results::open(path)?),
+            _ => None,
+        };
+        Ok(Report {
+            args,
+            plan,
+            out,
+            records: Vec::new(),
+            left_out: 0,
+            failure: None,
+            stop,
+        })
+    }
+
+    /// Says which switches of a fixed stress change nothing on this host.
+    fn say_what_has_no_effect(&self) {
+        let Strategy::Fixed(Stress { pin, cache, .. }) = self.plan.stress else {
+            return;
+        };
+        if matches!(pin, stress::Pin::Near | stress::Pin::Far) && pin::numa_nodes().is_empty() {
+            complain("loco: this host has one NUMA node: pin=near and pin=far change nothing");
+        }
+        if cache == stress::Cache::Flushed && !cfg!(target_arch = "x86_64") {
+            complain("loco: cache=flushed changes nothing: only x86-64 processors are asked to flush");
+        }
+    }
+
+    fn keep(&mut self, record: &Record) -> Result<(), CliError> {
         if let Some(out) = &mut self.out {
             out.append(record)?;
         }
+        self.show(record)
+    }
+
+    fn show(&self, record: &Record) -> Result<(), CliError> {
         if self.args.json {
             let line = serde_json::to_string(record).map_err(CliError::os("writing a result as JSON"))?;
             print(line)?;
@@ -258,9 +370,21 @@ impl Listener for Report<'_> {
     }
 
     fn record(&mut self, record: Record) -> loco_litmus::Result<()> {
-        if let Err(error) = self.show(&record) {
+        if let Err(error) = self.keep(&record) {
             self.failure = Some(error);
         }
+        self.records.push(record);
+        Ok(())
+    }
+
+    fn cut_short(&mut self, record: Record) -> loco_litmus::Result<()> {
+        if let Err(error) = self.show(&record) {
+            self.failure.get_or_insert(error);
+        }
+        complain(format_args!(
+            "loco: {} was stopped after {} runs of {}; no file has them",
+            record.test, record.runs, self.plan.runs
+        ));
         self.records.push(record);
         Ok(())
     }

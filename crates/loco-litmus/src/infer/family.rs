@@ -140,7 +140,7 @@ fn is_split(cell: Cell) -> bool {
     cell.earlier == Kind::NicRemoteWrite && matches!(cell.later, Kind::NicRemoteRead | Kind::NicLocalWrite)
 }
 
-/// What one instruction does on a queue pair.
+/// The accesses of one instruction on a queue pair.
 struct Step {
     peer: u8,
     kinds: Vec<Kind>,

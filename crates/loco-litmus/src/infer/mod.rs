@@ -25,12 +25,12 @@ use family::Rule;
 /// The longest time for one question to a model.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What the results say about one rule.
+/// The evidence for and against one rule.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Evidence {
     /// The rule's name.
     pub rule: String,
-    /// What it is.
+    /// The rule in words.
     pub summary: String,
     /// Whether the model `rdma-tso` promises it.
     pub promised: bool,
@@ -54,7 +54,7 @@ impl Evidence {
     }
 }
 
-/// What the results say about a fabric.
+/// The strongest model that fits a fabric, with the evidence.
 #[derive(Clone, Debug, Serialize)]
 pub struct Inferred {
     /// The fabrics in the results.
@@ -97,12 +97,11 @@ impl Seen {
         search.is_complete().then_some(search.outcomes)
     }
 
-    /// Returns whether the model allows everything that was seen.
+    /// Returns false if the model forbids something that was seen. A search that took too long forbids nothing.
     fn fits(&self, model: &ModelFile) -> bool {
-        let allowed = self.allowed(model).unwrap_or_default();
-        self.outcomes
-            .iter()
-            .all(|(outcome, ..)| allowed.contains(outcome))
+        let seen = || self.outcomes.iter().map(|(outcome, ..)| outcome);
+        self.allowed(model)
+            .is_none_or(|allowed| seen().all(|outcome| allowed.contains(outcome)))
     }
 }
 

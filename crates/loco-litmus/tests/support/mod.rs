@@ -78,15 +78,25 @@ pub fn soft(nodes: usize) -> Vec<VerbsFabric> {
 /// Runs the tests on these nodes and returns what the leader handed on.
 pub fn job<F: Fabric<Control = Mesh, Platform = Std>>(fabrics: Vec<F>, tests: &[Test], plan: &Plan) -> Kept {
     let mut kept = Kept::default();
+    job_for(fabrics, tests, plan, &mut kept);
+    kept
+}
+
+/// Runs the tests on these nodes for a listener.
+pub fn job_for<F: Fabric<Control = Mesh, Platform = Std>>(
+    fabrics: Vec<F>,
+    tests: &[Test],
+    plan: &Plan,
+    listener: &mut dyn Listener,
+) {
     std::thread::scope(|scope| {
         let mut fabrics = fabrics.into_iter();
         let leader = fabrics.next().unwrap();
         for fabric in fabrics {
             scope.spawn(move || run(fabric, tests, plan, &mut Kept::default()).unwrap());
         }
-        run(leader, tests, plan, &mut kept).unwrap();
+        run(leader, tests, plan, listener).unwrap();
     });
-    kept
 }
 
 /// Runs a job of two nodes, of which the second is cut off in the middle, and returns the leader's error.

@@ -27,6 +27,14 @@ const LOOK_AT_PEERS: Duration = Duration::from_millis(1);
 /// The rests below which the NIC yields instead of sleeping: the system's sleeps are not that short.
 const YIELD_BELOW: Duration = Duration::from_micros(60);
 
+/// The NIC makes 1, 2 or 4 steps, one of so many doublings, before others have a turn.
+const BURST_DOUBLINGS: u64 = 3;
+
+/// After so many bursts, on average, the NIC yields the processor, so that threads without one see what is half done.
+const YIELDS: u64 = 4;
+/// The pause after other bursts, in hints to the processor.
+const LOOKS: u32 = 50;
+
 /// The position of a queue pair's queue.
 pub(crate) type QueueId = usize;
 
@@ -54,8 +62,14 @@ struct State {
     /// The queues by position. A closed queue leaves its place to the next one.
     queues: Vec<Option<SendQueue>>,
     completions: Vec<Completion>,
+    /// Set when there are completions, or room in a queue, that the NIC has not announced.
+    found: bool,
     dice: Dice,
+    /// Whether the NIC waits for [`Shared::changed`].
+    waits: bool,
     stop: bool,
+    /// The steps that may come next, for reuse.
+    awake: Vec<(QueueId, usize)>,
 }
 
 impl Shared {
@@ -86,6 +100,9 @@ impl DeferredNic {
             state: Mutex::new(State {
                 queues: Vec::new(),
                 completions: Vec::new(),
+                found: false,
+                waits: false,
+                awake: Vec::new(),
                 // Nodes that share a seed still make different choices.
                 dice: Dice::new(seed ^ u64::from(mesh.node().0).rotate_left(32)),
                 stop: false,
@@ -137,8 +154,12 @@ impl DeferredNic {
         if let Some(Some(queue)) = queues.get_mut(id) {
             queue.post(request, Instant::now() + dice.delay(self.shared.delay_max))?;
         }
+        // A signal that nobody awaits costs a system call.
+        let waits = state.waits;
         drop(state);
-        self.shared.changed.notify_one();
+        if waits {
+            self.shared.changed.notify_one();
+        }
         Ok(())
     }
 
@@ -184,24 +205,28 @@ fn run(shared: &Shared, mesh: &Mesh, slot: &Slot, bells: &[Bell]) {
         let now = Instant::now();
         let stop = state.stop;
         let next = match slot.enter() {
-            Ok(_section) => state.step(shared.delay_max, now),
+            Ok(_section) => state.steps(shared.delay_max, now),
             Err(error) => {
                 state.fail_all(&error);
                 Next::Idle
             }
         };
         // Relaxed: see `poll`.
-        if state.settle() && !shared.waiting.swap(true, Ordering::Relaxed) {
+        if std::mem::take(&mut state.found) && !shared.waiting.swap(true, Ordering::Relaxed) {
             // There was nothing to poll before. Operations may have failed without a step.
             bells.iter().for_each(Bell::ring_if_awaited);
         }
         state = match next {
             Next::Stepped => {
+                let yields = state.dice.below(YIELDS) == 0;
                 drop(state);
                 // The step may have changed the memory of any node.
                 bells.iter().for_each(Bell::ring_if_awaited);
-                if shared.delay_max.is_zero() {
-                    std::thread::yield_now(); // Lets others post and poll: this lock is not fair.
+                // Lets others post and poll: this lock is not fair. On a busy host a thread that yields may be away for milliseconds.
+                if yields {
+                    std::thread::yield_now();
+                } else {
+                    (0..LOOKS).for_each(|_| std::hint::spin_loop());
                 }
                 shared.lock()
             }
@@ -217,14 +242,21 @@ fn run(shared: &Shared, mesh: &Mesh, slot: &Slot, bells: &[Bell]) {
     }
 }
 
-fn wait<'a>(shared: &Shared, state: MutexGuard<'a, State>, limit: Option<Duration>) -> MutexGuard<'a, State> {
-    match limit {
+fn wait<'a>(
+    shared: &Shared,
+    mut state: MutexGuard<'a, State>,
+    limit: Option<Duration>,
+) -> MutexGuard<'a, State> {
+    state.waits = true;
+    let mut state = match limit {
         None => shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
         Some(limit) => {
             let waited = shared.changed.wait_timeout(state, limit);
             waited.unwrap_or_else(PoisonError::into_inner).0
         }
-    }
+    };
+    state.waits = false;
+    state
 }
 
 /// The next action of the NIC.
@@ -238,63 +270,77 @@ enum Next {
 }
 
 impl State {
+    /// Runs some permitted steps, each chosen at random. Others can neither post nor poll between them, which is often one step only.
+    fn steps(&mut self, delay_max: Duration, now: Instant) -> Next {
+        let burst = 1 << self.dice.below(BURST_DOUBLINGS);
+        for made in 0..burst {
+            match self.step(delay_max, now) {
+                Next::Stepped => {}
+                _ if made > 0 => break,
+                next => return next,
+            }
+        }
+        Next::Stepped
+    }
+
     /// Runs one permitted step, chosen at random.
     fn step(&mut self, delay_max: Duration, now: Instant) -> Next {
-        let mut awake = Vec::new();
+        let State {
+            queues, awake, stop, ..
+        } = self;
+        awake.clear();
         let mut rest: Option<Duration> = None;
-        for (id, queue) in self.queues.iter_mut().enumerate() {
+        for (id, queue) in queues.iter_mut().enumerate() {
             let Some(queue) = queue else { continue };
-            for (index, rests_until) in queue.candidates() {
+            queue.candidates(|index, rests_until| {
                 // A NIC that stops does the rest at once.
-                if rests_until <= now || self.stop {
+                if rests_until <= now || *stop {
                     awake.push((id, index));
                 } else {
                     let left = rests_until - now;
                     rest = Some(rest.map_or(left, |rest| rest.min(left)));
                 }
-            }
+            });
         }
         #[allow(clippy::cast_possible_truncation)] // Below `awake.len()`.
-        let choice = self.dice.below(awake.len() as u64) as usize;
-        let Some(&(id, index)) = awake.get(choice) else {
+        let choice = self.dice.below(self.awake.len() as u64) as usize;
+        let Some(&(id, index)) = self.awake.get(choice) else {
             return rest.map_or(Next::Idle, Next::Rest);
         };
-        if let Some(queue) = &mut self.queues[id]
-            && let Err(error) = queue.step(index, &mut self.dice, delay_max, now)
-        {
-            // Ranges and alignment were checked when the operation was posted.
-            unreachable!("a checked operation failed: {error}");
+        if let Some(queue) = &mut self.queues[id] {
+            if let Err(error) = queue.step(index, &mut self.dice, delay_max, now) {
+                // Ranges and alignment were checked when the operation was posted.
+                unreachable!("a checked operation failed: {error}");
+            }
+            self.found |= queue.complete(&mut self.completions);
+            if queue.closed && queue.is_empty() {
+                self.queues[id] = None;
+            }
         }
         Next::Stepped
     }
 
-    /// Completes operations and drops queues that are closed and empty. Returns true if there is something to
-    /// poll.
-    fn settle(&mut self) -> bool {
-        let mut found = !self.completions.is_empty();
+    /// Fails all posted operations because this node is out.
+    fn fail_all(&mut self, error: &FabricError) {
+        self.fail(|_| Some(error.clone()));
+    }
+
+    fn fail_lost(&mut self, mesh: &Mesh) {
+        self.fail(|peer| (mesh.peer_state(peer) != PeerState::Alive).then_some(FabricError::PeerLost(peer)));
+    }
+
+    /// Fails the posted operations towards those peers for which there is an error.
+    fn fail(&mut self, error: impl Fn(NodeId) -> Option<FabricError>) {
         for slot in &mut self.queues {
-            if let Some(queue) = slot {
-                found |= queue.complete(&mut self.completions);
-                if queue.closed && queue.is_empty() {
+            if let Some(queue) = slot
+                && let Some(error) = error(queue.peer)
+            {
+                queue.fail(&error, &mut self.completions);
+                if queue.closed {
                     *slot = None;
                 }
             }
         }
-        found
-    }
-
-    /// Fails all posted operations because this node is out.
-    fn fail_all(&mut self, error: &FabricError) {
-        for queue in self.queues.iter_mut().flatten() {
-            queue.fail(error, &mut self.completions);
-        }
-    }
-
-    fn fail_lost(&mut self, mesh: &Mesh) {
-        for queue in self.queues.iter_mut().flatten() {
-            if mesh.peer_state(queue.peer) != PeerState::Alive {
-                queue.fail(&FabricError::PeerLost(queue.peer), &mut self.completions);
-            }
-        }
+        self.found |= !self.completions.is_empty();
     }
 }

@@ -1,8 +1,8 @@
 //! The operations of one queue pair under the deferred NIC, and the steps of them that may come next.
 //!
-//! An operation is one or two stages, each named by its stamp (LOCO'26 Fig. 10). A stage may run once every
-//! earlier operation of the queue pair has done the stages that the stamp order puts before it
-//! ([`Discipline::orders`]). Nothing else orders the stages. A put may be placed before an earlier get reads,
+//! An operation is one to three stages, each named by its stamp (LOCO'26 Fig. 10); that a put is *sent off* is a stage of its own, which
+//! its completion tells. A stage may run once every earlier operation of the queue pair has done the stages that the stamp order
+//! puts before it ([`Discipline::orders`]). Nothing else orders the stages. A put may be placed before an earlier get reads,
 //! and a put completes before it is placed. A transfer moves in pieces of whole words, so that larger values
 //! tear. A flush waits for all stages before it under every discipline: tests end their runs by it.
 
@@ -20,12 +20,14 @@ use crate::operation::{Kind, Request};
 /// The most operations that have left the send queue (completed and polled) but are not placed, as a multiple
 /// of its depth.
 const UNPLACED_FACTOR: usize = 4;
+/// The number of operations under way from which the next step is chosen: a real card has so many at work, too.
+const WINDOW: usize = 24;
 
 /// Returns the stages of an operation of this kind, in order.
 fn stages(kind: Kind, inline: bool) -> &'static [Stage] {
     match kind {
-        Kind::Put if inline => &[Stage::RemoteWrite],
-        Kind::Put => &[Stage::LocalRead, Stage::RemoteWrite],
+        Kind::Put if inline => &[Stage::Send, Stage::RemoteWrite],
+        Kind::Put => &[Stage::LocalRead, Stage::Send, Stage::RemoteWrite],
         Kind::Get | Kind::Flush => &[Stage::RemoteRead, Stage::LocalWrite],
         Kind::FetchAdd { .. } | Kind::CompareSwap { .. } => &[Stage::Atomic, Stage::LocalWrite],
     }
@@ -44,7 +46,6 @@ struct Operation {
     rests_until: Instant,
     /// Set if the operation waits for the gets and atomics before it. All operations after it wait with it.
     fence_up: bool,
-    completed: bool,
     /// The value that a read-modify-write that is not atomic has read, and will compute with.
     read: Option<u64>,
 }
@@ -54,20 +55,26 @@ impl Operation {
         self.done == self.stages.len()
     }
 
-    /// Returns whether the operation may complete. By the contract, a put may when its source is read, any other
+    /// Returns the stage that comes next.
+    fn next(&self) -> Option<Stage> {
+        self.stages.get(self.done).copied()
+    }
+
+    /// Returns the stages that are open, a bit for each.
+    fn open(&self) -> u8 {
+        let open = self.stages[self.done..].iter();
+        open.fold(0, |bits, stage| bits | stage.bit())
+    }
+
+    /// Returns whether the operation may complete. By the contract, a put may when it is sent off, any other
     /// when it is done.
     fn may_complete(&self, discipline: &Discipline) -> bool {
         match self.request.kind {
             Kind::Put if discipline.put_waits_for_placement => self.is_done(),
-            Kind::Put => self.request.inline || self.done > 0 || !discipline.put_waits_for_read,
+            Kind::Put => self.open() & !Stage::RemoteWrite.bit() == 0 || !discipline.put_waits_for_read,
             Kind::Flush => self.is_done(),
             _ => self.is_done() || (self.done > 0 && !discipline.get_waits_for_result),
         }
-    }
-
-    /// Returns whether `next`, a stage of this operation, waits for a stage of an earlier one.
-    fn waits_for(&self, next: Stage, earlier: Stage, discipline: &Discipline) -> bool {
-        self.request.kind == Kind::Flush || discipline.orders(earlier, next)
     }
 }
 
@@ -93,12 +100,15 @@ impl Dice {
         self.below(2) == 0
     }
 
-    /// Returns no delay, or one up to `max`.
+    /// Returns no delay, or one up to `max`, of which each decade is equally likely: rests of some hundred nanoseconds and of many
+    /// microseconds lead to different races.
     pub(super) fn delay(&mut self, max: Duration) -> Duration {
-        if self.coin() {
+        if max.is_zero() || self.coin() {
             return Duration::ZERO;
         }
-        Duration::from_nanos(self.below(u64::try_from(max.as_nanos()).unwrap_or(u64::MAX)))
+        let max = u64::try_from(max.as_nanos()).unwrap_or(u64::MAX);
+        let decade = self.below(1 + u64::from(max.ilog10())) as u32;
+        Duration::from_nanos(self.below(max / 10u64.pow(decade)))
     }
 }
 
@@ -108,7 +118,11 @@ pub(super) struct SendQueue {
     pub(super) peer: NodeId,
     depth: usize,
     discipline: Discipline,
+    /// See [`Discipline::awaited`].
+    awaited: [u8; 6],
     operations: VecDeque<Operation>,
+    /// The number of operations that are completed: the oldest ones, since completions come in order.
+    acknowledged: usize,
     /// The number of slots in use: operations posted and not both completed and polled.
     used: usize,
     /// The number of those completed since the last poll.
@@ -123,8 +137,10 @@ impl SendQueue {
         SendQueue {
             peer,
             depth,
+            awaited: discipline.awaited(),
             discipline,
             operations: VecDeque::new(),
+            acknowledged: 0,
             used: 0,
             completed: 0,
             closed: false,
@@ -150,7 +166,6 @@ impl SendQueue {
             moved: 0,
             rests_until,
             fence_up: request.work.fenced,
-            completed: false,
             read: None,
             request,
         });
@@ -163,29 +178,36 @@ impl SendQueue {
         self.completed = 0;
     }
 
-    /// Returns the operations whose current stage may run, with the time until which they rest.
-    pub(super) fn candidates(&mut self) -> impl Iterator<Item = (usize, Instant)> + '_ {
-        let mut earlier = Vec::new();
-        let mut reads_pending = false;
-        let mut stopped = false;
-        let discipline = &self.discipline;
-        self.operations
-            .iter_mut()
-            .enumerate()
-            .filter_map(move |(index, operation)| {
-                operation.fence_up &= reads_pending && discipline.fences;
-                stopped |= operation.fence_up;
-                let open = &operation.stages[operation.done..];
-                let free = match open.first() {
-                    Some(&next) if !stopped => !earlier
-                        .iter()
-                        .any(|&stage| operation.waits_for(next, stage, discipline)),
-                    _ => false,
-                };
-                earlier.extend_from_slice(open);
-                reads_pending |= operation.request.kind != Kind::Put && !open.is_empty();
-                free.then_some((index, operation.rests_until))
-            })
+    /// Hands out the operations whose current stage may run, with the time until which they rest.
+    pub(super) fn candidates(&mut self, mut each: impl FnMut(usize, Instant)) {
+        let (mut earlier, mut fenced_by, mut sent) = (0, 0, false);
+        let mut under_way = 0;
+        for (index, operation) in self.operations.iter_mut().enumerate() {
+            let Some(next) = operation.next() else { continue };
+            // A fence waits for earlier gets and read-modify-writes, and for the sending of earlier puts.
+            operation.fence_up &= fenced_by != 0 && self.discipline.fences;
+            if operation.fence_up || under_way == WINDOW {
+                return;
+            }
+            under_way += 1;
+            let is_flush = operation.request.kind == Kind::Flush;
+            let awaited = if is_flush {
+                u8::MAX
+            } else {
+                self.awaited[next as usize]
+            };
+            let flushes = next == Stage::RemoteRead && sent && self.discipline.reads_flush;
+            if earlier & awaited == 0 && !flushes {
+                each(index, operation.rests_until);
+            }
+            let open = operation.open();
+            earlier |= open;
+            sent |= next == Stage::RemoteWrite;
+            fenced_by |= match operation.request.kind {
+                Kind::Put => open & !Stage::RemoteWrite.bit(),
+                _ => open,
+            };
+        }
     }
 
     /// Runs the current stage of an operation, or a part of it.
@@ -196,7 +218,7 @@ impl SendQueue {
         delay_max: Duration,
         now: Instant,
     ) -> Result<()> {
-        let unplaced = self.unplaced_before(index);
+        let (unplaced, unlanded) = (self.unplaced_before(index), self.unlanded_before(index));
         let Some(operation) = self.operations.get_mut(index) else {
             return Ok(());
         };
@@ -211,7 +233,11 @@ impl SendQueue {
         let (from, to) = (operation.moved, piece_end(phase, operation.moved, len, dice));
         let piece = &mut request.buffer[from..to];
         match (stage, &request.local, &request.remote) {
-            (Stage::LocalRead, Some((memory, offset)), _) => memory.span().read(offset + from, piece)?,
+            (Stage::LocalRead, Some((memory, offset)), _) => {
+                let at = memory.span().start().addr().get() + offset + from;
+                memory.span().read(offset + from, piece)?;
+                overlay(piece, at, &unlanded);
+            }
             (Stage::LocalWrite, Some((memory, offset)), _) => memory.span().write(offset + from, piece)?,
             (Stage::RemoteWrite, _, Some((remote, offset))) => remote.span().write(offset + from, piece)?,
             (Stage::RemoteRead, _, Some((remote, offset))) => {
@@ -237,12 +263,12 @@ impl SendQueue {
                 let old = request.kind.apply(remote, *offset)?;
                 request.buffer.copy_from_slice(&old.to_ne_bytes());
             }
-            _ => {} // A flush has neither side: its turn is its effect.
+            _ => {} // Sending changes no memory, and a flush has neither side: its turn is its effect.
         }
         // Every observer sees the stages in the order in which they are chosen: none stays in the store
         // buffer.
         word::full_fence();
-        let whole = to == len || stage == Stage::Atomic;
+        let whole = to == len || matches!(stage, Stage::Atomic | Stage::Send);
         if whole {
             operation.done += 1;
             operation.moved = 0;
@@ -253,35 +279,48 @@ impl SendQueue {
         Ok(())
     }
 
-    /// Returns the puts before an operation that have their data and are not placed, as addresses and data, if gets see them.
+    /// Returns the puts before an operation that were sent off and are not placed, as addresses and data, if gets see them.
     fn unplaced_before(&self, index: usize) -> Vec<(usize, Vec<u8>)> {
-        let mut unplaced = Vec::new();
-        if !self.discipline.gets_see_puts {
-            return unplaced;
+        let far = |request: &Request| {
+            let (remote, offset) = request.remote.as_ref()?;
+            Some(remote.span().start().addr().get() + offset)
+        };
+        self.under_way_before(index, Stage::RemoteWrite, far)
+    }
+
+    /// Returns the results before an operation that were fetched and have not landed, as addresses and data, if puts see them.
+    fn unlanded_before(&self, index: usize) -> Vec<(usize, Vec<u8>)> {
+        let near = |request: &Request| {
+            let (memory, offset) = request.local.as_ref()?;
+            Some(memory.span().start().addr().get() + offset)
+        };
+        self.under_way_before(index, Stage::LocalWrite, near)
+    }
+
+    fn under_way_before(
+        &self,
+        index: usize,
+        next: Stage,
+        place: impl Fn(&Request) -> Option<usize>,
+    ) -> Vec<(usize, Vec<u8>)> {
+        if !self.discipline.forwards {
+            return Vec::new();
         }
-        for operation in self.operations.iter().take(index) {
-            if operation.stages.get(operation.done) == Some(&Stage::RemoteWrite)
-                && let Some((remote, offset)) = &operation.request.remote
-            {
-                let at = remote.span().start().addr().get() + offset;
-                unplaced.push((at, operation.request.buffer.clone()));
-            }
-        }
-        unplaced
+        let before = self.operations.iter().take(index);
+        let under_way = before.filter(|operation| operation.next() == Some(next));
+        let data = under_way.filter_map(|o| Some((place(&o.request)?, o.request.buffer.clone())));
+        data.collect()
     }
 
     /// Completes the operations that may complete, in order, and removes finished ones. Returns true if a
     /// poll would find something: a completion or a slot to free.
     pub(super) fn complete(&mut self, completions: &mut Vec<Completion>) -> bool {
         let before = self.completed;
-        for operation in &mut self.operations {
-            if operation.completed {
-                continue;
-            }
+        while let Some(operation) = self.operations.get(self.acknowledged) {
             if !operation.may_complete(&self.discipline) {
                 break;
             }
-            operation.completed = true;
+            self.acknowledged += 1;
             self.completed += 1;
             report(
                 &operation.request.work,
@@ -290,12 +329,9 @@ impl SendQueue {
                 completions,
             );
         }
-        while self
-            .operations
-            .front()
-            .is_some_and(|first| first.completed && first.is_done())
-        {
+        while self.acknowledged > 0 && self.operations.front().is_some_and(Operation::is_done) {
             self.operations.pop_front();
+            self.acknowledged -= 1;
         }
         self.completed > before
     }
@@ -303,7 +339,8 @@ impl SendQueue {
     /// Fails the incomplete operations because the peer or this node is gone. Unplaced puts are never placed.
     pub(super) fn fail(&mut self, error: &FabricError, completions: &mut Vec<Completion>) {
         self.lost = true;
-        for operation in self.operations.drain(..).filter(|operation| !operation.completed) {
+        let acknowledged = std::mem::take(&mut self.acknowledged);
+        for operation in self.operations.drain(..).skip(acknowledged) {
             let status = CompletionStatus::Failed(Box::new(error.clone()));
             report(&operation.request.work, self.peer, status, completions);
         }
@@ -353,13 +390,22 @@ mod tests {
     }
 
     fn free(queue: &mut SendQueue) -> Vec<usize> {
-        queue.candidates().map(|(index, _)| index).collect()
+        let mut free = Vec::new();
+        queue.candidates(|index, _| free.push(index));
+        free
     }
 
     fn step(queue: &mut SendQueue, index: usize) {
         queue
             .step(index, &mut Dice::new(0), Duration::ZERO, Instant::now())
             .unwrap();
+    }
+
+    impl SendQueue {
+        fn take_on(&mut self, discipline: Discipline) {
+            self.awaited = discipline.awaited();
+            self.discipline = discipline;
+        }
     }
 
     const PLAIN: (Kind, Work) = (
@@ -390,13 +436,21 @@ mod tests {
         assert_eq!(free(&mut fenced), [0]);
         step(&mut fenced, 0);
         assert_eq!(free(&mut fenced), [1]);
+        let mut sent = self::queue(&[put, (Kind::Put, PLAIN.1.fenced())]);
+        step(&mut sent, 0);
+        assert_eq!(free(&mut sent), [0], "a fence waits for the sending of a put");
+        step(&mut sent, 0);
+        assert_eq!(free(&mut sent), [0, 1], "and not for its placement");
     }
 
     #[test]
-    fn a_put_completes_before_it_is_placed() {
+    fn a_put_completes_when_it_is_sent_off_and_before_it_is_placed() {
         let mut queue = queue(&[(Kind::Put, PLAIN.1), (Kind::Flush, PLAIN.1)]);
-        step(&mut queue, 0);
         let mut completions = Vec::new();
+        step(&mut queue, 0);
+        queue.complete(&mut completions);
+        assert_eq!(completions.len(), 0, "its source was read, no more");
+        step(&mut queue, 0);
         queue.complete(&mut completions);
         assert_eq!(completions.len(), 1);
         assert_eq!(free(&mut queue), [0], "a flush waits for the placement");
@@ -405,8 +459,9 @@ mod tests {
     #[test]
     fn completions_come_in_order() {
         let mut queue = queue(&[PLAIN, (Kind::Put, PLAIN.1)]);
-        step(&mut queue, 1);
-        step(&mut queue, 1);
+        for _ in 0..3 {
+            step(&mut queue, 1);
+        }
         let mut completions = Vec::new();
         queue.complete(&mut completions);
         assert_eq!(completions, [], "the put is done, the get before it is not");
@@ -417,10 +472,22 @@ mod tests {
         let mut loose = queue(&[(Kind::Put, PLAIN.1), PLAIN, (Kind::Flush, PLAIN.1)]);
         step(&mut loose, 0);
         assert_eq!(free(&mut loose), [0], "the get waits for the placement (G8)");
-        loose.discipline = Discipline::contract().with(Stage::RemoteWrite, Stage::RemoteRead, false);
+        loose.take_on(Discipline::contract().with(Stage::RemoteWrite, Stage::RemoteRead, false));
         assert_eq!(free(&mut loose), [0, 1], "the flush still waits");
         step(&mut loose, 1);
         assert_eq!(free(&mut loose), [0], "the result waits for the placement (G9)");
+        step(&mut loose, 0);
+        let mut sent = queue(&[(Kind::Put, PLAIN.1), PLAIN]);
+        sent.take_on(Discipline::contract().with(Stage::RemoteWrite, Stage::RemoteRead, false));
+        step(&mut sent, 0);
+        step(&mut sent, 0);
+        assert_eq!(
+            free(&mut sent),
+            [0],
+            "a read places what was sent off (the PCIe flush)"
+        );
+        sent.take_on(Discipline::without_pcie());
+        assert_eq!(free(&mut sent), [0, 1], "without the guarantee it does not");
     }
 
     #[test]
