@@ -31,7 +31,7 @@ struct WordMailbox {
 }
 
 impl WordMailbox {
-    fn new(manager: &Manager<ModelFabric>, name: &str, waits: bool) -> Result<Box<dyn Channel>> {
+    fn boxed(manager: &Manager<ModelFabric>, name: &str, waits: bool) -> Result<Box<dyn Channel>> {
         Ok(Box::new(WordMailbox {
             word: SharedVar::new(manager, name)?,
             posted: Mutex::new(AckKey::done()),
@@ -73,11 +73,11 @@ impl Drop for WordMailbox {
 }
 
 fn waiting(manager: &Manager<ModelFabric>, name: &str, _: &ObjectKind) -> Result<Box<dyn Channel>> {
-    WordMailbox::new(manager, name, true)
+    WordMailbox::boxed(manager, name, true)
 }
 
 fn hasty(manager: &Manager<ModelFabric>, name: &str, _: &ObjectKind) -> Result<Box<dyn Channel>> {
-    WordMailbox::new(manager, name, false)
+    WordMailbox::boxed(manager, name, false)
 }
 
 /// The outcomes that the specification allows.
