@@ -3,13 +3,14 @@
 use std::fs;
 use std::path::Path;
 
+use mowgli::explain::Drawing;
 use mowgli_libraries::catalogue;
 use mowgli_libraries::client::{Client, Setting, parse};
-use mowgli_libraries::explain::{Reason, explain};
+use mowgli_libraries::explain::{Reason, explain_drawn};
 use mowgli_libraries::judge;
 
 use crate::budget::Run;
-use crate::{Error, Exit, diagnostics, output};
+use crate::{Error, Exit, diagnostics};
 
 /// Returns the client that an argument names, if it names one and no litmus test: a file `*.client`, or a
 /// built-in client.
@@ -59,13 +60,25 @@ pub(crate) fn load(argument: &str) -> Result<Client, Error> {
     })
 }
 
+/// An explanation of a client's condition.
+pub(crate) struct Explained {
+    /// The client, the setting and the condition.
+    pub(crate) title: String,
+    /// The explanation in words.
+    pub(crate) text: String,
+    /// The execution or the cycle.
+    pub(crate) drawing: Option<Drawing>,
+    /// The exit status.
+    pub(crate) exit: Exit,
+}
+
 /// Says why the condition of a client is allowed or forbidden under a setting.
 pub(crate) fn explain_client(
     client: &Client,
     query: usize,
     setting: Setting,
     run: &Run,
-) -> Result<Exit, Error> {
+) -> Result<Explained, Error> {
     let Some(of) = query.checked_sub(1).and_then(|at| client.queries.get(at)) else {
         let count = client.queries.len();
         return Err(Error::Usage(format!(
@@ -78,26 +91,28 @@ pub(crate) fn explain_client(
         )));
     };
     let formula = &of.condition.formula;
-    output::print(&format!(
-        "{} under {setting}: {}\n\n",
-        client.name,
-        client.formula(formula)
-    ))?;
-    match explain(client, &rules, formula, run.budget()) {
-        Err(limit) => {
-            output::print(&format!("Unknown: {limit}\n"))?;
-            Ok(Exit::Unknown)
+    let title = format!("{} under {setting}: {}", client.name, client.formula(formula));
+    let (text, drawing, exit) = match explain_drawn(client, &rules, formula, run.budget()) {
+        Err(limit) => (format!("Unknown: {limit}\n"), None, Exit::Unknown),
+        Ok((reason, drawing)) => (text(&reason), drawing, Exit::AsStated),
+    };
+    Ok(Explained {
+        title,
+        text,
+        drawing,
+        exit,
+    })
+}
+
+/// Says in words why an outcome is allowed or forbidden.
+pub(crate) fn text(reason: &Reason) -> String {
+    match reason {
+        Reason::Allowed(execution) => format!("Allowed. A consistent execution:\n{execution}"),
+        Reason::Forbidden { executions: 0, .. } => {
+            "Forbidden: whatever the calls return, no run of the threads ends so.\n".to_owned()
         }
-        Ok(Reason::Allowed(execution)) => {
-            output::print(&format!("Allowed. A consistent execution:\n{execution}"))?;
-            Ok(Exit::AsStated)
-        }
-        Ok(Reason::Forbidden { executions: 0, .. }) => {
-            output::print("Forbidden: whatever the calls return, no run of the threads ends so.\n")?;
-            Ok(Exit::AsStated)
-        }
-        Ok(Reason::Forbidden { executions, cycle }) => {
-            let runs = if executions == 1 {
+        Reason::Forbidden { executions, cycle } => {
+            let runs = if *executions == 1 {
                 "one run".to_owned()
             } else {
                 format!("{executions} runs")
@@ -106,10 +121,7 @@ pub(crate) fn explain_client(
                 Some(cycle) => format!("the smallest cycle of happens-before:\n{cycle}"),
                 None => "no library has a synchronisation order for it.\n".to_owned(),
             };
-            output::print(&format!(
-                "Forbidden. Of {runs} of the threads that would end so, none is consistent; {why}"
-            ))?;
-            Ok(Exit::AsStated)
+            format!("Forbidden. Of {runs} of the threads that would end so, none is consistent; {why}")
         }
     }
 }

@@ -25,7 +25,7 @@ pub(crate) struct Args {
     /// Files *.client, or built-in clients
     #[arg(required = true, value_name = "CLIENT")]
     clients: Vec<String>,
-    /// The judge: spec, transitive-barrier, weak-ring, paper-ring, I_SV, I_BAL, I_RBL, I_MSW
+    /// The judge: spec, transitive-barrier, weak-ring, paper-ring, I_W, I_SV, I_BAL, I_RBL, I_MSW
     #[arg(short, long, value_name = "SETTING")]
     setting: Vec<Setting>,
     /// Print JSON

@@ -1,25 +1,27 @@
 //! `mowgli refine`: decides whether an implementation refines its specification, over all clients up to a
 //! size.
 
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use mowgli_libraries::client::Client;
+use mowgli_libraries::client::{Client, Library};
 use mowgli_libraries::enumerate::RandomClients;
-use mowgli_libraries::explain::implementation_execution;
+use mowgli_libraries::explain::{draw_events, explain_drawn, implementation_execution};
 use mowgli_libraries::implementations::list::{self, Named};
 use mowgli_libraries::judge::ITERATIONS_MAX;
 use mowgli_libraries::local::LocalSoundness;
+use mowgli_libraries::outcome::Budget;
 use mowgli_libraries::over_clients::{Judge, Summary, judge_batch, over_share};
-use mowgli_libraries::refine::Refinement;
+use mowgli_libraries::refine::{Failure, Refinement};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use serde::Serialize;
 
 use crate::budget::{self, Limits, Run};
 use crate::shard::{self, Shard};
-use crate::{Error, Exit, output};
+use crate::{Error, Exit, clients, output};
 
 /// Check that an implementation refines its specification
 ///
@@ -30,7 +32,8 @@ use crate::{Error, Exit, output};
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "EXAMPLES\n  mowgli refine --list\n  mowgli refine I_SV --calls 4\n  \
-    mowgli refine I_BAL/no-fence\n  mowgli refine I_RBL/paper --local\n  mowgli refine I_MSW --random 10000 --calls 7\n\n\
+    mowgli refine I_BAL/no-fence\n  mowgli refine I_RBL/paper --local\n  mowgli refine I_MSW --random 10000 --calls 7\n  \
+    mowgli refine I_RBL --calls 4 --with words\n\n\
     EXIT STATUS\n  0  it refines on every client\n  1  a client refutes it\n  2  wrong usage\n  \
     3  a limit was reached and nothing refuted"
 )]
@@ -50,6 +53,12 @@ pub(crate) struct Args {
     /// Most nodes
     #[arg(long, default_value_t = 2)]
     nodes: u8,
+    /// Most objects of each library, where the library's kind has no roles to tell
+    #[arg(long, default_value_t = 1)]
+    objects: usize,
+    /// Let clients call the methods of this library too; may be given several times
+    #[arg(long, value_name = "LIBRARY", value_parser = library, conflicts_with = "local")]
+    with: Vec<Library>,
     /// Decide local soundness instead of comparing outcomes
     #[arg(long)]
     local: bool,
@@ -61,6 +70,12 @@ pub(crate) struct Args {
     seed: u64,
     #[arg(long, value_name = "I/N", default_value = "1/1", value_parser = shard::read, help = shard::HELP, long_help = shard::LONG_HELP)]
     shard: Shard,
+    /// Draw the implementation's execution that refutes, as SVG, into this file
+    #[arg(long, value_name = "FILE", conflicts_with = "local")]
+    svg: Option<PathBuf>,
+    /// Draw the abstract execution that is missing, with the cycle that forbids it, as SVG, into this file
+    #[arg(long, value_name = "FILE", conflicts_with = "local")]
+    svg_missing: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -68,8 +83,18 @@ pub(crate) struct Args {
     limit: Limits,
 }
 
+/// Reads the word for a library.
+fn library(word: &str) -> Result<Library, String> {
+    Library::by_word(word).ok_or_else(|| {
+        let words = Library::ALL.map(Library::word).join(", ");
+        format!("no library is called so; the libraries are {words}")
+    })
+}
+
 /// Executions of the implementation that are judged for one client with --local.
 const EXECUTIONS_MAX: u64 = 100_000;
+/// Time for the explanation of a failure.
+const EXPLANATION_TIME: Duration = Duration::from_secs(60);
 /// Random clients that are drawn at a time.
 const BATCH: u64 = 512;
 
@@ -100,6 +125,9 @@ struct Refutation {
     /// The outcome that the specification does not allow, or the condition of Def. 3.13 that fails.
     what: String,
     execution: String,
+    /// Why the specification has no execution with this outcome; not for local soundness.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    missing: Option<String>,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
@@ -116,7 +144,10 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
     };
     let start = Instant::now();
     let summary = judged(named, args)?;
-    let report = report(named, args, &summary, start.elapsed());
+    let mut report = report(named, args, &summary, start.elapsed());
+    if let (Some(failure), Some(refutation)) = (&summary.failure, &mut report.refuted_by) {
+        refutation.missing = Some(missing(named, args, failure)?);
+    }
     let refuted = report.refuted_by.is_some();
     if args.json {
         output::print_json(&report)?;
@@ -160,10 +191,19 @@ fn judged(named: &Named, args: &Args) -> Result<Summary, Error> {
     };
     bounds.threads_max = args.threads.unwrap_or(bounds.threads_max);
     bounds.nodes_max = args.nodes;
-    if !(1..=4).contains(&bounds.threads_max) || !(1..=4).contains(&bounds.nodes_max) || bounds.calls_max == 0
-    {
+    bounds.objects_max = args.objects;
+    for &library in &args.with {
+        if !bounds.methods.is_empty() {
+            bounds.methods.extend(library.methods());
+        }
+        bounds.libraries.push(library);
+    }
+    bounds.libraries.sort_unstable();
+    bounds.libraries.dedup();
+    let sizes = [bounds.threads_max, usize::from(bounds.nodes_max)];
+    if sizes.iter().any(|n| !(1..=4).contains(n)) || bounds.calls_max == 0 || bounds.objects_max == 0 {
         return Err(Error::Usage(
-            "a client has 1 to 4 threads on 1 to 4 nodes, and a call".to_owned(),
+            "a client has 1 to 4 threads on 1 to 4 nodes, a call, and an object of each library".to_owned(),
         ));
     }
 
@@ -225,6 +265,45 @@ fn judged(named: &Named, args: &Args) -> Result<Summary, Error> {
     Ok(summary)
 }
 
+/// Says why the abstract execution of a failure is missing, and writes the drawings that were asked for.
+fn missing(named: &Named, args: &Args, failure: &Failure) -> Result<String, Error> {
+    let client = &failure.client;
+    let budget = Budget {
+        deadline: Instant::now().checked_add(EXPLANATION_TIME),
+        ..Budget::default()
+    };
+    if let Some(path) = &args.svg {
+        let rules = named.implemented(ITERATIONS_MAX);
+        let drawn = draw_events(client, &rules, &failure.events, &failure.outcome, budget);
+        if let Ok(Some(drawn)) = drawn {
+            write(
+                path,
+                &drawn.svg(&format!("{}: {}", named.name, failure.outcome.display(client))),
+            )?;
+        }
+    }
+    let rules = named.specified(ITERATIONS_MAX);
+    match explain_drawn(client, &rules, &failure.outcome.formula(client), budget) {
+        Err(limit) => Ok(format!("Not explained: {limit}.\n")),
+        Ok((reason, drawn)) => {
+            if let Some(path) = &args.svg_missing {
+                let title = format!("{}: {}", named.setting, failure.outcome.display(client));
+                // Where no run of the threads ends so, there is nothing to draw.
+                let drawn = drawn.unwrap_or_default();
+                write(path, &drawn.svg(&title))?;
+            }
+            Ok(clients::text(&reason))
+        }
+    }
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Error> {
+    std::fs::write(path, text).map_err(|source| Error::Write {
+        path: path.display().to_string(),
+        source,
+    })
+}
+
 fn report(named: &Named, args: &Args, summary: &Summary, elapsed: Duration) -> Report {
     // A run ends with the client that refutes, so it is the last that was judged.
     let (last, share) = (summary.clients.saturating_sub(1), args.shard);
@@ -234,18 +313,27 @@ fn report(named: &Named, args: &Args, summary: &Summary, elapsed: Duration) -> R
         client: f.client.print(),
         what: f.outcome.display(&f.client),
         execution: implementation_execution(&f.client, &f.events),
+        missing: None,
     });
     let local = summary.local_failure.as_ref().map(|f| Refutation {
         number,
         client: f.client.print(),
         what: f.why.clone(),
         execution: implementation_execution(&f.client, &f.events),
+        missing: None,
     });
     Report {
         version: 1,
         shard: shard::named(args.shard),
         run: shard::run_of(args.shard, || {
-            let bounds = (args.calls, args.threads, args.nodes, args.local);
+            let bounds = (
+                args.calls,
+                args.threads,
+                args.nodes,
+                args.objects,
+                &args.with,
+                args.local,
+            );
             format!("{} {bounds:?} {:?} {}", named.name, args.random, args.seed)
         }),
         implementation: named.name,
@@ -274,10 +362,17 @@ fn text(report: &Report) -> String {
         report.seconds
     );
     match (&report.refuted_by, &report.limit) {
-        (Some(refuted), _) => out.push_str(&format!(
-            "Refuted by\n\n{}\n{}\n\nThe implementation's execution:\n\n{}",
-            refuted.client, refuted.what, refuted.execution
-        )),
+        (Some(refuted), _) => {
+            out.push_str(&format!(
+                "Refuted by\n\n{}\n{}\n\nThe implementation's execution:\n\n{}",
+                refuted.client, refuted.what, refuted.execution
+            ));
+            if let Some(missing) = &refuted.missing {
+                out.push_str(&format!(
+                    "\nThe specification has no execution with this outcome.\n{missing}"
+                ));
+            }
+        }
         (None, Some(limit)) => out.push_str(&format!("Nothing refuted; {limit}\n")),
         (None, None) => out.push_str("Holds on all of them.\n"),
     }

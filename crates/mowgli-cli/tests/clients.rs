@@ -87,3 +87,35 @@ fn what_does_not_exist_is_named_with_status_2() {
         assert!(!output.stderr.is_empty(), "{args:?}");
     }
 }
+
+#[test]
+fn a_refutation_explains_and_draws_what_is_missing() {
+    let folder = tempfile::tempdir().expect("there is room for a folder");
+    let (svg, missing) = (folder.path().join("made.svg"), folder.path().join("missing.svg"));
+    let output = mowgli(&[
+        "refine",
+        "I_RBL/head-first",
+        "--svg",
+        &svg.display().to_string(),
+        "--svg-missing",
+        &missing.display().to_string(),
+    ]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("The specification has no execution"), "{text}");
+    let drawn = std::fs::read_to_string(&svg).expect("the execution is drawn");
+    assert!(drawn.starts_with("<svg") && drawn.contains("write_sv"), "{drawn}");
+    let drawn = std::fs::read_to_string(&missing).expect("the missing one is drawn");
+    assert!(drawn.starts_with("<svg"), "{drawn}");
+}
+
+#[test]
+fn an_explanation_of_a_client_is_drawn() {
+    let output = mowgli(&["explain", "LOCO-23", "--svg", "-"]);
+    let drawn = String::from_utf8_lossy(&output.stdout);
+    assert!(drawn.starts_with("<svg"), "{drawn}");
+    assert!(
+        drawn.contains("submit(x, 1)") && drawn.contains("class=\"arrow cycle\""),
+        "{drawn}"
+    );
+}

@@ -27,7 +27,7 @@ fn outcomes(c: &mut Criterion) {
 fn refinement(c: &mut Criterion) {
     let mut group = c.benchmark_group("refine");
     group.sample_size(10);
-    for name in ["I_SV", "I_BAL", "I_RBL", "I_MSW"] {
+    for name in ["I_W", "I_SV", "I_BAL", "I_RBL", "I_MSW"] {
         let named = list::by_name(name).expect("it is listed");
         let (implementation, specification) =
             (named.implemented(ITERATIONS_MAX), named.specified(ITERATIONS_MAX));

@@ -4,14 +4,16 @@
 
 use std::fmt::Write as _;
 
+use mowgli::explain::Drawing;
 use mowgli::outcome::{Budget, Limit};
 
 use crate::client::outcome::Outcome;
 use crate::client::{Client, Formula};
+use crate::draw::drawing;
 use crate::event::Event;
 use crate::execution::{Edge, Flow, Graph, path};
 use crate::implementation::Rules;
-use crate::outcomes::{Asked, each_combination, search_order};
+use crate::outcomes::{Asked, consistent, each_combination, search_order};
 use crate::plain::runs;
 
 /// The most refused edges that are examined for each plain execution.
@@ -43,9 +45,23 @@ pub fn explain(
     formula: &Formula,
     budget: Budget<'_>,
 ) -> Result<Reason, Limit> {
+    explain_drawn(client, rules, formula, budget).map(|(reason, _)| reason)
+}
+
+/// Explains as [`explain`] does, and draws the execution or the cycle, if there is one.
+///
+/// # Errors
+///
+/// Returns the limit that was reached before the answer was known.
+pub fn explain_drawn(
+    client: &Client,
+    rules: &Rules<'_>,
+    formula: &Formula,
+    budget: Budget<'_>,
+) -> Result<(Reason, Option<Drawing>), Limit> {
     let plain = runs(client, rules);
     let mut executions = 0;
-    let mut shortest: Option<(usize, String)> = None;
+    let mut shortest: Option<(usize, String, Drawing)> = None;
     let mut allowed = None;
     let mut limit = plain.limit.clone();
     let by_words = !client.observed_words.is_empty();
@@ -78,7 +94,7 @@ pub fn explain(
                 if !formula.holds(client, &outcome) {
                     return Flow::Continue;
                 }
-                allowed = Some(execution(g, &state.edges));
+                allowed = Some((execution(g, &state.edges), drawing(g, &state.edges, None)));
                 Flow::Stop
             },
         );
@@ -91,8 +107,9 @@ pub fn explain(
                         continue;
                     }
                     cycle.insert(0, conflict.edge);
-                    if shortest.as_ref().is_none_or(|(length, _)| cycle.len() < *length) {
-                        shortest = Some((cycle.len(), render(&g, &cycle)));
+                    if shortest.as_ref().is_none_or(|(length, ..)| cycle.len() < *length) {
+                        let drawn = drawing(&g, &[], Some(&cycle));
+                        shortest = Some((cycle.len(), render(&g, &cycle), drawn));
                     }
                 }
             }
@@ -105,13 +122,43 @@ pub fn explain(
         }
     });
     match (allowed, limit) {
-        (Some(text), _) => Ok(Reason::Allowed(text)),
+        (Some((text, drawn)), _) => Ok((Reason::Allowed(text), Some(drawn))),
         (None, Some(limit)) => Err(limit),
-        (None, None) => Ok(Reason::Forbidden {
-            executions,
-            cycle: shortest.map(|(_, text)| text),
-        }),
+        (None, None) => {
+            let (cycle, drawn) = shortest.map(|(_, text, drawn)| (text, drawn)).unzip();
+            Ok((Reason::Forbidden { executions, cycle }, drawn))
+        }
     }
+}
+
+/// Draws a consistent execution of these events that has the outcome, as a failing refinement has them. `None` if there is
+/// none.
+///
+/// # Errors
+///
+/// Returns the limit that was reached.
+pub fn draw_events(
+    client: &Client,
+    rules: &Rules<'_>,
+    events: &[Event],
+    outcome: &Outcome,
+    budget: Budget<'_>,
+) -> Result<Option<Drawing>, Limit> {
+    let mut drawn = None;
+    consistent(
+        client,
+        &rules.libraries,
+        events.to_vec(),
+        budget,
+        &mut |g, state| {
+            if state.words != outcome.words {
+                return Flow::Continue;
+            }
+            drawn = Some(drawing(g, &state.edges, None));
+            Flow::Stop
+        },
+    )?;
+    Ok(drawn)
 }
 
 /// Prints events by thread, then the edges of `so`.

@@ -4,12 +4,14 @@
 //! A thread is run, not unfolded. Its code asks for the result of a call and gets one of those that the
 //! library's specification offers. [`crate::plain`] runs it again with every other choice.
 
+use std::cell::Cell;
+
 use rustc_hash::FxHashMap;
 
 use crate::client::{Client, Library, Method, Node};
 use crate::event::{Arg, Event, Loc, Stamp};
 use crate::execution::Graph;
-use crate::library::{Effect, Libraries};
+use crate::library::{Effect, Libraries, initial};
 use crate::past::{Domain, Past};
 use crate::value::Value;
 
@@ -83,6 +85,8 @@ pub struct Caller<'a> {
     pub(crate) calls: Vec<Event>,
     pub(crate) own: FxHashMap<Loc, Value>,
     pub(crate) effects: Vec<Effect>,
+    /// The values found at locations, without initial ones.
+    pub(crate) needs: Vec<(Loc, Value)>,
 }
 
 impl<'a> Caller<'a> {
@@ -99,6 +103,11 @@ impl<'a> Caller<'a> {
     /// Returns the thread's node.
     pub fn node(&self) -> Node {
         self.client.threads[usize::from(self.thread)].node
+    }
+
+    /// Returns the thread's events so far, in program order.
+    pub fn made(&self) -> &[Event] {
+        &self.events
     }
 
     /// Calls a method. It belongs to the next implementation below that has its library, else to the library.
@@ -146,6 +155,7 @@ impl<'a> Caller<'a> {
             events: &self.events,
             own: &self.own,
             domain: self.domain,
+            looked: Cell::new(None),
         };
         let mut results = specification.results(&past, method, args);
         if results.is_empty() {
@@ -169,6 +179,15 @@ impl<'a> Caller<'a> {
             result: results.swap_remove(at),
             serves: self.calls.len() as u16,
         };
+        if let Some(loc) = past.looked.take()
+            && self
+                .domain
+                .get(&loc)
+                .is_some_and(|entry| entry.values.contains(&event.result))
+            && event.result != initial(self.client, loc)
+        {
+            self.needs.push((loc, event.result.clone()));
+        }
         let effects = specification.effects(&past, &event);
         for effect in &effects {
             if let Effect::Write(loc, value) = effect {

@@ -5,15 +5,14 @@ use mowgli::outcome::Budget;
 use crate::client::outcome::Outcomes;
 use crate::client::{Client, Formula, Setting, Verdict};
 use crate::implementation::{Implementation, Rules};
-use crate::implementations::{IBal, IMsw, IRbl, ISv};
+use crate::implementations::{IBal, IMsw, IRbl, ISv, IW};
 use crate::libraries::{Reach, libraries};
 use crate::outcomes::outcomes;
 
 /// The most iterations of a client's loops that are considered, unless the caller says otherwise.
 pub const ITERATIONS_MAX: u32 = 3;
 
-/// Returns the rules of a setting. Returns `None` for `shipped`, which code runs, and for `I_W`, which has
-/// rules of its own.
+/// Returns the rules of a setting. Returns `None` for `shipped`, which code runs.
 pub fn rules(setting: Setting, iterations_max: u32) -> Option<Rules<'static>> {
     let implementation: Option<&'static dyn Implementation> = match setting {
         Setting::Spec | Setting::TransitiveBarrier | Setting::WeakRing | Setting::PaperRing => None,
@@ -27,7 +26,8 @@ pub fn rules(setting: Setting, iterations_max: u32) -> Option<Rules<'static>> {
             mistake: None,
         }),
         Setting::ImplMixedSize => Some(&IMsw { mistake: None }),
-        Setting::ImplWait | Setting::Shipped => return None,
+        Setting::ImplWait => Some(&IW { mistake: None }),
+        Setting::Shipped => return None,
     };
     Some(Rules {
         libraries: libraries(setting),

@@ -10,6 +10,7 @@
 
 pub mod catalogue;
 pub mod client;
+pub mod draw;
 pub mod enumerate;
 pub mod event;
 pub mod execution;
@@ -17,6 +18,7 @@ pub mod explain;
 pub mod implementation;
 pub mod implementations;
 pub mod judge;
+mod justified;
 pub mod libraries;
 pub mod library;
 pub mod local;

@@ -10,9 +10,10 @@ use crate::client::Client;
 use crate::event::{Event, Stamp};
 use crate::execution::{Flow, Graph, State};
 use crate::implementation::{Implementation, Rules};
+use crate::justified::Justified;
 use crate::library::{Libraries, Specification};
 use crate::order::Order;
-use crate::outcomes::{Asked, each_combination, search_order};
+use crate::outcomes::{Asked, search_order};
 use crate::plain::runs;
 
 /// An implementation, and the library that it should implement.
@@ -62,7 +63,7 @@ impl LocalSoundness<'_> {
             total: true,
             conflicts: None,
         };
-        each_combination(&plain, &mut |chosen| {
+        Justified::new(client, &plain).each(&mut |chosen| {
             let events: Vec<Event> = chosen.iter().flat_map(|run| run.events.iter().cloned()).collect();
             let calls: Vec<Event> = chosen.iter().flat_map(|run| run.calls.iter().cloned()).collect();
             let ended = search_order(

@@ -38,6 +38,9 @@ pub struct Memory {
     pub so: Vec<(usize, usize, &'static str)>,
     /// The forced terms of `ib`, not closed, where the library has `ib`.
     pub ib: Option<Order>,
+    /// The remote read-modify-writes at each node: the node, the atomic read, and the subevent with which the operation
+    /// ends there. They are in a total order (`rao` of `docs/rmw.md`, ours).
+    pub atomics: Vec<(u8, usize, usize)>,
     /// True if copies never go back. If two copying writes go to one location, the later one has not read an
     /// older write than the earlier one. This is not in the papers.
     pub forward_only: bool,
@@ -81,8 +84,49 @@ impl Memory {
                     return Flow::Continue;
                 }
             }
-            self.choose_rf(g, state, &mut choice, next)
+            let atomics = &self.atomics;
+            let pairs: Vec<(usize, usize)> = (0..atomics.len())
+                .flat_map(|a| (a + 1..atomics.len()).map(move |b| (a, b)))
+                .filter(|&(a, b)| atomics[a].0 == atomics[b].0)
+                .collect();
+            self.choose_rao(g, state, &mut choice, &pairs, next)
         })
+    }
+
+    /// Orders the remote read-modify-writes at each node: one has ended before the next one reads.
+    fn choose_rao(
+        &self,
+        g: &Graph<'_>,
+        state: &mut State<'_>,
+        choice: &mut Choice,
+        pairs: &[(usize, usize)],
+        next: Next<'_>,
+    ) -> Flow {
+        let Some((&(a, b), rest)) = pairs.split_first() else {
+            return self.choose_rf(g, state, choice, next);
+        };
+        for ((_, first, end), (_, second, _)) in [
+            (self.atomics[a], self.atomics[b]),
+            (self.atomics[b], self.atomics[a]),
+        ] {
+            let saved = choice.ib.clone();
+            let flow = state.attempt(|state| {
+                let ordered = state.order(first, second, "rao")
+                    && state.order(end, second, "rao")
+                    && issue(g, state, choice, first, second)
+                    && issue(g, state, choice, end, second);
+                if ordered {
+                    self.choose_rao(g, state, choice, rest, next)
+                } else {
+                    Flow::Continue
+                }
+            });
+            choice.ib = saved;
+            if flow == Flow::Stop {
+                return flow;
+            }
+        }
+        Flow::Continue
     }
 
     fn init(&self, loc: Loc) -> Value {

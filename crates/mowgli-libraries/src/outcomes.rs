@@ -9,6 +9,7 @@ use crate::client::{Client, Library};
 use crate::event::Event;
 use crate::execution::{Flow, Graph, State};
 use crate::implementation::Rules;
+use crate::justified::{Justified, product};
 use crate::library::{Libraries, Specification};
 use crate::plain::{Plain, ThreadRun, runs};
 use crate::value::Value;
@@ -44,46 +45,58 @@ fn search(
     let mut witness = None;
     let mut executions = 0;
     let observes = !client.observed_words.is_empty();
-    let unfinished = each_combination(&plain, &mut |chosen| {
+    // Set when the search has found its goal or used up its budget.
+    let mut ended = false;
+    let _ = Justified::new(client, &plain).each_ending(&mut |ending| {
         let mut outcome = Outcome {
-            registers: chosen.iter().map(|run| run.registers.clone()).collect(),
+            registers: ending.registers(),
             words: Vec::new(),
         };
-        if !observes && (known.contains(&outcome) || out.contains(&outcome)) {
+        if !observes && known.contains(&outcome) {
             return Flow::Continue;
         }
-        if let Some(reached) = budget.exceeded(executions) {
-            limit = Some(reached);
-            return Flow::Stop;
-        }
-        executions += 1;
-        let events: Vec<Event> = chosen.iter().flat_map(|run| run.events.iter().cloned()).collect();
-        let mut stop = false;
-        let reached = consistent(
-            client,
-            &rules.libraries,
-            events.clone(),
-            budget,
-            &mut |_, state| {
-                outcome.words.clone_from(&state.words);
-                if !known.contains(&outcome) && out.insert(outcome.clone()) {
-                    witness.get_or_insert_with(|| events.clone());
-                    stop = first;
-                }
-                if observes && !stop {
-                    Flow::Continue
-                } else {
-                    Flow::Stop
-                }
-            },
-        );
-        if let Err(reached) = reached {
-            limit = Some(reached);
-        }
-        if stop { Flow::Stop } else { Flow::Continue }
+        ending.each(&mut |chosen| {
+            if let Some(reached) = budget.exceeded(executions) {
+                limit = Some(reached);
+                ended = true;
+                return Flow::Stop;
+            }
+            executions += 1;
+            let events: Vec<Event> = chosen.iter().flat_map(|run| run.events.iter().cloned()).collect();
+            let mut stop = false;
+            let mut found = false;
+            let reached = consistent(
+                client,
+                &rules.libraries,
+                events.clone(),
+                budget,
+                &mut |_, state| {
+                    outcome.words.clone_from(&state.words);
+                    found = true;
+                    if !known.contains(&outcome) && out.insert(outcome.clone()) {
+                        witness.get_or_insert_with(|| events.clone());
+                        stop = first;
+                    }
+                    if observes && !stop {
+                        Flow::Continue
+                    } else {
+                        Flow::Stop
+                    }
+                },
+            );
+            if let Err(reached) = reached {
+                limit = Some(reached);
+            }
+            // Without observed words, all runs that end so have the one outcome.
+            ended = stop;
+            if stop || found && !observes {
+                Flow::Stop
+            } else {
+                Flow::Continue
+            }
+        });
+        if ended { Flow::Stop } else { Flow::Continue }
     });
-    // If the search stopped at the first outcome that it looked for, that is not a limit.
-    let _ = unfinished;
     let outcomes = Outcomes {
         outcomes: out,
         completeness: limit.map_or(Completeness::Complete, Completeness::Incomplete),
@@ -94,25 +107,7 @@ fn search(
 
 /// Calls `visit` with every choice of one run for each thread.
 pub fn each_combination(plain: &Plain, visit: &mut dyn FnMut(&[&ThreadRun]) -> Flow) -> Flow {
-    fn go<'p>(
-        plain: &'p Plain,
-        chosen: &mut Vec<&'p ThreadRun>,
-        visit: &mut dyn FnMut(&[&ThreadRun]) -> Flow,
-    ) -> Flow {
-        let Some(runs) = plain.runs.get(chosen.len()) else {
-            return visit(chosen);
-        };
-        for run in runs {
-            chosen.push(run);
-            let flow = go(plain, chosen, visit);
-            chosen.pop();
-            if flow == Flow::Stop {
-                return flow;
-            }
-        }
-        Flow::Continue
-    }
-    go(plain, &mut Vec::new(), visit)
+    product(&plain.runs, &mut Vec::new(), visit)
 }
 
 /// Returns the libraries that have events. Those whose order is forced come first.

@@ -4,6 +4,7 @@
 //! The specifications of libraries ([`crate::library`]) read it. The code that runs threads
 //! ([`crate::plain`]) fills it.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 
 use rustc_hash::FxHashMap;
@@ -32,7 +33,7 @@ pub(crate) type Domain = FxHashMap<Loc, Entry>;
 
 /// The past of a call, on which its results may depend: the thread's earlier events, and the values that may
 /// be found where.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Past<'a> {
     /// The client.
     pub client: &'a Client,
@@ -41,6 +42,8 @@ pub struct Past<'a> {
     pub(crate) events: &'a [Event],
     pub(crate) own: &'a FxHashMap<Loc, Value>,
     pub(crate) domain: &'a Domain,
+    /// The location that was last looked at.
+    pub(crate) looked: Cell<Option<Loc>>,
 }
 
 impl Past<'_> {
@@ -51,6 +54,7 @@ impl Past<'_> {
 
     /// Returns the values that a CPU read of the location may return.
     pub fn read(&self, loc: Loc, init: Value) -> Vec<Value> {
+        self.looked.set(Some(loc));
         let entry = self.domain.get(&loc);
         match entry.map_or(Writer::Nobody, |e| e.writer) {
             Writer::Cpu(thread) if thread == self.thread => {
@@ -69,6 +73,7 @@ impl Past<'_> {
 
     /// Returns the values that any thread writes to the location.
     pub fn written(&self, loc: Loc) -> Vec<Value> {
+        self.looked.set(Some(loc));
         self.domain
             .get(&loc)
             .map_or_else(Vec::new, |e| e.values.iter().cloned().collect())

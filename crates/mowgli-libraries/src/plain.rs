@@ -33,6 +33,10 @@ pub struct ThreadRun {
     pub calls: Vec<Event>,
     /// The thread's registers at the end.
     pub registers: Vec<Value>,
+    /// The values that calls have found at locations, without initial ones.
+    pub needs: Vec<(Loc, Value)>,
+    /// The effects of the events.
+    pub effects: Vec<Effect>,
 }
 
 /// The runs that the threads may make.
@@ -223,6 +227,7 @@ fn thread_runs(
             calls: Vec::new(),
             own: FxHashMap::default(),
             effects: Vec::new(),
+            needs: Vec::new(),
         };
         let mut registers = vec![Value::Int(0); code.registers.len()];
         let ended = caller.body(&code.body, &mut registers);
@@ -234,6 +239,8 @@ fn thread_runs(
                 events: caller.events,
                 calls: caller.calls,
                 registers,
+                needs: caller.needs,
+                effects: caller.effects,
             }),
             Err(Cut::Blocked) => {}
             Err(Cut::Bound) => {

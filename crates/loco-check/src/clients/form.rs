@@ -1,5 +1,6 @@
 //! Chooses the shipped object that stands for a library where several do.
 
+use super::channel::Own;
 use crate::Object;
 
 /// The owned variable.
@@ -33,7 +34,7 @@ pub enum RingForm {
 }
 
 /// The shipped objects that a client runs on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Form {
     /// For owned variables.
     pub owned: OwnedForm,
@@ -41,6 +42,8 @@ pub struct Form {
     pub lock: LockForm,
     /// For ring buffers.
     pub ring: RingForm,
+    /// A channel of the caller's own in the place of a library's object.
+    pub own: Option<Own>,
 }
 
 impl Form {

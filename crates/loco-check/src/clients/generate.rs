@@ -48,15 +48,6 @@ impl Default for Size {
 /// Most threads and nodes: beyond, the number of shapes explodes.
 const MOST: usize = 4;
 
-/// The word that stands for a library in a size.
-pub fn word(library: Library) -> &'static str {
-    match library {
-        Library::RdmaWait => "words",
-        Library::Fence => "fences",
-        other => other.keyword().unwrap_or("words"),
-    }
-}
-
 /// A size that is not one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotASize {
@@ -72,7 +63,7 @@ pub enum NotASize {
     )]
     Range(String),
     /// A library that does not exist.
-    #[error("no library `{0}`; the libraries are {names}", names = Library::ALL.map(word).join(", "))]
+    #[error("no library `{0}`; the libraries are {names}", names = Library::ALL.map(Library::word).join(", "))]
     Library(String),
 }
 
@@ -83,7 +74,7 @@ impl FromStr for Size {
         let mut size = Size::default();
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
             if let Some(name) = part.strip_prefix("with=") {
-                let known = Library::ALL.into_iter().find(|&library| word(library) == name);
+                let known = Library::by_word(name);
                 size.with
                     .push(known.ok_or_else(|| NotASize::Library(name.to_owned()))?);
                 continue;

@@ -187,6 +187,19 @@ impl<'a> Interpreter<'a> {
     }
 
     fn call(&mut self, call: &Call) -> std::result::Result<Value, Stop> {
+        let objects = self.objects;
+        let first = call.objects().next();
+        if let Some(Bound::Own(channel)) = first.map(|id| &objects.bound[usize::from(id.0)]) {
+            let values: Vec<Value> = call
+                .args
+                .iter()
+                .filter_map(|arg| match arg {
+                    Arg::Value(e) => Some(e.eval(&self.registers)),
+                    _ => None,
+                })
+                .collect();
+            return Ok(channel.call(self.thread, call.method, &values)?);
+        }
         match call.method.library() {
             Library::RdmaWait => self.on_words(call),
             Library::MixedSize => self.on_mixed(call),
@@ -255,6 +268,8 @@ impl<'a> Interpreter<'a> {
                 return Ok(Value::Unit);
             }
             Method::Wait => return self.wait(call),
+            // No client calls these.
+            Method::Poll | Method::SetIsEmpty => return Err(Stop::NeverReturns),
             Method::Rfence => {
                 if let Some(Arg::Node(node)) = call.args.first() {
                     self.fenced.insert(*node);
@@ -502,7 +517,7 @@ impl<'a> Interpreter<'a> {
                 Method::DeleteKv => Value::Bool(store.delete(thread, &number(1))?),
                 _ => store.get(thread, &number(1))?.map_or(BOTTOM, word),
             },
-            Bound::Place | Bound::Barrier(None) | Bound::Ticket(_) | Bound::Tas(_) => {
+            Bound::Place | Bound::Own(_) | Bound::Barrier(None) | Bound::Ticket(_) | Bound::Tas(_) => {
                 return Err(Stop::NeverReturns);
             }
         })

@@ -7,6 +7,7 @@
 //!
 //! | file | what it is |
 //! |---|---|
+//! | `channel` | a channel of the caller's own in the place of a shipped object |
 //! | `form` | which shipped object stands for a library where several do |
 //! | `objects` | the objects of a client, made in the set-up of the nodes |
 //! | `interpreter` | one thread of a client |
@@ -18,6 +19,7 @@
 //! `loco check --clients` are its command line.
 
 mod campaign;
+mod channel;
 mod check;
 mod form;
 mod generate;
@@ -25,6 +27,7 @@ mod interpreter;
 mod objects;
 
 pub use campaign::{Campaign, Failed, Summary};
+pub use channel::{Channel, Make, Own};
 pub use check::{Checked, Effort, again, check, describe, film, graph, promised};
 pub use form::{Form, LockForm, OwnedForm, RingForm};
-pub use generate::{Clients, NotASize, Size, library, word};
+pub use generate::{Clients, NotASize, Size, library};

@@ -15,6 +15,7 @@ use loco::{
 use loco_sim::World;
 use mowgli_libraries::client::{Client, Method, Node, ObjectId, ObjectKind};
 
+use super::channel::Channel;
 use super::form::{Form, LockForm, OwnedForm, RingForm};
 use crate::stage::{Fabric, must};
 
@@ -41,6 +42,7 @@ pub(super) enum Bound {
     Tas(TasLock<Fabric>),
     Queue(SharedQueue<u64, Fabric>),
     Store(KvStore<u64, u64, Fabric>),
+    Own(Box<dyn Channel>),
 }
 
 /// The objects of a client, on one node.
@@ -187,6 +189,9 @@ fn bind(
     kind: &ObjectKind,
     form: Form,
 ) -> Result<Bound> {
+    if let Some(own) = form.own.filter(|own| own.library == kind.library()) {
+        return Ok(Bound::Own((own.make)(manager, name, kind)?));
+    }
     Ok(match kind {
         ObjectKind::Word { .. } | ObjectKind::MixedSize { .. } => Bound::Place,
         ObjectKind::SharedVariable => Bound::SharedVar(SharedVar::new(manager, name)?),

@@ -47,6 +47,9 @@ pub(super) struct ClientArgs {
     /// States of one client after which it is explored by random schedules instead of all
     #[arg(long, value_name = "N", default_value_t = 300_000)]
     states: u64,
+    /// With --clients: random schedules of a client with more states
+    #[arg(long, value_name = "N", requires = "clients", default_value_t = SAMPLES, value_parser = clap::value_parser!(u64).range(1..))]
+    samples: u64,
     /// With --clients: write the client that fails into this file
     #[arg(long, value_name = "FILE", requires = "clients")]
     keep: Option<PathBuf>,
@@ -78,7 +81,7 @@ fn campaigns(args: &Args, size: &Size, cancel: &Arc<AtomicBool>) -> Result<u8, C
             time: Duration::from_secs(args.time.unwrap_or(SECONDS)),
             states_each: args.clients.states,
             otherwise: Some(Strategy::Pct {
-                executions: SAMPLES,
+                executions: args.clients.samples,
                 seed: args.seed,
                 depth: DEPTH,
             }),
@@ -178,9 +181,10 @@ fn show(args: &Args, object: Object, summary: &Summary) -> Result<(), OutputErro
         seconds,
         ..
     } = summary;
+    let samples = args.clients.samples;
     let mut line = format!("{object}: {clients} clients, {complete} of them completely");
     if *otherwise > 0 {
-        line.push_str(&format!(", {otherwise} by {SAMPLES} random schedules"));
+        line.push_str(&format!(", {otherwise} by {samples} random schedules"));
     }
     print(format_args!("{line}, {seconds:.1} s"))?;
     print(format_args!(

@@ -116,7 +116,12 @@ enum Answer {
 pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
     let only_drawing = one_output(args)?;
     if let Some(client) = clients::find(&args.test)? {
-        return clients::explain_client(&client, args.query, args.setting, &Run::start(args.limit));
+        let explained = clients::explain_client(&client, args.query, args.setting, &Run::start(args.limit))?;
+        draw(args, &explained.title, explained.drawing)?;
+        if !only_drawing {
+            output::print(&format!("{}\n\n{}", explained.title, explained.text))?;
+        }
+        return Ok(explained.exit);
     }
     let test = match source::load_any(&args.test)? {
         AnyTest::Rdma(test) => test,

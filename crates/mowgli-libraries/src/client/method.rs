@@ -70,6 +70,19 @@ impl Library {
         })
     }
 
+    /// Returns the word that stands for the library in the options of commands.
+    pub fn word(self) -> &'static str {
+        match self {
+            Library::Fence => "fences",
+            other => other.keyword().unwrap_or("words"),
+        }
+    }
+
+    /// Returns the library that a word stands for.
+    pub fn by_word(word: &str) -> Option<Library> {
+        Library::ALL.into_iter().find(|library| library.word() == word)
+    }
+
     /// Returns the library's name in reports.
     pub const fn name(self) -> &'static str {
         match self {
@@ -86,6 +99,12 @@ impl Library {
             Library::Store => "key-value store",
             Library::Fence => "fences",
         }
+    }
+
+    /// Returns the methods of the library that clients call.
+    pub fn methods(self) -> impl Iterator<Item = Method> {
+        let of_library = move |m: &Method| m.library() == self && m.is_of_clients();
+        Method::ALL.iter().copied().filter(of_library)
     }
 
     /// Returns the place where the library is specified.
@@ -196,6 +215,11 @@ methods! {
     RemoteCas = "rcas" RdmaWait (WORD, WORD, Number, Number, Work) false;
     /// `wait(d)`: waits for the thread's earlier operations of RDMA^WAIT with identifier `d`.
     Wait = "wait" RdmaWait (Work) false;
+    /// `poll(n)`: waits for the thread's oldest operation towards node `n` that has not been polled. Of RDMA^TSO: it has
+    /// executions below `I_W` only.
+    Poll = "poll" RdmaWait (Node) false;
+    /// `set_is_empty(d)`: the check of `I_W` that nothing with this identifier is outstanding.
+    SetIsEmpty = "set_is_empty" RdmaWait (Work) false;
     /// `rfence(n)`: remote fence towards node `n`; does not block the CPU.
     Rfence = "rfence" RdmaWait (Node) false;
 
@@ -300,6 +324,11 @@ methods! {
 }
 
 impl Method {
+    /// Returns whether clients call the method. The others are for implementations only.
+    pub const fn is_of_clients(self) -> bool {
+        !matches!(self, Method::Poll | Method::SetIsEmpty)
+    }
+
     /// Returns the method's name in texts.
     pub const fn name(self) -> &'static str {
         self.signature().name
@@ -312,6 +341,7 @@ impl Method {
 
     /// Returns the method called `name`.
     pub fn by_name(name: &str) -> Option<Method> {
-        Method::ALL.iter().copied().find(|m| m.name() == name)
+        let of_clients = Method::ALL.iter().copied().filter(|m| m.is_of_clients());
+        of_clients.into_iter().find(|m| m.name() == name)
     }
 }

@@ -6,11 +6,12 @@
 
 use std::collections::BTreeSet;
 
+use mowgli::litmus::Relation;
 use serde::{Deserialize, Serialize};
 
 pub use mowgli::outcome::{Budget, Completeness, Limit};
 
-use crate::client::{Client, Operand};
+use crate::client::{Client, Formula, Operand, Reg, ThreadId};
 use crate::value::Value;
 
 /// A final state, in which every thread has finished.
@@ -39,6 +40,17 @@ impl Outcome {
                 .and_then(|at| self.words.get(at)),
         };
         found.cloned().unwrap_or(Value::Unit)
+    }
+
+    /// Returns the formula that this outcome satisfies, and no other.
+    pub fn formula(&self, client: &Client) -> Formula {
+        let mut operands = Vec::new();
+        for (t, registers) in self.registers.iter().enumerate() {
+            operands.extend((0..registers.len()).map(|r| Operand::Reg(ThreadId(t as u8), Reg(r as u16))));
+        }
+        operands.extend(client.observed_words.iter().map(|&word| Operand::Word(word)));
+        let atom = |operand| Formula::Atom(operand, Relation::Eq, self.value(client, operand));
+        Formula::And(operands.into_iter().map(atom).collect())
     }
 
     /// Prints the outcome as `0:a=true 1:b=bot [z]=0`: every register, then the observed words.

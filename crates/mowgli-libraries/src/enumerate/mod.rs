@@ -261,7 +261,7 @@ fn alphabet(bounds: &Bounds, shape: &Shape, t: usize) -> Vec<Call> {
     let thread = ThreadId(t as u8);
     let mut out = Vec::new();
     for method in Method::ALL {
-        let wanted = bounds.methods.is_empty() || bounds.methods.contains(method);
+        let wanted = method.is_of_clients() && (bounds.methods.is_empty() || bounds.methods.contains(method));
         if wanted && bounds.libraries.contains(&method.library()) {
             let mut partial: Vec<Vec<Arg>> = vec![Vec::new()];
             for param in method.signature().params {

@@ -1,7 +1,7 @@
 //! Lists every implementation with every mistake, by name. Each comes with the specification that it is
 //! compared with and the clients that show the mistake.
 
-use super::{BarrierMistake, IBal, IMsw, IRbl, ISv, MswMistake, RingMistake, SvMistake};
+use super::{BarrierMistake, IBal, IMsw, IRbl, ISv, IW, MswMistake, RingMistake, SvMistake, WaitMistake};
 use crate::client::{Library, Method, Setting};
 use crate::enumerate::Bounds;
 use crate::implementation::{Implementation, Rules};
@@ -28,6 +28,16 @@ impl Named {
         let library = self.implementation.library();
         let mut bounds = Bounds::of(&[library], calls_max);
         match library {
+            // The methods that a wait is about.
+            Library::RdmaWait => {
+                bounds.methods = vec![
+                    Method::Write,
+                    Method::Read,
+                    Method::Get,
+                    Method::Put,
+                    Method::Wait,
+                ];
+            }
             Library::Barrier => {
                 // A fence that is only for participants shows where a node has none.
                 bounds.threads_max = if self.setting == Setting::TransitiveBarrier {
@@ -63,9 +73,15 @@ impl Named {
 
     /// Returns the rules with the implementation, on top of the libraries that it uses.
     pub fn implemented(&self, iterations_max: u32) -> Rules<'static> {
+        // I_W stands on RDMA^TSO, which has the place of the library that it implements.
+        let below = match self.implementation.library() {
+            Library::RdmaWait => Setting::ImplWait,
+            _ => self.setting,
+        };
         Rules {
+            libraries: libraries(below),
             implementations: vec![self.implementation],
-            ..self.specified(iterations_max)
+            iterations_max,
         }
     }
 
@@ -90,6 +106,12 @@ macro_rules! named {
             sound: $sound,
         }),+];
     };
+}
+
+const fn wait(mistake: WaitMistake) -> IW {
+    IW {
+        mistake: Some(mistake),
+    }
 }
 
 const fn sv(mistake: SvMistake) -> ISv {
@@ -119,6 +141,7 @@ const fn msw(mistake: MswMistake) -> IMsw {
 }
 
 named! {
+    "I_W" "RDMA^WAIT over RDMA^TSO (Fig. 24)" Spec true IW { mistake: None };
     "I_SV" "shared variables over RDMA^WAIT (LOCO'26 3.5)" Spec true ISv { mistake: None };
     "I_BAL" "barriers over shared variables (Fig. 11)" Spec true IBal { reach: Reach::Participants, mistake: None };
     "I_BAL/all-nodes" "barriers that fence all nodes (section 4.3), against the transitive specification" TransitiveBarrier true
@@ -130,6 +153,10 @@ named! {
     "I_RBL/fenced" "with a fence before a writer reads its own ring, against Def. 5.2 as printed" PaperRing true
         IRbl { fence_own: true, mistake: None };
     "I_MSW" "mixed-size writes over RDMA^WAIT (Fig. 28)" Spec true IMsw { mistake: None };
+
+    "I_W/one-poll" "a wait polls each node once" Spec false wait(WaitMistake::OnePoll);
+    "I_W/first-node-only" "a wait polls the first node only" Spec false wait(WaitMistake::FirstNodeOnly);
+    "I_W/no-poll" "a wait does not poll" Spec false wait(WaitMistake::NoPoll);
 
     "I_SV/fence-without-wait" "the global fence does not wait" Spec false sv(SvMistake::FenceWithoutWait);
     "I_SV/fence-waits-first" "the global fence waits before its gets" Spec false sv(SvMistake::FenceWaitsFirst);

@@ -8,11 +8,13 @@ pub mod list;
 mod mixed_size;
 mod ring_buffer;
 mod shared_variable;
+mod wait;
 
 pub use barrier::{BarrierMistake, IBal};
 pub use mixed_size::{IMsw, MswMistake};
 pub use ring_buffer::{IRbl, RingMistake};
 pub use shared_variable::{ISv, SvMistake};
+pub use wait::{IW, WaitMistake};
 
 use crate::client::{Method, Node, NodeSet};
 use crate::event::{Arg, Event, Loc, Stamp, StampKind, Wid};

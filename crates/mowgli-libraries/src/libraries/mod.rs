@@ -8,6 +8,7 @@ pub(crate) mod barrier;
 mod fences;
 mod mixed_size;
 mod owned;
+mod rdma_tso;
 mod rdma_wait;
 pub(crate) mod ring_buffer;
 mod sequential;
@@ -17,6 +18,7 @@ pub use barrier::{Barrier, Reach};
 pub use fences::Fences;
 pub use mixed_size::MixedSize;
 pub use owned::Owned;
+pub use rdma_tso::RdmaTso;
 pub use rdma_wait::RdmaWait;
 pub use ring_buffer::{RingBuffer, Strength};
 pub use sequential::Sequential;
@@ -48,8 +50,13 @@ pub fn libraries(setting: Setting) -> Libraries<'static> {
             strength: Strength::Strong,
         },
     };
+    // I_W calls RDMA^TSO in its place.
+    let words: &dyn Specification = match setting {
+        Setting::ImplWait => &RdmaTso,
+        _ => &RdmaWait,
+    };
     Libraries::new([
-        &RdmaWait as &dyn Specification,
+        words,
         &SharedVariable,
         barrier,
         ring,

@@ -5,6 +5,9 @@
 //! ib   = (ippo ∪ iso ∪ rf ∪ pfg ∪ pfp ∪ nfo ∪ rb_i)⁺                            irreflexive
 //! so   = iso ∪ rf_e ∪ pfg ∪ nfo ∪ rb ∪ mo ∪ ([Inst]; ib)
 //! ```
+//!
+//! Remote read-modify-writes are ours (`docs/rmw.md`, atomic against each other only): the label of such a call carries the
+//! old value, which no register gets.
 
 use crate::client::{Client, Library, Method, Node};
 use crate::event::{Arg, Event, Loc, Stamp, StampKind};
@@ -43,7 +46,13 @@ impl Specification for RdmaWait {
                 Stamp::at(StampKind::Nrw, peer(0)?),
             ],
             Method::Rfence => e.nodes().iter().map(|n| Stamp::at(StampKind::Rf, n)).collect(),
-            // Remote read-modify-writes are not in this specification.
+            Method::RemoteFaa | Method::RemoteCas => {
+                let node = peer(1)?;
+                let mut stamps = vec![Stamp::at(StampKind::Nar, node)];
+                stamps.extend(rmw_writes(e).map(|_| Stamp::at(StampKind::Nrw, node)));
+                stamps.push(Stamp::at(StampKind::Nlw, node));
+                stamps
+            }
             _ => return None,
         })
     }
@@ -65,6 +74,10 @@ impl Specification for RdmaWait {
     fn results(&self, past: &Past<'_>, method: Method, args: &[Arg]) -> Vec<Value> {
         match (method, args.first()) {
             (Method::Read | Method::Cas, Some(Arg::Loc(loc))) => past.read(*loc, initial(past.client, *loc)),
+            (Method::RemoteFaa | Method::RemoteCas, _) => match args.get(1) {
+                Some(Arg::Loc(loc)) => past.read(*loc, initial(past.client, *loc)),
+                _ => Vec::new(),
+            },
             _ => vec![Value::Unit],
         }
     }
@@ -74,8 +87,23 @@ impl Specification for RdmaWait {
             (Method::Write, Some(x), _) => vec![Effect::Write(x, e.value(1))],
             (Method::Cas, Some(x), _) if e.result == e.value(1) => vec![Effect::Write(x, e.value(2))],
             (Method::Get | Method::Put, Some(to), Some(from)) => vec![Effect::Copy { to, from }],
+            (Method::RemoteFaa | Method::RemoteCas, Some(to), Some(at)) => rmw_writes(e)
+                .map(|value| Effect::Place(at, value))
+                .into_iter()
+                .chain([Effect::Place(to, e.result.clone())])
+                .collect(),
             _ => Vec::new(),
         }
+    }
+}
+
+/// Returns the value that a remote read-modify-write writes, if it does: a compare-and-swap that finds another value than
+/// it expects does not. The label has the old value as its result.
+fn rmw_writes(e: &Event) -> Option<Value> {
+    match e.method {
+        Method::RemoteFaa => Some(Value::Int(e.result.number().wrapping_add(e.value(2).number()))),
+        Method::RemoteCas if e.result == e.value(2) => Some(e.value(3)),
+        _ => None,
     }
 }
 
@@ -137,6 +165,7 @@ pub(super) fn accesses(g: &Graph<'_>, e: usize, memory: &mut Memory, ib: &mut Or
         }
         Method::Get | Method::GetMsw => copies(g, e, (StampKind::Nrr, StampKind::Nlw), memory, ib),
         Method::Put | Method::PutMsw => copies(g, e, (StampKind::Nlr, StampKind::Nrw), memory, ib),
+        Method::RemoteFaa | Method::RemoteCas => read_modify_write(g, e, memory, ib),
         Method::Wait | Method::WaitMsw => {
             let Some(wait) = sub(StampKind::Wt) else { return };
             for s in 0..g.subevents.len() {
@@ -151,7 +180,8 @@ pub(super) fn accesses(g: &Graph<'_>, e: usize, memory: &mut Memory, ib: &mut Or
                         memory.so.push((s, wait, "pfg"));
                         ib.put(s, wait);
                     }
-                    StampKind::Nrw if same => ib.put(s, wait),
+                    // A read-modify-write completes with its result.
+                    StampKind::Nrw if same && !is_rmw(g, earlier) => ib.put(s, wait),
                     _ => {}
                 }
             }
@@ -178,6 +208,36 @@ fn copies(g: &Graph<'_>, e: usize, kinds: (StampKind, StampKind), memory: &mut M
         source: Some(source),
         ..access(write, to, None)
     });
+}
+
+/// Returns whether an event is a remote read-modify-write.
+pub(super) fn is_rmw(g: &Graph<'_>, e: usize) -> bool {
+    matches!(g.events[e].method, Method::RemoteFaa | Method::RemoteCas)
+}
+
+/// Adds a remote read-modify-write: an atomic read, a remote write if it writes, and the local write of the old value.
+fn read_modify_write(g: &Graph<'_>, e: usize, memory: &mut Memory, ib: &mut Order) {
+    let event = &g.events[e];
+    let sub = |kind: StampKind| g.of_event(e).find(|&s| g.subevents[s].stamp.kind == kind);
+    let (Some(read), Some(result)) = (sub(StampKind::Nar), sub(StampKind::Nlw)) else {
+        return;
+    };
+    let (Some(to), Some(at)) = (event.loc(0), event.loc(1)) else {
+        return;
+    };
+    memory.reads.push(access(read, at, Some(event.result.clone())));
+    memory.writes.push(access(result, to, Some(event.result.clone())));
+    memory.so.push((read, result, "iso"));
+    ib.put(read, result);
+    let mut end = read;
+    if let (Some(write), Some(value)) = (sub(StampKind::Nrw), rmw_writes(event)) {
+        memory.writes.push(access(write, at, Some(value)));
+        memory.so.push((read, write, "iso"));
+        ib.put(read, write);
+        ib.put(write, result);
+        end = write;
+    }
+    memory.atomics.push((at.node, read, end));
 }
 
 pub(super) fn access(sub: usize, loc: Loc, value: Option<Value>) -> Access {

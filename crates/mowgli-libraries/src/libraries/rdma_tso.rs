@@ -1,0 +1,98 @@
+//! RDMA^TSO as an execution language, LOCO'26 appendix F.1: what I_W is written in.
+//!
+//! It has the methods of RDMA^WAIT, with `poll(n)` in place of `wait(d)`. The k-th poll of a thread towards a node polls from
+//! the thread's k-th operation towards it.
+//!
+//! ```text
+//! ib = (ippo ∪ iso ∪ rf ∪ pf ∪ nfo ∪ rb_i)⁺                                        irreflexive
+//! so = iso ∪ rf_e ∪ [aNLW]; pf ∪ nfo ∪ rb ∪ mo ∪ ([Inst]; ib)
+//! ```
+//!
+//! It is no library in the sense of Def. 3.5, as it is not decomposable: a poll depends on every operation before it (LOCO'26
+//! 3.3). So it stands in the place of RDMA^WAIT in a set of libraries, and only I_W calls it.
+//!
+//! A put or get carries the identifier of the client's call. The papers' operations return an identifier that is arbitrary and
+//! unique, and I_W keeps sets of them; the identifier at hand tells which set that is. The papers stamp operations on sets with
+//! `aMF`. Here only the check that a set is empty is an event, and it is stamped `aWT`, which is less: a thread may keep its
+//! sets in registers.
+
+use super::RdmaWait;
+use super::rdma_wait::{accesses, initial_values, is_rmw, issued_before};
+use crate::client::{Client, Library, Method};
+use crate::event::{Arg, Event, Loc, Stamp, StampKind};
+use crate::execution::{Flow, Graph, State};
+use crate::library::{Effect, Next, Specification};
+use crate::memory::Memory;
+use crate::order::Order;
+use crate::past::Past;
+use crate::value::Value;
+
+/// The specification.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RdmaTso;
+
+impl Specification for RdmaTso {
+    fn library(&self) -> Library {
+        Library::RdmaWait
+    }
+
+    /// Returns `stmp_TSO`.
+    fn stamps(&self, client: &Client, e: &Event) -> Option<Vec<Stamp>> {
+        match e.method {
+            Method::Poll | Method::SetIsEmpty => Some(vec![Stamp::cpu(StampKind::Wt)]),
+            Method::Wait => None,
+            _ => RdmaWait.stamps(client, e),
+        }
+    }
+
+    fn order(&self, g: &Graph<'_>, state: &mut State<'_>, next: Next<'_>) -> Flow {
+        let mut memory = Memory::default();
+        let mut ib = issued_before(g, Library::RdmaWait);
+        for e in g.of_library(Library::RdmaWait) {
+            accesses(g, e, &mut memory, &mut ib);
+            if g.events[e].method == Method::Poll && !polls_from(g, e, &mut memory, &mut ib) {
+                return Flow::Continue;
+            }
+        }
+        for &word in &g.client.observed_words {
+            memory.observed.push(Loc::of(g.client, word));
+        }
+        memory.init = initial_values(g.client, &memory);
+        memory.ib = Some(ib);
+        memory.order(g, state, next)
+    }
+
+    fn results(&self, past: &Past<'_>, method: Method, args: &[Arg]) -> Vec<Value> {
+        RdmaWait.results(past, method, args)
+    }
+
+    fn effects(&self, past: &Past<'_>, e: &Event) -> Vec<Effect> {
+        RdmaWait.effects(past, e)
+    }
+}
+
+/// Adds `pf` for a poll. Returns false if there is no operation for it to poll from.
+fn polls_from(g: &Graph<'_>, poll: usize, memory: &mut Memory, ib: &mut Order) -> bool {
+    let node = g.events[poll].nodes();
+    let before = (0..poll).filter(|&e| g.po(e, poll) && g.events[e].method == Method::Poll);
+    let polled = before.filter(|&e| g.events[e].nodes() == node).count();
+    let writes = |s: &usize| {
+        let s = g.subevents[*s];
+        matches!(s.stamp.kind, StampKind::Nlw | StampKind::Nrw)
+            && node.iter().any(|n| n.0 == s.stamp.node)
+            && g.po(s.event, poll)
+            // A read-modify-write has one completion, that of its result.
+            && !(s.stamp.kind == StampKind::Nrw && is_rmw(g, s.event))
+    };
+    let (Some(write), Some(wait)) = (
+        (0..g.subevents.len()).filter(writes).nth(polled),
+        g.of_event(poll).next(),
+    ) else {
+        return false;
+    };
+    if g.is(write, StampKind::Nlw) {
+        memory.so.push((write, wait, "pf"));
+    }
+    ib.put(write, wait);
+    true
+}
