@@ -19,6 +19,12 @@ const LONG: Duration = Duration::from_secs(1);
 /// Processor time that a long wait may take. It was 140 ms when a thread looked every 100 us.
 const COST_MAX: Duration = Duration::from_millis(50);
 
+/// A wait with the name of its object.
+type Waiting<'a> = (
+    &'static str,
+    Box<dyn Fn(&Thread) -> Result<()> + Send + Sync + 'a>,
+);
+
 /// The objects at which threads of node 1 wait for node 0.
 struct Kit {
     barrier: Barrier,
@@ -42,22 +48,17 @@ impl Kit {
     }
 
     /// Each wait ends when node 0 does its part.
-    fn waits(
-        &self,
-    ) -> [(
-        &'static str,
-        Box<dyn Fn(&Thread) -> Result<()> + Send + Sync + '_>,
-    ); 4] {
+    fn waits(&self) -> [Waiting<'_>; 4] {
         [
             ("barrier", Box::new(|own| self.barrier.wait(own))),
             ("ring", Box::new(|own| self.ring.reader()?.receive(own).map(drop))),
             (
                 "ticket lock",
-                Box::new(|own| self.ticket.lock(own, Scope::Global)?.release()),
+                Box::new(|own| self.ticket.lock(own, Scope::Thread)?.release()),
             ),
             (
                 "test-and-set lock",
-                Box::new(|own| self.tas.lock(own, Scope::Global)?.release()),
+                Box::new(|own| self.tas.lock(own, Scope::Thread)?.release()),
             ),
         ]
     }
@@ -77,8 +78,8 @@ fn waits_cost_little(cluster: Cluster) {
         let own = manager.thread()?;
         if manager.node() == HOME {
             let held = (
-                kit.ticket.lock(&own, Scope::Global)?,
-                kit.tas.lock(&own, Scope::Global)?,
+                kit.ticket.lock(&own, Scope::Thread)?,
+                kit.tas.lock(&own, Scope::Thread)?,
             );
             kit.meet.wait(&own)?;
             // Node 1 waits in vain here.

@@ -436,7 +436,7 @@ mod tests {
         assert_eq!(free(&mut fenced), [0]);
         step(&mut fenced, 0);
         assert_eq!(free(&mut fenced), [1]);
-        let mut sent = self::queue(&[put, (Kind::Put, PLAIN.1.fenced())]);
+        let mut sent = queue(&[put, (Kind::Put, PLAIN.1.fenced())]);
         step(&mut sent, 0);
         assert_eq!(free(&mut sent), [0], "a fence waits for the sending of a put");
         step(&mut sent, 0);

@@ -343,13 +343,3 @@ pub fn verdicts(program: &Program, model: Model, rmw: RmwAtomicity, refined: boo
     });
     all
 }
-
-/// Returns guaranteed-before of each thread's paths: the events of a path, and the pairs.
-pub fn guaranteed(program: &Program, model: Model, rmw: RmwAtomicity) -> Vec<(Vec<Event>, Pairs)> {
-    let spec = Spec::of(model, rmw);
-    let mut out = Vec::new();
-    each_pre(program, &spec, false, |pre| {
-        out.push((pre.events.clone(), pre.gb(model == Model::RdmaSc)));
-    });
-    out
-}
