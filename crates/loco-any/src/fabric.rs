@@ -145,6 +145,16 @@ impl Fabric for AnyFabric {
     }
 
     #[inline]
+    fn wait_for_arrival_within<T>(
+        &self,
+        wait: Wait<'_>,
+        within: Duration,
+        ready: impl FnMut() -> Option<T>,
+    ) -> Result<T> {
+        each!(self, fabric => fabric.wait_for_arrival_within(wait, within, ready))
+    }
+
+    #[inline]
     fn wait_for_completion<T>(&self, wait: Wait<'_>, ready: impl FnMut() -> Option<T>) -> Result<T> {
         each!(self, fabric => fabric.wait_for_completion(wait, ready))
     }

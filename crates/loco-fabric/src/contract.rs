@@ -127,14 +127,29 @@ pub trait Fabric: Clone + Send + Sync + 'static {
     }
 
     /// Waits as [`wait`](Fabric::wait) does for something that only a queue pair's operation towards this node, or code
-    /// that rings the node's [`Doorbell`] afterwards, can change. Whoever waits on behalf of many may sleep meanwhile, if
-    /// the fabric's doorbell rings for such operations.
+    /// that rings the node's [`Doorbell`] afterwards, can change. A thread that waits for long, or on behalf of many, may
+    /// sleep meanwhile, if the fabric's doorbell rings for such operations.
     ///
     /// # Errors
     /// Returns the errors of [`wait`](Fabric::wait).
     #[inline]
     fn wait_for_arrival<T>(&self, wait: Wait<'_>, ready: impl FnMut() -> Option<T>) -> Result<T> {
         self.wait(wait, ready)
+    }
+
+    /// Waits as [`wait_for_arrival`](Fabric::wait_for_arrival) does, for `within` at most, as
+    /// [`wait_within`](Fabric::wait_within).
+    ///
+    /// # Errors
+    /// Returns the errors of [`wait`](Fabric::wait).
+    #[inline]
+    fn wait_for_arrival_within<T>(
+        &self,
+        wait: Wait<'_>,
+        within: Duration,
+        ready: impl FnMut() -> Option<T>,
+    ) -> Result<T> {
+        self.wait_within(wait, within, ready)
     }
 
     /// Waits as [`wait`](Fabric::wait) does, and fails as it does, for the end of this node's own operations: `ready` polls,

@@ -137,6 +137,23 @@ impl Membership {
         self.wait_or(wait, None, Bell::Rings(bell), ready)
     }
 
+    /// Waits as [`wait_by_bell`](Membership::wait_by_bell) does, for `within` at most. Implements
+    /// [`Fabric::wait_for_arrival_within`](loco_fabric::Fabric::wait_for_arrival_within).
+    #[inline]
+    pub fn wait_by_bell_within<T>(
+        &self,
+        wait: Wait<'_>,
+        bell: Option<&dyn Doorbell>,
+        within: Duration,
+        ready: impl FnMut() -> Option<T>,
+    ) -> Result<T> {
+        let wait = Wait {
+            deadline: None,
+            ..wait
+        };
+        self.wait_or(wait, Some(within), Bell::Rings(bell), ready)
+    }
+
     /// Implements [`Fabric::wait_within`](loco_fabric::Fabric::wait_within).
     #[inline]
     pub fn wait_within<T>(

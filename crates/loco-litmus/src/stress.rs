@@ -344,8 +344,8 @@ mod tests {
     fn mistakes_are_named() {
         let error = |text: &str| text.parse::<Stress>().map_err(|e| e.to_string());
         assert_eq!(
-            error("pin=near").unwrap_err(),
-            "`near` in `pin=near`: expected one of free, together, apart, near, far"
+            error("pin=nowhere").unwrap_err(),
+            "`nowhere` in `pin=nowhere`: expected one of free, together, apart, near, far"
         );
         assert!(error("delay=start:9").unwrap_err().contains("up to 5"));
         assert!(error("heat=1").unwrap_err().contains("no switch `heat`"));

@@ -126,8 +126,8 @@ pub(crate) fn choose(config: &OfiConfig) -> Result<Offer> {
 fn faulty(provider: &str) -> Option<&'static str> {
     let core = provider.split(';').next().unwrap_or(provider);
     (core == "shm").then_some(
-        "with libfabric 1.17 atomic writes through it were lost or overtaken in the conformance tests, so it cannot carry the \
-         contract; the fabric `shm` joins the processes of a host",
+        "two conformance tests fail on it with libfabric 1.17, for a reason that is not known (docs/networks.md); the fabric \
+         `shm` joins the processes of a host",
     )
 }
 

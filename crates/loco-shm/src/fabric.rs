@@ -218,6 +218,18 @@ impl Fabric for ShmFabric {
     }
 
     #[inline]
+    fn wait_for_arrival_within<T>(
+        &self,
+        wait: Wait<'_>,
+        within: Duration,
+        ready: impl FnMut() -> Option<T>,
+    ) -> Result<T> {
+        self.0
+            .job
+            .wait_by_bell_within(wait, self.0.sleeps_by(), within, ready)
+    }
+
+    #[inline]
     fn wait_for_completion<T>(&self, wait: Wait<'_>, ready: impl FnMut() -> Option<T>) -> Result<T> {
         self.0.job.wait_by_bell(wait, self.0.sleeps_by(), ready)
     }

@@ -4,13 +4,14 @@
 
 mod common;
 
+use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
 use common::{Cluster, on_device};
 use loco::fabric::NodeId;
 use loco::fence::Scope;
-use loco::{Barrier, Manager, Result, RingBuffer, TasLock, Thread, TicketLock};
+use loco::{Barrier, Manager, Result, RingBuffer, RingReader, TasLock, Thread, TicketLock};
 use rustix::time::{ClockId, clock_gettime};
 
 const HOME: NodeId = NodeId(0);
@@ -29,6 +30,8 @@ type Waiting<'a> = (
 struct Kit {
     barrier: Barrier,
     ring: RingBuffer,
+    /// The reader of node 1.
+    reader: Mutex<Option<RingReader>>,
     ticket: TicketLock,
     tas: TasLock,
     meet: Barrier,
@@ -36,22 +39,31 @@ struct Kit {
 
 impl Kit {
     fn new(manager: &Manager) -> Result<Kit> {
-        let kit = Kit {
+        let mut kit = Kit {
             barrier: Barrier::new(manager, "barrier")?,
             ring: RingBuffer::new(manager, "ring", HOME, 64)?,
+            reader: Mutex::new(None),
             ticket: TicketLock::new(manager, "ticket", HOME)?,
             tas: TasLock::new(manager, "tas", HOME)?,
             meet: Barrier::new(manager, "meet")?,
         };
         manager.wait_for_ready()?;
+        if manager.node() != HOME {
+            kit.reader = Mutex::new(Some(kit.ring.reader()?));
+        }
         Ok(kit)
+    }
+
+    fn receive(&self, own: &Thread) -> Result<()> {
+        let mut reader = self.reader.lock().unwrap();
+        reader.as_mut().unwrap().receive(own).map(drop)
     }
 
     /// Each wait ends when node 0 does its part.
     fn waits(&self) -> [Waiting<'_>; 4] {
         [
             ("barrier", Box::new(|own| self.barrier.wait(own))),
-            ("ring", Box::new(|own| self.ring.reader()?.receive(own).map(drop))),
+            ("ring", Box::new(|own| self.receive(own))),
             (
                 "ticket lock",
                 Box::new(|own| self.ticket.lock(own, Scope::Thread)?.release()),

@@ -2,7 +2,7 @@
 import { ask } from "./api.js";
 import { byId, h, say } from "./dom.js";
 
-const KIND = { litmus: "test", client: "client", model: "model file" };
+const KIND = { litmus: "test", corerma: "test of coreRMA", client: "client", model: "model file" };
 
 export class Catalogue {
   #entries = null;

@@ -64,13 +64,18 @@ export class Explanation {
     const head = h("h2", {}, answer.title, " ", h("span", { class: `verdict ${verdict}` }, verdict));
     const limit = answer.limit && h("p", { class: "problem" }, `Not everything was searched: ${answer.limit}.`);
     const body = answer.words
-      ? [h("pre", {}, answer.words)]
+      ? [h("pre", {}, answer.words), ...this.#pictures(answer).map((graph) => this.#draw(graph))]
       : answer.witness
         ? this.#witness(answer)
         : verdict === "forbidden"
           ? this.#forbidden(answer)
           : [];
     this.element.replaceChildren(...[head, limit, ...body].filter(Boolean));
+  }
+
+  /** The picture of an answer in words, if it has one. */
+  #pictures(answer) {
+    return [answer.witness, answer.cycles[0]?.graph].filter(Boolean);
   }
 
   #draw(graph) {
@@ -98,11 +103,11 @@ export class Explanation {
         h("tr", {}, h("td", {}, this.#graph.name(edge.from)), h("td", {}, edge.relation, edge.cell && h("b", {}, ` ${edge.cell}`)),
           h("td", {}, this.#graph.name(edge.to)), h("td", {}, edge.reason));
       place.replaceChildren(
-        h("p", {}, cycle.axiom ? `It violates ${cycle.axiom}. ` : "", `${cycle.candidates} of ${answer.candidates} candidate executions have this cycle.`),
+        h("p", {}, cycle.axiom ? `It violates ${cycle.axiom}. ` : cycle.broken ? `${cycle.broken.replace(/\.$/, "")}. ` : "", `${cycle.candidates} of ${answer.candidates} candidate executions have this cycle.`),
         drawn,
-        h("table", { class: "edges" }, h("caption", {}, "The cycle, edge by edge"),
+        cycle.edges.length > 0 && h("table", { class: "edges" }, h("caption", {}, "The cycle, edge by edge"),
           h("thead", {}, h("tr", {}, ["from", "by", "to", "because"].map((word) => h("th", { scope: "col" }, word)))),
-          h("tbody", {}, cycle.edges.map(row))));
+          h("tbody", {}, cycle.edges.map(row))) || "");
       for (const button of choice.children) button.setAttribute("aria-pressed", String(Number(button.dataset.cycle) === at));
     };
     const choice = h("div", { class: "bar", role: "group", "aria-label": "Cycles" }, answer.cycles.map((_, at) =>
@@ -110,7 +115,7 @@ export class Explanation {
     show(0);
     const list = (title, changes) => changes.length > 0 && h("section", {}, h("h3", {}, title), h("ul", {}, changes.map((c) => h("li", {}, c))));
     return [
-      h("p", {}, "Every execution that would have this outcome has a cycle.",
+      h("p", {}, answer.cycles[0].broken ? "Every candidate that would have this outcome breaks a rule." : "Every execution that would have this outcome has a cycle.",
         answer.cycles_total > answer.cycles.length && ` The first ${answer.cycles.length} of ${answer.cycles_total} are here.`),
       answer.cycles.length > 1 && choice, place,
       list("Any one of these would allow it", answer.relaxations), list("Left open by a limit", answer.undecided),

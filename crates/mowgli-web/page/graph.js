@@ -20,7 +20,7 @@ export class Graph {
       const event = this.#events[Number(box.dataset.event)];
       box.setAttribute("tabindex", "0");
       box.setAttribute("role", "button");
-      box.setAttribute("aria-label", `${event.thread ?? "memory"}: ${event.label}, ${event.kind}`);
+      box.setAttribute("aria-label", `${event.thread ?? "memory"}: ${event.label}${event.kind && `, ${event.kind}`}`);
       box.append(Object.assign(document.createElementNS("http://www.w3.org/2000/svg", "title"), { textContent: event.kind }));
       const over = () => this.#over(event);
       box.addEventListener("mouseenter", over);

@@ -4,9 +4,9 @@ import { StreamLanguage } from "./vendor/codemirror.js";
 const word = (list) => new Set(list.split(" "));
 
 const TEST = {
-  keywords: word("RDMA if else while bound choose or loop break exists forall locations objects assume nodes"),
+  keywords: word("RDMA coreRMA if else while bound choose or loop break exists forall locations objects assume nodes"),
   verdicts: word("allowed forbidden required robust ldrf fenced tree-fenced"),
-  calls: word("mfence poll rfence wait cas rcas rfaa"),
+  calls: word("mfence poll rfence wait cas rcas rfaa get put rga flush"),
 };
 
 /** Comments and texts, which both languages have; null if there is neither here. */

@@ -136,7 +136,7 @@ export class Machine {
 
   async #go(schedule, later, more = {}) {
     if (this.#settings.length === 0) {
-      this.#nodes.replaceChildren(h("p", {}, "The machine runs litmus tests. Clients of libraries have no machine here."));
+      this.#nodes.replaceChildren(h("p", {}, "The machine runs tests of RDMA. Clients of libraries and tests of coreRMA have none."));
       return;
     }
     try {

@@ -48,8 +48,8 @@ export class Verdicts {
     this.#conditions = parsed.conditions;
     const names = parsed.settings.filter((s) => !s.not_applicable).map((s) => s.name);
     if (!this.#chosen.some((name) => names.includes(name))) {
-      const usual = ["rdma-sc", "rdma-tso", "rdma-tso-nopcie", "spec", "paper-ring"].filter((name) => names.includes(name));
-      const fits = parsed.settings.filter((s) => !s.not_applicable && (s.has_machine || parsed.kind === "client"));
+      const usual = ["rdma-sc", "rdma-tso", "rdma-tso-nopcie", "corerma", "corerma-ib", "spec", "paper-ring"].filter((name) => names.includes(name));
+      const fits = parsed.settings.filter((s) => !s.not_applicable && (s.has_machine || parsed.kind !== "litmus"));
       this.#chosen = usual.length ? usual : fits.slice(0, 3).map((s) => s.name);
     }
     this.#showModels();
@@ -159,7 +159,7 @@ export class Verdicts {
       return at < 0 ? 0 : (Number(a[at]) - Number(b[at]) || String(a[at]).localeCompare(b[at]));
     });
     const sets = new Map(answers.map((a) => [a.setting, new Set(a.rows.map((row) => JSON.stringify(row)))]));
-    const isTest = this.#page.kind === "litmus";
+    const isTest = this.#page.kind !== "client";
     const cell = (row) => ({ name }) => {
       const answer = this.#answers.get(name);
       if (!answer?.rows || answer.not_applicable) return h("td");

@@ -1,6 +1,7 @@
 //! Texts as the page sees them: places count UTF-16 code units, as in JavaScript.
 
 use mowgli::litmus::{self, Severity, Span};
+use mowgli_corerma::litmus as corerma;
 use mowgli_libraries::client;
 use serde::Serialize;
 
@@ -80,12 +81,18 @@ pub(crate) fn diagnostics(text: &str, found: &[litmus::Diagnostic]) -> Vec<Diagn
 pub(crate) enum Source {
     /// A litmus test.
     Litmus(Box<litmus::Parsed>),
+    /// A test of coreRMA.
+    CoreRma(Box<corerma::Parsed>),
     /// A client of libraries.
     Client(Box<client::Parsed>),
 }
 
-/// Reads a text as a litmus test or as a client. An error comes with the kind of text that it was taken for.
+/// Reads a text as a test of coreRMA if its first word says so, else as a litmus test or as a client. An error comes with the kind of text that it was taken for.
 pub(crate) fn read(text: &str) -> Result<Source, (&'static str, litmus::ParseError)> {
+    if corerma::is_dialect(text) {
+        let parsed = corerma::parse(text).map_err(|error| ("corerma", error))?;
+        return Ok(Source::CoreRma(Box::new(parsed)));
+    }
     let as_test = match litmus::parse(text) {
         Ok(parsed) => return Ok(Source::Litmus(Box::new(parsed))),
         Err(error) => error,
@@ -106,8 +113,9 @@ pub(crate) fn read(text: &str) -> Result<Source, (&'static str, litmus::ParseErr
 pub(crate) fn litmus(text: &str) -> Result<litmus::Parsed, Refusal> {
     match read(text) {
         Ok(Source::Litmus(parsed)) => Ok(*parsed),
-        Ok(Source::Client(_)) => Err(Refusal::Wrong(
-            "this is for litmus tests: clients of libraries have no machine here".to_owned(),
+        Ok(Source::CoreRma(_) | Source::Client(_)) => Err(Refusal::Wrong(
+            "this is for tests of RDMA: clients of libraries and tests of coreRMA have no machine here"
+                .to_owned(),
         )),
         Err((_, error)) => Err(Refusal::Wrong(error.to_string())),
     }
@@ -132,6 +140,13 @@ mod tests {
         for entry in mowgli::catalogue::entries() {
             assert!(
                 matches!(read(entry.source), Ok(Source::Litmus(_))),
+                "{}",
+                entry.name
+            );
+        }
+        for entry in mowgli_corerma::catalogue::entries() {
+            assert!(
+                matches!(read(entry.source), Ok(Source::CoreRma(_))),
                 "{}",
                 entry.name
             );

@@ -3,7 +3,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
-use std::time::Duration;
 
 use loco_fabric::{
     Completion, Fabric, FabricError, Lock, NodeId, Peers, Platform, QueuePair, RemoteMemory, Target, Time,
@@ -18,9 +17,6 @@ use crate::operations::network::{Idle, Network};
 use crate::operations::operation::{Flags, Operation, OperationKind, target};
 use crate::operations::pool::Pool;
 use crate::operations::queues::{Attempt, Lane, Queues, Unfenced};
-
-/// The time that a thread waits before it may sleep by the doorbell. Few waits of a busy program last longer.
-const AWAKE: Duration = Duration::from_millis(1);
 
 /// One thread's access to the network. It is `Send` and not `Sync`: it moves with its thread and is shared
 /// with nobody, so that posting threads contend for nothing (LOCO'26 C.3).
@@ -235,47 +231,30 @@ impl<F: Fabric> Thread<F> {
         arrives: bool,
         what: &str,
         peers: Peers<'_>,
-        mut ready: impl FnMut() -> Option<T>,
+        ready: impl FnMut() -> Option<T>,
     ) -> Result<T> {
-        // Where there is no doorbell all waits are alike. The model fabric is such a place: a wait in two parts would be
-        // two deadlines there.
-        if !arrives || self.network.bell().is_none() {
+        if !arrives {
             return self.wait_until(what, peers, ready);
         }
+        #[cfg_attr(not(feature = "async"), allow(unused_mut))]
         let mut wait = Wait {
             what,
             peers,
             deadline: self.deadline.get(),
         };
+        // The driver of strands has to know the deadline.
         #[cfg(feature = "async")]
         if loco_host::strand::running() {
             wait.deadline = Some(self.deadline());
         }
-        if wait.deadline.is_some() {
-            return Ok(self.fabric().wait_for_arrival(wait, ready)?);
-        }
-        // The first part of the wait does not look at the clock if it is answered while it spins.
-        let patience = self.network.default_patience();
-        match self.fabric().wait_within(wait, patience.min(AWAKE), &mut ready) {
-            Ok(value) => Ok(value),
-            Err(FabricError::Timeout { .. }) if patience > AWAKE => self.wait_long(wait, ready),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// Goes on with a wait for an arrival that has taken [`AWAKE`] already.
-    #[cold]
-    fn wait_long<T>(&self, wait: Wait<'_>, ready: impl FnMut() -> Option<T>) -> Result<T> {
-        let patience = self.network.default_patience();
-        let deadline = Some(self.now().after(patience.saturating_sub(AWAKE)));
-        let waited = self.fabric().wait_for_arrival(Wait { deadline, ..wait }, ready);
-        Ok(waited.map_err(|error| match error {
-            FabricError::Timeout { what, .. } => FabricError::Timeout {
-                what,
-                after: patience,
-            },
-            error => error,
-        })?)
+        let outcome = match wait.deadline {
+            Some(_) => self.fabric().wait_for_arrival(wait, ready),
+            None => {
+                let within = self.network.default_patience();
+                self.fabric().wait_for_arrival_within(wait, within, ready)
+            }
+        };
+        Ok(outcome?)
     }
 
     /// Wakes the threads of this node that sleep, and the driver of its asynchronous calls, after a store of this thread for

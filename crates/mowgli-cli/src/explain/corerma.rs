@@ -5,7 +5,7 @@ use std::ops::Range;
 use mowgli::explain::Drawing;
 use mowgli::outcome::Limit;
 use mowgli_corerma::explain::{self, Case, Change, Graph, Reason, Violation, Witness};
-use mowgli_corerma::litmus::{Litmus, parse};
+use mowgli_corerma::litmus::Litmus;
 use mowgli_corerma::switches::Model;
 use serde::Serialize;
 
@@ -66,7 +66,9 @@ struct Link {
 /// Explains one condition, or the outcome asked for.
 pub(super) fn run(args: &Args, litmus: &Litmus, model: Model, only_drawing: bool) -> Result<Exit, Error> {
     let litmus = match &args.outcome {
-        Some(formula) => with_condition(litmus, formula)?,
+        Some(formula) => litmus
+            .asking(formula)
+            .map_err(|e| Error::Usage(format!("--outcome: {e}")))?,
         None => with_query(litmus.clone(), args.query)?,
     };
     let program = &litmus.program;
@@ -184,15 +186,4 @@ fn with_query(mut litmus: Litmus, number: usize) -> Result<Litmus, Error> {
     super::check_number(number, count)?;
     litmus.queries = vec![litmus.queries.swap_remove(number - 1)];
     Ok(litmus)
-}
-
-/// Returns the test with `exists (formula)` as its only condition.
-fn with_condition(litmus: &Litmus, formula: &str) -> Result<Litmus, Error> {
-    let bare = Litmus {
-        queries: Vec::new(),
-        ..litmus.clone()
-    };
-    parse(&format!("{}\nexists ({formula})\n", bare.print()))
-        .map(|p| p.litmus)
-        .map_err(|e| Error::Usage(format!("--outcome: {e}")))
 }

@@ -285,6 +285,23 @@ test("clients of libraries", async () => {
   assert.equal(await word(page, "spec"), "forbidden");
   await verdict(page, "spec").click();
   await page.waitForFunction(() => document.querySelector(".explanation pre")?.innerText.includes("cycle"));
+  assert.ok((await page.locator(".explanation .paper path.arrow.cycle").count()) >= 2);
+  await close(page);
+});
+
+test("tests of coreRMA", async () => {
+  const page = await open();
+  await take(page, "RMA-MP4");
+  await page.waitForFunction(() => document.querySelector('button.verdict[data-setting="corerma"]'));
+  // One outcome that the model allows, and one that it forbids.
+  for (const says of ["allowed", "forbidden"]) {
+    await page.locator(`.sign.${says}[data-setting="corerma"], button.verdict.${says}[data-setting="corerma"]`).first().click();
+    await page.waitForSelector(`.explanation h2 .verdict.${says}`);
+    await page.waitForSelector(".explanation .paper svg");
+  }
+  assert.match(await page.locator(".explanation").innerText(), /breaks a rule/);
+  await page.click("#tab-machine");
+  await page.waitForFunction(() => document.querySelector("#view-machine").innerText.includes("coreRMA have none"));
   await close(page);
 });
 

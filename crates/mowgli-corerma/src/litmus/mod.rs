@@ -16,7 +16,7 @@ pub use parse::{DIALECT, WORDS, is_dialect, parse};
 pub use print::{program as program_text, statement};
 
 use crate::program::Program;
-use mowgli::litmus::{Diagnostic, Operand};
+use mowgli::litmus::{Diagnostic, Operand, ParseError};
 
 /// A litmus test of coreRMA.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,6 +40,19 @@ impl Litmus {
             0 => self.name.clone(),
             n => format!("{}#{}", self.name, n + 1),
         }
+    }
+
+    /// Returns the test with `exists (formula)` as its only condition.
+    ///
+    /// # Errors
+    ///
+    /// Returns what is wrong with the formula.
+    pub fn asking(&self, formula: &str) -> Result<Litmus, ParseError> {
+        let bare = Litmus {
+            queries: Vec::new(),
+            ..self.clone()
+        };
+        parse(&format!("{}\nexists ({formula})\n", bare.print())).map(|parsed| parsed.litmus)
     }
 
     /// Lists the operands that a state of query `index` shows: those of its formula, then the `locations` list.

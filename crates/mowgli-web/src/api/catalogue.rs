@@ -1,7 +1,8 @@
-//! The catalogue: tests and clients by paper and family, and the embedded model files.
+//! The catalogue: tests of RDMA and of coreRMA, and clients, by paper and family, and the embedded model files.
 
 use axum::Json;
 use mowgli::{cat, catalogue};
+use mowgli_corerma::catalogue as corerma;
 use mowgli_libraries::{catalogue as clients, client};
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +14,7 @@ pub(crate) struct Listed {
     name: &'static str,
     /// The folder, which names the paper or the theme.
     folder: &'static str,
-    /// `litmus`, `client` or `model`.
+    /// `litmus`, `corerma`, `client` or `model`.
     kind: &'static str,
     description: String,
 }
@@ -39,6 +40,12 @@ pub(crate) async fn list() -> Json<Vec<Listed>> {
         kind: "litmus",
         description: entry.parse().ok().and_then(|l| l.description).unwrap_or_default(),
     });
+    let corerma = corerma::entries().iter().map(|entry| Listed {
+        name: entry.name,
+        folder: corerma::Entry::FOLDER,
+        kind: "corerma",
+        description: entry.parse().ok().and_then(|l| l.description).unwrap_or_default(),
+    });
     let clients = clients::CLIENTS.iter().map(|(name, text)| Listed {
         name,
         folder: "clients",
@@ -57,13 +64,14 @@ pub(crate) async fn list() -> Json<Vec<Listed>> {
             .and_then(|file| file.title().map(str::to_owned))
             .unwrap_or_default(),
     });
-    Json(tests.chain(clients).chain(models).collect())
+    Json(tests.chain(corerma).chain(clients).chain(models).collect())
 }
 
 /// Answers with the text of an entry.
 pub(crate) async fn source(Json(wanted): Json<Wanted>) -> Result<Json<Text>, Refusal> {
     let text = match wanted.kind.as_str() {
         "litmus" => catalogue::find(&wanted.name).map(|entry| entry.source),
+        "corerma" => corerma::find(&wanted.name).map(|entry| entry.source),
         "client" => clients::find(&wanted.name),
         "model" => cat::find(&wanted.name),
         _ => None,

@@ -12,12 +12,13 @@ use mowgli_libraries::client::{Client, Setting as ClientSetting};
 use mowgli_libraries::judge;
 use serde::{Deserialize, Serialize};
 
+use super::corerma;
 use super::model::{Model, Named};
 use crate::jobs::{Jobs, Refusal};
 use crate::text::{self, Source};
 
 /// Most outcomes that are sent.
-const ROWS_MAX: usize = 2000;
+pub(super) const ROWS_MAX: usize = 2000;
 
 #[derive(Deserialize)]
 pub(crate) struct Request {
@@ -26,33 +27,33 @@ pub(crate) struct Request {
     model: Named,
 }
 
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 pub(crate) struct Answer {
-    setting: String,
+    pub(super) setting: String,
     /// Why the model has no meaning for the test; everything else is then empty.
-    not_applicable: Option<String>,
-    conditions: Vec<Condition>,
+    pub(super) not_applicable: Option<String>,
+    pub(super) conditions: Vec<Condition>,
     /// The operands that the outcomes show.
-    columns: Vec<String>,
+    pub(super) columns: Vec<String>,
     /// The outcomes: a value for each operand.
-    rows: Vec<Vec<String>>,
+    pub(super) rows: Vec<Vec<String>>,
     /// The number of outcomes, of which at most `ROWS_MAX` are sent.
-    total: usize,
-    limit: Option<String>,
+    pub(super) total: usize,
+    pub(super) limit: Option<String>,
     /// What was searched: `candidate executions` or `executions`.
-    searched: &'static str,
-    count: u64,
-    time_ms: f64,
+    pub(super) searched: &'static str,
+    pub(super) count: u64,
+    pub(super) time_ms: f64,
 }
 
 #[derive(Serialize)]
-struct Condition {
-    name: String,
-    condition: String,
-    verdict: Option<String>,
-    stated: Option<String>,
+pub(super) struct Condition {
+    pub(super) name: String,
+    pub(super) condition: String,
+    pub(super) verdict: Option<String>,
+    pub(super) stated: Option<String>,
     /// Whether the statement is right; null if there is none or a limit left it open.
-    as_stated: Option<bool>,
+    pub(super) as_stated: Option<bool>,
 }
 
 pub(crate) async fn check(
@@ -61,6 +62,7 @@ pub(crate) async fn check(
 ) -> Result<Json<Answer>, Refusal> {
     jobs.run(move |budget| match text::read(&request.text) {
         Ok(Source::Litmus(parsed)) => litmus(&parsed.litmus, &request.model, budget),
+        Ok(Source::CoreRma(parsed)) => corerma::checked(&parsed.litmus, &request.model, budget),
         Ok(Source::Client(parsed)) => client(&parsed.client, &request.model, budget),
         Err((_, error)) => Err(Refusal::Wrong(error.to_string())),
     })
@@ -89,15 +91,8 @@ fn litmus(litmus: &Litmus, model: &Named, budget: &Budget<'_>) -> Result<Answer,
     };
     let mut answer = Answer {
         setting: model.setting.clone(),
-        not_applicable: None,
-        conditions: Vec::new(),
-        columns: Vec::new(),
-        rows: Vec::new(),
-        total: 0,
-        limit: None,
         searched: "candidate executions",
-        count: 0,
-        time_ms: 0.0,
+        ..Answer::default()
     };
     match found {
         Err(reason) => answer.not_applicable = Some(reason),
@@ -123,7 +118,7 @@ fn litmus(litmus: &Litmus, model: &Named, budget: &Budget<'_>) -> Result<Answer,
     Ok(answer)
 }
 
-fn limit(completeness: &Completeness) -> Option<String> {
+pub(super) fn limit(completeness: &Completeness) -> Option<String> {
     match completeness {
         Completeness::Complete => None,
         Completeness::Incomplete(limit) => Some(limit.to_string()),

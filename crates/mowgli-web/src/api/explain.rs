@@ -11,74 +11,77 @@ use mowgli::litmus::{Parsed, Setting};
 use mowgli::model::RmwAtomicity;
 use mowgli::outcome::{Budget, Limit, Outcome};
 use mowgli_libraries::client::{Client, Setting as ClientSetting};
-use mowgli_libraries::explain::{Reason as ClientReason, explain as explain_client};
+use mowgli_libraries::explain::{Reason as ClientReason, explain_drawn};
 use mowgli_libraries::judge;
 use serde::{Deserialize, Serialize};
 
+use super::corerma;
 use super::graph::{Graph, Instructions};
 use super::model::{Model, Named};
 use crate::jobs::{Jobs, Refusal};
 use crate::text::{self, Source};
 
 /// Most cycles that are drawn.
-const CYCLES_MAX: usize = 12;
+pub(super) const CYCLES_MAX: usize = 12;
 
 #[derive(Deserialize)]
 pub(crate) struct Request {
     text: String,
     #[serde(flatten)]
-    model: Named,
+    pub(super) model: Named,
     /// The outcome asked about. A client is asked about a condition instead.
     #[serde(default)]
-    formula: Option<String>,
+    pub(super) formula: Option<String>,
     /// The number of the condition, from 0, if there is no formula.
     #[serde(default)]
-    query: usize,
+    pub(super) query: usize,
 }
 
 #[derive(Default, Serialize)]
 pub(crate) struct Answer {
-    title: String,
-    formula: String,
+    pub(super) title: String,
+    pub(super) formula: String,
     /// `allowed`, `forbidden`, or null if unknown.
-    verdict: Option<&'static str>,
-    limit: Option<String>,
+    pub(super) verdict: Option<&'static str>,
+    pub(super) limit: Option<String>,
     /// An execution that the model accepts.
-    witness: Option<Graph>,
+    pub(super) witness: Option<Graph>,
     /// The numbers of the machine's steps to the outcome.
-    schedule: Option<Vec<usize>>,
-    cycles: Vec<CycleEntry>,
+    pub(super) schedule: Option<Vec<usize>>,
+    pub(super) cycles: Vec<CycleEntry>,
     /// The number of cycles, of which at most `CYCLES_MAX` are sent.
-    cycles_total: usize,
+    pub(super) cycles_total: usize,
     /// Executions that would have the outcome.
-    candidates: u64,
+    pub(super) candidates: u64,
     /// Single changes that would allow the outcome.
-    relaxations: Vec<String>,
+    pub(super) relaxations: Vec<String>,
     /// Changes that a limit left open.
-    undecided: Vec<String>,
-    /// The answer about a client, as text.
-    words: Option<String>,
+    pub(super) undecided: Vec<String>,
+    /// The answer about a client, as text; its picture is the witness or the only cycle.
+    pub(super) words: Option<String>,
 }
 
 #[derive(Serialize)]
-struct CycleEntry {
-    graph: Graph,
-    candidates: u64,
+pub(super) struct CycleEntry {
+    pub(super) graph: Graph,
+    pub(super) candidates: u64,
     /// The axiom of a model file that the cycle violates.
-    axiom: Option<String>,
-    edges: Vec<EdgeEntry>,
+    pub(super) axiom: Option<String>,
+    /// The rule of coreRMA that is broken, in words.
+    pub(super) broken: Option<String>,
+    pub(super) edges: Vec<EdgeEntry>,
 }
 
 #[derive(Serialize)]
-struct EdgeEntry {
-    from: usize,
-    to: usize,
+pub(super) struct EdgeEntry {
+    pub(super) from: usize,
+    pub(super) to: usize,
     /// The order of the model that the edge belongs to.
-    order: &'static str,
+    pub(super) order: &'static str,
     /// The relation, and the cell of the ordering table.
-    relation: String,
-    cell: Option<String>,
-    reason: String,
+    pub(super) relation: String,
+    pub(super) cell: Option<String>,
+    pub(super) reason: String,
 }
 
 pub(crate) async fn explain(
@@ -87,6 +90,7 @@ pub(crate) async fn explain(
 ) -> Result<Json<Answer>, Refusal> {
     jobs.run(move |budget| match text::read(&request.text) {
         Ok(Source::Litmus(parsed)) => litmus(*parsed, &request, budget),
+        Ok(Source::CoreRma(parsed)) => corerma::explained(parsed.litmus, &request, budget),
         Ok(Source::Client(parsed)) => client(&parsed.client, &request, budget),
         Err((_, error)) => Err(Refusal::Wrong(error.to_string())),
     })
@@ -165,6 +169,7 @@ fn built_in(text: &str, parsed: &Parsed, setting: Setting, answer: &mut Answer, 
                     graph: graph(&case.execution, &drawing),
                     candidates: case.candidates,
                     axiom: None,
+                    broken: None,
                     edges: case.cycle.edges.iter().map(edge).collect(),
                 });
             }
@@ -230,6 +235,7 @@ fn in_file(
                         axiom.file,
                         axiom.line
                     )),
+                    broken: None,
                     edges: case.links.iter().map(edge).collect(),
                 });
             }
@@ -256,13 +262,24 @@ fn client(client: &Client, request: &Request, budget: &Budget<'_>) -> Result<Ans
         formula,
         ..Answer::default()
     };
-    match explain_client(client, &rules, &query.condition.formula, *budget) {
+    let drawn = |drawing: Option<Drawing>| drawing.map(|d| Graph::of_drawing(&d, &answer.title));
+    match explain_drawn(client, &rules, &query.condition.formula, *budget) {
         Err(limit) => answer.limit = Some(limit.to_string()),
-        Ok(ClientReason::Allowed(execution)) => {
+        Ok((ClientReason::Allowed(execution), drawing)) => {
+            answer.witness = drawn(drawing);
             answer.verdict = Some("allowed");
             answer.words = Some(execution);
         }
-        Ok(ClientReason::Forbidden { executions, cycle }) => {
+        Ok((ClientReason::Forbidden { executions, cycle }, drawing)) => {
+            let graph = drawn(drawing);
+            let cycles = graph.map(|graph| CycleEntry {
+                graph,
+                candidates: executions,
+                axiom: None,
+                broken: None,
+                edges: Vec::new(),
+            });
+            answer.cycles = cycles.into_iter().collect();
             answer.verdict = Some("forbidden");
             answer.candidates = executions;
             answer.words = Some(match (executions, cycle) {

@@ -16,7 +16,7 @@ pub(crate) struct Graph {
     events: Vec<EventEntry>,
 }
 
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct EventEntry {
     /// The thread's name; null for an initial write.
     thread: Option<String>,
@@ -50,6 +50,26 @@ impl Instructions {
 }
 
 impl Graph {
+    /// Returns a drawing whose events have no place in the text.
+    pub(crate) fn of_drawing(drawing: &Drawing, title: &str) -> Graph {
+        let count = drawing.boxes.iter().map(|b| b.event + 1).max().unwrap_or(0);
+        let mut events: Vec<EventEntry> = (0..count).map(|_| EventEntry::default()).collect();
+        for shown in &drawing.boxes {
+            events[shown.event] = EventEntry {
+                thread: drawing
+                    .columns
+                    .get(shown.column)
+                    .map(|column| column.title.clone()),
+                label: shown.label.clone(),
+                ..EventEntry::default()
+            };
+        }
+        Graph {
+            svg: drawing.svg(title),
+            events,
+        }
+    }
+
     pub(crate) fn new(
         parsed: &Parsed,
         instructions: &Instructions,

@@ -7,5 +7,6 @@ pub(crate) mod machine;
 pub(crate) mod parse;
 pub(crate) mod robust;
 
+mod corerma;
 mod graph;
 mod model;

@@ -9,6 +9,7 @@ use mowgli::model::Model;
 use mowgli_libraries::client::{self, Client, Setting};
 use serde::{Deserialize, Serialize};
 
+use super::corerma;
 use super::model::{FILES, OWN};
 use crate::jobs::{Jobs, Refusal};
 use crate::text::{self, Diagnostic, Places, Range, Source};
@@ -23,24 +24,24 @@ pub(crate) struct Request {
 
 #[derive(Default, Serialize)]
 pub(crate) struct Answer {
-    /// `litmus`, `client` or `model`: what the text was read as.
-    kind: &'static str,
-    name: Option<String>,
-    diagnostics: Vec<Diagnostic>,
+    /// `litmus`, `corerma`, `client` or `model`: what the text was read as.
+    pub(super) kind: &'static str,
+    pub(super) name: Option<String>,
+    pub(super) diagnostics: Vec<Diagnostic>,
     /// Names that can be completed.
-    names: Vec<Name>,
+    pub(super) names: Vec<Name>,
     /// Models or settings that apply, and others with the reason why they do not.
-    settings: Vec<SettingEntry>,
+    pub(super) settings: Vec<SettingEntry>,
     /// The conditions, as formulas and with their quantifiers.
-    conditions: Vec<ConditionEntry>,
+    pub(super) conditions: Vec<ConditionEntry>,
     /// Where the text has each instruction, by thread.
-    instructions: Vec<Vec<Range>>,
+    pub(super) instructions: Vec<Vec<Range>>,
     /// Whether the text can be run.
-    usable: bool,
+    pub(super) usable: bool,
 }
 
 #[derive(Serialize)]
-struct Name {
+pub(super) struct Name {
     name: String,
     /// `keyword`, `location`, `register`, `object`, `method`, `model`, `set` or `relation`.
     kind: &'static str,
@@ -48,21 +49,21 @@ struct Name {
 }
 
 #[derive(Serialize)]
-struct SettingEntry {
-    name: String,
-    summary: String,
+pub(super) struct SettingEntry {
+    pub(super) name: String,
+    pub(super) summary: String,
     /// Why it has no meaning for this text.
-    not_applicable: Option<String>,
+    pub(super) not_applicable: Option<String>,
     /// Whether robustness and the machine are defined: of built-in models.
-    has_machine: bool,
-    has_robustness: bool,
+    pub(super) has_machine: bool,
+    pub(super) has_robustness: bool,
 }
 
 #[derive(Serialize)]
-struct ConditionEntry {
-    name: String,
-    condition: String,
-    formula: String,
+pub(super) struct ConditionEntry {
+    pub(super) name: String,
+    pub(super) condition: String,
+    pub(super) formula: String,
 }
 
 pub(crate) async fn parse(
@@ -78,7 +79,7 @@ pub(crate) async fn parse(
     .await
 }
 
-fn name(name: &str, kind: &'static str, detail: impl Into<String>) -> Name {
+pub(super) fn name(name: &str, kind: &'static str, detail: impl Into<String>) -> Name {
     Name {
         name: name.to_owned(),
         kind,
@@ -89,6 +90,7 @@ fn name(name: &str, kind: &'static str, detail: impl Into<String>) -> Name {
 fn program(text: &str) -> Answer {
     match text::read(text) {
         Ok(Source::Litmus(parsed)) => litmus(text, &parsed),
+        Ok(Source::CoreRma(parsed)) => corerma::parsed(text, &parsed),
         Ok(Source::Client(parsed)) => client(text, &parsed.client, &parsed.warnings),
         Err((kind, error)) => Answer {
             kind,
@@ -100,9 +102,11 @@ fn program(text: &str) -> Answer {
 }
 
 /// Returns the names that do not depend on the text.
-fn words(kind: &str) -> Vec<Name> {
+pub(super) fn words(kind: &str) -> Vec<Name> {
     let mut names: Vec<Name> = KEYWORDS.iter().map(|word| name(word, "keyword", "")).collect();
-    if kind == "client" {
+    if kind == "corerma" {
+        names.extend(corerma::words());
+    } else if kind == "client" {
         let methods = client::Method::ALL.iter();
         names.extend(methods.map(|m| name(m.name(), "method", m.library().name())));
         names.extend(Setting::ALL.iter().map(|s| name(s.name(), "model", "")));

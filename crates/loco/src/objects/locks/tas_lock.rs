@@ -23,9 +23,10 @@ use crate::{Channel, Error, Parent, Result, Thread};
 const WORD_BYTES: usize = 8;
 const WORD: usize = 0;
 const FREE: u64 = 0;
-/// The shortest back-off, and then the longest.
+/// The shortest back-off.
 const BACK_OFF_MIN: Duration = Duration::from_micros(2);
-const BACK_OFF_MAX: Duration = Duration::from_micros(512);
+/// The longest back-off. A release ends it, so it may be long; each attempt after it is an atomic over the network.
+const BACK_OFF_MAX: Duration = Duration::from_millis(64);
 
 /// A critical section, which any thread of the node that has the lock may run.
 type Job<F> = Box<dyn FnOnce(&Thread<F>) + Send>;
