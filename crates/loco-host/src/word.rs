@@ -20,9 +20,6 @@ use loco_fabric::Word;
 
 use crate::wide;
 
-/// Least length of copies by 16 bytes, which cost a look at what the processor can do.
-const WIDE_MIN: usize = 64;
-
 /// Waits until this thread's earlier stores are visible to everyone, before its later accesses (`mfence`).
 #[inline]
 pub fn full_fence() {
@@ -222,53 +219,38 @@ unsafe fn copy_bulk(dst: *mut u8, src: *mut u8, len: usize) {
     // the stores, Acquire orders the loads before later accesses.
     fence(Ordering::Release);
     macro_rules! copy_by {
-        ($unit:literal) => {
-            pieces::<$unit>(dst.addr(), len, |at, size| {
+        ($unit:literal, $from:expr, $len:expr) => {
+            pieces::<$unit>(dst.addr() + $from, $len, |at, size| {
                 // SAFETY: `pieces` yields offsets below `len` that are aligned for `dst`, and for `src` too because
                 // both have the same remainder modulo the unit.
-                unsafe { copy_piece(dst.add(at), src.add(at), size) }
-            })
-        };
-    }
-    macro_rules! copy_wide {
-        ($copy:path) => {
-            pieces::<16>(dst.addr(), len, |at, size| {
-                // SAFETY: as for `copy_by`; pieces of 16 bytes are aligned for `dst`, and for `src` as `$copy` asks.
                 unsafe {
+                    let (dst, src) = (dst.add($from + at), src.add($from + at));
                     match size {
-                        16 => $copy(dst.add(at), src.add(at)),
-                        _ => copy_piece(dst.add(at), src.add(at), size),
+                        1 => store::<u8>(dst, load(src, Ordering::Relaxed), Ordering::Relaxed),
+                        2 => store::<u16>(dst, load(src, Ordering::Relaxed), Ordering::Relaxed),
+                        4 => store::<u32>(dst, load(src, Ordering::Relaxed), Ordering::Relaxed),
+                        _ => store::<u64>(dst, load(src, Ordering::Relaxed), Ordering::Relaxed),
                     }
                 }
             })
         };
     }
-    match (dst.addr() ^ src.addr()) % 16 {
-        0 if len >= WIDE_MIN && wide::is_atomic() => copy_wide!(wide::copy),
-        8 if len >= WIDE_MIN && wide::is_atomic() => copy_wide!(wide::copy_words),
-        0 | 8 => copy_by!(8),
-        4 | 12 => copy_by!(4),
-        2 | 6 | 10 | 14 => copy_by!(2),
-        _ => copy_by!(1),
+    match (dst.addr() ^ src.addr()) % 8 {
+        0 => {
+            let (head, blocks) = wide::blocks(dst.addr(), len);
+            let rest = head + wide::BLOCK * blocks;
+            if blocks > 0 {
+                copy_by!(8, 0, head);
+                // SAFETY: `blocks` counts what is left after the head, where `dst` is a multiple of 16 and `src` of 8.
+                unsafe { wide::copy(dst.add(head), src.add(head), blocks) };
+            }
+            copy_by!(8, rest, len - rest);
+        }
+        4 => copy_by!(4, 0, len),
+        2 | 6 => copy_by!(2, 0, len),
+        _ => copy_by!(1, 0, len),
     }
     fence(Ordering::Acquire);
-}
-
-/// Copies one word of `size` bytes.
-///
-/// # Safety
-/// Both addresses are aligned to `size`, which is 1, 2, 4 or 8, and mapped.
-#[inline(always)] // `size` is a constant where this is used.
-unsafe fn copy_piece(dst: *mut u8, src: *mut u8, size: usize) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        match size {
-            1 => store::<u8>(dst, load(src, Ordering::Relaxed), Ordering::Relaxed),
-            2 => store::<u16>(dst, load(src, Ordering::Relaxed), Ordering::Relaxed),
-            4 => store::<u32>(dst, load(src, Ordering::Relaxed), Ordering::Relaxed),
-            _ => store::<u64>(dst, load(src, Ordering::Relaxed), Ordering::Relaxed),
-        }
-    }
 }
 
 /// Copies shared memory out to private memory. Aligned words do not tear. Later accesses follow the loads.
@@ -277,9 +259,38 @@ unsafe fn copy_piece(dst: *mut u8, src: *mut u8, size: usize) {
 /// `out.len()` bytes from `src` are mapped.
 #[inline]
 pub unsafe fn read(src: *mut u8, out: &mut [u8]) {
+    match wide::blocks(src.addr(), out.len()) {
+        // SAFETY: the caller's promise.
+        (_, 0) => unsafe { read_words(src, out) },
+        // SAFETY: the same; where blocks begin, `src` is a multiple of 16.
+        (head, blocks) => unsafe { read_blocks(src, out, head, blocks) },
+    }
+    fence(Ordering::Acquire);
+}
+
+/// Reads `head` bytes, then blocks, then the rest.
+///
+/// # Safety
+/// See [`read`]; `head` and `blocks` are as [`wide::blocks`] returns them.
+#[inline(never)] // Short reads are not to pay for it.
+unsafe fn read_blocks(src: *mut u8, out: &mut [u8], head: usize, blocks: usize) {
+    let (before, rest) = out.split_at_mut(head);
+    let (wide, after) = rest.split_at_mut(wide::BLOCK * blocks);
+    // SAFETY: the three parts of what the caller promises.
+    unsafe {
+        read_words(src, before);
+        wide::read(wide.as_mut_ptr(), src.add(head), blocks);
+        read_words(src.add(head + wide.len()), after);
+    }
+}
+
+/// # Safety
+/// See [`read`].
+#[inline(always)]
+unsafe fn read_words(src: *mut u8, out: &mut [u8]) {
     let target = out.as_mut_ptr();
-    let piece = |at, size| {
-        // Relaxed: a fence follows below.
+    pieces::<8>(src.addr(), out.len(), |at, size| {
+        // Relaxed: a fence follows in `read`.
         // SAFETY: `pieces` yields offsets below `out.len()` that are aligned for `src`; `target` is exclusively
         // ours, at any alignment.
         unsafe {
@@ -288,17 +299,10 @@ pub unsafe fn read(src: *mut u8, out: &mut [u8]) {
                 1 => target.write(load(src, Ordering::Relaxed)),
                 2 => target.cast::<u16>().write_unaligned(load(src, Ordering::Relaxed)),
                 4 => target.cast::<u32>().write_unaligned(load(src, Ordering::Relaxed)),
-                8 => target.cast::<u64>().write_unaligned(load(src, Ordering::Relaxed)),
-                _ => wide::read(target, src),
+                _ => target.cast::<u64>().write_unaligned(load(src, Ordering::Relaxed)),
             }
         }
-    };
-    if out.len() >= WIDE_MIN && wide::is_atomic() {
-        pieces::<16>(src.addr(), out.len(), piece);
-    } else {
-        pieces::<8>(src.addr(), out.len(), piece);
-    }
-    fence(Ordering::Acquire);
+    });
 }
 
 /// Copies private memory into shared memory. Aligned words do not tear. The stores follow earlier accesses
@@ -309,9 +313,38 @@ pub unsafe fn read(src: *mut u8, out: &mut [u8]) {
 #[inline]
 pub unsafe fn write(dst: *mut u8, data: &[u8]) {
     fence(Ordering::Release);
+    match wide::blocks(dst.addr(), data.len()) {
+        // SAFETY: the caller's promise.
+        (_, 0) => unsafe { write_words(dst, data) },
+        // SAFETY: the same; where blocks begin, `dst` is a multiple of 16.
+        (head, blocks) => unsafe { write_blocks(dst, data, head, blocks) },
+    }
+    fence(Ordering::Release);
+}
+
+/// Writes `head` bytes, then blocks, then the rest.
+///
+/// # Safety
+/// See [`write()`]; `head` and `blocks` are as [`wide::blocks`] returns them.
+#[inline(never)] // Short writes are not to pay for it.
+unsafe fn write_blocks(dst: *mut u8, data: &[u8], head: usize, blocks: usize) {
+    let (before, rest) = data.split_at(head);
+    let (wide, after) = rest.split_at(wide::BLOCK * blocks);
+    // SAFETY: the three parts of what the caller promises.
+    unsafe {
+        write_words(dst, before);
+        wide::write(dst.add(head), wide.as_ptr(), blocks);
+        write_words(dst.add(head + wide.len()), after);
+    }
+}
+
+/// # Safety
+/// See [`write()`].
+#[inline(always)]
+unsafe fn write_words(dst: *mut u8, data: &[u8]) {
     let source = data.as_ptr();
-    let piece = |at, size| {
-        // Relaxed: there are fences above and below.
+    pieces::<8>(dst.addr(), data.len(), |at, size| {
+        // Relaxed: there are fences before and after in `write`.
         // SAFETY: `pieces` yields offsets below `data.len()` that are aligned for `dst`; `source` is private, at any
         // alignment.
         unsafe {
@@ -320,17 +353,10 @@ pub unsafe fn write(dst: *mut u8, data: &[u8]) {
                 1 => store::<u8>(dst, source.read(), Ordering::Relaxed),
                 2 => store::<u16>(dst, source.cast::<u16>().read_unaligned(), Ordering::Relaxed),
                 4 => store::<u32>(dst, source.cast::<u32>().read_unaligned(), Ordering::Relaxed),
-                8 => store::<u64>(dst, source.cast::<u64>().read_unaligned(), Ordering::Relaxed),
-                _ => wide::write(dst, source),
+                _ => store::<u64>(dst, source.cast::<u64>().read_unaligned(), Ordering::Relaxed),
             }
         }
-    };
-    if data.len() >= WIDE_MIN && wide::is_atomic() {
-        pieces::<16>(dst.addr(), data.len(), piece);
-    } else {
-        pieces::<8>(dst.addr(), data.len(), piece);
-    }
-    fence(Ordering::Release);
+    });
 }
 
 /// Fills shared memory with zeros, ordered as [`write()`] orders.
@@ -352,7 +378,7 @@ fn pieces<const UNIT: usize>(address: usize, len: usize, mut piece: impl FnMut(u
     let mut at = 0;
     // The head reaches up to a multiple of UNIT. Where the rest is too short for the next step, the tail
     // takes over, and the address is a multiple of every smaller size.
-    for size in [1, 2, 4, 8] {
+    for size in [1, 2, 4] {
         if size < UNIT && (address + at) & size != 0 && len - at >= size {
             piece(at, size);
             at += size;
@@ -369,7 +395,7 @@ fn pieces<const UNIT: usize>(address: usize, len: usize, mut piece: impl FnMut(u
         piece(at, UNIT);
         at += UNIT;
     }
-    for size in [8, 4, 2, 1] {
+    for size in [4, 2, 1] {
         if size < UNIT && len - at >= size {
             piece(at, size);
             at += size;
@@ -394,7 +420,7 @@ mod tests {
             next = at + size;
         }
         assert_eq!(next, len);
-        for word in [1, 2, 4, 8, 16] {
+        for word in [1, 2, 4, 8] {
             if word > UNIT {
                 continue;
             }
@@ -410,20 +436,28 @@ mod tests {
     proptest! {
         #[test]
         fn pieces_keep_aligned_words_whole(address in 64usize..128, len in 0usize..100) {
-            check::<16>(address, len);
             check::<8>(address, len);
             check::<4>(address, len);
             check::<2>(address, len);
             check::<1>(address, len);
         }
 
+        /// The parts of a wide copy meet where no aligned word is cut.
         #[test]
-        fn copies_copy(from in 0usize..32, to in 0usize..32, bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
-            let mut source = vec![0_u64; 64];
-            let mut target = vec![0_u64; 64];
+        fn wide_parts_meet_between_words(address in 64usize..256, len in 0usize..700) {
+            let (head, blocks) = wide::blocks(address, len);
+            prop_assert!(head + wide::BLOCK * blocks <= len);
+            prop_assert!(blocks == 0 || (address + head).is_multiple_of(16));
+            prop_assert!(len - head - wide::BLOCK * blocks < wide::BLOCK || blocks == 0);
+        }
+
+        #[test]
+        fn copies_copy(from in 0usize..32, to in 0usize..32, bytes in proptest::collection::vec(any::<u8>(), 0..700)) {
+            let mut source = vec![0_u64; 96];
+            let mut target = vec![0_u64; 96];
             let (source, target) = (source.as_mut_ptr().cast::<u8>(), target.as_mut_ptr().cast::<u8>());
             let mut back = vec![1; bytes.len()];
-            // SAFETY: 512 bytes each, of which at most 32 + 400 are used; nobody else knows of them.
+            // SAFETY: 768 bytes each, of which at most 32 + 700 are used; nobody else knows of them.
             unsafe {
                 write(source.add(from), &bytes);
                 copy(target.add(to), source.add(from), bytes.len());
