@@ -30,7 +30,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Control, Doorbell, FabricError, Membership, NodeId, Platform, Result, Time, Wait, WorkRequestId,
+    Completion, Control, Doorbell, FabricError, Membership, NodeId, Platform, Result, Time, Wait,
+    WorkRequestId,
 };
 
 /// A node's access to the network and to everything that its threads share.
@@ -592,24 +593,4 @@ pub trait QueuePair: Send + 'static {
     fn word_at_once(&mut self, _target: Target<'_, Self::Remote>, _op: WordOp) -> Result<Option<u64>> {
         Ok(None)
     }
-}
-
-/// The end of a posted operation.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Completion {
-    /// The id of the operation.
-    pub id: WorkRequestId,
-    /// The operation's peer.
-    pub peer: NodeId,
-    /// The status of the operation.
-    pub status: CompletionStatus,
-}
-
-/// The status of an operation that has ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CompletionStatus {
-    /// The operation has completed; the module head says what that promises.
-    Success,
-    /// The operation failed, with this cause. Its effect at the peer is unknown.
-    Failed(Box<FabricError>),
 }

@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+mod completion;
 mod contract;
 mod control;
 mod doorbell;
@@ -18,9 +19,10 @@ mod platform;
 mod settings;
 mod wait;
 
+pub use completion::{Completion, CompletionStatus};
 pub use contract::{
-    Atomicity, Caps, Completion, CompletionStatus, Fabric, Local, Memory, MemoryKind, Posted, QueuePair,
-    RegionKey, RemoteMemory, Seen, Target, Word, WordCell, WordOp, Work,
+    Atomicity, Caps, Fabric, Local, Memory, MemoryKind, Posted, QueuePair, RegionKey, RemoteMemory, Seen,
+    Target, Word, WordCell, WordOp, Work,
 };
 pub use control::{Control, PeerState};
 pub use doorbell::{Armed, Doorbell};
