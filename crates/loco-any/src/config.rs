@@ -31,7 +31,7 @@ impl AnyConfig {
     /// `VerbsConfig::from_env` and `OfiConfig::from_env` read).
     ///
     /// # Errors
-    /// Returns [`FabricError::Config`], which names the variable that cannot be understood.
+    /// Returns [`FabricError::Config`](loco_fabric::FabricError::Config), which names the variable that cannot be understood.
     pub fn from_env() -> Result<AnyConfig> {
         Ok(AnyConfig {
             choice: FabricChoice::from_env()?,

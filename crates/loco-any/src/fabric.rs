@@ -29,7 +29,7 @@ impl AnyFabric {
     /// agree on one.
     ///
     /// # Errors
-    /// Returns [`FabricError::Unsupported`] for a fabric that this build does not have, and otherwise the
+    /// Returns [`FabricError::Unsupported`](loco_fabric::FabricError::Unsupported) for a fabric that this build does not have, and otherwise the
     /// errors of `ShmFabric::new`, `VerbsFabric::new` and `OfiFabric::new`.
     pub fn new(mesh: Mesh, config: AnyConfig) -> Result<AnyFabric> {
         let choice = match config.choice {

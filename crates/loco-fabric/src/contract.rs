@@ -94,7 +94,7 @@ pub trait Fabric: Clone + Send + Sync + 'static {
 
     /// Appends to `completions` those that have arrived at this node since the last call (of any thread), and
     /// returns their number. Never blocks. Each signalled operation is reported once, to one caller. A lost
-    /// peer's outstanding operations are reported with [`CompletionStatus::Failed`].
+    /// peer's outstanding operations are reported with [`CompletionStatus::Failed`](crate::CompletionStatus::Failed).
     ///
     /// # Errors
     /// Fails only when the fabric as a whole is broken.
