@@ -3,11 +3,14 @@
 
 mod common;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use common::{ALL, Cluster};
 use loco::fabric::{AnyFabric, NodeId};
-use loco::{Barrier, Manager, Parent as _, Participants, Result, SharedRegion, SharedVar, Thread, fence};
+use loco::{
+    Barrier, Channel, Manager, Parent as _, Participants, Result, SharedRegion, SharedVar, Thread, fence,
+};
 
 /// Ends the node as a crash would, once its arrival in the last barrier has reached everybody: until then its
 /// peers may rightly find it lost in that one.
@@ -31,6 +34,64 @@ fn in_set_up() {
         assert_eq!(error.lost_peer(), Some(NodeId(2)));
         end.channel().wait_for_ready()?;
         end.wait(&manager.thread()?)
+    });
+}
+
+/// Waits until node 0 has said by the barrier `told` that it heard of the loss.
+fn wait_until_told(manager: &Manager<AnyFabric>) -> Result<()> {
+    let told = Barrier::new(&manager.among([NodeId(0), NodeId(2)]), "told")?;
+    told.channel().wait_for_ready()?;
+    told.wait(&manager.thread()?)
+}
+
+#[test]
+fn in_set_up_behind_a_channel_of_others() {
+    Cluster::Synchronous.run(3, |manager| {
+        match manager.node().0 {
+            // It waits for `a` of node 2, which makes it never, and for `b` of node 1, which is dead.
+            0 => {
+                let _a = Barrier::new(&manager.among([NodeId(0), NodeId(2)]), "a")?;
+                let _b = Barrier::new(&manager.among([NodeId(0), NodeId(1)]), "b")?;
+                let error = manager.wait_for_ready().expect_err("node 1 never makes `b`");
+                assert_eq!(error.lost_peer(), Some(NodeId(1)));
+            }
+            1 => {
+                manager.fabric().mesh().fail();
+                return Ok(());
+            }
+            _ => {}
+        }
+        wait_until_told(&manager)
+    });
+}
+
+#[test]
+fn in_set_up_after_it_met_some_of_the_others() {
+    // Node 1 dies once node 0 is connected to it. Node 2 has not met it and makes its endpoint only later.
+    let met = Arc::new(std::sync::Barrier::new(2));
+    Cluster::Synchronous.run(3, |manager| {
+        let meet = met.clone();
+        let builder = || Channel::builder(&manager, "all").region("data", 8);
+        match manager.node().0 {
+            0 => {
+                let all = builder()
+                    .on_connect(move |_, _| {
+                        meet.wait();
+                        Ok(())
+                    })
+                    .join()?;
+                let error = all.wait_for_ready().expect_err("node 1 dies in set-up");
+                assert_eq!(error.lost_peer(), Some(NodeId(1)));
+            }
+            1 => {
+                let _all = builder().join()?;
+                meet.wait();
+                manager.fabric().mesh().fail();
+                return Ok(());
+            }
+            _ => {}
+        }
+        wait_until_told(&manager)
     });
 }
 

@@ -1,6 +1,6 @@
 //! A node's endpoints by name, and the memory of endpoints that are gone but that peers may still access.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use loco_fabric::{Control, Fabric, NodeId, PeerState, RegionKey};
@@ -61,8 +61,21 @@ pub(super) struct Buried<F: Fabric> {
 /// The state of a set of endpoints.
 pub(crate) enum State {
     Ready,
-    Waiting { channel: String, missing: Vec<NodeId> },
+    Waiting(Unready),
     Broken(Error),
+}
+
+/// The endpoints of a set that are not connected to all their participants.
+pub(crate) struct Unready {
+    /// The first of them by name.
+    pub(super) channel: String,
+    /// The participants that the first one misses.
+    pub(super) missing: Vec<NodeId>,
+    /// The participants that one of them misses.
+    pub(super) absent: BTreeSet<NodeId>,
+    /// The participants of any of them. One that dies may not have met the others, which then never make the sub-channels
+    /// that its endpoint would have.
+    pub(super) participants: BTreeSet<NodeId>,
 }
 
 impl<F: Fabric> Registry<F> {
@@ -91,7 +104,7 @@ impl<F: Fabric> Registry<F> {
 
     /// Returns the state of `channel` and its sub-channels, or of all channels.
     pub(crate) fn state(&self, channel: Option<&str>) -> State {
-        let mut waiting = None;
+        let mut unready: Option<Unready> = None;
         for (name, endpoint) in &self.endpoints {
             let asked = channel.is_none_or(|channel| is_within(name, channel));
             if !asked {
@@ -101,14 +114,19 @@ impl<F: Fabric> Registry<F> {
                 return State::Broken(error.clone());
             }
             let missing = endpoint.missing();
-            if !missing.is_empty() && waiting.is_none() {
-                waiting = Some(State::Waiting {
-                    channel: name.clone(),
-                    missing,
-                });
+            if missing.is_empty() {
+                continue;
             }
+            let unready = unready.get_or_insert_with(|| Unready {
+                channel: name.clone(),
+                missing: missing.clone(),
+                absent: BTreeSet::new(),
+                participants: BTreeSet::new(),
+            });
+            unready.absent.extend(missing);
+            unready.participants.extend(endpoint.links.keys());
         }
-        waiting.unwrap_or(State::Ready)
+        unready.map_or(State::Ready, State::Waiting)
     }
 
     /// Notes that `peer` is gone. Endpoints that have its regions no longer wait for its acknowledgement.

@@ -4,7 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use loco_fabric::{AtomicCell, Fabric, FabricError, Lock, Peers, Platform, Time, Wait};
+use loco_fabric::{
+    AtomicCell, Control, Fabric, FabricError, Lock, NodeId, PeerState, Peers, Platform, Time, Wait,
+};
 
 use super::registry::{Registry, State};
 use crate::operations::network::Network;
@@ -54,6 +56,10 @@ impl<F: Fabric> Setup<F> {
         self.changes.load()
     }
 
+    fn has_left(&self, peer: NodeId) -> bool {
+        self.fabric().control().peer_state(peer) == PeerState::Left
+    }
+
     /// Waits until `channel` and those below it, or all channels, are connected.
     pub(crate) fn wait_until_ready(&self, channel: Option<&str>, deadline: Time) -> Result<()> {
         let begin = self.fabric().platform().now();
@@ -61,15 +67,17 @@ impl<F: Fabric> Setup<F> {
         loop {
             // The count is read before the state, so that a later change is not missed.
             let changes = self.changes();
-            // The missing peers change as peers connect, and with them the peers whose loss matters.
-            let (waiting, missing) = match self.registry().lock().state(channel) {
+            let unready = match self.registry().lock().state(channel) {
                 State::Ready => return Ok(()),
                 State::Broken(error) => return Err(error),
-                State::Waiting { channel, missing } => (channel, missing),
+                State::Waiting(unready) => unready,
             };
+            // Participants that are connected may leave, but a crash may have cut short what they told the others.
+            let matter = |&peer: &NodeId| unready.absent.contains(&peer) || !self.has_left(peer);
+            let peers: Vec<NodeId> = unready.participants.iter().copied().filter(matter).collect();
             let wait = Wait {
-                what: &waiting,
-                peers: Peers::These(&missing),
+                what: &unready.channel,
+                peers: Peers::These(&peers),
                 deadline: Some(deadline),
             };
             match self
@@ -79,11 +87,13 @@ impl<F: Fabric> Setup<F> {
                 Ok(()) => {}
                 Err(FabricError::Timeout { .. }) => {
                     return Err(Error::NotReady {
-                        channel: waiting,
-                        missing,
+                        channel: unready.channel,
+                        missing: unready.missing,
                         after: self.fabric().platform().now().since(begin),
                     });
                 }
+                // It left while this thread waited.
+                Err(FabricError::PeerLost(peer)) if !matter(&peer) => {}
                 // The last messages of the peer may be about to be handled, and may be all that we need of
                 // it.
                 Err(FabricError::PeerLost(peer)) => {
@@ -94,7 +104,7 @@ impl<F: Fabric> Setup<F> {
                     }
                     self.registry().lock().gone(peer);
                     let wait = Wait {
-                        what: &waiting,
+                        what: &unready.channel,
                         peers: Peers::None,
                         deadline: Some(now.after(GRACE / 50)),
                     };
