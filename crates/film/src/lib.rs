@@ -31,7 +31,7 @@ pub enum Verdict {
     Unknown,
 }
 
-/// What stands at the top of a document.
+/// The head of a document.
 #[derive(Clone, Copy, Debug)]
 pub struct Heading<'a> {
     /// The subject, in a few words.

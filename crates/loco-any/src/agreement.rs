@@ -13,7 +13,7 @@ use crate::config::AnyConfig;
 /// The time that the nodes wait for one another to agree on a fabric.
 const CHOICE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What a node tells the others before they agree on a fabric.
+/// A node's message to the others before they agree on a fabric.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Ability {
     /// Whether it can use verbs.

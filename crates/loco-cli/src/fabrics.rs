@@ -35,7 +35,7 @@ struct Provider {
     domains: Vec<String>,
     rdma: bool,
     manual_progress: bool,
-    /// What is given of the contract, and what is bought, in words.
+    /// The mapping of the contract in words: what the provider gives, and what is bought.
     mapping: String,
 }
 

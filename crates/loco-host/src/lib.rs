@@ -3,14 +3,15 @@
 //!
 //! From the bottom: `wide` (16 bytes at once), [`word`] (racy accesses), [`span`] (bounds-checked handles), `futex` (sleeping on a word), [`pages`] (huge or small),
 //! `ranges` and [`arenas`] (allocation), [`backoff`] (pauses of a waiting thread), `strand` (many waits on one
-//! thread), [`membership`] (the members of the job, set-up data, waiting). Nothing here knows how data travels to a peer; `loco-shm` and
-//! `loco-verbs` do.
+//! thread), [`membership`] (the members of the job, set-up data, waiting). Beside them, [`bindings`] (C structures). Nothing here knows how data travels to a peer; `loco-shm`,
+//! `loco-verbs` and `loco-ofi` do.
 
 #![deny(unsafe_code)]
 
 #[allow(unsafe_code)]
 pub mod arenas;
 pub mod backoff;
+pub mod bindings;
 #[allow(unsafe_code)]
 mod futex;
 pub mod membership;

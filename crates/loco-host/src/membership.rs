@@ -287,7 +287,7 @@ impl Membership {
     }
 }
 
-/// What the node's doorbell does for a wait.
+/// The use of the node's doorbell in a wait.
 #[derive(Clone, Copy)]
 enum Bell<'a> {
     /// It need not ring for what is waited for.

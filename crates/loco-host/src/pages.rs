@@ -1,9 +1,9 @@
 //! The pages of an arena: the largest that were asked for and that the host grants.
 
 use std::io;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 
-use rustix::mm::Advice;
+use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use loco_fabric::{FabricError, NodeId, Result};
 
@@ -121,6 +121,67 @@ pub fn map_on_largest<T>(
         ),
         source: refused.join(", ").into(),
     })
+}
+
+/// Private memory of the process, unmapped when this is dropped. It begins as zeros.
+pub struct PrivateMapping {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: `start` is only an address here; the bytes are accessed by the atomic operations of `word` and by devices.
+unsafe impl Send for PrivateMapping {}
+// SAFETY: as above.
+unsafe impl Sync for PrivateMapping {}
+
+impl PrivateMapping {
+    /// Maps at least `len` bytes for arena `index` of `node`, as [`map_on_largest`] does. No swap space is reserved for
+    /// small pages: most of an arena may never be touched.
+    ///
+    /// # Errors
+    /// See [`map_on_largest`].
+    pub fn new(node: NodeId, index: usize, len: usize, huge: HugePages) -> Result<PrivateMapping> {
+        let (start, len) = map_on_largest(node, index, len, huge, map_private)?;
+        Ok(PrivateMapping { start, len })
+    }
+
+    /// Returns the first byte.
+    pub fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// Returns the length in bytes.
+    #[expect(clippy::len_without_is_empty, reason = "no mapping is empty")]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+}
+
+impl Drop for PrivateMapping {
+    fn drop(&mut self) {
+        // SAFETY: this is the mapping made for `self`, and no handle is left that could access it.
+        unsafe { unmap(self.start, self.len) };
+    }
+}
+
+fn map_private(len: usize, pages: Pages) -> io::Result<NonNull<u8>> {
+    let flags = match pages {
+        Pages::OneGiB => MapFlags::HUGETLB | MapFlags::HUGE_1GB,
+        Pages::TwoMiB => MapFlags::HUGETLB | MapFlags::HUGE_2MB,
+        Pages::SmallAdvised | Pages::Small => MapFlags::NORESERVE,
+    };
+    // SAFETY: a new mapping at an address of the system's choice affects no existing memory.
+    let start = unsafe {
+        rustix::mm::mmap_anonymous(
+            ptr::null_mut(),
+            len,
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::PRIVATE | flags,
+        )?
+    };
+    let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+    pages.advise(start, len);
+    Ok(start)
 }
 
 /// Unmaps an arena.

@@ -20,7 +20,7 @@ pub struct OfiConfig {
     /// The address of this node on the network, for providers that run over IP. Without one, a provider takes the
     /// first that libfabric offers, which is no loopback address unless there is no other.
     pub address: Option<String>,
-    /// What the orders of operations rely on.
+    /// The promises of the provider that the orders of operations rely on.
     pub trust: Trust,
     /// The bytes of this node's registered memory (default 8 GiB), where registration costs nothing. Pages are taken from
     /// the system only when they are touched.

@@ -83,6 +83,10 @@ impl Memory for OfiMemory {
     fn prefetch_write(&self, offset: usize) {
         self.0.prefetch_write(offset);
     }
+
+    fn evict(&self, offset: usize) {
+        self.0.evict(offset);
+    }
 }
 
 impl OfiRemote {

@@ -43,7 +43,7 @@ use std::fmt;
 
 use crate::ffi::types::*;
 
-/// What an operation does at the peer.
+/// The effect of an operation at the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     /// It writes: a put.
@@ -67,7 +67,7 @@ pub enum Words {
     Rma,
 }
 
-/// What the mapping relies on.
+/// The promises that the mapping relies on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Trust {
     /// The provider's attributes, and what is known of the provider from its source (see `docs/networks.md`).
@@ -75,8 +75,6 @@ pub enum Trust {
     Known,
     /// The provider's attributes alone.
     Attributes,
-    /// Everything is ordered, whatever the attributes say. A fault, for tests of tests: never right.
-    Blind,
 }
 
 /// The attributes of a provider that decide about the mapping.
@@ -96,13 +94,8 @@ pub(crate) struct Attributes {
 pub struct Mapping {
     /// How words travel.
     pub words: Words,
-    /// `[earlier][later]`: whether the provider gives the order that the contract demands.
+    /// `[earlier][later]`: whether the provider gives the order that the contract demands, if it demands one.
     given: [[bool; 3]; 3],
-}
-
-/// Whether the contract orders the remote steps of two operations of these classes.
-fn demanded(earlier: Class, _later: Class) -> bool {
-    earlier != Class::Read
 }
 
 impl Mapping {
@@ -111,7 +104,7 @@ impl Mapping {
         let words = words(&attributes.provider);
         let promises = |bits: u64| attributes.msg_order & bits != 0;
         let given = |earlier: Class, later: Class| {
-            // Which classes of libfabric the pieces belong to.
+            // Libfabric has orders among atomics and among reads and writes of its own.
             let atomic = |class| words == Words::Atomic || class == Class::Rmw;
             let (both_atomic, both_rma) = (
                 atomic(earlier) && atomic(later),
@@ -132,7 +125,7 @@ impl Mapping {
                 && fits(attributes.waw_bytes_max);
             let rar = promises(FI_ORDER_RAR | narrow(FI_ORDER_ATOMIC_RAR, FI_ORDER_RMA_RAR));
             match (earlier, later) {
-                _ if trust == Trust::Blind => true,
+                // The contract demands nothing of what comes after a get.
                 (Class::Read, _) => true,
                 (Class::Write, Class::Write) => waw,
                 (Class::Write, Class::Read) => raw,
@@ -151,7 +144,7 @@ impl Mapping {
     /// Returns true if `later` must be held back while a piece of `earlier` is under way.
     #[inline]
     pub(crate) fn holds(&self, earlier: Class, later: Class) -> bool {
-        demanded(earlier, later) && !self.given[earlier as usize][later as usize]
+        !self.given[earlier as usize][later as usize]
     }
 
     /// Returns true if completions must say that the data are placed (`FI_DELIVERY_COMPLETE`), because something waits
@@ -204,7 +197,7 @@ fn words(provider: &str) -> Words {
     }
 }
 
-/// Whether `provider` carries out an atomic when it handles its header.
+/// Returns true if `provider` carries out an atomic when it handles its header.
 fn handles_in_order(provider: &str) -> bool {
     provider.split(';').any(|layer| layer == "ofi_rxm")
 }

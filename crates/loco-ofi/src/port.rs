@@ -47,7 +47,7 @@ pub(crate) struct Registration(*mut FidMr);
 // SAFETY: as for `Port`.
 unsafe impl Send for Registration {}
 
-/// What a piece does.
+/// The effect of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
     /// Writes.

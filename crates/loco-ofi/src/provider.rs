@@ -43,7 +43,7 @@ pub struct OfiProvider {
     pub manual_progress: bool,
     /// Whether remote memory is accessed without the peer's CPU.
     pub rdma: bool,
-    /// What the provider gives of the contract, and what is bought by waiting.
+    /// The mapping of the contract: which orders the provider gives, and which are bought by waiting.
     pub mapping: Mapping,
 }
 

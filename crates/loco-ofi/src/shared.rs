@@ -1,4 +1,4 @@
-//! What all threads of a node share, the one that makes progress included: the engine under its lock.
+//! The state that all threads of a node share, the one that makes progress included: the engine under its lock.
 //!
 //! Relies on `engine` and `waker`. Used by `progress` and `node`.
 
@@ -10,7 +10,7 @@ use loco_host::membership::Membership;
 use crate::engine::Engine;
 use crate::waker::Waker;
 
-/// What the progress thread shares with the others.
+/// The state that the progress thread shares with the others.
 pub(crate) struct Shared {
     engine: Mutex<Engine>,
     pub(crate) job: Membership,

@@ -1,4 +1,5 @@
-//! What LOCO'26 Def. 3.5 asks of every library, on random executions: a library that breaks it makes the theorems void.
+//! Checks the demands of LOCO'26 Def. 3.5 on every library, on random executions: a library that breaks them makes the
+//! theorems void.
 //!
 //! *Monotonicity:* an execution that is consistent with some `hb` is so with a smaller one. *Decomposability*, in the form
 //! that holds of RDMA^WAIT and that Theorem E.3 needs: the calls on some of the objects are consistent with a
@@ -42,7 +43,7 @@ const EXECUTIONS: u32 = 100;
 /// Clients that are drawn to find them.
 const DRAWS_MAX: u32 = 2_000;
 
-/// What is done with a consistent execution: its graph, `so` and `hb`.
+/// A check of a consistent execution: its graph, `so` and `hb`.
 type Visit<'a> = dyn FnMut(&Client, &dyn Specification, &Graph<'_>, &[Edge], &Order, &mut Random) + 'a;
 
 /// Consistent executions of random clients of a library: their graph, `so` and `hb`.

@@ -13,11 +13,11 @@ use axum::http::{StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-/// What the page may load: its own files, and nothing from elsewhere. The editor writes its styles into the document.
+/// The policy of the page: it loads its own files, and nothing from elsewhere. The editor writes its styles into the document.
 const CONTENT_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; \
      connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// What a request must have.
+/// The demands on a request.
 #[derive(Debug)]
 pub(crate) struct Guard {
     token: String,

@@ -5,37 +5,7 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-/// Declares `repr(C)` structures. For the layout test it also lists their fields under their C names.
-macro_rules! c_structs {
-    ($(
-        $(#[$meta:meta])*
-        $kind:ident $name:ident = $c_name:literal {
-            $($field:ident = $c_field:literal : $ty:ty,)*
-        }
-    )*) => {
-        $(
-            $(#[$meta])*
-            #[repr(C)]
-            #[derive(Clone, Copy)]
-            pub(crate) struct $name {
-                $(pub $field: $ty,)*
-            }
-        )*
-
-        /// Returns for each structure its C name, its kind and size, and its fields' C names and offsets. For the kind
-        /// `whole` the size must agree too; for `fields` there may be more after the last.
-        #[cfg(test)]
-        #[allow(clippy::type_complexity)]
-        pub(crate) fn layouts() -> Vec<(&'static str, &'static str, usize, Vec<(&'static str, usize)>)> {
-            vec![$((
-                $c_name,
-                stringify!($kind),
-                size_of::<$name>(),
-                vec![$(($c_field, std::mem::offset_of!($name, $field)),)*],
-            ),)*]
-        }
-    };
-}
+use loco_host::{c_constants, c_structs};
 
 /// A function that is not called.
 type Unused = Option<unsafe extern "C" fn()>;
@@ -44,7 +14,7 @@ pub(crate) type Addr = u64;
 
 c_structs! {
     /// Attributes of the sending side.
-    whole TxAttr = "struct fi_tx_attr" {
+    Whole TxAttr = "struct fi_tx_attr" {
         caps = "caps": u64,
         mode = "mode": u64,
         op_flags = "op_flags": u64,
@@ -58,7 +28,7 @@ c_structs! {
     }
 
     /// Attributes of the receiving side.
-    whole RxAttr = "struct fi_rx_attr" {
+    Whole RxAttr = "struct fi_rx_attr" {
         caps = "caps": u64,
         mode = "mode": u64,
         op_flags = "op_flags": u64,
@@ -70,7 +40,7 @@ c_structs! {
     }
 
     /// Attributes of an endpoint.
-    whole EpAttr = "struct fi_ep_attr" {
+    Whole EpAttr = "struct fi_ep_attr" {
         ep_type = "type": u32,
         protocol = "protocol": u32,
         protocol_version = "protocol_version": u32,
@@ -87,7 +57,7 @@ c_structs! {
     }
 
     /// Attributes of a domain (roughly, a network card).
-    fields DomainAttr = "struct fi_domain_attr" {
+    Fields DomainAttr = "struct fi_domain_attr" {
         domain = "domain": *mut FidDomain,
         name = "name": *mut c_char,
         threading = "threading": u32,
@@ -100,7 +70,7 @@ c_structs! {
     }
 
     /// Attributes of a fabric (roughly, a network).
-    fields FabricAttr = "struct fi_fabric_attr" {
+    Fields FabricAttr = "struct fi_fabric_attr" {
         fabric = "fabric": *mut FidFabric,
         name = "name": *mut c_char,
         prov_name = "prov_name": *mut c_char,
@@ -109,7 +79,7 @@ c_structs! {
     }
 
     /// One way to communicate.
-    fields Info = "struct fi_info" {
+    Fields Info = "struct fi_info" {
         next = "next": *mut Info,
         caps = "caps": u64,
         mode = "mode": u64,
@@ -126,15 +96,15 @@ c_structs! {
         fabric_attr = "fabric_attr": *mut FabricAttr,
     }
 
-    /// What every object of libfabric begins with.
-    whole Fid = "struct fid" {
+    /// The head of every object of libfabric.
+    Whole Fid = "struct fid" {
         fclass = "fclass": usize,
         context = "context": *mut c_void,
         ops = "ops": *mut Ops,
     }
 
     /// The functions of every object.
-    fields Ops = "struct fi_ops" {
+    Fields Ops = "struct fi_ops" {
         size = "size": usize,
         close = "close": unsafe extern "C" fn(*mut Fid) -> c_int,
         bind = "bind": unsafe extern "C" fn(*mut Fid, *mut Fid, u64) -> c_int,
@@ -142,13 +112,13 @@ c_structs! {
     }
 
     /// A fabric.
-    fields FidFabric = "struct fid_fabric" {
+    Fields FidFabric = "struct fid_fabric" {
         fid = "fid": Fid,
         ops = "ops": *mut OpsFabric,
     }
 
     /// The functions of a fabric.
-    fields OpsFabric = "struct fi_ops_fabric" {
+    Fields OpsFabric = "struct fi_ops_fabric" {
         size = "size": usize,
         domain = "domain":
             unsafe extern "C" fn(*mut FidFabric, *mut Info, *mut *mut FidDomain, *mut c_void) -> c_int,
@@ -159,14 +129,14 @@ c_structs! {
     }
 
     /// A domain.
-    whole FidDomain = "struct fid_domain" {
+    Whole FidDomain = "struct fid_domain" {
         fid = "fid": Fid,
         ops = "ops": *mut OpsDomain,
         mr = "mr": *mut OpsMr,
     }
 
     /// The functions of a domain.
-    fields OpsDomain = "struct fi_ops_domain" {
+    Fields OpsDomain = "struct fi_ops_domain" {
         size = "size": usize,
         av_open = "av_open":
             unsafe extern "C" fn(*mut FidDomain, *mut AvAttr, *mut *mut FidAv, *mut c_void) -> c_int,
@@ -177,7 +147,7 @@ c_structs! {
     }
 
     /// Registration.
-    fields OpsMr = "struct fi_ops_mr" {
+    Fields OpsMr = "struct fi_ops_mr" {
         size = "size": usize,
         reg = "reg": unsafe extern "C" fn(
             *mut Fid, *const c_void, usize, u64, u64, u64, u64, *mut *mut FidMr, *mut c_void,
@@ -185,14 +155,14 @@ c_structs! {
     }
 
     /// Registered memory.
-    whole FidMr = "struct fid_mr" {
+    Whole FidMr = "struct fid_mr" {
         fid = "fid": Fid,
         mem_desc = "mem_desc": *mut c_void,
         key = "key": u64,
     }
 
     /// The attributes of an address vector to be made.
-    whole AvAttr = "struct fi_av_attr" {
+    Whole AvAttr = "struct fi_av_attr" {
         av_type = "type": u32,
         rx_ctx_bits = "rx_ctx_bits": c_int,
         count = "count": usize,
@@ -203,20 +173,20 @@ c_structs! {
     }
 
     /// An address vector.
-    whole FidAv = "struct fid_av" {
+    Whole FidAv = "struct fid_av" {
         fid = "fid": Fid,
         ops = "ops": *mut OpsAv,
     }
 
     /// The functions of an address vector.
-    fields OpsAv = "struct fi_ops_av" {
+    Fields OpsAv = "struct fi_ops_av" {
         size = "size": usize,
         insert = "insert":
             unsafe extern "C" fn(*mut FidAv, *const c_void, usize, *mut Addr, u64, *mut c_void) -> c_int,
     }
 
     /// The attributes of a completion queue to be made.
-    whole CqAttr = "struct fi_cq_attr" {
+    Whole CqAttr = "struct fi_cq_attr" {
         size = "size": usize,
         flags = "flags": u64,
         format = "format": u32,
@@ -227,13 +197,13 @@ c_structs! {
     }
 
     /// A completion queue.
-    whole FidCq = "struct fid_cq" {
+    Whole FidCq = "struct fid_cq" {
         fid = "fid": Fid,
         ops = "ops": *mut OpsCq,
     }
 
     /// The functions of a completion queue.
-    fields OpsCq = "struct fi_ops_cq" {
+    Fields OpsCq = "struct fi_ops_cq" {
         size = "size": usize,
         read = "read": unsafe extern "C" fn(*mut FidCq, *mut c_void, usize) -> isize,
         readfrom = "readfrom": Unused,
@@ -241,7 +211,7 @@ c_structs! {
     }
 
     /// The report of an operation that failed.
-    whole CqErrEntry = "struct fi_cq_err_entry" {
+    Whole CqErrEntry = "struct fi_cq_err_entry" {
         op_context = "op_context": *mut c_void,
         flags = "flags": u64,
         len = "len": usize,
@@ -256,7 +226,7 @@ c_structs! {
     }
 
     /// An endpoint.
-    fields FidEp = "struct fid_ep" {
+    Fields FidEp = "struct fid_ep" {
         fid = "fid": Fid,
         ops = "ops": *mut c_void,
         cm = "cm": *mut OpsCm,
@@ -267,14 +237,14 @@ c_structs! {
     }
 
     /// Addresses of an endpoint.
-    fields OpsCm = "struct fi_ops_cm" {
+    Fields OpsCm = "struct fi_ops_cm" {
         size = "size": usize,
         setname = "setname": Unused,
         getname = "getname": unsafe extern "C" fn(*mut Fid, *mut c_void, *mut usize) -> c_int,
     }
 
     /// Reads and writes of peers' memory.
-    fields OpsRma = "struct fi_ops_rma" {
+    Fields OpsRma = "struct fi_ops_rma" {
         size = "size": usize,
         read = "read": Unused,
         readv = "readv": Unused,
@@ -285,7 +255,7 @@ c_structs! {
     }
 
     /// Atomic operations on peers' memory.
-    fields OpsAtomic = "struct fi_ops_atomic" {
+    Fields OpsAtomic = "struct fi_ops_atomic" {
         size = "size": usize,
         write = "write": Unused,
         writev = "writev": Unused,
@@ -307,14 +277,14 @@ c_structs! {
     }
 
     /// A piece of a peer's memory.
-    whole RmaIov = "struct fi_rma_iov" {
+    Whole RmaIov = "struct fi_rma_iov" {
         addr = "addr": u64,
         len = "len": usize,
         key = "key": u64,
     }
 
     /// A read or write to be posted.
-    whole MsgRma = "struct fi_msg_rma" {
+    Whole MsgRma = "struct fi_msg_rma" {
         msg_iov = "msg_iov": *const libc::iovec,
         desc = "desc": *mut *mut c_void,
         iov_count = "iov_count": usize,
@@ -326,20 +296,20 @@ c_structs! {
     }
 
     /// Words of this node's memory.
-    whole Ioc = "struct fi_ioc" {
+    Whole Ioc = "struct fi_ioc" {
         addr = "addr": *mut c_void,
         count = "count": usize,
     }
 
     /// Words of a peer's memory.
-    whole RmaIoc = "struct fi_rma_ioc" {
+    Whole RmaIoc = "struct fi_rma_ioc" {
         addr = "addr": u64,
         count = "count": usize,
         key = "key": u64,
     }
 
     /// An atomic operation to be posted.
-    whole MsgAtomic = "struct fi_msg_atomic" {
+    Whole MsgAtomic = "struct fi_msg_atomic" {
         msg_iov = "msg_iov": *const Ioc,
         desc = "desc": *mut *mut c_void,
         iov_count = "iov_count": usize,
@@ -353,23 +323,9 @@ c_structs! {
     }
 
     /// Room that some providers want for each operation under way.
-    whole Context2 = "struct fi_context2" {
+    Whole Context2 = "struct fi_context2" {
         internal = "internal": [*mut c_void; 8],
     }
-}
-
-/// Declares constants. For the layout test it also lists them.
-macro_rules! c_constants {
-    ($($name:ident: $ty:ty = $value:expr,)*) => {
-        $(pub(crate) const $name: $ty = $value;)*
-
-        /// Returns each constant's C name and value.
-        #[cfg(test)]
-        #[allow(clippy::cast_sign_loss)]
-        pub(crate) fn constants() -> Vec<(&'static str, u64)> {
-            vec![$((stringify!($name), $name as u64),)*]
-        }
-    };
 }
 
 c_constants! {

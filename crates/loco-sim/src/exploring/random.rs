@@ -7,6 +7,7 @@ use std::time::Instant;
 use explorer::{Choice, Samples};
 
 use crate::exploring::progress::Progress;
+use crate::exploring::script::Script;
 use crate::exploring::search::{failed, limits};
 use crate::exploring::system::{Explored, end_of, failure_of_length, failure_of_thread};
 use crate::exploring::walk::{Builder, Walker};
@@ -87,29 +88,13 @@ pub(crate) fn replay(config: &Config, builder: Builder<'_>, schedule: &Schedule)
     let mut walker = Walker::new(&common, config, builder, Seen::default());
     let mut at = walker.start()?;
     walker.settle(&mut at)?;
-    let mut enabled = Vec::new();
-    let mut wanted = schedule.moves().iter().copied().enumerate();
+    let mut script = Script::new(config, schedule);
     let mut cut_off = false;
     let failure = loop {
         if let Some(failure) = failure_of_thread(&walker, &at) {
             break Some(failure);
         }
-        walker.moves(&mut at.state, &mut enabled);
-        let next = match wanted.next() {
-            Some((number, what)) if !enabled.contains(&what) => {
-                return Err(SimError::Replay {
-                    number,
-                    what: Schedule::new(vec![what]).to_string(),
-                });
-            }
-            Some((_, what)) => Some(what),
-            // Optional moves come last.
-            None => enabled
-                .first()
-                .copied()
-                .filter(|what| !what.is_optional(&at.state)),
-        };
-        let Some(what) = next else {
+        let Some(what) = script.next(&mut walker, &mut at)? else {
             break end_of(&mut walker, &at)?;
         };
         if at.schedule.len() > config.steps_max {

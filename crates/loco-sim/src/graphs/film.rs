@@ -10,6 +10,7 @@ use mowgli::machine::{Addr, Step, View};
 use mowgli::program::Value;
 use serde::Serialize;
 
+use crate::exploring::script::Script;
 use crate::exploring::walk::{Builder, Walker};
 use crate::fabric::request::{Note, Request, VirtualWord};
 use crate::reports::schedule::Schedule;
@@ -118,23 +119,8 @@ pub(crate) fn of(config: &Config, builder: Builder<'_>, schedule: &Schedule) -> 
     let mut tracer = Tracer::default();
     let mut camera = Camera::new(&common, &at.state);
     camera.take(&at.state, &tracer, None);
-    let mut enabled = Vec::new();
-    let mut moves = schedule.moves().iter();
-    while walker.failed(&at.state).is_none() && at.schedule.len() <= config.steps_max {
-        walker.moves(&mut at.state, &mut enabled);
-        let what = match moves.next() {
-            Some(what) if !enabled.contains(what) => {
-                return Err(SimError::Replay {
-                    number: at.schedule.len(),
-                    what: Schedule::new(vec![*what]).to_string(),
-                });
-            }
-            Some(&what) => what,
-            None => match enabled.first() {
-                Some(&what) if !what.is_optional(&at.state) => what,
-                _ => break,
-            },
-        };
+    let mut script = Script::new(config, schedule);
+    while let Some(what) = script.next_unless_failed(&mut walker, &mut at)? {
         camera.note(&at.state, what);
         let before = tracer.steps.len();
         tracer.see(&common, &mut at.state, what);

@@ -21,6 +21,7 @@ use mowgli::program::{Loc, Location, Node, Program, Thread, ThreadId};
 use mowgli::relation::Relation;
 use serde::Serialize;
 
+use crate::exploring::script::Script;
 use crate::exploring::walk::{Builder, Walker};
 use crate::reports::schedule::Schedule;
 use crate::reports::trace::name_of;
@@ -79,23 +80,8 @@ pub(crate) fn of(
     let mut at = walker.start()?;
     walker.settle(&mut at)?;
     let mut recorder = Recorder::new(&at.state);
-    let mut enabled = Vec::new();
-    let mut moves = schedule.moves().iter();
-    while walker.failed(&at.state).is_none() && at.schedule.len() <= config.steps_max {
-        walker.moves(&mut at.state, &mut enabled);
-        let what = match moves.next() {
-            Some(what) if !enabled.contains(what) => {
-                return Err(SimError::Replay {
-                    number: at.schedule.len(),
-                    what: Schedule::new(vec![*what]).to_string(),
-                });
-            }
-            Some(&what) => what,
-            None => match enabled.first() {
-                Some(&what) if !what.is_optional(&at.state) => what,
-                _ => break,
-            },
-        };
+    let mut script = Script::new(config, schedule);
+    while let Some(what) = script.next_unless_failed(&mut walker, &mut at)? {
         recorder.see(&common, &mut at.state, what);
         walker.take(&mut at, what)?;
     }

@@ -6,39 +6,7 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
-/// Declares `repr(C)` structures. For the layout test it also lists their fields under their C names.
-macro_rules! c_structs {
-    ($(
-        $(#[$meta:meta])*
-        $kind:ident $name:ident = $c_name:literal {
-            $($field:ident = $c_field:literal : $ty:ty,)*
-        }
-    )*) => {
-        $(
-            $(#[$meta])*
-            #[repr(C)]
-            #[derive(Clone, Copy)]
-            pub(crate) struct $name {
-                $(pub $field: $ty,)*
-            }
-        )*
-
-        /// Returns for each structure its C name, its kind and size, and its fields' C names and offsets.
-        /// There are three kinds. For `whole`, the size must agree too. For `fields`, there may be more
-        /// fields after the last. For `ends`, there may be more before the first, so distances from the end
-        /// count.
-        #[cfg(test)]
-        #[allow(clippy::type_complexity)]
-        pub(crate) fn layouts() -> Vec<(&'static str, &'static str, usize, Vec<(&'static str, usize)>)> {
-            vec![$((
-                $c_name,
-                stringify!($kind),
-                size_of::<$name>(),
-                vec![$(($c_field, std::mem::offset_of!($name, $field)),)*],
-            ),)*]
-        }
-    };
-}
+use loco_host::{c_constants, c_structs};
 
 pub(crate) type PostSend = unsafe extern "C" fn(*mut Qp, *mut SendWr, *mut *mut SendWr) -> c_int;
 pub(crate) type PollCq = unsafe extern "C" fn(*mut Cq, c_int, *mut Wc) -> c_int;
@@ -52,7 +20,7 @@ type Unused = Option<unsafe extern "C" fn()>;
 
 c_structs! {
     /// Device limits and capabilities.
-    whole DeviceAttr = "struct ibv_device_attr" {
+    Whole DeviceAttr = "struct ibv_device_attr" {
         fw_ver = "fw_ver": [c_char; 64],
         node_guid = "node_guid": u64,
         sys_image_guid = "sys_image_guid": u64,
@@ -97,7 +65,7 @@ c_structs! {
 
     /// [`DeviceAttr`] and the attributes that were added later. Providers fill as much as they are told there
     /// is room for.
-    whole DeviceAttrEx = "struct ibv_device_attr_ex" {
+    Whole DeviceAttrEx = "struct ibv_device_attr_ex" {
         orig_attr = "orig_attr": DeviceAttr,
         comp_mask = "comp_mask": u32,
         odp_general_caps = "odp_caps": u64,
@@ -119,7 +87,7 @@ c_structs! {
     }
 
     /// The operations of an opened device. Those marked compat are never called.
-    whole ContextOps = "struct ibv_context_ops" {
+    Whole ContextOps = "struct ibv_context_ops" {
         compat_query_device = "_compat_query_device": Unused,
         compat_query_port = "_compat_query_port": Unused,
         compat_memory = "_compat_alloc_pd": [Unused; 5],
@@ -138,7 +106,7 @@ c_structs! {
     }
 
     /// An opened device.
-    whole Context = "struct ibv_context" {
+    Whole Context = "struct ibv_context" {
         device = "device": *mut Device,
         ops = "ops": ContextOps,
         cmd_fd = "cmd_fd": c_int,
@@ -150,7 +118,7 @@ c_structs! {
 
     /// The part before an extended [`Context`]: operations that were added over time, newest first, up to
     /// those used here. `sz` tells how many a library has.
-    ends VerbsContext = "struct verbs_context" {
+    Ends VerbsContext = "struct verbs_context" {
         before_dm = "query_port": [Unused; 7],
         reg_dm_mr = "reg_dm_mr":
             Option<unsafe extern "C" fn(*mut Pd, *mut Dm, u64, usize, c_uint) -> *mut Mr>,
@@ -167,7 +135,7 @@ c_structs! {
     }
 
     /// A device as the library enumerates it.
-    whole Device = "struct ibv_device" {
+    Whole Device = "struct ibv_device" {
         ops = "_ops": [Unused; 2],
         node_type = "node_type": c_int,
         transport_type = "transport_type": c_int,
@@ -178,13 +146,13 @@ c_structs! {
     }
 
     /// A protection domain.
-    whole Pd = "struct ibv_pd" {
+    Whole Pd = "struct ibv_pd" {
         context = "context": *mut Context,
         handle = "handle": u32,
     }
 
     /// A memory region.
-    whole Mr = "struct ibv_mr" {
+    Whole Mr = "struct ibv_mr" {
         context = "context": *mut Context,
         pd = "pd": *mut Pd,
         addr = "addr": *mut c_void,
@@ -195,14 +163,14 @@ c_structs! {
     }
 
     /// A request for device memory.
-    whole AllocDmAttr = "struct ibv_alloc_dm_attr" {
+    Whole AllocDmAttr = "struct ibv_alloc_dm_attr" {
         length = "length": usize,
         log_align_req = "log_align_req": u32,
         comp_mask = "comp_mask": u32,
     }
 
     /// Device memory.
-    whole Dm = "struct ibv_dm" {
+    Whole Dm = "struct ibv_dm" {
         context = "context": *mut Context,
         memcpy_to_dm = "memcpy_to_dm":
             Option<unsafe extern "C" fn(*mut Dm, u64, *const c_void, usize) -> c_int>,
@@ -213,14 +181,14 @@ c_structs! {
     }
 
     /// A completion channel: a source of completion events. `fd` is readable when there is an event.
-    whole CompChannel = "struct ibv_comp_channel" {
+    Whole CompChannel = "struct ibv_comp_channel" {
         context = "context": *mut Context,
         fd = "fd": c_int,
         refcnt = "refcnt": c_int,
     }
 
     /// A completion queue.
-    fields Cq = "struct ibv_cq" {
+    Fields Cq = "struct ibv_cq" {
         context = "context": *mut Context,
         channel = "channel": *mut CompChannel,
         cq_context = "cq_context": *mut c_void,
@@ -229,7 +197,7 @@ c_structs! {
     }
 
     /// A queue pair.
-    fields Qp = "struct ibv_qp" {
+    Fields Qp = "struct ibv_qp" {
         context = "context": *mut Context,
         qp_context = "qp_context": *mut c_void,
         pd = "pd": *mut Pd,
@@ -243,7 +211,7 @@ c_structs! {
     }
 
     /// The capacities of a queue pair.
-    whole QpCap = "struct ibv_qp_cap" {
+    Whole QpCap = "struct ibv_qp_cap" {
         max_send_wr = "max_send_wr": u32,
         max_recv_wr = "max_recv_wr": u32,
         max_send_sge = "max_send_sge": u32,
@@ -252,7 +220,7 @@ c_structs! {
     }
 
     /// The attributes with which a queue pair is made. The provider writes back the capacities granted.
-    whole QpInitAttr = "struct ibv_qp_init_attr" {
+    Whole QpInitAttr = "struct ibv_qp_init_attr" {
         qp_context = "qp_context": *mut c_void,
         send_cq = "send_cq": *mut Cq,
         recv_cq = "recv_cq": *mut Cq,
@@ -263,7 +231,7 @@ c_structs! {
     }
 
     /// The route of an address.
-    whole GlobalRoute = "struct ibv_global_route" {
+    Whole GlobalRoute = "struct ibv_global_route" {
         dgid = "dgid": [u64; 2],
         flow_label = "flow_label": u32,
         sgid_index = "sgid_index": u8,
@@ -272,7 +240,7 @@ c_structs! {
     }
 
     /// An address vector.
-    whole AhAttr = "struct ibv_ah_attr" {
+    Whole AhAttr = "struct ibv_ah_attr" {
         grh = "grh": GlobalRoute,
         dlid = "dlid": u16,
         sl = "sl": u8,
@@ -283,7 +251,7 @@ c_structs! {
     }
 
     /// Attributes of a queue pair.
-    whole QpAttr = "struct ibv_qp_attr" {
+    Whole QpAttr = "struct ibv_qp_attr" {
         qp_state = "qp_state": c_uint,
         cur_qp_state = "cur_qp_state": c_uint,
         path_mtu = "path_mtu": c_uint,
@@ -313,7 +281,7 @@ c_structs! {
     }
 
     /// A scatter/gather element: a piece of registered memory.
-    whole Sge = "struct ibv_sge" {
+    Whole Sge = "struct ibv_sge" {
         addr = "addr": u64,
         length = "length": u32,
         lkey = "lkey": u32,
@@ -322,7 +290,7 @@ c_structs! {
     /// A work request. The unions of the C structure are declared by their largest member in use. An `rdma`
     /// request uses `remote_addr` and, in the place of `compare_add`, the key (see
     /// [`SendWr::set_rdma_rkey`]).
-    whole SendWr = "struct ibv_send_wr" {
+    Whole SendWr = "struct ibv_send_wr" {
         wr_id = "wr_id": u64,
         next = "next": *mut SendWr,
         sg_list = "sg_list": *mut Sge,
@@ -339,7 +307,7 @@ c_structs! {
     }
 
     /// A completion.
-    whole Wc = "struct ibv_wc" {
+    Whole Wc = "struct ibv_wc" {
         wr_id = "wr_id": u64,
         status = "status": c_uint,
         opcode = "opcode": c_uint,
@@ -356,12 +324,12 @@ c_structs! {
     }
 
     /// A source of connection events. `fd` is readable when there is an event.
-    whole EventChannel = "struct rdma_event_channel" {
+    Whole EventChannel = "struct rdma_event_channel" {
         fd = "fd": c_int,
     }
 
     /// A connection identifier, the connection manager's socket.
-    fields CmId = "struct rdma_cm_id" {
+    Fields CmId = "struct rdma_cm_id" {
         verbs = "verbs": *mut Context,
         channel = "channel": *mut EventChannel,
         context = "context": *mut c_void,
@@ -376,7 +344,7 @@ c_structs! {
     }
 
     /// Parameters of a connection.
-    whole ConnParam = "struct rdma_conn_param" {
+    Whole ConnParam = "struct rdma_conn_param" {
         private_data = "private_data": *const c_void,
         private_data_len = "private_data_len": u8,
         responder_resources = "responder_resources": u8,
@@ -389,7 +357,7 @@ c_structs! {
     }
 
     /// A connection event.
-    fields CmEvent = "struct rdma_cm_event" {
+    Fields CmEvent = "struct rdma_cm_event" {
         id = "id": *mut CmId,
         listen_id = "listen_id": *mut CmId,
         event = "event": c_uint,
@@ -420,20 +388,6 @@ pub(crate) fn zeroed<T: Copy>() -> T {
     // SAFETY: only used with the structures of this module: integers, nullable function pointers, raw pointers and
     // arrays of these, for all of which zero is a value.
     unsafe { std::mem::zeroed() }
-}
-
-/// Declares constants. For the layout test it also lists their C names.
-macro_rules! c_constants {
-    ($($(#[$meta:meta])* $name:ident : $ty:ty = $value:expr,)*) => {
-        $($(#[$meta])* pub(crate) const $name: $ty = $value;)*
-
-        /// Returns C name and value of each constant.
-        #[cfg(test)]
-        #[allow(trivial_numeric_casts)]
-        pub(crate) fn constants() -> Vec<(&'static str, u64)> {
-            vec![$((stringify!($name), $name as u64),)*]
-        }
-    };
 }
 
 c_constants! {

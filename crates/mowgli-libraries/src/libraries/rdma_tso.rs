@@ -17,9 +17,9 @@
 //! sets in registers.
 
 use super::RdmaWait;
-use super::rdma_wait::{accesses, initial_values, is_rmw, issued_before};
+use super::rdma_wait::{accesses, is_rmw, issued_before, ordered};
 use crate::client::{Client, Library, Method};
-use crate::event::{Arg, Event, Loc, Stamp, StampKind};
+use crate::event::{Arg, Event, Stamp, StampKind};
 use crate::execution::{Flow, Graph, State};
 use crate::library::{Effect, Next, Specification};
 use crate::memory::Memory;
@@ -54,12 +54,7 @@ impl Specification for RdmaTso {
                 return Flow::Continue;
             }
         }
-        for &word in &g.client.observed_words {
-            memory.observed.push(Loc::of(g.client, word));
-        }
-        memory.init = initial_values(g.client, &memory);
-        memory.ib = Some(ib);
-        memory.order(g, state, next)
+        ordered(g, state, next, memory, ib)
     }
 
     fn results(&self, past: &Past<'_>, method: Method, args: &[Arg]) -> Vec<Value> {

@@ -63,12 +63,7 @@ impl Specification for RdmaWait {
         for e in g.of_library(Library::RdmaWait) {
             accesses(g, e, &mut memory, &mut ib);
         }
-        for &word in &g.client.observed_words {
-            memory.observed.push(Loc::of(g.client, word));
-        }
-        memory.init = initial_values(g.client, &memory);
-        memory.ib = Some(ib);
-        memory.order(g, state, next)
+        ordered(g, state, next, memory, ib)
     }
 
     fn results(&self, past: &Past<'_>, method: Method, args: &[Arg]) -> Vec<Value> {
@@ -95,6 +90,22 @@ impl Specification for RdmaWait {
             _ => Vec::new(),
         }
     }
+}
+
+/// Chooses the orders of `memory`, which has the accesses of all events, below `ib`.
+pub(super) fn ordered(
+    g: &Graph<'_>,
+    state: &mut State<'_>,
+    next: Next<'_>,
+    mut memory: Memory,
+    ib: Order,
+) -> Flow {
+    for &word in &g.client.observed_words {
+        memory.observed.push(Loc::of(g.client, word));
+    }
+    memory.init = initial_values(g.client, &memory);
+    memory.ib = Some(ib);
+    memory.order(g, state, next)
 }
 
 /// Returns the value that a remote read-modify-write writes, if it does: a compare-and-swap that finds another value than

@@ -5,8 +5,8 @@ use std::time::Instant;
 use axum::Json;
 use axum::extract::State;
 use mowgli::cat;
-use mowgli::check::{self, Engine};
-use mowgli::litmus::{Litmus, Operand};
+use mowgli::check::{self, Engine, Judgement};
+use mowgli::litmus::{Litmus, Operand, Verdict};
 use mowgli::outcome::{Budget, Completeness, Search};
 use mowgli_libraries::client::{Client, Setting as ClientSetting};
 use mowgli_libraries::judge;
@@ -40,7 +40,7 @@ pub(crate) struct Answer {
     /// The number of outcomes, of which at most `ROWS_MAX` are sent.
     pub(super) total: usize,
     pub(super) limit: Option<String>,
-    /// What was searched: `candidate executions` or `executions`.
+    /// The kind of thing that was searched: `candidate executions` or `executions`.
     pub(super) searched: &'static str,
     pub(super) count: u64,
     pub(super) time_ms: f64,
@@ -54,6 +54,28 @@ pub(super) struct Condition {
     pub(super) stated: Option<String>,
     /// Whether the statement is right; null if there is none or a limit left it open.
     pub(super) as_stated: Option<bool>,
+}
+
+impl Condition {
+    /// Returns the entry of a condition that was judged, for which the test states the verdict `stated`.
+    pub(super) fn judged(
+        name: String,
+        condition: String,
+        judgement: &Judgement,
+        stated: Option<Verdict>,
+    ) -> Condition {
+        let verdict = match judgement.is_vacuous() {
+            true => Some("vacuous".to_owned()),
+            false => judgement.verdict().map(|v| v.to_string()),
+        };
+        Condition {
+            name,
+            condition,
+            verdict,
+            stated: stated.map(|v| v.to_string()),
+            as_stated: stated.and_then(|v| judgement.meets(v)),
+        }
+    }
 }
 
 pub(crate) async fn check(
@@ -132,17 +154,8 @@ fn conditions(litmus: &Litmus, model: &Model, search: &Search) -> Vec<Condition>
             Model::BuiltIn(setting) => check::expected(&litmus.program, query, *setting),
             Model::File(..) => None,
         };
-        let verdict = match judgement.is_vacuous() {
-            true => Some("vacuous".to_owned()),
-            false => judgement.verdict().map(|v| v.to_string()),
-        };
-        Condition {
-            name: litmus.query_name(at),
-            condition: query.condition.display(&litmus.program),
-            verdict,
-            stated: stated.map(|v| v.to_string()),
-            as_stated: stated.and_then(|v| judgement.meets(v)),
-        }
+        let text = query.condition.display(&litmus.program);
+        Condition::judged(litmus.query_name(at), text, &judgement, stated)
     };
     litmus.queries.iter().enumerate().map(condition).collect()
 }

@@ -28,13 +28,7 @@ pub(super) fn parsed(text: &str, parsed: &Parsed) -> parse::Answer {
     let Parsed { litmus, warnings } = parsed;
     let program = &litmus.program;
     let mut names = parse::words("corerma");
-    for location in &program.locations {
-        names.push(name(
-            &location.name,
-            "location",
-            format!("on node {}", location.node),
-        ));
-    }
+    names.extend(parse::locations(&program.locations));
     for process in &program.processes {
         let own = process.registers.iter();
         names.extend(own.map(|r| name(r, "register", format!("of node {}", process.node))));
@@ -89,17 +83,8 @@ pub(super) fn checked(
     let condition = |(at, query): (usize, &mowgli_corerma::litmus::Query)| {
         let judgement = check::judge(litmus, at, &search);
         let stated = query.expected.get(&model).copied();
-        let verdict = match judgement.is_vacuous() {
-            true => Some("vacuous".to_owned()),
-            false => judgement.verdict().map(|v| v.to_string()),
-        };
-        verdicts::Condition {
-            name: litmus.query_name(at),
-            condition: query.condition.display(&litmus.program),
-            verdict,
-            stated: stated.map(|v| v.to_string()),
-            as_stated: stated.and_then(|v| judgement.meets(v)),
-        }
+        let text = query.condition.display(&litmus.program);
+        verdicts::Condition::judged(litmus.query_name(at), text, &judgement, stated)
     };
     Ok(verdicts::Answer {
         setting: named.setting.clone(),

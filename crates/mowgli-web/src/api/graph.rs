@@ -21,7 +21,7 @@ struct EventEntry {
     /// The thread's name; null for an initial write.
     thread: Option<String>,
     label: String,
-    /// What the event is, in words.
+    /// The event in words.
     kind: &'static str,
     /// The instruction in the text.
     instruction: Option<Range>,

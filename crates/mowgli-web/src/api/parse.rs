@@ -1,4 +1,4 @@
-//! What the editor needs to know of a text: what is wrong with it, its names, and under which models it can be judged.
+//! Tells the editor about a text: what is wrong with it, its names, and under which models it can be judged.
 
 use axum::Json;
 use axum::extract::State;
@@ -6,6 +6,7 @@ use mowgli::cat::{self, Embedded, ModelFile};
 use mowgli::check;
 use mowgli::litmus::{KEYWORDS, Litmus, Parsed};
 use mowgli::model::Model;
+use mowgli::program::Location;
 use mowgli_libraries::client::{self, Client, Setting};
 use serde::{Deserialize, Serialize};
 
@@ -116,6 +117,14 @@ pub(super) fn words(kind: &str) -> Vec<Name> {
     names
 }
 
+/// Returns the names of locations.
+pub(super) fn locations(locations: &[Location]) -> impl Iterator<Item = Name> {
+    let detail = |location: &Location| format!("on node {}", location.node);
+    locations
+        .iter()
+        .map(move |location| name(&location.name, "location", detail(location)))
+}
+
 fn litmus(text: &str, parsed: &Parsed) -> Answer {
     let Parsed {
         litmus,
@@ -125,13 +134,7 @@ fn litmus(text: &str, parsed: &Parsed) -> Answer {
     let places = Places::of(text);
     let program = &litmus.program;
     let mut names = words("litmus");
-    for location in &program.locations {
-        names.push(name(
-            &location.name,
-            "location",
-            format!("on node {}", location.node),
-        ));
-    }
+    names.extend(locations(&program.locations));
     for thread in &program.threads {
         for register in &thread.registers {
             names.push(name(register, "register", format!("of {}", thread.name)));

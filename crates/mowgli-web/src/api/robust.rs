@@ -43,7 +43,7 @@ struct ConditionEntry {
     holds: Option<bool>,
     clause: Option<&'static str>,
     reason: Option<String>,
-    /// What would keep the two instructions in order.
+    /// A change that would keep the two instructions in order.
     need: Option<String>,
     /// The instructions that may be reordered.
     instructions: Vec<Range>,
