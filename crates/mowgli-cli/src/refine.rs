@@ -71,10 +71,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "I/N", default_value = "1/1", value_parser = shard::read, help = shard::HELP, long_help = shard::LONG_HELP)]
     shard: Shard,
     /// Draw the implementation's execution that refutes, as SVG, into this file
-    #[arg(long, value_name = "FILE", conflicts_with = "local")]
+    #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Draw the abstract execution that is missing, with the cycle that forbids it, as SVG, into this file
-    #[arg(long, value_name = "FILE", conflicts_with = "local")]
+    /// Draw the abstract execution that is missing, as SVG, into this file: with the cycle that forbids it, or for --local
+    /// with the order that the implementation gives
+    #[arg(long, value_name = "FILE")]
     svg_missing: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
@@ -147,6 +148,27 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
     let mut report = report(named, args, &summary, start.elapsed());
     if let (Some(failure), Some(refutation)) = (&summary.failure, &mut report.refuted_by) {
         refutation.missing = Some(missing(named, args, failure)?);
+    }
+    if let Some(failure) = &summary.local_failure {
+        let drawings = [
+            (
+                &args.svg,
+                Some(&failure.execution),
+                named.name,
+                "an execution that is not locally sound",
+            ),
+            (
+                &args.svg_missing,
+                failure.missing.as_ref(),
+                named.setting.name(),
+                "its calls, in the order that it gives",
+            ),
+        ];
+        for (path, drawn, name, what) in drawings {
+            if let (Some(path), Some(drawn)) = (path, drawn) {
+                write(path, &drawn.svg(&format!("{name}: {what}")))?;
+            }
+        }
     }
     let refuted = report.refuted_by.is_some();
     if args.json {

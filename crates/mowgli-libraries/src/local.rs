@@ -4,11 +4,13 @@
 //! under `g` are in `hb`. It is transitive, and by the first two conditions contains `ppo' ∪ so'`. The
 //! smallest `hb` of the implementation is the worst case for the first two conditions.
 
+use mowgli::explain::Drawing;
 use mowgli::outcome::{Budget, Limit};
 
 use crate::client::Client;
+use crate::draw::drawing;
 use crate::event::{Event, Stamp};
-use crate::execution::{Flow, Graph, State};
+use crate::execution::{Edge, Flow, Graph, State};
 use crate::implementation::{Implementation, Rules};
 use crate::justified::Justified;
 use crate::library::{Libraries, Specification};
@@ -39,6 +41,17 @@ pub struct Failure {
     pub events: Vec<Event>,
     /// The condition that fails, in words.
     pub why: String,
+    /// The implementation's execution.
+    pub execution: Drawing,
+    /// The abstract calls with the order between them that the implementation gives, in which no abstract execution is
+    /// consistent. `None` if a call has no abstract subevents.
+    pub missing: Option<Drawing>,
+}
+
+/// The condition that fails for an execution, and the abstract calls as [`Failure`] draws them.
+struct Unsound {
+    why: String,
+    missing: Option<Drawing>,
 }
 
 /// The finding about a client.
@@ -80,12 +93,14 @@ impl LocalSoundness<'_> {
                     }
                     match self.execution(client, g, &state.hb, &calls, budget) {
                         Ok(None) => Flow::Continue,
-                        Ok(Some(why)) => {
+                        Ok(Some(Unsound { why, missing })) => {
                             failure = Some(Box::new(Failure {
                                 client: client.clone(),
                                 calls: calls.clone(),
                                 events: g.events.clone(),
                                 why,
+                                execution: drawing(g, &state.edges, None),
+                                missing,
                             }));
                             Flow::Stop
                         }
@@ -120,7 +135,7 @@ impl LocalSoundness<'_> {
         hb: &Order,
         calls: &[Event],
         budget: Budget<'_>,
-    ) -> Result<Option<String>, Limit> {
+    ) -> Result<Option<Unsound>, Limit> {
         let mut refused = None;
         let abstracted = Graph::new(client, calls.to_vec(), |e| {
             let stamps = self.specification.stamps(client, e);
@@ -129,9 +144,13 @@ impl LocalSoundness<'_> {
             }
             stamps.unwrap_or_default()
         })?;
-        if refused.is_some() {
-            return Ok(refused);
+        if let Some(why) = refused {
+            return Ok(Some(Unsound { why, missing: None }));
         }
+        let broken = |why| {
+            let missing = Some(drawing(&abstracted, &[], None));
+            Ok(Some(Unsound { why, missing }))
+        };
         let mut concrete = Vec::new();
         for (s, subevent) in abstracted.subevents.iter().enumerate() {
             let call = &calls[subevent.event];
@@ -140,11 +159,11 @@ impl LocalSoundness<'_> {
                 .implementation
                 .concretise(client, call, subevent.stamp, &events, g);
             let Some(chosen) = chosen else {
-                return Ok(Some(format!("nothing implements {}", abstracted.display(s))));
+                return broken(format!("nothing implements {}", abstracted.display(s)));
             };
             let own: Vec<usize> = events.iter().flat_map(|&e| g.of_event(e)).collect();
             if let Some(why) = broken_promise(client, g, hb, subevent.stamp, chosen, &own) {
-                return Ok(Some(format!("{}: {why}", abstracted.display(s))));
+                return broken(format!("{}: {why}", abstracted.display(s)));
             }
             concrete.push(chosen);
         }
@@ -172,10 +191,24 @@ impl LocalSoundness<'_> {
         if let Some(limit) = state.limit {
             return Err(limit);
         }
-        let missing =
-            "no synchronisation order of the specification is within what the implementation orders";
-        Ok((!consistent).then(|| missing.to_owned()))
+        Ok((!consistent).then(|| Unsound {
+            why: "no synchronisation order of the specification is within what the implementation orders"
+                .to_owned(),
+            missing: Some(drawing(&abstracted, &ordered(&abstracted, &largest), None)),
+        }))
     }
+}
+
+/// Returns the pairs of `hb'` of different calls that do not follow from program order and others, for a drawing.
+fn ordered(g: &Graph<'_>, hb: &Order) -> Vec<Edge> {
+    let n = g.subevents.len();
+    let between = |a: usize, b: usize| (0..n).any(|c| hb.has(a, c) && hb.has(c, b));
+    let pairs = (0..n).flat_map(|a| (0..n).map(move |b| (a, b)));
+    pairs
+        .filter(|&(a, b)| hb.has(a, b) && g.subevents[a].event != g.subevents[b].event)
+        .filter(|&(a, b)| !g.po_sub(a, b) && !between(a, b))
+        .map(|(from, to)| Edge { from, to, why: "hb" })
+        .collect()
 }
 
 /// Returns `f⁻¹(e')`, the events that implement a call.

@@ -3,6 +3,7 @@
 
 use std::sync::atomic::AtomicU64;
 
+use mowgli::explain::{Arrow, Drawing};
 use mowgli::outcome::Budget;
 use mowgli_libraries::enumerate::Bounds;
 use mowgli_libraries::implementations::list::{self, Named};
@@ -138,4 +139,15 @@ fn the_printed_definition_of_ring_buffers_is_not_locally_sound() {
     let named = list::by_name("I_RBL/paper").expect("it is listed");
     let failure = locally(named, 2).local_failure.expect("it is not sound");
     assert_eq!(size(&failure.client), 2, "{}", failure.client.print());
+    // Both executions are drawn: the calls of the rings, and the events that implement them.
+    let boxes = |drawn: &Drawing, word| drawn.boxes.iter().filter(|b| b.label.contains(word)).count();
+    assert!(boxes(&failure.execution, "_sv(") > 2, "{:?}", failure.execution);
+    let missing = failure.missing.expect("each call has an abstract one");
+    assert_eq!(boxes(&missing, "_sv("), 0, "{missing:?}");
+    assert!(
+        boxes(&missing, "submit(") > 0 && boxes(&missing, "receive(") > 0,
+        "{missing:?}"
+    );
+    let is_order = |arrow: &Arrow| arrow.label == "po" || arrow.label == "hb";
+    assert!(missing.arrows.iter().all(is_order), "{missing:?}");
 }

@@ -11,7 +11,7 @@ use crate::program::Program;
 use crate::relation::Relation;
 
 /// A graph to draw.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Drawing {
     /// Columns from left to right; those of one node are next to each other.
     pub columns: Vec<Place>,
