@@ -19,6 +19,9 @@ use crate::record::Record;
 use crate::search::{self, Search, Strategy};
 use crate::test::Test;
 
+/// Time that was left over goes to so many tests.
+const SPREAD: u32 = 8;
+
 /// Says what to run.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -33,7 +36,8 @@ pub struct Plan {
     /// The longest time of a run, after which a test that has not ended has hung.
     pub patience: Duration,
     /// The longest time for the runs of one test; there are fewer runs then. [`Strategy::Auto`] gives a test up when every allowed outcome
-    /// was seen, and what is left goes to the tests after it, so that all take so much on average.
+    /// was seen, or nothing new for as long as it took to see the others, and at least half of this time, and no outcome once only. What is
+    /// left goes to the next tests, so that all take so much on average.
     pub time: Option<Duration>,
     /// The model, or `None` for the one that fits the test.
     pub model: Option<Theory>,
@@ -136,8 +140,10 @@ pub fn run<F: Fabric<Control = Mesh, Platform = Std>>(
             }
         };
         let allowed = oracle.ask(&test.litmus.program);
-        let left = u32::try_from(tests.len() - index).unwrap_or(u32::MAX);
+        // What is kept for the last tests may find no use.
+        let left = u32::try_from(tests.len() - index).map_or(SPREAD, |left| left.min(SPREAD));
         let time = plan.time.map(|time| time + saved / left);
+        search.begin();
         let mut trial = Trial {
             node: &mut node,
             search: &mut search,
@@ -152,6 +158,7 @@ pub fn run<F: Fabric<Control = Mesh, Platform = Std>>(
             discarded: 0,
             hung: None,
             seconds: 0.0,
+            last_new: Duration::ZERO,
         };
         trial.runs(listener)?;
         // A test that was cut short is made again as a whole.
@@ -227,6 +234,8 @@ struct Trial<'a, F: Fabric> {
     discarded: u64,
     hung: Option<String>,
     seconds: f64,
+    /// The time from the first run to the last outcome that was new.
+    last_new: Duration,
 }
 
 impl<F: Fabric> Trial<'_, F> {
@@ -235,22 +244,28 @@ impl<F: Fabric> Trial<'_, F> {
         while self.made < self.plan.runs && self.hung.is_none() && !listener.is_stopped() {
             if self
                 .time
-                .is_some_and(|time| begin.elapsed() >= time || self.is_exhausted())
+                .is_some_and(|time| begin.elapsed() >= time || self.is_exhausted(begin.elapsed()))
             {
                 break;
             }
+            let seen = self.counts.len();
             self.batch().map_err(Error::in_test(&self.test.name))?;
+            if self.counts.len() > seen {
+                self.last_new = begin.elapsed();
+            }
         }
         self.seconds = begin.elapsed().as_secs_f64();
         Ok(())
     }
 
-    /// Returns whether more runs could show nothing new.
-    fn is_exhausted(&self) -> bool {
+    /// Returns whether more runs could show nothing new, or are not likely to: the share of runs that show something new is estimated by
+    /// the share of runs whose outcome was seen once only (Good and Turing).
+    fn is_exhausted(&self, elapsed: Duration) -> bool {
         let is_seen = |outcome| self.counts.contains_key(outcome);
+        let patience = self.last_new.max(self.time.unwrap_or_default() / 2);
+        let is_dry = elapsed >= self.last_new + patience && self.counts.values().all(|&count| count > 1);
         self.plan.stress == Strategy::Auto
-            && self.allowed.complete
-            && self.allowed.outcomes.iter().all(is_seen)
+            && (is_dry || self.allowed.complete && self.allowed.outcomes.iter().all(is_seen))
     }
 
     fn batch(&mut self) -> loco_fabric::Result<()> {
@@ -284,6 +299,7 @@ impl<F: Fabric> Trial<'_, F> {
         if !is_first {
             let outcome = search::Outcome {
                 reward: changed.sum(),
+                is_new: self.counts.len() > before.len(),
                 runs,
                 time: begin.elapsed(),
             };

@@ -4,7 +4,12 @@
 //! is how often an outcome was seen before: new and rare outcomes count, common ones do not. An arm is worth its reward *a second*, since
 //! a stress that shows twice as much in ten times the time is the worse one. Tests of one family share what was learnt, and a new family
 //! begins with what was learnt of all. A bandit (UCB1) chooses among the arms; now and then the best changes by one switch, and the
-//! neighbour stays if it does better than the worst arm. Used by [`crate::job`].
+//! neighbour stays if it does better than the worst arm.
+//!
+//! Two arms make sure that the search loses to no simple strategy by more than their share: *no stress* is one, and *any stress*,
+//! which draws another one for each batch, as [`Strategy::Default`] does. Both are tried first. And an outcome that an arm has not shown of a test in
+//! several trials, it is not likely to show in the next: in one test an arm loses worth with each trial that shows nothing new.
+//! Used by [`crate::job`].
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -53,9 +58,8 @@ impl FromStr for Strategy {
     }
 }
 
-/// The arms with which a search begins, cheap ones first.
-const ARMS: [&str; 13] = [
-    "",
+/// The stresses with which a search begins besides none and any, cheap ones first.
+const ARMS: [&str; 12] = [
     "start=batch",
     "constant=inline",
     "place=same",
@@ -78,26 +82,39 @@ const KEPT: f64 = 0.99;
 /// The weight of doubt about an arm that was tried little, against the worth of the best.
 const DOUBT: f64 = 0.25;
 /// The time of a trial. What takes longer has fewer runs, so that a bad arm costs little.
-const TRIAL: Duration = Duration::from_millis(4);
+const TRIAL: Duration = Duration::from_millis(2);
 /// The runs of a trial of an arm of which nothing is known, and the fewest of any: nodes meet thrice a batch, which takes as long as many runs.
 const RUNS_FIRST: usize = 50;
-const RUNS_MIN: usize = 40;
+const RUNS_MIN: usize = 20;
+/// The number of trials without a new outcome of the test by which a stress loses half of its worth for it, and the same for any stress.
+const DRY: f64 = 2.0;
+const DRY_ANY: f64 = 16.0;
 
 /// The reward of a batch, and its cost.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outcome {
     /// The reward, as described at the head of the module.
     pub reward: f64,
+    /// Whether the test has shown an outcome for the first time.
+    pub is_new: bool,
     /// The runs.
     pub runs: usize,
     /// The time.
     pub time: Duration,
 }
 
+/// What an arm does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Pull {
+    One(Stress),
+    /// Another stress each time.
+    Any,
+}
+
 /// An arm and what it has shown. Old trials count less than new ones.
 #[derive(Clone, Debug)]
 struct Arm {
-    stress: Stress,
+    pull: Pull,
     trials: f64,
     runs: f64,
     reward: f64,
@@ -105,9 +122,9 @@ struct Arm {
 }
 
 impl Arm {
-    fn new(stress: Stress) -> Arm {
+    fn new(pull: Pull) -> Arm {
         Arm {
-            stress,
+            pull,
             trials: 0.0,
             runs: 0.0,
             reward: 0.0,
@@ -157,6 +174,10 @@ pub struct Search {
     families: BTreeMap<String, Vec<Arm>>,
     /// The arms of all families together.
     all: Vec<Arm>,
+    /// The arm of the trial in hand.
+    pulled: Option<Pull>,
+    /// The number of trials of an arm since the test in hand last showed something new by it.
+    dry: BTreeMap<Pull, f64>,
 }
 
 impl Search {
@@ -167,7 +188,14 @@ impl Search {
             random: Random::new(seed ^ 0x5eed),
             families: BTreeMap::new(),
             all: first_arms(),
+            pulled: None,
+            dry: BTreeMap::new(),
         }
+    }
+
+    /// Begins a test.
+    pub fn begin(&mut self) {
+        self.dry.clear();
     }
 
     /// Draws a seed for a batch.
@@ -200,21 +228,32 @@ impl Search {
             }
             arms
         });
-        if let Some(new) = arms.iter().find(|arm| arm.trials == 0.0) {
-            return (new.stress, RUNS_FIRST);
-        }
         let trials: f64 = arms.iter().map(|arm| arm.trials).sum();
         let most = arms.iter().map(Arm::worth).fold(1e-9, f64::max);
         let doubt = |arm: &Arm| DOUBT * most * (2.0 * trials.max(1.0).ln() / arm.trials).sqrt();
-        let bound = |arm: &Arm| arm.worth() + doubt(arm);
-        let best = arms.iter().max_by(|a, b| bound(a).total_cmp(&bound(b)));
-        let Some(best) = best else {
-            return (Stress::default(), RUNS_FIRST);
+        let left = |pull: Pull| {
+            let dry = self.dry.get(&pull).copied().unwrap_or(0.0);
+            let half = if pull == Pull::Any { DRY_ANY } else { DRY };
+            half / (half + dry)
         };
-        match self.random.once_in(CHANGE) {
-            true => (best.stress.neighbour(&mut self.random), RUNS_FIRST),
-            false => (best.stress, best.runs_of_a_trial()),
-        }
+        let bound = |arm: &Arm| (arm.worth() + doubt(arm)) * left(arm.pull);
+        let new = arms.iter().find(|arm| arm.trials == 0.0);
+        let best = new.or_else(|| arms.iter().max_by(|a, b| bound(a).total_cmp(&bound(b))));
+        let (mut pull, mut runs) = match best {
+            Some(arm) => (arm.pull, arm.runs_of_a_trial()),
+            None => (Pull::Any, RUNS_FIRST),
+        };
+        let stress = match pull {
+            Pull::One(stress) if new.is_none() && self.random.once_in(CHANGE) => {
+                let stress = stress.neighbour(&mut self.random);
+                (pull, runs) = (Pull::One(stress), RUNS_FIRST);
+                stress
+            }
+            Pull::One(stress) => stress,
+            Pull::Any => Stress::random(&mut self.random),
+        };
+        self.pulled = Some(pull);
+        (stress, runs)
     }
 
     /// Learns what a batch of a test of this family showed.
@@ -222,34 +261,53 @@ impl Search {
         let Some(arms) = self.families.get_mut(family) else {
             return;
         };
-        learn(arms, stress, outcome);
-        learn(&mut self.all, stress, outcome);
+        let pull = self.pulled.take().unwrap_or(Pull::One(stress));
+        let dry = self.dry.entry(pull).or_default();
+        *dry = if outcome.is_new { 0.0 } else { *dry + 1.0 };
+        for arms in [arms, &mut self.all] {
+            learn(arms, pull, outcome);
+            // A stress that was drawn stays if it did well.
+            if pull == Pull::Any && outcome.is_new {
+                learn(arms, Pull::One(stress), outcome);
+            }
+        }
     }
 
     /// Returns the stress that did best in a family, if something was learnt.
     pub fn best(&self, family: &str) -> Option<Stress> {
         let arms = self.families.get(family)?.iter().filter(|arm| arm.trials > 0.0);
-        let best = arms.max_by(|a, b| a.worth().total_cmp(&b.worth()));
-        best.map(|arm| arm.stress)
+        let stresses = arms.filter_map(|arm| match arm.pull {
+            Pull::One(stress) => Some((stress, arm.worth())),
+            Pull::Any => None,
+        });
+        let best = stresses.max_by(|(_, a), (_, b)| a.total_cmp(b));
+        best.map(|(stress, _)| stress)
     }
 }
 
 fn first_arms() -> Vec<Arm> {
-    let parse = |text: &&str| text.parse().unwrap_or_default();
-    ARMS.iter().map(parse).map(Arm::new).collect()
+    let parse = |text: &&str| Pull::One(text.parse().unwrap_or_default());
+    let simple = [Pull::One(Stress::default()), Pull::Any];
+    simple
+        .into_iter()
+        .chain(ARMS.iter().map(parse))
+        .map(Arm::new)
+        .collect()
 }
 
-fn learn(arms: &mut Vec<Arm>, stress: Stress, outcome: &Outcome) {
+fn learn(arms: &mut Vec<Arm>, pull: Pull, outcome: &Outcome) {
     for arm in arms.iter_mut() {
         arm.scale(KEPT);
     }
-    if let Some(arm) = arms.iter_mut().find(|arm| arm.stress == stress) {
+    if let Some(arm) = arms.iter_mut().find(|arm| arm.pull == pull) {
         arm.add(outcome);
         return;
     }
-    let mut new = Arm::new(stress);
+    let mut new = Arm::new(pull);
     new.add(outcome);
-    let known = (0..arms.len()).filter(|&at| arms[at].trials > 0.0);
+    // None and any stay.
+    let is_kept = |arm: &Arm| matches!(arm.pull, Pull::Any) || arm.pull == Pull::One(Stress::default());
+    let known = (0..arms.len()).filter(|&at| arms[at].trials > 0.0 && !is_kept(&arms[at]));
     let worst = known.min_by(|&a, &b| arms[a].worth().total_cmp(&arms[b].worth()));
     let Some(worst) = worst.filter(|&worst| new.worth() > arms[worst].worth()) else {
         return;
@@ -270,6 +328,7 @@ mod tests {
     fn outcome(reward: f64, time: Duration) -> Outcome {
         Outcome {
             reward,
+            is_new: reward > 0.0,
             runs: 20,
             time,
         }
@@ -312,11 +371,11 @@ mod tests {
         assert_eq!(best.delay, Delay::None);
         // What is slow gets few runs, what is fast many.
         let arm = |time| {
-            let mut arm = Arm::new(Stress::default());
+            let mut arm = Arm::new(Pull::Any);
             arm.add(&outcome(1.0, time));
             arm.runs_of_a_trial()
         };
-        assert_eq!((arm(1000 * MS), arm(MS)), (RUNS_MIN, 80));
+        assert_eq!((arm(1000 * MS), arm(MS)), (RUNS_MIN, 40));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! How often fabrics show what RDMA-TSO'24 Fig. 18 counts, and how much of what is allowed each strategy of stress shows.
 //!
-//! `LOCO_LITMUS_RUNS` sets the runs of each test (default 100); with `--nocapture` the tables of `docs/fabrics.md` are printed. Nothing
-//! forbidden may be seen.
+//! `LOCO_LITMUS_RUNS` sets the runs of each test (default 100), `LOCO_LITMUS_ROUNDS` the rounds in which strategies are compared (default
+//! 1), each with its own seeds; with `--nocapture` the tables of `docs/fabrics.md` are printed. Nothing forbidden may be seen.
 
 #![allow(clippy::unwrap_used)]
 
@@ -90,27 +90,53 @@ fn fig_18_on_the_fabrics_of_every_machine() {
     }
 }
 
+/// Returns the median, and the least and the most.
+fn spread(mut values: Vec<usize>) -> String {
+    values.sort_unstable();
+    let [least, .., most] = values[..] else {
+        return format!("{values:?}");
+    };
+    format!("{} ({least} to {most})", values[values.len() / 2])
+}
+
+/// Each round takes the strategies one after another, and the next one begins with another of them.
 #[test]
 fn strategies_compared_in_the_same_time() {
+    const STRATEGIES: [Strategy; 3] = [Strategy::None, Strategy::Default, Strategy::Auto];
+    let rounds = std::env::var("LOCO_LITMUS_ROUNDS").map_or(1, |rounds| rounds.parse().unwrap());
     let mut tests: Vec<Test> = test::load(&["rdma-tso24".to_owned(), "rmw".to_owned()]).unwrap();
     tests.extend(test::random(40, 1));
-    let mut records = Vec::new();
-    for (nic, fabric) in [(Nic::Synchronous, "shm"), (deferred(4), "shm, deferred NIC")] {
-        let mut shares = Vec::new();
-        for strategy in [Strategy::None, Strategy::Default, Strategy::Auto] {
-            let plan = Plan {
-                // The time decides, and not the runs.
-                time: Some(Duration::from_micros(100 * runs())),
-                runs: u64::MAX,
-                ..plan(strategy, fabric)
-            };
-            let kept = job(shm(2, nic.clone()), &tests, &plan).records;
-            let seen = kept.iter().map(|record| record.allowed().1);
-            shares.push(seen.sum::<usize>());
-            records.extend(without_violations(kept));
+    let mut last = Vec::new();
+    for fabric in ["shm", "shm, deferred NIC"] {
+        let mut seen = [const { Vec::new() }; 3];
+        let mut seconds = [0.0; 3];
+        for round in 0..rounds {
+            last.clear();
+            for turn in 0..3 {
+                let which = (turn + round) % 3;
+                let nic = match fabric {
+                    "shm" => Nic::Synchronous,
+                    _ => deferred(4 + round as u64),
+                };
+                let plan = Plan {
+                    // The time decides, and not the runs.
+                    time: Some(Duration::from_micros(100 * runs())),
+                    runs: u64::MAX,
+                    seed: round as u64 + 1,
+                    ..plan(STRATEGIES[which].clone(), fabric)
+                };
+                let kept = without_violations(job(shm(2, nic), &tests, &plan).records);
+                seen[which].push(kept.iter().map(|record| record.allowed().1).sum::<usize>());
+                seconds[which] += kept.iter().map(|record| record.seconds).sum::<f64>();
+                last.extend(kept);
+            }
+        }
+        let totals = seen.each_ref().map(|seen| seen.iter().sum::<usize>());
+        for ((strategy, seen), seconds) in STRATEGIES.iter().zip(seen).zip(seconds) {
+            println!("{fabric}, {strategy}: {} in {seconds:.1} s", spread(seen));
         }
         // A search that took its time from every test would see less than half of what is seen without it.
-        assert!(2 * shares[2] > shares[0], "{fabric}: {shares:?}");
+        assert!(2 * totals[2] > totals[0], "{fabric}: {totals:?}");
+        print!("{}", Table::new(&last));
     }
-    print!("{}", Table::new(&records));
 }

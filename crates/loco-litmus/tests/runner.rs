@@ -180,7 +180,7 @@ fn a_stopped_job_hands_on_what_it_has_seen() {
     assert!(test == "SB3" && (1..300).contains(runs), "{test}: {runs}");
 }
 
-/// Outcomes that are all seen end a test when time is the bound, and its time goes to the tests after it.
+/// Outcomes that are all seen end a test when time is the bound, and so does half of the time without a new one. What is left goes to the tests after it.
 #[test]
 fn automatic_stress_gives_up_tests_that_can_show_nothing_new() {
     let tests = test::load(&["SB3".to_owned(), "SB1".to_owned(), "MP1".to_owned()]).unwrap();
@@ -192,8 +192,8 @@ fn automatic_stress_gives_up_tests_that_can_show_nothing_new() {
     all_as_the_model_says(&kept, 3);
     for record in &kept.records {
         let (allowed, seen) = record.allowed();
-        // Either everything was seen, or no time was left over.
-        assert!(seen == allowed || record.seconds >= 0.05, "{record:?}");
+        // Either everything was seen, or at least half of the time was taken.
+        assert!(seen == allowed || record.seconds >= 0.025, "{record:?}");
     }
 }
 

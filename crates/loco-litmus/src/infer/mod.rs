@@ -1,7 +1,10 @@
 //! Which orderings a fabric has, from what litmus tests showed on it.
 //!
 //! A rule is *contradicted* by a state that was seen and that the rule alone forbids. The strongest model of the [`family`] that fits has all
-//! other rules; where these together still forbid a state that was seen, the rules go that explain it and were tried least. A rule that was never contradicted is no more than that: [`Evidence`] says how many runs could have shown otherwise.
+//! other rules; where these together still forbid a state that was seen, rules go that explain it: those first that nobody promises, and then
+//! those that were tried least. At the end each rule comes back with which all that was seen still fits, so that no stronger member of the
+//! family fits than the one that is inferred, but for rules that nobody promises and no test can tell. A rule that was never contradicted
+//! is no more than that: [`Evidence`] says how many runs could have shown otherwise.
 //! Relies on results and on `mowgli`'s model files. Used by the command.
 
 use std::collections::BTreeSet;
@@ -182,6 +185,11 @@ pub fn infer(records: &[Record]) -> Result<Inferred> {
     // What nobody promises and no test can tell is no part of the model.
     let promised: Vec<Rule> = rules.iter().copied().filter(|rule| rule.is_promised()).collect();
     rules.retain(|&rule| rule.is_promised() || tried(&seen, &promised, rule).0 > 0);
+    let free = all
+        .iter()
+        .zip(&contradicted)
+        .filter(|(_, (count, _))| *count == 0);
+    strengthen(&seen, &mut rules, free.map(|(&rule, _)| rule));
     let model = family::model(&rules);
     for test in seen.iter().filter(|test| !test.fits(&model)) {
         unexplained.push((
@@ -223,8 +231,8 @@ pub fn infer(records: &[Record]) -> Result<Inferred> {
     })
 }
 
-/// Takes rules away until what was seen is allowed, one or two at a time. Of those that help, the ones go that were tried least
-/// (`weight`), and of these the ones without which most tests fit.
+/// Takes rules away until what was seen is allowed, one or two at a time. Of those that help, the ones go of which none is promised, if there are such; of these
+/// those that were tried least (`weight`), and of these the ones without which most tests fit.
 fn reconcile(seen: &[Seen], rules: &mut Vec<Rule>, weight: &dyn Fn(Rule) -> u64) {
     loop {
         let model = family::model(rules);
@@ -239,14 +247,15 @@ fn reconcile(seen: &[Seen], rules: &mut Vec<Rule>, weight: &dyn Fn(Rule) -> u64)
             let rest = concerned[at + 1..].iter();
             rest.map(move |&b| vec![a, b])
         });
-        let mut choices: Vec<(u64, Vec<Rule>)> = singles
-            .chain(pairs)
-            .map(|gone| (gone.iter().map(|&rule| weight(rule)).sum(), gone))
-            .collect();
-        choices.sort_by_key(|(weight, gone)| (*weight, gone.len()));
-        let mut best: Option<(u64, usize, Vec<Rule>)> = None;
-        for (weight, gone) in choices {
-            if best.as_ref().is_some_and(|(least, ..)| weight > *least) {
+        let cost = |gone: &[Rule]| {
+            let promised = gone.iter().any(|rule| rule.is_promised());
+            (promised, gone.iter().map(|&rule| weight(rule)).sum::<u64>())
+        };
+        let mut choices: Vec<_> = singles.chain(pairs).map(|gone| (cost(&gone), gone)).collect();
+        choices.sort_by_key(|(cost, gone)| (*cost, gone.len()));
+        let mut best: Option<((bool, u64), usize, Vec<Rule>)> = None;
+        for (cost, gone) in choices {
+            if best.as_ref().is_some_and(|(least, ..)| cost > *least) {
                 break;
             }
             let left: Vec<Rule> = rules
@@ -257,12 +266,30 @@ fn reconcile(seen: &[Seen], rules: &mut Vec<Rule>, weight: &dyn Fn(Rule) -> u64)
             let model = family::model(&left);
             let fits = conflicts.iter().filter(|test| test.fits(&model)).count();
             if fits > best.as_ref().map_or(0, |(_, most, _)| *most) {
-                best = Some((weight, fits, left));
+                best = Some((cost, fits, left));
             }
         }
         match best {
             Some((.., left)) => *rules = left,
             None => return,
+        }
+    }
+}
+
+/// Brings each of these rules back with which what was seen still fits, promised ones first. One goes with another that nobody promises and that
+/// went later, or that no test can tell, and then has gone in vain.
+fn strengthen(seen: &[Seen], rules: &mut Vec<Rule>, free: impl Iterator<Item = Rule>) {
+    let mut gone: Vec<Rule> = free.filter(|rule| !rules.contains(rule)).collect();
+    gone.sort_by_key(|rule| !rule.is_promised());
+    for rule in gone {
+        let with = [rules, &[rule][..]].concat();
+        let model = family::model(&with);
+        let concerned = || seen.iter().filter(|test| test.rules.contains(&rule));
+        let is_told = rule.is_promised() || tried(seen, rules, rule).0 > 0;
+        // A state that does not fit anyway is no reason against a rule.
+        let before = family::model(rules);
+        if is_told && concerned().all(|test| test.fits(&model) || !test.fits(&before)) {
+            *rules = with;
         }
     }
 }

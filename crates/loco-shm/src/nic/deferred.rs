@@ -2,10 +2,14 @@
 //! steps.
 //!
 //! This is a test aid, see [`Nic::Deferred`](crate::Nic::Deferred). One lock guards everything; the NIC takes
-//! it for one step at a time. Each operation and stage has its own delay, so that queue pairs progress
+//! it for some steps at a time. Each operation and stage has its own rest, so that queue pairs progress
 //! independently.
+//!
+//! Which races are seen must not depend on when the host runs the NIC's thread. So the NIC also takes turns within the calls of the
+//! node's threads (each poll, and every other post), as a card that is faster than they are, and rests are counted in such calls besides time
+//! ([`Rest`](super::send_queue::Rest)): a put that rests is still unplaced when its thread has gone on, on every node alike.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -13,9 +17,10 @@ use std::time::{Duration, Instant};
 use loco_fabric::{
     Completion, Control, FabricError, NodeId, PeerState, Platform, Result, Std, Task, ThreadKind,
 };
+use loco_host::word;
 use loco_job::Mesh;
 
-use super::send_queue::{Dice, SendQueue};
+use super::send_queue::{Dice, Moment, SendQueue};
 use crate::bell::Bell;
 use crate::config::Nic;
 use crate::discipline::Discipline;
@@ -34,6 +39,11 @@ const BURST_DOUBLINGS: u64 = 3;
 const YIELDS: u64 = 4;
 /// The pause after other bursts, in hints to the processor.
 const LOOKS: u32 = 50;
+/// Rests in calls end when there has been no call for a time between 1 us and 16 us, and for between 1 and 8 looks of the NIC's
+/// thread, each doubling equally likely.
+const PATIENCE: Duration = Duration::from_micros(1);
+const PATIENCE_DOUBLINGS: u64 = 5;
+const LOOK_DOUBLINGS: u64 = 4;
 
 /// The position of a queue pair's queue.
 pub(crate) type QueueId = usize;
@@ -52,6 +62,12 @@ struct Shared {
     changed: Condvar,
     /// Set when there is something to poll. It avoids the lock when there is nothing. Written under the lock.
     waiting: AtomicBool,
+    /// The number of calls (posts and polls) of the node's threads.
+    calls: AtomicU64,
+    /// The NIC's part of the gate. It is entered under the lock only.
+    slot: Slot,
+    /// The doorbells of all nodes. They are rung after steps, and when operations have ended without one.
+    bells: Vec<Bell>,
     delay_max: Duration,
     queue_depth: usize,
     discipline: Discipline,
@@ -76,6 +92,38 @@ impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn moment(&self) -> Moment {
+        Moment {
+            now: Instant::now(),
+            // Relaxed: a measure of time, no more.
+            calls: self.calls.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Gives the NIC a turn: some steps, if any may come next.
+    fn turn(&self, state: &mut State, moment: Moment) -> Next {
+        // The stores that the calling thread made before come before the NIC's steps (LOCO'26 Fig. 10, B6 and B8).
+        word::full_fence();
+        let next = match self.slot.enter() {
+            Ok(_section) => state.steps(self.delay_max, moment),
+            Err(error) => {
+                state.fail_all(&error);
+                Next::Idle
+            }
+        };
+        // Relaxed: see `poll`.
+        if std::mem::take(&mut state.found) && !self.waiting.swap(true, Ordering::Relaxed) {
+            // There was nothing to poll before. Operations may have failed without a step.
+            self.ring();
+        }
+        next
+    }
+
+    /// Tells the threads of all nodes that memory may have changed.
+    fn ring(&self) {
+        self.bells.iter().for_each(Bell::ring_if_awaited);
+    }
 }
 
 impl DeferredNic {
@@ -95,7 +143,7 @@ impl DeferredNic {
                 discipline,
             } => (*seed, *delay_max, *queue_depth, discipline.clone()),
         };
-        let (mesh, slot) = (gate.mesh(), gate.slot()?);
+        let mesh = gate.mesh();
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
                 queues: Vec::new(),
@@ -109,15 +157,16 @@ impl DeferredNic {
             }),
             changed: Condvar::new(),
             waiting: AtomicBool::new(false),
+            calls: AtomicU64::new(0),
+            slot: gate.slot()?,
+            bells,
             delay_max,
             queue_depth,
             discipline,
         });
         let name = format!("nic of {}", mesh.node());
         let (its, mesh) = (Arc::clone(&shared), mesh.clone());
-        let thread = Std.spawn(&name, ThreadKind::Service, move || {
-            run(&its, &mesh, &slot, &bells)
-        })?;
+        let thread = Std.spawn(&name, ThreadKind::Service, move || run(&its, &mesh))?;
         Ok(Some(DeferredNic {
             shared,
             thread: Some(thread),
@@ -148,22 +197,41 @@ impl DeferredNic {
     }
 
     pub(crate) fn post(&self, id: QueueId, request: Request) -> Result<()> {
-        let mut state = self.shared.lock();
+        let shared = &*self.shared;
+        let mut state = shared.lock();
+        shared.calls.fetch_add(1, Ordering::Relaxed);
+        let moment = shared.moment();
         let State { queues, dice, .. } = &mut *state;
         // A queue lives at least as long as its queue pair.
         if let Some(Some(queue)) = queues.get_mut(id) {
-            queue.post(request, Instant::now() + dice.delay(self.shared.delay_max))?;
+            queue.post(request, dice.rest(moment, shared.delay_max))?;
         }
+        let next = match dice.coin() {
+            true => shared.turn(&mut state, moment),
+            false => Next::Idle,
+        };
         // A signal that nobody awaits costs a system call.
         let waits = state.waits;
         drop(state);
         if waits {
-            self.shared.changed.notify_one();
+            shared.changed.notify_one();
+        }
+        if matches!(next, Next::Stepped) {
+            shared.ring();
         }
         Ok(())
     }
 
     pub(crate) fn poll(&self, completions: &mut Vec<Completion>) -> usize {
+        self.shared.calls.fetch_add(1, Ordering::Relaxed);
+        // Where the lock is taken, the NIC is at work.
+        if let Ok(mut state) = self.shared.state.try_lock() {
+            let next = self.shared.turn(&mut state, self.shared.moment());
+            drop(state);
+            if matches!(next, Next::Stepped) {
+                self.shared.ring();
+            }
+        }
         // Relaxed: this is only a hint, and the lock orders the rest. The next call finds what this one
         // misses.
         if !self.shared.waiting.load(Ordering::Relaxed) {
@@ -193,35 +261,25 @@ impl Drop for DeferredNic {
 }
 
 /// The NIC's thread.
-fn run(shared: &Shared, mesh: &Mesh, slot: &Slot, bells: &[Bell]) {
+fn run(shared: &Shared, mesh: &Mesh) {
     let mut departures_seen = 0;
     let mut state = shared.lock();
+    let mut quiet = Quiet::since(shared.moment(), &mut state.dice);
     loop {
         let departures = mesh.departures();
         if departures != departures_seen {
             departures_seen = departures;
             state.fail_lost(mesh);
         }
-        let now = Instant::now();
         let stop = state.stop;
-        let next = match slot.enter() {
-            Ok(_section) => state.steps(shared.delay_max, now),
-            Err(error) => {
-                state.fail_all(&error);
-                Next::Idle
-            }
-        };
-        // Relaxed: see `poll`.
-        if std::mem::take(&mut state.found) && !shared.waiting.swap(true, Ordering::Relaxed) {
-            // There was nothing to poll before. Operations may have failed without a step.
-            bells.iter().for_each(Bell::ring_if_awaited);
-        }
+        let moment = shared.moment();
+        let next = shared.turn(&mut state, moment);
         state = match next {
             Next::Stepped => {
                 let yields = state.dice.below(YIELDS) == 0;
                 drop(state);
                 // The step may have changed the memory of any node.
-                bells.iter().for_each(Bell::ring_if_awaited);
+                shared.ring();
                 // Lets others post and poll: this lock is not fair. On a busy host a thread that yields may be away for milliseconds.
                 if yields {
                     std::thread::yield_now();
@@ -232,6 +290,17 @@ fn run(shared: &Shared, mesh: &Mesh, slot: &Slot, bells: &[Bell]) {
             }
             Next::Idle if stop => return,
             Next::Idle => wait(shared, state, None),
+            Next::Listen(calls) => {
+                if quiet.calls != moment.calls {
+                    quiet = Quiet::since(moment, &mut state.dice);
+                } else if quiet.is_over(moment.now) {
+                    // The threads do something else, or sleep until the NIC has done its part.
+                    shared.calls.fetch_max(calls, Ordering::Relaxed);
+                }
+                drop(state);
+                std::thread::yield_now();
+                shared.lock()
+            }
             Next::Rest(rest) if rest < YIELD_BELOW => {
                 drop(state);
                 std::thread::yield_now();
@@ -239,6 +308,32 @@ fn run(shared: &Shared, mesh: &Mesh, slot: &Slot, bells: &[Bell]) {
             }
             Next::Rest(rest) => wait(shared, state, Some(rest.min(LOOK_AT_PEERS))),
         };
+    }
+}
+
+/// A time without calls, in which the NIC is patient.
+struct Quiet {
+    /// The number of calls at its beginning.
+    calls: u64,
+    /// The time at which it ends at the soonest.
+    until: Instant,
+    /// The number of looks until then, between which others may run: on a busy host time alone says nothing.
+    looks: u32,
+}
+
+impl Quiet {
+    fn since(moment: Moment, dice: &mut Dice) -> Quiet {
+        Quiet {
+            calls: moment.calls,
+            until: moment.now + PATIENCE * (1 << dice.below(PATIENCE_DOUBLINGS)),
+            looks: 1 << dice.below(LOOK_DOUBLINGS),
+        }
+    }
+
+    /// Takes note of a look. Returns true if the NIC has waited long enough.
+    fn is_over(&mut self, now: Instant) -> bool {
+        self.looks = self.looks.saturating_sub(1);
+        self.looks == 0 && now >= self.until
     }
 }
 
@@ -265,16 +360,18 @@ enum Next {
     Stepped,
     /// The operations that may run next rest for this time.
     Rest(Duration),
+    /// The operation whose rest is over first rests until there were so many calls.
+    Listen(u64),
     /// No operation is posted.
     Idle,
 }
 
 impl State {
     /// Runs some permitted steps, each chosen at random. Others can neither post nor poll between them, which is often one step only.
-    fn steps(&mut self, delay_max: Duration, now: Instant) -> Next {
+    fn steps(&mut self, delay_max: Duration, moment: Moment) -> Next {
         let burst = 1 << self.dice.below(BURST_DOUBLINGS);
         for made in 0..burst {
-            match self.step(delay_max, now) {
+            match self.step(delay_max, moment) {
                 Next::Stepped => {}
                 _ if made > 0 => break,
                 next => return next,
@@ -284,31 +381,35 @@ impl State {
     }
 
     /// Runs one permitted step, chosen at random.
-    fn step(&mut self, delay_max: Duration, now: Instant) -> Next {
+    fn step(&mut self, delay_max: Duration, moment: Moment) -> Next {
         let State {
             queues, awake, stop, ..
         } = self;
         awake.clear();
-        let mut rest: Option<Duration> = None;
+        let (mut left, mut calls): (Option<Duration>, Option<u64>) = (None, None);
+        let now = moment.now;
         for (id, queue) in queues.iter_mut().enumerate() {
             let Some(queue) = queue else { continue };
-            queue.candidates(|index, rests_until| {
-                // A NIC that stops does the rest at once.
-                if rests_until <= now || *stop {
+            queue.candidates(|index, rest| {
+                // A NIC that stops does what is left at once.
+                if *stop || (rest.until <= now && rest.calls <= moment.calls) {
                     awake.push((id, index));
+                } else if rest.until <= now {
+                    calls = Some(calls.map_or(rest.calls, |calls| calls.min(rest.calls)));
                 } else {
-                    let left = rests_until - now;
-                    rest = Some(rest.map_or(left, |rest| rest.min(left)));
+                    let its = rest.until - now;
+                    left = Some(left.map_or(its, |left| left.min(its)));
                 }
             });
         }
         #[allow(clippy::cast_possible_truncation)] // Below `awake.len()`.
         let choice = self.dice.below(self.awake.len() as u64) as usize;
         let Some(&(id, index)) = self.awake.get(choice) else {
-            return rest.map_or(Next::Idle, Next::Rest);
+            let rest = || left.map_or(Next::Idle, Next::Rest);
+            return calls.map_or_else(rest, Next::Listen);
         };
         if let Some(queue) = &mut self.queues[id] {
-            if let Err(error) = queue.step(index, &mut self.dice, delay_max, now) {
+            if let Err(error) = queue.step(index, &mut self.dice, delay_max, moment) {
                 // Ranges and alignment were checked when the operation was posted.
                 unreachable!("a checked operation failed: {error}");
             }

@@ -42,8 +42,8 @@ struct Operation {
     done: usize,
     /// The number of bytes moved by the current stage.
     moved: usize,
-    /// The time until which the current stage rests.
-    rests_until: Instant,
+    /// The end of the current stage's rest.
+    rest: Rest,
     /// Set if the operation waits for the gets and atomics before it. All operations after it wait with it.
     fence_up: bool,
     /// The value that a read-modify-write that is not atomic has read, and will compute with.
@@ -78,6 +78,27 @@ impl Operation {
     }
 }
 
+/// The moment at which the NIC takes a step.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment {
+    pub(super) now: Instant,
+    /// The number of calls (posts and polls) that threads of the node have made.
+    pub(super) calls: u64,
+}
+
+/// The end of a rest. A rest in time alone would be over before a thread without a processor goes on; one in calls lasts until
+/// the threads of the node have gone some way in their programs, however fast they are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rest {
+    pub(super) until: Instant,
+    /// See [`Moment::calls`].
+    pub(super) calls: u64,
+}
+
+/// A rest lasts up to 8 calls, each doubling equally likely: until the next run of a litmus test, say. Longer ones show less, since those of several
+/// nodes end at one time less often.
+const CALL_DOUBLINGS: u64 = 4;
+
 /// The source of the NIC's choices.
 #[derive(Debug)]
 pub(super) struct Dice(SmallRng);
@@ -96,13 +117,25 @@ impl Dice {
         }
     }
 
-    fn coin(&mut self) -> bool {
+    pub(super) fn coin(&mut self) -> bool {
         self.below(2) == 0
+    }
+
+    /// Returns the end of a rest that begins now. Half of the rests are over at once as to calls, and half as to time.
+    pub(super) fn rest(&mut self, at: Moment, delay_max: Duration) -> Rest {
+        let calls = match self.coin() {
+            true => 0,
+            false => (1 << self.below(CALL_DOUBLINGS)) - 1 + self.below(2),
+        };
+        Rest {
+            until: at.now + self.delay(delay_max),
+            calls: at.calls + calls,
+        }
     }
 
     /// Returns no delay, or one up to `max`, of which each decade is equally likely: rests of some hundred nanoseconds and of many
     /// microseconds lead to different races.
-    pub(super) fn delay(&mut self, max: Duration) -> Duration {
+    fn delay(&mut self, max: Duration) -> Duration {
         if max.is_zero() || self.coin() {
             return Duration::ZERO;
         }
@@ -152,7 +185,7 @@ impl SendQueue {
         self.operations.is_empty()
     }
 
-    pub(super) fn post(&mut self, request: Request, rests_until: Instant) -> Result<()> {
+    pub(super) fn post(&mut self, request: Request, rest: Rest) -> Result<()> {
         if self.lost {
             return Err(FabricError::PeerLost(self.peer));
         }
@@ -164,7 +197,7 @@ impl SendQueue {
             stages: stages(request.kind, request.inline),
             done: 0,
             moved: 0,
-            rests_until,
+            rest,
             fence_up: request.work.fenced,
             read: None,
             request,
@@ -178,8 +211,8 @@ impl SendQueue {
         self.completed = 0;
     }
 
-    /// Hands out the operations whose current stage may run, with the time until which they rest.
-    pub(super) fn candidates(&mut self, mut each: impl FnMut(usize, Instant)) {
+    /// Hands out the operations whose current stage may run, with the end of their rest.
+    pub(super) fn candidates(&mut self, mut each: impl FnMut(usize, Rest)) {
         let (mut earlier, mut fenced_by, mut sent) = (0, 0, false);
         let mut under_way = 0;
         for (index, operation) in self.operations.iter_mut().enumerate() {
@@ -198,7 +231,7 @@ impl SendQueue {
             };
             let flushes = next == Stage::RemoteRead && sent && self.discipline.reads_flush;
             if earlier & awaited == 0 && !flushes {
-                each(index, operation.rests_until);
+                each(index, operation.rest);
             }
             let open = operation.open();
             earlier |= open;
@@ -216,7 +249,7 @@ impl SendQueue {
         index: usize,
         dice: &mut Dice,
         delay_max: Duration,
-        now: Instant,
+        moment: Moment,
     ) -> Result<()> {
         let (unplaced, unlanded) = (self.unplaced_before(index), self.unlanded_before(index));
         let Some(operation) = self.operations.get_mut(index) else {
@@ -251,7 +284,7 @@ impl SendQueue {
                 remote.span().read(*offset, &mut word)?;
                 let Some(old) = operation.read else {
                     operation.read = Some(u64::from_ne_bytes(word));
-                    operation.rests_until = now + dice.delay(delay_max);
+                    operation.rest = dice.rest(moment, delay_max);
                     return Ok(());
                 };
                 if let Some(new) = request.kind.computed(old) {
@@ -275,7 +308,7 @@ impl SendQueue {
         } else {
             operation.moved = to;
         }
-        operation.rests_until = now + dice.delay(delay_max);
+        operation.rest = dice.rest(moment, delay_max);
         Ok(())
     }
 
@@ -384,9 +417,16 @@ mod tests {
     fn queue(works: &[(Kind, Work)]) -> SendQueue {
         let mut queue = SendQueue::new(NodeId(1), 64, Discipline::contract());
         for &(kind, work) in works {
-            queue.post(Request::new(kind, work), Instant::now()).unwrap();
+            queue.post(Request::new(kind, work), at_once()).unwrap();
         }
         queue
+    }
+
+    fn at_once() -> Rest {
+        Rest {
+            until: Instant::now(),
+            calls: 0,
+        }
     }
 
     fn free(queue: &mut SendQueue) -> Vec<usize> {
@@ -396,8 +436,12 @@ mod tests {
     }
 
     fn step(queue: &mut SendQueue, index: usize) {
+        let moment = Moment {
+            now: Instant::now(),
+            calls: 0,
+        };
         queue
-            .step(index, &mut Dice::new(0), Duration::ZERO, Instant::now())
+            .step(index, &mut Dice::new(0), Duration::ZERO, moment)
             .unwrap();
     }
 
