@@ -14,12 +14,18 @@ use loco_fabric::{NodeId, Platform, Std, Time};
 use super::noise::Sealer;
 use crate::timeouts::Timeouts;
 
+/// The number of heartbeats within the silence after which a peer is lost. More of them would tell nothing more, and all pairs
+/// of nodes of a large job on one host send them.
+const HEARTBEATS: u32 = 10;
+
 /// A connection with `node`.
 pub(super) struct Connection {
     pub(super) node: NodeId,
     pub(super) stream: TcpStream,
     /// A peer that is silent for longer is lost.
     pub(super) silence: Duration,
+    /// The time between signs of life, if nothing else is sent.
+    pub(super) heartbeat_interval: Duration,
     outgoing: Mutex<Outgoing>,
     /// `outgoing` got shorter or was given up.
     pub(super) room: Condvar,
@@ -50,14 +56,15 @@ impl Connection {
     ) -> io::Result<Connection> {
         stream.set_nonblocking(true)?;
         let same_host = stream.local_addr()?.ip().to_canonical() == stream.peer_addr()?.ip().to_canonical();
+        let silence = match same_host {
+            true => timeouts.silence_same_host,
+            false => timeouts.silence,
+        };
         Ok(Connection {
             node,
             stream,
-            silence: if same_host {
-                timeouts.silence_same_host
-            } else {
-                timeouts.silence
-            },
+            silence,
+            heartbeat_interval: timeouts.heartbeat_interval.max(silence / HEARTBEATS),
             outgoing: Mutex::new(Outgoing {
                 sealer,
                 queue: VecDeque::new(),
