@@ -14,8 +14,9 @@ use loco_fabric::{NodeId, Platform, Std, Time};
 use super::noise::Sealer;
 use crate::timeouts::Timeouts;
 
-/// The number of heartbeats within the silence after which a peer is lost. More of them would tell nothing more, and all pairs
-/// of nodes of a large job on one host send them.
+/// The number of nodes from which on heartbeats become fewer, and the least number of them within the silence after
+/// which a peer is lost. All pairs of nodes of a large job send them.
+const FEW_NODES: u32 = 8;
 const HEARTBEATS: u32 = 10;
 
 /// A connection with `node`.
@@ -53,6 +54,7 @@ impl Connection {
         stream: TcpStream,
         sealer: Sealer,
         timeouts: &Timeouts,
+        nodes: usize,
     ) -> io::Result<Connection> {
         stream.set_nonblocking(true)?;
         let same_host = stream.local_addr()?.ip().to_canonical() == stream.peer_addr()?.ip().to_canonical();
@@ -64,7 +66,7 @@ impl Connection {
             node,
             stream,
             silence,
-            heartbeat_interval: timeouts.heartbeat_interval.max(silence / HEARTBEATS),
+            heartbeat_interval: heartbeat_interval(timeouts, silence, nodes),
             outgoing: Mutex::new(Outgoing {
                 sealer,
                 queue: VecDeque::new(),
@@ -164,5 +166,29 @@ impl Outgoing {
         self.queue.clear();
         self.written = 0;
         self.bytes = 0;
+    }
+}
+
+/// Returns the time between signs of life in a job of so many nodes. In a large one it is longer, as far as a peer may be
+/// silent for longer.
+fn heartbeat_interval(timeouts: &Timeouts, silence: Duration, nodes: usize) -> Duration {
+    let shortest = timeouts.heartbeat_interval;
+    let slower = u32::try_from(nodes).unwrap_or(u32::MAX) / FEW_NODES;
+    shortest.max(shortest.saturating_mul(slower).min(silence / HEARTBEATS))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heartbeats_of_a_large_job_are_fewer_and_never_too_few() {
+        let timeouts = Timeouts::default();
+        let interval = |silence, nodes| heartbeat_interval(&timeouts, silence, nodes).as_millis();
+        for nodes in [2, 8, 64, 10_000] {
+            assert_eq!(interval(timeouts.silence, nodes), 100);
+        }
+        let here = |nodes| interval(timeouts.silence_same_host, nodes);
+        assert_eq!([here(2), here(15), here(64), here(10_000)], [100, 100, 800, 1000]);
     }
 }

@@ -87,9 +87,15 @@ impl Wire {
                 return Ok(None);
             };
             openers.push(Some(session.opener));
-            Connection::new(node, session.stream, session.sealer, timeouts)
-                .map(Some)
-                .map_err(|e| FabricError::os(format!("preparing the connection with {node}"), &e))
+            Connection::new(
+                node,
+                session.stream,
+                session.sealer,
+                timeouts,
+                state.nodes().len(),
+            )
+            .map(Some)
+            .map_err(|e| FabricError::os(format!("preparing the connection with {node}"), &e))
         };
         let connections = state.nodes().iter().map(connection).collect::<Result<_>>()?;
         let wire = Wire {
