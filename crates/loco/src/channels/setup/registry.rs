@@ -328,8 +328,11 @@ impl<F: Fabric> Registry<F> {
                 .waiting
                 .retain(|&peer| control.peer_state(peer) == PeerState::Alive);
         }
-        let free = self.buried.extract_if(.., |_, buried| buried.waiting.is_empty());
-        free.map(|(_, buried)| buried).collect()
+        let free = self.buried.iter().filter(|(_, buried)| buried.waiting.is_empty());
+        let free: Vec<u64> = free.map(|(&incarnation, _)| incarnation).collect();
+        free.iter()
+            .filter_map(|incarnation| self.buried.remove(incarnation))
+            .collect()
     }
 
     /// Returns the number of channels whose memory is in quarantine.
