@@ -14,12 +14,19 @@ use loco_fabric::{NodeId, Platform, Std, Time};
 use super::noise::Sealer;
 use crate::timeouts::Timeouts;
 
+/// The number of nodes from which on heartbeats become fewer, and the least number of them within the silence after
+/// which a peer is lost. All pairs of nodes of a large job send them.
+const FEW_NODES: u32 = 8;
+const HEARTBEATS: u32 = 10;
+
 /// A connection with `node`.
 pub(super) struct Connection {
     pub(super) node: NodeId,
     pub(super) stream: TcpStream,
     /// A peer that is silent for longer is lost.
     pub(super) silence: Duration,
+    /// The time between signs of life, if nothing else is sent.
+    pub(super) heartbeat_interval: Duration,
     outgoing: Mutex<Outgoing>,
     /// `outgoing` got shorter or was given up.
     pub(super) room: Condvar,
@@ -47,17 +54,19 @@ impl Connection {
         stream: TcpStream,
         sealer: Sealer,
         timeouts: &Timeouts,
+        nodes: usize,
     ) -> io::Result<Connection> {
         stream.set_nonblocking(true)?;
         let same_host = stream.local_addr()?.ip().to_canonical() == stream.peer_addr()?.ip().to_canonical();
+        let silence = match same_host {
+            true => timeouts.silence_same_host,
+            false => timeouts.silence,
+        };
         Ok(Connection {
             node,
             stream,
-            silence: if same_host {
-                timeouts.silence_same_host
-            } else {
-                timeouts.silence
-            },
+            silence,
+            heartbeat_interval: heartbeat_interval(timeouts, silence, nodes),
             outgoing: Mutex::new(Outgoing {
                 sealer,
                 queue: VecDeque::new(),
@@ -157,5 +166,29 @@ impl Outgoing {
         self.queue.clear();
         self.written = 0;
         self.bytes = 0;
+    }
+}
+
+/// Returns the time between signs of life in a job of so many nodes. In a large one it is longer, as far as a peer may be
+/// silent for longer.
+fn heartbeat_interval(timeouts: &Timeouts, silence: Duration, nodes: usize) -> Duration {
+    let shortest = timeouts.heartbeat_interval;
+    let slower = u32::try_from(nodes).unwrap_or(u32::MAX) / FEW_NODES;
+    shortest.max(shortest.saturating_mul(slower).min(silence / HEARTBEATS))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heartbeats_of_a_large_job_are_fewer_and_never_too_few() {
+        let timeouts = Timeouts::default();
+        let interval = |silence, nodes| heartbeat_interval(&timeouts, silence, nodes).as_millis();
+        for nodes in [2, 8, 64, 10_000] {
+            assert_eq!(interval(timeouts.silence, nodes), 100);
+        }
+        let here = |nodes| interval(timeouts.silence_same_host, nodes);
+        assert_eq!([here(2), here(15), here(64), here(10_000)], [100, 100, 800, 1000]);
     }
 }

@@ -20,6 +20,8 @@ use crate::secret::Secret;
 const PROTOCOL: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
 /// Longest message of Noise, in bytes.
 const MESSAGE_BYTES_MAX: usize = 65_535;
+/// Longest message of the handshake, whose messages carry nothing: a public key and a tag, with room to spare.
+const HANDSHAKE_BYTES_MAX: usize = 128;
 /// The size of the tag that authenticates a message, at its end.
 const TAG_BYTES: usize = 16;
 /// Longest plaintext of one record.
@@ -67,7 +69,7 @@ impl Handshake {
 
     /// Returns the next message to the other side.
     pub(super) fn say(&mut self) -> Result<Vec<u8>, snow::Error> {
-        let mut message = vec![0; MESSAGE_BYTES_MAX];
+        let mut message = vec![0; HANDSHAKE_BYTES_MAX];
         let len = self.0.write_message(&[], &mut message)?;
         message.truncate(len);
         Ok(message)

@@ -87,9 +87,15 @@ impl Wire {
                 return Ok(None);
             };
             openers.push(Some(session.opener));
-            Connection::new(node, session.stream, session.sealer, timeouts)
-                .map(Some)
-                .map_err(|e| FabricError::os(format!("preparing the connection with {node}"), &e))
+            Connection::new(
+                node,
+                session.stream,
+                session.sealer,
+                timeouts,
+                state.nodes().len(),
+            )
+            .map(Some)
+            .map_err(|e| FabricError::os(format!("preparing the connection with {node}"), &e))
         };
         let connections = state.nodes().iter().map(connection).collect::<Result<_>>()?;
         let wire = Wire {
@@ -177,6 +183,7 @@ impl Wire {
         let mut incoming: Vec<_> = openers.into_iter().map(incoming).collect();
         let mut scratch = vec![0; READ_BYTES];
         let mut last_pass = start;
+        let mut last_round = start;
         let mut leave_by = None;
         loop {
             match self.phase.load(Ordering::Acquire) {
@@ -189,12 +196,23 @@ impl Wire {
                 }
                 _ => break,
             }
-            let ready = self.poll(&incoming, leave_by);
+            let (ready, woken) = self.poll(&incoming, leave_by);
             let now = Std.now();
             forgive_own_absence(&mut incoming, now.since(last_pass), self.heartbeat_interval);
             last_pass = now;
+            // While frames come, a pass serves the connections that they come on. Every connection has its turn often
+            // enough for heartbeats, and when another thread asks. With a turn of all for every frame, a job's start would
+            // take time in proportion to the cube of its nodes.
+            let is_round =
+                woken || leave_by.is_some() || now.since(last_round) >= self.heartbeat_interval / 2;
+            if is_round {
+                last_round = now;
+            }
             for (index, connection) in self.connections.iter().enumerate() {
                 let Some(connection) = connection else { continue };
+                if !is_round && ready[index].is_empty() {
+                    continue;
+                }
                 if incoming[index].open && leave_by.is_none() && self.state.is_shunned(index) {
                     // Others have said so.
                     incoming[index].open = false;
@@ -219,8 +237,9 @@ impl Wire {
         }
     }
 
-    /// Waits for something to do, at most a heartbeat interval. Returns what is ready, by index.
-    fn poll(&self, incoming: &[Incoming], leave_by: Option<Time>) -> Vec<PollFlags> {
+    /// Waits for something to do, at most a heartbeat interval. Returns what is ready, by index, and whether another thread woke this
+    /// one.
+    fn poll(&self, incoming: &[Incoming], leave_by: Option<Time>) -> (Vec<PollFlags>, bool) {
         let mut any_paused = false;
         let mut fds = vec![PollFd::from_borrowed_fd(self.wake.as_fd(), PollFlags::IN)];
         let mut polled = Vec::new();
@@ -265,11 +284,13 @@ impl Wire {
                 std::thread::sleep(self.heartbeat_interval);
             }
         }
+        let woken = !fds[0].revents().is_empty();
         drop(fds);
-        let mut count = [0; 8];
-        // Empty when nobody woke us.
-        let _ = rustix::io::read(&self.wake, &mut count);
-        ready
+        if woken {
+            let mut count = [0; 8];
+            let _ = rustix::io::read(&self.wake, &mut count);
+        }
+        (ready, woken)
     }
 
     /// Gives one connection its turn.
@@ -305,7 +326,7 @@ impl Wire {
             return;
         }
         let mut outgoing = connection.lock();
-        if outgoing.is_empty() && now.since(outgoing.last) >= self.heartbeat_interval {
+        if outgoing.is_empty() && now.since(outgoing.last) >= connection.heartbeat_interval {
             outgoing.push(&Frame::Heartbeat.encode());
         }
         connection.flush(&mut outgoing);

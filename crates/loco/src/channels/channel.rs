@@ -5,13 +5,13 @@
 
 use std::sync::Arc;
 
-use loco_fabric::{Fabric, Lock, MemoryKind, NodeId, Peers};
+use loco_fabric::{Fabric, MemoryKind, NodeId, Peers};
 use smallvec::SmallVec;
 
 use crate::channels::manager::Manager;
 use crate::channels::parent::Parent;
 use crate::channels::participants::Participants;
-use crate::channels::setup::{self, Endpoint, OnPeer, Spec, SpecRegion};
+use crate::channels::setup::{self, Endpoint, Expected, OnPeer, Spec, SpecRegion};
 use crate::fabric::AnyFabric;
 use crate::operations::region::Region;
 use crate::operations::{fence, thread::Thread};
@@ -248,7 +248,7 @@ struct Declared {
     name: String,
     len: usize,
     offered: Option<MemoryKind>,
-    expected_of: Vec<NodeId>,
+    expected: Option<Expected>,
     published: bool,
 }
 
@@ -261,8 +261,7 @@ impl<F: Fabric> ChannelBuilder<F> {
 
     /// Declares a region of `len` bytes, zeroed, on every participant. Every participant can access it.
     pub fn region(self, name: &str, len: usize) -> Self {
-        let expected_of = self.participants.nodes().to_vec();
-        self.declare(name, len, Some(MemoryKind::Host), expected_of)
+        self.declare(name, len, Some(MemoryKind::Host), Some(Expected::Everybody))
     }
 
     /// Declares such a region for places that one node writes and the others have copies of.
@@ -277,18 +276,17 @@ impl<F: Fabric> ChannelBuilder<F> {
 
     /// Declares such a region in device memory (LOCO'26 C.4), for state that is accessed only by operations.
     pub fn device_region(self, name: &str, len: usize) -> Self {
-        let expected_of = self.participants.nodes().to_vec();
-        self.declare(name, len, Some(MemoryKind::Device), expected_of)
+        self.declare(name, len, Some(MemoryKind::Device), Some(Expected::Everybody))
     }
 
     /// Declares a region of `len` bytes that this node offers to the others, who may or may not expect it.
     pub fn offers(self, name: &str, len: usize) -> Self {
-        self.declare(name, len, Some(MemoryKind::Host), Vec::new())
+        self.declare(name, len, Some(MemoryKind::Host), None)
     }
 
     /// Declares a region of `len` bytes that `peer` must offer.
     pub fn expects(self, peer: NodeId, name: &str, len: usize) -> Self {
-        self.declare(name, len, None, vec![peer])
+        self.declare(name, len, None, Some(Expected::Of(vec![peer])))
     }
 
     /// Runs `callback` on the set-up thread once for every peer, when the peer's endpoint appears and before
@@ -336,19 +334,20 @@ impl<F: Fabric> ChannelBuilder<F> {
         }
         let mut spec = Spec {
             kind: self.kind,
-            participants: self.participants.nodes().to_vec(),
+            participants: self.participants.clone(),
             offers: Vec::new(),
             expects: Vec::new(),
         };
         let (mut keys, mut regions) = (Vec::new(), Vec::new());
-        for declared in &self.declared {
+        for declared in self.declared {
             check_name(&declared.name)?;
             let wanted = SpecRegion {
                 name: declared.name.clone(),
                 len: declared.len as u64,
             };
-            let others = declared.expected_of.iter().filter(|&&peer| peer != here);
-            spec.expects.extend(others.map(|&peer| (peer, wanted.clone())));
+            if let Some(expected) = declared.expected {
+                spec.expects.push((expected, wanted.clone()));
+            }
             let local = match declared.offered {
                 Some(kind) => Some(network.fabric().allocate(declared.len, kind)?),
                 None => None,
@@ -370,34 +369,27 @@ impl<F: Fabric> ChannelBuilder<F> {
             }
             regions.push(region);
         }
-        let peers: Vec<NodeId> = spec.participants.iter().copied().filter(|&n| n != here).collect();
+        let peers: Vec<NodeId> = self
+            .participants
+            .nodes()
+            .iter()
+            .copied()
+            .filter(|&n| n != here)
+            .collect();
         let bind = |callback: Option<Callback<F>>| -> Option<OnPeer> {
             callback.map(|callback| bind(callback, &self.manager, &name, &self.participants))
         };
-        let endpoint = Endpoint {
-            incarnation: 0,
-            spec,
-            keys,
-            regions: regions.clone(),
-            links: peers.iter().map(|&peer| (peer, setup::Link::default())).collect(),
-            on_join: bind(self.on_join),
-            on_connect: bind(self.on_connect),
-            error: None,
-        };
-        self.manager
-            .setup()
-            .registry()
-            .lock()
-            .enter(&name, endpoint, here)?;
-        let channel = Channel {
+        let mut endpoint = Endpoint::new(spec, keys, regions.clone(), &peers);
+        endpoint.on_join = bind(self.on_join);
+        endpoint.on_connect = bind(self.on_connect);
+        setup::enter(self.manager.setup(), &name, endpoint)?;
+        Ok(Channel {
             name,
             participants: self.participants,
             peers,
             regions,
             manager: self.manager,
-        };
-        setup::announce(channel.manager.setup(), &channel.name);
-        Ok(channel)
+        })
     }
 
     fn declare(
@@ -405,19 +397,19 @@ impl<F: Fabric> ChannelBuilder<F> {
         name: &str,
         len: usize,
         offered: Option<MemoryKind>,
-        expected_of: Vec<NodeId>,
+        expected: Option<Expected>,
     ) -> Self {
         match self.declared.iter_mut().find(|d| d.name == name && d.len == len) {
             // The region is expected of several peers, or is expected of peers and offered here too.
             Some(declared) => {
                 declared.offered = declared.offered.or(offered);
-                declared.expected_of.extend(expected_of);
+                declared.expected = Expected::both(declared.expected.take(), expected);
             }
             None => self.declared.push(Declared {
                 name: name.to_owned(),
                 len,
                 offered,
-                expected_of,
+                expected,
                 published: false,
             }),
         }

@@ -1,13 +1,15 @@
 //! The nodes that take part in a channel.
 
+use std::sync::Arc;
+
 use loco_fabric::NodeId;
 
 use crate::{Error, Result};
 
-/// A set of nodes, in ascending order.
+/// A set of nodes, in ascending order. Clones share it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Participants {
-    nodes: Vec<NodeId>,
+    nodes: Arc<[NodeId]>,
 }
 
 impl<'a> IntoIterator for &'a Participants {
@@ -25,7 +27,7 @@ impl Participants {
         let mut nodes: Vec<NodeId> = nodes.into_iter().collect();
         nodes.sort_unstable();
         nodes.dedup();
-        Participants { nodes }
+        Participants { nodes: nodes.into() }
     }
 
     /// Returns the nodes.

@@ -41,8 +41,7 @@ use crate::{Channel, Error, Parent, Result, Sst, Thread, fence};
 /// it see what a strong memory would show them (`loco check barrier --robust`). [`Barrier::wait_unfenced`] does not promise
 /// that.
 pub struct Barrier<F: Fabric = AnyFabric> {
-    channel: Channel<F>,
-    /// The rounds that each node has arrived in.
+    /// The rounds that each node has arrived in. Its channel is the barrier's.
     sst: Sst<u64, F>,
     /// The number of threads of this node that take part.
     threads: u64,
@@ -98,10 +97,8 @@ impl<F: Fabric> Barrier<F> {
                 "barrier `{name}`: zero threads cannot arrive"
             )));
         }
-        let channel = Channel::builder(parent, name).kind(kind).join()?;
         Ok(Barrier {
-            sst: Sst::new(&channel, "sst")?,
-            channel,
+            sst: Sst::of_kind(parent, name, kind)?,
             threads: threads as u64,
             arrived: AtomicCell::new(0),
             unfinished: Lock::new(Vec::new()),
@@ -154,7 +151,7 @@ impl<F: Fabric> Barrier<F> {
 
     /// Returns the endpoint, to wait until this barrier alone is ready.
     pub fn channel(&self) -> &Channel<F> {
-        &self.channel
+        self.sst.channel()
     }
 
     /// Counts the calling thread.

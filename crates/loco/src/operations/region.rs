@@ -8,7 +8,7 @@ use crate::fabric::AnyFabric;
 use crate::operations::peers::position_of;
 use crate::{Error, Result};
 
-/// A region that a channel declares (`bar/sst/ov0.data`). It is a cheap handle.
+/// A region that a channel declares (`kv/lock0.words`). It is a cheap handle.
 pub struct Region<F: Fabric = AnyFabric> {
     inner: Arc<Inner<F>>,
 }

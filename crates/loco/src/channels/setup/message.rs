@@ -1,51 +1,74 @@
 //! Set-up messages and the comparison of two endpoints' declarations.
+//!
+//! Messages to one peer travel together: a frame is a sequence of messages without anything between them. What is the same
+//! for all participants is said once, so that the length of a message does not depend on their number.
+
+use std::borrow::Cow;
 
 use loco_fabric::{NodeId, RegionKey};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
+use crate::channels::participants::Participants;
 
 /// A message on the control plane.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) enum Message {
+pub(crate) enum Message<'a> {
     /// An endpoint was made.
-    Join(Greeting),
+    #[serde(borrow)]
+    Join(Greeting<'a>),
     /// The answer to a join by an endpoint that fits.
-    Connect(Greeting),
+    #[serde(borrow)]
+    Connect(Greeting<'a>),
     /// The answer to a connect: the sender has connected too.
-    Ack { channel: String, incarnation: u64 },
+    Ack {
+        #[serde(borrow)]
+        channel: Cow<'a, str>,
+        incarnation: u64,
+    },
     /// The answer by an endpoint that does not fit.
     Mismatch {
-        channel: String,
+        #[serde(borrow)]
+        channel: Cow<'a, str>,
         /// The endpoint that is answered.
         incarnation: u64,
         difference: Difference,
     },
     /// The answer by an endpoint that cannot connect.
     Refused {
-        channel: String,
+        #[serde(borrow)]
+        channel: Cow<'a, str>,
         /// The endpoint that is answered.
         incarnation: u64,
         reason: String,
     },
     /// An endpoint goes away. None of its operations is outstanding.
-    Leave { channel: String, incarnation: u64 },
+    Leave {
+        #[serde(borrow)]
+        channel: Cow<'a, str>,
+        incarnation: u64,
+    },
     /// The sender will not access memory of that endpoint any more.
-    LeaveAck { channel: String, incarnation: u64 },
+    LeaveAck {
+        #[serde(borrow)]
+        channel: Cow<'a, str>,
+        incarnation: u64,
+    },
 }
 
 /// The introduction of one endpoint.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Greeting {
-    pub(crate) channel: String,
+pub(crate) struct Greeting<'a> {
+    #[serde(borrow)]
+    pub(crate) channel: Cow<'a, str>,
     /// The number that names the endpoint among all that this node ever made.
     pub(crate) incarnation: u64,
     /// In a connect, the endpoint whose join this answers. That endpoint may have been replaced in the
     /// meantime, and its replacement must not take this answer for its own.
     pub(crate) answers: Option<u64>,
-    pub(crate) spec: Spec,
+    pub(crate) spec: Cow<'a, Spec>,
     /// Keys of the regions offered, in the order of `spec.offers`.
-    pub(crate) keys: Vec<RegionKey>,
+    pub(crate) keys: Cow<'a, [RegionKey]>,
 }
 
 /// The declarations of an endpoint.
@@ -53,10 +76,40 @@ pub(crate) struct Greeting {
 pub(crate) struct Spec {
     /// The type with its parameters: `sst<u64>`.
     pub(crate) kind: String,
-    /// The participants in ascending order.
-    pub(crate) participants: Vec<NodeId>,
+    #[serde(with = "runs")]
+    pub(crate) participants: Participants,
     pub(crate) offers: Vec<SpecRegion>,
-    pub(crate) expects: Vec<(NodeId, SpecRegion)>,
+    pub(crate) expects: Vec<(Expected, SpecRegion)>,
+}
+
+/// The nodes that a region is expected of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Expected {
+    /// Every other participant.
+    Everybody,
+    /// These nodes.
+    Of(Vec<NodeId>),
+}
+
+impl Expected {
+    /// Returns the nodes of both.
+    pub(crate) fn both(one: Option<Expected>, other: Option<Expected>) -> Option<Expected> {
+        match (one, other) {
+            (Some(Expected::Of(mut nodes)), Some(Expected::Of(more))) => {
+                nodes.extend(more);
+                Some(Expected::Of(nodes))
+            }
+            (Some(_), Some(_)) => Some(Expected::Everybody),
+            (one, other) => one.or(other),
+        }
+    }
+
+    fn is_of(&self, node: NodeId) -> bool {
+        match self {
+            Expected::Everybody => true,
+            Expected::Of(nodes) => nodes.contains(&node),
+        }
+    }
 }
 
 /// A region by name and length in bytes.
@@ -87,8 +140,8 @@ impl Difference {
         if ours.participants != theirs.participants {
             return Some(Difference {
                 what: "participants".to_owned(),
-                ours: participants(&ours.participants),
-                theirs: participants(&theirs.participants),
+                ours: participants(ours.participants.nodes()),
+                theirs: participants(theirs.participants.nodes()),
             });
         }
         unmet(&ours.expects, peer, &theirs.offers)
@@ -134,13 +187,13 @@ fn participants(nodes: &[NodeId]) -> String {
 
 /// Returns the first region expected of `of` that `offers` does not have in that length.
 fn unmet(
-    expects: &[(NodeId, SpecRegion)],
+    expects: &[(Expected, SpecRegion)],
     of: NodeId,
     offers: &[SpecRegion],
 ) -> Option<(String, u64, String)> {
     expects
         .iter()
-        .filter(|(node, _)| *node == of)
+        .filter(|(expected, _)| expected.is_of(of))
         .find_map(
             |(_, wanted)| match offers.iter().find(|o| o.name == wanted.name) {
                 Some(offer) if offer.len == wanted.len => None,
@@ -150,9 +203,45 @@ fn unmet(
         )
 }
 
+/// Participants on their way: runs of adjacent ids, each as its first id and its length.
+mod runs {
+    use loco_fabric::NodeId;
+    use serde::de::Error as _;
+    use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer};
+
+    use super::Participants;
+
+    pub(super) fn serialize<S: Serializer>(participants: &Participants, to: S) -> Result<S::Ok, S::Error> {
+        let mut runs: Vec<(u16, u32)> = Vec::new();
+        for node in participants {
+            match runs.last_mut() {
+                Some((first, len)) if u32::from(*first) + *len == u32::from(node.0) => *len += 1,
+                _ => runs.push((node.0, 1)),
+            }
+        }
+        runs.serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Participants, D::Error> {
+        let runs = Vec::<(u16, u32)>::deserialize(from)?;
+        let mut nodes = Vec::new();
+        for (first, len) in runs {
+            // Runs do not overlap, so this bounds what a frame can make this node allocate, too.
+            let left = u32::from(u16::MAX - first);
+            if len == 0 || len - 1 > left || nodes.last().is_some_and(|&NodeId(last)| last >= first) {
+                return Err(D::Error::custom("participants that are no set of ids"));
+            }
+            let last = u32::from(first) + (len - 1);
+            nodes.extend((first..=u16::try_from(last).unwrap_or(u16::MAX)).map(NodeId));
+        }
+        Ok(Participants::of(nodes))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn spec(kind: &str, participants: &[u16], offer: u64, expect: u64) -> Spec {
         let region = |len| SpecRegion {
@@ -161,12 +250,9 @@ mod tests {
         };
         Spec {
             kind: kind.to_owned(),
-            participants: participants.iter().map(|&n| NodeId(n)).collect(),
+            participants: Participants::of(participants.iter().map(|&n| NodeId(n))),
             offers: vec![region(offer)],
-            expects: participants
-                .iter()
-                .map(|&n| (NodeId(n), region(expect)))
-                .collect(),
+            expects: vec![(Expected::Everybody, region(expect))],
         }
     }
 
@@ -192,5 +278,55 @@ mod tests {
         assert_eq!(difference(&a, &offers_less).unwrap(), "region `data` of node 1");
         let expects_less = spec("sv", &[0, 1], 8, 4);
         assert_eq!(difference(&a, &expects_less).unwrap(), "region `data` of node 0");
+    }
+
+    #[test]
+    fn a_region_may_be_expected_of_some_only() {
+        let a = spec("sv", &[0, 1, 2], 8, 8);
+        let mut b = spec("sv", &[0, 1, 2], 4, 8);
+        b.expects.clear();
+        let mut of_two = a.clone();
+        of_two.expects[0].0 = Expected::Of(vec![NodeId(2)]);
+        assert_eq!(difference(&a, &b).unwrap(), "region `data` of node 1");
+        assert_eq!(difference(&of_two, &b), None);
+    }
+
+    fn frame_of(spec: &Spec) -> Vec<u8> {
+        let greeting = Greeting {
+            channel: "bar".into(),
+            incarnation: 7,
+            answers: None,
+            spec: Cow::Borrowed(spec),
+            keys: Cow::Owned(Vec::new()),
+        };
+        postcard::to_stdvec(&Message::Join(greeting)).unwrap()
+    }
+
+    #[test]
+    fn a_message_does_not_grow_with_the_participants() {
+        let of = |n: u16| frame_of(&spec("sv", &(0..n).collect::<Vec<_>>(), 8, 8)).len();
+        // Numbers up to 127 take a byte.
+        assert_eq!(of(2), of(100));
+        assert!(of(10_000) <= of(2) + 2);
+    }
+
+    proptest! {
+        #[test]
+        fn participants_read_back(nodes in proptest::collection::btree_set(prop_oneof![0u16..300, 65_500u16..=65_535], 1..40)) {
+            let nodes: Vec<u16> = nodes.into_iter().collect();
+            let sent = spec("sv", &nodes, 8, 8);
+            let frame = frame_of(&sent);
+            let (message, rest) = postcard::take_from_bytes::<Message<'_>>(&frame).unwrap();
+            prop_assert!(rest.is_empty());
+            match message {
+                Message::Join(greeting) => prop_assert_eq!(&*greeting.spec, &sent),
+                other => prop_assert!(false, "{:?}", other),
+            }
+        }
+
+        #[test]
+        fn no_bytes_make_the_decoder_panic(bytes: Vec<u8>) {
+            let _ = postcard::take_from_bytes::<Message<'_>>(&bytes);
+        }
     }
 }

@@ -17,14 +17,16 @@
 //! still access it.
 //!
 //! All of this runs on the node's set-up service thread and takes the registry's lock. Data never passes
-//! here.
+//! here. Threads that make and drop channels only enter that in the registry; the service tells the peers, of as
+//! many channels at once as there are. A message costs the same however many channels and nodes there are, so set-up takes
+//! time in proportion to the pairs of nodes, and to the channels between them.
 
 mod message;
 mod registry;
 mod service;
 mod state;
 
-pub(crate) use message::{Spec, SpecRegion};
+pub(crate) use message::{Expected, Spec, SpecRegion};
 pub(crate) use registry::{Endpoint, Link, OnPeer};
-pub(crate) use service::{announce, bury, serve};
+pub(crate) use service::{bury, enter, serve};
 pub(crate) use state::Setup;

@@ -1,6 +1,12 @@
 //! A node's endpoints by name, and the memory of endpoints that are gone but that peers may still access.
+//!
+//! What set-up asks again and again is kept and not searched for: which endpoints are not ready, which have failed, how
+//! many links an endpoint still waits for, and who keeps which memory in quarantine. A message therefore costs the same
+//! however many channels there are.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound::{Excluded, Included};
 use std::sync::Arc;
 
 use loco_fabric::{Control, Fabric, NodeId, PeerState, RegionKey};
@@ -14,9 +20,34 @@ pub(crate) type OnPeer = Arc<dyn Fn(NodeId) -> Result<()> + Send + Sync>;
 
 /// All endpoints of a node.
 pub(crate) struct Registry<F: Fabric> {
-    pub(super) endpoints: BTreeMap<String, Endpoint<F>>,
-    pub(super) buried: Vec<Buried<F>>,
+    endpoints: BTreeMap<Arc<str>, Endpoint<F>>,
+    /// The endpoints that are not ready.
+    unready: BTreeSet<Arc<str>>,
+    /// The endpoints that can never be ready.
+    broken: BTreeSet<Arc<str>>,
+    /// The memory in quarantine, by the incarnation of its endpoint.
+    buried: BTreeMap<u64, Buried<F>>,
+    /// The number of departures of which the quarantine knows.
+    departures: u64,
     next_incarnation: u64,
+    /// What the service is to tell the peers, in order.
+    news: Vec<News>,
+    /// Set if something changed that waits for channels ask for.
+    changed: bool,
+}
+
+/// What the peers are to be told of an endpoint.
+pub(super) enum News {
+    /// It was made.
+    Made { channel: Arc<str>, incarnation: u64 },
+    /// It is gone.
+    Gone {
+        channel: Arc<str>,
+        incarnation: u64,
+        peers: Vec<NodeId>,
+        /// The peers that have dropped theirs before, with the incarnations that this node will not access any more.
+        acknowledged: Vec<(NodeId, u64)>,
+    },
 }
 
 /// An endpoint as the set-up service sees it.
@@ -25,12 +56,14 @@ pub(crate) struct Endpoint<F: Fabric> {
     pub(crate) spec: Spec,
     pub(crate) keys: Vec<RegionKey>,
     pub(crate) regions: Vec<Region<F>>,
-    /// The links to the other participants.
-    pub(crate) links: BTreeMap<NodeId, Link>,
+    /// The links to the other participants, in ascending order.
+    links: Box<[(NodeId, Link)]>,
+    /// The number of links that are not ready.
+    open: usize,
     pub(crate) on_join: Option<OnPeer>,
     pub(crate) on_connect: Option<OnPeer>,
     /// The error because of which the endpoint can never be ready.
-    pub(crate) error: Option<Error>,
+    error: Option<Error>,
 }
 
 /// The knowledge of an endpoint about its counterpart.
@@ -50,19 +83,10 @@ pub(crate) struct Link {
 
 /// Memory in quarantine.
 pub(super) struct Buried<F: Fabric> {
-    pub(super) channel: String,
-    pub(super) incarnation: u64,
     /// The regions, which keep the memory.
-    pub(super) _regions: Vec<Region<F>>,
+    _regions: Vec<Region<F>>,
     /// The participants that may still access it.
-    pub(super) waiting: Vec<NodeId>,
-}
-
-/// The state of a set of endpoints.
-pub(crate) enum State {
-    Ready,
-    Waiting(Unready),
-    Broken(Error),
+    waiting: Vec<NodeId>,
 }
 
 /// The endpoints of a set that are not connected to all their participants.
@@ -71,6 +95,8 @@ pub(crate) struct Unready {
     pub(super) channel: String,
     /// The participants that the first one misses.
     pub(super) missing: Vec<NodeId>,
+    /// The number of endpoints.
+    pub(super) endpoints: usize,
     /// The participants that one of them misses.
     pub(super) absent: BTreeSet<NodeId>,
     /// The participants of any of them. One that dies may not have met the others, which then never make the sub-channels
@@ -82,85 +108,231 @@ impl<F: Fabric> Registry<F> {
     pub(crate) fn new() -> Registry<F> {
         Registry {
             endpoints: BTreeMap::new(),
-            buried: Vec::new(),
+            unready: BTreeSet::new(),
+            broken: BTreeSet::new(),
+            buried: BTreeMap::new(),
+            departures: 0,
             next_incarnation: 1,
+            news: Vec::new(),
+            changed: false,
         }
     }
 
-    /// Enters an endpoint, and fills in its incarnation.
-    pub(crate) fn enter(&mut self, name: &str, mut endpoint: Endpoint<F>, node: NodeId) -> Result<u64> {
+    /// Enters an endpoint, fills in its incarnation, and has the peers told. Returns true if nothing else waited to be
+    /// told, so that the service must be woken.
+    pub(super) fn enter(&mut self, name: &str, mut endpoint: Endpoint<F>, node: NodeId) -> Result<bool> {
         if self.endpoints.contains_key(name) {
             return Err(Error::DuplicateChannel {
                 channel: name.to_owned(),
                 node,
             });
         }
-        endpoint.incarnation = self.next_incarnation;
+        let (channel, incarnation): (Arc<str>, u64) = (name.into(), self.next_incarnation);
         self.next_incarnation += 1;
-        let incarnation = endpoint.incarnation;
-        self.endpoints.insert(name.to_owned(), endpoint);
-        Ok(incarnation)
+        endpoint.incarnation = incarnation;
+        if endpoint.open > 0 {
+            self.unready.insert(channel.clone());
+        }
+        self.endpoints.insert(channel.clone(), endpoint);
+        self.changed = true;
+        Ok(self.tell(News::Made { channel, incarnation }))
     }
 
-    /// Returns the state of `channel` and its sub-channels, or of all channels.
-    pub(crate) fn state(&self, channel: Option<&str>) -> State {
+    /// Takes an endpoint out of service, puts its memory into quarantine, and has the peers told. `drained` says that
+    /// none of this node's operations is outstanding. Returns the endpoint, to be dropped outside the lock, and whether
+    /// the service must be woken.
+    pub(super) fn bury(
+        &mut self,
+        channel: &str,
+        drained: bool,
+        control: &F::Control,
+    ) -> Option<(Endpoint<F>, bool)> {
+        let (channel, endpoint) = self.endpoints.remove_entry(channel)?;
+        self.unready.remove(&channel);
+        self.broken.remove(&channel);
+        self.changed = true;
+        let alive = |&peer: &NodeId| control.peer_state(peer) == PeerState::Alive;
+        let peers: Vec<NodeId> = endpoint.peers().filter(alive).collect();
+        if peers.is_empty() {
+            return Some((endpoint, false));
+        }
+        self.buried.insert(
+            endpoint.incarnation,
+            Buried {
+                _regions: endpoint.regions.clone(),
+                waiting: peers.clone(),
+            },
+        );
+        let gone = |(peer, link): &(NodeId, Link)| Some((*peer, link.connected.filter(|_| link.left)?));
+        let news = News::Gone {
+            channel,
+            incarnation: endpoint.incarnation,
+            peers,
+            acknowledged: match drained {
+                true => endpoint.links.iter().filter_map(gone).collect(),
+                // Peers keep their memory, because one of our operations may still change it.
+                false => Vec::new(),
+            },
+        };
+        let wake = self.tell(news);
+        Some((endpoint, wake))
+    }
+
+    fn tell(&mut self, news: News) -> bool {
+        self.news.push(news);
+        self.news.len() == 1
+    }
+
+    /// Takes what the peers are to be told.
+    pub(super) fn take_news(&mut self) -> Vec<News> {
+        std::mem::take(&mut self.news)
+    }
+
+    /// Returns true if something changed since the last call that waits for channels ask for.
+    pub(super) fn take_changed(&mut self) -> bool {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// Returns the endpoint of that incarnation.
+    pub(super) fn endpoint(&self, channel: &str, incarnation: u64) -> Option<&Endpoint<F>> {
+        self.endpoints
+            .get(channel)
+            .filter(|endpoint| endpoint.incarnation == incarnation)
+    }
+
+    /// Returns the endpoint with this name.
+    pub(super) fn current(&mut self, channel: &str) -> Option<&mut Endpoint<F>> {
+        self.endpoints.get_mut(channel)
+    }
+
+    /// Changes the link with `peer` of the endpoint of that incarnation. Returns the endpoint, if there is one with such
+    /// a link.
+    pub(super) fn update(
+        &mut self,
+        channel: &str,
+        incarnation: u64,
+        peer: NodeId,
+        change: impl FnOnce(&mut Link),
+    ) -> Option<&Endpoint<F>> {
+        let endpoint = self.endpoints.get_mut(channel)?;
+        if endpoint.incarnation != incarnation {
+            return None;
+        }
+        let link = endpoint.link(peer)?;
+        let before = link.is_ready();
+        change(link);
+        // A link that is ready stays so.
+        if !before && link.is_ready() {
+            endpoint.open -= 1;
+            if endpoint.open == 0 {
+                self.unready.remove(channel);
+                self.changed = true;
+            }
+        }
+        Some(endpoint)
+    }
+
+    /// Notes an error because of which the endpoint of that incarnation can never be ready. The first one stays.
+    pub(super) fn fail(&mut self, channel: &str, incarnation: u64, error: Error) {
+        if let Some((name, _)) = self.endpoints.get_key_value(channel)
+            && let name = name.clone()
+            && let Some(endpoint) = self.endpoints.get_mut(channel)
+            && endpoint.incarnation == incarnation
+            && endpoint.error.is_none()
+        {
+            endpoint.error = Some(error);
+            self.broken.insert(name);
+            self.changed = true;
+        }
+    }
+
+    /// Returns a number that changes when an endpoint is entered.
+    pub(super) fn generation(&self) -> u64 {
+        self.next_incarnation
+    }
+
+    /// Returns true if `channel` and its sub-channels, or all channels, are ready.
+    ///
+    /// # Errors
+    /// Returns the error because of which one of them can never be.
+    pub(super) fn is_ready(&self, channel: Option<&str>) -> Result<bool> {
+        let error = |name: &Arc<str>| self.endpoints.get(name)?.error.clone();
+        match within(&self.broken, channel).find_map(error) {
+            Some(error) => Err(error),
+            None => Ok(within(&self.unready, channel).next().is_none()),
+        }
+    }
+
+    /// Returns those of `channel` and its sub-channels, or of all channels, that are not ready; `None` if all are. This looks at
+    /// all their links.
+    pub(super) fn unready(&self, channel: Option<&str>) -> Option<Unready> {
         let mut unready: Option<Unready> = None;
-        for (name, endpoint) in &self.endpoints {
-            let asked = channel.is_none_or(|channel| is_within(name, channel));
-            if !asked {
+        for name in within(&self.unready, channel) {
+            let Some(endpoint) = self.endpoints.get(name) else {
                 continue;
-            }
-            if let Some(error) = &endpoint.error {
-                return State::Broken(error.clone());
-            }
-            let missing = endpoint.missing();
-            if missing.is_empty() {
-                continue;
-            }
+            };
             let unready = unready.get_or_insert_with(|| Unready {
-                channel: name.clone(),
-                missing: missing.clone(),
+                channel: name.to_string(),
+                missing: endpoint.missing().collect(),
+                endpoints: 0,
                 absent: BTreeSet::new(),
                 participants: BTreeSet::new(),
             });
-            unready.absent.extend(missing);
-            unready.participants.extend(endpoint.links.keys());
+            unready.endpoints += 1;
+            unready.absent.extend(endpoint.missing());
+            unready.participants.extend(endpoint.peers());
         }
-        unready.map_or(State::Ready, State::Waiting)
+        unready
     }
 
     /// Notes that `peer` is gone. Endpoints that have its regions no longer wait for its acknowledgement.
     pub(crate) fn gone(&mut self, peer: NodeId) {
-        for endpoint in self.endpoints.values_mut() {
-            if let Some(link) = endpoint.links.get_mut(&peer) {
-                link.acked |= link.connected.is_some();
-            }
+        let names: Vec<Arc<str>> = self.unready.iter().cloned().collect();
+        for name in names {
+            let Some(incarnation) = self.endpoints.get(&name).map(|endpoint| endpoint.incarnation) else {
+                continue;
+            };
+            self.update(&name, incarnation, peer, |link| {
+                link.acked |= link.connected.is_some()
+            });
         }
     }
 
     /// Notes that `peer` has connected to the endpoint of that incarnation.
     pub(super) fn acknowledged(&mut self, channel: &str, incarnation: u64, peer: NodeId) {
-        if let Some(endpoint) = self.endpoints.get_mut(channel)
-            && endpoint.incarnation == incarnation
-            && let Some(link) = endpoint.links.get_mut(&peer)
-        {
-            link.acked = true;
+        self.update(channel, incarnation, peer, |link| link.acked = true);
+    }
+
+    /// Notes that `peer` will not access the memory of that incarnation any more. Returns memory to be freed outside the
+    /// lock.
+    pub(super) fn released(&mut self, incarnation: u64, peer: NodeId) -> Option<Buried<F>> {
+        let buried = self.buried.get_mut(&incarnation)?;
+        buried.waiting.retain(|&waiting| waiting != peer);
+        match buried.waiting.is_empty() {
+            true => self.buried.remove(&incarnation),
+            false => None,
         }
     }
 
-    /// Removes quarantined memory that nobody can access any more. It is freed when the returned value is
+    /// Removes quarantined memory that only peers that are gone by now could access. It is freed when the returned value is
     /// dropped, which must happen outside the lock.
     pub(super) fn sweep(&mut self, control: &F::Control) -> Vec<Buried<F>> {
-        for buried in &mut self.buried {
+        let departures = control.departures();
+        if departures == self.departures {
+            return Vec::new();
+        }
+        // Who departs from now on changes the number again.
+        self.departures = departures;
+        for buried in self.buried.values_mut() {
             buried
                 .waiting
                 .retain(|&peer| control.peer_state(peer) == PeerState::Alive);
         }
-        let (free, kept) = std::mem::take(&mut self.buried)
-            .into_iter()
-            .partition(|buried| buried.waiting.is_empty());
-        self.buried = kept;
-        free
+        let free = self.buried.iter().filter(|(_, buried)| buried.waiting.is_empty());
+        let free: Vec<u64> = free.map(|(&incarnation, _)| incarnation).collect();
+        free.iter()
+            .filter_map(|incarnation| self.buried.remove(incarnation))
+            .collect()
     }
 
     /// Returns the number of channels whose memory is in quarantine.
@@ -170,27 +342,89 @@ impl<F: Fabric> Registry<F> {
 }
 
 impl<F: Fabric> Endpoint<F> {
-    pub(super) fn greeting(&self, channel: &str, answers: Option<u64>) -> Greeting {
-        Greeting {
-            channel: channel.to_owned(),
-            incarnation: self.incarnation,
-            answers,
-            spec: self.spec.clone(),
-            keys: self.keys.clone(),
+    pub(crate) fn new(
+        spec: Spec,
+        keys: Vec<RegionKey>,
+        regions: Vec<Region<F>>,
+        peers: &[NodeId],
+    ) -> Endpoint<F> {
+        Endpoint {
+            incarnation: 0,
+            spec,
+            keys,
+            regions,
+            links: peers.iter().map(|&peer| (peer, Link::default())).collect(),
+            open: peers.len(),
+            on_join: None,
+            on_connect: None,
+            error: None,
         }
     }
 
-    fn missing(&self) -> Vec<NodeId> {
-        self.links
-            .iter()
-            .filter(|(_, link)| link.connected.is_none() || !link.acked)
-            .map(|(&node, _)| node)
-            .collect()
+    pub(super) fn greeting<'a>(&'a self, channel: &'a str, answers: Option<u64>) -> Greeting<'a> {
+        Greeting {
+            channel: channel.into(),
+            incarnation: self.incarnation,
+            answers,
+            spec: Cow::Borrowed(&self.spec),
+            keys: Cow::Borrowed(&self.keys),
+        }
+    }
+
+    /// Returns the other participants.
+    fn peers(&self) -> impl Iterator<Item = NodeId> {
+        self.links.iter().map(|&(peer, _)| peer)
+    }
+
+    /// Returns the participants to which this endpoint has not connected.
+    pub(super) fn unconnected(&self) -> impl Iterator<Item = NodeId> {
+        let links = self.links.iter().filter(|(_, link)| link.connected.is_none());
+        links.map(|&(peer, _)| peer)
+    }
+
+    fn missing(&self) -> impl Iterator<Item = NodeId> {
+        let links = self.links.iter().filter(|(_, link)| !link.is_ready());
+        links.map(|&(peer, _)| peer)
+    }
+
+    /// Returns the link with `peer`, of which everything may be changed but what makes it ready (see
+    /// [`Registry::update`]).
+    pub(super) fn link(&mut self, peer: NodeId) -> Option<&mut Link> {
+        let index = self.links.binary_search_by_key(&peer, |&(peer, _)| peer).ok()?;
+        Some(&mut self.links[index].1)
     }
 }
 
-/// Returns true if `name` is `channel` or below it.
-fn is_within(name: &str, channel: &str) -> bool {
-    name.strip_prefix(channel)
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+impl Link {
+    fn is_ready(&self) -> bool {
+        self.connected.is_some() && self.acked
+    }
+}
+
+/// Returns those of `names` that are `channel` or below it, or all of them.
+fn within<'a>(names: &'a BTreeSet<Arc<str>>, channel: Option<&str>) -> impl Iterator<Item = &'a Arc<str>> {
+    let own = channel.and_then(|channel| names.get(channel));
+    // Names below a channel begin with its name and `/`. They are together, up to its name and the character after `/`.
+    let below = channel.map(|channel| [format!("{channel}/"), format!("{channel}0")]);
+    let (from, to) = match &below {
+        Some([from, to]) => (Included(&**from), Excluded(&**to)),
+        None => (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded),
+    };
+    own.into_iter().chain(names.range::<str, _>((from, to)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_channel_stands_for_those_below_it() {
+        let names = ["a", "b", "b!", "b.c", "b/c", "b/c/d", "b0", "b0/c", "bc", "c"];
+        let names: BTreeSet<Arc<str>> = names.into_iter().map(Arc::from).collect();
+        let found = |channel| within(&names, channel).map(|name| &**name).collect::<Vec<_>>();
+        assert_eq!(found(Some("b")), ["b", "b/c", "b/c/d"]);
+        assert_eq!(found(Some("b/c")), ["b/c", "b/c/d"]);
+        assert_eq!(found(Some("x")), Vec::<&str>::new());
+        assert_eq!(found(None).len(), names.len());
+    }
 }

@@ -1,21 +1,33 @@
-//! The set-up service: answers joins and connects, runs callbacks, keeps the quarantine.
+//! The set-up service: tells the peers of endpoints that are made and dropped, answers joins and connects, runs callbacks, keeps
+//! the quarantine.
+//!
+//! All that a node says to its peers is said by this thread. What it has to say to one peer after it has handled a frame and
+//! looked for endpoints that were made and dropped in the meantime goes in one frame. The more there is to do, the
+//! more messages therefore share a frame.
 
-use loco_fabric::{Control, Fabric, FabricError, Lock, NodeId, PeerState, RegionKey};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use loco_fabric::{Control, Fabric, Lock, NodeId, PeerState, RegionKey};
 
 use super::message::{Difference, Greeting, Message};
-use super::registry::{Buried, Registry};
+use super::registry::{Endpoint, News, OnPeer, Registry};
 use super::state::Setup;
 use crate::operations::region::Region;
 use crate::{Error, Result};
 
+/// The length from which on a frame is sent before the batch is complete.
+const FRAME_BYTES: usize = 1 << 20;
+
 /// Runs the service thread.
 pub(crate) fn serve<F: Fabric>(setup: &Setup<F>) {
+    let mut outbox = Outbox {
+        setup,
+        frames: BTreeMap::new(),
+    };
     loop {
         match setup.fabric().control().receive(None) {
-            Ok(Some((from, payload))) => match postcard::from_bytes::<Message>(&payload) {
-                Ok(message) => handle(setup, from, message),
-                Err(error) => tracing::warn!(%from, %error, "unreadable set-up message dropped"),
-            },
+            Ok(Some((from, frame))) => read(setup, &mut outbox, from, &frame),
             Ok(None) => {}
             Err(error) => {
                 tracing::error!(%error, "the control plane is broken: set-up ends");
@@ -25,71 +37,167 @@ pub(crate) fn serve<F: Fabric>(setup: &Setup<F>) {
         if setup.network().stopped() {
             return;
         }
+        tell_news(setup, &mut outbox);
+        outbox.flush();
+        let free = setup.registry().lock().sweep(setup.fabric().control());
+        drop(free);
+        setup.report_change();
     }
 }
 
-/// Sends a new endpoint's join to the other participants.
-pub(crate) fn announce<F: Fabric>(setup: &Setup<F>, channel: &str) {
-    let registry = setup.registry().lock();
-    let Some(endpoint) = registry.endpoints.get(channel) else {
-        return;
-    };
-    let peers: Vec<NodeId> = endpoint.links.keys().copied().collect();
-    let join = Message::Join(endpoint.greeting(channel, None));
-    drop(registry);
-    for peer in peers {
-        send(setup, peer, &join);
+/// Enters a new endpoint. The service tells the other participants.
+pub(crate) fn enter<F: Fabric>(setup: &Setup<F>, channel: &str, endpoint: Endpoint<F>) -> Result<()> {
+    let here = setup.fabric().node();
+    let wake = setup.registry().lock().enter(channel, endpoint, here)?;
+    if wake {
+        wake_service(setup);
     }
-    setup.changed();
+    setup.report_change();
+    Ok(())
 }
 
 /// Takes an endpoint out of service and puts its memory into quarantine. `drained` says that none of this
-/// node's operations is outstanding.
+/// node's operations is outstanding. The service tells the other participants.
 pub(crate) fn bury<F: Fabric>(setup: &Setup<F>, channel: &str, drained: bool) {
-    let mut registry = setup.registry().lock();
-    let Some(endpoint) = registry.endpoints.remove(channel) else {
+    if !drained {
+        tracing::warn!(
+            channel,
+            "operations did not drain: memory of its peers stays in quarantine"
+        );
+    }
+    let buried = setup
+        .registry()
+        .lock()
+        .bury(channel, drained, setup.fabric().control());
+    let Some((endpoint, wake)) = buried else {
         return;
     };
-    let peers: Vec<NodeId> = endpoint.links.keys().copied().collect();
-    registry.buried.push(Buried {
-        channel: channel.to_owned(),
-        incarnation: endpoint.incarnation,
-        _regions: endpoint.regions.clone(),
-        waiting: peers.clone(),
-    });
-    let free = registry.sweep(setup.fabric().control());
-    drop(registry);
-    drop(free);
-    for peer in peers {
-        let link = &endpoint.links[&peer];
-        if !drained {
-            // Peers keep their memory, because one of our operations may still change it.
-            tracing::warn!(channel, %peer, "operations did not drain: memory stays in quarantine");
-        } else if let (true, Some(incarnation)) = (link.left, link.connected) {
-            let channel = channel.to_owned();
-            send(setup, peer, &Message::LeaveAck { channel, incarnation });
-        }
-        let leave = Message::Leave {
-            channel: channel.to_owned(),
-            incarnation: endpoint.incarnation,
-        };
-        send(setup, peer, &leave);
+    if wake {
+        wake_service(setup);
     }
     // Callbacks may own sub-channels, whose end takes the lock again.
     drop(endpoint);
-    setup.changed();
+    setup.report_change();
 }
 
-fn handle<F: Fabric>(setup: &Setup<F>, from: NodeId, message: Message) {
-    match message {
-        Message::Join(greeting) => {
-            if let Some(answer) = meet(setup, from, &greeting) {
-                send(setup, from, &answer);
+/// Makes the service look for news: an empty frame to this node itself.
+fn wake_service<F: Fabric>(setup: &Setup<F>) {
+    let control = setup.fabric().control();
+    if let Err(error) = control.send(setup.fabric().node(), &[]) {
+        tracing::debug!(%error, "the set-up service was not woken");
+    }
+}
+
+/// The frames that the service puts together.
+struct Outbox<'a, F: Fabric> {
+    setup: &'a Setup<F>,
+    frames: BTreeMap<NodeId, Vec<u8>>,
+}
+
+impl<F: Fabric> Outbox<'_, F> {
+    /// Adds a message to the frame for `to`.
+    fn push(&mut self, to: NodeId, message: &Message<'_>) {
+        // Encoding into a growing buffer fails for no value of these types.
+        match postcard::to_stdvec(message) {
+            Ok(message) => self.push_encoded(to, &message),
+            Err(error) => tracing::error!(%to, %error, "a set-up message cannot be encoded"),
+        }
+    }
+
+    fn push_encoded(&mut self, to: NodeId, message: &[u8]) {
+        let frame = self.frames.entry(to).or_default();
+        frame.extend_from_slice(message);
+        if frame.len() >= FRAME_BYTES {
+            send(self.setup, to, frame);
+            frame.clear();
+        }
+    }
+
+    fn flush(&mut self) {
+        for (to, frame) in std::mem::take(&mut self.frames) {
+            if !frame.is_empty() {
+                send(self.setup, to, &frame);
             }
         }
-        Message::Connect(greeting) => match meet(setup, from, &greeting) {
-            None => {}
-            Some(Message::Connect(_)) => {
+    }
+}
+
+/// Sends a frame. If the peer is gone, the thread that waits for it finds out.
+fn send<F: Fabric>(setup: &Setup<F>, to: NodeId, frame: &[u8]) {
+    let control = setup.fabric().control();
+    if control.peer_state(to) != PeerState::Alive {
+        return;
+    }
+    if let Err(error) = control.send(to, frame) {
+        tracing::debug!(%to, %error, "set-up messages not sent");
+    }
+}
+
+/// Tells the peers of endpoints that were made and dropped.
+fn tell_news<F: Fabric>(setup: &Setup<F>, outbox: &mut Outbox<'_, F>) {
+    let news = setup.registry().lock().take_news();
+    for news in news {
+        match news {
+            News::Made { channel, incarnation } => {
+                let registry = setup.registry().lock();
+                let Some(endpoint) = registry.endpoint(&channel, incarnation) else {
+                    continue;
+                };
+                let join = postcard::to_stdvec(&Message::Join(endpoint.greeting(&channel, None)));
+                // A peer whose join was answered has our greeting from the answer.
+                let peers: Vec<NodeId> = endpoint.unconnected().collect();
+                drop(registry);
+                match join {
+                    Ok(join) => peers
+                        .into_iter()
+                        .for_each(|peer| outbox.push_encoded(peer, &join)),
+                    Err(error) => tracing::error!(%channel, %error, "a join cannot be encoded"),
+                }
+            }
+            News::Gone {
+                channel,
+                incarnation,
+                peers,
+                acknowledged,
+            } => {
+                for (peer, incarnation) in acknowledged {
+                    let channel = Cow::Borrowed(&*channel);
+                    outbox.push(peer, &Message::LeaveAck { channel, incarnation });
+                }
+                for peer in peers {
+                    let channel = Cow::Borrowed(&*channel);
+                    outbox.push(peer, &Message::Leave { channel, incarnation });
+                }
+            }
+        }
+    }
+}
+
+/// Handles a frame.
+fn read<F: Fabric>(setup: &Setup<F>, outbox: &mut Outbox<'_, F>, from: NodeId, mut frame: &[u8]) {
+    while !frame.is_empty() {
+        match postcard::take_from_bytes::<Message<'_>>(frame) {
+            Ok((message, rest)) => {
+                frame = rest;
+                handle(setup, outbox, from, message);
+            }
+            Err(error) => {
+                tracing::warn!(%from, %error, "unreadable set-up messages dropped");
+                return;
+            }
+        }
+    }
+}
+
+fn handle<F: Fabric>(setup: &Setup<F>, outbox: &mut Outbox<'_, F>, from: NodeId, message: Message<'_>) {
+    match message {
+        Message::Join(greeting) => {
+            if meet(setup, outbox, from, &greeting) {
+                answer(setup, outbox, from, &greeting);
+            }
+        }
+        Message::Connect(greeting) => {
+            if meet(setup, outbox, from, &greeting) {
                 if let Some(incarnation) = greeting.answers {
                     let mut registry = setup.registry().lock();
                     registry.acknowledged(&greeting.channel, incarnation, from);
@@ -98,10 +206,9 @@ fn handle<F: Fabric>(setup: &Setup<F>, from: NodeId, message: Message) {
                     channel: greeting.channel,
                     incarnation: greeting.incarnation,
                 };
-                send(setup, from, &ack);
+                outbox.push(from, &ack);
             }
-            Some(problem) => send(setup, from, &problem),
-        },
+        }
         Message::Ack { channel, incarnation } => {
             setup.registry().lock().acknowledged(&channel, incarnation, from);
         }
@@ -111,7 +218,7 @@ fn handle<F: Fabric>(setup: &Setup<F>, from: NodeId, message: Message) {
             difference,
         } => {
             let error = difference.reversed().error(&channel, setup.fabric().node(), from);
-            fail(setup, &channel, incarnation, error);
+            setup.registry().lock().fail(&channel, incarnation, error);
         }
         Message::Refused {
             channel,
@@ -119,89 +226,86 @@ fn handle<F: Fabric>(setup: &Setup<F>, from: NodeId, message: Message) {
             reason,
         } => {
             let error = Error::Refused {
-                channel: channel.clone(),
+                channel: channel.clone().into_owned(),
                 peer: from,
                 reason,
             };
-            fail(setup, &channel, incarnation, error);
+            setup.registry().lock().fail(&channel, incarnation, error);
         }
-        Message::Leave { channel, incarnation } => leave(setup, from, channel, incarnation),
-        Message::LeaveAck { channel, incarnation } => {
-            let mut registry = setup.registry().lock();
-            for buried in &mut registry.buried {
-                if buried.channel == channel && buried.incarnation == incarnation {
-                    buried.waiting.retain(|&peer| peer != from);
-                }
-            }
+        Message::Leave { channel, incarnation } => leave(setup, outbox, from, channel, incarnation),
+        Message::LeaveAck { incarnation, .. } => {
+            let free = setup.registry().lock().released(incarnation, from);
+            drop(free);
         }
     }
-    let free = setup.registry().lock().sweep(setup.fabric().control());
-    drop(free);
-    setup.changed();
 }
 
-/// Receives the introduction of a counterpart of one of our endpoints. Returns the answer to its join.
-fn meet<F: Fabric>(setup: &Setup<F>, from: NodeId, theirs: &Greeting) -> Option<Message> {
-    let channel = &theirs.channel;
+/// Answers a join to which our endpoint has connected.
+fn answer<F: Fabric>(setup: &Setup<F>, outbox: &mut Outbox<'_, F>, from: NodeId, theirs: &Greeting<'_>) {
+    let mut registry = setup.registry().lock();
+    if let Some(endpoint) = registry.current(&theirs.channel) {
+        let ours = endpoint.greeting(&theirs.channel, Some(theirs.incarnation));
+        outbox.push(from, &Message::Connect(ours));
+    }
+}
+
+/// Receives the introduction of a counterpart of one of our endpoints. Returns true if our endpoint is connected to it. If
+/// that cannot be, the counterpart is told why.
+fn meet<F: Fabric>(
+    setup: &Setup<F>,
+    outbox: &mut Outbox<'_, F>,
+    from: NodeId,
+    theirs: &Greeting<'_>,
+) -> bool {
+    let channel = &*theirs.channel;
     let here = setup.fabric().node();
-    let Visit {
-        incarnation,
-        answer,
-        regions,
-        first,
-    } = {
-        let mut registry = setup.registry().lock();
-        match visit(&mut registry, here, from, theirs) {
-            Visited::Unknown => {
-                tracing::debug!(%channel, %from, "join ignored: no such channel here (yet)");
-                return None;
-            }
-            Visited::Differs(ours, difference) => {
-                drop(registry);
-                fail(
-                    setup,
-                    channel,
-                    ours,
-                    difference.clone().error(channel, here, from),
-                );
-                return Some(Message::Mismatch {
-                    channel: channel.clone(),
-                    incarnation: theirs.incarnation,
-                    difference,
-                });
-            }
-            Visited::Known(answer) => return Some(answer),
-            Visited::New(visit) => visit,
+    let visited = visit(&mut setup.registry().lock(), here, from, theirs);
+    let visit = match visited {
+        Visited::Unknown => {
+            tracing::debug!(%channel, %from, "join ignored: no such channel here (yet)");
+            return false;
         }
+        Visited::Differs(ours, difference) => {
+            let error = difference.clone().error(channel, here, from);
+            setup.registry().lock().fail(channel, ours, error);
+            let mismatch = Message::Mismatch {
+                channel: channel.into(),
+                incarnation: theirs.incarnation,
+                difference,
+            };
+            outbox.push(from, &mismatch);
+            return false;
+        }
+        Visited::Known => return true,
+        Visited::New(visit) => visit,
     };
     // The lock is not held here, because callbacks make channels of their own.
     let connected = (|| {
-        if first {
-            callback(setup, channel, incarnation, |e| e.on_join.clone(), from)?;
-        }
-        import(setup, from, theirs, &regions)?;
-        callback(setup, channel, incarnation, |e| e.on_connect.clone(), from)
+        visit.on_join.as_ref().map_or(Ok(()), |callback| callback(from))?;
+        import(setup, from, theirs, &visit.regions)?;
+        visit
+            .on_connect
+            .as_ref()
+            .map_or(Ok(()), |callback| callback(from))
     })();
     match connected {
         Ok(()) => {
+            let connected = |link: &mut super::Link| link.connected = Some(theirs.incarnation);
             let mut registry = setup.registry().lock();
-            let link = registry
-                .endpoints
-                .get_mut(channel)
-                .filter(|endpoint| endpoint.incarnation == incarnation)
-                .and_then(|endpoint| endpoint.links.get_mut(&from))?;
-            link.connected = Some(theirs.incarnation);
-            Some(answer)
+            registry
+                .update(channel, visit.incarnation, from, connected)
+                .is_some()
         }
         Err(error) => {
             tracing::warn!(%channel, %from, %error, "connecting failed");
-            let reason = error.to_string();
-            fail(setup, channel, incarnation, error);
-            Some(Message::Refused {
-                channel: channel.clone(),
+            let refused = Message::Refused {
+                channel: channel.into(),
                 incarnation: theirs.incarnation,
-                reason,
-            })
+                reason: error.to_string(),
+            };
+            outbox.push(from, &refused);
+            setup.registry().lock().fail(channel, visit.incarnation, error);
+            false
         }
     }
 }
@@ -212,74 +316,69 @@ enum Visited<F: Fabric> {
     /// The endpoint of this incarnation does not fit.
     Differs(u64, Difference),
     /// The endpoint is connected already.
-    Known(Message),
+    Known,
     /// The endpoint is to be connected.
     New(Visit<F>),
 }
 
 struct Visit<F: Fabric> {
     incarnation: u64,
-    answer: Message,
     regions: Vec<Region<F>>,
-    /// Set if the callback on joining has not run for this peer.
-    first: bool,
+    /// The callback on joining, if it has not run for this peer.
+    on_join: Option<OnPeer>,
+    on_connect: Option<OnPeer>,
 }
 
-fn visit<F: Fabric>(registry: &mut Registry<F>, here: NodeId, from: NodeId, theirs: &Greeting) -> Visited<F> {
-    let Some(endpoint) = registry.endpoints.get_mut(&theirs.channel) else {
+fn visit<F: Fabric>(
+    registry: &mut Registry<F>,
+    here: NodeId,
+    from: NodeId,
+    theirs: &Greeting<'_>,
+) -> Visited<F> {
+    let Some(endpoint) = registry.current(&theirs.channel) else {
         return Visited::Unknown;
     };
-    if theirs.answers.is_some_and(|asked| asked != endpoint.incarnation) {
+    let incarnation = endpoint.incarnation;
+    if theirs.answers.is_some_and(|asked| asked != incarnation) {
         return Visited::Unknown;
     }
     if let Some(difference) = Difference::between(here, &endpoint.spec, from, &theirs.spec) {
-        return Visited::Differs(endpoint.incarnation, difference);
+        return Visited::Differs(incarnation, difference);
     }
-    let answer = Message::Connect(endpoint.greeting(&theirs.channel, Some(theirs.incarnation)));
     // The participant lists are equal and the join came from a participant, so the link exists.
-    let Some(link) = endpoint.links.get_mut(&from) else {
+    let Some(link) = endpoint.link(from) else {
         return Visited::Unknown;
     };
     match link.connected {
-        Some(incarnation) if incarnation == theirs.incarnation => Visited::Known(answer),
+        Some(incarnation) if incarnation == theirs.incarnation => Visited::Known,
         // The counterpart was replaced. The replacement waits for our replacement.
         Some(_) => Visited::Unknown,
         None if theirs.incarnation <= link.gone => Visited::Unknown,
-        None => Visited::New(Visit {
-            incarnation: endpoint.incarnation,
-            answer,
-            regions: endpoint.regions.clone(),
-            first: !std::mem::replace(&mut link.joined, true),
-        }),
+        None => {
+            let first = !std::mem::replace(&mut link.joined, true);
+            Visited::New(Visit {
+                incarnation,
+                regions: endpoint.regions.clone(),
+                on_join: endpoint.on_join.clone().filter(|_| first),
+                on_connect: endpoint.on_connect.clone(),
+            })
+        }
     }
 }
 
-fn callback<F: Fabric>(
-    setup: &Setup<F>,
-    channel: &str,
-    incarnation: u64,
-    which: impl FnOnce(&super::Endpoint<F>) -> Option<super::OnPeer>,
-    peer: NodeId,
-) -> Result<()> {
-    let callback = {
-        let registry = setup.registry().lock();
-        registry
-            .endpoints
-            .get(channel)
-            .filter(|endpoint| endpoint.incarnation == incarnation)
-            .and_then(which)
-    };
-    callback.map_or(Ok(()), |callback| callback(peer))
-}
-
 /// Makes the regions that `from` offers accessible.
-fn import<F: Fabric>(setup: &Setup<F>, from: NodeId, theirs: &Greeting, regions: &[Region<F>]) -> Result<()> {
+fn import<F: Fabric>(
+    setup: &Setup<F>,
+    from: NodeId,
+    theirs: &Greeting<'_>,
+    regions: &[Region<F>],
+) -> Result<()> {
     for region in regions {
         let offered: Option<&RegionKey> = theirs
             .spec
             .offers
             .iter()
-            .zip(&theirs.keys)
+            .zip(&*theirs.keys)
             .find(|(offer, _)| offer.name == region.short_name())
             .map(|(_, key)| key);
         if let Some(key) = offered {
@@ -290,12 +389,15 @@ fn import<F: Fabric>(setup: &Setup<F>, from: NodeId, theirs: &Greeting, regions:
     Ok(())
 }
 
-fn leave<F: Fabric>(setup: &Setup<F>, from: NodeId, channel: String, incarnation: u64) {
-    let mut registry = setup.registry().lock();
-    if let Some(link) = registry
-        .endpoints
-        .get_mut(&channel)
-        .and_then(|endpoint| endpoint.links.get_mut(&from))
+fn leave<F: Fabric>(
+    setup: &Setup<F>,
+    outbox: &mut Outbox<'_, F>,
+    from: NodeId,
+    channel: Cow<'_, str>,
+    incarnation: u64,
+) {
+    if let Some(endpoint) = setup.registry().lock().current(&channel)
+        && let Some(link) = endpoint.link(from)
     {
         link.gone = link.gone.max(incarnation);
         if link.connected == Some(incarnation) {
@@ -304,33 +406,5 @@ fn leave<F: Fabric>(setup: &Setup<F>, from: NodeId, channel: String, incarnation
             return;
         }
     }
-    drop(registry);
-    send(setup, from, &Message::LeaveAck { channel, incarnation });
-}
-
-fn fail<F: Fabric>(setup: &Setup<F>, channel: &str, incarnation: u64, error: Error) {
-    let mut registry = setup.registry().lock();
-    if let Some(endpoint) = registry.endpoints.get_mut(channel)
-        && endpoint.incarnation == incarnation
-        && endpoint.error.is_none()
-    {
-        endpoint.error = Some(error);
-    }
-    drop(registry);
-    setup.changed();
-}
-
-/// Sends a message. If the peer is gone, the thread that waits for it finds out.
-fn send<F: Fabric>(setup: &Setup<F>, to: NodeId, message: &Message) {
-    let control = setup.fabric().control();
-    if control.peer_state(to) != PeerState::Alive {
-        return;
-    }
-    // Encoding into a growing buffer fails for no value of these types.
-    let sent = postcard::to_stdvec(message)
-        .map_err(|error| FabricError::Config(error.to_string()))
-        .and_then(|payload| control.send(to, &payload));
-    if let Err(error) = sent {
-        tracing::debug!(%to, %error, "set-up message not sent");
-    }
+    outbox.push(from, &Message::LeaveAck { channel, incarnation });
 }

@@ -8,13 +8,17 @@ use loco_fabric::{
     AtomicCell, Control, Fabric, FabricError, Lock, NodeId, PeerState, Peers, Platform, Time, Wait,
 };
 
-use super::registry::{Registry, State};
+use super::registry::{Registry, Unready};
 use crate::operations::network::Network;
 use crate::operations::platform::{AtomicU64Of, MutexOf};
 use crate::{Error, Result};
 
 /// The time that set-up messages of a peer that is gone may still be on their way to the service.
 const GRACE: Duration = Duration::from_millis(100);
+
+/// The time after which a wait says what it waits for, and the time until it says so again.
+const REPORT_FIRST: Duration = Duration::from_secs(2);
+const REPORT_EVERY: Duration = Duration::from_secs(10);
 
 /// The set-up state of one node.
 pub(crate) struct Setup<F: Fabric> {
@@ -45,10 +49,12 @@ impl<F: Fabric> Setup<F> {
         self.network.fabric()
     }
 
-    /// Reports that the registry has changed.
-    pub(super) fn changed(&self) {
-        // A thread that sees the new count finds the change under the registry's lock anyway.
-        self.changes.fetch_add(1);
+    /// Wakes waits for channels, if the registry has changed in what they ask for.
+    pub(super) fn report_change(&self) {
+        if self.registry.lock().take_changed() {
+            // A thread that sees the new count finds the change under the registry's lock anyway.
+            self.changes.fetch_add(1);
+        }
     }
 
     /// Returns how often the registry has changed.
@@ -60,49 +66,80 @@ impl<F: Fabric> Setup<F> {
         self.fabric().control().peer_state(peer) == PeerState::Left
     }
 
-    /// Waits until `channel` and those below it, or all channels, are connected.
+    /// Waits until `channel` and those below it, or all channels, are connected. Says now and then what it waits for.
     pub(crate) fn wait_until_ready(&self, channel: Option<&str>, deadline: Time) -> Result<()> {
-        let begin = self.fabric().platform().now();
+        let platform = self.fabric().platform();
+        let begin = platform.now();
+        let mut report = begin.after(REPORT_FIRST);
         let mut grace = None;
+        // What is waited for, and the generation of the registry of which it is true. Later it is too much: some of it
+        // has come.
+        let mut known: Option<(u64, Unready)> = None;
         loop {
             // The count is read before the state, so that a later change is not missed.
             let changes = self.changes();
-            let unready = match self.registry().lock().state(channel) {
-                State::Ready => return Ok(()),
-                State::Broken(error) => return Err(error),
-                State::Waiting(unready) => unready,
+            let unready = {
+                let registry = self.registry().lock();
+                if registry.is_ready(channel)? {
+                    return Ok(());
+                }
+                let generation = registry.generation();
+                match known.take() {
+                    Some((of, unready)) if of == generation => known.insert((of, unready)),
+                    _ => match registry.unready(channel) {
+                        Some(unready) => known.insert((generation, unready)),
+                        None => return Ok(()),
+                    },
+                }
             };
-            // Participants that are connected may leave, but a crash may have cut short what they told the others.
-            let matter = |&peer: &NodeId| unready.absent.contains(&peer) || !self.has_left(peer);
-            let peers: Vec<NodeId> = unready.participants.iter().copied().filter(matter).collect();
+            let unready = &unready.1;
+            let peers: Vec<NodeId> = unready.participants.iter().copied().collect();
+            let peers: Vec<NodeId> = peers
+                .into_iter()
+                .filter(|&peer| self.matters(unready, peer))
+                .collect();
             let wait = Wait {
                 what: &unready.channel,
                 peers: Peers::These(&peers),
-                deadline: Some(deadline),
+                deadline: Some(deadline.min(report)),
             };
-            match self
+            let outcome = self
                 .fabric()
-                .wait(wait, || (self.changes() != changes).then_some(()))
-            {
-                Ok(()) => {}
-                Err(FabricError::Timeout { .. }) => {
+                .wait(wait, || (self.changes() != changes).then_some(()));
+            let Err(error) = outcome else { continue };
+            // What is waited for is looked at anew, here and in the next round.
+            known = None;
+            let now = platform.now();
+            let unready = {
+                let registry = self.registry().lock();
+                match registry.unready(channel) {
+                    Some(unready) => unready,
+                    None => continue,
+                }
+            };
+            match error {
+                FabricError::Timeout { .. } if now < deadline && report < deadline => {
+                    report = now.after(REPORT_EVERY);
+                    unready.report(now.since(begin));
+                }
+                FabricError::Timeout { .. } => {
                     return Err(Error::NotReady {
                         channel: unready.channel,
                         missing: unready.missing,
-                        after: self.fabric().platform().now().since(begin),
+                        after: now.since(begin),
                     });
                 }
-                // It left while this thread waited.
-                Err(FabricError::PeerLost(peer)) if !matter(&peer) => {}
+                // It is connected by now, or left while this thread waited.
+                FabricError::PeerLost(peer) if !self.matters(&unready, peer) => {}
                 // The last messages of the peer may be about to be handled, and may be all that we need of
                 // it.
-                Err(FabricError::PeerLost(peer)) => {
-                    let now = self.fabric().platform().now();
+                FabricError::PeerLost(peer) => {
                     let end = *grace.get_or_insert(now.after(GRACE));
                     if now >= end.min(deadline) {
                         return Err(FabricError::PeerLost(peer).into());
                     }
                     self.registry().lock().gone(peer);
+                    self.report_change();
                     let wait = Wait {
                         what: &unready.channel,
                         peers: Peers::None,
@@ -112,8 +149,30 @@ impl<F: Fabric> Setup<F> {
                         .fabric()
                         .wait(wait, || (self.changes() != changes).then_some(()));
                 }
-                Err(error) => return Err(error.into()),
+                error => return Err(error.into()),
             }
         }
+    }
+
+    /// Returns true if the loss of `peer` matters to those endpoints. Participants that are connected may leave, but a crash
+    /// may have cut short what they told the others.
+    fn matters(&self, unready: &Unready, peer: NodeId) -> bool {
+        unready.absent.contains(&peer) || (unready.participants.contains(&peer) && !self.has_left(peer))
+    }
+}
+
+impl Unready {
+    /// Says what a wait waits for.
+    fn report(&self, after: Duration) {
+        let others = match self.endpoints {
+            1 => String::new(),
+            endpoints => format!(" and {} more", endpoints - 1),
+        };
+        tracing::info!(
+            "after {:.1} s of set-up, `{}`{others} waits for {}",
+            after.as_secs_f64(),
+            self.channel,
+            NodeId::list(self.missing.iter().copied())
+        );
     }
 }

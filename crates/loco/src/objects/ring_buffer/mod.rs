@@ -212,8 +212,14 @@ impl<F: Fabric> RingBuffer<F> {
             }
         }
         let ids: Vec<u16> = readers.iter().map(|node| node.0).collect();
+        let others = participants.nodes().iter().filter(|&&node| node != writer);
+        // All endpoints say the usual readers alike, and in few words.
+        let who = match readers.iter().eq(others) {
+            true => "on the other nodes".to_owned(),
+            false => format!("on nodes {ids:?}"),
+        };
         let channel = Channel::builder(parent, name)
-            .kind(format!("ring_buffer of {writer}, readers on nodes {ids:?}"))
+            .kind(format!("ring_buffer of {writer}, readers {who}"))
             .published("data", capacity)
             .published("head", WORD_BYTES)
             .published("acks", (readers.len() * ACK_STRIDE).max(WORD_BYTES))

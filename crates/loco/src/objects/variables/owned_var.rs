@@ -1,12 +1,14 @@
 //! Owned variables: a register that one node writes and the others read (LOCO'25 5.1.1).
 
+use std::sync::Arc;
+
 use loco_fabric::{Fabric, Memory, NodeId, Target, WordCell};
 
 use crate::fabric::AnyFabric;
 use crate::objects::variables::value::{AtomicValue, Value};
 use crate::operations::exclusive::Exclusive;
 use crate::operations::published::Published;
-use crate::{AckKey, Channel, Parent, Result, Thread};
+use crate::{AckKey, Channel, Error, Parent, Region, Result, Thread};
 
 /// Bytes of a register that holds one word.
 const WORD_BYTES: usize = 8;
@@ -38,15 +40,23 @@ const WORD_BYTES: usize = 8;
 /// push and then read the other's variable can both read the old value, which no strong memory shows. A fence after the
 /// push ([`fence::thread`](crate::fence::thread)) prevents that. `loco check owned-var --robust` shows both.
 pub struct OwnedVar<T: Value, F: Fabric = AnyFabric> {
-    channel: Channel<F>,
+    /// The channel, which is that of a table if the variable is one of its rows.
+    channel: Arc<Channel<F>>,
+    region: Region<F>,
+    /// The place of the word in the region.
+    offset: usize,
     owner: NodeId,
-    /// Set if this node is the owner.
-    is_owner: bool,
     cell: <F::Memory as Memory>::Cell<u64>,
+    /// The owner's part. Other nodes have none, so that their rows of a table are small.
+    writer: Option<Box<Writer<F>>>,
+    value: std::marker::PhantomData<fn() -> T>,
+}
+
+/// The part of a variable that its owner has.
+struct Writer<F: Fabric> {
     /// The place that readers have copies of. One thread pushes at a time.
     published: Published<F>,
     pushing: Exclusive<F, ()>,
-    value: std::marker::PhantomData<fn() -> T>,
 }
 
 impl<F: Fabric, T: AtomicValue> OwnedVar<T, F> {
@@ -59,14 +69,31 @@ impl<F: Fabric, T: AtomicValue> OwnedVar<T, F> {
             .kind(format!("owned_var<{}> of {owner}", T::NAME))
             .published("data", WORD_BYTES)
             .join()?;
-        let region = channel.published("data")?;
+        let region = channel.published("data")?.clone();
+        OwnedVar::at(&Arc::new(channel), &region, 0, owner)
+    }
+
+    /// Makes the variable of `owner` in the word at `offset` of `region`, which `channel` declared as published. No other
+    /// variable may be there.
+    pub(crate) fn at(
+        channel: &Arc<Channel<F>>,
+        region: &Region<F>,
+        offset: usize,
+        owner: NodeId,
+    ) -> Result<Self> {
+        let writer = || {
+            Box::new(Writer {
+                published: Published::new(region, offset, WORD_BYTES, channel.peers().to_vec()),
+                pushing: Exclusive::new(()),
+            })
+        };
         Ok(OwnedVar {
-            cell: region.local()?.cell(0)?,
-            published: Published::new(region, 0, WORD_BYTES, channel.peers().to_vec()),
-            pushing: Exclusive::new(()),
-            is_owner: channel.node() == owner,
+            cell: region.local()?.cell(offset)?,
+            writer: (channel.node() == owner).then(writer),
+            channel: channel.clone(),
+            region: region.clone(),
+            offset,
             owner,
-            channel,
             value: std::marker::PhantomData,
         })
     }
@@ -82,7 +109,7 @@ impl<F: Fabric, T: AtomicValue> OwnedVar<T, F> {
     /// Returns [`NotOwner`](crate::Error::NotOwner) on another node.
     #[inline]
     pub fn store(&self, value: T) -> Result<()> {
-        self.check_owner("set the value")?;
+        self.writer("set the value")?;
         // Everything that the owner stored before is visible to a thread that reads this value.
         self.cell.store(value.to_word());
         Ok(())
@@ -109,10 +136,10 @@ impl<F: Fabric, T: AtomicValue> OwnedVar<T, F> {
     /// The value may have been sent to some of the others. Push again: nobody sees a value after a later one.
     #[inline]
     pub fn push(&self, thread: &Thread<F>) -> Result<AckKey<F>> {
-        self.check_owner("push the value")?;
-        let _pushing = self.pushing.enter(thread, self.channel.name())?;
+        let writer = self.writer("push the value")?;
+        let _pushing = writer.pushing.enter(thread, self.channel.name())?;
         let word = self.load().to_word().to_ne_bytes();
-        self.published.post_inline(thread, &word)
+        writer.published.post_inline(thread, &word)
     }
 
     /// Pushes the value without a key, for values that a later push replaces.
@@ -124,10 +151,10 @@ impl<F: Fabric, T: AtomicValue> OwnedVar<T, F> {
     /// See [`push`](OwnedVar::push).
     #[inline]
     pub fn push_untracked(&self, thread: &Thread<F>) -> Result<()> {
-        self.check_owner("push the value")?;
-        let _pushing = self.pushing.enter(thread, self.channel.name())?;
+        let writer = self.writer("push the value")?;
+        let _pushing = writer.pushing.enter(thread, self.channel.name())?;
         let word = self.load().to_word().to_ne_bytes();
-        self.published.post_inline_untracked(thread, &word)
+        writer.published.post_inline_untracked(thread, &word)
     }
 
     /// Does [`store`](OwnedVar::store) and [`push_untracked`](OwnedVar::push_untracked). No caller may push
@@ -138,8 +165,9 @@ impl<F: Fabric, T: AtomicValue> OwnedVar<T, F> {
     #[inline]
     pub(crate) fn publish(&self, thread: &Thread<F>, value: T) -> Result<()> {
         self.store(value)?;
-        self.published
-            .post_inline_untracked(thread, &value.to_word().to_ne_bytes())
+        let writer = self.writer("push the value")?;
+        let word = value.to_word().to_ne_bytes();
+        writer.published.post_inline_untracked(thread, &word)
     }
 
     /// Returns the owner's value as it is there now. This node's copy stays as it is: it follows the owner's
@@ -152,12 +180,12 @@ impl<F: Fabric, T: AtomicValue> OwnedVar<T, F> {
     /// # After a timeout
     /// Nothing has changed. Pull again.
     pub fn pull(&self, thread: &Thread<F>) -> Result<T> {
-        if self.is_owner {
+        if self.writer.is_some() {
             return Ok(self.load());
         }
         let target = Target {
-            remote: self.channel.published("data")?.remote(self.owner)?,
-            offset: 0,
+            remote: self.region.remote(self.owner)?,
+            offset: self.offset,
         };
         thread.read_word(target).map(T::from_word)
     }
@@ -176,16 +204,27 @@ impl<F: Fabric, T: AtomicValue> OwnedVar<T, F> {
         })
     }
 
-    /// Returns the endpoint, to wait until this variable alone is ready.
+    /// Returns the endpoint, to wait until this variable alone is ready. That of a table's row is the table's.
     pub fn channel(&self) -> &Channel<F> {
         &self.channel
     }
 
+    /// Returns the owner's part. Only the owner may do `what`.
     #[inline]
-    fn check_owner(&self, what: &'static str) -> Result<()> {
-        if self.is_owner {
-            return Ok(());
+    fn writer(&self, what: &'static str) -> Result<&Writer<F>> {
+        match &self.writer {
+            Some(writer) => Ok(writer),
+            None => Err(self.not_owner(what)),
         }
-        self.channel.check_owner(self.owner, what)
+    }
+
+    #[cold]
+    fn not_owner(&self, what: &'static str) -> Error {
+        Error::NotOwner {
+            what,
+            channel: self.channel.name().to_owned(),
+            owner: self.owner,
+            node: self.channel.node(),
+        }
     }
 }

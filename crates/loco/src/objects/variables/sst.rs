@@ -1,13 +1,26 @@
 //! The shared state table (LOCO'25 5.1.2): one register per participant, which that participant writes and
 //! all read.
+//!
+//! LOCO'25 and LOCO'26 compose the table of owned variables. So does this one, as far as its use goes: each row is an
+//! [`OwnedVar`]. But the rows are not channels. They lie in one region of the table's channel, each on lines of its own. A
+//! channel for each row would have made the set-up of a table of n nodes cost n times the messages, keys and
+//! endpoints of any other channel. Only the owner of a row has the means to post it ([`Published`](crate::operations::published)),
+//! and it has those for that row only, so one region gives nobody more rights than n regions did.
+//!
+//! Used by [`Barrier`](crate::Barrier) and [`Collective`](crate::Collective), and by programs.
 
 use std::sync::{Arc, OnceLock};
 
 use loco_fabric::{Fabric, NodeId};
 
+use crate::channels::channel::region_bytes;
 use crate::fabric::AnyFabric;
 use crate::objects::variables::value::AtomicValue;
-use crate::{AckKey, Channel, Error, OwnedVar, Parent, Participants, Result, Thread};
+use crate::{AckKey, Channel, Error, OwnedVar, Parent, Participants, Region, Result, Thread};
+
+/// The distance of two rows in bytes: two cache lines, which processors fetch together, so that writers of different rows
+/// do not disturb one another.
+const ROW_STRIDE: usize = 128;
 
 /// A table with one [owned variable](OwnedVar) per participant.
 ///
@@ -35,14 +48,17 @@ use crate::{AckKey, Channel, Error, OwnedVar, Parent, Participants, Result, Thre
 /// the old one. A fence after the push ([`fence::thread`](crate::fence::thread)) prevents that. `loco check sst --robust`
 /// shows both.
 pub struct Sst<T: AtomicValue, F: Fabric = AnyFabric> {
-    channel: Channel<F>,
-    table: Arc<Table<F, T>>,
+    channel: Arc<Channel<F>>,
+    region: Region<F>,
+    table: Table<F, T>,
+    /// Set once all participants were found connected.
+    connected: OnceLock<()>,
 }
 
-/// The rows by position among the participants. Each is made when its writer appears.
+/// The rows by position among the participants.
 struct Table<F: Fabric, T: AtomicValue> {
     participants: Participants,
-    rows: Box<[OnceLock<OwnedVar<T, F>>]>,
+    rows: Box<[OwnedVar<T, F>]>,
 }
 
 impl<F: Fabric, T: AtomicValue> Sst<T, F> {
@@ -51,18 +67,28 @@ impl<F: Fabric, T: AtomicValue> Sst<T, F> {
     /// # Errors
     /// Returns the errors of [`ChannelBuilder::join`](crate::ChannelBuilder::join).
     pub fn new(parent: &impl Parent<F>, name: &str) -> Result<Self> {
+        Sst::of_kind(parent, name, format!("sst<{}>", T::NAME))
+    }
+
+    /// Makes a table that is an object of type `kind`.
+    pub(crate) fn of_kind(parent: &impl Parent<F>, name: &str, kind: String) -> Result<Self> {
         let participants = parent.participants();
-        let table = Arc::new(Table {
-            rows: participants.nodes().iter().map(|_| OnceLock::new()).collect(),
-            participants,
-        });
-        let for_peers = table.clone();
+        let nodes = participants.nodes();
         let channel = Channel::builder(parent, name)
-            .kind(format!("sst<{}>", T::NAME))
-            .on_join(move |sst, peer| for_peers.add(sst, peer))
+            .kind(kind)
+            .published("rows", region_bytes(name, nodes.len(), ROW_STRIDE)?)
             .join()?;
-        table.add(&channel, channel.node())?;
-        Ok(Sst { channel, table })
+        let channel = Arc::new(channel);
+        let region = channel.published("rows")?.clone();
+        let rows = nodes.iter().enumerate();
+        let rows = rows.map(|(row, &node)| OwnedVar::at(&channel, &region, row * ROW_STRIDE, node));
+        let rows = rows.collect::<Result<_>>()?;
+        Ok(Sst {
+            table: Table { participants, rows },
+            channel,
+            region,
+            connected: OnceLock::new(),
+        })
     }
 
     /// Returns the row that `node` writes.
@@ -73,8 +99,8 @@ impl<F: Fabric, T: AtomicValue> Sst<T, F> {
     #[inline]
     pub fn row(&self, node: NodeId) -> Result<&OwnedVar<T, F>> {
         match self.table.row(node) {
-            Some(row) => Ok(row),
-            None => Err(self.no_row(node)),
+            Some(row) if self.connected.get().is_some() => Ok(row),
+            row => self.early_row(node, row),
         }
     }
 
@@ -92,11 +118,8 @@ impl<F: Fabric, T: AtomicValue> Sst<T, F> {
     /// # Errors
     /// Returns [`NotConnected`](crate::Error::NotConnected) before the table is ready.
     pub fn rows(&self) -> Result<impl Iterator<Item = &OwnedVar<T, F>> + Clone> {
-        let nodes = self.table.participants.nodes();
-        match self.table.rows.iter().position(|row| row.get().is_none()) {
-            Some(position) => Err(self.not_connected(nodes[position])),
-            None => Ok(self.table.rows.iter().filter_map(OnceLock::get)),
-        }
+        self.check_connected()?;
+        Ok(self.table.rows.iter())
     }
 
     /// Sets this node's row, on this node.
@@ -152,9 +175,7 @@ impl<F: Fabric, T: AtomicValue> Sst<T, F> {
         by_puts: bool,
         condition: impl Fn(T) -> bool,
     ) -> Result<()> {
-        if let Some(position) = self.table.rows.iter().position(|row| row.get().is_none()) {
-            return Err(self.not_connected(self.table.participants.nodes()[position]));
-        }
+        self.check_connected()?;
         self.channel.wait_for_all(thread, by_puts, |node| {
             self.table.row(node).is_some_and(|row| condition(row.load()))
         })
@@ -170,39 +191,45 @@ impl<F: Fabric, T: AtomicValue> Sst<T, F> {
         &self.table.participants
     }
 
+    /// Returns the row of `node`, if that node is a participant and connected. This is for tables of which it is not yet known
+    /// that everybody is.
     #[cold]
-    fn no_row(&self, node: NodeId) -> Error {
-        if self.table.participants.contains(node) {
-            return self.not_connected(node);
-        }
-        Error::NotParticipant {
+    fn early_row<'a>(&self, node: NodeId, row: Option<&'a OwnedVar<T, F>>) -> Result<&'a OwnedVar<T, F>> {
+        let row = row.ok_or_else(|| Error::NotParticipant {
             channel: self.channel.name().to_owned(),
             node,
+        })?;
+        self.region.remote(node)?;
+        // A failure is not about this row.
+        let _ = self.check_connected();
+        Ok(row)
+    }
+
+    /// # Errors
+    /// Returns `NotConnected` for the first participant that is not.
+    #[inline]
+    fn check_connected(&self) -> Result<()> {
+        match self.connected.get() {
+            Some(()) => Ok(()),
+            None => self.look_for_connections(),
         }
     }
 
     #[cold]
-    fn not_connected(&self, peer: NodeId) -> Error {
-        Error::NotConnected {
-            region: format!("{}/ov{}.data", self.channel.name(), peer.0),
-            peer,
-        }
+    fn look_for_connections(&self) -> Result<()> {
+        let nodes = self.table.participants.nodes().iter();
+        nodes
+            .copied()
+            .try_for_each(|node| self.region.remote(node).map(drop))?;
+        let _ = self.connected.set(());
+        Ok(())
     }
 }
 
 impl<F: Fabric, T: AtomicValue> Table<F, T> {
-    /// Makes the row that `node` writes.
-    fn add(&self, sst: &impl Parent<F>, node: NodeId) -> Result<()> {
-        if let Some(position) = self.position(node) {
-            let row = OwnedVar::new(sst, &format!("ov{}", node.0), node)?;
-            let _ = self.rows[position].set(row);
-        }
-        Ok(())
-    }
-
     #[inline]
     fn row(&self, node: NodeId) -> Option<&OwnedVar<T, F>> {
-        self.rows[self.position(node)?].get()
+        self.rows.get(self.position(node)?)
     }
 
     #[inline]
