@@ -2,6 +2,7 @@
 //! crate with bindings includes this file, and `skip.rs` beside it.
 
 use std::fmt::Write as _;
+use std::path::Path;
 use std::process::Command;
 
 use loco_host::bindings::{Extent, Layout};
@@ -85,11 +86,11 @@ impl Bindings<'_> {
         lines
     }
 
-    /// Checks that the headers declare all of it so. Without `cc` or the headers, the calling test is skipped.
-    pub fn check(&self) {
+    /// Checks that the headers declare all of it so, by programs in `dir`. Without `cc` or the headers, the calling test is
+    /// skipped.
+    pub fn check(&self, dir: &Path) {
         let skip = |why: &str| skipped(self.need, format!("{why}: run ci/install-vm-packages"));
-        let dir = tempfile::tempdir().unwrap();
-        let (source, probe) = (dir.path().join("probe.c"), dir.path().join("probe"));
+        let (source, probe) = (dir.join("probe.c"), dir.join("probe"));
 
         std::fs::write(&source, self.includes()).unwrap();
         match Command::new("cc").arg("-fsyntax-only").arg(&source).output() {

@@ -10,6 +10,7 @@ mod skip;
 
 #[test]
 fn structures_are_those_of_the_headers() {
+    let dir = tempfile::tempdir().unwrap();
     compared::Bindings {
         headers: &["infiniband/verbs.h", "rdma/rdma_cma.h"],
         need: "RDMA_HEADERS",
@@ -24,5 +25,5 @@ fn structures_are_those_of_the_headers() {
             ("struct ibv_send_wr", "wr.rdma.rkey", "wr.atomic.compare_add"),
         ],
     }
-    .check();
+    .check(dir.path());
 }
