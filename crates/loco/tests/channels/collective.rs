@@ -1,8 +1,6 @@
 //! Collective operations over every fabric: values, participants, threads that take turns, timeouts and loss.
 
-mod common;
-
-use common::{ALL, Cluster};
+use crate::common::{ALL, Cluster};
 use loco::fabric::NodeId;
 use loco::prelude::*;
 use loco::{Result, fence};

@@ -1,8 +1,6 @@
 //! The atomic variable: its operations, from any node, are linearizable together.
 
-mod common;
-
-use common::{ALL, Cluster};
+use crate::common::{ALL, Cluster};
 use loco::fabric::NodeId;
 use loco::{AtomicVar, Barrier, Error, Manager, Result};
 use loco_history::spec::{Atomic, AtomicCall, AtomicRet};

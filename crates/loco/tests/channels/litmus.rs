@@ -2,9 +2,7 @@
 //! outcome never shows. That the model allows no other outcome is checked elsewhere; here the shipped code runs on
 //! real threads.
 
-mod common;
-
-use common::{ALL, Cluster};
+use crate::common::{ALL, Cluster};
 use loco::fabric::{Fabric, NodeId};
 use loco::{Barrier, Manager, Parent as _, Participants, Result, SharedVar, Thread, fence};
 

@@ -1,12 +1,10 @@
 //! Ticket lock and test-and-set lock: mutual exclusion among all threads of all nodes, what the holder did is visible
 //! to the next one, waiters may give up, and a lost holder is noticed.
 
-mod common;
-
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use common::{ALL, Cluster, until_lost, wait_until};
+use crate::common::{ALL, Cluster, until_lost, wait_until};
 use loco::fabric::{AnyFabric, NodeId};
 use loco::fence::Scope;
 use loco::{

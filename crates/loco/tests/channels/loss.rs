@@ -1,12 +1,10 @@
 //! A node that is lost turns into `PeerLost` for those that wait for it, and for nobody else. That it is not `Timeout`
 //! shows that they hear of it in bounded time.
 
-mod common;
-
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{ALL, Cluster};
+use crate::common::{ALL, Cluster};
 use loco::fabric::{AnyFabric, NodeId};
 use loco::{
     Barrier, Channel, Manager, Parent as _, Participants, Result, SharedRegion, SharedVar, Thread, fence,

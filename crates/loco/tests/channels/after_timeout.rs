@@ -3,12 +3,10 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
-use common::ALL;
+use crate::common::ALL;
 use loco::fabric::{AnyFabric, Nic, NodeId, ShmConfig, ShmFabric};
 use loco::fence::Scope;
 use loco::{

@@ -1,9 +1,7 @@
 //! Tests of set-up with many nodes and many channels: it completes within the ordinary deadlines. No time is asserted here;
 //! `examples/set_up.rs` measures.
 
-mod common;
-
-use common::{ALL, Cluster};
+use crate::common::{ALL, Cluster};
 use loco::{Barrier, Inserted, KvConfig, KvStore, OwnedVar, SharedRegion, Sst};
 
 /// Makes what `loco demo` makes, and uses it.
@@ -33,7 +31,7 @@ fn demo(cluster: Cluster, nodes: usize) {
 
 #[test]
 fn sixty_four_nodes_over_shared_memory() {
-    if !common::on_device() {
+    if !crate::common::on_device() {
         demo(Cluster::Synchronous, 64);
     }
 }
@@ -57,7 +55,7 @@ fn thousands_of_channels_are_made_and_dropped() {
         end.wait(&thread)?;
         drop(channels);
         end.wait(&thread)?;
-        common::wait_until("nothing is kept any more", || manager.quarantined_channels() == 0);
+        crate::common::wait_until("nothing is kept any more", || manager.quarantined_channels() == 0);
         end.wait(&thread)
     });
 }

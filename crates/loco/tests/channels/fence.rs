@@ -1,11 +1,8 @@
 //! Fences do the least that is enough (LOCO'25 5.3), which is counted, and enough, which is observed.
 
-#[path = "common/counting.rs"]
-mod counting;
-
 use std::sync::Arc;
 
-use counting::{Counting, Counts};
+use crate::counting::{Counting, Counts};
 use loco::fabric::{Nic, NodeId, ShmConfig, ShmFabric};
 use loco::{AckKey, Barrier, Manager, Result, SharedRegion, Thread, fence};
 

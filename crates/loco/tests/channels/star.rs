@@ -4,9 +4,7 @@
 //! That the translation has only the outcomes of sequential consistency is checked by `mowgli`, and by `loco-sim` for the same
 //! operations on the model fabric. Here they run on real threads.
 
-mod common;
-
-use common::ALL;
+use crate::common::ALL;
 use loco::fabric::{Fabric, NodeId};
 use loco::{Barrier, Manager, Result, SharedRegion, Thread};
 

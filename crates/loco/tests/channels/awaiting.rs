@@ -2,20 +2,14 @@
 
 #![allow(clippy::unwrap_used)]
 
-#[path = "common/alarm.rs"]
-mod alarm;
-#[path = "common/counting.rs"]
-#[allow(dead_code)]
-mod counting;
-
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::task::{Context, Poll, Wake, Waker};
 
-use alarm::Alarm;
-use counting::{Counting, Counts};
+use crate::alarm::Alarm;
+use crate::counting::{Counting, Counts};
 use loco::fabric::{Nic, NodeId, Platform as _, ShmConfig, ShmFabric, Std};
 use loco::{AckFuture, AckKey, Barrier, Config, Manager, Polling, Result, SharedRegion, Thread, testing};
 

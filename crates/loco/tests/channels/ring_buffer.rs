@@ -2,13 +2,11 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use common::{ALL, Cluster, until_lost, wait_until};
+use crate::common::{ALL, Cluster, until_lost, wait_until};
 use loco::fabric::{AnyFabric, NodeId};
 use loco::{Barrier, Error, Manager, Result, RingBuffer, RingConfig, RingReader, RingWriter, Thread};
 use proptest::prelude::*;

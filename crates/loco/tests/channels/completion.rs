@@ -1,14 +1,12 @@
 //! Completion tracking: ack keys as sets, futures, the window, temporary memory, threads.
 
-mod common;
-
 use std::future::IntoFuture;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
-use common::{ALL, Cluster};
+use crate::common::{ALL, Cluster};
 use loco::fabric::{AnyFabric, Fabric, NodeId};
 use loco::{AckKey, Barrier, Manager, Result, SharedRegion, Thread, fence};
 use proptest::prelude::*;

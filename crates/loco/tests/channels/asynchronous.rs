@@ -1,17 +1,13 @@
 //! The asynchronous forms of objects: on every kind of executor and every fabric, who is woken and how often, what a future
 //! that is dropped leaves behind, and what the loss of a node does.
 
-#[path = "common/alarm.rs"]
-mod alarm;
-mod common;
-
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use alarm::Alarm;
-use common::{ALL, Cluster, wait_until};
+use crate::alarm::Alarm;
+use crate::common::{ALL, Cluster, wait_until};
 use loco::asynchronous::{Async, AsyncThread, Driver, RingSink, RingStream};
 use loco::fabric::{NodeId, Time};
 use loco::fence::Scope;

@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{ALL, Cluster};
+use crate::common::{ALL, Cluster};
 use loco::fabric::{AnyFabric, NodeId};
 use loco::{Barrier, Error, Manager, Msw, OwnedVar, Result, Thread, WideOwnedVar};
 use proptest::prelude::*;

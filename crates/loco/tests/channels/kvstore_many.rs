@@ -1,8 +1,6 @@
 //! The key-value store's calls on many keys, and values whose length is not known before.
 
-mod common;
-
-use common::ALL;
+use crate::common::ALL;
 use loco::{AtomicArray, Barrier, Bytes, Inserted, KvConfig, KvStore};
 
 type Store = KvStore<u64, u64>;

@@ -1,13 +1,11 @@
 //! The shared queue: one FIFO, whoever pushes and pops; each value is popped once; full, empty and closed are exact; a
 //! node that is lost does not stop the others.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-use common::{ALL, Cluster, survivors_meet, until_lost};
+use crate::common::{ALL, Cluster, survivors_meet, until_lost};
 use loco::fabric::{AnyFabric, NodeId};
 use loco::{Barrier, Config, Error, Manager, Popped, Pushed, Result, SharedQueue};
 use loco_history::spec::{Queue, QueueCall, QueueRet};

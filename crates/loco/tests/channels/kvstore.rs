@@ -1,12 +1,10 @@
 //! The key-value store: linearizable per key whatever the nodes do at the same time; clear results; and what becomes of
 //! it when a node is lost.
 
-mod common;
-
 use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
-use common::{ALL, Cluster, PATIENCE, on_device, survivors_meet, until_lost};
+use crate::common::{ALL, Cluster, PATIENCE, on_device, survivors_meet, until_lost};
 use loco::fabric::{AnyFabric, NodeId};
 use loco::{Barrier, Bytes, Config, Error, Inserted, KvConfig, KvStore, Manager, Result, Thread};
 use loco_history::spec::{KeyValue, KeyValueCall, KeyValueRet};

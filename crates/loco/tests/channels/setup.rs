@@ -1,12 +1,10 @@
 //! Tests of how channels meet, refuse one another, and go away.
 
-mod common;
-
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{ALL, Cluster};
+use crate::common::{ALL, Cluster};
 use loco::fabric::{Fabric, FabricError, NodeId, Platform};
 use loco::{
     Barrier, Channel, Config, Error, Manager, OwnedVar, Parent, Participants, SharedRegion, SharedVar, Sst,

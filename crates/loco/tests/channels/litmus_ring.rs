@@ -3,9 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::ALL;
+use crate::common::ALL;
 use loco::fabric::NodeId;
 use loco::{Barrier, RingBuffer, fence};
 

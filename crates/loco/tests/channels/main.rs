@@ -1,0 +1,32 @@
+//! Tests of channels and objects over every fabric: one program, so that what they have in common is compiled once. Tests
+//! that look at the whole process, or replace its allocator, are programs of their own beside this folder.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "../common/alarm.rs"]
+mod alarm;
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../common/counting.rs"]
+mod counting;
+
+mod after_timeout;
+mod asynchronous;
+mod atomic_var;
+mod awaiting;
+mod collective;
+mod completion;
+mod fence;
+mod interface;
+mod kvstore;
+mod kvstore_many;
+mod litmus;
+mod litmus_ring;
+mod locks;
+mod loss;
+mod mixed_size;
+mod ring_buffer;
+mod setup;
+mod setup_many;
+mod shared_queue;
+mod star;
