@@ -121,7 +121,7 @@ fn real(common: &Common, slow_down: u32, stop: &Stop) -> Result<()> {
     };
     let runs = run_real(loco_app::fabric("loco run -n 3 -- power run")?, &plan, stop)?;
     if runs.is_empty() {
-        // This is a converter's node, or the run was interrupted before the first period.
+        // This is a converter's node.
         return Ok(());
     }
     heading("missed")?;

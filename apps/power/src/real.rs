@@ -76,7 +76,6 @@ pub fn run_real<F: Fabric>(fabric: F, plan: &RealPlan, stop: &Stop) -> Result<Ve
     let next = OwnedVar::<u64, F>::new(&manager, "next", *controller)?;
     let line = Barrier::new(&manager, "line")?;
     manager.wait_for_ready()?;
-    stop.begin_work();
     let thread = manager.thread()?;
     // A run may take any time. The loss of a node ends it.
     thread.set_deadline(Some(Time(u64::MAX)));
@@ -93,6 +92,10 @@ pub fn run_real<F: Fabric>(fabric: F, plan: &RealPlan, stop: &Stop) -> Result<Ve
         line.wait(&thread)?;
         if next.load() == OVER {
             break;
+        }
+        if number == 1 {
+            // From here on there is something to show, also of a run that is interrupted.
+            stop.begin_work();
         }
         let period = plan.periods[number as usize - 1];
         if is_controller {
@@ -205,13 +208,16 @@ fn control<F: Fabric>(
     let mut samples = Vec::new();
     let mut missed = 0;
     let mut clock = Ticks::start(period, plan);
-    while let Some((tick, at)) = clock.next().filter(|_| !stop.is_asked()) {
+    while let Some((tick, at)) = clock.next() {
         missed += tick;
         let output = controller_iteration(&mut controller, &mut link, &mut volts)?;
         samples.push(Sample {
             at_ns: nanoseconds(at / plan.slow_down),
             volts: output,
         });
+        if stop.is_asked() {
+            break;
+        }
     }
     Ok(RealRun {
         run: Run {

@@ -141,7 +141,10 @@ fn a_killed_process_is_lost_to_all_others() {
         let (_memory, remotes) = share(fabric, fabric.mesh(), 64);
         let mut qp = fabric.queue_pair(victim).unwrap();
         meet(fabric.mesh(), "ready");
+        // A lost node's last messages may be lost with it: the victim goes when it has heard that the others have met.
+        let heard = fabric.mesh().allgather("met", &[], soon());
         if fabric.node() == victim {
+            heard.unwrap();
             rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL).unwrap();
         }
         let lost = FabricError::PeerLost(victim);

@@ -35,11 +35,23 @@ fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count)
 }
 
-/// True if a thread of this process is a driver's.
-fn driver_runs() -> bool {
-    let names = std::fs::read_dir("/proc/self/task").into_iter().flatten();
-    let mut names = names.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
-    names.any(|name| name.starts_with("loco-async"))
+/// Waits until a thread of this process is a driver's, or until none is. A thread has its name, and is gone from the
+/// list, a moment after whoever started or joined it goes on.
+fn wait_until_driver(runs: bool) {
+    let is_driver = |task: std::fs::DirEntry| {
+        let name = std::fs::read_to_string(task.path().join("comm"));
+        name.is_ok_and(|name| name.starts_with("loco-async"))
+    };
+    let begin = Instant::now();
+    loop {
+        let tasks = std::fs::read_dir("/proc/self/task").expect("the list of threads");
+        if tasks.flatten().any(is_driver) == runs {
+            return;
+        }
+        let patience = Duration::from_secs(120);
+        assert!(begin.elapsed() < patience, "a driver's thread is to run: {runs}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// Polls `tasks` until all are over; `when_all_wait` runs once each has been polled once. Returns how often tasks were
@@ -109,7 +121,7 @@ fn a_thousand_tasks_wait_on_one_thread() {
             pollster::block_on(thread.with(patient))?;
         }
         meet()?;
-        assert!(driver_runs());
+        wait_until_driver(true);
         let before = threads();
         let few_threads = || assert!(threads() <= before, "no thread for each task: {}", threads());
 
@@ -160,14 +172,7 @@ fn a_thousand_tasks_wait_on_one_thread() {
         })?;
         assert_eq!(polls, 2 * TASKS);
         drop((its, driver));
-        let begin = Instant::now();
-        while driver_runs() {
-            assert!(
-                begin.elapsed() < Duration::from_secs(120),
-                "the driver has nothing left to drive"
-            );
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        wait_until_driver(false);
         meet()
     });
 }

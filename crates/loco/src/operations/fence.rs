@@ -231,13 +231,17 @@ impl<'t, F: Fabric> Fence<'t, F> {
 }
 
 /// Waits until every operation that any thread of the node has posted is done and placed. Needs no thread of
-/// its own, and is for channels that go away.
+/// its own, and is for channels that go away. Waits for the others also where some peer is gone, and then reports
+/// that.
 pub(crate) fn drain<F: Fabric>(network: &Network<F>, deadline: Option<Time>) -> Result<()> {
     let mut key = AckKey::done();
-    post_flushes(network, deadline, &mut key)?;
+    let posted = post_flushes(network, deadline, &mut key);
+    if posted.as_ref().is_err_and(|error| error.lost_peer().is_none()) {
+        return posted;
+    }
     network.fabric().cpu_fence();
     if key.is_empty() {
-        return Ok(());
+        return posted;
     }
     let mut scratch = Vec::new();
     let wait = Wait {
@@ -245,28 +249,34 @@ pub(crate) fn drain<F: Fabric>(network: &Network<F>, deadline: Option<Time>) -> 
         peers: Peers::None,
         deadline,
     };
-    network.fabric().wait_for_completion(wait, || {
+    let placed = network.fabric().wait_for_completion(wait, || {
         if let Err(error) = network.completions().poll_waiting(&mut scratch) {
             return Some(Err(error.into()));
         }
         key.outcome()
-    })?
+    })?;
+    posted.and(placed)
 }
 
 /// Posts a flush on every queue pair of the node that has puts outstanding, and adds the operations to wait
-/// for to `key`.
+/// for to `key`. Reports the first peer that is gone when all others have their flushes, so that they can be waited for.
 fn post_flushes<F: Fabric>(network: &Network<F>, deadline: Option<Time>, key: &mut AckKey<F>) -> Result<()> {
+    let mut outcome = Ok(());
     for lane in network.lanes() {
         for position in 0..network.fabric().nodes().len() {
             let posted = post_flush(network, &lane, position, deadline, key);
-            if posted.as_ref().is_err_and(|error| !error.is_timeout()) {
+            let Err(error) = posted else { continue };
+            if !error.is_timeout() {
                 // Outstanding operations are lost with the peer. This fence says so, and later ones need not.
                 lane.lock().quiet(position);
             }
-            posted?;
+            if error.lost_peer().is_none() {
+                return Err(error);
+            }
+            outcome = outcome.and(Err(error));
         }
     }
-    Ok(())
+    outcome
 }
 
 /// Posts a flush on a queue pair of `lane` if it has puts outstanding, and adds the operations to wait for to

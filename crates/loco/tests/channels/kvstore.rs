@@ -316,6 +316,8 @@ fn a_writer_is_lost_at_any_point() {
             bar.wait(&thread)?;
             let me = manager.node().0;
             if me == 2 {
+                // Its arrival has reached the others.
+                loco::fence::thread(&thread)?;
                 let delay = Duration::from_micros(500 + 300 * round as u64);
                 std::thread::scope(|scope| {
                     scope.spawn(|| {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::common::{ALL, Cluster};
-use loco::fabric::{AnyFabric, NodeId};
+use loco::fabric::{AnyFabric, Control as _, NodeId, PeerState};
 use loco::{
     Barrier, Channel, Manager, Parent as _, Participants, Result, SharedRegion, SharedVar, Thread, fence,
 };
@@ -153,6 +153,38 @@ fn who_has_arrived_may_leave() {
                 bar.wait(&manager.thread()?)
             });
         }
+    }
+}
+
+#[test]
+fn who_leaves_has_placed_what_it_posted_although_others_have_left() {
+    const EARLY: [u16; 3] = [0, 1, 2];
+    for cluster in ALL {
+        let words = cluster.run(5, |manager| {
+            let region = SharedRegion::new(&manager, "r", 8)?;
+            manager.wait_for_ready()?;
+            let thread = manager.thread()?;
+            let left = |node| manager.fabric().mesh().peer_state(NodeId(node)) == PeerState::Left;
+            let read = || {
+                let mut word = [0; 8];
+                region.read(0, &mut word).map(|()| u64::from_ne_bytes(word))
+            };
+            match manager.node().0 {
+                3 => {
+                    let put = |to| {
+                        let target = region.target(NodeId(to), 0)?;
+                        thread.put_inline(&1u64.to_ne_bytes(), target).map(drop)
+                    };
+                    EARLY.into_iter().try_for_each(put)?;
+                    common::wait_until("they have left", || EARLY.into_iter().all(left));
+                    put(4)?;
+                }
+                4 => common::wait_until("node 3 has left", || left(3)),
+                _ => common::wait_until("node 3 has put", || read().is_ok_and(|word| word == 1)),
+            }
+            read()
+        });
+        assert_eq!(words[4], 1, "{cluster:?}");
     }
 }
 

@@ -1,5 +1,5 @@
 //! Tests of set-up with many nodes and many channels: it completes within the ordinary deadlines. No time is asserted here;
-//! `examples/set_up.rs` measures.
+//! `benches/set_up.rs` measures.
 
 use crate::common::{ALL, Cluster};
 use loco::{Barrier, Inserted, KvConfig, KvStore, OwnedVar, SharedRegion, Sst};

@@ -210,6 +210,8 @@ fn a_node_is_lost_at_any_point() {
             bar.wait(&thread)?;
             let me = manager.node().0;
             if me == 2 {
+                // Its arrival has reached the others.
+                loco::fence::thread(&thread)?;
                 std::thread::scope(|scope| {
                     scope.spawn(|| {
                         std::thread::sleep(Duration::from_micros(200 + 150 * round as u64));
