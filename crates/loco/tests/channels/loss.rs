@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::{ALL, Cluster};
+use crate::common::{self, ALL, Cluster};
 use loco::fabric::{AnyFabric, Control as _, NodeId, PeerState};
 use loco::{
     Barrier, Channel, Manager, Parent as _, Participants, Result, SharedRegion, SharedVar, Thread, fence,
