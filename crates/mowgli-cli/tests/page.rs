@@ -145,8 +145,9 @@ fn the_page_does_what_it_says() {
         eprintln!("SKIPPED: the page is not tested in a browser: {message}");
         return;
     }
-    // A search that would not end stops after two seconds.
-    let (_served, url) = serve(&["--limit", "time=2s,memory=1G"]);
+    let (_served, url) = serve(&["--limit", "time=120s,memory=1G"]);
+    // Here a search that would not end stops soon.
+    let (_hurried, hurried) = serve(&["--limit", "time=5s,memory=1G"]);
     // Node.js finds packages above the file that asks for them.
     let script = folder.join("page.test.mjs");
     std::fs::copy(here.join("page.test.mjs"), &script).unwrap();
@@ -157,6 +158,7 @@ fn the_page_does_what_it_says() {
         .args(["--test", "--test-reporter=spec"])
         .arg(&script)
         .env("MOWGLI_PAGE", &url)
+        .env("MOWGLI_HURRIED_PAGE", &hurried)
         .env("MOWGLI_FILM", &documents[0])
         .env("MOWGLI_HISTORY", &documents[1])
         .env("MOWGLI_SCREENSHOTS", here.join("screenshots"))
