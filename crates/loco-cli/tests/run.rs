@@ -496,6 +496,7 @@ fn every_benchmark_prints_one_json_line_a_result() {
             &["broadcast", "broadcast-single"],
             &["--nodes", "3", "--size", "100", "--window", "7"],
         ),
+        ("ping-pong", &["ping-pong"], &["--nodes", "3", "--size", "5000"]),
     ] {
         let mut args = vec![
             "bench", what, "--json", "--fabric", "shm", "--iters", "500", "--warmup", "100",

@@ -30,7 +30,7 @@ use progress::Bar;
 /// `atomic` are timed to their completion. `barrier` is measured with and without completing outstanding operations
 /// first. `broadcast` sends messages through a ring buffer from node 0 to all others, with as many unacknowledged as
 /// --window says, submitted a window at a time and (`broadcast-single`) one by one; its latency is from submitting one
-/// message to its acknowledgement by all.
+/// message to its acknowledgement by all. `ping-pong` sends messages to and fro through two ring buffers: half a round trip.
 ///
 /// `lock`, `transfer`, `queue` and `kv` run for --duration and check their own results. `lock`: all threads
 /// increment one word under one ticket lock. `transfer`: transfers between two random accounts, under two of

@@ -83,6 +83,9 @@ fn measure<F: Fabric>(fabric: F, args: &NodeArgs) -> Result<(), CliError> {
                 cases::broadcast(bench, false)
             })
         }
+        What::PingPong => one(&manager, args, "ping-pong", 64, |bench, _| {
+            cases::ping_pong(bench)
+        }),
         What::Lock => {
             let object = objects::Contended::new(&manager)?;
             one(&manager, args, "lock", 0, |bench, index| {
@@ -121,10 +124,9 @@ fn one<F: Fabric>(
     case: impl Fn(&Bench<'_, F>, usize) -> Result<Sample, CliError> + Sync,
 ) -> Result<(), CliError> {
     let parameters = &args.parameters;
-    let threads = if args.what == What::Broadcast {
-        1
-    } else {
-        parameters.threads
+    let threads = match args.what {
+        What::Broadcast | What::PingPong => 1,
+        _ => parameters.threads,
     };
     let line = Barrier::with_threads(manager, &format!("{name}-line"), usize::from(threads))?;
     let rates = Sst::<f64, _>::new(manager, &format!("{name}-rates"))?;

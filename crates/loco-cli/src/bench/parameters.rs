@@ -9,7 +9,7 @@ use super::workload::Workload;
 
 /// The operation or object to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum What {
     /// Write to a peer's memory.
     Put,
@@ -21,6 +21,8 @@ pub enum What {
     Barrier,
     /// One node sends messages to all others.
     Broadcast,
+    /// Two nodes send each other messages in turn.
+    PingPong,
     /// All threads increment one word under one lock.
     Lock,
     /// Transfers between accounts, under two locks each.
@@ -41,11 +43,10 @@ impl What {
 /// Sizes and counts of a measurement.
 #[derive(Clone, Debug, clap::Args, Serialize)]
 pub struct Parameters {
-    /// Threads of each node that work at the same time (`broadcast` has one sender, and one receiver on each
-    /// node).
+    /// Threads of each node that work at the same time (`broadcast` and `ping-pong` have one on each node).
     #[arg(short, long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(super) threads: u16,
-    /// Bytes moved at a time (8 unless given; 64 for `broadcast`)
+    /// Bytes moved at a time (8 unless given; 64 for `broadcast` and `ping-pong`)
     #[arg(short, long = "size", value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
     #[serde(rename = "size_bytes", skip_serializing_if = "Option::is_none")]
     pub(super) size: Option<u32>,

@@ -1,0 +1,245 @@
+//! The programs that are run: `loco`, and the C programs beside this crate, which are compiled here.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use wait_timeout::ChildExt as _;
+
+use crate::rows::{Field, Side};
+
+/// A turn that takes longer has gone wrong.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Where the programs are.
+pub struct Programs {
+    loco: PathBuf,
+    before: Option<PathBuf>,
+    folder: tempfile::TempDir,
+}
+
+impl Programs {
+    /// Compiles what the compilers of this machine can.
+    ///
+    /// # Errors
+    /// If there is no folder for them, or no `loco`.
+    pub fn build(loco: &Path, before: Option<&Path>) -> Result<Programs> {
+        for path in [Some(loco), before].into_iter().flatten() {
+            if !path.is_file() {
+                bail!("there is no program {}", path.display());
+            }
+        }
+        let folder = tempfile::tempdir().context("making a folder")?;
+        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let compile = |compiler: &str, name: &str, options: &[&str]| {
+            // A compiler or a library may be missing: `lacks` says so.
+            let _ = Command::new(compiler)
+                .arg("-O2")
+                .arg("-o")
+                .arg(folder.path().join(name))
+                .arg(here.join(name).with_extension("c"))
+                .args(options)
+                .stderr(Stdio::null())
+                .status();
+        };
+        compile("cc", "memory", &[]);
+        compile("cc", "lmdb", &["-llmdb"]);
+        for name in ["mpi", "barrier", "lock"] {
+            compile("mpicc", name, &[]);
+        }
+        Ok(Programs {
+            loco: loco.to_owned(),
+            before: before.map(Path::to_owned),
+            folder,
+        })
+    }
+
+    /// Returns what is missing for a side, if anything is.
+    pub fn lacks(&self, side: &Side) -> Option<String> {
+        let there = |name: &str| self.folder.path().join(name).is_file();
+        match side {
+            Side::Loco { .. } | Side::Before { .. } | Side::Map { .. } => None,
+            Side::Memory { .. } => (!there("memory")).then(|| "no C compiler".into()),
+            Side::Mpi { program, .. } => (!there(program)).then(|| "no mpicc: install libopenmpi-dev".into()),
+            Side::Lmdb { .. } => (!there("lmdb")).then(|| "no LMDB: install liblmdb-dev".into()),
+            Side::Ucx { .. } => {
+                let found = Command::new("ucx_perftest")
+                    .arg("-h")
+                    .stdout(Stdio::null())
+                    .stderr(Stdio::null())
+                    .status();
+                found
+                    .is_err()
+                    .then(|| "no ucx_perftest: install ucx-utils".into())
+            }
+        }
+    }
+
+    /// Runs a side once, with so many iterations or for so long, and returns its figure.
+    ///
+    /// # Errors
+    /// If the program fails, takes minutes, or prints no figure.
+    pub fn run(&self, side: &Side, iterations: u64, turn: Duration) -> Result<f64> {
+        let amount = match side.is_timed() {
+            true => turn.as_secs_f64().to_string(),
+            false => iterations.to_string(),
+        };
+        match side {
+            Side::Loco { arguments, field } => loco(&self.loco, arguments, &amount, field),
+            Side::Before { arguments, field } => {
+                let before = self.before.as_ref().context("there is no --before")?;
+                loco(before, arguments, &amount, field)
+            }
+            Side::Memory { arguments } => {
+                let mut command = Command::new(self.folder.path().join("memory"));
+                command.arg(arguments[0]).arg(&amount).args(&arguments[1..]);
+                number(&output(command)?)
+            }
+            Side::Mpi {
+                program,
+                layers,
+                arguments,
+                ..
+            } => {
+                let mut command = Command::new("mpirun");
+                command.args(["--allow-run-as-root", "--oversubscribe", "-n", "2"]);
+                command.args(layers.split_whitespace());
+                command.arg(self.folder.path().join(program));
+                match arguments.split_first() {
+                    Some((what, more)) => command.arg(what).arg(&amount).args(more),
+                    None => command.arg(&amount),
+                };
+                number(&output(command)?)
+            }
+            Side::Lmdb { window } => {
+                let folder = self.folder.path().join("database");
+                std::fs::create_dir_all(&folder)?;
+                let mut command = Command::new(self.folder.path().join("lmdb"));
+                command
+                    .arg(&folder)
+                    .arg(&amount)
+                    .arg(crate::maps::KEYS.to_string())
+                    .arg(window);
+                number(&output(command)?)
+            }
+            Side::Map { arguments } => {
+                let mut command = Command::new(std::env::current_exe()?);
+                command
+                    .arg("--loco")
+                    .arg(&self.loco)
+                    .arg("map")
+                    .arg(arguments[0])
+                    .arg(&amount)
+                    .args(&arguments[1..]);
+                number(&output(command)?)
+            }
+            Side::Ucx {
+                test,
+                size,
+                column,
+                scale,
+            } => Ok(ucx(test, size, *column, &amount)? * scale),
+        }
+    }
+}
+
+fn loco(program: &Path, arguments: &[&str], iterations: &str, field: &Field) -> Result<f64> {
+    let mut command = Command::new(program);
+    command
+        .arg("bench")
+        .args(arguments)
+        .args(["--fabric", "shm", "--nodes", "2", "--json"]);
+    if field.timed {
+        command.args(["--duration", iterations]);
+    } else {
+        command.args(["--iters", iterations]);
+    }
+    let lines = output(command)?;
+    for line in lines.lines() {
+        let record: serde_json::Value = serde_json::from_str(line).context("a line of `loco bench`")?;
+        if record["name"] == field.result {
+            let value =
+                find(&record, field.name).with_context(|| format!("no `{}` in {line}", field.name))?;
+            return Ok(value);
+        }
+    }
+    bail!("`loco bench` gave no `{}`: {lines}", field.result)
+}
+
+/// Finds a number of this name at any depth.
+fn find(value: &serde_json::Value, name: &str) -> Option<f64> {
+    let fields = value.as_object()?;
+    fields
+        .get(name)
+        .and_then(serde_json::Value::as_f64)
+        .or_else(|| fields.values().find_map(|inner| find(inner, name)))
+}
+
+/// Runs a test of `ucx_perftest` with its server, and returns a column of its last line, counted from the end.
+fn ucx(test: &str, size: &str, column: usize, iterations: &str) -> Result<f64> {
+    let port = std::net::TcpListener::bind("127.0.0.1:0")?
+        .local_addr()?
+        .port()
+        .to_string();
+    let perftest = || {
+        let mut command = Command::new("ucx_perftest");
+        command.env("UCX_TLS", "posix,cma,self,tcp").args(["-p", &port]);
+        command
+    };
+    let mut server = perftest().stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+    let mut client = perftest();
+    client.args(["127.0.0.1", "-t", test, "-s", size, "-n", iterations, "-f"]);
+    let mut lines = Err(anyhow::anyhow!("its server did not answer"));
+    for _ in 0..50 {
+        let mut again = perftest();
+        again.args(client.get_args().skip(2));
+        lines = output(again);
+        if lines.is_ok() || server.try_wait()?.is_some() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let _ = server.kill();
+    let _ = server.wait();
+    let lines = lines?;
+    let last = lines
+        .lines()
+        .rev()
+        .find(|line| line.split_whitespace().count() > column)
+        .context("ucx_perftest printed nothing")?;
+    let words: Vec<&str> = last.split_whitespace().collect();
+    words[words.len() - 1 - column]
+        .parse()
+        .with_context(|| format!("no figure in `{last}`"))
+}
+
+/// Runs a command to its end, and returns what it printed.
+fn output(mut command: Command) -> Result<String> {
+    let what = format!("{command:?}");
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .context(what.clone())?;
+    let Some(status) = child.wait_timeout(PATIENCE)? else {
+        let _ = child.kill();
+        let _ = child.wait();
+        bail!("{what} took more than {} s", PATIENCE.as_secs());
+    };
+    let printed = child.wait_with_output()?;
+    if !status.success() {
+        bail!(
+            "{what}: {status}: {}",
+            String::from_utf8_lossy(&printed.stderr).trim()
+        );
+    }
+    Ok(String::from_utf8_lossy(&printed.stdout).into_owned())
+}
+
+/// The first number of what was printed.
+fn number(text: &str) -> Result<f64> {
+    let word = text.split_whitespace().next().context("nothing was printed")?;
+    word.parse().with_context(|| format!("`{word}` is no number"))
+}
