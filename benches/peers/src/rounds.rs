@@ -63,7 +63,7 @@ impl<'a> Turns<'a> {
                 let figure = turns.run()?;
                 let wanted = unit.operations(figure) * turn.as_secs_f64() * 1.2;
                 // Truncated: more than 2^53 operations do not fit a turn.
-                turns.iterations = (wanted as u64).clamp(1_000, 2_000_000_000);
+                turns.iterations = (wanted as u64).clamp(2_000, 2_000_000_000);
             }
         }
         Ok(turns)
