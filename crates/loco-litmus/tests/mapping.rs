@@ -3,7 +3,7 @@
 //! Where they are honest, nothing forbidden is seen: the mapping buys what they do not keep. Where a provider says more than it keeps, or
 //! the mapping fails to buy something, the test of each order that is missing shows its forbidden outcome, and the other tests do not.
 //!
-//! `LOCO_LITMUS_RUNS` sets the runs of each test of the catalogue (default 50); with `--nocapture` the sums of `docs/networks.md` are printed.
+//! `LOCO_LITMUS_RUNS` sets the runs of each test of the catalogue (default 50); with `--nocapture` the figures of `docs/networks.md` are printed.
 //! Without libfabric each test says *skipped*; `LOCO_REQUIRE_OFI` makes that a failure, as `test.sh` does.
 
 #![allow(clippy::unwrap_used)]
@@ -18,8 +18,7 @@ use loco_ofi::{Bought, OfiConfig, Order, Orders, Trust, WeakProvider, usable};
 use mowgli::litmus;
 use support::{job, ofi};
 
-/// A test for each order of two operations that the contract demands, in a place of its own in the mapping. The forbidden outcome is
-/// seen in the results that come back, but for `put-put`.
+/// A test for each order of two operations that the contract demands, and of fenced operations.
 const DEMANDED: [(&str, &str); 9] = [
     (
         "put-put",
@@ -200,9 +199,8 @@ struct Fault {
     found_by: &'static [&'static str],
 }
 
-/// The tests that see the loss of an order: those of the operations that it orders. The last operation of a run is a flush,
-/// which is a get: where gets overtake puts, a run may end before its puts are placed, as if they had been placed in another order.
-const WITHOUT_RAW: &[&str] = &["put-put", "put-get", "put-rmw", "rmw-get", "rmw-rmw"];
+/// The tests that see the loss of an order: those of the operations that it orders.
+const WITHOUT_RAW: &[&str] = &["put-get", "put-rmw", "rmw-get", "rmw-rmw"];
 const WITHOUT_WAR: &[&str] = &["rmw-put", "rmw-rmw"];
 const WITHOUT_WAW: &[&str] = &["put-put", "put-rmw", "rmw-put", "rmw-rmw"];
 const WITHOUT_RAR: &[&str] = &["rmw-get", "rmw-rmw"];
@@ -213,6 +211,18 @@ fn liar(keeps: Orders) -> WeakProvider {
         says: Orders::ALL,
         ..WeakProvider::honest(5, keeps)
     }
+}
+
+/// Returns a provider whose words travel by reads and writes. It says that it keeps each order among operations of one kind, and keeps
+/// these without some.
+fn among_rma(drop: fn(&mut Orders)) -> WeakProvider {
+    let mut keeps = of_one_kind();
+    drop(&mut keeps);
+    let liar = WeakProvider {
+        says: of_one_kind(),
+        ..WeakProvider::honest(5, keeps)
+    };
+    named("verbs", liar)
 }
 
 fn faults() -> Vec<Fault> {
@@ -273,6 +283,22 @@ fn faults() -> Vec<Fault> {
             &["put-rmw", "rmw-put", "rmw-get"],
         ),
         fault(
+            "read after write is said among reads and writes",
+            among_rma(|said| said.raw.rma = false),
+            &["put-get"],
+        ),
+        fault(
+            "write after write is said among reads and writes",
+            among_rma(|said| said.waw.rma = false),
+            &["put-put"],
+        ),
+        // The contract demands no order after a get, so nothing rests on these.
+        fault(
+            "orders after reads are said among reads and writes",
+            among_rma(|said| (said.war.rma, said.rar.rma) = (false, false)),
+            &[],
+        ),
+        fault(
             "sizes are not asked for, on a provider called `ofi_rxm` that does not do what that one does",
             named("tcp;ofi_rxm", WeakProvider::honest(5, of_rxm())),
             &["put-put", "put-get", "put-rmw", "rmw-get"],
@@ -314,9 +340,18 @@ fn each_fault_of_the_mapping_is_found_by_the_tests_of_its_orders() {
                 let kept = job(ofi(1, &config), std::slice::from_ref(&test), &plan(seed));
                 is_seen(&kept.records[0])
             };
-            let must_see = fault.found_by.contains(&&*test.name);
+            let finds = |name: &str| fault.found_by.contains(&name);
+            let must_see = finds(&test.name);
+            // It looks at what is left at the peer after a flush, which is a get: where gets overtake puts, it says nothing.
+            if test.name == "put-put" && !must_see && finds("put-get") {
+                continue;
+            }
             let rounds = if must_see { ROUNDS } else { 1 };
-            if (0..rounds).any(sees) != must_see {
+            let seen = (0..rounds).position(sees);
+            if let Some(before) = seen {
+                println!("{}: {} in {} runs", fault.what, test.name, 100 * (before + 1));
+            }
+            if seen.is_some() != must_see {
                 let verb = if must_see { "not found by" } else { "found by" };
                 wrong.push(format!("{}: {verb} {}", fault.what, test.name));
             }
