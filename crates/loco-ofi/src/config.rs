@@ -35,6 +35,9 @@ pub struct OfiConfig {
     pub inline_bytes_max: usize,
     /// The time that the nodes wait for one another at set-up (default 30 s).
     pub set_up_timeout: Duration,
+    /// A provider as weak as its attributes allow, to be put before the real one (default none). It is a test aid.
+    #[cfg(feature = "weak-provider")]
+    pub weak: Option<crate::WeakProvider>,
 }
 
 loco_fabric::setters!(OfiConfig {
@@ -63,6 +66,8 @@ impl Default for OfiConfig {
             queue_depth: 256,
             inline_bytes_max: 512,
             set_up_timeout: Duration::from_secs(30),
+            #[cfg(feature = "weak-provider")]
+            weak: None,
         }
     }
 }

@@ -5,7 +5,7 @@
 //! calls to the library. It follows that such an operation is either done or not begun whenever the lock is free, which
 //! taking a lost peer's access away relies on.
 //!
-//! Relies on `port`, `piece`, `queue`, `order`. Used by `node`, `queue_pair` and `progress`.
+//! Relies on `port`, `weak`, `piece`, `queue`, `order`. Used by `node`, `queue_pair` and `progress`.
 
 use std::collections::VecDeque;
 
@@ -18,6 +18,7 @@ use crate::order::{Class, Mapping, Words};
 use crate::piece::{NOBODY, Pieces};
 use crate::port::{Event, Port, Posting, Registration, Verb};
 use crate::queue::{Op, Queue};
+use crate::weak::Weak;
 
 /// How a peer's memory is reached.
 pub(crate) struct Peer {
@@ -34,6 +35,8 @@ pub(crate) struct Engine {
     /// The registrations of this node's memory, one a node. `None` once its access was taken away.
     pub(crate) registrations: Vec<Option<Registration>>,
     pub(crate) port: Port,
+    /// The weak provider before the port, in tests.
+    weak: Option<Weak>,
     pieces: Pieces,
     pub(crate) heap: Heap,
     pub(crate) mapping: Mapping,
@@ -54,11 +57,19 @@ pub(crate) struct Engine {
 
 impl Engine {
     /// Returns an engine without peers and registrations.
-    pub(crate) fn new(port: Port, heap: Heap, mapping: Mapping, own: usize, piece_bytes: usize) -> Engine {
+    pub(crate) fn new(
+        port: Port,
+        weak: Option<Weak>,
+        heap: Heap,
+        mapping: Mapping,
+        own: usize,
+        piece_bytes: usize,
+    ) -> Engine {
         let under_way_max = port.offer.tx().size.clamp(16, 512);
         Engine {
             registrations: Vec::new(),
             port,
+            weak,
             pieces: Pieces::new(under_way_max, piece_bytes),
             heap,
             mapping,
@@ -127,8 +138,10 @@ impl Engine {
         Ok(())
     }
 
-    /// Issues what may be issued on a queue pair, and takes what has ended.
+    /// Takes what has ended on a queue pair, and issues what may be issued. Results land first: a fenced operation may wait for
+    /// them.
     fn issue(&mut self, index: u32) {
+        self.take_ended(index);
         loop {
             let Some(queue) = &mut self.queues[index as usize] else {
                 return;
@@ -239,8 +252,12 @@ impl Engine {
                 Class::Read | Class::Rmw => false,
             },
         };
-        // SAFETY: the buffer is registered memory that belongs to the piece, and the piece to the provider from now on.
-        let posted = unsafe { self.port.post(&posting) };
+        let posted = match &mut self.weak {
+            // SAFETY: the buffer is registered memory that belongs to the piece, and the piece to the provider from now on.
+            None => unsafe { self.port.post(&posting) },
+            // SAFETY: as above.
+            Some(weak) => unsafe { weak.post(&self.port, &self.heap, &posting) },
+        };
         match posted {
             Ok(true) => {
                 queue.issued(len);
@@ -256,7 +273,11 @@ impl Engine {
         self.look_for_departures(job);
         let mut events = std::mem::take(&mut self.events);
         loop {
-            let more = match self.port.read(&mut events) {
+            let read = match &mut self.weak {
+                None => self.port.read(&mut events),
+                Some(weak) => weak.read(&self.port, &mut events),
+            };
+            let more = match read {
                 Ok(more) => more,
                 Err(error) => {
                     self.broken.get_or_insert(error);
@@ -285,12 +306,13 @@ impl Engine {
 
     /// Returns true if there may be something to do although the provider has nothing to say.
     pub(crate) fn is_waiting(&self) -> bool {
-        !self.waiting.is_empty()
+        !self.waiting.is_empty() || self.weak.as_ref().is_some_and(Weak::holds_back)
     }
 
     /// Returns true if operations have been posted that have not ended.
     pub(crate) fn is_busy(&self) -> bool {
         self.queues.iter().flatten().any(|queue| queue.len() > 0)
+            || self.weak.as_ref().is_some_and(Weak::holds_back)
     }
 
     /// Returns the number of pieces that the provider has.

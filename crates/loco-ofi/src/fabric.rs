@@ -25,6 +25,7 @@ use crate::progress::Progress;
 use crate::provider::{OfiProvider, PIECE_BYTES_MAX, choose};
 use crate::queue_pair::OfiQueuePair;
 use crate::shared::Shared;
+use crate::weak::Weak;
 
 /// The libfabric fabric of one node.
 #[derive(Clone)]
@@ -65,7 +66,8 @@ impl OfiFabric {
         let own = own.map_err(|_| FabricError::UnknownPeer(job.mesh.node()))?;
         let has_rmws = port.has_read_modify_writes();
 
-        let mut engine = Engine::new(port, heap, mapping, own, piece_bytes);
+        let weak = Weak::new(&config, job.mesh.node());
+        let mut engine = Engine::new(port, weak, heap, mapping, own, piece_bytes);
         let token: [u8; 8] = random()?;
         let first_key = first_key(&engine.port, u64::from_ne_bytes(token));
         for index in 0..nodes {

@@ -11,6 +11,7 @@
 //! - `provider`: what there is on this host;
 //! - `heap` and `memory`: registered memory;
 //! - `port`: an open endpoint;
+//! - `promises` and `weak`: a provider as weak as its attributes allow, before the real one (feature `weak-provider` only);
 //! - `piece` and `queue`: operations under way;
 //! - `engine`: all of it under one lock;
 //! - `shared` and `waker`: what the threads of a node share;
@@ -38,16 +39,24 @@ mod piece;
 #[allow(unsafe_code)]
 mod port;
 mod progress;
+#[cfg(feature = "weak-provider")]
+mod promises;
 #[allow(unsafe_code)]
 mod provider;
 mod queue;
 mod queue_pair;
 mod shared;
 mod waker;
+#[allow(unsafe_code)]
+mod weak;
 
 pub use config::OfiConfig;
 pub use fabric::OfiFabric;
 pub use memory::{OfiCell, OfiMemory, OfiRemote};
+#[cfg(feature = "weak-provider")]
+pub use order::Bought;
 pub use order::{Mapping, Trust, Words};
+#[cfg(feature = "weak-provider")]
+pub use promises::{Order, Orders, WeakProvider};
 pub use provider::{OfiProvider, library_version, providers, usable, usable_rdma};
 pub use queue_pair::OfiQueuePair;

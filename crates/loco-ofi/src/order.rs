@@ -15,7 +15,7 @@
 //! | read-modify-write, get | done before it is read | `FI_ORDER_RAW` and `FI_ORDER_RAR` |
 //! | read-modify-write, read-modify-write | one after the other | all four |
 //! | get, anything | nothing | |
-//! | get or read-modify-write, fenced operation | finished before it begins | nothing: bought by waiting |
+//! | get or read-modify-write, fenced operation | landed before it begins | nothing: bought by waiting |
 //!
 //! `FI_ORDER_RMA_*` and `FI_ORDER_ATOMIC_*` do the same for reads and writes, and for atomics, alone. The message order says
 //! that headers arrive in order; the order of the data is another promise, limited by the sizes. An order that is not given is
@@ -36,6 +36,9 @@
 //! **Atomicity.** A node has one endpoint, through which its own operations towards itself go, too, so the provider
 //! carries out all read-modify-writes of the node's memory. libfabric promises that these are atomic against one
 //! another, and nothing about the CPU: [`Hca`](loco_fabric::Atomicity::Hca).
+//!
+//! **Tested.** The feature `weak-provider` has a provider that makes use of everything that its attributes leave open
+//! (`promises`, `weak`); the litmus tests find each hole of the mapping on it (`crates/loco-litmus/tests/mapping.rs`).
 //!
 //! Relies on `ffi::types` for the constants. Used by `provider` to choose, and by `engine` to hold back.
 
@@ -96,6 +99,20 @@ pub struct Mapping {
     pub words: Words,
     /// `[earlier][later]`: whether the provider gives the order that the contract demands, if it demands one.
     given: [[bool; 3]; 3],
+    /// Whether writes that something waits for are posted with `FI_DELIVERY_COMPLETE`, as they must be.
+    delivers: bool,
+    /// Whether fenced operations wait, as they must.
+    fences: bool,
+}
+
+/// A purchase that a test can leave out of a [`Mapping`], to see that it is missed.
+#[cfg(feature = "weak-provider")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bought {
+    /// `FI_DELIVERY_COMPLETE` of the writes that later operations wait for.
+    Delivery,
+    /// The wait of a fenced operation.
+    Fences,
 }
 
 impl Mapping {
@@ -138,6 +155,23 @@ impl Mapping {
         Mapping {
             words,
             given: Class::ALL.map(|earlier| Class::ALL.map(|later| given(earlier, later))),
+            delivers: true,
+            fences: true,
+        }
+    }
+
+    /// Leaves a purchase out.
+    #[cfg(feature = "weak-provider")]
+    pub(crate) fn without(self, bought: Bought) -> Mapping {
+        match bought {
+            Bought::Delivery => Mapping {
+                delivers: false,
+                ..self
+            },
+            Bought::Fences => Mapping {
+                fences: false,
+                ..self
+            },
         }
     }
 
@@ -145,6 +179,12 @@ impl Mapping {
     #[inline]
     pub(crate) fn holds(&self, earlier: Class, later: Class) -> bool {
         !self.given[earlier as usize][later as usize]
+    }
+
+    /// Returns true if a fenced operation must be held back until the results of `earlier` operations have landed.
+    #[inline]
+    pub(crate) fn fences(&self, earlier: Class) -> bool {
+        self.fences && earlier != Class::Write
     }
 
     /// Returns true if completions must say that the data are placed (`FI_DELIVERY_COMPLETE`), because something waits
@@ -157,7 +197,7 @@ impl Mapping {
 
     /// Returns true if writes must be posted so that their completions say that the data are placed.
     pub(crate) fn writes_need_delivery(&self) -> bool {
-        Class::ALL.iter().any(|&later| self.holds(Class::Write, later))
+        self.delivers && Class::ALL.iter().any(|&later| self.holds(Class::Write, later))
     }
 }
 

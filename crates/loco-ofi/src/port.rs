@@ -61,6 +61,7 @@ pub(crate) enum Verb {
 }
 
 /// A piece to be posted.
+#[derive(Clone, Copy)]
 pub(crate) struct Posting {
     pub(crate) verb: Verb,
     pub(crate) words: Words,

@@ -306,6 +306,10 @@ impl Offer {
     }
 
     pub(crate) fn mapping(&self, config: &OfiConfig) -> Mapping {
+        #[cfg(feature = "weak-provider")]
+        if let Some(weak) = &config.weak {
+            return weak.mapping(config.trust, PIECE_BYTES_MAX);
+        }
         let ep = self.ep();
         let attributes = Attributes {
             provider: self.name(),

@@ -111,12 +111,21 @@ impl Queue {
         if op.issued > 0 {
             return Some(sequence); // It has begun.
         }
-        let later = op.class();
-        let fenced = op.fenced && (under_way[Class::Read as usize] > 0 || under_way[Class::Rmw as usize] > 0);
+        let (later, fenced) = (op.class(), op.fenced);
         let held = Class::ALL
             .into_iter()
             .any(|earlier| under_way[earlier as usize] > 0 && mapping.holds(earlier, later));
-        (!fenced && !held).then_some(sequence)
+        let waits = held || fenced && self.lacks_results(sequence, mapping);
+        (!waits).then_some(sequence)
+    }
+
+    /// Returns true if the result of an operation before `sequence`, for which a fence waits, has not landed.
+    fn lacks_results(&self, sequence: u64, mapping: &Mapping) -> bool {
+        let before = usize::try_from(sequence - self.first).unwrap_or(usize::MAX);
+        self.ops
+            .iter()
+            .take(before)
+            .any(|op| mapping.fences(op.class()) && (op.pieces > 0 || !op.arrived.is_empty()))
     }
 
     /// Records that a piece of `len` bytes of the next operation was issued.

@@ -1,5 +1,6 @@
 //! Tests the libfabric fabric between nodes of one process: the conformance suite over the provider `tcp`, with
-//! all that the fabric knows of a provider, and with nothing but the provider's attributes.
+//! all that the fabric knows of a provider, with nothing but the provider's attributes, and behind a provider that is as weak as
+//! its attributes allow.
 //!
 //! Without libfabric each test says *skipped*; `LOCO_REQUIRE_OFI` makes that a failure, as `test.sh` does.
 
@@ -11,7 +12,7 @@ mod skip;
 use loco_conformance::World;
 use loco_host::HugePages;
 use loco_job::Mesh;
-use loco_ofi::{OfiConfig, OfiFabric, Trust, usable};
+use loco_ofi::{OfiConfig, OfiFabric, Orders, Trust, WeakProvider, usable};
 
 fn config(provider: &str, trust: Trust) -> OfiConfig {
     OfiConfig {
@@ -21,6 +22,14 @@ fn config(provider: &str, trust: Trust) -> OfiConfig {
         huge_pages: HugePages::Never,
         queue_depth: 16,
         ..OfiConfig::default()
+    }
+}
+
+/// Returns `tcp` behind a provider that keeps no order, and says so.
+fn unordered() -> OfiConfig {
+    OfiConfig {
+        weak: Some(WeakProvider::honest(1, Orders::NONE)),
+        ..config("tcp", Trust::Known)
     }
 }
 
@@ -36,20 +45,20 @@ fn bring_up(n: usize, config: &OfiConfig) -> Vec<OfiFabric> {
 }
 
 macro_rules! worlds {
-    ($($(#[$meta:meta])* $world:ident = $module:ident: $provider:literal, $trust:expr;)*) => {$(
+    ($($(#[$meta:meta])* $world:ident = $module:ident: $config:expr;)*) => {$(
         $(#[$meta])*
         struct $world;
 
         impl World for $world {
             type Fabric = OfiFabric;
             fn nodes(n: usize) -> Vec<OfiFabric> {
-                bring_up(n, &config($provider, $trust))
+                bring_up(n, &$config)
             }
             fn kill(node: &OfiFabric) {
                 node.mesh().fail();
             }
             fn runs(_test: &str) -> bool {
-                match usable(&config($provider, $trust)) {
+                match usable(&$config) {
                     Ok(_) => true,
                     Err(error) => {
                         skip::skipped("OFI", error);
@@ -68,9 +77,11 @@ macro_rules! worlds {
 
 worlds! {
     /// TCP.
-    Tcp = tcp: "tcp", Trust::Known;
+    Tcp = tcp: config("tcp", Trust::Known);
     /// TCP, where everything that the attributes do not promise is bought.
-    TcpByAttributes = tcp_by_attributes: "tcp", Trust::Attributes;
+    TcpByAttributes = tcp_by_attributes: config("tcp", Trust::Attributes);
+    /// A provider that keeps no order, and reports writes before they are placed.
+    Unordered = unordered: unordered();
 }
 
 /// Providers that cannot be used are refused, and the error says why and what to do.

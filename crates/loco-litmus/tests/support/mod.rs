@@ -6,6 +6,7 @@ use loco_fabric::{Fabric, NodeId, Std};
 use loco_host::HugePages;
 use loco_job::Mesh;
 use loco_litmus::{Error, Listener, Plan, Record, Result, Test, run, test};
+use loco_ofi::{OfiConfig, OfiFabric};
 use loco_shm::{Nic, ShmConfig, ShmFabric};
 use loco_verbs::soft::{SoftDevice, SoftLimits};
 use loco_verbs::{Provider, VerbsConfig, VerbsFabric};
@@ -73,6 +74,11 @@ pub fn soft(nodes: usize) -> Vec<VerbsFabric> {
         ..VerbsConfig::default()
     };
     up(nodes, |mesh| VerbsFabric::new(mesh, config.clone()).unwrap())
+}
+
+/// Returns nodes on libfabric.
+pub fn ofi(nodes: usize, config: &OfiConfig) -> Vec<OfiFabric> {
+    up(nodes, |mesh| OfiFabric::new(mesh, config.clone()).unwrap())
 }
 
 /// Runs the tests on these nodes and returns what the leader handed on.
