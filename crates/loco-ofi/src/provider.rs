@@ -126,8 +126,8 @@ pub(crate) fn choose(config: &OfiConfig) -> Result<Offer> {
 fn faulty(provider: &str) -> Option<&'static str> {
     let core = provider.split(';').next().unwrap_or(provider);
     (core == "shm").then_some(
-        "two conformance tests fail on it with libfabric 1.17, for a reason that is not known (docs/networks.md); the fabric \
-         `shm` joins the processes of a host",
+        "with libfabric 1.17 it mixes up the data of atomic writes that are to be delivered, and when a process is lost the \
+         operations of the others do not end (docs/networks.md); the fabric `shm` joins the processes of a host",
     )
 }
 

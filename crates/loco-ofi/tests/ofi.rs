@@ -93,7 +93,7 @@ fn what_cannot_be_used_is_refused_with_a_reason() {
     let refusal = |provider| usable(&config(provider, Trust::Known)).unwrap_err().to_string();
     let shm = refusal("shm");
     assert!(
-        shm.contains("conformance tests") && shm.contains("the fabric `shm`"),
+        shm.contains("docs/networks.md") && shm.contains("the fabric `shm`"),
         "{shm}"
     );
     let nobody = refusal("nobody");
