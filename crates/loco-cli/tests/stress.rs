@@ -86,7 +86,7 @@ fn kv() {
 /// place.
 fn killed(object: &str, was_in: &str, ops: u32, more: &[&str]) {
     let ops = ops.to_string();
-    for seed in 1..=15 {
+    for seed in 1..=60 {
         let seed = seed.to_string();
         let arguments = [
             object, "--nodes", "3", "--kill", "20", "--ops", &ops, "--seed", &seed,
