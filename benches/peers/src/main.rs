@@ -26,7 +26,7 @@ use crate::rows::Row;
 
 /// Compare loco with other libraries and with plain memory, in two processes of this machine.
 ///
-/// The machine should be idle otherwise. Each ratio is the median of rounds; the two figures in brackets are its quartiles. A
+/// The machine should be idle otherwise. Each ratio is the median of rounds; the two figures beside it are the quartiles. A
 /// row whose peer is not installed is left out and said to be.
 #[derive(Parser)]
 struct Args {
@@ -54,7 +54,7 @@ struct Args {
     side: Option<Side>,
 }
 
-/// What this program runs in a process of its own.
+/// A side that is this program, in a process of its own.
 #[derive(Subcommand)]
 enum Side {
     /// Lookups or updates of a concurrent map by two threads, operations a second.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use wait_timeout::ChildExt as _;
 
-use crate::rows::{Field, Side};
+use crate::rows::{Bench, Side};
 
 /// A turn that takes longer has gone wrong.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -59,7 +59,7 @@ impl Programs {
     pub fn lacks(&self, side: &Side) -> Option<String> {
         let there = |name: &str| self.folder.path().join(name).is_file();
         match side {
-            Side::Loco { .. } | Side::Before { .. } | Side::Map { .. } => None,
+            Side::Loco(_) | Side::Before(_) | Side::Map { .. } => None,
             Side::Memory { .. } => (!there("memory")).then(|| "no C compiler".into()),
             Side::Mpi { program, .. } => (!there(program)).then(|| "no mpicc: install libopenmpi-dev".into()),
             Side::Lmdb { .. } => (!there("lmdb")).then(|| "no LMDB: install liblmdb-dev".into()),
@@ -86,10 +86,10 @@ impl Programs {
             false => iterations.to_string(),
         };
         match side {
-            Side::Loco { arguments, field } => loco(&self.loco, arguments, &amount, field),
-            Side::Before { arguments, field } => {
+            Side::Loco(bench) => loco(&self.loco, bench, &amount),
+            Side::Before(bench) => {
                 let before = self.before.as_ref().context("there is no --before")?;
-                loco(before, arguments, &amount, field)
+                loco(before, bench, &amount)
             }
             Side::Memory { arguments } => {
                 let mut command = Command::new(self.folder.path().join("memory"));
@@ -144,27 +144,23 @@ impl Programs {
     }
 }
 
-fn loco(program: &Path, arguments: &[&str], iterations: &str, field: &Field) -> Result<f64> {
+fn loco(program: &Path, bench: &Bench, amount: &str) -> Result<f64> {
     let mut command = Command::new(program);
     command
         .arg("bench")
-        .args(arguments)
+        .args(&bench.arguments)
         .args(["--fabric", "shm", "--nodes", "2", "--json"]);
-    if field.timed {
-        command.args(["--duration", iterations]);
-    } else {
-        command.args(["--iters", iterations]);
-    }
+    command.args([if bench.timed { "--duration" } else { "--iters" }, amount]);
     let lines = output(command)?;
     for line in lines.lines() {
         let record: serde_json::Value = serde_json::from_str(line).context("a line of `loco bench`")?;
-        if record["name"] == field.result {
+        if record["name"] == bench.result {
             let value =
-                find(&record, field.name).with_context(|| format!("no `{}` in {line}", field.name))?;
+                find(&record, bench.field).with_context(|| format!("no `{}` in {line}", bench.field))?;
             return Ok(value);
         }
     }
-    bail!("`loco bench` gave no `{}`: {lines}", field.result)
+    bail!("`loco bench` gave no `{}`: {lines}", bench.result)
 }
 
 /// Finds a number of this name at any depth.
@@ -188,13 +184,11 @@ fn ucx(test: &str, size: &str, column: usize, iterations: &str) -> Result<f64> {
         command
     };
     let mut server = perftest().stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
-    let mut client = perftest();
-    client.args(["127.0.0.1", "-t", test, "-s", size, "-n", iterations, "-f"]);
     let mut lines = Err(anyhow::anyhow!("its server did not answer"));
     for _ in 0..50 {
-        let mut again = perftest();
-        again.args(client.get_args().skip(2));
-        lines = output(again);
+        let mut client = perftest();
+        client.args(["127.0.0.1", "-t", test, "-s", size, "-n", iterations, "-f"]);
+        lines = output(client);
         if lines.is_ok() || server.try_wait()?.is_some() {
             break;
         }

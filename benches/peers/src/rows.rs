@@ -1,4 +1,4 @@
-//! What is compared with what, and the goals: of each piece of work the library's figure, and its peers'.
+//! The rows of the table: each names a piece of work, the library's side of it, its peers, and the goals.
 
 /// The unit of a figure, which says what is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,13 +43,15 @@ impl Unit {
     }
 }
 
-/// A figure in the JSON of `loco bench`.
-#[derive(Clone, Copy, Debug)]
-pub struct Field {
+/// A case of `loco bench`, and a figure in its JSON.
+#[derive(Clone, Debug)]
+pub struct Bench {
+    /// The case and its options.
+    pub arguments: Vec<&'static str>,
     /// Name of the result.
     pub result: &'static str,
     /// Name of the number.
-    pub name: &'static str,
+    pub field: &'static str,
     /// The case runs for a time, and not for a number of operations.
     pub timed: bool,
 }
@@ -58,23 +60,13 @@ pub struct Field {
 #[derive(Clone, Debug)]
 pub enum Side {
     /// `loco bench`.
-    Loco {
-        /// The case and its options.
-        arguments: &'static [&'static str],
-        /// The figure.
-        field: Field,
-    },
+    Loco(Bench),
     /// `loco bench` of the build given with --before.
-    Before {
-        /// The case and its options.
-        arguments: &'static [&'static str],
-        /// The figure.
-        field: Field,
-    },
+    Before(Bench),
     /// `memory.c`: its mode, and what follows the number of iterations.
     Memory {
         /// The mode and the size.
-        arguments: &'static [&'static str],
+        arguments: Vec<&'static str>,
     },
     /// A program under `mpirun`.
     Mpi {
@@ -82,8 +74,8 @@ pub enum Side {
         program: &'static str,
         /// Layers of OpenMPI that are chosen.
         layers: &'static str,
-        /// What is before the number of iterations, and what follows.
-        arguments: &'static [&'static str],
+        /// The mode, which is before the number of iterations, and the sizes, which follow it.
+        arguments: Vec<&'static str>,
         /// The program runs for a time, and not for a number of operations.
         timed: bool,
     },
@@ -95,7 +87,7 @@ pub enum Side {
     /// A concurrent map in one process.
     Map {
         /// Its name and options.
-        arguments: &'static [&'static str],
+        arguments: Vec<&'static str>,
     },
     /// A test of `ucx_perftest` over shared memory.
     Ucx {
@@ -105,7 +97,7 @@ pub enum Side {
         size: &'static str,
         /// Column of the figure, counted from the last.
         column: usize,
-        /// What a figure is multiplied with to have the row's unit.
+        /// The factor that turns the figure into the row's unit.
         scale: f64,
     },
 }
@@ -114,7 +106,7 @@ impl Side {
     /// Returns true if it runs for a time.
     pub fn is_timed(&self) -> bool {
         match self {
-            Side::Loco { field, .. } | Side::Before { field, .. } => field.timed,
+            Side::Loco(bench) | Side::Before(bench) => bench.timed,
             Side::Mpi { timed, .. } => *timed,
             _ => false,
         }
@@ -139,8 +131,7 @@ pub struct Row {
     pub name: &'static str,
     /// The unit of its figures.
     pub unit: Unit,
-    arguments: &'static [&'static str],
-    field: Field,
+    bench: Bench,
     /// Its peers.
     pub peers: Vec<Peer>,
 }
@@ -148,23 +139,12 @@ pub struct Row {
 impl Row {
     /// The library's side.
     pub fn loco(&self) -> Side {
-        Side::Loco {
-            arguments: self.arguments,
-            field: self.field,
-        }
+        Side::Loco(self.bench.clone())
     }
 
     /// Another build of the library as a peer.
     pub fn before(&self) -> Peer {
-        let side = Side::Before {
-            arguments: self.arguments,
-            field: self.field,
-        };
-        Peer {
-            name: "loco before",
-            side,
-            goal: None,
-        }
+        peer("loco before", Side::Before(self.bench.clone()), None)
     }
 }
 
@@ -180,25 +160,34 @@ fn peer(name: &'static str, side: Side, goal: impl Into<Option<f64>>) -> Peer {
     }
 }
 
-fn memory(arguments: &'static [&'static str]) -> Side {
-    Side::Memory { arguments }
+fn memory<const N: usize>(arguments: [&'static str; N]) -> Side {
+    Side::Memory {
+        arguments: arguments.into(),
+    }
 }
 
-fn mpi(arguments: &'static [&'static str]) -> Side {
+fn mpi<const N: usize>(layers: &'static str, arguments: [&'static str; N]) -> Side {
     Side::Mpi {
         program: "mpi",
-        layers: SHARED,
-        arguments,
+        layers,
+        arguments: arguments.into(),
         timed: false,
     }
 }
 
-fn mpi_over_ucx(arguments: &'static [&'static str]) -> Side {
+/// A program under `mpirun` that takes nothing but how much it has to do.
+fn mpi_program(program: &'static str, timed: bool) -> Side {
     Side::Mpi {
-        program: "mpi",
-        layers: UCX,
-        arguments,
-        timed: false,
+        program,
+        layers: SHARED,
+        arguments: Vec::new(),
+        timed,
+    }
+}
+
+fn map<const N: usize>(arguments: [&'static str; N]) -> Side {
+    Side::Map {
+        arguments: arguments.into(),
     }
 }
 
@@ -222,241 +211,164 @@ fn ucx_rate(test: &'static str, size: &'static str) -> Side {
     }
 }
 
-fn row(
+fn row<const N: usize, const P: usize>(
     name: &'static str,
     unit: Unit,
-    arguments: &'static [&'static str],
+    arguments: [&'static str; N],
     (result, field): (&'static str, &'static str),
-    peers: Vec<Peer>,
+    peers: [Peer; P],
 ) -> Row {
     let timed = matches!(arguments[0], "kv" | "lock" | "transfer" | "queue");
     Row {
         name,
         unit,
-        arguments,
-        field: Field {
+        bench: Bench {
+            arguments: arguments.into(),
             result,
-            name: field,
+            field,
             timed,
         },
-        peers,
+        peers: peers.into(),
     }
 }
 
 const RATE: &str = "operations_per_second";
 const MEDIAN: &str = "latency_ns_p50";
 
+/// A put of more than a few words.
+fn long_put(name: &'static str, size: &'static str) -> Row {
+    let peers = [
+        peer("MPI_Put and flush", mpi(SHARED, ["put", size]), 0.95),
+        peer("memcpy", memory(["copy", size]), None),
+    ];
+    row(name, Unit::Rate, ["put", "--size", size], ("put", RATE), peers)
+}
+
+/// A ring with messages of more than a few words.
+fn long_ring(name: &'static str, size: &'static str, window: &'static str) -> Row {
+    let arguments = ["broadcast", "--size", size, "--window", window];
+    let peers = [peer("ring by memcpy", memory(["ring", size]), 0.8)];
+    row(name, Unit::Rate, arguments, ("broadcast-single", RATE), peers)
+}
+
+fn ping_pong(name: &'static str, size: &'static str) -> Row {
+    let peers = [
+        peer("plain copies and flags", memory(["pingpong", size]), 1.4),
+        peer("ucp_am_lat", ucx_latency("ucp_am_lat", size), None),
+    ];
+    let arguments = ["ping-pong", "--size", size];
+    row(name, Unit::Nanoseconds, arguments, ("ping-pong", MEDIAN), peers)
+}
+
+fn lookups<const P: usize>(name: &'static str, window: &'static str, peers: [Peer; P]) -> Row {
+    row(name, Unit::Rate, ["kv", "--window", window], ("kv", RATE), peers)
+}
+
+fn lmdb(name: &'static str, window: &'static str, goal: f64) -> Peer {
+    peer(name, Side::Lmdb { window }, goal)
+}
+
 /// Every row.
 pub fn all() -> Vec<Row> {
     use Unit::{Nanoseconds, Rate};
+    let in_one_process = || peer("papaya in one process", map(["papaya"]), 0.6);
     vec![
         row(
             "put 8 B, one way",
             Nanoseconds,
-            &["put", "--size", "8"],
+            ["put", "--size", "8"],
             ("put", MEDIAN),
-            vec![
-                peer("store and observe", memory(&["observe"]), 1.1),
+            [
+                peer("store and observe", memory(["observe"]), 1.1),
                 peer("ucp_put_lat", ucx_latency("ucp_put_lat", "8"), 1.2),
             ],
         ),
         row(
             "get 8 B",
             Rate,
-            &["get", "--size", "8"],
+            ["get", "--size", "8"],
             ("get", RATE),
-            vec![
+            [
                 peer("ucp_get", ucx_rate("ucp_get", "8"), 0.8),
-                peer("MPI_Get and flush", mpi(&["get", "8"]), 1.5),
+                peer("MPI_Get and flush", mpi(SHARED, ["get", "8"]), 1.5),
             ],
         ),
-        row(
-            "put 4 KiB",
-            Rate,
-            &["put", "--size", "4096"],
-            ("put", RATE),
-            vec![
-                peer("MPI_Put and flush", mpi(&["put", "4096"]), 0.95),
-                peer("memcpy", memory(&["copy", "4096"]), None),
-            ],
-        ),
-        row(
-            "put 64 KiB",
-            Rate,
-            &["put", "--size", "65536"],
-            ("put", RATE),
-            vec![
-                peer("MPI_Put and flush", mpi(&["put", "65536"]), 0.95),
-                peer("memcpy", memory(&["copy", "65536"]), None),
-            ],
-        ),
-        row(
-            "put 1 MiB",
-            Rate,
-            &["put", "--size", "1048576"],
-            ("put", RATE),
-            vec![
-                peer("MPI_Put and flush", mpi(&["put", "1048576"]), 0.95),
-                peer("memcpy", memory(&["copy", "1048576"]), None),
-            ],
-        ),
+        long_put("put 4 KiB", "4096"),
+        long_put("put 64 KiB", "65536"),
+        long_put("put 1 MiB", "1048576"),
         row(
             "ring 64 B, one by one",
             Rate,
-            &["broadcast", "--size", "64"],
+            ["broadcast", "--size", "64"],
             ("broadcast-single", RATE),
-            vec![
-                peer("MPI_Bcast", mpi(&["bcast", "64"]), 2.0),
-                peer("MPI_Send over UCX", mpi_over_ucx(&["send", "64"]), 1.2),
-                peer("ring by memcpy", memory(&["ring", "64"]), 0.6),
+            [
+                peer("MPI_Bcast", mpi(SHARED, ["bcast", "64"]), 2.0),
+                peer("MPI_Send over UCX", mpi(UCX, ["send", "64"]), 1.2),
+                peer("ring by memcpy", memory(["ring", "64"]), 0.6),
             ],
         ),
         row(
             "ring 64 B, batched",
             Rate,
-            &["broadcast", "--size", "64"],
+            ["broadcast", "--size", "64"],
             ("broadcast", RATE),
-            vec![
+            [
                 peer(
                     "MPI_Bcast over UCX, 16 packed",
-                    mpi_over_ucx(&["bcast", "64", "16"]),
+                    mpi(UCX, ["bcast", "64", "16"]),
                     1.2,
                 ),
                 peer(
                     "MPI_Bcast over UCX, 64 packed",
-                    mpi_over_ucx(&["bcast", "64", "64"]),
+                    mpi(UCX, ["bcast", "64", "64"]),
                     1.0,
                 ),
-                peer("ring by memcpy", memory(&["ring", "64"]), 0.8),
+                peer("ring by memcpy", memory(["ring", "64"]), 0.8),
             ],
         ),
-        row(
-            "ring 4 KiB",
-            Rate,
-            &["broadcast", "--size", "4096"],
-            ("broadcast-single", RATE),
-            vec![peer("ring by memcpy", memory(&["ring", "4096"]), 0.8)],
-        ),
-        row(
-            "ring 64 KiB",
-            Rate,
-            &["broadcast", "--size", "65536"],
-            ("broadcast-single", RATE),
-            vec![peer("ring by memcpy", memory(&["ring", "65536"]), 0.8)],
-        ),
-        row(
-            "ring 1 MiB",
-            Rate,
-            &["broadcast", "--size", "1048576", "--window", "8"],
-            ("broadcast-single", RATE),
-            vec![peer("ring by memcpy", memory(&["ring", "1048576"]), 0.8)],
-        ),
-        row(
-            "ring ping-pong 64 B",
-            Nanoseconds,
-            &["ping-pong", "--size", "64"],
-            ("ping-pong", MEDIAN),
-            vec![
-                peer("plain copies and flags", memory(&["pingpong", "64"]), 1.4),
-                peer("ucp_am_lat", ucx_latency("ucp_am_lat", "64"), None),
-            ],
-        ),
-        row(
-            "ring ping-pong 4 KiB",
-            Nanoseconds,
-            &["ping-pong", "--size", "4096"],
-            ("ping-pong", MEDIAN),
-            vec![
-                peer("plain copies and flags", memory(&["pingpong", "4096"]), 1.4),
-                peer("ucp_am_lat", ucx_latency("ucp_am_lat", "4096"), None),
-            ],
-        ),
-        row(
+        long_ring("ring 4 KiB", "4096", "64"),
+        long_ring("ring 64 KiB", "65536", "64"),
+        long_ring("ring 1 MiB", "1048576", "8"),
+        ping_pong("ring ping-pong 64 B", "64"),
+        ping_pong("ring ping-pong 4 KiB", "4096"),
+        lookups(
             "lookups, window 1",
-            Rate,
-            &["kv", "--window", "1"],
-            ("kv", RATE),
-            vec![
-                peer("LMDB, 1 a transaction", Side::Lmdb { window: "1" }, 2.0),
-                peer(
-                    "papaya in one process",
-                    Side::Map {
-                        arguments: &["papaya"],
-                    },
-                    0.6,
-                ),
-            ],
+            "1",
+            [lmdb("LMDB, 1 a transaction", "1", 2.0), in_one_process()],
         ),
-        row(
+        lookups(
             "lookups, window 3",
-            Rate,
-            &["kv", "--window", "3"],
-            ("kv", RATE),
-            vec![peer("LMDB, 3 a transaction", Side::Lmdb { window: "3" }, 4.0)],
+            "3",
+            [lmdb("LMDB, 3 a transaction", "3", 4.0)],
         ),
-        row(
+        lookups(
             "lookups, window 128",
-            Rate,
-            &["kv", "--window", "128"],
-            ("kv", RATE),
-            vec![
-                peer("LMDB, 128 a transaction", Side::Lmdb { window: "128" }, 10.0),
-                peer(
-                    "papaya in one process",
-                    Side::Map {
-                        arguments: &["papaya"],
-                    },
-                    0.6,
-                ),
-            ],
+            "128",
+            [lmdb("LMDB, 128 a transaction", "128", 10.0), in_one_process()],
         ),
         row(
             "store mixed, window 128",
             Rate,
-            &["kv", "--mix", "mixed", "--window", "128"],
+            ["kv", "--mix", "mixed", "--window", "128"],
             ("kv", RATE),
-            vec![peer(
-                "dashmap in one process",
-                Side::Map {
-                    arguments: &["dashmap", "--mixed"],
-                },
-                0.6,
-            )],
+            [peer("dashmap in one process", map(["dashmap", "--mixed"]), 0.6)],
         ),
         row(
             "contended lock",
             Rate,
-            &["lock"],
+            ["lock"],
             ("lock", RATE),
-            vec![
-                peer("plain ticket lock", memory(&["ticket"]), 0.6),
-                peer(
-                    "MPI_Win_lock",
-                    Side::Mpi {
-                        program: "lock",
-                        layers: SHARED,
-                        arguments: &[],
-                        timed: true,
-                    },
-                    None,
-                ),
+            [
+                peer("plain ticket lock", memory(["ticket"]), 0.6),
+                peer("MPI_Win_lock", mpi_program("lock", true), None),
             ],
         ),
         row(
             "barrier",
             Nanoseconds,
-            &["barrier"],
+            ["barrier"],
             ("barrier", MEDIAN),
-            vec![peer(
-                "MPI_Barrier",
-                Side::Mpi {
-                    program: "barrier",
-                    layers: SHARED,
-                    arguments: &[],
-                    timed: false,
-                },
-                0.54,
-            )],
+            [peer("MPI_Barrier", mpi_program("barrier", false), 0.54)],
         ),
     ]
 }

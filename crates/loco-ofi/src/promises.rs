@@ -85,7 +85,7 @@ impl Orders {
     }
 
     /// Returns true if `later` may not overtake `earlier`: whatever the one does there comes after everything that the other does.
-    /// Of the readings of libfabric's manual this is the weakest: a fetching atomic reads and writes, so it is in order if all
+    /// Takes libfabric's manual in its weakest sense: a fetching atomic reads and writes, so it is in order if all
     /// that it does is.
     pub(crate) fn keep(&self, earlier: Shape, later: Shape) -> bool {
         let atomics = [earlier.atomic, later.atomic];
@@ -143,7 +143,7 @@ pub struct WeakProvider {
     pub says: Orders,
     /// The orders that it keeps.
     pub keeps: Orders,
-    /// What the mapping fails to buy.
+    /// The purchase that the mapping leaves out, if any.
     pub without: Option<Bought>,
 }
 
