@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -70,6 +71,8 @@ enum Error {
     Tree(#[from] TreeError),
     #[error("{}: {source}", path.display())]
     Results { path: PathBuf, source: std::io::Error },
+    #[error("writing the results: {0}")]
+    Output(std::io::Error),
     #[error("these mutations do not build, so mend or remove them: {0}")]
     DoNotBuild(String),
 }
@@ -91,7 +94,7 @@ fn run(args: &Args) -> Result<bool, Error> {
     if args.list {
         for &number in &chosen {
             let m = &all[number];
-            println!("{}/{}: {}", m.object, m.name, m.wrong);
+            say(format_args!("{}/{}: {}", m.object, m.name, m.wrong))?;
         }
         return Ok(true);
     }
@@ -125,8 +128,8 @@ fn run(args: &Args) -> Result<bool, Error> {
                 &all[number],
                 tree.check(number, args.time, args.clients.as_deref())?,
             );
-            show(args, &line);
             results.add(&line).map_err(kept)?;
+            show(args, &line)?;
         }
     }
     sum_up(args, chosen.iter().map(|&number| &all[number]), &results)
@@ -172,13 +175,13 @@ fn sum_up<'m>(
         .fold((0, 0), |(f, t), (found, tried)| (f + found, t + tried));
     if !args.json {
         for (object, (found, tried)) in tally.into_iter().chain([("all", (found, tried))]) {
-            println!("{object:16} {found:3} of {tried:3} found");
+            say(format_args!("{object:16} {found:3} of {tried:3} found"))?;
         }
         for survivor in survivors {
-            println!(
+            say(format_args!(
                 "survived: {}/{}: {}",
                 survivor.object, survivor.name, survivor.wrong
-            );
+            ))?;
         }
     }
     if !do_not_build.is_empty() {
@@ -187,11 +190,13 @@ fn sum_up<'m>(
     Ok(found * 100 >= tried * args.share)
 }
 
-fn show(args: &Args, line: &Line) {
+fn show(args: &Args, line: &Line) -> Result<(), Error> {
     if args.json {
         // The line has only strings, numbers and booleans, which always serialize.
-        println!("{}", serde_json::to_string(line).unwrap_or_default());
-        return;
+        return say(format_args!(
+            "{}",
+            serde_json::to_string(line).unwrap_or_default()
+        ));
     }
     let what = match &line.outcome {
         Outcome::Found {
@@ -210,5 +215,10 @@ fn show(args: &Args, line: &Line) {
     } else {
         ""
     };
-    println!("{}/{}: {what}{harmless}", line.object, line.name);
+    say(format_args!("{}/{}: {what}{harmless}", line.object, line.name))
+}
+
+/// Prints a line. A reader who has gone away, or a full disk, ends the command.
+fn say(line: std::fmt::Arguments<'_>) -> Result<(), Error> {
+    writeln!(std::io::stdout(), "{line}").map_err(Error::Output)
 }

@@ -224,3 +224,29 @@ fn destructors_may_take_locks_that_suspended_threads_hold() {
     });
     assert_eq!(report.unwrap().completeness, Completeness::Complete);
 }
+
+/// Registers memory when it is dropped, and reads its last word.
+struct Registers<'a>(&'a ModelFabric);
+
+impl Drop for Registers<'_> {
+    fn drop(&mut self) {
+        let memory = self.0.allocate(64, MemoryKind::Host).unwrap();
+        let _last: u64 = memory.cell::<u64>(56).unwrap().load();
+    }
+}
+
+/// A destructor that runs because its execution is dismantled may do what other code may. A panic there would end the
+/// process.
+#[test]
+fn destructors_of_suspended_threads_may_register_memory() {
+    let report = explore(&Config::default(), |world| {
+        let node = world.node(|fabric| fabric);
+        for name in ["first", "second"] {
+            world.thread(&node, name, |fabric: &ModelFabric| {
+                let _registers = Registers(fabric);
+                fabric.cpu_fence();
+            });
+        }
+    });
+    assert_eq!(report.unwrap().completeness, Completeness::Complete);
+}

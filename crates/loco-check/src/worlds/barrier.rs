@@ -51,11 +51,11 @@ fn wait(objects: &Objects, thread: &Thread<Fabric>, form: Form) {
     let waits = || match form {
         Form::Fenced => {
             did("Barrier::wait");
-            must(objects.barrier.wait(thread));
+            must(until_in_time(|| objects.barrier.wait(thread)));
         }
         Form::Unfenced => {
             did("Barrier::wait_unfenced");
-            must(objects.barrier.wait_unfenced(thread));
+            must(until_in_time(|| objects.barrier.wait_unfenced(thread)));
         }
     };
     call("wait", waits, |()| "");
@@ -358,6 +358,7 @@ pub(crate) fn rungs() -> Vec<Rung> {
         Rung::new("third-node-memory", third(3, 2)),
         Rung::new("transitive", transitive),
         Rung::new("expiry", faulty(1, 2, Fenced)).expiries(1),
+        Rung::new("participants-expiry", third(2, 1)).expiries(1),
         Rung::new("expiry-unfenced", faulty(1, 2, Unfenced)).expiries(1),
         Rung::new("handed-over-late", handed_over(Fenced)).expiries(1),
         Rung::new("handed-over-late-unfenced", handed_over(Unfenced)).expiries(1),

@@ -229,7 +229,8 @@ fn gotten(scope: Scope) -> impl Fn(&mut World) {
 }
 
 /// Two threads of one node write, fence and read what the other wrote: the fence orders the stores of the CPU also where
-/// nothing is outstanding.
+/// nothing is outstanding. It is a fence towards no node, as looking for what is outstanding takes a lock, which orders the
+/// stores too.
 fn store_buffering_here(world: &mut World) {
     let at = nodes(world, 3, 2, make);
     for own in 0..2 {
@@ -244,7 +245,8 @@ fn store_buffering_here(world: &mut World) {
                     _ => (&objects.baton, &objects.flag),
                 };
                 mine.write(1);
-                fence(Scope::Global, thread);
+                did("fence::global");
+                must(fence::global(thread, &[]));
                 note(format!("saw {}", theirs.read()));
             },
         );

@@ -234,6 +234,10 @@ pub(crate) fn rungs() -> Vec<Rung> {
     const CLOSE: [(u16, &[Call]); 2] = [(0, &[TryPush(1), Close]), (1, &[TryPop, TryPush(2), TryPop])];
     const CLOSERS: [(u16, &[Call]); 2] = [(0, &[Close, TryPop]), (1, &[TryPush(1), Close])];
     const WAKE: [(u16, &[Call]); 2] = [(0, &[Pop]), (1, &[Close])];
+    // Node 1's mark may be under way to node 0 when its call returns.
+    const CLOSED: [(u16, &[Call]); 2] = [(0, &[TryPop]), (1, &[Close])];
+    // Node 0 takes the cell that the first push has filled for the next one, until it looks.
+    const BETWEEN: [(u16, &[Call]); 2] = [(0, &[Close]), (1, &[TryPush(1), TryPush(2)])];
     const FILL: [(u16, &[Call]); 2] = [
         (0, &[Push(1), Push(2), Push(3), Push(4), TryPush(5)]),
         (1, &[Pop, TryPop, TryPop]),
@@ -257,6 +261,8 @@ pub(crate) fn rungs() -> Vec<Rung> {
         Rung::new("close", calls(2, CLOSE)),
         Rung::new("closers", calls(1, CLOSERS)),
         Rung::new("close-wakes", calls(1, WAKE)),
+        Rung::new("closed", calls(1, CLOSED)),
+        Rung::new("close-between", calls(2, BETWEEN)),
         Rung::new("wide", wide),
         Rung::new("round", calls(2, ROUND)),
         Rung::new("round-glob", calls(2, ROUND)).glob(),

@@ -13,6 +13,8 @@ use skip::skipped;
 pub fn on_terminal(command: &str) -> Option<Output> {
     let mut script = Command::new("script");
     script.args(["--quiet", "--return", "--command", command, "/dev/null"]);
+    // Without a name of the terminal, or with that of a dumb one, programs draw nothing.
+    script.env("TERM", "xterm");
     let output: Result<Output> = script.stdin(Stdio::null()).output();
     if output.is_err() {
         skipped("SCRIPT", "there is no `script` here (Debian: bsdutils)");

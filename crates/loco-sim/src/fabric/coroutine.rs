@@ -168,10 +168,11 @@ pub(crate) fn current() -> Option<(u16, u16)> {
 }
 
 /// Returns the first of `count` names that nobody else has. Names depend on the thread and its past, not on
-/// the schedule. Outside a model thread the name is never used.
+/// the schedule. Outside a model thread, and while an execution is dismantled, nobody looks at what has the name. It is
+/// beyond those of all threads, and as far from the largest number, since the words of a memory are counted from there.
 pub(crate) fn fresh_names(count: u64) -> u64 {
     let Some((thread, _)) = current() else {
-        return u64::MAX;
+        return 1 << 63;
     };
     NAMED.with_borrow_mut(|named| {
         let given = &mut named[usize::from(thread)];

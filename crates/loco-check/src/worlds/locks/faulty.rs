@@ -3,7 +3,7 @@
 //! Holders count on in two words, one after the other: a holder that is lost in between leaves them apart, which nobody
 //! finds unless the guard says that a former holder was lost.
 
-use loco::fabric::{Control, Fabric as _, NodeId, PeerState};
+use loco::fabric::{Control, Fabric as _, NodeId, PeerState, Peers};
 use loco::fence::Scope;
 use loco::{Error, LockConfig, LockGuard, OnLoss, Result, TasLock, Thread};
 use loco_sim::{World, note};
@@ -130,6 +130,75 @@ pub(super) fn lost_after_try<L: Lock>(world: &mut World) {
                 hold_until_lost(objects, thread, PLAIN, OnLoss::Recover, asked);
             },
         );
+    }
+    survivors(world);
+}
+
+/// Two threads of one node lock once each. The second may give up while the first releases, and then locks all the same.
+pub(super) fn late_alone<L: Lock>(world: &mut World) {
+    let at = nodes(world, 1, 2, make::<L>(0, LockConfig::default()));
+    for own in 0..2 {
+        run(
+            world,
+            &at[0],
+            own,
+            &format!("thread {own}"),
+            move |objects, thread| {
+                must(must(until_in_time(|| objects.lock.lock(thread, Scope::Thread))).release());
+            },
+        );
+    }
+}
+
+/// Node 2 takes the lock before the others of three nodes want it. One of them is lost, while it holds, while it waits or
+/// in between.
+pub(super) fn lost_while_held<L: Lock>(world: &mut World) {
+    let config = LockConfig {
+        on_loss: OnLoss::Recover,
+        ..LockConfig::default()
+    };
+    let at = nodes(world, 3, 1, make::<L>(0, config));
+    for (node, at) in at.iter().enumerate() {
+        run(world, at, 0, &format!("node {node}"), move |objects, thread| {
+            let (home, first) = (NodeId(0), NodeId(2));
+            let taken = || (objects.flag.read() == 1).then_some(());
+            let needs = Peers::These(&[home, first]);
+            if thread.node_id() != first
+                && unless_lost(thread.wait_until("the first holder", needs, taken)).is_none()
+            {
+                return;
+            }
+            // Whoever waits may be late where the one before it waits for a word of the lost node.
+            let asked = until_in_time(|| objects.lock.lock(thread, Scope::Thread));
+            if thread.node_id() == first {
+                objects.flag.write(1);
+                if unless_lost(objects.flag.bcast_all(thread)).is_none() {
+                    return;
+                }
+            }
+            hold_until_lost(objects, thread, PLAIN, OnLoss::Recover, asked);
+        });
+    }
+    survivors(world);
+}
+
+/// Node 1, the home, may give up waiting and asks again; node 0 may be lost.
+pub(super) fn lost_after_giving_up<L: Lock>(world: &mut World) {
+    const SHAPE: Shape = Shape {
+        home: 1,
+        data: 1,
+        ..PLAIN
+    };
+    let config = LockConfig {
+        on_loss: OnLoss::Recover,
+        ..LockConfig::default()
+    };
+    let at = nodes(world, 2, 1, make::<L>(SHAPE.home, config));
+    for (node, at) in at.iter().enumerate() {
+        run(world, at, 0, &format!("node {node}"), move |objects, thread| {
+            let asked = until_in_time(|| objects.lock.lock(thread, Scope::Thread));
+            hold_until_lost(objects, thread, SHAPE, OnLoss::Recover, asked);
+        });
     }
     survivors(world);
 }
