@@ -49,6 +49,10 @@ enum Call {
     GetStart(u64),
     InsertMany(u64, u64, u64),
     UpdateMany(u64, u64, u64),
+    /// An insert by a batch of one.
+    InsertBatch(u64, u64),
+    /// An update by a batch that updates another key after it.
+    UpdateBatch(u64, u64, u64),
 }
 
 fn found<const N: usize>(value: Option<[u64; N]>) -> String {
@@ -132,6 +136,22 @@ where
                 [Inserted::Done, Inserted::Done],
                 "two new keys, two free slots"
             );
+        }
+        Call::InsertBatch(key, value) => {
+            did("KvStore::insert_many");
+            let insert = || must(store.insert_many(thread, &[(key, [value; N])]));
+            let text = |outcomes: &Vec<Inserted>| {
+                assert_eq!(outcomes.len(), 1);
+                inserted(&outcomes[0])
+            };
+            call(format!("insert {key} {value}"), insert, text);
+        }
+        Call::UpdateBatch(key, other, value) => {
+            did("KvStore::update_many");
+            let update = || must(store.update_many(thread, &[(key, [value; N]), (other, [value; N])]));
+            call(format!("update {key} {value}"), update, |&there| {
+                (there == 2).to_string()
+            });
         }
         Call::UpdateMany(one, two, value) => {
             did("KvStore::update_many");
@@ -414,7 +434,10 @@ pub(super) fn insert_and_get() -> Rung {
 
 /// The worlds of the store.
 pub(crate) fn rungs() -> Vec<Rung> {
-    use Call::{Delete, Get, GetInto, GetMany, GetStart, Insert, InsertMany, Update, UpdateMany};
+    use Call::{
+        Delete, Get, GetInto, GetMany, GetStart, Insert, InsertBatch, InsertMany, Update, UpdateBatch,
+        UpdateMany,
+    };
     const INSERT: [(u16, &[Call]); 2] = [(0, &[Insert(1, 10)]), (1, &[Get(1), Get(1)])];
     const UPDATE: [(u16, &[Call]); 2] = [(0, &[Insert(1, 10), Update(1, 11)]), (1, &[Get(1)])];
     const DELETE: [(u16, &[Call]); 2] = [(0, &[Insert(1, 10), Delete(1)]), (1, &[Get(1), Get(1)])];
@@ -469,6 +492,11 @@ pub(crate) fn rungs() -> Vec<Rung> {
     ];
     const MOVED: [(u16, &[Call]); 2] = [(0, &[Get(1), Get(1)]), (1, &[Delete(1), Insert(1, 20)])];
     const MANY: [(u16, &[Call]); 2] = [(0, &[InsertMany(1, 2, 10)]), (1, &[UpdateMany(1, 2, 20), Get(3)])];
+    // A batch that is fenced towards its last key only would leave the first behind.
+    const APART: &[There] = &[(1, 1, 10), (2, 2, 20)];
+    const BATCH_THERE: [(u16, &[Call]); 3] =
+        [(1, &[Get(1), Get(1)]), (0, &[UpdateBatch(1, 2, 30)]), (2, &[])];
+    const BATCH_WRITERS: [(u16, &[Call]); 2] = [(0, &[InsertBatch(1, 10)]), (1, &[Insert(1, 20)])];
     vec![
         Rung::new("insert", calls::<1, 2>((1, 1), INSERT)),
         Rung::new("update", calls::<1, 2>((1, 1), UPDATE)),
@@ -494,6 +522,8 @@ pub(crate) fn rungs() -> Vec<Rung> {
         Rung::new("swapped", calls_with::<1, 2>((1, 2), ONE, SWAPPED)),
         Rung::new("batch-twice", batch_twice),
         Rung::new("batch-across", batch_across),
+        Rung::new("batch-there", calls_with::<1, 3>((1, 1), APART, BATCH_THERE)),
+        Rung::new("batch-against-insert", calls::<1, 2>((1, 1), BATCH_WRITERS)),
         Rung::new("crash", faulty::<1, 2>(&[], UPDATE)).crash(),
         Rung::new("crash-writers", faulty::<1, 2>(&[], WRITERS)).crash(),
         Rung::new("crash-update", faulty::<3, 2>(ONE, MENDED)).crash(),

@@ -244,6 +244,8 @@ pub(crate) fn rungs() -> Vec<Rung> {
     ];
     const FULL: [(u16, &[Call]); 2] = [(0, &[TryPush(1), TryPop]), (1, &[TryPush(2), TryPush(3)])];
     const ALONE: [(u16, &[Call]); 2] = [(0, &[TryPush(1)]), (1, &[TryPop, TryPush(2), TryPop])];
+    // What the lost pop has claimed is in nobody's way for ever.
+    const POPPER: [(u16, &[Call]); 2] = [(0, &[TryPush(1), TryPush(2), TryPop, TryPush(3)]), (1, &[TryPop])];
     const ROUND: [(u16, &[Call]); 2] = [(1, &[Push(1), Push(2), Push(3)]), (0, &[Pop, Pop, Pop])];
     const THREADS: [(u16, &[Call]); 4] = [
         (0, &[TryPush(1)]),
@@ -272,6 +274,7 @@ pub(crate) fn rungs() -> Vec<Rung> {
         Rung::new("crash-try", faulty(TRY)).crash(),
         Rung::new("crash-full", faulty(FULL)).crash(),
         Rung::new("crash-alone", faulty(ALONE)).crash(),
+        Rung::new("crash-pop", faulty(POPPER)).crash(),
         Rung::new("crash-close", faulty(CLOSERS)).crash(),
         Rung::new("expiry", faulty(BOTH)).expiries(1),
         Rung::new("block-expiry", faulty(BLOCK)).expiries(1),

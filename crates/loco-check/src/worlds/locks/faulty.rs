@@ -150,57 +150,35 @@ pub(super) fn late_alone<L: Lock>(world: &mut World) {
     }
 }
 
-/// Node 2 takes the lock before the others of three nodes want it. One of them is lost, while it holds, while it waits or
-/// in between.
-pub(super) fn lost_while_held<L: Lock>(world: &mut World) {
-    let config = LockConfig {
-        on_loss: OnLoss::Recover,
-        ..LockConfig::default()
-    };
-    let at = nodes(world, 3, 1, make::<L>(0, config));
-    for (node, at) in at.iter().enumerate() {
-        run(world, at, 0, &format!("node {node}"), move |objects, thread| {
-            let (home, first) = (NodeId(0), NodeId(2));
-            let taken = || (objects.flag.read() == 1).then_some(());
-            let needs = Peers::These(&[home, first]);
-            if thread.node_id() != first
-                && unless_lost(thread.wait_until("the first holder", needs, taken)).is_none()
-            {
-                return;
-            }
-            // Whoever waits may be late where the one before it waits for a word of the lost node.
-            let asked = until_in_time(|| objects.lock.lock(thread, Scope::Thread));
-            if thread.node_id() == first {
-                objects.flag.write(1);
-                if unless_lost(objects.flag.bcast_all(thread)).is_none() {
+/// Node `first` takes the lock before the others want it. One node is lost, while it holds, while it waits or in between.
+pub(super) fn lost_while_held<L: Lock>(shape: Shape, first: NodeId) -> impl Fn(&mut World) {
+    move |world| {
+        let config = LockConfig {
+            on_loss: OnLoss::Recover,
+            ..LockConfig::default()
+        };
+        let at = nodes(world, shape.nodes, 1, make::<L>(shape.home, config));
+        for (node, at) in at.iter().enumerate() {
+            run(world, at, 0, &format!("node {node}"), move |objects, thread| {
+                let needs = [NodeId(shape.home), first];
+                let taken = || (objects.flag.read() == 1).then_some(());
+                let told = || thread.wait_until("the first holder", Peers::These(&needs), taken);
+                if thread.node_id() != first && unless_lost(until_in_time(told)).is_none() {
                     return;
                 }
-            }
-            hold_until_lost(objects, thread, PLAIN, OnLoss::Recover, asked);
-        });
+                // Whoever waits may be late where the one before it waits for a word of the lost node.
+                let asked = until_in_time(|| objects.lock.lock(thread, Scope::Thread));
+                if thread.node_id() == first {
+                    objects.flag.write(1);
+                    if unless_lost(objects.flag.bcast_all(thread)).is_none() {
+                        return;
+                    }
+                }
+                hold_until_lost(objects, thread, shape, OnLoss::Recover, asked);
+            });
+        }
+        survivors(world);
     }
-    survivors(world);
-}
-
-/// Node 1, the home, may give up waiting and asks again; node 0 may be lost.
-pub(super) fn lost_after_giving_up<L: Lock>(world: &mut World) {
-    const SHAPE: Shape = Shape {
-        home: 1,
-        data: 1,
-        ..PLAIN
-    };
-    let config = LockConfig {
-        on_loss: OnLoss::Recover,
-        ..LockConfig::default()
-    };
-    let at = nodes(world, 2, 1, make::<L>(SHAPE.home, config));
-    for (node, at) in at.iter().enumerate() {
-        run(world, at, 0, &format!("node {node}"), move |objects, thread| {
-            let asked = until_in_time(|| objects.lock.lock(thread, Scope::Thread));
-            hold_until_lost(objects, thread, SHAPE, OnLoss::Recover, asked);
-        });
-    }
-    survivors(world);
 }
 
 /// Checks the notes of the holders that go on: each counted on from another number, and one of them was told of the loss.

@@ -9,15 +9,14 @@ mod faulty;
 mod holders;
 mod lock;
 
+use loco::fabric::NodeId;
 use loco::fence::Scope;
 use loco::{OnLoss, TasLock, TicketLock};
 
 use crate::rung::Rung;
 use crate::stage::Fabric;
 
-use faulty::{
-    Patience, combined_late, late, late_alone, lost, lost_after_giving_up, lost_after_try, lost_while_held,
-};
+use faulty::{Patience, combined_late, late, late_alone, lost, lost_after_try, lost_while_held};
 use holders::{Ask, PLAIN, Shape, combined, holders, tries};
 use lock::Lock;
 
@@ -105,10 +104,20 @@ fn rungs<L: Lock>() -> Vec<Rung> {
         .expiries(1),
         Rung::new("alone-expiry", late_alone::<L>).expiries(1),
         Rung::new("crash", lost::<L>(PLAIN, Recover)).crash(),
-        Rung::new("crash-while-held", lost_while_held::<L>).crash(),
-        Rung::new("crash-after-giving-up", lost_after_giving_up::<L>)
-            .crash()
-            .expiries(1),
+        Rung::new("crash-while-held", lost_while_held::<L>(THREE, NodeId(2))).crash(),
+        Rung::new(
+            "crash-after-giving-up",
+            lost_while_held::<L>(
+                Shape {
+                    home: 1,
+                    data: 1,
+                    ..PLAIN
+                },
+                NodeId(0),
+            ),
+        )
+        .crash()
+        .expiries(1),
         Rung::new("crash-poison", lost::<L>(PLAIN, Poison)).crash(),
         Rung::new("crash-of-three", lost::<L>(THREE, Recover)).crash(),
         Rung::new("crash-of-three-poison", lost::<L>(THREE, Poison)).crash(),
