@@ -366,6 +366,41 @@ fn taken_over(world: &mut World) {
     });
 }
 
+/// The only slot is free again when the delete returns.
+fn freed(world: &mut World) {
+    let at = nodes(world, 2, 1, make::<1>(1, 1));
+    run(world, &at[0], 0, "writer", |store, thread| {
+        assert_eq!(must(store.insert(thread, &1, &[10])), Inserted::Done);
+        assert!(must(store.delete(thread, &1)), "the key is there");
+        let inserted = must(store.insert(thread, &2, &[20]));
+        assert_eq!(inserted, Inserted::Done, "the slot is free again");
+    });
+    run(world, &at[1], 0, "reader", |store, thread| {
+        let found = must(store.get(thread, &2));
+        assert!(found.is_none_or(|value| value == [20]), "{found:?}");
+    });
+}
+
+/// Node 0 deletes a key once, and may give up waiting until node 1 has heard; node 1 inserts the key again.
+fn deleted_late(world: &mut World) {
+    const THERE: &[There] = &[(0, 1, 10)];
+    let at = stores::<1>(world, 2, 1, (1, 1), THERE);
+    run(world, &at[0], 0, "deletes", |store, thread| {
+        match store.delete(thread, &1) {
+            Err(error) if error.is_timeout() => {}
+            deleted => assert!(must(deleted), "nobody else deletes it"),
+        }
+    });
+    run(world, &at[1], 0, "inserts again", |store, thread| {
+        if until_in_time(|| store.insert(thread, &1, &[20])) == Ok(Inserted::Done) {
+            for _ in 0..2 {
+                let found = must(until_in_time(|| store.get(thread, &1)));
+                assert_eq!(found, Some([20]), "the delete was before");
+            }
+        }
+    });
+}
+
 /// Batches: keys that only one thread writes, with values that it finds again.
 fn batches(world: &mut World) {
     let at = nodes(world, 2, 1, make::<1>(2, 2));
@@ -491,6 +526,8 @@ pub(crate) fn rungs() -> Vec<Rung> {
         (1, &[Delete(1), Insert(1, 20), Get(1)]),
     ];
     const MOVED: [(u16, &[Call]); 2] = [(0, &[Get(1), Get(1)]), (1, &[Delete(1), Insert(1, 20)])];
+    // The slot is used again while the mark of node 0's delete may be under way.
+    const MARKED: [(u16, &[Call]); 2] = [(0, &[Delete(1)]), (1, &[Delete(1), Insert(2, 20), Get(2)])];
     const MANY: [(u16, &[Call]); 2] = [(0, &[InsertMany(1, 2, 10)]), (1, &[UpdateMany(1, 2, 20), Get(3)])];
     // A batch that is fenced towards its last key only would leave the first behind.
     const APART: &[There] = &[(1, 1, 10), (2, 2, 20)];
@@ -539,6 +576,10 @@ pub(crate) fn rungs() -> Vec<Rung> {
         Rung::new("suspicion-alone", faulty::<1, 2>(ONE, ALONE))
             .suspicion()
             .glob(),
+        Rung::new("expiry-from-memory", faulty::<9, 2>(ONE, CHANGED)).expiries(1),
+        Rung::new("expiry-late-delete", deleted_late).expiries(1),
+        Rung::new("expiry-late-mark", faulty::<1, 2>(OTHERS, MARKED)).expiries(1),
+        Rung::new("freed", freed),
         Rung::new("batches", batches),
         Rung::new("batch-writers", calls::<1, 2>((2, 2), MANY)),
         Rung::new("life", calls::<1, 2>((1, 1), LIFE)),

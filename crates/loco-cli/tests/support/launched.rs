@@ -42,7 +42,9 @@ pub fn launched(program: &str, nodes: usize, runs: &str) -> Command {
         .args(["run", "--timeout", "300", "--fabric", "shm", "--no-prefix", "-n"])
         .arg(nodes.to_string())
         .arg("--")
-        .arg(runs);
+        .arg(runs)
+        // A machine with much else to do may let nodes wait for one another.
+        .env("LOCO_CONNECT_TIMEOUT_MS", "120000");
     command
 }
 
