@@ -35,7 +35,7 @@ fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count)
 }
 
-/// True if a thread of this process is a driver's.
+/// Returns true if a thread of this process is a driver's.
 fn driver_runs() -> bool {
     let names = std::fs::read_dir("/proc/self/task").into_iter().flatten();
     let mut names = names.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());

@@ -526,7 +526,7 @@ pub(crate) fn rungs() -> Vec<Rung> {
         (1, &[Delete(1), Insert(1, 20), Get(1)]),
     ];
     const MOVED: [(u16, &[Call]); 2] = [(0, &[Get(1), Get(1)]), (1, &[Delete(1), Insert(1, 20)])];
-    // The slot is used again while the mark of node 0's delete may be under way.
+    // Node 0's delete clears the valid bit of a slot on node 1, which may still be under way when the slot is used again.
     const MARKED: [(u16, &[Call]); 2] = [(0, &[Delete(1)]), (1, &[Delete(1), Insert(2, 20), Get(2)])];
     const MANY: [(u16, &[Call]); 2] = [(0, &[InsertMany(1, 2, 10)]), (1, &[UpdateMany(1, 2, 20), Get(3)])];
     // A batch that is fenced towards its last key only would leave the first behind.

@@ -234,9 +234,9 @@ pub(crate) fn rungs() -> Vec<Rung> {
     const CLOSE: [(u16, &[Call]); 2] = [(0, &[TryPush(1), Close]), (1, &[TryPop, TryPush(2), TryPop])];
     const CLOSERS: [(u16, &[Call]); 2] = [(0, &[Close, TryPop]), (1, &[TryPush(1), Close])];
     const WAKE: [(u16, &[Call]); 2] = [(0, &[Pop]), (1, &[Close])];
-    // Node 1's mark may be under way to node 0 when its call returns.
+    // Closing marks a cell of node 0 from node 1. A call that returns early leaves the mark under way.
     const CLOSED: [(u16, &[Call]); 2] = [(0, &[TryPop]), (1, &[Close])];
-    // Node 0 takes the cell that the first push has filled for the next one, until it looks.
+    // Node 0 has not heard of the first push: it begins to look for the end of the queue at a cell that is filled.
     const BETWEEN: [(u16, &[Call]); 2] = [(0, &[Close]), (1, &[TryPush(1), TryPush(2)])];
     const FILL: [(u16, &[Call]); 2] = [
         (0, &[Push(1), Push(2), Push(3), Push(4), TryPush(5)]),
@@ -244,7 +244,7 @@ pub(crate) fn rungs() -> Vec<Rung> {
     ];
     const FULL: [(u16, &[Call]); 2] = [(0, &[TryPush(1), TryPop]), (1, &[TryPush(2), TryPush(3)])];
     const ALONE: [(u16, &[Call]); 2] = [(0, &[TryPush(1)]), (1, &[TryPop, TryPush(2), TryPop])];
-    // What the lost pop has claimed is in nobody's way for ever.
+    // A pop that is lost leaves its cell claimed. The queue must not stay full for pushes and empty for pops.
     const POPPER: [(u16, &[Call]); 2] = [(0, &[TryPush(1), TryPush(2), TryPop, TryPush(3)]), (1, &[TryPop])];
     const ROUND: [(u16, &[Call]); 2] = [(1, &[Push(1), Push(2), Push(3)]), (0, &[Pop, Pop, Pop])];
     const THREADS: [(u16, &[Call]); 4] = [
