@@ -4,7 +4,7 @@ use loco_sim::{Config, Faults, World};
 use serde::Serialize;
 
 /// Steps of the longest execution. Those of the worlds have some hundreds, as whoever waits stops until it can go on.
-const STEPS_MAX: usize = 10_000;
+pub(crate) const STEPS_MAX: usize = 10_000;
 
 /// One world of an object's ladder.
 pub struct Rung {

@@ -42,7 +42,8 @@ pub trait Control: Send + Sync + 'static {
     fn departures(&self) -> u64;
 
     /// Returns true once this node's peers have declared it lost. It can no longer affect them, and never
-    /// will again.
+    /// will again. A node's own memory tells at once on fabrics that revoke by memory (shared memory, the model). Over a
+    /// network a node knows when an operation has failed, or the control plane has heard of it.
     fn declared_lost(&self) -> bool {
         false
     }

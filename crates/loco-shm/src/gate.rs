@@ -142,6 +142,8 @@ impl OwnGate {
         };
         let node = mesh.node();
         let gate = Gate::over(Arena::create(id, node, LEN, HugePages::Never)?)?;
+        let revoked = gate.revoked.clone();
+        mesh.look_for_revocation(move || revoked.load() & OUT != 0);
         if let Err(error) = membarrier(MembarrierCommand::RegisterGlobalExpedited) {
             tracing::info!("{node}: membarrier: {error}; every remote store takes a fence instead");
             gate.revoked.store_fence(FENCE);

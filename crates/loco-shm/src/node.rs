@@ -200,7 +200,7 @@ pub(crate) fn stale(peer: NodeId) -> FabricError {
 mod tests {
     use super::*;
     use crate::{ShmConfig, ShmFabric};
-    use loco_fabric::{Fabric, MemoryKind, QueuePair, Target, Work};
+    use loco_fabric::{Control as _, Fabric, MemoryKind, QueuePair, Target, Work};
     use loco_job::Mesh;
 
     /// Of two nodes that suspect each other, the first one stays, and the other can do nothing any more.
@@ -237,6 +237,9 @@ mod tests {
             outcomes.sort_by_key(|outcome| *outcome == Revoked::Done);
             assert_eq!(outcomes, [Revoked::WeAreOut, Revoked::Done]);
             for (own, (qp, remote)) in ends.iter_mut().enumerate() {
+                // Before any call of the fabric has failed.
+                let declared_lost = fabrics[own].mesh().declared_lost();
+                assert_eq!(declared_lost, revoked[own] == Revoked::WeAreOut);
                 let put = qp.put_inline(&[1; 8], Target { remote, offset: 0 }, Work::unsignaled());
                 match revoked[own] {
                     Revoked::Done => assert!(put.is_ok()),

@@ -21,6 +21,9 @@ const LONG: Duration = Duration::from_secs(1);
 /// Processor time that a long wait may take. It was 140 ms when a thread looked every 100 us.
 const COST_MAX: Duration = Duration::from_millis(50);
 
+/// Waits of which the least cost counts.
+const TRIES: usize = 4;
+
 /// A wait with the name of its object.
 type Waiting<'a> = (
     &'static str,
@@ -82,6 +85,22 @@ fn processor_time() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap()
 }
 
+/// Returns the processor time of one wait in vain: the least of a few, as the kernel's own work on a busy machine counts, too.
+fn cost(own: &Thread, name: &str, wait: impl Fn(&Thread) -> Result<()>) -> Duration {
+    let mut least = Duration::MAX;
+    for _ in 0..TRIES {
+        own.set_deadline(Some(own.now().after(LONG)));
+        let before = processor_time();
+        let error = wait(own).unwrap_err();
+        assert!(error.is_timeout(), "{name}: {error}");
+        least = least.min(processor_time() - before);
+        if least < COST_MAX {
+            break;
+        }
+    }
+    least
+}
+
 /// Each wait lasts [`LONG`] in vain, costs little, and is begun again. Then node 0 does what all wait for.
 fn waits_cost_little(cluster: Cluster) {
     cluster.run(2, |manager| {
@@ -104,14 +123,7 @@ fn waits_cost_little(cluster: Cluster) {
             let costs: Vec<(&str, Duration)> = thread::scope(|scope| {
                 let waits = kit.waits().map(|(name, wait)| {
                     let manager = &manager;
-                    scope.spawn(move || {
-                        let own = manager.thread().unwrap();
-                        own.set_deadline(Some(own.now().after(LONG)));
-                        let before = processor_time();
-                        let error = wait(&own).unwrap_err();
-                        assert!(error.is_timeout(), "{name}: {error}");
-                        (name, processor_time() - before)
-                    })
+                    scope.spawn(move || (name, cost(&manager.thread().unwrap(), name, &wait)))
                 });
                 waits.map(|wait| wait.join().unwrap()).into()
             });

@@ -29,7 +29,7 @@ pub struct Campaign {
     pub random: Option<(u64, u64)>,
     /// The shipped objects, each of these in turn.
     pub forms: Vec<Form>,
-    /// Time after which no further client is begun.
+    /// Time for all clients. Those that are under way when it is over do not count.
     pub time: Duration,
     /// States of one client after which not all of its schedules are explored, but those that `otherwise` says.
     pub states_each: u64,
@@ -91,6 +91,8 @@ struct One {
     otherwise: bool,
     blocked: bool,
     unknown: bool,
+    /// The time was over before the client was explored.
+    late: bool,
     allowed: u64,
     seen: u64,
     stats: Stats,
@@ -112,7 +114,7 @@ impl Campaign {
         let mut unfinished = false;
         std::thread::scope(|scope| {
             for _ in 0..self.workers.max(1) {
-                scope.spawn(|| self.work(&receive, &stop, &total));
+                scope.spawn(|| self.work(&receive, deadline, &stop, &total));
             }
             let mut number = 0;
             let mut visit = |client: Client| {
@@ -147,6 +149,7 @@ impl Campaign {
     fn work(
         &self,
         receive: &Mutex<Receiver<(u64, Client)>>,
+        deadline: Option<Instant>,
         stop: &AtomicBool,
         total: &Mutex<Result<Summary, SimError>>,
     ) {
@@ -159,8 +162,10 @@ impl Campaign {
             if stop.load(Ordering::Relaxed) || self.cancel.load(Ordering::Relaxed) {
                 continue;
             }
-            let found = self.one(number, client);
-            self.progress.fetch_add(1, Ordering::Relaxed);
+            let found = self.one(number, client, deadline);
+            if found.as_ref().is_ok_and(|one| !one.late) {
+                self.progress.fetch_add(1, Ordering::Relaxed);
+            }
             let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
             match (&mut *total, found) {
                 (Ok(summary), Ok(one)) => {
@@ -179,17 +184,24 @@ impl Campaign {
     }
 
     /// Runs one client in every form.
-    fn one(&self, number: u64, client: Client) -> Result<One, SimError> {
+    fn one(&self, number: u64, client: Client, deadline: Option<Instant>) -> Result<One, SimError> {
+        let late = One {
+            late: true,
+            ..One::default()
+        };
+        let left = || deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let is_over = || left().is_some_and(|left| left.is_zero());
         let mut one = One::default();
+        let specified_by = Instant::now().checked_add(SPECIFIED_TIME);
         let budget = Budget {
-            deadline: Instant::now().checked_add(SPECIFIED_TIME),
+            deadline: [specified_by, deadline].into_iter().flatten().min(),
             cancel: Some(&self.cancel),
             ..Budget::default()
         };
         let allowed = promised(&client, budget);
         if !allowed.is_complete() {
             one.unknown = true;
-            return Ok(one);
+            return Ok(if is_over() { late } else { one });
         }
         if allowed.outcomes.is_empty() {
             one.blocked = true;
@@ -202,6 +214,7 @@ impl Campaign {
         for &form in &self.forms {
             let effort = Effort {
                 states_max: Some(self.states_each),
+                time_max: left(),
                 cancel: Some(self.cancel.clone()),
                 ..Effort::default()
             };
@@ -210,10 +223,17 @@ impl Campaign {
             if !checked.is_complete() && checked.report.failure.is_none() {
                 one.complete = false;
                 if let Some(strategy) = self.otherwise {
-                    let effort = Effort { strategy, ..effort };
+                    let effort = Effort {
+                        strategy,
+                        time_max: left(),
+                        ..effort
+                    };
                     checked = check(&client, form, Some(&allowed.outcomes), &effort)?;
                     one.otherwise = true;
                     one.add(&mut seen, &checked);
+                }
+                if checked.report.failure.is_none() && is_over() {
+                    return Ok(late);
                 }
             }
             if let Some(failure) = checked.report.failure {
@@ -246,6 +266,7 @@ impl Summary {
         self.otherwise += u64::from(one.otherwise);
         self.blocked += u64::from(one.blocked);
         self.unknown += u64::from(one.unknown);
+        self.unfinished |= one.late;
         self.allowed += one.allowed;
         self.seen += one.seen;
         add_stats(&mut self.stats, &one.stats);

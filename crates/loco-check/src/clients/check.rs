@@ -17,6 +17,7 @@ use mowgli_libraries::value::Value;
 use super::form::Form;
 use super::interpreter::{self, REGISTERS};
 use super::objects::{self, At, Bound, WORD_BYTES};
+use crate::rung::STEPS_MAX;
 
 /// The bounds within which one client is explored.
 #[derive(Clone, Debug)]
@@ -164,6 +165,8 @@ fn run(
         time_max: effort.time_max,
         states_max: effort.states_max,
         cancel: effort.cancel.clone(),
+        steps_max: STEPS_MAX,
+        longer_fails: true,
         ..Config::default()
     };
     let client = Arc::new(client.clone());

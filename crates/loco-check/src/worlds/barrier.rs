@@ -22,8 +22,15 @@ struct Objects {
 
 /// A barrier of `threads` threads on each of the first `participants` nodes, with a flag for each of them.
 fn make(participants: u16, threads: usize) -> impl Fn(&Manager<Fabric>) -> Result<Objects> + Clone + Send {
+    make_with(usize::from(participants) * threads, participants, threads)
+}
+
+fn make_with(
+    flags: usize,
+    participants: u16,
+    threads: usize,
+) -> impl Fn(&Manager<Fabric>) -> Result<Objects> + Clone + Send {
     move |manager| {
-        let flags = usize::from(participants) * threads;
         let inside = Participants::of((0..participants).map(NodeId));
         let barrier = match inside.contains(manager.node()) {
             true => Barrier::with_local_threads(&manager.among(&inside), "bar", threads)?,
@@ -267,26 +274,32 @@ fn faulty(threads: usize, rounds: u64, form: Form) -> impl Fn(&mut World) {
 }
 
 /// A barrier of one thread on each node. Node 0's first thread waits once; if it is late its second thread goes on with the
-/// round. Then the second thread waits for another round.
+/// round. Then the second thread waits for another round. Each thread has a flag of its own, as puts of two threads to one
+/// word are in no order.
 fn handed_over(form: Form) -> impl Fn(&mut World) {
+    const FIRST: usize = 0;
+    const OTHER: usize = 1;
+    const SECOND: usize = 2;
     move |world| {
-        let at = nodes(world, 2, 2, make(2, 1));
+        let at = nodes(world, 2, 2, make_with(3, 2, 1));
         let arrive =
-            move |objects: &Objects, thread: &Thread<Fabric>, node: usize, round: u64| -> Result<()> {
-                objects.flags[node].write(round);
-                must(objects.flags[node].bcast_all(thread)).forget();
+            move |objects: &Objects, thread: &Thread<Fabric>, own: usize, round: u64| -> Result<()> {
+                objects.flags[own].write(round);
+                must(objects.flags[own].bcast_all(thread)).forget();
                 match form {
                     Form::Fenced => objects.barrier.wait(thread),
                     Form::Unfenced => objects.barrier.wait_unfenced(thread),
                 }
             };
+        // The thread of node 0 that arrives in a round puts its flag before.
         let met = |objects: &Objects, round: u64| {
-            for flag in &objects.flags {
-                assert!(flag.read() >= round, "put before the barrier, seen after it");
+            for own in [if round == 1 { FIRST } else { SECOND }, OTHER] {
+                let seen = objects.flags[own].read();
+                assert!(seen >= round, "put before the barrier, seen after it");
             }
         };
         run(world, &at[0], 0, "node 0 first", move |objects, thread| {
-            let late = match arrive(objects, thread, 0, 1) {
+            let late = match arrive(objects, thread, FIRST, 1) {
                 Err(error) if error.is_timeout() => true,
                 waited => {
                     must(waited);
@@ -301,13 +314,13 @@ fn handed_over(form: Form) -> impl Fn(&mut World) {
                 objects.baton.wait_until(thread, |baton| baton > 0)
             }));
             for round in (if said == 2 { 1 } else { 2 })..=2 {
-                must(until_in_time(|| arrive(objects, thread, 0, round)));
+                must(until_in_time(|| arrive(objects, thread, SECOND, round)));
                 met(objects, round);
             }
         });
         run(world, &at[1], 0, "node 1", move |objects, thread| {
             for round in 1..=2 {
-                must(until_in_time(|| arrive(objects, thread, 1, round)));
+                must(until_in_time(|| arrive(objects, thread, OTHER, round)));
                 met(objects, round);
             }
         });

@@ -41,7 +41,7 @@ fn recording(error: HistoryError) -> CliError {
 
 pub(super) fn atomic(site: &Site) -> Result<(), CliError> {
     let variable = AtomicVar::<u64, _>::new(&site.manager, "variable", site.manager.nodes()[0])?;
-    site.work(|worker| {
+    site.work(&["calls"], |worker| {
         let mut journal = worker.journal("calls")?;
         while worker.goes_on()? {
             let new = worker.unique();
@@ -137,7 +137,7 @@ fn lock<L: AnyLock>(site: &Site) -> Result<(), CliError> {
     let nodes = site.manager.nodes();
     // The word is neither at the lock's home nor at the victim, where there are three nodes.
     let home = nodes[nodes.len() / 2];
-    site.work(|worker| hold(worker, &lock, &word, home))
+    site.work(&["calls", "counts"], |worker| hold(worker, &lock, &word, home))
 }
 
 fn hold<L: AnyLock>(
@@ -203,7 +203,7 @@ fn hold<L: AnyLock>(
 
 pub(super) fn queue(site: &Site) -> Result<(), CliError> {
     let queue = SharedQueue::<u64, _>::new(&site.manager, "queue", site.manager.nodes()[0], QUEUE_CAPACITY)?;
-    site.work(|worker| {
+    site.work(&["calls"], |worker| {
         let mut journal = worker.journal("calls")?;
         while worker.goes_on()? {
             let pushes = worker.below(if worker.is_time() { 4 } else { 2 }) == 0;
@@ -254,7 +254,7 @@ pub(super) fn kv(site: &Site) -> Result<(), CliError> {
         ..KvConfig::default()
     };
     let store = Store::new(&site.manager, "kv", config)?;
-    site.work(|worker| {
+    site.work(&["calls"], |worker| {
         let mut journal = worker.journal("calls")?;
         while worker.goes_on()? {
             let key = worker.below(worker.site.load.keys);

@@ -117,9 +117,11 @@ impl Site {
     }
 
     /// Runs `work` in every thread of this node, from a common start, and then waits until the other nodes
-    /// are done too.
+    /// are done too. `parts` are the journals that each thread fills. All exist before the first call, as any thread may
+    /// kill the process.
     pub(super) fn work(
         &self,
+        parts: &[&str],
         work: impl Fn(&mut Worker<'_>) -> Result<(), CliError> + Sync,
     ) -> Result<(), CliError> {
         self.manager.wait_for_ready()?;
@@ -129,6 +131,10 @@ impl Site {
                     let work = &work;
                     scope.spawn(move || {
                         let mut worker = self.worker(number)?;
+                        for part in parts {
+                            File::create(worker.journal_path(part))
+                                .map_err(CliError::os("making a journal"))?;
+                        }
                         self.start.wait(&worker.thread)?;
                         worker.begin = Instant::now();
                         work(&mut worker)
@@ -229,13 +235,18 @@ pub(super) enum Failed {
 }
 
 impl Worker<'_> {
+    /// Opens one of the thread's journals, to be filled.
     pub(super) fn journal<C: Serialize, R: Serialize>(
         &self,
         part: &str,
     ) -> Result<Journal<C, R, MonotonicClock, File>, CliError> {
-        let path = journals::path(&self.site.directory, part, self.id.node, self.id.thread);
-        let file = File::create(path).map_err(CliError::os("making a journal"))?;
+        let file = File::options().append(true).open(self.journal_path(part));
+        let file = file.map_err(CliError::os("opening a journal"))?;
         Ok(Journal::new(self.id, MonotonicClock, file))
+    }
+
+    fn journal_path(&self, part: &str) -> PathBuf {
+        journals::path(&self.site.directory, part, self.id.node, self.id.thread)
     }
 
     /// Returns whether there is a call left to make, and counts it. The last node stops itself here when it

@@ -153,6 +153,12 @@ impl Mesh {
         self.0.state.add_revoker(revoker);
     }
 
+    /// Lets `look` tell from now on whether the peers have revoked this node's access. Where the fabric's own memory says so,
+    /// [`declared_lost`](Control::declared_lost) is true from the moment of the revocation. Only the first call counts.
+    pub fn look_for_revocation(&self, look: impl Fn() -> bool + Send + Sync + 'static) {
+        self.0.state.look_for_revocation(Box::new(look));
+    }
+
     /// Takes note that this node was declared lost: it learned from its fabric that its peers have revoked
     /// its access.
     pub fn declare_out(&self) {

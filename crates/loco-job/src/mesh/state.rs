@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use loco_fabric::{FabricError, NodeId, PeerState, Platform, Result, Std, Time};
@@ -40,6 +40,9 @@ pub enum Revoked {
     WeAreOut,
 }
 
+/// Tells whether peers have revoked this node's access.
+pub(super) type Revocation = Box<dyn Fn() -> bool + Send + Sync>;
+
 /// One node's state. Peers are named by their index in `nodes`.
 pub(super) struct State {
     node: NodeId,
@@ -51,6 +54,8 @@ pub(super) struct State {
     arrivals: Mutex<Arrivals>,
     /// Peers have declared this node lost.
     out: AtomicBool,
+    /// Looks whether they have, where the fabric can tell before a call fails.
+    revocation: OnceLock<Revocation>,
     /// The revokers of the fabrics that were built from this mesh.
     revokers: Mutex<Vec<Arc<dyn Revoke>>>,
     /// Anything in `arrivals` or `peers` changed.
@@ -95,6 +100,7 @@ impl State {
                 suspects: BTreeMap::new(),
             }),
             out: AtomicBool::new(false),
+            revocation: OnceLock::new(),
             revokers: Mutex::default(),
             changed: Condvar::new(),
             nodes,
@@ -209,9 +215,21 @@ impl State {
         Revoked::Done
     }
 
+    pub(super) fn look_for_revocation(&self, look: Revocation) {
+        // What was given first stays.
+        let _ = self.revocation.set(look);
+    }
+
     /// True once peers have declared this node lost.
     pub(super) fn is_out(&self) -> bool {
-        self.out.load(Ordering::Acquire)
+        if self.out.load(Ordering::Acquire) {
+            return true;
+        }
+        let revoked = self.revocation.get().is_some_and(|look| look());
+        if revoked {
+            self.declare_out();
+        }
+        revoked
     }
 
     /// Takes note that peers have declared this node lost: all of them are lost to it.

@@ -37,8 +37,9 @@ use crate::timeouts::Timeouts;
 const QUEUED_BYTES_MAX: usize = 2 * PAYLOAD_BYTES_MAX;
 /// The time for which a sender waits for a peer that takes nothing.
 const SEND_PATIENCE: Duration = Duration::from_secs(10);
-/// The time for which a leaving node waits for its goodbye to be read.
-const LINGER: Duration = Duration::from_secs(1);
+/// The time for which a leaving node waits for its goodbye to be read. Peers that get no processor time for longer take
+/// its end for a loss.
+const LINGER: Duration = Duration::from_secs(5);
 /// Bytes read from one peer before the others have their turn.
 const READ_BYTES: usize = 256 << 10;
 

@@ -352,8 +352,8 @@ impl State {
         self.losable(out);
     }
 
-    /// Appends the nodes that can be lost. A loss makes no difference unless a node is left that still has
-    /// something to do.
+    /// Appends the nodes that can be lost. A crash makes no difference unless another node still has something
+    /// to do. A node that is thought lost may itself be the one that goes on.
     fn losable(&self, out: &mut Vec<Move>) {
         let losses = &self.losses;
         let up = |node: u16| losses.sites[usize::from(node)].standing == Standing::Up;
@@ -366,13 +366,11 @@ impl State {
             .map(|(t, _)| self.info(t).node)
             .collect();
         for node in (0..losses.sites.len() as u16).filter(|&n| up(n)) {
-            if busy.without(node).first().is_none() {
-                continue;
-            }
-            if losses.crashes > 0 {
+            if losses.crashes > 0 && busy.without(node).first().is_some() {
                 out.push(Move::Fault(Fault::Crash(node)));
             }
-            if losses.suspicions > 0 && (losses.allowed.unenforced || !self.holds_unit(node)) {
+            let suspectable = losses.suspicions > 0 && busy.first().is_some();
+            if suspectable && (losses.allowed.unenforced || !self.holds_unit(node)) {
                 out.push(Move::Fault(Fault::Suspect(node)));
             }
         }

@@ -5,8 +5,8 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use loco_fabric::{
-    Completion, Fabric, FabricError, Lock, NodeId, Peers, Platform, QueuePair, RemoteMemory, Target, Time,
-    Wait, WordOp, Work, WorkRequestId,
+    Completion, Control, Fabric, FabricError, Lock, NodeId, Peers, Platform, QueuePair, RemoteMemory, Target,
+    Time, Wait, WordOp, Work, WorkRequestId,
 };
 
 use crate::Result;
@@ -115,6 +115,19 @@ impl<F: Fabric> Thread<F> {
         return loco_host::strand::given_up();
         #[cfg(not(feature = "async"))]
         false
+    }
+
+    /// Fails if this node was declared lost. Asked after a step that only this node's memory took part in: on a node that
+    /// the others go on without, what the step found may be old, and the others will not see what it did.
+    ///
+    /// # Errors
+    /// `DeclaredLost`.
+    #[inline]
+    pub(crate) fn still_in(&self) -> Result<()> {
+        match self.fabric().control().declared_lost() {
+            false => Ok(()),
+            true => Err(FabricError::DeclaredLost.into()),
+        }
     }
 
     /// Returns the clock of this node.

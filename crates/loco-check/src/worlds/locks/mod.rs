@@ -123,6 +123,7 @@ fn rungs<L: Lock>() -> Vec<Rung> {
         Rung::new("crash-of-three-poison", lost::<L>(THREE, Poison)).crash(),
         Rung::new("suspicion", lost::<L>(PLAIN, Recover)).suspicion(),
         Rung::new("suspicion-of-three", lost::<L>(THREE, Recover)).suspicion(),
+        Rung::new("two-threads-suspicion", lost::<L>(TWO_THREADS, Recover)).suspicion(),
         Rung::new("two-threads-give-up", late::<L>(TWO_THREADS, GivesUp)).expiries(1),
         Rung::new(
             "impatient-of-three",

@@ -170,7 +170,7 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
             Err(error) if error.lost_peer().is_some_and(|lost| !nodes.contains(&lost)) => written?,
             released => written.and(released)?,
         }
-        self.still_in(thread)?;
+        thread.still_in()?;
         self.count_writes(found as u64);
         Ok(found)
     }

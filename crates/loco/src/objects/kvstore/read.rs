@@ -72,16 +72,16 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
         let mut slot = Copied::new();
         for tries in 0_u64.. {
             let Some(at) = self.shared.find(key) else {
-                return self.shared.still_in(thread).map(|()| None);
+                return thread.still_in().map(|()| None);
             };
             if at.node == self.shared.channel.node() {
                 return match self.read_here_whole(at)? {
-                    Looked::Known(value) => self.shared.still_in(thread).map(|()| value),
+                    Looked::Known(value) => thread.still_in().map(|()| value),
                     Looked::Torn | Looked::Longer(_) => self.wait_here(thread, key, at),
                 };
             }
             if let Looked::Known(value) = self.read_there(thread, at, &mut slot)? {
-                return Ok(value);
+                return known(thread, value);
             }
             self.count_torn();
             let deadline = *deadline.get_or_insert_with(|| thread.deadline());
@@ -140,7 +140,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
             Err(error) if error.lost_peer().is_some() => self.get_locked(thread, key),
             outcome => {
                 let value = outcome??;
-                self.shared.still_in(thread).map(|()| value)
+                thread.still_in().map(|()| value)
             }
         }
     }
@@ -180,13 +180,13 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
     pub fn get_start<'a>(&'a self, thread: &'a Thread<F>, key: &K) -> Result<PendingGet<'a, K, V, F>> {
         let read = match self.shared.find(key) {
             None => {
-                self.shared.still_in(thread)?;
+                thread.still_in()?;
                 Read::Done(None)
             }
             Some(at) if at.node == self.shared.channel.node() => {
                 match self.read_here(at, self.first_bytes())? {
                     Looked::Known(value) => {
-                        self.shared.still_in(thread)?;
+                        thread.still_in()?;
                         Read::Done(value)
                     }
                     Looked::Torn | Looked::Longer(_) => Read::Again,
@@ -277,7 +277,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
             });
         }
         if places.iter().any(|at| there(at).is_none()) {
-            shared.still_in(thread)?;
+            thread.still_in()?;
         }
         let Some(pending) = pending else { return Ok(()) };
         let buffer = pending.wait()?;
@@ -285,7 +285,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
             let Some(at) = there(at) else { continue };
             let looked = self.look_at(bytes, at, |out| buffer.read(i * bytes, out))?;
             values[first + i] = match looked {
-                Looked::Known(value) => value,
+                Looked::Known(value) => known(thread, value)?,
                 Looked::Torn | Looked::Longer(_) => self.get(thread, &keys[i])?,
             };
         }
@@ -364,6 +364,16 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
     }
 }
 
+/// Returns what a slot of another node said. That it has no value under the key says something only while this node hears of
+/// the keys that move.
+#[inline]
+fn known<F: Fabric, V>(thread: &Thread<F>, value: Option<V>) -> Result<Option<V>> {
+    if value.is_none() {
+        thread.still_in()?;
+    }
+    Ok(value)
+}
+
 impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> PendingGet<'_, K, V, F> {
     /// True when [`wait`](PendingGet::wait) will not have to, most likely. Looks at what was polled, polls nothing.
     pub fn query(&self) -> bool {
@@ -386,7 +396,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> PendingGet<'_, K, V, F> {
                 let bytes = buffer.len();
                 let looked = self.store.look_at(bytes, at, |out| buffer.read(0, out))?;
                 match looked {
-                    Looked::Known(value) => return Ok(value),
+                    Looked::Known(value) => return known(self.thread, value),
                     Looked::Torn => self.store.count_torn(),
                     Looked::Longer(_) => {}
                 }

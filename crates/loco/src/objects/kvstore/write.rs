@@ -2,7 +2,7 @@
 
 use std::hash::Hash;
 
-use loco_fabric::{AtomicCell, Control, Fabric, FabricError, Lock, Memory, WordCell};
+use loco_fabric::{AtomicCell, Fabric, Lock, Memory, WordCell};
 
 use crate::fence::{self, Scope};
 use crate::operations::operation::{Flags, Operation};
@@ -76,7 +76,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
                 released => released.and(written),
             }
         })?;
-        shared.still_in(thread)?;
+        thread.still_in()?;
         shared.count_write();
         Ok(true)
     }
@@ -121,21 +121,8 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
             Err(error) if error.lost_peer().is_none() => Err(error),
             _ => {
                 let outcome = outcome?;
-                self.still_in(thread).map(|()| outcome)
+                thread.still_in().map(|()| outcome)
             }
-        }
-    }
-
-    /// Fails if this node was declared lost. Asked after a step that only this node's memory took part in: on a node that the
-    /// others go on without, what it found may be old, and what it did they will not see.
-    ///
-    /// # Errors
-    /// `DeclaredLost`.
-    #[inline]
-    pub(super) fn still_in(&self, thread: &Thread<F>) -> Result<()> {
-        match thread.fabric().control().declared_lost() {
-            false => Ok(()),
-            true => Err(FabricError::DeclaredLost.into()),
         }
     }
 

@@ -145,19 +145,17 @@ impl<F: Fabric> TasLock<F> {
         deadline: Time,
     ) -> Result<LockGuard<'a, TasLock<F>, F>> {
         self.turn.enter(thread, self.channel.name(), Some(deadline))?;
-        if self.mine.held.load() != 0 {
-            return Ok(LockGuard::new(self, thread, scope, false));
+        let recovered = match self.mine.held.load() {
+            0 => thread
+                .to_the_end(|| self.acquire(thread, deadline))
+                .inspect(|_| self.got()),
+            // Nothing was asked of another node: the others may have taken the lock from this one.
+            _ => thread.still_in().map(|()| false),
+        };
+        if recovered.is_err() {
+            self.turn.leave();
         }
-        match thread.to_the_end(|| self.acquire(thread, deadline)) {
-            Ok(recovered) => {
-                self.got();
-                Ok(LockGuard::new(self, thread, scope, recovered))
-            }
-            Err(error) => {
-                self.turn.leave();
-                Err(error)
-            }
-        }
+        Ok(LockGuard::new(self, thread, scope, recovered?))
     }
 
     /// Takes the lock if it is free. Returns `None` if it is held.
@@ -342,7 +340,7 @@ impl<F: Fabric> Unlock<F> for TasLock<F> {
         let fenced = thread.to_the_end(|| scope.fence(thread));
         // The waiting thread may just have given up. The lock then leaves the node after all.
         if self.turn.may_stay(self.config.local_hand_overs_max) && self.turn.hand_over() {
-            return fenced;
+            return fenced.and(thread.still_in());
         }
         self.mine.held.store(0);
         let releases = self.mine.releases.load() + 1;

@@ -241,10 +241,11 @@ impl<F: Fabric> TicketLock<F> {
         let deadline = deadline.or(thread.set_deadline_is());
         self.poison.check(self.channel.name())?;
         self.turn.enter(thread, self.channel.name(), deadline)?;
-        if self.mine.held.load() != 0 {
-            return Ok(false);
-        }
-        let recovered = thread.to_the_end(|| self.acquire(thread, deadline));
+        let recovered = match self.mine.held.load() {
+            0 => thread.to_the_end(|| self.acquire(thread, deadline)),
+            // Nothing was asked of another node: the others may have taken the lock from this one.
+            _ => thread.still_in().map(|()| false),
+        };
         if recovered.is_err() {
             self.turn.leave();
         }
@@ -357,6 +358,8 @@ impl<F: Fabric> TicketLock<F> {
             };
             let error: Error = match thread.fabric().wait_for_arrival(wait, told) {
                 Ok(recovered) => {
+                    // The word may have come before the others gave this node up.
+                    thread.still_in()?;
                     // For the release: the node that served us no longer uses these words, unless it is
                     // drawing again.
                     self.words.prefetch(NEXT);
@@ -568,7 +571,7 @@ impl<F: Fabric> Unlock<F> for TicketLock<F> {
         };
         // A thread that waited may have given up during the fence. The lock then leaves the node after all.
         if may_stay && self.turn.hand_over() {
-            return fenced;
+            return fenced.and(thread.still_in());
         }
         let mut failed = None;
         if let Some(ticket) = self.mine.held.load().checked_sub(1) {
