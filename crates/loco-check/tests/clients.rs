@@ -209,3 +209,26 @@ fn random_clients_are_drawn_by_their_seed() {
     assert_eq!(run(7), run(7));
     assert_ne!(run(7).0, run(8).0, "other clients have other outcomes");
 }
+
+/// A client that is under way when the time is over ends then, and does not count.
+#[test]
+fn the_time_of_a_campaign_ends_the_client_under_way() {
+    let campaign = Campaign {
+        clients: Clients::new(
+            Object::Kv,
+            &"threads<=3,calls<=3,total<=9".parse().expect("a size"),
+        ),
+        // Exploring one of them takes minutes.
+        random: Some((5, 1)),
+        forms: Form::of(Object::Kv),
+        time: Duration::from_millis(200),
+        states_each: u64::MAX,
+        otherwise: None,
+        workers: 2,
+        progress: Arc::new(AtomicU64::new(0)),
+        cancel: Arc::new(AtomicBool::new(false)),
+    };
+    let summary = campaign.run().expect("they can be explored");
+    assert!(summary.unfinished && summary.failed.is_none());
+    assert_eq!(summary.clients, summary.complete);
+}
