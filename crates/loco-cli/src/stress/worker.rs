@@ -196,9 +196,10 @@ impl Site {
             .copied()
             .filter(|&node| Some(node) != victim);
         let end = Barrier::new(&self.manager.among(left), "end")?;
-        end.channel().wait_for_ready()?;
         let thread = self.manager.thread()?;
-        thread.set_deadline(Some(thread.now().after(PATIENCE)));
+        let deadline = thread.now().after(PATIENCE);
+        thread.set_deadline(Some(deadline));
+        end.channel().wait_for_ready_until(deadline)?;
         match end.wait(&thread) {
             // The barrier's fence reports once the operations that were outstanding towards the dead node.
             Err(error) if victim.is_some() && error.lost_peer() == victim => end.wait(&thread)?,

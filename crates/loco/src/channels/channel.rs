@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use loco_fabric::{Fabric, MemoryKind, NodeId, Peers};
+use loco_fabric::{Fabric, MemoryKind, NodeId, Peers, Time};
 use smallvec::SmallVec;
 
 use crate::channels::manager::Manager;
@@ -103,8 +103,15 @@ impl<F: Fabric> Channel<F> {
     /// # Errors
     /// See [`Manager::wait_for_ready`].
     pub fn wait_for_ready(&self) -> Result<()> {
-        let setup = self.manager.setup();
-        setup.wait_until_ready(Some(&self.name), setup.network().default_deadline())
+        self.wait_for_ready_until(self.manager.network().default_deadline())
+    }
+
+    /// Waits as [`wait_for_ready`](Channel::wait_for_ready) does, until `deadline`.
+    ///
+    /// # Errors
+    /// See [`Manager::wait_for_ready`].
+    pub fn wait_for_ready_until(&self, deadline: Time) -> Result<()> {
+        self.manager.setup().wait_until_ready(Some(&self.name), deadline)
     }
 
     /// Waits until `ready` returns `Some`, for the thread's deadline at most, as long as every participant lives.
