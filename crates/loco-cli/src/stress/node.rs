@@ -1,14 +1,19 @@
 //! One node of `loco stress`, whose threads make the calls.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-use loco::Manager;
+use loco::{Config, Manager};
 
 use super::calls;
 use super::load::{Load, Object};
 use super::worker::Site;
 use crate::error::CliError;
 use crate::meet;
+
+/// The deadline of each call. Whoever waits longer waits for ever: a machine with much more work than cores may keep a node that
+/// holds a lock from running for longer than the usual ten seconds.
+const CALL_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Name of the subcommand.
 pub const NAME: &str = "stress-node";
@@ -25,7 +30,8 @@ pub struct Args {
 
 /// Meets the others and makes the calls. The history is in the directory.
 pub fn node(args: &Args) -> Result<u8, CliError> {
-    let manager = Manager::new(meet::fabric()?)?;
+    let config = Config::default().deadline(CALL_PATIENCE);
+    let manager = Manager::with_config(meet::fabric()?, config)?;
     let site = Site::new(manager, args.load.clone(), args.directory.clone())?;
     match args.object {
         Object::Atomic => calls::atomic(&site),
