@@ -1,9 +1,9 @@
 /* Lookups and updates on Redis, as `loco bench kv` does them on the store: one client process.
  *
- *   kv_redis SOCKET fill KEYS
- *   kv_redis SOCKET KEYS WINDOW SECONDS uniform|zipf read-only|mixed|write-only SEED
+ *   kv_redis SERVER fill KEYS
+ *   kv_redis SERVER KEYS WINDOW SECONDS uniform|zipf read-only|mixed|write-only SEED
  *
- * Keys and values are 8 bytes, as they are in memory. WINDOW commands are written at once, then their replies are
+ * SERVER is the path of a Unix socket, or HOST:PORT. Keys and values are 8 bytes, as they are in memory. WINDOW commands are written at once, then their replies are
  * read: pipelining. Keys are drawn before the time starts. Prints operations a second. Every reply is checked.
  * Built with: cc -O2 kv_redis.c -lhiredis -lm */
 #include <hiredis/hiredis.h>
@@ -84,9 +84,16 @@ static uint32_t *picks(uint32_t keys, int zipf) {
     return drawn;
 }
 
+static redisContext *server(char *name) {
+    char *port = strrchr(name, ':');
+    if (!port) return redisConnectUnix(name);
+    *port = 0;
+    return redisConnect(name, atoi(port + 1));
+}
+
 int main(int argc, char **argv) {
-    if (argc != 4 && argc != 8) fail("usage", "kv_redis SOCKET (fill KEYS | KEYS WINDOW SECONDS DISTRIBUTION MIX SEED)");
-    redisContext *redis = redisConnectUnix(argv[1]);
+    if (argc != 4 && argc != 8) fail("usage", "kv_redis SERVER (fill KEYS | KEYS WINDOW SECONDS DISTRIBUTION MIX SEED)");
+    redisContext *redis = server(argv[1]);
     if (!redis || redis->err) fail("connect", redis ? redis->errstr : "no memory");
     if (argc == 4) {
         uint32_t keys = strtoul(argv[3], 0, 10);

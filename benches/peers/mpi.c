@@ -2,6 +2,8 @@
  *
  *   mpirun -n 2 mpi put ITERATIONS SIZE        MPI_Put and MPI_Win_flush, operations a second
  *   mpirun -n 2 mpi get ITERATIONS SIZE        MPI_Get and MPI_Win_flush, operations a second
+ *   mpirun -n 2 mpi get-time ITERATIONS SIZE   the same, nanoseconds an operation
+ *   mpirun -n 2 mpi add-time ITERATIONS 8      MPI_Fetch_and_op and MPI_Win_flush, nanoseconds an operation
  *   mpirun -n 2 mpi send ITERATIONS SIZE       MPI_Send to MPI_Recv, messages a second
  *   mpirun -n 2 mpi bcast ITERATIONS SIZE [N]  blocking MPI_Bcast, messages a second; N messages are packed into one
  *
@@ -33,8 +35,12 @@ int main(int argc, char **argv) {
     MPI_Win window;
     MPI_Win_allocate(size, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &memory, &window);
     memset(memory, 5, (size_t)size);
+    int one_sided = !strcmp(what, "put") || !strncmp(what, "get", 3) || !strcmp(what, "add-time");
+    int adds = what[0] == 'a';
+    long one = 1, before, *counter = (long *)memory;
+    if (adds && size != sizeof one) MPI_Abort(MPI_COMM_WORLD, 2);
+    if (adds) *counter = 0;
     MPI_Barrier(MPI_COMM_WORLD);
-    int one_sided = !strcmp(what, "put") || !strcmp(what, "get");
     if (one_sided && rank == 0) MPI_Win_lock(MPI_LOCK_SHARED, 1, 0, window);
     double begin = 0;
     for (long i = 0; i < iterations; i++) {
@@ -48,6 +54,10 @@ int main(int argc, char **argv) {
             if (what[0] == 'p') {
                 MPI_Put(buffer, size, MPI_CHAR, 1, 0, size, MPI_CHAR, window);
                 MPI_Win_flush(1, window);
+            } else if (adds) {
+                MPI_Fetch_and_op(&one, &before, MPI_LONG, 1, 0, MPI_SUM, window);
+                MPI_Win_flush(1, window);
+                if (before != i) wrong();
             } else {
                 MPI_Get(buffer, size, MPI_CHAR, 1, 0, size, MPI_CHAR, window);
                 MPI_Win_flush(1, window);
@@ -70,7 +80,8 @@ int main(int argc, char **argv) {
     MPI_Barrier(MPI_COMM_WORLD);
     double seconds = MPI_Wtime() - begin;
     if (one_sided && what[0] == 'p' && rank == 1 && memory[0] != (char)(iterations - 1)) wrong();
-    if (rank == 0) printf("%.1f\n", (iterations - warmup) * (double)pack / seconds);
+    double rate = (iterations - warmup) * (double)pack / seconds;
+    if (rank == 0) printf("%.1f\n", strstr(what, "-time") ? 1e9 / rate : rate);
     MPI_Win_free(&window);
     free(buffer);
     MPI_Finalize();

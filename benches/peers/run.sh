@@ -4,12 +4,12 @@
 #   benches/peers/run.sh [OPTIONS] [ROW...]     --help and --list tell which
 #   BEFORE=COMMIT benches/peers/run.sh          this tree beside another commit, built in a folder of its own
 #
-# LOCO names a built command `loco`; else it is built. Peers come from Debian's packages libopenmpi-dev, openmpi-bin, ucx-utils and
-# liblmdb-dev, which are installed when this runs as root there. Run it on an otherwise idle machine. CI does not run it.
+# LOCO names a built command `loco`; else it is built. Peers come from Debian's packages libopenmpi-dev, openmpi-bin, ucx-utils,
+# liblmdb-dev, libfabric-dev, redis-server and libhiredis-dev, which are installed when this runs as root there. Run it on an otherwise idle machine. CI does not run it.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-packages=(libopenmpi-dev openmpi-bin ucx-utils liblmdb-dev)
+packages=(libopenmpi-dev openmpi-bin ucx-utils liblmdb-dev libfabric-dev redis-server libhiredis-dev)
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null && ! dpkg -s "${packages[@]}" >/dev/null 2>&1; then
     apt-get update -qq && apt-get install -qqy "${packages[@]}" >/dev/null
 fi

@@ -4,11 +4,13 @@
 //! cache line takes between two cores is measured ([`probe`]), and rounds in which it changed do not count ([`rounds`]).
 //! [`rows`] says what is compared with what.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
+mod iceoryx;
 mod maps;
 mod probe;
 mod programs;
+mod redis;
 mod rounds;
 mod rows;
 
@@ -68,6 +70,9 @@ enum Side {
         #[arg(long)]
         mixed: bool,
     },
+    /// Messages to and fro by iceoryx2, half a round trip in nanoseconds.
+    #[command(hide = true)]
+    Iceoryx2(iceoryx::PingPong),
 }
 
 fn main() -> ExitCode {
@@ -81,14 +86,22 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Result<()> {
-    if let Some(Side::Map {
-        map,
-        iterations,
-        mixed,
-    }) = &args.side
-    {
-        println!("{:.1}", maps::rate(*map, *iterations, *mixed));
-        return Ok(());
+    match &args.side {
+        Some(Side::Map {
+            map,
+            iterations,
+            mixed,
+        }) => {
+            println!("{:.1}", maps::rate(*map, *iterations, *mixed));
+            return Ok(());
+        }
+        Some(Side::Iceoryx2(ping_pong)) => {
+            if let Some(figure) = ping_pong.run()? {
+                println!("{figure:.2}");
+            }
+            return Ok(());
+        }
+        None => {}
     }
     let wanted =
         |row: &Row| args.rows.is_empty() || args.rows.iter().any(|part| row.name.contains(part.as_str()));

@@ -1,5 +1,6 @@
 //! The programs that are run: `loco`, and the C programs beside this crate, which are compiled here.
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -7,15 +8,21 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use wait_timeout::ChildExt as _;
 
+use crate::redis::Redis;
 use crate::rows::{Bench, Side};
 
 /// A turn that takes longer has gone wrong.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// The interface of the loopback, for programs that choose one.
+const LOOPBACK: &str = "lo";
+
 /// Where the programs are.
 pub struct Programs {
     loco: PathBuf,
     before: Option<PathBuf>,
+    /// Started at its first turn. It is dropped before its folder.
+    redis: RefCell<Option<Redis>>,
     folder: tempfile::TempDir,
 }
 
@@ -45,12 +52,15 @@ impl Programs {
         };
         compile("cc", "memory", &[]);
         compile("cc", "lmdb", &["-llmdb"]);
+        compile("cc", "ofi", &["-lfabric"]);
+        compile("cc", "kv_redis", &["-lhiredis", "-lm"]);
         for name in ["mpi", "barrier", "lock"] {
             compile("mpicc", name, &[]);
         }
         Ok(Programs {
             loco: loco.to_owned(),
             before: before.map(Path::to_owned),
+            redis: RefCell::new(None),
             folder,
         })
     }
@@ -59,19 +69,17 @@ impl Programs {
     pub fn lacks(&self, side: &Side) -> Option<String> {
         let there = |name: &str| self.folder.path().join(name).is_file();
         match side {
-            Side::Loco(_) | Side::Before(_) | Side::Map { .. } => None,
+            Side::Loco(_) | Side::Before(_) | Side::Own { .. } => None,
             Side::Memory { .. } => (!there("memory")).then(|| "no C compiler".into()),
             Side::Mpi { program, .. } => (!there(program)).then(|| "no mpicc: install libopenmpi-dev".into()),
             Side::Lmdb { .. } => (!there("lmdb")).then(|| "no LMDB: install liblmdb-dev".into()),
+            Side::Libfabric { .. } => (!there("ofi")).then(|| "no libfabric: install libfabric-dev".into()),
+            Side::Redis { .. } if !there("kv_redis") => Some("no hiredis: install libhiredis-dev".into()),
+            Side::Redis { .. } => {
+                (!starts("redis-server", "--version")).then(|| "no redis-server: install redis-server".into())
+            }
             Side::Ucx { .. } => {
-                let found = Command::new("ucx_perftest")
-                    .arg("-h")
-                    .stdout(Stdio::null())
-                    .stderr(Stdio::null())
-                    .status();
-                found
-                    .is_err()
-                    .then(|| "no ucx_perftest: install ucx-utils".into())
+                (!starts("ucx_perftest", "-h")).then(|| "no ucx_perftest: install ucx-utils".into())
             }
         }
     }
@@ -123,25 +131,45 @@ impl Programs {
                     .arg(window);
                 number(&output(command)?)
             }
-            Side::Map { arguments } => {
+            Side::Own { arguments } => {
                 let mut command = Command::new(std::env::current_exe()?);
-                command
-                    .arg("--loco")
-                    .arg(&self.loco)
-                    .arg("map")
-                    .arg(arguments[0])
-                    .arg(&amount)
-                    .args(&arguments[1..]);
+                command.arg("--loco").arg(&self.loco).arg(arguments[0]);
+                // A map's name comes before the number of operations.
+                let before = usize::from(arguments[0] == "map");
+                let (name, more) = arguments[1..].split_at(before);
+                command.args(name).arg(&amount).args(more);
                 number(&output(command)?)
+            }
+            Side::Libfabric { arguments } => {
+                let mut command = Command::new(self.folder.path().join("ofi"));
+                command.arg(arguments[0]).arg(&amount).args(&arguments[1..]);
+                number(&output(command)?)
+            }
+            Side::Redis { window, mix } => {
+                let client = self.folder.path().join("kv_redis");
+                let mut redis = self.redis.borrow_mut();
+                let running = match redis.take() {
+                    Some(running) => running,
+                    None => Redis::start(self.folder.path(), &client)?,
+                };
+                redis.insert(running).rate(&client, window, mix, &amount)
             }
             Side::Ucx {
                 test,
                 size,
+                transports,
                 column,
                 scale,
-            } => Ok(ucx(test, size, *column, &amount)? * scale),
+            } => Ok(ucx(test, size, transports, *column, &amount)? * scale),
         }
     }
+}
+
+/// Returns true if there is such a program.
+fn starts(program: &str, option: &str) -> bool {
+    let command = &mut Command::new(program);
+    let command = command.arg(option).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok()
 }
 
 fn loco(program: &Path, bench: &Bench, amount: &str) -> Result<f64> {
@@ -149,7 +177,8 @@ fn loco(program: &Path, bench: &Bench, amount: &str) -> Result<f64> {
     command
         .arg("bench")
         .args(&bench.arguments)
-        .args(["--fabric", "shm", "--nodes", "2", "--json"]);
+        .args(["--fabric", bench.fabric, "--nodes", "2", "--json"])
+        .env("LOCO_OFI_ADDRESS", "127.0.0.1");
     command.args([if bench.timed { "--duration" } else { "--iters" }, amount]);
     let lines = output(command)?;
     for line in lines.lines() {
@@ -173,14 +202,17 @@ fn find(value: &serde_json::Value, name: &str) -> Option<f64> {
 }
 
 /// Runs a test of `ucx_perftest` with its server, and returns a column of its last line, counted from the end.
-fn ucx(test: &str, size: &str, column: usize, iterations: &str) -> Result<f64> {
+fn ucx(test: &str, size: &str, transports: &str, column: usize, iterations: &str) -> Result<f64> {
     let port = std::net::TcpListener::bind("127.0.0.1:0")?
         .local_addr()?
         .port()
         .to_string();
     let perftest = || {
         let mut command = Command::new("ucx_perftest");
-        command.env("UCX_TLS", "posix,cma,self,tcp").args(["-p", &port]);
+        command
+            .env("UCX_TLS", transports)
+            .env("UCX_NET_DEVICES", LOOPBACK);
+        command.args(["-p", &port]);
         command
     };
     let mut server = perftest().stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
@@ -209,7 +241,10 @@ fn ucx(test: &str, size: &str, column: usize, iterations: &str) -> Result<f64> {
 }
 
 /// Runs a command to its end, and returns what it printed.
-fn output(mut command: Command) -> Result<String> {
+///
+/// # Errors
+/// If it fails, or takes minutes.
+pub fn output(mut command: Command) -> Result<String> {
     let what = format!("{command:?}");
     let mut child = command
         .stdin(Stdio::null())
@@ -233,7 +268,10 @@ fn output(mut command: Command) -> Result<String> {
 }
 
 /// The first number of what was printed.
-fn number(text: &str) -> Result<f64> {
+///
+/// # Errors
+/// If there is none.
+pub fn number(text: &str) -> Result<f64> {
     let word = text.split_whitespace().next().context("nothing was printed")?;
     word.parse().with_context(|| format!("`{word}` is no number"))
 }

@@ -1,5 +1,7 @@
 //! The rows of the table: each names a piece of work, the library's side of it, its peers, and the goals.
 
+mod tcp;
+
 /// The unit of a figure, which says what is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
@@ -48,6 +50,8 @@ impl Unit {
 pub struct Bench {
     /// The case and its options.
     pub arguments: Vec<&'static str>,
+    /// The fabric.
+    pub fabric: &'static str,
     /// Name of the result.
     pub result: &'static str,
     /// Name of the number.
@@ -84,17 +88,31 @@ pub enum Side {
         /// Lookups in a transaction.
         window: &'static str,
     },
-    /// A concurrent map in one process.
-    Map {
-        /// Its name and options.
+    /// A command of this program: a concurrent map in one process, or iceoryx2 in two.
+    Own {
+        /// The command, what it measures, and its options.
         arguments: Vec<&'static str>,
     },
-    /// A test of `ucx_perftest` over shared memory.
+    /// `ofi.c`, which posts to libfabric itself.
+    Libfabric {
+        /// The mode and how.
+        arguments: Vec<&'static str>,
+    },
+    /// Two clients of a Redis server over TCP.
+    Redis {
+        /// Commands in a pipeline.
+        window: &'static str,
+        /// Lookups or updates.
+        mix: &'static str,
+    },
+    /// A test of `ucx_perftest`.
     Ucx {
         /// Name of the test.
         test: &'static str,
         /// Bytes of a message.
         size: &'static str,
+        /// Transports that UCX may use.
+        transports: &'static str,
         /// Column of the figure, counted from the last.
         column: usize,
         /// The factor that turns the figure into the row's unit.
@@ -108,6 +126,7 @@ impl Side {
         match self {
             Side::Loco(bench) | Side::Before(bench) => bench.timed,
             Side::Mpi { timed, .. } => *timed,
+            Side::Redis { .. } => true,
             _ => false,
         }
     }
@@ -152,6 +171,9 @@ const SHARED: &str = "--mca pml ob1 --mca btl self,vader --mca osc sm,rdma";
 const UCX: &str =
     "--mca pml ucx --mca pml_ucx_tls any --mca pml_ucx_devices any --mca osc ucx -x UCX_TLS=posix,cma,self";
 
+/// Shared memory for data; TCP for setting connections up.
+const POSIX: &str = "posix,cma,self,tcp";
+
 fn peer(name: &'static str, side: Side, goal: impl Into<Option<f64>>) -> Peer {
     Peer {
         name,
@@ -185,8 +207,8 @@ fn mpi_program(program: &'static str, timed: bool) -> Side {
     }
 }
 
-fn map<const N: usize>(arguments: [&'static str; N]) -> Side {
-    Side::Map {
+fn own<const N: usize>(arguments: [&'static str; N]) -> Side {
+    Side::Own {
         arguments: arguments.into(),
     }
 }
@@ -196,6 +218,7 @@ fn ucx_latency(test: &'static str, size: &'static str) -> Side {
     Side::Ucx {
         test,
         size,
+        transports: POSIX,
         column: 6,
         scale: 1e3,
     }
@@ -206,6 +229,7 @@ fn ucx_rate(test: &'static str, size: &'static str) -> Side {
     Side::Ucx {
         test,
         size,
+        transports: POSIX,
         column: 0,
         scale: 1.0,
     }
@@ -224,6 +248,7 @@ fn row<const N: usize, const P: usize>(
         unit,
         bench: Bench {
             arguments: arguments.into(),
+            fabric: "shm",
             result,
             field,
             timed,
@@ -255,6 +280,8 @@ fn ping_pong(name: &'static str, size: &'static str) -> Row {
     let peers = [
         peer("plain copies and flags", memory(["pingpong", size]), 1.4),
         peer("ucp_am_lat", ucx_latency("ucp_am_lat", size), None),
+        peer("iceoryx2, whole samples", own(["iceoryx2", size]), 1.0),
+        peer("iceoryx2, their ends", own(["iceoryx2", size, "--ends"]), 1.0),
     ];
     let arguments = ["ping-pong", "--size", size];
     row(name, Unit::Nanoseconds, arguments, ("ping-pong", MEDIAN), peers)
@@ -271,8 +298,8 @@ fn lmdb(name: &'static str, window: &'static str, goal: f64) -> Peer {
 /// Every row.
 pub fn all() -> Vec<Row> {
     use Unit::{Nanoseconds, Rate};
-    let in_one_process = || peer("papaya in one process", map(["papaya"]), 0.6);
-    vec![
+    let in_one_process = || peer("papaya in one process", own(["map", "papaya"]), 0.6);
+    let mut rows = vec![
         row(
             "put 8 B, one way",
             Nanoseconds,
@@ -351,7 +378,11 @@ pub fn all() -> Vec<Row> {
             Rate,
             ["kv", "--mix", "mixed", "--window", "128"],
             ("kv", RATE),
-            [peer("dashmap in one process", map(["dashmap", "--mixed"]), 0.6)],
+            [peer(
+                "dashmap in one process",
+                own(["map", "dashmap", "--mixed"]),
+                0.6,
+            )],
         ),
         row(
             "contended lock",
@@ -370,5 +401,7 @@ pub fn all() -> Vec<Row> {
             ("barrier", MEDIAN),
             [peer("MPI_Barrier", mpi_program("barrier", false), 0.54)],
         ),
-    ]
+    ];
+    rows.extend(tcp::all());
+    rows
 }
