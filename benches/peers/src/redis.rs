@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail};
 use crate::programs::{number, output};
 
 /// Keys in the server: as many as `loco bench kv --key-space-mb 1` fills.
-const KEYS: &str = "49999";
+const KEYS: &str = "50000";
 /// Attempts to reach a server that begins, and the pause between them.
 const ATTEMPTS: (u32, Duration) = (200, Duration::from_millis(20));
 
