@@ -27,9 +27,6 @@ pub struct PingPong {
     iterations: u64,
     /// Bytes of a message: 64 or 4096.
     size: usize,
-    /// Write and read the first and the last word of a sample, and not all of it.
-    #[arg(long)]
-    ends: bool,
     /// Answer the process that keeps its services in this folder.
     #[arg(long, value_name = "FOLDER")]
     answer: Option<PathBuf>,
@@ -52,7 +49,7 @@ impl PingPong {
     fn run_sized<const WORDS: usize>(&self) -> Result<Option<f64>> {
         if let Some(folder) = &self.answer {
             let asking = getppid();
-            let ends = Ends::<WORDS>::open(folder, ["pong", "ping"], self.ends)?;
+            let ends = Ends::<WORDS>::open(folder, ["pong", "ping"])?;
             println!("ready");
             for number in 1..=self.iterations {
                 ends.receive(number, || {
@@ -67,7 +64,7 @@ impl PingPong {
         }
         let folder = tempfile::Builder::new().prefix("peers-").tempdir();
         let folder = Leftovers(folder.context("making a folder for iceoryx2")?);
-        let ends = Ends::<WORDS>::open(folder.0.path(), ["ping", "pong"], self.ends)?;
+        let ends = Ends::<WORDS>::open(folder.0.path(), ["ping", "pong"])?;
         let mut child = self.start(folder.0.path())?;
         let measured = self.ask(&ends, &mut child);
         if measured.is_err() {
@@ -85,9 +82,6 @@ impl PingPong {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["--loco", "none", "iceoryx2", &self.iterations.to_string()]);
         command.arg(self.size.to_string()).arg("--answer").arg(folder);
-        if self.ends {
-            command.arg("--ends");
-        }
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let mut line = String::new();
         if let Some(out) = child.stdout.take() {
@@ -149,14 +143,13 @@ type Message<const WORDS: usize> = [u64; WORDS];
 struct Ends<const WORDS: usize> {
     publisher: Publisher<ipc::Service, Message<WORDS>, ()>,
     subscriber: Subscriber<ipc::Service, Message<WORDS>, ()>,
-    only_ends: bool,
     // Its ports live as long as it.
     _node: Node<ipc::Service>,
 }
 
 impl<const WORDS: usize> Ends<WORDS> {
     /// Opens the services, first the one that this process publishes at.
-    fn open(folder: &Path, names: [&str; 2], only_ends: bool) -> Result<Self> {
+    fn open(folder: &Path, names: [&str; 2]) -> Result<Self> {
         let mut config = Config::default();
         let root = folder.to_str().context("a folder with a name in UTF-8")?;
         let root = IceoryxPath::new(root.as_bytes()).map_err(|error| failed("naming a folder", error))?;
@@ -185,31 +178,17 @@ impl<const WORDS: usize> Ends<WORDS> {
         Ok(Ends {
             publisher: publisher.map_err(|error| failed("making a publisher", error))?,
             subscriber: subscriber.map_err(|error| failed("making a subscriber", error))?,
-            only_ends,
             _node: node,
         })
     }
 
     /// Sends message `number` in a loaned sample.
     fn send(&self, number: u64) -> Result<()> {
-        let mut sample = self
+        let sample = self
             .publisher
             .loan_uninit()
-            .map_err(|error| failed("loaning a sample", error))?;
-        if self.only_ends {
-            let first = sample.payload_mut().as_mut_ptr().cast::<u64>();
-            // SAFETY: the sample has room for `WORDS` words, which is more than one.
-            #[allow(unsafe_code)]
-            unsafe {
-                first.write(number);
-                first.add(WORDS - 1).write(number);
-            }
-        } else {
-            sample.payload_mut().write([number; WORDS]);
-        }
-        // SAFETY: words that were not written are those of the shared memory, which has values everywhere.
-        #[allow(unsafe_code)]
-        let sample = unsafe { sample.assume_init() };
+            .map_err(|error| failed("loaning a sample", error))?
+            .write_payload([number; WORDS]);
         let receivers = sample.send().map_err(|error| failed("sending a sample", error))?;
         ensure!(receivers == 1, "message {number} went to {receivers} processes");
         Ok(())
@@ -230,12 +209,12 @@ impl<const WORDS: usize> Ends<WORDS> {
             }
             std::hint::spin_loop();
         };
-        let message = sample.payload();
-        let right = match self.only_ends {
-            true => message[0] == number && message[WORDS - 1] == number,
-            // Without a branch for each word, so that the compiler takes several at a time.
-            false => message.iter().fold(0, |differ, &word| differ | (word ^ number)) == 0,
-        };
+        // Without a branch for each word, so that the compiler takes several at a time.
+        let right = sample
+            .payload()
+            .iter()
+            .fold(0, |differ, &word| differ | (word ^ number))
+            == 0;
         ensure!(right, "message {number} is not as it was sent");
         Ok(())
     }

@@ -4,7 +4,7 @@
 //! cache line takes between two cores is measured ([`probe`]), and rounds in which it changed do not count ([`rounds`]).
 //! [`rows`] says what is compared with what.
 
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 mod iceoryx;
 mod maps;

@@ -280,8 +280,7 @@ fn ping_pong(name: &'static str, size: &'static str) -> Row {
     let peers = [
         peer("plain copies and flags", memory(["pingpong", size]), 1.4),
         peer("ucp_am_lat", ucx_latency("ucp_am_lat", size), None),
-        peer("iceoryx2, whole samples", own(["iceoryx2", size]), 1.0),
-        peer("iceoryx2, their ends", own(["iceoryx2", size, "--ends"]), 1.0),
+        peer("iceoryx2", own(["iceoryx2", size]), 1.0),
     ];
     let arguments = ["ping-pong", "--size", size];
     row(name, Unit::Nanoseconds, arguments, ("ping-pong", MEDIAN), peers)
