@@ -34,7 +34,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     hosts: Option<PathBuf>,
     /// Start each node of the hosts file on its host by ssh.
-    #[arg(long, requires = "hosts")]
+    #[arg(long, requires = "hosts", conflicts_with = "nodes")]
     ssh: bool,
     /// The ssh to call, with its options: 'ssh -p 2222 -i KEY'.
     #[arg(long, value_name = "COMMAND", default_value = "ssh", requires = "ssh", value_parser = command)]

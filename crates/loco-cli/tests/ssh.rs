@@ -127,7 +127,11 @@ const FAMILY: &str = "sleep 300 & echo pid $!; setsid sh -c 'echo pid $$; exec s
 #[test]
 fn signals_reach_every_node_and_leave_no_process() {
     let Some(sshd) = Sshd::start() else { return };
-    for (signal, name, code) in [(Signal::TERM, "TERM", 143), (Signal::INT, "INT", 130)] {
+    for (signal, name, code) in [
+        (Signal::TERM, "TERM", 143),
+        (Signal::INT, "INT", 130),
+        (Signal::USR1, "USR1", 0),
+    ] {
         let text = format!("trap 'echo got it; exit 0' {name}; {FAMILY} while :; do sleep 0.05; done");
         let mut job = Running::start(script(&sshd, &[A, B], &["--grace", "100"], &text));
         let pids = job.pids(6);
@@ -143,11 +147,20 @@ fn signals_reach_every_node_and_leave_no_process() {
 fn nodes_that_do_not_want_to_end_are_killed_after_the_grace() {
     let Some(sshd) = Sshd::start() else { return };
     let text = format!("trap '' TERM INT HUP; {FAMILY} while :; do sleep 0.05; done");
-    let options = ["--grace", "0.1", "--timeout", "20"];
-    let mut job = Running::start(script(&sshd, &[A, B], &options, &text));
+    let mut job = Running::start(script(&sshd, &[A, B], &["--grace", "0.1"], &text));
     let pids = job.pids(6);
-    assert_eq!(job.finish().1, Some(124));
+    job.signal(Signal::INT);
+    assert_eq!(job.finish().1, Some(130));
     assert_gone(&pids);
+}
+
+/// Nodes may or may not have begun by then.
+#[test]
+fn a_job_that_takes_too_long_is_ended() {
+    let Some(sshd) = Sshd::start() else { return };
+    let (code, _, err) = finish(script(&sshd, &[A, B], &["--timeout", "0.3"], "exec sleep 300"));
+    assert_eq!(code, 124, "{err}");
+    assert!(err.contains("ran past its timeout"), "{err}");
 }
 
 #[test]
@@ -425,7 +438,7 @@ fn bad_usage_is_refused() {
     let hosts = hosts.to_str().unwrap();
     for (args, expected) in [
         (&["--ssh"][..], "--hosts"),
-        (&["-n", "2", "--ssh"], "--hosts"),
+        (&["-n", "2", "--ssh"], "cannot be used with"),
         (&["--hosts", hosts, "--ssh-command", "ssh -v"], "--ssh"),
         (&["--hosts", hosts, "--export", "PATH"], "--ssh"),
         (&["--hosts", hosts, "--ssh", "--ssh-command", " "], "no command"),
