@@ -23,7 +23,7 @@ use crate::launcher::{Node, Plan, Remote, is_name, launch};
 /// With --hosts and --ssh, this starts every node of the file on its host by ssh, once, from any machine: in this directory, with
 /// the variables that begin with LOCO_ and those of --export, under LOCO_SECRET or a random secret, which no process list shows.
 /// PROGRAM must be on each host under the same name. ssh must work without a question. If it fails, the exit code is 255. What
-/// the nodes leave on their hosts is ended with them, also when this command is killed.
+/// a node leaves on its host is ended with it, also when this command is killed.
 #[derive(clap::Args)]
 #[command(group = clap::ArgGroup::new("who").required(true).args(["nodes", "hosts"]))]
 pub struct Args {
