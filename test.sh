@@ -5,7 +5,7 @@
 #   ./test.sh --no-vm    the same without the virtual machine
 #
 # The build needs cargo and a linker, which are installed where they are missing, and nothing else. The verbs suite boots a kernel with Soft-RoCE in QEMU; its packages,
-# libfabric, and mpirun, under which our programs are tested too, are installed with apt when this runs as root on Debian, else they
+# libfabric, and mpirun and sshd, under which our programs are tested too, are installed with apt when this runs as root on Debian, else they
 # must be there (ci/install-vm-packages lists them). As root, some memory is also reserved as huge pages for one test.
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -25,8 +25,8 @@ step() { printf '\n== %s\n' "$*"; }
 if [ "$vm" = 1 ]; then
     step packages
     ci/install-vm-packages
-    # With the headers here, the check of our bindings against them must run; and the tests under mpirun.
-    export LOCO_REQUIRE_RDMA_HEADERS=1 LOCO_REQUIRE_MPI=1
+    # With the headers here, the check of our bindings against them must run; and the tests under mpirun, and through sshd.
+    export LOCO_REQUIRE_RDMA_HEADERS=1 LOCO_REQUIRE_MPI=1 LOCO_REQUIRE_SSH=1
     # And the fabric over libfabric.
     export LOCO_REQUIRE_OFI=1 LOCO_REQUIRE_OFI_HEADERS=1
     # And the C interface, with what its users compile with.

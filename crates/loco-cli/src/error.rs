@@ -27,6 +27,14 @@ pub enum CliError {
         /// The system's reason.
         source: io::Error,
     },
+    /// A file cannot be read.
+    #[error("{what}: {source}")]
+    File {
+        /// The attempted action, with the file's name.
+        what: String,
+        /// The system's reason.
+        source: io::Error,
+    },
     /// Standard output cannot be written any more.
     #[error(transparent)]
     Output(#[from] OutputError),
@@ -57,7 +65,7 @@ impl CliError {
         match self {
             CliError::Start { source, .. } if source.kind() == io::ErrorKind::NotFound => 127,
             CliError::Start { .. } => 126,
-            CliError::Usage(_) | CliError::Fabric(FabricError::Config(_)) => 2,
+            CliError::Usage(_) | CliError::File { .. } | CliError::Fabric(FabricError::Config(_)) => 2,
             CliError::Output(error) => error.exit_code(),
             CliError::Transfer(error) => error.exit_code(),
             CliError::Kv(error) => error.exit_code(),

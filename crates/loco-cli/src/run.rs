@@ -1,4 +1,4 @@
-//! `loco run`: starts the nodes of a job on this machine and waits for their end.
+//! `loco run`: starts the nodes of a job, on this machine or by `ssh` on others, and waits for their end.
 
 use std::ffi::OsString;
 use std::net::TcpListener;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use loco::fabric::{Address, FabricChoice, Hosts, NodeId, Platform, Rendezvous, Secret, Std, var};
 
 use crate::error::CliError;
-use crate::launcher::{Node, Plan, launch};
+use crate::launcher::{Node, Plan, Remote, is_name, launch};
 
 /// Start N nodes running PROGRAM; end all of them when one fails.
 ///
@@ -19,6 +19,11 @@ use crate::launcher::{Node, Plan, launch};
 ///
 /// With --hosts, this starts the nodes of the file that live on this machine: run it on each machine, with the same
 /// file and the same LOCO_SECRET.
+///
+/// With --hosts and --ssh, this starts every node of the file on its host by ssh, once, from any machine: in this directory, with
+/// the variables that begin with LOCO_ and those of --export, under LOCO_SECRET or a random secret, which no process list shows.
+/// PROGRAM must be on each host under the same name. ssh must work without a question. If it fails, the exit code is 255. What
+/// a node leaves on its host is ended with it, also when this command is killed.
 #[derive(clap::Args)]
 #[command(group = clap::ArgGroup::new("who").required(true).args(["nodes", "hosts"]))]
 pub struct Args {
@@ -28,6 +33,15 @@ pub struct Args {
     /// Hosts file (`id host[:port]` per line).
     #[arg(long, value_name = "FILE")]
     hosts: Option<PathBuf>,
+    /// Start each node of the hosts file on its host by ssh.
+    #[arg(long, requires = "hosts", conflicts_with = "nodes")]
+    ssh: bool,
+    /// The ssh to call, with its options: 'ssh -p 2222 -i KEY'.
+    #[arg(long, value_name = "COMMAND", default_value = "ssh", requires = "ssh", value_parser = command)]
+    ssh_command: String,
+    /// Pass on this variable too, e.g. PATH; may be given several times.
+    #[arg(long, value_name = "NAME", requires = "ssh", value_parser = name)]
+    export: Vec<String>,
     /// Fabric that the nodes use: shm, verbs (RDMA), ofi or ofi:PROVIDER (libfabric), or auto (the best that every node has).
     #[arg(long, env = var::FABRIC, value_name = "FABRIC", default_value_t)]
     fabric: FabricChoice,
@@ -51,6 +65,7 @@ pub struct Args {
 /// Runs the job and gives its exit code.
 pub fn run(args: &Args) -> Result<u8, CliError> {
     let nodes = match (&args.hosts, args.nodes) {
+        (Some(path), _) if args.ssh => nodes_by_ssh(path, args)?,
         (Some(path), _) => nodes_of_file(path, args.fabric)?,
         (None, count) => local_nodes(count.unwrap_or(1), args.fabric)?,
     };
@@ -78,7 +93,7 @@ pub fn local_nodes(count: u16, fabric: FabricChoice) -> Result<Vec<Node>, CliErr
     let nodes: Vec<_> = (0..count).map(NodeId).collect();
     let described = nodes.iter().map(|&node| Node {
         id: node,
-        unset: vec![var::HOSTS, var::RENDEZVOUS, var::SECRET_FILE],
+        unset: vec![var::HOSTS, var::HOSTS_TEXT, var::RENDEZVOUS, var::SECRET_FILE],
         set: vec![
             (var::NODE, node.0.to_string()),
             (var::NODES, count.to_string()),
@@ -88,6 +103,7 @@ pub fn local_nodes(count: u16, fabric: FabricChoice) -> Result<Vec<Node>, CliErr
             (var::FABRIC, fabric.to_string()),
         ],
         departures: Some(rendezvous.departures()),
+        remote: None,
     });
     let described = described.collect();
     let shared = Secret::new(secret.into_bytes())?;
@@ -141,14 +157,93 @@ fn nodes_of_file(path: &Path, fabric: FabricChoice) -> Result<Vec<Node>, CliErro
     }
     let node = |(id, _): &(NodeId, &Address)| Node {
         id: *id,
-        unset: vec![var::LAUNCHER, var::NODES, var::RENDEZVOUS],
+        unset: vec![var::HOSTS_TEXT, var::LAUNCHER, var::NODES, var::RENDEZVOUS],
         set: [(var::NODE, id.0.to_string())]
             .into_iter()
             .chain(common.clone())
             .collect(),
         departures: None,
+        remote: None,
     };
     Ok(here.iter().map(node).collect())
+}
+
+/// Returns the nodes of a hosts file, to be started on their hosts.
+fn nodes_by_ssh(path: &Path, args: &Args) -> Result<Vec<Node>, CliError> {
+    let hosts = Hosts::read(path)?;
+    let job = match set(var::JOB)? {
+        Some(job) => job,
+        None => format!("run-{}", Secret::random_text()?),
+    };
+    // The other hosts may not have the file, and need not agree about default ports.
+    let listed: String = hosts
+        .iter()
+        .map(|(node, address)| format!("{} {address}\n", node.0))
+        .collect();
+    let common = [
+        (var::HOSTS_TEXT, listed),
+        (var::FABRIC, args.fabric.to_string()),
+        (var::SECRET, secret()?),
+        (var::JOB, job),
+    ];
+    let node = |(id, address): (NodeId, &Address)| {
+        let host = address.host();
+        if host.starts_with('-') {
+            let file = path.display();
+            return Err(CliError::Usage(format!(
+                "{file}: ssh takes the host `{host}` for an option"
+            )));
+        }
+        Ok(Node {
+            id,
+            unset: vec![
+                var::HOSTS,
+                var::LAUNCHER,
+                var::NODES,
+                var::RENDEZVOUS,
+                var::SECRET_FILE,
+            ],
+            set: [(var::NODE, id.0.to_string())]
+                .into_iter()
+                .chain(common.clone())
+                .collect(),
+            departures: None,
+            remote: Some(Remote {
+                ssh: args.ssh_command.clone(),
+                host: host.to_owned(),
+                export: args.export.clone(),
+            }),
+        })
+    };
+    hosts.iter().map(node).collect()
+}
+
+/// Returns the secret that the environment gives, or names a file of; else a random one.
+fn secret() -> Result<String, CliError> {
+    let secret = match (set(var::SECRET)?, set(var::SECRET_FILE)?) {
+        (Some(secret), _) => secret,
+        (None, Some(path)) => {
+            let text = std::fs::read_to_string(&path).map_err(|source| CliError::File {
+                what: format!("reading the secret from {path} ({})", var::SECRET_FILE),
+                source,
+            })?;
+            text.trim_ascii().to_owned()
+        }
+        (None, None) => Secret::random_text()?,
+    };
+    // The nodes would each refuse it.
+    Secret::new(secret.as_bytes())?;
+    Ok(secret)
+}
+
+/// Returns the value of a variable; an empty one counts as unset.
+fn set(name: &str) -> Result<Option<String>, CliError> {
+    let Some(value) = std::env::var_os(name).filter(|value| !value.is_empty()) else {
+        return Ok(None);
+    };
+    let text = value.into_string();
+    text.map(Some)
+        .map_err(|_| CliError::Usage(format!("the value of {name} is not UTF-8")))
 }
 
 /// Returns whether the address belongs to this machine: one can listen there.
@@ -156,6 +251,19 @@ fn is_here(address: &Address) -> bool {
     address
         .resolve()
         .is_ok_and(|found| found.iter().any(|at| TcpListener::bind((at.ip(), 0)).is_ok()))
+}
+
+fn command(text: &str) -> Result<String, String> {
+    let command = text.trim();
+    if command.is_empty() {
+        return Err("no command".to_owned());
+    }
+    Ok(command.to_owned())
+}
+
+fn name(text: &str) -> Result<String, String> {
+    let wrong = || format!("`{text}` cannot be the name of a variable");
+    is_name(text).then(|| text.to_owned()).ok_or_else(wrong)
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

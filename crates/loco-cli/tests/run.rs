@@ -2,22 +2,19 @@
 
 #![allow(clippy::unwrap_used)] // Helpers of tests unwrap, too.
 
+#[path = "support/running.rs"]
+mod running;
 #[path = "support/terminal.rs"]
 mod terminal;
 
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
+use std::process::{Child, Command};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use running::{Running, assert_gone, finish, sorted};
+use rustix::process::{Pid, Signal, kill_process};
 use terminal::on_terminal;
 
 const LOCO: &str = env!("CARGO_BIN_EXE_loco");
-/// The time that a process may take to die on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 fn loco(args: &[&str]) -> Command {
     let mut command = Command::new(LOCO);
@@ -36,44 +33,7 @@ fn run(options: &[&str], script: &str) -> Command {
     loco(&args)
 }
 
-fn finish(mut command: Command) -> (i32, String, String) {
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = command.output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (status.code().unwrap(), text(stdout), text(stderr))
-}
-
-fn sorted(text: &str) -> Vec<&str> {
-    let mut lines: Vec<_> = text.lines().collect();
-    lines.sort_unstable();
-    lines
-}
-
-/// A job that runs until something ends it, with the process ids that its nodes print as `pid ID`.
-struct Running {
-    launcher: Child,
-    lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
-}
-
 impl Running {
-    fn start(mut command: Command) -> Running {
-        let mut launcher = command
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(launcher.stdout.take().unwrap()).lines();
-        Running { launcher, lines }
-    }
-
-    fn pids(&mut self, count: usize) -> Vec<Pid> {
-        let pids = self.pids_of_nodes(count).into_iter();
-        pids.map(|(_, pid)| pid).collect()
-    }
-
     /// Returns process ids, each with whether it was printed as `node pid ID`. Lines of different nodes come
     /// in any order.
     fn pids_of_nodes(&mut self, count: usize) -> Vec<(bool, Pid)> {
@@ -91,31 +51,6 @@ impl Running {
             lines.any(|line| line.contains(text)),
             "the job ended without `{text}`"
         );
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.launcher), signal).unwrap();
-    }
-
-    /// Returns the rest of the output, and the exit code.
-    fn finish(mut self) -> (String, Option<i32>) {
-        let rest: Vec<_> = self.lines.map(Result::unwrap).collect();
-        (rest.join("\n"), self.launcher.wait().unwrap().code())
-    }
-}
-
-/// Waits for the end of processes, which need not be children of this one.
-fn assert_gone(pids: &[Pid]) {
-    let patience = Timespec::try_from(PATIENCE).unwrap();
-    for &pid in pids {
-        let process = match pidfd_open(pid, PidfdFlags::empty()) {
-            Ok(process) => process,
-            Err(Errno::SRCH) => continue,
-            Err(error) => panic!("{pid:?}: {error}"),
-        };
-        // Readable at its end.
-        let ended = poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&patience)).unwrap();
-        assert_eq!(ended, 1, "process {pid:?} is left");
     }
 }
 

@@ -152,8 +152,8 @@ fn ours(env: &Environment, node: NodeId) -> Result<Job> {
             Address::parse(address, None)?,
         );
     }
-    if let Some(path) = env.var(var::HOSTS) {
-        return builder.hosts(Hosts::read(path.as_ref())?);
+    if let Some((_, hosts)) = hosts(env)? {
+        return builder.hosts(hosts);
     }
     if let Some(address) = env.var(var::RENDEZVOUS) {
         return builder.rendezvous(
@@ -172,12 +172,11 @@ fn ours(env: &Environment, node: NodeId) -> Result<Job> {
 fn foreign(env: &Environment, launcher: &Foreign, node: NodeId, size: u16) -> Result<Job> {
     let id = foreign_id(env);
     let builder = builder(env, node, id.clone())?;
-    if let Some(path) = env.var(var::HOSTS) {
-        let hosts = Hosts::read(path.as_ref())?;
+    if let Some((name, hosts)) = hosts(env)? {
         let listed = hosts.iter().count();
         if listed != usize::from(size) {
             return Err(FabricError::Config(format!(
-                "{path} lists {listed} nodes, but {} started {size}",
+                "{name} lists {listed} nodes, but {} started {size}",
                 launcher.name
             )));
         }
@@ -222,6 +221,17 @@ fn builder(env: &Environment, node: NodeId, id: Option<String>) -> Result<JobBui
         builder = builder.secret(secret);
     }
     Ok(builder)
+}
+
+/// Returns the hosts that the environment lists or names a file of, with the name for errors.
+fn hosts(env: &Environment) -> Result<Option<(&str, Hosts)>> {
+    if let Some(text) = env.var(var::HOSTS_TEXT) {
+        return Ok(Some((var::HOSTS_TEXT, Hosts::parse(var::HOSTS_TEXT, text)?)));
+    }
+    let Some(path) = env.var(var::HOSTS) else {
+        return Ok(None);
+    };
+    Ok(Some((path, Hosts::read(path.as_ref())?)))
 }
 
 fn secret(env: &Environment) -> Result<Option<Secret>> {
@@ -421,6 +431,12 @@ mod tests {
         assert_eq!(meets_at(&job), "2 hosts");
         let found = error(&[("PMI_RANK", "1"), ("PMI_SIZE", "3"), ("LOCO_HOSTS", path)]);
         assert!(found.ends_with("lists 2 nodes, but PMI started 3"), "{found}");
+        // The text comes before the file.
+        let text = ("LOCO_HOSTS_TEXT", "0 a\n1 b\n4 c\n");
+        let job = from(&[("LOCO_NODE", "4"), ("LOCO_HOSTS", path), text]).unwrap();
+        assert_eq!(meets_at(&job), "3 hosts");
+        let found = error(&[("LOCO_NODE", "0"), ("LOCO_HOSTS_TEXT", "0 a\nb 1\n")]);
+        assert!(found.contains("LOCO_HOSTS_TEXT:2: "), "{found}");
         let found = error(&[("LOCO_NODE", "2"), ("LOCO_HOSTS", path)]);
         assert_eq!(found, "node 2 is not part of the job: it has nodes 0, 1");
     }

@@ -18,6 +18,8 @@ pub const LAUNCHER: &str = "LOCO_LAUNCHER";
 pub const RENDEZVOUS: &str = "LOCO_RENDEZVOUS";
 /// Path of a hosts file.
 pub const HOSTS: &str = "LOCO_HOSTS";
+/// The text of a hosts file, before [`HOSTS`]. Set by `loco run --ssh`, as other hosts may not have the file.
+pub const HOSTS_TEXT: &str = "LOCO_HOSTS_TEXT";
 /// Job id; nodes with different ones refuse each other.
 pub const JOB: &str = "LOCO_JOB";
 /// The shared secret. Other users cannot see the environment of a process.

@@ -26,9 +26,31 @@ pub struct Failure {
 enum End {
     Exit(i32),
     Signal(i32),
+    /// The program did not begin on its host; `ssh` or the host's shell ended with this code.
+    NotBegun(u8),
+    /// The connection to the host was lost.
+    CutOff,
 }
 
+/// The exit code with which `ssh` says that it has failed itself.
+pub(super) const SSH_FAILED: u8 = 255;
+
 impl Failure {
+    /// Returns the failure of a node whose program did not begin.
+    pub(super) fn not_begun(node: NodeId, status: WaitStatus) -> Failure {
+        let code = status.exit_status().and_then(|code| u8::try_from(code).ok());
+        let end = End::NotBegun(code.filter(|&code| code != 0).unwrap_or(SSH_FAILED));
+        Failure { node, end }
+    }
+
+    /// Returns the failure of a node whose connection was lost.
+    pub(super) fn cut_off(node: NodeId) -> Failure {
+        Failure {
+            node,
+            end: End::CutOff,
+        }
+    }
+
     /// Returns the failure of a node; `None` if it ended with exit code 0.
     pub(super) fn of(node: NodeId, status: WaitStatus) -> Option<Failure> {
         let end = match (status.exit_status(), status.terminating_signal()) {
@@ -44,15 +66,28 @@ impl Failure {
         let code = match self.end {
             End::Exit(code) => code,
             End::Signal(signal) => SIGNAL_BASE + signal,
+            End::NotBegun(code) => i32::from(code),
+            End::CutOff => i32::from(SSH_FAILED),
         };
         u8::try_from(code).unwrap_or(u8::MAX)
     }
 
-    /// Returns whether a signal killed the node, or the program that the node's shell ran.
-    fn is_by_signal(&self) -> bool {
+    /// Returns whether the program did not begin.
+    pub(super) fn is_not_begun(&self) -> bool {
+        matches!(self.end, End::NotBegun(_))
+    }
+
+    /// Returns whether the connection to the node was lost.
+    pub(super) fn is_cut_off(&self) -> bool {
+        self.end == End::CutOff
+    }
+
+    /// Returns whether this cannot be the consequence of another node's failure: a signal killed the node, or the program that
+    /// the node's shell ran, or the node's host was not reached.
+    fn is_a_cause(&self) -> bool {
         match self.end {
             End::Exit(code) => code > SIGNAL_BASE,
-            End::Signal(_) => true,
+            End::Signal(_) | End::NotBegun(_) | End::CutOff => true,
         }
     }
 }
@@ -62,22 +97,24 @@ impl fmt::Display for Failure {
         match self.end {
             End::Exit(code) => write!(f, "{} ended with exit code {code}", self.node),
             End::Signal(signal) => write!(f, "{} was killed by signal {signal}", self.node),
+            End::NotBegun(_) => write!(f, "{} did not begin", self.node),
+            End::CutOff => write!(f, "{} was cut off", self.node),
         }
     }
 }
 
 /// Returns the failure that most likely caused the others. `failures` is in the order in which the kernel
-/// reported them. It is the first failure by a signal, because survivors end with an exit code; else the
-/// first.
+/// reported them. It is the first failure by a signal or of a connection, because survivors end with an exit
+/// code; else the first.
 pub(super) fn culprit(failures: &[Failure]) -> Option<&Failure> {
-    let by_signal = failures.iter().find(|failure| failure.is_by_signal());
-    by_signal.or(failures.first())
+    let cause = failures.iter().find(|failure| failure.is_a_cause());
+    cause.or(failures.first())
 }
 
-/// Returns whether a signal killed some node. That node is then the culprit, and no later failure can change
-/// that.
+/// Returns whether one of the failures cannot be the consequence of another. That node is then the culprit, and no later
+/// failure can change that.
 pub(super) fn is_decided(failures: &[Failure]) -> bool {
-    failures.iter().any(Failure::is_by_signal)
+    failures.iter().any(Failure::is_a_cause)
 }
 
 /// Returns whether a process is about to end: it is exiting, or SIGKILL is on its way to it. A process closes
@@ -133,6 +170,15 @@ mod tests {
         assert_eq!(culprit(&[exit(1, 7), exit(0, 1)]), Some(&exit(1, 7)));
         assert!(!is_decided(&[exit(1, 7), exit(0, 1)]));
         assert_eq!(culprit(&[]), None);
+    }
+
+    #[test]
+    fn a_host_that_was_not_reached_is_blamed_before_those_that_waited_for_it() {
+        for end in [End::NotBegun(255), End::CutOff] {
+            let unreached = Failure { node: NodeId(2), end };
+            assert_eq!(culprit(&[exit(0, 1), unreached]), Some(&unreached));
+            assert_eq!(unreached.code(), 255);
+        }
     }
 
     #[test]

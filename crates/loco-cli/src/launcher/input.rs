@@ -1,9 +1,12 @@
 //! Gives standard input to one node of a job.
 //!
 //! A node gets a file or a pipe directly. It may not read a terminal, because its process group is not in the
-//! foreground. In that case this program reads the terminal and forwards the input.
+//! foreground. In that case this program reads the terminal and forwards the input. It also forwards whatever goes to a node
+//! on another host.
 
+use std::fs;
 use std::io::{IsTerminal, Read, Write, stdin};
+use std::os::unix::fs::MetadataExt as _;
 use std::process::{ChildStdin, Stdio};
 use std::thread;
 
@@ -16,7 +19,7 @@ pub(super) enum Input {
     None,
     /// The standard input of this program.
     Inherited,
-    /// The input that this program reads from its terminal.
+    /// The input that this program reads and passes on.
     Forwarded,
 }
 
@@ -33,6 +36,15 @@ impl Input {
         }
     }
 
+    /// Chooses the input of the node when it runs on another host.
+    pub(super) fn choose_far() -> Input {
+        match Input::choose() {
+            Input::Inherited if is_null() => Input::None,
+            Input::Inherited => Input::Forwarded,
+            other => other,
+        }
+    }
+
     pub(super) fn stdio(self) -> Stdio {
         match self {
             Input::None => Stdio::null(),
@@ -42,12 +54,21 @@ impl Input {
     }
 }
 
-/// Starts a thread that forwards typed input until there is no more or nobody reads it. The thread ends with
+/// Returns whether the standard input is the null device.
+fn is_null() -> bool {
+    let device = |path| fs::metadata(path).ok().map(|found| found.rdev());
+    device("/dev/null").is_some_and(|null| null != 0 && device("/proc/self/fd/0") == Some(null))
+}
+
+/// Starts a thread that writes `first`, and then forwards input until there is no more or nobody reads it. The thread ends with
 /// the program.
-pub(super) fn forward(mut pipe: ChildStdin) -> Result<(), CliError> {
+pub(super) fn forward(mut pipe: ChildStdin, first: Vec<u8>) -> Result<(), CliError> {
     thread::Builder::new()
         .name("loco-input".to_owned())
         .spawn(move || {
+            if pipe.write_all(&first).is_err() {
+                return;
+            }
             let mut typed = [0; 4096];
             while let Ok(len @ 1..) = stdin().read(&mut typed) {
                 if pipe.write_all(&typed[..len]).is_err() {
@@ -55,6 +76,6 @@ pub(super) fn forward(mut pipe: ChildStdin) -> Result<(), CliError> {
                 }
             }
         })
-        .map_err(CliError::os("starting the thread that reads the terminal"))?;
+        .map_err(CliError::os("starting the thread that reads the input"))?;
     Ok(())
 }

@@ -1,20 +1,23 @@
 //! A running job: its processes, and the events that end it.
 
+use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use loco::fabric::{Departures, NodeId};
-use rustix::process::{Pid, Signal, WaitOptions};
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
 use signal_hook::consts::{SIGCHLD, SIGTSTP};
 
-use super::failure::{Failure, culprit, is_decided, is_on_its_way_out};
+use super::failure::{Failure, SSH_FAILED, culprit, is_decided, is_on_its_way_out};
+use super::far::Far;
 use super::guard::Guard;
 use super::input::{self, Input};
 use super::output::Printer;
+use super::ssh::{self, CONNECTING_MAX, Remote};
 use super::{ENDING_SIGNALS, Ended, Event, Node, Plan, children, exec};
 use crate::error::CliError;
 use loco_app::{OUTPUT_CLOSED, OutputError};
@@ -27,16 +30,24 @@ const LAST_WAIT: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_secs(1);
 /// The time during which the launcher collects failures before it names the culprit and ends the others.
 const MOMENT: Duration = Duration::from_millis(200);
+/// The same when nodes are on other hosts, and what they end with takes its way through `sshd` and `ssh`.
+const FAR_MOMENT: Duration = Duration::from_secs(1);
 /// The longest time that the launcher waits for nodes that are about to end.
 const MOMENT_MAX: Duration = Duration::from_secs(5);
 /// The time between two looks at nodes that are about to end.
 const MOMENT_LOOK: Duration = Duration::from_millis(20);
 
-pub(super) struct RunningJob {
+pub(super) struct RunningJob<'a> {
+    plan: &'a Plan,
     guard: Guard,
     printer: Arc<Printer>,
+    events: mpsc::Sender<Event>,
     readers: Vec<JoinHandle<()>>,
     nodes: Vec<RunningNode>,
+    /// Nodes whose host is busy with other connections.
+    waiting: VecDeque<(&'a Node, Input)>,
+    /// The process of the connection that brings input to a node on another host.
+    feeder: Option<(Pid, NodeId)>,
     /// The exit code of the job, decided by the first failure.
     code: Option<u8>,
     /// The nodes that failed, in the order in which the kernel reported them.
@@ -55,6 +66,15 @@ struct RunningNode {
     pid: Pid,
     alive: bool,
     departures: Option<Departures>,
+    /// The far side of a node on another host, whose process here is `ssh`.
+    far: Option<Far>,
+}
+
+impl RunningNode {
+    /// Returns the far side, as long as the node is alive.
+    fn far_alive(&self) -> Option<&Far> {
+        self.far.as_ref().filter(|_| self.alive)
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -62,11 +82,16 @@ enum Ending {
     No,
     /// The nodes were asked to end, and are killed at this time.
     Asked(Instant),
-    Killed,
+    /// They were killed. Connections that are left are killed at this time.
+    Killed(Instant),
 }
 
-impl RunningJob {
-    pub(super) fn new(plan: &Plan, printer: Arc<Printer>) -> Result<RunningJob, CliError> {
+impl<'a> RunningJob<'a> {
+    pub(super) fn new(
+        plan: &'a Plan,
+        printer: Arc<Printer>,
+        events: mpsc::Sender<Event>,
+    ) -> Result<RunningJob<'a>, CliError> {
         let mut guard = Guard::start()?;
         if let Some(scratch) = &plan.scratch {
             // The guard comes first, so that a signal in between leaves nothing behind.
@@ -74,10 +99,14 @@ impl RunningJob {
             std::fs::create_dir(scratch).map_err(CliError::os("making a directory for the nodes"))?;
         }
         Ok(RunningJob {
+            plan,
             guard,
             printer,
+            events,
             readers: Vec::new(),
             nodes: Vec::new(),
+            waiting: VecDeque::new(),
+            feeder: None,
             code: None,
             failures: Vec::new(),
             collecting_since: None,
@@ -88,45 +117,152 @@ impl RunningJob {
         })
     }
 
-    pub(super) fn start(&mut self, node: &Node, command: &[OsString], input: Input) -> Result<(), CliError> {
+    /// Starts a node, or puts it off while its host is busy with other connections.
+    pub(super) fn start_in_turn(&mut self, node: &'a Node, input: Input) -> Result<(), CliError> {
+        match &node.remote {
+            None => self.start(node, input),
+            Some(remote) if self.is_busy(remote) => {
+                self.waiting.push_back((node, input));
+                Ok(())
+            }
+            Some(remote) => self.start_far(node, remote, input),
+        }
+    }
+
+    fn start(&mut self, node: &Node, input: Input) -> Result<(), CliError> {
+        let mut child = self.spawn(&self.plan.command, input.stdio(), Some(node))?;
+        if let Some(pipe) = child.stdin.take() {
+            input::forward(pipe, Vec::new())?;
+        }
+        let reader = Printer::read(
+            &self.printer,
+            node.id,
+            child.stdout.take(),
+            child.stderr.take(),
+            |_| (),
+        );
+        self.note_started(node, &child, None);
+        self.readers.extend(reader?);
+        Ok(())
+    }
+
+    fn start_far(&mut self, node: &Node, remote: &Remote, input: Input) -> Result<(), CliError> {
+        let progress = Far::progress()?;
+        let mut child = self.spawn(&ssh::command(remote), Stdio::piped(), None)?;
+        let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let outlets = (&self.printer, &self.events);
+        let far = Far::connect(self.plan, node, remote, progress, input, pipes, outlets);
+        let far = far.inspect_err(|_| {
+            let _ = child.kill();
+        })?;
+        self.note_started(node, &child, Some(far));
+        Ok(())
+    }
+
+    /// Starts a process that ends with this one and leads a group, with the environment of `node` if it is one.
+    fn spawn(&self, command: &[OsString], input: Stdio, node: Option<&Node>) -> Result<Child, CliError> {
         let own = std::env::current_exe().map_err(CliError::os("finding this program"))?;
         let mut shim = Command::new(own);
         shim.args(exec::arguments(command)).process_group(0);
-        shim.stdin(input.stdio())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        for name in &node.unset {
-            shim.env_remove(name);
+        shim.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
+        if let Some(node) = node {
+            for name in &node.unset {
+                shim.env_remove(name);
+            }
+            shim.envs(node.set.iter().map(|(name, value)| (name, value)));
         }
-        shim.envs(node.set.iter().map(|(name, value)| (name, value)));
-        let mut child = shim.spawn().map_err(CliError::os("starting a node"))?;
-        let pid = Pid::from_child(&child);
-        if let Some(pipe) = child.stdin.take() {
-            input::forward(pipe)?;
-        }
+        shim.spawn().map_err(CliError::os("starting a node"))
+    }
+
+    fn note_started(&mut self, node: &Node, child: &Child, far: Option<Far>) {
+        let pid = Pid::from_child(child);
         self.nodes.push(RunningNode {
             id: node.id,
             pid,
             alive: true,
             departures: node.departures.clone(),
+            far,
         });
         self.guard.watch(pid);
-        let reader = Printer::read(&self.printer, node.id, child.stdout.take(), child.stderr.take())?;
-        self.readers.extend(reader);
-        Ok(())
+    }
+
+    /// Returns whether so many connections to the host are in the making that it might turn away one more.
+    fn is_busy(&self, remote: &Remote) -> bool {
+        let connecting = self.nodes.iter().filter_map(RunningNode::far_alive);
+        let connecting = connecting.filter(|far| far.remote.host == remote.host && !far.began());
+        connecting.count() >= CONNECTING_MAX
+    }
+
+    /// Starts nodes that wait for their turn.
+    fn start_waiting(&mut self) {
+        for (node, input) in std::mem::take(&mut self.waiting) {
+            if let Err(error) = self.start_in_turn(node, input) {
+                self.printer.say(&error.to_string());
+                self.end_with(error.exit_code());
+                return;
+            }
+        }
+    }
+
+    /// Connects the input of a node on another host, whose program begins.
+    fn feed(&mut self, id: NodeId, holder: Option<i32>) {
+        let fed = |node: &&RunningNode| node.id == id;
+        let Some(far) = self.nodes.iter().find(fed).and_then(RunningNode::far_alive) else {
+            return;
+        };
+        let Some(holder) = holder.filter(|_| far.input != Input::None) else {
+            return;
+        };
+        let script = ssh::feeder(holder, far.mark());
+        let started = self.spawn(&ssh::command(&far.remote), Stdio::piped(), None);
+        let connected = started.and_then(|mut child| {
+            let pid = Pid::from_child(&child);
+            self.feeder = Some((pid, id));
+            self.guard.watch(pid);
+            let (out, err) = (child.stdout.take(), child.stderr.take());
+            // What the shell's start-up files print has come through the node's own connection.
+            let readers = Printer::read(&self.printer, id, out, err, Vec::clear)?;
+            self.readers.extend(readers);
+            child
+                .stdin
+                .take()
+                .map_or(Ok(()), |pipe| input::forward(pipe, script))
+        });
+        if let Err(error) = connected {
+            self.printer.say(&error.to_string());
+            self.end_with(error.exit_code());
+        }
+    }
+
+    /// Ends the job if the connection that brought input to a node has failed: the node would take what has come for all.
+    fn note_feeder(&mut self, id: NodeId, status: WaitStatus) {
+        let fed = |node: &&RunningNode| node.id == id;
+        let far = self.nodes.iter().find(fed).and_then(RunningNode::far_alive);
+        if status.exit_status() == Some(0) || self.ending != Ending::No {
+            return;
+        }
+        if let Some(far) = far {
+            self.printer.say(&format!(
+                "the connection to {} that brought the input of {id} was lost; ending the job",
+                far.remote.host
+            ));
+            self.end_with(SSH_FAILED);
+        }
     }
 
     /// Waits for the end of all nodes, and until all of their output has been printed.
     pub(super) fn see_through(mut self, events: &mpsc::Receiver<Event>) -> Ended {
-        while self.nodes.iter().any(|node| node.alive) {
+        while !self.waiting.is_empty() || self.nodes.iter().any(|node| node.alive) {
             let event = events.recv_timeout(self.next_look());
             match event {
                 Ok(Event::Signal(SIGCHLD)) | Err(_) => {}
                 Ok(Event::Signal(signal)) => self.pass_on(signal),
                 Ok(Event::OutputFailed(error)) => self.lose_output(error),
+                Ok(Event::Began(node, holder)) => self.feed(node, holder),
             }
             self.reap();
             self.look_at_clock();
+            self.start_waiting();
         }
         self.clean_up();
         for event in events.try_iter() {
@@ -147,7 +283,7 @@ impl RunningJob {
         let now = Instant::now();
         let until = |at: Instant| at.saturating_duration_since(now);
         let kill = match self.ending {
-            Ending::Asked(at) => until(at),
+            Ending::Asked(at) | Ending::Killed(at) => until(at),
             Ending::No if self.collecting_since.is_some() => MOMENT_LOOK,
             _ => LOOK,
         };
@@ -162,8 +298,9 @@ impl RunningJob {
             self.end_with(TIMED_OUT);
         }
         self.name_culprit(now);
-        if matches!(self.ending, Ending::Asked(at) if now >= at) {
-            self.kill();
+        match self.ending {
+            Ending::Asked(at) | Ending::Killed(at) if now >= at => self.kill(),
+            _ => {}
         }
     }
 
@@ -179,8 +316,7 @@ impl RunningJob {
             }
             self.code
                 .get_or_insert(u8::try_from(128 + signal).unwrap_or(u8::MAX));
-            self.signal_all(to_nodes);
-            self.ending = Ending::Asked(Instant::now() + self.grace);
+            self.ask_to_end(to_nodes);
         } else if signal == SIGTSTP {
             // The nodes are not in the terminal's foreground group: stop them on its behalf, then this
             // process.
@@ -195,28 +331,56 @@ impl RunningJob {
     fn end_with(&mut self, code: u8) {
         self.code.get_or_insert(code);
         if self.ending == Ending::No {
-            self.signal_all(Signal::TERM);
+            self.ask_to_end(Signal::TERM);
             // A stopped node ends only after it is resumed.
             self.signal_all(Signal::CONT);
-            self.ending = Ending::Asked(Instant::now() + self.grace);
         }
     }
 
+    fn ask_to_end(&mut self, signal: Signal) {
+        self.waiting.clear();
+        self.signal_all(signal);
+        for node in self.nodes.iter().filter(|node| node.alive) {
+            // A host that does not answer holds nobody up. If it is about to, it sees the connection end.
+            if node.far.as_ref().is_some_and(|far| !far.began()) {
+                let _ = rustix::process::kill_process_group(node.pid, Signal::KILL);
+            }
+        }
+        self.ending = Ending::Asked(Instant::now() + self.grace);
+    }
+
+    /// Kills the nodes. Hosts are given some time to tell that this is done, unless it is the second time.
     fn kill(&mut self) {
-        self.signal_all(Signal::KILL);
-        self.ending = Ending::Killed;
+        self.waiting.clear();
+        let again = matches!(self.ending, Ending::Killed(_));
+        for node in self.nodes.iter_mut().filter(|node| node.alive) {
+            match &mut node.far {
+                Some(far) if !again => far.let_go(),
+                // The group may be gone before its end was reported.
+                _ => drop(rustix::process::kill_process_group(node.pid, Signal::KILL)),
+            }
+        }
+        self.ending = Ending::Killed(Instant::now() + LAST_WAIT);
     }
 
     fn signal_all(&self, signal: Signal) {
         for node in self.nodes.iter().filter(|node| node.alive) {
-            // The group may be gone before its end was reported.
-            let _ = rustix::process::kill_process_group(node.pid, signal);
+            match &node.far {
+                Some(far) => far.signal(signal),
+                // The group may be gone before its end was reported.
+                None => drop(rustix::process::kill_process_group(node.pid, signal)),
+            }
         }
     }
 
     /// Notes every child that has ended: nodes, and orphans that have become children of this process.
     fn reap(&mut self) {
         while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
+            if let Some((_, id)) = self.feeder.take_if(|(feeder, _)| *feeder == pid) {
+                self.guard.forget_if_empty(pid);
+                self.note_feeder(id, status);
+                continue;
+            }
             let Some(node) = self.nodes.iter_mut().find(|node| node.alive && node.pid == pid) else {
                 continue;
             };
@@ -224,18 +388,28 @@ impl RunningJob {
             if let Some(departures) = &node.departures {
                 departures.tell(node.id);
             }
-            let failure = Failure::of(node.id, status);
+            let (failure, advice) = match &mut node.far {
+                None => (Failure::of(node.id, status), None),
+                Some(far) => {
+                    far.let_go();
+                    let failure = far.failure(node.id, status);
+                    (failure, failure.and_then(|failure| far.advice(&failure)))
+                }
+            };
             self.guard.forget_if_empty(pid);
             if let Some(failure) = failure {
-                self.note(failure);
+                self.note(failure, advice);
             }
         }
     }
 
-    fn note(&mut self, failure: Failure) {
+    /// Notes a failure, unless the node ended because it was told to.
+    fn note(&mut self, failure: Failure, advice: Option<String>) {
         if self.ending != Ending::No {
-            // The node ended because it was told to.
             return;
+        }
+        if let Some(advice) = advice {
+            self.printer.say(&advice);
         }
         self.failures.push(failure);
         if self.keep_going {
@@ -254,9 +428,11 @@ impl RunningJob {
         let mut left = self.nodes.iter().filter(|node| node.alive).peekable();
         let others = left.peek().is_some();
         let waited = now.saturating_duration_since(since);
+        let is_far = self.nodes.iter().any(|node| node.far.is_some());
+        let moment = if is_far { FAR_MOMENT } else { MOMENT };
         let patient = match waited {
             _ if is_decided(&self.failures) || !others => false,
-            waited if waited < MOMENT => true,
+            waited if waited < moment => true,
             waited => waited < MOMENT_MAX && left.any(|node| is_on_its_way_out(node.pid)),
         };
         if patient {
@@ -287,14 +463,16 @@ impl RunningJob {
             self.printer.say("some processes of the job do not die");
             return;
         }
-        for reader in self.readers.drain(..) {
+        let far = self.nodes.iter_mut().filter_map(|node| node.far.take());
+        let readers = far.flat_map(Far::into_readers).chain(self.readers.drain(..));
+        for reader in readers {
             // No writer is left, so the pipes end. A reader that panicked has reported its panic.
             let _ = reader.join();
         }
     }
 }
 
-impl Drop for RunningJob {
+impl Drop for RunningJob<'_> {
     /// Cleans up after a failed start. A job that ran to its end has nothing left.
     fn drop(&mut self) {
         self.clean_up();

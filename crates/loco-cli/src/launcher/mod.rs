@@ -11,6 +11,8 @@
 //!   killed.
 //!
 //! Not covered: a process that left its node's group *and* outlives a `kill -9` of the launcher.
+//!
+//! A node on another host is the same with `ssh` as its process here; [`ssh`] says how the far side is ended.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -29,14 +31,17 @@ use loco_app::OutputError;
 mod children;
 mod exec;
 mod failure;
+mod far;
 mod guard;
 mod input;
 mod job;
 mod output;
+mod ssh;
 
 pub use exec::{Args as ExecArgs, NAME as EXEC, exec};
 pub use failure::Failure;
 pub use guard::{NAME as GUARD, guard};
+pub use ssh::{Remote, is_name};
 
 use input::Input;
 use job::RunningJob;
@@ -74,6 +79,8 @@ pub struct Node {
     pub set: Vec<(&'static str, String)>,
     /// The place to report the node's end, so that nobody waits for the node to come.
     pub departures: Option<Departures>,
+    /// The host to start it on by `ssh`; none starts it here.
+    pub remote: Option<Remote>,
 }
 
 /// The signals that end the job.
@@ -86,6 +93,8 @@ enum Event {
     Signal(i32),
     /// Our standard output cannot be written any more.
     OutputFailed(OutputError),
+    /// The program of a node on another host begins. The process there that holds the pipe of its input, if it has one.
+    Began(NodeId, Option<i32>),
 }
 
 /// The end of a job.
@@ -106,16 +115,21 @@ pub fn launch(plan: &Plan) -> Result<Ended, CliError> {
         .map_err(CliError::os("becoming a subreaper"))?;
     let (sender, events) = mpsc::channel();
     watch_signals(sender.clone())?;
-    let printer = Arc::new(Printer::new(plan.prefix, plan.bar.clone(), &plan.nodes, sender));
-    let mut job = RunningJob::new(plan, printer)?;
+    let printer = Arc::new(Printer::new(
+        plan.prefix,
+        plan.bar.clone(),
+        &plan.nodes,
+        sender.clone(),
+    ));
+    let mut job = RunningJob::new(plan, printer, sender)?;
     // An error here drops the job, which ends the nodes that have started.
     for (index, node) in plan.nodes.iter().enumerate() {
-        let input = if plan.input && index == 0 {
-            Input::choose()
-        } else {
-            Input::None
+        let input = match &node.remote {
+            _ if !plan.input || index > 0 => Input::None,
+            Some(_) => Input::choose_far(),
+            None => Input::choose(),
         };
-        job.start(node, &plan.command, input)?;
+        job.start_in_turn(node, input)?;
     }
     Ok(job.see_through(&events))
 }

@@ -55,19 +55,21 @@ impl Printer {
         }
     }
 
-    /// Starts threads that print the output of a node.
+    /// Starts threads that print the output of a node. `look` sees each line of its standard output first, and takes out of it
+    /// what is not the program's; a line of which nothing is left is not printed.
     pub(super) fn read(
         printer: &Arc<Printer>,
         node: NodeId,
         out: Option<impl Read + Send + 'static>,
         err: Option<impl Read + Send + 'static>,
+        look: impl FnMut(&mut Vec<u8>) + Send + 'static,
     ) -> Result<Vec<JoinHandle<()>>, CliError> {
         let mut readers = Vec::new();
         if let Some(out) = out {
-            readers.push(Printer::reader(printer, node, Stream::Out, out)?);
+            readers.push(Printer::reader(printer, node, Stream::Out, out, look)?);
         }
         if let Some(err) = err {
-            readers.push(Printer::reader(printer, node, Stream::Err, err)?);
+            readers.push(Printer::reader(printer, node, Stream::Err, err, |_| ())?);
         }
         Ok(readers)
     }
@@ -77,6 +79,7 @@ impl Printer {
         node: NodeId,
         stream: Stream,
         source: impl Read + Send + 'static,
+        mut look: impl FnMut(&mut Vec<u8>) + Send + 'static,
     ) -> Result<JoinHandle<()>, CliError> {
         let printer = Arc::clone(printer);
         let print = move || {
@@ -84,7 +87,10 @@ impl Printer {
             let mut line = Vec::new();
             // An error ends the output too: the node is gone.
             while let Ok(1..) = (&mut source).take(LINE_BYTES_MAX).read_until(b'\n', &mut line) {
-                printer.line(node, stream, &line);
+                look(&mut line);
+                if !line.is_empty() {
+                    printer.line(node, stream, &line);
+                }
                 line.clear();
             }
         };

@@ -1,0 +1,134 @@
+//! A running node on another host: its connection, and what its end means.
+
+use std::process::{ChildStderr, ChildStdin, ChildStdout};
+use std::sync::{Arc, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use loco::fabric::{NodeId, Secret};
+use rustix::process::{Signal, WaitStatus};
+
+use super::failure::{Failure, SSH_FAILED};
+use super::input::Input;
+use super::output::Printer;
+use super::ssh::{self, Control, Progress, Remote};
+use super::{Event, Node, Plan};
+use crate::error::CliError;
+
+/// The time in which the last output of a connection that has ended comes out of its pipes.
+const LAST_OUTPUT: Duration = Duration::from_secs(5);
+
+/// The far side of a node.
+pub(super) struct Far {
+    pub(super) remote: Remote,
+    /// The way to the node; dropping it ends the node.
+    control: Option<Control>,
+    progress: Arc<Progress>,
+    readers: Vec<JoinHandle<()>>,
+    /// The input that is to be connected when the program begins.
+    pub(super) input: Input,
+}
+
+impl Far {
+    /// Makes a mark of the node.
+    pub(super) fn progress() -> Result<Arc<Progress>, CliError> {
+        Ok(Arc::new(Progress::new(format!(
+            "loco-{}",
+            Secret::random_text()?
+        ))))
+    }
+
+    /// Sends the node's script into its connection, and prints what comes out of it.
+    pub(super) fn connect(
+        plan: &Plan,
+        node: &Node,
+        remote: &Remote,
+        progress: Arc<Progress>,
+        input: Input,
+        pipes: (Option<ChildStdin>, Option<ChildStdout>, Option<ChildStderr>),
+        (printer, events): (&Arc<Printer>, &mpsc::Sender<Event>),
+    ) -> Result<Far, CliError> {
+        let (to, out, err) = pipes;
+        let script = ssh::node(node, remote, &plan.command, progress.mark(), input != Input::None)?;
+        let control = to.map(|pipe| Control::open(pipe, script)).transpose()?;
+        let (marks, events, id) = (Arc::clone(&progress), events.clone(), node.id);
+        let look = move |line: &mut Vec<u8>| {
+            if let Some(holder) = marks.take(line) {
+                // Without a receiver the job is over.
+                let _ = events.send(Event::Began(id, holder));
+            }
+        };
+        Ok(Far {
+            remote: remote.clone(),
+            control,
+            progress,
+            readers: Printer::read(printer, node.id, out, err, look)?,
+            input,
+        })
+    }
+
+    pub(super) fn mark(&self) -> &str {
+        self.progress.mark()
+    }
+
+    /// Returns whether the program has begun.
+    pub(super) fn began(&self) -> bool {
+        self.progress.began()
+    }
+
+    /// Sends a signal to the node.
+    pub(super) fn signal(&self, signal: Signal) {
+        if let (Some(control), Some(name)) = (&self.control, ssh::signal_name(signal)) {
+            control.signal(name);
+        }
+    }
+
+    /// Ends the connection's input, at which the far side kills the node and what it has started.
+    pub(super) fn let_go(&mut self) {
+        self.control = None;
+    }
+
+    /// Waits for the last output of a connection that has ended, and returns what went wrong.
+    pub(super) fn failure(&mut self, node: NodeId, status: WaitStatus) -> Option<Failure> {
+        let deadline = Instant::now() + LAST_OUTPUT;
+        // Only a process that has left `ssh` could hold the pipes open.
+        while !self.readers.iter().all(JoinHandle::is_finished) && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(1));
+        }
+        // A program that a signal killed makes `ssh` end with a code.
+        let failed = status.signaled() || status.exit_status() == Some(i32::from(SSH_FAILED));
+        if !self.began() {
+            Some(Failure::not_begun(node, status))
+        } else if failed && !self.progress.told_code() {
+            Some(Failure::cut_off(node))
+        } else {
+            Failure::of(node, status)
+        }
+    }
+
+    /// Says what a user can do about a failure that is not the program's; `None` if it is.
+    pub(super) fn advice(&self, failure: &Failure) -> Option<String> {
+        let host = &self.remote.host;
+        let node = failure.node;
+        if failure.is_cut_off() {
+            Some(format!("the connection to {host}, on which {node} ran, was lost"))
+        } else if !failure.is_not_begun() {
+            None
+        } else if failure.code() == SSH_FAILED {
+            Some(format!(
+                "ssh to {host} failed, where {node} was to run; its own message is above. `{}` must work and ask nothing",
+                self.remote.trial()
+            ))
+        } else {
+            Some(format!(
+                "{node} did not begin on {host}: the shell there ended with exit code {}; what it said is above",
+                failure.code()
+            ))
+        }
+    }
+
+    /// Returns the threads that print the node's output.
+    pub(super) fn into_readers(self) -> Vec<JoinHandle<()>> {
+        self.readers
+    }
+}
