@@ -89,7 +89,7 @@ fn killed(object: &str, was_in: &str, ops: u32, more: &[&str]) {
     for seed in 1..=60 {
         let seed = seed.to_string();
         let arguments = [
-            object, "--nodes", "3", "--kill", "20", "--ops", &ops, "--seed", &seed,
+            object, "--nodes", "3", "--kill", "random", "--ops", &ops, "--seed", &seed,
         ];
         let line = stress(&[&arguments[..], more].concat());
         // On a busy machine the node may be killed between two calls.
