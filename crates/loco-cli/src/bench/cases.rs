@@ -10,17 +10,19 @@ use super::measure::{Sample, histogram, latencies, rate, rate_of_batches};
 use super::site::Bench;
 use crate::error::CliError;
 
-/// The alignment of the bell, which keeps it away from the data.
+/// The alignment of the parts of a lane, which keeps them on cache lines of their own.
 const STRIDE: usize = 128;
 /// The most operations that are timed one by one: some seconds of the slowest.
 const TIMED_MAX: u64 = 10_000_000;
 
-/// One thread and its memory: the data that it moves and, behind that on a cache line of its own, a word that
-/// serves as bell.
+/// One thread and its memory: the data that the other node moves, then the data that this one moves, then a word that serves as
+/// bell. As both nodes are at work at the same time, neither may touch what the other reads.
 struct Lane<'a, F: Fabric> {
     thread: Thread<F>,
     region: &'a Region<F>,
     partner: NodeId,
+    /// Offset of the data that this node moves.
+    own: usize,
     /// Offset of the bell.
     bell: usize,
     size: usize,
@@ -29,11 +31,13 @@ struct Lane<'a, F: Fabric> {
 impl<'a, F: Fabric> Lane<'a, F> {
     fn new(bench: &Bench<'_, F>, region: &'a Region<F>, partner: NodeId) -> Result<Self, CliError> {
         let size = bench.parameters.size(8);
+        let own = size.next_multiple_of(STRIDE);
         Ok(Lane {
             thread: bench.manager.thread()?,
             region,
             partner,
-            bell: size.next_multiple_of(STRIDE),
+            own,
+            bell: 2 * own,
             size,
         })
     }
@@ -41,7 +45,7 @@ impl<'a, F: Fabric> Lane<'a, F> {
     fn local(&self) -> Result<Local<'_, F::Memory>, CliError> {
         Ok(Local {
             memory: self.region.local()?,
-            offset: 0,
+            offset: self.own,
             len: self.size,
         })
     }
@@ -185,7 +189,7 @@ pub(super) fn atomic<F: Fabric>(bench: &Bench<'_, F>, index: usize) -> Result<Sa
     with_lane(bench, index, |lane| {
         let result = Local {
             memory: lane.region.local()?,
-            offset: 0,
+            offset: lane.own,
             len: 8,
         };
         let bell = Target {
@@ -353,7 +357,7 @@ fn with_lane<F: Fabric>(
 ) -> Result<Sample, CliError> {
     let channel = Channel::builder(bench.manager, &format!("lane{index}"))
         .kind("lane")
-        .region("data", bench.parameters.size(8).next_multiple_of(STRIDE) + 8)
+        .region("data", 2 * bench.parameters.size(8).next_multiple_of(STRIDE) + 8)
         .join()?;
     bench.manager.wait_for_ready()?;
     let region = channel.region("data")?.clone();
