@@ -59,6 +59,10 @@ fi
 step tests
 cargo test --workspace
 
+step "a sample of the mutations of the objects"
+cargo run --quiet --package loco-mutants -- --share 100 --name fence-dropped --name former-poster-not-awaited \
+    --name acknowledge-before-copy --name never-freed --name torn-is-whole --name full-before-value
+
 # The workspace's tests ran on what pages the host has, usually small ones; here are the others.
 pages=/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages
 if [ -w "$pages" ]; then

@@ -186,7 +186,7 @@ fn loco(program: &Path, bench: &Bench, amount: &str) -> Result<f64> {
         if record["name"] == bench.result {
             let value =
                 find(&record, bench.field).with_context(|| format!("no `{}` in {line}", bench.field))?;
-            return Ok(value);
+            return Ok(value * bench.part);
         }
     }
     bail!("`loco bench` gave no `{}`: {lines}", bench.result)
