@@ -60,7 +60,7 @@ step tests
 cargo test --workspace
 
 step "a sample of the mutations of the objects"
-cargo run --quiet --package loco-mutants -- --share 100 --name fence-dropped --name former-poster-not-awaited \
+cargo run --quiet --package loco-mutants -- --share 100 --time 180 --name fence-dropped --name former-poster-not-awaited \
     --name acknowledge-before-copy --name never-freed --name torn-is-whole --name full-before-value
 
 # The workspace's tests ran on what pages the host has, usually small ones; here are the others.
