@@ -20,7 +20,7 @@ const PIECE: u64 = 64;
 /// Looks for a message before the other process is asked for: whether it is still there, and to let it run.
 const LONG: u64 = 100_000;
 
-/// What is sent, and how.
+/// Measures the time of messages to and fro, or answers the process that does.
 #[derive(Clone, Debug, Parser)]
 pub struct PingPong {
     /// Round trips.

@@ -165,6 +165,14 @@ impl Programs {
     }
 }
 
+/// Returns a port of the loopback that nobody listens at.
+///
+/// # Errors
+/// If there is none.
+pub fn free_port() -> Result<u16> {
+    Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
 /// Returns true if there is such a program.
 fn starts(program: &str, option: &str) -> bool {
     let command = &mut Command::new(program);
@@ -203,10 +211,7 @@ fn find(value: &serde_json::Value, name: &str) -> Option<f64> {
 
 /// Runs a test of `ucx_perftest` with its server, and returns a column of its last line, counted from the end.
 fn ucx(test: &str, size: &str, transports: &str, column: usize, iterations: &str) -> Result<f64> {
-    let port = std::net::TcpListener::bind("127.0.0.1:0")?
-        .local_addr()?
-        .port()
-        .to_string();
+    let port = free_port()?.to_string();
     let perftest = || {
         let mut command = Command::new("ucx_perftest");
         command

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::programs::{number, output};
+use crate::programs::{free_port, number, output};
 
 /// Keys in the server: as many as `loco bench kv --key-space-mb 1` fills.
 const KEYS: &str = "50000";
@@ -25,7 +25,7 @@ impl Redis {
     /// # Errors
     /// If the server or the client fails.
     pub fn start(folder: &Path, client: &Path) -> Result<Redis> {
-        let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let port = free_port()?;
         let mut command = Command::new("redis-server");
         command.args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
         command.arg("--port").arg(port.to_string());

@@ -216,11 +216,11 @@ fn own<const N: usize>(arguments: [&'static str; N]) -> Side {
 }
 
 /// A latency of `ucx_perftest`: the median, in microseconds.
-fn ucx_latency(test: &'static str, size: &'static str) -> Side {
+fn ucx_latency(transports: &'static str, test: &'static str, size: &'static str) -> Side {
     Side::Ucx {
         test,
         size,
-        transports: POSIX,
+        transports,
         column: 6,
         scale: 1e3,
     }
@@ -294,7 +294,7 @@ fn long_ring(name: &'static str, size: &'static str, window: &'static str) -> Ro
 fn ping_pong(name: &'static str, size: &'static str) -> Row {
     let peers = [
         peer("plain copies and flags", memory(["pingpong", size]), 1.4),
-        peer("ucp_am_lat", ucx_latency("ucp_am_lat", size), None),
+        peer("ucp_am_lat", ucx_latency(POSIX, "ucp_am_lat", size), None),
         peer("iceoryx2", own(["iceoryx2", size]), 1.0),
     ];
     let arguments = ["ping-pong", "--size", size];
@@ -321,7 +321,7 @@ pub fn all() -> Vec<Row> {
             ("put", MEDIAN),
             [
                 peer("store and observe", memory(["observe"]), 1.1),
-                peer("ucp_put_lat", ucx_latency("ucp_put_lat", "8"), 1.2),
+                peer("ucp_put_lat", ucx_latency(POSIX, "ucp_put_lat", "8"), 1.2),
             ],
         ),
         each(

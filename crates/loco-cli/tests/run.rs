@@ -177,25 +177,14 @@ fn a_job_that_takes_too_long_is_ended() {
 fn signals_reach_every_node_and_the_exit_code_tells_which() {
     for (signal, name, code) in [(Signal::TERM, "TERM", 143), (Signal::INT, "INT", 130)] {
         let script = format!("trap 'echo got it; exit 0' {name}; echo pid $$; while :; do sleep 0.05; done");
-        let mut job = Running::start(run(&["-n", "2"], &script));
-        let pids = job.pids(2);
-        job.signal(signal);
-        let (out, found) = job.finish();
-        assert_eq!(sorted(&out), ["[0] got it", "[1] got it"]);
-        assert_eq!(found, Some(code));
-        assert_gone(&pids);
+        Running::start(run(&["-n", "2"], &script)).assert_both_get(2, signal, code);
     }
 }
 
 #[test]
 fn other_signals_are_passed_on_and_the_job_goes_on() {
     let script = "trap 'echo got it; exit 0' USR1; echo pid $$; while :; do sleep 0.05; done";
-    let mut job = Running::start(run(&["-n", "2"], script));
-    job.pids(2);
-    job.signal(Signal::USR1);
-    let (out, code) = job.finish();
-    assert_eq!(sorted(&out), ["[0] got it", "[1] got it"]);
-    assert_eq!(code, Some(0));
+    Running::start(run(&["-n", "2"], script)).assert_both_get(2, Signal::USR1, 0);
 }
 
 #[test]

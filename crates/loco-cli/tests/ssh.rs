@@ -13,9 +13,9 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 
-use running::{Running, assert_gone, finish, sorted};
+use running::{Running, assert_gone, finish};
 use rustix::process::{Pid, Signal, kill_process};
 use sshd::{HOSTS, NO_HOST, Sshd};
 
@@ -121,7 +121,7 @@ fn a_program_that_is_not_there_is_named() {
     assert!(err.contains("/nonexistent/program"), "{err}");
 }
 
-/// What a node starts, in its group and out of it.
+/// Starts processes of a node, in its group and out of it, and prints their ids.
 const FAMILY: &str = "sleep 300 & echo pid $!; setsid sh -c 'echo pid $$; exec sleep 300' & echo pid $$; ";
 
 #[test]
@@ -133,13 +133,8 @@ fn signals_reach_every_node_and_leave_no_process() {
         (Signal::USR1, "USR1", 0),
     ] {
         let text = format!("trap 'echo got it; exit 0' {name}; {FAMILY} while :; do sleep 0.05; done");
-        let mut job = Running::start(script(&sshd, &[A, B], &["--grace", "100"], &text));
-        let pids = job.pids(6);
-        job.signal(signal);
-        let (out, found) = job.finish();
-        assert_eq!(sorted(&out), ["[0] got it", "[1] got it"]);
-        assert_eq!(found, Some(code));
-        assert_gone(&pids);
+        let command = script(&sshd, &[A, B], &["--grace", "100"], &text);
+        Running::start(command).assert_both_get(6, signal, code);
     }
 }
 
@@ -381,6 +376,14 @@ fn the_environment_is_that_of_the_job_and_the_directory_the_same() {
     }
 }
 
+/// Starts a job whose output is kept, and returns it with the pipe of its input.
+fn with_input(mut command: Command) -> (Child, ChildStdin) {
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut job = command.spawn().unwrap();
+    let pipe = job.stdin.take().unwrap();
+    (job, pipe)
+}
+
 #[test]
 fn the_lowest_node_gets_the_input_and_the_others_none() {
     let Some(sshd) = Sshd::start() else { return };
@@ -389,13 +392,7 @@ fn the_lowest_node_gets_the_input_and_the_others_none() {
         .map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8)
         .collect();
     let text = "case $LOCO_NODE in 0) cat ;; *) [ \"$(wc -c)\" = 0 ] ;; esac";
-    let mut command = script(&sshd, &[A, B], &["--no-prefix"], text);
-    let mut job = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut pipe = job.stdin.take().unwrap();
+    let (job, mut pipe) = with_input(script(&sshd, &[A, B], &["--no-prefix"], text));
     let written = input.clone();
     let writer = std::thread::spawn(move || pipe.write_all(&written).unwrap());
     let output = job.wait_with_output().unwrap();
@@ -407,14 +404,8 @@ fn the_lowest_node_gets_the_input_and_the_others_none() {
 #[test]
 fn input_that_nobody_reads_holds_nobody_up() {
     let Some(sshd) = Sshd::start() else { return };
-    let mut command = script(&sshd, &[A], &[], "read -r line; echo $line");
-    let mut job = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
     // The writing end stays open.
-    let mut pipe = job.stdin.take().unwrap();
+    let (job, mut pipe) = with_input(script(&sshd, &[A], &[], "read -r line; echo $line"));
     pipe.write_all(b"first\nsecond\n").unwrap();
     let output = job.wait_with_output().unwrap();
     assert_eq!(output.stdout, b"[0] first\n");

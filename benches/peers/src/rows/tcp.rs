@@ -1,9 +1,9 @@
 //! The rows over TCP's loopback: loco over libfabric's provider `tcp`, beside libfabric itself, UCX, OpenMPI and Redis.
 
 use super::Unit::{Nanoseconds, Rate};
-use super::{MEDIAN, Peer, RATE, Row, Side, Unit, mpi, peer, row};
+use super::{MEDIAN, Peer, RATE, Row, Side, Unit, mpi, peer, row, ucx_latency};
 
-/// What an operation may cost over the one of libfabric that it is made of: time, and rate.
+/// The goals beside the operation of libfabric that loco's is made of: the most times as long, and the least share of its rate.
 const COST: (f64, f64) = (1.1, 0.9);
 
 /// OpenMPI by TCP alone.
@@ -24,39 +24,36 @@ fn libfabric<const N: usize>(goal: f64, modes: [&'static str; N]) -> Vec<Peer> {
         .collect()
 }
 
-/// A latency of `ucx_perftest` over TCP: the median, in microseconds.
-fn ucx(test: &'static str, size: &'static str) -> Side {
-    Side::Ucx {
-        test,
-        size,
-        transports: "tcp,self",
-        column: 6,
-        scale: 1e3,
-    }
-}
-
-fn over_tcp<const N: usize>(
+/// Makes a row from a case of `loco bench`, with the figure that the unit asks for.
+fn over_tcp<const N: usize, const P: usize>(
     name: &'static str,
     unit: Unit,
     arguments: [&'static str; N],
-    figure: (&'static str, &'static str),
-    peers: Vec<Peer>,
+    peers: [Vec<Peer>; P],
 ) -> Row {
-    let mut made = row(name, unit, arguments, figure, []);
+    let field = match unit {
+        Nanoseconds => MEDIAN,
+        Rate => RATE,
+    };
+    let mut made = row(name, unit, arguments, (arguments[0], field), []);
     made.bench.fabric = "ofi:tcp";
-    made.peers = peers;
+    made.peers = peers.concat();
     made
 }
 
-fn with<const N: usize>(mut peers: Vec<Peer>, more: [Peer; N]) -> Vec<Peer> {
-    peers.extend(more);
-    peers
+/// A test of `ucx_perftest` over TCP.
+fn ucx(name: &'static str, test: &'static str, size: &'static str) -> Vec<Peer> {
+    vec![peer(name, ucx_latency("tcp,self", test, size), None)]
+}
+
+/// One-sided operations of OpenMPI.
+fn openmpi(name: &'static str, mode: &'static str) -> Vec<Peer> {
+    vec![peer(name, mpi(LAYERS, [mode, "8"]), None)]
 }
 
 fn ping_pong(name: &'static str, size: &'static str) -> Row {
-    let peers = vec![peer("ucp_am_lat over tcp", ucx("ucp_am_lat", size), None)];
-    let arguments = ["ping-pong", "--size", size];
-    over_tcp(name, Nanoseconds, arguments, ("ping-pong", MEDIAN), peers)
+    let peers = ucx("ucp_am_lat over tcp", "ucp_am_lat", size);
+    over_tcp(name, Nanoseconds, ["ping-pong", "--size", size], [peers])
 }
 
 /// The store with a tenth of the usual keys: each is inserted by messages between the nodes.
@@ -64,7 +61,7 @@ fn store(name: &'static str, window: &'static str, mix: &'static str) -> Row {
     let redis = Side::Redis { window, mix };
     let peers = vec![peer("Redis over TCP", redis, 1.0)];
     let arguments = ["kv", "--key-space-mb", "1", "--window", window, "--mix", mix];
-    over_tcp(name, Rate, arguments, ("kv", RATE), peers)
+    over_tcp(name, Rate, arguments, [peers])
 }
 
 /// Every row.
@@ -74,58 +71,48 @@ pub(super) fn all() -> Vec<Row> {
             "put 8 B over tcp, one way",
             Nanoseconds,
             ["put"],
-            ("put", MEDIAN),
-            with(
+            [
                 libfabric(COST.0, ["put", "put"]),
-                [peer("ucp_put_lat over tcp", ucx("ucp_put_lat", "8"), None)],
-            ),
+                ucx("ucp_put_lat over tcp", "ucp_put_lat", "8"),
+            ],
         ),
         over_tcp(
             "get 8 B over tcp, time",
             Nanoseconds,
             ["get"],
-            ("get", MEDIAN),
-            with(
+            [
                 libfabric(COST.0, ["get", "get"]),
-                [
-                    peer("ucp_get over tcp", ucx("ucp_get", "8"), None),
-                    peer("MPI_Get and flush over tcp", mpi(LAYERS, ["get-time", "8"]), None),
-                ],
-            ),
+                ucx("ucp_get over tcp", "ucp_get", "8"),
+                openmpi("MPI_Get and flush over tcp", "get-time"),
+            ],
         ),
         over_tcp(
             "fetch-add over tcp, time",
             Nanoseconds,
             ["atomic"],
-            ("atomic", MEDIAN),
-            with(
+            [
                 libfabric(COST.0, ["add"]),
-                [
-                    peer("ucp_fadd over tcp", ucx("ucp_fadd", "8"), None),
-                    peer("MPI_Fetch_and_op over tcp", mpi(LAYERS, ["add-time", "8"]), None),
-                ],
-            ),
+                ucx("ucp_fadd over tcp", "ucp_fadd", "8"),
+                openmpi("MPI_Fetch_and_op over tcp", "add-time"),
+            ],
         ),
         over_tcp(
             "put 8 B over tcp, rate",
             Rate,
             ["put"],
-            ("put", RATE),
-            libfabric(COST.1, ["put-rate", "put-rate"]),
+            [libfabric(COST.1, ["put-rate", "put-rate"])],
         ),
         over_tcp(
             "get 8 B over tcp, rate",
             Rate,
             ["get"],
-            ("get", RATE),
-            libfabric(COST.1, ["get-rate", "get-rate"]),
+            [libfabric(COST.1, ["get-rate", "get-rate"])],
         ),
         over_tcp(
             "fetch-add over tcp, rate",
             Rate,
             ["atomic"],
-            ("atomic", RATE),
-            libfabric(COST.1, ["add-rate"]),
+            [libfabric(COST.1, ["add-rate"])],
         ),
         ping_pong("ring over tcp 64 B", "64"),
         ping_pong("ring over tcp 4 KiB", "4096"),

@@ -29,19 +29,6 @@ struct Lane<'a, F: Fabric> {
 }
 
 impl<'a, F: Fabric> Lane<'a, F> {
-    fn new(bench: &Bench<'_, F>, region: &'a Region<F>, partner: NodeId) -> Result<Self, CliError> {
-        let size = bench.parameters.size(8);
-        let own = size.next_multiple_of(STRIDE);
-        Ok(Lane {
-            thread: bench.manager.thread()?,
-            region,
-            partner,
-            own,
-            bell: 2 * own,
-            size,
-        })
-    }
-
     fn local(&self) -> Result<Local<'_, F::Memory>, CliError> {
         Ok(Local {
             memory: self.region.local()?,
@@ -188,9 +175,8 @@ pub(super) fn get<F: Fabric>(bench: &Bench<'_, F>, index: usize) -> Result<Sampl
 pub(super) fn atomic<F: Fabric>(bench: &Bench<'_, F>, index: usize) -> Result<Sample, CliError> {
     with_lane(bench, index, |lane| {
         let result = Local {
-            memory: lane.region.local()?,
-            offset: lane.own,
             len: 8,
+            ..lane.local()?
         };
         let bell = Target {
             offset: lane.bell,
@@ -355,15 +341,25 @@ fn with_lane<F: Fabric>(
     index: usize,
     body: impl FnOnce(&Lane<'_, F>) -> Result<Sample, CliError>,
 ) -> Result<Sample, CliError> {
+    let size = bench.parameters.size(8);
+    let own = size.next_multiple_of(STRIDE);
+    let bell = 2 * own;
     let channel = Channel::builder(bench.manager, &format!("lane{index}"))
         .kind("lane")
-        .region("data", 2 * bench.parameters.size(8).next_multiple_of(STRIDE) + 8)
+        .region("data", bell + 8)
         .join()?;
     bench.manager.wait_for_ready()?;
     let region = channel.region("data")?.clone();
     let nodes = bench.manager.nodes();
     let partner = nodes[(position(bench) + 1) % nodes.len()];
-    body(&Lane::new(bench, &region, partner)?)
+    body(&Lane {
+        thread: bench.manager.thread()?,
+        region: &region,
+        partner,
+        own,
+        bell,
+        size,
+    })
 }
 
 fn there<R>(remote: &R, offset: usize) -> Target<'_, R> {

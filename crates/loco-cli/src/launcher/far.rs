@@ -30,25 +30,18 @@ pub(super) struct Far {
 }
 
 impl Far {
-    /// Makes a mark of the node.
-    pub(super) fn progress() -> Result<Arc<Progress>, CliError> {
-        Ok(Arc::new(Progress::new(format!(
-            "loco-{}",
-            Secret::random_text()?
-        ))))
-    }
-
     /// Sends the node's script into its connection, and prints what comes out of it.
     pub(super) fn connect(
         plan: &Plan,
         node: &Node,
         remote: &Remote,
-        progress: Arc<Progress>,
         input: Input,
         pipes: (Option<ChildStdin>, Option<ChildStdout>, Option<ChildStderr>),
         (printer, events): (&Arc<Printer>, &mpsc::Sender<Event>),
     ) -> Result<Far, CliError> {
         let (to, out, err) = pipes;
+        let mark = format!("loco-{}", Secret::random_text()?);
+        let progress = Arc::new(Progress::new(mark));
         let script = ssh::node(node, remote, &plan.command, progress.mark(), input != Input::None)?;
         let control = to.map(|pipe| Control::open(pipe, script)).transpose()?;
         let (marks, events, id) = (Arc::clone(&progress), events.clone(), node.id);

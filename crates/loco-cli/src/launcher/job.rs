@@ -30,7 +30,7 @@ const LAST_WAIT: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_secs(1);
 /// The time during which the launcher collects failures before it names the culprit and ends the others.
 const MOMENT: Duration = Duration::from_millis(200);
-/// The same when nodes are on other hosts, and what they end with takes its way through `sshd` and `ssh`.
+/// The time during which it collects failures if nodes are on other hosts: exit codes come by way of `sshd` and `ssh`.
 const FAR_MOMENT: Duration = Duration::from_secs(1);
 /// The longest time that the launcher waits for nodes that are about to end.
 const MOMENT_MAX: Duration = Duration::from_secs(5);
@@ -74,6 +74,11 @@ impl RunningNode {
     /// Returns the far side, as long as the node is alive.
     fn far_alive(&self) -> Option<&Far> {
         self.far.as_ref().filter(|_| self.alive)
+    }
+
+    /// Sends a signal to the process here and its group, which may be gone before its end was reported.
+    fn signal_group(&self, signal: Signal) {
+        let _ = rustix::process::kill_process_group(self.pid, signal);
     }
 }
 
@@ -147,11 +152,10 @@ impl<'a> RunningJob<'a> {
     }
 
     fn start_far(&mut self, node: &Node, remote: &Remote, input: Input) -> Result<(), CliError> {
-        let progress = Far::progress()?;
         let mut child = self.spawn(&ssh::command(remote), Stdio::piped(), None)?;
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let outlets = (&self.printer, &self.events);
-        let far = Far::connect(self.plan, node, remote, progress, input, pipes, outlets);
+        let far = Far::connect(self.plan, node, remote, input, pipes, outlets);
         let far = far.inspect_err(|_| {
             let _ = child.kill();
         })?;
@@ -204,12 +208,15 @@ impl<'a> RunningJob<'a> {
         }
     }
 
+    /// Returns the far side of a node, as long as the node is alive.
+    fn far_of(&self, id: NodeId) -> Option<&Far> {
+        let node = self.nodes.iter().find(|node| node.id == id);
+        node.and_then(RunningNode::far_alive)
+    }
+
     /// Connects the input of a node on another host, whose program begins.
     fn feed(&mut self, id: NodeId, holder: Option<i32>) {
-        let fed = |node: &&RunningNode| node.id == id;
-        let Some(far) = self.nodes.iter().find(fed).and_then(RunningNode::far_alive) else {
-            return;
-        };
+        let Some(far) = self.far_of(id) else { return };
         let Some(holder) = holder.filter(|_| far.input != Input::None) else {
             return;
         };
@@ -220,7 +227,7 @@ impl<'a> RunningJob<'a> {
             self.feeder = Some((pid, id));
             self.guard.watch(pid);
             let (out, err) = (child.stdout.take(), child.stderr.take());
-            // What the shell's start-up files print has come through the node's own connection.
+            // Drops the output of this second connection: start-up files of the shell print the same in both.
             let readers = Printer::read(&self.printer, id, out, err, Vec::clear)?;
             self.readers.extend(readers);
             child
@@ -236,12 +243,10 @@ impl<'a> RunningJob<'a> {
 
     /// Ends the job if the connection that brought input to a node has failed: the node would take what has come for all.
     fn note_feeder(&mut self, id: NodeId, status: WaitStatus) {
-        let fed = |node: &&RunningNode| node.id == id;
-        let far = self.nodes.iter().find(fed).and_then(RunningNode::far_alive);
         if status.exit_status() == Some(0) || self.ending != Ending::No {
             return;
         }
-        if let Some(far) = far {
+        if let Some(far) = self.far_of(id) {
             self.printer.say(&format!(
                 "the connection to {} that brought the input of {id} was lost; ending the job",
                 far.remote.host
@@ -343,7 +348,7 @@ impl<'a> RunningJob<'a> {
         for node in self.nodes.iter().filter(|node| node.alive) {
             // A host that does not answer holds nobody up. If it is about to, it sees the connection end.
             if node.far.as_ref().is_some_and(|far| !far.began()) {
-                let _ = rustix::process::kill_process_group(node.pid, Signal::KILL);
+                node.signal_group(Signal::KILL);
             }
         }
         self.ending = Ending::Asked(Instant::now() + self.grace);
@@ -356,8 +361,7 @@ impl<'a> RunningJob<'a> {
         for node in self.nodes.iter_mut().filter(|node| node.alive) {
             match &mut node.far {
                 Some(far) if !again => far.let_go(),
-                // The group may be gone before its end was reported.
-                _ => drop(rustix::process::kill_process_group(node.pid, Signal::KILL)),
+                _ => node.signal_group(Signal::KILL),
             }
         }
         self.ending = Ending::Killed(Instant::now() + LAST_WAIT);
@@ -367,8 +371,7 @@ impl<'a> RunningJob<'a> {
         for node in self.nodes.iter().filter(|node| node.alive) {
             match &node.far {
                 Some(far) => far.signal(signal),
-                // The group may be gone before its end was reported.
-                None => drop(rustix::process::kill_process_group(node.pid, signal)),
+                None => node.signal_group(signal),
             }
         }
     }

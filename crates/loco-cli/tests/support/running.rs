@@ -59,6 +59,17 @@ impl Running {
         kill_process(Pid::from_child(&self.launcher), signal).unwrap();
     }
 
+    /// Sends a signal when the two nodes have printed so many process ids. Checks that both say that they got it, the exit code,
+    /// and that none of the processes is left.
+    pub fn assert_both_get(mut self, processes: usize, signal: Signal, code: i32) {
+        let pids = self.pids(processes);
+        self.signal(signal);
+        let (out, found) = self.finish();
+        assert_eq!(sorted(&out), ["[0] got it", "[1] got it"]);
+        assert_eq!(found, Some(code));
+        assert_gone(&pids);
+    }
+
     /// Returns the rest of the output, and the exit code.
     pub fn finish(mut self) -> (String, Option<i32>) {
         let rest: Vec<_> = self.lines.map(Result::unwrap).collect();
