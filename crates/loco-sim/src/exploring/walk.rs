@@ -5,15 +5,17 @@
 //! everything else that can happen, now or later. Such moves are
 //! * thread moves that nobody else sees: a store or a post (into the thread's own store buffer), a fence, a load of a
 //!   word that nobody else writes, notes;
+//! * a poll in vain by which a thread finds that what it waits for has not come, and parks;
 //! * machine steps on words that nobody else touches ([`crate::state::sharing`]) if they commute within their queue pair
 //!   ([`Machine::commutes`](mowgli::machine::Machine::commutes)) and tell no poller anything.
 //!
 //! Every path is finite (threads make progress or park), so nothing is put off for ever.
 
 use mowgli::machine::{Addr, Step};
+use smallvec::SmallVec;
 
 use crate::exploring::trail::Trail;
-use crate::fabric::request::{Deadline, Note, Request};
+use crate::fabric::request::{Deadline, Note, Reply, Request};
 use crate::state::sharing::{Agent, Seen};
 use crate::state::{Common, Move, State, Status, agent_of};
 use crate::world::World;
@@ -195,7 +197,7 @@ impl<'a> Walker<'a> {
             if !state.is_enabled(self.common, thread, request) {
                 continue;
             }
-            if self.thread_commutes(state, thread, request) {
+            if self.thread_commutes(state, thread, request) || self.only_parks(state, thread, request) {
                 return Some(Move::Thread(thread));
             }
             moves.push(Move::Thread(thread));
@@ -210,6 +212,33 @@ impl<'a> Walker<'a> {
         }
         state.faults(moves.is_empty(), moves);
         None
+    }
+
+    /// Returns whether the thread evaluates the condition of a wait, would poll in vain, and park. Nothing else changes
+    /// by that, and a completion wakes the thread where it is now.
+    fn only_parks(&self, state: &mut State, thread: u16, request: &Request) -> bool {
+        if *request != Request::Poll || !state.only_reads(thread) || !state.polls_in_vain(thread) {
+            return false;
+        }
+        let polls = state.threads[usize::from(thread)].past;
+        let mut reply = Reply::Completions(SmallVec::new());
+        let mut at = polls;
+        while let Some(next) = self.common.behaviour.known(at, &reply) {
+            at = next;
+            // Nobody else touches what the evaluation reads after the poll, so that it finds there what is there now.
+            reply = match self.common.behaviour.request(at) {
+                Some(read @ &Request::Load { word }) if self.thread_commutes(state, thread, read) => {
+                    let addr = state.addr(self.common, word);
+                    match state.machine.load(thread, addr) {
+                        Some(value) => Reply::Value(value as u64),
+                        None => return false,
+                    }
+                }
+                Some(Request::Park) => return self.common.behaviour.resumption(at) == Some(polls),
+                _ => return false,
+            };
+        }
+        false
     }
 
     fn step_commutes(&self, state: &State, step: Step) -> bool {

@@ -131,6 +131,32 @@ impl Behaviour {
         past
     }
 
+    /// Returns the first past after `entry`, on the way to `failed`, in which the thread made this request.
+    pub(crate) fn met(&self, entry: Past, failed: Past, request: &Request) -> Option<Past> {
+        let mut met = None;
+        let mut at = failed.0;
+        while at != entry.0 {
+            let node = self.nodes.get(at);
+            if node.request.get() == Some(request) {
+                met = Some(Past(at));
+            }
+            at = node.parent.get()?.0;
+        }
+        met
+    }
+
+    /// Returns the past that follows when `reply` is given, if the thread has been given it before.
+    pub(crate) fn known(&self, past: Past, reply: &Reply) -> Option<Past> {
+        if let Some((first, child)) = self.nodes.get(past.0).first.get()
+            && first == reply
+        {
+            return Some(Past(*child));
+        }
+        let children = self.children.read().unwrap_or_else(PoisonError::into_inner);
+        let child = children.by_reply.get(&(past.0, reply.clone()));
+        child.copied().map(Past)
+    }
+
     /// Returns the notes that a thread has made on the way to `past`, oldest first, each with its reply.
     pub(crate) fn notes(&self, past: Past) -> Vec<(Note, Reply)> {
         let mut notes = Vec::new();

@@ -4,9 +4,15 @@ use mowgli::machine::{Action, Addr, Issued, RemoteOp};
 use smallvec::SmallVec;
 
 use super::{Common, State};
-use crate::fabric::request::{Completed, NicOp, Rmw};
+use crate::fabric::request::{Completed, NicOp, NodeSet, Rmw};
 
 impl State {
+    /// Returns whether the thread would take nothing if it polled now.
+    pub(crate) fn polls_in_vain(&self, thread: u16) -> bool {
+        let node = self.node_of(thread);
+        self.losses.refusal(node, NodeSet::default()).is_none() && !self.can_poll(node)
+    }
+
     pub(super) fn can_poll(&self, node: u16) -> bool {
         self.losses.has_failed(node)
             || self

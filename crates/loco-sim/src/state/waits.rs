@@ -138,10 +138,16 @@ impl State {
         (words, wait.polled, wait.locks.to_vec())
     }
 
+    /// Returns whether the thread evaluates its condition and has only read so far.
+    pub(crate) fn only_reads(&self, thread: u16) -> bool {
+        let wait = &self.threads[usize::from(thread)].wait;
+        wait.as_ref().is_some_and(|wait| wait.pure)
+    }
+
     /// Settles the pasts of threads that evaluate their conditions again, once their requests are known. The
     /// failed evaluation may have read anything, but it leaves behind only its progress, if any, and that
-    /// shows in the next request. The past is therefore where the wait began, or the point after it that
-    /// begins with this request.
+    /// shows in the next request. The past is therefore where the wait began, or the point after it where the
+    /// failed evaluation made the same request, or else a point of its own that begins with this request.
     pub(crate) fn resume(&mut self, common: &Common) {
         for t in &mut self.threads {
             let Some(wait) = &mut t.wait else { continue };
@@ -150,7 +156,8 @@ impl State {
             };
             wait.resumes = None;
             if common.behaviour.request(wait.entry) != Some(request) {
-                wait.entry = common.behaviour.resumed(wait.begin, request);
+                let met = common.behaviour.met(wait.entry, failed, request);
+                wait.entry = met.unwrap_or_else(|| common.behaviour.resumed(wait.begin, request));
             }
             common.behaviour.resumes(failed, wait.entry);
             t.past = wait.entry;
