@@ -244,3 +244,44 @@ fn waits_of_every_form_have_the_same_outcomes() {
 fn waits_have_the_outcomes_of_other_seeds_too() {
     forms_agree(1000..1012);
 }
+
+/// A condition that keeps how far it came and forgets what it read gives another number when it did not hold at first. The
+/// reduction takes a failed evaluation for none at all, so that only the whole search is sure to find that.
+#[test]
+fn the_whole_search_finds_what_a_failed_evaluation_leaves_behind() {
+    let found = Arc::new(Mutex::new(BTreeSet::new()));
+    let config = Config {
+        reduction: false,
+        ..Config::default()
+    };
+    let report = explore(&config, |world: &mut World| {
+        let only = world.node(node);
+        world.thread(&only, "writes", |node| {
+            node.memory.cell::<u64>(0).unwrap().store(1_u64);
+            node.memory.cell::<u64>(8).unwrap().store(2_u64);
+        });
+        world.thread(&only, "waits", |node| {
+            let mut at = 0;
+            let mut sum = 0;
+            node.wait(|| {
+                sum = 0;
+                while at < 2 {
+                    let read = node.load(at);
+                    (read > 0).then_some(())?;
+                    sum += read;
+                    at += 1;
+                }
+                Some(())
+            });
+            note(sum);
+        });
+        let found = found.clone();
+        world.finally(move |end| {
+            found.lock().unwrap().insert(end.notes());
+        });
+    })
+    .unwrap();
+    assert_eq!(report.completeness, Completeness::Complete);
+    let sums = ["2", "3"].map(|sum| vec![sum.to_owned()]);
+    assert_eq!(*found.lock().unwrap(), BTreeSet::from(sums));
+}

@@ -27,7 +27,8 @@ pub(crate) fn exhaustive(
     bounds: Option<Bounds>,
 ) -> Result<Report, SimError> {
     let begun = Instant::now();
-    let common = Common::default();
+    // Within bounds nothing counts as if it had not happened.
+    let common = Common::new(config.reduces() && bounds.is_none());
     let mut seen = Seen::default();
     let mut total = Stats::default();
     loop {

@@ -217,7 +217,8 @@ impl<'a> Walker<'a> {
     /// Returns whether the thread evaluates the condition of a wait, would poll in vain, and park. Nothing else changes
     /// by that, and a completion wakes the thread where it is now.
     fn only_parks(&self, state: &mut State, thread: u16, request: &Request) -> bool {
-        if *request != Request::Poll || !state.only_reads(thread) || !state.polls_in_vain(thread) {
+        let polls = *request == Request::Poll && self.common.merging;
+        if !polls || !state.only_reads(thread) || !state.polls_in_vain(thread) {
             return false;
         }
         let polls = state.threads[usize::from(thread)].past;

@@ -33,6 +33,19 @@ pub(crate) struct Common {
     pub(crate) words: Names,
     pub(crate) locks: Names,
     versions: Versions,
+    /// Set if a failed evaluation of a wait's condition counts as none at all, as the reduction takes it: a thread that
+    /// evaluates again is where it was when it made the same request before.
+    pub(crate) merging: bool,
+}
+
+impl Common {
+    /// Begins with no knowledge.
+    pub(crate) fn new(merging: bool) -> Common {
+        Common {
+            merging,
+            ..Common::default()
+        }
+    }
 }
 
 /// Numbers for the values that locks protect. Each value is what a holder in some past made of the value

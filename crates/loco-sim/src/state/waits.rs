@@ -147,7 +147,8 @@ impl State {
     /// Settles the pasts of threads that evaluate their conditions again, once their requests are known. The
     /// failed evaluation may have read anything, but it leaves behind only its progress, if any, and that
     /// shows in the next request. The past is therefore where the wait began, or the point after it where the
-    /// failed evaluation made the same request, or else a point of its own that begins with this request.
+    /// failed evaluation made the same request ([`Common::merging`]), or else a point of its own that begins with this
+    /// request.
     pub(crate) fn resume(&mut self, common: &Common) {
         for t in &mut self.threads {
             let Some(wait) = &mut t.wait else { continue };
@@ -156,7 +157,10 @@ impl State {
             };
             wait.resumes = None;
             if common.behaviour.request(wait.entry) != Some(request) {
-                let met = common.behaviour.met(wait.entry, failed, request);
+                let met = match common.merging {
+                    true => common.behaviour.met(wait.entry, failed, request),
+                    false => None,
+                };
                 wait.entry = met.unwrap_or_else(|| common.behaviour.resumed(wait.begin, request));
             }
             common.behaviour.resumes(failed, wait.entry);
