@@ -19,7 +19,7 @@ use mowgli::machine::{Addr, QpId, Rule, Step};
 use crate::exploring::walk::Walker;
 use crate::fabric::request::{Deadline, Note, Request};
 use crate::state::faults::Fault;
-use crate::state::sharing::{Agent, Part};
+use crate::state::sharing::{Agent, Other, Part};
 use crate::state::{Move, State, Status};
 
 /// Agents of one queue pair.
@@ -190,21 +190,29 @@ impl Needs<'_, '_, '_> {
     }
 
     /// Adds the other agents that may access the word in a conflicting way.
-    fn add_conflicts(&mut self, word: Addr, agent: Agent, write: bool) {
+    fn add_conflicts(&mut self, state: &State, word: Addr, agent: Agent, write: bool) {
         let walker = self.walker;
-        for (other, reads, writes) in walker.seen.words.others(word, agent, write) {
-            match other.parts() {
+        let others = walker.seen.words.others(word, agent, write);
+        for other in others.filter(|&other| state.may_access(word, other)) {
+            match other.agent.parts() {
                 (thread, None) => {
-                    if writes {
+                    if other.write {
                         self.add(Who::Buffer(thread));
                     }
                     // Loads; stores that are still to come; locked instructions.
-                    if reads || writes {
+                    if state.may_ask(other) {
                         self.add(Who::Program(thread));
                     }
                 }
                 (_, Some((qp, part))) => self.add(Who::Nic(qp, part)),
             }
+        }
+    }
+
+    /// Adds the programs of those who may yet do this.
+    fn add_askers(&mut self, state: &State, others: impl Iterator<Item = Other>) {
+        for other in others.filter(|&other| state.may_ask(other)) {
+            self.add(Who::Program(other.agent.parts().0));
         }
     }
 
@@ -231,18 +239,16 @@ impl Needs<'_, '_, '_> {
         match *request {
             Request::Load { word } => {
                 let addr = state.addr(common, word);
-                self.add_conflicts(addr, cpu, false);
+                self.add_conflicts(state, addr, cpu, false);
             }
             Request::Rmw { word, .. } => {
                 let addr = state.addr(common, word);
-                self.add_conflicts(addr, cpu, true);
+                self.add_conflicts(state, addr, cpu, true);
             }
             Request::Lock { lock, .. } | Request::TryLock { lock } | Request::Unlock { lock, .. } => {
                 let index = state.lock_index(common, lock.0);
                 let walker = self.walker;
-                for user in walker.seen.lock_users(index) {
-                    self.add(Who::Program(user));
-                }
+                self.add_askers(state, walker.seen.lock_users(index, thread, true));
             }
             Request::Poll => {
                 let node = state.info(thread).node;
@@ -257,7 +263,11 @@ impl Needs<'_, '_, '_> {
                 ..
             } => self.add_node(state, state.info(thread).node),
             Request::Send { .. } | Request::Receive | Request::Close => self.add_all_programs(),
-            Request::Note(Note::Call(_) | Note::Return(_)) => self.add_all_programs(),
+            Request::Note(Note::Call(_) | Note::Return(_)) => {
+                let returns = matches!(request, Request::Note(Note::Return(_)));
+                let walker = self.walker;
+                self.add_askers(state, walker.seen.history_of_others(thread, returns));
+            }
             // Nobody but the thread itself sees these requests.
             Request::Post { .. }
             | Request::Lost
@@ -278,10 +288,10 @@ impl Needs<'_, '_, '_> {
         let touched = state.machine.footprint(step);
         let agent = crate::state::agent_of(step);
         if let Some(word) = touched.reads {
-            self.add_conflicts(word, agent, touched.writes == Some(word));
+            self.add_conflicts(state, word, agent, touched.writes == Some(word));
         }
         if let Some(word) = touched.writes {
-            self.add_conflicts(word, agent, true);
+            self.add_conflicts(state, word, agent, true);
         }
         let Step::Nic { qp, rule, .. } = step else { return };
         match rule {
@@ -355,7 +365,7 @@ impl Needs<'_, '_, '_> {
             Status::Parked => {
                 let (words, polled, locks) = state.parked_on(common, thread);
                 for word in words {
-                    self.add_conflicts(word, cpu, false);
+                    self.add_conflicts(state, word, cpu, false);
                 }
                 if polled {
                     self.add_completions(state, state.info(thread).node);
@@ -363,9 +373,7 @@ impl Needs<'_, '_, '_> {
                 }
                 for lock in locks {
                     let walker = self.walker;
-                    for user in walker.seen.lock_users(lock) {
-                        self.add(Who::Program(user));
-                    }
+                    self.add_askers(state, walker.seen.lock_users(lock, thread, true));
                 }
                 // The thread's own store buffer decides what the thread sees.
                 self.add(Who::Buffer(thread));
@@ -376,9 +384,7 @@ impl Needs<'_, '_, '_> {
                     Some(Request::Lock { lock, .. }) => {
                         let index = state.lock_index(common, lock.0);
                         let walker = self.walker;
-                        for user in walker.seen.lock_users(index) {
-                            self.add(Who::Program(user));
-                        }
+                        self.add_askers(state, walker.seen.lock_users(index, thread, true));
                     }
                     Some(Request::Join { thread }) => self.add(Who::Program(*thread)),
                     Some(Request::Receive) | None => self.add_all_programs(),

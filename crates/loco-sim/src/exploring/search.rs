@@ -10,7 +10,7 @@
 
 use std::time::Instant;
 
-use explorer::{Bounds, Ended, Failed, Limits, Options};
+use explorer::{Bounds, Choice, Ended, Failed, Limits, Options, Samples};
 
 use crate::exploring::progress::Progress;
 use crate::exploring::system::Explored;
@@ -42,6 +42,7 @@ pub(crate) fn exhaustive(
             number: total.passes,
             begun,
         };
+        let moves = total.transitions;
         let (completeness, failure) = pass.run(&mut seen, &mut total)?;
         let grown = config.reduces() && (seen.fresh || common.words.len() != words);
         let stopped = matches!(completeness, Completeness::Incomplete(_)) || failure.is_some();
@@ -55,6 +56,8 @@ pub(crate) fn exhaustive(
                 stats: total,
             });
         }
+        let executions = (total.transitions - moves) / total.depth_max.max(1) / 2;
+        pass.sample(executions, &mut seen, &mut total)?;
     }
 }
 
@@ -106,6 +109,32 @@ impl Pass<'_> {
             (Ended::Complete | Ended::Bounded, _) => Completeness::Complete,
         };
         Ok((completeness, failure))
+    }
+
+    /// Learns from random executions, which meet most conflicts. A search that has to be repeated learns them one at a time.
+    fn sample(&self, executions: u64, seen: &mut Seen, total: &mut Stats) -> Result<(), SimError> {
+        let config = self.config;
+        let samples = Samples {
+            choice: Choice::Uniform,
+            executions,
+            seed: self.number,
+            optional_max: config.faults.expiries + config.faults.crashes + config.faults.suspicions,
+            workers: config.workers.max(1),
+            limits: limits(config, self.begun),
+            depth_max: config.steps_max as u64,
+            progress: None,
+        };
+        let make = || {
+            let walker = Walker::new(self.common, config, self.builder, seen.clone());
+            Explored::new(walker, false)
+        };
+        let sampled = explorer::sample(&samples, make).map_err(failed)?;
+        for learned in sampled.collected {
+            seen.merge(&learned.seen);
+            total.runs += learned.runs;
+        }
+        total.transitions += sampled.stats.moves;
+        Ok(())
     }
 
     fn tell(&self, progress: &explorer::Progress) {

@@ -21,6 +21,9 @@ pub(crate) struct Explored<'a> {
     /// Set while the reduction leaves moves out. An access that was not counted on then ends the search,
     /// since the moves left out may have mattered.
     pub(crate) learns: bool,
+    /// The moves taken, and how many of them had been taken when a conflict that was not known showed.
+    moves: u64,
+    fresh: Option<u64>,
 }
 
 /// The knowledge of a worker and the work that it has done.
@@ -35,6 +38,8 @@ impl<'a> Explored<'a> {
             walker,
             reducer: persistent::Reducer::default(),
             learns,
+            moves: 0,
+            fresh: None,
         }
     }
 }
@@ -80,7 +85,13 @@ impl System for Explored<'_> {
         if let Some(failure) = failure_of_length(&self.walker, at) {
             return Ok(Flow::Found(Box::new(failure)));
         }
-        Ok(match self.learns && self.walker.seen.fresh {
+        self.moves += 1;
+        if !self.learns || !self.walker.seen.fresh {
+            return Ok(Flow::On);
+        }
+        // The search has to be repeated. It goes on for as long as it has taken so far, to learn more.
+        let met = *self.fresh.get_or_insert(self.moves);
+        Ok(match self.moves >= met.saturating_mul(2) {
             true => Flow::Quit,
             false => Flow::On,
         })

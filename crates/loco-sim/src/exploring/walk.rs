@@ -117,7 +117,7 @@ impl<'a> Walker<'a> {
     /// Takes a move that is enabled.
     pub(crate) fn take(&mut self, at: &mut Position, what: Move) -> Result<bool, SimError> {
         let taken = match what {
-            Move::Machine(step) => at.state.take(&mut self.seen, step),
+            Move::Machine(step) => at.state.take(step),
             Move::Fault(fault) => at.state.fail(fault),
             Move::Thread(thread) => {
                 let Some(request) = at.state.request(self.common, thread) else {
@@ -151,7 +151,7 @@ impl<'a> Walker<'a> {
             self.scratch.clear();
             state.machine.steps(&mut self.scratch);
             match self.scratch.first() {
-                Some(&step) if state.take(&mut self.seen, step) => {}
+                Some(&step) if state.take(step) => {}
                 _ => return,
             }
         }
@@ -249,10 +249,15 @@ impl<'a> Walker<'a> {
         }
         let touched = state.machine.footprint(step);
         let agent = agent_of(step);
-        let conflicts = |word: Option<Addr>, write| {
-            word.is_some_and(|word| self.seen.words.conflicts(word, agent, write))
-        };
+        let conflicts =
+            |word: Option<Addr>, write| word.is_some_and(|word| self.conflicts(state, word, agent, write));
         touched.unit.is_none() && !conflicts(touched.reads, false) && !conflicts(touched.writes, true)
+    }
+
+    /// Returns whether another agent may yet access the word, and one of the two writes.
+    fn conflicts(&self, state: &State, word: Addr, agent: Agent, write: bool) -> bool {
+        let mut others = self.seen.words.others(word, agent, write);
+        others.any(|other| state.may_access(word, other))
     }
 
     fn thread_commutes(&self, state: &mut State, thread: u16, request: &Request) -> bool {
@@ -271,19 +276,25 @@ impl<'a> Walker<'a> {
             }
             Request::Load { word } => {
                 let addr = state.addr(self.common, word);
-                !self.seen.words.conflicts(addr, Agent::cpu(thread), false)
+                !self.conflicts(state, addr, Agent::cpu(thread), false)
             }
             Request::Rmw { word, .. } => {
                 let addr = state.addr(self.common, word);
-                !self.seen.words.conflicts(addr, Agent::cpu(thread), true)
+                !self.conflicts(state, addr, Agent::cpu(thread), true)
             }
             Request::Lock { lock, .. } | Request::TryLock { lock } => {
                 let index = state.lock_index(self.common, lock.0);
-                !self.seen.lock_conflicts(index, thread)
+                !self
+                    .seen
+                    .lock_users(index, thread, true)
+                    .any(|user| state.may_ask(user))
             }
             Request::Unlock { lock, .. } => {
                 let index = state.lock_index(self.common, lock.0);
-                !self.seen.unlock_conflicts(index, thread)
+                !self
+                    .seen
+                    .lock_users(index, thread, false)
+                    .any(|user| state.may_ask(user))
             }
             Request::Poll
             | Request::Now
@@ -291,8 +302,12 @@ impl<'a> Walker<'a> {
             | Request::Reach { .. }
             | Request::Send { .. }
             | Request::Receive
-            | Request::Close
-            | Request::Note(Note::Call(_) | Note::Return(_)) => false,
+            | Request::Close => false,
+            Request::Note(Note::Call(_) | Note::Return(_)) => {
+                let returns = matches!(request, Request::Note(Note::Return(_)));
+                let mut others = self.seen.history_of_others(thread, returns);
+                !others.any(|other| state.may_ask(other))
+            }
         }
     }
 

@@ -91,7 +91,7 @@ pub(crate) fn of(
         at.state.machine.steps(&mut steps);
         let Some(&step) = steps.first() else { break };
         recorder.see_step(&at.state, step);
-        at.state.take(&mut walker.seen, step);
+        at.state.take(step);
     }
     let (recorded, initial) = recorder.finish();
     Ok(Graph {

@@ -15,7 +15,7 @@ mod waits;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use mowgli::machine::{Action, Addr, Machine, Post, Step};
+use mowgli::machine::{Action, Addr, Machine, Post, QpId, Step};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
@@ -23,7 +23,7 @@ use crate::fabric::request::{Deadline, Kind, LockMode, NodeSet, Note, Reply, Req
 use crate::state::behaviour::{Behaviour, Past};
 use crate::state::faults::{Fault, Faults, Losses};
 use crate::state::names::Names;
-use crate::state::sharing::{Agent, Seen};
+use crate::state::sharing::{Agent, Other, Part, Seen};
 use crate::state::waits::Waiting;
 
 /// The knowledge that all explorers of one exploration share.
@@ -129,6 +129,8 @@ pub(crate) struct Thread {
     pub(crate) wait: Option<Box<Waiting>>,
     /// The number of calls of its history that have returned.
     finished: u16,
+    /// The number of requests granted that are not part of a failed evaluation. It follows from the past.
+    phase: u32,
 }
 
 /// The ability of a thread to go on.
@@ -178,6 +180,7 @@ impl State {
             status: Status::Ready,
             wait: None,
             finished: 0,
+            phase: 0,
         });
         thread
     }
@@ -253,10 +256,11 @@ impl State {
             return None;
         }
         let cpu = Agent::cpu(thread);
+        let phase = self.threads[thread as usize].phase;
         let reply = match *request {
             Request::Load { word } => {
                 let addr = self.addr(common, word);
-                seen.touch(addr, cpu, false);
+                seen.touch(addr, cpu, false, phase);
                 let value = self.machine.load(thread, addr)? as u64;
                 if let Some(wait) = &mut self.threads[thread as usize].wait {
                     wait.reads.push((word, value));
@@ -265,7 +269,7 @@ impl State {
             }
             Request::Store { word, value } => {
                 let loc = self.addr(common, word);
-                seen.touch(loc, cpu, true);
+                seen.touch(loc, cpu, true, phase);
                 self.machine
                     .issue(
                         thread,
@@ -279,8 +283,8 @@ impl State {
             }
             Request::Rmw { word, rmw } => {
                 let loc = self.addr(common, word);
-                seen.touch(loc, cpu, false);
-                seen.touch(loc, cpu, true);
+                seen.touch(loc, cpu, false, phase);
+                seen.touch(loc, cpu, true, phase);
                 let old = self.locked(thread, loc, rmw)?;
                 if let Some(wait) = &mut self.threads[thread as usize].wait {
                     wait.reads.push((word, rmw.apply(old).unwrap_or(old)));
@@ -299,6 +303,12 @@ impl State {
                     return Some(Reply::Lost(lost));
                 }
                 let op = self.remote_op(common, op);
+                let qp = QpId { thread: owner, peer };
+                // Who posts to the queue pair of another thread may do so whatever that thread's phase is.
+                let phase = if owner == thread { phase } else { u32::MAX };
+                op.accesses(|access| {
+                    seen.touch(access.word, Agent::nic(qp, access.rule), access.writes, phase);
+                });
                 self.machine
                     .issue(
                         owner,
@@ -350,6 +360,7 @@ impl State {
                     Deadline::Within(time) => Some(clock.saturating_add(time)),
                 };
                 let t = &mut self.threads[thread as usize];
+                t.phase += 1;
                 let reply = deadline.map_or(Reply::Unit, Reply::Value);
                 let entry = common.behaviour.after(t.past, &reply);
                 t.wait = Some(Box::new(Waiting {
@@ -369,7 +380,9 @@ impl State {
                 return Some(reply);
             }
             Request::WaitEnd => {
-                self.threads[thread as usize].wait = None;
+                let t = &mut self.threads[thread as usize];
+                t.phase += 1;
+                t.wait = None;
                 return Some(Reply::Unit);
             }
             // The request is granted when the thread is woken.
@@ -385,7 +398,7 @@ impl State {
             }
             Request::Lock { lock, mode } => {
                 let index = self.lock_index(common, lock.0);
-                seen.touch_lock(index, thread, false);
+                seen.touch_lock(index, thread, false, phase);
                 let lock = &mut self.locks[index];
                 match mode {
                     LockMode::Exclusive => lock.writer = Some(thread),
@@ -395,7 +408,7 @@ impl State {
             }
             Request::TryLock { lock } => {
                 let index = self.lock_index(common, lock.0);
-                seen.touch_lock(index, thread, true);
+                seen.touch_lock(index, thread, true, phase);
                 let lock = &mut self.locks[index];
                 if lock.writer.is_none() && lock.readers == 0 {
                     lock.writer = Some(thread);
@@ -410,6 +423,7 @@ impl State {
             }
             Request::Unlock { lock, mode } => {
                 let index = self.lock_index(common, lock.0);
+                seen.touch_lock(index, thread, false, phase);
                 let past = self.threads[thread as usize].past;
                 let lock = &mut self.locks[index];
                 match mode {
@@ -446,9 +460,11 @@ impl State {
                 Reply::Unit
             }
             Request::Note(Note::Call(_)) => {
+                seen.touch_history(thread, false, phase);
                 Reply::Finished(self.threads.iter().map(|t| t.finished).collect())
             }
             Request::Note(Note::Return(_)) => {
+                seen.touch_history(thread, true, phase);
                 self.threads[thread as usize].finished += 1;
                 Reply::Unit
             }
@@ -459,7 +475,9 @@ impl State {
                 return Some(Reply::Unit);
             }
         };
-        if let Some(wait) = &mut self.threads[thread as usize].wait {
+        let t = &mut self.threads[thread as usize];
+        t.phase += 1;
+        if let Some(wait) = &mut t.wait {
             wait.pure = false;
         }
         Some(reply)
@@ -497,16 +515,34 @@ impl State {
     }
 
     /// Takes a step of the machine.
-    pub(crate) fn take(&mut self, seen: &mut Seen, step: Step) -> bool {
-        let touched = self.machine.footprint(step);
-        let agent = agent_of(step);
-        if let Some(word) = touched.reads {
-            seen.touch(word, agent, false);
-        }
-        if let Some(word) = touched.writes {
-            seen.touch(word, agent, true);
-        }
+    pub(crate) fn take(&mut self, step: Step) -> bool {
         self.machine.apply(step).is_ok()
+    }
+
+    /// Returns whether the thread may yet make requests of this sort.
+    pub(crate) fn may_ask(&self, other: Other) -> bool {
+        let t = &self.threads[usize::from(other.agent.parts().0)];
+        let ended = matches!(t.status, Status::Done | Status::Failed | Status::Stopped);
+        other.until == u32::MAX || !ended && other.until > t.phase
+    }
+
+    /// Returns whether the agent may yet access the word so: because of a request that is to come, or of one that was granted and has
+    /// not taken effect.
+    pub(crate) fn may_access(&self, word: Addr, other: Other) -> bool {
+        if self.may_ask(other) {
+            return true;
+        }
+        match other.agent.parts() {
+            (thread, None) => other.write && self.machine.buffers(thread, word),
+            (_, Some((qp, part))) => {
+                let mut found = false;
+                self.machine.outstanding(qp, |access| {
+                    found |=
+                        access.word == word && access.writes == other.write && Part::of(access.rule) == part;
+                });
+                found
+            }
+        }
     }
 }
 

@@ -73,73 +73,100 @@ impl Part {
     }
 }
 
-const READ: u8 = 1;
-const WRITE: u8 = 2;
+/// The end of a thread's accesses of some sort: no such access comes from a request at this phase ([`super::Thread::phase`]) or a later
+/// one. It is 0 if there are none.
+type Until = u32;
+
+/// The accesses of an agent to a word, by when the requests behind them end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Accesses {
+    agent: Agent,
+    reads: Until,
+    writes: Until,
+}
+
+impl Accesses {
+    fn until(&mut self, write: bool) -> &mut Until {
+        match write {
+            true => &mut self.writes,
+            false => &mut self.reads,
+        }
+    }
+}
+
+/// A sort of accesses by an agent other than the one that asks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Other {
+    pub(crate) agent: Agent,
+    pub(crate) write: bool,
+    pub(crate) until: Until,
+}
 
 /// Accesses by word.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sharing {
-    words: Vec<SmallVec<[(Agent, u8); 4]>>,
+    words: Vec<SmallVec<[Accesses; 4]>>,
 }
 
 impl Sharing {
-    /// Returns true if another agent touches the word and one of the two writes.
-    pub(crate) fn conflicts(&self, word: Addr, agent: Agent, write: bool) -> bool {
-        self.words.get(word.0 as usize).is_some_and(|seen| {
-            seen.iter()
-                .any(|&(other, how)| other != agent && (write || how & WRITE != 0))
-        })
-    }
-
-    /// Returns whether the agent has touched the word.
-    fn knows(&self, word: Addr, agent: Agent) -> bool {
-        let seen = self.words.get(word.0 as usize);
-        seen.is_some_and(|seen| seen.iter().any(|&(other, _)| other == agent))
-    }
-
-    /// Returns the other agents that touch the word in a conflicting way, and whether they read and write.
-    pub(crate) fn others(
-        &self,
-        word: Addr,
-        agent: Agent,
-        write: bool,
-    ) -> impl Iterator<Item = (Agent, bool, bool)> + '_ {
+    /// Returns the accesses of other agents to the word that conflict with a read or a write.
+    pub(crate) fn others(&self, word: Addr, agent: Agent, write: bool) -> impl Iterator<Item = Other> + '_ {
         let seen = self.words.get(word.0 as usize).map_or(&[][..], |seen| &seen[..]);
         seen.iter()
-            .filter(move |&&(other, how)| other != agent && (write || how & WRITE != 0))
-            .map(|&(other, how)| (other, how & READ != 0, how & WRITE != 0))
+            .filter(move |of| of.agent != agent)
+            .flat_map(move |of| {
+                let reads = Other {
+                    agent: of.agent,
+                    write: false,
+                    until: if write { of.reads } else { 0 },
+                };
+                let writes = Other {
+                    write: true,
+                    until: of.writes,
+                    ..reads
+                };
+                [reads, writes].into_iter().filter(|other| other.until > 0)
+            })
     }
 
     /// Counts an access. Returns true if it makes a conflict that was not known.
-    pub(crate) fn record(&mut self, word: Addr, agent: Agent, write: bool) -> bool {
+    fn record(&mut self, word: Addr, agent: Agent, write: bool, until: Until) -> bool {
+        self.grow(word, agent, write, until) && self.others(word, agent, write).next().is_some()
+    }
+
+    /// Counts an access. Returns true if that was not known.
+    fn grow(&mut self, word: Addr, agent: Agent, write: bool, until: Until) -> bool {
         let index = word.0 as usize;
         if self.words.len() <= index {
             self.words.resize_with(index + 1, SmallVec::new);
         }
-        let how = if write { WRITE } else { READ };
         let seen = &mut self.words[index];
-        match seen.iter_mut().find(|(other, _)| *other == agent) {
-            Some((_, known)) if *known & how != 0 => return false,
-            Some((_, known)) => *known |= how,
-            None => seen.push((agent, how)),
-        }
-        self.conflicts(word, agent, write)
+        let at = seen.iter().position(|of| of.agent == agent).unwrap_or_else(|| {
+            seen.push(Accesses {
+                agent,
+                reads: 0,
+                writes: 0,
+            });
+            seen.len() - 1
+        });
+        let known = seen[at].until(write);
+        let grows = *known < until;
+        *known = until.max(*known);
+        grows
     }
 
-    /// Adds the accesses that another explorer has seen. Returns true if the two together show a conflict
-    /// that this one did not have.
-    pub(crate) fn merge(&mut self, other: &Sharing) -> bool {
-        let mut fresh = false;
-        for (index, seen) in other.words.iter().enumerate() {
-            for &(agent, how) in seen {
-                for write in [false, true] {
-                    if how & (if write { WRITE } else { READ }) != 0 {
-                        fresh |= self.record(Addr(index as u32), agent, write);
-                    }
-                }
-            }
-        }
-        fresh
+    /// Lists all accesses: the word, the agent, whether it writes, and until when.
+    fn all(&self) -> impl Iterator<Item = (Addr, Agent, bool, Until)> + '_ {
+        let words = (0..).map(Addr).zip(&self.words);
+        words.flat_map(|(word, seen)| {
+            seen.iter().flat_map(move |of| {
+                let ways = [
+                    (word, of.agent, false, of.reads),
+                    (word, of.agent, true, of.writes),
+                ];
+                ways.into_iter().filter(|&(.., until)| until > 0)
+            })
+        })
     }
 }
 
@@ -148,59 +175,69 @@ impl Sharing {
 pub(crate) struct Seen {
     /// Accesses to words.
     pub(crate) words: Sharing,
-    /// Uses of locks: an attempt counts as a write, locking as a read.
+    /// Uses of locks: an attempt counts as a write, locking and unlocking as a read.
     pub(crate) locks: Sharing,
+    /// The history: a return counts as a write, a call as a read. There is one.
+    history: Sharing,
     /// Set when a conflict was met that was not known before.
     pub(crate) fresh: bool,
 }
 
+/// The history as a word of [`Seen::history`].
+const HISTORY: Addr = Addr(0);
+
 impl Seen {
     /// Counts an access to a word.
-    pub(crate) fn touch(&mut self, word: Addr, agent: Agent, write: bool) {
-        self.fresh |= self.words.record(word, agent, write);
+    pub(crate) fn touch(&mut self, word: Addr, agent: Agent, write: bool, phase: u32) {
+        self.fresh |= self.words.record(word, agent, write, phase.saturating_add(1));
     }
 
     /// Counts a use of a lock by a thread.
-    pub(crate) fn touch_lock(&mut self, lock: usize, thread: u16, attempt: bool) {
+    pub(crate) fn touch_lock(&mut self, lock: usize, thread: u16, attempt: bool, phase: u32) {
+        self.use_lock(lock, Agent::cpu(thread), attempt, phase.saturating_add(1));
+    }
+
+    fn use_lock(&mut self, lock: usize, agent: Agent, attempt: bool, until: Until) {
         let word = Addr(lock as u32);
-        let agent = Agent::cpu(thread);
-        // A second thread is new knowledge even if both threads only lock.
-        let known = self.locks.knows(word, agent);
-        let conflict = self.locks.record(word, agent, attempt);
-        self.fresh |= conflict || !known && self.locks.conflicts(word, agent, true);
+        // What a second thread does is new knowledge even if both only lock.
+        self.fresh |= self.locks.grow(word, agent, attempt, until)
+            && self.locks.others(word, agent, true).next().is_some();
     }
 
-    /// Lists the threads that use the lock.
-    pub(crate) fn lock_users(&self, lock: usize) -> impl Iterator<Item = u16> + '_ {
-        let nobody = Agent(u32::MAX);
-        self.locks
-            .others(Addr(lock as u32), nobody, true)
-            .map(|(agent, ..)| agent.parts().0)
+    /// Counts a call or a return of a history.
+    pub(crate) fn touch_history(&mut self, thread: u16, returns: bool, phase: u32) {
+        self.in_history(Agent::cpu(thread), returns, phase.saturating_add(1));
     }
 
-    /// Returns whether locking may hinder another thread.
-    pub(crate) fn lock_conflicts(&self, lock: usize, thread: u16) -> bool {
-        self.locks.conflicts(Addr(lock as u32), Agent::cpu(thread), true)
+    fn in_history(&mut self, agent: Agent, returns: bool, until: Until) {
+        self.fresh |= self.history.grow(HISTORY, agent, returns, until)
+            && self.history_of_others(agent.parts().0, returns).next().is_some();
     }
 
-    /// Returns whether another thread may notice when the lock is released.
-    pub(crate) fn unlock_conflicts(&self, lock: usize, thread: u16) -> bool {
-        self.locks.conflicts(Addr(lock as u32), Agent::cpu(thread), false)
+    /// Returns the uses of the lock by threads other than this one: all, or those that notice when it is released.
+    pub(crate) fn lock_users(&self, lock: usize, thread: u16, all: bool) -> impl Iterator<Item = Other> + '_ {
+        self.locks.others(Addr(lock as u32), Agent::cpu(thread), all)
+    }
+
+    /// Returns the calls and returns of other threads whose order with a return or a call of this one matters: returns with
+    /// calls, but not calls with calls.
+    pub(crate) fn history_of_others(&self, thread: u16, returns: bool) -> impl Iterator<Item = Other> + '_ {
+        let others = self.history.others(HISTORY, Agent::cpu(thread), returns);
+        others.filter(move |other| other.write != returns)
     }
 
     /// Adds what another explorer has seen. A conflict between the two is new to both: each has explored as
     /// if its own accesses were the only ones.
     pub(crate) fn merge(&mut self, other: &Seen) {
         self.fresh |= other.fresh;
-        self.fresh |= self.words.merge(&other.words);
-        for (index, users) in other.locks.words.iter().enumerate() {
-            for &(agent, how) in users {
-                for attempt in [false, true] {
-                    if how & (if attempt { WRITE } else { READ }) != 0 {
-                        self.touch_lock(index, agent.parts().0, attempt);
-                    }
-                }
-            }
+        for (word, agent, write, until) in other.words.all() {
+            self.fresh |= self.words.record(word, agent, write, until);
+        }
+        for (lock, agent, attempt, until) in other.locks.all() {
+            self.use_lock(lock.0 as usize, agent, attempt, until);
+        }
+        for (_, agent, returns, until) in other.history.all() {
+            self.in_history(agent, returns, until);
         }
     }
 }
@@ -213,8 +250,8 @@ mod tests {
     fn a_conflict_that_only_the_merge_shows_is_news() {
         let word = Addr(3);
         let (mut one, mut two) = (Seen::default(), Seen::default());
-        one.touch(word, Agent::cpu(0), true);
-        two.touch(word, Agent::cpu(1), false);
+        one.touch(word, Agent::cpu(0), true, 0);
+        two.touch(word, Agent::cpu(1), false, 0);
         assert!(!one.fresh && !two.fresh);
         one.merge(&two);
         assert!(one.fresh);
@@ -227,8 +264,8 @@ mod tests {
     #[test]
     fn a_lock_of_two_threads_that_only_the_merge_shows_is_news() {
         let (mut one, mut two) = (Seen::default(), Seen::default());
-        one.touch_lock(0, 0, false);
-        two.touch_lock(0, 1, false);
+        one.touch_lock(0, 0, false, 0);
+        two.touch_lock(0, 1, false, 0);
         assert!(!one.fresh && !two.fresh);
         one.merge(&two);
         assert!(one.fresh);

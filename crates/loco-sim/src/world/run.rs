@@ -145,7 +145,7 @@ impl Run {
                         steps.clear();
                         state.machine.steps(&mut steps);
                         let Some(&step) = steps.first() else { break };
-                        state.take(&mut seen, step);
+                        state.take(step);
                     }
                     if parked {
                         break;

@@ -25,6 +25,7 @@ mod encode;
 mod footprint;
 mod independence;
 mod ops;
+mod outstanding;
 mod simplified;
 mod step;
 mod trace;
@@ -34,6 +35,7 @@ use smallvec::SmallVec;
 
 pub use independence::Commutes;
 pub use ops::{Action, Addr, IssueError, Issued, Post, QpId, RemoteOp};
+pub use outstanding::Access;
 pub use step::{Footprint, Rule, Step};
 pub use view::{Buffer, EntryView, QueuePairView, ThreadView, View};
 

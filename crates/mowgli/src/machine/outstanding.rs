@@ -1,0 +1,101 @@
+//! Finds the accesses to memory that operations under way have yet to make.
+//!
+//! A partial-order reduction asks this to know that a word is no longer touched by a queue pair or a store buffer. Relies on the rules of
+//! [`super::simplified`] and [`super::concrete`]. Used by explorers of object code.
+
+use super::buffers::{Delayed, Entry, LocalBack, Source, Stage};
+use super::{Addr, Machine, QpId, RemoteOp, Rule};
+
+/// An access to a word by a queue pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// The rule that makes the access.
+    pub rule: Rule,
+    /// The word.
+    pub word: Addr,
+    /// Set if the word is written.
+    pub writes: bool,
+}
+
+impl RemoteOp {
+    /// Calls `visit` with every access that the operation makes once it has been posted.
+    pub fn accesses(self, visit: impl FnMut(Access)) {
+        Entry::new(self, 0, false).stage.accesses(visit);
+    }
+}
+
+impl Stage {
+    fn accesses(self, mut visit: impl FnMut(Access)) {
+        let mut access = |rule, word, writes| visit(Access { rule, word, writes });
+        match self {
+            Stage::Put { dst, src } => {
+                if let Source::Word(src) = src {
+                    access(Rule::LocalRead, src, false);
+                }
+                access(Rule::PlaceRemote, dst, true);
+            }
+            Stage::PutValue { dst, .. } => access(Rule::PlaceRemote, dst, true),
+            Stage::Get { dst, src } => {
+                access(Rule::RemoteRead, src, false);
+                access(Rule::PlaceLocal, dst, true);
+            }
+            Stage::Value { dst, .. } => access(Rule::PlaceLocal, dst, true),
+            Stage::Rmw { dst, target, .. } | Stage::Executing { dst, target, .. } => {
+                access(Rule::AtomicRead, target, false);
+                // An atomic operation that is atomic against everything writes where it reads.
+                access(Rule::AtomicRead, target, true);
+                access(Rule::PlaceRemote, target, true);
+                access(Rule::PlaceLocal, dst, true);
+            }
+            Stage::Ack | Stage::Fence => {}
+        }
+    }
+}
+
+impl Machine {
+    /// Calls `visit` with every access that the queue pair has yet to make for operations which have been posted to it.
+    pub fn outstanding(&self, id: QpId, mut visit: impl FnMut(Access)) {
+        let Some(thread) = self.threads.get(usize::from(id.thread)) else {
+            return;
+        };
+        for delayed in thread.store_buffer.iter() {
+            if let Delayed::Remote { peer, entry } = delayed
+                && *peer == id.peer
+            {
+                entry.stage.accesses(&mut visit);
+            }
+        }
+        let Some(qp) = thread.queue_pair(id.peer) else {
+            return;
+        };
+        for entry in qp.pipe.iter() {
+            entry.stage.accesses(&mut visit);
+        }
+        for write in qp.wb_r.iter() {
+            visit(Access {
+                rule: Rule::PlaceRemote,
+                word: write.dst,
+                writes: true,
+            });
+        }
+        for back in qp.wb_l.iter() {
+            if let LocalBack::Write { dst, .. } = *back {
+                visit(Access {
+                    rule: Rule::PlaceLocal,
+                    word: dst,
+                    writes: true,
+                });
+            }
+        }
+    }
+
+    /// Returns whether the thread's store buffer holds a store to the word.
+    pub fn buffers(&self, thread: u16, word: Addr) -> bool {
+        let buffer = self.threads.get(usize::from(thread)).map(|t| &t.store_buffer);
+        buffer.is_some_and(|buffer| {
+            buffer
+                .iter()
+                .any(|delayed| matches!(delayed, Delayed::Store { loc, .. } if *loc == word))
+        })
+    }
+}
