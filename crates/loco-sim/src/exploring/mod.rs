@@ -2,6 +2,7 @@
 //!
 //! Relies on [`crate::world`] for runs and on [`crate::state`] for moves. Used by the crate's entry points.
 
+pub(crate) mod conditions;
 pub(crate) mod persistent;
 pub(crate) mod progress;
 pub(crate) mod random;

@@ -18,6 +18,7 @@ use crate::exploring::walk::{Builder, Walker};
 use crate::reports::{Completeness, Failure, Report, Stats};
 use crate::state::Common;
 use crate::state::sharing::Seen;
+use crate::state::waits::Waits;
 use crate::{Config, SimError};
 
 /// Explores every behaviour of the world, or, with bounds, every behaviour within them.
@@ -27,10 +28,33 @@ pub(crate) fn exhaustive(
     bounds: Option<Bounds>,
 ) -> Result<Report, SimError> {
     let begun = Instant::now();
-    // Within bounds nothing counts as if it had not happened.
-    let common = Common::new(config.reduces() && bounds.is_none());
-    let mut seen = Seen::default();
+    let waits = match bounds {
+        _ if !config.reduction => Waits::Apart,
+        None if config.reduces() => Waits::Merged,
+        // Bounds count every move.
+        _ => Waits::Passing,
+    };
     let mut total = Stats::default();
+    match passes(config, builder, bounds, begun, waits, &mut total) {
+        // A condition keeps more than its progress, or the world is not deterministic, which this will tell.
+        Err(SimError::NotDeterministic { .. }) if waits != Waits::Apart => {
+            passes(config, builder, bounds, begun, Waits::Apart, &mut total)
+        }
+        result => result,
+    }
+}
+
+/// Explores in passes, until one learns nothing new.
+fn passes(
+    config: &Config,
+    builder: Builder<'_>,
+    bounds: Option<Bounds>,
+    begun: Instant,
+    waits: Waits,
+    total: &mut Stats,
+) -> Result<Report, SimError> {
+    let common = Common::new(waits);
+    let mut seen = Seen::new(bounds.is_some());
     loop {
         total.passes += 1;
         let words = common.words.len();
@@ -43,7 +67,7 @@ pub(crate) fn exhaustive(
             begun,
         };
         let moves = total.transitions;
-        let (completeness, failure) = pass.run(&mut seen, &mut total)?;
+        let (completeness, failure) = pass.run(&mut seen, total)?;
         let grown = config.reduces() && (seen.fresh || common.words.len() != words);
         let stopped = matches!(completeness, Completeness::Incomplete(_)) || failure.is_some();
         if stopped || !grown {
@@ -53,11 +77,11 @@ pub(crate) fn exhaustive(
                 faults: config.faults,
                 completeness,
                 failure,
-                stats: total,
+                stats: total.clone(),
             });
         }
         let executions = (total.transitions - moves) / total.depth_max.max(1) / 2;
-        pass.sample(executions, &mut seen, &mut total)?;
+        pass.sample(executions, &mut seen, total)?;
     }
 }
 

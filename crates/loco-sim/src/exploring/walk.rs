@@ -14,9 +14,11 @@
 use mowgli::machine::{Addr, Step};
 use smallvec::SmallVec;
 
+use crate::exploring::conditions::{self, Conditions};
 use crate::exploring::trail::Trail;
 use crate::fabric::request::{Deadline, Note, Reply, Request};
 use crate::state::sharing::{Agent, Seen};
+use crate::state::waits::Waits;
 use crate::state::{Common, Move, State, Status, agent_of};
 use crate::world::World;
 use crate::world::run::{Granted, Run, Start, unknown};
@@ -59,6 +61,7 @@ pub(crate) struct Walker<'a> {
     pub(crate) seen: Seen,
     pub(crate) runs: u64,
     scratch: Vec<Step>,
+    pub(crate) conditions: Conditions,
 }
 
 impl<'a> Walker<'a> {
@@ -71,6 +74,7 @@ impl<'a> Walker<'a> {
             seen,
             runs: 0,
             scratch: Vec::new(),
+            conditions: Conditions::default(),
         }
     }
 
@@ -89,7 +93,7 @@ impl<'a> Walker<'a> {
     }
 
     /// Brings a run to this position, so that the next request of every thread is known.
-    fn consult(&mut self, state: &State, path: &Trail<Granted>) -> Result<(), SimError> {
+    pub(crate) fn consult(&mut self, state: &State, path: &Trail<Granted>) -> Result<(), SimError> {
         let path = path.to_vec();
         let on_path = match &mut self.run {
             Some(run) => run.follow(&path),
@@ -139,7 +143,16 @@ impl<'a> Walker<'a> {
         if taken {
             at.schedule.push(what);
             self.take_effect(&mut at.state);
+            let parked = match what {
+                Move::Thread(thread) => at.state.failed_evaluation(thread).map(|past| (thread, past)),
+                Move::Machine(_) | Move::Fault(_) => None,
+            };
             self.settle(at)?;
+            if let Some((thread, past)) = parked
+                && self.common.behaviour.fails_first(past)
+            {
+                conditions::check(self, at, thread)?;
+            }
         }
         Ok(taken)
     }
@@ -217,7 +230,7 @@ impl<'a> Walker<'a> {
     /// Returns whether the thread evaluates the condition of a wait, would poll in vain, and park. Nothing else changes
     /// by that, and a completion wakes the thread where it is now.
     fn only_parks(&self, state: &mut State, thread: u16, request: &Request) -> bool {
-        let polls = *request == Request::Poll && self.common.merging;
+        let polls = *request == Request::Poll && self.common.waits == Waits::Merged;
         if !polls || !state.only_reads(thread) || !state.polls_in_vain(thread) {
             return false;
         }

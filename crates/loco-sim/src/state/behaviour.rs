@@ -9,6 +9,7 @@
 //!
 //! The tree only grows, so reading it takes no lock: nodes sit in chunks that never move.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use rustc_hash::FxHashMap;
@@ -40,6 +41,8 @@ struct Node {
     request: OnceLock<Request>,
     /// The past in which a wait's condition is evaluated again. Set for a failed evaluation that only read.
     resumption: OnceLock<Past>,
+    /// Set once a failed evaluation that only read has ended here.
+    has_failed: AtomicBool,
     /// The child that was seen first, which is usually the only one.
     first: OnceLock<(Reply, u32)>,
 }
@@ -117,6 +120,12 @@ impl Behaviour {
     /// `failed`.
     pub(crate) fn resumption(&self, failed: Past) -> Option<Past> {
         self.nodes.get(failed.0).resumption.get().copied()
+    }
+
+    /// Records that a failed evaluation which only read has ended at `past`. Returns true the first time.
+    pub(crate) fn fails_first(&self, past: Past) -> bool {
+        // Relaxed: the flag publishes no other data.
+        !self.nodes.get(past.0).has_failed.swap(true, Ordering::Relaxed)
     }
 
     /// Records [`resumption`](Behaviour::resumption).

@@ -10,7 +10,7 @@ pub(crate) mod faults;
 pub(crate) mod names;
 mod nic;
 pub(crate) mod sharing;
-mod waits;
+pub(crate) mod waits;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,7 +24,7 @@ use crate::state::behaviour::{Behaviour, Past};
 use crate::state::faults::{Fault, Faults, Losses};
 use crate::state::names::Names;
 use crate::state::sharing::{Agent, Other, Part, Seen};
-use crate::state::waits::Waiting;
+use crate::state::waits::{Waiting, Waits};
 
 /// The knowledge that all explorers of one exploration share.
 #[derive(Default)]
@@ -33,16 +33,14 @@ pub(crate) struct Common {
     pub(crate) words: Names,
     pub(crate) locks: Names,
     versions: Versions,
-    /// Set if a failed evaluation of a wait's condition counts as none at all, as the reduction takes it: a thread that
-    /// evaluates again is where it was when it made the same request before.
-    pub(crate) merging: bool,
+    pub(crate) waits: Waits,
 }
 
 impl Common {
     /// Begins with no knowledge.
-    pub(crate) fn new(merging: bool) -> Common {
+    pub(crate) fn new(waits: Waits) -> Common {
         Common {
-            merging,
+            waits,
             ..Common::default()
         }
     }
@@ -389,7 +387,8 @@ impl State {
             Request::Park => {
                 let t = &mut self.threads[thread as usize];
                 t.status = Status::Parked;
-                if let Some(wait) = t.wait.as_mut().filter(|wait| wait.pure) {
+                let counts = common.waits == Waits::Apart;
+                if let Some(wait) = t.wait.as_mut().filter(|wait| wait.pure && !counts) {
                     wait.failed = Some(t.past);
                     t.past = common.behaviour.resumption(t.past).unwrap_or(wait.entry);
                     wait.entry = t.past;

@@ -181,20 +181,38 @@ pub(crate) struct Seen {
     history: Sharing,
     /// Set when a conflict was met that was not known before.
     pub(crate) fresh: bool,
+    /// Set if accesses count as if they could always come again. Within bounds a move that is taken early costs less than
+    /// in its turn, so that only moves which nobody ever sees may be.
+    for_ever: bool,
 }
 
 /// The history as a word of [`Seen::history`].
 const HISTORY: Addr = Addr(0);
 
 impl Seen {
+    /// Begins with no knowledge. With `for_ever` accesses count as if they could always come again.
+    pub(crate) fn new(for_ever: bool) -> Seen {
+        Seen {
+            for_ever,
+            ..Seen::default()
+        }
+    }
+
+    fn until(&self, phase: u32) -> Until {
+        match self.for_ever {
+            true => Until::MAX,
+            false => phase.saturating_add(1),
+        }
+    }
+
     /// Counts an access to a word.
     pub(crate) fn touch(&mut self, word: Addr, agent: Agent, write: bool, phase: u32) {
-        self.fresh |= self.words.record(word, agent, write, phase.saturating_add(1));
+        self.fresh |= self.words.record(word, agent, write, self.until(phase));
     }
 
     /// Counts a use of a lock by a thread.
     pub(crate) fn touch_lock(&mut self, lock: usize, thread: u16, attempt: bool, phase: u32) {
-        self.use_lock(lock, Agent::cpu(thread), attempt, phase.saturating_add(1));
+        self.use_lock(lock, Agent::cpu(thread), attempt, self.until(phase));
     }
 
     fn use_lock(&mut self, lock: usize, agent: Agent, attempt: bool, until: Until) {
@@ -206,7 +224,7 @@ impl Seen {
 
     /// Counts a call or a return of a history.
     pub(crate) fn touch_history(&mut self, thread: u16, returns: bool, phase: u32) {
-        self.in_history(Agent::cpu(thread), returns, phase.saturating_add(1));
+        self.in_history(Agent::cpu(thread), returns, self.until(phase));
     }
 
     fn in_history(&mut self, agent: Agent, returns: bool, until: Until) {

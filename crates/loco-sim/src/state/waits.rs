@@ -11,6 +11,20 @@ use super::{Common, State, Status};
 use crate::fabric::request::{NodeSet, Reply, Request, VirtualWord};
 use crate::state::behaviour::Past;
 
+/// What an evaluation of a wait's condition is to the past of its thread if it only read and the condition did not hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Waits {
+    /// It is part of the past like everything else.
+    #[default]
+    Apart,
+    /// It is no part of the past. The condition may keep its progress, which shows in the first request of its next evaluation.
+    /// [`crate::exploring::conditions`] finds conditions that keep more.
+    Passing,
+    /// It is no part of the past, and the thread goes on where it made the same request before. That it parks is not
+    /// interleaved with what others do.
+    Merged,
+}
+
 /// A wait under way.
 #[derive(Clone)]
 pub(crate) struct Waiting {
@@ -147,7 +161,7 @@ impl State {
     /// Settles the pasts of threads that evaluate their conditions again, once their requests are known. The
     /// failed evaluation may have read anything, but it leaves behind only its progress, if any, and that
     /// shows in the next request. The past is therefore where the wait began, or the point after it where the
-    /// failed evaluation made the same request ([`Common::merging`]), or else a point of its own that begins with this
+    /// failed evaluation made the same request ([`Waits::Merged`]), or else a point of its own that begins with this
     /// request.
     pub(crate) fn resume(&mut self, common: &Common) {
         for t in &mut self.threads {
@@ -157,14 +171,25 @@ impl State {
             };
             wait.resumes = None;
             if common.behaviour.request(wait.entry) != Some(request) {
-                let met = match common.merging {
-                    true => common.behaviour.met(wait.entry, failed, request),
-                    false => None,
+                let met = match common.waits {
+                    Waits::Merged => common.behaviour.met(wait.entry, failed, request),
+                    Waits::Passing | Waits::Apart => None,
                 };
                 wait.entry = met.unwrap_or_else(|| common.behaviour.resumed(wait.begin, request));
             }
             common.behaviour.resumes(failed, wait.entry);
             t.past = wait.entry;
         }
+    }
+
+    /// Returns the past of the failed evaluation after which the thread is parked, if that is no part of its past.
+    pub(crate) fn failed_evaluation(&self, thread: u16) -> Option<Past> {
+        let wait = self.threads[usize::from(thread)].wait.as_ref();
+        wait.and_then(|wait| wait.failed)
+    }
+
+    /// Returns whether the thread is in a wait.
+    pub(crate) fn is_waiting(&self, thread: u16) -> bool {
+        self.threads[usize::from(thread)].wait.is_some()
     }
 }

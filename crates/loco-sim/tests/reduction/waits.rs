@@ -1,21 +1,13 @@
-//! Compares explorations of random small worlds in which threads wait, for words that others write and for completions:
-//! with the reduction and without it, with one wait for several words and with a wait for each of them, and at random.
-
-#![allow(clippy::unwrap_used)]
+//! Threads that wait, for words that others write and for completions: with one wait for several words and with a wait for
+//! each of them; and conditions that remember what they saw.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-use loco_fabric::{
-    Fabric, Local, Memory, MemoryKind, NodeId, Peers, QueuePair, RegionKey, Target, Wait, WordCell, Work,
-    WorkRequestId,
-};
-use loco_sim::{
-    Completeness, Config, ModelFabric, ModelMemory, ModelQueuePair, Strategy, World, explore, note,
-};
+use loco_fabric::{Fabric, Local, Memory, NodeId, QueuePair, Target, WordCell, Work, WorkRequestId};
+use loco_sim::{Bounds, Completeness, Config, ModelQueuePair, Report, Strategy, World, explore, note};
 
-/// The most threads of a world. Each has a word on each node, which it alone writes.
-const THREADS: usize = 3;
+use crate::node::{Dice, Node, THREADS, node};
 
 /// The way in which a thread waits for several words.
 #[derive(Clone, Copy)]
@@ -44,28 +36,8 @@ struct Round {
     looks: Vec<usize>,
 }
 
-/// Numbers that a seed determines (splitmix64).
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ z >> 31) % bound as u64) as usize
-    }
-
-    /// Returns some of the numbers below `bound`, in some order.
-    fn some(&mut self, bound: usize) -> Vec<usize> {
-        let mut left: Vec<usize> = (0..bound).collect();
-        let count = self.below(bound + 1);
-        (0..count).map(|_| left.remove(self.below(left.len()))).collect()
-    }
-}
-
 fn plans(seed: u64) -> Vec<Plan> {
-    let mut dice = Dice(seed);
+    let mut dice = Dice::new(seed);
     let threads = 2 + dice.below(THREADS - 1);
     // What is not reduced is to stay small.
     let rounds = if threads == 2 { 1 + dice.below(2) } else { 1 };
@@ -82,46 +54,7 @@ fn plans(seed: u64) -> Vec<Plan> {
     [0, 1, 0].into_iter().take(threads).map(plan).collect()
 }
 
-struct Node {
-    fabric: ModelFabric,
-    memory: ModelMemory,
-    scratch: ModelMemory,
-}
-
-fn node(fabric: ModelFabric) -> Node {
-    let memory = fabric.allocate(8 * THREADS, MemoryKind::Host).unwrap();
-    let scratch = fabric.allocate(8, MemoryKind::Host).unwrap();
-    Node {
-        fabric,
-        memory,
-        scratch,
-    }
-}
-
 impl Node {
-    /// The region is the first thing that a node allocates, and set-up threads have the numbers of their nodes.
-    fn key(peer: usize) -> RegionKey {
-        RegionKey {
-            arena: 0,
-            address: (peer as u64) << 43,
-            len: 8 * THREADS as u64,
-            rkey: 0,
-        }
-    }
-
-    fn load(&self, word: usize) -> u64 {
-        self.memory.cell::<u64>(8 * word).unwrap().load()
-    }
-
-    fn wait(&self, holds: impl FnMut() -> Option<()>) {
-        let wait = Wait {
-            what: "words",
-            peers: Peers::None,
-            deadline: None,
-        };
-        self.fabric.wait(wait, holds).unwrap();
-    }
-
     fn wait_for(&self, words: &[usize], round: u64, form: Form) {
         let is_there = |word: usize| self.load(word) >= round;
         match form {
@@ -237,51 +170,137 @@ fn forms_agree(seeds: std::ops::Range<u64>) {
 
 #[test]
 fn waits_of_every_form_have_the_same_outcomes() {
-    forms_agree(0..12);
+    forms_agree(0..4);
 }
 
 #[test]
 fn waits_have_the_outcomes_of_other_seeds_too() {
-    forms_agree(1000..1012);
+    forms_agree(1000..1004);
 }
 
-/// A condition that keeps how far it came and forgets what it read gives another number when it did not hold at first. The
-/// reduction takes a failed evaluation for none at all, so that only the whole search is sure to find that.
-#[test]
-fn the_whole_search_finds_what_a_failed_evaluation_leaves_behind() {
-    let found = Arc::new(Mutex::new(BTreeSet::new()));
-    let config = Config {
+/// Runs a world in which a thread stores 1 and then 2 to a word. `waits` waits for something with a condition of its own.
+fn two_stores(config: &Config, waits: impl Fn(&Node) + Copy + Send + Sync + 'static) -> Report {
+    explore(config, move |world| {
+        let only = world.node(node);
+        world.thread(&only, "writes", |node| {
+            for value in [1_u64, 2] {
+                node.memory.cell::<u64>(0).unwrap().store(value);
+            }
+        });
+        world.thread(&only, "waits", waits);
+    })
+    .unwrap()
+}
+
+/// Checks that every strategy finds the failure that takes the memory of a condition.
+fn is_found(waits: impl Fn(&Node) + Copy + Send + Sync + 'static) {
+    let whole = Config {
         reduction: false,
         ..Config::default()
     };
-    let report = explore(&config, |world: &mut World| {
-        let only = world.node(node);
-        world.thread(&only, "writes", |node| {
-            node.memory.cell::<u64>(0).unwrap().store(1_u64);
-            node.memory.cell::<u64>(8).unwrap().store(2_u64);
+    let delays = Bounds {
+        preemptions: None,
+        delays: Some(4),
+    };
+    let strategies = [
+        Strategy::Exhaustive,
+        Strategy::Bounded(delays),
+        Strategy::Random {
+            executions: 1000,
+            seed: 1,
+        },
+    ];
+    let configs = strategies.map(|strategy| Config {
+        strategy,
+        ..Config::default()
+    });
+    for config in configs.iter().chain([&whole]) {
+        let report = two_stores(config, waits);
+        assert!(report.failure.is_some(), "{:?}", config.strategy);
+    }
+}
+
+#[test]
+fn a_condition_that_saw_both_values_and_asserts_that_it_did_not_is_found() {
+    is_found(|node| {
+        let (mut zero, mut one) = (false, false);
+        node.wait(|| {
+            let value = node.load(0);
+            zero |= value == 0;
+            one |= value == 1;
+            assert!(!(zero && one), "saw both");
+            (value == 2).then_some(())
         });
-        world.thread(&only, "waits", |node| {
-            let mut at = 0;
-            let mut sum = 0;
-            node.wait(|| {
-                sum = 0;
-                while at < 2 {
-                    let read = node.load(at);
-                    (read > 0).then_some(())?;
-                    sum += read;
-                    at += 1;
-                }
-                Some(())
+    });
+}
+
+#[test]
+fn what_a_condition_saw_before_it_held_is_known_after_the_wait() {
+    is_found(|node| {
+        let mut seen = BTreeSet::new();
+        node.wait(|| {
+            let value = node.load(0);
+            seen.insert(value);
+            (value == 2).then_some(())
+        });
+        assert_ne!(seen.len(), 3, "saw all");
+    });
+}
+
+#[test]
+fn the_number_of_evaluations_of_a_condition_is_known_after_the_wait() {
+    is_found(|node| {
+        let mut evaluations = 0;
+        node.wait(|| {
+            evaluations += 1;
+            (node.load(0) == 2).then_some(())
+        });
+        assert!(evaluations < 2, "it did not hold at first");
+    });
+}
+
+/// What a condition keeps beside its progress has to be in the result, whatever has been settled when it shows.
+#[test]
+fn a_condition_that_keeps_its_progress_and_forgets_what_it_read_has_all_outcomes() {
+    for reduction in [true, false] {
+        let found = Arc::new(Mutex::new(BTreeSet::new()));
+        let config = Config {
+            reduction,
+            ..Config::default()
+        };
+        let report = explore(&config, |world: &mut World| {
+            let only = world.node(node);
+            world.thread(&only, "writes", |node| {
+                node.memory.cell::<u64>(0).unwrap().store(1_u64);
+                node.memory.cell::<u64>(8).unwrap().store(2_u64);
             });
-            note(sum);
-        });
-        let found = found.clone();
-        world.finally(move |end| {
-            found.lock().unwrap().insert(end.notes());
-        });
-    })
-    .unwrap();
-    assert_eq!(report.completeness, Completeness::Complete);
-    let sums = ["2", "3"].map(|sum| vec![sum.to_owned()]);
-    assert_eq!(*found.lock().unwrap(), BTreeSet::from(sums));
+            world.thread(&only, "waits", |node| {
+                let mut at = 0;
+                let mut sum = 0;
+                node.wait(|| {
+                    sum = 0;
+                    while at < 2 {
+                        let read = node.load(at);
+                        (read > 0).then_some(())?;
+                        sum += read;
+                        at += 1;
+                    }
+                    Some(())
+                });
+                note(sum);
+            });
+            let found = found.clone();
+            world.finally(move |end| {
+                found.lock().unwrap().insert(end.notes());
+            });
+        })
+        .unwrap();
+        assert_eq!(report.completeness, Completeness::Complete);
+        let sums = ["2", "3"].map(|sum| vec![sum.to_owned()]);
+        assert_eq!(
+            *found.lock().unwrap(),
+            BTreeSet::from(sums),
+            "reduced: {reduction}"
+        );
+    }
 }

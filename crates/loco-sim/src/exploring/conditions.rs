@@ -1,0 +1,80 @@
+//! Finds conditions of waits that keep more than their progress.
+//!
+//! An exploration takes an evaluation of a condition that only read and failed for none at all ([`Waits`]). That is right for a condition
+//! that keeps nothing but its progress, and wrong for one that remembers what it saw. Code cannot be asked what it keeps. The first
+//! time that a thread is parked after such an evaluation, a few random executions are therefore followed from there with a run,
+//! whose threads have really made all evaluations, until the thread has left the wait and begins another. If a thread ever
+//! asks for something else than it has asked for in the same past, the condition remembers, and the exploration is made again with
+//! [`Waits::Apart`].
+//!
+//! Relies on [`crate::exploring::walk`]. Used by it and by [`crate::exploring::search`].
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+use crate::SimError;
+use crate::exploring::walk::{Position, Walker};
+use crate::fabric::request::Request;
+use crate::state::Move;
+
+#[cfg(doc)]
+use crate::state::waits::Waits;
+
+/// The number of executions followed from each point where a thread goes on.
+const EXECUTIONS: u64 = 3;
+/// The most moves of each.
+const MOVES_MAX: usize = 400;
+
+/// Points where threads are parked after a failed evaluation, which have yet to be checked.
+#[derive(Default)]
+pub(crate) struct Conditions {
+    unchecked: Vec<(Position, u16)>,
+    /// Set while points are checked, so that those met on the way wait for their turn.
+    checking: bool,
+}
+
+/// Checks the condition of a thread that is parked here.
+///
+/// # Errors
+/// Returns [`SimError::NotDeterministic`] if it keeps more than its progress.
+pub(crate) fn check(walker: &mut Walker<'_>, at: &Position, thread: u16) -> Result<(), SimError> {
+    walker.conditions.unchecked.push((at.clone(), thread));
+    if walker.conditions.checking {
+        return Ok(());
+    }
+    walker.conditions.checking = true;
+    let mut result = Ok(());
+    while result.is_ok()
+        && let Some((at, thread)) = walker.conditions.unchecked.pop()
+    {
+        result = (0..EXECUTIONS).try_for_each(|execution| follow(walker, at.clone(), thread, execution));
+    }
+    walker.conditions.checking = false;
+    result
+}
+
+/// Follows a random execution, and compares every request with those known.
+fn follow(walker: &mut Walker<'_>, mut at: Position, thread: u16, execution: u64) -> Result<(), SimError> {
+    let past = at.state.threads[usize::from(thread)].past;
+    let mut random = SmallRng::seed_from_u64(u64::from(past.0) << 8 | execution);
+    let mut moves = Vec::new();
+    for _ in 0..MOVES_MAX {
+        walker.consult(&at.state, &at.path)?;
+        let begins = matches!(
+            at.state.request(walker.common, thread),
+            Some(Request::WaitBegin { .. } | Request::End(_))
+        );
+        if begins && !at.state.is_waiting(thread) {
+            return Ok(());
+        }
+        walker.moves(&mut at.state, &mut moves);
+        // Faults belong to executions of their own.
+        moves.retain(|what| !matches!(what, Move::Fault(_)));
+        if moves.is_empty() {
+            return Ok(());
+        }
+        let what = moves[random.random_range(0..moves.len())];
+        walker.take(&mut at, what)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,7 @@
+//! Compares explorations of random small worlds: with the reduction and without it, by one worker and by two, and at random.
+
+#![allow(clippy::unwrap_used)]
+
+mod node;
+mod programs;
+mod waits;

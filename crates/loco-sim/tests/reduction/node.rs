@@ -1,0 +1,71 @@
+//! The nodes of the worlds, and random numbers to make these from.
+
+use loco_fabric::{Fabric, Memory, MemoryKind, Peers, RegionKey, Wait, WordCell};
+use loco_sim::{ModelFabric, ModelMemory};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+/// The most threads of a world. Each has a word on each node.
+pub(crate) const THREADS: usize = 3;
+
+/// Random numbers that a seed determines.
+pub(crate) struct Dice(SmallRng);
+
+impl Dice {
+    pub(crate) fn new(seed: u64) -> Dice {
+        Dice(SmallRng::seed_from_u64(seed))
+    }
+
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
+        self.0.random_range(0..bound)
+    }
+
+    /// Returns some of the numbers below `bound`, in some order.
+    pub(crate) fn some(&mut self, bound: usize) -> Vec<usize> {
+        let mut left: Vec<usize> = (0..bound).collect();
+        let count = self.below(bound + 1);
+        (0..count).map(|_| left.remove(self.below(left.len()))).collect()
+    }
+}
+
+pub(crate) struct Node {
+    pub(crate) fabric: ModelFabric,
+    pub(crate) memory: ModelMemory,
+    pub(crate) scratch: ModelMemory,
+}
+
+/// Makes a node with a word for each thread.
+pub(crate) fn node(fabric: ModelFabric) -> Node {
+    let memory = fabric.allocate(8 * THREADS, MemoryKind::Host).unwrap();
+    let scratch = fabric.allocate(8, MemoryKind::Host).unwrap();
+    Node {
+        fabric,
+        memory,
+        scratch,
+    }
+}
+
+impl Node {
+    /// The region is the first thing that a node allocates, and set-up threads have the numbers of their nodes.
+    pub(crate) fn key(peer: usize) -> RegionKey {
+        RegionKey {
+            arena: 0,
+            address: (peer as u64) << 43,
+            len: 8 * THREADS as u64,
+            rkey: 0,
+        }
+    }
+
+    pub(crate) fn load(&self, word: usize) -> u64 {
+        self.memory.cell::<u64>(8 * word).unwrap().load()
+    }
+
+    pub(crate) fn wait(&self, holds: impl FnMut() -> Option<()>) {
+        let wait = Wait {
+            what: "words",
+            peers: Peers::None,
+            deadline: None,
+        };
+        self.fabric.wait(wait, holds).unwrap();
+    }
+}
