@@ -518,8 +518,12 @@ impl State {
         self.machine.apply(step).is_ok()
     }
 
-    /// Returns whether the thread may yet make requests of this sort.
+    /// Returns whether the thread may yet make requests of this sort. While nodes may be lost the answer is yes: how far a node has come
+    /// shows once it is lost.
     pub(crate) fn may_ask(&self, other: Other) -> bool {
+        if self.losses.is_settling() {
+            return true;
+        }
         let t = &self.threads[usize::from(other.agent.parts().0)];
         let ended = matches!(t.status, Status::Done | Status::Failed | Status::Stopped);
         other.until == u32::MAX || !ended && other.until > t.phase
