@@ -116,7 +116,9 @@ impl<F: Fabric> Barrier<F> {
     /// # After a timeout
     /// The thread may have arrived already, and counts as arrived once. Its next call, of this method or of
     /// [`wait_unfenced`](Barrier::wait_unfenced), goes on with the same round. It lets nobody pass before all
-    /// have arrived. (Where the barrier is for one thread of this node, the next call of any thread does so.)
+    /// have arrived. (Where the barrier is for one thread of this node, the next call of any thread does so. That
+    /// completes its own operations and not those of the thread that gave up, which completes them by [`fence::thread`]
+    /// before it hands over.)
     /// If the thread gives up for good instead, the barrier is of no more use to anybody.
     ///
     /// After [`PeerLost`](crate::ErrorKind::PeerLost) the thread counts as arrived in the same way, but the round
