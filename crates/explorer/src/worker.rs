@@ -26,7 +26,7 @@ struct Frame<S> {
     end: usize,
     /// The share of this state's part of the tree that each move gets.
     share: f64,
-    /// Set when a move that does not merely stutter has been explored from here.
+    /// Set when a move has been explored from here that must happen and does not merely stutter.
     progressed: bool,
 }
 
@@ -145,6 +145,7 @@ impl<'a, W: System> Worker<'a, W> {
                 continue;
             };
             (node.spent, node.share) = (spent, share);
+            let progresses = !self.system.is_optional(&node.state, what);
             let entered = match self.apply(&mut node, what)? {
                 true => self.enter(node, !must_follow)?,
                 false => {
@@ -157,7 +158,7 @@ impl<'a, W: System> Worker<'a, W> {
                 Entered::Frame => self.frames.len() - 2,
                 Entered::Closed => self.frames.len() - 1,
             };
-            self.frames[parent].progressed = true;
+            self.frames[parent].progressed |= progresses;
         }
         self.frames.clear();
         self.choices.clear();
@@ -260,7 +261,13 @@ impl<'a, W: System> Worker<'a, W> {
             node.spent.encode(bounds, &mut self.bytes);
         }
         let hash = fingerprint(&self.bytes);
-        if may_stutter && options.bounds.is_none() && !self.moves.is_empty() {
+        let system = &self.system;
+        // An execution may end in a state whose moves are all optional.
+        let is_end = self
+            .moves
+            .iter()
+            .all(|&what| system.is_optional(&node.state, what));
+        if may_stutter && options.bounds.is_none() && !is_end {
             self.bytes.clear();
             if self
                 .system
@@ -276,11 +283,6 @@ impl<'a, W: System> Worker<'a, W> {
             return Ok(Entered::Closed);
         }
         self.stats.states += 1;
-        let system = &self.system;
-        let is_end = self
-            .moves
-            .iter()
-            .all(|&what| system.is_optional(&node.state, what));
         if is_end {
             self.stats.ends += 1;
             let flow = self.system.end(&mut node.state)?;
@@ -332,7 +334,9 @@ impl<'a, W: System> Worker<'a, W> {
         let frame = &mut self.frames[at];
         let (what, spent) = self.choices[frame.start];
         frame.start += 1;
-        frame.progressed = true;
+        if let Some(node) = &frame.node {
+            frame.progressed |= !self.system.is_optional(&node.state, what);
+        }
         let (is_last, share) = (frame.start == frame.end, frame.share);
         let Some(mut node) = self.child(at, is_last) else {
             return Ok(());
