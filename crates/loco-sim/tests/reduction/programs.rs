@@ -91,13 +91,16 @@ impl Site {
         while let Some(&op) = ops.next() {
             match op {
                 // A call that is the last thing has nothing in it.
-                Op::CallBegins => call(
-                    "call",
-                    || ops.next().map(|&op| self.step(me, op, &mut queue, &remote)),
-                    |_| "",
-                ),
-                op => Some(self.step(me, op, &mut queue, &remote)),
-            };
+                Op::CallBegins => {
+                    let mut run = || {
+                        if let Some(&op) = ops.next() {
+                            self.step(me, op, &mut queue, &remote);
+                        }
+                    };
+                    call("call", &mut run, |()| "");
+                }
+                op => self.step(me, op, &mut queue, &remote),
+            }
         }
     }
 
@@ -144,7 +147,7 @@ impl Site {
     }
 }
 
-/// Explores everything and returns the sets of histories with the words at the end.
+/// Explores everything and returns the set of histories.
 fn outcomes(config: &Config, plans: &[Plan]) -> BTreeSet<String> {
     let found = Arc::new(Mutex::new(BTreeSet::new()));
     let report = explore(config, |world: &mut World| {
