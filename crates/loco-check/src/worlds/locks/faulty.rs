@@ -150,6 +150,28 @@ pub(super) fn late_alone<L: Lock>(world: &mut World) {
     }
 }
 
+/// Two threads of node 1 lock, and node 1 may be declared lost. From then on none of them gets the lock, not from the other either.
+pub(super) fn lost_alone<L: Lock>(world: &mut World) {
+    let at = nodes(world, 2, 2, make::<L>(1, LockConfig::default()));
+    for own in 0..2 {
+        run(world, &at[1], own, &format!("thread {own}"), |objects, thread| {
+            let is_lost = || thread.fabric().control().declared_lost();
+            let was_lost = is_lost();
+            let Some(guard) = unless_lost(objects.lock.lock(thread, Scope::Thread)) else {
+                return;
+            };
+            assert!(!was_lost, "a lost node asks for a lock and gets it");
+            assert_eq!(objects.flag.read(), 0, "a lost node passes a lock on to itself");
+            if is_lost() {
+                objects.flag.write(1);
+                assert!(guard.release().is_err(), "a lost node releases and is not told");
+            } else {
+                unless_lost(guard.release());
+            }
+        });
+    }
+}
+
 /// Node `first` takes the lock before the others want it. One node is lost, while it holds, while it waits or in between.
 pub(super) fn lost_while_held<L: Lock>(shape: Shape, first: NodeId) -> impl Fn(&mut World) {
     move |world| {

@@ -16,7 +16,7 @@ use loco::{OnLoss, TasLock, TicketLock};
 use crate::rung::Rung;
 use crate::stage::Fabric;
 
-use faulty::{Patience, combined_late, late, late_alone, lost, lost_after_try, lost_while_held};
+use faulty::{Patience, combined_late, late, late_alone, lost, lost_after_try, lost_alone, lost_while_held};
 use holders::{Ask, PLAIN, Shape, combined, holders, tries};
 use lock::Lock;
 
@@ -103,6 +103,7 @@ fn rungs<L: Lock>() -> Vec<Rung> {
         )
         .expiries(1),
         Rung::new("alone-expiry", late_alone::<L>).expiries(1),
+        Rung::new("alone-suspicion", lost_alone::<L>).suspicion(),
         Rung::new("crash", lost::<L>(PLAIN, Recover)).crash(),
         Rung::new("crash-while-held", lost_while_held::<L>(THREE, NodeId(2))).crash(),
         Rung::new(
