@@ -20,7 +20,7 @@ use crate::state::Move;
 #[cfg(doc)]
 use crate::state::waits::Waits;
 
-/// The number of executions followed from each point where a thread goes on.
+/// The number of executions followed from each point where a thread is parked.
 const EXECUTIONS: u64 = 3;
 /// The most moves of each.
 const MOVES_MAX: usize = 400;

@@ -1,12 +1,16 @@
-//! The knowledge of conflicts that the reduction uses: which agents touch which word.
+//! The knowledge of conflicts that the reduction uses: which agents touch which word, and until when.
 //!
-//! A step on a word that no other agent touches in a conflicting way commutes with all others, so it need not
-//! be interleaved with them. These words are learned. An exploration starts from the accesses that earlier
-//! ones saw, and is repeated when it meets an access that it had not counted on. When it ends without one, it
-//! has missed no reachable access. Suppose that some execution had one, and take the first such access of a
-//! shortest such execution. The steps before it keep clear of the words treated as private, so the steps
-//! taken early can be moved to the front. The result is an execution that was explored and that contains the
-//! same access.
+//! A step on a word that no other agent touches from now on in a conflicting way commutes with all that is to come, so it need not
+//! be interleaved with it. An agent touches a word from now on if an operation under way does, or if a request that is to come
+//! will lead to that. The *phase* of a thread, which only grows, tells how far it has come, and the last phase in which
+//! a thread asked for an access tells until when it does so. Calls and returns of histories, and uses of locks, are
+//! known in the same way.
+//!
+//! These facts are learned. An exploration starts from what earlier ones saw, and is repeated when it meets an access
+//! that it had not counted on. When it ends without one, it has missed no reachable access. Suppose that some execution
+//! had one, and take the first such access of a shortest such execution. The steps before it keep clear of the words
+//! treated as private, so the steps taken early can be moved to the front. The result is an execution that was explored and
+//! that contains the same access, asked for in the same phase.
 
 use mowgli::machine::{Addr, QpId, Rule};
 use smallvec::SmallVec;
