@@ -300,7 +300,7 @@ fn handed_over(form: Form) -> impl Fn(&mut World) {
         };
         run(world, &at[0], 0, "node 0 first", move |objects, thread| {
             let late = match arrive(objects, thread, FIRST, 1) {
-                // Who goes on with the round completes only its own puts.
+                // Completes this thread's puts: the thread that goes on with the round completes only its own.
                 Err(error) if error.is_timeout() => {
                     must(until_in_time(|| fence::thread(thread)));
                     true

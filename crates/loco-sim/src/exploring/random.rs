@@ -8,7 +8,7 @@ use explorer::{Choice, Samples};
 
 use crate::exploring::progress::Progress;
 use crate::exploring::script::Script;
-use crate::exploring::search::{failed, limits};
+use crate::exploring::search::{failed, samples};
 use crate::exploring::system::{Explored, end_of, failure_of_length, failure_of_thread};
 use crate::exploring::walk::{Builder, Walker};
 use crate::reports::schedule::Schedule;
@@ -38,16 +38,9 @@ pub(crate) fn explore(
             });
         }
     };
-    let faults = config.faults;
     let samples = Samples {
-        choice,
-        executions,
-        seed,
-        optional_max: faults.expiries + faults.crashes + faults.suspicions,
-        workers: config.workers,
-        limits: limits(config, begun),
-        depth_max: config.steps_max as u64,
         progress: config.progress.is_some().then_some(&tell),
+        ..samples(config, begun, choice, executions, seed)
     };
     let make = || {
         let walker = Walker::new(&common, config, builder, Seen::default());

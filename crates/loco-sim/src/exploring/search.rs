@@ -81,7 +81,9 @@ fn passes(
             });
         }
         let executions = (total.transitions - moves) / total.depth_max.max(1) / 2;
-        pass.sample(executions, &mut seen, total)?;
+        if executions > 0 {
+            pass.sample(executions, &mut seen, total)?;
+        }
     }
 }
 
@@ -138,16 +140,7 @@ impl Pass<'_> {
     /// Learns from random executions, which meet most conflicts. A search that has to be repeated learns them one at a time.
     fn sample(&self, executions: u64, seen: &mut Seen, total: &mut Stats) -> Result<(), SimError> {
         let config = self.config;
-        let samples = Samples {
-            choice: Choice::Uniform,
-            executions,
-            seed: self.number,
-            optional_max: config.faults.expiries + config.faults.crashes + config.faults.suspicions,
-            workers: config.workers.max(1),
-            limits: limits(config, self.begun),
-            depth_max: config.steps_max as u64,
-            progress: None,
-        };
+        let samples = samples(config, self.begun, Choice::Uniform, executions, self.number);
         let make = || {
             let walker = Walker::new(self.common, config, self.builder, seen.clone());
             Explored::new(walker, false)
@@ -181,6 +174,27 @@ pub(crate) fn limits(config: &Config, begun: Instant) -> Limits<'_> {
         states_max: config.states_max,
         cancel: config.cancel.as_deref(),
         memory: None,
+    }
+}
+
+/// Returns random executions of an exploration that began at this instant, which tell nobody of their progress.
+pub(crate) fn samples(
+    config: &Config,
+    begun: Instant,
+    choice: Choice,
+    executions: u64,
+    seed: u64,
+) -> Samples<'_> {
+    let faults = config.faults;
+    Samples {
+        choice,
+        executions,
+        seed,
+        optional_max: faults.expiries + faults.crashes + faults.suspicions,
+        workers: config.workers,
+        limits: limits(config, begun),
+        depth_max: config.steps_max as u64,
+        progress: None,
     }
 }
 

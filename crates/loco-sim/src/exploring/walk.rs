@@ -297,17 +297,11 @@ impl<'a> Walker<'a> {
             }
             Request::Lock { lock, .. } | Request::TryLock { lock } => {
                 let index = state.lock_index(self.common, lock.0);
-                !self
-                    .seen
-                    .lock_users(index, thread, true)
-                    .any(|user| state.may_ask(user))
+                !state.may_ask_any(self.seen.lock_users(index, thread, true))
             }
             Request::Unlock { lock, .. } => {
                 let index = state.lock_index(self.common, lock.0);
-                !self
-                    .seen
-                    .lock_users(index, thread, false)
-                    .any(|user| state.may_ask(user))
+                !state.may_ask_any(self.seen.lock_users(index, thread, false))
             }
             Request::Poll
             | Request::Now
@@ -318,8 +312,7 @@ impl<'a> Walker<'a> {
             | Request::Close => false,
             Request::Note(Note::Call(_) | Note::Return(_)) => {
                 let returns = matches!(request, Request::Note(Note::Return(_)));
-                let mut others = self.seen.history_of_others(thread, returns);
-                !others.any(|other| state.may_ask(other))
+                !state.may_ask_any(self.seen.history_of_others(thread, returns))
             }
         }
     }

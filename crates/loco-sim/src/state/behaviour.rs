@@ -124,8 +124,9 @@ impl Behaviour {
 
     /// Records that a failed evaluation which only read has ended at `past`. Returns true the first time.
     pub(crate) fn fails_first(&self, past: Past) -> bool {
-        // Relaxed: the flag publishes no other data.
-        !self.nodes.get(past.0).has_failed.swap(true, Ordering::Relaxed)
+        let flag = &self.nodes.get(past.0).has_failed;
+        // Looks first, so that explorers who come again only share the line. Relaxed: the flag publishes no other data.
+        !flag.load(Ordering::Relaxed) && !flag.swap(true, Ordering::Relaxed)
     }
 
     /// Records [`resumption`](Behaviour::resumption).

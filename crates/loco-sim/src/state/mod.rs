@@ -302,7 +302,7 @@ impl State {
                 }
                 let op = self.remote_op(common, op);
                 let qp = QpId { thread: owner, peer };
-                // Who posts to the queue pair of another thread may do so whatever that thread's phase is.
+                // Counts for ever if it is the queue pair of another thread, whose phase says nothing of this one.
                 let phase = if owner == thread { phase } else { u32::MAX };
                 op.accesses(|access| {
                     seen.touch(access.word, Agent::nic(qp, access.rule), access.writes, phase);
@@ -527,6 +527,11 @@ impl State {
         let t = &self.threads[usize::from(other.agent.parts().0)];
         let ended = matches!(t.status, Status::Done | Status::Failed | Status::Stopped);
         other.until == u32::MAX || !ended && other.until > t.phase
+    }
+
+    /// Returns whether some thread may yet make requests of these sorts.
+    pub(crate) fn may_ask_any(&self, mut others: impl Iterator<Item = Other>) -> bool {
+        others.any(|other| self.may_ask(other))
     }
 
     /// Returns whether the agent may yet access the word so: because of a request that is to come, or of one that was granted and has

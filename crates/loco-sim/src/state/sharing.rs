@@ -221,7 +221,7 @@ impl Seen {
 
     fn use_lock(&mut self, lock: usize, agent: Agent, attempt: bool, until: Until) {
         let word = Addr(lock as u32);
-        // What a second thread does is new knowledge even if both only lock.
+        // Counts the use of a second thread as news even if both only lock.
         self.fresh |= self.locks.grow(word, agent, attempt, until)
             && self.locks.others(word, agent, true).next().is_some();
     }

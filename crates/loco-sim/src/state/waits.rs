@@ -11,7 +11,7 @@ use super::{Common, State, Status};
 use crate::fabric::request::{NodeSet, Reply, Request, VirtualWord};
 use crate::state::behaviour::Past;
 
-/// What an evaluation of a wait's condition is to the past of its thread if it only read and the condition did not hold.
+/// Says how the past of a thread records an evaluation of a wait's condition that only read and did not hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Waits {
     /// It is part of the past like everything else.

@@ -1,7 +1,11 @@
-//! The nodes of the worlds, and random numbers to make these from.
+//! The nodes of the worlds, random numbers to make these from, and the outcomes of their executions.
+
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex};
 
 use loco_fabric::{Fabric, Memory, MemoryKind, Peers, RegionKey, Wait, WordCell};
-use loco_sim::{ModelFabric, ModelMemory};
+use loco_sim::{Completeness, Config, End, ModelFabric, ModelMemory, Strategy, World, explore};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -68,4 +72,29 @@ impl Node {
         };
         self.fabric.wait(wait, holds).unwrap();
     }
+}
+
+/// Explores and returns what `show` says of the ends of all executions that were met. None of them may fail, and nothing may be left
+/// out, except by random executions.
+pub(crate) fn outcomes<T: Ord + Clone + Send + 'static>(
+    config: &Config,
+    world_is: &dyn Debug,
+    show: fn(&End<'_>) -> T,
+    build: impl Fn(&mut World) + Sync,
+) -> BTreeSet<T> {
+    let found = Arc::new(Mutex::new(BTreeSet::new()));
+    let report = explore(config, |world| {
+        build(world);
+        let found = found.clone();
+        world.finally(move |end| {
+            found.lock().unwrap().insert(show(end));
+        });
+    })
+    .unwrap();
+    assert!(report.failure.is_none(), "{world_is:?}: {:?}", report.failure);
+    if let Strategy::Exhaustive = config.strategy {
+        assert_eq!(report.completeness, Completeness::Complete, "{world_is:?}");
+    }
+    let found = found.lock().unwrap();
+    found.clone()
 }
