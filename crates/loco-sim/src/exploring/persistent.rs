@@ -14,7 +14,7 @@
 //! No sequence of moves of agents outside a closed set can then interfere with the moves of those inside, so it is
 //! enough to explore those (Godefroid's persistent sets; stubborn sets with agents for processes).
 
-use mowgli::machine::{Addr, QpId, Rule, Step};
+use mowgli::machine::{Addr, Next, QpId, Rule, Step};
 
 use crate::exploring::walk::Walker;
 use crate::fabric::request::{Deadline, Note, Request};
@@ -253,7 +253,7 @@ impl Needs<'_, '_, '_> {
             Request::Poll => {
                 let node = state.info(thread).node;
                 self.add_completions(state, node);
-                self.add_node(state, node);
+                self.add_askers(state, self.walker.seen.polls(node));
             }
             Request::Post { owner, .. } if owner != thread => self.add_thread(owner),
             // The clock, which moves when a wait of the node ends by its deadline.
@@ -262,7 +262,11 @@ impl Needs<'_, '_, '_> {
                 deadline: Deadline::Within(_),
                 ..
             } => self.add_node(state, state.info(thread).node),
-            Request::Send { .. } | Request::Receive | Request::Close => self.add_all_programs(),
+            Request::Send { to, .. } => self.add_askers(state, self.walker.seen.mail(to.0)),
+            Request::Receive | Request::Close => {
+                let node = state.info(thread).node;
+                self.add_askers(state, self.walker.seen.mail(node));
+            }
             Request::Note(Note::Call(_) | Note::Return(_)) => {
                 let returns = matches!(request, Request::Note(Note::Return(_)));
                 let walker = self.walker;
@@ -319,7 +323,8 @@ impl Needs<'_, '_, '_> {
             }
         }
         if state.machine.commutes(step).notifies {
-            self.add_node(state, state.info(qp.thread).node);
+            let node = state.info(qp.thread).node;
+            self.add_askers(state, self.walker.seen.polls(node));
         }
         // Several entries of one part may be able to move. The set contains every order among them, as it
         // contains all moves of an agent. Entries posted later queue up behind them, except for gets, which
@@ -336,11 +341,17 @@ impl Needs<'_, '_, '_> {
             Who::Buffer(thread) => {
                 // The buffer is empty, since it could drain otherwise. Its thread fills it, or a thread that
                 // posts to its queue pairs.
-                self.add_node(state, state.info(thread).node);
+                self.add(Who::Program(thread));
+                for peer in 0..self.numbering.nodes as u16 {
+                    self.add_askers(state, self.walker.seen.posts(QpId { thread, peer }));
+                }
             }
-            Who::Nic(qp, _) => {
-                self.add_queue_pair(qp);
-                self.add_thread(qp.thread);
+            Who::Nic(qp, part) => {
+                match state.machine.next(qp, |rule| Part::of(rule) == part) {
+                    Next::Queued => self.add_queue_pair(qp),
+                    Next::Delayed => self.add(Who::Buffer(qp.thread)),
+                    Next::Unposted => self.add_askers(state, self.walker.seen.posts(qp)),
+                }
                 for thread in 0..self.numbering.threads as u16 {
                     // Another queue pair may hold the atomic unit.
                     let other = QpId {
@@ -369,6 +380,8 @@ impl Needs<'_, '_, '_> {
                 }
                 if polled {
                     self.add_completions(state, state.info(thread).node);
+                }
+                if state.looked(thread) {
                     self.add_node(state, state.info(thread).node);
                 }
                 for lock in locks {
@@ -387,7 +400,11 @@ impl Needs<'_, '_, '_> {
                         self.add_askers(state, walker.seen.lock_users(index, thread, true));
                     }
                     Some(Request::Join { thread }) => self.add(Who::Program(*thread)),
-                    Some(Request::Receive) | None => self.add_all_programs(),
+                    Some(Request::Receive) => {
+                        let node = state.info(thread).node;
+                        self.add_askers(state, self.walker.seen.mail(node));
+                    }
+                    None => self.add_all_programs(),
                     Some(_) => {}
                 }
             }

@@ -302,6 +302,7 @@ impl State {
                 }
                 let op = self.remote_op(common, op);
                 let qp = QpId { thread: owner, peer };
+                seen.touch_posts(qp, thread, phase);
                 // Counts for ever if it is the queue pair of another thread, whose phase says nothing of this one.
                 let phase = if owner == thread { phase } else { u32::MAX };
                 op.accesses(|access| {
@@ -325,6 +326,7 @@ impl State {
                 if self.losses.refusal(node, NodeSet::default()).is_some() {
                     return Some(Reply::Lost(node));
                 }
+                seen.touch_completions(node, thread, phase);
                 let completions = self.poll(node);
                 let none = completions.is_empty();
                 let reply = Reply::Completions(completions);
@@ -443,6 +445,7 @@ impl State {
                 if let Some(lost) = self.losses.refusal(from, NodeSet::of([to.0])) {
                     return Some(Reply::Lost(lost));
                 }
+                seen.touch_mail(to.0, thread, phase);
                 if let Some(mailbox) = Arc::make_mut(&mut self.mail).get_mut(to.0 as usize) {
                     mailbox.messages.push_back((from, payload.clone()));
                 }
@@ -450,12 +453,14 @@ impl State {
             }
             Request::Receive => {
                 let node = self.node_of(thread);
+                seen.touch_mail(node, thread, phase);
                 let mailbox = &mut Arc::make_mut(&mut self.mail)[node as usize];
                 Reply::Message(mailbox.messages.pop_front())
             }
             Request::Close => {
-                let node = self.node_of(thread) as usize;
-                Arc::make_mut(&mut self.mail)[node].closed = true;
+                let node = self.node_of(thread);
+                seen.touch_mail(node, thread, phase);
+                Arc::make_mut(&mut self.mail)[node as usize].closed = true;
                 Reply::Unit
             }
             Request::Note(Note::Call(_)) => {

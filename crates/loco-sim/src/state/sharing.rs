@@ -133,6 +133,17 @@ impl Sharing {
             })
     }
 
+    /// Returns all writes of the word.
+    fn writes(&self, word: Addr) -> impl Iterator<Item = Other> + '_ {
+        let seen = self.words.get(word.0 as usize).map_or(&[][..], |seen| &seen[..]);
+        let writes = seen.iter().map(|of| Other {
+            agent: of.agent,
+            write: true,
+            until: of.writes,
+        });
+        writes.filter(|other| other.until > 0)
+    }
+
     /// Counts an access. Returns true if it makes a conflict that was not known.
     fn record(&mut self, word: Addr, agent: Agent, write: bool, until: Until) -> bool {
         self.grow(word, agent, write, until) && self.others(word, agent, write).next().is_some()
@@ -183,6 +194,12 @@ pub(crate) struct Seen {
     pub(crate) locks: Sharing,
     /// The history: a return counts as a write, a call as a read. There is one.
     history: Sharing,
+    /// Polls for completions, by node.
+    polls: Sharing,
+    /// Uses of set-up mailboxes (messages sent and received, and closing), by node.
+    mail: Sharing,
+    /// Posts by queue pair ([`Seen::queue_pair`]).
+    posts: Sharing,
     /// Set when a conflict was met that was not known before.
     pub(crate) fresh: bool,
     /// Set if accesses count as if they could always come again. Within bounds a move that is taken early costs less than
@@ -236,6 +253,46 @@ impl Seen {
             && self.history_of_others(agent.parts().0, returns).next().is_some();
     }
 
+    /// Counts a poll for the completions of a node. The queue pairs, and not only other threads, matter to it.
+    pub(crate) fn touch_completions(&mut self, node: u16, thread: u16, phase: u32) {
+        let until = self.until(phase);
+        self.fresh |= self
+            .polls
+            .grow(Addr(node.into()), Agent::cpu(thread), true, until);
+    }
+
+    /// Counts a use of a node's mailbox. A thread may already wait for a message without having used the mailbox.
+    pub(crate) fn touch_mail(&mut self, node: u16, thread: u16, phase: u32) {
+        let until = self.until(phase);
+        self.fresh |= self.mail.grow(Addr(node.into()), Agent::cpu(thread), true, until);
+    }
+
+    /// Counts a post by a thread.
+    pub(crate) fn touch_posts(&mut self, qp: QpId, thread: u16, phase: u32) {
+        let (qp, until) = (Self::queue_pair(qp), self.until(phase));
+        self.fresh |= self.posts.grow(qp, Agent::cpu(thread), true, until);
+    }
+
+    /// Returns the queue pair as a word of [`Seen::posts`].
+    fn queue_pair(qp: QpId) -> Addr {
+        Addr(u32::from(qp.thread) << 8 | u32::from(qp.peer))
+    }
+
+    /// Returns the polls for the completions of a node.
+    pub(crate) fn polls(&self, node: u16) -> impl Iterator<Item = Other> + '_ {
+        self.polls.writes(Addr(node.into()))
+    }
+
+    /// Returns the uses of a node's mailbox.
+    pub(crate) fn mail(&self, node: u16) -> impl Iterator<Item = Other> + '_ {
+        self.mail.writes(Addr(node.into()))
+    }
+
+    /// Returns the posts to the queue pair.
+    pub(crate) fn posts(&self, qp: QpId) -> impl Iterator<Item = Other> + '_ {
+        self.posts.writes(Self::queue_pair(qp))
+    }
+
     /// Returns the uses of the lock by threads other than this one: all, or those that notice when it is released.
     pub(crate) fn lock_users(&self, lock: usize, thread: u16, all: bool) -> impl Iterator<Item = Other> + '_ {
         self.locks.others(Addr(lock as u32), Agent::cpu(thread), all)
@@ -260,6 +317,18 @@ impl Seen {
         }
         for (_, agent, returns, until) in other.history.all() {
             self.in_history(agent, returns, until);
+        }
+        let Seen {
+            polls, mail, posts, ..
+        } = other;
+        for (mine, others) in [
+            (&mut self.polls, polls),
+            (&mut self.mail, mail),
+            (&mut self.posts, posts),
+        ] {
+            for (of, agent, write, until) in others.all() {
+                self.fresh |= mine.grow(of, agent, write, until);
+            }
         }
     }
 }

@@ -152,6 +152,12 @@ impl State {
         (words, wait.polled, wait.locks.to_vec())
     }
 
+    /// Returns whether a parked thread goes on when the clock of its node, or what the node knows of losses, changes.
+    pub(crate) fn looked(&self, thread: u16) -> bool {
+        let wait = &self.threads[usize::from(thread)].wait;
+        wait.as_ref().is_some_and(|wait| wait.looked.is_some())
+    }
+
     /// Returns whether the thread evaluates its condition and has only read so far.
     pub(crate) fn only_reads(&self, thread: u16) -> bool {
         let wait = &self.threads[usize::from(thread)].wait;

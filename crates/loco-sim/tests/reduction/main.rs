@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod messages;
 mod node;
 mod programs;
 mod waits;

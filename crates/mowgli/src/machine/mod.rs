@@ -35,7 +35,7 @@ use smallvec::SmallVec;
 
 pub use independence::Commutes;
 pub use ops::{Action, Addr, IssueError, Issued, Post, QpId, RemoteOp};
-pub use outstanding::Access;
+pub use outstanding::{Access, Next};
 pub use step::{Footprint, Rule, Step};
 pub use view::{Buffer, EntryView, QueuePairView, ThreadView, View};
 

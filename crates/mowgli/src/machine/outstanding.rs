@@ -17,6 +17,17 @@ pub struct Access {
     pub writes: bool,
 }
 
+/// The place of the next operation that a rule of some sort applies to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// It is in the queue pair.
+    Queued,
+    /// It was posted and is in the store buffer.
+    Delayed,
+    /// It has yet to be posted.
+    Unposted,
+}
+
 impl RemoteOp {
     /// Calls `visit` with every access that the operation makes once it has been posted.
     pub fn accesses(self, visit: impl FnMut(Access)) {
@@ -48,6 +59,20 @@ impl Stage {
                 access(Rule::PlaceLocal, dst, true);
             }
             Stage::Ack | Stage::Fence => {}
+        }
+    }
+
+    /// Returns the rules that may apply to the entry from now on, besides those that place its writes.
+    fn rules(self) -> &'static [Rule] {
+        match self {
+            Stage::Put { .. } => &[Rule::LocalRead, Rule::RemoteWrite, Rule::Complete, Rule::Forward],
+            Stage::PutValue { .. } => &[Rule::RemoteWrite, Rule::Complete, Rule::Forward],
+            Stage::Ack => &[Rule::Complete, Rule::Forward],
+            Stage::Get { .. } => &[Rule::RemoteRead, Rule::Respond, Rule::Forward],
+            Stage::Value { .. } => &[Rule::Respond, Rule::Forward],
+            Stage::Rmw { .. } => &[Rule::AtomicRead, Rule::AtomicWrite, Rule::Respond, Rule::Forward],
+            Stage::Executing { .. } => &[Rule::AtomicWrite, Rule::Respond, Rule::Forward],
+            Stage::Fence => &[Rule::Fence, Rule::Forward],
         }
     }
 }
@@ -86,6 +111,28 @@ impl Machine {
                     writes: true,
                 });
             }
+        }
+    }
+
+    /// Returns where the operation is that a rule of this sort will apply to next, if none applies now.
+    pub fn next(&self, id: QpId, sort: impl Fn(Rule) -> bool) -> Next {
+        let Some(thread) = self.threads.get(usize::from(id.thread)) else {
+            return Next::Unposted;
+        };
+        let applies = |entry: &Entry| entry.stage.rules().iter().any(|&rule| sort(rule));
+        let mut queued = thread
+            .queue_pair(id.peer)
+            .into_iter()
+            .flat_map(|qp| qp.pipe.iter());
+        if queued.any(applies) {
+            return Next::Queued;
+        }
+        let delayed = thread.store_buffer.iter().any(
+            |delayed| matches!(delayed, Delayed::Remote { peer, entry } if *peer == id.peer && applies(entry)),
+        );
+        match delayed {
+            true => Next::Delayed,
+            false => Next::Unposted,
         }
     }
 
