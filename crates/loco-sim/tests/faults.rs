@@ -394,6 +394,57 @@ fn operations_towards_a_lost_node_fail() {
     assert_eq!(seen.len(), 5);
 }
 
+impl Node {
+    /// Adds 1 to the first word of `peer` and returns what was there, unless a node is lost first.
+    fn count(&self, peer: u16) -> Option<u64> {
+        let mut queue = self.fabric.queue_pair(NodeId(peer)).ok()?;
+        let remote = self.fabric.import(NodeId(peer), &key(peer)).ok()?;
+        let target = Target {
+            remote: &remote,
+            offset: 0,
+        };
+        let result = Local {
+            memory: &self.memory,
+            offset: 8,
+            len: 8,
+        };
+        let posted = queue.fetch_add(target, 1, result, Work::signaled(WorkRequestId(1)));
+        let _ = posted.ok()?;
+        let wait = Wait {
+            what: "completion",
+            peers: Peers::None,
+            deadline: None,
+        };
+        let mut ended = Vec::new();
+        let polled = self.fabric.wait(wait, || match self.fabric.poll(&mut ended) {
+            Ok(0) => None,
+            ended => Some(ended),
+        });
+        polled.ok()?.ok()?;
+        (ended[0].status == CompletionStatus::Success).then(|| self.load(1))
+    }
+}
+
+#[test]
+fn what_an_atomic_operation_has_returned_is_not_undone_by_a_loss() {
+    // Nodes 1 and 2 count at node 0. One of the three is lost.
+    for faults in [crash(), suspicion(false)] {
+        let seen = outcomes(faults, |world| {
+            let nodes = [world.node(node), world.node(node), world.node(node)];
+            for counter in &nodes[1..] {
+                world.thread(counter, "counts", |n| {
+                    if let Some(count) = n.count(0) {
+                        note(count);
+                    }
+                });
+            }
+        });
+        assert!(!seen.contains(&vec!["0".to_owned(); 2]), "{seen:?}");
+        // The one that is lost may have counted.
+        assert!(seen.contains(&vec!["1".to_owned()]) && seen.contains(&vec!["0".to_owned(), "1".to_owned()]));
+    }
+}
+
 #[test]
 fn faults_can_be_repeated_by_their_schedule() {
     for (faults, world) in [

@@ -133,7 +133,8 @@ impl Recorder {
         }
     }
 
-    /// Discards what a loss discards. Operations that had not read or written by then are left out.
+    /// Discards what a loss discards. Operations that had not read or written by then are left out. The write of a read-modify-write
+    /// that has executed is placed.
     fn see_fault(&mut self, state: &State, fault: Fault) {
         let (of, towards, buffers) = match fault {
             Fault::Expire(_) | Fault::Idle(_) => return,
@@ -178,8 +179,12 @@ impl Recorder {
                     self.left_out
                         .extend([op.first, op.middle, op.last].into_iter().filter(|&e| !done(e)));
                 }
-                self.left_out
-                    .extend(queues.remote.drain(..).map(|(event, _)| event));
+                let mut remote = std::mem::take(&mut queues.remote);
+                if let Some(&(event, word)) = remote.front().filter(|(event, _)| self.events[*event].rmw) {
+                    remote.pop_front();
+                    self.place(event, word);
+                }
+                self.left_out.extend(remote.into_iter().map(|(event, _)| event));
             }
         }
     }

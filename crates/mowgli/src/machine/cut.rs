@@ -14,8 +14,18 @@ impl Machine {
     }
 
     /// Discards every operation of the queue pair that has not completed: none of its later steps happens. Results that
-    /// have come back and notifications stay. Appends the tags of the signalled operations that will never complete.
+    /// have come back and notifications stay. So does the effect of an RMW that has executed, whose result may have come back: its
+    /// write is placed at once. Appends the tags of the signalled operations that will never complete.
     pub fn cut(&mut self, id: QpId, tags: &mut Vec<u64>) {
+        // An RMW executes when nothing is ahead of its write in `wb_R`.
+        let executed = self
+            .queue_pair(id)
+            .and_then(|qp| qp.wb_r.first().filter(|w| w.atomic).copied());
+        if let Some(write) = executed
+            && let Some(word) = self.memory.get_mut(write.dst.0 as usize)
+        {
+            *word = write.value;
+        }
         let Some(state) = self.threads.get_mut(id.thread as usize) else {
             return;
         };
