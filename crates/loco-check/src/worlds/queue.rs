@@ -131,7 +131,7 @@ fn faulty<const N: usize>(threads: [(u16, &'static [Call]); N]) -> impl Fn(&mut 
 
 /// The calls, and for each push that has not returned a pop that has not: a lost push takes effect or not, and its value is
 /// lost with it or not.
-fn with_lost_values(calls: &[Operation]) -> Vec<Operation> {
+pub(crate) fn with_lost_values(calls: &[Operation]) -> Vec<Operation> {
     let of_lost = |call: &&Operation| call.name == "push" && call.result.is_none();
     let lost = calls.iter().filter(of_lost).map(|push| Operation {
         name: "pop".to_owned(),
@@ -254,6 +254,14 @@ pub(crate) fn rungs() -> Vec<Rung> {
         (1, &[TryPop]),
     ];
     const PUSHERS: [(u16, &[Call]); 3] = [(0, &[TryPush(1)]), (1, &[TryPush(2)]), (2, &[TryPop, TryPop])];
+    // The second cell is not on the node of head and tail. A claim of it must be placed before head or tail moves past it: whoever
+    // finds the queue full (or empty) by the index must not find it empty (or full) by the cell after that.
+    const FULL_BY_TAIL: [(u16, &[Call]); 2] =
+        [(1, &[TryPush(1), TryPush(2)]), (0, &[TryPush(3), TryPop, TryPop])];
+    const EMPTY_BY_HEAD: [(u16, &[Call]); 2] = [
+        (1, &[TryPush(1), TryPush(2), TryPop, TryPop]),
+        (0, &[TryPop, TryPush(3), TryPush(4)]),
+    ];
     vec![
         Rung::new("try", calls(1, TRY)),
         Rung::new("try-glob", calls(1, TRY)).glob(),
@@ -270,6 +278,8 @@ pub(crate) fn rungs() -> Vec<Rung> {
         Rung::new("round-glob", calls(2, ROUND)).glob(),
         Rung::new("close-one-cell", calls(1, CLOSE)),
         Rung::new("four-cells", calls(4, FILL)),
+        Rung::new("full-by-tail", calls(2, FULL_BY_TAIL)),
+        Rung::new("empty-by-head", calls(2, EMPTY_BY_HEAD)),
         Rung::new("crash", faulty(BOTH)).crash(),
         Rung::new("crash-try", faulty(TRY)).crash(),
         Rung::new("crash-full", faulty(FULL)).crash(),

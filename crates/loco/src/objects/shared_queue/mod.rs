@@ -16,9 +16,11 @@
 //! before, it has found the queue full. Closing the queue marks the cell at the tail, which no push can then
 //! pass.
 //!
-//! Cells are read by gets, which can miss a read-modify-write that has completed but is not placed. That does
-//! no harm. A claim is placed before its push or pop returns, by the operations that follow it on its queue
-//! pair. If the end of a claim is missed, others only wait. A fence places the mark of a closed queue.
+//! Cells are read by gets, which can miss a read-modify-write that has completed but is not placed. Head and tail
+//! therefore move past a claim only when it is placed: the call that made the claim moves them after the read-modify-write
+//! that ends it, on the same queue pair, and others when a get has shown it to them. Otherwise a caller could find the queue
+//! full by its tail, and then empty by a cell whose claim it misses. If the end of a claim is missed, others only
+//! wait. A fence places the mark of a closed queue.
 
 mod cell;
 
@@ -344,8 +346,8 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
                 Stage::Empty if cell.round == self.round(at) => {
                     let claim = cell.to(Stage::Filling(self.channel.node()));
                     if self.exchange(thread, at, word, claim)? {
-                        self.advance(thread, TAIL, at)?;
                         self.fill(thread, at, value, claim)?;
+                        self.advance(thread, TAIL, at)?;
                         return Ok(Once::Done(Pushed::Done));
                     }
                 }
@@ -390,17 +392,15 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
                 Stage::Full => {
                     let claim = cell.to(Stage::Draining(self.channel.node()));
                     if self.exchange(thread, at, word, claim)? {
-                        self.advance(thread, HEAD, at)?;
                         let value = self.drain(thread, at, claim)?;
+                        self.advance(thread, HEAD, at)?;
                         return Ok(Once::Done(Popped::Value(value)));
                     }
                 }
                 Stage::Draining(_) => at = self.advance(thread, HEAD, at)?,
-                // The push never came to its end: its value is lost with it.
+                // The push never came to its end: its value is lost with it. The next read shows that the cell is freed.
                 Stage::Filling(node) if is_gone(thread.fabric(), node) => {
-                    if self.exchange(thread, at, word, cell.next_round())? {
-                        at = self.advance(thread, HEAD, at)?;
-                    }
+                    self.exchange(thread, at, word, cell.next_round())?;
                 }
                 Stage::Filling(node) => match self.wait(thread, node, (at, word), &mut back_off, deadline) {
                     Err(error) if error.lost_peer() == Some(node) => {}
