@@ -18,6 +18,7 @@ mod methods;
 mod object;
 mod robust;
 mod rung;
+pub mod sized;
 mod stage;
 mod worlds;
 

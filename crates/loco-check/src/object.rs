@@ -58,6 +58,24 @@ impl Object {
         Object::Kv,
     ];
 
+    /// Returns whether there are worlds of chosen size ([`crate::sized`]).
+    pub fn has_sizes(self) -> bool {
+        !matches!(self, Object::Fence | Object::Region)
+    }
+
+    /// Returns whether several threads of a node use it at a time in worlds of chosen size.
+    pub fn is_for_threads(self) -> bool {
+        matches!(
+            self,
+            Object::Barrier
+                | Object::Atomic
+                | Object::TicketLock
+                | Object::TasLock
+                | Object::Queue
+                | Object::Kv
+        )
+    }
+
     /// The name on the command line and in reports.
     pub fn name(self) -> &'static str {
         match self {

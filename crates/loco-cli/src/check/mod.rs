@@ -16,20 +16,16 @@ use serde::Serialize;
 
 use crate::error::CliError;
 
-mod atomics;
 mod clients;
 mod ladder;
 mod pictures;
-mod place;
 mod progress;
 mod robust;
 mod soak;
-mod worlds;
 
-use loco_check::Object as Laddered;
+use loco_check::Object;
+use loco_check::sized::{self, Size};
 use pictures::Subject;
-use place::Size;
-use worlds::Object;
 
 /// The options that ask for worlds of a chosen size, in place of the ladder.
 const SIZED: [&str; 11] = [
@@ -106,7 +102,7 @@ const SIZED: [&str; 11] = [
 pub struct Args {
     /// The object; all if none is named.
     #[arg(value_parser = ladder::object())]
-    object: Option<Laddered>,
+    object: Option<Object>,
     /// Explore only this rung of the ladder; may be given several times
     #[arg(long, value_name = "NAME", requires = "object", conflicts_with_all = SIZED)]
     rung: Vec<String>,
@@ -254,7 +250,9 @@ fn check(
     size: Size,
     schedule: Option<&Schedule>,
 ) -> Result<Report, CliError> {
-    let world = |world: &mut loco_sim::World| worlds::build(object, size, world);
+    let world = |world: &mut loco_sim::World| {
+        size.build(object, world);
+    };
     let report = match schedule {
         Some(schedule) => replay(config, schedule, world),
         None => explore(config, world),
@@ -274,10 +272,7 @@ impl Args {
                 "--svg, --dot, --html and --open: say which OBJECT or which --client is to be drawn",
             );
         }
-        let sized = self
-            .object
-            .and_then(|object| Object::from_str(object.name(), false).ok());
-        if self.threads.unwrap_or(1) > 1 && !sized.is_some_and(Object::is_for_threads) {
+        if self.threads.unwrap_or(1) > 1 && !self.object.is_some_and(Object::is_for_threads) {
             return usage(
                 "--threads: this object has one thread a node; the barrier and those made of atomics have more",
             );
@@ -315,15 +310,14 @@ impl Args {
 
     /// Returns the object that was named, or else all objects that have worlds of chosen size.
     fn objects(&self) -> Result<Vec<Object>, CliError> {
-        let Some(object) = self.object else {
-            return Ok(Object::value_variants().to_vec());
-        };
-        let object = Object::from_str(object.name(), false).map_err(|_| {
-            CliError::Usage(format!(
+        let sized = Object::ALL.into_iter().filter(|object| object.has_sizes());
+        match self.object {
+            None => Ok(sized.collect()),
+            Some(object) if object.has_sizes() => Ok(vec![object]),
+            Some(object) => Err(CliError::Usage(format!(
                 "`{object}` has a ladder only: leave out --nodes, --ops, --strategy and the like"
-            ))
-        })?;
-        Ok(vec![object])
+            ))),
+        }
     }
 
     fn size(&self) -> Size {
@@ -336,7 +330,7 @@ impl Args {
 
     fn config(&self, cancel: &Arc<AtomicBool>) -> Config {
         let (executions, seed, depth) = (self.executions, self.seed, self.depth);
-        Config {
+        let mut config = Config {
             strategy: match self.strategy.unwrap_or(How::Exhaustive) {
                 How::Exhaustive => Strategy::Exhaustive,
                 How::Bounded => Strategy::Bounded(Bounds {
@@ -356,7 +350,9 @@ impl Args {
             progress: progress::printer(self.json),
             cancel: Some(cancel.clone()),
             ..Config::default()
-        }
+        };
+        sized::configure(&mut config);
+        config
     }
 
     fn faults(&self) -> Faults {
@@ -371,8 +367,10 @@ impl Args {
     /// Writes the pictures that were asked for.
     fn draw(&self, object: Object, size: Size, config: &Config, report: &Report) -> Result<(), CliError> {
         let name = object.name();
-        let subject = Subject::of(&name, report.failure.as_ref(), self.replay.as_ref());
-        let world = |world: &mut loco_sim::World| worlds::build(object, size, world);
+        let subject = Subject::of(name, report.failure.as_ref(), self.replay.as_ref());
+        let world = |world: &mut loco_sim::World| {
+            size.build(object, world);
+        };
         let graph = |schedule: &Schedule| execution_graph(config, schedule, world);
         pictures::write(self, &subject, graph, |schedule| film(config, schedule, world))
     }

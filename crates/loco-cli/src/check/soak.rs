@@ -5,11 +5,11 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use loco_app::{OutputError, print};
+use loco_check::Object;
+use loco_check::sized::Size;
 use loco_sim::{Bounds, Completeness, Config, Strategy};
 use serde::Serialize;
 
-use super::place::Size;
-use super::worlds::Object;
 use super::{Args, check, progress, show};
 use crate::error::CliError;
 

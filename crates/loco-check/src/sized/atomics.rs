@@ -1,4 +1,4 @@
-//! Worlds of the objects that are built on remote read-modify-writes.
+//! Clients of the objects that are built on remote read-modify-writes.
 
 use loco::fabric::NodeId;
 use loco::fence::Scope;
@@ -8,7 +8,8 @@ use loco::{
 };
 use loco_sim::call;
 
-use super::place::{Fabric, Place, Size, must};
+use super::{Place, Size, ended, in_time, made, made_once};
+use crate::stage::{Fabric, unless_lost};
 
 /// The home node of the objects.
 const HOME: NodeId = NodeId(0);
@@ -17,14 +18,6 @@ pub(super) const QUEUE_CAPACITY: usize = 2;
 /// The key that all threads use.
 const KEY: u64 = 1;
 
-impl Place {
-    /// Returns a value that nobody else writes.
-    fn value(self, operation: u64) -> u64 {
-        let thread = u64::from(self.node) * self.size.threads as u64 + self.thread as u64;
-        thread * self.size.ops + operation + 1
-    }
-}
-
 pub(super) type Atomic = AtomicVar<u64, Fabric>;
 
 pub(super) fn atomic(manager: &Manager<Fabric>, _: Size) -> Result<Atomic> {
@@ -32,43 +25,50 @@ pub(super) fn atomic(manager: &Manager<Fabric>, _: Size) -> Result<Atomic> {
 }
 
 /// Adds, reads and swaps.
-pub(super) fn use_atomic(variable: &Atomic, thread: &Thread<Fabric>, at: Place) {
+pub(super) fn use_atomic(variable: &Atomic, thread: &Thread<Fabric>, at: Place) -> Option<()> {
     for operation in 0..at.size.ops {
         let value = at.value(operation);
         match operation % 3 {
-            0 => call("add 1", || must(variable.fetch_add(thread, 1)), u64::to_string),
-            1 => call("read", || must(variable.read(thread)), u64::to_string),
-            _ => call(
+            0 => made_once(thread, "add 1", || variable.fetch_add(thread, 1), u64::to_string),
+            1 => made_once(thread, "read", || variable.read(thread), u64::to_string),
+            _ => made_once(
+                thread,
                 format!("swap {value}"),
-                || must(variable.swap(thread, value)),
+                || variable.swap(thread, value),
                 u64::to_string,
             ),
-        };
+        }?;
     }
+    Some(())
 }
 
 pub(super) fn ticket_lock(manager: &Manager<Fabric>, _: Size) -> Result<TicketLock<Fabric>> {
     TicketLock::new(manager, "lock", HOME)
 }
 
-pub(super) fn use_ticket_lock(lock: &TicketLock<Fabric>, thread: &Thread<Fabric>, at: Place) {
-    hold(at, || lock.lock(thread, Scope::Thread));
+pub(super) fn use_ticket_lock(lock: &TicketLock<Fabric>, thread: &Thread<Fabric>, at: Place) -> Option<()> {
+    hold(thread, at, || lock.lock(thread, Scope::Thread))
 }
 
 pub(super) fn tas_lock(manager: &Manager<Fabric>, _: Size) -> Result<TasLock<Fabric>> {
     TasLock::new(manager, "lock", HOME)
 }
 
-pub(super) fn use_tas_lock(lock: &TasLock<Fabric>, thread: &Thread<Fabric>, at: Place) {
-    hold(at, || lock.lock(thread, Scope::Thread));
+pub(super) fn use_tas_lock(lock: &TasLock<Fabric>, thread: &Thread<Fabric>, at: Place) -> Option<()> {
+    hold(thread, at, || lock.lock(thread, Scope::Thread))
 }
 
-fn hold<'a, L: Unlock<Fabric> + 'a>(at: Place, lock: impl Fn() -> Result<LockGuard<'a, L, Fabric>>) {
+fn hold<'a, L: Unlock<Fabric> + 'a>(
+    thread: &Thread<Fabric>,
+    at: Place,
+    lock: impl Fn() -> Result<LockGuard<'a, L, Fabric>>,
+) -> Option<()> {
     for _ in 0..at.size.ops {
-        let guard = must(lock());
+        let guard = ended(thread, in_time(thread, &lock))?;
         call("hold", || (), |()| "");
-        must(guard.release());
+        unless_lost(guard.release())?;
     }
+    Some(())
 }
 
 pub(super) type Queue = SharedQueue<u64, Fabric>;
@@ -77,29 +77,31 @@ pub(super) fn queue(manager: &Manager<Fabric>, _: Size) -> Result<Queue> {
     SharedQueue::new(manager, "queue", HOME, QUEUE_CAPACITY)
 }
 
-pub(super) fn use_queue(queue: &Queue, thread: &Thread<Fabric>, at: Place) {
+pub(super) fn use_queue(queue: &Queue, thread: &Thread<Fabric>, at: Place) -> Option<()> {
     for operation in 0..at.size.ops {
         if at.node.is_multiple_of(2) {
             let value = at.value(operation);
             let shown = |pushed: &Pushed| match pushed {
-                Pushed::Done => "done",
-                Pushed::Full => "full",
-                Pushed::Closed => "closed",
+                Pushed::Done => "done".to_owned(),
+                Pushed::Full => "full".to_owned(),
+                Pushed::Closed => "closed".to_owned(),
             };
-            let _ = call(
+            made(
+                thread,
                 format!("push {value}"),
-                || must(queue.try_push(thread, value)),
+                || queue.try_push(thread, value),
                 shown,
-            );
+            )?;
         } else {
             let shown = |popped: &Popped<u64>| match popped {
                 Popped::Value(value) => value.to_string(),
                 Popped::Empty => "empty".to_owned(),
                 Popped::Closed => "closed".to_owned(),
             };
-            let _ = call("pop", || must(queue.try_pop(thread)), shown);
+            made(thread, "pop", || queue.try_pop(thread), shown)?;
         }
     }
+    Some(())
 }
 
 pub(super) type Store = KvStore<u64, u64, Fabric>;
@@ -118,34 +120,32 @@ pub(super) fn kv(manager: &Manager<Fabric>, _: Size) -> Result<Store> {
     KvStore::new(manager, "kv", config)
 }
 
-pub(super) fn use_kv(store: &Store, thread: &Thread<Fabric>, at: Place) {
+pub(super) fn use_kv(store: &Store, thread: &Thread<Fabric>, at: Place) -> Option<()> {
     for operation in 0..at.size.ops {
         let value = at.value(operation);
         match (at.node, operation % 3) {
             (0, 0) => {
                 let shown = |inserted: &Inserted| match inserted {
-                    Inserted::Done => "done",
-                    Inserted::Duplicate => "duplicate",
-                    Inserted::Full => "full",
+                    Inserted::Done => "done".to_owned(),
+                    Inserted::Duplicate => "duplicate".to_owned(),
+                    Inserted::Full => "full".to_owned(),
                 };
-                let insert = || must(store.insert(thread, &KEY, &value));
-                let _ = call(format!("insert {KEY} {value}"), insert, shown);
+                let insert = || store.insert(thread, &KEY, &value);
+                made(thread, format!("insert {KEY} {value}"), insert, shown)
             }
             (0, 1) => {
-                let update = || must(store.update(thread, &KEY, &value));
-                call(format!("update {KEY} {value}"), update, bool::to_string);
+                let update = || store.update(thread, &KEY, &value);
+                made(thread, format!("update {KEY} {value}"), update, bool::to_string)
             }
             (0, _) => {
-                call(
-                    format!("delete {KEY}"),
-                    || must(store.delete(thread, &KEY)),
-                    bool::to_string,
-                );
+                let delete = || store.delete(thread, &KEY);
+                made_once(thread, format!("delete {KEY}"), delete, bool::to_string)
             }
             _ => {
                 let shown = |found: &Option<u64>| found.map_or("none".to_owned(), |value| value.to_string());
-                call(format!("get {KEY}"), || must(store.get(thread, &KEY)), shown);
+                made_once(thread, format!("get {KEY}"), || store.get(thread, &KEY), shown)
             }
-        }
+        }?;
     }
+    Some(())
 }

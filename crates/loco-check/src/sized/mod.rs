@@ -1,0 +1,186 @@
+//! Worlds of a chosen size: so many nodes with so many threads, each of which makes so many calls of an object.
+//!
+//! Every execution is checked against the object's specification, also where waits are late and nodes are lost. A call that is late is made
+//! again. A thread whose call fails because of a loss ends there, and that call may have taken effect or not.
+//!
+//! Relies on [`crate::stage`]. Used by `loco check` with `--nodes`, `--ops` and the like.
+
+mod atomics;
+mod variables;
+
+use std::fmt::Display;
+
+use loco::fabric::{Control, Fabric as _};
+use loco::{Error, Manager, Result, Thread};
+use loco_sim::spec::{self, Operation, Violation};
+use loco_sim::{Config, World, call};
+use serde::Serialize;
+
+use crate::object::Object;
+use crate::rung::STEPS_MAX;
+use crate::stage::{Fabric, UNKNOWN, known, nodes, promise, run, unless_lost, until_in_time};
+use crate::worlds::queue::with_lost_values;
+
+/// The size of a world.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Size {
+    /// Nodes.
+    pub nodes: u16,
+    /// Threads on each node.
+    pub threads: usize,
+    /// Operations of each thread.
+    pub ops: u64,
+}
+
+impl Size {
+    /// Builds the object's world of this size. Returns false if the object has none, because what it promises depends on how it is used.
+    pub fn build(self, object: Object, world: &mut World) -> bool {
+        use {atomics as a, variables as v};
+        match object {
+            Object::Fence | Object::Region => return false,
+            Object::Barrier => self.populate(world, v::barrier, v::use_barrier, spec::barrier),
+            Object::SharedVar => self.populate(world, v::shared_var, v::use_shared_var, |calls| {
+                spec::shared_variable(calls, "0")
+            }),
+            Object::OwnedVar => self.populate(world, v::owned_var, v::use_owned_var, |calls| {
+                spec::single_writer(calls, "0")
+            }),
+            Object::WideOwnedVar => self.populate(world, v::wide_owned_var, v::use_wide_owned_var, |calls| {
+                spec::single_writer(calls, "[0, 0, 0]")
+            }),
+            Object::Sst => self.populate(world, v::sst, v::use_sst, v::rows),
+            Object::Msw => self.populate(world, v::msw, v::use_msw, |calls| {
+                spec::mixed_size_writes(calls, "[0, 0]")
+            }),
+            Object::RingBuffer => {
+                self.populate(world, v::ring_buffer, v::use_ring_buffer, spec::ring_buffer);
+            }
+            Object::Atomic => self.populate(world, a::atomic, a::use_atomic, |calls| {
+                spec::atomic_variable(calls, 0)
+            }),
+            Object::TicketLock => {
+                self.populate(world, a::ticket_lock, a::use_ticket_lock, spec::mutual_exclusion);
+            }
+            Object::TasLock => self.populate(world, a::tas_lock, a::use_tas_lock, spec::mutual_exclusion),
+            Object::Queue => self.populate(world, a::queue, a::use_queue, |calls| {
+                spec::shared_queue(&with_lost_values(calls), a::QUEUE_CAPACITY)
+            }),
+            Object::Kv => self.populate(world, a::kv, a::use_kv, spec::key_value_store),
+        }
+        true
+    }
+
+    /// Adds the nodes and their threads.
+    fn populate<T: Send + Sync + 'static>(
+        self,
+        world: &mut World,
+        make: fn(&Manager<Fabric>, Size) -> Result<T>,
+        body: fn(&T, &Thread<Fabric>, Place) -> Option<()>,
+        check: fn(&[Operation]) -> Result<(), Violation>,
+    ) {
+        let at = nodes(world, self.nodes, self.threads, move |manager| {
+            make(manager, self)
+        });
+        for (node, at) in (0..).zip(&at) {
+            for thread in 0..self.threads {
+                let place = Place {
+                    node,
+                    thread,
+                    size: self,
+                };
+                let name = format!("node {node} thread {thread}");
+                run(world, at, thread, &name, move |objects, own| {
+                    // The thread's part is over sooner if a node is lost.
+                    let _ = body(objects, own, place);
+                });
+            }
+        }
+        promise(world, move |calls| check(&known(calls)));
+    }
+}
+
+/// Sets what worlds of chosen size need in an explorer's configuration, besides its faults.
+pub fn configure(config: &mut Config) {
+    // Objects wait for a while for word of the lost.
+    config.faults.idle_expiries |= config.faults.crashes + config.faults.suspicions > 0;
+    config.steps_max = STEPS_MAX;
+    config.longer_fails = true;
+}
+
+/// One thread's place in the world.
+#[derive(Clone, Copy)]
+struct Place {
+    node: u16,
+    thread: usize,
+    size: Size,
+}
+
+impl Place {
+    /// Returns a value that nobody else writes.
+    fn value(self, operation: u64) -> u64 {
+        let thread = u64::from(self.node) * self.size.threads as u64 + self.thread as u64;
+        thread * self.size.ops + operation + 1
+    }
+}
+
+/// Makes a call of the history, and makes it again if it is late and has changed nothing then. Returns nothing if a node is lost.
+fn made<T>(
+    thread: &Thread<Fabric>,
+    name: impl Display,
+    attempt: impl FnMut() -> Result<T>,
+    shown: impl Fn(&T) -> String,
+) -> Option<()> {
+    ended(thread, call(name, || in_time(thread, attempt), text(shown))).map(drop)
+}
+
+/// Makes a call of the history that may have taken effect although it is late, or finds a value torn whose writer is late or lost. Returns
+/// nothing if a node is lost.
+fn made_once<T>(
+    thread: &Thread<Fabric>,
+    name: impl Display,
+    attempt: impl FnOnce() -> Result<T>,
+    shown: impl Fn(&T) -> String,
+) -> Option<()> {
+    match call(name, attempt, text(shown)) {
+        Err(error) if error.is_timeout() || matches!(error, Error::Torn { .. }) => Some(()),
+        made => ended(thread, made).map(drop),
+    }
+}
+
+/// Calls again until the result is another than a timeout, or a node is lost: whoever waits for one that has ended because of
+/// that waits in vain.
+fn in_time<T>(thread: &Thread<Fabric>, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
+    until_in_time(|| match attempt() {
+        Err(error) if error.is_timeout() && knows_of_a_loss(thread) => Ok(Err(error)),
+        Err(error) if error.is_timeout() => Err(error),
+        made => Ok(made),
+    })?
+}
+
+/// Unwraps the result of [`in_time`]. Returns nothing if a node is lost.
+fn ended<T>(thread: &Thread<Fabric>, made: Result<T>) -> Option<T> {
+    match made {
+        Err(error) if error.is_timeout() && knows_of_a_loss(thread) => None,
+        made => unless_lost(made),
+    }
+}
+
+fn knows_of_a_loss(thread: &Thread<Fabric>) -> bool {
+    thread.fabric().control().departures() > 0
+}
+
+/// Returns how the history shows the results of a call.
+fn text<T>(shown: impl Fn(&T) -> String) -> impl Fn(&Result<T>) -> String {
+    move |made| made.as_ref().map_or(UNKNOWN.to_owned(), &shown)
+}
+
+/// Formats a value, or `none`.
+fn shown<T: std::fmt::Debug>(value: &Option<T>) -> String {
+    let text = |value| format!("{value:?}");
+    value.as_ref().map_or_else(|| "none".to_owned(), text)
+}
+
+/// Says nothing of a call's value.
+fn nothing<T>(_: &T) -> String {
+    String::new()
+}

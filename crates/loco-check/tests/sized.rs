@@ -1,0 +1,85 @@
+//! Explores worlds of chosen size, without faults and with each kind of fault: the shipped objects keep their promises there.
+
+#![allow(clippy::unwrap_used)]
+
+use loco_check::Object;
+use loco_check::sized::{Size, configure};
+use loco_sim::{Completeness, Config, Faults, Strategy, explore};
+
+fn finds_nothing(object: Object, size: Size, faults: Faults, strategy: Strategy) {
+    let mut config = Config {
+        faults,
+        strategy,
+        // Complete for most objects, and enough for the others.
+        states_max: Some(100_000),
+        ..Config::default()
+    };
+    configure(&mut config);
+    let report = explore(&config, |world| assert!(size.build(object, world))).unwrap();
+    assert!(
+        report.failure.is_none(),
+        "{object} {size:?} {faults:?}: {}",
+        report.failure.unwrap()
+    );
+    if faults == Faults::default() {
+        assert_eq!(report.completeness, Completeness::Complete, "{object}");
+    }
+}
+
+/// Explores a world of each object that has worlds of chosen size.
+fn all(nodes: u16, ops: u64, faults: Faults, strategy: Strategy) {
+    let size = Size {
+        nodes,
+        threads: 1,
+        ops,
+    };
+    for object in Object::ALL.into_iter().filter(|object| object.has_sizes()) {
+        finds_nothing(object, size, faults, strategy);
+    }
+}
+
+const CRASH: Faults = Faults { crashes: 1, ..NONE };
+const SUSPICION: Faults = Faults {
+    suspicions: 1,
+    ..NONE
+};
+const EXPIRY: Faults = Faults { expiries: 1, ..NONE };
+const NONE: Faults = Faults {
+    expiries: 0,
+    crashes: 0,
+    suspicions: 0,
+    unenforced: false,
+    idle_expiries: false,
+};
+
+#[test]
+fn no_fault() {
+    all(2, 1, NONE, Strategy::Exhaustive);
+}
+
+#[test]
+fn a_crash() {
+    all(2, 1, CRASH, Strategy::Exhaustive);
+}
+
+#[test]
+fn a_suspicion() {
+    all(2, 1, SUSPICION, Strategy::Exhaustive);
+}
+
+#[test]
+fn an_expiry() {
+    all(2, 1, EXPIRY, Strategy::Exhaustive);
+}
+
+#[test]
+fn three_nodes_with_every_fault_at_random() {
+    let strategy = |seed| Strategy::Pct {
+        executions: 300,
+        seed,
+        depth: 3,
+    };
+    for (seed, faults) in [CRASH, SUSPICION, EXPIRY].into_iter().enumerate() {
+        all(3, 3, faults, strategy(seed as u64));
+    }
+}
