@@ -190,7 +190,7 @@ fn random_clients_are_drawn_by_their_seed() {
             random: Some((10, seed)),
             forms: Form::of(Object::OwnedVar),
             time: Duration::from_secs(600),
-            states_each: 200,
+            states_each: 20,
             otherwise: Some(Strategy::Pct {
                 executions: 20,
                 seed: 1,
@@ -203,7 +203,7 @@ fn random_clients_are_drawn_by_their_seed() {
         let summary = campaign.run().expect("they can be explored");
         assert!(summary.failed.is_none(), "{:?}", summary.failed);
         assert_eq!(summary.clients + summary.unknown + summary.blocked, 10);
-        assert!(summary.otherwise > 0, "some client has more than 200 states");
+        assert!(summary.otherwise > 0, "some client has more than 20 states");
         (summary.allowed, summary.complete)
     };
     assert_eq!(run(7), run(7));
