@@ -38,19 +38,20 @@ fn all(nodes: u16, ops: u64, faults: Faults, strategy: Strategy) {
     }
 }
 
-const CRASH: Faults = Faults { crashes: 1, ..NONE };
-const SUSPICION: Faults = Faults {
-    suspicions: 1,
-    ..NONE
-};
-const EXPIRY: Faults = Faults { expiries: 1, ..NONE };
-const NONE: Faults = Faults {
-    expiries: 0,
-    crashes: 0,
-    suspicions: 0,
-    unenforced: false,
-    idle_expiries: false,
-};
+const NONE: Faults = faults(0, 0, 0);
+const CRASH: Faults = faults(1, 0, 0);
+const SUSPICION: Faults = faults(0, 1, 0);
+const EXPIRY: Faults = faults(0, 0, 1);
+
+const fn faults(crashes: u32, suspicions: u32, expiries: u32) -> Faults {
+    Faults {
+        crashes,
+        suspicions,
+        expiries,
+        unenforced: false,
+        idle_expiries: false,
+    }
+}
 
 #[test]
 fn no_fault() {

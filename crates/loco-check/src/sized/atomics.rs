@@ -3,13 +3,15 @@
 use loco::fabric::NodeId;
 use loco::fence::Scope;
 use loco::{
-    AtomicVar, Inserted, KvConfig, KvStore, LockGuard, Manager, Popped, Pushed, Result, SharedQueue, TasLock,
-    Thread, TicketLock, Unlock,
+    AtomicVar, KvConfig, KvStore, LockGuard, Manager, Result, SharedQueue, TasLock, Thread, TicketLock,
+    Unlock,
 };
 use loco_sim::call;
 
-use super::{Place, Size, ended, in_time, made, made_once};
+use super::{Place, Size, ended, in_time, made, made_once, nothing};
 use crate::stage::{Fabric, unless_lost};
+use crate::worlds::kv::inserted;
+use crate::worlds::queue::{popped, pushed};
 
 /// The home node of the objects.
 const HOME: NodeId = NodeId(0);
@@ -65,7 +67,7 @@ fn hold<'a, L: Unlock<Fabric> + 'a>(
 ) -> Option<()> {
     for _ in 0..at.size.ops {
         let guard = ended(thread, in_time(thread, &lock))?;
-        call("hold", || (), |()| "");
+        call("hold", || (), nothing);
         unless_lost(guard.release())?;
     }
     Some(())
@@ -81,24 +83,10 @@ pub(super) fn use_queue(queue: &Queue, thread: &Thread<Fabric>, at: Place) -> Op
     for operation in 0..at.size.ops {
         if at.node.is_multiple_of(2) {
             let value = at.value(operation);
-            let shown = |pushed: &Pushed| match pushed {
-                Pushed::Done => "done".to_owned(),
-                Pushed::Full => "full".to_owned(),
-                Pushed::Closed => "closed".to_owned(),
-            };
-            made(
-                thread,
-                format!("push {value}"),
-                || queue.try_push(thread, value),
-                shown,
-            )?;
+            let push = || queue.try_push(thread, value);
+            made(thread, format!("push {value}"), push, pushed)?;
         } else {
-            let shown = |popped: &Popped<u64>| match popped {
-                Popped::Value(value) => value.to_string(),
-                Popped::Empty => "empty".to_owned(),
-                Popped::Closed => "closed".to_owned(),
-            };
-            made(thread, "pop", || queue.try_pop(thread), shown)?;
+            made(thread, "pop", || queue.try_pop(thread), popped)?;
         }
     }
     Some(())
@@ -125,13 +113,8 @@ pub(super) fn use_kv(store: &Store, thread: &Thread<Fabric>, at: Place) -> Optio
         let value = at.value(operation);
         match (at.node, operation % 3) {
             (0, 0) => {
-                let shown = |inserted: &Inserted| match inserted {
-                    Inserted::Done => "done".to_owned(),
-                    Inserted::Duplicate => "duplicate".to_owned(),
-                    Inserted::Full => "full".to_owned(),
-                };
                 let insert = || store.insert(thread, &KEY, &value);
-                made(thread, format!("insert {KEY} {value}"), insert, shown)
+                made(thread, format!("insert {KEY} {value}"), insert, inserted)
             }
             (0, 1) => {
                 let update = || store.update(thread, &KEY, &value);

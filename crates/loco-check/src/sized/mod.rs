@@ -3,7 +3,7 @@
 //! Every execution is checked against the object's specification, also where waits are late and nodes are lost. A call that is late is made
 //! again. A thread whose call fails because of a loss ends there, and that call may have taken effect or not.
 //!
-//! Relies on [`crate::stage`]. Used by `loco check` with `--nodes`, `--ops` and the like.
+//! Relies on `stage`. Used by `loco check` with `--nodes`, `--ops` and the like.
 
 mod atomics;
 mod variables;
@@ -124,22 +124,22 @@ impl Place {
 }
 
 /// Makes a call of the history, and makes it again if it is late and has changed nothing then. Returns nothing if a node is lost.
-fn made<T>(
+fn made<T, S: ToString>(
     thread: &Thread<Fabric>,
     name: impl Display,
     attempt: impl FnMut() -> Result<T>,
-    shown: impl Fn(&T) -> String,
+    shown: impl Fn(&T) -> S,
 ) -> Option<()> {
     ended(thread, call(name, || in_time(thread, attempt), text(shown))).map(drop)
 }
 
 /// Makes a call of the history that may have taken effect although it is late, or finds a value torn whose writer is late or lost. Returns
 /// nothing if a node is lost.
-fn made_once<T>(
+fn made_once<T, S: ToString>(
     thread: &Thread<Fabric>,
     name: impl Display,
     attempt: impl FnOnce() -> Result<T>,
-    shown: impl Fn(&T) -> String,
+    shown: impl Fn(&T) -> S,
 ) -> Option<()> {
     match call(name, attempt, text(shown)) {
         Err(error) if error.is_timeout() || matches!(error, Error::Torn { .. }) => Some(()),
@@ -170,17 +170,14 @@ fn knows_of_a_loss(thread: &Thread<Fabric>) -> bool {
 }
 
 /// Returns how the history shows the results of a call.
-fn text<T>(shown: impl Fn(&T) -> String) -> impl Fn(&Result<T>) -> String {
-    move |made| made.as_ref().map_or(UNKNOWN.to_owned(), &shown)
-}
-
-/// Formats a value, or `none`.
-fn shown<T: std::fmt::Debug>(value: &Option<T>) -> String {
-    let text = |value| format!("{value:?}");
-    value.as_ref().map_or_else(|| "none".to_owned(), text)
+fn text<T, S: ToString>(shown: impl Fn(&T) -> S) -> impl Fn(&Result<T>) -> String {
+    move |made| {
+        made.as_ref()
+            .map_or(UNKNOWN.to_owned(), |value| shown(value).to_string())
+    }
 }
 
 /// Says nothing of a call's value.
-fn nothing<T>(_: &T) -> String {
-    String::new()
+fn nothing<T>(_: &T) -> &'static str {
+    ""
 }

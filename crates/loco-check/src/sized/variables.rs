@@ -1,5 +1,6 @@
 //! Clients of the barrier, the variables, the table of rows, the region of mixed sizes and the ring.
 
+use std::fmt::Debug;
 use std::sync::{Mutex, PoisonError};
 
 use loco::fabric::NodeId;
@@ -10,7 +11,7 @@ use loco::{
 use loco_sim::call;
 use loco_sim::spec::{self, Operation, Violation};
 
-use super::{Place, Size, made, nothing, shown};
+use super::{Place, Size, made, nothing};
 use crate::stage::{Fabric, must, unless_lost, until_in_time};
 
 pub(super) type BarrierParts = (Vec<SharedVar<u64, Fabric>>, Barrier<Fabric>);
@@ -44,6 +45,29 @@ pub(super) fn use_barrier((flags, barrier): &BarrierParts, thread: &Thread<Fabri
     Some(())
 }
 
+/// Writes values, made from 1 and up, on node 0, and reads as often on the others.
+fn write_or_read<V: Copy + Debug>(
+    thread: &Thread<Fabric>,
+    at: Place,
+    value: fn(u64) -> V,
+    write: impl Fn(V) -> Result<()>,
+    read: impl Fn() -> String,
+) -> Option<()> {
+    for value in (1..=at.size.ops).map(value) {
+        if at.node == 0 {
+            made(thread, format!("write {value:?}"), || write(value), nothing)?;
+        } else {
+            call("read", &read, String::clone);
+        }
+    }
+    Some(())
+}
+
+/// Formats a value, or `none`.
+fn shown<T: Debug>(value: Option<T>) -> String {
+    value.map_or("none".to_owned(), |value| format!("{value:?}"))
+}
+
 pub(super) fn shared_var(manager: &Manager<Fabric>, _: Size) -> Result<SharedVar<u64, Fabric>> {
     SharedVar::new(manager, "sv")
 }
@@ -53,19 +77,12 @@ pub(super) fn use_shared_var(
     thread: &Thread<Fabric>,
     at: Place,
 ) -> Option<()> {
-    for value in 1..=at.size.ops {
-        if at.node == 0 {
-            let write = || {
-                variable.write(value);
-                variable.bcast_all(thread)?.forget();
-                Ok(())
-            };
-            made(thread, format!("write {value}"), write, nothing)?;
-        } else {
-            call("read", || variable.read(), u64::to_string);
-        }
-    }
-    Some(())
+    let write = |value| {
+        variable.write(value);
+        variable.bcast_all(thread)?.forget();
+        Ok(())
+    };
+    write_or_read(thread, at, |value| value, write, || variable.read().to_string())
 }
 
 pub(super) fn owned_var(manager: &Manager<Fabric>, _: Size) -> Result<OwnedVar<u64, Fabric>> {
@@ -77,19 +94,12 @@ pub(super) fn use_owned_var(
     thread: &Thread<Fabric>,
     at: Place,
 ) -> Option<()> {
-    for value in 1..=at.size.ops {
-        if at.node == 0 {
-            let write = || {
-                variable.store(value)?;
-                variable.push(thread)?.forget();
-                Ok(())
-            };
-            made(thread, format!("write {value}"), write, nothing)?;
-        } else {
-            call("read", || variable.load(), u64::to_string);
-        }
-    }
-    Some(())
+    let write = |value| {
+        variable.store(value)?;
+        variable.push(thread)?.forget();
+        Ok(())
+    };
+    write_or_read(thread, at, |value| value, write, || variable.load().to_string())
 }
 
 pub(super) fn wide_owned_var(manager: &Manager<Fabric>, _: Size) -> Result<WideOwnedVar<[u64; 3], Fabric>> {
@@ -101,20 +111,18 @@ pub(super) fn use_wide_owned_var(
     thread: &Thread<Fabric>,
     at: Place,
 ) -> Option<()> {
-    for value in 1..=at.size.ops {
-        if at.node == 0 {
-            let words = [value, value, value];
-            let write = || {
-                variable.store(thread, words)?;
-                variable.push(thread)?.forget();
-                Ok(())
-            };
-            made(thread, format!("write {words:?}"), write, nothing)?;
-        } else {
-            call("read", || variable.try_load(), shown);
-        }
-    }
-    Some(())
+    let write = |words| {
+        variable.store(thread, words)?;
+        variable.push(thread)?.forget();
+        Ok(())
+    };
+    write_or_read(
+        thread,
+        at,
+        |value| [value; 3],
+        write,
+        || shown(variable.try_load()),
+    )
 }
 
 pub(super) fn sst(manager: &Manager<Fabric>, _: Size) -> Result<Sst<u64, Fabric>> {
@@ -160,38 +168,28 @@ pub(super) fn msw(manager: &Manager<Fabric>, _: Size) -> Result<Msw<Fabric>> {
 }
 
 pub(super) fn use_msw(region: &Msw<Fabric>, thread: &Thread<Fabric>, at: Place) -> Option<()> {
-    for value in 1..=at.size.ops {
-        if at.node == 0 {
-            let words = [value; 2];
-            let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
-            let write = || {
-                region.write(0, &bytes)?;
-                let mut puts = AckKey::done();
-                for node in 1..at.size.nodes {
-                    puts.unite(region.put(thread, 0, NodeId(node), 0)?);
-                }
-                // The location may be written again only when the NIC has read it.
-                until_in_time(|| puts.wait(thread))
-            };
-            made(thread, format!("write {words:?}"), write, nothing)?;
-        } else {
-            let read = || {
-                let mut bytes = [0; 16];
-                must(region.try_read(0, &mut bytes)).then(|| {
-                    let word = |i: usize| {
-                        bytes[8 * i..]
-                            .iter()
-                            .take(8)
-                            .rev()
-                            .fold(0, |w, &b| w << 8 | u64::from(b))
-                    };
-                    [word(0), word(1)]
-                })
-            };
-            call("read", read, shown);
+    let write = |words: [u64; 2]| {
+        region.write(0, &words.map(u64::to_le_bytes).concat())?;
+        let mut puts = AckKey::done();
+        for node in 1..at.size.nodes {
+            puts.unite(region.put(thread, 0, NodeId(node), 0)?);
         }
-    }
-    Some(())
+        // The location may be written again only when the NIC has read it.
+        until_in_time(|| puts.wait(thread))
+    };
+    let read = || {
+        let mut bytes = [0; 16];
+        let whole = must(region.try_read(0, &mut bytes));
+        shown(whole.then(|| {
+            bytes
+                .as_chunks()
+                .0
+                .iter()
+                .map(|&word| u64::from_le_bytes(word))
+                .collect::<Vec<_>>()
+        }))
+    };
+    write_or_read(thread, at, |value| [value; 2], write, read)
 }
 
 pub(super) struct Ring {
@@ -227,20 +225,18 @@ pub(super) fn use_ring_buffer(ring: &Ring, thread: &Thread<Fabric>, at: Place) -
                     submitted => return submitted,
                 }
             };
-            made(thread, format!("submit {message}"), &mut submit, |()| {
-                "true".to_owned()
-            })?;
+            made(thread, format!("submit {message}"), &mut submit, |()| "true")?;
         }
     }
     if let Some(mut reader) = reader {
         for _ in 1..=at.size.ops {
-            let number = |message: &Vec<u8>| {
-                let bytes = message.iter().rev();
-                bytes
-                    .fold(0_u64, |word, &byte| word << 8 | u64::from(byte))
-                    .to_string()
+            let receive = || Ok(reader.receive(thread)?.to_vec());
+            // A message of another length never is one that was submitted.
+            let number = |message: &Vec<u8>| match message.as_slice().try_into() {
+                Ok(word) => u64::from_le_bytes(word).to_string(),
+                Err(_) => format!("{message:?}"),
             };
-            made(thread, "receive", || Ok(reader.receive(thread)?.to_vec()), number)?;
+            made(thread, "receive", receive, number)?;
         }
     }
     Some(())

@@ -65,7 +65,8 @@ fn found<const N: usize>(value: Option<[u64; N]>) -> String {
     })
 }
 
-fn inserted(inserted: &Inserted) -> &'static str {
+/// Returns how the history shows the result of an insert.
+pub(crate) fn inserted(inserted: &Inserted) -> &'static str {
     match inserted {
         Inserted::Done => "done",
         Inserted::Duplicate => "duplicate",

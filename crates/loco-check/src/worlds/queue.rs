@@ -23,17 +23,25 @@ enum Call {
     Close,
 }
 
-fn use_queue(queue: &Queue, thread: &Thread<Fabric>, what: Call) {
-    let pushed = |pushed: &Pushed| match pushed {
+/// Returns how the history shows the result of a push.
+pub(crate) fn pushed(outcome: &Pushed) -> &'static str {
+    match outcome {
         Pushed::Done => "done",
         Pushed::Full => "full",
         Pushed::Closed => "closed",
-    };
-    let popped = |popped: &Popped<u64>| match popped {
+    }
+}
+
+/// Returns how the history shows the result of a pop.
+pub(crate) fn popped(outcome: &Popped<u64>) -> String {
+    match outcome {
         Popped::Value(value) => value.to_string(),
         Popped::Empty => "empty".to_owned(),
         Popped::Closed => "closed".to_owned(),
-    };
+    }
+}
+
+fn use_queue(queue: &Queue, thread: &Thread<Fabric>, what: Call) {
     match what {
         Call::TryPush(value) => {
             did("SharedQueue::try_push");
@@ -151,16 +159,8 @@ fn attempt(queue: &Queue, thread: &Thread<Fabric>, what: Call) -> bool {
 
 /// Makes a call; nothing if it times out.
 fn attempt_once(queue: &Queue, thread: &Thread<Fabric>, what: Call) -> Option<bool> {
-    let pushed = |pushed: Pushed| match pushed {
-        Pushed::Done => "done".to_owned(),
-        Pushed::Full => "full".to_owned(),
-        Pushed::Closed => "closed".to_owned(),
-    };
-    let popped = |popped: Popped<u64>| match popped {
-        Popped::Value(value) => value.to_string(),
-        Popped::Empty => "empty".to_owned(),
-        Popped::Closed => "closed".to_owned(),
-    };
+    let pushed = |outcome: Pushed| pushed(&outcome).to_owned();
+    let popped = |outcome: Popped<u64>| popped(&outcome);
     let outcome = match what {
         Call::TryPush(value) => call(
             format!("push {value}"),

@@ -7,14 +7,15 @@
 use loco::fabric::{Lock, NodeId};
 use loco::fence::Scope;
 use loco::{
-    AtomicVar, Barrier, Manager, Msw, OwnedVar, Popped, Pushed, Result, RingBuffer, RingReader, RingWriter,
-    SharedQueue, SharedRegion, SharedVar, Sst, TasLock, Thread, TicketLock, WideOwnedVar, fence,
+    AtomicVar, Barrier, Manager, Msw, OwnedVar, Result, RingBuffer, RingReader, RingWriter, SharedQueue,
+    SharedRegion, SharedVar, Sst, TasLock, Thread, TicketLock, WideOwnedVar, fence,
 };
 use loco_sim::{ModelMutex, World, call};
 
 use crate::Object;
 use crate::rung::{Expected, Rung};
 use crate::stage::{Fabric, get_word, here, must, nodes, put_word, run};
+use crate::worlds::queue::{popped, pushed};
 
 /// A world and what is expected of it, if its object's documentation says something.
 pub(crate) type Asked = (Rung, Option<Expected>);
@@ -195,20 +196,10 @@ fn jobs(manager: &Manager<Fabric>) -> Result<SharedQueue<u64, Fabric>> {
 fn handing(world: &mut World) {
     let at = nodes(world, 2, 1, jobs);
     run(world, &at[0], 0, "pusher", |queue, thread| {
-        let push = || must(queue.try_push(thread, 1));
-        let _ = call("push", push, |pushed| match pushed {
-            Pushed::Done => "done",
-            Pushed::Full => "full",
-            Pushed::Closed => "closed",
-        });
+        let _ = call("push", || must(queue.try_push(thread, 1)), pushed);
     });
     run(world, &at[1], 0, "popper", |queue, thread| {
-        let pop = || must(queue.try_pop(thread));
-        let _ = call("pop", pop, |popped| match popped {
-            Popped::Value(value) => value.to_string(),
-            Popped::Empty => "empty".to_owned(),
-            Popped::Closed => "closed".to_owned(),
-        });
+        let _ = call("pop", || must(queue.try_pop(thread)), popped);
     });
 }
 

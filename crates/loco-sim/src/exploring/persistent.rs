@@ -19,7 +19,7 @@ use mowgli::machine::{Addr, Next, QpId, Rule, Step};
 use crate::exploring::walk::Walker;
 use crate::fabric::request::{Deadline, Note, Request};
 use crate::state::faults::Fault;
-use crate::state::sharing::{Agent, Other, Part};
+use crate::state::sharing::{Agent, Other, Part, Shared};
 use crate::state::{Move, State, Status};
 
 /// Agents of one queue pair.
@@ -253,7 +253,7 @@ impl Needs<'_, '_, '_> {
             Request::Poll => {
                 let node = state.info(thread).node;
                 self.add_completions(state, node);
-                self.add_askers(state, self.walker.seen.polls(node));
+                self.add_askers(state, self.walker.seen.users(Shared::Completions(node)));
             }
             Request::Post { owner, .. } if owner != thread => self.add_thread(owner),
             // The clock, which moves when a wait of the node ends by its deadline.
@@ -262,10 +262,10 @@ impl Needs<'_, '_, '_> {
                 deadline: Deadline::Within(_),
                 ..
             } => self.add_node(state, state.info(thread).node),
-            Request::Send { to, .. } => self.add_askers(state, self.walker.seen.mail(to.0)),
+            Request::Send { to, .. } => self.add_askers(state, self.walker.seen.users(Shared::Mailbox(to.0))),
             Request::Receive | Request::Close => {
                 let node = state.info(thread).node;
-                self.add_askers(state, self.walker.seen.mail(node));
+                self.add_askers(state, self.walker.seen.users(Shared::Mailbox(node)));
             }
             Request::Note(Note::Call(_) | Note::Return(_)) => {
                 let returns = matches!(request, Request::Note(Note::Return(_)));
@@ -324,7 +324,7 @@ impl Needs<'_, '_, '_> {
         }
         if state.machine.commutes(step).notifies {
             let node = state.info(qp.thread).node;
-            self.add_askers(state, self.walker.seen.polls(node));
+            self.add_askers(state, self.walker.seen.users(Shared::Completions(node)));
         }
         // Several entries of one part may be able to move. The set contains every order among them, as it
         // contains all moves of an agent. Entries posted later queue up behind them, except for gets, which
@@ -343,14 +343,17 @@ impl Needs<'_, '_, '_> {
                 // posts to its queue pairs.
                 self.add(Who::Program(thread));
                 for peer in 0..self.numbering.nodes as u16 {
-                    self.add_askers(state, self.walker.seen.posts(QpId { thread, peer }));
+                    self.add_askers(
+                        state,
+                        self.walker.seen.users(Shared::QueuePair(QpId { thread, peer })),
+                    );
                 }
             }
             Who::Nic(qp, part) => {
                 match state.machine.next(qp, |rule| Part::of(rule) == part) {
                     Next::Queued => self.add_queue_pair(qp),
                     Next::Delayed => self.add(Who::Buffer(qp.thread)),
-                    Next::Unposted => self.add_askers(state, self.walker.seen.posts(qp)),
+                    Next::Unposted => self.add_askers(state, self.walker.seen.users(Shared::QueuePair(qp))),
                 }
                 for thread in 0..self.numbering.threads as u16 {
                     // Another queue pair may hold the atomic unit.
@@ -402,7 +405,7 @@ impl Needs<'_, '_, '_> {
                     Some(Request::Join { thread }) => self.add(Who::Program(*thread)),
                     Some(Request::Receive) => {
                         let node = state.info(thread).node;
-                        self.add_askers(state, self.walker.seen.mail(node));
+                        self.add_askers(state, self.walker.seen.users(Shared::Mailbox(node)));
                     }
                     None => self.add_all_programs(),
                     Some(_) => {}

@@ -23,7 +23,7 @@ use crate::fabric::request::{Deadline, Kind, LockMode, NodeSet, Note, Reply, Req
 use crate::state::behaviour::{Behaviour, Past};
 use crate::state::faults::{Fault, Faults, Losses};
 use crate::state::names::Names;
-use crate::state::sharing::{Agent, Other, Part, Seen};
+use crate::state::sharing::{Agent, Other, Part, Seen, Shared};
 use crate::state::waits::{Waiting, Waits};
 
 /// The knowledge that all explorers of one exploration share.
@@ -302,7 +302,7 @@ impl State {
                 }
                 let op = self.remote_op(common, op);
                 let qp = QpId { thread: owner, peer };
-                seen.touch_posts(qp, thread, phase);
+                seen.touch_shared(Shared::QueuePair(qp), thread, phase);
                 // Counts for ever if it is the queue pair of another thread, whose phase says nothing of this one.
                 let phase = if owner == thread { phase } else { u32::MAX };
                 op.accesses(|access| {
@@ -326,7 +326,7 @@ impl State {
                 if self.losses.refusal(node, NodeSet::default()).is_some() {
                     return Some(Reply::Lost(node));
                 }
-                seen.touch_completions(node, thread, phase);
+                seen.touch_shared(Shared::Completions(node), thread, phase);
                 let completions = self.poll(node);
                 let none = completions.is_empty();
                 let reply = Reply::Completions(completions);
@@ -445,7 +445,7 @@ impl State {
                 if let Some(lost) = self.losses.refusal(from, NodeSet::of([to.0])) {
                     return Some(Reply::Lost(lost));
                 }
-                seen.touch_mail(to.0, thread, phase);
+                seen.touch_shared(Shared::Mailbox(to.0), thread, phase);
                 if let Some(mailbox) = Arc::make_mut(&mut self.mail).get_mut(to.0 as usize) {
                     mailbox.messages.push_back((from, payload.clone()));
                 }
@@ -453,13 +453,13 @@ impl State {
             }
             Request::Receive => {
                 let node = self.node_of(thread);
-                seen.touch_mail(node, thread, phase);
+                seen.touch_shared(Shared::Mailbox(node), thread, phase);
                 let mailbox = &mut Arc::make_mut(&mut self.mail)[node as usize];
                 Reply::Message(mailbox.messages.pop_front())
             }
             Request::Close => {
                 let node = self.node_of(thread);
-                seen.touch_mail(node, thread, phase);
+                seen.touch_shared(Shared::Mailbox(node), thread, phase);
                 Arc::make_mut(&mut self.mail)[node as usize].closed = true;
                 Reply::Unit
             }

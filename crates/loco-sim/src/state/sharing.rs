@@ -194,17 +194,35 @@ pub(crate) struct Seen {
     pub(crate) locks: Sharing,
     /// The history: a return counts as a write, a call as a read. There is one.
     history: Sharing,
-    /// Polls for completions, by node.
-    polls: Sharing,
-    /// Uses of set-up mailboxes (messages sent and received, and closing), by node.
-    mail: Sharing,
-    /// Posts by queue pair ([`Seen::queue_pair`]).
-    posts: Sharing,
+    /// Uses of what is [`Shared`], for each sort of it.
+    uses: [Sharing; 3],
     /// Set when a conflict was met that was not known before.
     pub(crate) fresh: bool,
     /// Set if accesses count as if they could always come again. Within bounds a move that is taken early costs less than
     /// in its turn, so that only moves which nobody ever sees may be.
     for_ever: bool,
+}
+
+/// Something besides words, locks and the history that threads use together.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Shared {
+    /// The completions of a node, which are polled for.
+    Completions(u16),
+    /// The set-up mailbox of a node: messages are sent to it and received from it, and it is closed.
+    Mailbox(u16),
+    /// A queue pair, to which operations are posted.
+    QueuePair(QpId),
+}
+
+impl Shared {
+    /// Returns the index of its sort in [`Seen::uses`], and itself as a word there.
+    fn place(self) -> (usize, Addr) {
+        match self {
+            Shared::Completions(node) => (0, Addr(node.into())),
+            Shared::Mailbox(node) => (1, Addr(node.into())),
+            Shared::QueuePair(qp) => (2, Addr(u32::from(qp.thread) << 8 | u32::from(qp.peer))),
+        }
+    }
 }
 
 /// The history as a word of [`Seen::history`].
@@ -253,44 +271,17 @@ impl Seen {
             && self.history_of_others(agent.parts().0, returns).next().is_some();
     }
 
-    /// Counts a poll for the completions of a node. The queue pairs, and not only other threads, matter to it.
-    pub(crate) fn touch_completions(&mut self, node: u16, thread: u16, phase: u32) {
-        let until = self.until(phase);
-        self.fresh |= self
-            .polls
-            .grow(Addr(node.into()), Agent::cpu(thread), true, until);
+    /// Counts a use by a thread. It is news even if no other thread has made one: queue pairs complete operations without a request, and
+    /// a thread may already wait for a message that it has not received.
+    pub(crate) fn touch_shared(&mut self, shared: Shared, thread: u16, phase: u32) {
+        let ((sort, word), until) = (shared.place(), self.until(phase));
+        self.fresh |= self.uses[sort].grow(word, Agent::cpu(thread), true, until);
     }
 
-    /// Counts a use of a node's mailbox. A thread may already wait for a message without having used the mailbox.
-    pub(crate) fn touch_mail(&mut self, node: u16, thread: u16, phase: u32) {
-        let until = self.until(phase);
-        self.fresh |= self.mail.grow(Addr(node.into()), Agent::cpu(thread), true, until);
-    }
-
-    /// Counts a post by a thread.
-    pub(crate) fn touch_posts(&mut self, qp: QpId, thread: u16, phase: u32) {
-        let (qp, until) = (Self::queue_pair(qp), self.until(phase));
-        self.fresh |= self.posts.grow(qp, Agent::cpu(thread), true, until);
-    }
-
-    /// Returns the queue pair as a word of [`Seen::posts`].
-    fn queue_pair(qp: QpId) -> Addr {
-        Addr(u32::from(qp.thread) << 8 | u32::from(qp.peer))
-    }
-
-    /// Returns the polls for the completions of a node.
-    pub(crate) fn polls(&self, node: u16) -> impl Iterator<Item = Other> + '_ {
-        self.polls.writes(Addr(node.into()))
-    }
-
-    /// Returns the uses of a node's mailbox.
-    pub(crate) fn mail(&self, node: u16) -> impl Iterator<Item = Other> + '_ {
-        self.mail.writes(Addr(node.into()))
-    }
-
-    /// Returns the posts to the queue pair.
-    pub(crate) fn posts(&self, qp: QpId) -> impl Iterator<Item = Other> + '_ {
-        self.posts.writes(Self::queue_pair(qp))
+    /// Returns all uses.
+    pub(crate) fn users(&self, shared: Shared) -> impl Iterator<Item = Other> + '_ {
+        let (sort, word) = shared.place();
+        self.uses[sort].writes(word)
     }
 
     /// Returns the uses of the lock by threads other than this one: all, or those that notice when it is released.
@@ -318,16 +309,9 @@ impl Seen {
         for (_, agent, returns, until) in other.history.all() {
             self.in_history(agent, returns, until);
         }
-        let Seen {
-            polls, mail, posts, ..
-        } = other;
-        for (mine, others) in [
-            (&mut self.polls, polls),
-            (&mut self.mail, mail),
-            (&mut self.posts, posts),
-        ] {
-            for (of, agent, write, until) in others.all() {
-                self.fresh |= mine.grow(of, agent, write, until);
+        for (mine, others) in self.uses.iter_mut().zip(&other.uses) {
+            for (word, agent, write, until) in others.all() {
+                self.fresh |= mine.grow(word, agent, write, until);
             }
         }
     }

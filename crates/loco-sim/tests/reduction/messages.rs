@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use loco_fabric::{Control, Fabric, Local, NodeId, QueuePair, Work, WorkRequestId};
 use loco_sim::{Config, ModelFabric, ModelQueuePair, note};
 
-use crate::node::{Dice, Node, node, outcomes};
+use crate::node::{Dice, Node, agree, history, node, outcomes};
 
 /// A step of a thread. It names words by number, and no two steps have the same number.
 #[derive(Clone, Copy, Debug)]
@@ -126,11 +126,7 @@ fn run(node: &Node, plan: &Plan) {
 
 /// Explores everything and returns the set of what threads noted.
 fn histories(config: &Config, plans: &[Plan]) -> BTreeSet<String> {
-    let show = |end: &loco_sim::End<'_>| {
-        let threads = end.histories().into_iter().map(|of| (of.name, of.events));
-        format!("{:?}", threads.collect::<Vec<_>>())
-    };
-    outcomes(config, &plans, show, |world| {
+    outcomes(config, &plans, history, |world| {
         let make = |fabric: ModelFabric| node(fabric);
         let nodes = [world.node(make), world.node(make)];
         for (me, plan) in plans.iter().cloned().enumerate() {
@@ -141,26 +137,7 @@ fn histories(config: &Config, plans: &[Plan]) -> BTreeSet<String> {
     })
 }
 
-fn agree(seeds: std::ops::Range<u64>) {
-    for seed in seeds {
-        let plans = plans(seed);
-        let config = |reduction, workers| Config {
-            reduction,
-            workers,
-            ..Config::default()
-        };
-        let whole = histories(&config(false, 2), &plans);
-        for workers in [1, 2] {
-            assert_eq!(
-                histories(&config(true, workers), &plans),
-                whole,
-                "seed {seed}, {workers}: {plans:?}"
-            );
-        }
-    }
-}
-
 #[test]
 fn the_reduction_keeps_every_order_of_completions_and_messages() {
-    agree(0..60);
+    agree(0..60, plans, histories);
 }

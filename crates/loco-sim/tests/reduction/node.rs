@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use loco_fabric::{Fabric, Memory, MemoryKind, Peers, RegionKey, Wait, WordCell};
@@ -97,4 +98,34 @@ pub(crate) fn outcomes<T: Ord + Clone + Send + 'static>(
     }
     let found = found.lock().unwrap();
     found.clone()
+}
+
+/// Formats the histories of all threads.
+pub(crate) fn history(end: &End<'_>) -> String {
+    let threads = end.histories().into_iter().map(|of| (of.name, of.events));
+    format!("{:?}", threads.collect::<Vec<_>>())
+}
+
+/// Checks for each seed that searches with the reduction, by one worker and by two, meet the outcomes that a search without it meets.
+pub(crate) fn agree<P: Debug>(
+    seeds: Range<u64>,
+    plans: fn(u64) -> Vec<P>,
+    outcomes: impl Fn(&Config, &[P]) -> BTreeSet<String>,
+) {
+    for seed in seeds {
+        let plans = plans(seed);
+        let config = |reduction, workers| Config {
+            reduction,
+            workers,
+            ..Config::default()
+        };
+        let whole = outcomes(&config(false, 2), &plans);
+        for workers in [1, 2] {
+            assert_eq!(
+                outcomes(&config(true, workers), &plans),
+                whole,
+                "seed {seed}, {workers}: {plans:?}"
+            );
+        }
+    }
 }

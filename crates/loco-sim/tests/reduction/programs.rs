@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use loco_fabric::{
     AtomicCell, Fabric, Local, Lock, Memory, NodeId, Platform, QueuePair, WordCell, Work, WorkRequestId,
 };
-use loco_sim::{Config, End, ModelFabric, ModelQueuePair, call, note};
+use loco_sim::{Config, ModelFabric, ModelQueuePair, call, note};
 
-use crate::node::{Dice, Node, node, outcomes};
+use crate::node::{Dice, Node, agree, history, node, outcomes};
 
 type ModelPlatform = <ModelFabric as Fabric>::Platform;
 
@@ -148,11 +148,7 @@ impl Site {
 
 /// Explores everything and returns the set of histories.
 fn histories(config: &Config, plans: &[Plan]) -> BTreeSet<String> {
-    let show = |end: &End<'_>| {
-        let threads = end.histories().into_iter().map(|of| (of.name, of.events));
-        format!("{:?}", threads.collect::<Vec<_>>())
-    };
-    outcomes(config, &plans, show, |world| {
+    outcomes(config, &plans, history, |world| {
         let sites = [world.node(site), world.node(site)];
         for (me, plan) in plans.iter().cloned().enumerate() {
             world.thread(&sites[plan.node], &format!("thread {me}"), move |site| {
@@ -162,31 +158,12 @@ fn histories(config: &Config, plans: &[Plan]) -> BTreeSet<String> {
     })
 }
 
-fn agree(seeds: std::ops::Range<u64>) {
-    for seed in seeds {
-        let plans = plans(seed);
-        let config = |reduction, workers| Config {
-            reduction,
-            workers,
-            ..Config::default()
-        };
-        let whole = histories(&config(false, 2), &plans);
-        for workers in [1, 2] {
-            assert_eq!(
-                histories(&config(true, workers), &plans),
-                whole,
-                "seed {seed}, {workers}: {plans:?}"
-            );
-        }
-    }
-}
-
 #[test]
 fn the_reduction_keeps_every_history() {
-    agree(0..60);
+    agree(0..60, plans, histories);
 }
 
 #[test]
 fn the_reduction_keeps_every_history_of_other_seeds_too() {
-    agree(1000..1060);
+    agree(1000..1060, plans, histories);
 }
