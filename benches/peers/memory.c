@@ -167,7 +167,8 @@ static void ring_child(long iterations) {
 }
 
 static double ring_parent(long iterations) {
-    char *message = calloc(1, (size_t)size);
+    char *message = malloc((size_t)size);
+    memset(message, 1, (size_t)size);
     _Atomic unsigned long *flag;
     double begin = 0;
     for (long i = 1, warmup = iterations / 10; i <= iterations; i++) {

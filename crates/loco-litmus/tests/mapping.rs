@@ -181,12 +181,18 @@ fn what_an_honest_provider_does_not_keep_is_bought() {
         let kept = job(ofi(1, &config(&weak, Trust::Known)), &tests, &plan(50, 1));
         nothing_forbidden(&kept.records, tests.len());
     }
-    for (name, keeps) in [
-        ("verbs", of_one_kind()),
-        ("verbs", Orders::NONE),
-        ("weak", of_rxm()),
+    // What `ofi_rxm` keeps besides what it says is taken for known.
+    let whole_in_order = WeakProvider {
+        says: of_rxm(),
+        ..WeakProvider::honest(16, of_one_kind())
+    };
+    for (name, provider) in [
+        ("verbs", WeakProvider::honest(16, of_one_kind())),
+        ("verbs", WeakProvider::honest(16, Orders::NONE)),
+        ("weak", WeakProvider::honest(16, of_rxm())),
+        ("tcp;ofi_rxm", whole_in_order),
     ] {
-        let weak = named(name, WeakProvider::honest(16, keeps));
+        let weak = named(name, provider);
         let kept = job(ofi(1, &config(&weak, Trust::Known)), &tests, &plan(50, 1));
         nothing_forbidden(&kept.records, tests.len());
     }
@@ -299,9 +305,9 @@ fn faults() -> Vec<Fault> {
             &[],
         ),
         fault(
-            "sizes are not asked for, on a provider called `ofi_rxm` that does not do what that one does",
+            "more is taken for known of a provider called `ofi_rxm`, which does not do what that one does",
             named("tcp;ofi_rxm", WeakProvider::honest(5, of_rxm())),
-            &["put-put", "put-get", "put-rmw", "rmw-get"],
+            &["put-put", "put-get", "put-rmw", "rmw-put", "rmw-get", "rmw-rmw"],
         ),
         fault(
             "FI_DELIVERY_COMPLETE is dropped",

@@ -259,7 +259,7 @@ impl Fabric for OfiFabric {
         let Some(mut engine) = shared.try_engine() else {
             return Ok(0);
         };
-        engine.progress(&shared.job);
+        shared.help(&mut engine);
         engine.reports(completions)
     }
 
@@ -284,11 +284,16 @@ impl Fabric for OfiFabric {
 
 impl OfiFabric {
     /// Returns `ready`, with progress made between two questions: what it looks for may come by it, sooner than by the
-    /// node's own thread.
+    /// node's own thread. A question that polls for completions makes progress itself.
     fn nudging<T>(&self, mut ready: impl FnMut() -> Option<T>) -> impl FnMut() -> Option<T> {
+        let shared = &self.0.shared;
         move || {
+            let helped = shared.helped();
             ready().or_else(|| {
-                self.0.shared.nudge();
+                if shared.helped() != helped {
+                    return None;
+                }
+                shared.nudge();
                 ready()
             })
         }

@@ -4,15 +4,20 @@
 //! thread sleeps until the provider's descriptor is readable, and then makes them. Where a provider has no descriptor, the
 //! thread naps.
 //!
+//! To be woken takes longer than most operations. Where each node can have a core, the thread therefore looks for more for a while
+//! before it sleeps again. It stands back while waiting threads of the node make progress by themselves, as it would only take the
+//! lock and the core from them.
+//!
 //! Relies on `shared`. Used by `node`.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use loco_fabric::{FabricError, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use smallvec::SmallVec;
 
 use crate::shared::Shared;
 use crate::waker::Waker;
@@ -23,6 +28,14 @@ const SLEEP: Duration = Duration::from_millis(50);
 const SHORT: Duration = Duration::from_micros(200);
 /// The nap where the provider has no descriptor, while this node's operations are under way, and else.
 const NAPS: [Duration; 2] = [Duration::from_micros(50), Duration::from_micros(500)];
+
+/// The time for which the thread looks for more where it has found something.
+const LOOK: Duration = Duration::from_micros(50);
+/// The first and the longest nap of a thread that stands back. They bound how late an operation of a peer is carried out when the waiting
+/// threads have what they waited for.
+const STAND_BACK: (Duration, Duration) = (Duration::from_micros(100), Duration::from_micros(400));
+/// The calls of waiting threads, in a look or a nap, that say that these make progress. Waits that sleep make fewer.
+const HELPED: u64 = 8;
 
 /// The running thread, which ends when this is dropped.
 pub(crate) struct Progress {
@@ -58,6 +71,11 @@ impl Drop for Progress {
 
 fn run(shared: &Shared) {
     let waker = &shared.waker;
+    let look = match shared.job.is_crowded() {
+        true => Duration::ZERO,
+        false => LOOK,
+    };
+    let mut found = false;
     while !waker.stopped() {
         let (fd, limit) = {
             let mut engine = shared.engine();
@@ -75,21 +93,83 @@ fn run(shared: &Shared) {
         // SAFETY: the descriptor belongs to the completion queue, which `shared` keeps open.
         #[allow(unsafe_code)]
         let fd = fd.map(|fd| unsafe { BorrowedFd::borrow_raw(fd) });
-        sleep(waker, fd, limit);
-        waker.clear();
+        if limit.is_zero() {
+            std::thread::yield_now();
+            continue;
+        }
+        let ready = match found && !look.is_zero() {
+            true => look_for_more(shared, fd, look).unwrap_or_else(|| sleep(waker, fd, limit)),
+            false => sleep(waker, fd, limit),
+        };
+        found = ready.provider;
+        if ready.waker {
+            waker.clear();
+        }
+    }
+}
+
+/// Makes progress until nothing has come for the time of a look. Returns nothing then, or else what has ended this sooner.
+fn look_for_more(shared: &Shared, fd: Option<BorrowedFd<'_>>, look: Duration) -> Option<Ready> {
+    let (mut last, mut helped) = (Instant::now(), shared.helped());
+    while last.elapsed() < look {
+        let ready = sleep(&shared.waker, fd, Duration::ZERO);
+        if ready.waker {
+            return Some(ready);
+        }
+        if shared.helped() - helped >= HELPED {
+            return Some(stand_back(shared));
+        }
+        // Whoever has the lock otherwise lets it go soon, and there is still something to be read then.
+        if ready.provider
+            && let Some(mut engine) = shared.try_engine()
+        {
+            engine.progress(&shared.job);
+            (last, helped) = (Instant::now(), shared.helped());
+        }
+    }
+    None
+}
+
+/// Naps as long as waiting threads make progress, and nobody wakes.
+fn stand_back(shared: &Shared) -> Ready {
+    let mut nap = STAND_BACK.0;
+    loop {
+        let helped = shared.helped();
+        let ready = sleep(&shared.waker, None, nap);
+        if ready.any() || shared.helped() - helped < HELPED {
+            return ready;
+        }
+        nap = (2 * nap).min(STAND_BACK.1);
+    }
+}
+
+/// What has ended a sleep.
+#[derive(Clone, Copy, Default)]
+struct Ready {
+    waker: bool,
+    provider: bool,
+}
+
+impl Ready {
+    fn any(self) -> bool {
+        self.waker || self.provider
     }
 }
 
 /// Sleeps until `fd` is readable, until somebody wakes, or for `limit`.
-fn sleep(waker: &Waker, fd: Option<BorrowedFd<'_>>, limit: Duration) {
-    if limit.is_zero() {
-        return std::thread::yield_now();
-    }
+fn sleep(waker: &Waker, fd: Option<BorrowedFd<'_>>, limit: Duration) -> Ready {
     let limit = Timespec {
         tv_sec: 0,
         tv_nsec: limit.subsec_nanos().into(),
     };
-    let mut fds = vec![PollFd::from_borrowed_fd(waker.fd(), PollFlags::IN)];
+    let its = PollFd::from_borrowed_fd(waker.fd(), PollFlags::IN);
+    let mut fds = SmallVec::<[PollFd<'_>; 2]>::from_iter([its]);
     fds.extend(fd.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+    // An interruption ends the sleep as time does.
     let _interrupted = poll(&mut fds, Some(&limit));
+    let is_ready = |at: usize| fds.get(at).is_some_and(|fd| !fd.revents().is_empty());
+    Ready {
+        waker: is_ready(0),
+        provider: is_ready(1),
+    }
 }

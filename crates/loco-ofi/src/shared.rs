@@ -2,6 +2,7 @@
 //!
 //! Relies on `engine` and `waker`. Used by `progress` and `node`.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use loco_fabric::Result;
@@ -15,6 +16,8 @@ pub(crate) struct Shared {
     engine: Mutex<Engine>,
     pub(crate) job: Membership,
     pub(crate) waker: Waker,
+    /// The number of times that waiting threads have made progress.
+    helped: AtomicU64,
 }
 
 impl Shared {
@@ -23,6 +26,7 @@ impl Shared {
             engine: Mutex::new(engine),
             job,
             waker: Waker::new()?,
+            helped: AtomicU64::new(0),
         })
     }
 
@@ -40,10 +44,22 @@ impl Shared {
         }
     }
 
-    /// Makes progress unless another thread does.
+    /// Makes progress for a waiting thread, unless another thread does.
     pub(crate) fn nudge(&self) {
         if let Some(mut engine) = self.try_engine() {
-            engine.progress(&self.job);
+            self.help(&mut engine);
         }
+    }
+
+    /// Makes progress for a waiting thread.
+    pub(crate) fn help(&self, engine: &mut Engine) {
+        engine.progress(&self.job);
+        // Relaxed: the number publishes no other data.
+        self.helped.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns the number of times that waiting threads have made progress.
+    pub(crate) fn helped(&self) -> u64 {
+        self.helped.load(Ordering::Relaxed)
     }
 }
