@@ -10,7 +10,7 @@ pub(crate) const BLOCK: usize = 64;
 const LEAST: usize = 256;
 
 /// The least number of bytes that are copied by `rep movsq`, which takes a while to begin and then moves whole cache lines.
-const STRING_LEAST: usize = 8192;
+const STRING_LEAST: usize = 2048;
 
 /// Returns whether this processor copies strings in whole cache lines.
 #[inline]
