@@ -3,13 +3,16 @@
 //! Threads post under the lock, and whoever waits makes progress under it. So does the node's own thread
 //! (`progress`), because with most providers a peer's operation on this node's memory is carried out by this process, in
 //! calls to the library. It follows that such an operation is either done or not begun whenever the lock is free, which
-//! taking a lost peer's access away relies on.
+//! taking a lost peer's access away relies on. A node's operations on its own memory are done at once under the lock, where the
+//! provider does those of others in such calls.
 //!
 //! Relies on `port`, `weak`, `piece`, `queue`, `order`. Used by `node`, `queue_pair` and `progress`.
 
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
 
 use loco_fabric::{Completion, Control, FabricError, NodeId, Result};
+use loco_host::arenas::Arena as _;
 use loco_host::membership::Membership;
 use loco_host::word;
 
@@ -135,6 +138,43 @@ impl Engine {
         }
         queue.push(op);
         self.issue(index);
+        Ok(())
+    }
+
+    /// Returns true if operations of this node on its own memory are [carried out](Engine::carry_out) here.
+    pub(crate) fn carries_out(&self, peer_index: usize) -> bool {
+        peer_index == self.own && self.weak.is_none() && self.mapping.own_by_calls()
+    }
+
+    /// Carries out an operation on this node's own memory.
+    pub(crate) fn carry_out(&mut self, op: &Op) -> Result<()> {
+        let place = usize::try_from(op.place).unwrap_or(usize::MAX);
+        let at = self.heap.arena().start().as_ptr().wrapping_add(place);
+        let local = match &op.local {
+            Some((memory, offset)) => Some(memory.address(*offset, op.len)?),
+            None => None,
+        };
+        // SAFETY: the place was checked against the exported region when the operation was made, the local side just now; read-modify-writes
+        // are on aligned words.
+        unsafe {
+            match (op.verb, local) {
+                (Verb::Write, Some(source)) => word::copy(at, source, op.len),
+                (Verb::Write, None) => word::write(at, &op.data),
+                (Verb::Read, Some(to)) => word::copy(to, at, op.len),
+                // A flush.
+                (Verb::Read, None) => word::full_fence(),
+                (Verb::FetchAdd | Verb::CompareSwap, to) => {
+                    let (operand, comparison) = op.operands;
+                    let old = match op.verb {
+                        Verb::FetchAdd => word::fetch_add(at, operand),
+                        _ => word::compare_exchange(at, comparison, operand).unwrap_or_else(|old| old),
+                    };
+                    if let Some(to) = to {
+                        word::store(to, old, Ordering::Release);
+                    }
+                }
+            }
+        }
         Ok(())
     }
 

@@ -36,7 +36,9 @@
 //!
 //! **Atomicity.** A node has one endpoint, through which its own operations towards itself go, too, so the provider
 //! carries out all read-modify-writes of the node's memory. libfabric promises that these are atomic against one
-//! another, and nothing about the CPU: [`Hca`](loco_fabric::Atomicity::Hca).
+//! another, and nothing about the CPU: [`Hca`](loco_fabric::Atomicity::Hca). As `ofi_rxm` carries them out in calls of the target's
+//! process, which are made under one lock, the node's own operations towards itself are carried out under that lock there, without
+//! the provider.
 //!
 //! **Tested.** The feature `weak-provider` has a provider that makes use of everything that its attributes leave open
 //! (`promises`, `weak`); the litmus tests find each hole of the mapping on it (`crates/loco-litmus/tests/mapping.rs`).
@@ -104,6 +106,8 @@ pub struct Mapping {
     delivers: bool,
     /// Whether fenced operations wait, as they must.
     fences: bool,
+    /// Whether read-modify-writes are carried out by calls of the target's process.
+    by_calls: bool,
 }
 
 /// A purchase that a test can leave out of a [`Mapping`], to see that it is missed.
@@ -159,6 +163,7 @@ impl Mapping {
             given: Class::ALL.map(|earlier| Class::ALL.map(|later| given(earlier, later))),
             delivers: true,
             fences: true,
+            by_calls: trust == Trust::Known && handles_in_order(&attributes.provider),
         }
     }
 
@@ -187,6 +192,12 @@ impl Mapping {
     #[inline]
     pub(crate) fn fences(&self, earlier: Class) -> bool {
         self.fences && earlier != Class::Write
+    }
+
+    /// Returns true if a node may carry out its operations on its own memory by itself, between calls to the provider: its
+    /// read-modify-writes are then atomic against those of others, which the provider carries out in such calls.
+    pub(crate) fn own_by_calls(&self) -> bool {
+        self.by_calls
     }
 
     /// Returns true if completions must say that the data are placed (`FI_DELIVERY_COMPLETE`), because something waits

@@ -17,6 +17,8 @@ pub struct OfiQueuePair {
     node: Arc<Node>,
     peer: NodeId,
     index: u32,
+    /// Whether the peer is this node itself, and its operations are done at once.
+    done_here: bool,
     /// The peer's word that flushes read.
     scratch: u64,
     /// The number of departures known when the peer was last seen alive.
@@ -26,11 +28,15 @@ pub struct OfiQueuePair {
 impl OfiQueuePair {
     pub(crate) fn new(node: Arc<Node>, peer: NodeId) -> Result<OfiQueuePair> {
         let (scratch, peer_index) = (node.card(peer)?.scratch, node.index(peer)?);
-        let index = node.shared.engine().add(peer, peer_index);
+        let (index, done_here) = {
+            let mut engine = node.shared.engine();
+            (engine.add(peer, peer_index), engine.carries_out(peer_index))
+        };
         Ok(OfiQueuePair {
             node,
             peer,
             index,
+            done_here,
             scratch,
             departures_seen: 0,
         })
@@ -61,6 +67,10 @@ impl OfiQueuePair {
         self.check_alive()?;
         let shared = &self.node.shared;
         let mut engine = shared.engine();
+        if self.done_here {
+            engine.carry_out(&op)?;
+            return Ok(Posted::Done);
+        }
         engine.post(self.index, op, self.node.config.queue_depth)?;
         let waits = engine.is_waiting();
         drop(engine);

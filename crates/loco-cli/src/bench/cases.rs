@@ -100,7 +100,9 @@ impl<'a, F: Fabric> Lane<'a, F> {
 pub(super) fn put<F: Fabric>(bench: &Bench<'_, F>, index: usize) -> Result<Sample, CliError> {
     with_lane(bench, index, |lane| {
         let data = vec![1; lane.size];
-        let small = lane.size <= bench.manager.fabric().caps().inline_bytes_max;
+        // Longer data are put from registered memory, as with other fabrics.
+        let inline_max = bench.manager.fabric().caps().inline_bytes_max.min(4096);
+        let small = lane.size <= inline_max;
         let operation = if small {
             Operation::PutInline(&data, lane.remote()?)
         } else {

@@ -68,16 +68,20 @@ fn cases() -> impl Strategy<Value = (RingConfig, Vec<Call>)> {
         readers,
         any::<bool>(),
         prop_oneof![Just(0), 1usize..100],
+        prop_oneof![Just(1024), 0usize..20],
     )
-        .prop_flat_map(|(words, readers, inline, acknowledge_every_bytes)| {
-            let config = RingConfig {
-                capacity_bytes: 8 * words,
-                readers: Some(readers.clone()),
-                inline,
-                acknowledge_every_bytes,
-            };
-            (Just(config), calls(8 * words, readers.len()))
-        })
+        .prop_flat_map(
+            |(words, readers, inline, acknowledge_every_bytes, gather_bytes_max)| {
+                let config = RingConfig {
+                    capacity_bytes: 8 * words,
+                    readers: Some(readers.clone()),
+                    inline,
+                    acknowledge_every_bytes,
+                    gather_bytes_max,
+                };
+                (Just(config), calls(8 * words, readers.len()))
+            },
+        )
 }
 
 /// A node's part of the ring.

@@ -28,6 +28,8 @@ pub(super) struct Shape {
     pub(super) capacity: usize,
     pub(super) readers: Vec<u16>,
     pub(super) inline: bool,
+    /// The longest message that is gathered.
+    pub(super) gathered_max: usize,
     /// Lengths of the messages, in turn.
     pub(super) lengths: Vec<usize>,
 }
@@ -38,6 +40,7 @@ impl Shape {
             capacity: records * RingConfig::record_bytes(8),
             readers: readers.to_vec(),
             inline: true,
+            gathered_max: 1024,
             lengths: vec![8],
         }
     }
@@ -58,6 +61,11 @@ impl Shape {
         }
     }
 
+    /// Puts longer messages from where they lie.
+    pub(super) fn gathered_max(self, gathered_max: usize) -> Shape {
+        Shape { gathered_max, ..self }
+    }
+
     pub(super) fn nodes(&self) -> u16 {
         self.readers.iter().max().map_or(1, |&last| last + 1)
     }
@@ -73,6 +81,7 @@ impl Shape {
         move |manager| {
             let config = RingConfig {
                 inline: shape.inline,
+                gather_bytes_max: shape.gathered_max,
                 ..RingConfig::new(shape.capacity).readers(shape.readers.iter().map(|&node| NodeId(node)))
             };
             let ring = RingBuffer::with_config(manager, "ring", NodeId(0), &config)?;

@@ -48,6 +48,13 @@ impl Place {
     pub(super) fn before_end(self, bytes: usize) -> usize {
         bytes.min(self.capacity - self.offset)
     }
+
+    /// Cuts data that lie from here on at the end of the ring. Returns the offset of each part.
+    #[inline]
+    pub(super) fn cut(self, data: &[u8]) -> [(usize, &[u8]); 2] {
+        let (front, rest) = data.split_at(self.before_end(data.len()));
+        [(self.offset, front), (0, rest)]
+    }
 }
 
 #[cfg(test)]

@@ -65,12 +65,16 @@ pub struct RingConfig {
     /// Sends data inline with the operation where they are small enough. Otherwise every put is read from
     /// registered memory, as in LOCO'26 Fig. 14. Each node may have its own value.
     pub inline: bool,
+    /// The longest message, in bytes, that is copied to gather records of one put (default 1024). A longer one is put from where
+    /// it lies, after its length, if the fabric takes so much inline. Otherwise its record is made in registered memory.
+    pub gather_bytes_max: usize,
 }
 
 loco_fabric::setters!(RingConfig {
     capacity_bytes: usize,
     acknowledge_every_bytes: usize,
     inline: bool,
+    gather_bytes_max: usize,
 });
 
 impl RingConfig {
@@ -81,6 +85,7 @@ impl RingConfig {
             readers: None,
             acknowledge_every_bytes: capacity_bytes / 4,
             inline: true,
+            gather_bytes_max: 1024,
         }
     }
 

@@ -15,6 +15,9 @@ use crate::{AckKey, Error, Result, Thread};
 /// A position beyond every reader's. It says that the reader has left.
 pub(super) const LEFT: u64 = u64::MAX;
 
+/// No data.
+const NOTHING: (usize, &[u8]) = (0, &[]);
+
 type Cell<F> = <<F as Fabric>::Memory as Memory>::Cell<u64>;
 
 /// The writer of a ring buffer. It has [`try_submit`](RingWriter::try_submit) (Submit_RBL of LOCO'26 5.1) and
@@ -127,8 +130,9 @@ impl<F: Fabric> RingWriter<F> {
 
     /// Submits the first of `messages`, in order, with one put of them all and one of the head. Returns how
     /// many. It submits those that there is room for, up to a quarter of the ring at a time, so that the
-    /// readers are not idle while the next ones are gathered. 0 means that there is no room for the first (or
-    /// that there are no messages).
+    /// readers are not idle while the next ones are gathered; one that is longer than
+    /// [`gather_bytes_max`](super::RingConfig::gather_bytes_max) goes alone. 0 means that there is no room for the
+    /// first (or that there are no messages).
     ///
     /// For readers this is the same as so many calls of [`try_submit`](RingWriter::try_submit).
     ///
@@ -136,10 +140,11 @@ impl<F: Fabric> RingWriter<F> {
     /// Returns the errors of [`try_submit`](RingWriter::try_submit), for the batch as for one message. A
     /// message that never fits is reported when it is the first.
     pub fn try_submit_batch(&mut self, thread: &Thread<F>, messages: &[impl AsRef<[u8]>]) -> Result<usize> {
-        let Some(first) = messages.first() else {
+        let Some(next) = messages.first() else {
             return Ok(0);
         };
-        let first = self.check(first.as_ref().len())?;
+        let next = next.as_ref();
+        let first = self.check(next.len())?;
         if !self.has_room(first) {
             return Ok(0);
         }
@@ -152,9 +157,13 @@ impl<F: Fabric> RingWriter<F> {
             // head, which it could carry past this record.
             self.published_head.wait_until_read(thread)?;
         }
-        let count = self.gather(messages, first);
-        self.put_records(thread)?;
-        self.head = self.head.plus(self.records.len());
+        let long = Some(next).filter(|message| self.is_long(message));
+        let (count, bytes) = match long {
+            Some(_) => (1, first),
+            None => (self.gather(messages, first), self.records.len()),
+        };
+        self.put_records(thread, long, bytes)?;
+        self.head = self.head.plus(bytes);
         // If half of the readers' nodes had heard of the message, it would be neither submitted nor not.
         // Posting waits at most for room in the queue, which comes unless the peer is lost.
         thread.to_the_end(|| self.publish(thread))?;
@@ -299,8 +308,14 @@ impl<F: Fabric> RingWriter<F> {
         nodes
     }
 
+    /// Returns true if the message is put from where it lies.
+    #[inline]
+    fn is_long(&self, message: &[u8]) -> bool {
+        message.len() > self.shared.config.gather_bytes_max
+    }
+
     /// Makes the records of the first of `messages`, and returns how many. The very first record has `first`
-    /// bytes, for which there is room.
+    /// bytes, for which there is room. Its message is not long.
     fn gather(&mut self, messages: &[impl AsRef<[u8]>], first: usize) -> usize {
         // For a single message, nothing needs to be computed.
         let batch_max = if messages.len() == 1 {
@@ -313,7 +328,7 @@ impl<F: Fabric> RingWriter<F> {
         for (count, message) in messages.iter().enumerate() {
             let message = message.as_ref();
             let end = self.records.len() + record_bytes(message.len());
-            if end > batch_max {
+            if end > batch_max || self.is_long(message) {
                 return count;
             }
             self.records
@@ -324,42 +339,62 @@ impl<F: Fabric> RingWriter<F> {
         messages.len()
     }
 
-    /// Puts the records that were gathered at the head. The readers do not look there yet.
-    fn put_records(&mut self, thread: &Thread<F>) -> Result<()> {
-        let bytes = self.records.len();
-        let begin = self.head.offset;
-        let first = self.head.before_end(bytes);
-        let pieces = [(begin, &self.records[..first]), (0, &self.records[first..])];
+    /// Puts the record of a long message, or the records that were gathered, at the head. The readers do not look there yet.
+    fn put_records(&mut self, thread: &Thread<F>, long: Option<&[u8]>, bytes: usize) -> Result<()> {
+        let message = long.unwrap_or_default();
+        let header = (message.len() as u64).to_ne_bytes();
+        let (words, odd) = message.split_at(message.len() / WORD_BYTES * WORD_BYTES);
+        let mut last = [0; WORD_BYTES];
+        last[..odd.len()].copy_from_slice(odd);
+        let pieces = match long {
+            Some(_) => {
+                // A record has whole words, and so has the ring: only the message goes past its end.
+                let begin = self.head.plus(WORD_BYTES);
+                let [front, rest] = begin.cut(words);
+                let last = &last[..odd.len().next_multiple_of(WORD_BYTES)];
+                [
+                    (self.head.offset, &header[..]),
+                    front,
+                    rest,
+                    (begin.plus(words.len()).offset, last),
+                ]
+            }
+            None => {
+                let [front, rest] = self.head.cut(&self.records);
+                [front, rest, NOTHING, NOTHING]
+            }
+        };
         let inline = bytes <= self.inline_bytes_max;
         if self.local_readers || !inline {
             for (offset, piece) in pieces {
                 self.data.write(offset, piece)?;
             }
         }
+        let first = self.head.before_end(bytes);
+        let parts = [(self.head.offset, first), (0, bytes - first)];
+        let flags = Flags {
+            fenced: false,
+            more: true,
+        };
         for target in &self.targets {
-            for (offset, piece) in pieces.into_iter().filter(|(_, piece)| !piece.is_empty()) {
-                let dst = Target {
-                    remote: &target.data,
+            let at = |offset| Target {
+                remote: &target.data,
+                offset,
+            };
+            if inline {
+                for (offset, piece) in pieces.into_iter().filter(|(_, piece)| !piece.is_empty()) {
+                    thread.post_untracked(&Operation::PutInline(piece, at(offset)), flags)?;
+                }
+                continue;
+            }
+            for (offset, len) in parts.into_iter().filter(|&(_, len)| len > 0) {
+                // This memory is written again only when every reader has acknowledged the record.
+                let src = Local {
+                    memory: &self.data,
                     offset,
+                    len,
                 };
-                let put = if inline {
-                    Operation::PutInline(piece, dst)
-                } else {
-                    // This memory is written again only when every reader has acknowledged the record.
-                    let src = Local {
-                        memory: &self.data,
-                        offset,
-                        len: piece.len(),
-                    };
-                    Operation::Put(src, dst)
-                };
-                thread.post_untracked(
-                    &put,
-                    Flags {
-                        fenced: false,
-                        more: true,
-                    },
-                )?;
+                thread.post_untracked(&Operation::Put(src, at(offset)), flags)?;
             }
         }
         Ok(())
