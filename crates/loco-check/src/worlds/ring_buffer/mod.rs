@@ -24,7 +24,7 @@ pub(crate) fn rungs() -> Vec<Rung> {
         Rung::new("straddle", stream(mixed(), 3, 1)),
         Rung::new("memory", stream(Shape::new(2, &[1]).without_inline(), 3, 1)),
         Rung::new("straddle-memory", stream(mixed().without_inline(), 4, 1)),
-        Rung::new("long", stream(mixed().gathered_max(3), 3, 1)),
+        Rung::new("long", stream(mixed().lengths(&[3, 25, 8]).gathered_max(3), 3, 1)),
         Rung::new(
             "long-memory",
             stream(mixed().gathered_max(3).without_inline(), 3, 1),
