@@ -64,6 +64,11 @@ impl Patience {
         }
     }
 
+    /// Returns true if there are more nodes than cores.
+    pub fn is_crowded(&self) -> bool {
+        self.spins_max == SPINS_MIN
+    }
+
     /// Starts a wait.
     #[inline]
     pub fn backoff(&self) -> Backoff<'_> {

@@ -26,25 +26,22 @@ pub struct Membership {
     /// Clock and threads.
     pub platform: Std,
     patience: Patience,
-    crowded: bool,
 }
 
 impl Membership {
     /// Returns the view of the node that has `mesh`.
     pub fn new(mesh: Mesh) -> Membership {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let crowded = mesh.nodes().len() > cores;
         Membership {
             platform: Std,
-            patience: Patience::new(crowded),
-            crowded,
+            patience: Patience::new(mesh.nodes().len() > cores),
             mesh,
         }
     }
 
     /// Returns true if there are more nodes than this host has cores.
     pub fn is_crowded(&self) -> bool {
-        self.crowded
+        self.patience.is_crowded()
     }
 
     /// Gives `card` to every node, and returns the cards of all nodes in the order of the mesh's nodes. This

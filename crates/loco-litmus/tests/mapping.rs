@@ -181,7 +181,7 @@ fn what_an_honest_provider_does_not_keep_is_bought() {
         let kept = job(ofi(1, &config(&weak, Trust::Known)), &tests, &plan(50, 1));
         nothing_forbidden(&kept.records, tests.len());
     }
-    // What `ofi_rxm` keeps besides what it says is taken for known.
+    // This provider keeps all orders among atomics and does not say so. The mapping relies on it because of the provider's name.
     let whole_in_order = WeakProvider {
         says: of_rxm(),
         ..WeakProvider::honest(16, of_one_kind())

@@ -124,6 +124,7 @@ impl Mapping {
     /// Returns the mapping to a provider with these attributes, for pieces of at most `piece_bytes`.
     pub(crate) fn of(attributes: &Attributes, trust: Trust, piece_bytes: usize) -> Mapping {
         let words = words(&attributes.provider);
+        let known = trust == Trust::Known && handles_in_order(&attributes.provider);
         let promises = |bits: u64| attributes.msg_order & bits != 0;
         let given = |earlier: Class, later: Class| {
             // Libfabric has orders among atomics and among reads and writes of its own.
@@ -137,7 +138,7 @@ impl Mapping {
                 (_, true) => rma,
                 _ => 0,
             };
-            let whole = trust == Trust::Known && both_atomic && handles_in_order(&attributes.provider);
+            let whole = known && both_atomic;
             let fits = |bytes_max: usize| whole || piece_bytes <= bytes_max;
             let raw = promises(FI_ORDER_RAW | narrow(FI_ORDER_ATOMIC_RAW, FI_ORDER_RMA_RAW))
                 && fits(attributes.raw_bytes_max);
@@ -163,7 +164,7 @@ impl Mapping {
             given: Class::ALL.map(|earlier| Class::ALL.map(|later| given(earlier, later))),
             delivers: true,
             fences: true,
-            by_calls: trust == Trust::Known && handles_in_order(&attributes.provider),
+            by_calls: known,
         }
     }
 

@@ -71,10 +71,7 @@ impl Drop for Progress {
 
 fn run(shared: &Shared) {
     let waker = &shared.waker;
-    let look = match shared.job.is_crowded() {
-        true => Duration::ZERO,
-        false => LOOK,
-    };
+    let may_look = !shared.job.is_crowded();
     let mut found = false;
     while !waker.stopped() {
         let (fd, limit) = {
@@ -97,8 +94,9 @@ fn run(shared: &Shared) {
             std::thread::yield_now();
             continue;
         }
-        let ready = match found && !look.is_zero() {
-            true => look_for_more(shared, fd, look).unwrap_or_else(|| sleep(waker, fd, limit)),
+        let ready = match found && may_look {
+            // After a look in vain the provider has to say again that waiting misses nothing.
+            true => look_for_more(shared, fd),
             false => sleep(waker, fd, limit),
         };
         found = ready.provider;
@@ -108,16 +106,17 @@ fn run(shared: &Shared) {
     }
 }
 
-/// Makes progress until nothing has come for the time of a look. Returns nothing then, or else what has ended this sooner.
-fn look_for_more(shared: &Shared, fd: Option<BorrowedFd<'_>>, look: Duration) -> Option<Ready> {
+/// Makes progress until nothing has come for the time of a look, until somebody wakes, or until waiting threads make progress and have
+/// stopped.
+fn look_for_more(shared: &Shared, fd: Option<BorrowedFd<'_>>) -> Ready {
     let (mut last, mut helped) = (Instant::now(), shared.helped());
-    while last.elapsed() < look {
+    while last.elapsed() < LOOK {
         let ready = sleep(&shared.waker, fd, Duration::ZERO);
         if ready.waker {
-            return Some(ready);
+            return ready;
         }
         if shared.helped() - helped >= HELPED {
-            return Some(stand_back(shared));
+            return stand_back(shared);
         }
         // Whoever has the lock otherwise lets it go soon, and there is still something to be read then.
         if ready.provider
@@ -127,10 +126,10 @@ fn look_for_more(shared: &Shared, fd: Option<BorrowedFd<'_>>, look: Duration) ->
             (last, helped) = (Instant::now(), shared.helped());
         }
     }
-    None
+    Ready::default()
 }
 
-/// Naps as long as waiting threads make progress, and nobody wakes.
+/// Naps as long as waiting threads make progress, and nobody wakes. Does not look at the provider.
 fn stand_back(shared: &Shared) -> Ready {
     let mut nap = STAND_BACK.0;
     loop {
@@ -143,7 +142,7 @@ fn stand_back(shared: &Shared) -> Ready {
     }
 }
 
-/// What has ended a sleep.
+/// Tells what has ended a sleep, or neither if its time was up.
 #[derive(Clone, Copy, Default)]
 struct Ready {
     waker: bool,

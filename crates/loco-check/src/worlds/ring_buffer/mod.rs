@@ -24,10 +24,13 @@ pub(crate) fn rungs() -> Vec<Rung> {
         Rung::new("straddle", stream(mixed(), 3, 1)),
         Rung::new("memory", stream(Shape::new(2, &[1]).without_inline(), 3, 1)),
         Rung::new("straddle-memory", stream(mixed().without_inline(), 4, 1)),
-        Rung::new("long", stream(mixed().lengths(&[3, 25, 8]).gathered_max(3), 3, 1)),
+        Rung::new(
+            "long",
+            stream(mixed().lengths(&[3, 25, 8]).gather_bytes_max(3), 3, 1),
+        ),
         Rung::new(
             "long-memory",
-            stream(mixed().gathered_max(3).without_inline(), 3, 1),
+            stream(mixed().gather_bytes_max(3).without_inline(), 3, 1),
         ),
         Rung::new("expiry", faulty(Shape::new(1, &[1]), 2)).expiries(1),
         Rung::new("crash", faulty(Shape::new(1, &[1]), 2)).crash(),
@@ -54,14 +57,17 @@ pub(crate) fn rungs() -> Vec<Rung> {
         Rung::new(
             "long-in-a-batch",
             batch(
-                Shape::new(4, &[1]).lengths(&[3, 8]).gathered_max(3),
+                Shape::new(4, &[1]).lengths(&[3, 8]).gather_bytes_max(3),
                 3,
                 Submit::TryBatch,
             ),
         ),
         Rung::new("overwritten", overwritten(Shape::new(1, &[1]))),
         Rung::new("local-reader", stream(Shape::new(2, &[0]), 3, 1)),
-        Rung::new("long-local", stream(Shape::new(2, &[0]).gathered_max(0), 3, 1)),
+        Rung::new(
+            "long-local",
+            stream(Shape::new(2, &[0]).gather_bytes_max(0), 3, 1),
+        ),
         Rung::new("local-and-remote", stream(Shape::new(1, &[0, 1]), 2, 1)),
         Rung::new("two-readers-one-node", stream(Shape::new(1, &[1, 1]), 2, 1)),
         Rung::new("two-readers", stream(Shape::new(1, &[1, 2]), 2, 1)),

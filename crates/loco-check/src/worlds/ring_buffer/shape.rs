@@ -29,7 +29,7 @@ pub(super) struct Shape {
     pub(super) readers: Vec<u16>,
     pub(super) inline: bool,
     /// The longest message that is gathered.
-    pub(super) gathered_max: usize,
+    pub(super) gather_bytes_max: usize,
     /// Lengths of the messages, in turn.
     pub(super) lengths: Vec<usize>,
 }
@@ -40,7 +40,7 @@ impl Shape {
             capacity: records * RingConfig::record_bytes(8),
             readers: readers.to_vec(),
             inline: true,
-            gathered_max: 1024,
+            gather_bytes_max: 1024,
             lengths: vec![8],
         }
     }
@@ -62,8 +62,11 @@ impl Shape {
     }
 
     /// Puts longer messages from where they lie.
-    pub(super) fn gathered_max(self, gathered_max: usize) -> Shape {
-        Shape { gathered_max, ..self }
+    pub(super) fn gather_bytes_max(self, gather_bytes_max: usize) -> Shape {
+        Shape {
+            gather_bytes_max,
+            ..self
+        }
     }
 
     pub(super) fn nodes(&self) -> u16 {
@@ -81,7 +84,7 @@ impl Shape {
         move |manager| {
             let config = RingConfig {
                 inline: shape.inline,
-                gather_bytes_max: shape.gathered_max,
+                gather_bytes_max: shape.gather_bytes_max,
                 ..RingConfig::new(shape.capacity).readers(shape.readers.iter().map(|&node| NodeId(node)))
             };
             let ring = RingBuffer::with_config(manager, "ring", NodeId(0), &config)?;

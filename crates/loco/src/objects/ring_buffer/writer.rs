@@ -15,9 +15,6 @@ use crate::{AckKey, Error, Result, Thread};
 /// A position beyond every reader's. It says that the reader has left.
 pub(super) const LEFT: u64 = u64::MAX;
 
-/// No data.
-const NOTHING: (usize, &[u8]) = (0, &[]);
-
 type Cell<F> = <<F as Fabric>::Memory as Memory>::Cell<u64>;
 
 /// The writer of a ring buffer. It has [`try_submit`](RingWriter::try_submit) (Submit_RBL of LOCO'26 5.1) and
@@ -340,33 +337,33 @@ impl<F: Fabric> RingWriter<F> {
     }
 
     /// Puts the record of a long message, or the records that were gathered, at the head. The readers do not look there yet.
-    fn put_records(&mut self, thread: &Thread<F>, long: Option<&[u8]>, bytes: usize) -> Result<()> {
-        let message = long.unwrap_or_default();
+    fn put_records(&self, thread: &Thread<F>, long: Option<&[u8]>, bytes: usize) -> Result<()> {
+        let Some(message) = long else {
+            return self.put_pieces(thread, &self.head.cut(&self.records), bytes);
+        };
         let header = (message.len() as u64).to_ne_bytes();
         let (words, odd) = message.split_at(message.len() / WORD_BYTES * WORD_BYTES);
         let mut last = [0; WORD_BYTES];
         last[..odd.len()].copy_from_slice(odd);
-        let pieces = match long {
-            Some(_) => {
-                // A record has whole words, and so has the ring: only the message goes past its end.
-                let begin = self.head.plus(WORD_BYTES);
-                let [front, rest] = begin.cut(words);
-                let last = &last[..odd.len().next_multiple_of(WORD_BYTES)];
-                [
-                    (self.head.offset, &header[..]),
-                    front,
-                    rest,
-                    (begin.plus(words.len()).offset, last),
-                ]
-            }
-            None => {
-                let [front, rest] = self.head.cut(&self.records);
-                [front, rest, NOTHING, NOTHING]
-            }
-        };
+        let last = &last[..odd.len().next_multiple_of(WORD_BYTES)];
+        // A record has whole words, and so has the ring: only the message goes past its end.
+        let begin = self.head.plus(WORD_BYTES);
+        let [front, rest] = begin.cut(words);
+        let pieces = [
+            (self.head.offset, &header[..]),
+            front,
+            rest,
+            (begin.plus(words.len()).offset, last),
+        ];
+        self.put_pieces(thread, &pieces, bytes)
+    }
+
+    /// Puts records of `bytes` at the head, given as pieces with their offsets.
+    #[inline]
+    fn put_pieces(&self, thread: &Thread<F>, pieces: &[(usize, &[u8])], bytes: usize) -> Result<()> {
         let inline = bytes <= self.inline_bytes_max;
         if self.local_readers || !inline {
-            for (offset, piece) in pieces {
+            for &(offset, piece) in pieces {
                 self.data.write(offset, piece)?;
             }
         }
@@ -382,7 +379,7 @@ impl<F: Fabric> RingWriter<F> {
                 offset,
             };
             if inline {
-                for (offset, piece) in pieces.into_iter().filter(|(_, piece)| !piece.is_empty()) {
+                for &(offset, piece) in pieces.iter().filter(|(_, piece)| !piece.is_empty()) {
                     thread.post_untracked(&Operation::PutInline(piece, at(offset)), flags)?;
                 }
                 continue;
