@@ -58,6 +58,17 @@ pub enum Error {
         /// The time waited.
         after: Duration,
     },
+    /// A node that a wait needed is lost.
+    #[error(
+        "{node}, for which `{object}` waited, is lost: its process ended or its control connection broke; go on without \
+         it, or start the job again"
+    )]
+    LostPeer {
+        /// What was waited for: in most cases the full name of the channel.
+        object: String,
+        /// The lost node.
+        node: NodeId,
+    },
     /// An object was used before its channel was connected to that peer.
     #[error("region `{region}` is not connected to {peer} yet: call `wait_for_ready` first")]
     NotConnected {
@@ -179,10 +190,23 @@ pub enum ErrorKind {
 }
 
 impl Error {
+    /// Returns the error of a wait for `what` that failed in the fabric.
+    #[cold]
+    pub(crate) fn of_wait(what: &str, error: FabricError) -> Error {
+        match error {
+            FabricError::PeerLost(node) => Error::LostPeer {
+                object: what.to_owned(),
+                node,
+            },
+            error => error.into(),
+        }
+    }
+
     /// Returns what the error is about.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Error::Fabric(error) => kind_of(error),
+            Error::LostPeer { .. } => ErrorKind::PeerLost,
             Error::Mismatch { .. } => ErrorKind::Mismatch,
             Error::Refused { .. } => ErrorKind::Refused,
             Error::NotReady { .. } => ErrorKind::Timeout,
@@ -201,7 +225,8 @@ impl Error {
         }
     }
 
-    /// Returns the full name of the channel or lock that the error is about, where it is about one.
+    /// Returns the full name of the channel or lock that the error is about, where it is about one. For a wait that timed out
+    /// or lost a peer it is what the wait was for.
     pub fn object(&self) -> Option<&str> {
         match self {
             Error::Mismatch { channel, .. }
@@ -214,6 +239,8 @@ impl Error {
             | Error::Torn { channel } => Some(channel),
             Error::NotConnected { region, .. } => Some(region.split('.').next().unwrap_or(region)),
             Error::HolderLost { lock, .. } => Some(lock),
+            Error::LostPeer { object, .. } => Some(object),
+            Error::Fabric(FabricError::Timeout { what, .. }) => Some(what),
             Error::Fabric(_)
             | Error::BadName { .. }
             | Error::TooLarge { .. }
@@ -244,12 +271,13 @@ impl Error {
     /// Returns the node whose loss this error reports, if it reports one.
     pub fn lost_peer(&self) -> Option<NodeId> {
         match self {
-            Error::Fabric(FabricError::PeerLost(node)) => Some(*node),
+            Error::Fabric(FabricError::PeerLost(node)) | Error::LostPeer { node, .. } => Some(*node),
             _ => None,
         }
     }
 
-    /// Returns true if a deadline passed.
+    /// Returns true if a deadline passed. A value that stayed [`Torn`](Error::Torn) does not count: its writer may be gone,
+    /// and then it does not help to try again.
     pub fn is_timeout(&self) -> bool {
         matches!(
             self,
@@ -302,6 +330,16 @@ mod tests {
         let lost = Error::from(FabricError::PeerLost(NodeId(3)));
         assert!(lost.is_peer_lost() && !lost.is_timeout());
         assert_eq!(lost.lost_peer(), Some(NodeId(3)));
+
+        let waited = Error::of_wait("bar", FabricError::PeerLost(NodeId(3)));
+        assert!(
+            waited.is_peer_lost() && waited.to_string().contains("node 3, for which `bar` waited"),
+            "{waited}"
+        );
+        assert_eq!(
+            (waited.lost_peer(), waited.object()),
+            (Some(NodeId(3)), Some("bar"))
+        );
 
         let out = Error::from(FabricError::DeclaredLost);
         assert!(out.is_declared_lost() && !out.is_peer_lost() && !lost.is_declared_lost());

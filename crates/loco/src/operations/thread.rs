@@ -9,7 +9,6 @@ use loco_fabric::{
     Time, Wait, WordOp, Work, WorkRequestId,
 };
 
-use crate::Result;
 use crate::fabric::AnyFabric;
 use crate::operations::ack::AckKey;
 use crate::operations::completion::Window;
@@ -17,6 +16,7 @@ use crate::operations::network::{Idle, Network};
 use crate::operations::operation::{Flags, Operation, OperationKind, target};
 use crate::operations::pool::Pool;
 use crate::operations::queues::{Attempt, Lane, Queues, Unfenced};
+use crate::{Error, Result};
 
 /// One thread's access to the network. It is `Send` and not `Sync`: it moves with its thread and is shared
 /// with nobody, so that posting threads contend for nothing (LOCO'26 C.3).
@@ -231,7 +231,7 @@ impl<F: Fabric> Thread<F> {
         };
         match outcome {
             Ok(value) => Ok(value),
-            Err(error) => Err(error.into()),
+            Err(error) => Err(Error::of_wait(what, error)),
         }
     }
 
@@ -267,7 +267,10 @@ impl<F: Fabric> Thread<F> {
                 self.fabric().wait_for_arrival_within(wait, within, ready)
             }
         };
-        Ok(outcome?)
+        match outcome {
+            Ok(value) => Ok(value),
+            Err(error) => Err(Error::of_wait(what, error)),
+        }
     }
 
     /// Wakes the threads of this node that sleep, and the driver of its asynchronous calls, after a store of this thread for
