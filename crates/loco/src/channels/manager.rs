@@ -118,6 +118,9 @@ impl<F: Fabric> Manager<F> {
     /// Waits as [`wait_for_ready`](Manager::wait_for_ready) does, until `deadline`.
     ///
     /// # Errors
+    /// Returns the errors of [`wait_for_ready`](Manager::wait_for_ready).
+    ///
+    /// # After a timeout
     /// See [`wait_for_ready`](Manager::wait_for_ready).
     pub fn wait_for_ready_until(&self, deadline: Time) -> Result<()> {
         self.inner.setup.wait_until_ready(None, deadline)

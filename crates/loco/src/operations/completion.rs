@@ -311,8 +311,8 @@ impl Failures {
         }
     }
 
-    /// Returns whether operation `seq`, of which nothing else is known, may have failed. An operation that is
-    /// as old as a forgotten failure counts as failed, since its success could not be shown.
+    /// Returns whether operation `seq`, whose slot was reused, may have failed. An operation that is as old as a
+    /// forgotten failure counts as failed, since its success could not be shown.
     fn may_have(&self, seq: u64) -> bool {
         seq <= self.forgotten || self.causes.contains_key(&seq)
     }

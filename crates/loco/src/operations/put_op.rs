@@ -116,6 +116,9 @@ impl<F: Fabric> PutOp<F> {
     ///
     /// # Errors
     /// Returns the errors of [`Thread::put_inline`].
+    ///
+    /// # After a timeout
+    /// See [`post`](PutOp::post).
     #[inline]
     pub fn post_inline_untracked(&self, thread: &Thread<F>, data: &[u8]) -> Result<()> {
         self.each(|target| thread.post_untracked(&inline(data, target), Flags::default()))

@@ -29,7 +29,7 @@ impl<F: Fabric> Poison<F> {
         }
     }
 
-    /// Poisons the lock called `lock`, whose holder is lost, if that is the policy that its users chose.
+    /// Poisons the lock called `lock`, whose holder is lost, if its users chose that policy.
     ///
     /// # Errors
     /// Returns `HolderLost` if it does.

@@ -120,6 +120,9 @@ impl<F: Fabric> SharedRegion<F> {
     ///
     /// # Errors
     /// See [`Raw::put`](crate::raw::Raw::put).
+    ///
+    /// # After a timeout
+    /// Nothing was posted. Put again.
     pub fn raw_put(
         &self,
         thread: &Thread<F>,
@@ -135,6 +138,9 @@ impl<F: Fabric> SharedRegion<F> {
     ///
     /// # Errors
     /// See [`Raw::put`](crate::raw::Raw::put).
+    ///
+    /// # After a timeout
+    /// Nothing was posted. Get again.
     pub fn raw_get(
         &self,
         thread: &Thread<F>,

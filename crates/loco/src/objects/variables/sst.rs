@@ -191,8 +191,8 @@ impl<F: Fabric, T: AtomicValue> Sst<T, F> {
         &self.table.participants
     }
 
-    /// Returns the row of `node`, if that node is a participant and connected. This is for tables of which it is not yet known
-    /// that everybody is.
+    /// Returns the row of `node`, if that node is a participant and connected. Used before the whole table is known
+    /// to be connected.
     #[cold]
     fn early_row<'a>(&self, node: NodeId, row: Option<&'a OwnedVar<T, F>>) -> Result<&'a OwnedVar<T, F>> {
         let row = row.ok_or_else(|| Error::NotParticipant {
