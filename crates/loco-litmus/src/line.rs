@@ -39,7 +39,7 @@ pub struct Lines<F: Fabric> {
 }
 
 impl<F: Fabric> Lines<F> {
-    /// Makes the queue pairs, none yet, of a worker.
+    /// Makes a worker's set of queue pairs, which is empty at first.
     pub fn new(shared: Arc<Shared<F>>, worker: usize) -> Lines<F> {
         Lines {
             shared,
@@ -83,10 +83,10 @@ impl<F: Fabric> Lines<F> {
         self.shared.ended(self.worker, line) + self.lines[line].at_once
     }
 
-    /// Returns whether everything posted on a line has ended, after a look at the completions.
+    /// Takes completions, then returns whether everything posted on a line has ended.
     ///
     /// # Errors
-    /// An operation of this node has failed.
+    /// Fails if an operation of this node has failed.
     pub fn is_idle(&mut self, line: usize) -> Result<bool> {
         if self.ended(line) < self.posted(line) {
             self.shared.take(&mut self.buffer)?;
@@ -94,12 +94,12 @@ impl<F: Fabric> Lines<F> {
         Ok(self.ended(line) == self.posted(line))
     }
 
-    /// Lets the next operation of a line wait for earlier gets and atomics (remote fence).
+    /// Makes the next operation of a line wait for earlier gets and atomics (remote fence).
     pub fn fence(&mut self, line: usize) {
         self.lines[line].fenced = true;
     }
 
-    /// Drops a remote fence that no operation followed.
+    /// Drops a remote fence that was not followed by an operation.
     pub fn unfence(&mut self, line: usize) {
         self.lines[line].fenced = false;
     }
@@ -127,7 +127,8 @@ impl<F: Fabric> Lines<F> {
                     return Ok(it.posted);
                 }
                 Err(FabricError::QueueFull(_)) => {
-                    // On some fabrics only room for what has left the queue unpolled is missing: any progress will do.
+                    // On some fabrics the queue is full of operations that have ended and were not polled. Any
+                    // progress then makes room.
                     let ended = self.ended(line);
                     let posted = self.posted(line);
                     if ended < posted {

@@ -27,7 +27,8 @@ use crate::stress::{Stress, Traffic};
 use crate::traffic::flood;
 use crate::worker::{Batch, Share, Status, Worker};
 
-/// The patience of a node beyond the deadline of a batch: for what is under way, and for peers that share its processors.
+/// The time that a node waits beyond the deadline of a batch, for operations under way and for peers that share its
+/// processors.
 const SLACK: Duration = Duration::from_secs(120);
 
 /// A command of the leader to every node.
@@ -102,7 +103,7 @@ impl Helper {
     }
 
     fn give(&self, task: Task) {
-        // A helper that is gone shows when its share is taken.
+        // If a helper has ended, the receipt of its share fails.
         let _ = self.tasks.as_ref().map(|tasks| tasks.send(task));
     }
 
@@ -150,7 +151,7 @@ impl<F: Fabric<Control = Mesh, Platform = Std>> Node<F> {
         })
     }
 
-    /// Gives `bytes` to every node, and returns what every node gave.
+    /// Gives `bytes` to every node, and returns the bytes of every node.
     ///
     /// # Errors
     /// A node does not come.
@@ -182,7 +183,7 @@ impl<F: Fabric> Node<F> {
         self.shared.fabric.caps()
     }
 
-    /// Tells the other nodes what to do next. For the leader.
+    /// Tells the other nodes what to do next. Called on the leader.
     ///
     /// # Errors
     /// The fabric fails.
@@ -207,13 +208,13 @@ impl<F: Fabric> Node<F> {
         Ok(())
     }
 
-    /// Waits for the leader's next command. For the other nodes.
+    /// Waits for the leader's next command. Called on the other nodes.
     ///
     /// # Errors
     /// The leader is lost.
     pub fn commanded(&mut self) -> Result<Command> {
         let number = self.batches + 1;
-        // The leader may be busy with the model for as long as it likes.
+        // The leader may spend any time on the model.
         self.watch("the leader's next command", COMMANDED_AT, number, 0, None)?;
         let word = |index: usize| Ok(self.shared.memory.cell::<u64>(COMMAND_AT + 8 * index)?.load());
         let test: u64 = word(0)?;
@@ -226,7 +227,7 @@ impl<F: Fabric> Node<F> {
         })
     }
 
-    /// Makes the runs of a command. The leader learns what they showed.
+    /// Makes the runs of a command. The leader gets the outcomes of all nodes.
     ///
     /// # Errors
     /// The fabric fails, or a peer is lost.
@@ -365,7 +366,7 @@ impl<F: Fabric> Node<F> {
         Ok(())
     }
 
-    /// Puts the reports of all nodes together.
+    /// Combines the reports of all nodes.
     fn gather(&self, batch: &Batch) -> Result<Shown> {
         let (code, runs) = (&batch.code, batch.runs);
         let mut reports = Vec::new();
@@ -412,7 +413,7 @@ impl<F: Fabric> Node<F> {
         Ok(shown)
     }
 
-    /// Waits for all nodes to come here.
+    /// Waits until all nodes have called this.
     fn meet(&mut self) -> Result<()> {
         self.meetings += 1;
         let (number, deadline) = (self.meetings, Instant::now() + SLACK);

@@ -1,4 +1,5 @@
-//! A file of results: one [`Record`] a line, appended as tests end, so that a run that was stopped loses nothing and goes on.
+//! A file of results: one [`Record`] a line, appended when a test ends. An interrupted run therefore loses nothing
+//! and can be continued.
 //!
 //! Used by the command.
 
@@ -17,11 +18,11 @@ use crate::test::Test;
 pub struct Results {
     path: PathBuf,
     file: File,
-    /// The runs that are there, by what was run.
+    /// The number of runs in the file, by what was run.
     there: BTreeMap<Key, u64>,
 }
 
-/// Names what was run: fingerprint, test, fabric, nodes and stress.
+/// Identifies what was run: fingerprint, test, fabric, nodes and stress.
 type Key = (String, String, String, usize, String);
 
 fn key(record: &Record) -> Key {

@@ -82,7 +82,7 @@ pub struct Shared<F: Fabric> {
 }
 
 impl<F: Fabric<Control = Mesh, Platform = Std>> Shared<F> {
-    /// Makes the memory of this node known to its peers, and theirs to it. Every node must call it.
+    /// Exchanges handles: peers get access to this node's memory, and this node to theirs. Every node must call it.
     pub fn new(fabric: F) -> Result<Shared<F>> {
         let nodes = fabric.nodes().to_vec();
         if nodes.len() > JOB_NODES_MAX {
@@ -122,7 +122,7 @@ impl<F: Fabric> Shared<F> {
         self.ended[worker * LINES_MAX + line].load(Ordering::Acquire)
     }
 
-    /// Takes the completions that have come, whosever they are. `buffer` is for reuse.
+    /// Takes the completions that have come, of all workers. `buffer` is for reuse.
     ///
     /// # Errors
     /// An operation of this node has failed.

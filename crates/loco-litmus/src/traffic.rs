@@ -17,7 +17,7 @@ use crate::stress::Stress;
 pub fn flood<F: Fabric>(lines: &mut Lines<F>, stress: Stress, stop: &AtomicBool) -> Result<()> {
     let nodes = lines.shared.nodes.len();
     let me = lines.shared.me;
-    // A job of one node has its own card to keep busy.
+    // In a job of one node, the node keeps its own card busy.
     let peers = (0..nodes).filter(|&node| nodes == 1 || node != me);
     let peers = peers
         .map(|node| lines.line(node, TRAFFIC))
