@@ -20,7 +20,7 @@ use crate::rung::Rung;
 
 pub(crate) use robust::asked;
 
-/// The ladder of an object, cheapest world first.
+/// Returns the rungs of an object, cheapest world first.
 pub fn rungs(object: Object) -> Vec<Rung> {
     match object {
         Object::Fence => fence::rungs(),
