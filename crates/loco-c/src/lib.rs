@@ -48,8 +48,8 @@ mod variable;
 #[cfg(test)]
 mod agreement;
 
-/// Handles that any thread may use, and free, by what the header says. A [`loco::Thread`] is used by one, but another may be
-/// the one that drops it.
+/// Handles that any thread may use, and free, as the header documents. A [`loco::Thread`] is used by one thread, but
+/// another may drop it.
 const _: () = {
     const fn any_thread<T: Send + Sync>() {}
     const fn dropped_anywhere<T: Send>() {}
