@@ -76,17 +76,18 @@ enum Entry {
     End,
 }
 
-/// A configuration without its pending operations, as the memo keeps it: the completed operations placed, and the state.
+/// A configuration without its pending operations, in the form of the memo: the completed operations placed, and the
+/// state.
 #[derive(PartialEq, Eq, Hash)]
 struct Config<T> {
-    /// Words of the completed set before this one are full.
+    /// The number of the leading words of the completed set that are full. `done` starts after them.
     base: u32,
-    /// Words from there to the last that is not zero.
+    /// The words from there to the last nonzero one.
     done: SmallVec<[u64; 2]>,
     state: T,
 }
 
-/// Pending operations placed, up to the last word that is not zero.
+/// The pending operations placed, as words up to the last nonzero one.
 type PendingSet = SmallVec<[u64; 1]>;
 
 /// Returns whether all of `some` are in `all`.
