@@ -1,5 +1,5 @@
-//! Tests that forbidden things are not seen: torn words, and outcomes that the stamp order forbids (LOCO'26
-//! Fig. 10).
+//! Tests that forbidden outcomes are not seen: torn words, and outcomes that the stamp order forbids (LOCO'26 Fig.
+//! 10).
 //!
 //! These are stress tests: each shape runs many rounds. A round takes part of a microsecond on a synchronous
 //! fabric and much longer on others, which run fewer rounds.

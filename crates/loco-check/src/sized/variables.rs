@@ -28,7 +28,7 @@ pub(super) fn use_barrier((flags, barrier): &BarrierParts, thread: &Thread<Fabri
     let mine = &flags[usize::from(at.node) * at.size.threads + at.thread];
     for round in 1..=at.size.ops {
         mine.write(round);
-        // Fences towards each peer separately, and then goes on to the barrier: the others wait for every
+        // Broadcasts to each peer separately, and then goes on to the barrier: the others wait for every
         // participant, even if one is lost.
         for peer in (0..at.size.nodes).filter(|&node| node != at.node) {
             if let Some(key) = unless_lost(mine.bcast(thread, &[NodeId(peer)])) {
