@@ -216,7 +216,7 @@ fn each_broken_order_is_found_and_named() {
     for (discipline, named, with_it) in broken {
         let mut records = records(discipline.clone(), &tests, 60, 0);
         let mut found = infer(&records).unwrap();
-        // What depends on when the processor runs may take more: the tests that are not generated, again and again.
+        // Tests that depend on scheduling get more runs: the tests that are not generated, repeatedly.
         for round in 1..=ROUNDS {
             if named.iter().all(|&rule| missing(&found).contains(rule)) {
                 break;

@@ -27,7 +27,7 @@ struct Args {
     /// Try only mutations of this name. May be given several times.
     #[arg(long)]
     name: Vec<String>,
-    /// Try so many mutations, drawn at random.
+    /// Try N mutations, drawn at random.
     #[arg(long, value_name = "N")]
     sample: Option<usize>,
     /// Seed of the draw.

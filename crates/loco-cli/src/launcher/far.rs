@@ -1,4 +1,4 @@
-//! A running node on another host: its connection, and what its end means.
+//! A running node on another host: its connection, and the meaning of its end.
 
 use std::process::{ChildStderr, ChildStdin, ChildStdout};
 use std::sync::{Arc, mpsc};
@@ -99,7 +99,7 @@ impl Far {
         }
     }
 
-    /// Says what a user can do about a failure that is not the program's; `None` if it is.
+    /// Returns advice for the user about a failure that is not the program's, or `None` if it is the program's.
     pub(super) fn advice(&self, failure: &Failure) -> Option<String> {
         let host = &self.remote.host;
         let node = failure.node;

@@ -60,8 +60,8 @@ pub(in crate::launcher) fn feeder(holder: i32, mark: &str) -> Vec<u8> {
     whole(&text, mark)
 }
 
-/// Returns the script with a first line that reads the rest of it. A shell reads its input by single bytes, so what comes after the
-/// script is left in the connection.
+/// Returns the script with a first line that reads the rest of it. A shell reads its input by single bytes, so the
+/// bytes after the script stay in the connection.
 fn whole(text: &[u8], mark: &str) -> Vec<u8> {
     let first = format!(
         "loco_newline=$(printf '\\nx'); loco_newline=${{loco_newline%x}}; loco_script=; \
