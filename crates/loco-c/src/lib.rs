@@ -1,7 +1,7 @@
 //! The C interface of LOCO: what `include/loco.h` declares, and `libloco.so` and `libloco.a` define.
 //!
-//! The header is the documentation: what each function does, its errors, what a timeout leaves behind, and which thread
-//! may call it. Here is how the promises of the header are kept:
+//! The header is the documentation: the effect of each function, its errors, the state after a timeout, and which
+//! thread may call it. The promises of the header are kept as follows:
 //!
 //! - A handle is a pointer to a boxed value of this crate, and C never looks inside. A handle that is an argument is
 //!   `Option<&T>`, which is NULL or a pointer; the function that frees it takes `Option<Box<T>>`.

@@ -64,7 +64,7 @@ pub(crate) fn until_in_time<T>(mut attempt: impl FnMut() -> Result<T>) -> Result
     panic!("{TIMEOUTS_MAX} calls in a row have timed out: what they wait for never comes");
 }
 
-/// The result of a call of which it is unknown whether it took effect, since a node was lost.
+/// The result of a call that may or may not have taken effect, since a node was lost.
 pub(crate) const UNKNOWN: &str = "?";
 /// The result of a timed-out call. By its documentation it changed nothing.
 pub(crate) const LATE: &str = "late";

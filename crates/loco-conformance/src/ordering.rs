@@ -363,7 +363,7 @@ fn store_buffering(
     ]);
 }
 
-/// Two nodes put to a third and get what the other put (B8, G8).
+/// Two nodes put to a third, and each gets the data of the other (B8, G8).
 pub fn store_buffering_with_puts_and_gets<W: World>() {
     let [a, b, c] = &W::nodes(3)[..] else {
         unreachable!()

@@ -63,7 +63,8 @@ impl Default for Plan {
 
 /// Takes the job's progress, on the leader.
 pub trait Listener {
-    /// Returns whether a test is to be left out on this fabric and so many nodes: its result is there already.
+    /// Returns whether a test is to be left out on this fabric with this number of nodes: its result is there
+    /// already.
     fn is_done(&mut self, _: &Test, _fabric: &str, _nodes: usize) -> bool {
         false
     }
@@ -74,7 +75,7 @@ pub trait Listener {
     /// Ends the job.
     fn record(&mut self, record: Record) -> Result<()>;
 
-    /// Takes what was seen of the test in hand when the job was stopped. It has fewer runs than the plan asks for.
+    /// Takes the results of the present test when the job was stopped. It has fewer runs than the plan asks for.
     ///
     /// # Errors
     /// Ends the job.

@@ -36,7 +36,7 @@ const SLACK: Duration = Duration::from_secs(120);
 pub struct Command {
     /// The test, or `None` at the end of the job.
     pub test: Option<usize>,
-    /// The number of runs; a node makes fewer if its memory has no room for so many at once.
+    /// The number of runs. A node makes fewer if its memory is too small for them.
     pub runs: usize,
     /// The conditions.
     pub stress: Stress,
@@ -273,7 +273,7 @@ impl<F: Fabric> Node<F> {
         Ok(())
     }
 
-    /// Makes the runs of this node's threads, and places what they posted.
+    /// Makes the runs of this node's threads, and places the operations that they posted.
     fn run(&mut self, batch: &Batch) -> Result<Vec<Share>> {
         let (_, threads) = batch.code.of_node(self.shared.me);
         while self.helpers.len() + 1 < threads.len() {

@@ -1,6 +1,6 @@
 //! The result of a test on a fabric, as a line of JSON (`docs/json.md`) and as a histogram in litmus7's format.
 //!
-//! A record holds the test's text, so that a file of records says by itself what was run. Relies on `mowgli`'s language.
+//! A record holds the test's text, so that a file of records documents itself. Relies on `mowgli`'s language.
 //! Used by [`crate::job`], the table and the inference.
 
 use std::collections::BTreeMap;

@@ -18,7 +18,7 @@ use crate::test::Test;
 pub struct Results {
     path: PathBuf,
     file: File,
-    /// The number of runs in the file, by what was run.
+    /// The number of runs in the file for each key.
     there: BTreeMap<Key, u64>,
 }
 

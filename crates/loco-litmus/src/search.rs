@@ -261,7 +261,7 @@ impl Search {
         (stress, runs)
     }
 
-    /// Learns what a batch of a test of this family showed.
+    /// Learns from the outcomes of a batch of a test of this family.
     pub fn learn(&mut self, family: &str, stress: Stress, outcome: &Outcome) {
         let Some(arms) = self.families.get_mut(family) else {
             return;

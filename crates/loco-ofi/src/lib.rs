@@ -15,7 +15,7 @@
 //! - `promises` and `weak`: a provider as weak as its attributes allow, before the real one (feature `weak-provider` only);
 //! - `piece` and `queue`: operations under way;
 //! - `engine`: all of it under one lock;
-//! - `shared` and `waker`: what the threads of a node share;
+//! - `shared` and `waker`: the state that the threads of a node share, and the means to wake one;
 //! - `progress`: the thread that makes progress;
 //! - `node`: the state that the handles of a node share;
 //! - `queue_pair`: posting;

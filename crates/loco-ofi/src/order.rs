@@ -77,7 +77,7 @@ pub enum Words {
 /// The promises that the mapping relies on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Trust {
-    /// The provider's attributes, and what is known of the provider from its source (see `docs/networks.md`).
+    /// The provider's attributes, and the properties of the provider known from its source (see `docs/networks.md`).
     #[default]
     Known,
     /// The provider's attributes alone.
@@ -150,7 +150,7 @@ impl Mapping {
                     && fits(attributes.war_bytes_max);
             let rar = promises(FI_ORDER_RAR | narrow(FI_ORDER_ATOMIC_RAR, FI_ORDER_RMA_RAR));
             match (earlier, later) {
-                // The contract demands nothing of what comes after a get.
+                // The contract does not order operations that follow a get.
                 (Class::Read, _) => true,
                 (Class::Write, Class::Write) => waw,
                 (Class::Write, Class::Read) => raw,
@@ -216,7 +216,7 @@ impl Mapping {
     }
 }
 
-/// Prints what is given and what is bought, for logs and `loco fabrics`.
+/// Prints the orders that are given and those that are bought, for logs and `loco fabrics`.
 impl fmt::Display for Mapping {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let words = match self.words {

@@ -532,7 +532,7 @@ impl Drop for Port {
 }
 
 /// # Safety
-/// An open object that nobody uses any more.
+/// `fid` is an open object that nobody uses any more.
 unsafe fn close(fid: *mut Fid) {
     // SAFETY: the caller's promise.
     let status = unsafe { ((*(*fid).ops).close)(fid) };

@@ -6,7 +6,7 @@
 //! execution has is compared with the outcomes that the specifications allow. An outcome that they do not allow is a
 //! failure, with its schedule.
 //!
-//! | file | what it is |
+//! | file | content |
 //! |---|---|
 //! | `channel` | a channel of the caller's own that replaces a shipped object |
 //! | `form` | the shipped object that stands for a library if several do |

@@ -503,7 +503,7 @@ pub(crate) fn rungs() -> Vec<Rung> {
     const ONE: &[There] = &[(0, 1, 10)];
     const OTHERS: &[There] = &[(1, 1, 10)];
     const CHANGED: [(u16, &[Call]); 2] = [(0, &[Get(1), Get(1)]), (1, &[Update(1, 20)])];
-    // The lock lives on node 0, so its release does not wait for what was put to node 1.
+    // The lock is on node 0, so its release does not wait for puts to node 1.
     const CHANGED_THERE: [(u16, &[Call]); 2] = [(1, &[Get(1), Get(1)]), (0, &[Update(1, 20)])];
     const CHANGERS: [(u16, &[Call]); 3] = [
         (0, &[Update(1, 30)]),

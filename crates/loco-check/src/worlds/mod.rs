@@ -1,4 +1,5 @@
-//! The worlds, a file an object (or family of objects). Each file opens with what the object promises, as its worlds check it.
+//! The worlds, a file an object (or family of objects). Each file opens with the promises of the object that its
+//! worlds check.
 
 pub(crate) mod atomic;
 pub(crate) mod barrier;

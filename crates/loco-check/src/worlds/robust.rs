@@ -22,7 +22,7 @@ use crate::worlds::queue::{popped, pushed};
 /// A world, and its expected answer if the object's documentation gives one.
 pub(crate) type Asked = (Rung, Option<Expected>);
 
-/// A call of thread number `me` that writes or reads, and waits as it should.
+/// A call of thread number `me` that writes or reads, and waits if the object's rules ask for it.
 type Write<T> = fn(&T, &Thread<Fabric>, u16);
 type Read<T> = fn(&T, &Thread<Fabric>, u16) -> u64;
 

@@ -30,7 +30,7 @@ pub(super) struct Far {
 }
 
 impl Far {
-    /// Sends the node's script into its connection, and prints what comes out of it.
+    /// Sends the node's script into its connection, and prints the connection's output.
     pub(super) fn connect(
         plan: &Plan,
         node: &Node,
@@ -76,7 +76,7 @@ impl Far {
         }
     }
 
-    /// Ends the connection's input, at which the far side kills the node and what it has started.
+    /// Ends the connection's input, at which the far side kills the node and the processes that it has started.
     pub(super) fn let_go(&mut self) {
         self.control = None;
     }

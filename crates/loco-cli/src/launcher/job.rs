@@ -190,7 +190,7 @@ impl<'a> RunningJob<'a> {
         self.guard.watch(pid);
     }
 
-    /// Returns whether so many connections to the host are being made that it might refuse one more.
+    /// Returns whether the host might refuse one more connection, because many are being made.
     fn is_busy(&self, remote: &Remote) -> bool {
         let connecting = self.nodes.iter().filter_map(RunningNode::far_alive);
         let connecting = connecting.filter(|far| far.remote.host == remote.host && !far.began());

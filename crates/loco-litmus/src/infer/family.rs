@@ -30,7 +30,7 @@ pub enum Rule {
     Cell(Cell),
     /// Orders the two steps of cell G8 or G9 when observed, but not when issued.
     Observed(Cell),
-    /// A remote fence orders what is before it with what is after it.
+    /// A remote fence orders the operations before it with those after it.
     Fence,
     /// A poll of a get or read-modify-write says that the result has landed.
     GetCompletion,
@@ -74,7 +74,7 @@ impl Rule {
         }
     }
 
-    /// Says in a few words what the rule is.
+    /// Describes the rule in a few words.
     pub fn summary(self) -> String {
         let cell = |cell: Cell| format!("{} before a later {}", cell.earlier.prose(), cell.later.prose());
         match self {

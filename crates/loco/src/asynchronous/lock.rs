@@ -50,7 +50,7 @@ impl<F: Fabric<Platform = Std>, L: Unlock<F> + Send + Sync + 'static> AsyncGuard
         self.recovered
     }
 
-    /// Changes the scope of the fence at release, when it is known better what was done.
+    /// Changes the scope of the fence at release, once it is known which operations it must cover.
     pub fn set_scope(&mut self, scope: Scope) {
         if let Some(held) = &mut self.held {
             held.scope = scope;

@@ -146,8 +146,8 @@ impl<F: Fabric> Channel<F> {
         self.wait_for_all(thread, false, arrived)
     }
 
-    /// Waits as [`wait_for_each`](Channel::wait_for_each) does. `by_puts` says that only puts towards this node change what
-    /// `arrived` returns.
+    /// Waits as [`wait_for_each`](Channel::wait_for_each) does. `by_puts` says that the result of `arrived` depends
+    /// only on puts towards this node.
     #[inline]
     pub(crate) fn wait_for_all(
         &self,

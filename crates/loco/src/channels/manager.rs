@@ -52,7 +52,8 @@ impl<F: Fabric> Manager<F> {
     /// Starts the node's services on `fabric`, with settings.
     ///
     /// # Errors
-    /// See [`new`](Manager::new); [`Config`](crate::Error::Config) for a block size that is no multiple of 64.
+    /// Returns the errors of [`new`](Manager::new), and [`Config`](crate::Error::Config) for a block size that is no
+    /// multiple of 64.
     pub fn with_config(fabric: F, config: Config) -> Result<Manager<F>> {
         if config.block_bytes == 0 || !config.block_bytes.is_multiple_of(64) {
             return Err(Error::Config(format!(

@@ -75,8 +75,7 @@ impl<F: Fabric> PutOp<F> {
     /// then. Targets may therefore receive different values (LOCO'26 Fig. 9c).
     ///
     /// # Errors
-    /// Returns the errors of [`Thread::put_inline`]. The puts to the other targets have been posted all the
-    /// same.
+    /// Returns the errors of [`Thread::put_inline`]. The puts to the other targets have still been posted.
     ///
     /// # After a timeout
     /// The puts to some of the targets were posted, and it is unknown to which. Post again if a later put to

@@ -382,7 +382,7 @@ impl<F: Fabric> Thread<F> {
         })
     }
 
-    /// Returns what a fence still has to do towards a peer.
+    /// Returns the remaining work of a fence towards a peer.
     #[inline]
     pub(crate) fn unfenced(&self, position: usize) -> Unfenced {
         let placed = self.network.placed_on_post();

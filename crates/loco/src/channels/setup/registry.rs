@@ -27,10 +27,10 @@ pub(crate) struct Registry<F: Fabric> {
     broken: BTreeSet<Arc<str>>,
     /// The memory in quarantine, by the incarnation of its endpoint.
     buried: BTreeMap<u64, Buried<F>>,
-    /// The number of departures of which the quarantine knows.
+    /// The number of departures that the quarantine has taken into account.
     departures: u64,
     next_incarnation: u64,
-    /// What the service is to tell the peers, in order.
+    /// The news that the service is to send to the peers, in order.
     news: Vec<News>,
     /// Set if a change concerns threads that wait for channels.
     changed: bool,
@@ -118,8 +118,8 @@ impl<F: Fabric> Registry<F> {
         }
     }
 
-    /// Enters an endpoint, fills in its incarnation, and has the peers told. Returns true if nothing else waited to be
-    /// told, so that the service must be woken.
+    /// Enters an endpoint, fills in its incarnation, and adds the news for the peers. Returns true if there was no
+    /// other news, so that the service must be woken.
     pub(super) fn enter(&mut self, name: &str, mut endpoint: Endpoint<F>, node: NodeId) -> Result<bool> {
         if self.endpoints.contains_key(name) {
             return Err(Error::DuplicateChannel {
@@ -138,9 +138,9 @@ impl<F: Fabric> Registry<F> {
         Ok(self.tell(News::Made { channel, incarnation }))
     }
 
-    /// Takes an endpoint out of service, puts its memory into quarantine, and has the peers told. `drained` says that
-    /// none of this node's operations is outstanding. Returns the endpoint, to be dropped outside the lock, and whether
-    /// the service must be woken.
+    /// Takes an endpoint out of service, puts its memory into quarantine, and adds the news for the peers. `drained`
+    /// says that none of this node's operations is outstanding. Returns the endpoint, to be dropped outside the lock,
+    /// and whether the service must be woken.
     pub(super) fn bury(
         &mut self,
         channel: &str,

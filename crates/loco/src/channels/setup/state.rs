@@ -16,7 +16,7 @@ use crate::{Error, Result};
 /// The time that set-up messages of a peer that is gone may still be on their way to the service.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// The time after which a wait first reports what it waits for, and the time until it reports again.
+/// The time after which a wait first reports what is missing, and the time until it reports again.
 const REPORT_FIRST: Duration = Duration::from_secs(2);
 const REPORT_EVERY: Duration = Duration::from_secs(10);
 
@@ -66,8 +66,8 @@ impl<F: Fabric> Setup<F> {
         self.fabric().control().peer_state(peer) == PeerState::Left
     }
 
-    /// Waits until `channel` and those below it, or all channels, are connected. Reports from time to time what it
-    /// waits for.
+    /// Waits until `channel` and those below it, or all channels, are connected. Reports from time to time what is
+    /// missing.
     pub(crate) fn wait_until_ready(&self, channel: Option<&str>, deadline: Time) -> Result<()> {
         let platform = self.fabric().platform();
         let begin = platform.now();
@@ -107,7 +107,7 @@ impl<F: Fabric> Setup<F> {
                 .fabric()
                 .wait(wait, || (self.changes() != changes).then_some(()));
             let Err(error) = outcome else { continue };
-            // What is waited for is looked at anew, here and in the next round.
+            // The awaited endpoints are determined anew, here and in the next round.
             known = None;
             let now = platform.now();
             let unready = {
@@ -153,15 +153,15 @@ impl<F: Fabric> Setup<F> {
         }
     }
 
-    /// Returns true if the loss of `peer` matters to those endpoints. Participants that are connected may leave, but a crash
-    /// may have cut short what they told the others.
+    /// Returns true if the loss of `peer` matters to those endpoints. Participants that are connected may leave, but
+    /// a crash may have cut short their messages to the others.
     fn matters(&self, unready: &Unready, peer: NodeId) -> bool {
         unready.absent.contains(&peer) || (unready.participants.contains(&peer) && !self.has_left(peer))
     }
 }
 
 impl Unready {
-    /// Reports what a wait waits for.
+    /// Reports what is missing.
     fn report(&self, after: Duration) {
         let others = match self.endpoints {
             1 => String::new(),

@@ -188,8 +188,8 @@ pub struct KvStats {
 ///
 /// # Dropping
 ///
-/// Dropping the store ends this node's part. Other nodes' inserts and deletes would then wait for it in vain,
-/// so drop the store when all nodes are done.
+/// Dropping the store ends this node's part. Other nodes' inserts and deletes would then fail by their deadline, so
+/// drop the store when all nodes are done.
 pub struct KvStore<K: Encode + Eq + Hash, V: Encode, F: Fabric = AnyFabric> {
     shared: Arc<Shared<F, K>>,
     monitor: Option<TaskOf<F>>,

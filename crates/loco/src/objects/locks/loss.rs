@@ -19,6 +19,8 @@ impl<F: Fabric> Poison<F> {
         }
     }
 
+    /// Checks that the lock called `lock` is not poisoned.
+    ///
     /// # Errors
     /// Returns `HolderLost` if the lock called `lock` is poisoned.
     #[inline]

@@ -115,11 +115,11 @@ impl<F: Fabric> SharedRegion<F> {
         Ok(self.local()?.write(offset, data)?)
     }
 
-    /// Puts `src` at `offset` of `node`'s memory. The caller vouches that nobody writes `src` until the key is done, as
-    /// [`raw`](crate::raw) says.
+    /// Puts `src` at `offset` of `node`'s memory. The caller vouches that nobody writes `src` until the key is done,
+    /// as [`raw`](crate::raw) says.
     ///
     /// # Errors
-    /// See [`Raw::put`](crate::raw::Raw::put).
+    /// Returns the errors of [`Raw::put`](crate::raw::Raw::put).
     ///
     /// # After a timeout
     /// Nothing was posted. Put again.
@@ -133,11 +133,11 @@ impl<F: Fabric> SharedRegion<F> {
         thread.raw().put(src, self.target(node, offset)?)
     }
 
-    /// Gets `dst.len` bytes from `offset` of `node`'s memory. The caller vouches that nobody touches `dst` until the key is
-    /// done, as [`raw`](crate::raw) says.
+    /// Gets `dst.len` bytes from `offset` of `node`'s memory. The caller vouches that nobody touches `dst` until the
+    /// key is done, as [`raw`](crate::raw) says.
     ///
     /// # Errors
-    /// See [`Raw::put`](crate::raw::Raw::put).
+    /// Returns the errors of [`Raw::put`](crate::raw::Raw::put).
     ///
     /// # After a timeout
     /// Nothing was posted. Get again.

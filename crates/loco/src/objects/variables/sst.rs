@@ -205,6 +205,8 @@ impl<F: Fabric, T: AtomicValue> Sst<T, F> {
         Ok(row)
     }
 
+    /// Checks that all participants are connected.
+    ///
     /// # Errors
     /// Returns `NotConnected` for the first participant that is not.
     #[inline]

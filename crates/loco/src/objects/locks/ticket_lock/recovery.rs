@@ -1,4 +1,4 @@
-//! Finds out what a lost node held, on behalf of the nodes that wait.
+//! Finds the tickets that a lost node held, on behalf of the nodes that wait.
 //!
 //! A node says `Taking` at the home before it draws a ticket, and afterwards which ticket it drew. Each of these is
 //! placed before its next read-modify-write. If a ticket has been drawn and not been served to the end, its owner is
@@ -16,7 +16,7 @@ use crate::{Parent, Result, Thread};
 use super::slot::{Says, Slot, Stage};
 use super::{LINE_WORDS, NEXT, TicketLock};
 
-/// The knowledge of what the lost nodes held.
+/// The knowledge of the tickets that the lost nodes held.
 pub(super) enum Settled {
     Yes,
     /// A live node is drawing or serving a ticket. These words of the lock, with the contents of the last look, will
