@@ -7,7 +7,8 @@
 //!   `Option<&T>`, which is NULL or a pointer; the function that frees it takes `Option<Box<T>>`.
 //! - Handles own what they need: an object keeps its node up, so that handles may be freed in any order.
 //! - A `loco_thread` knows the thread of the operating system that made it, and refuses others. Handles that
-//!   take `&mut` in Rust (a ring's writer and readers, collective operations) are locked for each call, and say *busy* rather than wait.
+//!   take `&mut` in Rust (a ring's writer and readers, collective operations) are locked for each call, and say *busy*
+//!   rather than wait.
 //! - No panic and no Rust error type crosses the border (`border::call`).
 //!
 //! Unsafe are the exported names, and the places where a pointer and a length, or a C string, become a slice (`border`).

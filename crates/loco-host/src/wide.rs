@@ -1,5 +1,5 @@
-//! Copies of many words: by accesses of 16 aligned bytes where the processor has them, and by `rep movsq` if there are very many. Used by
-//! [`crate::word`], whose head says why words stay whole and why racing with others is defined.
+//! Copies of many words: by accesses of 16 aligned bytes where the processor has them, and by `rep movsq` if there are
+//! very many. Used by [`crate::word`], whose head says why words stay whole and why racing with others is defined.
 //!
 //! A block is one turn of a loop in assembly: four loads, then four stores. Written as single accesses the loop is three times
 //! slower in the first cache, since the compiler computes each address anew.
@@ -30,8 +30,8 @@ pub(crate) fn is_atomic() -> bool {
     false
 }
 
-/// Returns the number of bytes from `address` to the next multiple of 16, and the number of blocks that follow in `len` bytes. Both
-/// are 0 for short copies, and where there is no access of 16 bytes.
+/// Returns the number of bytes from `address` to the next multiple of 16, and the number of blocks that follow in `len`
+/// bytes. Both are 0 for short copies, and where there is no access of 16 bytes.
 #[inline]
 pub(crate) fn blocks(address: usize, len: usize) -> (usize, usize) {
     if len < LEAST || !is_atomic() {

@@ -1,7 +1,8 @@
 //! Prepares a program for a job: which node of the job plays which node of the program, and where each location lies.
 //!
-//! A job with fewer nodes than the program wraps round: node `k` of the program is played by node `k % n` of the job, and its threads keep
-//! queue pairs of their own towards it. Relies on `mowgli`'s programs. Used by the node and by the worker.
+//! A job with fewer nodes than the program wraps round: node `k` of the program is played by node `k % n` of the job,
+//! and its threads keep queue pairs of their own towards it. Relies on `mowgli`'s programs. Used by the node and by the
+//! worker.
 
 use mowgli::check::Features;
 use mowgli::program::{Instr, Loc, Program, PutSrc};

@@ -1,7 +1,8 @@
 //! Runs many tests in one job.
 //!
-//! Every node calls [`run`] with the same tests. Node 0 leads: it asks the model, chooses stresses, commands batches, judges what they
-//! showed and hands on a [`Record`] for each test as soon as it is done. Relies on [`Node`]. Used by the command and by tests.
+//! Every node calls [`run`] with the same tests. Node 0 leads: it asks the model, chooses stresses, commands batches,
+//! judges what they showed and hands on a [`Record`] for each test as soon as it is done. Relies on [`Node`]. Used by
+//! the command and by tests.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
 //! Asks the model which outcomes of a test it allows.
 //!
-//! Without a choice, tests that `wait` are judged by `rdma-wait`, all others by `rdma-tso`, with the atomicity that the fabric states.
-//! Relies on `mowgli`'s declarative engine and on its model files. Used by [`crate::job`] and by the inference.
+//! Without a choice, tests that `wait` are judged by `rdma-wait`, all others by `rdma-tso`, with the atomicity that the
+//! fabric states. Relies on `mowgli`'s declarative engine and on its model files. Used by [`crate::job`] and by the
+//! inference.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,8 +1,8 @@
 //! State that the threads of one node share: its memory, access to its peers' memory, and the completions that have come.
 //!
-//! Each node has one region. Its parts are data (the locations of tests), report (what the runs of a batch gave), scratch (where traffic
-//! goes) and control (words by which nodes meet). The leader, node 0, also has an inbox for the report of every node.
-//! Relies on the fabric and its mesh. Used by workers, traffic and the node.
+//! Each node has one region. Its parts are data (the locations of tests), report (what the runs of a batch gave),
+//! scratch (where traffic goes) and control (words by which nodes meet). The leader, node 0, also has an inbox for the
+//! report of every node. Relies on the fabric and its mesh. Used by workers, traffic and the node.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};

@@ -1,8 +1,8 @@
 //! Conditions that make rare outcomes likelier: delays, traffic, placement, pinning and cache states (RDMA-TSO'24 section 5).
 //!
-//! A [`Stress`] is one choice of all of these and holds for one batch of runs. None changes what a model allows: runs that share queue
-//! pairs with others, or with traffic, are parts of a larger program, and an execution without the rest of it is consistent
-//! if the whole is. Used by the node, which applies it, and by the search, which chooses it.
+//! A [`Stress`] is one choice of all of these and holds for one batch of runs. None changes what a model allows: runs
+//! that share queue pairs with others, or with traffic, are parts of a larger program, and an execution without the
+//! rest of it is consistent if the whole is. Used by the node, which applies it, and by the search, which chooses it.
 
 use std::fmt;
 use std::str::FromStr;

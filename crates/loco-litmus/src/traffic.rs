@@ -1,4 +1,5 @@
-//! Traffic beside a test: a thread of the node that keeps operations under way to every node while a batch runs (RDMA-TSO'24 section 5).
+//! Traffic beside a test: a thread of the node that keeps operations under way to every node while a batch runs
+//! (RDMA-TSO'24 section 5).
 //!
 //! Relies on [`Lines`]. Used by the node.
 

@@ -1,8 +1,9 @@
 //! A thread of a node: executes one thread of a test, run after run, as CPU accesses and posted operations.
 //!
-//! `poll(n)` waits for the n-th completion of the run, `wait(d)` for the last operation with that identifier, `rfence` fences the next
-//! operation, and a put of a constant comes from a word that nobody else writes. Between accesses of the test nothing
-//! happens that would order them: handles on words are made before the batch. Relies on [`Lines`]. Used by the node.
+//! `poll(n)` waits for the n-th completion of the run, `wait(d)` for the last operation with that identifier, `rfence`
+//! fences the next operation, and a put of a constant comes from a word that nobody else writes. Between accesses of
+//! the test nothing happens that would order them: handles on words are made before the batch. Relies on [`Lines`].
+//! Used by the node.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -154,8 +154,8 @@ impl Engine {
             Some((memory, offset)) => Some(memory.address(*offset, op.len)?),
             None => None,
         };
-        // SAFETY: the place was checked against the exported region when the operation was made, the local side just now; read-modify-writes
-        // are on aligned words.
+        // SAFETY: the place was checked against the exported region when the operation was made, the local side just
+        // now; read-modify-writes are on aligned words.
         unsafe {
             match (op.verb, local) {
                 (Verb::Write, Some(source)) => word::copy(at, source, op.len),

@@ -37,9 +37,9 @@
 //!
 //! **Atomicity.** A node has one endpoint, through which its own operations towards itself go, too, so the provider
 //! carries out all read-modify-writes of the node's memory. libfabric promises that these are atomic against one
-//! another, and nothing about the CPU: [`Hca`](loco_fabric::Atomicity::Hca). As `ofi_rxm` carries them out in calls of the target's
-//! process, which are made under one lock, the node's own operations towards itself are carried out under that lock there, without
-//! the provider.
+//! another, and nothing about the CPU: [`Hca`](loco_fabric::Atomicity::Hca). As `ofi_rxm` carries them out in calls of
+//! the target's process, which are made under one lock, the node's own operations towards itself are carried out under
+//! that lock there, without the provider.
 //!
 //! **Tested.** The feature `weak-provider` has a provider that uses all the freedom of its attributes (`promises`,
 //! `weak`). The litmus tests find each hole of the mapping on it (`crates/loco-litmus/tests/mapping.rs`).

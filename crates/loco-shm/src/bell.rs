@@ -20,7 +20,8 @@
 //! falls asleep, and no fence: the sleeper pays for both, as survivors do at the [gate](crate::gate).
 //!
 //! Among the threads that find the word odd, one wakes the sleepers. If its process is killed between the exchange and
-//! the wake, nobody wakes them, so sleepers have a limit, and a loss rings too. Where a kernel has no such barrier a node has no doorbell.
+//! the wake, nobody wakes them, so sleepers have a limit, and a loss rings too. Where a kernel has no such barrier a
+//! node has no doorbell.
 //!
 //! Relies on `loco_host`'s futex. Used by queue pairs, the deferred NIC, and the asynchronous calls of this node.
 

@@ -87,8 +87,8 @@ pub struct Args {
     /// Number of node processes, where this command starts them.
     #[arg(short, long, value_name = "N", default_value = "2", value_parser = clap::value_parser!(u16).range(1..=16))]
     nodes: u16,
-    /// Fabric that the nodes use: shm, verbs (RDMA), ofi or ofi:PROVIDER (libfabric), auto (the best that every node has), or model
-    /// (random walks on the model's machine, by one process).
+    /// Fabric that the nodes use: shm, verbs (RDMA), ofi or ofi:PROVIDER (libfabric), auto (the best that every node
+    /// has), or model (random walks on the model's machine, by one process).
     #[arg(long, env = var::FABRIC, value_name = "FABRIC", default_value = "auto")]
     fabric: Ground,
     /// Name of the fabric in results and table, where its own does not say enough: `verbs, two devices`.

@@ -1,11 +1,10 @@
 //! A family of models: each rule is on or off, on top of what every RDMA fabric has.
 //!
-//! Every member has x86-TSO processors, coherent memory, and operations whose own steps are in order. The rules are the cells of the
-//! ordering tables between operations of the network card, the meaning of a poll, remote fences, the PCIe flush, and
-//! the atomicity of
-//! remote read-modify-writes. `rdma-tso` is the member with the rules that it [promises](Rule::is_promised), which a
-//! test checks.
-//! A member is written as a model file (`docs/models.md`). Used by the inference.
+//! Every member has x86-TSO processors, coherent memory, and operations whose own steps are in order. The rules are the
+//! cells of the ordering tables between operations of the network card, the meaning of a poll, remote fences, the PCIe
+//! flush, and the atomicity of remote read-modify-writes. `rdma-tso` is the member with the rules that it
+//! [promises](Rule::is_promised), which a test checks. A member is written as a model file (`docs/models.md`). Used by
+//! the inference.
 
 use std::fmt::{self, Write as _};
 

@@ -282,7 +282,8 @@ fn run(shared: &Shared, mesh: &Mesh) {
                 drop(state);
                 // The step may have changed the memory of any node.
                 shared.ring();
-                // Lets others post and poll: this lock is not fair. On a busy host a thread that yields may be away for milliseconds.
+                // Lets others post and poll: this lock is not fair. On a busy host a thread that yields may be away for
+                // milliseconds.
                 if yields {
                     std::thread::yield_now();
                 } else {

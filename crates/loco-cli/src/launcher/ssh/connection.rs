@@ -47,7 +47,8 @@ pub(in crate::launcher) fn command(remote: &Remote) -> Vec<OsString> {
     command
 }
 
-/// Carries the script and then signals to the far side of a node. Dropping this ends the connection's input, and thereby the node.
+/// Carries the script and then signals to the far side of a node. Dropping this ends the connection's input, and
+/// thereby the node.
 pub(in crate::launcher) struct Control(mpsc::Sender<Vec<u8>>);
 
 impl Control {

@@ -49,10 +49,10 @@ const PAUSE: Duration = Duration::from_micros(20);
 ///
 /// # Strength
 ///
-/// Weak on purpose, as [`OwnedVar`](crate::OwnedVar) is: two owners that each push and then read the other's variable can both read
-/// the old value, which no strong memory shows. A fence after the push ([`fence::thread`](crate::fence::thread)) prevents that.
-/// `loco check wide-owned-var --robust` shows both. [`try_load`](WideOwnedVar::try_load) may also find a push in
-/// progress and then returns `None`.
+/// Weak on purpose, as [`OwnedVar`](crate::OwnedVar) is: two owners that each push and then read the other's variable
+/// can both read the old value, which no strong memory shows. A fence after the push
+/// ([`fence::thread`](crate::fence::thread)) prevents that. `loco check wide-owned-var --robust` shows both.
+/// [`try_load`](WideOwnedVar::try_load) may also find a push in progress and then returns `None`.
 pub struct WideOwnedVar<T: Value, F: Fabric = AnyFabric> {
     channel: Channel<F>,
     owner: NodeId,
