@@ -54,7 +54,7 @@ impl Lock {
     /// Fails if the calling thread holds the lock.
     ///
     /// # Errors
-    /// `USAGE` if this thread holds the lock already: it would wait for itself.
+    /// Returns `USAGE` if this thread holds the lock already: it would wait for itself.
     fn check_free(&self, access: &Access) -> Result<(), Failure> {
         // Relaxed: if it is this thread's id, this thread has written it.
         if self.holder.load(Ordering::Relaxed) == access.id() {

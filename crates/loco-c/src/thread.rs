@@ -84,7 +84,7 @@ impl Access {
     /// Fails for other threads than the owner.
     ///
     /// # Errors
-    /// `WRONG_THREAD` unless the caller is the thread that this belongs to.
+    /// Returns `WRONG_THREAD` unless the caller is the thread that this belongs to.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         if self.owner == caller() {
             return Ok(());

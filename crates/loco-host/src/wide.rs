@@ -175,7 +175,7 @@ mod loops {
 
 #[cfg(not(target_arch = "x86_64"))]
 mod loops {
-    /// Is never called: there are no blocks here.
+    /// Does nothing and is never called: there are no blocks here.
     ///
     /// # Safety
     /// None.
@@ -184,7 +184,7 @@ mod loops {
     }
     pub(crate) use copy as read;
 
-    /// Is never called, as [`copy`].
+    /// Does nothing and is never called, as [`copy`].
     ///
     /// # Safety
     /// None.

@@ -345,6 +345,8 @@ unsafe fn write_blocks(dst: *mut u8, data: &[u8], head: usize, blocks: usize) {
     }
 }
 
+/// Writes single words, each as wide as the alignment permits.
+///
 /// # Safety
 /// See [`write()`].
 #[inline(always)]

@@ -101,7 +101,8 @@ pub trait Listener {
 /// Runs `tests`. The nodes other than the leader return when it has ended the job.
 ///
 /// # Errors
-/// The fabric fails or a peer is lost, which names the test; the nodes have different tests; the listener fails.
+/// Fails if the fabric fails or a peer is lost, which names the test; if the nodes have different tests; or if the
+/// listener fails.
 pub fn run<F: Fabric<Control = Mesh, Platform = Std>>(
     fabric: F,
     tests: &[Test],

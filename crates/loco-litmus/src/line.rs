@@ -52,7 +52,7 @@ impl<F: Fabric> Lines<F> {
     /// Returns the line towards a node in a lane.
     ///
     /// # Errors
-    /// The fabric makes no further queue pair.
+    /// Fails if the fabric makes no further queue pair.
     pub fn line(&mut self, node: usize, lane: usize) -> Result<usize> {
         if let Some(line) = self.lines.iter().position(|l| l.node == node && l.lane == lane) {
             return Ok(line);
@@ -107,7 +107,7 @@ impl<F: Fabric> Lines<F> {
     /// Posts an operation, as soon as there is room. Returns its number on the line, from 1.
     ///
     /// # Errors
-    /// The errors of the operation; `Timeout` if there is no room until `deadline`.
+    /// Returns the errors of the operation, and `Timeout` if there is no room until `deadline`.
     #[inline]
     pub fn post(
         &mut self,
@@ -149,7 +149,7 @@ impl<F: Fabric> Lines<F> {
     /// Waits until the operation of this number has ended.
     ///
     /// # Errors
-    /// `Timeout` at `deadline`; `PeerLost`; the failure of an operation.
+    /// Returns `Timeout` at `deadline`, `PeerLost`, and the failure of an operation.
     #[inline]
     pub fn until(&mut self, line: usize, number: u64, deadline: Instant) -> Result<()> {
         if self.ended(line) >= number {
@@ -178,7 +178,7 @@ impl<F: Fabric> Lines<F> {
     /// Waits until everything posted on a line is placed.
     ///
     /// # Errors
-    /// The errors of [`Self::until`].
+    /// Returns the errors of [`Self::until`].
     pub fn settle(&mut self, line: usize, deadline: Instant) -> Result<()> {
         self.lines[line].fenced = false;
         let number = self.post(line, deadline, |qp, _, work| qp.flush(work))?;
@@ -188,7 +188,7 @@ impl<F: Fabric> Lines<F> {
     /// Puts words into a node's region, by the data in the work request.
     ///
     /// # Errors
-    /// The errors of [`Self::post`].
+    /// Returns the errors of [`Self::post`].
     pub fn put_words(&mut self, line: usize, at: usize, words: &[u64], deadline: Instant) -> Result<u64> {
         let node = self.lines[line].node;
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
@@ -204,7 +204,7 @@ impl<F: Fabric> Lines<F> {
     /// Posts an operation of traffic, which moves `bytes` of scratch memory.
     ///
     /// # Errors
-    /// The errors of [`Self::post`].
+    /// Returns the errors of [`Self::post`].
     pub fn traffic(&mut self, line: usize, bytes: usize, is_get: bool, deadline: Instant) -> Result<u64> {
         let node = self.lines[line].node;
         let len = bytes.min(SCRATCH);

@@ -139,7 +139,7 @@ impl<F: Fabric<Control = Mesh, Platform = Std>> Node<F> {
     /// Brings a node up. Every node of the job must call it.
     ///
     /// # Errors
-    /// A node does not come, or the fabric has too little memory.
+    /// Fails if a node does not come, or if the fabric has too little memory.
     pub fn new(fabric: F) -> Result<Node<F>> {
         let shared = Arc::new(Shared::new(fabric)?);
         Ok(Node {
@@ -155,7 +155,7 @@ impl<F: Fabric<Control = Mesh, Platform = Std>> Node<F> {
     /// Gives `bytes` to every node, and returns the bytes of every node.
     ///
     /// # Errors
-    /// A node does not come.
+    /// Fails if a node does not come.
     pub fn exchange(&self, label: &str, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
         let deadline = Std.now().after(SLACK);
         let given = self.shared.fabric.control().allgather(label, bytes, deadline)?;
@@ -187,7 +187,7 @@ impl<F: Fabric> Node<F> {
     /// Tells the other nodes what to do next. Called on the leader.
     ///
     /// # Errors
-    /// The fabric fails.
+    /// Fails if the fabric fails.
     pub fn command(&mut self, command: &Command) -> Result<()> {
         let words = [
             command.test.map_or(0, |test| test as u64 + 1),
@@ -212,7 +212,7 @@ impl<F: Fabric> Node<F> {
     /// Waits for the leader's next command. Called on the other nodes.
     ///
     /// # Errors
-    /// The leader is lost.
+    /// Fails if the leader is lost.
     pub fn commanded(&mut self) -> Result<Command> {
         let number = self.batches + 1;
         // The leader may spend any time on the model.
@@ -231,7 +231,7 @@ impl<F: Fabric> Node<F> {
     /// Makes the runs of a command. The leader gets the outcomes of all nodes.
     ///
     /// # Errors
-    /// The fabric fails, or a peer is lost.
+    /// Fails if the fabric fails, or if a peer is lost.
     pub fn batch(&mut self, command: &Command, code: &Arc<Code>) -> Result<Shown> {
         self.batches += 1;
         let stress = command.stress;

@@ -144,7 +144,7 @@ impl Record {
     /// Parses the test again.
     ///
     /// # Errors
-    /// The text is no test.
+    /// Fails if the text is no test.
     pub fn litmus(&self) -> Result<Litmus, litmus::ParseError> {
         litmus::parse(&self.source).map(|parsed| parsed.litmus)
     }
@@ -189,7 +189,7 @@ impl Record {
     /// Writes the histogram as litmus7 does, with the model's verdict behind each state.
     ///
     /// # Errors
-    /// The record's text is no test.
+    /// Fails if the record's text is no test.
     pub fn histogram(&self) -> Result<String, litmus::ParseError> {
         let litmus = self.litmus()?;
         let seen = self.states.iter().filter(|s| s.count > 0).count();

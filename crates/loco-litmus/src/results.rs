@@ -38,7 +38,7 @@ fn key(record: &Record) -> Key {
 /// Reads the results of a file.
 ///
 /// # Errors
-/// The file cannot be read, or a line of it is no result; the message names the line.
+/// Fails if the file cannot be read, or if a line of it is no result. The message names the line.
 pub fn read(path: &Path) -> Result<Vec<Record>> {
     let file = File::open(path).map_err(Error::file(path))?;
     let mut records = Vec::new();
@@ -63,7 +63,7 @@ impl Results {
     /// Opens a file, or makes it. A last line that was cut short, by a full disk or a crash, is removed.
     ///
     /// # Errors
-    /// The file cannot be read or written, or holds something else.
+    /// Fails if the file cannot be read or written, or if it holds something else.
     pub fn open(path: &Path) -> Result<Results> {
         let mut options = OpenOptions::new();
         let mut file = options
@@ -109,7 +109,7 @@ impl Results {
     /// Appends a result.
     ///
     /// # Errors
-    /// The file cannot be written: the disk is full, for example.
+    /// Fails if the file cannot be written: the disk is full, for example.
     pub fn append(&mut self, record: &Record) -> Result<()> {
         let line = serde_json::to_string(record)
             .map_err(|error| Error::Input(format!("writing a result as JSON: {error}")))?;

@@ -125,7 +125,7 @@ impl<F: Fabric> Shared<F> {
     /// Takes the completions that have come, of all workers. `buffer` is for reuse.
     ///
     /// # Errors
-    /// An operation of this node has failed.
+    /// Fails if an operation of this node has failed.
     pub fn take(&self, buffer: &mut Vec<Completion>) -> Result<()> {
         self.fabric.poll(buffer)?;
         for completion in buffer.drain(..) {

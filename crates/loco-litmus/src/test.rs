@@ -65,7 +65,7 @@ impl Test {
 /// catalogue, or `catalogue` for all of it.
 ///
 /// # Errors
-/// A file cannot be read or has a mistake, or there is no such test.
+/// Fails if a file cannot be read or has a mistake, or if there is no such test.
 pub fn load(names: &[String]) -> Result<Vec<Test>> {
     let mut tests = Vec::new();
     for name in names {

@@ -14,7 +14,7 @@ use crate::stress::Stress;
 /// Keeps operations under way until `stop` is set, and returns when all have ended.
 ///
 /// # Errors
-/// The fabric fails.
+/// Fails if the fabric fails.
 pub fn flood<F: Fabric>(lines: &mut Lines<F>, stress: Stress, stop: &AtomicBool) -> Result<()> {
     let nodes = lines.shared.nodes.len();
     let me = lines.shared.me;

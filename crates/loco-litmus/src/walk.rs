@@ -37,7 +37,7 @@ enum Walked {
 /// Runs `tests` on the machine of the plan's model, or of the one that fits a test.
 ///
 /// # Errors
-/// The listener fails.
+/// Fails if the listener fails.
 pub fn run(tests: &[Test], plan: &Plan, listener: &mut dyn Listener) -> Result<()> {
     let oracle = Oracle::new(plan.model.clone(), Atomicity::Hca);
     let mut random = Random::new(plan.seed);

@@ -100,7 +100,7 @@ impl<F: Fabric> Worker<F> {
     /// Makes the runs of a batch for one thread of the program. All operations that it posted are placed at the end.
     ///
     /// # Errors
-    /// The fabric fails. A thread that hangs is a [`Status`].
+    /// Fails if the fabric fails. A thread that hangs is a [`Status`].
     pub fn run(&mut self, batch: &Batch, thread: usize) -> Result<Share> {
         let mut execution = Execution::new(&mut self.lines, batch, thread)?;
         let share = execution.all()?;

@@ -354,6 +354,8 @@ impl Drop for Offer {
     }
 }
 
+/// Copies a C string, or returns an empty string for null.
+///
 /// # Safety
 /// Null, or a C string.
 unsafe fn text(at: *const c_char) -> String {

@@ -44,7 +44,7 @@ pub enum Rule {
 }
 
 impl Rule {
-    /// Every rule.
+    /// Returns every rule.
     pub fn all() -> Vec<Rule> {
         let cells = NIC
             .into_iter()

@@ -116,7 +116,7 @@ impl Seen {
 /// Infers the rules of the fabric on which these results were found.
 ///
 /// # Errors
-/// A result's text is no test.
+/// Fails if a result's text is no test.
 pub fn infer(records: &[Record]) -> Result<Inferred> {
     let all = Rule::all();
     let base = family::model(&[]);

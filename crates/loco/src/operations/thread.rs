@@ -121,7 +121,7 @@ impl<F: Fabric> Thread<F> {
     /// others go on without this node, the step may have found old values, and the others will not see its effects.
     ///
     /// # Errors
-    /// `DeclaredLost`.
+    /// Returns `DeclaredLost`.
     #[inline]
     pub(crate) fn still_in(&self) -> Result<()> {
         match self.fabric().control().declared_lost() {
