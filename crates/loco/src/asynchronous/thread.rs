@@ -128,8 +128,9 @@ impl<F: Fabric<Platform = Std>> AsyncThread<F> {
     /// after it, on the driver's thread.
     ///
     /// ```no_run
-    /// # async fn example(thread: loco::asynchronous::AsyncThread, region: std::sync::Arc<loco::SharedRegion>) ->
-    /// loco::Result<()> { use loco::fabric::NodeId;
+    /// # use loco::{SharedRegion, asynchronous::AsyncThread};
+    /// # async fn example(thread: AsyncThread, region: std::sync::Arc<SharedRegion>) -> loco::Result<()> {
+    /// use loco::fabric::NodeId;
     ///
     /// let put = thread.with(move |thread| thread.put_inline(&[1; 8], region.target(NodeId(1), 0)?)).await?;
     /// put.await // its source has been read

@@ -256,8 +256,10 @@ impl<F: Fabric> TicketLock<F> {
     /// Takes the lock if it is free. Returns `None` if it is held or awaited, or if others were quicker.
     ///
     /// # Errors
-    /// Returns the errors of [`lock`](TicketLock::lock), except that there is no timeout: the call waits for no
-    /// holder, and its few operations on the home are completed whatever the thread's deadline.
+    /// Returns the errors of [`lock`](TicketLock::lock) except [`Timeout`](crate::ErrorKind::Timeout).
+    ///
+    /// # After a timeout
+    /// There is none: the call waits for no holder, and completes its operations on the home whatever the deadline.
     pub fn try_lock<'a>(
         &'a self,
         thread: &'a Thread<F>,
