@@ -1,7 +1,7 @@
 //! Chooses the next stress so that rare outcomes are seen early.
 //!
-//! Every batch of runs is a trial of one stress, an *arm*. Its *reward* is the sum over the outcomes it showed of `1
-//! / (1 + n)`, where `n` is how often an outcome was seen before: new and rare outcomes count, common ones do not. An
+//! Every batch of runs is a trial of one stress, an *arm*. Its *reward* is the sum over the outcomes it showed of
+//! `1 / (1 + n)`, where `n` is how often an outcome was seen before: new and rare outcomes count, common ones do not. An
 //! arm is worth its reward *a second*, since a stress that shows twice as much in ten times the time is the worse
 //! one. Tests of one family share their results, and a new family begins with the results of all. A bandit (UCB1)
 //! chooses among the arms. Now and then the best arm changes by one switch, and the neighbour stays if it does better
