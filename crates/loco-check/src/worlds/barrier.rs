@@ -21,7 +21,8 @@ struct Objects {
     baton: SharedVar<u64, Fabric>,
 }
 
-/// Makes a barrier of `threads` threads on each of the first `participants` nodes, with a flag for each of them.
+/// Returns a maker of barriers of `threads` threads on each of the first `participants` nodes, with a flag for each of
+/// them.
 fn make(participants: u16, threads: usize) -> impl Fn(&Manager<Fabric>) -> Result<Objects> + Clone + Send {
     make_with(usize::from(participants) * threads, participants, threads)
 }

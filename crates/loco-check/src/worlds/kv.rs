@@ -164,7 +164,7 @@ where
 /// A key that is present before anything is explored: the node of its value, the key, the value.
 type There = (u16, u64, u64);
 
-/// Returns a maker of stores of this size that have `keys`.
+/// Adds nodes with a store of this size that has `keys`.
 fn stores<const N: usize>(
     world: &mut World,
     count: u16,
@@ -243,8 +243,8 @@ where
     }
 }
 
-/// Makes each thread's calls, with late waits and losses. A late insert or update has changed nothing; late gets and
-/// deletes are retried. After a loss the thread stops.
+/// Makes a world of each thread's calls, with late waits and losses. A late insert or update has changed nothing; late
+/// gets and deletes are retried. After a loss the thread stops.
 fn faulty<const N: usize, const T: usize>(
     keys: &'static [There],
     threads: [(u16, &'static [Call]); T],

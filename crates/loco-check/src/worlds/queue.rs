@@ -109,8 +109,8 @@ fn calls<const N: usize>(capacity: usize, threads: [(u16, &'static [Call]); N]) 
     }
 }
 
-/// Makes each thread's calls, with late waits and losses. A call that times out has changed nothing, as the queue's
-/// documentation says. After a loss the thread stops. All cells are on node 0, so only its loss stops the others.
+/// Makes a world of each thread's calls, with late waits and losses. A call that times out has changed nothing, as the
+/// queue's documentation says. After a loss the thread stops. All cells are on node 0, so only its loss stops the others.
 fn faulty<const N: usize>(threads: [(u16, &'static [Call]); N]) -> impl Fn(&mut World) {
     const CAPACITY: usize = 1;
     move |world| {

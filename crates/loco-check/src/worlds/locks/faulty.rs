@@ -17,11 +17,11 @@ use crate::stage::{
 /// The way in which a thread takes the lock if waits may be late.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Patience {
-    /// The thread asks again.
+    /// The thread asks again until it gets the lock.
     Patient,
-    /// The thread gives up each time, then asks once more without a deadline.
+    /// The thread gives up each attempt that is late. At the end it asks once more, as [`Patience::Patient`] does.
     GivesUp,
-    /// As [`Patience::GivesUp`], with deadlines that have passed when it asks.
+    /// As [`Patience::GivesUp`], with deadlines that have passed when it asks. Node 0 asks only at the end.
     None,
 }
 
