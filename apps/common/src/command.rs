@@ -13,7 +13,7 @@ use tracing_subscriber::EnvFilter;
 use crate::output::{OUTPUT_CLOSED, OutputError, complain};
 use crate::stop::{INTERRUPTED, Stop};
 
-/// The environment variable that says what is logged.
+/// The environment variable that selects what is logged.
 const LOG: &str = "LOCO_LOG";
 
 /// Logs to standard error what `LOCO_LOG` asks for, and nothing without that variable. For example,

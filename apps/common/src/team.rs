@@ -76,9 +76,9 @@ impl<F: Fabric> Team<F> {
         })
     }
 
-    /// Runs `prepare` in every thread, and `work` once all threads of all nodes have finished that. `work`
-    /// asks its last argument now and then whether to end. The answer is true on all nodes once one of them
-    /// has been asked to end.
+    /// Runs `prepare` in every thread, and `work` once all threads of all nodes have finished that. `work` calls its
+    /// last argument from time to time to learn whether to end. The answer is true on all nodes once one of them has
+    /// been asked to end.
     ///
     /// # Errors
     /// Returns the first error of a thread.

@@ -62,7 +62,7 @@ struct Load {
     /// Seconds to run.
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
     duration: Duration,
-    /// End after so many operations of each thread, if that comes first.
+    /// End after N operations of each thread, if that comes first.
     #[arg(long, value_name = "N")]
     ops: Option<u64>,
     /// Locks that writers of different keys share.

@@ -156,7 +156,7 @@ fn serve<F: Fabric>(
             }
             Ok(command) => {
                 tally.commands += 1;
-                // A command that fails leaves the store as it was, or says what is unknown. The next one may
+                // A command that fails leaves the store as it was, or reports what is unknown. The next one may
                 // succeed.
                 match carry_out(thread, store, &command) {
                     Ok(answer) => say(output, answer)?,

@@ -1,5 +1,4 @@
-//! Puts a store under load: every node's threads look up and update keys, and check the values. Relies on the
-//! store; used by the `kv` command.
+//! Puts a store under load: every node's threads look up and update keys, and check the values. Relies on the store;
 //! used by the `kv` command.
 
 use std::time::{Duration, Instant};

@@ -182,7 +182,7 @@ fn heading(last: &str) -> Result<(), OutputError> {
 }
 
 fn print(params: &Params, delays: &Delays, run: &Run, last: &str) -> Result<(), OutputError> {
-    // A period that is not a multiple of the converters' period is run all the same.
+    // A period that is not a multiple of the converters' period is still run.
     let radius = stability::radius(params, run.controller_period, delays)
         .map_or_else(|_| "-".to_owned(), |radius| format!("{radius:.4}"));
     let period = run.controller_period.as_micros();

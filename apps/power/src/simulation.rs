@@ -87,7 +87,7 @@ impl Run {
 /// Runs the system from discharged converters for `duration` of simulated time.
 ///
 /// # Errors
-/// [`PowerError::Parameter`] for a parameter out of its range.
+/// Returns [`PowerError::Parameter`] for a parameter out of its range.
 pub fn simulate(
     params: &Params,
     controller_period: Duration,

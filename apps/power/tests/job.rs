@@ -22,8 +22,7 @@ fn deviations(table: &str) -> Vec<(u64, f64)> {
     .collect()
 }
 
-/// The times are stretched so far that a busy machine keeps up. If it stalls all the same, the system gets
-/// further attempts.
+/// The times are stretched so far that a busy machine keeps up. If it still stalls, the system gets further attempts.
 #[test]
 fn in_real_time_a_short_period_is_stable_and_a_long_one_is_not() {
     let folder = std::env::temp_dir().join(format!("loco-power-job-{}", std::process::id()));

@@ -1,5 +1,4 @@
-//! Runs transfers by several threads for a while, and checks the total at the end. Relies on the bank; used
-//! by the `transfer` command.
+//! Runs transfers by several threads for a while, and checks the total at the end. Relies on the bank; used by the
 //! `transfer` command.
 
 use std::time::{Duration, Instant};

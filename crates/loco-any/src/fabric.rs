@@ -29,8 +29,8 @@ impl AnyFabric {
     /// agree on one.
     ///
     /// # Errors
-    /// Returns [`FabricError::Unsupported`](loco_fabric::FabricError::Unsupported) for a fabric that this build does not have, and otherwise the
-    /// errors of `ShmFabric::new`, `VerbsFabric::new` and `OfiFabric::new`.
+    /// Returns [`FabricError::Unsupported`](loco_fabric::FabricError::Unsupported) for a fabric that this build does
+    /// not have, and otherwise the errors of `ShmFabric::new`, `VerbsFabric::new` and `OfiFabric::new`.
     pub fn new(mesh: Mesh, config: AnyConfig) -> Result<AnyFabric> {
         let choice = match config.choice {
             FabricChoice::Auto => agree(&mesh, &config)?,

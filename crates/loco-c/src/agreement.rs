@@ -21,7 +21,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The header without comments.
+/// Returns the header without comments.
 fn header() -> String {
     let text = std::fs::read_to_string(root().join("include/loco.h")).expect("the header");
     let mut code = String::new();
@@ -33,20 +33,20 @@ fn header() -> String {
     code + rest
 }
 
-/// The words of `text` that begin with `prefix`.
+/// Returns the words of `text` that begin with `prefix`.
 fn words<'a>(text: &'a str, prefix: &str) -> BTreeSet<&'a str> {
     text.split(|c: char| !c.is_alphanumeric() && c != '_')
         .filter(|word| word.starts_with(prefix))
         .collect()
 }
 
-/// An exported function, as C prototype.
+/// An exported function, with its C prototype.
 struct Function {
     name: String,
     prototype: String,
 }
 
-/// All functions that the sources of this crate export.
+/// Returns all functions that the sources of this crate export.
 fn functions() -> Vec<Function> {
     let mut sources: Vec<PathBuf> = std::fs::read_dir(root().join("src"))
         .expect("the sources")
@@ -76,7 +76,7 @@ fn functions() -> Vec<Function> {
     found
 }
 
-/// The types of arguments: those commas count that are in no brackets.
+/// Splits the types of arguments at the commas that are in no brackets.
 fn split(arguments: &str) -> Vec<&str> {
     let (mut depth, mut begin, mut found) = (0, 0, Vec::new());
     for (at, c) in arguments.char_indices().chain([(arguments.len(), ',')]) {
@@ -95,7 +95,7 @@ fn split(arguments: &str) -> Vec<&str> {
     found
 }
 
-/// Returns a type of a signature as C has it.
+/// Returns the C form of a type of a signature.
 fn c_type(rust: &str) -> String {
     let inside = |open: &str, close: &str| rust.strip_prefix(open)?.strip_suffix(close);
     if let Some(pointee) = rust.strip_prefix("*const ") {
@@ -129,7 +129,7 @@ fn c_type(rust: &str) -> String {
     .to_owned()
 }
 
-/// The numbers that have names in the header.
+/// Returns the numbers that have names in the header.
 fn numbers() -> Vec<(String, String)> {
     let mut numbers: Vec<_> = status::STATUSES
         .iter()
@@ -168,7 +168,7 @@ fn numbers() -> Vec<(String, String)> {
     numbers
 }
 
-/// A C file that compiles if header and crate agree.
+/// Returns a C file that compiles if header and crate agree.
 fn comparison() -> String {
     let mut c = String::from("#include <loco.h>\n");
     for function in functions() {
@@ -203,7 +203,7 @@ fn comparison() -> String {
     c
 }
 
-/// Compiles `c`; the compiler's words if it refuses.
+/// Compiles `c`. Returns the compiler's messages if it refuses.
 fn compile(c: &str) -> std::io::Result<Result<(), String>> {
     let dir = tempfile::tempdir()?;
     let source = dir.path().join("comparison.c");

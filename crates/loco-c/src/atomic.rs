@@ -13,7 +13,7 @@ use crate::thread::Thread;
 /// An atomic variable, as C holds it.
 pub struct Atomic(AtomicVar<u64>);
 
-/// `loco_atomic_new` of `loco.h`.
+/// Implements `loco_atomic_new` of `loco.h`.
 ///
 /// # Safety
 /// See `loco.h`.
@@ -37,13 +37,13 @@ pub unsafe extern "C" fn loco_atomic_new(
     })
 }
 
-/// `loco_atomic_free` of `loco.h`.
+/// Implements `loco_atomic_free` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_atomic_free(atomic: Option<Box<Atomic>>) -> Status {
     free(atomic)
 }
 
-/// `loco_atomic_read` of `loco.h`.
+/// Implements `loco_atomic_read` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_atomic_read(
     atomic: Option<&Atomic>,
@@ -58,13 +58,13 @@ pub extern "C" fn loco_atomic_read(
     })
 }
 
-/// `loco_atomic_write` of `loco.h`.
+/// Implements `loco_atomic_write` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_atomic_write(atomic: Option<&Atomic>, thread: Option<&Thread>, value: u64) -> Status {
     change(atomic, thread, None, |atomic, thread| atomic.swap(thread, value))
 }
 
-/// `loco_atomic_swap` of `loco.h`.
+/// Implements `loco_atomic_swap` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_atomic_swap(
     atomic: Option<&Atomic>,
@@ -75,7 +75,7 @@ pub extern "C" fn loco_atomic_swap(
     change(atomic, thread, old, |atomic, thread| atomic.swap(thread, value))
 }
 
-/// `loco_atomic_fetch_add` of `loco.h`.
+/// Implements `loco_atomic_fetch_add` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_atomic_fetch_add(
     atomic: Option<&Atomic>,
@@ -88,7 +88,7 @@ pub extern "C" fn loco_atomic_fetch_add(
     })
 }
 
-/// `loco_atomic_compare_swap` of `loco.h`.
+/// Implements `loco_atomic_compare_swap` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_atomic_compare_swap(
     atomic: Option<&Atomic>,
@@ -102,7 +102,7 @@ pub extern "C" fn loco_atomic_compare_swap(
     })
 }
 
-/// Changes the value and gives the old one, if it is wanted.
+/// Changes the value and stores the old one in `old`, if that is wanted.
 fn change(
     atomic: Option<&Atomic>,
     thread: Option<&Thread>,

@@ -10,7 +10,7 @@ use crate::thread::Thread;
 /// A barrier, as C holds it.
 pub struct Barrier(loco::Barrier);
 
-/// `loco_barrier_new` of `loco.h`.
+/// Implements `loco_barrier_new` of `loco.h`.
 ///
 /// # Safety
 /// See `loco.h`.
@@ -28,7 +28,7 @@ pub unsafe extern "C" fn loco_barrier_new(
     }
 }
 
-/// `loco_barrier_new_threads` of `loco.h`.
+/// Implements `loco_barrier_new_threads` of `loco.h`.
 ///
 /// # Safety
 /// See `loco.h`.
@@ -44,6 +44,8 @@ pub unsafe extern "C" fn loco_barrier_new_threads(
     unsafe { make(node, name, barrier, new) }
 }
 
+/// Makes a barrier by `new`.
+///
 /// # Safety
 /// `name` is NULL or a string.
 unsafe fn make(
@@ -61,19 +63,19 @@ unsafe fn make(
     })
 }
 
-/// `loco_barrier_free` of `loco.h`.
+/// Implements `loco_barrier_free` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_barrier_free(barrier: Option<Box<Barrier>>) -> Status {
     free(barrier)
 }
 
-/// `loco_barrier_wait` of `loco.h`.
+/// Implements `loco_barrier_wait` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_barrier_wait(barrier: Option<&Barrier>, thread: Option<&Thread>) -> Status {
     wait(barrier, thread, loco::Barrier::wait)
 }
 
-/// `loco_barrier_wait_unfenced` of `loco.h`.
+/// Implements `loco_barrier_wait_unfenced` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_barrier_wait_unfenced(barrier: Option<&Barrier>, thread: Option<&Thread>) -> Status {
     wait(barrier, thread, loco::Barrier::wait_unfenced)

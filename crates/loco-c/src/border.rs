@@ -9,15 +9,15 @@ use loco::fabric::NodeId;
 
 use crate::status::{BUSY, Failure, OK, PANIC, Status, report};
 
-/// A place for a result: a pointer to memory that may hold anything so far.
+/// A place for a result: a pointer to memory that may still hold anything.
 pub(crate) type Out<'a, T> = Option<&'a mut MaybeUninit<T>>;
 
 /// A place for a new handle.
 pub(crate) type New<'a, T> = Out<'a, Box<T>>;
 
-/// Does the work of a call. No panic gets past here, and errors become a number and the thread's last error.
+/// Does the work of a call. No panic gets past here. Errors become a number and the thread's last error.
 pub(crate) fn call(work: impl FnOnce() -> Result<Status, Failure>) -> Status {
-    // What a panic may have left half done is behind locks, which then say so, or in the handle of one thread.
+    // State that a panic left half done is behind locks, which report it, or in the handle of one thread.
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(Ok(status)) => status,
         Ok(Err(failure)) => report(failure),
@@ -30,7 +30,7 @@ pub(crate) fn run(work: impl FnOnce() -> Result<(), Failure>) -> Status {
     call(|| work().map(|()| OK))
 }
 
-/// Frees a handle; NULL is none.
+/// Frees a handle; NULL is no handle.
 pub(crate) fn free<T>(handle: Option<Box<T>>) -> Status {
     run(|| {
         drop(handle);
@@ -40,8 +40,7 @@ pub(crate) fn free<T>(handle: Option<Box<T>>) -> Status {
 
 /// Takes a handle that one thread at a time uses, for one call.
 ///
-/// # Errors
-/// `BUSY` when another thread is in the middle of a call, `PANIC` when a call panicked.
+/// Returns `BUSY` when another thread is in the middle of a call, and `PANIC` when a call panicked.
 pub(crate) fn hold<T>(handle: &Mutex<T>) -> Result<MutexGuard<'_, T>, Failure> {
     handle.try_lock().map_err(|error| match error {
         TryLockError::WouldBlock => {
@@ -76,7 +75,7 @@ fn null(name: &str) -> Failure {
     Failure::usage(format!("the argument `{name}` is NULL"))
 }
 
-/// The bytes of an argument. NULL is fine where there are none.
+/// Reads an argument's bytes. NULL is allowed if `len` is 0.
 ///
 /// # Safety
 /// `data` is NULL or points to `len` bytes that nobody writes while the result lives.
@@ -89,7 +88,7 @@ pub(crate) unsafe fn bytes<'a>(data: *const c_void, len: usize, name: &str) -> R
     Ok(unsafe { std::slice::from_raw_parts(data.cast(), len) })
 }
 
-/// A place for bytes. NULL is fine where there are none.
+/// Returns an argument's place for bytes. NULL is allowed if `len` is 0.
 ///
 /// # Safety
 /// `data` is NULL or points to `len` bytes that nobody else accesses while the result lives.
@@ -106,10 +105,10 @@ pub(crate) unsafe fn bytes_mut<'a>(
     Ok(unsafe { std::slice::from_raw_parts_mut(data.cast(), len) })
 }
 
-/// Returns the words where results go.
+/// Returns the words to which results go.
 ///
 /// # Safety
-/// As for [`bytes_mut`], with `count` words that are aligned and set.
+/// See [`bytes_mut`], for `count` words that are aligned and set.
 pub(crate) unsafe fn words_mut<'a>(
     data: *mut u64,
     count: usize,
@@ -120,10 +119,10 @@ pub(crate) unsafe fn words_mut<'a>(
     Ok(unsafe { std::slice::from_raw_parts_mut(data, count) })
 }
 
-/// Node ids of an argument.
+/// Reads an argument's node ids.
 ///
 /// # Safety
-/// As for [`bytes`], with `count` ids.
+/// See [`bytes`], for `count` ids.
 pub(crate) unsafe fn node_ids(ids: *const u16, count: usize, name: &str) -> Result<Vec<NodeId>, Failure> {
     if count == 0 {
         return Ok(Vec::new());
@@ -146,7 +145,7 @@ fn check(is_null: bool, len: usize, name: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A string of an argument.
+/// Reads an argument's string.
 ///
 /// # Safety
 /// `text` is NULL or a string that ends with a zero and that nobody writes while the result lives.
@@ -182,7 +181,7 @@ mod tests {
         assert_eq!(status, PANIC);
         assert!(last().ends_with("at 5 o'clock"), "{}", last());
         assert_eq!(run(|| Ok(())), OK);
-        // As errno: a success leaves it alone.
+        // A success leaves the last error alone, as errno.
         assert!(last().ends_with("at 5 o'clock"), "{}", last());
     }
 

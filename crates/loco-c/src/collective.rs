@@ -45,7 +45,7 @@ fn operation(number: c_int) -> Result<fn(u64, u64) -> u64, Failure> {
     })
 }
 
-/// `loco_collective_new` of `loco.h`.
+/// Implements `loco_collective_new` of `loco.h`.
 ///
 /// # Safety
 /// See `loco.h`.
@@ -65,7 +65,7 @@ pub unsafe extern "C" fn loco_collective_new(
     })
 }
 
-/// `loco_collective_free` of `loco.h`.
+/// Implements `loco_collective_free` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_collective_free(collective: Option<Box<Collective>>) -> Status {
     free(collective)
@@ -81,7 +81,7 @@ fn collect<T>(
     operate(&mut *hold(&collective.0)?, access.thread())
 }
 
-/// `loco_collective_broadcast` of `loco.h`.
+/// Implements `loco_collective_broadcast` of `loco.h`.
 ///
 /// # Safety
 /// See `loco.h`.
@@ -105,7 +105,7 @@ pub unsafe extern "C" fn loco_collective_broadcast(
     })
 }
 
-/// `loco_collective_gather` of `loco.h`.
+/// Implements `loco_collective_gather` of `loco.h`.
 ///
 /// # Safety
 /// See `loco.h`.
@@ -135,7 +135,7 @@ pub unsafe extern "C" fn loco_collective_gather(
     })
 }
 
-/// `loco_collective_all_gather` of `loco.h`.
+/// Implements `loco_collective_all_gather` of `loco.h`.
 ///
 /// # Safety
 /// See `loco.h`.
@@ -157,7 +157,7 @@ pub unsafe extern "C" fn loco_collective_all_gather(
     })
 }
 
-/// `loco_collective_reduce` of `loco.h`.
+/// Implements `loco_collective_reduce` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_collective_reduce(
     collective: Option<&Collective>,
@@ -185,7 +185,7 @@ pub extern "C" fn loco_collective_reduce(
     })
 }
 
-/// `loco_collective_all_reduce` of `loco.h`.
+/// Implements `loco_collective_all_reduce` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_collective_all_reduce(
     collective: Option<&Collective>,
@@ -204,10 +204,10 @@ pub extern "C" fn loco_collective_all_reduce(
     })
 }
 
-/// Returns the room for a value of each participant. Nothing was begun if there is too little.
+/// Returns the room for a value of each participant. If there is too little, nothing was begun.
 ///
 /// # Safety
-/// As for [`words_mut`].
+/// See [`words_mut`].
 unsafe fn room<'a>(
     collective: &loco::Collective<u64>,
     values: *mut u64,

@@ -16,7 +16,7 @@ pub(crate) const THREAD: c_int = 1;
 /// The value of `LOCO_FENCE_NODE`.
 pub(crate) const NODE: c_int = 2;
 
-/// A scope from C.
+/// Returns the scope with this number.
 pub(crate) fn scope(scope: c_int) -> Result<Scope, Failure> {
     match scope {
         NOTHING => Ok(Scope::Nothing),
@@ -28,7 +28,7 @@ pub(crate) fn scope(scope: c_int) -> Result<Scope, Failure> {
     }
 }
 
-/// `loco_fence` of `loco.h`.
+/// Implements `loco_fence` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_fence(thread: Option<&Thread>, scope: c_int) -> Status {
     run(|| {
@@ -37,7 +37,7 @@ pub extern "C" fn loco_fence(thread: Option<&Thread>, scope: c_int) -> Status {
     })
 }
 
-/// `loco_fence_pair` of `loco.h`.
+/// Implements `loco_fence_pair` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_fence_pair(thread: Option<&Thread>, peer: u16) -> Status {
     run(|| {
@@ -46,7 +46,7 @@ pub extern "C" fn loco_fence_pair(thread: Option<&Thread>, peer: u16) -> Status 
     })
 }
 
-/// `loco_fence_global` of `loco.h`.
+/// Implements `loco_fence_global` of `loco.h`.
 ///
 /// # Safety
 /// See `loco.h`.

@@ -1,13 +1,14 @@
 //! The C interface of LOCO: what `include/loco.h` declares, and `libloco.so` and `libloco.a` define.
 //!
-//! The header is the documentation: what each function does, its errors, what a timeout leaves behind, and which thread
-//! may call it. Here is how the promises of the header are kept:
+//! The header is the documentation: the effect of each function, its errors, the state after a timeout, and which
+//! thread may call it. The promises of the header are kept as follows:
 //!
 //! - A handle is a pointer to a boxed value of this crate, and C never looks inside. A handle that is an argument is
 //!   `Option<&T>`, which is NULL or a pointer; the function that frees it takes `Option<Box<T>>`.
 //! - Handles own what they need: an object keeps its node up, so that handles may be freed in any order.
 //! - A `loco_thread` knows the thread of the operating system that made it, and refuses others. Handles that
-//!   take `&mut` in Rust (a ring's writer and readers, collective operations) are locked for each call, and say *busy* rather than wait.
+//!   take `&mut` in Rust (a ring's writer and readers, collective operations) are locked for each call, and say *busy*
+//!   rather than wait.
 //! - No panic and no Rust error type crosses the border (`border::call`).
 //!
 //! Unsafe are the exported names, and the places where a pointer and a length, or a C string, become a slice (`border`).
@@ -48,8 +49,8 @@ mod variable;
 #[cfg(test)]
 mod agreement;
 
-/// Handles that any thread may use, and free, by what the header says. A [`loco::Thread`] is used by one, but another may be
-/// the one that drops it.
+/// Handles that any thread may use, and free, as the header documents. A [`loco::Thread`] is used by one thread, but
+/// another may drop it.
 const _: () = {
     const fn any_thread<T: Send + Sync>() {}
     const fn dropped_anywhere<T: Send>() {}

@@ -25,7 +25,7 @@ pub(crate) const POISON: c_int = 0;
 /// The value of `LOCO_ON_LOSS_RECOVER`.
 pub(crate) const RECOVER: c_int = 1;
 
-/// Nobody of this node holds the lock.
+/// No thread of this node holds the lock.
 const NOBODY: u64 = 0;
 
 /// A lock, as C holds it.
@@ -51,10 +51,12 @@ macro_rules! each {
 }
 
 impl Lock {
+    /// Fails if the calling thread holds the lock.
+    ///
     /// # Errors
-    /// `USAGE` if this thread holds the lock already: it would wait for itself.
+    /// Returns `USAGE` if this thread holds the lock already: it would wait for itself.
     fn check_free(&self, access: &Access) -> Result<(), Failure> {
-        // Relaxed: that it is this thread's id has been written by this thread.
+        // Relaxed: if it is this thread's id, this thread has written it.
         if self.holder.load(Ordering::Relaxed) == access.id() {
             return Err(Failure::usage(format!(
                 "this thread holds lock `{}` already",
@@ -64,7 +66,7 @@ impl Lock {
         Ok(())
     }
 
-    /// This thread has got the lock.
+    /// Notes that this thread has got the lock.
     fn got(&self, access: &Access, recovered: bool, out: Out<'_, c_int>) {
         self.holder.store(access.id(), Ordering::Relaxed);
         access.locked();
@@ -90,14 +92,14 @@ impl Lock {
     }
 }
 
-/// Takes over what the guard was there for: releasing the lock. Whether it was recovered from a lost holder.
+/// Takes the guard's duty to release the lock. Returns whether the lock was recovered from a lost holder.
 fn take_over<L: Unlock>(guard: LockGuard<'_, L>) -> bool {
     let recovered = guard.recovered();
     std::mem::forget(guard);
     recovered
 }
 
-/// `loco_lock_new` of `loco.h`.
+/// Implements `loco_lock_new` of `loco.h`.
 ///
 /// # Safety
 /// See `loco.h`.
@@ -142,7 +144,7 @@ pub unsafe extern "C" fn loco_lock_new(
     })
 }
 
-/// `loco_lock_free` of `loco.h`.
+/// Implements `loco_lock_free` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_lock_free(lock: Option<Box<Lock>>) -> Status {
     run(|| {
@@ -159,7 +161,7 @@ pub extern "C" fn loco_lock_free(lock: Option<Box<Lock>>) -> Status {
     })
 }
 
-/// `loco_lock_lock` of `loco.h`.
+/// Implements `loco_lock_lock` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_lock_lock(
     lock: Option<&Lock>,
@@ -176,7 +178,7 @@ pub extern "C" fn loco_lock_lock(
     })
 }
 
-/// `loco_lock_try_lock` of `loco.h`.
+/// Implements `loco_lock_try_lock` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_lock_try_lock(
     lock: Option<&Lock>,
@@ -195,7 +197,7 @@ pub extern "C" fn loco_lock_try_lock(
     })
 }
 
-/// `loco_lock_unlock` of `loco.h`.
+/// Implements `loco_lock_unlock` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_lock_unlock(lock: Option<&Lock>, thread: Option<&Thread>, scope: c_int) -> Status {
     run(|| {
@@ -204,7 +206,7 @@ pub extern "C" fn loco_lock_unlock(lock: Option<&Lock>, thread: Option<&Thread>,
     })
 }
 
-/// `loco_lock_unlock_pair` of `loco.h`.
+/// Implements `loco_lock_unlock_pair` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_lock_unlock_pair(lock: Option<&Lock>, thread: Option<&Thread>, peer: u16) -> Status {
     run(|| {

@@ -15,10 +15,10 @@ use crate::status::{Failure, Status};
 /// The value of `LOCO_NO_NODE`.
 pub(crate) const NO_NODE: u16 = u16::MAX;
 
-/// The variable that says what is logged.
+/// The variable that selects what is logged.
 const LOG: &str = "LOCO_LOG";
 
-/// True when this process is a node, or has been.
+/// Set when this process is a node, or has been one.
 static OPENED: AtomicBool = AtomicBool::new(false);
 
 /// Settings: `loco_options`.
@@ -36,12 +36,12 @@ pub struct Options {
 pub struct Node {
     manager: Manager,
     participants: Vec<NodeId>,
-    /// For who opened the job.
+    /// The session, in the handle that opened the job.
     session: Option<Session>,
 }
 
 impl Node {
-    /// Under what this node's objects are made.
+    /// Returns the parent of this node's objects.
     pub(crate) fn parent(&self) -> Among<'_, Manager> {
         self.manager.among(self.participants.iter().copied())
     }
@@ -67,6 +67,8 @@ impl Options {
         }
     }
 
+    /// Returns the configuration of the fabric that the settings name.
+    ///
     /// # Safety
     /// `fabric` is NULL or a string.
     unsafe fn fabric(&self) -> Result<AnyConfig, Failure> {
@@ -80,7 +82,7 @@ impl Options {
     }
 }
 
-/// Logs to standard error what `LOCO_LOG` asks for, unless somebody in this process logs already.
+/// Logs to standard error as `LOCO_LOG` asks, unless this process logs already.
 fn log_as_asked() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -90,7 +92,7 @@ fn log_as_asked() {
         match EnvFilter::try_new(&wanted) {
             Ok(filter) => {
                 let log = tracing_subscriber::fmt().with_env_filter(filter);
-                // Another log is there already: then it is told.
+                // If another log is there already, it gets the messages.
                 let _ = log.with_writer(std::io::stderr).try_init();
             }
             Err(error) => eprintln!("{LOG}=`{wanted}` is ignored: {error}"),
@@ -98,7 +100,7 @@ fn log_as_asked() {
     });
 }
 
-/// `loco_open` of `loco.h`.
+/// Implements `loco_open` of `loco.h`.
 ///
 /// # Safety
 /// See `loco.h`.
@@ -138,7 +140,7 @@ pub unsafe extern "C" fn loco_open(options: Option<&Options>, node: New<'_, Node
     })
 }
 
-/// `loco_close` of `loco.h`.
+/// Implements `loco_close` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_close(node: Option<Box<Node>>) -> Status {
     run(|| {
@@ -151,20 +153,20 @@ pub extern "C" fn loco_close(node: Option<Box<Node>>) -> Status {
             ));
         };
         session.leave()?;
-        // Handles that the program never frees keep the node up, so that nothing else waits until the others have been
-        // told. One that is gone needs to know nothing.
+        // Handles that the program never frees keep the node up, so that nothing else waits until the others have
+        // been told. A node that is gone needs no message.
         let _ = fence::node(&node.manager.thread()?);
         Ok(())
     })
 }
 
-/// `loco_node_free` of `loco.h`.
+/// Implements `loco_node_free` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_node_free(node: Option<Box<Node>>) -> Status {
     free(node)
 }
 
-/// `loco_among` of `loco.h`.
+/// Implements `loco_among` of `loco.h`.
 ///
 /// # Safety
 /// See `loco.h`.
@@ -196,13 +198,13 @@ pub unsafe extern "C" fn loco_among(
     })
 }
 
-/// `loco_self` of `loco.h`.
+/// Implements `loco_self` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_self(node: Option<&Node>) -> u16 {
     node.map_or(NO_NODE, |node| node.manager.node().0)
 }
 
-/// `loco_nodes` of `loco.h`.
+/// Implements `loco_nodes` of `loco.h`.
 ///
 /// # Safety
 /// See `loco.h`.
@@ -219,7 +221,7 @@ pub unsafe extern "C" fn loco_nodes(node: Option<&Node>, nodes: *mut u16, capaci
     node.participants.len()
 }
 
-/// `loco_wait_for_ready` of `loco.h`.
+/// Implements `loco_wait_for_ready` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_wait_for_ready(node: Option<&Node>) -> Status {
     run(|| Ok(node.need("node")?.manager.wait_for_ready()?))

@@ -11,17 +11,17 @@ use crate::border::{Need, Out, bytes_mut, run};
 use crate::status::{Failure, Status};
 use crate::thread::Access;
 
-/// Longest data that goes with the operation itself rather than through a buffer, if the fabric would take more: here a
-/// second copy costs less than a buffer.
+/// The longest data that goes with the operation itself rather than through a buffer, if the fabric would take more.
+/// Up to this length a second copy costs less than a buffer.
 const INLINE_BYTES_MAX: usize = 256;
 
-/// True if `len` bytes are copied when the operation is posted.
+/// Returns true if `len` bytes are copied when the operation is posted.
 pub(crate) fn fits_inline(thread: &loco::Thread, len: usize) -> bool {
     use loco::fabric::Fabric as _;
     len <= thread.fabric().caps().inline_bytes_max.min(INLINE_BYTES_MAX)
 }
 
-/// An operation under way, as C holds it. For the thread that began it.
+/// An operation under way, as C holds it, for the thread that began it.
 pub struct Pending {
     state: RefCell<State>,
     /// The thread that the buffer in `state` borrows. Dropped after it, as fields are in their order.
@@ -35,12 +35,12 @@ enum State {
     /// Something that uses a buffer. Not really `'static`: see `Pending::thread`.
     Buffered {
         operation: loco::Pending<'static>,
-        /// The operation is a get, which brings something.
+        /// Set if the operation is a get, which has a result.
         gets: bool,
     },
     /// A put that is over.
     Put,
-    /// A get that is over, with what it brought.
+    /// A get that is over, with its result.
     Got(MemRef<'static>),
     Failed(loco::Error),
 }
@@ -76,7 +76,7 @@ impl Pending {
         Ok(Pending { state, access })
     }
 
-    /// The thread, for a buffer that is kept together with `access`.
+    /// Returns the thread, for a buffer that is kept together with `access`.
     fn thread(access: &Arc<Access>) -> &'static loco::Thread {
         let thread: *const loco::Thread = access.thread();
         // SAFETY: a thread does not move within its `Arc`. Every buffer made from the result is either dropped before the
@@ -85,7 +85,7 @@ impl Pending {
         unsafe { &*thread }
     }
 
-    /// Waits for the end, until the thread's deadline or not at all.
+    /// Waits for the end until the thread's deadline, or does not wait.
     fn finish(&self, wait: bool) -> Result<(), Failure> {
         let thread = self.access.thread();
         let mut state = self.state.borrow_mut();
@@ -95,7 +95,7 @@ impl Pending {
             State::Put | State::Got(_) => return Ok(()),
             State::Failed(error) => return Err(error.clone().into()),
         };
-        // Even without time left it polls once.
+        // It polls once even if no time is left.
         let deadline = if wait { thread.deadline() } else { thread.now() };
         match key.wait_until(thread, Some(deadline)) {
             Ok(()) => {}
@@ -116,7 +116,7 @@ impl Pending {
     }
 }
 
-/// `loco_pending_wait` of `loco.h`.
+/// Implements `loco_pending_wait` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_pending_wait(pending: Option<&Pending>) -> Status {
     run(|| {
@@ -126,7 +126,7 @@ pub extern "C" fn loco_pending_wait(pending: Option<&Pending>) -> Status {
     })
 }
 
-/// `loco_pending_test` of `loco.h`.
+/// Implements `loco_pending_test` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_pending_test(pending: Option<&Pending>, done: Out<'_, c_int>) -> Status {
     run(|| {
@@ -134,14 +134,14 @@ pub extern "C" fn loco_pending_test(pending: Option<&Pending>, done: Out<'_, c_i
         pending.access.enter()?;
         match pending.finish(false) {
             Err(failure) if failure.status == crate::status::TIMEOUT => out.write(0),
-            // That it failed is told by waiting.
+            // A wait reports the failure.
             _ => out.write(1),
         };
         Ok(())
     })
 }
 
-/// `loco_pending_read` of `loco.h`.
+/// Implements `loco_pending_read` of `loco.h`.
 ///
 /// # Safety
 /// See `loco.h`.
@@ -172,7 +172,7 @@ pub unsafe extern "C" fn loco_pending_read(
     })
 }
 
-/// `loco_pending_free` of `loco.h`.
+/// Implements `loco_pending_free` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_pending_free(pending: Option<Box<Pending>>) -> Status {
     run(|| {

@@ -13,7 +13,7 @@ use crate::thread::Thread;
 /// A shared queue, as C holds it.
 pub struct Queue(SharedQueue<u64>);
 
-/// `loco_queue_new` of `loco.h`.
+/// Implements `loco_queue_new` of `loco.h`.
 ///
 /// # Safety
 /// See `loco.h`.
@@ -35,19 +35,19 @@ pub unsafe extern "C" fn loco_queue_new(
     })
 }
 
-/// `loco_queue_free` of `loco.h`.
+/// Implements `loco_queue_free` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_queue_free(queue: Option<Box<Queue>>) -> Status {
     free(queue)
 }
 
-/// `loco_queue_push` of `loco.h`.
+/// Implements `loco_queue_push` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_queue_push(queue: Option<&Queue>, thread: Option<&Thread>, value: u64) -> Status {
     push(queue, thread, |queue, thread| queue.push(thread, value))
 }
 
-/// `loco_queue_try_push` of `loco.h`.
+/// Implements `loco_queue_try_push` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_queue_try_push(queue: Option<&Queue>, thread: Option<&Thread>, value: u64) -> Status {
     push(queue, thread, |queue, thread| queue.try_push(thread, value))
@@ -68,7 +68,7 @@ fn push(
     })
 }
 
-/// `loco_queue_pop` of `loco.h`.
+/// Implements `loco_queue_pop` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_queue_pop(
     queue: Option<&Queue>,
@@ -78,7 +78,7 @@ pub extern "C" fn loco_queue_pop(
     pop(queue, thread, value, SharedQueue::pop)
 }
 
-/// `loco_queue_try_pop` of `loco.h`.
+/// Implements `loco_queue_try_pop` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_queue_try_pop(
     queue: Option<&Queue>,
@@ -109,7 +109,7 @@ fn pop(
     })
 }
 
-/// `loco_queue_close` of `loco.h`.
+/// Implements `loco_queue_close` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_queue_close(queue: Option<&Queue>, thread: Option<&Thread>) -> Status {
     run(|| {

@@ -14,7 +14,7 @@ use crate::thread::{Access, Thread};
 /// A region, as C holds it.
 pub struct Region(pub(crate) SharedRegion);
 
-/// Comparisons of `loco_region_wait_until`.
+/// The value of `LOCO_EQUAL`: a comparison of `loco_region_wait_until`.
 pub(crate) const EQUAL: c_int = 0;
 /// Not equal.
 pub(crate) const NOT_EQUAL: c_int = 1;
@@ -45,14 +45,14 @@ pub(crate) fn compare(comparison: c_int) -> Result<fn(&u64, &u64) -> bool, Failu
 }
 
 impl Region {
-    /// The word at `offset` of this node's memory.
+    /// Returns the word at `offset` of this node's memory.
     fn word(&self, offset: usize) -> Result<AnyCell<u64>, Failure> {
         let memory = self.0.local()?;
         Ok(memory.cell(offset).map_err(loco::Error::from)?)
     }
 }
 
-/// `loco_region_new` of `loco.h`.
+/// Implements `loco_region_new` of `loco.h`.
 ///
 /// # Safety
 /// See `loco.h`.
@@ -72,19 +72,19 @@ pub unsafe extern "C" fn loco_region_new(
     })
 }
 
-/// `loco_region_free` of `loco.h`.
+/// Implements `loco_region_free` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_region_free(region: Option<Box<Region>>) -> Status {
     free(region)
 }
 
-/// `loco_region_len` of `loco.h`.
+/// Implements `loco_region_len` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_region_len(region: Option<&Region>) -> usize {
     region.map_or(0, |region| region.0.len())
 }
 
-/// `loco_region_read` of `loco.h`.
+/// Implements `loco_region_read` of `loco.h`.
 ///
 /// # Safety
 /// See `loco.h`.
@@ -102,7 +102,7 @@ pub unsafe extern "C" fn loco_region_read(
     })
 }
 
-/// `loco_region_write` of `loco.h`.
+/// Implements `loco_region_write` of `loco.h`.
 ///
 /// # Safety
 /// See `loco.h`.
@@ -120,7 +120,7 @@ pub unsafe extern "C" fn loco_region_write(
     })
 }
 
-/// `loco_region_load` of `loco.h`.
+/// Implements `loco_region_load` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_region_load(region: Option<&Region>, offset: usize, value: Out<'_, u64>) -> Status {
     run(|| {
@@ -130,7 +130,7 @@ pub extern "C" fn loco_region_load(region: Option<&Region>, offset: usize, value
     })
 }
 
-/// `loco_region_store` of `loco.h`.
+/// Implements `loco_region_store` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_region_store(region: Option<&Region>, offset: usize, value: u64) -> Status {
     run(|| {
@@ -139,7 +139,7 @@ pub extern "C" fn loco_region_store(region: Option<&Region>, offset: usize, valu
     })
 }
 
-/// `loco_region_wait_until` of `loco.h`.
+/// Implements `loco_region_wait_until` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_region_wait_until(
     region: Option<&Region>,
@@ -164,7 +164,7 @@ pub extern "C" fn loco_region_wait_until(
     })
 }
 
-/// `loco_region_put` of `loco.h`.
+/// Implements `loco_region_put` of `loco.h`.
 ///
 /// # Safety
 /// See `loco.h`.
@@ -185,7 +185,8 @@ pub unsafe extern "C" fn loco_region_put(
     })
 }
 
-/// Puts and waits until the put is over. What is on its way is a copy, so that no timeout leaves the caller's memory in use.
+/// Puts data and waits until the put is over. The put sends a copy, so that no timeout leaves the caller's memory in
+/// use.
 fn put(region: &Region, access: &Access, node: u16, offset: usize, data: &[u8]) -> Result<(), Failure> {
     let (thread, target) = (access.thread(), region.0.target(NodeId(node), offset)?);
     if pending::fits_inline(thread, data.len()) {
@@ -198,7 +199,7 @@ fn put(region: &Region, access: &Access, node: u16, offset: usize, data: &[u8]) 
     Ok(())
 }
 
-/// `loco_region_get` of `loco.h`.
+/// Implements `loco_region_get` of `loco.h`.
 ///
 /// # Safety
 /// See `loco.h`.
@@ -216,13 +217,13 @@ pub unsafe extern "C" fn loco_region_get(
         // SAFETY: the caller's promise.
         let data = unsafe { bytes_mut(data, len, "data") }?;
         let target = region.0.target(NodeId(node), offset)?;
-        // What is on its way goes to a buffer of the library, so that no timeout leaves the caller's memory in use.
+        // The result goes to a buffer of the library first, so that no timeout leaves the caller's memory in use.
         let buffer = access.thread().mem_ref(len)?.get(target)?.wait()?;
         Ok(buffer.read(0, data)?)
     })
 }
 
-/// `loco_region_put_start` of `loco.h`.
+/// Implements `loco_region_put_start` of `loco.h`.
 ///
 /// # Safety
 /// See `loco.h`.
@@ -247,7 +248,7 @@ pub unsafe extern "C" fn loco_region_put_start(
     })
 }
 
-/// `loco_region_get_start` of `loco.h`.
+/// Implements `loco_region_get_start` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_region_get_start(
     region: Option<&Region>,
@@ -266,7 +267,7 @@ pub extern "C" fn loco_region_get_start(
     })
 }
 
-/// `loco_region_get_word` of `loco.h`.
+/// Implements `loco_region_get_word` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_region_get_word(
     region: Option<&Region>,
@@ -284,7 +285,7 @@ pub extern "C" fn loco_region_get_word(
     })
 }
 
-/// `loco_region_put_word` of `loco.h`.
+/// Implements `loco_region_put_word` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_region_put_word(
     region: Option<&Region>,
@@ -299,7 +300,7 @@ pub extern "C" fn loco_region_put_word(
     })
 }
 
-/// `loco_region_fetch_add` of `loco.h`.
+/// Implements `loco_region_fetch_add` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_region_fetch_add(
     region: Option<&Region>,
@@ -320,7 +321,7 @@ pub extern "C" fn loco_region_fetch_add(
     })
 }
 
-/// `loco_region_compare_swap` of `loco.h`.
+/// Implements `loco_region_compare_swap` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_region_compare_swap(
     region: Option<&Region>,

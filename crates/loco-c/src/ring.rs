@@ -14,7 +14,7 @@ use crate::thread::{Access, Thread};
 /// A ring buffer's endpoint, as C holds it.
 pub struct Ring(Arc<RingBuffer>);
 
-/// Its writer, and where it is returned to.
+/// Its writer, and the ring buffer to which it is returned.
 pub struct RingWriter(Mutex<loco::RingWriter>, Arc<RingBuffer>);
 
 /// One of its readers.
@@ -25,11 +25,11 @@ struct Reading {
     /// `None` when it has left.
     reader: Option<loco::RingReader>,
     message: Vec<u8>,
-    /// The caller had no room for the message.
+    /// Set if the caller had no room for the message.
     kept: bool,
 }
 
-/// `loco_ring_new` of `loco.h`.
+/// Implements `loco_ring_new` of `loco.h`.
 ///
 /// # Safety
 /// See `loco.h`.
@@ -51,7 +51,7 @@ pub unsafe extern "C" fn loco_ring_new(
     })
 }
 
-/// `loco_ring_new_readers` of `loco.h`.
+/// Implements `loco_ring_new_readers` of `loco.h`.
 ///
 /// # Safety
 /// See `loco.h`.
@@ -77,19 +77,19 @@ pub unsafe extern "C" fn loco_ring_new_readers(
     })
 }
 
-/// `loco_ring_free` of `loco.h`.
+/// Implements `loco_ring_free` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_ring_free(ring: Option<Box<Ring>>) -> Status {
     free(ring)
 }
 
-/// `loco_ring_message_bytes_max` of `loco.h`.
+/// Implements `loco_ring_message_bytes_max` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_ring_message_bytes_max(ring: Option<&Ring>) -> usize {
     ring.map_or(0, |ring| ring.0.message_bytes_max())
 }
 
-/// `loco_ring_take_writer` of `loco.h`.
+/// Implements `loco_ring_take_writer` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_ring_take_writer(ring: Option<&Ring>, writer: New<'_, RingWriter>) -> Status {
     run(|| {
@@ -101,7 +101,7 @@ pub extern "C" fn loco_ring_take_writer(ring: Option<&Ring>, writer: New<'_, Rin
     })
 }
 
-/// `loco_ring_take_reader` of `loco.h`.
+/// Implements `loco_ring_take_reader` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_ring_take_reader(ring: Option<&Ring>, reader: New<'_, RingReader>) -> Status {
     run(|| {
@@ -116,13 +116,13 @@ pub extern "C" fn loco_ring_take_reader(ring: Option<&Ring>, reader: New<'_, Rin
     })
 }
 
-/// `loco_ring_writer_free` of `loco.h`.
+/// Implements `loco_ring_writer_free` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_ring_writer_free(writer: Option<Box<RingWriter>>) -> Status {
     run(|| {
         let Some(writer) = writer else { return Ok(()) };
         let RingWriter(writer, ring) = *writer;
-        // One that a panic may have left half done is not used again.
+        // A writer that a panic may have left half done is not used again.
         if let Ok(writer) = writer.into_inner() {
             ring.return_writer(writer)?;
         }
@@ -130,13 +130,13 @@ pub extern "C" fn loco_ring_writer_free(writer: Option<Box<RingWriter>>) -> Stat
     })
 }
 
-/// `loco_ring_reader_free` of `loco.h`.
+/// Implements `loco_ring_reader_free` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_ring_reader_free(reader: Option<Box<RingReader>>) -> Status {
     free(reader)
 }
 
-/// `loco_ring_submit` of `loco.h`.
+/// Implements `loco_ring_submit` of `loco.h`.
 ///
 /// # Safety
 /// See `loco.h`.
@@ -155,7 +155,7 @@ pub unsafe extern "C" fn loco_ring_submit(
     })
 }
 
-/// `loco_ring_try_submit` of `loco.h`.
+/// Implements `loco_ring_try_submit` of `loco.h`.
 ///
 /// # Safety
 /// See `loco.h`.
@@ -175,7 +175,7 @@ pub unsafe extern "C" fn loco_ring_try_submit(
     })
 }
 
-/// `loco_ring_wait_until_read` of `loco.h`.
+/// Implements `loco_ring_wait_until_read` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_ring_wait_until_read(writer: Option<&RingWriter>, thread: Option<&Thread>) -> Status {
     run(|| {
@@ -184,7 +184,7 @@ pub extern "C" fn loco_ring_wait_until_read(writer: Option<&RingWriter>, thread:
     })
 }
 
-/// `loco_ring_exclude` of `loco.h`.
+/// Implements `loco_ring_exclude` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_ring_exclude(writer: Option<&RingWriter>, node: u16) -> Status {
     run(|| {
@@ -193,7 +193,7 @@ pub extern "C" fn loco_ring_exclude(writer: Option<&RingWriter>, node: u16) -> S
     })
 }
 
-/// `loco_ring_receive` of `loco.h`.
+/// Implements `loco_ring_receive` of `loco.h`.
 ///
 /// # Safety
 /// See `loco.h`.
@@ -214,7 +214,7 @@ pub unsafe extern "C" fn loco_ring_receive(
     })
 }
 
-/// `loco_ring_try_receive` of `loco.h`.
+/// Implements `loco_ring_try_receive` of `loco.h`.
 ///
 /// # Safety
 /// See `loco.h`.
@@ -275,7 +275,7 @@ fn left() -> Failure {
     Failure::usage("this reader has left its ring buffer")
 }
 
-/// `loco_ring_leave` of `loco.h`.
+/// Implements `loco_ring_leave` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_ring_leave(reader: Option<&RingReader>, thread: Option<&Thread>) -> Status {
     run(|| {

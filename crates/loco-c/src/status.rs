@@ -44,7 +44,7 @@ statuses! {
     DECLARED_LOST = -15, c"LOCO_DECLARED_LOST";
 }
 
-/// Why a call failed.
+/// The reason that a call failed.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) status: Status,
@@ -65,12 +65,12 @@ impl Failure {
         }
     }
 
-    /// A call that does not fit.
+    /// Makes the failure of a call that is used wrongly.
     pub(crate) fn usage(message: impl Into<String>) -> Failure {
         Failure::new(USAGE, message)
     }
 
-    /// A panic, caught.
+    /// Makes the failure of a call that panicked.
     pub(crate) fn panic(payload: &(dyn Any + Send)) -> Failure {
         let what = payload
             .downcast_ref::<&str>()
@@ -118,7 +118,7 @@ fn status_of(kind: ErrorKind) -> Status {
         ErrorKind::Refused => REFUSED,
         ErrorKind::Poisoned => POISONED,
         ErrorKind::Closed => CLOSED,
-        // `ErrorKind` grows: what is not named here failed below us.
+        // `ErrorKind` grows. A kind that is not named here is a failure of a lower layer.
         _ => SYSTEM,
     }
 }
@@ -134,7 +134,7 @@ thread_local! {
     static LAST: RefCell<Last> = RefCell::new(Last { message: CString::default(), lost: -1, os: 0 });
 }
 
-/// Keeps a failure for `loco_last_error` and gives its number.
+/// Keeps a failure for `loco_last_error` and returns its number.
 pub(crate) fn report(failure: Failure) -> Status {
     let message = CString::new(failure.message.replace('\0', " ")).unwrap_or_default();
     let last = Last {
@@ -142,38 +142,38 @@ pub(crate) fn report(failure: Failure) -> Status {
         lost: failure.lost.map_or(-1, c_int::from),
         os: failure.os.unwrap_or(0),
     };
-    // A thread that is ending has no place for it any more; the number says enough.
+    // A thread that is ending has no place for it any more. The number suffices.
     let _ = LAST.try_with(|place| place.replace(last));
     failure.status
 }
 
-/// `loco_last_error` of `loco.h`.
+/// Implements `loco_last_error` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_last_error() -> *const c_char {
     LAST.try_with(|last| last.borrow().message.as_ptr())
         .unwrap_or(c"".as_ptr())
 }
 
-/// `loco_last_lost_node` of `loco.h`.
+/// Implements `loco_last_lost_node` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_last_lost_node() -> c_int {
     LAST.try_with(|last| last.borrow().lost).unwrap_or(-1)
 }
 
-/// `loco_last_os_error` of `loco.h`.
+/// Implements `loco_last_os_error` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_last_os_error() -> c_int {
     LAST.try_with(|last| last.borrow().os).unwrap_or(0)
 }
 
-/// `loco_status_name` of `loco.h`.
+/// Implements `loco_status_name` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_status_name(status: Status) -> *const c_char {
     let named = STATUSES.iter().find(|&&(_, number)| number == status);
     named.map_or(c"no status of loco", |&(name, _)| name).as_ptr()
 }
 
-/// `loco_version` of `loco.h`.
+/// Implements `loco_version` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_version() -> *const c_char {
     VERSION.as_ptr()

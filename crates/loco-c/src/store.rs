@@ -47,7 +47,7 @@ impl StoreOptions {
     }
 }
 
-/// `loco_store_new` of `loco.h`.
+/// Implements `loco_store_new` of `loco.h`.
 ///
 /// # Safety
 /// See `loco.h`.
@@ -68,13 +68,13 @@ pub unsafe extern "C" fn loco_store_new(
     })
 }
 
-/// `loco_store_free` of `loco.h`.
+/// Implements `loco_store_free` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_store_free(store: Option<Box<Store>>) -> Status {
     free(store)
 }
 
-/// `loco_store_get` of `loco.h`.
+/// Implements `loco_store_get` of `loco.h`.
 ///
 /// # Safety
 /// See `loco.h`.
@@ -111,7 +111,7 @@ pub unsafe extern "C" fn loco_store_get(
     })
 }
 
-/// `loco_store_insert` of `loco.h`.
+/// Implements `loco_store_insert` of `loco.h`.
 ///
 /// # Safety
 /// See `loco.h`.
@@ -136,7 +136,7 @@ pub unsafe extern "C" fn loco_store_insert(
     })
 }
 
-/// `loco_store_update` of `loco.h`.
+/// Implements `loco_store_update` of `loco.h`.
 ///
 /// # Safety
 /// See `loco.h`.
@@ -158,7 +158,7 @@ pub unsafe extern "C" fn loco_store_update(
     })
 }
 
-/// `loco_store_delete` of `loco.h`.
+/// Implements `loco_store_delete` of `loco.h`.
 ///
 /// # Safety
 /// See `loco.h`.
@@ -178,10 +178,10 @@ pub unsafe extern "C" fn loco_store_delete(
     })
 }
 
-/// A key or value, as the store takes it.
+/// Copies a key or value into the form that the store takes.
 ///
 /// # Safety
-/// As for [`bytes`].
+/// See [`bytes`].
 unsafe fn owned(data: *const c_void, len: usize, name: &str) -> Result<Bytes, Failure> {
     // SAFETY: the caller's promise.
     Ok(Bytes(unsafe { bytes(data, len, name) }?.to_vec()))

@@ -22,29 +22,30 @@ pub struct Thread {
     shared: Arc<Access>,
 }
 
-/// The access itself; buffers in use keep it.
+/// The access itself. Buffers in use keep it alive.
 #[derive(Debug)]
 pub(crate) struct Access {
-    /// The thread of the operating system that made it. Everything else is for that one, but for `locks`.
+    /// The thread of the operating system that made it. All other fields except `locks` are for that thread.
     owner: u64,
     /// Names it as the holder of locks; never 0.
     id: u64,
     thread: loco::Thread,
-    /// From the beginning of each call, if that needs the clock.
+    /// The timeout, from the beginning of each call that needs the clock.
     timeout: Cell<Option<Duration>>,
-    /// Locks that it holds.
+    /// The number of locks that it holds.
     locks: AtomicU32,
 }
 
-/// Gives numbers, from 1.
+/// The source of numbers, from 1.
 static NUMBERS: AtomicU64 = AtomicU64::new(1);
 
 fn number() -> u64 {
-    // Relaxed: nothing but different numbers is wanted.
+    // Relaxed: the numbers need only differ.
     NUMBERS.fetch_add(1, Ordering::Relaxed)
 }
 
-/// The calling thread of the operating system. Numbers are not used again, unlike those of the system.
+/// Returns the number of the calling thread of the operating system. Numbers are not used again, unlike those of the
+/// system.
 fn caller() -> u64 {
     thread_local! {
         static CALLER: u64 = number();
@@ -57,7 +58,7 @@ impl Thread {
     /// Begins a call of the thread that this belongs to.
     ///
     /// # Errors
-    /// `WRONG_THREAD` for any other.
+    /// Returns `WRONG_THREAD` for any other thread.
     pub(crate) fn enter(&self) -> Result<&Access, Failure> {
         self.shared.enter()?;
         Ok(&self.shared)
@@ -71,7 +72,7 @@ impl Thread {
 }
 
 impl Access {
-    /// Begins a call; from here on the thread's timeout runs.
+    /// Begins a call. The thread's timeout runs from here on.
     pub(crate) fn enter(&self) -> Result<(), Failure> {
         self.check()?;
         if let Some(timeout) = self.timeout.get() {
@@ -80,8 +81,10 @@ impl Access {
         Ok(())
     }
 
+    /// Fails for other threads than the owner.
+    ///
     /// # Errors
-    /// `WRONG_THREAD` unless the caller is the thread that this belongs to.
+    /// Returns `WRONG_THREAD` unless the caller is the thread that this belongs to.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         if self.owner == caller() {
             return Ok(());
@@ -92,7 +95,7 @@ impl Access {
         ))
     }
 
-    /// Returns the thread of the Rust library. For callers that have checked.
+    /// Returns the thread of the Rust library. The caller must have checked.
     pub(crate) fn thread(&self) -> &loco::Thread {
         &self.thread
     }
@@ -104,7 +107,7 @@ impl Access {
 
     /// Counts a lock that the thread has got.
     pub(crate) fn locked(&self) {
-        // Relaxed: only this thread writes it, and who frees it elsewhere has heard from this thread.
+        // Relaxed: only this thread writes it, and a thread that frees it elsewhere has heard from this thread.
         self.locks.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -114,7 +117,7 @@ impl Access {
     }
 }
 
-/// `loco_thread_new` of `loco.h`.
+/// Implements `loco_thread_new` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_thread_new(node: Option<&Node>, thread: New<'_, Thread>) -> Status {
     run(|| {
@@ -133,7 +136,7 @@ pub extern "C" fn loco_thread_new(node: Option<&Node>, thread: New<'_, Thread>) 
     })
 }
 
-/// `loco_thread_free` of `loco.h`.
+/// Implements `loco_thread_free` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_thread_free(thread: Option<Box<Thread>>) -> Status {
     run(|| {
@@ -150,7 +153,7 @@ pub extern "C" fn loco_thread_free(thread: Option<Box<Thread>>) -> Status {
     })
 }
 
-/// `loco_thread_set_timeout` of `loco.h`.
+/// Implements `loco_thread_set_timeout` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_thread_set_timeout(thread: Option<&Thread>, timeout_ns: u64) -> Status {
     run(|| {

@@ -13,7 +13,7 @@ use crate::thread::Thread;
 /// A shared variable, as C holds it.
 pub struct Variable(SharedVar<u64>);
 
-/// `loco_variable_new` of `loco.h`.
+/// Implements `loco_variable_new` of `loco.h`.
 ///
 /// # Safety
 /// See `loco.h`.
@@ -32,13 +32,13 @@ pub unsafe extern "C" fn loco_variable_new(
     })
 }
 
-/// `loco_variable_free` of `loco.h`.
+/// Implements `loco_variable_free` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_variable_free(variable: Option<Box<Variable>>) -> Status {
     free(variable)
 }
 
-/// `loco_variable_read` of `loco.h`.
+/// Implements `loco_variable_read` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_variable_read(variable: Option<&Variable>, value: Out<'_, u64>) -> Status {
     run(|| {
@@ -48,7 +48,7 @@ pub extern "C" fn loco_variable_read(variable: Option<&Variable>, value: Out<'_,
     })
 }
 
-/// `loco_variable_write` of `loco.h`.
+/// Implements `loco_variable_write` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_variable_write(variable: Option<&Variable>, value: u64) -> Status {
     run(|| {
@@ -57,7 +57,7 @@ pub extern "C" fn loco_variable_write(variable: Option<&Variable>, value: u64) -
     })
 }
 
-/// `loco_variable_broadcast` of `loco.h`.
+/// Implements `loco_variable_broadcast` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_variable_broadcast(variable: Option<&Variable>, thread: Option<&Thread>) -> Status {
     run(|| {
@@ -67,7 +67,7 @@ pub extern "C" fn loco_variable_broadcast(variable: Option<&Variable>, thread: O
     })
 }
 
-/// `loco_variable_broadcast_to` of `loco.h`.
+/// Implements `loco_variable_broadcast_to` of `loco.h`.
 ///
 /// # Safety
 /// See `loco.h`.
@@ -87,7 +87,7 @@ pub unsafe extern "C" fn loco_variable_broadcast_to(
     })
 }
 
-/// `loco_variable_wait_until` of `loco.h`.
+/// Implements `loco_variable_wait_until` of `loco.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn loco_variable_wait_until(
     variable: Option<&Variable>,

@@ -1,9 +1,10 @@
 //! Climbs the ladder of an object within a time limit.
 //!
-//! Every rung is first run under a few random schedules, which find shallow mistakes in the largest worlds at once. Then
-//! the rungs are explored exhaustively, cheapest first; a rung gets an even share of the time that is left, so what the
-//! cheap ones leave over goes to the large ones. What time remains is spent in turns on the rungs that are not complete: all
-//! executions with ever more delays, and random schedules by priorities (PCT) at rising depth.
+//! Every rung is first run under a few random schedules, which find shallow mistakes in the largest worlds at once.
+//! Then the rungs are explored exhaustively, cheapest first. Each rung gets an even share of the time that is left,
+//! so the time that cheap rungs leave goes to the large ones. The time that remains is spent in turns on the rungs
+//! that are not complete: all executions with ever more delays, and random schedules by priorities (PCT) at rising
+//! depth.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,17 +18,17 @@ use crate::methods::unreached;
 use crate::rung::Rung;
 use crate::worlds::rungs;
 
-/// Random schedules of each rung before anything else.
+/// The number of random schedules of each rung before anything else.
 const SMOKE_EXECUTIONS: u64 = 300;
-/// Part of the time that the first, random round may take.
+/// The share of the time for the first, random round.
 const SMOKE_SHARE: f64 = 0.15;
-/// Part of the time after which no exhaustive exploration begins.
+/// The share of the time after which no exhaustive exploration begins.
 const EXHAUSTIVE_SHARE: f64 = 0.75;
-/// Shortest exploration that is worth beginning.
+/// The shortest exploration that is worth beginning.
 const SLICE_MIN: Duration = Duration::from_millis(100);
-/// Random schedules of one turn of the last phase, at most.
+/// The maximum number of random schedules of one turn of the last phase.
 const TURN_EXECUTIONS: u64 = 20_000;
-/// Depth at which PCT begins again from the smallest.
+/// The depth after which PCT begins again from the smallest.
 const DEPTH_MAX: u32 = 10;
 
 /// The bounds within which an object is checked.
@@ -35,15 +36,15 @@ const DEPTH_MAX: u32 = 10;
 pub struct Ladder {
     /// The object.
     pub object: Object,
-    /// Rungs to take, by name; all if empty.
+    /// The names of the rungs to take; all if empty.
     pub only: Vec<String>,
-    /// Time for the whole ladder. It is kept to within one slice of a rung.
+    /// The time for the whole ladder. It is kept to within one slice of a rung.
     pub time: Duration,
     /// Seed of the random schedules.
     pub seed: u64,
     /// Explorers that work in parallel.
     pub workers: usize,
-    /// Called now and then while a rung is explored.
+    /// Called from time to time while a rung is explored.
     pub progress: Option<fn(&Progress)>,
     /// Set from outside to end early.
     pub cancel: Option<Arc<AtomicBool>>,
@@ -56,11 +57,11 @@ pub struct RungReport {
     pub rung: &'static str,
     /// The faults that each execution could have.
     pub faults: Faults,
-    /// The strongest exhaustive result: complete, complete up to bounds, or why not.
+    /// The strongest exhaustive result: complete, complete up to bounds, or the reason that it is incomplete.
     pub completeness: Completeness,
-    /// Random schedules besides.
+    /// The number of random schedules besides.
     pub random: u64,
-    /// Deepest PCT exploration, 0 for none.
+    /// The deepest PCT exploration, 0 for none.
     pub depth: u32,
     /// Counters of all explorations of the rung.
     pub stats: Stats,
@@ -74,23 +75,23 @@ pub struct RungReport {
 pub struct LadderReport {
     /// The object.
     pub object: Object,
-    /// The rungs, in order; those after a failure have not been taken.
+    /// The rungs, in order. Rungs after a failure were not taken.
     pub rungs: Vec<RungReport>,
-    /// Public methods of the object that no execution called.
+    /// The public methods of the object that no execution called.
     pub unreached: Vec<&'static str>,
-    /// True if it was ended from outside.
+    /// Set if it was ended from outside.
     pub interrupted: bool,
     /// Wall-clock seconds.
     pub seconds: f64,
 }
 
 impl LadderReport {
-    /// The rung that failed, if one has.
+    /// Returns the rung that failed, if one has.
     pub fn failed(&self) -> Option<&RungReport> {
         self.rungs.iter().find(|rung| rung.failure.is_some())
     }
 
-    /// True if every rung was explored completely.
+    /// Returns true if every rung was explored completely.
     pub fn is_complete(&self) -> bool {
         self.rungs
             .iter()
@@ -99,7 +100,7 @@ impl LadderReport {
 }
 
 impl Ladder {
-    /// A ladder of every rung, for so long, with the default seed and as many workers as there are processors.
+    /// Returns a ladder of every rung for `time`, with the default seed and as many workers as there are processors.
     pub fn new(object: Object, time: Duration) -> Ladder {
         Ladder {
             object,
@@ -112,10 +113,10 @@ impl Ladder {
         }
     }
 
-    /// Climbs; stops at the first failure.
+    /// Climbs the ladder. Stops at the first failure.
     ///
     /// # Errors
-    /// [`SimError`] when a world cannot be explored.
+    /// Returns [`SimError`] when a world cannot be explored.
     pub fn climb(&self) -> Result<LadderReport, SimError> {
         let taken = |rung: &Rung| self.only.is_empty() || self.only.iter().any(|name| name == rung.name());
         let rungs: Vec<Rung> = rungs(self.object).into_iter().filter(taken).collect();
@@ -202,13 +203,13 @@ impl Climb<'_> {
         }
     }
 
-    /// Returns the share that one of `among` rungs gets of the time until this part of the whole has passed.
+    /// Returns each of `among` rungs' share of the time until this part of the whole has passed.
     fn share(&self, part: f64, among: usize) -> Duration {
         let until = self.ladder.time.mul_f64(part);
         until.saturating_sub(self.begun.elapsed()) / among.max(1) as u32
     }
 
-    /// Runs random schedules by priorities; false if the climb is over.
+    /// Runs random schedules by priorities. Returns false if the climb is over.
     fn random(
         &mut self,
         index: usize,
@@ -230,7 +231,7 @@ impl Climb<'_> {
         Ok(self.goes_on(index))
     }
 
-    /// Explores every execution; false if the climb is over.
+    /// Explores every execution. Returns false if the climb is over.
     fn exhaustive(&mut self, index: usize, time: Duration) -> Result<bool, SimError> {
         if time >= SLICE_MIN
             && let Some(done) = self.explore(index, Strategy::Exhaustive, time)?
@@ -240,7 +241,7 @@ impl Climb<'_> {
         Ok(self.goes_on(index))
     }
 
-    /// Explores every execution with at most so many delays; false if the climb is over.
+    /// Explores every execution with at most `delays` delays. Returns false if the climb is over.
     fn bounded(&mut self, index: usize, delays: u32, time: Duration) -> Result<bool, SimError> {
         let done = match &self.reports[index].completeness {
             Completeness::UpTo(Bounds { delays: Some(n), .. }) => *n,

@@ -1,7 +1,7 @@
-//! Lists the public methods of an object that the worlds' executions called.
+//! Lists the public methods of an object that the executions of its worlds called.
 //!
-//! A world says before a call which method it is; what a ladder then reports as unreached is the object's list without
-//! these. A test compares the lists with the sources of `loco`, so that a new method shows up as unreached.
+//! A world names each method before it calls it. A ladder reports the rest of the object's list as unreached. A test
+//! compares the lists with the sources of `loco`, so that a new method shows up as unreached.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -10,7 +10,7 @@ use crate::Object;
 
 static REACHED: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
 
-/// Notes that an execution is about to call `method`, as in `Barrier::wait`.
+/// Notes that an execution is about to call `method`, such as `Barrier::wait`.
 pub(crate) fn did(method: &'static str) {
     REACHED
         .lock()
@@ -18,7 +18,7 @@ pub(crate) fn did(method: &'static str) {
         .insert(method);
 }
 
-/// The public methods of `object` that no execution of this process has called yet.
+/// Returns the public methods of `object` that no execution of this process has called yet.
 pub fn unreached(object: Object) -> Vec<&'static str> {
     let reached = REACHED.lock().unwrap_or_else(PoisonError::into_inner);
     methods(object)
@@ -28,8 +28,8 @@ pub fn unreached(object: Object) -> Vec<&'static str> {
         .collect()
 }
 
-/// The public methods of an object that do something under the model: neither constructors, which run in set-ups, nor those
-/// that only tell a setting.
+/// Returns the public methods of an object that act under the model: neither constructors, which run in set-ups, nor
+/// methods that only return a setting.
 pub(crate) fn methods(object: Object) -> &'static [&'static str] {
     match object {
         Object::Fence => &["fence::pair", "fence::thread", "fence::node", "fence::global"],
@@ -142,7 +142,7 @@ mod tests {
 
     use super::*;
 
-    /// The sources of the objects, with the type whose methods each of them has.
+    /// The sources of the objects, each with the type whose methods it has.
     const SOURCES: [(&str, &str); 14] = [
         ("variables/shared_var.rs", "SharedVar"),
         ("variables/owned_var.rs", "OwnedVar"),
@@ -160,7 +160,7 @@ mod tests {
         ("shared_queue/mod.rs", "SharedQueue"),
     ];
 
-    /// The public methods in a source that take the calling thread: those that can do something under the model.
+    /// Returns the public methods in a source that take the calling thread: those that can act under the model.
     fn with_thread(source: &str) -> impl Iterator<Item = &str> {
         source.split("pub fn ").skip(1).filter_map(|rest| {
             let head = &rest[..rest.find('{')?];

@@ -76,7 +76,7 @@ impl Object {
         )
     }
 
-    /// The name on the command line and in reports.
+    /// Returns the name on the command line and in reports.
     pub fn name(self) -> &'static str {
         match self {
             Object::Fence => "fence",
@@ -103,7 +103,7 @@ impl fmt::Display for Object {
     }
 }
 
-/// A name that is no object's.
+/// A name that no object has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no object `{0}`; the objects are {names}", names = Object::ALL.map(Object::name).join(", "))]
 pub struct UnknownObject(String);

@@ -1,7 +1,7 @@
-//! Asks of each object whether it is robust: whether its clients see only what a strong memory would show them.
+//! Checks for each object whether it is robust: whether its clients see only what a strong memory would show them.
 //!
-//! Each object has small worlds for the question, with what its documentation promises: *robust*, or *weak* on purpose, which a client
-//! has to know. Relies on [`loco_sim::robust`]. `loco check --robust` is its command line.
+//! Each object has small worlds for this question, with the answer of its documentation: *robust*, or *weak* on
+//! purpose, which a client has to know. Relies on [`loco_sim::robust`]. `loco check --robust` is its command line.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,18 +13,18 @@ use crate::Object;
 use crate::rung::{Expected, Rung};
 use crate::worlds::{asked, rungs};
 
-/// The question about an object.
+/// A check whether an object is robust.
 #[derive(Clone, Debug)]
 pub struct RobustCheck {
     /// The object.
     pub object: Object,
-    /// Rungs of the object's ladder to ask about, by name, in place of the worlds for the question.
+    /// The names of rungs of the object's ladder to check in place of the worlds for this question.
     pub only: Vec<String>,
-    /// Time for all worlds together, shared evenly among those that are left.
+    /// The time for all worlds together, shared evenly among those that are left.
     pub time: Duration,
     /// Explorers that work in parallel.
     pub workers: usize,
-    /// Called now and then.
+    /// Called from time to time.
     pub progress: Option<fn(&Progress)>,
     /// Set from outside to end early.
     pub cancel: Option<Arc<AtomicBool>>,
@@ -42,8 +42,8 @@ pub struct RobustReport {
 }
 
 impl RobustReport {
-    /// Returns whether the answer is what the documentation says; `None` if there is no answer or nothing was said. A failed world is
-    /// never as expected.
+    /// Returns whether the answer is that of the documentation. Returns `None` if there is no answer or the
+    /// documentation gives none. A failed world is never as expected.
     pub fn as_expected(&self) -> Option<bool> {
         match (&self.found.strength, self.expected) {
             (Strength::Failed(_), _) => Some(false),
@@ -55,7 +55,7 @@ impl RobustReport {
 }
 
 impl RobustCheck {
-    /// Asks about every world of the object, for so long, with as many workers as there are processors.
+    /// Returns a check of every world of the object for `time`, with as many workers as there are processors.
     pub fn new(object: Object, time: Duration) -> RobustCheck {
         RobustCheck {
             object,
@@ -67,10 +67,10 @@ impl RobustCheck {
         }
     }
 
-    /// Asks. Stops early when it is cancelled.
+    /// Runs the check. Stops early when it is cancelled.
     ///
     /// # Errors
-    /// [`SimError`] when a world cannot be explored.
+    /// Returns [`SimError`] when a world cannot be explored.
     pub fn run(&self) -> Result<Vec<RobustReport>, SimError> {
         let begun = Instant::now();
         let worlds = self.worlds();

@@ -3,7 +3,8 @@
 use loco_sim::{Config, Faults, World};
 use serde::Serialize;
 
-/// Steps of the longest execution. Those of the worlds have some hundreds, as whoever waits stops until it can go on.
+/// The maximum number of steps of an execution. Executions of the worlds have some hundreds, because a waiting thread
+/// stops until it can go on.
 pub(crate) const STEPS_MAX: usize = 10_000;
 
 /// One world of an object's ladder.
@@ -15,8 +16,8 @@ pub struct Rung {
 }
 
 impl Rung {
-    /// Makes a rung of the world that `build` builds. `name` says how the world differs from others, in lower case and
-    /// without spaces, so that it can be given on a command line.
+    /// Makes a rung of the world that `build` builds. `name` says how the world differs from others. It is in lower
+    /// case and without spaces, so that it can be given on a command line.
     pub(crate) fn new(name: &'static str, build: impl Fn(&mut World) + Send + Sync + 'static) -> Rung {
         Rung {
             name,
@@ -43,7 +44,7 @@ impl Rung {
     #[must_use]
     pub(crate) fn crash(mut self) -> Rung {
         self.faults.crashes = 1;
-        // Objects wait for a while for word of the lost.
+        // Objects wait for a while for messages of lost nodes.
         self.faults.idle_expiries = true;
         self
     }
@@ -56,12 +57,12 @@ impl Rung {
         self
     }
 
-    /// The name, unique within the object's ladder.
+    /// Returns the name, unique within the object's ladder.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// The faults that each execution of this world may have.
+    /// Returns the faults that each execution of this world may have.
     pub fn faults(&self) -> Faults {
         self.faults
     }
@@ -80,11 +81,11 @@ impl Rung {
     }
 }
 
-/// The answer that an object's documentation gives for a world.
+/// The answer of an object's documentation about a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Expected {
-    /// The clients see what a strong memory shows.
+    /// The clients see only what a strong memory shows.
     Robust,
     /// They can see more, on purpose.
     Weak,

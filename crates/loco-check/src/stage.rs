@@ -21,7 +21,7 @@ pub(crate) struct Site<T> {
 /// A node of a world.
 pub(crate) type At<T> = Node<Arc<Site<T>>>;
 
-/// Unwraps a result in an explored thread, where an error is a finding.
+/// Unwraps a result in an explored thread. An error is a finding.
 #[track_caller]
 pub(crate) fn must<T>(result: Result<T>) -> T {
     match result {
@@ -30,8 +30,8 @@ pub(crate) fn must<T>(result: Result<T>) -> T {
     }
 }
 
-/// Unwraps a result in a world with losses: nothing if a node is lost, this one or another, after which the thread's part is
-/// over. Any other error is a finding.
+/// Unwraps a result in a world with losses. Returns `None` if this or another node is lost, after which the thread's
+/// part is over. Any other error is a finding.
 #[track_caller]
 pub(crate) fn unless_lost<T>(result: Result<T>) -> Option<T> {
     match result {
@@ -41,19 +41,19 @@ pub(crate) fn unless_lost<T>(result: Result<T>) -> Option<T> {
     }
 }
 
-/// Returns true if the error says that a node is lost, this one or another.
+/// Returns true if the error says that this or another node is lost.
 pub(crate) fn is_loss(error: &Error) -> bool {
     error.lost_peer().is_some() || matches!(error, Error::HolderLost { .. }) || error.is_declared_lost()
 }
 
-/// The number of times that a call may time out in a world before that is a finding. It is more than the waits of an
-/// execution that may be late: a call that times out again and again waits for something that never comes.
+/// The number of times that a call may time out in a world before that is a finding. It exceeds the number of waits
+/// of an execution that may be late: a call that times out again and again waits for something that never comes.
 pub(crate) const TIMEOUTS_MAX: u32 = 6;
 
-/// Calls again until the result is another than a timeout.
+/// Calls again until the result is no timeout.
 ///
 /// # Panics
-/// If that takes too many calls.
+/// Panics if that takes too many calls.
 pub(crate) fn until_in_time<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
     for _ in 0..TIMEOUTS_MAX {
         match attempt() {
@@ -66,11 +66,11 @@ pub(crate) fn until_in_time<T>(mut attempt: impl FnMut() -> Result<T>) -> Result
 
 /// The result of a call that may or may not have taken effect, since a node was lost.
 pub(crate) const UNKNOWN: &str = "?";
-/// The result of a call that has timed out, and so has changed nothing, as its documentation says.
+/// The result of a timed-out call. By its documentation it changed nothing.
 pub(crate) const LATE: &str = "late";
 
-/// Returns the calls as a checker of histories needs them. A call whose result is [`UNKNOWN`] counts as one that has not
-/// returned, which may take effect or not. Calls whose result is [`LATE`] are left out.
+/// Returns the calls in the form that a checker of histories needs. A call whose result is [`UNKNOWN`] counts as one
+/// that has not returned, which may take effect or not. Calls whose result is [`LATE`] are left out.
 pub(crate) fn known(calls: &[Operation]) -> Vec<Operation> {
     let known = |call: &Operation| match call.result.as_deref() {
         Some(LATE) => None,
@@ -84,7 +84,7 @@ pub(crate) fn known(calls: &[Operation]) -> Vec<Operation> {
     calls.iter().filter_map(known).collect()
 }
 
-/// Adds `count` nodes, each with what `make` makes and `threads` values of [`Thread`].
+/// Adds `count` nodes, each with the objects that `make` makes and `threads` values of [`Thread`].
 pub(crate) fn nodes<T: Send + Sync + 'static>(
     world: &mut World,
     count: u16,
@@ -94,7 +94,7 @@ pub(crate) fn nodes<T: Send + Sync + 'static>(
     prepared(world, count, threads, make, |_, _| {})
 }
 
-/// Sets a stage on which each node prepares what it has made, with all nodes there, before anything is explored.
+/// Sets a stage on which each node prepares its objects, with all nodes there, before anything is explored.
 pub(crate) fn prepared<T: Send + Sync + 'static>(
     world: &mut World,
     count: u16,
@@ -141,9 +141,9 @@ pub(crate) fn run<T: Send + Sync + 'static>(
 /// Steps that the threads of a node take in turn, with the number of the step from 1.
 type Step<T> = dyn Fn(&T, &Thread<Fabric>, u64) + Send + Sync;
 
-/// Adds threads to node `at`, one for each of the node's [`Thread`]s in `own`, that take the steps 1 to `steps` in turn, each
-/// after the one before is over: calls on one object from several threads that never overlap. They hand over through
-/// the word that `baton` gives.
+/// Adds threads to node `at`, one for each of the node's [`Thread`]s in `own`. They take the steps 1 to `steps` in
+/// turn, each after the one before is over: calls on one object from several threads that never overlap. They hand
+/// over through the word that `baton` gives.
 pub(crate) fn in_turn<T: Send + Sync + 'static>(
     world: &mut World,
     at: &At<T>,
@@ -177,7 +177,8 @@ pub(crate) fn in_turn<T: Send + Sync + 'static>(
     }
 }
 
-/// Waits for what another thread of this node writes, whatever happens to other nodes; nothing if this one is declared lost.
+/// Waits for a write of another thread of this node, whatever happens to other nodes. Returns `None` if this node is
+/// declared lost.
 pub(crate) fn wait_here(
     thread: &Thread<Fabric>,
     variable: &SharedVar<u64, Fabric>,
@@ -234,7 +235,7 @@ pub(crate) fn put_words(
     drop(must(buffer.put(must(region.target(NodeId(node), offset)))));
 }
 
-/// Gets a word of a region. A get that times out is made again.
+/// Gets a word of a region. A get that times out is repeated.
 pub(crate) fn get_word(
     thread: &Thread<Fabric>,
     region: &SharedRegion<Fabric>,

@@ -1,5 +1,5 @@
-//! Checks which objects are robust, so that their clients see only what a strong memory would show, and that the answer says no more than was
-//! explored.
+//! Checks which objects are robust, so that their clients see only what a strong memory would show, and that the answer
+//! says no more than was explored.
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
 use std::time::Duration;

@@ -35,7 +35,7 @@ struct Provider {
     domains: Vec<String>,
     rdma: bool,
     manual_progress: bool,
-    /// The mapping of the contract in words: what the provider gives, and what is bought.
+    /// The mapping of the contract in words: the orders that the provider gives, and those that are bought.
     mapping: String,
 }
 

@@ -62,7 +62,7 @@ pub struct Args {
     command: Vec<OsString>,
 }
 
-/// Runs the job and gives its exit code.
+/// Runs the job and returns its exit code.
 pub fn run(args: &Args) -> Result<u8, CliError> {
     let nodes = match (&args.hosts, args.nodes) {
         (Some(path), _) if args.ssh => nodes_by_ssh(path, args)?,

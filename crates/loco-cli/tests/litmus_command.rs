@@ -1,4 +1,5 @@
-//! `loco litmus` as a command: processes that it starts itself or `loco run` starts, results that are kept, and what is said of them.
+//! `loco litmus` as a command: processes that it starts itself or `loco run` starts, results that are kept, and what is
+//! said of them.
 
 #![allow(clippy::unwrap_used)]
 

@@ -88,7 +88,8 @@ impl Processes {
         }
     }
 
-    /// Waits for the ends of the processes, and returns what those that were [heard](Processes::start_heard) have written.
+    /// Waits for the ends of the processes, and returns the outputs of those that were
+    /// [heard](Processes::start_heard).
     pub fn finish(mut self) -> BTreeMap<NodeId, Output> {
         let processes = std::mem::take(&mut self.processes);
         let ends = processes
@@ -97,7 +98,7 @@ impl Processes {
         ends.collect()
     }
 
-    /// Waits for the ends of the processes, which all must succeed, and returns what each has written to its standard output.
+    /// Waits for the ends of the processes, which all must succeed, and returns the standard output of each.
     pub fn finish_well(self) -> Vec<String> {
         let ends = self.finish().into_iter().map(|(node, output)| {
             let text = |bytes| String::from_utf8_lossy(bytes).into_owned();

@@ -198,7 +198,7 @@ pub fn exhausted_memory_is_an_error<W: World>() {
     }
 }
 
-/// Fetch-and-add wraps; compare-and-swap returns what it found, whether it swaps or not.
+/// Fetch-and-add wraps. Compare-and-swap returns the value found, whether it swaps or not.
 pub fn atomics_return_the_old_value<W: World>() {
     let [a, b] = &W::nodes(2)[..] else { unreachable!() };
     if a.caps().atomicity == Atomicity::None {

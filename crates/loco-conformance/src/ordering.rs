@@ -1,5 +1,5 @@
-//! Tests that forbidden things are not seen: torn words, and outcomes that the stamp order forbids (LOCO'26
-//! Fig. 10).
+//! Tests that forbidden outcomes are not seen: torn words, and outcomes that the stamp order forbids (LOCO'26 Fig.
+//! 10).
 //!
 //! These are stress tests: each shape runs many rounds. A round takes part of a microsecond on a synchronous
 //! fabric and much longer on others, which run fewer rounds.
@@ -363,7 +363,7 @@ fn store_buffering(
     ]);
 }
 
-/// Two nodes put to a third and get what the other put (B8, G8).
+/// Two nodes put to a third, and each gets the data of the other (B8, G8).
 pub fn store_buffering_with_puts_and_gets<W: World>() {
     let [a, b, c] = &W::nodes(3)[..] else {
         unreachable!()

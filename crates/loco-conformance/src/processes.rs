@@ -25,8 +25,8 @@ pub fn is_node() -> bool {
 pub struct Nodes(Processes);
 
 impl Nodes {
-    /// In the test's process: starts `n` nodes, each of which runs `test` again, and returns them. In a node:
-    /// runs `body` and returns `None`. `more` adds to a node's command.
+    /// Starts, in the test's process, `n` nodes, each of which runs `test` again, and returns them. In a node's
+    /// process, runs `body` and returns `None`. `more` adds to a node's command.
     pub fn run(
         test: &str,
         n: u16,

@@ -1,6 +1,6 @@
-//! Tests that a thread that sleeps by the [doorbell](loco_fabric::Doorbell) hears of every completion, whoever polls it, and
-//! of lost nodes. On fabrics without a doorbell, and on those that complete operations within the call, there is nothing
-//! to hear.
+//! Tests that a thread that sleeps by the [doorbell](loco_fabric::Doorbell) hears of every completion, whichever
+//! thread polls it, and of lost nodes. On fabrics without a doorbell, and on those that complete operations within
+//! the call, there is nothing to hear.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -10,7 +10,7 @@ use loco_fabric::{Armed, Doorbell, Fabric, QueuePair, Work, WorkRequestId};
 
 use super::{PATIENCE, World, share, target};
 
-/// Operations, each of which somebody sleeps for.
+/// The number of operations, for each of which a thread sleeps.
 const ROUNDS: u64 = 200;
 
 /// Returns the doorbell of `fabric`, if completions ring it.
@@ -72,7 +72,7 @@ pub fn sleep_for_completions<F: Fabric>(a: &F, b: &F, bell: &dyn Doorbell, round
     assert!(sleeps.load(SeqCst) > 0, "the thread slept");
 }
 
-/// Nobody sleeps on when a completion has come, also when another thread polls it.
+/// No thread sleeps on when a completion has come, even if another thread polls it.
 pub fn completions_end_sleeps<W: World>() {
     let nodes = W::nodes(2);
     let Some(bell) = bell_of(&nodes[0]) else { return };
@@ -81,7 +81,7 @@ pub fn completions_end_sleeps<W: World>() {
     }
 }
 
-/// A node that is lost ends the sleeps of the others.
+/// The loss of a node ends the sleeps of the others.
 pub fn a_dead_peer_ends_the_sleep<W: World>() {
     let nodes = W::nodes(2);
     let Some(bell) = bell_of(&nodes[0]) else { return };
@@ -92,7 +92,7 @@ pub fn a_dead_peer_ends_the_sleep<W: World>() {
     });
 }
 
-/// A sleep that was announced before somebody rings does not begin.
+/// A sleep that was announced before a ring does not begin.
 pub fn a_ring_before_the_sleep_ends_it<W: World>() {
     let nodes = W::nodes(1);
     let Some(bell) = bell_of(&nodes[0]) else { return };

@@ -1,4 +1,5 @@
-//! The end of a posted operation, as [`Fabric::poll`](crate::Fabric::poll) reports it. The contract, `contract.rs`, says what it promises.
+//! The end of a posted operation, as [`Fabric::poll`](crate::Fabric::poll) reports it. The contract, `contract.rs`,
+//! says what it promises.
 
 use crate::{FabricError, NodeId, WorkRequestId};
 

@@ -307,7 +307,8 @@ pub trait Memory: Clone + Send + Sync + 'static {
     #[inline]
     fn prefetch_write(&self, _offset: usize) {}
 
-    /// Hints that the line of `offset` be dropped from the caches, for tests and measurements with cold caches. It promises nothing.
+    /// Hints that the line of `offset` be dropped from the caches, for tests and measurements with cold caches. It
+    /// promises nothing.
     #[inline]
     fn evict(&self, _offset: usize) {}
 }

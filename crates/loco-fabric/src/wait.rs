@@ -1,4 +1,5 @@
-//! The description of a wait: its purpose, and the events that end it in vain. Objects describe their waits by it, fabrics carry them out.
+//! The description of a wait: its purpose, and the events that make it fail. Objects describe their waits by it,
+//! fabrics carry them out.
 
 use crate::{NodeId, Time};
 
@@ -8,7 +9,7 @@ pub struct Wait<'a> {
     /// The object and the peer that are waited for, for error messages and deadlock reports: "barrier `bar`:
     /// node 2".
     pub what: &'a str,
-    /// The peers without whom the wait is in vain.
+    /// The peers whose loss makes the wait fail.
     pub peers: Peers<'a>,
     /// The time at which to give up.
     pub deadline: Option<Time>,

@@ -13,8 +13,8 @@ pub trait Clock {
     fn now(&self) -> u64;
 }
 
-/// `CLOCK_MONOTONIC` in nanoseconds. All processes of a host share this clock, so their histories can be merged. Times of different
-/// hosts cannot be compared.
+/// `CLOCK_MONOTONIC` in nanoseconds. All processes of a host share this clock, so their histories can be merged. Times
+/// of different hosts cannot be compared.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MonotonicClock;
 
@@ -26,8 +26,8 @@ impl Clock for MonotonicClock {
     }
 }
 
-/// A counter shared by its clones. Each reading is one greater than the last, so all events of a run are totally ordered. It is for
-/// simulators, where wall time means nothing and runs must repeat exactly.
+/// A counter shared by its clones. Each reading is one greater than the last, so all events of a run are totally
+/// ordered. It is for simulators, where wall time means nothing and runs must repeat exactly.
 #[derive(Clone, Debug, Default)]
 pub struct LogicalClock(Arc<AtomicU64>);
 

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{HistoryError, Result};
 
-/// The thread that made a call. A thread with several operations in flight may use one id for all of them: the checker looks only at
-/// intervals, and ids are for the reader of a report.
+/// The thread that made a call. A thread with several operations in flight may use one id for all of them: the checker
+/// looks only at intervals, and ids are for the reader of a report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ThreadId {
     /// The node.
@@ -144,8 +144,8 @@ impl<C, R> History<C, R> {
     /// Checks that every response comes at or after its invocation.
     ///
     /// # Errors
-    /// [`HistoryError::TimeRunsBackwards`] names the first operation whose response comes before. The checker treats such a response as
-    /// if it came at the time of the invocation.
+    /// [`HistoryError::TimeRunsBackwards`] names the first operation whose response comes before. The checker treats
+    /// such a response as if it came at the time of the invocation.
     pub fn validate(&self) -> Result<()> {
         for (index, op) in self.operations.iter().enumerate() {
             if let Some(response) = op.response.as_ref().filter(|r| r.at < op.invoked) {

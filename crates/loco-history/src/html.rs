@@ -12,9 +12,10 @@ const ORDERS_MAX: usize = 256;
 const PARTITIONS_MAX: usize = 64;
 
 impl<S: Spec> Report<'_, S> {
-    /// Makes a page that draws the history as a timeline with one row for each thread, in the look of films of `loco check --html`. It
-    /// shows every partition that is not ok, or all partitions if all are ok. The page needs nothing but a browser. A click on an
-    /// operation shows the longest order found that contains it, with the states on the way.
+    /// Makes a page that draws the history as a timeline with one row for each thread, in the look of films of
+    /// `loco check --html`. It shows every partition that is not ok, or all partitions if all are ok. The page needs nothing
+    /// but a browser. A click on an operation shows the longest order found that contains it, with the states on the
+    /// way.
     pub fn html(&self) -> String {
         page(self)
     }

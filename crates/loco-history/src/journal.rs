@@ -13,8 +13,8 @@ use crate::{Clock, History, HistoryError, Invocation, Operation, Response, Resul
 /// Records the calls of one thread as lines of JSON. Each line is written before the call goes on, so that after the process is
 /// killed, the operation that it was in is in the file as pending.
 ///
-/// The writer must be unbuffered (a `File`, say), because only what has reached the kernel survives the process. An operation costs a
-/// system call at each end; a [`Recorder`](crate::Recorder) is cheaper.
+/// The writer must be unbuffered (a `File`, say), because only what has reached the kernel survives the process. An
+/// operation costs a system call at each end; a [`Recorder`](crate::Recorder) is cheaper.
 #[derive(Debug)]
 pub struct Journal<C, R, K, W> {
     thread: ThreadId,

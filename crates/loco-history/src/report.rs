@@ -1,5 +1,5 @@
-//! The report of a check, as data, as text and as a page. Relies on the search's result and on the specification's wording. Used by tests,
-//! which print the text of a failure and save the page for a browser.
+//! The report of a check, as data, as text and as a page. Relies on the search's result and on the specification's
+//! wording. Used by tests, which print the text of a failure and save the page for a browser.
 
 use std::fmt::Write as _;
 
@@ -35,8 +35,8 @@ pub struct Partition<K> {
     pub operations: Vec<usize>,
     /// The result of the search.
     pub outcome: Outcome,
-    /// If the part is not ok, orders that were tried, longest first. For almost every operation, a longest order that contains it is among
-    /// them. Each order is legal as far as it goes.
+    /// If the part is not ok, orders that were tried, longest first. For almost every operation, a longest order that
+    /// contains it is among them. Each order is legal as far as it goes.
     pub partials: Vec<Vec<usize>>,
     /// The cost of the search.
     pub stats: Stats,

@@ -6,14 +6,15 @@
 //! branch that reaches a set of placed operations and a state seen before.
 //!
 //! We add three things. The set of placed operations is kept as the first word that is not full and the words after it, so that
-//! the size of a remembered configuration grows with the concurrency of the history and not with its length. Calls that change nothing are
-//! placed at once and never taken back ([`Spec::read_only`]). The orders tried are kept as a tree with one node for each
-//! configuration, so that the longest order through *each* operation is known at the end without copies of orders.
+//! the size of a remembered configuration grows with the concurrency of the history and not with its length. Calls that
+//! change nothing are placed at once and never taken back ([`Spec::read_only`]). The orders tried are kept as a tree
+//! with one node for each configuration, so that the longest order through *each* operation is known at the end without
+//! copies of orders.
 //!
 //! A pending call may be placed at any time or never, so each would double the search. Therefore pending calls are not among the
 //! events. A pending call is placed only where it changes the state, and only when no completed call leads on before the next
-//! response. A configuration is cut when the same completed calls and the same state were reached before with a subset of its pending
-//! calls: every continuation from here is possible from there, because more pending calls are left.
+//! response. A configuration is cut when the same completed calls and the same state were reached before with a subset
+//! of its pending calls: every continuation from here is possible from there, because more pending calls are left.
 
 use std::collections::hash_map::Entry as MapEntry;
 use std::hash::Hash;
@@ -26,8 +27,8 @@ use crate::limits::{Exhausted, Limits, Stats};
 use crate::report::{Blocked, Outcome, Partition, Report};
 use crate::{History, Spec};
 
-/// Searches each partition of the history for an order of its operations that explains them. Small partitions come first, so that a
-/// hard partition does not hide the verdicts of the others.
+/// Searches each partition of the history for an order of its operations that explains them. Small partitions come
+/// first, so that a hard partition does not hide the verdicts of the others.
 ///
 /// Within the limits the answer is exact: *ok* comes with the order, and *violation* means that there is no order.
 pub fn check<'a, S: Spec>(
@@ -76,17 +77,18 @@ enum Entry {
     End,
 }
 
-/// A configuration without its pending operations, as the memo keeps it: the completed operations placed, and the state.
+/// A configuration without its pending operations, in the form of the memo: the completed operations placed, and the
+/// state.
 #[derive(PartialEq, Eq, Hash)]
 struct Config<T> {
-    /// Words of the completed set before this one are full.
+    /// The number of the leading words of the completed set that are full. `done` starts after them.
     base: u32,
-    /// Words from there to the last that is not zero.
+    /// The words from there to the last nonzero one.
     done: SmallVec<[u64; 2]>,
     state: T,
 }
 
-/// Pending operations placed, up to the last word that is not zero.
+/// The pending operations placed, as words up to the last nonzero one.
 type PendingSet = SmallVec<[u64; 1]>;
 
 /// Returns whether all of `some` are in `all`.
@@ -136,7 +138,8 @@ struct Search<'a, S: Spec> {
     /// Entries of the completed operations.
     call_entry: Vec<u32>,
     return_entry: Vec<u32>,
-    /// For each pending operation that may change something, by time of invocation, the first response before which it may be placed.
+    /// For each pending operation that may change something, by time of invocation, the first response before which it
+    /// may be placed.
     pending_from: Vec<u32>,
     done: Vec<u64>,
     base: usize,
@@ -312,8 +315,8 @@ impl<'a, S: Spec> Search<'a, S> {
                     self.completed + found
                 }),
             };
-            // Nothing leads past the next response, or a call that changes nothing leads no further. In the second case nothing else does
-            // either, because the call led to a configuration as good as this one.
+            // Nothing leads past the next response, or a call that changes nothing leads no further. In the second case
+            // nothing else does either, because the call led to a configuration as good as this one.
             let mut failed = op.is_none();
             if let Some(op) = op {
                 let (call, result) = self.calls[op];

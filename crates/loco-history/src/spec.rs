@@ -1,5 +1,5 @@
-//! Sequential specifications: the trait over which the checker searches, and the objects of LOCO in one file each. Used by the checker and
-//! by the reports; authors of objects write their own. Relies on nothing.
+//! Sequential specifications: the trait over which the checker searches, and the objects of LOCO in one file each. Used
+//! by the checker and by the reports; authors of objects write their own. Relies on nothing.
 
 use std::fmt::{Debug, Display};
 use std::hash::Hash;
@@ -37,8 +37,9 @@ pub trait Spec {
     /// Returns the state in which the part `key` starts.
     fn initial(&self, key: &Self::Key) -> Self::State;
 
-    /// Pushes onto `next` every state in which the part can be after `call` in `state`. `ret` is the result seen, or `None` if the call
-    /// is pending and may have any result. Pushes nothing if the call with this result is impossible in this state.
+    /// Pushes onto `next` every state in which the part can be after `call` in `state`. `ret` is the result seen, or
+    /// `None` if the call is pending and may have any result. Pushes nothing if the call with this result is impossible
+    /// in this state.
     fn step(
         &self,
         state: &Self::State,

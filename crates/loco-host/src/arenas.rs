@@ -53,8 +53,8 @@ impl<A: Arena> Arenas<A> {
         })
     }
 
-    /// Allocates at least `len` zeroed bytes. If there is no room, `make(index, bytes)` makes an arena of at
-    /// least so many bytes.
+    /// Allocates at least `len` zeroed bytes. If there is no room, `make(index, bytes)` makes an arena of at least
+    /// `bytes` bytes.
     pub fn allocate(
         self: &Arc<Self>,
         len: usize,

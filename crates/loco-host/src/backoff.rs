@@ -5,16 +5,17 @@
 //! therefore learns how long its waits may spin. Waits that are answered while spinning make this time
 //! longer, and other waits make it shorter. Yielding costs little where nobody else wants the core. Sleeping
 //! comes last, in growing steps: a long wait leaves the cores to others, and is answered at most one step
-//! late. A wait whose steps have become as long as they get [may sleep](Backoff::is_long) by other means until it is answered.
+//! late. A wait whose steps have reached their maximum [may sleep](Backoff::is_long) by other means until it is
+//! answered.
 
 use std::hint;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// The most rounds of spinning, where every node can have a core: some 20 us.
+/// The maximum number of rounds of spinning, if every node can have a core: some 20 us.
 const SPINS_MAX: u32 = 1000;
-/// The fewest rounds of spinning, which take about as long as a message between two cores. Where nodes share
+/// The minimum number of rounds of spinning, which take about as long as a message between two cores. If nodes share
 /// cores, waits spin only this long.
 const SPINS_MIN: u32 = 20;
 /// The number of first rounds without the `pause` instruction. That instruction takes 40 to 140 cycles, which
@@ -117,13 +118,13 @@ impl Backoff<'_> {
         }
     }
 
-    /// Returns true if the next pause is a sleep as long as they get in the first second.
+    /// Returns true if the next pause is the longest sleep of the first second.
     #[inline]
     pub fn is_long(&self) -> bool {
         self.sleep >= SLEEP_MAX
     }
 
-    /// Makes the next sleep as short as the first, because something has happened, although it was no answer.
+    /// Makes the next sleep as short as the first, because something has happened that was no answer.
     pub fn happened(&mut self) {
         self.sleep = SLEEP_MIN;
     }

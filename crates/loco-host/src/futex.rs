@@ -17,7 +17,7 @@ impl<K> SpanCell<u32, K> {
         let _ = wait(self.atomic(), Flags::empty(), seen, limit.as_ref());
     }
 
-    /// Wakes all that sleep on the word.
+    /// Wakes all threads that sleep on the word.
     pub fn wake_all(&self) {
         // This cannot fail: the word is mapped and aligned.
         let _ = wake(self.atomic(), Flags::empty(), i32::MAX as u32);

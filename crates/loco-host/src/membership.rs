@@ -1,5 +1,5 @@
-//! A node's view of the others: the present and departed nodes, the data that each told at set-up, and the
-//! waiting loop.
+//! A node's view of the others: the present and departed nodes, the data that each sent at set-up, and the waiting
+//! loop.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ use loco_fabric::{
 };
 use loco_job::Mesh;
 
-/// The longest sleep of a waiting thread by the doorbell. It bounds how late a thread is answered if the process that
-/// should have woken it was killed in between, and what a long wait costs.
+/// The longest sleep of a waiting thread by the doorbell. It bounds the cost of a long wait, and the delay if the
+/// process that should have woken the thread was killed in between.
 const SLEEP_BY_BELL_MAX: Duration = Duration::from_millis(20);
 
 /// A node's view of the job.
@@ -128,10 +128,10 @@ impl Membership {
         self.wait_or(wait, None, Bell::Silent, ready)
     }
 
-    /// Waits as [`wait`](Membership::wait) does, for what the node's doorbell rings for. Implements
+    /// Waits as [`wait`](Membership::wait) does, for a change for which the node's doorbell rings. Implements
     /// [`Fabric::wait_for_arrival`](loco_fabric::Fabric::wait_for_arrival) and
-    /// [`Fabric::wait_for_completion`](loco_fabric::Fabric::wait_for_completion) where the doorbell does. A thread
-    /// sleeps by `bell` when the wait has lasted some time, if that is given; a strand's thread does in any case.
+    /// [`Fabric::wait_for_completion`](loco_fabric::Fabric::wait_for_completion) if the doorbell does. When the wait
+    /// has lasted some time, a thread sleeps by `bell`, if that is given; a strand's thread sleeps by it in any case.
     #[inline]
     pub fn wait_by_bell<T>(
         &self,
@@ -239,8 +239,8 @@ impl Membership {
         }
     }
 
-    /// Sleeps by the doorbell until it rings or the wait ends at `end`. If it rang in vain before, the thread only pauses: while
-    /// much arrives that is not waited for, others would spend their time on waking it.
+    /// Sleeps by the doorbell until it rings or the wait ends at `end`. If it rang before without helping, the thread
+    /// only pauses: while many unrelated changes arrive, others would spend their time on waking it.
     #[cold]
     fn sleep(
         &self,
@@ -295,13 +295,13 @@ impl Membership {
 /// The use of the node's doorbell in a wait.
 #[derive(Clone, Copy)]
 enum Bell<'a> {
-    /// It need not ring for what is waited for.
+    /// It need not ring for the awaited change.
     Silent,
-    /// It rings after every change that is waited for. A thread may sleep by it, if it is given.
+    /// It rings after every awaited change. A thread may sleep by it, if it is given.
     Rings(Option<&'a dyn Doorbell>),
 }
 
-/// The things to look at after a pause.
+/// The checks to make after a pause.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Next {
     Look,
@@ -320,8 +320,8 @@ fn in_strand() -> bool {
     false
 }
 
-/// Lets time pass: of this thread, or in a strand of others that share its thread. The strand need not be resumed before
-/// the doorbell rings or the time `rung_or_at` has come, if that is given.
+/// Lets time pass, for this thread or, in a strand, for others that share its thread. The strand need not be resumed
+/// before the doorbell rings or the time `rung_or_at` has come, if that is given.
 #[inline]
 fn pause(backoff: &mut Backoff<'_>, rung_or_at: Option<Time>) -> Next {
     #[cfg(not(feature = "strands"))]
@@ -339,12 +339,12 @@ fn pause(backoff: &mut Backoff<'_>, rung_or_at: Option<Time>) -> Next {
     }
 }
 
-/// The wait was answered.
+/// Notes that the wait was answered.
 #[inline]
 fn answered(backoff: &Backoff<'_>) {
     #[cfg(feature = "strands")]
     if strand::running() {
-        // How long threads should spin does not show here.
+        // A strand's wait does not show how long threads should spin.
         return strand::answered();
     }
     backoff.answered();

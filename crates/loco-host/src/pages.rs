@@ -10,8 +10,7 @@ use loco_fabric::{FabricError, NodeId, Result};
 /// Bytes of a mebibyte.
 pub const MIB: usize = 1 << 20;
 
-/// The pages that are asked for. Where the host has none, the next smaller ones are taken and one line is
-/// logged.
+/// The pages that are asked for. If the host has none, the next smaller ones are taken and one line is logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum HugePages {
     /// Small pages only.

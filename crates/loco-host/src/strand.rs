@@ -1,9 +1,9 @@
-//! Strands: code that waits, run so that one thread of the system can wait for many of them.
+//! Strands: code that waits, run so that one thread of the system can wait for many strands.
 //!
-//! A strand has a stack of its own. Where code in it would wait, [`Membership::wait`](crate::membership::Membership::wait)
-//! suspends the strand and gives the thread back to whoever resumed it, who may resume others meanwhile. So the code
-//! needs no second form: what a strand runs are the calls that threads run, which are the ones that the model checker
-//! has seen.
+//! A strand has a stack of its own. Where code in it would wait,
+//! [`Membership::wait`](crate::membership::Membership::wait) suspends the strand and returns to the caller that
+//! resumed it, which may resume others meanwhile. The code therefore needs no second form: a strand runs the calls
+//! that threads run, which the model checker has explored.
 //!
 //! A strand stays on the thread that made it. Code in it must not suspend while it holds a lock of the thread
 //! (`std::sync::Mutex`), which objects never do: such locks are for bounded work only.
@@ -21,12 +21,12 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 use loco_fabric::{FabricError, Result, Time};
 
-/// Bytes of a strand's stack. The system gives pages of it as they are touched: two or three for most calls.
+/// The bytes of a strand's stack. The system provides pages of it as they are touched: two or three for most calls.
 const STACK_BYTES: usize = 256 * 1024;
-/// Stacks that a thread keeps for later strands.
+/// The number of stacks that a thread keeps for later strands.
 const STACKS_KEPT: usize = 64;
 
-/// The word to a strand that goes on.
+/// The instruction to a strand that is resumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resume {
     /// Look again whether the wait is over.
@@ -35,18 +35,18 @@ pub enum Resume {
     GiveUp,
 }
 
-/// Why a strand gave the thread back.
+/// The reason that a strand returned to its caller.
 #[derive(Debug)]
 pub enum Paused {
     /// The strand waits.
     Waits {
-        /// A wait ended since it was resumed, and it now is in another one.
+        /// Set if a wait has ended since the strand was resumed, and it now is in another one.
         answered: bool,
-        /// Resuming it is in vain before the node's doorbell rings or this time has come. `None` if something else may end
-        /// its wait.
+        /// The time before which resuming the strand is useless, unless the node's doorbell rings. `None` if
+        /// something else may end its wait.
         rung_or_at: Option<Time>,
     },
-    /// The strand has ended: as it should, or with this panic.
+    /// The strand has ended: normally, or with this panic.
     Ended(std::thread::Result<()>),
 }
 
@@ -57,7 +57,7 @@ type Pauses = Yielder<Resume, Option<Time>>;
 struct Current {
     yielder: NonNull<Pauses>,
     resumed_with: Resume,
-    /// A wait was answered since it was resumed.
+    /// Set if a wait was answered since it was resumed.
     answered: bool,
 }
 
@@ -82,7 +82,7 @@ impl Strand {
     /// Makes a strand that will run `body` on the calling thread.
     ///
     /// # Errors
-    /// [`FabricError::Os`] when the system has no memory for a stack.
+    /// Returns [`FabricError::Os`] when the system has no memory for a stack.
     pub fn new(body: impl FnOnce() + 'static) -> Result<Strand> {
         let stack = match STACKS.with_borrow_mut(Vec::pop) {
             Some(stack) => stack,
@@ -96,7 +96,7 @@ impl Strand {
                 answered: false,
             }));
             match catch_unwind(AssertUnwindSafe(body)) {
-                // The strand is dropped: what unwinds its stack must come out of it.
+                // The strand is being dropped: the panic that unwinds its stack must leave it.
                 Err(unwinding) if DROPPING.get() => resume_unwind(unwinding),
                 end => end,
             }
@@ -107,9 +107,9 @@ impl Strand {
         })
     }
 
-    /// Runs the strand until it waits or ends. One that has ended stays so.
+    /// Runs the strand until it waits or ends. A strand that has ended stays ended.
     ///
-    /// Called within a strand it runs this one to its next pause all the same.
+    /// If it is called within a strand, it still runs this one to its next pause.
     pub fn resume(&mut self, with: Resume) -> Paused {
         let Some(coroutine) = self.coroutine.as_mut() else {
             return Paused::Ended(Ok(()));
@@ -153,15 +153,15 @@ impl Drop for Strand {
     }
 }
 
-/// True in code that a strand runs and that may be suspended. Code that unwinds may not: that a thread panics is known of
-/// the thread, not of the strand.
+/// Returns true in code that a strand runs and that may be suspended. Unwinding code must not be suspended, because
+/// the standard library records a panic for the thread.
 #[inline]
 pub fn running() -> bool {
     CURRENT.get().is_some() && !std::thread::panicking()
 }
 
-/// True in a strand whose outcome nobody wants any more. Waits that have a deadline end at once then; code that waits again
-/// and again for a short time looks here whether to go on.
+/// Returns true in a strand whose outcome nobody wants any more. Waits that have a deadline end at once then. Code
+/// that repeats short waits checks this to learn whether to go on.
 #[inline]
 pub fn given_up() -> bool {
     CURRENT
@@ -169,8 +169,8 @@ pub fn given_up() -> bool {
         .is_some_and(|current| current.resumed_with == Resume::GiveUp)
 }
 
-/// Suspends the strand that runs; see [`Paused::Waits`] for `rung_or_at`. Returns what it was resumed with; at once, with
-/// [`Resume::GoOn`], outside a strand.
+/// Suspends the strand that runs; see [`Paused::Waits`] for `rung_or_at`. Returns the instruction with which it was
+/// resumed. Outside a strand it returns at once, with [`Resume::GoOn`].
 pub(crate) fn suspend(rung_or_at: Option<Time>) -> Resume {
     let Some(current) = CURRENT.get() else {
         return Resume::GoOn;
@@ -178,11 +178,11 @@ pub(crate) fn suspend(rung_or_at: Option<Time>) -> Resume {
     // SAFETY: `CURRENT` names a yielder only while the strand that owns it runs on this thread: `resume` takes it away
     // when the strand suspends or ends. The yielder lives as long as the strand's stack, on which this code runs.
     unsafe { current.yielder.as_ref() }.suspend(rung_or_at);
-    // Set by `resume` to what it was called with this time.
+    // `resume` has set it to its present argument.
     CURRENT.get().map_or(Resume::GoOn, |current| current.resumed_with)
 }
 
-/// Notes that a wait of the strand that runs is over.
+/// Notes that a wait of the running strand is over.
 pub(crate) fn answered() {
     if let Some(current) = CURRENT.get() {
         CURRENT.set(Some(Current {
@@ -198,7 +198,7 @@ mod tests {
 
     use super::*;
 
-    /// A strand that notes what it is resumed with, `times` times.
+    /// Makes a strand that notes what it is resumed with, `times` times.
     fn listener(times: usize) -> (Strand, Rc<RefCell<Vec<Resume>>>) {
         let heard = Rc::new(RefCell::new(Vec::new()));
         let notes = heard.clone();

@@ -1,10 +1,10 @@
-//! Copies of many words: by accesses of 16 aligned bytes where the processor has them, and by `rep movsq` if there are very many. Used by
-//! [`crate::word`], whose head says why words stay whole and why racing with others is defined.
+//! Copies of many words: by accesses of 16 aligned bytes where the processor has them, and by `rep movsq` if there are
+//! very many. Used by [`crate::word`], whose head says why words stay whole and why racing with others is defined.
 //!
 //! A block is one turn of a loop in assembly: four loads, then four stores. Written as single accesses the loop is three times
 //! slower in the first cache, since the compiler computes each address anew.
 
-/// Bytes of a block.
+/// The bytes of a block.
 pub(crate) const BLOCK: usize = 64;
 /// The least number of bytes that are copied by blocks. Fewer take no longer word by word.
 const LEAST: usize = 256;
@@ -30,8 +30,8 @@ pub(crate) fn is_atomic() -> bool {
     false
 }
 
-/// Returns the number of bytes from `address` to the next multiple of 16, and the number of blocks that follow in `len` bytes. Both
-/// are 0 for short copies, and where there is no access of 16 bytes.
+/// Returns the number of bytes from `address` to the next multiple of 16, and the number of blocks that follow in `len`
+/// bytes. Both are 0 for short copies, and where there is no access of 16 bytes.
 #[inline]
 pub(crate) fn blocks(address: usize, len: usize) -> (usize, usize) {
     if len < LEAST || !is_atomic() {
@@ -70,10 +70,10 @@ macro_rules! block_loop {
 mod loops {
     use super::{BLOCK, STRING_LEAST, has_fast_strings};
 
-    /// Copies so many blocks by `rep movsq` if that is faster, and returns whether it did.
+    /// Copies `blocks` blocks by `rep movsq` if that is faster, and returns whether it did.
     ///
     /// # Safety
-    /// So many blocks are mapped on both sides. What is shared of `to` and `from` is a multiple of 8.
+    /// `blocks` blocks are mapped on both sides. An address of `to` or `from` that is shared is a multiple of 8.
     #[inline]
     unsafe fn copies_string(to: *mut u8, from: *const u8, blocks: usize) -> bool {
         let fast = blocks >= STRING_LEAST / BLOCK && has_fast_strings();
@@ -93,8 +93,8 @@ mod loops {
     /// Copies blocks of shared memory. Where `src` is not a multiple of 16, its words are loaded one by one.
     ///
     /// # Safety
-    /// [`is_atomic`](super::is_atomic), and `blocks` is not 0; so many blocks are mapped on both sides; `dst` is a multiple of 16 and
-    /// `src` of 8.
+    /// [`is_atomic`](super::is_atomic), and `blocks` is not 0; `blocks` blocks are mapped on both sides; `dst` is a
+    /// multiple of 16 and `src` of 8.
     #[inline]
     pub(crate) unsafe fn copy(dst: *mut u8, src: *mut u8, blocks: usize) {
         // SAFETY: the caller's promise.
@@ -145,8 +145,8 @@ mod loops {
     /// Copies blocks of shared memory to private memory.
     ///
     /// # Safety
-    /// [`is_atomic`](super::is_atomic), and `blocks` is not 0; so many blocks are mapped on both sides; `src` is a multiple of 16;
-    /// `target` is the caller's own.
+    /// [`is_atomic`](super::is_atomic), and `blocks` is not 0; `blocks` blocks are mapped on both sides; `src` is a
+    /// multiple of 16; `target` is the caller's own.
     #[inline]
     pub(crate) unsafe fn read(target: *mut u8, src: *mut u8, blocks: usize) {
         // SAFETY: as for `copy`.
@@ -160,8 +160,8 @@ mod loops {
     /// Copies blocks of private memory to shared memory.
     ///
     /// # Safety
-    /// [`is_atomic`](super::is_atomic), and `blocks` is not 0; so many blocks are mapped on both sides; `dst` is a multiple of 16;
-    /// nobody writes `source` meanwhile.
+    /// [`is_atomic`](super::is_atomic), and `blocks` is not 0; `blocks` blocks are mapped on both sides; `dst` is a
+    /// multiple of 16; nobody writes `source` meanwhile.
     #[inline]
     pub(crate) unsafe fn write(dst: *mut u8, source: *const u8, blocks: usize) {
         // SAFETY: as for `copy`.
@@ -175,7 +175,7 @@ mod loops {
 
 #[cfg(not(target_arch = "x86_64"))]
 mod loops {
-    /// Is never called: there are no blocks here.
+    /// Does nothing and is never called: there are no blocks here.
     ///
     /// # Safety
     /// None.
@@ -184,7 +184,7 @@ mod loops {
     }
     pub(crate) use copy as read;
 
-    /// Is never called, as [`copy`].
+    /// Does nothing and is never called, as [`copy`].
     ///
     /// # Safety
     /// None.

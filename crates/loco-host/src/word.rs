@@ -215,6 +215,8 @@ pub unsafe fn copy(dst: *mut u8, src: *mut u8, len: usize) {
     }
 }
 
+/// Copies between two pieces of shared memory of any length, without the short path of a single word.
+///
 /// # Safety
 /// See [`copy`].
 unsafe fn copy_bulk(dst: *mut u8, src: *mut u8, len: usize) {
@@ -287,6 +289,8 @@ unsafe fn read_blocks(src: *mut u8, out: &mut [u8], head: usize, blocks: usize) 
     }
 }
 
+/// Reads single words, each as wide as the alignment permits.
+///
 /// # Safety
 /// See [`read`].
 #[inline(always)]
@@ -341,6 +345,8 @@ unsafe fn write_blocks(dst: *mut u8, data: &[u8], head: usize, blocks: usize) {
     }
 }
 
+/// Writes single words, each as wide as the alignment permits.
+///
 /// # Safety
 /// See [`write()`].
 #[inline(always)]

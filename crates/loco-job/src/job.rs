@@ -67,16 +67,6 @@ impl Job {
     pub fn timeouts(&self) -> &Timeouts {
         &self.timeouts
     }
-
-    /// Returns this job with other timeouts.
-    ///
-    /// # Errors
-    /// [`FabricError::Config`] when a silence is not longer than the heartbeat interval, or one of them is zero.
-    pub fn with_timeouts(mut self, timeouts: Timeouts) -> Result<Job> {
-        timeouts.check()?;
-        self.timeouts = timeouts;
-        Ok(self)
-    }
 }
 
 /// Describes a job step by step; ends with how nodes meet.

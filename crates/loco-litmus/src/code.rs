@@ -1,7 +1,8 @@
-//! A program made ready for a job: which node of the job plays which node of the program, and where each location lies.
+//! Prepares a program for a job: which node of the job plays which node of the program, and where each location lies.
 //!
-//! A job with fewer nodes than the program wraps round: node `k` of the program is played by node `k % n` of the job, and its threads keep
-//! queue pairs of their own towards it. Relies on `mowgli`'s programs. Used by the node and by the worker.
+//! A job with fewer nodes than the program wraps round: node `k` of the program is played by node `k % n` of the job,
+//! and its threads keep queue pairs of their own towards it. Relies on `mowgli`'s programs. Used by the node and by the
+//! worker.
 
 use mowgli::check::Features;
 use mowgli::program::{Instr, Loc, Program, PutSrc};
@@ -9,13 +10,14 @@ use mowgli::program::{Instr, Loc, Program, PutSrc};
 use crate::shared::{DATA, REPORT, THREADS_MAX};
 use crate::stress::Placement;
 
-/// The most nodes of a program.
+/// The maximum number of nodes of a program.
 pub const NODES_MAX: usize = 8;
-/// The most puts of constants from memory that one thread may make in one run; later ones are posted inline.
+/// The maximum number of puts of constants from memory that one thread makes in one run. Later ones are posted
+/// inline.
 const CONSTANTS_MAX: usize = 8;
 /// The bytes of a cache line.
 const LINE: usize = 64;
-/// The bytes of a page, the least that two locations may be apart under [`Placement::Page`].
+/// The bytes of a page, the minimum distance of two locations under [`Placement::Page`].
 const PAGE: usize = 4096;
 
 /// A program and its places in a job.
@@ -36,7 +38,7 @@ pub struct Code {
 pub struct Place {
     /// Index of the node of the job.
     pub node: usize,
-    /// The queue pair's lane: the round in which this node of the program came to that node of the job.
+    /// The queue pair's lane: the number of nodes of the program that were mapped to that node of the job before.
     pub lane: usize,
     /// The slot.
     pub slot: usize,
@@ -55,17 +57,17 @@ pub struct Seat {
     pub constants_len: usize,
 }
 
-/// Says why a program cannot be run on a fabric.
+/// The reason that a program cannot be run on a fabric.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct NotRunnable(pub String);
 
 impl Code {
-    /// Makes a program ready for a job of `nodes` nodes.
+    /// Prepares a program for a job of `nodes` nodes.
     ///
     /// # Errors
-    /// The program chooses (`choose`), which threads on a fabric do not; or it has more threads, nodes or locations than a job is made
-    /// for.
+    /// Returns an error if the program chooses (`choose`), which threads on a fabric do not, or if it has more
+    /// threads, nodes or locations than a job supports.
     pub fn new(program: &Program, nodes: usize) -> Result<Code, NotRunnable> {
         let refuse = |text: String| Err(NotRunnable(text));
         if program.threads.len() > THREADS_MAX {
@@ -116,7 +118,7 @@ impl Code {
             places,
             slots,
         };
-        // One run must fit, however far apart its words are.
+        // One run must fit, at whatever distance its words lie.
         let slots = code.slots.iter().copied().max().unwrap_or(0);
         let reported = (0..nodes).map(|node| code.width(node)).max().unwrap_or(0);
         match slots * PAGE <= DATA && reported * 8 <= REPORT {

@@ -2,7 +2,7 @@
 
 use loco_fabric::FabricError;
 
-/// A failure of the job itself; outcomes that a model forbids are results and no errors.
+/// A failure of the job itself. Outcomes that a model forbids are results and not errors.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The fabric failed, or a peer was lost, while a test ran.
@@ -27,12 +27,12 @@ pub enum Error {
         /// The system's reason.
         source: std::io::Error,
     },
-    /// A text is not what it should be. The message says where and why.
+    /// A text is malformed. The message says where and why.
     #[error("{0}")]
     Input(String),
 }
 
-/// The result of what the crate does.
+/// A result with this crate's error.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {

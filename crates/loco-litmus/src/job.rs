@@ -1,7 +1,8 @@
 //! Runs many tests in one job.
 //!
-//! Every node calls [`run`] with the same tests. Node 0 leads: it asks the model, chooses stresses, commands batches, judges what they
-//! showed and hands on a [`Record`] for each test as soon as it is done. Relies on [`Node`]. Used by the command and by tests.
+//! Every node calls [`run`] with the same tests. Node 0 leads: it asks the model, chooses stresses, commands batches,
+//! judges what they showed and hands on a [`Record`] for each test as soon as it is done. Relies on [`Node`]. Used by
+//! the command and by tests.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,10 +20,10 @@ use crate::record::Record;
 use crate::search::{self, Search, Strategy};
 use crate::test::Test;
 
-/// Time that was left over goes to so many tests.
+/// The number of tests that share left-over time.
 const SPREAD: u32 = 8;
 
-/// Says what to run.
+/// The tests' conditions and limits.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The runs of each test.
@@ -35,9 +36,10 @@ pub struct Plan {
     pub seed: u64,
     /// The longest time of a run, after which a test that has not ended has hung.
     pub patience: Duration,
-    /// The longest time for the runs of one test; there are fewer runs then. [`Strategy::Auto`] gives a test up when every allowed outcome
-    /// was seen, or nothing new for as long as it took to see the others, and at least half of this time, and no outcome once only. What is
-    /// left goes to the next tests, so that all take so much on average.
+    /// The longest time for the runs of one test; a test that reaches it has fewer runs. [`Strategy::Auto`] ends a
+    /// test earlier: when every allowed outcome was seen, or when no outcome was seen only once and nothing new came
+    /// for as long as the earlier outcomes took, at least half of this time. Left-over time goes to later tests, so
+    /// that the tests take this time on average.
     pub time: Option<Duration>,
     /// The model, or `None` for the one that fits the test.
     pub model: Option<Theory>,
@@ -62,7 +64,8 @@ impl Default for Plan {
 
 /// Takes the job's progress, on the leader.
 pub trait Listener {
-    /// Returns whether a test is to be left out on this fabric and so many nodes: its result is there already.
+    /// Returns whether a test is to be left out on this fabric with this number of nodes: its result is there
+    /// already.
     fn is_done(&mut self, _: &Test, _fabric: &str, _nodes: usize) -> bool {
         false
     }
@@ -73,7 +76,7 @@ pub trait Listener {
     /// Ends the job.
     fn record(&mut self, record: Record) -> Result<()>;
 
-    /// Takes what was seen of the test in hand when the job was stopped. It has fewer runs than the plan asks for.
+    /// Takes the results of the present test when the job was stopped. It has fewer runs than the plan asks for.
     ///
     /// # Errors
     /// Ends the job.
@@ -98,7 +101,8 @@ pub trait Listener {
 /// Runs `tests`. The nodes other than the leader return when it has ended the job.
 ///
 /// # Errors
-/// The fabric fails or a peer is lost, which names the test; the nodes have different tests; the listener fails.
+/// Fails if the fabric fails or a peer is lost, which names the test; if the nodes have different tests; or if the
+/// listener fails.
 pub fn run<F: Fabric<Control = Mesh, Platform = Std>>(
     fabric: F,
     tests: &[Test],
@@ -140,7 +144,7 @@ pub fn run<F: Fabric<Control = Mesh, Platform = Std>>(
             }
         };
         let allowed = oracle.ask(&test.litmus.program);
-        // What is kept for the last tests may find no use.
+        // Time reserved for the last tests may go unused.
         let left = u32::try_from(tests.len() - index).map_or(SPREAD, |left| left.min(SPREAD));
         let time = plan.time.map(|time| time + saved / left);
         search.begin();
@@ -161,7 +165,7 @@ pub fn run<F: Fabric<Control = Mesh, Platform = Std>>(
             last_new: Duration::ZERO,
         };
         trial.runs(listener)?;
-        // A test that was cut short is made again as a whole.
+        // A test that was cut short is run again from the start.
         let is_cut_short = listener.is_stopped() && trial.made < plan.runs;
         if plan.stress == Strategy::Auto {
             saved = (saved + plan.time.unwrap_or_default())
@@ -258,8 +262,8 @@ impl<F: Fabric> Trial<'_, F> {
         Ok(())
     }
 
-    /// Returns whether more runs could show nothing new, or are not likely to: the share of runs that show something new is estimated by
-    /// the share of runs whose outcome was seen once only (Good and Turing).
+    /// Returns whether more runs could not, or are unlikely to, show anything new. The share of runs that show
+    /// something new is estimated by the share of runs whose outcome was seen only once (Good and Turing).
     fn is_exhausted(&self, elapsed: Duration) -> bool {
         let is_seen = |outcome| self.counts.contains_key(outcome);
         let patience = self.last_new.max(self.time.unwrap_or_default() / 2);
@@ -295,7 +299,7 @@ impl<F: Fabric> Trial<'_, F> {
             let known = before.get(outcome).copied().unwrap_or(0);
             (count > known).then(|| 1.0 / (1.0 + known as f64))
         });
-        // The first batch of a test shows the common outcomes, whatever the stress: that says nothing about it.
+        // The first batch of a test shows the common outcomes under any stress, so it says nothing about the stress.
         if !is_first {
             let outcome = search::Outcome {
                 reward: changed.sum(),

@@ -1,10 +1,11 @@
-//! Litmus tests of RDMA memory models on real fabrics: which outcomes a fabric shows, and what the model says about them.
+//! Litmus tests of RDMA memory models on real fabrics: the outcomes that a fabric shows, and the model's verdict on
+//! them.
 //!
-//! A test is compiled for a job ([`code`]), its runs are made side by side by the threads of every node ([`worker`], [`node`]) under
-//! conditions that make rare outcomes likelier ([`stress`], [`search`]), and what they showed is judged by the model ([`oracle`],
-//! [`record`]). [`job`] does this for many tests with the same connections, memory and threads. The crate relies on the fabric contract
-//! alone, so that every fabric can be tested; on `loco-job` for set-up; and on `mowgli` for the language and the models. The command
-//! `loco litmus` uses it (`docs/fabrics.md`).
+//! A test is compiled for a job ([`code`]). The threads of every node make its runs side by side ([`worker`],
+//! [`node`]) under conditions that make rare outcomes likelier ([`stress`], [`search`]). The model judges the
+//! observed outcomes ([`oracle`], [`record`]). [`job`] does this for many tests with the same connections, memory and
+//! threads. The crate relies on the fabric contract alone, so that every fabric can be tested; on `loco-job` for
+//! set-up; and on `mowgli` for the language and the models. The command `loco litmus` uses it (`docs/fabrics.md`).
 
 #![forbid(unsafe_code)]
 

@@ -39,7 +39,7 @@ pub struct Lines<F: Fabric> {
 }
 
 impl<F: Fabric> Lines<F> {
-    /// Makes the queue pairs, none yet, of a worker.
+    /// Makes a worker's set of queue pairs, which is empty at first.
     pub fn new(shared: Arc<Shared<F>>, worker: usize) -> Lines<F> {
         Lines {
             shared,
@@ -52,7 +52,7 @@ impl<F: Fabric> Lines<F> {
     /// Returns the line towards a node in a lane.
     ///
     /// # Errors
-    /// The fabric makes no further queue pair.
+    /// Fails if the fabric makes no further queue pair.
     pub fn line(&mut self, node: usize, lane: usize) -> Result<usize> {
         if let Some(line) = self.lines.iter().position(|l| l.node == node && l.lane == lane) {
             return Ok(line);
@@ -83,10 +83,10 @@ impl<F: Fabric> Lines<F> {
         self.shared.ended(self.worker, line) + self.lines[line].at_once
     }
 
-    /// Returns whether everything posted on a line has ended, after a look at the completions.
+    /// Takes completions, then returns whether everything posted on a line has ended.
     ///
     /// # Errors
-    /// An operation of this node has failed.
+    /// Fails if an operation of this node has failed.
     pub fn is_idle(&mut self, line: usize) -> Result<bool> {
         if self.ended(line) < self.posted(line) {
             self.shared.take(&mut self.buffer)?;
@@ -94,12 +94,12 @@ impl<F: Fabric> Lines<F> {
         Ok(self.ended(line) == self.posted(line))
     }
 
-    /// Lets the next operation of a line wait for earlier gets and atomics (remote fence).
+    /// Makes the next operation of a line wait for earlier gets and atomics (remote fence).
     pub fn fence(&mut self, line: usize) {
         self.lines[line].fenced = true;
     }
 
-    /// Drops a remote fence that no operation followed.
+    /// Drops a remote fence that was not followed by an operation.
     pub fn unfence(&mut self, line: usize) {
         self.lines[line].fenced = false;
     }
@@ -107,7 +107,7 @@ impl<F: Fabric> Lines<F> {
     /// Posts an operation, as soon as there is room. Returns its number on the line, from 1.
     ///
     /// # Errors
-    /// The errors of the operation; `Timeout` if there is no room until `deadline`.
+    /// Returns the errors of the operation, and `Timeout` if there is no room until `deadline`.
     #[inline]
     pub fn post(
         &mut self,
@@ -127,7 +127,8 @@ impl<F: Fabric> Lines<F> {
                     return Ok(it.posted);
                 }
                 Err(FabricError::QueueFull(_)) => {
-                    // On some fabrics only room for what has left the queue unpolled is missing: any progress will do.
+                    // On some fabrics the queue is full of operations that have ended and were not polled. Any
+                    // progress then makes room.
                     let ended = self.ended(line);
                     let posted = self.posted(line);
                     if ended < posted {
@@ -148,7 +149,7 @@ impl<F: Fabric> Lines<F> {
     /// Waits until the operation of this number has ended.
     ///
     /// # Errors
-    /// `Timeout` at `deadline`; `PeerLost`; the failure of an operation.
+    /// Returns `Timeout` at `deadline`, `PeerLost`, and the failure of an operation.
     #[inline]
     pub fn until(&mut self, line: usize, number: u64, deadline: Instant) -> Result<()> {
         if self.ended(line) >= number {
@@ -177,7 +178,7 @@ impl<F: Fabric> Lines<F> {
     /// Waits until everything posted on a line is placed.
     ///
     /// # Errors
-    /// The errors of [`Self::until`].
+    /// Returns the errors of [`Self::until`].
     pub fn settle(&mut self, line: usize, deadline: Instant) -> Result<()> {
         self.lines[line].fenced = false;
         let number = self.post(line, deadline, |qp, _, work| qp.flush(work))?;
@@ -187,7 +188,7 @@ impl<F: Fabric> Lines<F> {
     /// Puts words into a node's region, by the data in the work request.
     ///
     /// # Errors
-    /// The errors of [`Self::post`].
+    /// Returns the errors of [`Self::post`].
     pub fn put_words(&mut self, line: usize, at: usize, words: &[u64], deadline: Instant) -> Result<u64> {
         let node = self.lines[line].node;
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
@@ -203,7 +204,7 @@ impl<F: Fabric> Lines<F> {
     /// Posts an operation of traffic, which moves `bytes` of scratch memory.
     ///
     /// # Errors
-    /// The errors of [`Self::post`].
+    /// Returns the errors of [`Self::post`].
     pub fn traffic(&mut self, line: usize, bytes: usize, is_get: bool, deadline: Instant) -> Result<u64> {
         let node = self.lines[line].node;
         let len = bytes.min(SCRATCH);

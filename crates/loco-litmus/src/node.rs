@@ -1,8 +1,9 @@
 //! A node of a job that runs litmus tests: its memory, its threads, and the way in which nodes go through a batch together.
 //!
-//! Node 0 leads. It commands a batch by words that it puts into the other nodes' memory; nodes set the words of all runs, meet, make the
-//! runs, place what is under way, meet again, and report registers and memory to the leader. Connections, regions and threads are made
-//! once for all tests. Relies on [`Worker`] and [`Shared`]. Used by [`crate::job`].
+//! Node 0 leads. It commands a batch by words that it puts into the other nodes' memory; nodes set the words of all
+//! runs, meet, make the runs, place what is under way, meet again, and report registers and memory to the leader.
+//! Connections, regions and threads are made once for all tests. Relies on [`Worker`] and [`Shared`]. Used by
+//! [`crate::job`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,7 +28,8 @@ use crate::stress::{Stress, Traffic};
 use crate::traffic::flood;
 use crate::worker::{Batch, Share, Status, Worker};
 
-/// The patience of a node beyond the deadline of a batch: for what is under way, and for peers that share its processors.
+/// The time that a node waits beyond the deadline of a batch, for operations under way and for peers that share its
+/// processors.
 const SLACK: Duration = Duration::from_secs(120);
 
 /// A command of the leader to every node.
@@ -35,7 +37,7 @@ const SLACK: Duration = Duration::from_secs(120);
 pub struct Command {
     /// The test, or `None` at the end of the job.
     pub test: Option<usize>,
-    /// The number of runs; a node makes fewer if its memory has no room for so many at once.
+    /// The number of runs. A node makes fewer if its memory is too small for them.
     pub runs: usize,
     /// The conditions.
     pub stress: Stress,
@@ -102,7 +104,7 @@ impl Helper {
     }
 
     fn give(&self, task: Task) {
-        // A helper that is gone shows when its share is taken.
+        // If a helper has ended, the receipt of its share fails.
         let _ = self.tasks.as_ref().map(|tasks| tasks.send(task));
     }
 
@@ -137,7 +139,7 @@ impl<F: Fabric<Control = Mesh, Platform = Std>> Node<F> {
     /// Brings a node up. Every node of the job must call it.
     ///
     /// # Errors
-    /// A node does not come, or the fabric has too little memory.
+    /// Fails if a node does not come, or if the fabric has too little memory.
     pub fn new(fabric: F) -> Result<Node<F>> {
         let shared = Arc::new(Shared::new(fabric)?);
         Ok(Node {
@@ -150,10 +152,10 @@ impl<F: Fabric<Control = Mesh, Platform = Std>> Node<F> {
         })
     }
 
-    /// Gives `bytes` to every node, and returns what every node gave.
+    /// Gives `bytes` to every node, and returns the bytes of every node.
     ///
     /// # Errors
-    /// A node does not come.
+    /// Fails if a node does not come.
     pub fn exchange(&self, label: &str, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
         let deadline = Std.now().after(SLACK);
         let given = self.shared.fabric.control().allgather(label, bytes, deadline)?;
@@ -182,10 +184,10 @@ impl<F: Fabric> Node<F> {
         self.shared.fabric.caps()
     }
 
-    /// Tells the other nodes what to do next. For the leader.
+    /// Tells the other nodes what to do next. Called on the leader.
     ///
     /// # Errors
-    /// The fabric fails.
+    /// Fails if the fabric fails.
     pub fn command(&mut self, command: &Command) -> Result<()> {
         let words = [
             command.test.map_or(0, |test| test as u64 + 1),
@@ -207,13 +209,13 @@ impl<F: Fabric> Node<F> {
         Ok(())
     }
 
-    /// Waits for the leader's next command. For the other nodes.
+    /// Waits for the leader's next command. Called on the other nodes.
     ///
     /// # Errors
-    /// The leader is lost.
+    /// Fails if the leader is lost.
     pub fn commanded(&mut self) -> Result<Command> {
         let number = self.batches + 1;
-        // The leader may be busy with the model for as long as it likes.
+        // The leader may spend any time on the model.
         self.watch("the leader's next command", COMMANDED_AT, number, 0, None)?;
         let word = |index: usize| Ok(self.shared.memory.cell::<u64>(COMMAND_AT + 8 * index)?.load());
         let test: u64 = word(0)?;
@@ -226,10 +228,10 @@ impl<F: Fabric> Node<F> {
         })
     }
 
-    /// Makes the runs of a command. The leader learns what they showed.
+    /// Makes the runs of a command. The leader gets the outcomes of all nodes.
     ///
     /// # Errors
-    /// The fabric fails, or a peer is lost.
+    /// Fails if the fabric fails, or if a peer is lost.
     pub fn batch(&mut self, command: &Command, code: &Arc<Code>) -> Result<Shown> {
         self.batches += 1;
         let stress = command.stress;
@@ -272,7 +274,7 @@ impl<F: Fabric> Node<F> {
         Ok(())
     }
 
-    /// Makes the runs of this node's threads, and places what they posted.
+    /// Makes the runs of this node's threads, and places the operations that they posted.
     fn run(&mut self, batch: &Batch) -> Result<Vec<Share>> {
         let (_, threads) = batch.code.of_node(self.shared.me);
         while self.helpers.len() + 1 < threads.len() {
@@ -365,7 +367,7 @@ impl<F: Fabric> Node<F> {
         Ok(())
     }
 
-    /// Puts the reports of all nodes together.
+    /// Combines the reports of all nodes.
     fn gather(&self, batch: &Batch) -> Result<Shown> {
         let (code, runs) = (&batch.code, batch.runs);
         let mut reports = Vec::new();
@@ -412,7 +414,7 @@ impl<F: Fabric> Node<F> {
         Ok(shown)
     }
 
-    /// Waits for all nodes to come here.
+    /// Waits until all nodes have called this.
     fn meet(&mut self) -> Result<()> {
         self.meetings += 1;
         let (number, deadline) = (self.meetings, Instant::now() + SLACK);

@@ -1,7 +1,8 @@
 //! Asks the model which outcomes of a test it allows.
 //!
-//! Without a choice, tests that `wait` are judged by `rdma-wait`, all others by `rdma-tso`, with the atomicity that the fabric states.
-//! Relies on `mowgli`'s declarative engine and on its model files. Used by [`crate::job`] and by the inference.
+//! Without a choice, tests that `wait` are judged by `rdma-wait`, all others by `rdma-tso`, with the atomicity that the
+//! fabric states. Relies on `mowgli`'s declarative engine and on its model files. Used by [`crate::job`] and by the
+//! inference.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -59,7 +60,8 @@ impl Oracle {
         Oracle { model, atomicity }
     }
 
-    /// Finds what the model allows of a program. A model without a meaning for it allows nothing and is not complete.
+    /// Returns the outcomes that the model allows of a program. If the model has no meaning for the program, it
+    /// allows nothing and the result is not complete.
     pub fn ask(&self, program: &Program) -> Allowed {
         let budget = Budget {
             deadline: Some(Instant::now() + PATIENCE),
@@ -93,7 +95,7 @@ impl Oracle {
     }
 }
 
-/// Returns the model that the contract of fabrics is for such a program.
+/// Returns the model that the fabric contract implies for such a program.
 pub fn usual(program: &Program) -> Model {
     match Features::of(program).wait {
         true => Model::RdmaWait,
@@ -101,7 +103,7 @@ pub fn usual(program: &Program) -> Model {
     }
 }
 
-/// Finds the files that a model file includes: beside it, or else those that are built in.
+/// Finds the files that a model file includes: beside it, or else among the built-in ones.
 struct Beside;
 
 impl Includes for Beside {
@@ -122,10 +124,11 @@ impl Includes for Beside {
 }
 
 impl Theory {
-    /// Returns the model of this name, or of this file, whose name ends in `.cat`.
+    /// Returns the built-in model of this name, or the model of this file if the name ends in `.cat`.
     ///
     /// # Errors
-    /// There is no such model, the file cannot be read, or it has a mistake, whose place is named.
+    /// Fails if there is no such model, if the file cannot be read, or if the file has a mistake, whose place is
+    /// named.
     pub fn named(name: &str) -> Result<Theory> {
         let path = Path::new(name);
         if path.extension().is_none_or(|extension| extension != "cat") {

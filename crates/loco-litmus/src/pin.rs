@@ -1,4 +1,4 @@
-//! Which processor runs a thread of a test.
+//! Places the threads of a test on processors.
 //!
 //! Relies on the system's affinity. Processors that this process may not use at its start are never used. Used by the node.
 
@@ -24,8 +24,8 @@ fn processors() -> &'static (CpuSet, Vec<usize>) {
     })
 }
 
-/// Puts the calling thread, the `index`-th of its host, where `pin` says. A system that refuses leaves it where it is: placement makes
-/// outcomes likelier and is no condition of a result.
+/// Puts the calling thread, the `index`-th of its host, where `pin` says. If the system refuses, the thread stays
+/// where it is: placement makes outcomes likelier, and results do not depend on it.
 pub fn apply(pin: Pin, index: usize) {
     if LAST.replace(pin) == pin {
         return;
@@ -42,7 +42,8 @@ pub fn apply(pin: Pin, index: usize) {
     let _refused = sched_setaffinity(None, &wanted);
 }
 
-/// Returns the processors of each NUMA node that has some, as far as the system says; none on a host with one node.
+/// Returns the processors of each NUMA node that has any, as far as the system says. The result is empty on a host
+/// with one node.
 pub fn numa_nodes() -> &'static [CpuSet] {
     static NODES: OnceLock<Vec<CpuSet>> = OnceLock::new();
     NODES.get_or_init(|| {

@@ -1,6 +1,6 @@
 //! The result of a test on a fabric, as a line of JSON (`docs/json.md`) and as a histogram in litmus7's format.
 //!
-//! A record holds the test's text, so that a file of records says by itself what was run. Relies on `mowgli`'s language.
+//! A record holds the test's text, so that a file of records documents itself. Relies on `mowgli`'s language.
 //! Used by [`crate::job`], the table and the inference.
 
 use std::collections::BTreeMap;
@@ -33,21 +33,21 @@ pub struct Record {
     pub nodes: usize,
     /// The model that judged.
     pub model: String,
-    /// Whether the model's search was complete: if not, states that it did not find are not judged.
+    /// Whether the model's search was complete. If not, states that it did not find are not judged.
     pub judged: bool,
     /// The stress: `none`, `default`, `auto`, or the switches.
     pub stress: String,
-    /// Runs that were asked for.
+    /// Runs that were requested.
     pub runs: u64,
     /// Runs without a state: an `assume` failed or a loop met its bound.
     pub discarded: u64,
-    /// The thread that hung at the deadline, if one did; the test was given up then.
+    /// The thread that hung at the deadline, if one did. The test was given up then.
     pub hung: Option<String>,
     /// Wall-clock time of the runs, without the model's.
     pub seconds: f64,
-    /// The states seen, and those that the model allows and that were not seen.
+    /// The observed states, and the allowed states that were not observed.
     pub states: Vec<State>,
-    /// The stress that showed the rarest states, where several were tried.
+    /// The stress that showed the rarest states, if several were tried.
     pub best: Option<String>,
 }
 
@@ -82,7 +82,7 @@ fn operands(program: &Program) -> Vec<Operand> {
 }
 
 impl Record {
-    /// Judges what was seen.
+    /// Judges the observed outcomes.
     pub fn new(test: &Test, allowed: &Allowed, counts: &BTreeMap<Outcome, u64>) -> Record {
         let program = &test.litmus.program;
         let operands = operands(program);
@@ -144,7 +144,7 @@ impl Record {
     /// Parses the test again.
     ///
     /// # Errors
-    /// The text is no test.
+    /// Fails if the text is no test.
     pub fn litmus(&self) -> Result<Litmus, litmus::ParseError> {
         litmus::parse(&self.source).map(|parsed| parsed.litmus)
     }
@@ -189,7 +189,7 @@ impl Record {
     /// Writes the histogram as litmus7 does, with the model's verdict behind each state.
     ///
     /// # Errors
-    /// The record's text is no test.
+    /// Fails if the record's text is no test.
     pub fn histogram(&self) -> Result<String, litmus::ParseError> {
         let litmus = self.litmus()?;
         let seen = self.states.iter().filter(|s| s.count > 0).count();

@@ -1,4 +1,5 @@
-//! A file of results: one [`Record`] a line, appended as tests end, so that a run that was stopped loses nothing and goes on.
+//! A file of results: one [`Record`] a line, appended when a test ends. An interrupted run therefore loses nothing
+//! and can be continued.
 //!
 //! Used by the command.
 
@@ -17,11 +18,11 @@ use crate::test::Test;
 pub struct Results {
     path: PathBuf,
     file: File,
-    /// The runs that are there, by what was run.
+    /// The number of runs in the file for each key.
     there: BTreeMap<Key, u64>,
 }
 
-/// Names what was run: fingerprint, test, fabric, nodes and stress.
+/// Identifies what was run: fingerprint, test, fabric, nodes and stress.
 type Key = (String, String, String, usize, String);
 
 fn key(record: &Record) -> Key {
@@ -37,7 +38,7 @@ fn key(record: &Record) -> Key {
 /// Reads the results of a file.
 ///
 /// # Errors
-/// The file cannot be read, or a line of it is no result; the message names the line.
+/// Fails if the file cannot be read, or if a line of it is no result. The message names the line.
 pub fn read(path: &Path) -> Result<Vec<Record>> {
     let file = File::open(path).map_err(Error::file(path))?;
     let mut records = Vec::new();
@@ -62,7 +63,7 @@ impl Results {
     /// Opens a file, or makes it. A last line that was cut short, by a full disk or a crash, is removed.
     ///
     /// # Errors
-    /// The file cannot be read or written, or holds something else.
+    /// Fails if the file cannot be read or written, or if it holds something else.
     pub fn open(path: &Path) -> Result<Results> {
         let mut options = OpenOptions::new();
         let mut file = options
@@ -108,7 +109,7 @@ impl Results {
     /// Appends a result.
     ///
     /// # Errors
-    /// The file cannot be written: the disk is full, for example.
+    /// Fails if the file cannot be written: the disk is full, for example.
     pub fn append(&mut self, record: &Record) -> Result<()> {
         let line = serde_json::to_string(record)
             .map_err(|error| Error::Input(format!("writing a result as JSON: {error}")))?;

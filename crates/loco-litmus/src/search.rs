@@ -1,14 +1,16 @@
-//! Which stress to try next, so that the rarest outcomes are seen soonest.
+//! Chooses the next stress so that rare outcomes are seen early.
 //!
-//! Every batch of runs is a trial of one stress, an *arm*. Its *reward* is the sum over the outcomes it showed of `1 / (1 + n)`, where `n`
-//! is how often an outcome was seen before: new and rare outcomes count, common ones do not. An arm is worth its reward *a second*, since
-//! a stress that shows twice as much in ten times the time is the worse one. Tests of one family share what was learnt, and a new family
-//! begins with what was learnt of all. A bandit (UCB1) chooses among the arms; now and then the best changes by one switch, and the
-//! neighbour stays if it does better than the worst arm.
+//! Every batch of runs is a trial of one stress, an *arm*. Its *reward* is the sum over the outcomes it showed of
+//! `1 / (1 + n)`, where `n` is how often an outcome was seen before: new and rare outcomes count, common ones do not. An
+//! arm is worth its reward *a second*, since a stress that shows twice as much in ten times the time is the worse
+//! one. Tests of one family share their results, and a new family begins with the results of all. A bandit (UCB1)
+//! chooses among the arms. Now and then the best arm changes by one switch, and the neighbour stays if it does better
+//! than the worst arm.
 //!
-//! Two arms make sure that the search loses to no simple strategy by more than their share: *no stress* is one, and *any stress*,
-//! which draws another one for each batch, as [`Strategy::Default`] does. Both are tried first. And an outcome that an arm has not shown of a test in
-//! several trials, it is not likely to show in the next: in one test an arm loses worth with each trial that shows nothing new.
+//! Two arms make sure that the search loses to no simple strategy by more than their share: *no stress*, and *any
+//! stress*, which draws another one for each batch, as [`Strategy::Default`] does. Both are tried first. If an arm
+//! has not shown an outcome of a test in several trials, it is not likely to show it in the next. Within one test, an
+//! arm therefore loses worth with each trial that shows nothing new.
 //! Used by [`crate::job`].
 
 use std::collections::BTreeMap;
@@ -25,12 +27,12 @@ use crate::stress::{BadStress, Stress};
 pub enum Strategy {
     /// No stress.
     None,
-    /// Another one for each batch, drawn at random.
+    /// Another stress for each batch, drawn at random.
     #[default]
     Default,
-    /// By what earlier batches of the family showed.
+    /// The stress that earlier batches of the family recommend.
     Auto,
-    /// One for all.
+    /// One stress for all batches.
     Fixed(Stress),
 }
 
@@ -75,18 +77,20 @@ const ARMS: [&str; 12] = [
 ];
 /// The most arms of a family.
 const ARMS_MAX: usize = 24;
-/// One in so many trials changes an arm.
+/// Each trial changes an arm with a probability of one in this number.
 const CHANGE: usize = 6;
-/// The share of what was learnt that the next trial leaves: outcomes grow common, and arms lose their worth.
+/// The factor by which each trial discounts earlier results, because outcomes grow common and arms lose worth.
 const KEPT: f64 = 0.99;
-/// The weight of doubt about an arm that was tried little, against the worth of the best.
+/// The weight of the uncertainty about an arm that was tried little, relative to the worth of the best.
 const DOUBT: f64 = 0.25;
-/// The time of a trial. What takes longer has fewer runs, so that a bad arm costs little.
+/// The time of a trial. Slow stresses get fewer runs, so that a bad arm costs little.
 const TRIAL: Duration = Duration::from_millis(2);
-/// The runs of a trial of an arm of which nothing is known, and the fewest of any: nodes meet thrice a batch, which takes as long as many runs.
+/// The number of runs of an untried arm's first trial, and the minimum for all. Nodes meet three times a batch, which
+/// takes as long as this many runs.
 const RUNS_FIRST: usize = 50;
 const RUNS_MIN: usize = 20;
-/// The number of trials without a new outcome of the test by which a stress loses half of its worth for it, and the same for any stress.
+/// The number of trials without a new outcome of the test after which a stress has lost half of its worth for the
+/// test. It also holds for *any stress*.
 const DRY: f64 = 2.0;
 const DRY_ANY: f64 = 16.0;
 
@@ -103,15 +107,15 @@ pub struct Outcome {
     pub time: Duration,
 }
 
-/// What an arm does.
+/// The action of an arm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Pull {
     One(Stress),
-    /// Another stress each time.
+    /// Uses another stress each time.
     Any,
 }
 
-/// An arm and what it has shown. Old trials count less than new ones.
+/// An arm and its results. Old trials count less than new ones.
 #[derive(Clone, Debug)]
 struct Arm {
     pull: Pull,
@@ -153,7 +157,7 @@ impl Arm {
         self.seconds += outcome.time.as_secs_f64();
     }
 
-    /// Leaves a share of what was learnt.
+    /// Multiplies the results by `share`.
     fn scale(&mut self, share: f64) {
         for sum in [
             &mut self.trials,
@@ -166,7 +170,7 @@ impl Arm {
     }
 }
 
-/// Chooses stresses, and keeps what was learnt about the families.
+/// Chooses stresses, and keeps the results of the families.
 #[derive(Clone, Debug)]
 pub struct Search {
     strategy: Strategy,
@@ -174,9 +178,9 @@ pub struct Search {
     families: BTreeMap<String, Vec<Arm>>,
     /// The arms of all families together.
     all: Vec<Arm>,
-    /// The arm of the trial in hand.
+    /// The arm of the present trial.
     pulled: Option<Pull>,
-    /// The number of trials of an arm since the test in hand last showed something new by it.
+    /// The number of trials of an arm since it last showed something new in the present test.
     dry: BTreeMap<Pull, f64>,
 }
 
@@ -221,7 +225,8 @@ impl Search {
         let arms = self.families.entry(family.to_owned()).or_insert_with(|| {
             let mut arms = all.clone();
             for arm in &mut arms {
-                // One trial's worth of what others have learnt: enough to begin with, and soon outweighed.
+                // A new family starts with one trial's weight of the other families' results, which is soon
+                // outweighed.
                 if arm.trials > 0.0 {
                     arm.scale(1.0 / arm.trials);
                 }
@@ -256,7 +261,7 @@ impl Search {
         (stress, runs)
     }
 
-    /// Learns what a batch of a test of this family showed.
+    /// Learns from the outcomes of a batch of a test of this family.
     pub fn learn(&mut self, family: &str, stress: Stress, outcome: &Outcome) {
         let Some(arms) = self.families.get_mut(family) else {
             return;
@@ -273,7 +278,7 @@ impl Search {
         }
     }
 
-    /// Returns the stress that did best in a family, if something was learnt.
+    /// Returns the stress that did best in a family, if there are results.
     pub fn best(&self, family: &str) -> Option<Stress> {
         let arms = self.families.get(family)?.iter().filter(|arm| arm.trials > 0.0);
         let stresses = arms.filter_map(|arm| match arm.pull {
@@ -369,7 +374,7 @@ mod tests {
         }
         let best = search.best("f").unwrap_or_else(|| panic!("something was learnt"));
         assert_eq!(best.delay, Delay::None);
-        // What is slow gets few runs, what is fast many.
+        // Slow stresses get few runs, fast ones many.
         let arm = |time| {
             let mut arm = Arm::new(Pull::Any);
             arm.add(&outcome(1.0, time));

@@ -1,8 +1,8 @@
 //! State that the threads of one node share: its memory, access to its peers' memory, and the completions that have come.
 //!
-//! Each node has one region. Its parts are data (the locations of tests), report (what the runs of a batch gave), scratch (where traffic
-//! goes) and control (words by which nodes meet). The leader, node 0, also has an inbox for the report of every node.
-//! Relies on the fabric and its mesh. Used by workers, traffic and the node.
+//! Each node has one region. Its parts are data (the locations of tests), report (what the runs of a batch gave),
+//! scratch (where traffic goes) and control (words by which nodes meet). The leader, node 0, also has an inbox for the
+//! report of every node. Relies on the fabric and its mesh. Used by workers, traffic and the node.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -82,7 +82,7 @@ pub struct Shared<F: Fabric> {
 }
 
 impl<F: Fabric<Control = Mesh, Platform = Std>> Shared<F> {
-    /// Makes the memory of this node known to its peers, and theirs to it. Every node must call it.
+    /// Exchanges handles: peers get access to this node's memory, and this node to theirs. Every node must call it.
     pub fn new(fabric: F) -> Result<Shared<F>> {
         let nodes = fabric.nodes().to_vec();
         if nodes.len() > JOB_NODES_MAX {
@@ -122,10 +122,10 @@ impl<F: Fabric> Shared<F> {
         self.ended[worker * LINES_MAX + line].load(Ordering::Acquire)
     }
 
-    /// Takes the completions that have come, whosever they are. `buffer` is for reuse.
+    /// Takes the completions that have come, of all workers. `buffer` is for reuse.
     ///
     /// # Errors
-    /// An operation of this node has failed.
+    /// Fails if an operation of this node has failed.
     pub fn take(&self, buffer: &mut Vec<Completion>) -> Result<()> {
         self.fabric.poll(buffer)?;
         for completion in buffer.drain(..) {

@@ -1,8 +1,8 @@
 //! Conditions that make rare outcomes likelier: delays, traffic, placement, pinning and cache states (RDMA-TSO'24 section 5).
 //!
-//! A [`Stress`] is one choice of all of these and holds for one batch of runs. None changes what a model allows: runs that share queue
-//! pairs with others, or with traffic, are parts of a larger program, and an execution without the rest of it is consistent
-//! if the whole is. Used by the node, which applies it, and by the search, which chooses it.
+//! A [`Stress`] is one choice of all of these and holds for one batch of runs. None changes what a model allows: runs
+//! that share queue pairs with others, or with traffic, are parts of a larger program, and an execution without the
+//! rest of it is consistent if the whole is. Used by the node, which applies it, and by the search, which chooses it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -61,18 +61,19 @@ choices! {
         Free "free",
         /// One processor for all threads of a host.
         Together "together",
-        /// Another one for each thread of a host.
+        /// A processor of its own for each thread of a host.
         Apart "apart",
-        /// Those of the first NUMA node, near to the memory that this process touches first there. As [`Pin::Free`] on hosts with one node.
+        /// Those of the first NUMA node, near the memory that this process first touches there. Equal to
+        /// [`Pin::Free`] on hosts with one node.
         Near "near",
-        /// Those of the last NUMA node. As [`Pin::Free`] on hosts with one node.
+        /// Those of the last NUMA node. Equal to [`Pin::Free`] on hosts with one node.
         Far "far",
     }
 }
 choices! {
     /// The state of a run's words in the cache of the processor that is about to use them.
     Cache CACHES {
-        /// Whatever the last access left.
+        /// The state that the last access left.
         #[default]
         Any "any",
         /// Loaded ahead.
@@ -98,7 +99,7 @@ choices! {
 choices! {
     /// How threads begin their runs.
     Start STARTS {
-        /// Together for each run, as far as that takes little time.
+        /// Together for each run, unless meeting takes too long.
         #[default]
         Run "run",
         /// Together for each batch of runs only.
@@ -133,7 +134,7 @@ pub struct Stress {
     pub traffic: Traffic,
     /// An operation of the traffic moves `8 << traffic_size` bytes.
     pub traffic_size: u8,
-    /// So many operations of the traffic are under way at once.
+    /// The number of operations of the traffic that are under way at once.
     pub traffic_depth: u8,
     /// Beginning of runs.
     pub start: Start,
@@ -148,7 +149,7 @@ pub const SIZE_MAX: u8 = 13;
 /// The largest [`Stress::traffic_depth`].
 pub const DEPTH_MAX: u8 = 15;
 
-/// The number of fields, which [`Stress::with_random`] counts.
+/// The number of fields. [`Stress::with_random`] knows each by its number.
 const FIELDS: usize = 10;
 
 impl Stress {
@@ -249,7 +250,7 @@ impl fmt::Display for Stress {
     }
 }
 
-/// Says what is wrong with the text of a stress.
+/// The reason that the text of a stress is malformed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadStress(String);

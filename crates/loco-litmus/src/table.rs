@@ -1,4 +1,5 @@
-//! The table of results, as text and as HTML: for each fabric and family of tests, what was run and what was seen (as coreRMA'16 Table 6).
+//! The table of results, as text and as HTML: for each fabric and family of tests, the runs and the observed states
+//! (as coreRMA'16 Table 6).
 //!
 //! Used by the command.
 

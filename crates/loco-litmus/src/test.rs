@@ -37,7 +37,7 @@ impl Test {
         }
     }
 
-    /// Makes a test that asks nothing of a program. Its threads are named as a file of the test must name them.
+    /// Makes a test without a condition from a program. Its threads get the names that a file of the test requires.
     pub fn of_program(name: String, family: &str, mut program: Program) -> Test {
         for (index, thread) in program.threads.iter_mut().enumerate() {
             thread.name = format!("P{index}");
@@ -65,7 +65,7 @@ impl Test {
 /// catalogue, or `catalogue` for all of it.
 ///
 /// # Errors
-/// A file cannot be read or has a mistake, or there is no such test.
+/// Fails if a file cannot be read or has a mistake, or if there is no such test.
 pub fn load(names: &[String]) -> Result<Vec<Test>> {
     let mut tests = Vec::new();
     for name in names {
@@ -118,7 +118,7 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(found.into_iter().collect())
 }
 
-/// Reads a file. A test of another dialect gives none: coreRMA's programs are not programs for a queue pair.
+/// Reads a file. Returns `None` for a test of another dialect: coreRMA's programs are not programs for a queue pair.
 fn read(path: &Path) -> Result<Option<Test>> {
     let text = std::fs::read_to_string(path).map_err(Error::file(path))?;
     if litmus::syntax::dialect(&text).is_some_and(|dialect| dialect != "RDMA") {
@@ -144,7 +144,8 @@ fn pivot(litmus: &Litmus) -> Option<String> {
     (!word.is_empty()).then(|| word.to_owned())
 }
 
-/// Makes `count` random programs that can run on a fabric. Seeds count from `seed`; those whose program cannot run are passed over.
+/// Makes `count` random programs that can run on a fabric. Seeds count from `seed`. Seeds whose program cannot run
+/// are skipped.
 pub fn random(count: usize, seed: u64) -> Vec<Test> {
     let programs = (seed..).map(|seed| {
         let small = Shape {
@@ -163,7 +164,7 @@ pub fn random(count: usize, seed: u64) -> Vec<Test> {
     programs.filter(runs).take(count).collect()
 }
 
-/// Returns whether a thread of straight-line code polls more often than it posts: on a fabric it would hang.
+/// Returns whether a thread of straight-line code polls more often than it posts. It would hang on a fabric.
 fn polls_in_vain(program: &Program) -> bool {
     use mowgli::program::Instr;
     program.threads.iter().any(|thread| {

@@ -1,4 +1,5 @@
-//! Traffic beside a test: a thread of the node that keeps operations under way to every node while a batch runs (RDMA-TSO'24 section 5).
+//! Traffic beside a test: a thread of the node that keeps operations under way to every node while a batch runs
+//! (RDMA-TSO'24 section 5).
 //!
 //! Relies on [`Lines`]. Used by the node.
 
@@ -13,11 +14,11 @@ use crate::stress::Stress;
 /// Keeps operations under way until `stop` is set, and returns when all have ended.
 ///
 /// # Errors
-/// The fabric fails.
+/// Fails if the fabric fails.
 pub fn flood<F: Fabric>(lines: &mut Lines<F>, stress: Stress, stop: &AtomicBool) -> Result<()> {
     let nodes = lines.shared.nodes.len();
     let me = lines.shared.me;
-    // A job of one node has its own card to keep busy.
+    // In a job of one node, the node keeps its own card busy.
     let peers = (0..nodes).filter(|&node| nodes == 1 || node != me);
     let peers = peers
         .map(|node| lines.line(node, TRAFFIC))

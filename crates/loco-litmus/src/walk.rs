@@ -1,8 +1,9 @@
-//! Random walks on the model's machine, in place of a fabric: a check of the runner, and a measure of what blind chance shows.
+//! Random walks on the model's machine in place of a fabric, to check the runner and to measure what blind chance
+//! shows.
 //!
-//! A run takes enabled steps of the machine, each equally likely, until nothing is left to do. What it shows is judged like what a fabric
-//! shows, by the declarative model: a forbidden outcome is an error of one of the two. Relies on `mowgli`'s machine. Used by the command
-//! as the fabric `model`.
+//! A run takes enabled steps of the machine, each equally likely, until none is left. Its outcome is judged by the
+//! declarative model, like an outcome of a fabric. A forbidden outcome is an error of the machine or of the model.
+//! Relies on `mowgli`'s machine. Used by the command as the fabric `model`.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -20,23 +21,23 @@ use crate::test::Test;
 
 /// The name of the fabric in records.
 pub const MODEL: &str = "model";
-/// The stress in records: there is none.
+/// The stress in records, which is none.
 const STRESS: &str = "none";
-/// The most steps of a run: loops that wait for others may take long.
+/// The maximum number of steps of a run. Loops that wait for others may take long.
 const STEPS_MAX: usize = 10_000;
 
 /// The end of a walk.
 enum Walked {
     Outcome(Outcome),
     Discarded,
-    /// A thread waits for what cannot happen.
+    /// A thread waits for something that cannot happen.
     Stuck(usize),
 }
 
 /// Runs `tests` on the machine of the plan's model, or of the one that fits a test.
 ///
 /// # Errors
-/// The listener fails.
+/// Fails if the listener fails.
 pub fn run(tests: &[Test], plan: &Plan, listener: &mut dyn Listener) -> Result<()> {
     let oracle = Oracle::new(plan.model.clone(), Atomicity::Hca);
     let mut random = Random::new(plan.seed);

@@ -1,8 +1,9 @@
 //! A thread of a node: executes one thread of a test, run after run, as CPU accesses and posted operations.
 //!
-//! `poll(n)` waits for the n-th completion of the run, `wait(d)` for the last operation with that identifier, `rfence` fences the next
-//! operation, and a put of a constant comes from a word that nobody else writes. Between accesses of the test nothing
-//! happens that would order them: handles on words are made before the batch. Relies on [`Lines`]. Used by the node.
+//! `poll(n)` waits for the n-th completion of the run, `wait(d)` for the last operation with that identifier, `rfence`
+//! fences the next operation, and a put of a constant comes from a word that nobody else writes. Between accesses of
+//! the test nothing happens that would order them: handles on words are made before the batch. Relies on [`Lines`].
+//! Used by the node.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,12 +20,12 @@ use crate::stress::{Cache, Constant, Delay, Start, Stress, Traffic};
 /// The handle on a word of a fabric.
 type Cell<F> = <<F as Fabric>::Memory as Memory>::Cell<u64>;
 
-/// The number of looks at the others' progress before a thread lets others run, and the number of times it does.
+/// The number of looks at the others' progress before a thread yields, and the number of times that it yields.
 const LOOKS: u32 = 300;
 const YIELDS: u32 = 3;
-/// The most bytes of traffic before a run, if that is more than one operation.
+/// The maximum number of bytes of traffic before a run, if that is more than one operation.
 const TRAFFIC_BYTES: usize = 1 << 15;
-/// The number of runs by which words are loaded or flushed ahead.
+/// The distance, in runs, by which words are loaded or flushed ahead.
 const AHEAD: usize = 2;
 
 /// A number of runs of a test under one stress.
@@ -96,15 +97,15 @@ impl<F: Fabric> Worker<F> {
         }
     }
 
-    /// Makes the runs of a batch for one thread of the program. What it posted is placed at the end.
+    /// Makes the runs of a batch for one thread of the program. All operations that it posted are placed at the end.
     ///
     /// # Errors
-    /// The fabric fails. A thread that hangs is a [`Status`].
+    /// Fails if the fabric fails. A thread that hangs is a [`Status`].
     pub fn run(&mut self, batch: &Batch, thread: usize) -> Result<Share> {
         let mut execution = Execution::new(&mut self.lines, batch, thread)?;
         let share = execution.all()?;
         let lines = std::mem::take(&mut execution.lines);
-        // Patience for what is under way does not shrink with what the runs took.
+        // The time allowed for operations under way does not shrink with the duration of the runs.
         let deadline = Instant::now() + Duration::from_secs(30);
         for (_, _, line) in lines {
             self.lines.settle(line, deadline)?;
@@ -135,7 +136,7 @@ struct Execution<'a, F: Fabric> {
     run: usize,
     random: Random,
     start: Meet<F>,
-    /// The end of patience with this run.
+    /// The time at which this run is given up.
     deadline: Instant,
 }
 
@@ -337,7 +338,7 @@ impl<'a, F: Fabric> Execution<'a, F> {
         }
     }
 
-    /// Waits for the other threads to come to this run, for a little while: a thread may not be running at all.
+    /// Waits briefly for the other threads to come to this run. A thread may not be running at all.
     fn meet(&mut self) -> Result<()> {
         let now = self.batch.number << 24 | (self.run as u64 + 1);
         self.start.mine.store(now);
@@ -361,7 +362,7 @@ impl<'a, F: Fabric> Execution<'a, F> {
         Ok(())
     }
 
-    /// Waits for nothing, or for a time whose decade is drawn first.
+    /// Returns at once, or waits for a time whose decade is drawn first.
     #[cold]
     fn delay(&mut self) {
         let bits = self.random.bits();
@@ -487,7 +488,7 @@ impl<'a, F: Fabric> Execution<'a, F> {
             } => Some(self.eval(value) as u64),
             _ => None,
         };
-        // A constant lies in a word of its own, unless there is none left or the stress says so.
+        // A constant lies in a word of its own, unless none is left or the stress says otherwise.
         let mut source = None;
         if let Some(value) = constant
             && self.put < seat.constants_len

@@ -1,5 +1,5 @@
-//! Fabrics that are known to be weaker or stronger than the contract: the suite finds each order that is missing and names it, and the
-//! inferred model is that of the fabric, on every test of the suite.
+//! Fabrics that are known to be weaker or stronger than the contract: the suite finds each order that is missing and
+//! names it, and the inferred model is that of the fabric, on every test of the suite.
 
 #![allow(clippy::unwrap_used)]
 
@@ -98,8 +98,8 @@ fn nic(discipline: Discipline, rests: Duration) -> Nic {
     }
 }
 
-/// Runs the tests in a round: the first without any stress, for the card's choices are random enough, others with rests of the card and
-/// delays of the processors, which races between the two need.
+/// Runs the tests in a round: the first without any stress, for the card's choices are random enough, others with rests
+/// of the card and delays of the processors, which races between the two need.
 fn records(discipline: Discipline, tests: &[Test], runs: u64, round: u32) -> Vec<Record> {
     let plan = Plan {
         runs,
@@ -116,8 +116,8 @@ fn records(discipline: Discipline, tests: &[Test], runs: u64, round: u32) -> Vec
     kept.records
 }
 
-/// Returns the longest rest of the card in a round of runs: races between it and the processors need all lengths. Where processors are
-/// delayed, too, rests are short, so that the card keeps up with them.
+/// Returns the longest rest of the card in a round of runs: races between it and the processors need all lengths. Where
+/// processors are delayed, too, rests are short, so that the card keeps up with them.
 fn rests(round: u32) -> Duration {
     match round % 2 {
         0 => Duration::from_micros([0, 2, 20, 100][round as usize / 2 % 4]),
@@ -183,9 +183,9 @@ fn every_member_with_one_rule_or_without_one_is_a_model_file() {
     }
 }
 
-/// Each order that a queue pair promises and that a program can see is taken away alone; others (F7 to F11, G9, H9, K9) are implied. It is
-/// found and named. Named with it may be what the card's way of breaking it breaks too: a read-modify-write is one step of this card, so
-/// that its cells K and those of its write (G) go together.
+/// Each order that a queue pair promises and that a program can see is taken away alone; others (F7 to F11, G9, H9, K9)
+/// are implied. It is found and named. Named with it may be what the card's way of breaking it breaks too: a
+/// read-modify-write is one step of this card, so that its cells K and those of its write (G) go together.
 #[test]
 fn each_broken_order_is_found_and_named() {
     let cell = |earlier, later| Discipline::contract().with(earlier, later, false);
@@ -216,7 +216,7 @@ fn each_broken_order_is_found_and_named() {
     for (discipline, named, with_it) in broken {
         let mut records = records(discipline.clone(), &tests, 60, 0);
         let mut found = infer(&records).unwrap();
-        // What depends on when the processor runs may take more: the tests that are not generated, again and again.
+        // Tests that depend on scheduling get more runs: the tests that are not generated, repeatedly.
         for round in 1..=ROUNDS {
             if named.iter().all(|&rule| missing(&found).contains(rule)) {
                 break;
@@ -235,8 +235,8 @@ fn each_broken_order_is_found_and_named() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
 }
 
-/// G6 and F8 together make a get read what the put before last placed. A state without that contradicts one of them, and no test tells which:
-/// the one stays that is promised.
+/// G6 and F8 together make a get read what the put before last placed. A state without that contradicts one of them,
+/// and no test tells which: the one stays that is promised.
 #[test]
 fn of_two_rules_in_conflict_the_promised_one_stays() {
     let text =

@@ -1,10 +1,12 @@
 //! The mapping of the contract to libfabric (`loco-ofi`), on providers that are as weak as their attributes allow, before `tcp`.
 //!
-//! Where they are honest, nothing forbidden is seen: the mapping buys what they do not keep. Where a provider says more than it keeps, or
-//! the mapping fails to buy something, the test of each order that is missing shows its forbidden outcome, and the other tests do not.
+//! Where they are honest, nothing forbidden is seen: the mapping buys what they do not keep. Where a provider says more
+//! than it keeps, or the mapping fails to buy something, the test of each order that is missing shows its forbidden
+//! outcome, and the other tests do not.
 //!
-//! `LOCO_LITMUS_RUNS` sets the runs of each test of the catalogue (default 50); with `--nocapture` the figures of `docs/networks.md` are printed.
-//! Without libfabric each test says *skipped*; `LOCO_REQUIRE_OFI` makes that a failure, as `test.sh` does.
+//! `LOCO_LITMUS_RUNS` sets the runs of each test of the catalogue (default 50); with `--nocapture` the figures of
+//! `docs/networks.md` are printed. Without libfabric each test says *skipped*; `LOCO_REQUIRE_OFI` makes that a failure,
+//! as `test.sh` does.
 
 #![allow(clippy::unwrap_used)]
 
@@ -219,8 +221,8 @@ fn liar(keeps: Orders) -> WeakProvider {
     }
 }
 
-/// Returns a provider whose words travel by reads and writes. It says that it keeps each order among operations of one kind, and keeps
-/// these without some.
+/// Returns a provider whose words travel by reads and writes. It says that it keeps each order among operations of one
+/// kind, and keeps these without some.
 fn among_rma(drop: fn(&mut Orders)) -> WeakProvider {
     let mut keeps = of_one_kind();
     drop(&mut keeps);

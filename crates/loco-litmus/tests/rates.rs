@@ -1,7 +1,8 @@
 //! How often fabrics show what RDMA-TSO'24 Fig. 18 counts, and how much of what is allowed each strategy of stress shows.
 //!
-//! `LOCO_LITMUS_RUNS` sets the runs of each test (default 100), `LOCO_LITMUS_ROUNDS` the rounds in which strategies are compared (default
-//! 1), each with its own seeds; with `--nocapture` the tables of `docs/fabrics.md` are printed. Nothing forbidden may be seen.
+//! `LOCO_LITMUS_RUNS` sets the runs of each test (default 100), `LOCO_LITMUS_ROUNDS` the rounds in which strategies are
+//! compared (default 1), each with its own seeds; with `--nocapture` the tables of `docs/fabrics.md` are printed.
+//! Nothing forbidden may be seen.
 
 #![allow(clippy::unwrap_used)]
 
@@ -14,8 +15,8 @@ use loco_litmus::{Plan, Record, Strategy, Test, test};
 use loco_shm::Nic;
 use support::{deferred, job, shm, soft};
 
-/// The tests of Fig. 18, with the question that is about the weak outcome. Those of ST ask about the outcome of the program order, too;
-/// the weak one is that in which the later operation comes first.
+/// The tests of Fig. 18, with the question that is about the weak outcome. Those of ST ask about the outcome of the
+/// program order, too; the weak one is that in which the later operation comes first.
 const FIG_18: [(&str, usize); 19] = [
     ("ST2", 1),
     ("ST4", 1),

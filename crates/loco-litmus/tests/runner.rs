@@ -1,6 +1,7 @@
 //! The runner over the fabrics that every machine has: nodes are threads of this process.
 //!
-//! No fabric may show what the model forbids; tests whose outcomes are certain show exactly these; hangs and lost peers are reported.
+//! No fabric may show what the model forbids; tests whose outcomes are certain show exactly these; hangs and lost peers
+//! are reported.
 
 #![allow(clippy::unwrap_used)]
 
@@ -180,7 +181,8 @@ fn a_stopped_job_hands_on_what_it_has_seen() {
     assert!(test == "SB3" && (1..300).contains(runs), "{test}: {runs}");
 }
 
-/// Outcomes that are all seen end a test when time is the bound, and so does half of the time without a new one. What is left goes to the tests after it.
+/// Outcomes that are all seen end a test when time is the bound, and so does half of the time without a new one. What
+/// is left goes to the tests after it.
 #[test]
 fn automatic_stress_gives_up_tests_that_can_show_nothing_new() {
     let tests = test::load(&["SB3".to_owned(), "SB1".to_owned(), "MP1".to_owned()]).unwrap();

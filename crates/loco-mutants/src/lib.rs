@@ -1,9 +1,9 @@
 //! Measures `loco check` by mutations of the shipped objects.
 //!
-//! A *mutation* replaces one piece of text in one source file of `crates/loco`: a fence dropped or narrowed, a wait dropped,
-//! two posts swapped, an index off by one, a release before its data. The files under `mutations/` list them by object.
-//! [`Tree`] is a copy of the workspace into which all mutations are built at once, to be chosen at run time, and which climbs
-//! the ladder of a mutation's object. [`Results`] keeps what became of them.
+//! A *mutation* replaces one piece of text in one source file of `crates/loco`: a fence dropped or narrowed, a wait
+//! dropped, two posts swapped, an index off by one, a release before its data. The files under `mutations/` list them
+//! by object. [`Tree`] is a copy of the workspace into which all mutations are built at once. One is chosen at run
+//! time, and [`Tree`] climbs the ladder of its object. [`Results`] keeps the outcomes.
 //!
 //! Relies on `cargo` being there. Used by the command `loco-mutants`.
 

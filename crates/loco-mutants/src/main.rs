@@ -27,7 +27,7 @@ struct Args {
     /// Try only mutations of this name. May be given several times.
     #[arg(long)]
     name: Vec<String>,
-    /// Try so many mutations, drawn at random.
+    /// Try N mutations, drawn at random.
     #[arg(long, value_name = "N")]
     sample: Option<usize>,
     /// Seed of the draw.
@@ -62,7 +62,7 @@ struct Args {
     json: bool,
 }
 
-/// Why the command cannot go on.
+/// The reason that the command cannot go on.
 #[derive(Debug, thiserror::Error)]
 enum Error {
     #[error(transparent)]
@@ -116,7 +116,7 @@ fn run(args: &Args) -> Result<bool, Error> {
         })
         .collect();
     if !open.is_empty() {
-        // All are built whatever is tried, so that the next run has nothing to build.
+        // All are built, whichever are tried, so that the next run has nothing to build.
         let mut tree = Tree::build(Path::new("."), &args.folder, all.clone())?;
         let (apart, together): (Vec<usize>, Vec<usize>) =
             open.iter().partition(|number| tree.apart().contains(number));
@@ -135,7 +135,7 @@ fn run(args: &Args) -> Result<bool, Error> {
     sum_up(args, chosen.iter().map(|&number| &all[number]), &results)
 }
 
-/// The numbers of the mutations to try, in the order in which they are tried.
+/// Returns the numbers of the mutations to try, in the order in which they are tried.
 fn chosen(args: &Args, all: &[Mutation]) -> Vec<usize> {
     let is_chosen = |m: &Mutation| {
         (args.objects.is_empty() || args.objects.contains(&m.object))
@@ -151,7 +151,7 @@ fn chosen(args: &Args, all: &[Mutation]) -> Vec<usize> {
     in_turns(&chosen, all)
 }
 
-/// Counts what was found, by object; mutations that are argued harmless do not count.
+/// Counts the mutations that were found, by object. Mutations that are argued harmless do not count.
 fn sum_up<'m>(
     args: &Args,
     mutations: impl Iterator<Item = &'m Mutation>,
@@ -218,7 +218,7 @@ fn show(args: &Args, line: &Line) -> Result<(), Error> {
     say(format_args!("{}/{}: {what}{harmless}", line.object, line.name))
 }
 
-/// Prints a line. A reader who has gone away, or a full disk, ends the command.
+/// Prints a line. A reader that has gone away, or a full disk, ends the command.
 fn say(line: std::fmt::Arguments<'_>) -> Result<(), Error> {
     writeln!(std::io::stdout(), "{line}").map_err(Error::Output)
 }

@@ -100,7 +100,7 @@ impl Mutation {
             .map_err(|error| self.misfit(format!("{}: {error}", self.file)))
     }
 
-    /// Returns the bytes of the shipped file that change, and the text that takes their place: as little as has to change.
+    /// Returns the bytes of the shipped file that change, and the text that replaces them: the smallest change.
     ///
     /// # Errors
     /// Returns [`Misfit`] if the text to be replaced does not occur exactly once.
@@ -146,7 +146,7 @@ impl Mutation {
         Ok([&shipped[..range.start], replace, &shipped[range.end..]].concat())
     }
 
-    /// Returns a number by which a result says which change it is about, though names stay while texts change.
+    /// Returns a number by which a result identifies its change, because a name stays when its text changes.
     pub fn fingerprint(&self) -> u64 {
         xxh3_64(format!("{}\0{}\0{}", self.file, self.find, self.replace).as_bytes())
     }

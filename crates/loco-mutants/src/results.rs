@@ -1,4 +1,4 @@
-//! Results of mutations as lines of JSON, in a file that a later run goes on with.
+//! Results of mutations as lines of JSON, in a file that a later run continues.
 //!
 //! Used by the command `loco-mutants`.
 
@@ -29,7 +29,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// The result of `mutation`.
+    /// Makes the result of `mutation`.
     pub fn new(mutation: &Mutation, outcome: Outcome) -> Line {
         Line {
             object: mutation.object.clone(),
@@ -50,10 +50,10 @@ pub struct Results {
 }
 
 impl Results {
-    /// Reads the results of a file, which is made if it is not there. Of two lines about one change the later one holds.
+    /// Reads the results of a file, which is made if it is not there. The later of two lines about one change holds.
     ///
     /// # Errors
-    /// Those of reading, and `InvalidData` for a line that is no result.
+    /// Returns the errors of reading, and `InvalidData` for a line that is no result.
     pub fn open(path: &Path) -> io::Result<Results> {
         let mut results = Results::default();
         let text = match fs::read_to_string(path) {
@@ -87,7 +87,7 @@ impl Results {
     /// Adds a result, to the file as well.
     ///
     /// # Errors
-    /// Those of writing.
+    /// Returns the errors of writing.
     pub fn add(&mut self, line: &Line) -> io::Result<()> {
         self.keep(line);
         match &mut self.file {

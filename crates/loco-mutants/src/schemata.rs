@@ -1,9 +1,9 @@
-//! Mutant schemata (Untch, Offutt and Harrold 1993): sources with all mutations in them, of which a number given at run time
-//! selects one, so that all are built at once.
+//! Weaves all mutations into the sources; a number selects one at run time, so that all are built at once (mutant
+//! schemata, Untch, Offutt and Harrold 1993).
 //!
-//! A function with mutations gets one body for each and the shipped one, and chooses among them by `crate::mutant::active()`,
-//! which reads [`VARIABLE`]. What lies outside functions cannot be chosen at run time and stays apart, and so does what the
-//! compiler refuses.
+//! A function with mutations gets one body for each and the shipped one. It chooses among them by
+//! `crate::mutant::active()`, which reads [`VARIABLE`]. A mutation outside functions cannot be chosen at run time and
+//! stays apart, and so does one that the compiler refuses.
 //!
 //! Relies on `syn` to find the bodies of functions. Used by [`crate::Tree`].
 
@@ -15,7 +15,7 @@ use syn::visit::Visit;
 
 use crate::{Misfit, Mutation};
 
-/// The environment variable with the number of the mutation that is active: its place in the list. None is where it is unset.
+/// The environment variable with the number of the active mutation: its place in the list. Unset means none.
 pub const VARIABLE: &str = "LOCO_MUTANT";
 
 /// The crate whose sources are mutated, and the module that it gets.
@@ -52,7 +52,8 @@ pub(crate) struct Woven {
 }
 
 impl Schemata {
-    /// Weaves `mutations` but those `apart` into the sources of the workspace at `root`. Their numbers are their places.
+    /// Weaves all `mutations` except `apart` into the sources of the workspace at `root`. Their numbers are their
+    /// places.
     pub(crate) fn weave(
         root: &Path,
         mutations: &[Mutation],
@@ -99,8 +100,9 @@ impl Schemata {
         Ok(Schemata { files, apart })
     }
 
-    /// Returns the mutations that an error in these lines of a file may come from: those written there. If the lines are the
-    /// shipped body of a function, it returns all mutations of that function, since the bodies may not go together.
+    /// Returns the mutations that an error in these lines of a file may come from: those written there. If the lines
+    /// are the shipped body of a function, it returns all mutations of that function, since the bodies may not fit
+    /// together.
     pub(crate) fn blamed(&self, file: &str, lines: RangeInclusive<usize>) -> Vec<usize> {
         let Some(woven) = self.files.get(file) else {
             return Vec::new();
@@ -155,13 +157,13 @@ fn weave(
     Ok(woven)
 }
 
-/// The number of the last line of a text.
+/// Returns the number of the last line of a text.
 fn line(text: &str) -> usize {
     1 + text.matches('\n').count()
 }
 
-/// The bytes between the braces of each outermost function of a file, in order; none if the file does not parse. Constant
-/// functions are left out, as they cannot read the environment.
+/// Returns the bytes between the braces of each outermost function of a file, in order. The result is empty if the
+/// file does not parse. Constant functions are left out, because they cannot read the environment.
 fn bodies(text: &str) -> Vec<Range<usize>> {
     let mut bodies = Bodies::default();
     if let Ok(file) = syn::parse_file(text) {

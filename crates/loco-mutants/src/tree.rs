@@ -1,7 +1,7 @@
 //! A copy of the workspace, in which all mutations are built at once and tried one after another.
 //!
-//! The copy has its own target directory, kept between runs, and a file is written only where its text changes, so that a
-//! second run builds nothing. What [`crate::schemata`] keeps apart is built alone.
+//! The copy has its own target directory, kept between runs. A file is written only if its text changes, so that a
+//! second run builds nothing. The mutations that [`crate::schemata`] keeps apart are built alone.
 //!
 //! Used by the command `loco-mutants`.
 
@@ -21,7 +21,7 @@ use crate::{Misfit, Mutation};
 
 /// The time that a ladder may take beyond its own.
 const GRACE: Duration = Duration::from_secs(60);
-/// Between two looks whether a ladder has ended.
+/// The time between checks whether a ladder has ended.
 const POLL: Duration = Duration::from_millis(10);
 /// Ticks a second of the times in `/proc`, which Linux fixes for programs (`USER_HZ`).
 const TICKS: f64 = 100.0;
@@ -55,7 +55,7 @@ pub enum Outcome {
     DoesNotBuild,
 }
 
-/// Why a mutation could not be tried.
+/// The reason that a mutation could not be tried.
 #[derive(Debug, thiserror::Error)]
 pub enum TreeError {
     /// The mutation does not fit the sources.
@@ -69,7 +69,7 @@ pub enum TreeError {
         /// The error of the system.
         source: io::Error,
     },
-    /// The code as shipped does not build; what the compiler says.
+    /// The code as shipped does not build; the compiler's messages.
     #[error("the code as shipped does not build:\n{0}")]
     AsShipped(String),
 }
@@ -85,11 +85,12 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Copies the sources of the workspace at `from` to `to`, with `mutations` in them, takes away there what `from` has no
-    /// more, and builds.
+    /// Copies the sources of the workspace at `from` to `to`, with `mutations` in them, removes files that `from`
+    /// does not have any more, and builds.
     ///
     /// # Errors
-    /// [`TreeError`] when a mutation does not fit, the copy cannot be written, or the code as shipped does not build.
+    /// Returns [`TreeError`] when a mutation does not fit, the copy cannot be written, or the code as shipped does
+    /// not build.
     pub fn build(from: &Path, to: &Path, mutations: Vec<Mutation>) -> Result<Tree, TreeError> {
         // Cargo runs in the copy, where a relative path would name another folder.
         let root = std::path::absolute(to).map_err(|source| TreeError::Io {
@@ -107,7 +108,7 @@ impl Tree {
         Ok(tree)
     }
 
-    /// The numbers of the mutations that are built alone, which takes a while for each.
+    /// Returns the numbers of the mutations that are built alone, which takes a while for each.
     pub fn apart(&self) -> &BTreeSet<usize> {
         &self.apart
     }
@@ -115,7 +116,7 @@ impl Tree {
     /// Runs the ladder of a mutation's object, or generated clients of the size `clients` on it, for `seconds` at most.
     ///
     /// # Errors
-    /// [`TreeError`] when the tree cannot be changed or the ladder cannot be started.
+    /// Returns [`TreeError`] when the tree cannot be changed or the ladder cannot be started.
     pub fn check(
         &mut self,
         number: usize,
@@ -134,7 +135,7 @@ impl Tree {
         }
     }
 
-    /// Builds all mutations in one, but those that the compiler refuses.
+    /// Builds all mutations in one tree, except those that the compiler refuses.
     fn weave(&mut self) -> Result<(), TreeError> {
         loop {
             let woven = Schemata::weave(&self.from, &self.mutations, self.apart.clone())?;
@@ -165,7 +166,7 @@ impl Tree {
         }
     }
 
-    /// Gives these files these texts, and those that were changed before the text as shipped.
+    /// Gives these files these texts, and gives files that were changed before the text as shipped.
     fn lay(&mut self, texts: BTreeMap<String, String>) -> Result<(), TreeError> {
         for file in self.laid.iter().filter(|file| !texts.contains_key(*file)) {
             let path = self.from.join(file);
@@ -199,7 +200,7 @@ impl Tree {
         let mut stdout = child.stdout.take();
         let text = thread::spawn(move || {
             let mut text = String::new();
-            // What cannot be read is not shown.
+            // Unreadable output is not shown.
             let _ = stdout.as_mut().map(|out| out.read_to_string(&mut text));
             text
         });
@@ -219,7 +220,8 @@ impl Tree {
         let seconds = begun.elapsed().as_secs_f64();
         // No other child ends meanwhile.
         let processor = processor_time_of_children() - before;
-        // 1 is a failing execution; anything else but 0 is the mutated code bringing the checker down, which is noticed too.
+        // 1 is a failing execution. Any other status but 0 means that the mutated code crashed the checker, which is
+        // noticed too.
         Ok(match status.map(|status| status.code()) {
             Some(Some(0)) => Outcome::Survived { seconds, processor },
             Some(_) => Outcome::Found {
@@ -238,7 +240,7 @@ impl Tree {
             .args(["--example", "climb", "--message-format", "json"])
             .env("CARGO_INCREMENTAL", "0")
             .env("CARGO_PROFILE_DEV_DEBUG", "0")
-            // The profile optimises the explorer all the same; the objects' code costs more to optimise than to run.
+            // The profile optimises the explorer. The objects' code costs more to optimise than to run.
             .env("CARGO_PROFILE_DEV_OPT_LEVEL", "0")
             .env("CARGO_TARGET_DIR", self.target())
             .current_dir(&self.root)
@@ -272,7 +274,7 @@ impl Tree {
 /// The result of a build.
 enum Built {
     Yes,
-    /// The places of the errors, and the words of the compiler.
+    /// The places of the errors, and the compiler's messages.
     No {
         places: Vec<Place>,
         said: String,
@@ -286,7 +288,7 @@ struct Place {
     last: usize,
 }
 
-/// The places that an error of the compiler marks as its own.
+/// Returns the places that an error of the compiler marks as its own.
 fn places_of(message: &Value) -> Vec<Place> {
     let spans = message["spans"].as_array().map_or(&[][..], Vec::as_slice);
     let number = |value: &Value| usize::try_from(value.as_u64()?).ok();
@@ -303,7 +305,8 @@ fn places_of(message: &Value) -> Vec<Place> {
         .collect()
 }
 
-/// Seconds of processor time of the children of this process that have ended; 0 where the system does not tell.
+/// Returns the seconds of processor time of the children of this process that have ended, or 0 if the system does not
+/// report them.
 fn processor_time_of_children() -> f64 {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     // The name, in parentheses, may have blanks. After it the fields begin with the third.
@@ -315,8 +318,8 @@ fn processor_time_of_children() -> f64 {
         / TICKS
 }
 
-/// Copies a folder without what is hidden or built; `texts` are the texts of files of the workspace that are changed, and
-/// `place` is the folder's place in it.
+/// Copies a folder without hidden files and build output. `texts` are the texts of changed files of the workspace,
+/// and `place` is the folder's place in it.
 fn copy_folder(
     from: &Path,
     to: &Path,

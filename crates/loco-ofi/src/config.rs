@@ -14,8 +14,8 @@ pub struct OfiConfig {
     /// the fabric takes the first of libfabric's list that can be used, except those that the environment variable
     /// `FI_PROVIDER` leaves out.
     pub provider: Option<String>,
-    /// Whether, without a name, emulations and test aids count too, for lists (default false). To be taken, they
-    /// must be named.
+    /// Whether, without a name, lists of providers include emulations and test aids (default false). A node takes
+    /// these only by name.
     pub any_provider: bool,
     /// The address of this node on the network, for providers that run over IP. Without one, a provider takes the
     /// first that libfabric offers, which is no loopback address unless there is no other.
@@ -29,7 +29,7 @@ pub struct OfiConfig {
     pub pinned_limit_bytes: usize,
     /// The page size of the memory.
     pub huge_pages: HugePages,
-    /// The most operations of one queue pair that have not been polled (default 256).
+    /// The maximum number of operations of one queue pair that have not been polled (default 256).
     pub queue_depth: usize,
     /// The largest inline put, in bytes (default 512).
     pub inline_bytes_max: usize,

@@ -1,10 +1,10 @@
 //! The engine of a node: everything that the provider knows, under one lock.
 //!
-//! Threads post under the lock, and whoever waits makes progress under it. So does the node's own thread
-//! (`progress`), because with most providers a peer's operation on this node's memory is carried out by this process, in
-//! calls to the library. It follows that such an operation is either done or not begun whenever the lock is free, which
-//! taking a lost peer's access away relies on. A node's operations on its own memory are done at once under the lock, where the
-//! provider does those of others in such calls.
+//! Threads post under the lock, and waiting threads make progress under it. So does the node's own thread
+//! (`progress`), because with most providers this process carries out a peer's operation on this node's memory, in
+//! calls to the library. Such an operation is therefore either done or not begun whenever the lock is free. The
+//! revocation of a lost peer's access relies on that. If the provider carries out others' operations in such calls, a
+//! node's operations on its own memory are done at once under the lock.
 //!
 //! Relies on `port`, `weak`, `piece`, `queue`, `order`. Used by `node`, `queue_pair` and `progress`.
 
@@ -23,7 +23,7 @@ use crate::port::{Event, Port, Posting, Registration, Verb};
 use crate::queue::{Op, Queue};
 use crate::weak::Weak;
 
-/// How a peer's memory is reached.
+/// The means to reach a peer's memory.
 pub(crate) struct Peer {
     /// The number of its endpoint in the address vector.
     pub(crate) addr: u64,
@@ -91,7 +91,7 @@ impl Engine {
 
     /// Adds a queue pair. Returns its number.
     pub(crate) fn add(&mut self, peer: NodeId, peer_index: usize) -> u32 {
-        // The peer may have been lost meanwhile, so all are looked at again.
+        // The peer may have been lost meanwhile, so all peers are checked again.
         self.departures_seen = u64::MAX;
         let queue = Some(Queue::new(peer, peer_index));
         match self.free.pop() {
@@ -154,14 +154,14 @@ impl Engine {
             Some((memory, offset)) => Some(memory.address(*offset, op.len)?),
             None => None,
         };
-        // SAFETY: the place was checked against the exported region when the operation was made, the local side just now; read-modify-writes
-        // are on aligned words.
+        // SAFETY: the place was checked against the exported region when the operation was made, the local side just
+        // now; read-modify-writes are on aligned words.
         unsafe {
             match (op.verb, local) {
                 (Verb::Write, Some(source)) => word::copy(at, source, op.len),
                 (Verb::Write, None) => word::write(at, &op.data),
                 (Verb::Read, Some(to)) => word::copy(to, at, op.len),
-                // A flush.
+                // The operation is a flush.
                 (Verb::Read, None) => word::full_fence(),
                 (Verb::FetchAdd | Verb::CompareSwap, to) => {
                     let (operand, comparison) = op.operands;
@@ -178,8 +178,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes what has ended on a queue pair, and issues what may be issued. Results land first: a fenced operation may wait for
-    /// them.
+    /// Takes the ended operations of a queue pair, and issues those that may be issued. Results land first, because a
+    /// fenced operation may wait for them.
     fn issue(&mut self, index: u32) {
         self.take_ended(index);
         loop {
@@ -308,7 +308,7 @@ impl Engine {
         }
     }
 
-    /// Makes progress: takes ends from the provider, and issues what they allow.
+    /// Makes progress: takes ended pieces from the provider, and issues the operations that they allow.
     pub(crate) fn progress(&mut self, job: &Membership) {
         self.look_for_departures(job);
         let mut events = std::mem::take(&mut self.events);
@@ -344,7 +344,7 @@ impl Engine {
         }
     }
 
-    /// Returns true if there may be something to do although the provider has nothing to say.
+    /// Returns true if there may be something to do although the provider reports nothing.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.waiting.is_empty() || self.weak.as_ref().is_some_and(Weak::holds_back)
     }
@@ -465,7 +465,7 @@ impl Engine {
     }
 }
 
-/// Copies a result to where the operation wants it.
+/// Copies a result to its destination.
 fn land(pieces: &mut Pieces, index: u32, op: &Op) {
     let piece = pieces.get(index);
     let Some((memory, offset)) = &op.local else { return };
@@ -482,8 +482,8 @@ fn land(pieces: &mut Pieces, index: u32, op: &Op) {
     }
 }
 
-/// Returns the length of the next piece from `place`, and the size of its words: as many whole words as there are, or one
-/// aligned part of a word.
+/// Returns the length of the next piece from `place`, and the size of its words: as many whole words as there are, or
+/// one aligned part of a word.
 fn cut(place: u64, len: usize, piece_bytes: usize) -> (usize, usize) {
     if place.is_multiple_of(8) && len >= 8 {
         return ((len & !7).min(piece_bytes & !7), 8);
@@ -511,7 +511,7 @@ fn failure(operation: &'static str, peer: NodeId, error: &std::io::Error) -> Fab
 mod tests {
     use super::cut;
 
-    /// The pieces of `len` bytes from `place`.
+    /// Returns the pieces of `len` bytes from `place`.
     fn pieces(mut place: u64, mut len: usize) -> Vec<(usize, usize)> {
         let mut all = Vec::new();
         while len > 0 {

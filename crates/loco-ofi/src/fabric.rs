@@ -255,7 +255,7 @@ impl Fabric for OfiFabric {
 
     fn poll(&self, completions: &mut Vec<Completion>) -> Result<usize> {
         let shared = &self.0.shared;
-        // Another thread that has the lock makes progress; the reports stay for the next call.
+        // Another thread that has the lock makes progress. The reports stay for the next call.
         let Some(mut engine) = shared.try_engine() else {
             return Ok(0);
         };
@@ -283,8 +283,8 @@ impl Fabric for OfiFabric {
 }
 
 impl OfiFabric {
-    /// Returns `ready`, with progress made between two questions: what it looks for may come by it, sooner than by the
-    /// node's own thread. A question that polls for completions makes progress itself.
+    /// Returns `ready`, with progress made between two questions. The awaited change may come by it, sooner than by
+    /// the node's own thread. A question that polls for completions makes progress itself.
     fn nudging<T>(&self, mut ready: impl FnMut() -> Option<T>) -> impl FnMut() -> Option<T> {
         let shared = &self.0.shared;
         move || {

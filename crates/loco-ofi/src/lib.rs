@@ -1,20 +1,21 @@
 //! The libfabric fabric: every network that libfabric reaches (TCP, AWS EFA, Slingshot, Omni-Path, verbs, shared memory of
 //! a host), through `libfabric.so.1`, opened at run time.
 //!
-//! [`order`](Mapping) says how the contract is carried by a provider: what its attributes give, and what is bought by
-//! waiting. A provider that promises less is used correctly, only slower. `docs/networks.md` has the table by provider.
+//! [`order`](Mapping) says how a provider carries the contract: the orders that its attributes give, and those that
+//! are bought by waiting. A provider that promises less is used correctly, only slower. `docs/networks.md` has the
+//! table by provider.
 //!
 //! The modules from the bottom:
 //!
 //! - `ffi`: the library;
 //! - `order`: the mapping of the contract;
-//! - `provider`: what there is on this host;
+//! - `provider`: the providers of this host;
 //! - `heap` and `memory`: registered memory;
 //! - `port`: an open endpoint;
 //! - `promises` and `weak`: a provider as weak as its attributes allow, before the real one (feature `weak-provider` only);
 //! - `piece` and `queue`: operations under way;
 //! - `engine`: all of it under one lock;
-//! - `shared` and `waker`: what the threads of a node share;
+//! - `shared` and `waker`: the state that the threads of a node share, and the means to wake one;
 //! - `progress`: the thread that makes progress;
 //! - `node`: the state that the handles of a node share;
 //! - `queue_pair`: posting;

@@ -16,7 +16,7 @@ use crate::shared::Shared;
 /// The version of the set-up data. It changes when [`Card`] or the layout of keys does.
 pub(crate) const BRING_UP_VERSION: u32 = 1;
 
-/// The time that a node that ends waits for what its threads have posted.
+/// The time for which an ending node waits for operations that its threads have posted.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// The state that the handles of a node share.
@@ -48,7 +48,7 @@ pub(crate) struct Card {
     pub(crate) keys: Vec<u64>,
     /// The place of the word that flushes read.
     pub(crate) scratch: u64,
-    /// Tells this run's keys from those of another.
+    /// Distinguishes this run's keys from those of another.
     pub(crate) token: u32,
 }
 
@@ -69,7 +69,7 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        // What was posted has been promised to go on its way.
+        // Posted operations must still be sent.
         let until = Instant::now() + FAREWELL;
         loop {
             let mut engine = self.shared.engine();
@@ -92,7 +92,7 @@ impl Revoke for Revoker {
         if let Some(node) = self.0.upgrade()
             && let Ok(index) = node.index(peer)
         {
-            // Whoever has the lock finishes what the provider has begun, so nothing of the peer is half done.
+            // The holder of the lock finishes what the provider has begun, so no operation of the peer is half done.
             node.shared.engine().revoke(index);
         }
         Revoked::Done

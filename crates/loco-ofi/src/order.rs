@@ -1,4 +1,4 @@
-//! The mapping of the contract to libfabric: which orders a provider gives, and how the others are bought.
+//! The mapping of the contract to libfabric: the orders that a provider gives, and how the others are bought.
 //!
 //! Each operation of the contract is cut into *pieces*. A piece is one operation of libfabric, of one of three classes
 //! ([`Class`]). The contract orders the steps of operations on a queue pair (LOCO'26 Fig. 10; for read-modify-writes
@@ -25,23 +25,24 @@
 //!
 //! **Words.** The contract says that aligned words do not tear. libfabric says so of the elements of an atomic operation
 //! and not of reads and writes, and `tcp` does tear them: a word may lie in two segments of its stream, which are received one
-//! after the other. So words travel as elements of `FI_ATOMIC_WRITE` and `FI_ATOMIC_READ` ([`Words::Atomic`]), except with
+//! after the other. Words therefore travel as elements of `FI_ATOMIC_WRITE` and `FI_ATOMIC_READ` ([`Words::Atomic`]),
+//! except with
 //! providers whose reads and writes are those of an RDMA card ([`Words::Rma`]), on which `loco-verbs` relies, too.
 //!
-//! **Known.** `ofi_rxm` carries out an atomic, whole, when it handles the header, and handles headers in their order. It
-//! promises message order and sizes of 0, since its reads and writes go another way and may overtake its atomics. Between
-//! atomics the sizes are therefore not asked for, and an atomic that writes after what an earlier one has written also writes after
-//! what that one has read, which the attributes leave out ([`Trust::Known`]). [`Trust::Attributes`] relies on nothing but
-//! the attributes.
+//! **Known.** `ofi_rxm` carries out an atomic, whole, when it handles the header, and handles headers in their order.
+//! It promises message order and sizes of 0, since its reads and writes go another way and may overtake its atomics.
+//! The mapping therefore does not ask for sizes between atomics. Between atomics, write-after-write order also gives
+//! write-after-read order here. The provider's attributes do not say so ([`Trust::Known`]). [`Trust::Attributes`]
+//! relies on the attributes alone.
 //!
 //! **Atomicity.** A node has one endpoint, through which its own operations towards itself go, too, so the provider
 //! carries out all read-modify-writes of the node's memory. libfabric promises that these are atomic against one
-//! another, and nothing about the CPU: [`Hca`](loco_fabric::Atomicity::Hca). As `ofi_rxm` carries them out in calls of the target's
-//! process, which are made under one lock, the node's own operations towards itself are carried out under that lock there, without
-//! the provider.
+//! another, and nothing about the CPU: [`Hca`](loco_fabric::Atomicity::Hca). As `ofi_rxm` carries them out in calls of
+//! the target's process, which are made under one lock, the node's own operations towards itself are carried out under
+//! that lock there, without the provider.
 //!
-//! **Tested.** The feature `weak-provider` has a provider that makes use of everything that its attributes leave open
-//! (`promises`, `weak`); the litmus tests find each hole of the mapping on it (`crates/loco-litmus/tests/mapping.rs`).
+//! **Tested.** The feature `weak-provider` has a provider that uses all the freedom of its attributes (`promises`,
+//! `weak`). The litmus tests find each hole of the mapping on it (`crates/loco-litmus/tests/mapping.rs`).
 //!
 //! Relies on `ffi::types` for the constants. Used by `provider` to choose, and by `engine` to hold back.
 
@@ -64,7 +65,7 @@ impl Class {
     pub(crate) const ALL: [Class; 3] = [Class::Write, Class::Read, Class::Rmw];
 }
 
-/// How words travel.
+/// The way in which words travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Words {
     /// As elements of atomic operations.
@@ -76,7 +77,7 @@ pub enum Words {
 /// The promises that the mapping relies on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Trust {
-    /// The provider's attributes, and what is known of the provider from its source (see `docs/networks.md`).
+    /// The provider's attributes, and the properties of the provider known from its source (see `docs/networks.md`).
     #[default]
     Known,
     /// The provider's attributes alone.
@@ -98,7 +99,7 @@ pub(crate) struct Attributes {
 /// The mapping of the contract to a provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
-    /// How words travel.
+    /// The way in which words travel.
     pub words: Words,
     /// `[earlier][later]`: whether the provider gives the order that the contract demands, if it demands one.
     given: [[bool; 3]; 3],
@@ -127,7 +128,7 @@ impl Mapping {
         let known = trust == Trust::Known && handles_in_order(&attributes.provider);
         let promises = |bits: u64| attributes.msg_order & bits != 0;
         let given = |earlier: Class, later: Class| {
-            // Libfabric has orders among atomics and among reads and writes of its own.
+            // Libfabric has separate orders among atomics and among reads and writes.
             let atomic = |class| words == Words::Atomic || class == Class::Rmw;
             let (both_atomic, both_rma) = (
                 atomic(earlier) && atomic(later),
@@ -149,7 +150,7 @@ impl Mapping {
                     && fits(attributes.war_bytes_max);
             let rar = promises(FI_ORDER_RAR | narrow(FI_ORDER_ATOMIC_RAR, FI_ORDER_RMA_RAR));
             match (earlier, later) {
-                // The contract demands nothing of what comes after a get.
+                // The contract does not order operations that follow a get.
                 (Class::Read, _) => true,
                 (Class::Write, Class::Write) => waw,
                 (Class::Write, Class::Read) => raw,
@@ -215,7 +216,7 @@ impl Mapping {
     }
 }
 
-/// Prints what is given and what is bought, for logs and `loco fabrics`.
+/// Prints the orders that are given and those that are bought, for logs and `loco fabrics`.
 impl fmt::Display for Mapping {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let words = match self.words {
@@ -241,7 +242,7 @@ impl fmt::Display for Mapping {
     }
 }
 
-/// Returns how words travel with `provider`.
+/// Returns the way in which words travel with `provider`.
 fn words(provider: &str) -> Words {
     let core = provider.split(';').next().unwrap_or(provider);
     match core {
@@ -309,14 +310,14 @@ mod tests {
 
     #[test]
     fn the_order_of_headers_alone_is_not_enough() {
-        // What `tcp;ofi_rxm` of libfabric 1.17 says when it is asked for atomics.
+        // The attributes that `tcp;ofi_rxm` of libfabric 1.17 gives when it is asked for atomics.
         let rxm = attributes("tcp;ofi_rxm", ATOMIC | RMA, 0);
         let known = Mapping::of(&rxm, Trust::Known, 4096);
         assert_eq!(known.words, Words::Atomic);
         assert_eq!(held(&known), []);
         let strict = Mapping::of(&rxm, Trust::Attributes, 4096);
         assert_eq!(held(&strict).len(), 6);
-        // Nothing is known of another provider that says so.
+        // Nothing is known of another provider with these attributes.
         let other = attributes("new", ATOMIC | RMA, 0);
         assert_eq!(held(&Mapping::of(&other, Trust::Known, 4096)).len(), 6);
     }

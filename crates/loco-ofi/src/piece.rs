@@ -1,8 +1,8 @@
-//! Pieces: what libfabric carries out at once, and the registered buffers through which their data pass.
+//! Pieces: single operations of libfabric, and the registered buffers through which their data pass.
 //!
-//! The provider never touches the program's own memory. Sources are copied to a buffer when a piece is posted, and results
-//! are copied from one when they land; both copies keep words whole, and the engine makes them in order. A buffer whose
-//! operation was given up (a lost peer) stays with the provider until that is done with it.
+//! The provider never touches the program's own memory. Sources are copied to a buffer when a piece is posted, and
+//! results are copied from one when they land. Both copies keep words whole, and the engine makes them in order. If
+//! an operation was given up (a lost peer), its buffer stays with the provider until the provider is done with it.
 //!
 //! Relies on `ffi::types`, `heap`. Used by `engine`.
 
@@ -30,7 +30,8 @@ pub(crate) struct Piece {
     /// The offset of the data within the operation, and their length.
     pub(crate) offset: usize,
     pub(crate) len: usize,
-    /// Where in the buffer the data begin: the remainder of the remote address, so that words are aligned in both.
+    /// The place in the buffer where the data begin: the remainder of the remote address, so that words are aligned
+    /// in both.
     pub(crate) phase: usize,
     buffer: Block<Arena>,
 }
@@ -87,7 +88,7 @@ impl Pieces {
         self.free.push(index);
     }
 
-    /// Lets the pieces of a queue pair end unheard.
+    /// Ends the pieces of a queue pair without a report.
     pub(crate) fn abandon(&mut self, queue: u32) {
         for index in 0..self.all.len() {
             // SAFETY: the field is ours alone; the provider has the context only.

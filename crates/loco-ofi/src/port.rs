@@ -328,6 +328,8 @@ impl Port {
         }
     }
 
+    /// Posts a read or write.
+    ///
     /// # Safety
     /// See [`post`](Port::post).
     unsafe fn post_rma(&self, posting: &Posting, flags: u64) -> isize {
@@ -361,6 +363,8 @@ impl Port {
         }
     }
 
+    /// Posts an atomic operation.
+    ///
     /// # Safety
     /// See [`post`](Port::post).
     unsafe fn post_atomic(&self, posting: &Posting, flags: u64) -> isize {
@@ -531,8 +535,10 @@ impl Drop for Port {
     }
 }
 
+/// Closes an object of libfabric.
+///
 /// # Safety
-/// An open object that nobody uses any more.
+/// `fid` is an open object that nobody uses any more.
 unsafe fn close(fid: *mut Fid) {
     // SAFETY: the caller's promise.
     let status = unsafe { ((*(*fid).ops).close)(fid) };

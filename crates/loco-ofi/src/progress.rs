@@ -1,12 +1,12 @@
 //! The thread of a node that makes progress while its other threads compute.
 //!
-//! With most providers a peer's operation on this node's memory is carried out by calls of this process to the library. The
-//! thread sleeps until the provider's descriptor is readable, and then makes them. Where a provider has no descriptor, the
-//! thread naps.
+//! With most providers this process carries out a peer's operation on this node's memory, in calls to the library.
+//! The thread sleeps until the provider's descriptor is readable, and then makes these calls. If a provider has no
+//! descriptor, the thread naps.
 //!
-//! To be woken takes longer than most operations. Where each node can have a core, the thread therefore looks for more for a while
-//! before it sleeps again. It stands back while waiting threads of the node make progress by themselves, as it would only take the
-//! lock and the core from them.
+//! Waking up takes longer than most operations. If each node can have a core, the thread therefore looks for more for
+//! a while before it sleeps again. It stands back while waiting threads of the node make progress by themselves,
+//! because it would only take the lock and the core from them.
 //!
 //! Relies on `shared`. Used by `node`.
 
@@ -26,15 +26,16 @@ use crate::waker::Waker;
 const SLEEP: Duration = Duration::from_millis(50);
 /// The sleep while operations wait for room, or for a connection.
 const SHORT: Duration = Duration::from_micros(200);
-/// The nap where the provider has no descriptor, while this node's operations are under way, and else.
+/// The naps if the provider has no descriptor: while this node's operations are under way, and otherwise.
 const NAPS: [Duration; 2] = [Duration::from_micros(50), Duration::from_micros(500)];
 
-/// The time for which the thread looks for more where it has found something.
+/// The time for which the thread looks for more after it has found something.
 const LOOK: Duration = Duration::from_micros(50);
-/// The first and the longest nap of a thread that stands back. They bound how late an operation of a peer is carried out when the waiting
-/// threads have what they waited for.
+/// The first and the longest nap of a thread that stands back. They bound the delay of a peer's operation once the
+/// waiting threads have what they waited for.
 const STAND_BACK: (Duration, Duration) = (Duration::from_micros(100), Duration::from_micros(400));
-/// The calls of waiting threads, in a look or a nap, that say that these make progress. Waits that sleep make fewer.
+/// The number of calls of waiting threads, in a look or a nap, that shows that these make progress. Waits that sleep
+/// make fewer.
 const HELPED: u64 = 8;
 
 /// The running thread, which ends when this is dropped.
@@ -95,7 +96,7 @@ fn run(shared: &Shared) {
             continue;
         }
         let ready = match found && may_look {
-            // After a look in vain the provider has to say again that waiting misses nothing.
+            // After a look that found nothing, the provider must confirm again that waiting misses nothing.
             true => look_for_more(shared, fd),
             false => sleep(waker, fd, limit),
         };
@@ -106,8 +107,8 @@ fn run(shared: &Shared) {
     }
 }
 
-/// Makes progress until nothing has come for the time of a look, until somebody wakes, or until waiting threads make progress and have
-/// stopped.
+/// Makes progress. Stops when idle for the time of a look, when woken, or when the waiting threads have made progress
+/// and have stopped.
 fn look_for_more(shared: &Shared, fd: Option<BorrowedFd<'_>>) -> Ready {
     let (mut last, mut helped) = (Instant::now(), shared.helped());
     while last.elapsed() < LOOK {
@@ -118,7 +119,7 @@ fn look_for_more(shared: &Shared, fd: Option<BorrowedFd<'_>>) -> Ready {
         if shared.helped() - helped >= HELPED {
             return stand_back(shared);
         }
-        // Whoever has the lock otherwise lets it go soon, and there is still something to be read then.
+        // The holder of the lock lets it go soon. The descriptor may still be readable then.
         if ready.provider
             && let Some(mut engine) = shared.try_engine()
         {
@@ -142,7 +143,7 @@ fn stand_back(shared: &Shared) -> Ready {
     }
 }
 
-/// Tells what has ended a sleep, or neither if its time was up.
+/// The reason that a sleep ended, or neither if its time was up.
 #[derive(Clone, Copy, Default)]
 struct Ready {
     waker: bool,

@@ -1,5 +1,5 @@
-//! The promises of a provider, said and kept, so that a test can make a provider of any weakness, or one that says more than
-//! it keeps.
+//! The promises of a provider, stated and kept, so that a test can make a provider of any weakness, or one that
+//! states more than it keeps.
 //!
 //! [`WeakProvider`] is the configuration of `weak`. Relies on `order` for the attributes and on `ffi::types` for the
 //! constants. Used by `config`, by `provider`, which takes the mapping from here, and by `weak`.
@@ -7,7 +7,8 @@
 use crate::ffi::types::*;
 use crate::order::{Attributes, Bought, Class, Mapping, Trust};
 
-/// An order of two operations towards a peer, by what they do there: one reads or writes after the other has read or written.
+/// An order of two operations towards a peer, by their accesses there: one reads or writes after the other has read
+/// or written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Order {
     /// Between any two operations (`FI_ORDER_RAW` and so on).
@@ -60,7 +61,7 @@ pub struct Orders {
     pub rar: Order,
 }
 
-/// An operation, as far as orders ask for it.
+/// The properties of an operation on which orders depend.
 #[derive(Clone, Copy)]
 pub(crate) struct Shape {
     pub(crate) class: Class,
@@ -84,9 +85,9 @@ impl Orders {
         }
     }
 
-    /// Returns true if `later` may not overtake `earlier`: whatever the one does there comes after everything that the other does.
-    /// Takes libfabric's manual in its weakest sense: a fetching atomic reads and writes, so it is in order if all
-    /// that it does is.
+    /// Returns true if `later` may not overtake `earlier`: each access of the one comes after every access of the
+    /// other. Takes libfabric's manual in its weakest sense: a fetching atomic reads and writes, so it is in order if
+    /// both of its accesses are.
     pub(crate) fn keep(&self, earlier: Shape, later: Shape) -> bool {
         let atomics = [earlier.atomic, later.atomic];
         let bytes = earlier.bytes.max(later.bytes);
@@ -126,18 +127,18 @@ fn writes(class: Class) -> &'static [bool] {
     }
 }
 
-/// A provider as weak as its attributes allow. It hands operations to the real provider in any order that it does not keep,
-/// and reports writes that were not asked to be delivered (`FI_DELIVERY_COMPLETE`) as soon as it likes.
+/// A provider as weak as its attributes allow. It hands operations to the real provider in any order that it need not
+/// keep. It reports writes that were not asked to be delivered (`FI_DELIVERY_COMPLETE`) at any time.
 ///
-/// This is a test aid without useful speed. If `says` is `keeps`, the provider is honest, and the fabric on it keeps the
-/// contract. If it says more than it keeps, or if the fabric goes `without` something, the fabric is broken, which tests should
-/// find.
+/// This is a test aid without useful speed. If `says` is `keeps`, the provider is honest, and the fabric on it keeps
+/// the contract. If it says more than it keeps, or if the fabric goes `without` something, the fabric is broken, and
+/// tests should find that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WeakProvider {
     /// The seed of its choices. (It does not control the scheduling of threads, so it does not replay a run.)
     pub seed: u64,
-    /// Its name, from which the mapping concludes how words travel ([`Words`](crate::Words)) and what is known besides
-    /// the attributes ([`Trust::Known`]).
+    /// Its name, from which the mapping concludes how words travel ([`Words`](crate::Words)) and what is known
+    /// besides the attributes ([`Trust::Known`]).
     pub name: String,
     /// The orders of its attributes.
     pub says: Orders,
@@ -181,7 +182,7 @@ mod tests {
     use super::*;
     use crate::order::Words;
 
-    /// The mapping takes for given what an honest provider keeps, and buys everything else: for all attributes.
+    /// The mapping relies on the orders that an honest provider keeps, and buys all others, for all attributes.
     #[test]
     fn the_mapping_buys_what_an_honest_provider_does_not_keep() {
         const BITS: u64 = 1 << 15;

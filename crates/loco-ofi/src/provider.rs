@@ -1,4 +1,4 @@
-//! The providers of this host: what libfabric offers, what the contract makes of it, and which is taken.
+//! The providers of this host: libfabric's offers, the mapping of the contract to each, and the choice of one.
 //!
 //! Relies on `ffi` and `order`. Used by `port`, which opens the one that is taken, and by `loco doctor` and `loco fabrics`.
 
@@ -71,7 +71,7 @@ pub fn library_version() -> Result<String> {
     Ok(format!("{}.{}", version >> 16, version & 0xffff))
 }
 
-/// Returns what this host's libfabric offers, best first. Providers that cannot be used at all are left out.
+/// Returns the usable offers of this host's libfabric, best first.
 ///
 /// # Errors
 /// Returns [`FabricError::Config`], which says what is missing and what to do.
@@ -122,7 +122,7 @@ pub(crate) fn choose(config: &OfiConfig) -> Result<Offer> {
     Err(FabricError::Config(refused.join("; ")))
 }
 
-/// Returns why a provider is refused although its attributes would do.
+/// Returns the reason that a provider is refused although its attributes would do.
 fn faulty(provider: &str) -> Option<&'static str> {
     let core = provider.split(';').next().unwrap_or(provider);
     (core == "shm").then_some(
@@ -148,14 +148,14 @@ fn offers(config: &OfiConfig) -> Result<Vec<Offer>> {
     })?;
     let mut offers = list;
     if config.provider.is_none() && !config.any_provider {
-        // What is left are emulations and test aids, which are taken by name only.
+        // The remaining providers are emulations and test aids, which are taken by name only.
         offers.retain(|offer| offer.is_rdma() || offer.name().starts_with("tcp"));
     }
     offers.sort_by_key(|offer| (config.provider.is_none() && !offer.is_rdma(), offer.is_local()));
     Ok(offers)
 }
 
-/// Asks libfabric.
+/// Asks libfabric for its offers.
 fn ask(api: &'static Api, config: &OfiConfig, op_flags: u64) -> std::io::Result<Vec<Offer>> {
     let invalid = |_| std::io::Error::from(std::io::ErrorKind::InvalidInput);
     let provider = config.provider.as_deref().map(CString::new);
@@ -354,6 +354,8 @@ impl Drop for Offer {
     }
 }
 
+/// Copies a C string, or returns an empty string for null.
+///
 /// # Safety
 /// Null, or a C string.
 unsafe fn text(at: *const c_char) -> String {

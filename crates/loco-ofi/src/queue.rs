@@ -1,7 +1,8 @@
 //! A queue pair's operations, from posting to their report.
 //!
-//! Operations are issued in order, each when the [mapping](crate::order) allows it, and end in order: a report says that all
-//! earlier operations of the queue pair have ended, as the contract demands. Relies on `order`. Used by `engine`.
+//! Operations are issued in order, each when the [mapping](crate::order) allows it, and end in order: a report of one
+//! says that all earlier operations of the queue pair have ended, as the contract demands. Relies on `order`. Used by
+//! `engine`.
 
 use std::collections::VecDeque;
 
@@ -167,7 +168,8 @@ impl Queue {
             .unwrap_or_default()
     }
 
-    /// Takes the oldest operation if it has ended and everything of it has landed. Returns its report, if it wants one.
+    /// Takes the oldest operation if it has ended and all its results have landed. Returns its report, if it wants
+    /// one.
     pub(crate) fn take_ended(&mut self) -> Option<Option<Completion>> {
         let ended = self.ops.front().is_some_and(Op::has_ended);
         if !ended {

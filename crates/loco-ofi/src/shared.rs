@@ -1,4 +1,4 @@
-//! The state that all threads of a node share, the one that makes progress included: the engine under its lock.
+//! The state that all threads of a node share, including the one that makes progress: the engine under its lock.
 //!
 //! Relies on `engine` and `waker`. Used by `progress` and `node`.
 

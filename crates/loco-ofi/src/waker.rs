@@ -1,4 +1,4 @@
-//! How the thread that makes progress is woken, and told to end.
+//! The means to wake the thread that makes progress, and to end it.
 //!
 //! Relies on nothing of this crate. Used by `shared` and `progress`.
 
@@ -46,7 +46,7 @@ impl Waker {
         self.wake.as_fd()
     }
 
-    /// Forgets what has woken the thread.
+    /// Clears the record that the thread was woken.
     pub(crate) fn clear(&self) {
         let _ = rustix::io::read(&self.wake, &mut [0u8; 8][..]);
     }

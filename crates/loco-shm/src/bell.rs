@@ -1,4 +1,5 @@
-//! The doorbell of a node: a word in its gate, by which its threads sleep and whoever changes its memory wakes them.
+//! The doorbell of a node: a word by which the node's threads sleep and writers of its memory wake them. It is in the
+//! node's gate.
 //!
 //! The word is odd while a sleep is announced. It is the word of the sleepers' futex, too:
 //!
@@ -14,12 +15,13 @@
 //! No wake-up is lost. The store comes before the load of the word in the program, and the sleeper's barrier
 //! is a full fence somewhere in the other thread's program. If that fence comes before the load, the load finds the word
 //! odd, or changed by somebody who rang since: either way the word is no longer `seen` when the other thread goes on, and
-//! the sleeper does not fall asleep or is woken. If the fence comes after the load, it comes after the store too, and the
-//! sleeper's last look finds the store. So ringing costs a load, of a line that changes only when somebody falls asleep,
-//! and no fence: the sleeper pays for both, as survivors do at the [gate](crate::gate).
+//! sleeper does not fall asleep or is woken. If the fence comes after the load, it comes after the store too, and the
+//! sleeper's last look finds the store. Ringing therefore costs a load, of a line that changes only when a thread
+//! falls asleep, and no fence: the sleeper pays for both, as survivors do at the [gate](crate::gate).
 //!
 //! Among the threads that find the word odd, one wakes the sleepers. If its process is killed between the exchange and
-//! the wake, nobody wakes them, so sleepers have a limit, and a loss rings too. Where a kernel has no such barrier a node has no doorbell.
+//! the wake, nobody wakes them, so sleepers have a limit, and a loss rings too. Where a kernel has no such barrier a
+//! node has no doorbell.
 //!
 //! Relies on `loco_host`'s futex. Used by queue pairs, the deferred NIC, and the asynchronous calls of this node.
 
@@ -68,7 +70,7 @@ impl Bell {
 impl Doorbell for Bell {
     fn arm(&self) -> Option<Armed> {
         let mut word = self.0.load();
-        // The exchange is a full fence; an announcement that stands needs none of its own, as the barrier follows.
+        // The exchange is a full fence. If the bit is already set no fence is needed, because the barrier follows.
         while word & ARMED == 0 {
             match self.0.compare_exchange(word, word | ARMED) {
                 Ok(_) => word |= ARMED,
@@ -106,7 +108,7 @@ mod tests {
     /// Long enough to tell a wake-up that is lost from one that is late.
     const FOR_EVER: Duration = Duration::from_secs(3600);
 
-    /// Two processors' worth of a node: the bell, and a word of its memory.
+    /// Makes the parts of a node that two processors use: the bell, and a word of its memory.
     fn bell_and_word(token: u8) -> (Bell, SpanCell<u64, Arena>) {
         membarrier(MembarrierCommand::RegisterGlobalExpedited).expect("Linux 4.16");
         let id = ArenaId {
@@ -132,7 +134,8 @@ mod tests {
 
     #[test]
     fn no_wake_up_is_lost() {
-        // Each side sleeps until the other has stored, without a limit: a wake-up lost would end the test by its patience.
+        // Each side sleeps until the other has stored, without a limit: a lost wake-up would end the test by its
+        // patience.
         let (bells, words): (Vec<_>, Vec<_>) = [bell_and_word(0x51), bell_and_word(0x52)].into_iter().unzip();
         let sleeps = AtomicU64::new(0);
         std::thread::scope(|scope| {

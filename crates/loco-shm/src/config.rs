@@ -38,22 +38,22 @@ pub enum Nic {
     #[default]
     Synchronous,
     #[cfg(feature = "deferred-nic")]
-    /// A thread of each node executes operations later, in every order that the contract allows. This is a
-    /// test aid without useful speed. It lets code that must work with pending operations and unplaced puts
-    /// be tested without an RDMA device.
+    /// A thread of each node executes operations later, in every order that the contract allows. This is a test aid
+    /// without useful speed. With it, code that must work with pending operations and unplaced puts can be tested
+    /// without an RDMA device.
     Deferred {
         /// The seed of the choice among the permitted steps and of the delays. (The seed does not control the
         /// operating system's scheduling, so it does not replay a run.)
         seed: u64,
         /// The longest delay of one step of an operation. About half of the steps are not delayed.
         delay_max: Duration,
-        /// The most operations in a queue pair that have not been polled (see
+        /// The maximum number of operations in a queue pair that have not been polled (see
         /// [`QueueFull`](FabricError::QueueFull)).
         queue_depth: usize,
     },
     #[cfg(feature = "deferred-nic")]
-    /// As [`Nic::Deferred`], but in every order that a discipline allows, which may be more or less than the
-    /// contract: a fabric to test tests with.
+    /// As [`Nic::Deferred`], but in every order that a discipline allows, which may be more or less than the contract
+    /// allows: a fabric to test tests with.
     Disciplined {
         /// As in [`Nic::Deferred`].
         seed: u64,

@@ -1,7 +1,8 @@
 //! The orders that a deferred NIC keeps, so that a test can take one of them away.
 //!
-//! [`Discipline::contract`] keeps what the contract promises and nothing else. The others are fabrics that are known to be weaker or
-//! stronger, on which `loco-litmus` tests whether it finds out. Cells are those of RDMA-TSO'24 Fig. 9, the last of `docs/rmw.md`.
+//! [`Discipline::contract`] keeps the orders of the contract and no others. The others are fabrics that are known to
+//! be weaker or stronger. `loco-litmus` tests whether it recognizes them. Cells are those of RDMA-TSO'24 Fig. 9, the
+//! last of `docs/rmw.md`.
 
 /// A step of an operation, by its stamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -16,7 +17,7 @@ pub enum Stage {
     Atomic = 3,
     /// The result of a get or read-modify-write lands (`nlW`).
     LocalWrite = 4,
-    /// A put is sent off: the issue of its `nrW`, which its completion tells. Placement follows.
+    /// A put is sent: the issue of its `nrW`, which its completion reports. Placement follows.
     Send = 5,
 }
 
@@ -32,9 +33,9 @@ pub struct Discipline {
     ordered: [[bool; 6]; 6],
     /// Whether a fenced operation waits for earlier gets and read-modify-writes.
     pub fences: bool,
-    /// Whether a get reads only when the puts before it that were sent off are placed (the PCIe flush).
+    /// Whether a get reads only when the earlier puts that were sent are placed (the PCIe flush).
     pub reads_flush: bool,
-    /// Whether a put completes only when its source has been read and it was sent off.
+    /// Whether a put completes only when its source has been read and it was sent.
     pub put_waits_for_read: bool,
     /// Whether a put completes only when it is placed. The contract does not promise that.
     pub put_waits_for_placement: bool,
@@ -42,8 +43,8 @@ pub struct Discipline {
     pub get_waits_for_result: bool,
     /// Whether a read-modify-write is one step.
     pub atomics_are_atomic: bool,
-    /// Whether operations see what earlier ones of their queue pair have sent off or fetched and that is not placed yet: gets see
-    /// puts, and puts see results (RDMA-TSO'24 section 4, without the PCIe guarantees).
+    /// Whether an operation sees unplaced results of earlier operations of its queue pair: gets see puts that were
+    /// sent, and puts see results that were fetched (RDMA-TSO'24 section 4, without the PCIe guarantees).
     pub forwards: bool,
 }
 
@@ -54,7 +55,7 @@ impl Default for Discipline {
 }
 
 impl Discipline {
-    /// Keeps what the contract promises (LOCO'26 Fig. 10, F6 to I9, and for atomics `docs/rmw.md`).
+    /// Keeps the orders of the contract (LOCO'26 Fig. 10, F6 to I9, and for atomics `docs/rmw.md`).
     pub fn contract() -> Discipline {
         let ordered = |earlier: Stage, later: Stage| match earlier {
             LocalRead => true,
@@ -81,7 +82,8 @@ impl Discipline {
         }
     }
 
-    /// Keeps what is left without the PCIe guarantees: a get does not place what was sent off before it, but sees it.
+    /// Keeps the orders that remain without the PCIe guarantees: a get does not place puts that were sent before it,
+    /// but sees them.
     pub fn without_pcie() -> Discipline {
         let mut discipline = Discipline {
             reads_flush: false,
@@ -94,8 +96,8 @@ impl Discipline {
         discipline
     }
 
-    /// Returns the discipline with one order more, or less. The order of a put's `RemoteWrite` is that of its issue (`Send`) and that
-    /// of its placement.
+    /// Returns the discipline with one order added or removed. The order of a put's `RemoteWrite` is that of its
+    /// issue (`Send`) and that of its placement.
     #[must_use]
     pub fn with(mut self, earlier: Stage, later: Stage, ordered: bool) -> Discipline {
         let steps = |stage: Stage| match stage {
@@ -115,7 +117,7 @@ impl Discipline {
         self.ordered[earlier as usize][later as usize]
     }
 
-    /// Returns for each stage the earlier stages for which it waits, a bit for each.
+    /// Returns for each stage the earlier stages for which it waits, as a set of bits.
     pub(crate) fn awaited(&self) -> [u8; 6] {
         let bits = |later: Stage| {
             let awaited = STAGES.into_iter().filter(|&earlier| self.orders(earlier, later));

@@ -54,7 +54,7 @@ const LOG_LEN: usize = 1 << 16;
 /// The offset of the slots, each on a line of its own.
 const SLOTS: usize = LOG + 8 * LOG_LEN;
 const LINE: usize = 64;
-/// The most slots, and so the most queue pairs of a node.
+/// The maximum number of slots, and so of queue pairs of a node.
 const SLOTS_MAX: usize = 1 << 16;
 const LEN: usize = SLOTS + LINE * SLOTS_MAX;
 

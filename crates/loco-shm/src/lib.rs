@@ -11,8 +11,8 @@
 //! With `Nic::Deferred`, a thread plays the network card and uses the freedom that the contract leaves to it.
 //!
 //! From the bottom: `arena` (a mapping), `memory` (handles), `bell` (wakes sleepers), `gate` (shuts lost nodes out), `operation`,
-//! `discipline` and `nic` (deferred execution and its orders, with the feature `deferred-nic` only), `node` (the state that the handles of a
-//! node share), `queue_pair`, `fabric`. All of them rely on `loco-host`.
+//! `discipline` and `nic` (deferred execution and its orders, with the feature `deferred-nic` only), `node` (the state
+//! that the handles of a node share), `queue_pair`, `fabric`. All of them rely on `loco-host`.
 
 #![deny(unsafe_code)]
 

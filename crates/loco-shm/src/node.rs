@@ -203,7 +203,7 @@ mod tests {
     use loco_fabric::{Control as _, Fabric, MemoryKind, QueuePair, Target, Work};
     use loco_job::Mesh;
 
-    /// Of two nodes that suspect each other, the first one stays, and the other can do nothing any more.
+    /// One of two nodes that suspect each other stays, and the other can do nothing any more.
     #[test]
     fn of_two_that_suspect_each_other_one_stays() {
         for _ in 0..20 {

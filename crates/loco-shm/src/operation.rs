@@ -15,7 +15,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Returns what a read-modify-write writes when it has read `old`, if it writes.
+    /// Returns the value that a read-modify-write writes when it has read `old`, or `None` if it writes none.
     #[cfg(feature = "deferred-nic")]
     pub(crate) fn computed(self, old: u64) -> Option<u64> {
         match self {

@@ -6,12 +6,12 @@ use std::time::Duration;
 /// Settings of a [`Manager`](crate::Manager).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// The time that any blocking call waits unless it has its own deadline.
+    /// The time that any blocking call waits unless it has its own deadline. The default is 10 s.
     pub deadline: Duration,
-    /// The thread that polls for completions.
+    /// The thread that polls for completions. The default is [`Polling::CallerDriven`].
     pub polling: Polling,
-    /// The size of one block of a thread's [`MemRef`](crate::MemRef) pool, in bytes. Larger requests get
-    /// memory of their own, which is slower.
+    /// The size of one block of a thread's [`MemRef`](crate::MemRef) pool, in bytes. Larger requests get memory of
+    /// their own, which is slower. The default is 4096.
     pub block_bytes: usize,
 }
 

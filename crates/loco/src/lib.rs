@@ -6,7 +6,7 @@
 //! its Fig. 10). Channels rely only on the fabric contract of [`fabric`]. The same code therefore runs over
 //! shared memory, over RDMA verbs and under a model checker.
 //!
-//! | object | what it is |
+//! | object | description |
 //! |---|---|
 //! | [`SharedRegion`] | raw memory on every participant |
 //! | [`SharedVar`] | a word replicated on every participant, broadcast to chosen nodes (`sv`) |

@@ -11,7 +11,7 @@ use crate::Result;
 /// the order of the nodes.
 ///
 /// # Panics
-/// If a node fails: with its error.
+/// Panics if a node fails, with its error.
 pub fn run<T: Send>(n: usize, node: impl Fn(AnyFabric) -> Result<T> + Sync) -> Vec<T> {
     let config = AnyConfig {
         choice: FabricChoice::Shm,
@@ -23,7 +23,7 @@ pub fn run<T: Send>(n: usize, node: impl Fn(AnyFabric) -> Result<T> + Sync) -> V
 /// Runs nodes as [`run`] does, over a shared-memory fabric of this configuration.
 ///
 /// # Panics
-/// If a node fails: with its error.
+/// Panics if a node fails, with its error.
 pub fn run_with<T: Send>(
     n: usize,
     config: &ShmConfig,
@@ -35,7 +35,7 @@ pub fn run_with<T: Send>(
 /// Runs nodes over any fabric of one process, which `bring_up` makes on each node.
 ///
 /// # Panics
-/// If a node fails: with its error.
+/// Panics if a node fails, with its error.
 pub fn run_on<F: Fabric, T: Send>(
     n: usize,
     bring_up: impl Fn(Mesh) -> loco_fabric::Result<F> + Sync,

@@ -1,5 +1,5 @@
-//! Posting does not allocate, nor does looking up: on the shared-memory fabric the hot paths, once warm, never call the allocator. This
-//! binary's allocator counts, thread by thread.
+//! Posting does not allocate, nor does looking up: on the shared-memory fabric the hot paths, once warm, never call the
+//! allocator. This binary's allocator counts, thread by thread.
 
 #![allow(clippy::unwrap_used)]
 

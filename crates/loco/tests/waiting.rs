@@ -1,5 +1,5 @@
-//! Threads that wait for long over shared memory take next to nothing of a core, and hear of what they wait for all the same. (Over
-//! verbs nobody rings for a put, and threads look in rounds: `ci/vm/suite` does not run these tests.)
+//! Threads that wait for long over shared memory take next to nothing of a core, and hear of what they wait for all the
+//! same. (Over verbs nobody rings for a put, and threads look in rounds: `ci/vm/suite` does not run these tests.)
 
 #![allow(clippy::unwrap_used)]
 

@@ -243,7 +243,7 @@ fn a_weak_test_is_mended_and_verified() {
         "{report}"
     );
     assert!(report.contains(" poll(2) (* added *) ;"), "{report}");
-    // What is shown is a test again, and robust.
+    // The printed program is a test again, and robust.
     let listing = report.split("RDMA ROB-1b+mended").nth(1).unwrap();
     let listing = listing.split("\nTest ").next().unwrap();
     let end = listing.find("robust [rdma-tso;]").unwrap() + "robust [rdma-tso;]".len();

@@ -1,4 +1,5 @@
-//! Many clients, in parallel: how many were run, how many completely, and the first that shows more than is promised.
+//! Many clients, in parallel: the number that were run, the number run completely, and the first that shows more than
+//! is promised.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -17,7 +18,7 @@ use super::check::{Checked, Effort, check, promised};
 use super::form::Form;
 use super::generate::Clients;
 
-/// Time for listing what the specification allows one client; one that takes longer is passed over.
+/// The time for listing the outcomes that the specification allows one client. A client that takes longer is skipped.
 const SPECIFIED_TIME: Duration = Duration::from_secs(10);
 
 /// The choice of clients, and how far each is explored.
@@ -25,17 +26,18 @@ const SPECIFIED_TIME: Duration = Duration::from_secs(10);
 pub struct Campaign {
     /// The clients.
     pub clients: Clients,
-    /// Draw so many at random, with this seed, instead of all.
+    /// The number of clients to draw at random and the seed, instead of all clients.
     pub random: Option<(u64, u64)>,
-    /// The shipped objects, each of these in turn.
+    /// The forms of the shipped objects. Each client runs on each form.
     pub forms: Vec<Form>,
-    /// Time for all clients. Those that are under way when it is over do not count.
+    /// The time for all clients. Clients under way when it is over do not count.
     pub time: Duration,
-    /// States of one client after which not all of its schedules are explored, but those that `otherwise` says.
+    /// The number of states of one client after which its schedules are no longer explored exhaustively, but by
+    /// `otherwise`.
     pub states_each: u64,
-    /// Schedules of the clients that were not explored completely.
+    /// The schedules of the clients that were not explored completely.
     pub otherwise: Option<Strategy>,
-    /// Clients that are run at a time.
+    /// The number of clients that run at a time.
     pub workers: usize,
     /// Counts the clients that have been run.
     pub progress: Arc<AtomicU64>,
@@ -46,23 +48,24 @@ pub struct Campaign {
 /// The findings of a campaign.
 #[derive(Debug, Default)]
 pub struct Summary {
-    /// Clients that were run, each in every form.
+    /// The number of clients that were run, each in every form.
     pub clients: u64,
-    /// Clients whose every execution was explored.
+    /// The number of clients whose every execution was explored.
     pub complete: u64,
-    /// Clients that were explored as far as random or bounded schedules go.
+    /// The number of clients that were explored only as far as random or bounded schedules go.
     pub otherwise: u64,
-    /// Clients that were passed over as their specification gives them no execution at all.
+    /// The number of clients that were skipped because their specification gives them no execution at all.
     pub blocked: u64,
-    /// Clients that were passed over as listing what their specification allows takes too long.
+    /// The number of clients that were skipped because listing the outcomes that their specification allows takes too
+    /// long.
     pub unknown: u64,
-    /// Outcomes that the specifications allow, of all clients.
+    /// The number of outcomes that the specifications allow, of all clients.
     pub allowed: u64,
-    /// Those of them that some execution had.
+    /// The number of these outcomes that some execution had.
     pub seen: u64,
     /// Counters of all explorations.
     pub stats: Stats,
-    /// The client that failed, the smallest of those that did.
+    /// The smallest of the clients that failed.
     pub failed: Option<Failed>,
     /// True if there were clients left when the time was over.
     pub unfinished: bool,
@@ -91,7 +94,7 @@ struct One {
     otherwise: bool,
     blocked: bool,
     unknown: bool,
-    /// The time was over before the client was explored.
+    /// Set if the time was over before the client was explored.
     late: bool,
     allowed: u64,
     seen: u64,
@@ -102,8 +105,7 @@ struct One {
 impl Campaign {
     /// Runs the clients until one fails, all are run or the time is over.
     ///
-    /// # Errors
-    /// [`SimError`] when a client cannot be explored.
+    /// Returns [`SimError`] when a client cannot be explored.
     pub fn run(&self) -> Result<Summary, SimError> {
         let begun = Instant::now();
         let deadline = begun.checked_add(self.time);
@@ -145,7 +147,7 @@ impl Campaign {
         Ok(summary)
     }
 
-    /// Takes clients until there are no more.
+    /// Runs clients until there are no more.
     fn work(
         &self,
         receive: &Mutex<Receiver<(u64, Client)>>,

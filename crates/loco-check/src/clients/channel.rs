@@ -1,7 +1,7 @@
-//! A channel of the caller's own, in the place of the shipped object of a library.
+//! A channel of the caller's own that replaces the shipped object of a library.
 //!
-//! Whoever writes a channel on `loco` and specifies it (`docs/mowgli.md`) runs clients on it with [`Own`] in the
-//! [`Form`](super::Form): the calls of one library become calls of the channel.
+//! A programmer who writes a channel on `loco` and specifies it (`docs/mowgli.md`) runs clients on it with [`Own`] in
+//! the [`Form`](super::Form): the calls of one library become calls of the channel.
 
 use loco::{Manager, Result, Thread};
 use loco_sim::ModelFabric;
@@ -22,10 +22,10 @@ pub type Make = fn(&Manager<ModelFabric>, &str, &ObjectKind) -> Result<Box<dyn C
 
 /// The calls of a channel.
 pub trait Channel: Send + Sync {
-    /// Calls a method with its values, which are the arguments that are neither objects nor identifiers nor nodes. A method
+    /// Calls a method. `values` are the arguments that are neither objects nor identifiers nor nodes. A method
     /// without a result returns [`Value::Unit`].
     ///
     /// # Errors
-    /// Those of the channel. An execution with one fails.
+    /// Returns the errors of the channel. An execution with one fails.
     fn call(&self, thread: &Thread<ModelFabric>, method: Method, values: &[Value]) -> Result<Value>;
 }

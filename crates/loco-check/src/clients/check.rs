@@ -1,4 +1,4 @@
-//! One client on shipped objects: every outcome that the model allows, and whether the objects promise so.
+//! One client on shipped objects: every outcome that the model allows, and whether the objects promise it.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
@@ -24,20 +24,20 @@ use crate::rung::STEPS_MAX;
 pub struct Effort {
     /// The schedules to explore.
     pub strategy: Strategy,
-    /// Explorers that work in parallel on the one client.
+    /// The number of explorers that work in parallel on the one client.
     pub workers: usize,
-    /// Give up after so long.
+    /// The time after which the exploration is given up.
     pub time_max: Option<Duration>,
-    /// Give up after so many states.
+    /// The number of states after which the exploration is given up.
     pub states_max: Option<u64>,
-    /// Iterations of the client's loops that are considered.
+    /// The number of iterations of the client's loops that are considered.
     pub iterations_max: u32,
     /// Set from outside to end early.
     pub cancel: Option<Arc<AtomicBool>>,
 }
 
 impl Default for Effort {
-    /// Every schedule, by one explorer, without a limit.
+    /// Returns the effort that explores every schedule, by one explorer, without a limit.
     fn default() -> Effort {
         Effort {
             strategy: Strategy::Exhaustive,
@@ -55,21 +55,21 @@ impl Default for Effort {
 pub struct Checked {
     /// The outcomes that some execution has.
     pub outcomes: BTreeSet<Outcome>,
-    /// Executions that have no outcome: a thread makes a call that never returns by its specification, as giving back a
-    /// lock that it does not hold, or needs more iterations of a loop than are considered.
+    /// Set if some execution has no outcome: a thread makes a call that never returns by its specification, such as
+    /// the release of a lock that it does not hold, or it needs more iterations of a loop than are considered.
     pub cut: bool,
-    /// The report of the exploration. Its failure is an execution with a forbidden outcome, an error of an object, or threads
-    /// that wait for ever.
+    /// The report of the exploration. Its failure is an execution with a forbidden outcome, an error of an object, or
+    /// threads that wait for ever.
     pub report: Report,
 }
 
 impl Checked {
-    /// True if every execution was seen to its end, and none failed.
+    /// Returns true if every execution was explored to its end, and none failed.
     pub fn is_complete(&self) -> bool {
         self.report.completeness == loco_sim::Completeness::Complete && !self.cut
     }
 
-    /// The outcomes in the form in which specifications answer.
+    /// Returns the outcomes in the form in which specifications answer.
     pub fn as_outcomes(&self) -> Outcomes {
         let completeness = match self.is_complete() {
             true => Completeness::Complete,
@@ -86,16 +86,15 @@ impl Checked {
     }
 }
 
-/// The outcomes that the shipped objects promise to keep to: those of the specifications, with the transitive barrier and
-/// LOCO'26 Def. 5.2 of ring buffers as printed.
+/// Returns the outcomes that the shipped objects promise: those of the specifications, with the transitive barrier
+/// and with LOCO'26 Def. 5.2 of ring buffers as printed.
 pub fn promised(client: &Client, budget: Budget<'_>) -> Outcomes {
     outcomes_by_specification(client, Setting::Shipped, budget)
 }
 
 /// Runs a client on shipped objects. With `allowed`, an execution with another outcome is a failure.
 ///
-/// # Errors
-/// [`SimError`] when the client cannot be explored.
+/// Returns [`SimError`] when the client cannot be explored.
 pub fn check(
     client: &Client,
     form: Form,
@@ -107,10 +106,10 @@ pub fn check(
     })
 }
 
-/// Repeats the execution of a schedule, as [`check`] would see it.
+/// Repeats the execution of a schedule as [`check`] would run it.
 ///
 /// # Errors
-/// [`SimError::Replay`] when the schedule is not of this client.
+/// Returns [`SimError::Replay`] when the schedule is not of this client.
 pub fn again(
     client: &Client,
     form: Form,
@@ -123,10 +122,10 @@ pub fn again(
     })
 }
 
-/// The execution of a schedule as a graph, to draw.
+/// Returns the execution of a schedule as a graph, to draw.
 ///
 /// # Errors
-/// As [`again`].
+/// Returns the errors of [`again`].
 pub fn graph(
     client: &Client,
     form: Form,
@@ -140,10 +139,10 @@ pub fn graph(
     })
 }
 
-/// The execution of a schedule as a film.
+/// Returns the execution of a schedule as a film.
 ///
 /// # Errors
-/// As [`again`].
+/// Returns the errors of [`again`].
 pub fn film(client: &Client, form: Form, effort: &Effort, schedule: &Schedule) -> Result<Film, SimError> {
     let client = Arc::new(client.clone());
     let (found, iterations_max) = (Found::default(), effort.iterations_max);
@@ -186,7 +185,7 @@ fn run(
 
 type Found = Arc<Mutex<(BTreeSet<Outcome>, bool)>>;
 
-/// The world of a client.
+/// Builds the world of a client.
 pub(super) fn build(
     world: &mut World,
     client: &Arc<Client>,
@@ -223,7 +222,7 @@ pub(super) fn build(
     });
 }
 
-/// The outcome of an execution; none if a thread did not run to its end.
+/// Returns the outcome of an execution, or `None` if a thread did not run to its end.
 fn outcome(client: &Client, at: &[At], end: &End<'_>) -> Option<Outcome> {
     let mut registers: Vec<Option<Vec<Value>>> = vec![None; client.threads.len()];
     for history in end.histories() {
@@ -256,7 +255,7 @@ fn word_at_end(client: &Client, at: &[At], end: &End<'_>, word: ObjectId) -> Opt
     Some(Value::Int(value as i64))
 }
 
-/// A failing client as a person reads it: the client as a file, then what happened, then how to see it again.
+/// Describes a failing client for a person: the client as a file, then what happened, then how to see it again.
 pub fn describe(client: &Client, failure: &Failure) -> String {
     format!("{}\n{failure}", client.print())
 }

@@ -1,4 +1,4 @@
-//! Chooses the shipped object that stands for a library where several do.
+//! Chooses the shipped object that stands for a library if several do.
 
 use super::channel::Own;
 use crate::Object;
@@ -42,12 +42,12 @@ pub struct Form {
     pub lock: LockForm,
     /// For ring buffers.
     pub ring: RingForm,
-    /// A channel of the caller's own in the place of a library's object.
+    /// A channel of the caller's own that replaces a library's object.
     pub own: Option<Own>,
 }
 
 impl Form {
-    /// The forms in which clients of an object run, each of them.
+    /// Returns every form in which clients of an object run.
     pub fn of(object: Object) -> Vec<Form> {
         let usual = Form::default();
         match object {
@@ -70,7 +70,7 @@ impl Form {
         }
     }
 
-    /// Describes the unusual parts of the form, for reports; empty if there are none.
+    /// Describes the unusual parts of the form, for reports. The text is empty if there are none.
     pub fn about(&self) -> String {
         let mut about = Vec::new();
         if self.owned == OwnedForm::Wide {

@@ -1,8 +1,9 @@
 //! Generates the clients that an object is checked with.
 //!
-//! Clients are those of `mowgli_libraries::enumerate`, each once up to symmetry, or drawn at random. A generated client is
-//! *fair*: every thread gives back the locks that it takes, calls no barrier while it holds one, and calls a barrier as often
-//! as the other participants, so that threads which wait for ever are a fault of the object and not of the client.
+//! Clients are those of `mowgli_libraries::enumerate`, each once up to symmetry, or drawn at random. A generated
+//! client is *fair*: every thread gives back the locks that it takes, calls no barrier while it holds one, and calls
+//! a barrier as often as the other participants. Threads that wait for ever are therefore a fault of the object and
+//! not of the client.
 
 use std::ops::ControlFlow;
 use std::str::FromStr;
@@ -17,22 +18,22 @@ use crate::Object;
 /// The size of the clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Size {
-    /// Most threads.
+    /// The maximum number of threads.
     pub threads: usize,
-    /// Most calls of each thread.
+    /// The maximum number of calls of each thread.
     pub calls: usize,
-    /// Most calls of all threads together.
+    /// The maximum number of calls of all threads together.
     pub total: usize,
-    /// Most nodes.
+    /// The maximum number of nodes.
     pub nodes: u8,
-    /// Most objects of each library, where its kind has no roles to tell.
+    /// The maximum number of objects of each library, unless its kind has roles that determine it.
     pub objects: usize,
-    /// Libraries whose methods are called besides the object's.
+    /// The libraries whose methods are called besides the object's.
     pub with: Vec<Library>,
 }
 
 impl Default for Size {
-    /// Two threads of two calls each, on two nodes.
+    /// Returns the size of two threads of two calls each, on two nodes.
     fn default() -> Size {
         Size {
             threads: 2,
@@ -45,19 +46,19 @@ impl Default for Size {
     }
 }
 
-/// Most threads and nodes: beyond, the number of shapes explodes.
+/// The maximum number of threads and nodes. Beyond it the number of shapes explodes.
 const MOST: usize = 4;
 
-/// A size that is not one.
+/// The reason that a text is no size.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotASize {
-    /// A part that says nothing.
+    /// A part that gives no size.
     #[error(
         "`{0}` says no size; write for example `threads<=3,calls<=2`: the parts are threads<=N, calls<=N (of each thread), \
          total<=N (calls of all threads), nodes<=N, objects<=N, with=LIBRARY"
     )]
     Part(String),
-    /// A number out of range.
+    /// A number is out of range.
     #[error(
         "`{0}`: a client has 1 to {MOST} threads on 1 to {MOST} nodes, and at least a call and an object"
     )]
@@ -93,7 +94,7 @@ impl FromStr for Size {
                 "threads" => size.threads = number,
                 "calls" => size.calls = number,
                 "total" => size.total = number,
-                // At most `MOST`.
+                // The number is at most `MOST`.
                 "nodes" => size.nodes = number as u8,
                 "objects" => size.objects = number,
                 _ => return Err(not_a_part()),
@@ -103,7 +104,7 @@ impl FromStr for Size {
     }
 }
 
-/// The library that an object implements.
+/// Returns the library that an object implements.
 pub fn library(object: Object) -> Library {
     match object {
         Object::Fence => Library::Fence,
@@ -129,8 +130,8 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// Those of this size: with calls of the object's library and of each of `size.with`. Fences are about operations of
-    /// others, so that theirs are clients of words too.
+    /// Returns the clients of this size, with calls of the object's library and of each of `size.with`. Fences
+    /// concern the operations of other objects, so their clients also use words.
     pub fn new(object: Object, size: &Size) -> Clients {
         let mut libraries = vec![library(object)];
         if object == Object::Fence && size.with.is_empty() {
@@ -144,14 +145,14 @@ impl Clients {
             calls_each_max: size.calls,
             nodes_max: size.nodes,
             objects_max: size.objects,
-            // That every execution ends, without an error, is something to look at too.
+            // It is also examined whether every execution ends without an error.
             results: false,
             ..Bounds::of(&libraries, size.total.min(size.threads * size.calls))
         };
         Clients { libraries, bounds }
     }
 
-    /// Calls `visit` with each, small ones first, until it breaks.
+    /// Calls `visit` with each client, small ones first, until it breaks.
     pub fn each(&self, visit: &mut dyn FnMut(Client) -> ControlFlow<()>) {
         let _ = for_each_client(&self.bounds, &mut |client| match self.admit(client) {
             Some(client) => visit(client),
@@ -159,7 +160,7 @@ impl Clients {
         });
     }
 
-    /// Draws `count` clients of the size, with as many calls as it allows; `random(n)` is below `n`.
+    /// Draws `count` clients of the size, with as many calls as it allows. `random(n)` returns a number below `n`.
     pub fn draw(
         &self,
         count: u64,
@@ -168,7 +169,7 @@ impl Clients {
     ) {
         let clients = RandomClients::new(&self.bounds);
         let mut drawn = 0;
-        // A draw that is not admitted is made again; that few are would be no reason to go on for ever.
+        // A draw that is not admitted is repeated. The number of draws is limited, in case few are admitted.
         for _ in 0..count.saturating_mul(1_000) {
             if drawn == count {
                 return;
@@ -184,7 +185,8 @@ impl Clients {
         }
     }
 
-    /// The client, made fair; none if it cannot be, or does not call every library: it is one of a smaller set then.
+    /// Returns the client, made fair. Returns `None` if that is impossible, or if it does not call every library and
+    /// so belongs to a smaller set.
     fn admit(&self, mut client: Client) -> Option<Client> {
         let mut called = Vec::new();
         client.for_each_call(&mut |_, call| called.push(call.method.library()));
@@ -213,17 +215,18 @@ fn meets(client: &Client) -> bool {
     })
 }
 
-/// The state of a lock in a thread, as far as its text tells.
+/// The state of a lock in a thread, as far as its text shows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Has {
     Nothing,
     TheLock,
-    /// The lock, if this register is true.
+    /// The thread has the lock if this register is true.
     Perhaps(mowgli_libraries::client::Reg),
 }
 
-/// Makes every thread give back what it has got: what is given back after a try only if the try succeeded, and what is
-/// still held at the end. False if a thread takes what it has, gives back what it has not, or calls a barrier with a lock.
+/// Makes every thread give back the locks that it got: a lock that a try got only if the try succeeded, and at the
+/// end the locks that are still held. Returns false if a thread takes a lock that it has, gives back one that it has
+/// not, or calls a barrier with a lock.
 fn give_back(client: &mut Client) -> bool {
     let locks: Vec<ObjectId> = (0..client.objects.len())
         .filter(|&id| matches!(client.objects[id].kind, ObjectKind::Lock { .. }))

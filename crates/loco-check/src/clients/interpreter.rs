@@ -1,7 +1,7 @@
 //! Runs one thread of a client: its calls are calls of the shipped objects.
 //!
-//! The thread notes each call with its result, so that reports show them, and its registers at the end. Nothing that it does
-//! depends on anything but what it is told by the objects, as the model fabric demands.
+//! The thread notes each call with its result, so that reports show them, and its registers at the end. Its actions
+//! depend only on the results of the objects, as the model fabric demands.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +25,7 @@ pub(super) const NEVER_RETURNS: &str = "makes a call that never returns";
 /// The note of a thread whose loop takes more iterations than are considered.
 pub(super) const CUT: &str = "needs more iterations of a loop";
 
-/// Why a thread stops before its code does.
+/// The reason that a thread stops before the end of its code.
 enum Stop {
     NeverReturns,
     Cut,
@@ -68,16 +68,16 @@ struct Interpreter<'a> {
     writers: BTreeMap<ObjectId, loco::RingWriter<Fabric>>,
     readers: BTreeMap<ObjectId, loco::RingReader<Fabric>>,
     registers: Vec<Value>,
-    /// Operations that a wait of the library waits for.
+    /// The operations that a wait of the library waits for.
     keys: BTreeMap<(Library, WorkId), AckKey<Fabric>>,
-    /// Identifiers that some wait names: operations with others are posted without a key where that is possible.
+    /// The identifiers that some wait names. Operations with others are posted without a key where possible.
     awaited: BTreeSet<(Library, WorkId)>,
-    /// Nodes towards which the next operation is fenced.
+    /// The nodes towards which the next operation is fenced.
     fenced: BTreeSet<Node>,
     held: BTreeMap<ObjectId, Held<'a>>,
 }
 
-/// Runs thread `number` of the client on its node. An error of an object is a finding: it panics.
+/// Runs thread `number` of the client on its node. Panics on an error of an object, which is a finding.
 pub(super) fn run(client: &Client, number: usize, site: &Site, iterations_max: u32) {
     let Some(seat) = site.take(number) else {
         return;
@@ -109,7 +109,7 @@ pub(super) fn run(client: &Client, number: usize, site: &Site, iterations_max: u
         held: BTreeMap::new(),
     };
     match interpreter.body(&code.body) {
-        // Values serialize.
+        // Serializing the values does not fail.
         Ok(_) => note(format!(
             "{REGISTERS}{}",
             serde_json::to_string(&interpreter.registers).unwrap_or_default()
@@ -118,7 +118,7 @@ pub(super) fn run(client: &Client, number: usize, site: &Site, iterations_max: u
         Err(Stop::Cut) => note(CUT),
         Err(Stop::Failed(error)) => panic!("{error}"),
     }
-    // A client that ends holds what it holds.
+    // A client that ends keeps the locks that it holds.
     for held in std::mem::take(&mut interpreter.held).into_values() {
         std::mem::forget(held);
     }
@@ -138,7 +138,7 @@ fn work(call: &Call) -> Option<WorkId> {
 }
 
 impl<'a> Interpreter<'a> {
-    /// Runs statements to their end or to a break, which is how many loops to leave.
+    /// Runs statements to their end or to a break. Returns the number of loops to leave.
     fn body(&mut self, body: &[Stmt]) -> std::result::Result<u32, Stop> {
         for stmt in body {
             let left = match stmt {
@@ -259,7 +259,7 @@ impl<'a> Interpreter<'a> {
         Ok(Value::Unit)
     }
 
-    /// RDMA^WAIT: CPU accesses of a region, and operations of the thread.
+    /// Makes a call of RDMA^WAIT: CPU accesses of a region, and operations of the thread.
     fn on_words(&mut self, call: &Call) -> std::result::Result<Value, Stop> {
         let thread = self.thread;
         match call.method {
@@ -268,7 +268,7 @@ impl<'a> Interpreter<'a> {
                 return Ok(Value::Unit);
             }
             Method::Wait => return self.wait(call),
-            // No client calls these.
+            // Clients do not call these.
             Method::Poll | Method::SetIsEmpty => return Err(Stop::NeverReturns),
             Method::Rfence => {
                 if let Some(Arg::Node(node)) = call.args.first() {
@@ -329,7 +329,7 @@ impl<'a> Interpreter<'a> {
         Ok(self.keep(call, key))
     }
 
-    /// Mixed-size locations.
+    /// Makes a call on mixed-size locations.
     fn on_mixed(&mut self, call: &Call) -> std::result::Result<Value, Stop> {
         let objects = self.objects;
         let Some(mixed) = &objects.mixed else {
@@ -545,14 +545,14 @@ impl<'a> Interpreter<'a> {
     }
 }
 
-/// The message of these bytes.
+/// Returns the message of these bytes.
 fn message(bytes: &[u8]) -> Value {
     let (words, _) = bytes.as_chunks::<WORD_BYTES>();
     let words: Vec<i64> = words.iter().map(|&word| i64::from_ne_bytes(word)).collect();
     Value::message(&words)
 }
 
-/// The value of a wide variable, which is a word and its complement once it has been stored.
+/// Returns the value of a wide variable, which is a word and its complement once it has been stored.
 fn whole([word, complement]: [u64; 2]) -> Value {
     assert!(
         complement == !word || (word, complement) == (0, 0),

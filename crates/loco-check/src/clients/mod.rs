@@ -1,18 +1,19 @@
-//! Clients of libraries on shipped objects: what an execution lets a client see is among what the specifications of the
-//! objects allow.
+//! Runs clients of libraries on shipped objects, and checks that clients see only what the objects' specifications
+//! allow.
 //!
-//! A client (`mowgli_libraries::client`) is run as calls on the objects of `loco` under the model fabric. Its declarations
-//! become objects, its columns threads, its calls calls. Every outcome that an execution has is compared with the
-//! outcomes that the specifications allow; one that they do not allow is a failure, with its schedule.
+//! A client (`mowgli_libraries::client`) is run as calls on the objects of `loco` under the model fabric. Its
+//! declarations become objects, its columns become threads, and its calls become calls. Every outcome that an
+//! execution has is compared with the outcomes that the specifications allow. An outcome that they do not allow is a
+//! failure, with its schedule.
 //!
-//! | file | what it is |
+//! | file | content |
 //! |---|---|
-//! | `channel` | a channel of the caller's own in the place of a shipped object |
-//! | `form` | which shipped object stands for a library where several do |
+//! | `channel` | a channel of the caller's own that replaces a shipped object |
+//! | `form` | the shipped object that stands for a library if several do |
 //! | `objects` | the objects of a client, made in the set-up of the nodes |
 //! | `interpreter` | one thread of a client |
 //! | `check` | one client: its outcomes, and the comparison |
-//! | `generate` | which clients an object is checked with |
+//! | `generate` | the clients that an object is checked with |
 //! | `campaign` | many clients, in parallel |
 //!
 //! Relies on `mowgli-libraries` for clients and specifications, on `loco-sim` for the exploration. `loco check --client` and

@@ -1,6 +1,6 @@
 //! The shipped objects that a client's declarations stand for, and the threads that its columns stand for.
 //!
-//! Everything is made in the set-up of the nodes, which is not explored: managers, objects, threads, the handles of
+//! All objects are made in the set-up of the nodes, which is not explored: managers, objects, threads, the handles of
 //! ring buffers, initial values.
 
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ pub(super) enum Bound {
     /// A word or mixed-size location: a place in [`Objects::words`] or [`Objects::mixed`].
     Place,
     SharedVar(SharedVar<u64, Fabric>),
-    /// None on a node without participants.
+    /// `None` on a node without participants.
     Barrier(Option<Barrier<Fabric>>),
     Ring(RingBuffer<Fabric>),
     Owned(OwnedVar<u64, Fabric>),
@@ -47,11 +47,11 @@ pub(super) enum Bound {
 
 /// The objects of a client, on one node.
 pub(super) struct Objects {
-    /// By [`ObjectId`].
+    /// The objects by [`ObjectId`].
     pub(super) bound: Vec<Bound>,
     /// The words of the client, each at its [`ObjectId`] and used on its own node only.
     pub(super) words: Option<SharedRegion<Fabric>>,
-    /// Its mixed-size locations, likewise, numbered by [`Objects::mixed_index`].
+    /// The mixed-size locations of the client, likewise, numbered by [`Objects::mixed_index`].
     pub(super) mixed: Option<Msw<Fabric>>,
 }
 
@@ -65,12 +65,12 @@ pub(super) struct Seat {
 /// The objects of a node of the world.
 pub(super) struct Site {
     pub(super) objects: Objects,
-    /// By thread of the client; of other nodes' threads none.
+    /// The seats by thread of the client. Threads of other nodes have none.
     seats: Vec<Mutex<Option<Seat>>>,
 }
 
 impl Site {
-    /// The objects of the client's thread, until it takes them.
+    /// Takes the objects of the client's thread. Returns `None` if they were taken before.
     pub(super) fn take(&self, thread: usize) -> Option<Seat> {
         self.seats[thread]
             .lock()
@@ -99,7 +99,7 @@ pub(super) fn nodes(world: &mut World, client: &Arc<Client>, form: Form) -> Vec<
 }
 
 impl Site {
-    /// Takes threads and handles, and sets initial values, once everything is connected.
+    /// Takes threads and handles, and sets initial values. Called once everything is connected.
     fn new(manager: &Manager<Fabric>, client: &Client, objects: Objects) -> Result<Site> {
         let mut seats = Vec::new();
         for thread in &client.threads {
@@ -171,7 +171,7 @@ impl Objects {
         Ok(Objects { bound, words, mixed })
     }
 
-    /// The number of a mixed-size location among those of the client.
+    /// Returns the number of a mixed-size location among those of the client.
     pub(super) fn mixed_index(client: &Client, object: ObjectId) -> usize {
         let before = &client.objects[..usize::from(object.0)];
         let mixed = before
@@ -181,7 +181,7 @@ impl Objects {
     }
 }
 
-/// One object.
+/// Makes one object.
 fn bind(
     manager: &Manager<Fabric>,
     client: &Client,
@@ -210,7 +210,7 @@ fn bind(
             readers,
             size,
         } => {
-            // A cell is a word: a record of n words is n + 1 of them, with its header.
+            // A cell is a word: a record of n words takes n + 1 of them, with its header.
             let capacity = *size as usize * WORD_BYTES;
             let readers = readers.iter().map(|&thread| node_id(client.node_of(thread)));
             let config = RingConfig::new(capacity).readers(readers);
@@ -242,11 +242,12 @@ fn bind(
     })
 }
 
-/// A store with room for every insert of the client, as the specification has no full store.
+/// Returns a store's configuration with room for every insert of the client, because no store of the specification is
+/// full.
 fn store_config(client: &Client) -> KvConfig {
     let mut inserts = 0;
     client.for_each_call(&mut |_, call| inserts += u32::from(call.method == Method::InsertKv));
-    // A build with the mistakes of the tests has a field more.
+    // In a build with the mistakes of the tests there is one more field.
     #[allow(clippy::needless_update)]
     KvConfig {
         slots_per_node: inserts.max(1),

@@ -1,7 +1,8 @@
-//! Worlds of a chosen size: so many nodes with so many threads, each of which makes so many calls of an object.
+//! Worlds with a chosen number of nodes, of threads on each node, and of calls of an object by each thread.
 //!
-//! Every execution is checked against the object's specification, also where waits are late and nodes are lost. A call that is late is made
-//! again. A thread whose call fails because of a loss ends there, and that call may have taken effect or not.
+//! Every execution is checked against the object's specification, also when waits are late and nodes are lost. A call
+//! that is late is made again. A thread whose call fails because of a loss ends there, and that call may have taken
+//! effect or not.
 //!
 //! Relies on `stage`. Used by `loco check` with `--nodes`, `--ops` and the like.
 
@@ -24,16 +25,17 @@ use crate::worlds::queue::with_lost_values;
 /// The size of a world.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Size {
-    /// Nodes.
+    /// The number of nodes.
     pub nodes: u16,
-    /// Threads on each node.
+    /// The number of threads on each node.
     pub threads: usize,
-    /// Operations of each thread.
+    /// The number of operations of each thread.
     pub ops: u64,
 }
 
 impl Size {
-    /// Builds the object's world of this size. Returns false if the object has none, because what it promises depends on how it is used.
+    /// Builds the object's world of this size. Returns false if the object has none, because its promises depend on
+    /// how it is used.
     pub fn build(self, object: Object, world: &mut World) -> bool {
         use {atomics as a, variables as v};
         match object {
@@ -101,7 +103,7 @@ impl Size {
 
 /// Sets what worlds of chosen size need in an explorer's configuration, besides its faults.
 pub fn configure(config: &mut Config) {
-    // Objects wait for a while for word of the lost.
+    // Objects wait for a while for messages of lost nodes.
     config.faults.idle_expiries |= config.faults.crashes + config.faults.suspicions > 0;
     config.steps_max = STEPS_MAX;
     config.longer_fails = true;
@@ -116,14 +118,15 @@ struct Place {
 }
 
 impl Place {
-    /// Returns a value that nobody else writes.
+    /// Returns a value that no other call writes.
     fn value(self, operation: u64) -> u64 {
         let thread = u64::from(self.node) * self.size.threads as u64 + self.thread as u64;
         thread * self.size.ops + operation + 1
     }
 }
 
-/// Makes a call of the history, and makes it again if it is late and has changed nothing then. Returns nothing if a node is lost.
+/// Makes a call of the history, and repeats it if it is late and has then changed nothing. Returns `None` if a node
+/// is lost.
 fn made<T, S: ToString>(
     thread: &Thread<Fabric>,
     name: impl Display,
@@ -133,8 +136,8 @@ fn made<T, S: ToString>(
     ended(thread, call(name, || in_time(thread, attempt), text(shown))).map(drop)
 }
 
-/// Makes a call of the history that may have taken effect although it is late, or finds a value torn whose writer is late or lost. Returns
-/// nothing if a node is lost.
+/// Makes a call of the history that may have taken effect although it is late, or that finds a value torn whose
+/// writer is late or lost. Returns `None` if a node is lost.
 fn made_once<T, S: ToString>(
     thread: &Thread<Fabric>,
     name: impl Display,
@@ -147,8 +150,7 @@ fn made_once<T, S: ToString>(
     }
 }
 
-/// Calls again until the result is another than a timeout, or a node is lost: whoever waits for one that has ended because of
-/// that waits in vain.
+/// Calls again until the result is no timeout or a loss is known, since a wait for an ended thread would not return.
 fn in_time<T>(thread: &Thread<Fabric>, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
     until_in_time(|| match attempt() {
         Err(error) if error.is_timeout() && knows_of_a_loss(thread) => Ok(Err(error)),
@@ -157,7 +159,7 @@ fn in_time<T>(thread: &Thread<Fabric>, mut attempt: impl FnMut() -> Result<T>) -
     })?
 }
 
-/// Unwraps the result of [`in_time`]. Returns nothing if a node is lost.
+/// Unwraps the result of [`in_time`]. Returns `None` if a node is lost.
 fn ended<T>(thread: &Thread<Fabric>, made: Result<T>) -> Option<T> {
     match made {
         Err(error) if error.is_timeout() && knows_of_a_loss(thread) => None,
@@ -177,7 +179,7 @@ fn text<T, S: ToString>(shown: impl Fn(&T) -> S) -> impl Fn(&Result<T>) -> Strin
     }
 }
 
-/// Says nothing of a call's value.
+/// Shows nothing of a call's value.
 fn nothing<T>(_: &T) -> &'static str {
     ""
 }

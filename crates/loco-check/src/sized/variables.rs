@@ -28,7 +28,8 @@ pub(super) fn use_barrier((flags, barrier): &BarrierParts, thread: &Thread<Fabri
     let mine = &flags[usize::from(at.node) * at.size.threads + at.thread];
     for round in 1..=at.size.ops {
         mine.write(round);
-        // To each by itself, and then on to the barrier: the others wait for everyone who is in, also where one of them is lost.
+        // Broadcasts to each peer separately, and then goes on to the barrier: the others wait for every
+        // participant, even if one is lost.
         for peer in (0..at.size.nodes).filter(|&node| node != at.node) {
             if let Some(key) = unless_lost(mine.bcast(thread, &[NodeId(peer)])) {
                 key.forget();
@@ -217,7 +218,7 @@ pub(super) fn use_ring_buffer(ring: &Ring, thread: &Thread<Fabric>, at: Place) -
         for message in 1..=at.size.ops {
             let mut submit = || loop {
                 match writer.submit(thread, &message.to_le_bytes()) {
-                    // The writer goes on without a reader that is lost.
+                    // The writer goes on without a lost reader.
                     Err(error) => match error.lost_peer() {
                         Some(node) => writer.exclude(node),
                         None => return Err(error),
@@ -231,7 +232,7 @@ pub(super) fn use_ring_buffer(ring: &Ring, thread: &Thread<Fabric>, at: Place) -
     if let Some(mut reader) = reader {
         for _ in 1..=at.size.ops {
             let receive = || Ok(reader.receive(thread)?.to_vec());
-            // A message of another length never is one that was submitted.
+            // A message of another length was not submitted.
             let number = |message: &Vec<u8>| match message.as_slice().try_into() {
                 Ok(word) => u64::from_le_bytes(word).to_string(),
                 Err(_) => format!("{message:?}"),

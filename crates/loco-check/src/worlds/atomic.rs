@@ -65,7 +65,7 @@ fn use_variable(variable: &AtomicVar<u64, Fabric>, thread: &Thread<Fabric>, what
     }
 }
 
-/// Threads with their nodes and calls, on one variable.
+/// Makes a world in which threads, with their nodes and calls, use one variable.
 fn calls<const N: usize>(threads: [(u16, &'static [Call]); N]) -> impl Fn(&mut World) {
     move |world| {
         let count = threads
@@ -92,14 +92,14 @@ fn calls<const N: usize>(threads: [(u16, &'static [Call]); N]) -> impl Fn(&mut W
     }
 }
 
-/// Node 1 pulls what node 0 has added to; copies do not go back.
+/// Makes a world in which node 1 pulls a variable to which node 0 has added. Copies do not go back.
 fn pulled(home_adds: bool) -> impl Fn(&mut World) {
     move |world| {
         let at = nodes(world, 3, 1, make);
         let adder = if home_adds { 0 } else { 2 };
         run(world, &at[adder], 0, "adder", |objects, thread| {
             must(objects.variable.fetch_add(thread, 1));
-            // What an atomic wrote is placed by a fence.
+            // A fence places the write of an atomic.
             must(fence::thread(thread));
             objects.flag.write(1);
             must(objects.flag.bcast(thread, &[NodeId(1)])).forget();
@@ -121,7 +121,7 @@ fn pulled(home_adds: bool) -> impl Fn(&mut World) {
     }
 }
 
-/// Both nodes use both words of the array; each word's calls take effect one after another.
+/// Builds a world in which both nodes use both words of the array. Each word's calls take effect one after another.
 fn array(world: &mut World) {
     let at = nodes(world, 2, 1, make);
     for me in 0..2_u16 {
@@ -161,7 +161,7 @@ fn array(world: &mut World) {
     });
 }
 
-/// The worlds of atomic words.
+/// Returns the rungs of atomic words.
 pub(crate) fn rungs() -> Vec<Rung> {
     use Call::{Add, Cas, Read, Swap, Write};
     const TWO: [(u16, &[Call]); 2] = [(0, &[Add, Read]), (1, &[Add, Swap(7)])];

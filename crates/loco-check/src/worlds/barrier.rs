@@ -1,5 +1,6 @@
-//! The barrier (LOCO'26 Def. 4.1, the transitive one of 4.3): nobody leaves a round before everybody has arrived in it; with
-//! the fenced form, what a participant put before it, to whichever node, is placed after it; whichever thread calls.
+//! The barrier (LOCO'26 Def. 4.1, the transitive one of 4.3). Nobody leaves a round before everybody has arrived in
+//! it, whichever thread calls. In the fenced form, the puts of a participant before the barrier, to whichever node,
+//! are placed after it.
 
 use loco::fabric::NodeId;
 use loco::{Barrier, Manager, Parent as _, Participants, Result, SharedRegion, SharedVar, Thread, fence};
@@ -20,7 +21,8 @@ struct Objects {
     baton: SharedVar<u64, Fabric>,
 }
 
-/// A barrier of `threads` threads on each of the first `participants` nodes, with a flag for each of them.
+/// Returns a maker of barriers of `threads` threads on each of the first `participants` nodes, with a flag for each of
+/// them.
 fn make(participants: u16, threads: usize) -> impl Fn(&Manager<Fabric>) -> Result<Objects> + Clone + Send {
     make_with(usize::from(participants) * threads, participants, threads)
 }
@@ -34,7 +36,7 @@ fn make_with(
         let inside = Participants::of((0..participants).map(NodeId));
         let barrier = match inside.contains(manager.node()) {
             true => Barrier::with_local_threads(&manager.among(&inside), "bar", threads)?,
-            // A node outside needs none; it makes one of its own so that every node has one.
+            // A node outside needs none. It makes one of its own so that every node has one.
             false => Barrier::new(&manager.among([manager.node()]), "alone")?,
         };
         Ok(Objects {
@@ -72,7 +74,8 @@ fn wait(objects: &Objects, thread: &Thread<Fabric>, form: Form) {
 #[derive(Clone, Copy)]
 struct Size(u16, usize, u64);
 
-/// All threads meet `rounds` times. With `puts` each broadcasts its flag before each round and looks at all flags after.
+/// Makes a world in which all threads meet `rounds` times. With `puts` each broadcasts its flag before each round and
+/// looks at all flags after.
 fn rounds(Size(count, threads, rounds): Size, form: Form, puts: bool) -> impl Fn(&mut World) {
     move |world| {
         let at = nodes(world, count, threads, make(count, threads));
@@ -98,7 +101,7 @@ fn rounds(Size(count, threads, rounds): Size, form: Form, puts: bool) -> impl Fn
     }
 }
 
-/// A barrier of one thread on each node, called through two threads in turn.
+/// Makes a world with a barrier of one thread on each node, called through two threads in turn.
 fn turns(rounds: u64, form: Form, puts: bool) -> impl Fn(&mut World) {
     move |world| {
         let at = nodes(world, 2, 2, make(2, 1));
@@ -126,7 +129,7 @@ fn turns(rounds: u64, form: Form, puts: bool) -> impl Fn(&mut World) {
     }
 }
 
-/// The calls of the two threads of a node as those of one, for the barrier's specification.
+/// Checks the calls of the two threads of a node as the calls of one, for the barrier's specification.
 fn in_turn_rounds(calls: &[Operation]) -> std::result::Result<(), Violation> {
     let calls: Vec<Operation> = calls
         .iter()
@@ -138,7 +141,8 @@ fn in_turn_rounds(calls: &[Operation]) -> std::result::Result<(), Violation> {
     spec::barrier(&calls)
 }
 
-/// Node 0 puts at node 2, nodes 0 and 1 (and 2, if it takes part) meet, node 1 gets it from there.
+/// Makes a world in which node 0 puts at node 2; nodes 0 and 1 (and 2, if it takes part) meet; and node 1 gets the
+/// data from node 2.
 fn third(participants: u16, words: usize) -> impl Fn(&mut World) {
     move |world| {
         let at = nodes(world, 3, 1, make(participants, 1));
@@ -171,7 +175,8 @@ fn third(participants: u16, words: usize) -> impl Fn(&mut World) {
     }
 }
 
-/// Node 0 puts at node 2, which does not take part; nodes 0 and 1 meet; then node 1 and 2 are told by a flag of node 1.
+/// Builds a world in which node 0 puts at node 2, which does not take part. Nodes 0 and 1 meet. Then node 1 tells
+/// node 2 by a flag.
 fn transitive(world: &mut World) {
     let at = nodes(world, 3, 1, make(2, 1));
     for me in 0..2_u16 {
@@ -202,7 +207,7 @@ fn transitive(world: &mut World) {
     });
 }
 
-/// A get after the barrier of what the others' CPUs wrote before it.
+/// Builds a world in which a get after the barrier reads what other CPUs wrote before it.
 fn read_back(world: &mut World) {
     let at = nodes(world, 2, 1, make(2, 1));
     for me in 0..2_u16 {
@@ -224,8 +229,8 @@ fn read_back(world: &mut World) {
     }
 }
 
-/// Two nodes meet `rounds` times, each with puts; a wait that times out is tried again, which resumes the round. A node
-/// that hears of a loss stops.
+/// Makes a world in which two nodes meet `rounds` times, each with puts. A wait that times out is repeated, which
+/// resumes the round. A node that hears of a loss stops.
 fn faulty(threads: usize, rounds: u64, form: Form) -> impl Fn(&mut World) {
     move |world| {
         let at = nodes(world, 2, threads, make(2, threads));
@@ -273,9 +278,9 @@ fn faulty(threads: usize, rounds: u64, form: Form) -> impl Fn(&mut World) {
     }
 }
 
-/// A barrier of one thread on each node. Node 0's first thread waits once; if it is late its second thread goes on with the
-/// round. Then the second thread waits for another round. Each thread has a flag of its own, as puts of two threads to one
-/// word are in no order.
+/// Makes a world with a barrier of one thread on each node. Node 0's first thread waits once. If it is late, the
+/// second thread continues the round. Then the second thread waits for another round. Each thread has a flag of its
+/// own, because puts of two threads to one word are in no order.
 fn handed_over(form: Form) -> impl Fn(&mut World) {
     const FIRST: usize = 0;
     const OTHER: usize = 1;
@@ -300,7 +305,7 @@ fn handed_over(form: Form) -> impl Fn(&mut World) {
         };
         run(world, &at[0], 0, "node 0 first", move |objects, thread| {
             let late = match arrive(objects, thread, FIRST, 1) {
-                // Completes this thread's puts: the thread that goes on with the round completes only its own.
+                // Completes this thread's puts: the thread that continues the round completes only its own.
                 Err(error) if error.is_timeout() => {
                     must(until_in_time(|| fence::thread(thread)));
                     true
@@ -331,7 +336,8 @@ fn handed_over(form: Form) -> impl Fn(&mut World) {
     }
 }
 
-/// Node 1 gives up waiting, says so, and may be lost then: as it has arrived, its loss does not fail node 0's wait.
+/// Builds a world in which node 1 gives up waiting, says so, and may then be lost. As it has arrived, its loss does
+/// not fail node 0's wait.
 fn arrived_and_lost(world: &mut World) {
     let at = nodes(world, 2, 1, make(2, 1));
     run(world, &at[0], 0, "node 0", |objects, thread| {
@@ -359,7 +365,7 @@ fn arrived_and_lost(world: &mut World) {
     });
 }
 
-/// The worlds of the barrier.
+/// Returns the rungs of the barrier.
 pub(crate) fn rungs() -> Vec<Rung> {
     use Form::{Fenced, Unfenced};
     vec![

@@ -1,5 +1,5 @@
-//! Fences of each scope: what the calling thread (or its node) put before the fence is placed before what the thread does
-//! after it (LOCO'26 3.4 and Fig. 10; scopes from LOCO'25 5.3).
+//! Fences of each scope: the puts of the calling thread (or its node) before the fence are placed before what the
+//! thread does after it (LOCO'26 3.4 and Fig. 10; scopes from LOCO'25 5.3).
 //!
 //! The pattern is message passing through a third node. Node 0 puts data into the memory of node 2, fences, and then puts a
 //! flag into the memory of node 1, along another queue pair. Node 1 sees the flag and gets the data from node 2.
@@ -18,7 +18,7 @@ use crate::stage::{
 struct Objects {
     data: SharedRegion<Fabric>,
     flag: SharedVar<u64, Fabric>,
-    /// Handed from thread to thread of one node.
+    /// A word by which the threads of one node take turns.
     baton: SharedVar<u64, Fabric>,
 }
 
@@ -59,7 +59,7 @@ fn fence(scope: Scope, thread: &Thread<Fabric>) {
     }
 }
 
-/// A fence that may be late: executed again until it is not.
+/// Executes a fence that may be late, until it is not.
 fn patient_fence(scope: Scope, thread: &Thread<Fabric>) -> Result<()> {
     until_in_time(|| match scope {
         Scope::Pair => fence::pair(thread, NodeId(2)),
@@ -105,7 +105,7 @@ fn put(data: Data, thread: &Thread<Fabric>, region: &SharedRegion<Fabric>) {
     }
 }
 
-/// Node 1: when the flag is there the data is.
+/// Looks on node 1: when the flag is there the data is.
 fn look(objects: &Objects, thread: &Thread<Fabric>) {
     must(objects.flag.wait_until(thread, |flag| flag == 1));
     assert_eq!(
@@ -128,7 +128,7 @@ fn through_a_third(scope: Scope, data: Data) -> impl Fn(&mut World) {
     }
 }
 
-/// The fence may be late; it is executed again then.
+/// Makes a world in which the fence may be late. It is then executed again.
 fn late(scope: Scope, data: Data) -> impl Fn(&mut World) {
     move |world| {
         let at = nodes(world, 3, 1, make);
@@ -148,7 +148,7 @@ fn late(scope: Scope, data: Data) -> impl Fn(&mut World) {
     }
 }
 
-/// Puts data, some of it more than once if the call is repeated after a timeout.
+/// Puts data. Some of it is put more than once if the call is repeated after a timeout.
 fn try_put(data: Data, thread: &Thread<Fabric>, region: &SharedRegion<Fabric>) -> Result<()> {
     match data {
         Data::FromMemory => put_words(thread, region, 2, 16, &[7]),
@@ -157,8 +157,8 @@ fn try_put(data: Data, thread: &Thread<Fabric>, region: &SharedRegion<Fabric>) -
     Ok(())
 }
 
-/// Thread A of node 0 puts at both other nodes and fences until it has said every loss, once each; then thread B overwrites
-/// what A put at those left.
+/// Makes a world in which thread A of node 0 puts at both other nodes and fences until it has reported every loss,
+/// once each. Then thread B overwrites what A put at the remaining nodes.
 fn lost(scope: Scope) -> impl Fn(&mut World) {
     move |world| {
         let at = nodes(world, 3, 2, make);
@@ -206,7 +206,7 @@ fn lost(scope: Scope) -> impl Fn(&mut World) {
     }
 }
 
-/// A get whose key was given up: after a fence it has brought what is there.
+/// Makes a world in which the key of a get is dropped. After a fence the get has brought the data.
 fn gotten(scope: Scope) -> impl Fn(&mut World) {
     move |world| {
         let at = nodes(world, 3, 1, make);
@@ -228,9 +228,9 @@ fn gotten(scope: Scope) -> impl Fn(&mut World) {
     }
 }
 
-/// Two threads of one node write, fence and read what the other wrote: the fence orders the stores of the CPU also where
-/// nothing is outstanding. It is a fence towards no node, as looking for what is outstanding takes a lock, which orders the
-/// stores too.
+/// Builds a world in which two threads of one node write, fence and read what the other wrote. The fence orders the
+/// stores of the CPU even when nothing is outstanding. It is a fence towards no node, because looking for outstanding
+/// operations takes a lock, which orders the stores too.
 fn store_buffering_here(world: &mut World) {
     let at = nodes(world, 3, 2, make);
     for own in 0..2 {
@@ -259,7 +259,8 @@ fn store_buffering_here(world: &mut World) {
     });
 }
 
-/// The puts are one thread's and the fence is that of another, `fencer`, which has seen that they were posted.
+/// Makes a world in which one thread puts and another thread, `fencer`, fences after it has seen that the puts were
+/// posted.
 fn of_another_thread(data: Data, fencer: usize) -> impl Fn(&mut World) {
     move |world| {
         let at = nodes(world, 3, 2, make);
@@ -277,7 +278,8 @@ fn of_another_thread(data: Data, fencer: usize) -> impl Fn(&mut World) {
     }
 }
 
-/// Both nodes write, fence and read what the other wrote: one of them sees the other's (store buffering, LOCO'26 Fig. 9).
+/// Builds a world in which both nodes write, fence and read what the other wrote. One of them sees the other's write
+/// (store buffering, LOCO'26 Fig. 9).
 fn store_buffering(world: &mut World) {
     let at = nodes(world, 2, 1, make);
     for me in 0..2_u16 {
@@ -308,7 +310,7 @@ fn store_buffering(world: &mut World) {
     });
 }
 
-/// Overwritten from another queue pair: after thread A's fence, thread B's put comes later.
+/// Makes a world in which two queue pairs write the same place: after thread A's fence, thread B's put comes later.
 fn overwrite(scope: Scope) -> impl Fn(&mut World) {
     move |world| {
         let at = nodes(world, 3, 2, make);
@@ -334,7 +336,7 @@ fn overwrite(scope: Scope) -> impl Fn(&mut World) {
     }
 }
 
-/// The worlds of fences.
+/// Returns the rungs of fences.
 pub(crate) fn rungs() -> Vec<Rung> {
     use Data::{Atomic, BeforeGet, FromMemory, Inline, Mixed};
     vec![

@@ -1,5 +1,5 @@
-//! The key-value store (LOCO'25 6, LOCO'26 6.2): the calls of each key take effect one after another, from every node; a
-//! value is read whole; slots that deletes free are used again without mixing old and new.
+//! The key-value store (LOCO'25 6, LOCO'26 6.2). The calls of each key take effect one after another, from every
+//! node. A value is read whole. Slots that deletes free are used again without mixing old and new.
 
 use loco::fabric::NodeId;
 use loco::{Error, Inserted, KvConfig, KvStore, Manager, Result, Thread};
@@ -13,7 +13,7 @@ use crate::stage::{
     until_in_time,
 };
 
-/// Values of one word that nobody else writes; larger ones repeat the word.
+/// A store of values that no other call writes. Values of more than one word repeat the word.
 type Store<const N: usize> = KvStore<u64, [u64; N], Fabric>;
 
 fn make<const N: usize>(
@@ -24,7 +24,7 @@ where
     [u64; N]: loco::Encode,
 {
     move |manager| {
-        // A build with the mistakes of the tests has a field more.
+        // In a build with the mistakes of the tests there is one more field.
         #[allow(clippy::needless_update)]
         let config = KvConfig {
             slots_per_node: slots,
@@ -122,7 +122,7 @@ where
         }
         Call::GetMany(one, two) => {
             did("KvStore::get_many");
-            // Each is a lookup of its own: the values alone are checked.
+            // Each is a separate lookup, so the values alone are checked.
             let values = must(store.get_many(thread, &[one, two]));
             assert_eq!(values.len(), 2);
             for value in values {
@@ -161,10 +161,10 @@ where
     }
 }
 
-/// A key that is there before anything is explored: the node of its value, the key, the value.
+/// A key that is present before anything is explored: the node of its value, the key, the value.
 type There = (u16, u64, u64);
 
-/// A store of such a size that has `keys`.
+/// Adds nodes with a store of this size that has `keys`.
 fn stores<const N: usize>(
     world: &mut World,
     count: u16,
@@ -188,7 +188,7 @@ where
     )
 }
 
-/// The calls, and the inserts of the keys that were there before.
+/// Returns the calls, and the inserts of the keys that were present before.
 fn after(keys: &[There], calls: &[Operation]) -> Vec<Operation> {
     let insert = |&(node, key, value): &There| Operation {
         thread: "set-up".to_owned(),
@@ -203,7 +203,7 @@ fn after(keys: &[There], calls: &[Operation]) -> Vec<Operation> {
     keys.iter().map(insert).chain(calls.iter().cloned()).collect()
 }
 
-/// Threads with their nodes and calls, on an empty store.
+/// Makes a world in which threads, with their nodes and calls, use an empty store.
 fn calls<const N: usize, const T: usize>(
     size: (u32, u32),
     threads: [(u16, &'static [Call]); T],
@@ -214,7 +214,7 @@ where
     calls_with::<N, T>(size, &[], threads)
 }
 
-/// Threads with their nodes and calls, on a store that has `keys`.
+/// Makes a world in which threads, with their nodes and calls, use a store that has `keys`.
 fn calls_with<const N: usize, const T: usize>(
     size: (u32, u32),
     keys: &'static [There],
@@ -243,8 +243,8 @@ where
     }
 }
 
-/// The calls of threads in a world where a wait may be late or a node is lost. An insert or update that times out has changed
-/// nothing, as the store says, and a get or delete is tried again; after a loss the thread goes no further.
+/// Makes a world of each thread's calls, with late waits and losses. A late insert or update has changed nothing; late
+/// gets and deletes are retried. After a loss the thread stops.
 fn faulty<const N: usize, const T: usize>(
     keys: &'static [There],
     threads: [(u16, &'static [Call]); T],
@@ -280,8 +280,8 @@ where
     }
 }
 
-/// Makes a call; false if a node is lost. `of_node_0` says that every key is on node 0, as the lock is: then node 0 needs
-/// nobody else.
+/// Makes a call. Returns false if a node is lost. `of_node_0` says that every key and the lock are on node 0, which
+/// then needs no other node.
 fn attempt<const N: usize>(store: &Store<N>, thread: &Thread<Fabric>, what: Call, of_node_0: bool) -> bool
 where
     [u64; N]: loco::Encode,
@@ -302,7 +302,7 @@ where
         }
         Call::Delete(key) => {
             let delete = || Ok(store.delete(thread, &key)?.to_string());
-            // Late, it may have taken effect.
+            // A late call may have taken effect.
             let text = |outcome: &Result<String>| outcome.clone().unwrap_or_else(|_| UNKNOWN.to_owned());
             let deleted = call(format!("delete {key}"), delete, text);
             match deleted {
@@ -332,13 +332,14 @@ where
     }
     match outcome {
         Err(error) if error.is_timeout() => true,
-        // A writer was lost in the middle. Whoever writes next mends it.
+        // A writer was lost in the middle. The next writer mends the value.
         Err(Error::Torn { .. }) => matches!(what, Call::Get(_)),
         outcome => unless_lost(outcome).is_some(),
     }
 }
 
-/// Node 0 deletes a key whose value is on node 1, which may be lost, and inserts it again: here, so that it needs nobody.
+/// Builds a world in which node 0 deletes a key whose value is on node 1, which may be lost. Node 0 then inserts the
+/// key on itself, so that it needs no other node.
 fn taken_over(world: &mut World) {
     const THERE: &[There] = &[(1, 1, 10)];
     let at = stores::<1>(world, 2, 1, (1, 1), THERE);
@@ -367,7 +368,7 @@ fn taken_over(world: &mut World) {
     });
 }
 
-/// The only slot is free again when the delete returns.
+/// Builds a world in which the only slot is free again when the delete returns.
 fn freed(world: &mut World) {
     let at = nodes(world, 2, 1, make::<1>(1, 1));
     run(world, &at[0], 0, "writer", |store, thread| {
@@ -382,7 +383,8 @@ fn freed(world: &mut World) {
     });
 }
 
-/// Node 0 deletes a key once, and may give up waiting until node 1 has heard; node 1 inserts the key again.
+/// Builds a world in which node 0 deletes a key once, and may stop waiting before node 1 has heard. Node 1 inserts
+/// the key again.
 fn deleted_late(world: &mut World) {
     const THERE: &[There] = &[(0, 1, 10)];
     let at = stores::<1>(world, 2, 1, (1, 1), THERE);
@@ -402,7 +404,7 @@ fn deleted_late(world: &mut World) {
     });
 }
 
-/// Batches: keys that only one thread writes, with values that it finds again.
+/// Builds a world of batches: each key is written by one thread only, which finds its values again.
 fn batches(world: &mut World) {
     let at = nodes(world, 2, 1, make::<1>(2, 2));
     run(world, &at[0], 0, "writer", |store, thread| {
@@ -430,7 +432,8 @@ fn batches(world: &mut World) {
     });
 }
 
-/// Node 2 updates keys of nodes 0 and 1 by one call, then inserts a key; who finds that key finds the values updated.
+/// Builds a world in which node 2 updates keys of nodes 0 and 1 by one call, then inserts a key. A thread that finds
+/// that key finds the values updated.
 fn batch_across(world: &mut World) {
     const KEYS: &[There] = &[(0, 1, 10), (1, 2, 20)];
     let at = stores::<1>(world, 3, 1, (1, 1), KEYS);
@@ -448,7 +451,7 @@ fn batch_across(world: &mut World) {
     }
 }
 
-/// A key that is twice in a batch is inserted once.
+/// Builds a world in which a key that is twice in a batch is inserted once.
 fn batch_twice(world: &mut World) {
     let at = nodes(world, 2, 1, make::<1>(2, 1));
     run(world, &at[0], 0, "writer", |store, thread| {
@@ -462,13 +465,14 @@ fn batch_twice(world: &mut World) {
     });
 }
 
-/// A key is inserted while the other node gets it: the smallest world of the question of robustness.
+/// Returns the rung in which a key is inserted while the other node gets it, the smallest world for the question of
+/// robustness.
 pub(super) fn insert_and_get() -> Rung {
     const ONCE: [(u16, &[Call]); 2] = [(0, &[Call::Insert(1, 10)]), (1, &[Call::Get(1)])];
     Rung::new("insert-and-get", calls::<1, 2>((1, 1), ONCE))
 }
 
-/// The worlds of the store.
+/// Returns the rungs of the store.
 pub(crate) fn rungs() -> Vec<Rung> {
     use Call::{
         Delete, Get, GetInto, GetMany, GetStart, Insert, InsertBatch, InsertMany, Update, UpdateBatch,
@@ -499,7 +503,7 @@ pub(crate) fn rungs() -> Vec<Rung> {
     const ONE: &[There] = &[(0, 1, 10)];
     const OTHERS: &[There] = &[(1, 1, 10)];
     const CHANGED: [(u16, &[Call]); 2] = [(0, &[Get(1), Get(1)]), (1, &[Update(1, 20)])];
-    // The lock lives on node 0, so its release does not wait for what was put to node 1.
+    // The lock is on node 0, so its release does not wait for puts to node 1.
     const CHANGED_THERE: [(u16, &[Call]); 2] = [(1, &[Get(1), Get(1)]), (0, &[Update(1, 20)])];
     const CHANGERS: [(u16, &[Call]); 3] = [
         (0, &[Update(1, 30)]),

@@ -1,4 +1,5 @@
-//! The worlds, a file an object (or family of objects). Each file opens with what the object promises, as its worlds check it.
+//! The worlds, a file an object (or family of objects). Each file opens with the promises of the object that its
+//! worlds check.
 
 pub(crate) mod atomic;
 pub(crate) mod barrier;
@@ -20,7 +21,7 @@ use crate::rung::Rung;
 
 pub(crate) use robust::asked;
 
-/// The ladder of an object, cheapest world first.
+/// Returns the rungs of an object, cheapest world first.
 pub fn rungs(object: Object) -> Vec<Rung> {
     match object {
         Object::Fence => fence::rungs(),

@@ -1,5 +1,5 @@
-//! The mixed-size write region (LOCO'26 G.6, Def. G.11): a read that succeeds returns a value that was written as a whole;
-//! a put that is done and fenced is there; locations do not touch one another.
+//! The mixed-size write region (LOCO'26 G.6, Def. G.11). A read that succeeds returns a value that was written as a
+//! whole. A put that is done and fenced is there. Locations do not touch one another.
 
 use loco::fabric::NodeId;
 use loco::{Manager, Msw, Result, SharedVar};
@@ -14,7 +14,7 @@ struct Objects {
     flag: SharedVar<u64, Fabric>,
 }
 
-/// Sizes of the locations: two of the size that the world is for, and a neighbour.
+/// Returns a maker of regions with two locations of `size` and a neighbour.
 fn make(size: usize) -> impl Fn(&Manager<Fabric>) -> Result<Objects> + Clone + Send {
     move |manager| {
         Ok(Objects {
@@ -30,9 +30,9 @@ fn value(size: usize, number: u8) -> Vec<u8> {
         .collect()
 }
 
-/// A read of location 0 or 1; it is one of the whole values of numbers up to `last`, or zeros.
+/// Reads location 0 or 1. Checks that the value is one of the whole values of numbers up to `last`, or zeros.
 fn read(objects: &Objects, location: usize, size: usize, last: u8) -> Option<u8> {
-    // Neither zeros nor any value: a read that succeeds replaces all of it.
+    // The bytes are neither zeros nor any value: a read that succeeds replaces all of them.
     let mut bytes = vec![0xA5; size];
     did("Msw::try_read");
     if !must(objects.region.try_read(location, &mut bytes)) {
@@ -46,7 +46,8 @@ fn read(objects: &Objects, location: usize, size: usize, last: u8) -> Option<u8>
     number
 }
 
-/// Node 0 writes and puts `values` values into location 0 of node 1, each put waited for; node 1 reads.
+/// Makes a world in which node 0 writes and puts `values` values into location 0 of node 1, waiting for each put.
+/// Node 1 reads.
 fn sequence(size: usize, values: u8) -> impl Fn(&mut World) {
     move |world| {
         let at = nodes(world, 2, 1, make(size));
@@ -89,7 +90,7 @@ fn sequence(size: usize, values: u8) -> impl Fn(&mut World) {
     }
 }
 
-/// A value goes to another location of node 1, and comes back from there.
+/// Makes a world in which a value goes to another location of node 1, and comes back from there.
 fn across(size: usize) -> impl Fn(&mut World) {
     move |world| {
         let at = nodes(world, 2, 1, make(size));
@@ -117,7 +118,8 @@ fn across(size: usize) -> impl Fn(&mut World) {
     }
 }
 
-/// Both nodes put into the same location of the other node and of node 2: what is read is one of the two.
+/// Makes a world in which both nodes put into the same location of the other node and of node 2. A read returns one
+/// of the two values.
 fn two_writers(size: usize) -> impl Fn(&mut World) {
     move |world| {
         let at = nodes(world, 3, 1, make(size));
@@ -140,7 +142,7 @@ fn two_writers(size: usize) -> impl Fn(&mut World) {
     }
 }
 
-/// Node 1 gets location 0 of node 0, which node 0 writes twice.
+/// Makes a world in which node 1 gets location 0 of node 0, which node 0 writes twice.
 fn gotten(size: usize) -> impl Fn(&mut World) {
     move |world| {
         let at = nodes(world, 2, 1, make(size));
@@ -161,7 +163,7 @@ fn gotten(size: usize) -> impl Fn(&mut World) {
     }
 }
 
-/// A blocking read waits until the value is whole.
+/// Makes a world in which a blocking read waits until the value is whole.
 fn blocking(size: usize) -> impl Fn(&mut World) {
     move |world| {
         let at = nodes(world, 2, 1, make(size));
@@ -181,7 +183,7 @@ fn blocking(size: usize) -> impl Fn(&mut World) {
     }
 }
 
-/// The worlds of the region.
+/// Returns the rungs of the region.
 pub(crate) fn rungs() -> Vec<Rung> {
     vec![
         Rung::new("one-word", sequence(8, 1)),

@@ -1,7 +1,7 @@
-//! The owned variable (LOCO'25 5.1.1): a register with one writing node. A reader sees values that were stored, never goes
-//! back to an earlier one, whichever of the owner's threads pushed, and sees with a value every put that the pushing
-//! thread posted to it before. After a fence the value is everywhere; a pull brings a value that is not older than
-//! what the reader knows to be stored.
+//! The owned variable (LOCO'25 5.1.1): a register with one writing node. A reader sees values that were stored, and
+//! never goes back to an earlier one, whichever of the owner's threads pushed. With a value it sees every put that
+//! the pushing thread posted to it before. After a fence the value is everywhere. A pull brings a value that is not
+//! older than what the reader knows to be stored.
 
 use loco::fabric::NodeId;
 use loco::{Manager, OwnedVar, Result, SharedVar, fence};
@@ -28,7 +28,7 @@ fn make(manager: &Manager<Fabric>) -> Result<Objects> {
 enum Push {
     /// Without waiting.
     Forget,
-    /// Each push waited for.
+    /// Waiting for each push.
     Wait,
     /// Untracked.
     Untracked,
@@ -48,7 +48,7 @@ fn push(objects: &Objects, thread: &loco::Thread<Fabric>, how: Push) {
     }
 }
 
-/// The owner pushes `values` values, each by the next of its threads; node 1 reads.
+/// Makes a world in which the owner pushes `values` values, each by the next of its threads. Node 1 reads.
 fn sequence(values: u64, threads: usize, how: Push, readers: u16) -> impl Fn(&mut World) {
     move |world| {
         let at = nodes(world, readers + 1, 2, make);
@@ -92,7 +92,8 @@ fn sequence(values: u64, threads: usize, how: Push, readers: u16) -> impl Fn(&mu
     }
 }
 
-/// Thread A stores and pushes two values while thread B pushes what is there: readers never go back.
+/// Makes a world in which thread A stores and pushes two values while thread B pushes the current one. Readers never
+/// go back.
 fn at_once(how: Push) -> impl Fn(&mut World) {
     move |world| {
         let at = nodes(world, 2, 2, make);
@@ -118,8 +119,8 @@ fn at_once(how: Push) -> impl Fn(&mut World) {
     }
 }
 
-/// The owner's threads push in turn. Pushes may be late, and are tried again then; a node may be lost, past which the owner
-/// goes on: the others get the last value all the same.
+/// Makes a world in which the owner's threads push in turn. Pushes may be late, and are then repeated. A node may be
+/// lost; the owner goes on, and the others still get the last value.
 fn faulty(readers: u16) -> impl Fn(&mut World) {
     move |world| {
         let at = nodes(world, readers + 1, 2, make);
@@ -164,7 +165,7 @@ fn faulty(readers: u16) -> impl Fn(&mut World) {
     }
 }
 
-/// Checks that a broadcast before the push is seen with the pushed value.
+/// Builds a world in which a broadcast before the push is seen with the pushed value.
 fn with_data(world: &mut World) {
     let at = nodes(world, 2, 1, make);
     run(world, &at[0], 0, "owner", |objects, thread| {
@@ -179,7 +180,7 @@ fn with_data(world: &mut World) {
     });
 }
 
-/// After a push and a fence the value is at node 2, which hears of it from node 1.
+/// Builds a world in which the value is at node 2 after a push and a fence. Node 2 hears of it from node 1.
 fn fenced(world: &mut World) {
     let at = nodes(world, 3, 1, make);
     run(world, &at[0], 0, "owner", |objects, thread| {
@@ -199,7 +200,7 @@ fn fenced(world: &mut World) {
     });
 }
 
-/// The owner stores without pushing and says so; the reader pulls.
+/// Builds a world in which the owner stores without pushing and says so. The reader pulls.
 fn pulled(world: &mut World) {
     let at = nodes(world, 2, 1, make);
     run(world, &at[0], 0, "owner", |objects, thread| {
@@ -218,7 +219,7 @@ fn pulled(world: &mut World) {
     });
 }
 
-/// The worlds of the owned variable.
+/// Returns the rungs of the owned variable.
 pub(crate) fn rungs() -> Vec<Rung> {
     vec![
         Rung::new("push", sequence(2, 1, Push::Forget, 1)),

@@ -1,5 +1,5 @@
-//! The shared queue: a bounded queue whose calls take effect one after another, with exact *full*, *empty* and *closed*; each
-//! value is popped once; what a thread put before a push is not promised to be seen after the pop.
+//! The shared queue: a bounded queue whose calls take effect one after another, with exact *full*, *empty* and
+//! *closed*. Each value is popped once. A pop need not show what its pusher put before the push.
 
 use loco::fabric::NodeId;
 use loco::{Manager, Popped, Pushed, Result, SharedQueue, Thread};
@@ -74,7 +74,8 @@ fn use_queue(queue: &Queue, thread: &Thread<Fabric>, what: Call) {
     }
 }
 
-/// Threads with their nodes and calls, on a queue of this capacity whose head and tail live on node 0.
+/// Makes a world in which threads, with their nodes and calls, use a queue of this capacity whose head and tail are
+/// on node 0.
 fn calls<const N: usize>(capacity: usize, threads: [(u16, &'static [Call]); N]) -> impl Fn(&mut World) {
     move |world| {
         let count = threads
@@ -108,8 +109,8 @@ fn calls<const N: usize>(capacity: usize, threads: [(u16, &'static [Call]); N]) 
     }
 }
 
-/// The calls of threads in a world where a wait may be late or a node is lost. A call that times out has changed nothing, as
-/// the queue says; after a loss the thread goes no further. All cells are on node 0, so only its loss stops the others.
+/// Makes a world of each thread's calls, with late waits and losses. A call that times out has changed nothing, as the
+/// queue's documentation says. After a loss the thread stops. All cells are on node 0, so only its loss stops the others.
 fn faulty<const N: usize>(threads: [(u16, &'static [Call]); N]) -> impl Fn(&mut World) {
     const CAPACITY: usize = 1;
     move |world| {
@@ -137,8 +138,8 @@ fn faulty<const N: usize>(threads: [(u16, &'static [Call]); N]) -> impl Fn(&mut 
     }
 }
 
-/// The calls, and for each push that has not returned a pop that has not: a lost push takes effect or not, and its value is
-/// lost with it or not.
+/// Returns the calls, and for each push that has not returned a pop that has not: a lost push takes effect or not,
+/// and its value is lost with it or not.
 pub(crate) fn with_lost_values(calls: &[Operation]) -> Vec<Operation> {
     let of_lost = |call: &&Operation| call.name == "push" && call.result.is_none();
     let lost = calls.iter().filter(of_lost).map(|push| Operation {
@@ -149,7 +150,7 @@ pub(crate) fn with_lost_values(calls: &[Operation]) -> Vec<Operation> {
     calls.iter().cloned().chain(lost).collect()
 }
 
-/// Makes a call, again if it times out; false if a node is lost.
+/// Makes a call, and repeats it if it times out. Returns false if a node is lost.
 fn attempt(queue: &Queue, thread: &Thread<Fabric>, what: Call) -> bool {
     match (0..TIMEOUTS_MAX).find_map(|_| attempt_once(queue, thread, what)) {
         Some(goes_on) => goes_on,
@@ -157,7 +158,7 @@ fn attempt(queue: &Queue, thread: &Thread<Fabric>, what: Call) -> bool {
     }
 }
 
-/// Makes a call; nothing if it times out.
+/// Makes a call. Returns `None` if it times out.
 fn attempt_once(queue: &Queue, thread: &Thread<Fabric>, what: Call) -> Option<bool> {
     let pushed = |outcome: Pushed| pushed(&outcome).to_owned();
     let popped = |outcome: Popped<u64>| popped(&outcome);
@@ -199,7 +200,7 @@ fn text(outcome: &Result<String>) -> String {
     }
 }
 
-/// Values of three words, which are written and read by more than one step.
+/// Builds a world with values of three words, which are written and read by more than one step.
 fn wide(world: &mut World) {
     let at = nodes(
         world,
@@ -225,7 +226,7 @@ fn wide(world: &mut World) {
     });
 }
 
-/// The worlds of the queue.
+/// Returns the rungs of the queue.
 pub(crate) fn rungs() -> Vec<Rung> {
     use Call::{Close, Pop, Push, TryPop, TryPush};
     const TRY: [(u16, &[Call]); 2] = [(0, &[TryPush(1), TryPush(2)]), (1, &[TryPop, TryPop])];
@@ -236,7 +237,7 @@ pub(crate) fn rungs() -> Vec<Rung> {
     const WAKE: [(u16, &[Call]); 2] = [(0, &[Pop]), (1, &[Close])];
     // Closing marks a cell of node 0 from node 1. A call that returns early leaves the mark under way.
     const CLOSED: [(u16, &[Call]); 2] = [(0, &[TryPop]), (1, &[Close])];
-    // Node 0 has not heard of the first push: it begins to look for the end of the queue at a cell that is filled.
+    // Node 0 has not heard of the first push: it begins its search for the end of the queue at a filled cell.
     const BETWEEN: [(u16, &[Call]); 2] = [(0, &[Close]), (1, &[TryPush(1), TryPush(2)])];
     const FILL: [(u16, &[Call]); 2] = [
         (0, &[Push(1), Push(2), Push(3), Push(4), TryPush(5)]),
@@ -254,8 +255,9 @@ pub(crate) fn rungs() -> Vec<Rung> {
         (1, &[TryPop]),
     ];
     const PUSHERS: [(u16, &[Call]); 3] = [(0, &[TryPush(1)]), (1, &[TryPush(2)]), (2, &[TryPop, TryPop])];
-    // The second cell is not on the node of head and tail. A claim of it must be placed before head or tail moves past it: whoever
-    // finds the queue full (or empty) by the index must not find it empty (or full) by the cell after that.
+    // The second cell is not on the node of head and tail. A claim of it must be placed before head or tail moves
+    // past it: a caller that finds the queue full (or empty) by the index must not then find it empty (or full) by
+    // the cell.
     const FULL_BY_TAIL: [(u16, &[Call]); 2] =
         [(1, &[TryPush(1), TryPush(2)]), (0, &[TryPush(3), TryPop, TryPop])];
     const EMPTY_BY_HEAD: [(u16, &[Call]); 2] = [

@@ -1,5 +1,5 @@
-//! Shared regions and temporary registered memory: an operation that has completed has done what it says, its buffer comes
-//! back with what it got, and operations of one thread towards one node keep their order.
+//! Shared regions and temporary registered memory. An operation that has completed has taken effect as documented,
+//! its buffer comes back with the result, and operations of one thread towards one node keep their order.
 
 use loco::fabric::NodeId;
 use loco::{Manager, Result, SharedRegion, SharedVar};
@@ -21,7 +21,7 @@ fn make(manager: &Manager<Fabric>) -> Result<Objects> {
     })
 }
 
-/// Data of three words, then a flag, along one queue pair.
+/// Builds a world with data of three words, then a flag, along one queue pair.
 fn message(world: &mut World) {
     let at = nodes(world, 2, 1, make);
     run(world, &at[0], 0, "writer", |objects, thread| {
@@ -49,7 +49,7 @@ fn message(world: &mut World) {
     });
 }
 
-/// A buffer that comes back is written anew: the put before keeps what it had.
+/// Builds a world in which a buffer that comes back is written again. The earlier put keeps the former content.
 fn buffer_again(world: &mut World) {
     let at = nodes(world, 2, 1, make);
     run(world, &at[0], 0, "writer", |objects, thread| {
@@ -74,7 +74,8 @@ fn buffer_again(world: &mut World) {
     });
 }
 
-/// Buffers are used again while waits for them may be late: each put sends what its buffer held when it was posted.
+/// Builds a world in which buffers are used again while waits for them may be late. Each put sends what its buffer
+/// held when it was posted.
 fn buffer_late(world: &mut World) {
     let at = nodes(world, 2, 1, make);
     run(world, &at[0], 0, "writer", |objects, thread| {
@@ -99,8 +100,8 @@ fn buffer_late(world: &mut World) {
     });
 }
 
-/// Puts from the region's own memory to both other nodes, their keys united: when the key is done the memory may be
-/// written, and nobody receives what is written then.
+/// Builds a world of puts from the region's own memory to both other nodes, their keys united. When the key is done
+/// the memory may be written, and nobody receives the new content.
 fn united(world: &mut World) {
     let at = nodes(world, 3, 1, make);
     run(world, &at[0], 0, "writer", |objects, thread| {
@@ -128,7 +129,7 @@ fn united(world: &mut World) {
     }
 }
 
-/// A get that has completed has brought what was there, and what it brings is not older than a put before it.
+/// Builds a world in which a completed get has brought the data, which is not older than a put before it.
 fn get_after_put(world: &mut World) {
     let at = nodes(world, 2, 1, make);
     run(world, &at[0], 0, "both", |objects, thread| {
@@ -144,7 +145,7 @@ fn get_after_put(world: &mut World) {
     });
 }
 
-/// Read-modify-writes are atomic against one another, and tell the old value.
+/// Builds a world in which read-modify-writes are atomic against one another, and return the old value.
 fn atomics(world: &mut World) {
     let at = nodes(world, 2, 1, make);
     for (me, at) in at.iter().enumerate() {
@@ -169,7 +170,7 @@ fn atomics(world: &mut World) {
     });
 }
 
-/// Checks that the other node gets what this node writes with its CPU.
+/// Builds a world in which the other node gets what this node writes with its CPU.
 fn get_written(world: &mut World) {
     let at = nodes(world, 2, 1, make);
     run(world, &at[0], 0, "writer", |objects, thread| {
@@ -187,7 +188,7 @@ fn get_written(world: &mut World) {
     });
 }
 
-/// Puts from a region's own memory, and gets into it.
+/// Builds a world of puts from a region's own memory, and gets into it.
 fn of_the_region(world: &mut World) {
     let at = nodes(world, 2, 1, make);
     run(world, &at[0], 0, "both", |objects, thread| {
@@ -209,7 +210,7 @@ fn of_the_region(world: &mut World) {
     });
 }
 
-/// The worlds of regions.
+/// Returns the rungs of regions.
 pub(crate) fn rungs() -> Vec<Rung> {
     vec![
         Rung::new("message", message),

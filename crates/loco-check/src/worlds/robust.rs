@@ -1,8 +1,10 @@
-//! Worlds for the question of robustness ([`RobustCheck`](crate::RobustCheck)): small clients of each object that record what they see.
+//! Worlds for the question of robustness ([`RobustCheck`](crate::RobustCheck)): small clients of each object that
+//! record what they see.
 //!
-//! Most are store buffering, the shape that tells most memories from a strong one: two threads write one variable each and read the
-//! other's; for the ring buffer, a message in each direction. Objects whose calls take effect one after another have a call of each of two
-//! threads that compete. Every world is small enough to be explored completely in seconds.
+//! Most are store buffering, the shape that distinguishes most memories from a strong one: two threads write one
+//! variable each and read the other's. For the ring buffer it is a message in each direction. For objects whose calls
+//! take effect one after another, two threads compete with a call each. Every world is small enough to be explored
+//! completely in seconds.
 
 use loco::fabric::{Lock, NodeId};
 use loco::fence::Scope;
@@ -17,14 +19,15 @@ use crate::rung::{Expected, Rung};
 use crate::stage::{Fabric, get_word, here, must, nodes, put_word, run};
 use crate::worlds::queue::{popped, pushed};
 
-/// A world and what is expected of it, if its object's documentation says something.
+/// A world, and its expected answer if the object's documentation gives one.
 pub(crate) type Asked = (Rung, Option<Expected>);
 
-/// A call of thread number `me` that writes or reads, and waits as it should.
+/// A call of thread number `me` that writes or reads, and waits if the object's rules ask for it.
 type Write<T> = fn(&T, &Thread<Fabric>, u16);
 type Read<T> = fn(&T, &Thread<Fabric>, u16) -> u64;
 
-/// Store buffering: two nodes with one thread each; each writes its own variable and then reads the other's.
+/// Makes a world of store buffering: two nodes with one thread each; each writes its own variable and then reads the
+/// other's.
 fn buffering<T: Send + Sync + 'static>(
     make: fn(&Manager<Fabric>) -> Result<T>,
     write: impl Fn(&T, &Thread<Fabric>, u16) + Copy + Send + 'static,
@@ -51,7 +54,8 @@ fn buffering<T: Send + Sync + 'static>(
     }
 }
 
-/// Store buffering without a fence, which shows what no strong memory does, and with one between the write and the read.
+/// Makes two worlds of store buffering: one without a fence, which shows what no strong memory shows, and one with a
+/// fence between the write and the read.
 fn unfenced_and_fenced<T: Send + Sync + 'static>(
     make: fn(&Manager<Fabric>) -> Result<T>,
     write: Write<T>,
@@ -133,7 +137,7 @@ fn wide_owned_var() -> Vec<Asked> {
     )
 }
 
-/// A location for each node, of two words.
+/// Makes a location for each node, of two words.
 fn notes(manager: &Manager<Fabric>) -> Result<Msw<Fabric>> {
     Msw::new(manager, "notes", &[16, 16])
 }
@@ -192,7 +196,7 @@ fn jobs(manager: &Manager<Fabric>) -> Result<SharedQueue<u64, Fabric>> {
     SharedQueue::new(manager, "queue", NodeId(0), 1)
 }
 
-/// Node 0 pushes, and node 1 pops.
+/// Builds a world in which node 0 pushes, and node 1 pops.
 fn handing(world: &mut World) {
     let at = nodes(world, 2, 1, jobs);
     run(world, &at[0], 0, "pusher", |queue, thread| {
@@ -223,7 +227,7 @@ fn data(manager: &Manager<Fabric>) -> Result<SharedRegion<Fabric>> {
     SharedRegion::new(manager, "data", 64)
 }
 
-/// Each thread puts into the other node's part and reads its own.
+/// Makes a world in which each thread puts into the other node's part and reads its own.
 fn region() -> Asked {
     weak(
         "store-buffering",
@@ -320,7 +324,7 @@ struct Locked<L> {
     data: SharedRegion<Fabric>,
 }
 
-/// Each thread takes the lock, reads a word on node 0 and counts it on by a put.
+/// Makes a world in which each thread takes the lock, reads a word on node 0 and increments it by a put.
 fn counting<L: Send + Sync + 'static>(
     make: fn(&Manager<Fabric>) -> Result<L>,
     hold: fn(&L, &Thread<Fabric>, &mut dyn FnMut()),
@@ -374,7 +378,7 @@ fn tas_lock() -> Asked {
     )
 }
 
-/// Lists the worlds that tell whether an object is robust.
+/// Returns the worlds that decide whether an object is robust.
 pub(crate) fn asked(object: Object) -> Vec<Asked> {
     match object {
         Object::SharedVar => shared_var(),

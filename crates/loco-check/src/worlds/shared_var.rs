@@ -1,6 +1,6 @@
-//! The shared variable (LOCO'26 3.4, Def. 3.8): reads see values that were written; broadcasts of one thread to one node
-//! keep their order, also between variables; a broadcast whose key is done has read its source; nodes that a broadcast
-//! does not name see nothing of it.
+//! The shared variable (LOCO'26 3.4, Def. 3.8). Reads see values that were written. Broadcasts of one thread to one
+//! node keep their order, also between variables. A broadcast whose key is done has read its source. Nodes that a
+//! broadcast does not name see nothing of it.
 
 use loco::fabric::NodeId;
 use loco::{Manager, Result, SharedVar, fence};
@@ -17,7 +17,7 @@ fn make(manager: &Manager<Fabric>) -> Result<[Sv; 2]> {
     Ok([SharedVar::new(manager, "x")?, SharedVar::new(manager, "y")?])
 }
 
-/// Data and flag along one queue pair.
+/// Builds a world with data and a flag along one queue pair.
 fn message(world: &mut World) {
     let at = nodes(world, 2, 1, make);
     run(world, &at[0], 0, "writer", |[x, y], thread| {
@@ -38,8 +38,8 @@ fn message(world: &mut World) {
     });
 }
 
-/// A variable that is written again once the key of its broadcast is done, or after a fence if another thread does it: the
-/// first value arrives, then the second.
+/// Makes a world in which a variable is written again once the key of its broadcast is done, or after a fence if
+/// another thread writes it. The first value arrives, then the second.
 fn again(threads: usize) -> impl Fn(&mut World) {
     move |world| {
         let at = nodes(world, 2, threads, make);
@@ -69,7 +69,7 @@ fn again(threads: usize) -> impl Fn(&mut World) {
     }
 }
 
-/// A broadcast to node 1 leaves node 2 alone, and nobody reads what was not written.
+/// Builds a world in which a broadcast to node 1 leaves node 2 alone, and reads return only written values.
 fn chosen(world: &mut World) {
     let at = nodes(world, 3, 1, make);
     run(world, &at[0], 0, "writer", |[x, y], thread| {
@@ -88,8 +88,8 @@ fn chosen(world: &mut World) {
     });
 }
 
-/// The writer broadcasts 1 to everybody, waits for the key, and writes 2, which it does not broadcast: nobody sees it. All
-/// hear of the broadcast.
+/// Builds a world in which the writer broadcasts 1 to everybody, waits for the key, and writes 2, which it does not
+/// broadcast. Nobody sees 2. All hear of the broadcast.
 fn kept(world: &mut World) {
     let at = nodes(world, 3, 1, make);
     run(world, &at[0], 0, "writer", |[x, _], thread| {
@@ -105,7 +105,8 @@ fn kept(world: &mut World) {
     }
 }
 
-/// A wait returns the value that it waited for, although a later one may have arrived by then.
+/// Builds a world in which a wait returns the value that it waited for, although a later one may have arrived by
+/// then.
 fn waited_for(world: &mut World) {
     let at = nodes(world, 2, 1, make);
     run(world, &at[0], 0, "writer", |[x, _], thread| {
@@ -123,7 +124,7 @@ fn waited_for(world: &mut World) {
     });
 }
 
-/// Both nodes write the variable: each reads values that somebody wrote.
+/// Builds a world in which both nodes write the variable. Each reads values that one of them wrote.
 fn two_writers(world: &mut World) {
     let at = nodes(world, 2, 1, make);
     for me in 0..2_u16 {
@@ -147,7 +148,7 @@ fn two_writers(world: &mut World) {
     promise(world, |calls| shared_variable(calls, "0"));
 }
 
-/// The worlds of the shared variable.
+/// Returns the rungs of the shared variable.
 pub(crate) fn rungs() -> Vec<Rung> {
     vec![
         Rung::new("message", message),

@@ -1,5 +1,5 @@
-//! The shared state table (LOCO'25 5.1.2): one owned variable a participant. Each row is a register of its own; a row that
-//! was pushed is seen with the puts that the pushing thread posted before; waiting for each row sees every row.
+//! The shared state table (LOCO'25 5.1.2): one owned variable a participant. Each row is a register of its own. A
+//! pushed row is seen with the puts that the pushing thread posted before. Waiting for each row sees every row.
 
 use loco::fabric::NodeId;
 use loco::{Manager, Result, SharedVar, Sst};
@@ -26,7 +26,8 @@ fn make(manager: &Manager<Fabric>) -> Result<Objects> {
     })
 }
 
-/// Each node stores and pushes its row `rounds` times, by its threads in turn, and reads the others' rows.
+/// Makes a world in which each node stores and pushes its row `rounds` times, by its threads in turn, and reads the
+/// others' rows.
 fn rows(count: u16, rounds: u64, threads: usize, tracked: bool) -> impl Fn(&mut World) {
     move |world| {
         let at = nodes(world, count, 2, make);
@@ -73,7 +74,7 @@ fn rows(count: u16, rounds: u64, threads: usize, tracked: bool) -> impl Fn(&mut 
     }
 }
 
-/// The calls on one row, as those on a variable.
+/// Checks the calls on one row as those on a variable.
 fn of_row(calls: &[Operation], row: u16) -> std::result::Result<(), Violation> {
     let calls: Vec<Operation> = calls
         .iter()
@@ -85,7 +86,8 @@ fn of_row(calls: &[Operation], row: u16) -> std::result::Result<(), Violation> {
     single_writer(&calls, "0")
 }
 
-/// Every node broadcasts its data, then says so in its row; who has waited for each row sees each one's data.
+/// Makes a world in which every node broadcasts its data, then says so in its row. A node that has waited for each
+/// row sees the data of each.
 fn wait_for_each(count: u16, rounds: u64, threads: usize) -> impl Fn(&mut World) {
     move |world| {
         let at = nodes(world, count, 2, make);
@@ -122,7 +124,8 @@ fn wait_for_each(count: u16, rounds: u64, threads: usize) -> impl Fn(&mut World)
     }
 }
 
-/// Every node says so in its row and waits for all; a node may be lost. Only one whose row has not arrived fails the wait.
+/// Makes a world in which every node reports in its row and waits for all. A node may be lost. Only the loss of a
+/// node whose row has not arrived fails the wait.
 fn lost(count: u16) -> impl Fn(&mut World) {
     move |world| {
         let at = nodes(world, count, 1, make);
@@ -154,7 +157,7 @@ fn lost(count: u16) -> impl Fn(&mut World) {
     }
 }
 
-/// The worlds of the table.
+/// Returns the rungs of the table.
 pub(crate) fn rungs() -> Vec<Rung> {
     vec![
         Rung::new("wait-for-each", wait_for_each(2, 1, 1)),

@@ -1,6 +1,6 @@
-//! The owned variable of any size: readers see whole values that were stored, never an earlier one after a later one;
-//! a push sends the value as of the call, also when the owner stores again at once; values that are too large to go
-//! inline are read from memory by the NIC.
+//! The owned variable of any size. Readers see whole values that were stored, never an earlier one after a later one.
+//! A push sends the value as of the call, also when the owner stores again at once. The NIC reads values that are too
+//! large to go inline from memory.
 
 use loco::fabric::NodeId;
 use loco::{Manager, Result, SharedVar, Value, WideOwnedVar, fence};
@@ -26,8 +26,8 @@ fn shown<const N: usize>(value: &Option<[u64; N]>) -> String {
     value.map_or_else(|| "none".to_owned(), |value| format!("{value:?}"))
 }
 
-/// The owner stores and pushes `values` values, by `threads` threads in turn; node 1 reads what it finds, then waits for
-/// the last.
+/// Makes a world in which the owner stores and pushes `values` values, by `threads` threads in turn. Node 1 reads its
+/// copy, then waits for the last value.
 fn sequence<const N: usize>(values: u64, threads: usize) -> impl Fn(&mut World)
 where
     [u64; N]: Value,
@@ -72,7 +72,7 @@ where
     }
 }
 
-/// A world in which stores, pushes and waits may be late, and are tried again then.
+/// Makes a world in which stores, pushes and waits may be late, and are then repeated.
 fn late<const N: usize>(threads: usize) -> impl Fn(&mut World)
 where
     [u64; N]: Value,
@@ -111,8 +111,8 @@ where
     }
 }
 
-/// The owner pushes from memory and stores another value at once, which it does not push: nobody sees it, nor a mixture for
-/// good. The store may be late; the value is the former one then.
+/// Builds a world in which the owner pushes from memory and at once stores another value, which it does not push.
+/// Nobody sees that value, and no mixture remains for good. The store may be late; the value is then the former one.
 fn kept(world: &mut World) {
     let at = nodes(world, 3, 1, make::<[u64; 9]>);
     run(world, &at[0], 0, "owner", |objects, thread| {
@@ -133,7 +133,7 @@ fn kept(world: &mut World) {
     }
 }
 
-/// Node 1 pulls while the owner stores; it has heard that the first value is stored.
+/// Builds a world in which node 1 pulls while the owner stores. Node 1 has heard that the first value is stored.
 fn pulled(world: &mut World) {
     let at = nodes(world, 2, 1, make::<[u64; 3]>);
     run(world, &at[0], 0, "owner", |objects, thread| {
@@ -160,7 +160,7 @@ fn pulled(world: &mut World) {
     });
 }
 
-/// The owner pushes once; node 1 loads, waiting while the value arrives.
+/// Builds a world in which the owner pushes once, and node 1 loads, waiting while the value arrives.
 fn loaded(world: &mut World) {
     let at = nodes(world, 2, 1, make::<[u64; 3]>);
     run(world, &at[0], 0, "owner", |objects, thread| {
@@ -179,7 +179,7 @@ fn loaded(world: &mut World) {
     });
 }
 
-/// After a push and a fence the value is at node 2, which hears of it from node 1.
+/// Builds a world in which the value is at node 2 after a push and a fence. Node 2 hears of it from node 1.
 fn fenced(world: &mut World) {
     let at = nodes(world, 3, 1, make::<[u64; 2]>);
     run(world, &at[0], 0, "owner", |objects, thread| {
@@ -199,7 +199,7 @@ fn fenced(world: &mut World) {
     });
 }
 
-/// The worlds of the wide owned variable.
+/// Returns the rungs of the wide owned variable.
 pub(crate) fn rungs() -> Vec<Rung> {
     vec![
         Rung::new("load", loaded),
@@ -207,7 +207,7 @@ pub(crate) fn rungs() -> Vec<Rung> {
         Rung::new("pull", pulled),
         Rung::new("two-threads", sequence::<2>(2, 2)),
         Rung::new("fenced", fenced),
-        // More than goes inline on the model fabric, so that the NIC reads the source.
+        // Nine words are more than goes inline on the model fabric, so that the NIC reads the source.
         Rung::new("from-memory", sequence::<9>(1, 1)),
         Rung::new("expiry", late::<2>(2)).expiries(1),
         Rung::new("from-memory-expiry", late::<9>(1)).expiries(1),

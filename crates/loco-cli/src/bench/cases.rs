@@ -15,8 +15,8 @@ const STRIDE: usize = 128;
 /// The most operations that are timed one by one: some seconds of the slowest.
 const TIMED_MAX: u64 = 10_000_000;
 
-/// One thread and its memory: the data that the other node moves, then the data that this one moves, then a word that serves as
-/// bell. As both nodes are at work at the same time, neither may touch what the other reads.
+/// One thread and its memory: the data that the other node moves, then the data that this node moves, then a word
+/// that serves as bell. As both nodes are at work at the same time, neither may touch the data that the other reads.
 struct Lane<'a, F: Fabric> {
     thread: Thread<F>,
     region: &'a Region<F>,
@@ -118,7 +118,7 @@ pub(super) fn put<F: Fabric>(bench: &Bench<'_, F>, index: usize) -> Result<Sampl
             let remote = lane.region.remote(other)?;
             let heard = |value: u64| {
                 lane.thread.wait_until("the other's put", Peers::One(other), || {
-                    // What was put before this put is there, too.
+                    // The data of earlier puts are there, too.
                     (cell.load() >= value).then_some(())
                 })
             };

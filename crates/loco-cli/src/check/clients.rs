@@ -22,13 +22,13 @@ use super::pictures::{self, Subject};
 use super::{Args, INTERRUPTED, progress};
 use crate::error::CliError;
 
-/// Seconds for the clients of each object, or for one client.
+/// The seconds for the clients of each object, or for one client.
 const SECONDS: u64 = 60;
-/// Random schedules of a client that has too many for all of them.
+/// The number of random schedules of a client that has too many for all of them.
 const SAMPLES: u64 = 300;
-/// Depth of those.
+/// The depth of these schedules.
 const DEPTH: u32 = 4;
-/// Time between two lines of progress.
+/// The time between two lines of progress.
 const TICK: Duration = Duration::from_millis(200);
 
 /// Options about clients.
@@ -41,7 +41,7 @@ pub(super) struct ClientArgs {
     /// Run every client of OBJECT of this size, once up to symmetry: parts such as threads<=3,calls<=2,nodes<=2,with=sv
     #[arg(long, value_name = "SIZE", conflicts_with_all = super::SIZED, conflicts_with_all = ["rung", "rungs", "replay", "client"])]
     clients: Option<Size>,
-    /// With --clients: draw so many at random, of the whole size, with --seed
+    /// With --clients: draw N at random, of the whole size, with --seed
     #[arg(long, value_name = "N", requires = "clients")]
     random: Option<u64>,
     /// States of one client after which it is explored by random schedules instead of all
@@ -107,7 +107,7 @@ fn campaigns(args: &Args, size: &Size, cancel: &Arc<AtomicBool>) -> Result<u8, C
     Ok(u8::from(found))
 }
 
-/// Runs `work` and says how many clients it has counted meanwhile.
+/// Runs `work` and reports how many clients it has counted meanwhile.
 fn with_progress<T: Send>(json: bool, object: Object, count: &AtomicU64, work: impl FnOnce() -> T) -> T {
     if progress::printer(json).is_none() {
         return work();
@@ -284,7 +284,7 @@ fn each_client(args: &Args, cancel: &Arc<AtomicBool>) -> Result<u8, CliError> {
     Ok(u8::from(found))
 }
 
-/// Writes the pictures of an execution that were asked for.
+/// Writes the pictures of an execution that the options ask for.
 fn draw(args: &Args, client: &Client, form: Form, failure: Option<&Failure>) -> Result<(), CliError> {
     let name = match form.about() {
         about if about.is_empty() => client.name.clone(),
@@ -298,7 +298,7 @@ fn draw(args: &Args, client: &Client, form: Form, failure: Option<&Failure>) -> 
     })
 }
 
-/// The objects that a client runs on: those of the object that was named, or the usual ones, with ring buffers in both
+/// Returns the objects that a client runs on: those of the named object, or the usual ones, with ring buffers in both
 /// configurations.
 fn forms(args: &Args, client: &Client) -> Vec<Form> {
     match args.object {
@@ -308,7 +308,7 @@ fn forms(args: &Args, client: &Client) -> Vec<Form> {
     }
 }
 
-/// The client of a file or of the catalogue.
+/// Returns the client of a file or of the catalogue.
 fn load(name: &str) -> Result<Client, CliError> {
     let text = match catalogue::find(name) {
         Some(text) => text.to_owned(),
@@ -324,7 +324,8 @@ fn load(name: &str) -> Result<Client, CliError> {
     }
 }
 
-/// Shows what a client did; false if it failed or a verdict is not as the client states it for the shipped objects.
+/// Shows the outcomes of a client. Returns false if it failed or a verdict is not as the client states it for the
+/// shipped objects.
 fn show_client(
     args: &Args,
     name: &str,

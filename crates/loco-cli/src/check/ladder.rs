@@ -117,7 +117,7 @@ fn config(rung: &Rung) -> Config {
     config
 }
 
-/// Writes the pictures that were asked for.
+/// Writes the pictures that the options ask for.
 fn draw(args: &Args, rung: &Rung, schedule: &Schedule, failure: Option<&Failure>) -> Result<(), CliError> {
     let subject = Subject::of(rung.name(), failure, Some(schedule));
     let config = config(rung);

@@ -156,7 +156,7 @@ pub struct Args {
     /// Repeat this schedule, from an earlier failure, and explore nothing.
     #[arg(long, conflicts_with_all = ["strategy", "soak"])]
     replay: Option<Schedule>,
-    /// Explore for so long, as in 90s, 10m or 2h: worlds of all sizes up to --nodes and --ops (at least 3), by
+    /// Explore for this time, such as 90s, 10m or 2h: worlds of all sizes up to --nodes and --ops (at least 3), by
     /// random schedules of several kinds and within bounds, with ever new seeds.
     #[arg(long, value_name = "DURATION", value_parser = soak::duration, conflicts_with_all = ["strategy", "time"])]
     soak: Option<Duration>,
@@ -193,7 +193,7 @@ pub struct Args {
 enum How {
     /// All schedules.
     Exhaustive,
-    /// All schedules with at most so many --preemptions and --delays.
+    /// All schedules within --preemptions and --delays.
     Bounded,
     /// Random schedules with uniform choices.
     Random,
@@ -364,7 +364,7 @@ impl Args {
         }
     }
 
-    /// Writes the pictures that were asked for.
+    /// Writes the pictures that the options ask for.
     fn draw(&self, object: Object, size: Size, config: &Config, report: &Report) -> Result<(), CliError> {
         let name = object.name();
         let subject = Subject::of(name, report.failure.as_ref(), self.replay.as_ref());

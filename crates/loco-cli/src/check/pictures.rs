@@ -56,7 +56,7 @@ impl Args {
     }
 }
 
-/// Writes the pictures that were asked for.
+/// Writes the pictures that the options ask for.
 pub(super) fn write(
     args: &Args,
     subject: &Subject<'_>,
@@ -88,7 +88,7 @@ pub(super) fn write(
     Ok(())
 }
 
-/// Says that no picture was written.
+/// Reports that no picture was written.
 pub(super) fn nothing_to_draw(name: &str) {
     complain(format_args!(
         "loco: {name}: no execution failed, so there is nothing to draw and no file was written"

@@ -1,4 +1,4 @@
-//! `loco check --robust`: do clients of an object see only what a strong memory would show them?
+//! `loco check --robust`: checks whether clients of an object see only what a strong memory would show them.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -43,7 +43,7 @@ pub(super) fn run(args: &Args, cancel: &Arc<AtomicBool>) -> Result<u8, CliError>
     Ok(u8::from(differs))
 }
 
-/// Writes pictures of the first execution that shows something.
+/// Writes pictures of the first execution that the checks found.
 fn draw(args: &Args, check: &RobustCheck, reports: &[RobustReport]) -> Result<(), CliError> {
     if !args.wants_pictures() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! A running node on another host: its connection, and what its end means.
+//! A running node on another host: its connection, and the meaning of its end.
 
 use std::process::{ChildStderr, ChildStdin, ChildStdout};
 use std::sync::{Arc, mpsc};
@@ -30,7 +30,7 @@ pub(super) struct Far {
 }
 
 impl Far {
-    /// Sends the node's script into its connection, and prints what comes out of it.
+    /// Sends the node's script into its connection, and prints the connection's output.
     pub(super) fn connect(
         plan: &Plan,
         node: &Node,
@@ -76,7 +76,7 @@ impl Far {
         }
     }
 
-    /// Ends the connection's input, at which the far side kills the node and what it has started.
+    /// Ends the connection's input, at which the far side kills the node and the processes that it has started.
     pub(super) fn let_go(&mut self) {
         self.control = None;
     }
@@ -99,7 +99,7 @@ impl Far {
         }
     }
 
-    /// Says what a user can do about a failure that is not the program's; `None` if it is.
+    /// Returns advice for the user about a failure that is not the program's, or `None` if it is the program's.
     pub(super) fn advice(&self, failure: &Failure) -> Option<String> {
         let host = &self.remote.host;
         let node = failure.node;

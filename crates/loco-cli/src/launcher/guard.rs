@@ -1,4 +1,5 @@
-//! The guard: a process that outlives the launcher by a moment and ends what the launcher could not.
+//! The guard: a process that outlives the launcher by a moment and ends the processes that the launcher could not
+//! end.
 //!
 //! The guard reads lines from its standard input: `+ID` is a process group to watch, `-ID` one to forget, and
 //! `/PATH` a directory. At the end of input it kills the groups that are left and removes the directories.

@@ -190,7 +190,7 @@ impl<'a> RunningJob<'a> {
         self.guard.watch(pid);
     }
 
-    /// Returns whether so many connections to the host are in the making that it might turn away one more.
+    /// Returns whether the host might refuse one more connection, because many are being made.
     fn is_busy(&self, remote: &Remote) -> bool {
         let connecting = self.nodes.iter().filter_map(RunningNode::far_alive);
         let connecting = connecting.filter(|far| far.remote.host == remote.host && !far.began());
@@ -241,7 +241,8 @@ impl<'a> RunningJob<'a> {
         }
     }
 
-    /// Ends the job if the connection that brought input to a node has failed: the node would take what has come for all.
+    /// Ends the job if the connection that brought input to a node has failed. Otherwise the node would take the
+    /// input so far for all of it.
     fn note_feeder(&mut self, id: NodeId, status: WaitStatus) {
         if status.exit_status() == Some(0) || self.ending != Ending::No {
             return;
@@ -346,7 +347,7 @@ impl<'a> RunningJob<'a> {
         self.waiting.clear();
         self.signal_all(signal);
         for node in self.nodes.iter().filter(|node| node.alive) {
-            // A host that does not answer holds nobody up. If it is about to, it sees the connection end.
+            // A host that does not answer holds nobody up. A host that is about to answer sees the connection end.
             if node.far.as_ref().is_some_and(|far| !far.began()) {
                 node.signal_group(Signal::KILL);
             }
@@ -354,7 +355,7 @@ impl<'a> RunningJob<'a> {
         self.ending = Ending::Asked(Instant::now() + self.grace);
     }
 
-    /// Kills the nodes. Hosts are given some time to tell that this is done, unless it is the second time.
+    /// Kills the nodes. Hosts get some time to report that this is done, unless it is the second time.
     fn kill(&mut self) {
         self.waiting.clear();
         let again = matches!(self.ending, Ending::Killed(_));

@@ -79,7 +79,7 @@ pub struct Node {
     pub set: Vec<(&'static str, String)>,
     /// The place to report the node's end, so that nobody waits for the node to come.
     pub departures: Option<Departures>,
-    /// The host to start it on by `ssh`; none starts it here.
+    /// The host to start it on by `ssh`. `None` starts it here.
     pub remote: Option<Remote>,
 }
 
@@ -93,7 +93,8 @@ enum Event {
     Signal(i32),
     /// Our standard output cannot be written any more.
     OutputFailed(OutputError),
-    /// The program of a node on another host begins. The process there that holds the pipe of its input, if it has one.
+    /// The program of a node on another host begins. The number is the process there that holds the pipe of its
+    /// input, if it has one.
     Began(NodeId, Option<i32>),
 }
 

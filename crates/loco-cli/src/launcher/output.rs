@@ -55,8 +55,8 @@ impl Printer {
         }
     }
 
-    /// Starts threads that print the output of a node. `look` sees each line of its standard output first, and takes out of it
-    /// what is not the program's; a line of which nothing is left is not printed.
+    /// Starts threads that print the output of a node. `look` sees each line of its standard output first, and
+    /// removes the parts that are not the program's; an emptied line is not printed.
     pub(super) fn read(
         printer: &Arc<Printer>,
         node: NodeId,

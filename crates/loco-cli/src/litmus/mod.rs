@@ -1,4 +1,4 @@
-//! `loco litmus`: litmus tests on the fabric of a job, and what their results say.
+//! `loco litmus`: litmus tests on the fabric of a job, and the evaluation of their results.
 
 use clap::Subcommand;
 
@@ -21,7 +21,7 @@ enum Command {
     Infer(results::InferArgs),
 }
 
-/// Runs the subcommand and gives its exit code.
+/// Runs the subcommand and returns its exit code.
 pub fn run(args: &Args) -> Result<u8, CliError> {
     match &args.command {
         Command::Run(args) => run::run(args),

@@ -1,4 +1,4 @@
-//! `loco litmus table` and `loco litmus infer`: results summed up, and what they say about the fabric.
+//! `loco litmus table` and `loco litmus infer`: results summed up, and the conclusions about the fabric.
 
 use std::path::PathBuf;
 

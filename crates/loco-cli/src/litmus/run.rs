@@ -87,8 +87,8 @@ pub struct Args {
     /// Number of node processes, where this command starts them.
     #[arg(short, long, value_name = "N", default_value = "2", value_parser = clap::value_parser!(u16).range(1..=16))]
     nodes: u16,
-    /// Fabric that the nodes use: shm, verbs (RDMA), ofi or ofi:PROVIDER (libfabric), auto (the best that every node has), or model
-    /// (random walks on the model's machine, by one process).
+    /// Fabric that the nodes use: shm, verbs (RDMA), ofi or ofi:PROVIDER (libfabric), auto (the best that every node
+    /// has), or model (random walks on the model's machine, by one process).
     #[arg(long, env = var::FABRIC, value_name = "FABRIC", default_value = "auto")]
     fabric: Ground,
     /// Name of the fabric in results and table, where its own does not say enough: `verbs, two devices`.
@@ -144,7 +144,7 @@ impl FromStr for Ground {
     }
 }
 
-/// The variables of which a launcher sets one.
+/// The variables that identify a launcher, which sets at least one of them.
 const LAUNCHED: [&str; 4] = [var::NODE, "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"];
 
 /// Starts the nodes, or is one.
@@ -259,7 +259,7 @@ fn plan(args: &Args, model: Option<Theory>, fabric: String) -> Plan {
 /// Runs the tests as random walks of the model's machine.
 fn walks(args: &Args, tests: &[Test], model: Option<Theory>) -> Result<u8, CliError> {
     let stop = Stop::on_signals().map_err(CliError::os("taking over signals"))?;
-    // Walks have no stress; what was done before is found under the name that their results have.
+    // Walks have no stress. Earlier results are found under the name that they have.
     let plan = Plan {
         stress: Strategy::None,
         ..plan(args, model, String::new())
@@ -285,7 +285,7 @@ struct Report<'a> {
     out: Option<Results>,
     records: Vec<Record>,
     left_out: usize,
-    /// Why the output failed.
+    /// The reason that the output failed.
     failure: Option<CliError>,
     stop: &'a Stop,
 }
@@ -307,7 +307,7 @@ impl<'a> Report<'a> {
         })
     }
 
-    /// Says which switches of a fixed stress change nothing on this host.
+    /// Reports which switches of a fixed stress change nothing on this host.
     fn say_what_has_no_effect(&self) {
         let Strategy::Fixed(Stress { pin, cache, .. }) = self.plan.stress else {
             return;

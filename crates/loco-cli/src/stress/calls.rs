@@ -121,7 +121,7 @@ pub(super) fn tas_lock(site: &Site) -> Result<(), CliError> {
     lock::<TasLock<AnyFabric>>(site)
 }
 
-/// Counts a word up under each acquisition, by a get and a put.
+/// Increments a word under each acquisition, by a get and a put.
 fn lock<L: AnyLock>(site: &Site) -> Result<(), CliError> {
     let lock = L::make(
         site,

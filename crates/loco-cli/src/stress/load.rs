@@ -26,13 +26,13 @@ pub struct Load {
     /// Seed of the calls.
     #[arg(long, value_name = "N", default_value = "1")]
     pub(super) seed: u64,
-    /// Kill the last node so many milliseconds after the start of the calls, or at a random one of its calls.
+    /// Kill the last node MS milliseconds after the start of the calls, or at a random one of its calls.
     #[arg(long, value_name = "MS|random")]
     pub(super) kill: Option<Moment>,
-    /// Stop the last node (SIGSTOP) so many milliseconds after the start of the calls, or at a random one of its calls.
+    /// Stop the last node (SIGSTOP) MS milliseconds after the start of the calls, or at a random one of its calls.
     #[arg(long, value_name = "MS|random")]
     pub(super) pause: Option<Moment>,
-    /// Resume the stopped node after so many milliseconds.
+    /// Resume the stopped node after MS milliseconds.
     #[arg(long, value_name = "MS", default_value = "200", requires = "pause", value_parser = clap::value_parser!(u64).range(1..))]
     #[serde(rename = "pause_for_ms")]
     pause_for: u64,
@@ -125,7 +125,7 @@ impl Load {
         self.silence
     }
 
-    /// Returns whether the last node is stopped for so long that the others give it up.
+    /// Returns whether the last node is stopped for longer than the silence after which the others give it up.
     pub(super) fn outlasts_silence(&self) -> bool {
         self.pause.is_some() && self.pause_for > self.silence
     }

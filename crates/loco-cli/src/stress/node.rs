@@ -11,8 +11,8 @@ use super::worker::Site;
 use crate::error::CliError;
 use crate::meet;
 
-/// The deadline of each call. Whoever waits longer waits for ever: a machine with much more work than cores may keep a node that
-/// holds a lock from running for longer than the usual ten seconds.
+/// The deadline of each call. A longer wait counts as a hang. A machine with much more work than cores may keep a
+/// node that holds a lock from running for longer than the usual ten seconds.
 const CALL_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Name of the subcommand.

@@ -10,8 +10,8 @@ use super::Spec;
 
 /// A map from `K` to `V` that is empty at first. Each key is a partition.
 ///
-/// Whether a store is full depends on all keys together, so `Full` is legal whenever the key is absent. A test of the capacity must
-/// count entries itself.
+/// Whether a store is full depends on all keys together, so `Full` is legal whenever the key is absent. A test of the
+/// capacity must count entries itself.
 #[derive(Clone, Debug, Default)]
 pub struct KeyValue<K, V> {
     types: PhantomData<fn(K, V)>,
@@ -43,8 +43,8 @@ pub enum KeyValueRet<V> {
     Full,
     /// `Insert`, `Update`, `Delete`: done.
     Done,
-    /// A node that the call needs was lost, and the call did nothing; only a `Delete` may have removed the key. (If the effect of a call is
-    /// unknown, it is pending.)
+    /// A node that the call needs was lost, and the call did nothing; only a `Delete` may have removed the key. (If the
+    /// effect of a call is unknown, it is pending.)
     Lost,
 }
 

@@ -17,8 +17,8 @@ pub struct Queue<V> {
     types: std::marker::PhantomData<fn(V)>,
 }
 
-/// A call of a queue. Blocking calls are recorded as these calls too. A blocking call that ran into its deadline returns `Full` or
-/// `Empty` if the queue checked at the deadline; otherwise it is pending.
+/// A call of a queue. Blocking calls are recorded as these calls too. A blocking call that ran into its deadline
+/// returns `Full` or `Empty` if the queue checked at the deadline; otherwise it is pending.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum QueueCall<V> {
     /// Appends a value.

@@ -97,7 +97,7 @@ fn a_malformed_frame_cuts_the_peer_off() {
     send(&mut peer, &Frame::Parcel(Parcel::Message(b"fine")).encode());
     send(&mut peer, &[3, 0, 0, 0, 99, 1, 2, 3]);
     assert_goes(&mesh, PeerState::Lost);
-    // What was whole arrived.
+    // Whole frames arrived.
     let message = mesh.receive(Some(soon())).unwrap();
     assert_eq!(message, Some((NodeId(0), b"fine".to_vec())));
     assert_eq!(mesh.send(NodeId(0), b"x"), Err(FabricError::PeerLost(NodeId(0))));

@@ -238,8 +238,8 @@ impl Wire {
         }
     }
 
-    /// Waits for something to do, at most a heartbeat interval. Returns what is ready, by index, and whether another thread woke this
-    /// one.
+    /// Waits for something to do, at most a heartbeat interval. Returns what is ready, by index, and whether another
+    /// thread woke this one.
     fn poll(&self, incoming: &[Incoming], leave_by: Option<Time>) -> (Vec<PollFlags>, bool) {
         let mut any_paused = false;
         let mut fds = vec![PollFd::from_borrowed_fd(self.wake.as_fd(), PollFlags::IN)];

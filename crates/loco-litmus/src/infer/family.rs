@@ -1,9 +1,10 @@
 //! A family of models: each rule is on or off, on top of what every RDMA fabric has.
 //!
-//! Every member has x86-TSO processors, coherent memory, and operations whose own steps are in order. The rules are the cells of the
-//! ordering tables between operations of the network card, what a poll tells, remote fences, the PCIe flush, and the atomicity of remote
-//! read-modify-writes. `rdma-tso` is the member with the rules that it [promises](Rule::is_promised), which a test checks.
-//! A member is written as a model file (`docs/models.md`). Used by the inference.
+//! Every member has x86-TSO processors, coherent memory, and operations whose own steps are in order. The rules are the
+//! cells of the ordering tables between operations of the network card, the meaning of a poll, remote fences, the PCIe
+//! flush, and the atomicity of remote read-modify-writes. `rdma-tso` is the member with the rules that it
+//! [promises](Rule::is_promised), which a test checks. A member is written as a model file (`docs/models.md`). Used by
+//! the inference.
 
 use std::fmt::{self, Write as _};
 
@@ -26,15 +27,15 @@ const NIC: [Kind; 5] = [
 pub enum Rule {
     /// Operations of one queue pair keep the order of these steps, when issued and when observed.
     Cell(Cell),
-    /// Of cell G8 or G9, the order when observed only.
+    /// Orders the two steps of cell G8 or G9 when observed, but not when issued.
     Observed(Cell),
-    /// A remote fence orders what is before it with what is after it.
+    /// A remote fence orders the operations before it with those after it.
     Fence,
-    /// A poll of a get or read-modify-write tells that the result has landed.
+    /// A poll of a get or read-modify-write says that the result has landed.
     GetCompletion,
-    /// A poll of a put tells that the source was read and the put was sent off.
+    /// A poll of a put says that the source was read and the put was sent.
     PutCompletion,
-    /// A poll of a put tells that it is placed.
+    /// A poll of a put says that the put is placed.
     PutPlacement,
     /// A read of the network card places earlier writes of its queue pair (the PCIe guarantee).
     Flush,
@@ -43,7 +44,7 @@ pub enum Rule {
 }
 
 impl Rule {
-    /// Every rule.
+    /// Returns every rule.
     pub fn all() -> Vec<Rule> {
         let cells = NIC
             .into_iter()
@@ -72,7 +73,7 @@ impl Rule {
         }
     }
 
-    /// Says in a few words what the rule is.
+    /// Describes the rule in a few words.
     pub fn summary(self) -> String {
         let cell = |cell: Cell| format!("{} before a later {}", cell.earlier.prose(), cell.later.prose());
         match self {
@@ -135,7 +136,8 @@ impl fmt::Display for Rule {
     }
 }
 
-/// Returns whether the orders of issue and of observation are rules of their own: they are what the PCIe guarantee is about.
+/// Returns whether the orders of issue and of observation are separate rules for this cell: the PCIe guarantee is
+/// about these cells.
 fn is_split(cell: Cell) -> bool {
     cell.earlier == Kind::NicRemoteWrite && matches!(cell.later, Kind::NicRemoteRead | Kind::NicLocalWrite)
 }
@@ -167,7 +169,7 @@ fn flatten(program: &Program, code: &[Instr], steps: &mut Vec<Step>) {
                 continue;
             }
             Instr::While { body, .. } => {
-                // What an iteration begins may follow what the one before has begun.
+                // An operation of one iteration may follow an operation of the previous iteration.
                 flatten(program, body, steps);
                 flatten(program, body, steps);
                 continue;

@@ -1,10 +1,13 @@
-//! Which orderings a fabric has, from what litmus tests showed on it.
+//! Infers the orderings of a fabric from the results of litmus tests.
 //!
-//! A rule is *contradicted* by a state that was seen and that the rule alone forbids. The strongest model of the [`family`] that fits has all
-//! other rules; where these together still forbid a state that was seen, rules go that explain it: those first that nobody promises, and then
-//! those that were tried least. At the end each rule comes back with which all that was seen still fits, so that no stronger member of the
-//! family fits than the one that is inferred, but for rules that nobody promises and no test can tell. A rule that was never contradicted
-//! is no more than that: [`Evidence`] says how many runs could have shown otherwise.
+//! A rule is *contradicted* by an observed state that the rule alone forbids. The strongest model of the [`family`]
+//! that fits has all other rules. If the remaining rules together still forbid an observed state, rules are removed
+//! until they allow it: first those that nobody promises, then the least tested. At the end each removed rule is
+//! restored if the observations permit it. No stronger member of the family therefore fits than the inferred one,
+//! except for rules that nobody promises and no test can detect.
+//!
+//! A rule that was never contradicted is not proven: [`Evidence`] has the number of runs that could have contradicted
+//! it.
 //! Relies on results and on `mowgli`'s model files. Used by the command.
 
 use std::collections::BTreeSet;
@@ -43,15 +46,17 @@ pub struct Evidence {
     pub contradicted: u64,
     /// A test that showed such a state, and the state.
     pub example: Option<(String, String)>,
-    /// The number of tests that could have shown that the rule is not there: without it, the inferred model allows more.
+    /// The number of tests that could have shown that the rule is missing: without it, the inferred model allows
+    /// more.
     pub tests: usize,
     /// The number of runs of these tests.
     pub runs: u64,
 }
 
 impl Evidence {
-    /// Returns the probability that a run of those tests contradicts the rule is below this with 95% confidence: 3 in the number of
-    /// runs (the rule of three). `None` without a run, or where the rule was contradicted.
+    /// Returns an upper bound, with 95 % confidence, on the probability that a run of those tests contradicts the
+    /// rule: 3 divided by the number of runs (the rule of three). `None` without a run, or if the rule was
+    /// contradicted.
     pub fn bound(&self) -> Option<f64> {
         (self.kept && self.runs > 0).then(|| 3.0 / self.runs as f64)
     }
@@ -79,7 +84,7 @@ pub struct Inferred {
     pub rules: Vec<Rule>,
 }
 
-/// A test and what it showed.
+/// The outcomes that a test showed.
 struct Seen {
     name: String,
     program: Program,
@@ -100,7 +105,7 @@ impl Seen {
         search.is_complete().then_some(search.outcomes)
     }
 
-    /// Returns false if the model forbids something that was seen. A search that took too long forbids nothing.
+    /// Returns false if the model forbids an observed outcome. A search that took too long forbids nothing.
     fn fits(&self, model: &ModelFile) -> bool {
         let seen = || self.outcomes.iter().map(|(outcome, ..)| outcome);
         self.allowed(model)
@@ -111,7 +116,7 @@ impl Seen {
 /// Infers the rules of the fabric on which these results were found.
 ///
 /// # Errors
-/// A result's text is no test.
+/// Fails if a result's text is no test.
 pub fn infer(records: &[Record]) -> Result<Inferred> {
     let all = Rule::all();
     let base = family::model(&[]);
@@ -182,7 +187,7 @@ pub fn infer(records: &[Record]) -> Result<Inferred> {
         index.map_or(0, |index| weight[index])
     };
     reconcile(&seen, &mut rules, &weight);
-    // What nobody promises and no test can tell is no part of the model.
+    // A rule that nobody promises and no test can detect is left out of the model.
     let promised: Vec<Rule> = rules.iter().copied().filter(|rule| rule.is_promised()).collect();
     rules.retain(|&rule| rule.is_promised() || tried(&seen, &promised, rule).0 > 0);
     let free = all
@@ -231,8 +236,8 @@ pub fn infer(records: &[Record]) -> Result<Inferred> {
     })
 }
 
-/// Takes rules away until what was seen is allowed, one or two at a time. Of those that help, the ones go of which none is promised, if there are such; of these
-/// those that were tried least (`weight`), and of these the ones without which most tests fit.
+/// Removes rules, one or two at a time, until the observations are allowed. Among the sets of rules that help, it
+/// prefers those without a promised rule, then the least tried (`weight`), then those without which most tests fit.
 fn reconcile(seen: &[Seen], rules: &mut Vec<Rule>, weight: &dyn Fn(Rule) -> u64) {
     loop {
         let model = family::model(rules);
@@ -276,8 +281,9 @@ fn reconcile(seen: &[Seen], rules: &mut Vec<Rule>, weight: &dyn Fn(Rule) -> u64)
     }
 }
 
-/// Brings each of these rules back with which what was seen still fits, promised ones first. One goes with another that nobody promises and that
-/// went later, or that no test can tell, and then has gone in vain.
+/// Restores every removed rule that the observations still permit, promised rules first. A rule may have been removed
+/// together with another rule that is gone for a different reason (nobody promises it and it went later, or no test
+/// can detect it); it was then removed needlessly.
 fn strengthen(seen: &[Seen], rules: &mut Vec<Rule>, free: impl Iterator<Item = Rule>) {
     let mut gone: Vec<Rule> = free.filter(|rule| !rules.contains(rule)).collect();
     gone.sort_by_key(|rule| !rule.is_promised());
@@ -286,7 +292,7 @@ fn strengthen(seen: &[Seen], rules: &mut Vec<Rule>, free: impl Iterator<Item = R
         let model = family::model(&with);
         let concerned = || seen.iter().filter(|test| test.rules.contains(&rule));
         let is_told = rule.is_promised() || tried(seen, rules, rule).0 > 0;
-        // A state that does not fit anyway is no reason against a rule.
+        // A state that does not fit with or without a rule is no reason to drop the rule.
         let before = family::model(rules);
         if is_told && concerned().all(|test| test.fits(&model) || !test.fits(&before)) {
             *rules = with;
@@ -294,7 +300,8 @@ fn strengthen(seen: &[Seen], rules: &mut Vec<Rule>, free: impl Iterator<Item = R
     }
 }
 
-/// Returns how many tests, and runs of these, show more outcomes without the rule than with it, the others being as inferred.
+/// Returns how many tests, and runs of these, show more outcomes without the rule than with it, with the other rules
+/// as inferred.
 fn tried(seen: &[Seen], rules: &[Rule], rule: Rule) -> (usize, u64) {
     let mut with: Vec<Rule> = rules.iter().copied().filter(|&other| other != rule).collect();
     let without = family::model(&with);

@@ -17,6 +17,8 @@ impl Weak {
         None
     }
 
+    /// Posts nothing: there is no value to call this with.
+    ///
     /// # Safety
     /// There is no value to call this with.
     pub(crate) unsafe fn post(&mut self, _port: &Port, _heap: &Heap, _posting: &Posting) -> io::Result<bool> {

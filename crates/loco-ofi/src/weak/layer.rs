@@ -1,11 +1,11 @@
-//! The weak provider: it has the fabric's operations before the real provider gets them, and makes use of everything that its
-//! attributes leave open.
+//! The weak provider: it gets the fabric's operations before the real provider, and uses all the freedom of its
+//! attributes.
 //!
-//! An operation is held back until a step hands it on. The next step is chosen at random among those that may come: an
-//! operation may be handed on when none is under way that it may not overtake ([`Orders::keep`]), where under way means that the real
-//! provider has not reported its delivery. So nothing rests on the order that the real provider keeps. A write that is not
-//! asked to be delivered may be reported before it is handed on. Other operations are reported when they have ended, as libfabric
-//! says (`fi_cq`), though in any order.
+//! An operation is held back until a step hands it on. The next step is chosen at random among the permitted ones. An
+//! operation may be handed on when no operation is under way that it may not overtake ([`Orders::keep`]). Under way
+//! means that the real provider has not reported its delivery. So nothing rests on the order that the real provider
+//! keeps. A write that is not asked to be delivered may be reported before it is handed on. Other operations are
+//! reported when they have ended, as libfabric says (`fi_cq`), though in any order.
 //!
 //! Steps are made within calls of the fabric, and an operation rests for a number of them, so that races do not depend
 //! on the clock. Relies on `port` and `promises`. Used by `engine`.
@@ -27,11 +27,11 @@ use crate::order::{Class, Words};
 use crate::port::{Event, Port, Posting, Verb};
 use crate::promises::{Orders, Shape};
 
-/// The most operations under way.
+/// The maximum number of operations under way.
 const HELD_MAX: usize = 256;
-/// A turn is 1, 2 or 4 steps, one of so many doublings.
+/// The number of powers of two to choose from: a turn has 1, 2 or 4 steps.
 const BURST_DOUBLINGS: u32 = 3;
-/// An operation rests for 1 to 16 turns, one of so many doublings, before half of its steps.
+/// The number of powers of two to choose from: an operation rests for 1 to 16 turns, before half of its steps.
 const REST_DOUBLINGS: u32 = 5;
 
 /// The weak provider before a node's port.
@@ -101,7 +101,7 @@ impl Drop for Room {
 }
 
 impl Weak {
-    /// Returns the weak provider of `node`, if there is to be one.
+    /// Returns the weak provider of `node`, if the configuration has one.
     pub(crate) fn new(config: &OfiConfig, node: NodeId) -> Option<Weak> {
         let provider = config.weak.as_ref()?;
         Some(Weak {
@@ -255,7 +255,7 @@ impl Weak {
             && self.keeps.keep(earlier.shape, later.shape)
     }
 
-    /// Reports an operation. One that has ended is done with.
+    /// Reports an operation. An operation that has ended is removed.
     fn report(&mut self, at: usize) {
         let rest = self.rest();
         let held = &mut self.held[at];

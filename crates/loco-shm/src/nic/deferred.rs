@@ -1,13 +1,14 @@
 //! The deferred NIC: a thread that executes posted operations later, choosing at random among the permitted
 //! steps.
 //!
-//! This is a test aid, see [`Nic::Deferred`](crate::Nic::Deferred). One lock guards everything; the NIC takes
-//! it for some steps at a time. Each operation and stage has its own rest, so that queue pairs progress
+//! This is a test aid, see [`Nic::Deferred`](crate::Nic::Deferred). One lock guards everything; the NIC takes it for
+//! some steps at a time. Each operation and stage rests separately, so that queue pairs progress independently.
 //! independently.
 //!
-//! Which races are seen must not depend on when the host runs the NIC's thread. So the NIC also takes turns within the calls of the
-//! node's threads (each poll, and every other post), as a card that is faster than they are, and rests are counted in such calls besides time
-//! ([`Rest`](super::send_queue::Rest)): a put that rests is still unplaced when its thread has gone on, on every node alike.
+//! The races that are seen must not depend on when the host runs the NIC's thread. The NIC therefore also takes turns
+//! within the calls of the node's threads (each poll, and every other post), as a card that is faster than they are.
+//! Rests are counted in such calls besides time ([`Rest`](super::send_queue::Rest)): on every node alike, a put that
+//! rests is still unplaced when its thread has gone on.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -27,20 +28,21 @@ use crate::discipline::Discipline;
 use crate::gate::{OwnGate, Slot};
 use crate::operation::Request;
 
-/// The longest time until the NIC looks for lost peers while operations are outstanding.
+/// The longest time between two checks for lost peers while operations are outstanding.
 const LOOK_AT_PEERS: Duration = Duration::from_millis(1);
 /// The rests below which the NIC yields instead of sleeping: the system's sleeps are not that short.
 const YIELD_BELOW: Duration = Duration::from_micros(60);
 
-/// The NIC makes 1, 2 or 4 steps, one of so many doublings, before others have a turn.
+/// The number of powers of two to choose from: before others have a turn the NIC makes 1, 2 or 4 steps.
 const BURST_DOUBLINGS: u64 = 3;
 
-/// After so many bursts, on average, the NIC yields the processor, so that threads without one see what is half done.
+/// The mean number of bursts before the NIC yields the processor, so that threads without one see half-done
+/// operations.
 const YIELDS: u64 = 4;
 /// The pause after other bursts, in hints to the processor.
 const LOOKS: u32 = 50;
-/// Rests in calls end when there has been no call for a time between 1 us and 16 us, and for between 1 and 8 looks of the NIC's
-/// thread, each doubling equally likely.
+/// The unit of the time without calls after which rests in calls end. That time is between 1 us and 16 us, and
+/// between 1 and 8 looks of the NIC's thread, each power of two equally likely.
 const PATIENCE: Duration = Duration::from_micros(1);
 const PATIENCE_DOUBLINGS: u64 = 5;
 const LOOK_DOUBLINGS: u64 = 4;
@@ -81,7 +83,7 @@ struct State {
     /// Set when there are completions, or room in a queue, that the NIC has not announced.
     found: bool,
     dice: Dice,
-    /// Whether the NIC waits for [`Shared::changed`].
+    /// Set while the NIC waits for [`Shared::changed`].
     waits: bool,
     stop: bool,
     /// The steps that may come next, for reuse.
@@ -96,7 +98,7 @@ impl Shared {
     fn moment(&self) -> Moment {
         Moment {
             now: Instant::now(),
-            // Relaxed: a measure of time, no more.
+            // Relaxed: it only measures time.
             calls: self.calls.load(Ordering::Relaxed),
         }
     }
@@ -224,7 +226,7 @@ impl DeferredNic {
 
     pub(crate) fn poll(&self, completions: &mut Vec<Completion>) -> usize {
         self.shared.calls.fetch_add(1, Ordering::Relaxed);
-        // Where the lock is taken, the NIC is at work.
+        // If the lock is taken, the NIC is at work.
         if let Ok(mut state) = self.shared.state.try_lock() {
             let next = self.shared.turn(&mut state, self.shared.moment());
             drop(state);
@@ -260,7 +262,7 @@ impl Drop for DeferredNic {
     }
 }
 
-/// The NIC's thread.
+/// Runs the NIC's thread.
 fn run(shared: &Shared, mesh: &Mesh) {
     let mut departures_seen = 0;
     let mut state = shared.lock();
@@ -280,7 +282,8 @@ fn run(shared: &Shared, mesh: &Mesh) {
                 drop(state);
                 // The step may have changed the memory of any node.
                 shared.ring();
-                // Lets others post and poll: this lock is not fair. On a busy host a thread that yields may be away for milliseconds.
+                // Lets others post and poll: this lock is not fair. On a busy host a thread that yields may be away for
+                // milliseconds.
                 if yields {
                     std::thread::yield_now();
                 } else {
@@ -315,9 +318,9 @@ fn run(shared: &Shared, mesh: &Mesh) {
 struct Quiet {
     /// The number of calls at its beginning.
     calls: u64,
-    /// The time at which it ends at the soonest.
+    /// The earliest time at which it ends.
     until: Instant,
-    /// The number of looks until then, between which others may run: on a busy host time alone says nothing.
+    /// The number of looks until then, between which others may run. On a busy host time alone is no measure.
     looks: u32,
 }
 
@@ -330,7 +333,7 @@ impl Quiet {
         }
     }
 
-    /// Takes note of a look. Returns true if the NIC has waited long enough.
+    /// Notes a look. Returns true if the NIC has waited long enough.
     fn is_over(&mut self, now: Instant) -> bool {
         self.looks = self.looks.saturating_sub(1);
         self.looks == 0 && now >= self.until
@@ -360,14 +363,15 @@ enum Next {
     Stepped,
     /// The operations that may run next rest for this time.
     Rest(Duration),
-    /// The operation whose rest is over first rests until there were so many calls.
+    /// The operation whose rest is over first rests until this number of calls.
     Listen(u64),
     /// No operation is posted.
     Idle,
 }
 
 impl State {
-    /// Runs some permitted steps, each chosen at random. Others can neither post nor poll between them, which is often one step only.
+    /// Runs some permitted steps, each chosen at random. Others can neither post nor poll between them. Often it is
+    /// one step only.
     fn steps(&mut self, delay_max: Duration, moment: Moment) -> Next {
         let burst = 1 << self.dice.below(BURST_DOUBLINGS);
         for made in 0..burst {
@@ -391,7 +395,7 @@ impl State {
         for (id, queue) in queues.iter_mut().enumerate() {
             let Some(queue) = queue else { continue };
             queue.candidates(|index, rest| {
-                // A NIC that stops does what is left at once.
+                // A NIC that stops does the remaining steps at once.
                 if *stop || (rest.until <= now && rest.calls <= moment.calls) {
                     awake.push((id, index));
                 } else if rest.until <= now {

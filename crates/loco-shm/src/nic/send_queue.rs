@@ -1,10 +1,11 @@
 //! The operations of one queue pair under the deferred NIC, and the steps of them that may come next.
 //!
-//! An operation is one to three stages, each named by its stamp (LOCO'26 Fig. 10); that a put is *sent off* is a stage of its own, which
-//! its completion tells. A stage may run once every earlier operation of the queue pair has done the stages that the stamp order
-//! puts before it ([`Discipline::orders`]). Nothing else orders the stages. A put may be placed before an earlier get reads,
-//! and a put completes before it is placed. A transfer moves in pieces of whole words, so that larger values
-//! tear. A flush waits for all stages before it under every discipline: tests end their runs by it.
+//! An operation is one to three stages, each named by its stamp (LOCO'26 Fig. 10). Sending a put is a separate stage,
+//! reported by its completion. A stage may run once every earlier operation of the queue pair has done the stages
+//! that the stamp order puts before it ([`Discipline::orders`]). Nothing else orders the stages. A put may be placed
+//! before an earlier get reads, and a put completes before it is placed. A transfer moves in pieces of whole words,
+//! so that larger values tear. Under every discipline a flush waits for all stages before it, because tests end their
+//! runs by it.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -17,10 +18,10 @@ use rand::{Rng, SeedableRng};
 use crate::discipline::{Discipline, Stage};
 use crate::operation::{Kind, Request};
 
-/// The most operations that have left the send queue (completed and polled) but are not placed, as a multiple
-/// of its depth.
+/// The maximum number of operations that have left the send queue (completed and polled) but are not placed, as a
+/// multiple of its depth.
 const UNPLACED_FACTOR: usize = 4;
-/// The number of operations under way from which the next step is chosen: a real card has so many at work, too.
+/// The number of operations under way among which the next step is chosen. A real card works on about as many.
 const WINDOW: usize = 24;
 
 /// Returns the stages of an operation of this kind, in order.
@@ -66,8 +67,8 @@ impl Operation {
         open.fold(0, |bits, stage| bits | stage.bit())
     }
 
-    /// Returns whether the operation may complete. By the contract, a put may when it is sent off, any other
-    /// when it is done.
+    /// Returns whether the operation may complete. By the contract, a put may when it is sent, any other when it is
+    /// done.
     fn may_complete(&self, discipline: &Discipline) -> bool {
         match self.request.kind {
             Kind::Put if discipline.put_waits_for_placement => self.is_done(),
@@ -86,8 +87,8 @@ pub(super) struct Moment {
     pub(super) calls: u64,
 }
 
-/// The end of a rest. A rest in time alone would be over before a thread without a processor goes on; one in calls lasts until
-/// the threads of the node have gone some way in their programs, however fast they are.
+/// The end of a rest. A rest in time alone would be over before a thread without a processor goes on. A rest in calls
+/// lasts until the threads of the node have gone some way in their programs, however fast they are.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rest {
     pub(super) until: Instant,
@@ -95,8 +96,8 @@ pub(super) struct Rest {
     pub(super) calls: u64,
 }
 
-/// A rest lasts up to 8 calls, each doubling equally likely: until the next run of a litmus test, say. Longer ones show less, since those of several
-/// nodes end at one time less often.
+/// The number of powers of two to choose the length of a rest from, up to 8 calls. That is about the time until the
+/// next run of a litmus test. Longer rests show less, since rests of several nodes end at one time less often.
 const CALL_DOUBLINGS: u64 = 4;
 
 /// The source of the NIC's choices.
@@ -121,7 +122,7 @@ impl Dice {
         self.below(2) == 0
     }
 
-    /// Returns the end of a rest that begins now. Half of the rests are over at once as to calls, and half as to time.
+    /// Returns the end of a rest that begins now. Half of the rests need no calls, and half need no time.
     pub(super) fn rest(&mut self, at: Moment, delay_max: Duration) -> Rest {
         let calls = match self.coin() {
             true => 0,
@@ -133,8 +134,8 @@ impl Dice {
         }
     }
 
-    /// Returns no delay, or one up to `max`, of which each decade is equally likely: rests of some hundred nanoseconds and of many
-    /// microseconds lead to different races.
+    /// Draws a delay up to `max`, log-uniformly, or none: rests of some hundred nanoseconds and of many microseconds
+    /// lead to different races.
     fn delay(&mut self, max: Duration) -> Duration {
         if max.is_zero() || self.coin() {
             return Duration::ZERO;
@@ -312,7 +313,7 @@ impl SendQueue {
         Ok(())
     }
 
-    /// Returns the puts before an operation that were sent off and are not placed, as addresses and data, if gets see them.
+    /// Returns the earlier puts that were sent and are not placed, as addresses and data, if gets see them.
     fn unplaced_before(&self, index: usize) -> Vec<(usize, Vec<u8>)> {
         let far = |request: &Request| {
             let (remote, offset) = request.remote.as_ref()?;
@@ -321,7 +322,7 @@ impl SendQueue {
         self.under_way_before(index, Stage::RemoteWrite, far)
     }
 
-    /// Returns the results before an operation that were fetched and have not landed, as addresses and data, if puts see them.
+    /// Returns the earlier results that were fetched and have not landed, as addresses and data, if puts see them.
     fn unlanded_before(&self, index: usize) -> Vec<(usize, Vec<u8>)> {
         let near = |request: &Request| {
             let (memory, offset) = request.local.as_ref()?;
@@ -387,7 +388,7 @@ fn report(work: &Work, peer: NodeId, status: CompletionStatus, completions: &mut
     }
 }
 
-/// Writes over `piece`, read from `at`, what of `writes` falls on it, the last one last.
+/// Writes the parts of `writes` that fall on `piece`, which was read from `at`, over it. The last write wins.
 fn overlay(piece: &mut [u8], at: usize, writes: &[(usize, Vec<u8>)]) {
     for (start, data) in writes {
         for (byte, address) in piece.iter_mut().zip(at..) {

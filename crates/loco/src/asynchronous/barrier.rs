@@ -13,8 +13,7 @@ impl<F: Fabric<Platform = Std>> Async<Barrier<F>> {
     /// # Errors
     /// See [`Barrier::wait`].
     ///
-    /// # After a timeout, or if the future was dropped
-    /// See [`Barrier::wait`]: the next call goes on with the same round.
+    /// See [`Barrier::wait`]: the next call continues the same round.
     pub async fn wait(&self, thread: &AsyncThread<F>) -> Result<()> {
         let barrier = self.share();
         thread.retry(move |thread| barrier.wait(thread)).await

@@ -1,4 +1,4 @@
-//! The future of one call: where its outcome is left, and what dropping it means.
+//! The future of one call: where its outcome is left, and the effect of dropping it.
 
 use std::future::Future;
 use std::panic::resume_unwind;
@@ -14,7 +14,7 @@ use crate::{Error, Result};
 /// The outcome of a call: its result, or the panic of its code.
 type Outcome<T> = std::thread::Result<Result<T>>;
 
-/// A call under way. Resolves to what the call returned; a panic in the call goes on where it is awaited.
+/// A call under way. It resolves to the call's result. A panic in the call continues where the future is awaited.
 pub(crate) struct Call<T> {
     state: State<T>,
 }
@@ -24,7 +24,7 @@ enum State<T> {
     Known(Option<Result<T>>),
     UnderWay {
         left: Arc<Left<T>>,
-        /// Dropping the future gives the call up.
+        /// Set if dropping the future gives the call up.
         gives_up: bool,
         /// Wakes the driver.
         bell: Option<Arc<dyn Doorbell>>,
@@ -43,7 +43,7 @@ enum Progress<T> {
     Taken,
 }
 
-/// Leaves the outcome of a call, once. Dropped before that, it says that the node has gone down.
+/// Leaves the outcome of a call, once. If dropped before that, it reports that the node has gone down.
 pub(crate) struct Finish<T>(Option<Arc<Left<T>>>);
 
 impl<T> Call<T> {
@@ -54,8 +54,8 @@ impl<T> Call<T> {
         }
     }
 
-    /// Makes a call under way; the other half finishes it. The flag is set when the call is given up, which dropping the
-    /// future does if `gives_up`; the driver, which may sleep, hears of it by `bell`.
+    /// Makes a call under way, whose other half finishes it. The flag is set when the call is given up: when the
+    /// future is dropped, if `gives_up`. The driver, which may sleep, is woken by `bell` then.
     pub(crate) fn under_way(
         gives_up: bool,
         bell: Option<Arc<dyn Doorbell>>,
@@ -83,7 +83,7 @@ impl<T> Left<T> {
 }
 
 impl<T> Finish<T> {
-    /// Leaves the outcome and wakes who awaits it.
+    /// Leaves the outcome and wakes the awaiting task.
     pub(crate) fn finish(mut self, outcome: Outcome<T>) {
         self.leave(outcome);
     }
@@ -129,7 +129,7 @@ impl<T> Future for Call<T> {
                 drop(progress);
                 resume_unwind(panic)
             }
-            // Polled after it was ready.
+            // The future was polled after it was ready.
             Progress::Taken => Poll::Ready(Err(Error::Closed)),
         }
     }
@@ -139,13 +139,14 @@ impl<T> Drop for Call<T> {
     fn drop(&mut self) {
         if let State::UnderWay { left, gives_up, bell } = &self.state {
             if *gives_up {
-                // Relaxed: the flag publishes no other data. The driver looks again and again, or hears the doorbell.
+                // Relaxed: the flag publishes no other data. The driver looks repeatedly, or is woken by the
+                // doorbell.
                 left.given_up.store(true, Ordering::Relaxed);
                 if let Some(bell) = bell {
                     bell.ring();
                 }
             }
-            // The task is not kept by a waker that nobody needs, nor is an outcome that nobody will take.
+            // A waker or an outcome that nobody needs is dropped, so that it does not keep the task alive.
             let rest = match &mut *left.lock() {
                 Progress::Awaited(waker) => Progress::Awaited({
                     drop(waker.take());

@@ -12,17 +12,17 @@ use crate::asynchronous::thread::{AsyncThread, Lane};
 use crate::fabric::AnyFabric;
 use crate::{Manager, Result, Thread};
 
-/// Rounds of looking at all calls, one after the other, while nothing happens.
+/// The number of rounds without pauses in which nothing happens. A round looks at all calls, one after the other.
 const SPINS: u32 = 100;
-/// Rounds after those, with the core offered to others in between.
+/// The number of further rounds between which the core is offered to others.
 const YIELDS: u32 = 200;
-/// Sleeps between rounds after those.
+/// The first sleep between later rounds.
 const SLEEP_MIN: Duration = Duration::from_micros(5);
 const SLEEP_MAX: Duration = Duration::from_micros(100);
 /// The longest sleep by the doorbell, unless the program says otherwise.
 const SLEEP_BY_BELL_MAX: Duration = Duration::from_secs(1);
 
-/// Waits for the asynchronous calls of a node, on one thread of its own; a cheap handle. The [module](super) says how.
+/// Waits for the asynchronous calls of a node on one thread. It is a cheap handle. See the [module](super).
 ///
 /// The thread ends when the last handle, the last [`AsyncThread`] and the last call have ended. Without calls that wait it
 /// sleeps and takes no processor time.
@@ -40,7 +40,7 @@ pub(super) struct Calls<F: Fabric<Platform = Std>> {
 }
 
 impl<F: Fabric<Platform = Std>> Calls<F> {
-    /// Has the thread run a call. If the thread has panicked, the call is dropped, and says so.
+    /// Hands a call to the driver's thread. If the thread has panicked, the call is dropped, and reports it.
     pub(super) fn start(&self, start: Start<F>) {
         drop(self.starts.send(start));
         if let Some(bell) = &self.bell {
@@ -48,7 +48,7 @@ impl<F: Fabric<Platform = Std>> Calls<F> {
         }
     }
 
-    /// Returns the doorbell that has the thread look at its calls again.
+    /// Returns the doorbell that makes the thread look at its calls again.
     pub(super) fn bell(&self) -> Option<Arc<dyn Doorbell>> {
         self.bell.clone()
     }
@@ -64,20 +64,20 @@ impl<F: Fabric<Platform = Std>> Clone for Calls<F> {
 }
 
 impl<F: Fabric<Platform = Std>> Driver<F> {
-    /// Starts the thread that waits. One driver for each node does.
+    /// Starts the driver's thread. One driver for each node suffices.
     ///
     /// # Errors
-    /// [`Os`](crate::fabric::FabricError::Os) when the system refuses another thread.
+    /// Returns [`Os`](crate::fabric::FabricError::Os) when the system refuses another thread.
     pub fn new(manager: &Manager<F>) -> Result<Driver<F>> {
         Driver::with_sleep_max(manager, SLEEP_BY_BELL_MAX)
     }
 
-    /// Starts the thread that waits, as [`new`](Driver::new) does. It sleeps for `sleep_max` at most where the node's
-    /// doorbell would wake it: a node that is stopped just before it would have rung delays a call by as much. `new` takes
-    /// one second.
+    /// Starts the driver's thread, as [`new`](Driver::new) does. The thread sleeps for `sleep_max` at most where the
+    /// node's doorbell would wake it. A node stopped just before it rings delays a call by up to `sleep_max`. `new`
+    /// takes one second.
     ///
     /// # Errors
-    /// See [`new`](Driver::new).
+    /// Returns the errors of [`new`](Driver::new).
     pub fn with_sleep_max(manager: &Manager<F>, sleep_max: Duration) -> Result<Driver<F>> {
         let (starts, arriving) = channel();
         let name = format!("loco-async-{}", manager.node().0);
@@ -101,10 +101,11 @@ impl<F: Fabric<Platform = Std>> Driver<F> {
         self.rounds.load(Ordering::Relaxed)
     }
 
-    /// Access to the network for one sequence of asynchronous calls, as [`Manager::thread`] for a thread.
+    /// Returns access to the network for one sequence of asynchronous calls, as [`Manager::thread`] does for a
+    /// thread.
     ///
     /// # Errors
-    /// [`TooManyThreads`](crate::Error::TooManyThreads).
+    /// Returns [`TooManyThreads`](crate::Error::TooManyThreads).
     pub fn thread(&self) -> Result<AsyncThread<F>> {
         Ok(AsyncThread::new(self.manager.thread()?, self.calls.clone()))
     }
@@ -122,7 +123,7 @@ impl<F: Fabric<Platform = Std>> Clone for Driver<F> {
 
 /// A call to run.
 pub(super) struct Job<F: Fabric<Platform = Std>> {
-    /// Makes the call, or hands on why it cannot be made.
+    /// Makes the call, or passes on the reason that it cannot be made.
     pub(super) body: Body<F>,
     /// Set when nobody wants the outcome any more.
     pub(super) given_up: Arc<AtomicBool>,
@@ -159,7 +160,7 @@ impl Running {
             return None;
         }
         let given_up = job.given_up.clone();
-        // Where it is taken from again if there is no stack.
+        // The work is taken back from here if there is no stack.
         let work = std::rc::Rc::new(std::cell::Cell::new(Some((lane, thread, job.body))));
         let its = work.clone();
         let body = move || {
@@ -181,9 +182,9 @@ impl Running {
     }
 }
 
-/// Body of the driver's thread: looks at every call whether what it waits for has come, round after round. A round in
-/// which nothing happens is followed by a pause, as in the waits of threads; a call that arrives ends the pause. Where the
-/// node has a doorbell and every call waits for something that rings it, the thread sleeps until it rings.
+/// Runs the driver's thread: examines every call in rounds, and pauses after rounds in which nothing happened, like a
+/// thread that waits. A call that arrives ends the pause. If the node has a doorbell that covers all waits, the
+/// thread sleeps until it rings.
 fn drive<F: Fabric<Platform = Std>>(
     arriving: &Receiver<Start<F>>,
     bell: Option<&dyn Doorbell>,
@@ -192,7 +193,7 @@ fn drive<F: Fabric<Platform = Std>>(
 ) {
     let mut running: Vec<Running> = Vec::new();
     let mut pauses = Pauses::default();
-    // When a call is to be looked at though the doorbell has not rung. None if the doorbell does not ring for some call.
+    // The time of the next check without a ring; `None` if some call needs rounds.
     let mut rung_or_at = None;
     loop {
         let mut armed = None;
@@ -280,7 +281,7 @@ struct Pauses {
     spins: u32,
     yields: u32,
     sleep: Duration,
-    /// The last pause was one until the doorbell rings, and was in vain.
+    /// The last sleep was ended by a ring that helped no call.
     slept: bool,
 }
 
@@ -288,7 +289,7 @@ struct Pauses {
 enum Pause {
     No,
     For(Duration),
-    /// Arm the doorbell, and sleep after the round if nothing has happened.
+    /// Arms the doorbell, and sleeps after the round if nothing has happened.
     UntilRung,
 }
 
@@ -304,7 +305,7 @@ impl Default for Pauses {
 }
 
 impl Pauses {
-    /// Returns the pause before the next round. `rings` says that the doorbell rings for all that is waited for.
+    /// Returns the pause before the next round. `rings` says that the doorbell covers all waits.
     fn next(&mut self, rings: bool) -> Pause {
         if self.spins > 0 {
             self.spins -= 1;
@@ -316,8 +317,8 @@ impl Pauses {
             std::thread::yield_now();
             return Pause::No;
         }
-        // Operations that no call waits for ring too. Between two sleeps there is a pause, so that they do not ring all
-        // the time, which costs whoever posts them.
+        // Operations that no call waits for ring too. Between two sleeps there is a pause, so that they do not ring
+        // all the time, which slows the threads that post them.
         if rings && !self.slept {
             self.slept = true;
             return Pause::UntilRung;

@@ -11,13 +11,13 @@ use crate::fabric::AnyFabric;
 use crate::fence::Scope;
 use crate::{LockGuard, Result, TasLock, Thread, TicketLock, Unlock};
 
-/// The lock is held while this lives. As a [`LockGuard`], but that it owns its parts: a task may keep it across waits and
-/// take it to other threads.
+/// Holds a lock while it lives. Unlike [`LockGuard`] it owns its parts, so tasks may keep it across waits and send it
+/// to other threads.
 ///
-/// Dropped, it releases the lock without waiting for the end of that: see [`release`](AsyncGuard::release).
+/// Dropping it releases the lock without waiting for the end of the release: see [`release`](AsyncGuard::release).
 #[must_use = "dropped, it releases the lock"]
 pub struct AsyncGuard<L: Unlock<F> + Send + Sync + 'static, F: Fabric<Platform = Std> = AnyFabric> {
-    /// `None` once it is being released.
+    /// `None` once the lock is being released.
     held: Option<Held<L, F>>,
     recovered: bool,
 }
@@ -29,7 +29,8 @@ struct Held<L, F: Fabric<Platform = Std>> {
 }
 
 impl<F: Fabric<Platform = Std>, L: Unlock<F> + Send + Sync + 'static> Held<L, F> {
-    /// Begins the release, which nothing stops. An error is logged if nobody else hears of it.
+    /// Begins the release, which nothing stops. If `heard` is false, an error is logged, since nobody else reports
+    /// it.
     fn release(self, heard: bool) -> Call<()> {
         let Held { lock, thread, scope } = self;
         let unlock = move |thread: &Thread<F>| {
@@ -49,17 +50,17 @@ impl<F: Fabric<Platform = Std>, L: Unlock<F> + Send + Sync + 'static> AsyncGuard
         self.recovered
     }
 
-    /// Changes the scope of the fence at release, when it is known better what was done.
+    /// Changes the scope of the fence at release, once it is known which operations it must cover.
     pub fn set_scope(&mut self, scope: Scope) {
         if let Some(held) = &mut self.held {
             held.scope = scope;
         }
     }
 
-    /// Executes the fence and releases the lock. Once begun this goes on to its end, also if the future is dropped.
+    /// Executes the fence and releases the lock. Once begun, the release is completed even if the future is dropped.
     ///
     /// # Errors
-    /// See [`LockGuard::release`].
+    /// Returns the errors of [`LockGuard::release`].
     pub async fn release(mut self) -> Result<()> {
         match self.held.take() {
             Some(held) => held.release(true).await,
@@ -83,7 +84,7 @@ trait Lock<F: Fabric<Platform = Std>>: Unlock<F> + Send + Sync + Sized + 'static
     fn at_once<'a>(&'a self, thread: &'a Thread<F>, scope: Scope) -> Result<Option<LockGuard<'a, Self, F>>>;
 }
 
-/// Has `guard` kept by a task.
+/// Converts `guard` into one that a task can keep.
 fn keep<L: Lock<F>, F: Fabric<Platform = Std>>(
     guard: LockGuard<'_, L, F>,
     lock: &Arc<L>,
@@ -100,7 +101,7 @@ fn keep<L: Lock<F>, F: Fabric<Platform = Std>>(
     }
 }
 
-/// Waits for `lock`. A guard that nobody takes any more, as its future was dropped, releases the lock where it is dropped.
+/// Waits for `lock`. If the future was dropped, the guard is dropped too and releases the lock.
 async fn lock<L: Lock<F>, F: Fabric<Platform = Std>>(
     lock: Arc<L>,
     thread: &AsyncThread<F>,
@@ -111,7 +112,7 @@ async fn lock<L: Lock<F>, F: Fabric<Platform = Std>>(
         let guard = lock.blocking(thread, scope)?;
         Ok(keep(guard, &lock, &keeper))
     };
-    // By trying: to wait and give up would take a place in the line, and lose it.
+    // Tries first: a wait that gives up would lose its place in the line.
     let trying = |_: &_, own: &Thread<F>| match at_once.at_once(own, scope) {
         Ok(None) => None,
         Ok(Some(guard)) => Some(Ok(keep(guard, &at_once, thread))),

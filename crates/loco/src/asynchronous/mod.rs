@@ -22,32 +22,34 @@
 //!
 //! # How it works
 //!
-//! The blocking calls are the ones that the model checker runs, and there is no second form of them. An asynchronous call is the
-//! blocking call, made on a stack of its own ([`loco_host::strand`]). Where it would wait, the stack is set aside, and the
-//! thread of the node's [`Driver`] turns to the other calls under way. So one thread waits for thousands of calls, and no call
-//! that waits keeps another from running: there is no pool that could be full of calls which wait for one that has
-//! not begun.
+//! The model checker runs the blocking calls, and there is no second form of them. An asynchronous call is the
+//! blocking call, made on a stack of its own ([`loco_host::strand`]). Where it would wait, the stack is set aside,
+//! and the thread of the node's [`Driver`] turns to the other calls under way. One thread therefore waits for
+//! thousands of calls, and no waiting call keeps another from running: there is no pool that could be full of calls
+//! which wait for one that has not begun.
 //!
-//! On a fabric whose operations are done when they are posted (shared memory), a call that need not wait is made on the thread that polls
-//! the future, and the driver hears nothing of it.
+//! On a fabric whose operations are done when they are posted (shared memory), a call that need not wait is made on
+//! the thread that polls the future, without the driver.
 //!
 //! # Who wakes a task
 //!
-//! A task is woken once, when its call is over, and not before: executors never poll in vain. The driver finds out that a call can
-//! go on. While things happen it looks at the conditions of all calls under way in rounds, without pauses. Then it sleeps
-//! until the node's [doorbell](loco_fabric::Doorbell) rings, where the fabric has one and rings it for everything that the
-//! calls wait for: over shared memory, for what other nodes do; over verbs, for completions. Elsewhere it looks with pauses
-//! that grow to 100 us, as a single blocked thread does. Completions of operations (see [`AckKey`](crate::AckKey), which can be awaited without this feature)
-//! are polled in the same rounds.
+//! A task is woken once, when its call is over, and not before: executors never poll in vain. The driver finds out
+//! that a call can continue. While events arrive, it checks the conditions of all calls under way in rounds, without
+//! pauses. Then it sleeps until the node's [doorbell](loco_fabric::Doorbell) rings, where the fabric has one and
+//! rings it for everything that the calls wait for: over shared memory, for operations of other nodes; over verbs,
+//! for completions. Elsewhere it checks with pauses that grow to 100 us, as a single blocked thread does. Completions
+//! of operations (see [`AckKey`](crate::AckKey), which can be awaited without this feature) are polled in the same
+//! rounds.
 //!
 //! # Deadlines and cancellation
 //!
-//! Calls have the deadlines that blocking calls have: [`Config::deadline`](crate::Config::deadline), unless the thread was
-//! given [another](crate::Thread::set_deadline). A future that is dropped gives its call up: the present wait of the call ends
-//! as if its deadline had come, and the call ends as after a timeout, which each blocking form documents. Steps that others
-//! rely on are taken first. A later call of the same [`AsyncThread`] waits for that.
+//! Calls have the deadlines that blocking calls have: [`Config::deadline`](crate::Config::deadline), unless the
+//! thread was given [another](crate::Thread::set_deadline). Dropping a future gives its call up: the present wait of
+//! the call ends as if its deadline had come, and the call ends as after a timeout, which each blocking form
+//! documents. The call first takes the steps on which others depend. A later call of the same [`AsyncThread`] waits
+//! for that.
 //!
-//! `docs/async.md` has a tour, and what all this costs.
+//! `docs/async.md` has a tour, and the costs.
 
 mod barrier;
 mod call;

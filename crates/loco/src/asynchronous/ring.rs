@@ -15,13 +15,15 @@ use crate::asynchronous::thread::{AsyncThread, as_long_as_wanted, unless_it_wait
 use crate::fabric::AnyFabric;
 use crate::{Error, Result, RingReader, RingWriter, Thread};
 
-/// The messages of a ring buffer, as a [`Stream`]. Waits for the next message as long as it is polled, without a deadline.
+/// The messages of a ring buffer, as a [`Stream`]. It waits for the next message as long as it is polled, without a
+/// deadline.
 ///
-/// Ends after its first error: [`PeerLost`](crate::ErrorKind) when the writer is gone and all its messages are read.
+/// It ends after its first error: [`PeerLost`](crate::ErrorKind) when the writer is gone and all its messages are
+/// read.
 ///
-/// No message is lost when a future of [`next`](RingStream::next) is dropped: the next one has it.
+/// No message is lost when a future of [`next`](RingStream::next) is dropped: the next future returns it.
 pub struct RingStream<F: Fabric<Platform = Std> = AnyFabric> {
-    /// Used by one call at a time, as they have one thread.
+    /// One call at a time uses it, because the calls have one thread.
     reader: Arc<Mutex<RingReader<F>>>,
     thread: AsyncThread<F>,
     receiving: Option<Call<Vec<u8>>>,
@@ -29,7 +31,7 @@ pub struct RingStream<F: Fabric<Platform = Std> = AnyFabric> {
 }
 
 impl<F: Fabric<Platform = Std>> RingStream<F> {
-    /// Makes a stream of what `reader` receives, by calls of `thread`.
+    /// Makes a stream of the messages that `reader` receives, by calls of `thread`.
     pub fn new(reader: RingReader<F>, thread: &AsyncThread<F>) -> RingStream<F> {
         RingStream {
             reader: Arc::new(Mutex::new(reader)),
@@ -39,10 +41,10 @@ impl<F: Fabric<Platform = Std>> RingStream<F> {
         }
     }
 
-    /// Returns the next message; `None` after the stream has ended.
+    /// Returns the next message, or `None` after the stream has ended.
     ///
     /// # Errors
-    /// See [`RingReader::receive`], but that there is no timeout.
+    /// Returns the errors of [`RingReader::receive`], except that there is no timeout.
     pub async fn next(&mut self) -> Option<Result<Vec<u8>>> {
         poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
     }
@@ -95,14 +97,15 @@ impl<F: Fabric<Platform = Std>> FusedStream for RingStream<F> {
     }
 }
 
-/// The writer of a ring buffer, as a [`Sink`] of messages. Waits for room as long as it is polled, without a deadline.
+/// The writer of a ring buffer, as a [`Sink`] of messages. It waits for room as long as it is polled, without a
+/// deadline.
 ///
-/// A message is submitted as soon as it is sent into the sink, if there is room, and then reaches the readers; flushing waits
-/// until it has been. Closing does the same, and waits for no reader.
+/// A message is submitted as soon as it is sent into the sink, if there is room, and then reaches the readers.
+/// Flushing waits until the message has been submitted. Closing does the same, and waits for no reader.
 ///
 /// A message that was sent into the sink and not flushed when the sink is dropped may have been submitted or not.
 pub struct RingSink<F: Fabric<Platform = Std> = AnyFabric> {
-    /// Used by one call at a time, as they have one thread.
+    /// One call at a time uses it, because the calls have one thread.
     writer: Arc<Mutex<RingWriter<F>>>,
     thread: AsyncThread<F>,
     /// The message that waits for room.
@@ -121,9 +124,8 @@ impl<F: Fabric<Platform = Std>> RingSink<F> {
 
     /// Submits a message to every reader, waiting for room.
     ///
-    /// # Errors
-    /// See [`RingWriter::submit`], but that there is no timeout; the error of an earlier message that was sent into the sink
-    /// and not flushed.
+    /// Returns the errors of [`RingWriter::submit`], except that there is no timeout, and the error of an earlier
+    /// message that was sent into the sink and not flushed.
     pub async fn submit(&mut self, message: impl Into<Vec<u8>>) -> Result<()> {
         poll_fn(|context| self.finish(context)).await?;
         self.submitting = Some(self.begin(message.into()));
@@ -132,8 +134,8 @@ impl<F: Fabric<Platform = Std>> RingSink<F> {
 
     /// Waits until every reader has read every message: [`RingWriter::wait_until_read`], without a deadline.
     ///
-    /// # Errors
-    /// See [`RingWriter::wait_until_read`]; the error of an earlier message that was not flushed.
+    /// Returns the errors of [`RingWriter::wait_until_read`], and the error of an earlier message that was not
+    /// flushed.
     pub async fn wait_until_read(&mut self) -> Result<()> {
         poll_fn(|context| self.finish(context)).await?;
         let writer = self.writer.clone();
@@ -144,10 +146,11 @@ impl<F: Fabric<Platform = Std>> RingSink<F> {
         self.thread.begin(wait, |_, _| None, true).await
     }
 
-    /// Uses the writer, for example to go on without a reader that is lost ([`RingWriter::exclude`]). `step` must not wait.
+    /// Runs `step` on the writer, for example to go on without a lost reader ([`RingWriter::exclude`]). `step` must
+    /// not wait.
     ///
     /// # Errors
-    /// Those of `step`; the error of an earlier message that was not flushed.
+    /// Returns the errors of `step`, and the error of an earlier message that was not flushed.
     pub async fn with_writer<T: Send + 'static>(
         &mut self,
         step: impl FnOnce(&mut RingWriter<F>, &Thread<F>) -> Result<T> + Send + 'static,
@@ -218,7 +221,7 @@ impl<F: Fabric<Platform = Std>, M: Into<Vec<u8>>> Sink<M> for RingSink<F> {
     }
 }
 
-/// Without poisoning: a panic is reported to who awaits the call.
+/// Locks a mutex and ignores poisoning: a panic is reported where the call is awaited.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

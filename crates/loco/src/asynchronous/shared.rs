@@ -3,8 +3,8 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// An object with its asynchronous forms, which have the names of the blocking ones; a cheap handle. The blocking forms are
-/// still there, through [`Deref`].
+/// An object with its asynchronous forms, which have the names of the blocking ones. It is a cheap handle. The
+/// blocking forms are available through [`Deref`].
 #[derive(Debug)]
 pub struct Async<T>(Arc<T>);
 

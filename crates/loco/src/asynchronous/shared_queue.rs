@@ -13,7 +13,8 @@ impl<T: Value, F: Fabric<Platform = Std>> Async<SharedQueue<T, F>> {
     /// See [`SharedQueue::push`].
     ///
     /// # After a timeout, or if the future was dropped
-    /// After a timeout the value is not in the queue. Where the future was dropped it may be, if its push was under way.
+    /// After a timeout the value is not in the queue. If the future was dropped while its push was under way, the
+    /// value may be in the queue.
     pub async fn push(&self, thread: &AsyncThread<F>, value: T) -> Result<Pushed> {
         let queue = self.share();
         thread.retry(move |thread| queue.push(thread, value)).await
@@ -25,8 +26,9 @@ impl<T: Value, F: Fabric<Platform = Std>> Async<SharedQueue<T, F>> {
     /// See [`SharedQueue::pop`].
     ///
     /// # After a timeout, or if the future was dropped
-    /// After a timeout no value was taken. Where the future was dropped a value that its pop had claimed is lost with it:
-    /// tasks that may be cancelled wait with [`SharedQueue::try_pop`] in a loop, or let a task of its own pop.
+    /// After a timeout no value was taken. If the future was dropped, a value that its pop had claimed is lost with
+    /// it. Tasks that may be cancelled call [`SharedQueue::try_pop`] in a loop, or pop in a separate task that is
+    /// never cancelled.
     pub async fn pop(&self, thread: &AsyncThread<F>) -> Result<Popped<T>> {
         let queue = self.share();
         thread.retry(move |thread| queue.pop(thread)).await

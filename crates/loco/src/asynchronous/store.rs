@@ -14,7 +14,7 @@ where
     V: Encode,
     F: Fabric<Platform = Std>,
 {
-    /// Returns the value of `key`, if it has one: [`KvStore::get`].
+    /// Returns the value of `key`, or `None`: [`KvStore::get`].
     ///
     /// # Errors
     /// See [`KvStore::get`].
@@ -23,7 +23,7 @@ where
         thread.retry(move |thread| store.get(thread, &key)).await
     }
 
-    /// Adds a key that is not there, with its value on this node: [`KvStore::insert`].
+    /// Adds a key that is absent, with its value on this node: [`KvStore::insert`].
     ///
     /// # Errors
     /// See [`KvStore::insert`].
@@ -32,12 +32,12 @@ where
     /// See [`KvStore::insert`]. If the future was dropped, the insert may also have succeeded.
     pub async fn insert(&self, thread: &AsyncThread<F>, key: K, value: V) -> Result<Inserted> {
         let store = self.share();
-        // Not first without waiting: the other nodes' acknowledgements take time, and to begin twice takes more.
+        // Does not try without waiting first: acknowledgements always take time.
         let insert = thread.call(move |thread| store.insert(thread, &key, &value));
         insert.await
     }
 
-    /// Changes the value of a key; false, changing nothing, if it is not there: [`KvStore::update`].
+    /// Changes the value of a key. Returns false, and changes nothing, if the key is absent: [`KvStore::update`].
     ///
     /// # Errors
     /// See [`KvStore::update`].
@@ -50,7 +50,7 @@ where
         update.await
     }
 
-    /// Removes a key; false if it is not there: [`KvStore::delete`].
+    /// Removes a key. Returns false if the key is absent: [`KvStore::delete`].
     ///
     /// # Errors
     /// See [`KvStore::delete`].

@@ -12,16 +12,15 @@ use crate::fabric::AnyFabric;
 use crate::fence::Scope;
 use crate::{Error, Result, Thread};
 
-/// A deadline later than any that is reached, and other than the one that no cancellation reaches.
+/// A deadline that is never reached. It differs from the deadline of steps that no cancellation ends.
 const LATE: Time = Time(u64::MAX - 1);
 
-/// Access to the network for one sequence of asynchronous calls; a cheap handle, whose clones are the same.
+/// Access to the network for one sequence of asynchronous calls. It is a cheap handle; clones share one access.
 ///
-/// An `AsyncThread` stands for a [`Thread`]: what objects promise to a thread they promise to the calls that are made through one of
-/// these: their operations are ordered, and fences cover them. As a thread does one thing at a time, calls that are
-/// begun while another is under way wait for their turn, in the order in which they were begun. Tasks that are to wait
-/// independently of one another have one each. It costs a few kilobytes, and on RDMA hardware a queue pair for each node
-/// that operations are posted to.
+/// Calls made through one `AsyncThread` have the guarantees of one [`Thread`]: their operations are ordered, and
+/// fences cover them. They run one at a time, in the order in which they were begun. Use one `AsyncThread` for each
+/// independent task. It costs a few kilobytes, and on RDMA hardware a queue pair for each node that operations are
+/// posted to.
 pub struct AsyncThread<F: Fabric<Platform = Std> = AnyFabric> {
     lane: Arc<Lane<F>>,
     /// Operations are done when they are posted.
@@ -45,7 +44,7 @@ impl<F: Fabric<Platform = Std>> Lane<F> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the use of the thread by a call; the next call has it, if there is one.
+    /// Ends the use of the thread by a call. The next call gets it, if there is one.
     pub(super) fn give_back(self: Arc<Self>, thread: Box<Thread<F>>) {
         let next = {
             let mut state = self.lock();
@@ -62,7 +61,7 @@ impl<F: Fabric<Platform = Std>> Lane<F> {
         }
     }
 
-    /// Has the driver make a call.
+    /// Hands a call to the driver.
     fn start(self: Arc<Self>, thread: Box<Thread<F>>, job: Job<F>) {
         let driver = self.driver.clone();
         driver.start(Start {
@@ -103,20 +102,20 @@ impl<F: Fabric<Platform = Std>> AsyncThread<F> {
         }
     }
 
-    /// Runs `call`, which may wait: any blocking call of this crate, or several. It runs on the driver's thread, which turns
-    /// to other calls while this one waits for the network or for other nodes.
+    /// Runs `call`, which may wait: any blocking call of this crate, or several. It runs on the driver's thread,
+    /// which turns to other calls while this one waits for the network or for other nodes.
     ///
-    /// `call` must not block the driver's thread by other means: it waits for nothing but objects of this crate, and holds
-    /// no lock of its own while it does. It has 256 KiB of stack.
+    /// `call` must not block the driver's thread by other means: it waits for nothing but objects of this crate, and
+    /// holds no lock of its own while it waits. It has 256 KiB of stack.
     ///
-    /// Dropped before it is ready, the future gives the call up: its present wait ends as at its deadline, and what the
-    /// object's documentation says "after a timeout" holds.
+    /// Dropping the future before it is ready gives the call up: its present wait ends as at its deadline, and the
+    /// object's documentation "after a timeout" holds.
     ///
     /// # Errors
-    /// Those of `call`; [`Os`](crate::fabric::FabricError::Os) when there is no memory for a stack.
+    /// Returns the errors of `call`, and [`Os`](crate::fabric::FabricError::Os) when there is no memory for a stack.
     ///
     /// # Panics
-    /// If `call` does.
+    /// Panics if `call` does.
     pub async fn call<T: Send + 'static>(
         &self,
         call: impl FnOnce(&Thread<F>) -> Result<T> + Send + 'static,
@@ -124,12 +123,13 @@ impl<F: Fabric<Platform = Std>> AsyncThread<F> {
         self.begin(call, |_, _| None, true).await
     }
 
-    /// Runs `step`, which must not wait, on the calling thread: to post operations, for example, or to
-    /// [set a deadline](Thread::set_deadline) of later calls. Only if a call of this `AsyncThread` is under way it runs after
-    /// that, on the driver's thread.
+    /// Runs `step`, which must not wait, on the calling thread, for example to post operations or to [set a
+    /// deadline](Thread::set_deadline) of later calls. If a call of this `AsyncThread` is under way, `step` runs
+    /// after it, on the driver's thread.
     ///
     /// ```no_run
-    /// # async fn example(thread: loco::asynchronous::AsyncThread, region: std::sync::Arc<loco::SharedRegion>) -> loco::Result<()> {
+    /// # use loco::{SharedRegion, asynchronous::AsyncThread};
+    /// # async fn example(thread: AsyncThread, region: std::sync::Arc<SharedRegion>) -> loco::Result<()> {
     /// use loco::fabric::NodeId;
     ///
     /// let put = thread.with(move |thread| thread.put_inline(&[1; 8], region.target(NodeId(1), 0)?)).await?;
@@ -138,7 +138,7 @@ impl<F: Fabric<Platform = Std>> AsyncThread<F> {
     /// ```
     ///
     /// # Errors
-    /// Those of `step`.
+    /// Returns the errors of `step`.
     pub async fn with<T: Send + 'static>(
         &self,
         step: impl FnOnce(&Thread<F>) -> Result<T> + Send + 'static,
@@ -160,12 +160,12 @@ impl<F: Fabric<Platform = Std>> AsyncThread<F> {
     /// Executes a [fence](crate::fence) for the operations of earlier calls.
     ///
     /// # Errors
-    /// See [`Scope::fence`].
+    /// Returns the errors of [`Scope::fence`].
     pub async fn fence(&self, scope: Scope) -> Result<()> {
         self.retry(move |thread| scope.fence(thread)).await
     }
 
-    /// Runs a call that may be made again after a timeout: first on the calling thread, unless it would have to wait.
+    /// Runs a call that may be repeated after a timeout: first on the calling thread, unless it would have to wait.
     pub(super) async fn retry<T: Send + 'static>(
         &self,
         call: impl Fn(&Thread<F>) -> Result<T> + Send + 'static,
@@ -174,8 +174,8 @@ impl<F: Fabric<Platform = Std>> AsyncThread<F> {
         self.begin(call, at_once, true).await
     }
 
-    /// Begins a call: `at_once` on the calling thread where operations are done when posted and no other call is under
-    /// way; then, if it has given nothing, `call` by the driver.
+    /// Begins a call: first `at_once` on the calling thread, if operations are done when posted and no other call is
+    /// under way; then, if that gave nothing, `call` by the driver.
     pub(super) fn begin<T: Send + 'static, C>(
         &self,
         call: C,
@@ -215,7 +215,7 @@ impl<F: Fabric<Platform = Std>> AsyncThread<F> {
         outcome
     }
 
-    /// Takes the thread for the calling one, if no call uses it.
+    /// Takes the thread for the caller, if no call uses it.
     fn borrow(&self) -> Borrowed<F> {
         let thread = self.lane.lock().thread.take();
         Borrowed {
@@ -223,7 +223,7 @@ impl<F: Fabric<Platform = Std>> AsyncThread<F> {
         }
     }
 
-    /// Has a call made after those under way.
+    /// Queues a call behind those under way.
     fn enqueue(&self, job: Job<F>) {
         let mut state = self.lane.lock();
         match state.thread.take() {
@@ -237,7 +237,7 @@ impl<F: Fabric<Platform = Std>> AsyncThread<F> {
     }
 }
 
-/// Runs `steps` with a deadline that no call reaches, for waits that last as long as somebody is interested.
+/// Runs `steps` with a deadline that no call reaches, for waits that last until the future is dropped.
 pub(super) fn as_long_as_wanted<F: Fabric<Platform = Std>, T>(
     thread: &Thread<F>,
     steps: impl FnOnce() -> T,
@@ -245,7 +245,7 @@ pub(super) fn as_long_as_wanted<F: Fabric<Platform = Std>, T>(
     thread.until(LATE, steps)
 }
 
-/// Makes a call with a deadline that is over; `None` if it would have had to wait.
+/// Makes a call with a deadline that has passed. Returns `None` if the call would have had to wait.
 pub(super) fn unless_it_waits<F: Fabric<Platform = Std>, T>(
     thread: &Thread<F>,
     call: impl FnOnce(&Thread<F>) -> Result<T>,

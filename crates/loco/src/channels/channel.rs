@@ -101,7 +101,10 @@ impl<F: Fabric> Channel<F> {
     /// deadline at most.
     ///
     /// # Errors
-    /// See [`Manager::wait_for_ready`].
+    /// Returns the errors of [`Manager::wait_for_ready`].
+    ///
+    /// # After a timeout
+    /// (The error is [`NotReady`](crate::Error::NotReady) here.) Set-up goes on. Wait again.
     pub fn wait_for_ready(&self) -> Result<()> {
         self.wait_for_ready_until(self.manager.network().default_deadline())
     }
@@ -109,7 +112,10 @@ impl<F: Fabric> Channel<F> {
     /// Waits as [`wait_for_ready`](Channel::wait_for_ready) does, until `deadline`.
     ///
     /// # Errors
-    /// See [`Manager::wait_for_ready`].
+    /// Returns the errors of [`Manager::wait_for_ready`].
+    ///
+    /// # After a timeout
+    /// See [`wait_for_ready`](Channel::wait_for_ready).
     pub fn wait_for_ready_until(&self, deadline: Time) -> Result<()> {
         self.manager.setup().wait_until_ready(Some(&self.name), deadline)
     }
@@ -130,7 +136,7 @@ impl<F: Fabric> Channel<F> {
     /// thread's deadline at most. A peer may be gone once `arrived` has been true of it.
     ///
     /// # Errors
-    /// Returns [`PeerLost`](crate::ErrorKind::PeerLost) for a participant of which `arrived` has not been true, or
+    /// Returns [`PeerLost`](crate::ErrorKind::PeerLost) for a participant for which `arrived` never returned true, or
     /// [`Timeout`](crate::ErrorKind::Timeout).
     ///
     /// # After a timeout
@@ -140,8 +146,8 @@ impl<F: Fabric> Channel<F> {
         self.wait_for_all(thread, false, arrived)
     }
 
-    /// Waits as [`wait_for_each`](Channel::wait_for_each) does. `by_puts` says that only puts towards this node change what
-    /// `arrived` returns.
+    /// Waits as [`wait_for_each`](Channel::wait_for_each) does. `by_puts` says that the result of `arrived` depends
+    /// only on puts towards this node.
     #[inline]
     pub(crate) fn wait_for_all(
         &self,
@@ -266,13 +272,13 @@ impl<F: Fabric> ChannelBuilder<F> {
         self
     }
 
-    /// Declares a region of `len` bytes, zeroed, on every participant. Every participant can access it.
+    /// Declares a zeroed region of `len` bytes on every participant. Every participant can access it.
     pub fn region(self, name: &str, len: usize) -> Self {
         self.declare(name, len, Some(MemoryKind::Host), Some(Expected::Everybody))
     }
 
-    /// Declares such a region for places that one node writes and the others have copies of.
-    /// [`Channel::region`] does not return it, so that only its object posts to it.
+    /// Declares a zeroed region of `len` bytes on every participant, for places that one node writes and the others
+    /// have copies of. [`Channel::region`] does not return it, so that only its object posts to it.
     pub(crate) fn published(self, name: &str, len: usize) -> Self {
         let mut builder = self.region(name, len);
         if let Some(declared) = builder.declared.last_mut() {
@@ -281,7 +287,8 @@ impl<F: Fabric> ChannelBuilder<F> {
         builder
     }
 
-    /// Declares such a region in device memory (LOCO'26 C.4), for state that is accessed only by operations.
+    /// Declares a zeroed region of `len` bytes on every participant in device memory (LOCO'26 C.4), for state that is
+    /// accessed only by operations.
     pub fn device_region(self, name: &str, len: usize) -> Self {
         self.declare(name, len, Some(MemoryKind::Device), Some(Expected::Everybody))
     }

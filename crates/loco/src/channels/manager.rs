@@ -52,7 +52,8 @@ impl<F: Fabric> Manager<F> {
     /// Starts the node's services on `fabric`, with settings.
     ///
     /// # Errors
-    /// See [`new`](Manager::new); [`Config`](crate::Error::Config) for a block size that is no multiple of 64.
+    /// Returns the errors of [`new`](Manager::new), and [`Config`](crate::Error::Config) for a block size that is no
+    /// multiple of 64.
     pub fn with_config(fabric: F, config: Config) -> Result<Manager<F>> {
         if config.block_bytes == 0 || !config.block_bytes.is_multiple_of(64) {
             return Err(Error::Config(format!(
@@ -118,6 +119,9 @@ impl<F: Fabric> Manager<F> {
     /// Waits as [`wait_for_ready`](Manager::wait_for_ready) does, until `deadline`.
     ///
     /// # Errors
+    /// Returns the errors of [`wait_for_ready`](Manager::wait_for_ready).
+    ///
+    /// # After a timeout
     /// See [`wait_for_ready`](Manager::wait_for_ready).
     pub fn wait_for_ready_until(&self, deadline: Time) -> Result<()> {
         self.inner.setup.wait_until_ready(None, deadline)

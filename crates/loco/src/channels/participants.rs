@@ -40,6 +40,8 @@ impl Participants {
         self.nodes.binary_search(&node).is_ok()
     }
 
+    /// Checks that `node` takes part.
+    ///
     /// # Errors
     /// Returns `NotParticipant` for the channel to be called `channel` unless `node` takes part.
     pub(crate) fn require(&self, channel: &str, node: NodeId) -> Result<()> {

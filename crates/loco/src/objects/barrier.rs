@@ -115,11 +115,11 @@ impl<F: Fabric> Barrier<F> {
     ///
     /// # After a timeout
     /// The thread may have arrived already, and counts as arrived once. Its next call, of this method or of
-    /// [`wait_unfenced`](Barrier::wait_unfenced), goes on with the same round. It lets nobody pass before all
-    /// have arrived. (Where the barrier is for one thread of this node, the next call of any thread does so. That
-    /// completes its own operations and not those of the thread that gave up, which completes them by [`fence::thread`]
-    /// before it hands over.)
-    /// If the thread gives up for good instead, the barrier is of no more use to anybody.
+    /// [`wait_unfenced`](Barrier::wait_unfenced), continues the same round. It lets nobody pass before all have
+    /// arrived. If the thread gives up for good instead, the barrier is of no more use to anybody.
+    ///
+    /// If the barrier is for one thread of this node, any thread may continue the round. It completes only its own
+    /// operations; the thread that gave up must call [`fence::thread`] first.
     ///
     /// After [`PeerLost`](crate::ErrorKind::PeerLost) the thread counts as arrived in the same way, but the round
     /// cannot be completed: every further call fails. The others may have passed, if they saw the lost node arrive. The

@@ -1,9 +1,10 @@
 //! Collective operations besides the barrier: broadcast of a value, gather, reduce, and their variants for all nodes.
 //!
-//! Each participant has a slot for each participant's value, twice, for even and odd rounds, and a row of a shared state
-//! table ([`Sst`]) that says which round each has begun. A node puts its value, then its row: puts of one thread to one
-//! peer are placed in order, so who sees the row sees the value. A node begins a round when all have begun the round before,
-//! and so have read everything of the round before that, whose slots it now overwrites.
+//! Each participant has a slot for each participant's value, twice, for even and odd rounds. It also has a row of a
+//! shared state table ([`Sst`]) that says which round it has begun. A node puts its value, then its row. Puts of one
+//! thread to one peer are placed in order, so a node that sees the row sees the value. A node begins a round when all
+//! have begun the round before. By then all have read everything of the round before that, whose slots the node now
+//! overwrites.
 //!
 //! Relies on regions and the table; used by programs.
 
@@ -23,11 +24,11 @@ const CALL_BITS: u32 = ROOT_BITS + OPERATION_BITS;
 
 /// Collective operations on values of one type among the participants of a channel.
 ///
-/// Every participant calls the same operations in the same order; a call here meets the call of the same number there. As
-/// in MPI, a call is no barrier: it returns as soon as this node has what it asked for. Values travel directly between the
-/// nodes, each to all that need it: that suits the sizes of jobs whose nodes are all connected anyway.
+/// Every participant calls the same operations in the same order: the n-th calls of all participants belong together.
+/// As in MPI, a call is no barrier: it returns as soon as this node has its result. Values travel directly between
+/// the nodes, each to all that need it. That suits the sizes of jobs whose nodes are all connected anyway.
 ///
-/// One thread of a node at a time makes calls, which `&mut` ensures; it need not be the same one each time.
+/// Only one thread of a node makes calls at a time, which `&mut` ensures. It need not be the same thread each time.
 ///
 /// ```
 /// use loco::{Collective, Manager, testing};
@@ -49,20 +50,21 @@ const CALL_BITS: u32 = ROOT_BITS + OPERATION_BITS;
 ///
 /// # After a timeout
 /// A call that failed with [`Timeout`](crate::ErrorKind::Timeout) has taken part: its value may have reached others.
-/// The next call must be of the same operation with the same root, and goes on with the same round and the value that
-/// was given first. Another operation is refused with [`Config`](crate::Error::Config).
+/// The next call must name the same operation and root. It continues the round with the first value; its own value is
+/// ignored. Another operation is refused with [`Config`](crate::Error::Config).
 ///
 /// # After the loss of a node
 /// A call that needs something of the lost node fails with [`PeerLost`](crate::ErrorKind::PeerLost), as does every
-/// later one; others may have succeeded. The nodes that are left make another `Collective` among themselves.
+/// later one. Calls of other nodes may have succeeded. The remaining nodes make another `Collective` among
+/// themselves.
 pub struct Collective<T: Value, F: Fabric = AnyFabric> {
     channel: Channel<F>,
     region: Region<F>,
     rows: Sst<u64, F>,
     nodes: Vec<NodeId>,
-    /// Position of this node.
+    /// The position of this node.
     here: usize,
-    /// Rounds that this node has begun.
+    /// The number of rounds that this node has begun.
     round: u64,
     /// The call that has begun and has not ended.
     open: Option<Open>,
@@ -73,7 +75,7 @@ pub struct Collective<T: Value, F: Fabric = AnyFabric> {
 #[derive(Clone, Copy)]
 struct Open {
     call: Call,
-    /// The value and the row have been posted.
+    /// Set once the value and the row have been posted.
     posted: bool,
 }
 
@@ -106,8 +108,8 @@ impl<T: Value, F: Fabric> Collective<T, F> {
     /// Makes this node's endpoint, called `name`, among the participants of `parent`.
     ///
     /// # Errors
-    /// [`TooLarge`](crate::Error::TooLarge) for values beyond all memory;
-    /// [`OutOfMemory`](crate::fabric::FabricError::OutOfMemory); see
+    /// Returns [`TooLarge`](crate::Error::TooLarge) for values beyond all memory,
+    /// [`OutOfMemory`](crate::fabric::FabricError::OutOfMemory), and the errors of
     /// [`ChannelBuilder::join`](crate::ChannelBuilder::join).
     pub fn new(parent: &impl Parent<F>, name: &str) -> Result<Self> {
         let nodes = parent.participants().nodes().to_vec();
@@ -130,13 +132,13 @@ impl<T: Value, F: Fabric> Collective<T, F> {
         })
     }
 
-    /// Gives every participant the value of `root`; what the others pass is ignored. At the root this returns when the value
-    /// has been posted.
+    /// Broadcasts the value of `root` and returns it on every participant. Other participants' values are ignored.
+    /// The root returns when the value has been posted.
     ///
     /// # Errors
-    /// [`NotParticipant`](crate::Error::NotParticipant) for a root outside; [`Config`](crate::Error::Config) if nodes
-    /// are seen to call different operations, or after a timeout of another operation;
-    /// [`PeerLost`](crate::ErrorKind::PeerLost); [`Timeout`](crate::ErrorKind::Timeout);
+    /// Returns [`NotParticipant`](crate::Error::NotParticipant) for a root outside, [`Config`](crate::Error::Config)
+    /// if nodes are seen to call different operations, or after a timeout of another operation,
+    /// [`PeerLost`](crate::ErrorKind::PeerLost), [`Timeout`](crate::ErrorKind::Timeout), and
     /// [`NotConnected`](crate::Error::NotConnected).
     pub fn broadcast(&mut self, thread: &Thread<F>, root: NodeId, value: T) -> Result<T> {
         let from = self.position(root)?;
@@ -154,11 +156,11 @@ impl<T: Value, F: Fabric> Collective<T, F> {
         self.read(from)
     }
 
-    /// Gives `root` the values of all participants, in ascending order of their nodes, and the others `None`, as soon as
-    /// their value has been posted.
+    /// Gathers the values of all participants at `root`, in ascending order of their nodes. The others return `None`
+    /// when their value has been posted.
     ///
     /// # Errors
-    /// See [`broadcast`](Collective::broadcast).
+    /// Returns the errors of [`broadcast`](Collective::broadcast).
     pub fn gather(&mut self, thread: &Thread<F>, root: NodeId, value: T) -> Result<Option<Vec<T>>> {
         let to = self.position(root)?;
         let call = Call::Gather(root);
@@ -172,10 +174,10 @@ impl<T: Value, F: Fabric> Collective<T, F> {
         self.read_all().map(Some)
     }
 
-    /// Gives every participant the values of all, in ascending order of their nodes.
+    /// Returns the values of all participants on every participant, in ascending order of their nodes.
     ///
     /// # Errors
-    /// See [`broadcast`](Collective::broadcast).
+    /// Returns the errors of [`broadcast`](Collective::broadcast).
     pub fn all_gather(&mut self, thread: &Thread<F>, value: T) -> Result<Vec<T>> {
         let call = Call::AllGather;
         self.begin(thread, call, value, Targets::All)?;
@@ -184,11 +186,11 @@ impl<T: Value, F: Fabric> Collective<T, F> {
         self.read_all()
     }
 
-    /// Gives `root` what `combine` makes of the values of all, taken in ascending order of their nodes, and the others
-    /// `None`. `combine` runs at the root only.
+    /// Combines the values of all participants with `combine`, in ascending order of their nodes, and returns the
+    /// result at `root`. The others return `None`. `combine` runs at the root only.
     ///
     /// # Errors
-    /// See [`broadcast`](Collective::broadcast).
+    /// Returns the errors of [`broadcast`](Collective::broadcast).
     pub fn reduce(
         &mut self,
         thread: &Thread<F>,
@@ -200,14 +202,14 @@ impl<T: Value, F: Fabric> Collective<T, F> {
         Ok(values.and_then(|values| values.into_iter().reduce(combine)))
     }
 
-    /// Gives every participant what `combine` makes of the values of all. Each node combines in the same order, so that all
-    /// have the same result to the bit, also of floating-point numbers.
+    /// Combines the values of all participants with `combine`, and returns the result on every participant. Each node
+    /// combines in the same order, so that all have the same result to the bit, also of floating-point numbers.
     ///
     /// # Errors
-    /// See [`broadcast`](Collective::broadcast).
+    /// Returns the errors of [`broadcast`](Collective::broadcast).
     pub fn all_reduce(&mut self, thread: &Thread<F>, value: T, combine: impl FnMut(T, T) -> T) -> Result<T> {
         let values = self.all_gather(thread, value)?;
-        // There is this node's at least.
+        // There is at least this node's value.
         Ok(values.into_iter().reduce(combine).unwrap_or(value))
     }
 
@@ -216,7 +218,7 @@ impl<T: Value, F: Fabric> Collective<T, F> {
         &self.channel
     }
 
-    /// Begins a round, or goes on with one whose call timed out.
+    /// Begins a round, or continues one whose call timed out.
     fn begin(&mut self, thread: &Thread<F>, call: Call, value: T, to: Targets) -> Result<()> {
         match self.open {
             Some(open) if open.call != call => {
@@ -238,7 +240,7 @@ impl<T: Value, F: Fabric> Collective<T, F> {
                 self.open = Some(Open { call, posted: false });
             }
         }
-        // Posted again if that failed in the middle: the same bytes.
+        // If posting failed in the middle, it is repeated with the same bytes.
         if self.open.is_some_and(|open| !open.posted) {
             self.post(thread, to)?;
             self.rows.store_mine(call.row(self.round))?;
@@ -252,8 +254,8 @@ impl<T: Value, F: Fabric> Collective<T, F> {
         self.open = None;
     }
 
-    /// Puts this node's value of this round to those that need it. Its memory is next written two rounds on, when they have
-    /// begun another round and so have what they needed.
+    /// Puts this node's value of this round to the nodes that need it. The source is next written two rounds later.
+    /// By then those nodes have begun another round, so they have read the value.
     fn post(&self, thread: &Thread<F>, to: Targets) -> Result<()> {
         let (offset, len) = (self.offset(self.here), size_of::<T>());
         if len == 0 {
@@ -315,7 +317,7 @@ impl<T: Value, F: Fabric> Collective<T, F> {
         Ok(())
     }
 
-    /// Fails if the row of `node` is of this round and of another call. A row of a later round tells nothing.
+    /// Fails if the row of `node` is of this round and of another call. A row of a later round says nothing.
     fn check(&self, node: NodeId, row: u64, call: Call) -> Result<()> {
         if round_of(row) != self.round || row == call.row(self.round) {
             return Ok(());
@@ -369,7 +371,7 @@ enum Targets {
     Nobody,
 }
 
-/// Bytes of a slot: whole words.
+/// Returns the bytes of a slot, in whole words.
 const fn stride<T>() -> usize {
     let len = size_of::<T>().next_multiple_of(WORD_BYTES);
     if len == 0 { WORD_BYTES } else { len }

@@ -77,8 +77,8 @@ impl<F: Fabric> AckKey<F> {
         Some(outcome)
     }
 
-    /// Returns the operation that was posted last of those that are under way: operations towards one peer
-    /// end in the order in which they were posted, so that the others have mostly ended when it does.
+    /// Returns the last posted of the operations under way. Operations towards one peer end in the order in which
+    /// they were posted, so that the others have mostly ended when it does.
     fn last_pending(&self) -> Option<(&Arc<Window<F>>, u64)> {
         self.groups.iter().rev().find_map(|group| {
             let pending = |&seq: &u64| group.window.status(seq) == Status::Pending;
@@ -118,8 +118,8 @@ impl<F: Fabric> AckKey<F> {
         &self.peers
     }
 
-    /// Gives up tracking: the operations go on, and nobody will know how they end. The memory that they use
-    /// must stay valid.
+    /// Gives up tracking: the operations go on, and nobody learns how they end. The memory that they use must stay
+    /// valid.
     pub fn forget(self) {}
 
     /// Adds one operation.
@@ -214,17 +214,18 @@ impl<F: Fabric> IntoFuture for AckKey<F> {
     }
 }
 
-/// Resolves when every operation of an [`AckKey`] has ended, with what [`AckKey::wait`] would return, on any executor. It
-/// has no deadline: operations towards a lost peer fail, and a program that wants to give up earlier drops it. The
-/// operations go on then.
+/// Resolves when every operation of an [`AckKey`] has ended, with the result that [`AckKey::wait`] would return, on
+/// any executor. It has no deadline: operations towards a lost peer fail, and a program that wants to give up earlier
+/// drops it. The operations go on then.
 ///
-/// The future is woken when the operation that it waits for has ended, by whoever polls the completion, and by nothing else.
-/// The future is polled once for each operation of the key at most, and usually once for all. Where waiters poll for themselves
-/// ([`Polling::CallerDriven`](crate::Polling::CallerDriven)), the first future that has to wait starts a polling thread of
-/// the node. That thread polls while futures wait; otherwise it looks whether there are any, about every 100 us.
+/// The future is woken only when the operation that it waits for has ended, by the thread that polls the completion.
+/// It is polled once for each operation of the key at most, and usually once for all. Where waiters poll for
+/// themselves ([`Polling::CallerDriven`](crate::Polling::CallerDriven)), the first future that has to wait starts a
+/// polling thread of the node. That thread polls while futures wait; otherwise it looks for futures about every 100
+/// us.
 ///
 /// # Errors
-/// See [`AckKey::wait`]; [`Closed`](crate::Error::Closed) when the node has gone down.
+/// Returns the errors of [`AckKey::wait`], and [`Closed`](crate::Error::Closed) when the node has gone down.
 pub struct AckFuture<F: Fabric = AnyFabric> {
     key: AckKey<F>,
     scratch: Vec<Completion>,
@@ -232,7 +233,7 @@ pub struct AckFuture<F: Fabric = AnyFabric> {
 }
 
 impl<F: Fabric> AckFuture<F> {
-    /// Sees to it that `context` is woken when there is something new; the outcome if it is known.
+    /// Arranges that `context` is woken when there is something new. Returns the outcome if it is known.
     fn look_or_sleep(&mut self, context: &Context<'_>) -> Result<Option<Result<()>>> {
         let Some((window, _)) = self.key.last_pending() else {
             return Ok(self.key.outcome());

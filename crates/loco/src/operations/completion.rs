@@ -7,11 +7,11 @@
 //! which are allocated when first used. On a fabric that completes operations within the call, nothing here
 //! is ever touched.
 //!
-//! A future leaves its waker with the one operation that it waits for next, and whoever polls that operation's completion
-//! wakes it: [`Completions::poll`]. While futures are asleep somebody must poll. Where waiters do that themselves, the first
-//! future that sleeps starts the polling thread of the node, which polls as long as any future sleeps. Where the node has
-//! a doorbell, which rings for completions, the thread sleeps when none has come for a while. Whoever polls a
-//! completion rings, as others may sleep until it is recorded.
+//! A future leaves its waker with the one operation that it waits for next. The thread that polls that operation's
+//! completion wakes it: [`Completions::poll`]. While futures are asleep some thread must poll. If waiters do that
+//! themselves, the first future that sleeps starts the polling thread of the node, which polls as long as any future
+//! sleeps. If the node has a doorbell, which rings for completions, the thread sleeps when none has come for a while.
+//! A thread that polls a completion rings, as others may sleep until it is recorded.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -34,7 +34,7 @@ pub(crate) const WINDOW_SLOTS: u64 = 1 << 16;
 const CHUNK_SLOTS: u64 = 1 << 10;
 const SEQUENCE_BITS: u32 = 48;
 const SEQUENCE_MASK: u64 = (1 << SEQUENCE_BITS) - 1;
-/// The most threads. Thread indices are 16 bits, and the last one is kept for [`UNTRACKED`].
+/// The maximum number of threads. Thread indices are 16 bits, and the last one is kept for [`UNTRACKED`].
 const THREADS_MAX: usize = (1 << (64 - SEQUENCE_BITS)) - 1;
 /// The number of failures remembered per thread. Older ones are forgotten first.
 const FAILURES_MAX: usize = 4096;
@@ -157,8 +157,8 @@ impl<F: Fabric> Completions<F> {
         Ok(())
     }
 
-    /// Runs the polling thread. It waits by the fabric's waiting primitive, and therefore checks every now
-    /// and then whether it is to end. If nothing comes for a while, it sleeps by the doorbell, if there is one.
+    /// Runs the polling thread. It waits by the fabric's waiting primitive, and therefore checks regularly whether it
+    /// is to end. If nothing comes for a while, it sleeps by the doorbell, if there is one.
     fn poll_until_stopped(&self) {
         let mut scratch = Vec::new();
         let wait = Wait {
@@ -265,12 +265,12 @@ impl<F: Fabric> Completions<F> {
 }
 
 thread_local! {
-    /// True while this thread, which polls, calls wakers. If a waker waits for completions, it polls itself: on the polling
-    /// thread nobody else does.
+    /// True while this thread, which polls, calls wakers. If a waker waits for completions, it polls itself: on the
+    /// polling thread no other thread does.
     static WAKES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Sets [`WAKES`] back to what it was, also when a waker panics.
+/// Restores [`WAKES`], also when a waker panics.
 struct Waking(bool);
 
 impl Drop for Waking {
@@ -311,8 +311,8 @@ impl Failures {
         }
     }
 
-    /// Returns whether operation `seq`, of which nothing else is known, may have failed. An operation that is
-    /// as old as a forgotten failure counts as failed, since its success could not be shown.
+    /// Returns whether operation `seq`, whose slot was reused, may have failed. An operation that is as old as a
+    /// forgotten failure counts as failed, since its success could not be shown.
     fn may_have(&self, seq: u64) -> bool {
         seq <= self.forgotten || self.causes.contains_key(&seq)
     }
@@ -357,7 +357,7 @@ impl<F: Fabric> Window<F> {
         }
     }
 
-    /// Returns why operation `seq` failed.
+    /// Returns the reason that operation `seq` failed.
     pub(crate) fn failure(&self, seq: u64) -> FabricError {
         self.failures
             .lock()
@@ -415,7 +415,7 @@ fn slot_in_chunk(seq: u64) -> usize {
     (seq % CHUNK_SLOTS) as usize
 }
 
-/// A future that sleeps until one operation ends. Dropped, it is not woken any more.
+/// A future that sleeps until one operation ends. Once it is dropped, the future is not woken any more.
 pub(crate) struct Sleep<F: Fabric> {
     completions: Arc<Completions<F>>,
     window: Arc<Window<F>>,

@@ -56,10 +56,9 @@ impl Scope {
         }
     }
 
-    /// Executes a fence of this scope before a read-modify-write, which must be this thread's next step. That
-    /// is one on a peer's word or, where the fabric's atomics are the CPU's, one on a word of this node. On
-    /// some fabrics every operation has ended when it is posted, and a CPU fence places puts. There the
-    /// read-modify-write itself is the fence: it is a CPU instruction that is a full fence.
+    /// Executes a fence of this scope before a read-modify-write, which must be this thread's next step. The
+    /// read-modify-write must be on a peer's word, or on a local word if the fabric's atomics are CPU instructions.
+    /// On synchronous fabrics whose puts a CPU fence places, the read-modify-write is itself the full fence.
     #[inline]
     pub(crate) fn fence_before_rmw<F: Fabric>(self, thread: &Thread<F>) -> Result<()> {
         let caps = thread.fabric().caps();
@@ -230,9 +229,8 @@ impl<'t, F: Fabric> Fence<'t, F> {
     }
 }
 
-/// Waits until every operation that any thread of the node has posted is done and placed. Needs no thread of
-/// its own, and is for channels that go away. Waits for the others also where some peer is gone, and then reports
-/// that.
+/// Waits until every operation that any thread of the node has posted is done and placed. Used when a channel is
+/// dropped; needs no thread of its own. Waits for live peers even if others are gone, then reports the loss.
 pub(crate) fn drain<F: Fabric>(network: &Network<F>, deadline: Option<Time>) -> Result<()> {
     let mut key = AckKey::done();
     let posted = post_flushes(network, deadline, &mut key);

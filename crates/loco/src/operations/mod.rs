@@ -1,12 +1,12 @@
 //! One-sided operations of a node: posting them, tracking their end, and ordering them. Channels and objects
 //! are built from this, and use nothing else of the fabric.
 //!
-//! From the bottom up: [`completion`] records what ended, an [`ack`] key names a set of operations, [`queues`] are the
-//! queue pairs of one thread and what is outstanding on them, [`network`] is what the threads of a node share, a
-//! [`thread`](mod@thread) posts and waits, a [`fence`] orders. [`raw`] is what it
-//! posts on memory that callers vouch for. [`mem_ref`], [`put_op`], [`region`] and [`words`]
-//! are tools for objects; [`published`] orders the writes of a place that has one writing node, [`exclusive`] is for what one
-//! thread at a time uses while it waits for the network.
+//! From the bottom up: [`completion`] records which operations ended, an [`ack`] key names a set of operations,
+//! [`queues`] are the queue pairs of one thread and their outstanding operations, [`network`] is the state that the
+//! threads of a node share, a [`thread`](mod@thread) posts and waits, a [`fence`] orders. By [`raw`] a thread posts
+//! on memory that callers vouch for. [`mem_ref`], [`put_op`], [`region`] and [`words`] are tools for objects.
+//! [`published`] orders the writes of a place that has one writing node. [`exclusive`] guards a value that one thread
+//! at a time uses while it waits for the network.
 
 pub(crate) mod ack;
 pub(crate) mod completion;

@@ -116,7 +116,7 @@ impl<F: Fabric> Network<F> {
         self.stopped.load() != 0
     }
 
-    /// Returns the state for a new `Thread`: what a dropped one left, or a new state.
+    /// Returns the state for a new `Thread`: the state of a dropped one, or a new state.
     pub(crate) fn take_idle(&self) -> Result<Idle<F>> {
         if self.stopped() {
             return Err(Error::Closed);

@@ -16,7 +16,7 @@ pub(crate) fn position_of(nodes: &[NodeId], peer: NodeId) -> Result<usize, Fabri
         .map_err(|_| FabricError::UnknownPeer(peer))
 }
 
-/// Returns true if a completed remote read-modify-write has placed what it wrote: it took effect at the memory, not in
+/// Returns true if a completed remote read-modify-write has placed its write: it took effect at the memory, not in
 /// the NIC.
 #[inline]
 pub(crate) fn atomics_placed<F: Fabric>(fabric: &F) -> bool {

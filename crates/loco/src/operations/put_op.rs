@@ -75,8 +75,7 @@ impl<F: Fabric> PutOp<F> {
     /// then. Targets may therefore receive different values (LOCO'26 Fig. 9c).
     ///
     /// # Errors
-    /// Returns the errors of [`Thread::put_inline`]. The puts to the other targets have been posted all the
-    /// same.
+    /// Returns the errors of [`Thread::put_inline`]. The puts to the other targets have still been posted.
     ///
     /// # After a timeout
     /// The puts to some of the targets were posted, and it is unknown to which. Post again if a later put to
@@ -116,6 +115,9 @@ impl<F: Fabric> PutOp<F> {
     ///
     /// # Errors
     /// Returns the errors of [`Thread::put_inline`].
+    ///
+    /// # After a timeout
+    /// See [`post`](PutOp::post).
     #[inline]
     pub fn post_inline_untracked(&self, thread: &Thread<F>, data: &[u8]) -> Result<()> {
         self.each(|target| thread.post_untracked(&inline(data, target), Flags::default()))

@@ -1,4 +1,4 @@
-//! A thread's queue pairs, and the operations outstanding on them, which fences decide by.
+//! A thread's queue pairs, and their outstanding operations, on which fences decide.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -79,7 +79,7 @@ impl<F: Fabric> Queues<F> {
         &self.window
     }
 
-    /// Posts one operation, or says why it cannot yet. `work` has everything except the id.
+    /// Posts one operation, or returns the reason that it cannot yet. `work` has everything except the id.
     #[inline]
     pub(crate) fn post(
         &mut self,
@@ -150,7 +150,7 @@ impl<F: Fabric> Queues<F> {
         Ok(())
     }
 
-    /// Returns what a fence has to do for `position`.
+    /// Returns the work of a fence towards `position`.
     #[inline]
     pub(crate) fn unfenced(&mut self, position: usize, placed_on_post: bool) -> Unfenced {
         let Some(pair) = &mut self.pairs[position] else {
@@ -228,7 +228,7 @@ fn find_pair<'a, F: Fabric>(
 }
 
 impl<F: Fabric> Pair<F> {
-    /// Records the operation that was posted last. `seq` is 0 if it has ended or nobody will ask.
+    /// Records the operation that was posted last. `seq` is 0 if it has ended or is untracked.
     #[inline]
     fn note(&mut self, fabric: &F, kind: OperationKind, seq: u64) {
         match kind {

@@ -1,16 +1,16 @@
 //! Posting with memory that the caller does not own: the operations as the fabric has them.
 //!
 //! A put reads its source, and a get or an atomic writes its result, at some time between the call and the end of the
-//! operation. [`MemRef`](crate::MemRef) makes sure that nobody touches the buffer meanwhile, by taking it. Here nobody
-//! makes sure. **Whoever posts through [`Raw`] promises** that until the operation has ended
+//! operation. [`MemRef`](crate::MemRef) ensures that nobody touches the buffer meanwhile, by taking it. Here nobody
+//! ensures it. **A caller that posts through [`Raw`] promises** that until the operation has ended
 //!
 //! * nobody writes the source of a put: not a CPU of this node, and no operation of any node;
 //! * nobody reads or writes the memory that a get or an atomic fills;
-//! * the memory is not given to another use. A handle on it may be dropped before, as peers' handles do not keep it: the
-//!   memory then belongs to whoever allocates next.
+//! * the memory is not given to another use. A handle on it may be dropped before, as peers' handles do not keep it. The
+//!   memory then belongs to the next allocation.
 //!
 //! A promise that is broken is a local data race (Robust'25 Def. 7). It is not undefined behaviour in the sense of Rust:
-//! aligned words do not tear. But the peer may receive any mix of old and new words, and what a get brought may be
+//! aligned words do not tear. But the peer may receive any mix of old and new words, and the result of a get may be
 //! overwritten or read too early. Objects that race on purpose, and detect it, do so through here.
 //!
 //! An operation has ended when its key is done, when a [fence](crate::fence) that covers it has returned, or when its peer
@@ -61,29 +61,30 @@ impl<F: Fabric> Raw<'_, F> {
     /// Writes local memory to a peer's. The source may be read until the key is done.
     ///
     /// # Errors
-    /// Range errors before anything is posted; [`PeerLost`](crate::ErrorKind::PeerLost);
-    /// [`Timeout`](crate::ErrorKind::Timeout) when no room comes free in the queue.
+    /// Returns range errors before anything is posted, [`PeerLost`](crate::ErrorKind::PeerLost), and
+    /// [`Timeout`](crate::ErrorKind::Timeout) when the queue gets no room.
     ///
     /// # After a timeout
-    /// Nothing was posted; post again. So for every method that posts one operation.
+    /// Nothing was posted. Post again. This holds for every method that posts one operation.
     #[inline]
     pub fn put(&self, src: Local<'_, F::Memory>, dst: Target<'_, F::Remote>) -> Result<AckKey<F>> {
         self.post(&Operation::Put(src, dst), Flags::default())
     }
 
-    /// Reads a peer's memory into local memory; it is there when the key is done.
+    /// Reads a peer's memory into local memory. The data are there when the key is done.
     ///
     /// # Errors
-    /// See [`put`](Raw::put).
+    /// Returns the errors of [`put`](Raw::put).
     #[inline]
     pub fn get(&self, dst: Local<'_, F::Memory>, src: Target<'_, F::Remote>) -> Result<AckKey<F>> {
         self.post(&Operation::Get(dst, src), Flags::default())
     }
 
-    /// Atomically adds to a peer's 8-byte word; the old value is in `result` when the key is done.
+    /// Adds to a peer's 8-byte word atomically. The old value is in `result` when the key is done.
     ///
     /// # Errors
-    /// See [`put`](Raw::put); [`Unsupported`](crate::fabric::FabricError::Unsupported) where the fabric has no atomics.
+    /// Returns the errors of [`put`](Raw::put), and [`Unsupported`](crate::fabric::FabricError::Unsupported) where
+    /// the fabric has no atomics.
     #[inline]
     pub fn fetch_add(
         &self,
@@ -94,11 +95,11 @@ impl<F: Fabric> Raw<'_, F> {
         self.post(&Operation::FetchAdd(word, add, result), Flags::default())
     }
 
-    /// Atomically stores `new` in a peer's 8-byte word if it holds `expected`; the old value is in `result` when the
+    /// Stores `new` in a peer's 8-byte word if it holds `expected`, atomically. The old value is in `result` when the
     /// key is done.
     ///
     /// # Errors
-    /// See [`fetch_add`](Raw::fetch_add).
+    /// Returns the errors of [`fetch_add`](Raw::fetch_add).
     #[inline]
     pub fn compare_swap(
         &self,
@@ -111,10 +112,10 @@ impl<F: Fabric> Raw<'_, F> {
         self.post(&operation, Flags::default())
     }
 
-    /// Posts an operation; the key tells when it has ended.
+    /// Posts an operation. The key is done when it has ended.
     ///
     /// # Errors
-    /// See [`put`](Raw::put).
+    /// Returns the errors of [`put`](Raw::put).
     #[inline]
     pub fn post(&self, operation: &Operation<'_, F>, flags: Flags) -> Result<AckKey<F>> {
         self.thread.post(operation, flags)
@@ -123,17 +124,17 @@ impl<F: Fabric> Raw<'_, F> {
     /// Posts an operation and adds it to `key`.
     ///
     /// # Errors
-    /// See [`put`](Raw::put).
+    /// Returns the errors of [`put`](Raw::put).
     #[inline]
     pub fn post_into(&self, operation: &Operation<'_, F>, flags: Flags, key: &mut AckKey<F>) -> Result<()> {
         self.thread.post_into(operation, flags, key)
     }
 
-    /// Posts a put whose end nobody will ask for, which spares the completion. The promise about its source holds until a
+    /// Posts a put without tracking its end, which saves the completion. The promise about its source holds until a
     /// [fence](crate::fence) or a later tracked operation to the same peer is done.
     ///
     /// # Errors
-    /// See [`put`](Raw::put).
+    /// Returns the errors of [`put`](Raw::put).
     #[inline(always)] // see `Queues::at_once`
     pub fn post_untracked(&self, operation: &Operation<'_, F>, flags: Flags) -> Result<()> {
         self.thread.post_untracked(operation, flags)

@@ -92,8 +92,8 @@ impl<F: Fabric> Thread<F> {
         self.deadline.get()
     }
 
-    /// Runs `steps` without a deadline of this thread. For the steps of a protocol that others would wait for
-    /// in vain if they were left unfinished. They end when they are done or the peer is lost.
+    /// Runs `steps` without a deadline. Used where other nodes depend on the steps being completed. The steps end
+    /// when they are done or the peer is lost.
     pub(crate) fn to_the_end<T>(&self, steps: impl FnOnce() -> T) -> T {
         self.until(Time(u64::MAX), steps)
     }
@@ -106,8 +106,8 @@ impl<F: Fabric> Thread<F> {
         outcome
     }
 
-    /// True if nobody wants the outcome of the present call any more, as the future that awaited it was dropped. Waits end
-    /// at once then. Code that waits again and again for a short time asks, and ends as at its deadline.
+    /// Returns true if the call's future was dropped. Waits then end at once; loops of short waits must ask, and end
+    /// as at their deadline.
     #[inline]
     #[allow(clippy::unused_self)] // It is this thread's call.
     pub(crate) fn given_up(&self) -> bool {
@@ -117,11 +117,11 @@ impl<F: Fabric> Thread<F> {
         false
     }
 
-    /// Fails if this node was declared lost. Asked after a step that only this node's memory took part in: on a node that
-    /// the others go on without, what the step found may be old, and the others will not see what it did.
+    /// Fails if this node was declared lost. Called after a step in which only this node's memory took part. If the
+    /// others go on without this node, the step may have found old values, and the others will not see its effects.
     ///
     /// # Errors
-    /// `DeclaredLost`.
+    /// Returns `DeclaredLost`.
     #[inline]
     pub(crate) fn still_in(&self) -> Result<()> {
         match self.fabric().control().declared_lost() {
@@ -155,6 +155,9 @@ impl<F: Fabric> Thread<F> {
     ///
     /// # Errors
     /// Returns the errors of [`put_inline`](Thread::put_inline).
+    ///
+    /// # After a timeout
+    /// Nothing was posted. Post again.
     #[inline(always)] // see `Queues::at_once`
     pub fn put_inline_untracked(&self, data: &[u8], dst: Target<'_, F::Remote>) -> Result<()> {
         self.post_untracked(&Operation::PutInline(data, dst), Flags::default())
@@ -382,7 +385,7 @@ impl<F: Fabric> Thread<F> {
         })
     }
 
-    /// Returns what a fence still has to do towards a peer.
+    /// Returns the remaining work of a fence towards a peer.
     #[inline]
     pub(crate) fn unfenced(&self, position: usize) -> Unfenced {
         let placed = self.network.placed_on_post();

@@ -19,8 +19,7 @@ impl<F: Fabric> Thread<F> {
     /// Returns the errors of [`put_inline`](Thread::put_inline), and those of the wait.
     ///
     /// # After a timeout
-    /// The operation may be under way, and may take effect at any later time. A read has no effect: read
-    /// again.
+    /// Nothing has changed. Read again.
     #[inline]
     pub fn read_word(&self, word: Target<'_, F::Remote>) -> Result<u64> {
         self.word_op(word, WordOp::Get)
@@ -34,7 +33,8 @@ impl<F: Fabric> Thread<F> {
     /// wait.
     ///
     /// # After a timeout
-    /// The operation may be under way, and may take effect at any later time. A read has no effect: read again.
+    /// The addition may be under way, and may take effect at any later time, once. Adding again may therefore add
+    /// twice.
     #[inline]
     pub fn fetch_add_word(&self, word: Target<'_, F::Remote>, add: u64) -> Result<u64> {
         self.word_op(word, WordOp::FetchAdd(add))
@@ -47,7 +47,7 @@ impl<F: Fabric> Thread<F> {
     /// Returns the errors of [`fetch_add_word`](Thread::fetch_add_word), and those of the wait.
     ///
     /// # After a timeout
-    /// The operation may be under way, and may take effect at any later time. A read has no effect: read again.
+    /// The operation may be under way. It may take effect at any later time, once, if the word holds `expected` then.
     #[inline]
     pub fn compare_swap_word(&self, word: Target<'_, F::Remote>, expected: u64, new: u64) -> Result<u64> {
         self.word_op(word, WordOp::CompareSwap { expected, new })

@@ -43,6 +43,8 @@ pub(crate) struct Words<F: Fabric> {
 }
 
 impl<F: Fabric> Words<F> {
+    /// Makes the access to the words of `region` on `home`.
+    ///
     /// # Errors
     /// Returns `Unsupported` where the fabric has no atomics.
     pub(crate) fn new(fabric: &F, region: &Region<F>, home: NodeId) -> Result<Words<F>> {
@@ -177,7 +179,7 @@ impl<F: Fabric> Words<F> {
     /// Lets `pause` pass before the next look at the words from `index`. The last look found `seen`.
     ///
     /// # Errors
-    /// Returns `PeerLost` if `on`, who is to change them, is gone, and `Timeout` at `deadline`.
+    /// Returns `PeerLost` if `on`, the node that is to change them, is gone, and `Timeout` at `deadline`.
     pub(crate) fn pause(
         &self,
         thread: &Thread<F>,

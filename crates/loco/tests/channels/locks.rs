@@ -166,7 +166,7 @@ fn ticket_lock_is_fair_between_nodes() {
     const TURNS: u64 = 200;
     let lines = Cluster::Synchronous.run(2, |manager| {
         let lock = Ticket::make(&manager, config)?;
-        // Who entered, in order: a counter, then the nodes.
+        // The nodes that entered, in order: a counter, then the nodes.
         let book = SharedRegion::new(&manager, "book", 8 * 4096)?;
         let bar = Barrier::new(&manager, "bar")?;
         manager.wait_for_ready()?;

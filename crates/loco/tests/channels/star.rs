@@ -1,5 +1,6 @@
-//! The star translation of Peterson's lock (`mowgli star shm-Peterson`, Robust'25 5.3) as object code on every fabric: node 0 is the
-//! server and uses its memory by the CPU, node 1 is the client and puts and gets. No increment under the lock is lost.
+//! The star translation of Peterson's lock (`mowgli star shm-Peterson`, Robust'25 5.3) as object code on every fabric:
+//! node 0 is the server and uses its memory by the CPU, node 1 is the client and puts and gets. No increment under the
+//! lock is lost.
 //!
 //! That the translation has only the outcomes of sequential consistency is checked by `mowgli`, and by `loco-sim` for the same
 //! operations on the model fabric. Here they run on real threads.

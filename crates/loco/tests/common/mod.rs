@@ -31,8 +31,8 @@ pub enum Cluster {
     Ofi,
 }
 
-/// One of each kind; that over libfabric only where the host has it. With `LOCO_TEST_VERBS=device` every cluster is the verbs fabric on this host's RDMA device (see
-/// `ci/verbs-suite`), and there is one kind.
+/// One of each kind; that over libfabric only where the host has it. With `LOCO_TEST_VERBS=device` every cluster is the
+/// verbs fabric on this host's RDMA device (see `ci/verbs-suite`), and there is one kind.
 #[allow(dead_code)]
 pub struct All;
 

@@ -1,9 +1,9 @@
-//! Computes the footprints of steps and actions from the state before them.
+//! Computes the footprints of steps from the state before them.
 //!
 //! Explorers decide by footprints which steps commute ([`Footprint::depends_on`]).
 
 use super::buffers::{Delayed, Source, Stage};
-use super::{Action, Cpu, Footprint, Machine, QpId, Rule, Step};
+use super::{Footprint, Machine, QpId, Rule, Step};
 use crate::model::RmwAtomicity;
 
 impl Machine {
@@ -54,38 +54,6 @@ impl Machine {
                     _ => {}
                 }
             }
-        }
-        touch
-    }
-
-    /// Returns the footprint that the action would have.
-    pub fn action_footprint(&self, thread: u16, action: &Action) -> Footprint {
-        let mut touch = Footprint {
-            cpu: Some(thread),
-            ..Footprint::default()
-        };
-        let buffered = self.config.cpu == Cpu::Tso;
-        match *action {
-            Action::Store { .. } if buffered => {}
-            Action::Store { loc, .. } => touch.writes = Some(loc),
-            Action::Load { loc } => touch.reads = Some(loc),
-            Action::Cas { loc, .. } => (touch.reads, touch.writes) = (Some(loc), Some(loc)),
-            Action::Mfence => {}
-            Action::Post(post) if !buffered => {
-                touch.queue_pair = Some(QpId {
-                    thread,
-                    peer: post.peer,
-                })
-            }
-            Action::Post(_) => {}
-            Action::Poll { peer } => touch.queue_pair = Some(QpId { thread, peer }),
-            Action::Wait { .. } => touch.queue_pairs_of = Some(thread),
-        }
-        if buffered && !matches!(action, Action::Poll { .. }) {
-            touch.store_buffer = Some(thread);
-        }
-        if self.config.in_order {
-            touch.queue_pairs_of = Some(thread);
         }
         touch
     }

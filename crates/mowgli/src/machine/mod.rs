@@ -159,11 +159,6 @@ impl Machine {
         &self.memory
     }
 
-    /// Returns the number of threads.
-    pub fn thread_count(&self) -> usize {
-        self.threads.len()
-    }
-
     /// Returns the value that a load by this thread would read now, from its store buffer or else from memory. Returns nothing if there
     /// is no such thread or word.
     pub fn load(&self, thread: u16, loc: Addr) -> Option<Value> {

@@ -1,7 +1,7 @@
 //! Worlds in which waits are late and nodes are lost.
 //!
-//! Holders count on in two words, one after the other: a holder that is lost in between leaves them apart, which nobody
-//! finds unless the guard says that a former holder was lost.
+//! Holders increment two words, one after the other. A holder that is lost in between leaves them apart. No later
+//! holder finds them apart unless its guard says that a former holder was lost.
 
 use loco::fabric::{Control, Fabric as _, NodeId, PeerState, Peers};
 use loco::fence::Scope;
@@ -14,18 +14,18 @@ use crate::stage::{
     Fabric, get_word, here, is_loss, must, nodes, notes, put_word, run, unless_lost, until_in_time, wait_here,
 };
 
-/// The way in which a thread takes the lock where waits may be late.
+/// The way in which a thread takes the lock if waits may be late.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Patience {
-    /// The thread asks again.
+    /// The thread asks again until it gets the lock.
     Patient,
-    /// The thread goes away, as often as it was to have the lock; then it asks once more, patiently.
+    /// The thread gives up each attempt that is late. At the end it asks once more, as [`Patience::Patient`] does.
     GivesUp,
-    /// The thread goes away likewise, with deadlines that have passed when it asks.
+    /// As [`Patience::GivesUp`], with deadlines that have passed when it asks. Node 0 asks only at the end.
     None,
 }
 
-/// Holders that count on, where waits may be late and nobody is lost.
+/// Makes a world of holders in which waits may be late and no node is lost.
 pub(super) fn late<L: Lock>(shape: Shape, patience: Patience) -> impl Fn(&mut World) {
     move |world| {
         let config = LockConfig {
@@ -42,7 +42,7 @@ pub(super) fn late<L: Lock>(shape: Shape, patience: Patience) -> impl Fn(&mut Wo
                         let asked = match patience {
                             Patience::Patient => until_in_time(|| lock.lock(thread, Scope::Thread)),
                             Patience::GivesUp => lock.lock(thread, Scope::Thread),
-                            // Node 0 is in nobody's way for long.
+                            // Node 0 holds nobody up for long.
                             Patience::None if node == 0 => continue,
                             Patience::None => lock.lock_until(thread, Scope::Thread, thread.now()),
                         };
@@ -76,7 +76,7 @@ fn hold<L: Lock>(
     note(format!("released {count}"));
 }
 
-/// Holders that count on, where one node is lost.
+/// Makes a world of holders in which one node is lost.
 pub(super) fn lost<L: Lock>(shape: Shape, on_loss: OnLoss) -> impl Fn(&mut World) {
     move |world| {
         let config = LockConfig {
@@ -101,7 +101,8 @@ pub(super) fn lost<L: Lock>(shape: Shape, on_loss: OnLoss) -> impl Fn(&mut World
     }
 }
 
-/// One thread of node 1 tries, another locks after it; node 0 locks as well. One of the nodes is lost.
+/// Builds a world in which one thread of node 1 tries, another locks after it, and node 0 locks as well. One of the
+/// nodes is lost.
 pub(super) fn lost_after_try<L: Lock>(world: &mut World) {
     let config = LockConfig {
         on_loss: OnLoss::Recover,
@@ -111,7 +112,7 @@ pub(super) fn lost_after_try<L: Lock>(world: &mut World) {
     run(world, &at[1], 0, "tries", |objects, thread| {
         let tried = objects.lock.try_lock(thread, Scope::Thread).transpose();
         if let Some(asked) = tried {
-            // Lost or not, the other thread of the node has its turn.
+            // The other thread of the node has its turn even after a loss.
             hold_until_lost(objects, thread, PLAIN, OnLoss::Recover, asked);
         }
         objects.flag.write(1);
@@ -134,7 +135,8 @@ pub(super) fn lost_after_try<L: Lock>(world: &mut World) {
     survivors(world);
 }
 
-/// Two threads of one node lock once each. The second may give up while the first releases, and then locks all the same.
+/// Builds a world in which two threads of one node lock once each. The second may give up while the first releases,
+/// and then locks again.
 pub(super) fn late_alone<L: Lock>(world: &mut World) {
     let at = nodes(world, 1, 2, make::<L>(0, LockConfig::default()));
     for own in 0..2 {
@@ -150,8 +152,9 @@ pub(super) fn late_alone<L: Lock>(world: &mut World) {
     }
 }
 
-/// Two threads of node 1 lock, and node 1 may be declared lost. From then on none of them gets the lock, not from the other either,
-/// and a release says so. Their fence has nothing to do that would fail.
+/// Builds a world in which two threads of node 1 lock, and node 1 may be declared lost. From then on neither gets the
+/// lock, not from the other thread either, and a release reports the loss. Their fence has nothing to do that would
+/// fail.
 pub(super) fn lost_alone<L: Lock>(world: &mut World) {
     let at = nodes(world, 2, 2, make::<L>(1, LockConfig::default()));
     for own in 0..2 {
@@ -173,7 +176,8 @@ pub(super) fn lost_alone<L: Lock>(world: &mut World) {
     }
 }
 
-/// Node `first` takes the lock before the others want it. One node is lost, while it holds, while it waits or in between.
+/// Makes a world in which node `first` takes the lock before the others want it. One node is lost while it holds,
+/// while it waits or in between.
 pub(super) fn lost_while_held<L: Lock>(shape: Shape, first: NodeId) -> impl Fn(&mut World) {
     move |world| {
         let config = LockConfig {
@@ -189,7 +193,7 @@ pub(super) fn lost_while_held<L: Lock>(shape: Shape, first: NodeId) -> impl Fn(&
                 if thread.node_id() != first && unless_lost(until_in_time(told)).is_none() {
                     return;
                 }
-                // Whoever waits may be late where the one before it waits for a word of the lost node.
+                // A waiter may be late if the one before it waits for a message of the lost node.
                 let asked = until_in_time(|| objects.lock.lock(thread, Scope::Thread));
                 if thread.node_id() == first {
                     objects.flag.write(1);
@@ -204,7 +208,7 @@ pub(super) fn lost_while_held<L: Lock>(shape: Shape, first: NodeId) -> impl Fn(&
     }
 }
 
-/// Checks the notes of the holders that go on: each counted on from another number, and one of them was told of the loss.
+/// Checks the notes of the surviving holders: each found another number, and one of them was told of the loss.
 fn survivors(world: &mut World) {
     notes(world, |lines| {
         let mut released: Vec<&String> = lines.iter().filter(|line| line.starts_with("released")).collect();
@@ -221,7 +225,7 @@ fn survivors(world: &mut World) {
     });
 }
 
-/// Holds the lock, if it was got; nothing if the thread's part is over.
+/// Holds the lock, if it was got. Returns `None` if the thread's part is over.
 fn hold_until_lost<L: Lock>(
     objects: &Objects<L>,
     thread: &Thread<Fabric>,
@@ -255,8 +259,8 @@ fn hold_until_lost<L: Lock>(
     Some(())
 }
 
-/// Counts on in both words, and finds the first as it left it: nobody else holds the lock. The number found; nothing if a
-/// node is lost.
+/// Increments both words, and finds the first as it left it: nobody else holds the lock. Returns the number found, or
+/// `None` if a node is lost.
 fn count_on<L: Lock>(
     objects: &Objects<L>,
     thread: &Thread<Fabric>,
@@ -281,8 +285,8 @@ fn count_on<L: Lock>(
     Some(count)
 }
 
-/// Threads of two nodes run sections by `combine`, where waits may be late: a section runs, once, exactly if its call
-/// succeeds.
+/// Builds a world in which threads of two nodes run sections by `combine`, and waits may be late. A section runs,
+/// once, exactly if its call succeeds.
 pub(super) fn combined_late(world: &mut World) {
     let at = nodes(world, 2, 2, make::<TasLock<Fabric>>(0, LockConfig::default()));
     for (node, at) in at.iter().enumerate() {

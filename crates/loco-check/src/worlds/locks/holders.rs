@@ -1,4 +1,4 @@
-//! Worlds in which nothing goes wrong.
+//! Worlds of the locks without faults.
 
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ pub(super) const PLAIN: Shape = Shape {
     from_memory: false,
 };
 
-/// Acts as a holder: counts on, on the node of the data and, for the threads of one node, on its own.
+/// Increments the counters as a holder does: on the data's node and, for the threads of one node, on its own.
 pub(super) fn section<L: Lock>(objects: &Objects<L>, thread: &Thread<Fabric>, shape: Shape) {
     let me = thread.node_id().0;
     call("hold", || (), |()| "");
@@ -120,7 +120,8 @@ pub(super) fn holders<L: Lock>(shape: Shape) -> impl Fn(&mut World) {
     }
 }
 
-/// One thread tries while another holds: it is told at once, and when the lock is free a try succeeds.
+/// Builds a world in which one thread tries while another holds. The try fails at once, and when the lock is free a
+/// try succeeds.
 pub(super) fn tries<L: Lock>(world: &mut World) {
     let at = nodes(world, 2, 2, make::<L>(0, LockConfig::default()));
     run(world, &at[0], 0, "holder", |objects, thread| {
@@ -145,7 +146,7 @@ pub(super) fn tries<L: Lock>(world: &mut World) {
     promise(world, spec::mutual_exclusion);
 }
 
-/// Threads of two nodes run sections by `combine`; each section runs once.
+/// Makes a world in which threads of two nodes run sections by `combine`. Each section runs once.
 pub(super) fn combined(threads: usize) -> impl Fn(&mut World) {
     move |world| {
         let at = nodes(
@@ -163,7 +164,7 @@ pub(super) fn combined(threads: usize) -> impl Fn(&mut World) {
                     &format!("node {node} thread {own}"),
                     move |objects, thread| {
                         did("TasLock::combine");
-                        // The section may run on another thread of the node, so it takes what it needs along.
+                        // The section may run on another thread of the node, so it owns what it uses.
                         let data = Arc::clone(&objects.data);
                         let ran = must(objects.lock.combine(thread, Scope::Thread, move |runner| {
                             let count = match runner.node_id().0 {

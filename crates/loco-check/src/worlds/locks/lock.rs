@@ -1,4 +1,4 @@
-//! The two locks as one, and what they protect.
+//! The two locks as one, and the data that they protect.
 
 use std::sync::Arc;
 
@@ -90,7 +90,7 @@ impl Lock for TasLock<Fabric> {
 
 pub(super) struct Objects<L> {
     pub(super) lock: L,
-    /// Shared, so that sections that run on other threads can take it along.
+    /// The data is shared, so that sections that run on other threads can own a handle.
     pub(super) data: Arc<SharedRegion<Fabric>>,
     pub(super) flag: SharedVar<u64, Fabric>,
 }
@@ -108,7 +108,8 @@ pub(super) fn make<L: Lock>(
     }
 }
 
-/// The numbers that holders found are all those from 0, each once: nobody overwrote another's, or missed it.
+/// Checks that the numbers that holders found are all those from 0, each once: no holder overwrote another's number,
+/// or missed it.
 pub(super) fn distinct(lines: &[String], what: &str, count: Option<u64>) {
     let mut found: Vec<u64> = lines
         .iter()

@@ -1,5 +1,6 @@
-//! The locks (LOCO'25 5.4): one thread of all nodes holds a lock at a time; who gets it next sees what the holder did while
-//! it held the lock, to the memory of whichever node, as far as the scope of the release says; a try never waits.
+//! The locks (LOCO'25 5.4). One thread of all nodes holds a lock at a time. The next holder sees what the holder did
+//! while it held the lock, to the memory of whichever node, as far as the scope of the release says. A try never
+//! waits.
 //!
 //! The worlds keep a counter under the lock: each holder reads it, finds the number of acquisitions before its own, and
 //! puts the number after. A lock that is held twice, or released before the put is placed, shows up as a number that two
@@ -198,12 +199,12 @@ fn rungs<L: Lock>() -> Vec<Rung> {
     ]
 }
 
-/// The worlds of the ticket lock.
+/// Returns the rungs of the ticket lock.
 pub(crate) fn ticket_rungs() -> Vec<Rung> {
     rungs::<TicketLock<Fabric>>()
 }
 
-/// The worlds of the test-and-set lock.
+/// Returns the rungs of the test-and-set lock.
 pub(crate) fn tas_rungs() -> Vec<Rung> {
     let mut all = rungs::<TasLock<Fabric>>();
     all.push(Rung::new("combine", combined(1)));

@@ -7,8 +7,8 @@ use loco_sim::World;
 use super::shape::{Shape, take};
 use crate::stage::{here, in_turn, is_loss, must, nodes, run, unless_lost, until_in_time};
 
-/// The writer submits one message and waits until it is read; a reader that has read it says so, and may be lost then. Only
-/// the loss of one that has not fails the wait.
+/// Builds a world in which the writer submits one message and waits until it is read. A reader that has read it says
+/// so, and may then be lost. Only the loss of a reader that has not read it fails the wait.
 pub(super) fn read_and_lost(world: &mut World) {
     let shape = Shape::new(1, &[1, 2]);
     let at = nodes(world, 3, 1, shape.make());
@@ -52,7 +52,8 @@ pub(super) fn read_and_lost(world: &mut World) {
     }
 }
 
-/// Writer and reader are used by two threads each, in turn; any wait may be late, and is tried again then.
+/// Makes a world in which writer and reader are used by two threads each, in turn. Any wait may be late, and is then
+/// repeated.
 pub(super) fn late(shape: Shape, count: u64) -> impl Fn(&mut World) {
     move |world| {
         let at = nodes(world, 2, 4, shape.make());
@@ -93,8 +94,9 @@ pub(super) fn late(shape: Shape, count: u64) -> impl Fn(&mut World) {
     }
 }
 
-/// The writer submits `count` messages and the readers receive what comes, in order, also where a wait is late (then it is
-/// tried again) or a node is lost (then the writer goes on without its readers, and readers without their writer stop).
+/// Makes a world in which the writer submits `count` messages and the readers receive them in order. A wait may be
+/// late, and is then repeated. A node may be lost: the writer goes on without lost readers, and readers without their
+/// writer stop.
 pub(super) fn faulty(shape: Shape, count: u64) -> impl Fn(&mut World) {
     move |world| {
         let at = nodes(world, shape.nodes(), 1, shape.make());
@@ -103,7 +105,7 @@ pub(super) fn faulty(shape: Shape, count: u64) -> impl Fn(&mut World) {
             let mut writer = take(&objects.writer);
             for number in 1..=count {
                 let message = sent.message(number);
-                // While there is no room nothing is submitted, so a late wait for room may be tried again.
+                // While there is no room nothing is submitted, so a late wait for room may be repeated.
                 loop {
                     let waited = match writer.try_submit(thread, &message) {
                         Ok(true) => break,

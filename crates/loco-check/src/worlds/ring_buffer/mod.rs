@@ -1,6 +1,7 @@
-//! The ring buffer (LOCO'26 Def. 5.2): each reader receives every message whole, once, in the order of the submits; a receive
-//! that finds nothing is not after a submit that it knows of; what the writer put before a submit is seen after its
-//! receive; a submit that finds no room changes nothing; records of every size may straddle the end.
+//! The ring buffer (LOCO'26 Def. 5.2). Each reader receives every message whole, once, in the order of the submits. A
+//! receive that finds nothing is not after a submit that it knows of. What the writer put before a submit is seen
+//! after the message's receive. A submit that finds no room changes nothing. Records of every size may straddle the
+//! end.
 
 mod faulty;
 mod shape;
@@ -12,7 +13,7 @@ use faulty::{faulty, late, read_and_lost};
 use shape::{Shape, Submit};
 use streams::{attempts, batch, known, known_here, overwritten, stream, with_data, without};
 
-/// The worlds of the ring buffer.
+/// Returns the rungs of the ring buffer.
 pub(crate) fn rungs() -> Vec<Rung> {
     let mixed = || Shape::new(2, &[1]).capacity(40).lengths(&[3, 17, 8, 0]);
     vec![

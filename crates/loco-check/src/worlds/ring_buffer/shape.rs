@@ -9,7 +9,8 @@ use loco_sim::{ModelMutex, call};
 use crate::methods::did;
 use crate::stage::{Fabric, must};
 
-/// A handle that threads of a node use in turn. The mutex is the model's, so that the explorer sees who used it.
+/// A handle that threads of a node use in turn. The mutex is the model's, so that the explorer sees which thread used
+/// it.
 pub(super) type Handle<T> = ModelMutex<Option<T>>;
 
 pub(super) struct Objects {
@@ -61,7 +62,7 @@ impl Shape {
         }
     }
 
-    /// Puts longer messages from where they lie.
+    /// Sets the length above which messages are put from where they lie.
     pub(super) fn gather_bytes_max(self, gather_bytes_max: usize) -> Shape {
         Shape {
             gather_bytes_max,
@@ -73,7 +74,7 @@ impl Shape {
         self.readers.iter().max().map_or(1, |&last| last + 1)
     }
 
-    /// Message `number`, from 1. Its first byte is the number, if it has one.
+    /// Returns message `number`, from 1. Its first byte is the number, if it has one.
     pub(super) fn message(&self, number: u64) -> Vec<u8> {
         let len = self.lengths[(number - 1) as usize % self.lengths.len()];
         (0..len).map(|i| number as u8 + 16 * (i % 15) as u8).collect()

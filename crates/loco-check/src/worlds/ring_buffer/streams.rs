@@ -1,4 +1,4 @@
-//! Worlds in which nothing goes wrong.
+//! Worlds of the ring buffer without faults.
 
 use loco::fabric::{Lock, NodeId};
 use loco_sim::{World, call, note, spec};
@@ -7,7 +7,7 @@ use super::shape::{Objects, Shape, Submit, submit, take};
 use crate::methods::did;
 use crate::stage::{At, here, in_turn, must, nodes, notes, promise, put_words, run};
 
-/// The number of a message, which is one of the shape's messages as a whole.
+/// Returns the number of a message, which must be one of the shape's messages as a whole.
 pub(super) fn number_of(shape: &Shape, message: &[u8], count: u64) -> u64 {
     let number = (1..=count).find(|&number| shape.message(number) == message);
     match number {
@@ -16,7 +16,8 @@ pub(super) fn number_of(shape: &Shape, message: &[u8], count: u64) -> u64 {
     }
 }
 
-/// The writer submits `count` messages, waiting for room, by `threads` threads in turn; each reader receives them all.
+/// Makes a world in which the writer submits `count` messages, waiting for room, by `threads` threads in turn. Each
+/// reader receives them all.
 pub(super) fn stream(shape: Shape, count: u64, threads: usize) -> impl Fn(&mut World) {
     move |world| {
         let at = nodes(world, shape.nodes(), 4, shape.make());
@@ -45,7 +46,7 @@ pub(super) fn stream(shape: Shape, count: u64, threads: usize) -> impl Fn(&mut W
     }
 }
 
-/// A thread for each reader that receives all `count` messages in order, by `threads` threads in turn.
+/// Adds a thread for each reader that receives all `count` messages in order, by `threads` threads in turn.
 pub(super) fn readers(world: &mut World, at: &[At<Objects>], shape: &Shape, count: u64, threads: usize) {
     for (index, &node) in shape.readers.iter().enumerate() {
         let of_node = shape.readers[..index]
@@ -94,7 +95,8 @@ pub(super) fn readers(world: &mut World, at: &[At<Objects>], shape: &Shape, coun
     }
 }
 
-/// The writer tries to submit `tries` messages; node 1 tries to receive as often. Whatever came was sent, in order.
+/// Makes a world in which the writer tries to submit `tries` messages, and node 1 tries to receive as often. Every
+/// received message was sent, in order.
 pub(super) fn attempts(shape: Shape, tries: u64) -> impl Fn(&mut World) {
     move |world| {
         let at = nodes(world, shape.nodes(), 1, shape.make());
@@ -126,7 +128,8 @@ pub(super) fn attempts(shape: Shape, tries: u64) -> impl Fn(&mut World) {
     }
 }
 
-/// The writer submits a batch of `count`; the readers receive them one by one. Then it waits until all are read.
+/// Makes a world in which the writer submits a batch of `count`, and the readers receive the messages one by one.
+/// Then the writer waits until all are read.
 pub(super) fn batch(shape: Shape, count: u64, how: Submit) -> impl Fn(&mut World) {
     move |world| {
         let at = nodes(world, shape.nodes(), 4, shape.make());
@@ -149,7 +152,7 @@ pub(super) fn batch(shape: Shape, count: u64, how: Submit) -> impl Fn(&mut World
     }
 }
 
-/// When every message is read every reader has copied it out: the writer may overwrite it then, and it does.
+/// Makes a world in which the writer overwrites messages. When every message is read, every reader has copied it out.
 pub(super) fn overwritten(shape: Shape) -> impl Fn(&mut World) {
     move |world| {
         let at = nodes(world, shape.nodes(), 4, shape.make());
@@ -165,7 +168,8 @@ pub(super) fn overwritten(shape: Shape) -> impl Fn(&mut World) {
     }
 }
 
-/// The writer puts data from memory, then submits: who receives sees the data.
+/// Builds a world in which the writer puts data from memory, then submits. A reader that receives the message sees
+/// the data.
 pub(super) fn with_data(world: &mut World) {
     let shape = Shape::new(2, &[1]);
     let at = nodes(world, 2, 1, shape.make());
@@ -186,7 +190,8 @@ pub(super) fn with_data(world: &mut World) {
     });
 }
 
-/// The writer submits and then broadcasts a flag: who sees the flag does not find the ring empty (`fb` of Def. 5.2).
+/// Makes a world in which the writer submits and then broadcasts a flag. A reader that sees the flag does not find
+/// the ring empty (`fb` of Def. 5.2).
 pub(super) fn known(fenced: bool) -> impl Fn(&mut World) {
     move |world| {
         let shape = Shape::new(2, if fenced { &[1, 2] } else { &[1] });
@@ -227,8 +232,8 @@ pub(super) fn known(fenced: bool) -> impl Fn(&mut World) {
     }
 }
 
-/// The reader is on the writer's node. The writer submits and reads a flag; the reader sets the flag, fences and tries to
-/// receive: one of the two notices the other.
+/// Builds a world with the reader on the writer's node. The writer submits and reads a flag; the reader sets the
+/// flag, fences and tries to receive. One of the two notices the other.
 pub(super) fn known_here(world: &mut World) {
     let shape = Shape {
         readers: vec![0],
@@ -258,7 +263,8 @@ pub(super) fn known_here(world: &mut World) {
     });
 }
 
-/// Node 2 leaves, or is excluded, after one message; the writer goes on with node 1, which gets everything.
+/// Makes a world in which node 2 leaves, or is excluded, after one message. The writer goes on with node 1, which
+/// gets all messages.
 pub(super) fn without(excluded: bool) -> impl Fn(&mut World) {
     move |world| {
         let shape = Shape::new(1, &[1, 2]);

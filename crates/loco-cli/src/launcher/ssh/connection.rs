@@ -1,4 +1,4 @@
-//! The local end of a connection: the command that makes it, and what is written into it.
+//! The local end of a connection: the command that makes it, and the data that go into it.
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -11,10 +11,10 @@ use rustix::process::Signal;
 use super::{Remote, script};
 use crate::error::CliError;
 
-/// The options that are always given. The user's come before them, and `ssh` takes the first of two.
+/// The options that are always given. The user's options come before them, and `ssh` takes the first of two.
 ///
-/// Nobody can be asked anything. A host that does not answer, or falls silent, is given up after a while. A connection is shared
-/// with no other, since its end must end the node.
+/// There is nobody to answer questions. A host that does not answer, or falls silent, is given up after a while. No
+/// other session shares the connection, since its end must end the node.
 const OPTIONS: [&str; 19] = [
     "-T",
     "-x",
@@ -39,7 +39,7 @@ const OPTIONS: [&str; 19] = [
 
 /// Returns the command that connects to the host and runs the script that comes through the connection there.
 pub(in crate::launcher) fn command(remote: &Remote) -> Vec<OsString> {
-    // The shell takes the user's command apart as he is used to.
+    // The shell splits the user's command as usual.
     let exec = format!("exec {} \"$@\"", remote.ssh);
     let mut command: Vec<OsString> = ["sh", "-c", &exec, "ssh"].map(OsString::from).to_vec();
     command.extend(OPTIONS.map(OsString::from));
@@ -47,7 +47,8 @@ pub(in crate::launcher) fn command(remote: &Remote) -> Vec<OsString> {
     command
 }
 
-/// Carries the script and then signals to the far side of a node. Dropping this ends the connection's input, and thereby the node.
+/// Carries the script and then signals to the far side of a node. Dropping this ends the connection's input, and
+/// thereby the node.
 pub(in crate::launcher) struct Control(mpsc::Sender<Vec<u8>>);
 
 impl Control {

@@ -1,4 +1,4 @@
-//! How far a node on another host has come, as its standard output tells by marks.
+//! The progress of a node on another host, as marks in its standard output report it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -23,17 +23,17 @@ impl Progress {
         &self.mark
     }
 
-    /// Returns whether the program has begun, or was at least about to.
+    /// Returns whether the program has begun, or was at least about to begin.
     pub(in crate::launcher) fn began(&self) -> bool {
         self.began.load(Ordering::Acquire)
     }
 
-    /// Returns whether the far side itself has told that the program ended with 255.
+    /// Returns whether the far side itself has reported that the program ended with 255.
     pub(in crate::launcher) fn told_code(&self) -> bool {
         self.told_code.load(Ordering::Acquire)
     }
 
-    /// Takes a mark out of a line of output. Returns what came with the first mark, which says that the program begins: the
+    /// Takes a mark out of a line of output. With the first mark, which says that the program begins, returns the
     /// process that holds the pipe of its input, if there is one.
     pub(in crate::launcher) fn take(&self, line: &mut Vec<u8>) -> Option<Option<i32>> {
         let mark = self.mark.as_bytes();

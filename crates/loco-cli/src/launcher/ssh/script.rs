@@ -10,8 +10,8 @@ use super::super::Node;
 use super::Remote;
 use crate::error::CliError;
 
-/// The command on `ssh`'s command line: a shell that reads one line and runs it. Any login shell takes this as it stands: there is
-/// no newline, no backslash and no exclamation mark in it, and one pair of quotes.
+/// The command on `ssh`'s command line: a shell that reads one line and runs it. Any login shell takes this as it
+/// stands: there is no newline, no backslash and no exclamation mark in it, and one pair of quotes.
 pub(super) const BEGIN: &str = "exec /bin/sh -c 'IFS= read -r loco && eval \"$loco\"'";
 
 /// The variable by which the far side finds the processes of a node.
@@ -60,8 +60,8 @@ pub(in crate::launcher) fn feeder(holder: i32, mark: &str) -> Vec<u8> {
     whole(&text, mark)
 }
 
-/// Returns the script with a first line that reads the rest of it. A shell reads its input by single bytes, so what comes after the
-/// script is left in the connection.
+/// Returns the script with a first line that reads the rest of it. A shell reads its input by single bytes, so the
+/// bytes after the script stay in the connection.
 fn whole(text: &[u8], mark: &str) -> Vec<u8> {
     let first = format!(
         "loco_newline=$(printf '\\nx'); loco_newline=${{loco_newline%x}}; loco_script=; \
@@ -100,8 +100,8 @@ pub fn is_name(name: &str) -> bool {
     first && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// Returns the working directory by the name that the user's shell has for it, which other hosts are likelier to know than the one
-/// with all links resolved.
+/// Returns the working directory by the name that the user's shell has for it, which other hosts are likelier to know
+/// than the one with all links resolved.
 fn directory() -> Result<PathBuf, CliError> {
     let real = std::env::current_dir().map_err(CliError::os("finding the working directory"))?;
     let same = |path: &Path| {

@@ -1,7 +1,8 @@
 //! Set-up messages and the comparison of two endpoints' declarations.
 //!
-//! Messages to one peer travel together: a frame is a sequence of messages without anything between them. What is the same
-//! for all participants is said once, so that the length of a message does not depend on their number.
+//! Messages to one peer travel together: a frame is a sequence of messages without anything between them. A frame has
+//! data that are the same for all participants only once, so that the length of a message does not depend on their
+//! number.
 
 use std::borrow::Cow;
 
@@ -128,7 +129,7 @@ pub(crate) struct Difference {
 }
 
 impl Difference {
-    /// Returns the first thing in which `theirs` does not fit `ours`.
+    /// Returns the first difference between `ours` and `theirs`.
     pub(crate) fn between(here: NodeId, ours: &Spec, peer: NodeId, theirs: &Spec) -> Option<Difference> {
         if ours.kind != theirs.kind {
             return Some(Difference {

@@ -17,9 +17,9 @@
 //! still access it.
 //!
 //! All of this runs on the node's set-up service thread and takes the registry's lock. Data never passes
-//! here. Threads that make and drop channels only enter that in the registry; the service tells the peers, of as
-//! many channels at once as there are. A message costs the same however many channels and nodes there are, so set-up takes
-//! time in proportion to the pairs of nodes, and to the channels between them.
+//! here. Threads that make and drop channels only record that in the registry. The service tells the peers of all
+//! waiting channels at once. A message costs the same however many channels and nodes there are, so set-up takes time
+//! in proportion to the pairs of nodes, and to the channels between them.
 
 mod message;
 mod registry;

@@ -1,8 +1,8 @@
 //! A node's endpoints by name, and the memory of endpoints that are gone but that peers may still access.
 //!
-//! What set-up asks again and again is kept and not searched for: which endpoints are not ready, which have failed, how
-//! many links an endpoint still waits for, and who keeps which memory in quarantine. A message therefore costs the same
-//! however many channels there are.
+//! The registry caches the answers that set-up needs often: which endpoints are not ready, which have failed, how
+//! many links an endpoint still waits for, and who keeps which memory in quarantine. A message therefore costs the
+//! same however many channels there are.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,16 +27,16 @@ pub(crate) struct Registry<F: Fabric> {
     broken: BTreeSet<Arc<str>>,
     /// The memory in quarantine, by the incarnation of its endpoint.
     buried: BTreeMap<u64, Buried<F>>,
-    /// The number of departures of which the quarantine knows.
+    /// The number of departures that the quarantine has taken into account.
     departures: u64,
     next_incarnation: u64,
-    /// What the service is to tell the peers, in order.
+    /// The news that the service is to send to the peers, in order.
     news: Vec<News>,
-    /// Set if something changed that waits for channels ask for.
+    /// Set if a change concerns threads that wait for channels.
     changed: bool,
 }
 
-/// What the peers are to be told of an endpoint.
+/// The news about an endpoint for its peers.
 pub(super) enum News {
     /// It was made.
     Made { channel: Arc<str>, incarnation: u64 },
@@ -62,11 +62,11 @@ pub(crate) struct Endpoint<F: Fabric> {
     open: usize,
     pub(crate) on_join: Option<OnPeer>,
     pub(crate) on_connect: Option<OnPeer>,
-    /// The error because of which the endpoint can never be ready.
+    /// The error that keeps the endpoint from becoming ready.
     error: Option<Error>,
 }
 
-/// The knowledge of an endpoint about its counterpart.
+/// An endpoint's knowledge about its counterpart.
 #[derive(Default)]
 pub(crate) struct Link {
     /// Set when the callback on joining has run.
@@ -118,8 +118,8 @@ impl<F: Fabric> Registry<F> {
         }
     }
 
-    /// Enters an endpoint, fills in its incarnation, and has the peers told. Returns true if nothing else waited to be
-    /// told, so that the service must be woken.
+    /// Enters an endpoint, fills in its incarnation, and adds the news for the peers. Returns true if there was no
+    /// other news, so that the service must be woken.
     pub(super) fn enter(&mut self, name: &str, mut endpoint: Endpoint<F>, node: NodeId) -> Result<bool> {
         if self.endpoints.contains_key(name) {
             return Err(Error::DuplicateChannel {
@@ -138,9 +138,9 @@ impl<F: Fabric> Registry<F> {
         Ok(self.tell(News::Made { channel, incarnation }))
     }
 
-    /// Takes an endpoint out of service, puts its memory into quarantine, and has the peers told. `drained` says that
-    /// none of this node's operations is outstanding. Returns the endpoint, to be dropped outside the lock, and whether
-    /// the service must be woken.
+    /// Takes an endpoint out of service, puts its memory into quarantine, and adds the news for the peers. `drained`
+    /// says that none of this node's operations is outstanding. Returns the endpoint, to be dropped outside the lock,
+    /// and whether the service must be woken.
     pub(super) fn bury(
         &mut self,
         channel: &str,
@@ -183,12 +183,12 @@ impl<F: Fabric> Registry<F> {
         self.news.len() == 1
     }
 
-    /// Takes what the peers are to be told.
+    /// Takes the news for the peers.
     pub(super) fn take_news(&mut self) -> Vec<News> {
         std::mem::take(&mut self.news)
     }
 
-    /// Returns true if something changed since the last call that waits for channels ask for.
+    /// Returns true if a change since the last call concerns threads that wait for channels.
     pub(super) fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.changed)
     }
@@ -232,7 +232,7 @@ impl<F: Fabric> Registry<F> {
         Some(endpoint)
     }
 
-    /// Notes an error because of which the endpoint of that incarnation can never be ready. The first one stays.
+    /// Notes the error that keeps the endpoint of that incarnation from becoming ready. The first one stays.
     pub(super) fn fail(&mut self, channel: &str, incarnation: u64, error: Error) {
         if let Some((name, _)) = self.endpoints.get_key_value(channel)
             && let name = name.clone()
@@ -254,7 +254,7 @@ impl<F: Fabric> Registry<F> {
     /// Returns true if `channel` and its sub-channels, or all channels, are ready.
     ///
     /// # Errors
-    /// Returns the error because of which one of them can never be.
+    /// Returns the error that keeps one of them from becoming ready.
     pub(super) fn is_ready(&self, channel: Option<&str>) -> Result<bool> {
         let error = |name: &Arc<str>| self.endpoints.get(name)?.error.clone();
         match within(&self.broken, channel).find_map(error) {
@@ -321,7 +321,7 @@ impl<F: Fabric> Registry<F> {
         if departures == self.departures {
             return Vec::new();
         }
-        // Who departs from now on changes the number again.
+        // Later departures change the number again.
         self.departures = departures;
         for buried in self.buried.values_mut() {
             buried
@@ -387,8 +387,8 @@ impl<F: Fabric> Endpoint<F> {
         links.map(|&(peer, _)| peer)
     }
 
-    /// Returns the link with `peer`, of which everything may be changed but what makes it ready (see
-    /// [`Registry::update`]).
+    /// Returns the link with `peer` for changes that do not affect its readiness. For others see
+    /// [`Registry::update`].
     pub(super) fn link(&mut self, peer: NodeId) -> Option<&mut Link> {
         let index = self.links.binary_search_by_key(&peer, |&(peer, _)| peer).ok()?;
         Some(&mut self.links[index].1)

@@ -1,9 +1,9 @@
 //! The set-up service: tells the peers of endpoints that are made and dropped, answers joins and connects, runs callbacks, keeps
 //! the quarantine.
 //!
-//! All that a node says to its peers is said by this thread. What it has to say to one peer after it has handled a frame and
-//! looked for endpoints that were made and dropped in the meantime goes in one frame. The more there is to do, the
-//! more messages therefore share a frame.
+//! Only this thread sends messages to the peers. It handles a frame and looks for endpoints that were made and
+//! dropped in the meantime. All messages to one peer that result go in one frame. The more there is to do, the more
+//! messages therefore share a frame.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -249,8 +249,8 @@ fn answer<F: Fabric>(setup: &Setup<F>, outbox: &mut Outbox<'_, F>, from: NodeId,
     }
 }
 
-/// Receives the introduction of a counterpart of one of our endpoints. Returns true if our endpoint is connected to it. If
-/// that cannot be, the counterpart is told why.
+/// Receives the introduction of a counterpart of one of our endpoints. Returns true if our endpoint is connected to
+/// it. If that is impossible, the counterpart gets the reason.
 fn meet<F: Fabric>(
     setup: &Setup<F>,
     outbox: &mut Outbox<'_, F>,

@@ -16,7 +16,7 @@ use crate::{Error, Result};
 /// The time that set-up messages of a peer that is gone may still be on their way to the service.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// The time after which a wait says what it waits for, and the time until it says so again.
+/// The time after which a wait first reports what is missing, and the time until it reports again.
 const REPORT_FIRST: Duration = Duration::from_secs(2);
 const REPORT_EVERY: Duration = Duration::from_secs(10);
 
@@ -24,7 +24,7 @@ const REPORT_EVERY: Duration = Duration::from_secs(10);
 pub(crate) struct Setup<F: Fabric> {
     network: Arc<Network<F>>,
     registry: MutexOf<F, Registry<F>>,
-    /// A counter that changes with the registry. Waits for channels watch it.
+    /// A counter that changes with the registry. Threads that wait for channels watch it.
     changes: AtomicU64Of<F>,
 }
 
@@ -49,7 +49,7 @@ impl<F: Fabric> Setup<F> {
         self.network.fabric()
     }
 
-    /// Wakes waits for channels, if the registry has changed in what they ask for.
+    /// Wakes the threads that wait for channels, if a change of the registry concerns them.
     pub(super) fn report_change(&self) {
         if self.registry.lock().take_changed() {
             // A thread that sees the new count finds the change under the registry's lock anyway.
@@ -66,14 +66,14 @@ impl<F: Fabric> Setup<F> {
         self.fabric().control().peer_state(peer) == PeerState::Left
     }
 
-    /// Waits until `channel` and those below it, or all channels, are connected. Says now and then what it waits for.
+    /// Waits until `channel` and those below it, or all channels, are connected. Reports from time to time what is
+    /// missing.
     pub(crate) fn wait_until_ready(&self, channel: Option<&str>, deadline: Time) -> Result<()> {
         let platform = self.fabric().platform();
         let begin = platform.now();
         let mut report = begin.after(REPORT_FIRST);
         let mut grace = None;
-        // What is waited for, and the generation of the registry of which it is true. Later it is too much: some of it
-        // has come.
+        // The awaited endpoints, at this generation of the registry. In later generations some have become ready.
         let mut known: Option<(u64, Unready)> = None;
         loop {
             // The count is read before the state, so that a later change is not missed.
@@ -107,7 +107,7 @@ impl<F: Fabric> Setup<F> {
                 .fabric()
                 .wait(wait, || (self.changes() != changes).then_some(()));
             let Err(error) = outcome else { continue };
-            // What is waited for is looked at anew, here and in the next round.
+            // The awaited endpoints are determined anew, here and in the next round.
             known = None;
             let now = platform.now();
             let unready = {
@@ -131,8 +131,7 @@ impl<F: Fabric> Setup<F> {
                 }
                 // It is connected by now, or left while this thread waited.
                 FabricError::PeerLost(peer) if !self.matters(&unready, peer) => {}
-                // The last messages of the peer may be about to be handled, and may be all that we need of
-                // it.
+                // The last messages of the peer may be about to be handled, and they may suffice.
                 FabricError::PeerLost(peer) => {
                     let end = *grace.get_or_insert(now.after(GRACE));
                     if now >= end.min(deadline) {
@@ -154,15 +153,15 @@ impl<F: Fabric> Setup<F> {
         }
     }
 
-    /// Returns true if the loss of `peer` matters to those endpoints. Participants that are connected may leave, but a crash
-    /// may have cut short what they told the others.
+    /// Returns true if the loss of `peer` matters to those endpoints. Participants that are connected may leave, but
+    /// a crash may have cut short their messages to the others.
     fn matters(&self, unready: &Unready, peer: NodeId) -> bool {
         unready.absent.contains(&peer) || (unready.participants.contains(&peer) && !self.has_left(peer))
     }
 }
 
 impl Unready {
-    /// Says what a wait waits for.
+    /// Reports what is missing.
     fn report(&self, after: Duration) {
         let others = match self.endpoints {
             1 => String::new(),

@@ -1,6 +1,6 @@
-//! Writes of many keys by one call: several under way at a time.
+//! Writes of many keys by one call, several at a time.
 //!
-//! Deadlock is not possible: who holds one lock of the store waits only for locks of higher numbers, and for
+//! Deadlock is not possible: a thread that holds a lock waits only for higher-numbered locks and for
 //! acknowledgements, which monitors give without any lock.
 
 use std::hash::Hash;
@@ -22,16 +22,16 @@ use super::{Defect, Inserted, KvStore, Shared};
 type Order = SmallVec<[(u32, u32); WINDOW]>;
 
 impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
-    /// Changes the values of many keys; returns how many of them were there. Each is an update of its own, in
-    /// whatever order, except that those of the same key take effect in the order given; all are done when it
-    /// returns. The writes under one lock are under way together, and share the lock and its fence.
+    /// Updates many keys and returns how many were present. Each update takes effect by itself. Updates of one key
+    /// take effect in the given order, others in any order. All are done on return. The writes under one lock
+    /// overlap, and share the lock and its fence.
     ///
     /// # Errors
-    /// See [`update`](KvStore::update); some of the updates may have been done, and others not.
+    /// Returns the errors of [`update`](KvStore::update). Some of the updates may have been done, and others not.
     ///
     /// # After a timeout
-    /// Each entry was updated or not, as a whole, and nothing tells which. Updating all of them again is harmless if
-    /// nobody else writes them.
+    /// Each entry was updated as a whole or not at all, and it is unknown which were. Updating all of them again is
+    /// harmless if nobody else writes them.
     pub fn update_many(&self, thread: &Thread<F>, entries: &[(K, V)]) -> Result<usize> {
         let shared = &*self.shared;
         let mut found = 0;
@@ -48,15 +48,16 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
         Ok(found)
     }
 
-    /// Adds many keys, with their values on this node; what [`insert`](KvStore::insert) would have returned for each,
-    /// in their order. Each is an insert of its own. Up to 128 of them wait together for the nodes to acknowledge.
+    /// Inserts many keys, with their values on this node, and returns the result of each in order: what
+    /// [`insert`](KvStore::insert) would have returned. Each insert takes effect by itself. Up to 128 of them wait
+    /// together for the nodes' acknowledgements.
     ///
     /// # Errors
-    /// See [`insert`](KvStore::insert); some of the keys may have been added, and others not.
+    /// Returns the errors of [`insert`](KvStore::insert). Some of the keys may have been added, and others not.
     ///
     /// # After a timeout
-    /// Each key was added or not, and nothing tells which; no later step of this call will add one. Insert again: those
-    /// that were added are `Duplicate` then.
+    /// Each key was added or not, and it is unknown which were. No later step of this call adds one. Insert again:
+    /// the keys that were added are `Duplicate` then.
     pub fn insert_many(&self, thread: &Thread<F>, entries: &[(K, V)]) -> Result<Vec<Inserted>> {
         let mut outcomes = Vec::with_capacity(entries.len());
         for entries in entries.chunks(WINDOW) {
@@ -100,9 +101,9 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
                 }
             }
         }
-        // What was told before an error is brought to its end all the same.
+        // Inserts that were told before the error are still completed.
         let finished = shared.finish(thread, &told, last);
-        // The loss of a lock's home takes nothing from what was done.
+        // The loss of a lock's home does not undo what was done.
         let mut outcome = begun.and(finished);
         for guard in guards {
             outcome = shared.release(thread, guard, outcome);
@@ -112,7 +113,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
 }
 
 impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
-    /// The entries by lock; those of one lock in the order given. Asks for their slots and locks to be fetched.
+    /// Groups the entries by lock, each group in the given order, and prefetches their slots and locks.
     fn order<V>(&self, entries: &[(K, V)]) -> Order {
         let index = self.index.read();
         black_box(entries.iter().filter(|(key, _)| index.touch(key)).count());
@@ -130,7 +131,7 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
         order
     }
 
-    /// Updates of keys of one lock; how many were there.
+    /// Updates the keys of one lock. Returns how many were present.
     fn update_group<'a, V: Encode>(
         &self,
         thread: &Thread<F>,
@@ -166,7 +167,7 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
             found += 1;
         }
         match thread.to_the_end(|| guard.release()) {
-            // The lock's home: the fence towards the values' nodes has said nothing.
+            // Only the lock's home is lost; the fence towards the values' nodes succeeded.
             Err(error) if error.lost_peer().is_some_and(|lost| !nodes.contains(&lost)) => written?,
             released => written.and(released)?,
         }

@@ -20,7 +20,7 @@ fn run(slots_per_node: u32, node: impl Fn(&Manager, &Store, &Thread) -> Result<(
     run_with(slots_per_node, 1, node);
 }
 
-/// Runs three nodes with a store with so many locks, one on each node in turn.
+/// Runs three nodes with a store with `locks` locks, one on each node in turn.
 fn run_with(slots_per_node: u32, locks: u32, node: impl Fn(&Manager, &Store, &Thread) -> Result<()> + Sync) {
     testing::run(3, |fabric| {
         let manager = Manager::new(fabric)?;
@@ -57,7 +57,7 @@ fn wait_for(what: impl Fn() -> bool) {
     }
 }
 
-/// Readers of a value that a lost writer left torn are told so at once. An update repairs the value.
+/// Readers of a value that a lost writer left torn get an error at once. An update repairs the value.
 #[test]
 fn a_value_left_torn_is_an_error_and_no_hang() {
     run(4, |manager, store, thread| {
@@ -131,8 +131,7 @@ fn cleaning_up_after_a_lost_delete_leaves_the_slots_new_key_alone() {
     });
 }
 
-/// The home of the lock is lost after everything that was to be done under it was done. The calls report
-/// success.
+/// The home of the lock is lost after everything under the lock was done. The calls report success.
 #[test]
 fn a_lock_lost_at_the_release_takes_nothing_from_what_was_done() {
     run_with(4, 3, |manager, store, thread| {

@@ -76,7 +76,11 @@ pub struct KvConfig {
     pub key_bytes_max: usize,
     /// The number of ticket locks that writers of different keys share, spread over the nodes.
     pub locks: u32,
-    /// The bytes of each node's tracker.
+    /// The bytes of each node's tracker, a multiple of 8. A tracker is the ring in which the node reports its inserts
+    /// and deletes to the others. One report takes [`RingConfig::record_bytes`](crate::RingConfig::record_bytes) of
+    /// 24 bytes and the key. There must be room for a report of the longest key. A full tracker makes writers wait
+    /// until the slowest node has read. [`insert_many`](KvStore::insert_many) makes up to 128 reports before it waits
+    /// for acknowledgements, so give the tracker room for as many.
     pub tracker_bytes: usize,
     /// A mistake to make, for tests of checkers.
     #[cfg(feature = "mistakes")]
@@ -184,8 +188,8 @@ pub struct KvStats {
 ///
 /// # Dropping
 ///
-/// Dropping the store ends this node's part. Other nodes' inserts and deletes would then wait for it in vain,
-/// so drop the store when all nodes are done.
+/// Dropping the store ends this node's part. Other nodes' inserts and deletes would then fail by their deadline, so
+/// drop the store when all nodes are done.
 pub struct KvStore<K: Encode + Eq + Hash, V: Encode, F: Fabric = AnyFabric> {
     shared: Arc<Shared<F, K>>,
     monitor: Option<TaskOf<F>>,

@@ -1,4 +1,4 @@
-//! Lookups: without locks on the network, one remote read each, several at a time.
+//! Lookups. They take no lock on the network, cost one remote read each, and several overlap.
 
 use std::hash::Hash;
 use std::hint::black_box;
@@ -18,19 +18,21 @@ use super::slot::{Found, Location, open, slot_bytes};
 use super::value::Encode;
 use super::{KvStore, Shared};
 
-/// Torn reads in a row before each further one waits a little.
+/// The number of torn reads in a row before each further one waits a little.
 const TORN_AT_ONCE: u64 = 100;
 const TORN_PAUSE: Duration = Duration::from_micros(20);
-/// Operations that the calls on many keys have under way at a time.
+/// The number of operations that one call on many keys has under way at a time.
 pub(super) const WINDOW: usize = 128;
-/// Of values whose length is not known before, a lookup reads so much at first; longer ones take a second read.
+/// The number of bytes of the value that a lookup reads first when it does not know the value's length. Longer values
+/// take a second read.
 const VALUE_BYTES_FIRST: usize = 104;
 /// A copy of a slot, usually small.
 type Copied = SmallVec<[u8; SLOT_BYTES_STACK]>;
-/// Slots up to this long are looked at on the stack.
+/// The longest slot that is examined on the stack.
 const SLOT_BYTES_STACK: usize = 128;
 
-/// A lookup under way.
+/// A lookup under way. Dropping it abandons the lookup: a read that was posted goes on into a buffer that is kept
+/// aside until the read has ended.
 #[must_use = "wait for the value"]
 pub struct PendingGet<'a, K: Encode + Eq + Hash, V: Encode, F: Fabric = AnyFabric> {
     store: &'a KvStore<K, V, F>,
@@ -50,23 +52,24 @@ enum Read<'a, F: Fabric, V> {
 enum Looked<V> {
     Known(Option<V>),
     Torn,
-    /// A value of this length, which the copy has not as a whole.
+    /// The value has this length, and the copy has only its beginning.
     Longer(usize),
 }
 
 impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
-    /// The value of `key`, if it has one.
+    /// Returns the value of `key`, or `None`.
     ///
     /// # Errors
-    /// [`PeerLost`](crate::ErrorKind::PeerLost) if the value's node is gone;
+    /// Returns [`PeerLost`](crate::ErrorKind::PeerLost) if the value's node is gone,
     /// [`DeclaredLost`](crate::ErrorKind::DeclaredLost) once this node knows that the others go on without it (until
-    /// then what it reads of its own memory may be old); [`Torn`](crate::Error::Torn) if a writer was lost, or got
-    /// stuck, in the middle of an update; [`Config`](crate::Error::Config) if values are of another type than was
-    /// written. Where a node has been lost a torn value is looked at under the key's lock: then also what
-    /// [`TicketLock::lock`](crate::TicketLock::lock) says.
+    /// then it may read old values of its own memory), [`Torn`](crate::Error::Torn) if a writer was lost, or got
+    /// stuck, in the middle of an update, and [`Config`](crate::Error::Config) if values of another type were
+    /// written. If a node has been lost, a torn value is read under the key's lock; the call then also returns the
+    /// errors of [`TicketLock::lock`](crate::TicketLock::lock).
     ///
     /// # After a timeout
-    /// ([`Torn`](crate::Error::Torn) here, or [`Timeout`](crate::ErrorKind::Timeout).) Nothing has changed; get again.
+    /// (The error is [`Torn`](crate::Error::Torn) or [`Timeout`](crate::ErrorKind::Timeout) here.) Nothing has
+    /// changed. Get again.
     pub fn get(&self, thread: &Thread<F>, key: &K) -> Result<Option<V>> {
         let mut deadline = None;
         let mut slot = Copied::new();
@@ -110,7 +113,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
         Err(self.torn())
     }
 
-    /// A value of another node, at first without knowing how long it is; `slot` becomes the copy that was looked at.
+    /// Reads a value from another node. `slot` receives the copy that was examined.
     #[inline]
     fn read_there(&self, thread: &Thread<F>, at: Location, slot: &mut Copied) -> Result<Looked<V>> {
         let mut bytes = self.first_bytes();
@@ -119,7 +122,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
             slot.resize(bytes, 0);
             buffer.read(0, slot)?;
             match self.look(slot, at)? {
-                // Once, usually: it may have been overwritten by a longer one in between.
+                // Usually runs once; more often only if a longer value was written in between.
                 Looked::Longer(len) => bytes = slot_bytes(len),
                 looked => return Ok(looked),
             }
@@ -145,8 +148,8 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
         }
     }
 
-    /// The value of `key`, found torn where a node has been lost, which may have left it so for good. Nobody writes it while
-    /// its lock is held, so then one look tells.
+    /// Looks up a value that was found torn after a loss, which may be its state for good. Holds the key's lock, so
+    /// that no writer is active and one look decides.
     #[cold]
     fn get_locked(&self, thread: &Thread<F>, key: &K) -> Result<Option<V>> {
         let shared = &*self.shared;
@@ -173,10 +176,13 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
         self.shared.counts.torn.fetch_add(1);
     }
 
-    /// Starts a lookup, so that several are under way at a time.
+    /// Starts a lookup, so that several overlap. A value of this node is read at once.
     ///
     /// # Errors
-    /// See [`get`](KvStore::get).
+    /// Returns the errors of [`get`](KvStore::get).
+    ///
+    /// # After a timeout
+    /// Nothing was posted. Start again.
     pub fn get_start<'a>(&'a self, thread: &'a Thread<F>, key: &K) -> Result<PendingGet<'a, K, V, F>> {
         let read = match self.shared.find(key) {
             None => {
@@ -205,28 +211,31 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
         })
     }
 
-    /// The values of many keys, in their order; their lookups overlap, up to 128 at a time. Each is a lookup of its
-    /// own: together they are no snapshot.
+    /// Looks up many keys and returns their values in order. Up to 128 lookups overlap. Each is linearizable by
+    /// itself; together they are no snapshot.
     ///
     /// # Errors
-    /// See [`get`](KvStore::get).
+    /// Returns the errors of [`get`](KvStore::get).
     ///
     /// # After a timeout
-    /// Nothing has changed; get again.
+    /// Nothing has changed. Get again.
     pub fn get_many(&self, thread: &Thread<F>, keys: &[K]) -> Result<Vec<Option<V>>> {
         let mut values = Vec::with_capacity(keys.len());
         self.get_many_into(thread, keys, &mut values)?;
         Ok(values)
     }
 
-    /// Looks keys up into `values`, whose former content goes. Allocates nothing if it has room, values of fixed size
-    /// provided.
+    /// Looks up many keys, as [`get_many`](KvStore::get_many) does, and replaces the contents of `values`. Does not
+    /// allocate if `values` has room and the values have a fixed size.
     ///
     /// # Errors
-    /// See [`get`](KvStore::get); `values` is of no use then.
+    /// Returns the errors of [`get`](KvStore::get). `values` is of no use then.
+    ///
+    /// # After a timeout
+    /// Nothing has changed but `values`. Get again.
     pub fn get_many_into(&self, thread: &Thread<F>, keys: &[K], values: &mut Vec<Option<V>>) -> Result<()> {
         values.clear();
-        // As many as one block of the pool takes.
+        // The window is as large as one block of the pool permits.
         let window = (thread.network().block_bytes() / self.first_bytes()).clamp(1, WINDOW);
         for keys in keys.chunks(window) {
             self.get_window(thread, keys, values)?;
@@ -240,7 +249,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
         let mut places: SmallVec<[Option<Location>; WINDOW]> = SmallVec::new();
         {
             let index = shared.index.read();
-            // Nothing in this loop waits for an earlier turn of it, so that the CPU fetches for many at a time.
+            // No iteration of this loop depends on an earlier one, so the CPU fetches many entries at once.
             black_box(keys.iter().filter(|key| index.touch(key)).count());
             places.extend(keys.iter().map(|key| {
                 let at = index.get(key);
@@ -259,7 +268,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
                 let get = Operation::Get(buffer.local(i * bytes, bytes)?, shared.place(at, 0)?);
                 thread.post_into(&get, Flags::default(), &mut ended)
             });
-            // Dropped on an error, it keeps the buffer until what was posted has ended.
+            // If dropped on an error, it keeps the buffer until the posted reads have ended.
             let pending = Pending::new(ended, buffer);
             posted?;
             Some(pending)
@@ -292,22 +301,22 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
         Ok(())
     }
 
-    /// Bytes of a slot that a lookup reads before it knows how long the value is.
+    /// Returns the bytes of a slot that a lookup reads before it knows the value's length.
     fn first_bytes(&self) -> usize {
         let max = self.shared.config.value_bytes_max;
         slot_bytes(V::BYTES.unwrap_or(VALUE_BYTES_FIRST).min(max))
     }
 
-    /// A value of this node, by its CPU, at first without knowing how long it is.
+    /// Reads a value of this node by its CPU, without knowing its length at first.
     fn read_here_whole(&self, at: Location) -> Result<Looked<V>> {
         match self.read_here(at, self.first_bytes())? {
-            // If that is overwritten by a longer one in between, it counts as torn.
+            // If a longer value overwrites it in between, it counts as torn.
             Looked::Longer(len) => self.read_here(at, slot_bytes(len)),
             looked => Ok(looked),
         }
     }
 
-    /// The first `bytes` of a slot of this node.
+    /// Reads the first `bytes` of a slot of this node.
     #[inline]
     fn read_here(&self, at: Location, bytes: usize) -> Result<Looked<V>> {
         let memory = self.shared.data.local()?;
@@ -315,7 +324,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
         self.look_at(bytes, at, |out| Ok(memory.read(offset, out)?))
     }
 
-    /// Looks at the first `bytes` of a slot. `copy` copies them.
+    /// Examines the first `bytes` of a slot, which `copy` copies.
     #[inline]
     fn look_at(
         &self,
@@ -334,7 +343,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
         }
     }
 
-    /// Looks at a copy of a slot, or of its beginning.
+    /// Examines a copy of a slot, or of its beginning.
     #[inline]
     fn look(&self, slot: &[u8], at: Location) -> Result<Looked<V>> {
         let value_bytes_max = self.shared.config.value_bytes_max;
@@ -364,8 +373,8 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
     }
 }
 
-/// Returns what a slot of another node said. That it has no value under the key says something only while this node hears of
-/// the keys that move.
+/// Returns the value that was read from a slot of another node. A missing value is proof only while this node is not
+/// cut off: a node that was declared lost does not hear of moved keys.
 #[inline]
 fn known<F: Fabric, V>(thread: &Thread<F>, value: Option<V>) -> Result<Option<V>> {
     if value.is_none() {
@@ -375,7 +384,8 @@ fn known<F: Fabric, V>(thread: &Thread<F>, value: Option<V>) -> Result<Option<V>
 }
 
 impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> PendingGet<'_, K, V, F> {
-    /// True when [`wait`](PendingGet::wait) will not have to, most likely. Looks at what was polled, polls nothing.
+    /// Returns true if [`wait`](PendingGet::wait) is likely to return at once. Reads recorded completions; does not
+    /// poll.
     pub fn query(&self) -> bool {
         match &self.read {
             Read::Done(_) => true,
@@ -387,7 +397,10 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> PendingGet<'_, K, V, F> {
     /// Waits for the value.
     ///
     /// # Errors
-    /// See [`KvStore::get`].
+    /// Returns the errors of [`KvStore::get`].
+    ///
+    /// # After a timeout
+    /// Nothing has changed. Get again.
     pub fn wait(self) -> Result<Option<V>> {
         match self.read {
             Read::Done(value) => return Ok(value),
@@ -408,7 +421,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> PendingGet<'_, K, V, F> {
 }
 
 impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
-    /// The place at `offset` of a slot.
+    /// Returns the place at `offset` of a slot.
     #[inline]
     pub(super) fn place(&self, at: Location, offset: usize) -> Result<Target<'_, F::Remote>> {
         Ok(Target {
@@ -417,7 +430,7 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
         })
     }
 
-    /// Says that a slot will be accessed soon.
+    /// Hints that a slot will be read soon.
     #[inline]
     pub(super) fn prefetch(&self, at: Location) {
         let offset = self.offset(at.slot);
@@ -430,7 +443,7 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
         }
     }
 
-    /// Prefetches the slot of a key that will be written.
+    /// Hints that a slot will be written soon.
     #[inline]
     pub(super) fn prefetch_write(&self, at: Location) {
         let offset = self.offset(at.slot);

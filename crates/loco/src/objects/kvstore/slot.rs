@@ -29,7 +29,7 @@ pub(super) const fn meta(counter: u64, valid: bool) -> u64 {
     (counter << 1) | valid as u64
 }
 
-/// The place of a key's value, as the indices have it.
+/// The place of a key's value, as recorded in the indices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Location {
     pub(super) node: loco_fabric::NodeId,

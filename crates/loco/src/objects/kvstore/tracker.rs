@@ -21,8 +21,8 @@ use super::value::Encode;
 
 /// During set-up, the time between two checks whether the store is ready or being dropped.
 const SET_UP_PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
-/// The time that a monitor looks for the reason when a key is reported in two places. It is more than the
-/// time to hear of a loss.
+/// The time for which a monitor looks for the reason when a key is reported in two places. It is longer than the time
+/// to hear of a loss.
 const LOSS_PATIENCE: std::time::Duration = std::time::Duration::from_secs(1);
 /// The bytes of a message besides the key.
 pub(super) const MESSAGE_BYTES: usize = 3 * WORD_BYTES;

@@ -1,4 +1,4 @@
-//! Inserts, updates and deletes: under the key's lock.
+//! Inserts, updates and deletes. They run under the key's lock.
 
 use std::hash::Hash;
 
@@ -27,16 +27,16 @@ pub enum Inserted {
 }
 
 impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
-    /// Adds a key that is not there, with its value on this node.
+    /// Adds a key that is absent, with its value on this node.
     ///
     /// # Errors
-    /// [`TooLarge`](crate::Error::TooLarge); [`PeerLost`](crate::ErrorKind::PeerLost) if the key is there on a lost
-    /// node, or its lock is; [`Timeout`](crate::ErrorKind::Timeout) if a node does not acknowledge. On an error the key
-    /// is not there, unless it was before.
+    /// Returns [`TooLarge`](crate::Error::TooLarge), [`PeerLost`](crate::ErrorKind::PeerLost) if the key is present
+    /// on a lost node or its lock is lost, and [`Timeout`](crate::ErrorKind::Timeout) if a node does not acknowledge.
+    /// After an error the key is absent, unless it was present before.
     ///
     /// # After a timeout
-    /// The key is not there, unless it was before, and no later step of this call will make it be there. Insert again:
-    /// what is left of this call is cleared away then.
+    /// The key is absent, unless it was present before, and no later step of this call adds it. Insert again: this
+    /// clears away what is left of this call.
     pub fn insert(&self, thread: &Thread<F>, key: &K, value: &V) -> Result<Inserted> {
         let shared = &self.shared;
         shared.check_key(key)?;
@@ -46,15 +46,15 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
         shared.release(thread, guard, outcome)
     }
 
-    /// Changes the value of a key; false, changing nothing, if it is not there.
+    /// Changes the value of a key. Returns false, and changes nothing, if the key is absent.
     ///
     /// # Errors
-    /// [`TooLarge`](crate::Error::TooLarge); [`PeerLost`](crate::ErrorKind::PeerLost) if the value's node or the key's
-    /// lock is gone; [`Timeout`](crate::ErrorKind::Timeout). After an error of the fence at the end the value may be
-    /// the old or the new one, or torn until the next update.
+    /// Returns [`TooLarge`](crate::Error::TooLarge), [`PeerLost`](crate::ErrorKind::PeerLost) if the value's node or
+    /// the key's lock is gone, and [`Timeout`](crate::ErrorKind::Timeout). After an error of the fence at the end the
+    /// value may be the old or the new one, or torn until the next update.
     ///
     /// # After a timeout
-    /// Nothing has changed; update again. Once the value is being written the call goes on, whatever the deadline.
+    /// Nothing has changed. Update again. Once the value is being written, the call goes on, whatever the deadline.
     pub fn update(&self, thread: &Thread<F>, key: &K, value: &V) -> Result<bool> {
         let shared = &self.shared;
         shared.check_value(value.bytes())?;
@@ -62,16 +62,16 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
         let Some(at) = shared.find_valid(thread, key)? else {
             return shared.release(thread, guard, Ok(false));
         };
-        // The fence between the write and the release: who gets the lock next, or hears that the update is done,
-        // finds the value placed.
+        // Fences between the write and the release, so that the next holder, and whoever learns of the update, finds
+        // the value placed.
         if !shared.config.makes(Defect::ReleaseWithoutFence) {
             guard.set_scope(Scope::Pair(at.node));
         }
-        // Whatever the deadline: a put given up could be placed over a later one.
+        // Ignores the deadline: an abandoned put could overwrite a later one.
         thread.to_the_end(|| {
             let written = shared.write_body(thread, at, value.bytes());
             match guard.release() {
-                // The lock's home: the fence towards the value's node has said nothing.
+                // Only the lock's home is lost; the fence towards the value's node succeeded.
                 Err(error) if error.lost_peer().is_some_and(|lost| lost != at.node) => written,
                 released => released.and(written),
             }
@@ -81,16 +81,16 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
         Ok(true)
     }
 
-    /// Removes a key; false if it is not there.
+    /// Removes a key. Returns false if the key is absent.
     ///
     /// # Errors
-    /// [`PeerLost`](crate::ErrorKind::PeerLost) if the key's lock is gone; [`Timeout`](crate::ErrorKind::Timeout) if a
-    /// node does not acknowledge: the key is not there then all the same. [`PeerLost`](crate::ErrorKind::PeerLost) also
-    /// if the key's value was on a lost node: nobody can tell whether it was still there, but now it is not, and can be
-    /// inserted again.
+    /// Returns [`PeerLost`](crate::ErrorKind::PeerLost) if the key's lock is gone, and
+    /// [`Timeout`](crate::ErrorKind::Timeout) if a node does not acknowledge; the key is absent then all the same.
+    /// Also returns [`PeerLost`](crate::ErrorKind::PeerLost) if the key's value was on a lost node: nobody can tell
+    /// whether the key was still present, but now it is absent and can be inserted again.
     ///
     /// # After a timeout
-    /// Either nothing has changed, or the key is not there any more; delete again.
+    /// Either nothing has changed, or the key is absent now. Delete again.
     pub fn delete(&self, thread: &Thread<F>, key: &K) -> Result<bool> {
         let shared = &self.shared;
         let guard = shared.lock_of(key).lock(thread, Scope::Nothing)?;
@@ -101,7 +101,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
 
 /// The progress of an insert.
 pub(super) enum Begun {
-    /// Written and told, by a message of this number.
+    /// The key was written and told, by a message of this number.
     Told(Location, u64),
     /// Nothing was done.
     Not(Inserted),
@@ -109,8 +109,7 @@ pub(super) enum Begun {
 
 /// The change to make with the key's lock held.
 impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
-    /// Releases a lock that needs no fence. That its home has been lost takes nothing from what was done while it was
-    /// held: `outcome` tells.
+    /// Releases a lock that needs no fence. The loss of the lock's home does not change `outcome`.
     pub(super) fn release<T>(
         &self,
         thread: &Thread<F>,
@@ -133,7 +132,8 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
         }
     }
 
-    /// An insert up to where all nodes have been told. `begun` are those of this thread that are as far as that.
+    /// Begins an insert and stops when all nodes have been told. `begun` lists this thread's inserts that have come
+    /// so far.
     pub(super) fn begin(
         &self,
         thread: &Thread<F>,
@@ -174,7 +174,8 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
         Ok(Begun::Told(at, number))
     }
 
-    /// The rest of inserts that have been told, the last one as message `number`. On an error their keys are not there.
+    /// Completes inserts that were told to all nodes, the last one by message `number`. After an error their keys are
+    /// absent.
     pub(super) fn finish(&self, thread: &Thread<F>, told: &[Location], number: u64) -> Result<()> {
         self.wait_applied(thread, number)?;
         for &at in told {
@@ -191,7 +192,7 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
         let there = self.is_valid(thread, at);
         let lost = is_gone(thread.fabric(), at.node);
         if !lost {
-            // Whatever else failed is not mended by removing the key.
+            // Removing the key does not mend any other failure.
             there.as_ref().map_err(Clone::clone)?;
         }
         self.retire(thread, key, at, matches!(there, Ok(true)))?;
@@ -199,9 +200,9 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
         there
     }
 
-    /// Clears the valid bit if it is set, then removes the key from all indices. Where it is not set it must not be
-    /// touched: who cleared it may have told the slot's node, and been lost before it told this one, and the slot may be
-    /// another key's by now.
+    /// Clears the valid bit if it is set, then removes the key from all indices. An unset bit must not be written:
+    /// the node that cleared it may have told only the slot's owner before it was lost, and the slot may already hold
+    /// another key.
     fn retire(&self, thread: &Thread<F>, key: &K, at: Location, valid: bool) -> Result<()> {
         if valid {
             match self.set_meta(thread, at, false) {
@@ -235,16 +236,16 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
         Ok(word == meta(at.counter, true))
     }
 
-    /// Sets counter and valid bit; placed when it returns.
+    /// Sets counter and valid bit. They are placed when it returns.
     pub(super) fn set_meta(&self, thread: &Thread<F>, at: Location, valid: bool) -> Result<()> {
         let word = meta(at.counter, valid);
         if at.node == self.channel.node() {
             let cell = self.data.local()?.cell::<u64>(self.offset(at.slot))?;
-            // Other nodes see it before anything that this thread does next.
+            // Makes the store visible to other nodes before anything that this thread does next.
             cell.store_fence(word);
             return Ok(());
         }
-        // Whatever the deadline: a put given up could be placed over what a later use of the slot says.
+        // Ignores the deadline: an abandoned put could overwrite the word of a later use of the slot.
         let target = self.place(at, 0)?;
         thread.to_the_end(|| {
             thread.put_inline(&word.to_ne_bytes(), target)?.forget();
@@ -252,7 +253,7 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
         })
     }
 
-    /// Writes checksum, length and value. Placed after a fence towards `at.node`; at once on this node.
+    /// Writes checksum, length and value. They are placed after a fence towards `at.node`, or at once on this node.
     pub(super) fn write_body(&self, thread: &Thread<F>, at: Location, value: &[u8]) -> Result<()> {
         let bytes = body(value, at.counter);
         if at.node == self.channel.node() {
@@ -261,13 +262,13 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
             return Ok(());
         }
         if bytes.len() <= thread.fabric().caps().inline_bytes_max {
-            // Nobody asks for its end but the fence.
+            // Only the fence waits for this put.
             let put = Operation::PutInline(&bytes, self.place(at, BODY)?);
             return thread.post_untracked(&put, Flags::default());
         }
         let buffer = thread.mem_ref(bytes.len())?;
         buffer.write(0, &bytes)?;
-        // The buffer is free again when it has been read; that it is placed is the fence's business.
+        // The buffer is free once the NIC has read it. The fence waits for placement.
         buffer.put(self.place(at, BODY)?)?.wait().map(drop)
     }
 

@@ -81,7 +81,7 @@ impl<'a, F: Fabric, L: Unlock<F>> LockGuard<'a, L, F> {
         self.recovered
     }
 
-    /// Changes the scope of the fence at release, when it is known better what was done.
+    /// Changes the scope of the fence at release, once it is known which operations it must cover.
     pub fn set_scope(&mut self, scope: Scope) {
         self.scope = scope;
     }

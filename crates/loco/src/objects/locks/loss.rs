@@ -19,6 +19,8 @@ impl<F: Fabric> Poison<F> {
         }
     }
 
+    /// Checks that the lock called `lock` is not poisoned.
+    ///
     /// # Errors
     /// Returns `HolderLost` if the lock called `lock` is poisoned.
     #[inline]
@@ -29,7 +31,7 @@ impl<F: Fabric> Poison<F> {
         }
     }
 
-    /// Poisons the lock called `lock`, whose holder is lost, if that is the policy that its users chose.
+    /// Poisons the lock called `lock`, whose holder is lost, if its users chose that policy.
     ///
     /// # Errors
     /// Returns `HolderLost` if it does.

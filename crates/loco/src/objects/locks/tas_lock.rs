@@ -161,7 +161,10 @@ impl<F: Fabric> TasLock<F> {
     /// Takes the lock if it is free. Returns `None` if it is held.
     ///
     /// # Errors
-    /// Returns the errors of [`lock`](TasLock::lock).
+    /// Returns the errors of [`lock`](TasLock::lock) except [`Timeout`](crate::ErrorKind::Timeout).
+    ///
+    /// # After a timeout
+    /// There is none: the call waits for no holder, and completes its operations on the home whatever the deadline.
     pub fn try_lock<'a>(
         &'a self,
         thread: &'a Thread<F>,
@@ -183,10 +186,9 @@ impl<F: Fabric> TasLock<F> {
         }
     }
 
-    /// Runs `section` under the lock, on whichever thread of this node has it. Threads that want the lock at
-    /// the same time leave their sections to the first of them, which runs them all for one acquisition (flat
-    /// combining, Hendler et al. 2010). One fence of `scope`, the runner's, releases the sections of one
-    /// round together.
+    /// Runs `section` under the lock, on a thread of this node that has it. Threads that want the lock at the same
+    /// time leave their sections to the first of them, which runs them all for one acquisition (flat combining,
+    /// Hendler et al. 2010). The runner executes one fence of its `scope` for all sections of a round.
     ///
     /// `section` uses the thread that it is given, and must not block on this lock.
     ///
@@ -203,7 +205,7 @@ impl<F: Fabric> TasLock<F> {
         scope: Scope,
         section: impl FnOnce(&Thread<F>) -> T + Send + 'static,
     ) -> Result<T> {
-        /// The section belongs to a runner, or was withdrawn.
+        /// A runner has taken the section, or its owner has withdrawn it.
         const TAKEN: u64 = 1;
         /// The runner has left the result.
         const DONE: u64 = 2;
@@ -231,14 +233,13 @@ impl<F: Fabric> TasLock<F> {
                 if outcome.stage.compare_exchange(0, TAKEN).is_ok() {
                     return Err(error);
                 }
-                // A runner has taken the section. It holds the lock, and is running the section or has
-                // finished it.
+                // A runner has taken the section. It holds the lock, and is running the section or has finished it.
                 let done = || (outcome.stage.load() == DONE).then_some(());
                 thread.to_the_end(|| thread.wait_until(self.channel.name(), Peers::None, done))?;
                 return outcome.value.lock().take().ok_or(Error::Closed);
             }
         };
-        // A former runner may have run the section. Others' sections may be waiting all the same.
+        // An earlier holder may already have run this section. Run any others that wait.
         let jobs = std::mem::take(&mut *self.jobs.lock());
         for job in jobs {
             job(thread);
@@ -248,7 +249,7 @@ impl<F: Fabric> TasLock<F> {
         match (value, released) {
             (Some(value), Ok(())) => Ok(value),
             (_, Err(error)) => Err(error),
-            // Not reached: the job was run by us or by a thread that held the lock before us.
+            // Not reached: this thread or an earlier holder has run the job.
             (None, Ok(())) => Err(Error::Closed),
         }
     }

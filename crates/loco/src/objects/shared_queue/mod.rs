@@ -17,10 +17,10 @@
 //! pass.
 //!
 //! Cells are read by gets, which can miss a read-modify-write that has completed but is not placed. Head and tail
-//! therefore move past a claim only when it is placed: the call that made the claim moves them after the read-modify-write
-//! that ends it, on the same queue pair, and others when a get has shown it to them. Otherwise a caller could find the queue
-//! full by its tail, and then empty by a cell whose claim it misses. If the end of a claim is missed, others only
-//! wait. A fence places the mark of a closed queue.
+//! therefore move only past placed claims. The claimer moves them after ending its claim on the same queue pair;
+//! other nodes move them once a get has shown the claim. Otherwise a caller could find the queue full by its tail,
+//! and then empty by a cell whose claim it misses. Missing the end of a claim only delays others. A fence places the
+//! mark of a closed queue.
 
 mod cell;
 
@@ -40,7 +40,7 @@ use crate::{Channel, Error, Parent, Region, Result, Thread, fence};
 use cell::{Cell, Stage};
 
 const WORD_BYTES: usize = 8;
-/// The words that head and tail take, so that each has a line of its own.
+/// The distance of head and tail in words, a cache line each.
 const LINE_WORDS: usize = 8;
 const HEAD: usize = 0;
 const TAIL: usize = LINE_WORDS;
@@ -53,6 +53,8 @@ const PAUSE_MAX: Duration = Duration::from_micros(256);
 ///
 /// A node that is lost inside a push or a pop loses at most the one value that it was pushing or popping. Values in
 /// cells of a lost node are lost: a call that comes to such a cell gets [`PeerLost`](crate::ErrorKind::PeerLost).
+/// Head and tail do not move past such a cell, so later calls fail there, too. Without the home no push or pop
+/// succeeds.
 ///
 /// ```
 /// use loco::{Barrier, Manager, Popped, SharedQueue, testing};
@@ -81,9 +83,9 @@ const PAUSE_MAX: Duration = Duration::from_micros(256);
 ///
 /// # Strength
 ///
-/// Robust for its own calls, which take effect one after another as on a strong memory (`loco check queue --robust`). A push is no
-/// fence for what else its client does: who pops a value need not see what was put elsewhere before, unless a fence
-/// ([`fence::thread`](crate::fence::thread)) stands between the put and the push.
+/// Robust for its own calls, which take effect one after another as on a strong memory (`loco check queue --robust`).
+/// A push does not order its client's other operations: a client that pops a value need not see what was put
+/// elsewhere before, unless a fence ([`fence::thread`](crate::fence::thread)) stands between the put and the push.
 pub struct SharedQueue<T: Value, F: Fabric = AnyFabric> {
     channel: Channel<F>,
     nodes: Vec<NodeId>,
@@ -238,6 +240,10 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
     ///
     /// # After a timeout
     /// The value is not in the queue. Push again.
+    ///
+    /// # After the loss of a node
+    /// After [`PeerLost`](crate::ErrorKind::PeerLost) it is unknown whether the value was pushed. Another call may
+    /// have popped it before the loss.
     pub fn try_push(&self, thread: &Thread<F>, value: T) -> Result<Pushed> {
         let deadline = thread.deadline();
         let outcome = thread.to_the_end(|| self.push_once(thread, &value, deadline))?;
@@ -252,6 +258,9 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
     ///
     /// # After a timeout
     /// The value is not in the queue. Push again.
+    ///
+    /// # After the loss of a node
+    /// See [`try_push`](SharedQueue::try_push).
     pub fn push(&self, thread: &Thread<F>, value: T) -> Result<Pushed> {
         let deadline = thread.deadline();
         let mut back_off = PAUSE_MIN;
@@ -272,6 +281,10 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
     ///
     /// # After a timeout
     /// No value was taken. Pop again.
+    ///
+    /// # After the loss of a node
+    /// After [`PeerLost`](crate::ErrorKind::PeerLost) no value was taken, or the value that this call had claimed is
+    /// lost: no other call returns it.
     pub fn try_pop(&self, thread: &Thread<F>) -> Result<Popped<T>> {
         let deadline = thread.deadline();
         let outcome = thread.to_the_end(|| self.pop_once(thread, deadline))?;
@@ -287,6 +300,9 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
     ///
     /// # After a timeout
     /// No value was taken. Pop again.
+    ///
+    /// # After the loss of a node
+    /// See [`try_pop`](SharedQueue::try_pop).
     pub fn pop(&self, thread: &Thread<F>) -> Result<Popped<T>> {
         let deadline = thread.deadline();
         let mut back_off = PAUSE_MIN;
@@ -308,6 +324,10 @@ impl<F: Fabric, T: Value> SharedQueue<T, F> {
     ///
     /// # After a timeout
     /// The queue may be closed, or be closed later. Close it again.
+    ///
+    /// # After the loss of a node
+    /// After [`PeerLost`](crate::ErrorKind::PeerLost) it is unknown whether the queue is closed. If the cell at the
+    /// tail was on the lost node, the mark is lost with it, but no push passes that cell.
     pub fn close(&self, thread: &Thread<F>) -> Result<()> {
         let mut at = self.tail.load();
         loop {

@@ -13,8 +13,8 @@ const WORD_BYTES: usize = 8;
 /// Words with one home each and read-modify-writes from everywhere. Word `i` is on participant `i` modulo
 /// their number.
 ///
-/// Each word is an [`AtomicVar`](crate::AtomicVar) without the cached copy, and without a channel of its own,
-/// so that there can be millions. Each word by itself is linearizable. The array orders nothing between
+/// Unlike an [`AtomicVar`](crate::AtomicVar), a word has no cached copy and no channel. Millions are possible. Each
+/// word by itself is linearizable. The array orders nothing between
 /// words, and no other operations. Every access uses a queue pair, even to this node's words, so it is atomic
 /// on every fabric that has atomics.
 ///
@@ -111,8 +111,8 @@ impl<F: Fabric, T: AtomicValue> AtomicArray<T, F> {
     /// Returns the errors of [`read`](AtomicArray::read) and of [`Thread::compare_swap_word`].
     ///
     /// # After a timeout
-    /// Nobody knows whether the value was set. The set may take effect at any later time, once. This holds for every
-    /// operation that changes a value.
+    /// It is unknown whether the value was set. If it was not, it may still be set at any later time, once, if it is
+    /// `expected` then.
     #[inline]
     pub fn compare_swap(&self, thread: &Thread<F>, index: usize, expected: T, new: T) -> Result<T> {
         let (expected, new) = (expected.to_word(), new.to_word());
@@ -154,8 +154,11 @@ macro_rules! fetch_add {
             /// Adds, with wrap-around. Returns the old value.
             ///
             /// # Errors
-            /// Returns the errors of [`read`](AtomicArray::read). After an error it is unknown whether the
-            /// operation took effect.
+            /// Returns the errors of [`read`](AtomicArray::read). After an error it is unknown whether the operation
+            /// took effect.
+            ///
+            /// # After a timeout
+            /// The addition may take effect at any later time, once. Adding again may add twice.
             #[inline]
             pub fn fetch_add(&self, thread: &Thread<F>, index: usize, add: $t) -> Result<$t> {
                 let old = thread.fetch_add_word(self.target(index)?, add.to_word())?;

@@ -15,7 +15,7 @@ const WORD_BYTES: usize = 8;
 ///
 /// After a [`Timeout`](crate::ErrorKind::Timeout) it is unknown whether an operation took effect.
 ///
-/// They order nothing else: earlier puts of this thread are placed before them only after a
+/// The operations of the variable order nothing else: earlier puts of this thread are placed before them only after a
 /// [fence](crate::fence).
 ///
 /// The home node's own operations use its NIC like everybody else's wherever the fabric does not promise that
@@ -103,6 +103,9 @@ impl<F: Fabric, T: AtomicValue> AtomicVar<T, F> {
     ///
     /// # Errors
     /// Returns the errors of [`fetch_add`](AtomicVar::fetch_add).
+    ///
+    /// # After a timeout
+    /// See [`swap`](AtomicVar::swap).
     pub fn write(&self, thread: &Thread<F>, value: T) -> Result<()> {
         self.swap(thread, value).map(drop)
     }
@@ -113,8 +116,8 @@ impl<F: Fabric, T: AtomicValue> AtomicVar<T, F> {
     /// Returns the errors of [`fetch_add`](AtomicVar::fetch_add).
     ///
     /// # After a timeout
-    /// Nobody knows whether the value was set. The set may take effect at any later time, once. This holds for every
-    /// operation that changes the value. Read the value if it can be told from what others write.
+    /// It is unknown whether the value was set. The set may take effect at any later time, once. If your value
+    /// differs from all that others write, a read shows whether it has been set so far.
     pub fn swap(&self, thread: &Thread<F>, value: T) -> Result<T> {
         let old = self
             .words
@@ -127,6 +130,10 @@ impl<F: Fabric, T: AtomicValue> AtomicVar<T, F> {
     ///
     /// # Errors
     /// Returns the errors of [`fetch_add`](AtomicVar::fetch_add).
+    ///
+    /// # After a timeout
+    /// It is unknown whether the value was set. If it was not, it may still be set at any later time, once, if it is
+    /// `expected` then.
     pub fn compare_swap(&self, thread: &Thread<F>, expected: T, new: T) -> Result<T> {
         let (expected, new) = (expected.to_word(), new.to_word());
         let old = self.words.compare_swap(thread, 0, expected, new)?;
@@ -148,6 +155,9 @@ impl<F: Fabric, T: AtomicValue> AtomicVar<T, F> {
     ///
     /// # Errors
     /// Returns the errors of [`read`](AtomicVar::read).
+    ///
+    /// # After a timeout
+    /// Nothing was posted. Pull again.
     pub fn pull(&self, thread: &Thread<F>) -> Result<AckKey<F>> {
         if self.channel.node() == self.home() {
             return Ok(AckKey::done());
@@ -187,6 +197,10 @@ macro_rules! fetch_add {
             /// Returns [`PeerLost`](crate::ErrorKind::PeerLost) if the home is gone (it is then unknown whether the
             /// operation took effect), [`NotConnected`](crate::Error::NotConnected), and the errors of
             /// [`Thread::fetch_add_word`].
+            ///
+            /// # After a timeout
+            /// It is unknown whether the addition took effect. It may take effect at any later time, once. Adding
+            /// again may add twice.
             pub fn fetch_add(&self, thread: &Thread<F>, add: $t) -> Result<$t> {
                 let old = self.words.fetch_add(thread, 0, add.to_word())?;
                 self.remember(old.wrapping_add(add.to_word()));

@@ -38,9 +38,9 @@ use crate::{AckKey, Channel, Error, Parent, Region, Result, Thread};
 ///
 /// # Strength
 ///
-/// Weak on purpose: a put may arrive after its thread has read something else. Two nodes that each put a location to the other and
-/// then read what the other has put can both read the old value, which no strong memory shows. A fence after the put
-/// ([`fence::thread`](crate::fence::thread)) prevents that. `loco check msw --robust` shows both.
+/// Weak on purpose: a put may arrive after its thread has read something else. Two nodes that each put a location to
+/// the other and then read what the other has put can both read the old value, which no strong memory shows. A fence
+/// after the put ([`fence::thread`](crate::fence::thread)) prevents that. `loco check msw --robust` shows both.
 pub struct Msw<F: Fabric = AnyFabric> {
     channel: Channel<F>,
     region: Region<F>,

@@ -170,8 +170,8 @@ impl<F: Fabric, T: AtomicValue> OwnedVar<T, F> {
         writer.published.post_inline_untracked(thread, &word)
     }
 
-    /// Returns the owner's value as it is there now. This node's copy stays as it is: it follows the owner's
-    /// pushes, and a fetched value could overwrite a later one.
+    /// Returns the owner's present value. This node's copy stays as it is: it follows the owner's pushes, and a
+    /// fetched value could overwrite a later one.
     ///
     /// # Errors
     /// Returns [`NotConnected`](crate::Error::NotConnected), [`PeerLost`](crate::ErrorKind::PeerLost) if the owner is

@@ -115,11 +115,14 @@ impl<F: Fabric> SharedRegion<F> {
         Ok(self.local()?.write(offset, data)?)
     }
 
-    /// Puts `src` at `offset` of `node`'s memory. The caller vouches that nobody writes `src` until the key is done, as
-    /// [`raw`](crate::raw) says.
+    /// Puts `src` at `offset` of `node`'s memory. The caller vouches that nobody writes `src` until the key is done,
+    /// as [`raw`](crate::raw) says.
     ///
     /// # Errors
-    /// See [`Raw::put`](crate::raw::Raw::put).
+    /// Returns the errors of [`Raw::put`](crate::raw::Raw::put).
+    ///
+    /// # After a timeout
+    /// Nothing was posted. Put again.
     pub fn raw_put(
         &self,
         thread: &Thread<F>,
@@ -130,11 +133,14 @@ impl<F: Fabric> SharedRegion<F> {
         thread.raw().put(src, self.target(node, offset)?)
     }
 
-    /// Gets `dst.len` bytes from `offset` of `node`'s memory. The caller vouches that nobody touches `dst` until the key is
-    /// done, as [`raw`](crate::raw) says.
+    /// Gets `dst.len` bytes from `offset` of `node`'s memory. The caller vouches that nobody touches `dst` until the
+    /// key is done, as [`raw`](crate::raw) says.
     ///
     /// # Errors
-    /// See [`Raw::put`](crate::raw::Raw::put).
+    /// Returns the errors of [`Raw::put`](crate::raw::Raw::put).
+    ///
+    /// # After a timeout
+    /// Nothing was posted. Get again.
     pub fn raw_get(
         &self,
         thread: &Thread<F>,

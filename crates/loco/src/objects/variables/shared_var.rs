@@ -90,7 +90,9 @@ impl<F: Fabric, T: AtomicValue> SharedVar<T, F> {
     /// that is wanted.
     ///
     /// # Errors
-    /// Returns [`NotConnected`](crate::Error::NotConnected), and the errors of [`Thread::put_inline`].
+    /// Returns [`NotConnected`](crate::Error::NotConnected), [`PeerLost`](crate::ErrorKind::PeerLost) if one of the
+    /// nodes is gone, and the errors of [`Thread::put_inline`]. After an error the copy may have been sent to the
+    /// nodes that `nodes` lists before the one that failed, and to no others.
     ///
     /// # After a timeout
     /// The copy may have been sent to some of the nodes. Broadcast again.
@@ -114,6 +116,9 @@ impl<F: Fabric, T: AtomicValue> SharedVar<T, F> {
     ///
     /// # Errors
     /// Returns the errors of [`bcast`](SharedVar::bcast).
+    ///
+    /// # After a timeout
+    /// See [`bcast`](SharedVar::bcast).
     pub fn bcast_all(&self, thread: &Thread<F>) -> Result<AckKey<F>> {
         self.bcast(thread, self.channel.peers())
     }

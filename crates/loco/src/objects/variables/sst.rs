@@ -4,8 +4,9 @@
 //! LOCO'25 and LOCO'26 compose the table of owned variables. So does this one, as far as its use goes: each row is an
 //! [`OwnedVar`]. But the rows are not channels. They lie in one region of the table's channel, each on lines of its own. A
 //! channel for each row would have made the set-up of a table of n nodes cost n times the messages, keys and
-//! endpoints of any other channel. Only the owner of a row has the means to post it ([`Published`](crate::operations::published)),
-//! and it has those for that row only, so one region gives nobody more rights than n regions did.
+//! endpoints of any other channel. Only the owner of a row has the means to post it
+//! ([`Published`](crate::operations::published)), and it has those for that row only, so one region gives nobody more
+//! rights than n regions did.
 //!
 //! Used by [`Barrier`](crate::Barrier) and [`Collective`](crate::Collective), and by programs.
 
@@ -191,8 +192,8 @@ impl<F: Fabric, T: AtomicValue> Sst<T, F> {
         &self.table.participants
     }
 
-    /// Returns the row of `node`, if that node is a participant and connected. This is for tables of which it is not yet known
-    /// that everybody is.
+    /// Returns the row of `node`, if that node is a participant and connected. Used before the whole table is known
+    /// to be connected.
     #[cold]
     fn early_row<'a>(&self, node: NodeId, row: Option<&'a OwnedVar<T, F>>) -> Result<&'a OwnedVar<T, F>> {
         let row = row.ok_or_else(|| Error::NotParticipant {
@@ -205,6 +206,8 @@ impl<F: Fabric, T: AtomicValue> Sst<T, F> {
         Ok(row)
     }
 
+    /// Checks that all participants are connected.
+    ///
     /// # Errors
     /// Returns `NotConnected` for the first participant that is not.
     #[inline]

@@ -49,9 +49,10 @@ const PAUSE: Duration = Duration::from_micros(20);
 ///
 /// # Strength
 ///
-/// Weak on purpose, as [`OwnedVar`](crate::OwnedVar) is: two owners that each push and then read the other's variable can both read
-/// the old value, which no strong memory shows. A fence after the push ([`fence::thread`](crate::fence::thread)) prevents that.
-/// `loco check wide-owned-var --robust` shows both. [`try_load`](WideOwnedVar::try_load) can also meet a push on its way, and says so.
+/// Weak on purpose, as [`OwnedVar`](crate::OwnedVar) is: two owners that each push and then read the other's variable
+/// can both read the old value, which no strong memory shows. A fence after the push
+/// ([`fence::thread`](crate::fence::thread)) prevents that. `loco check wide-owned-var --robust` shows both.
+/// [`try_load`](WideOwnedVar::try_load) may also find a push in progress and then returns `None`.
 pub struct WideOwnedVar<T: Value, F: Fabric = AnyFabric> {
     channel: Channel<F>,
     owner: NodeId,
@@ -162,8 +163,7 @@ impl<F: Fabric, T: Value> WideOwnedVar<T, F> {
         loaded.map_err(|error| if error.is_timeout() { self.torn() } else { error })
     }
 
-    /// Returns the owner's value as it is there now, unless it was being written. This node's copy stays as
-    /// it is.
+    /// Returns the owner's present value, unless it was being written. This node's copy stays as it is.
     ///
     /// # Errors
     /// Returns [`NotConnected`](crate::Error::NotConnected), [`PeerLost`](crate::ErrorKind::PeerLost), and the errors

@@ -220,7 +220,8 @@ impl<F: Fabric> TicketLock<F> {
         self.lock_with(thread, scope, Some(deadline))
     }
 
-    /// Locks until `deadline`. Without one it is the thread's, computed only if there is something to wait for.
+    /// Locks until `deadline`. Without one it is the thread's deadline, computed only if there is something to wait
+    /// for.
     // The guard is made in the caller's frame. If it were moved, its small fields would be read back wider than they
     // were written, and that would wait until every earlier store has left the processor.
     #[inline(always)]
@@ -255,7 +256,10 @@ impl<F: Fabric> TicketLock<F> {
     /// Takes the lock if it is free. Returns `None` if it is held or awaited, or if others were quicker.
     ///
     /// # Errors
-    /// See [`lock`](TicketLock::lock).
+    /// Returns the errors of [`lock`](TicketLock::lock) except [`Timeout`](crate::ErrorKind::Timeout).
+    ///
+    /// # After a timeout
+    /// There is none: the call waits for no holder, and completes its operations on the home whatever the deadline.
     pub fn try_lock<'a>(
         &'a self,
         thread: &'a Thread<F>,
@@ -520,8 +524,8 @@ impl<F: Fabric> TicketLock<F> {
         thread.post_untracked(&put, Flags::default())
     }
 
-    /// Changes the slot of `ticket` to what `to` returns for its content; leaves it if `to` returns none.
-    /// Returns what was there. `guess` is what may be there.
+    /// Changes the slot of `ticket` to what `to` returns for its content, or leaves it if `to` returns `None`.
+    /// Returns the former content. `guess` is a likely content.
     fn change(
         &self,
         thread: &Thread<F>,

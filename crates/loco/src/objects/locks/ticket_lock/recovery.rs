@@ -1,11 +1,12 @@
-//! Finds out what a lost node held, on behalf of the nodes that wait.
+//! Finds the tickets that a lost node held, on behalf of the nodes that wait.
 //!
-//! A node says `Taking` at the home before it draws a ticket, and afterwards which ticket it drew. Each of
-//! these is placed before its next read-modify-write. If a ticket has been drawn and not been served to the
-//! end, its owner is therefore a node that says `Taking` or says that ticket. If no live node does, a lost
-//! node owns it. (The next ticket is read first, then what the nodes say, then the slots. If a live node says
-//! something else by then, it was done with the ticket before the slots were read. The slots then show that a
-//! later ticket is served.)
+//! A node says `Taking` at the home before it draws a ticket, and afterwards which ticket it drew. Each of these is
+//! placed before its next read-modify-write. If a ticket has been drawn and not been served to the end, its owner is
+//! therefore a node that says `Taking` or says that ticket. If no live node does, a lost node owns it.
+//!
+//! This needs a read order: first the next ticket, then the nodes' words, then the slots. A live node that has
+//! changed its word since was done with the ticket before the slots were read, so they show that a later ticket is
+//! served.
 
 use loco_fabric::{AtomicCell, Fabric, Lock, NodeId};
 
@@ -15,11 +16,11 @@ use crate::{Parent, Result, Thread};
 use super::slot::{Says, Slot, Stage};
 use super::{LINE_WORDS, NEXT, TicketLock};
 
-/// The knowledge of what the lost nodes held.
+/// The knowledge of the tickets that the lost nodes held.
 pub(super) enum Settled {
     Yes,
-    /// A live node is drawing or serving a ticket. These words of the lock, with the contents of the last
-    /// look, will tell.
+    /// A live node is drawing or serving a ticket. These words of the lock, with the contents of the last look, will
+    /// change when it is done.
     NotYet {
         index: usize,
         seen: Vec<u64>,
@@ -71,7 +72,7 @@ impl<F: Fabric> TicketLock<F> {
                 seen: slots,
             });
         };
-        // Tickets that wait in vain come first, so that the lock is not passed to them.
+        // Tickets of lost waiters come first, so that the lock is not passed to them.
         for ticket in serving + 1..next {
             if !lives(ticket) {
                 let skipped = Slot::new(ticket, Stage::Skipped);
@@ -79,8 +80,8 @@ impl<F: Fabric> TicketLock<F> {
                     let waits = old.ticket < ticket || matches!(old.stage, Stage::Claimed(_));
                     waits.then_some(skipped)
                 })?;
-                // A live holder was done in between and served the ticket. That ticket is then the one to be
-                // passed on.
+                // A live holder was done in between and served the ticket. That ticket is then the one to be passed
+                // on.
                 if old.is_some_and(|old| old.ticket == ticket && old.is_served()) {
                     return Ok(Settled::NotYet {
                         index: self.slots,
