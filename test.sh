@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs every test of the repository, installing what it needs where it may.
 #
-#   ./test.sh            everything: format, lints, tests, and the verbs suite in a virtual machine
-#   ./test.sh --no-vm    the same without the virtual machine
+#   ./test.sh            everything: format, lints, tests, the verbs suite in a virtual machine, and jobs between two of them
+#   ./test.sh --no-vm    the same without the virtual machines
 #
 # The build needs cargo and a linker, which are installed where they are missing, and nothing else. The verbs suite boots a kernel with Soft-RoCE in QEMU; its packages,
 # libfabric, and mpirun and sshd, under which our programs are tested too, are installed with apt when this runs as root on Debian, else they
@@ -86,4 +86,6 @@ cargo doc --workspace --no-deps --quiet
 if [ "$vm" = 1 ]; then
     step "verbs suite on a kernel RDMA stack"
     ci/verbs-suite
+    step "jobs between virtual machines: a sample"
+    LOCO_MACHINES_SUITE=short ci/machines-suite
 fi

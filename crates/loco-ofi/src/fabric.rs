@@ -20,7 +20,7 @@ use crate::heap::Heap;
 use crate::memory::{OfiMemory, OfiRemote};
 use crate::node::{BRING_UP_VERSION, Card, Node, Revoker};
 use crate::order::Words;
-use crate::port::Port;
+use crate::port::{Port, Registration};
 use crate::progress::Progress;
 use crate::provider::{OfiProvider, PIECE_BYTES_MAX, choose};
 use crate::queue_pair::OfiQueuePair;
@@ -75,6 +75,21 @@ impl OfiFabric {
             #[allow(unsafe_code)]
             let registration = unsafe { engine.port.register(start, len, first_key + index as u64) }?;
             engine.registrations.push(Some(registration));
+        }
+        // A provider that keeps registrations gives the same one again, and a lost peer's could not be closed.
+        let mut keys: Vec<u64> = engine
+            .registrations
+            .iter()
+            .flatten()
+            .map(Registration::key)
+            .collect();
+        keys.sort_unstable();
+        if keys.windows(2).any(|pair| pair[0] == pair[1]) {
+            return Err(FabricError::Config(format!(
+                "libfabric's provider {} gives all peers the same key to this node's memory, so that a lost one would keep its \
+                 access: set `FI_MR_CACHE_MAX_COUNT=0` on all nodes",
+                provider.name
+            )));
         }
         let virtual_addresses = engine.port.offer.registers_with(FI_MR_VIRT_ADDR);
         let keys = engine.registrations.iter().flatten();

@@ -106,8 +106,13 @@ impl Port {
         };
         let name = port.offer.name();
         port.open_parts().map_err(|error| {
+            let hint = match name.as_str() {
+                // The length of its completion queue is that for as many peers, 256 unless told.
+                "verbs;ofi_rxm" => " (can the device's queues be that long? try `FI_UNIVERSE_SIZE=16`)",
+                _ => "",
+            };
             FabricError::os(
-                format!("opening an endpoint of libfabric's provider `{name}`"),
+                format!("opening an endpoint of libfabric's provider `{name}`{hint}"),
                 &error,
             )
         })?;
@@ -254,7 +259,8 @@ impl Port {
         let failed = |error: io::Error| {
             FabricError::os(
                 format!(
-                    "registering {len} bytes with libfabric (is the limit on locked memory high enough? `ulimit -l`)"
+                    "registering {len} bytes with libfabric (is the limit on locked memory high enough? `ulimit -l`; and \
+                     does the provider keep registrations? `FI_MR_CACHE_MAX_COUNT=0`)"
                 ),
                 &error,
             )

@@ -1,8 +1,9 @@
 //! Tests the libfabric fabric between nodes of one process: the conformance suite over the provider `tcp`, with
 //! all that the fabric knows of a provider, with nothing but the provider's attributes, and behind a provider that is as weak as
-//! its attributes allow.
+//! its attributes allow; and over the provider `verbs`.
 //!
-//! Without libfabric each test says *skipped*; `LOCO_REQUIRE_OFI` makes that a failure, as `test.sh` does.
+//! Without libfabric each test says *skipped*; `LOCO_REQUIRE_OFI` makes that a failure, as `test.sh` does. Those over `verbs`
+//! need an RDMA device (`LOCO_REQUIRE_RDMA`), which `ci/verbs-suite` has.
 
 #![allow(clippy::unwrap_used)]
 
@@ -82,6 +83,41 @@ worlds! {
     TcpByAttributes = tcp_by_attributes: config("tcp", Trust::Attributes);
     /// A provider that keeps no order, and reports writes before they are placed.
     Unordered = unordered: unordered();
+}
+
+/// An RDMA device.
+struct Verbs;
+
+impl World for Verbs {
+    type Fabric = OfiFabric;
+    fn nodes(n: usize) -> Vec<OfiFabric> {
+        bring_up(n, &config("verbs;ofi_rxm", Trust::Known))
+    }
+    fn kill(node: &OfiFabric) {
+        node.mesh().fail();
+    }
+    fn runs(test: &str) -> bool {
+        // Soft-RoCE does not promise it, see `verbs_device.rs` of `loco-verbs`.
+        if matches!(
+            test,
+            "words_within_copies_do_not_tear" | "narrow_words_do_not_tear"
+        ) {
+            skip::skipped("WHOLE_WORDS", "Soft-RoCE may tear words");
+            return false;
+        }
+        match usable(&config("verbs;ofi_rxm", Trust::Known)) {
+            Ok(_) => true,
+            Err(error) => {
+                skip::skipped("RDMA", error);
+                false
+            }
+        }
+    }
+}
+
+mod verbs {
+    use super::Verbs;
+    loco_conformance::suite!(Verbs);
 }
 
 /// Providers that cannot be used are refused, and the error says why and what to do.
