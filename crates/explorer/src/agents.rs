@@ -40,8 +40,11 @@ pub struct Closure {
     /// The needs of each agent, where `known` says so.
     needs: Vec<u64>,
     known: Vec<u64>,
-    /// The number of enabled moves by agent.
+    /// The seeds whose sets have been closed, or found too large.
+    tried: Vec<u64>,
+    /// The number of enabled moves by agent, and the agents that have any.
     moves: Vec<u32>,
+    moving: Vec<u64>,
     set: Vec<u64>,
     todo: Vec<u64>,
     best: Vec<u64>,
@@ -51,8 +54,8 @@ impl Closure {
     /// Finds a closed set with as few enabled moves as possible, but at least one. `movers` names the agent
     /// of each enabled move, with numbers below `agents`. `seeds` are those of them that the set may be built
     /// around: agents with a move that must happen sooner or later. `needs` adds to a set what an agent
-    /// needs; it is called at most once for each agent. Afterwards [`contains`](Closure::contains) answers.
-    /// Without seeds the set is empty.
+    /// needs; it is called at most once for each agent. Afterwards [`contains`](Closure::contains) answers: for movers, if no closed set
+    /// leaves any of their moves out. Without seeds the set is empty.
     pub fn find(
         &mut self,
         agents: usize,
@@ -61,25 +64,32 @@ impl Closure {
         mut needs: impl FnMut(usize, &mut Agents<'_>),
     ) {
         self.words = agents.div_ceil(64);
-        for (vec, len) in [
-            (&mut self.needs, self.words * agents),
-            (&mut self.known, self.words),
-            (&mut self.best, self.words),
-        ] {
-            vec.clear();
-            vec.resize(len, 0);
+        for set in [&mut self.known, &mut self.tried, &mut self.best] {
+            set.clear();
+            set.resize(self.words, 0);
         }
+        // An agent's row is cleared when its needs are asked for: most never are.
+        self.needs.resize(self.words * agents, 0);
         self.moves.clear();
         self.moves.resize(agents, 0);
+        self.moving.clear();
+        self.moving.resize(self.words, 0);
         for &mover in movers {
             self.moves[mover] += 1;
+            Agents(&mut self.moving).insert(mover);
         }
-        let mut least = u32::MAX;
-        for (at, &seed) in seeds.iter().enumerate() {
-            if seeds[..at].contains(&seed) {
+        // Where no set has fewer moves, it is all movers, and no set needs to be closed to the end for that.
+        let mut least = movers.len() as u32;
+        if !seeds.is_empty() {
+            self.best.copy_from_slice(&self.moving);
+        }
+        for &seed in seeds {
+            if has(&self.tried, seed) {
                 continue;
             }
-            if let Some(count) = self.close(seed, least, &mut needs) {
+            let closed = self.close(seed, least, &mut needs);
+            Agents(&mut self.tried).insert(seed);
+            if let Some(count) = closed {
                 std::mem::swap(&mut self.best, &mut self.set);
                 least = count;
                 if count == 1 {
@@ -94,7 +104,8 @@ impl Closure {
         has(&self.best, agent)
     }
 
-    /// Closes the set of `seed`. Returns its number of enabled moves, if that is below `most`.
+    /// Closes the set of `seed`. Returns its number of enabled moves, if that is below `most`. It is not if the set has a seed that was
+    /// tried before: the set of that seed is a part of this one, and was not smaller.
     fn close(
         &mut self,
         seed: usize,
@@ -106,28 +117,41 @@ impl Closure {
             set.resize(self.words, 0);
             Agents(set).insert(seed);
         }
-        let mut count = 0;
+        let mut count = self.moves[seed];
+        if count >= most {
+            return None;
+        }
         let mut at = 0;
         while at < self.words {
             let Some(agent) = next(&mut self.todo[at], at) else {
                 at += 1;
                 continue;
             };
-            count += self.moves[agent];
-            if count >= most {
-                return None;
-            }
             let row = agent * self.words..(agent + 1) * self.words;
             if Agents(&mut self.known).insert(agent) {
-                needs(agent, &mut Agents(&mut self.needs[row.clone()]));
+                let row = &mut self.needs[row.clone()];
+                row.fill(0);
+                needs(agent, &mut Agents(row));
             }
-            for (word, &need) in self.needs[row].iter().enumerate() {
-                let fresh = need & !self.set[word];
-                self.set[word] |= fresh;
-                self.todo[word] |= fresh;
-                if fresh != 0 {
-                    at = at.min(word);
+            let sets = self.set.iter_mut().zip(&mut self.todo).zip(&self.tried);
+            for ((word, &need), ((set, todo), tried)) in self.needs[row].iter().enumerate().zip(sets) {
+                let fresh = need & !*set;
+                if fresh == 0 {
+                    continue;
                 }
+                if fresh & tried != 0 {
+                    return None;
+                }
+                let mut moving = fresh & self.moving[word];
+                while let Some(mover) = next(&mut moving, word) {
+                    count += self.moves[mover];
+                }
+                if count >= most {
+                    return None;
+                }
+                *set |= fresh;
+                *todo |= fresh;
+                at = at.min(word);
             }
         }
         Some(count)

@@ -356,6 +356,9 @@ impl Needs<'_, '_, '_> {
                     Next::Unposted => self.add_askers(state, self.walker.seen.users(Shared::QueuePair(qp))),
                 }
                 for thread in 0..self.numbering.threads as u16 {
+                    if !state.machine.unit_is_held(qp.peer) {
+                        break;
+                    }
                     // Another queue pair may hold the atomic unit.
                     let other = QpId {
                         thread,
@@ -377,19 +380,20 @@ impl Needs<'_, '_, '_> {
         match state.threads[usize::from(thread)].status {
             Status::Done | Status::Failed | Status::Stopped => {}
             Status::Parked => {
-                let (words, polled, locks) = state.parked_on(common, thread);
-                for word in words {
-                    self.add_conflicts(state, word, cpu, false);
-                }
-                if polled {
-                    self.add_completions(state, state.info(thread).node);
-                }
-                if state.looked(thread) {
-                    self.add_node(state, state.info(thread).node);
-                }
-                for lock in locks {
-                    let walker = self.walker;
-                    self.add_askers(state, walker.seen.lock_users(lock, thread, true));
+                if let Some(wait) = state.wait(thread) {
+                    for word in wait.words() {
+                        self.add_conflicts(state, word, cpu, false);
+                    }
+                    if wait.polled() {
+                        self.add_completions(state, state.info(thread).node);
+                    }
+                    if wait.looked() {
+                        self.add_node(state, state.info(thread).node);
+                    }
+                    for &lock in wait.locks() {
+                        let walker = self.walker;
+                        self.add_askers(state, walker.seen.lock_users(lock, thread, true));
+                    }
                 }
                 // The thread's own store buffer decides what the thread sees.
                 self.add(Who::Buffer(thread));

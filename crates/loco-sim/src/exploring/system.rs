@@ -10,9 +10,9 @@ use crate::SimError;
 use crate::exploring::persistent;
 use crate::exploring::walk::{Position, Walker};
 use crate::reports::{Failure, FailureKind};
-use crate::state::Move;
 use crate::state::faults::Fault;
 use crate::state::sharing::Seen;
+use crate::state::{Move, Status};
 
 /// A world, as one worker of an exploration sees it.
 pub(crate) struct Explored<'a> {
@@ -66,7 +66,7 @@ impl System for Explored<'_> {
             self.enabled(at, moves);
             return None;
         }
-        self.walker.commuting(&mut at.state, moves)
+        self.walker.commuting(at, moves)
     }
 
     fn reduce(&mut self, at: &mut Position, moves: &mut Vec<Move>) {
@@ -79,7 +79,10 @@ impl System for Explored<'_> {
         if !self.walker.take(at, what)? {
             return Ok(Flow::Cut);
         }
-        if let Some(failure) = failure_of_thread(&self.walker, at) {
+        if let Move::Thread(thread) = what
+            && at.state.threads[usize::from(thread)].status == Status::Failed
+            && let Some(failure) = failure_of_thread(&self.walker, at)
+        {
             return Ok(Flow::Found(Box::new(failure)));
         }
         if let Some(failure) = failure_of_length(&self.walker, at) {

@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use crate::state::copies::share_any;
+
 /// The number of elements of a block. More elements mean fewer allocations, and more to copy in a clone.
 const BLOCK: usize = 32;
 
@@ -33,7 +35,7 @@ impl<T: Clone> Clone for Trail<T> {
     }
 
     fn clone_from(&mut self, source: &Self) {
-        self.before.clone_from(&source.before);
+        share_any(&mut self.before, &source.before);
         self.recent.clone_from(&source.recent);
     }
 }
@@ -56,6 +58,12 @@ impl<T: Clone> Trail<T> {
             self.before = Some(Arc::new(Block { items, len, before }));
         }
         self.recent.push(item);
+    }
+
+    /// Returns the newest element.
+    pub(crate) fn last(&self) -> Option<&T> {
+        // The newest block is never empty, except at the beginning.
+        self.recent.last()
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -11,12 +11,13 @@
 //!
 //! Every path is finite (threads make progress or park), so nothing is put off for ever.
 
-use mowgli::machine::{Addr, Step};
+use mowgli::machine::{Addr, Rule, Step};
 use smallvec::SmallVec;
 
 use crate::exploring::conditions::{self, Conditions};
 use crate::exploring::trail::Trail;
 use crate::fabric::request::{Deadline, Note, Reply, Request};
+use crate::state::behaviour::Past;
 use crate::state::sharing::{Agent, Seen};
 use crate::state::waits::Waits;
 use crate::state::{Common, Move, State, Status, agent_of};
@@ -27,11 +28,15 @@ use crate::{Config, Memory, SimError};
 /// Builds a world.
 pub(crate) type Builder<'a> = &'a (dyn Fn(&mut World) + Sync);
 
+/// A granted request: the thread, and the past that its reply led to. Nothing stands for the reply that wakes a thread, whose past may
+/// be merged with others. Paths are copied all the time, and replies are large.
+pub(crate) type Answered = (u16, Option<Past>);
+
 /// A position: a state and how it was reached.
 pub(crate) struct Position {
     pub(crate) state: State,
-    /// Requests granted since the set-up, with their replies.
-    pub(crate) path: Trail<Granted>,
+    /// Requests granted since the set-up.
+    pub(crate) path: Trail<Answered>,
     /// Moves taken since the set-up.
     pub(crate) schedule: Trail<Move>,
 }
@@ -93,8 +98,13 @@ impl<'a> Walker<'a> {
     }
 
     /// Brings a run to this position, so that the next request of every thread is known.
-    pub(crate) fn consult(&mut self, state: &State, path: &Trail<Granted>) -> Result<(), SimError> {
-        let path = path.to_vec();
+    pub(crate) fn consult(&mut self, state: &State, path: &Trail<Answered>) -> Result<(), SimError> {
+        let reply = |past: Option<Past>| past.map_or(Reply::Unit, |past| self.common.behaviour.reply(past));
+        let path: Vec<Granted> = path
+            .to_vec()
+            .into_iter()
+            .map(|(thread, past)| (thread, reply(past)))
+            .collect();
         let on_path = match &mut self.run {
             Some(run) => run.follow(&path),
             None => None,
@@ -120,6 +130,7 @@ impl<'a> Walker<'a> {
 
     /// Takes a move that is enabled.
     pub(crate) fn take(&mut self, at: &mut Position, what: Move) -> Result<bool, SimError> {
+        let mut wakes = self.config.memory == Memory::Strong || may_wake(what);
         let taken = match what {
             Move::Machine(step) => at.state.take(step),
             Move::Fault(fault) => at.state.fail(fault),
@@ -131,10 +142,15 @@ impl<'a> Walker<'a> {
                 match (granted, request) {
                     (None, _) => false,
                     // The thread stops here. It is told once it is woken, if ever.
-                    (Some(_), Request::Park | Request::End(_)) => true,
+                    (Some(_), Request::Park | Request::End(_)) => {
+                        wakes = true;
+                        true
+                    }
                     (Some(reply), _) => {
                         at.state.advance(self.common, thread, &reply);
-                        at.path.push((thread, reply));
+                        let past = at.state.threads[usize::from(thread)].past;
+                        at.path.push((thread, Some(past)));
+                        wakes |= !is_quiet(request);
                         true
                     }
                 }
@@ -147,7 +163,16 @@ impl<'a> Walker<'a> {
                 Move::Thread(thread) => at.state.failed_evaluation(thread).map(|past| (thread, past)),
                 Move::Machine(_) | Move::Fault(_) => None,
             };
-            self.settle(at)?;
+            match (wakes, what) {
+                (true, _) => self.settle(at)?,
+                (false, Move::Thread(thread)) => {
+                    let past = at.state.threads[usize::from(thread)].past;
+                    if self.common.behaviour.request(past).is_none() {
+                        self.consult(&at.state, &at.path)?;
+                    }
+                }
+                (false, Move::Machine(_) | Move::Fault(_)) => {}
+            }
             if let Some((thread, past)) = parked
                 && self.common.behaviour.fails_first(past)
             {
@@ -172,8 +197,9 @@ impl<'a> Walker<'a> {
 
     /// Wakes threads and learns what they ask for.
     pub(crate) fn settle(&mut self, at: &mut Position) -> Result<(), SimError> {
-        while let Some(woken) = at.state.wake(self.common) {
-            at.path.push(woken);
+        while let Some((thread, reply)) = at.state.wake(self.common) {
+            let past = at.state.threads[usize::from(thread)].past;
+            at.path.push((thread, (reply != Reply::Unit).then_some(past)));
         }
         if unknown(self.common, &at.state).is_some() {
             self.consult(&at.state, &at.path)?;
@@ -201,30 +227,49 @@ impl<'a> Walker<'a> {
 
     /// Finds a move that need not be interleaved with others. If there is none, `moves` holds every enabled
     /// move.
-    pub(crate) fn commuting(&mut self, state: &mut State, moves: &mut Vec<Move>) -> Option<Move> {
+    pub(crate) fn commuting(&mut self, at: &mut Position, moves: &mut Vec<Move>) -> Option<Move> {
+        let state = &mut at.state;
         moves.clear();
+        // What has moved last, a thread or the machine, often goes on so, and the rest need not be looked at before it stops.
+        let last = at.schedule.last().copied();
+        if let Some(Move::Thread(thread)) = last
+            && self.goes_alone(state, thread) == Some(true)
+        {
+            return Some(Move::Thread(thread));
+        }
+        let machine_first = matches!(last, Some(Move::Machine(_)));
+        if machine_first && let Some(step) = self.lists_steps(state) {
+            return Some(Move::Machine(step));
+        }
         for thread in 0..state.threads.len() as u16 {
-            let Some(request) = state.request(self.common, thread) else {
-                continue;
-            };
-            if !state.is_enabled(self.common, thread, request) {
-                continue;
+            match self.goes_alone(state, thread) {
+                Some(true) => return Some(Move::Thread(thread)),
+                Some(false) => moves.push(Move::Thread(thread)),
+                None => {}
             }
-            if self.thread_commutes(state, thread, request) || self.only_parks(state, thread, request) {
-                return Some(Move::Thread(thread));
-            }
-            moves.push(Move::Thread(thread));
         }
-        self.scratch.clear();
-        state.machine.steps(&mut self.scratch);
-        for &step in &self.scratch {
-            if self.step_commutes(state, step) {
-                return Some(Move::Machine(step));
-            }
-            moves.push(Move::Machine(step));
+        if !machine_first && let Some(step) = self.lists_steps(state) {
+            return Some(Move::Machine(step));
         }
+        moves.extend(self.scratch.iter().map(|&step| Move::Machine(step)));
         state.faults(moves.is_empty(), moves);
         None
+    }
+
+    /// Lists the steps of the machine in `scratch`. Returns the first that need not be interleaved with others, if there is one.
+    fn lists_steps(&mut self, state: &State) -> Option<Step> {
+        self.scratch.clear();
+        state.machine.steps(&mut self.scratch);
+        let mut steps = self.scratch.iter();
+        steps.find(|&&step| self.step_commutes(state, step)).copied()
+    }
+
+    /// Returns whether the thread's move need not be interleaved with others; nothing if it has none.
+    fn goes_alone(&self, state: &mut State, thread: u16) -> Option<bool> {
+        let request = state.request(self.common, thread)?;
+        state
+            .is_enabled(self.common, thread, request)
+            .then(|| self.thread_commutes(state, thread, request) || self.only_parks(state, thread, request))
     }
 
     /// Returns whether the thread evaluates the condition of a wait, would poll in vain, and park. Nothing else changes
@@ -342,4 +387,35 @@ impl<'a> Walker<'a> {
             Some((index as u16, message))
         })
     }
+}
+
+/// Returns whether the move may wake a parked thread, or tell a new thread what to do. What a thread's move does depends on its request:
+/// [`is_quiet`].
+fn may_wake(what: Move) -> bool {
+    match what {
+        Move::Thread(_) => false,
+        Move::Fault(_) => true,
+        Move::Machine(Step::Drain { .. }) => true,
+        // The others write no memory, and bring no completion to where it can be polled.
+        Move::Machine(Step::Nic { rule, .. }) => match rule {
+            Rule::LocalRead | Rule::RemoteRead | Rule::RemoteWrite | Rule::AtomicWrite | Rule::Fence => false,
+            Rule::AtomicRead | Rule::Respond | Rule::Complete => true,
+            Rule::PlaceLocal | Rule::PlaceRemote | Rule::Forward => true,
+        },
+    }
+}
+
+/// Returns whether a granted request changes nothing that a parked thread looks at. What goes into a store buffer is seen by its own
+/// thread only, and that one is not parked.
+fn is_quiet(request: &Request) -> bool {
+    matches!(
+        request,
+        Request::Load { .. }
+            | Request::Store { .. }
+            | Request::Fence
+            | Request::Post { .. }
+            | Request::WaitBegin { .. }
+            | Request::WaitEnd
+            | Request::Note(_)
+    )
 }

@@ -167,6 +167,17 @@ impl Behaviour {
         child.copied().map(Past)
     }
 
+    /// Returns the reply that led to `past`.
+    ///
+    /// # Panics
+    /// Panics at the beginning of a thread, where no reply has led to.
+    pub(crate) fn reply(&self, past: Past) -> Reply {
+        match self.nodes.get(past.0).parent.get() {
+            Some((_, reply)) => reply.clone(),
+            None => unreachable!("a reply has led to every past but the first"),
+        }
+    }
+
     /// Returns the notes that a thread has made on the way to `past`, oldest first, each with its reply.
     pub(crate) fn notes(&self, past: Past) -> Vec<(Note, Reply)> {
         let mut notes = Vec::new();

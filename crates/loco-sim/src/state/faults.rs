@@ -140,7 +140,6 @@ struct Site {
 }
 
 /// Time and loss in a state.
-#[derive(Clone)]
 pub(crate) struct Losses {
     allowed: Faults,
     expiries: u32,
@@ -148,6 +147,21 @@ pub(crate) struct Losses {
     suspicions: u32,
     /// The sites by node; empty where nothing can go wrong.
     sites: Vec<Site>,
+}
+
+impl Clone for Losses {
+    fn clone(&self) -> Losses {
+        Losses {
+            sites: self.sites.clone(),
+            ..*self
+        }
+    }
+
+    fn clone_from(&mut self, source: &Losses) {
+        let mut sites = std::mem::take(&mut self.sites);
+        sites.clone_from(&source.sites);
+        *self = Losses { sites, ..*source };
+    }
 }
 
 impl Losses {
@@ -404,7 +418,7 @@ impl State {
                     self.losses.expiries = left;
                     self.losses.sites[node].clock = deadline;
                 }
-                if let Some(wait) = &mut self.threads[usize::from(thread)].wait {
+                if let Some(wait) = self.threads[usize::from(thread)].wait_mut() {
                     wait.expired = true;
                 }
             }

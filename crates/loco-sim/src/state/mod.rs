@@ -5,6 +5,7 @@
 
 pub(crate) mod behaviour;
 pub(crate) mod chunks;
+pub(crate) mod copies;
 mod encode;
 pub(crate) mod faults;
 pub(crate) mod names;
@@ -21,6 +22,7 @@ use smallvec::SmallVec;
 
 use crate::fabric::request::{Deadline, Kind, LockMode, NodeSet, Note, Reply, Request, VirtualWord};
 use crate::state::behaviour::{Behaviour, Past};
+use crate::state::copies::{share, share_any};
 use crate::state::faults::{Fault, Faults, Losses};
 use crate::state::names::Names;
 use crate::state::sharing::{Agent, Other, Part, Seen, Shared};
@@ -102,10 +104,15 @@ impl Clone for State {
 
     fn clone_from(&mut self, source: &State) {
         self.machine.clone_from(&source.machine);
-        self.threads.clone_from(&source.threads);
-        self.infos.clone_from(&source.infos);
+        self.threads.truncate(source.threads.len());
+        let common = self.threads.len();
+        for (mine, theirs) in self.threads.iter_mut().zip(&source.threads) {
+            mine.become_copy(theirs);
+        }
+        self.threads.extend_from_slice(&source.threads[common..]);
+        share(&mut self.infos, &source.infos);
         self.locks.clone_from(&source.locks);
-        self.mail.clone_from(&source.mail);
+        share(&mut self.mail, &source.mail);
         self.losses.clone_from(&source.losses);
     }
 }
@@ -123,12 +130,25 @@ pub(crate) struct Info {
 pub(crate) struct Thread {
     pub(crate) past: Past,
     pub(crate) status: Status,
-    /// The wait that the thread is in.
-    pub(crate) wait: Option<Box<Waiting>>,
+    /// The wait that the thread is in. Most threads of a state are parked, and copies of the state share their waits.
+    pub(crate) wait: Option<Arc<Waiting>>,
     /// The number of calls of its history that have returned.
     finished: u16,
     /// The number of requests granted that are not part of a failed evaluation. It follows from the past.
     phase: u32,
+}
+
+impl Thread {
+    fn become_copy(&mut self, source: &Thread) {
+        share_any(&mut self.wait, &source.wait);
+        (self.past, self.status) = (source.past, source.status);
+        (self.finished, self.phase) = (source.finished, source.phase);
+    }
+
+    /// Returns the wait that the thread is in, to change it.
+    fn wait_mut(&mut self) -> Option<&mut Waiting> {
+        self.wait.as_mut().map(Arc::make_mut)
+    }
 }
 
 /// The ability of a thread to go on.
@@ -212,7 +232,7 @@ impl State {
 
     /// Returns whether the thread's store buffer is empty, as locked instructions need it.
     fn drained(&self, thread: u16) -> bool {
-        self.machine.is_enabled(thread, &Action::Mfence)
+        self.machine.is_drained(thread)
     }
 
     /// Returns whether the request could be granted now.
@@ -260,8 +280,8 @@ impl State {
                 let addr = self.addr(common, word);
                 seen.touch(addr, cpu, false, phase);
                 let value = self.machine.load(thread, addr)? as u64;
-                if let Some(wait) = &mut self.threads[thread as usize].wait {
-                    wait.reads.push((word, value));
+                if let Some(wait) = self.threads[thread as usize].wait_mut() {
+                    wait.reads.push((addr, value));
                 }
                 return Some(Reply::Value(value));
             }
@@ -284,8 +304,8 @@ impl State {
                 seen.touch(loc, cpu, false, phase);
                 seen.touch(loc, cpu, true, phase);
                 let old = self.locked(thread, loc, rmw)?;
-                if let Some(wait) = &mut self.threads[thread as usize].wait {
-                    wait.reads.push((word, rmw.apply(old).unwrap_or(old)));
+                if let Some(wait) = self.threads[thread as usize].wait_mut() {
+                    wait.reads.push((loc, rmw.apply(old).unwrap_or(old)));
                 }
                 Reply::Value(old)
             }
@@ -330,7 +350,7 @@ impl State {
                 let completions = self.poll(node);
                 let none = completions.is_empty();
                 let reply = Reply::Completions(completions);
-                if let Some(wait) = &mut self.threads[thread as usize].wait {
+                if let Some(wait) = self.threads[thread as usize].wait_mut() {
                     wait.polled = true;
                     if none {
                         return Some(reply);
@@ -363,7 +383,7 @@ impl State {
                 t.phase += 1;
                 let reply = deadline.map_or(Reply::Unit, Reply::Value);
                 let entry = common.behaviour.after(t.past, &reply);
-                t.wait = Some(Box::new(Waiting {
+                t.wait = Some(Arc::new(Waiting {
                     begin: t.past,
                     entry,
                     failed: None,
@@ -391,6 +411,7 @@ impl State {
                 t.status = Status::Parked;
                 let counts = common.waits == Waits::Apart;
                 if let Some(wait) = t.wait.as_mut().filter(|wait| wait.pure && !counts) {
+                    let wait = Arc::make_mut(wait);
                     wait.failed = Some(t.past);
                     t.past = common.behaviour.resumption(t.past).unwrap_or(wait.entry);
                     wait.entry = t.past;
@@ -416,7 +437,7 @@ impl State {
                     // The value is odd, to differ from the refusal.
                     Reply::Value(lock.version | 1)
                 } else {
-                    if let Some(wait) = &mut self.threads[thread as usize].wait {
+                    if let Some(wait) = self.threads[thread as usize].wait_mut() {
                         wait.locks.push(index);
                     }
                     Reply::Value(0)
@@ -481,8 +502,8 @@ impl State {
         };
         let t = &mut self.threads[thread as usize];
         t.phase += 1;
-        if let Some(wait) = &mut t.wait {
-            wait.pure = false;
+        if let Some(wait) = t.wait.as_mut().filter(|wait| wait.pure) {
+            Arc::make_mut(wait).pure = false;
         }
         Some(reply)
     }

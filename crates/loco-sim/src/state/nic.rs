@@ -16,14 +16,17 @@ impl State {
     pub(super) fn can_poll(&self, node: u16) -> bool {
         self.losses.has_failed(node)
             || self
-                .queue_pairs_of(node)
-                .any(|(t, peer)| self.machine.is_enabled(t, &Action::Poll { peer }))
+                .threads_of(node)
+                .any(|thread| self.machine.has_notification(thread))
+    }
+
+    fn threads_of(&self, node: u16) -> impl Iterator<Item = u16> + '_ {
+        (0..self.threads.len() as u16).filter(move |&t| self.node_of(t) == node)
     }
 
     pub(super) fn queue_pairs_of(&self, node: u16) -> impl Iterator<Item = (u16, u16)> + '_ {
         let peers = self.mail.len() as u16;
-        (0..self.threads.len() as u16)
-            .filter(move |&t| self.node_of(t) == node)
+        self.threads_of(node)
             .flat_map(move |t| (0..peers).map(move |peer| (t, peer)))
     }
 

@@ -8,7 +8,7 @@ use mowgli::machine::Addr;
 use smallvec::SmallVec;
 
 use super::{Common, State, Status};
-use crate::fabric::request::{NodeSet, Reply, Request, VirtualWord};
+use crate::fabric::request::{NodeSet, Reply, Request};
 use crate::state::behaviour::Past;
 
 /// Says how the past of a thread records an evaluation of a wait's condition that only read and did not hold.
@@ -39,7 +39,8 @@ pub(crate) struct Waiting {
     /// Set while the evaluation has only read.
     pub(super) pure: bool,
     pub(super) polled: bool,
-    pub(super) reads: SmallVec<[(VirtualWord, u64); 4]>,
+    /// The words that the evaluation read, with what it found.
+    pub(super) reads: SmallVec<[(Addr, u64); 4]>,
     /// The locks that the evaluation found taken.
     pub(super) locks: SmallVec<[usize; 1]>,
     /// The clock and the losses of its node that the evaluation saw, if it looked.
@@ -53,6 +54,26 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
+    /// Returns the words that the evaluation read.
+    pub(crate) fn words(&self) -> impl Iterator<Item = Addr> + '_ {
+        self.reads.iter().map(|&(word, _)| word)
+    }
+
+    /// Returns whether the evaluation polled for completions.
+    pub(crate) fn polled(&self) -> bool {
+        self.polled
+    }
+
+    /// Returns whether the evaluation looked at the clock of its node or at what the node knows of losses.
+    pub(crate) fn looked(&self) -> bool {
+        self.looked.is_some()
+    }
+
+    /// Returns the locks that the evaluation found taken.
+    pub(crate) fn locks(&self) -> &[usize] {
+        &self.locks
+    }
+
     /// Returns the description of the wait.
     pub(crate) fn what<'a>(&self, common: &'a Common) -> &'a Arc<str> {
         match common.behaviour.request(self.begin) {
@@ -68,7 +89,7 @@ impl State {
     pub(super) fn look(&mut self, thread: u16) {
         let node = self.node_of(thread);
         let seen = (self.losses.clock(node), self.losses.known(node));
-        if let Some(wait) = &mut self.threads[thread as usize].wait {
+        if let Some(wait) = self.threads[thread as usize].wait_mut() {
             wait.looked.get_or_insert(seen);
         }
     }
@@ -97,9 +118,10 @@ impl State {
                 (t.status, t.past, t.wait) = (Status::Ready, past, None);
                 return Some((thread, reply));
             }
-            let changed = wait.reads.iter().any(|&(word, value)| {
-                self.machine.load(thread, Addr(common.words.index(word.0))) != Some(value as i64)
-            });
+            let changed = wait
+                .reads
+                .iter()
+                .any(|&(word, value)| self.machine.load(thread, word) != Some(value as i64));
             let released = wait
                 .locks
                 .iter()
@@ -113,7 +135,7 @@ impl State {
             }
             let t = &mut self.threads[thread as usize];
             t.status = Status::Ready;
-            if let Some(wait) = &mut t.wait {
+            if let Some(wait) = t.wait.as_mut().map(Arc::make_mut) {
                 match wait.failed.take() {
                     Some(failed) => match common.behaviour.resumption(failed) {
                         Some(past) => t.past = past,
@@ -138,24 +160,9 @@ impl State {
         None
     }
 
-    /// Returns the words that a parked thread waits for, whether it waits for completions, and the locks that
-    /// it waits for.
-    pub(crate) fn parked_on(&self, common: &Common, thread: u16) -> (Vec<Addr>, bool, Vec<usize>) {
-        let Some(wait) = &self.threads[usize::from(thread)].wait else {
-            return Default::default();
-        };
-        let words = wait
-            .reads
-            .iter()
-            .map(|(word, _)| Addr(common.words.index(word.0)))
-            .collect();
-        (words, wait.polled, wait.locks.to_vec())
-    }
-
-    /// Returns whether a parked thread goes on when the clock of its node, or what the node knows of losses, changes.
-    pub(crate) fn looked(&self, thread: u16) -> bool {
-        let wait = &self.threads[usize::from(thread)].wait;
-        wait.as_ref().is_some_and(|wait| wait.looked.is_some())
+    /// Returns the wait that a thread is in.
+    pub(crate) fn wait(&self, thread: u16) -> Option<&Waiting> {
+        self.threads[usize::from(thread)].wait.as_deref()
     }
 
     /// Returns whether the thread evaluates its condition and has only read so far.
@@ -175,6 +182,7 @@ impl State {
             let (Some(failed), Some(request)) = (wait.resumes, common.behaviour.request(t.past)) else {
                 continue;
             };
+            let wait = Arc::make_mut(wait);
             wait.resumes = None;
             if common.behaviour.request(wait.entry) != Some(request) {
                 let met = match common.waits {

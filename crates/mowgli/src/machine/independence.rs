@@ -70,6 +70,12 @@ impl Machine {
         }
     }
 
+    /// Returns whether an RMW of any queue pair towards the node is between its read and the arrival of its write.
+    #[inline]
+    pub fn unit_is_held(&self, node: u16) -> bool {
+        self.is_unit_held(node)
+    }
+
     /// Returns whether an RMW of this queue pair is between its read and the arrival of its write.
     pub fn holds_unit(&self, qp: QpId) -> bool {
         self.is_unit_held(qp.peer)

@@ -243,6 +243,23 @@ impl Machine {
         }
     }
 
+    /// Returns whether the thread's store buffer is empty.
+    #[inline]
+    pub fn is_drained(&self, thread: u16) -> bool {
+        self.threads
+            .get(usize::from(thread))
+            .is_some_and(|state| state.store_buffer.is_empty())
+    }
+
+    /// Returns whether some queue pair of the thread has a notification that can be polled now.
+    #[inline]
+    pub fn has_notification(&self, thread: u16) -> bool {
+        self.threads.get(usize::from(thread)).is_some_and(|state| {
+            let mut heads = state.queue_pairs.iter().map(|qp| qp.wb_l.first());
+            heads.any(|head| matches!(head, Some(LocalBack::Notification { .. })))
+        })
+    }
+
     /// Returns whether an operation of this thread with this tag has yet to complete in the sense of RDMA^WAIT (LOCO'26 Def. F.2). A
     /// put completes when its remote write is issued (is in `wb_R`), a get or RMW when its result is in memory.
     pub fn is_outstanding(&self, thread: u16, tag: u64) -> bool {
