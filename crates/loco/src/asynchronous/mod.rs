@@ -52,6 +52,7 @@
 mod barrier;
 mod call;
 mod driver;
+mod lane;
 mod lock;
 mod ring;
 mod shared;
