@@ -21,6 +21,7 @@ mod resolve;
 mod resolve_code;
 mod statement;
 mod suggest;
+mod symbols;
 
 use serde::{Deserialize, Serialize};
 
