@@ -1,5 +1,8 @@
-//! Lists the files of the repository for the rules in `tests/tidy.rs`.
+//! What the rules in `tests/` read: the files of the repository, its crates, and their modules.
 #![forbid(unsafe_code)]
+
+pub mod modules;
+mod text;
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -39,4 +42,27 @@ pub fn files(dir: &Path) -> io::Result<Vec<PathBuf>> {
 /// Returns true if the path has this extension.
 pub fn has_extension(path: &Path, extension: &str) -> bool {
     path.extension().is_some_and(|e| e == extension)
+}
+
+/// Returns the folders of all crates.
+///
+/// # Errors
+/// Fails when a folder cannot be read.
+pub fn crates() -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for kind in ["crates", "apps"] {
+        for entry in fs::read_dir(root().join(kind))? {
+            let path = entry?.path();
+            if path.join("Cargo.toml").is_file() {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Returns the path from the repository's root.
+pub fn shown(path: &Path) -> String {
+    path.strip_prefix(root()).unwrap_or(path).display().to_string()
 }

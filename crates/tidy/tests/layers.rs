@@ -1,31 +1,14 @@
-//! Crates and modules form no circles, and every dependency of a crate is used in it.
+//! Crates form no circles, nor do the modules of a folder, and every dependency of a crate is used in it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use tidy::{files, has_extension, root};
+use tidy::modules::{Modules, Uses};
+use tidy::{files, has_extension, shown};
 
-/// The users of each module or crate, with a place that shows the use.
-type Uses = BTreeMap<String, BTreeMap<String, String>>;
-
-/// Returns the folders of all crates.
 fn crates() -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for kind in ["crates", "apps"] {
-        let entries = fs::read_dir(root().join(kind)).expect("the repository can be read");
-        found.extend(
-            entries
-                .filter_map(|entry| entry.ok().map(|entry| entry.path()))
-                .filter(|path| path.join("Cargo.toml").is_file()),
-        );
-    }
-    found.sort();
-    found
-}
-
-fn shown(path: &Path) -> String {
-    path.strip_prefix(root()).unwrap_or(path).display().to_string()
+    tidy::crates().expect("the repository can be read")
 }
 
 fn is_word(c: char) -> bool {
@@ -37,101 +20,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c| !is_word(c)).filter(|word| !word.is_empty())
 }
 
-/// Returns source text without comments, and without the tests at its end.
-fn code(path: &Path) -> String {
-    let text = fs::read_to_string(path).expect("sources are UTF-8");
-    let mut code = String::new();
-    for line in text.lines() {
-        let line = line.split_once("//").map_or(line, |(before, _)| before);
-        let is_tests = line.starts_with("#[cfg(") && line.contains("test") && !line.contains("not(test");
-        if is_tests && text.contains("mod tests {") {
-            break;
-        }
-        code.push_str(line);
-        code.push('\n');
-    }
-    code
-}
-
-/// Returns the names that `path` (`crate::a::b`, `super::a`, with braces) mentions first, after `start` in
-/// `code`.
-fn named_after(code: &str, start: usize) -> Vec<&str> {
-    let rest = &code[start..];
-    let Some(inside) = rest.strip_prefix('{') else {
-        return words(rest).next().into_iter().collect();
-    };
-    let mut depth = 1_usize;
-    let mut names = Vec::new();
-    let mut begins = true;
-    let mut at = 0;
-    while depth > 0 && at < inside.len() {
-        let c = inside.as_bytes()[at] as char;
-        if is_word(c) {
-            let word = words(&inside[at..]).next().unwrap_or_default();
-            if depth == 1 && begins {
-                names.push(word);
-            }
-            begins = false;
-            at += word.len().max(1);
-            continue;
-        }
-        match c {
-            '{' => depth += 1,
-            '}' => depth -= 1,
-            ',' => begins = true,
-            _ => {}
-        }
-        at += 1;
-    }
-    names
-}
-
-/// Returns the top-level modules that the sources of `src` use, other than their own.
-fn modules(src: &Path) -> Uses {
-    let mut exported = BTreeMap::new();
-    let root_file = ["lib.rs", "main.rs"].map(|name| src.join(name));
-    let root_file = root_file.iter().find(|path| path.is_file());
-    let root_code = root_file.map(|path| code(path)).unwrap_or_default();
-    for part in root_code.split("pub use ").skip(1) {
-        let part = part.split(';').next().unwrap_or_default();
-        let mut words = words(part).skip_while(|&word| word == "crate");
-        if let Some(module) = words.next() {
-            exported.extend(words.map(|word| (word.to_owned(), module.to_owned())));
-        }
-    }
-    let mut uses = Uses::new();
-    for path in files(src).expect("the repository can be read") {
-        let inside = path.strip_prefix(src).unwrap_or(&path).with_extension("");
-        let mut parts: Vec<_> = inside.iter().filter_map(|part| part.to_str()).collect();
-        if parts.last() == Some(&"mod") {
-            parts.pop();
-        }
-        let Some(&own) = parts.first() else { continue };
-        if !has_extension(&path, "rs") || ["lib", "main"].contains(&own) || parts.last() == Some(&"tests") {
-            continue;
-        }
-        let code = code(&path);
-        for prefix in ["crate::".to_owned(), "super::".repeat(parts.len())] {
-            for (at, _) in code.match_indices(&prefix) {
-                let before = code[..at].chars().next_back();
-                if before.is_some_and(|c| is_word(c) || c == ':' || c == '$') {
-                    continue;
-                }
-                for name in named_after(&code, at + prefix.len()) {
-                    let to = exported.get(name).map_or(name, String::as_str);
-                    let exists = src.join(to).is_dir() || src.join(format!("{to}.rs")).is_file();
-                    if exists && to != own {
-                        let places = uses.entry(own.to_owned()).or_default();
-                        places.entry(to.to_owned()).or_insert_with(|| shown(&path));
-                    }
-                }
-            }
-        }
-    }
-    uses
-}
-
-/// Returns the edges that lie on a circle, as `a uses b (place)`.
+/// Returns the circles: who is in it, and a line an edge of it with its places.
 fn circles(uses: &Uses) -> Vec<String> {
     let reached = |from: &str| {
         let mut seen = BTreeSet::new();
@@ -145,28 +34,36 @@ fn circles(uses: &Uses) -> Vec<String> {
         }
         seen
     };
-    let mut found = Vec::new();
+    let reached: BTreeMap<_, _> = uses.keys().map(|from| (from.as_str(), reached(from))).collect();
+    let mut found = BTreeMap::<Vec<&str>, String>::new();
     for (from, to) in uses {
-        for (to, place) in to {
-            if reached(to).contains(from.as_str()) {
-                found.push(format!("{from} uses {to} ({place})"));
-            }
+        let back = |to: &str| reached.get(to).is_some_and(|seen| seen.contains(from.as_str()));
+        for (to, places) in to.iter().filter(|(to, _)| back(to)) {
+            let own = &reached[from.as_str()];
+            let members = own.iter().copied().filter(|&member| back(member)).collect();
+            let edge = format!("\n    {from} uses {to} ({})", places.join(", "));
+            found.entry(members).or_default().push_str(&edge);
         }
     }
-    found
+    let line = |(members, edges): (Vec<&str>, String)| format!("{}:{edges}", members.join(", "));
+    found.into_iter().map(line).collect()
 }
 
 #[test]
 fn modules_form_no_circle() {
     let mut broken = Vec::new();
     for path in crates() {
-        let name = shown(&path);
-        let found = circles(&modules(&path.join("src")));
-        broken.extend(found.iter().map(|edge| format!("{name}: {edge}")));
+        let src = path.join("src");
+        let modules = Modules::read(&src).expect("sources are UTF-8");
+        for (folder, uses) in modules.uses() {
+            let folder = shown(&src.join(folder));
+            let found = circles(&uses);
+            broken.extend(found.iter().map(|circle| format!("{folder}: {circle}")));
+        }
     }
     assert!(
         broken.is_empty(),
-        "layers are folders:\n  {}",
+        "modules of a folder form no circle:\n  {}",
         broken.join("\n  ")
     );
 }
@@ -219,7 +116,7 @@ fn crates_form_no_circle() {
         for to in dependencies(&manifest).iter().map(|to| library(to)) {
             if to != name {
                 let places = uses.entry(name.clone()).or_default();
-                places.insert(to, shown(&path.join("Cargo.toml")));
+                places.insert(to, vec![shown(&path.join("Cargo.toml"))]);
             }
         }
     }
@@ -262,13 +159,11 @@ fn circles_are_found() {
         let mut uses = Uses::new();
         for (from, to) in edges {
             let places = uses.entry((*from).to_owned()).or_default();
-            places.insert((*to).to_owned(), "x.rs".to_owned());
+            places.insert((*to).to_owned(), vec!["x.rs:1".to_owned()]);
         }
         uses
     };
     assert_eq!(circles(&uses(&[("a", "b"), ("b", "c"), ("a", "c")])), [""; 0]);
     let found = circles(&uses(&[("a", "b"), ("b", "c"), ("c", "b")]));
-    assert_eq!(found, ["b uses c (x.rs)", "c uses b (x.rs)"]);
-    assert_eq!(named_after("a::b;", 0), ["a"]);
-    assert_eq!(named_after("{a::{b, c}, d, self as e};", 0), ["a", "d", "self"]);
+    assert_eq!(found, ["b, c:\n    b uses c (x.rs:1)\n    c uses b (x.rs:1)"]);
 }

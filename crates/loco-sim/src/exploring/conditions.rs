@@ -7,7 +7,7 @@
 //! asks for something else than it has asked for in the same past, the condition remembers, and the exploration is made again with
 //! [`Waits::Apart`].
 //!
-//! Relies on [`crate::exploring::walk`]. Used by it and by [`crate::exploring::search`].
+//! Relies on [`crate::exploring::walk`]. Used where moves are taken ([`take`]).
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -25,32 +25,17 @@ const EXECUTIONS: u64 = 3;
 /// The most moves of each.
 const MOVES_MAX: usize = 400;
 
-/// Points where threads are parked after a failed evaluation, which have yet to be checked.
-#[derive(Default)]
-pub(crate) struct Conditions {
-    unchecked: Vec<(Position, u16)>,
-    /// Set while points are checked, so that those met on the way wait for their turn.
-    checking: bool,
-}
-
-/// Checks the condition of a thread that is parked here.
+/// Takes a move that is enabled, and checks the condition of a thread that is parked by it.
 ///
 /// # Errors
-/// Returns [`SimError::NotDeterministic`] if it keeps more than its progress.
-pub(crate) fn check(walker: &mut Walker<'_>, at: &Position, thread: u16) -> Result<(), SimError> {
-    walker.conditions.unchecked.push((at.clone(), thread));
-    if walker.conditions.checking {
-        return Ok(());
+/// Those of [`Walker::take`]; [`SimError::NotDeterministic`] if a condition keeps more than its progress.
+pub(crate) fn take(walker: &mut Walker<'_>, at: &mut Position, what: Move) -> Result<bool, SimError> {
+    let taken = walker.take(at, what)?;
+    // Points met on the way wait for their turn.
+    while let Some((at, thread)) = walker.unchecked.pop() {
+        (0..EXECUTIONS).try_for_each(|execution| follow(walker, at.clone(), thread, execution))?;
     }
-    walker.conditions.checking = true;
-    let mut result = Ok(());
-    while result.is_ok()
-        && let Some((at, thread)) = walker.conditions.unchecked.pop()
-    {
-        result = (0..EXECUTIONS).try_for_each(|execution| follow(walker, at.clone(), thread, execution));
-    }
-    walker.conditions.checking = false;
-    result
+    Ok(taken)
 }
 
 /// Follows a random execution, and compares every request with those known.

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use explorer::{Choice, Samples};
 
+use crate::exploring::conditions;
 use crate::exploring::progress::Progress;
 use crate::exploring::script::Script;
 use crate::exploring::search::{failed, samples};
@@ -94,7 +95,7 @@ pub(crate) fn replay(config: &Config, builder: Builder<'_>, schedule: &Schedule)
             cut_off = true;
             break failure_of_length(&walker, &at);
         }
-        walker.take(&mut at, what)?;
+        conditions::take(&mut walker, &mut at, what)?;
     };
     let completeness = match (&failure, cut_off) {
         (Some(_), _) => Completeness::Stopped,

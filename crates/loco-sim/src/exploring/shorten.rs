@@ -8,6 +8,7 @@
 use std::mem::discriminant;
 use std::time::{Duration, Instant};
 
+use crate::exploring::conditions;
 use crate::exploring::system::{end_of, failure_of_length, failure_of_thread};
 use crate::exploring::walk::{Builder, Position, Walker};
 use crate::reports::Failure;
@@ -168,7 +169,7 @@ impl Trials<'_> {
             if let Some(tracer) = &mut tracer {
                 tracer.see(self.walker.common, &mut at.state, what);
             }
-            self.walker.take(&mut at, what)?;
+            conditions::take(&mut self.walker, &mut at, what)?;
         };
         let same = failure.filter(|f| discriminant(&f.kind) == discriminant(&self.wanted.kind));
         Ok(same.map(|f| (f, taken)))

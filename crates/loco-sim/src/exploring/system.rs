@@ -7,8 +7,8 @@ use explorer::{Flow, Mover, System};
 use mowgli::machine::Step;
 
 use crate::SimError;
-use crate::exploring::persistent;
 use crate::exploring::walk::{Position, Walker};
+use crate::exploring::{conditions, persistent};
 use crate::reports::{Failure, FailureKind};
 use crate::state::faults::Fault;
 use crate::state::sharing::Seen;
@@ -76,7 +76,7 @@ impl System for Explored<'_> {
     }
 
     fn apply(&mut self, at: &mut Position, what: Move) -> Result<Flow<Box<Failure>>, SimError> {
-        if !self.walker.take(at, what)? {
+        if !conditions::take(&mut self.walker, at, what)? {
             return Ok(Flow::Cut);
         }
         if let Move::Thread(thread) = what

@@ -14,7 +14,6 @@
 use mowgli::machine::{Addr, Rule, Step};
 use smallvec::SmallVec;
 
-use crate::exploring::conditions::{self, Conditions};
 use crate::exploring::trail::Trail;
 use crate::fabric::request::{Deadline, Note, Reply, Request};
 use crate::state::behaviour::Past;
@@ -66,7 +65,8 @@ pub(crate) struct Walker<'a> {
     pub(crate) seen: Seen,
     pub(crate) runs: u64,
     scratch: Vec<Step>,
-    pub(crate) conditions: Conditions,
+    /// Points where threads are parked after a failed evaluation, which have yet to be checked.
+    pub(crate) unchecked: Vec<(Position, u16)>,
 }
 
 impl<'a> Walker<'a> {
@@ -79,7 +79,7 @@ impl<'a> Walker<'a> {
             seen,
             runs: 0,
             scratch: Vec::new(),
-            conditions: Conditions::default(),
+            unchecked: Vec::new(),
         }
     }
 
@@ -128,7 +128,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// Takes a move that is enabled.
+    /// Takes a move that is enabled. The caller checks the conditions that are then [`unchecked`](Walker::unchecked).
     pub(crate) fn take(&mut self, at: &mut Position, what: Move) -> Result<bool, SimError> {
         let mut wakes = self.config.memory == Memory::Strong || may_wake(what);
         let taken = match what {
@@ -176,7 +176,7 @@ impl<'a> Walker<'a> {
             if let Some((thread, past)) = parked
                 && self.common.behaviour.fails_first(past)
             {
-                conditions::check(self, at, thread)?;
+                self.unchecked.push((at.clone(), thread));
             }
         }
         Ok(taken)

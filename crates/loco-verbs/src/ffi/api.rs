@@ -3,6 +3,7 @@
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::io;
 
+use super::library::Library;
 use super::types::{
     AllocDmAttr, CmEvent, CmId, CompChannel, ConnParam, Context, Cq, Device, DeviceAttr, DeviceAttrEx, Dm,
     EventChannel, Mr, Pd, Qp, QpAttr, QpInitAttr, VerbsContext, zeroed,
@@ -25,14 +26,14 @@ macro_rules! api {
             /// The addresses that `find` returns must be functions with the signatures that the C headers
             /// give them.
             pub(super) unsafe fn fill<E>(
-                mut find: impl FnMut(super::system::Library, &'static std::ffi::CStr) -> Result<*mut c_void, E>,
+                mut find: impl FnMut(Library, &'static std::ffi::CStr) -> Result<*mut c_void, E>,
             ) -> Result<Api, E> {
                 Ok(Api {
                     // SAFETY: an address of a function of this type, as the caller promises; never null, as `find`
                     // reports a missing symbol as an error.
                     $($($name: unsafe {
                         std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($arg),*) $(-> $ret)?>(
-                            find(super::system::Library::$library, $symbol)?,
+                            find(Library::$library, $symbol)?,
                         )
                     },)*)*
                 })

@@ -15,6 +15,7 @@ use std::ffi::CStr;
 mod api;
 #[cfg(test)]
 mod layout;
+mod library;
 mod system;
 #[cfg_attr(not(feature = "soft-device"), allow(dead_code))] // Only the device's side uses some.
 pub(crate) mod types;

@@ -4,24 +4,7 @@ use std::ffi::{CStr, c_void};
 use std::sync::OnceLock;
 
 use super::Api;
-
-/// One of the two libraries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Library {
-    /// `libibverbs.so.1`
-    Verbs,
-    /// `librdmacm.so.1`
-    ConnectionManager,
-}
-
-impl Library {
-    fn soname(self) -> &'static CStr {
-        match self {
-            Library::Verbs => c"libibverbs.so.1",
-            Library::ConnectionManager => c"librdmacm.so.1",
-        }
-    }
-}
+use super::library::Library;
 
 /// The status of a library, for `loco doctor`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use loco_fabric::{Doorbell, Fabric, FabricError, Platform, Std, Time};
 use loco_host::strand::{Paused, Resume, Strand};
 
-use crate::asynchronous::thread::{AsyncThread, Lane};
+use crate::asynchronous::lane::{Calls, Start};
+use crate::asynchronous::thread::AsyncThread;
 use crate::fabric::AnyFabric;
-use crate::{Manager, Result, Thread};
+use crate::{Manager, Result};
 
 /// The number of rounds without pauses in which nothing happens. A round looks at all calls, one after the other.
 const SPINS: u32 = 100;
@@ -30,37 +31,6 @@ pub struct Driver<F: Fabric<Platform = Std> = AnyFabric> {
     manager: Manager<F>,
     calls: Calls<F>,
     rounds: Arc<AtomicU64>,
-}
-
-/// The way to the driver's thread.
-pub(super) struct Calls<F: Fabric<Platform = Std>> {
-    starts: Sender<Start<F>>,
-    /// The doorbell of the node, by which the thread sleeps while calls wait.
-    bell: Option<Arc<dyn Doorbell>>,
-}
-
-impl<F: Fabric<Platform = Std>> Calls<F> {
-    /// Hands a call to the driver's thread. If the thread has panicked, the call is dropped, and reports it.
-    pub(super) fn start(&self, start: Start<F>) {
-        drop(self.starts.send(start));
-        if let Some(bell) = &self.bell {
-            bell.ring();
-        }
-    }
-
-    /// Returns the doorbell that makes the thread look at its calls again.
-    pub(super) fn bell(&self) -> Option<Arc<dyn Doorbell>> {
-        self.bell.clone()
-    }
-}
-
-impl<F: Fabric<Platform = Std>> Clone for Calls<F> {
-    fn clone(&self) -> Self {
-        Calls {
-            starts: self.starts.clone(),
-            bell: self.bell.clone(),
-        }
-    }
 }
 
 impl<F: Fabric<Platform = Std>> Driver<F> {
@@ -90,7 +60,7 @@ impl<F: Fabric<Platform = Std>> Driver<F> {
             .map_err(|error| FabricError::os(format!("starting thread `{name}`"), &error))?;
         Ok(Driver {
             manager: manager.clone(),
-            calls: Calls { starts, bell },
+            calls: Calls::new(starts, bell),
             rounds,
         })
     }
@@ -119,30 +89,6 @@ impl<F: Fabric<Platform = Std>> Clone for Driver<F> {
             rounds: self.rounds.clone(),
         }
     }
-}
-
-/// A call to run.
-pub(super) struct Job<F: Fabric<Platform = Std>> {
-    /// Makes the call, or passes on the reason that it cannot be made.
-    pub(super) body: Body<F>,
-    /// Set when nobody wants the outcome any more.
-    pub(super) given_up: Arc<AtomicBool>,
-}
-
-type Body<F> = Box<dyn FnOnce(Result<&Thread<F>>) + Send>;
-
-impl<F: Fabric<Platform = Std>> Job<F> {
-    fn is_given_up(&self) -> bool {
-        // Relaxed: it publishes nothing.
-        self.given_up.load(Ordering::Relaxed)
-    }
-}
-
-/// A call to run now, on the thread of `lane`, which is not in use.
-pub(super) struct Start<F: Fabric<Platform = Std>> {
-    pub(super) lane: Arc<Lane<F>>,
-    pub(super) thread: Box<Thread<F>>,
-    pub(super) job: Job<F>,
 }
 
 /// A call that has begun.

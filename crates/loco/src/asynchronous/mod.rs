@@ -54,6 +54,7 @@
 mod barrier;
 mod call;
 mod driver;
+mod lane;
 mod lock;
 mod ring;
 mod shared;

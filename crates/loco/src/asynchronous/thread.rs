@@ -1,13 +1,12 @@
 //! The task's counterpart of a thread: a [`Thread`] whose calls the driver waits for.
 
-use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use loco_fabric::{Fabric, Std, Time};
 
 use crate::asynchronous::call::Call;
-use crate::asynchronous::driver::{Calls, Job, Start};
+use crate::asynchronous::lane::{Calls, Job, Lane};
 use crate::fabric::AnyFabric;
 use crate::fence::Scope;
 use crate::{Error, Result, Thread};
@@ -25,51 +24,6 @@ pub struct AsyncThread<F: Fabric<Platform = Std> = AnyFabric> {
     lane: Arc<Lane<F>>,
     /// Operations are done when they are posted.
     synchronous: bool,
-}
-
-/// A thread and the calls that wait for it.
-pub(super) struct Lane<F: Fabric<Platform = Std>> {
-    state: Mutex<State<F>>,
-    driver: Calls<F>,
-}
-
-struct State<F: Fabric<Platform = Std>> {
-    /// `None` while a call uses it.
-    thread: Option<Box<Thread<F>>>,
-    waiting: VecDeque<Job<F>>,
-}
-
-impl<F: Fabric<Platform = Std>> Lane<F> {
-    fn lock(&self) -> MutexGuard<'_, State<F>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Ends the use of the thread by a call. The next call gets it, if there is one.
-    pub(super) fn give_back(self: Arc<Self>, thread: Box<Thread<F>>) {
-        let next = {
-            let mut state = self.lock();
-            match state.waiting.pop_front() {
-                Some(job) => Some((thread, job)),
-                None => {
-                    state.thread = Some(thread);
-                    None
-                }
-            }
-        };
-        if let Some((thread, job)) = next {
-            self.start(thread, job);
-        }
-    }
-
-    /// Hands a call to the driver.
-    fn start(self: Arc<Self>, thread: Box<Thread<F>>, job: Job<F>) {
-        let driver = self.driver.clone();
-        driver.start(Start {
-            lane: self,
-            thread,
-            job,
-        });
-    }
 }
 
 /// A lane, and its thread, which is in use.
@@ -92,13 +46,7 @@ impl<F: Fabric<Platform = Std>> AsyncThread<F> {
     pub(super) fn new(thread: Thread<F>, driver: Calls<F>) -> AsyncThread<F> {
         AsyncThread {
             synchronous: thread.network().synchronous(),
-            lane: Arc::new(Lane {
-                state: Mutex::new(State {
-                    thread: Some(Box::new(thread)),
-                    waiting: VecDeque::new(),
-                }),
-                driver,
-            }),
+            lane: Arc::new(Lane::new(thread, driver)),
         }
     }
 
@@ -192,7 +140,7 @@ impl<F: Fabric<Platform = Std>> AsyncThread<F> {
         {
             return Call::known(result);
         }
-        let (outcome, finish, given_up) = Call::under_way(gives_up, self.lane.driver.bell());
+        let (outcome, finish, given_up) = Call::under_way(gives_up, self.lane.bell());
         let body = move |thread: Result<&Thread<F>>| {
             finish.finish(match thread {
                 Err(error) => Ok(Err(error)),
@@ -210,29 +158,16 @@ impl<F: Fabric<Platform = Std>> AsyncThread<F> {
         };
         match borrowed.lane.take() {
             Some((lane, thread)) => lane.start(thread, job),
-            None => self.enqueue(job),
+            None => self.lane.clone().enqueue(job),
         }
         outcome
     }
 
     /// Takes the thread for the caller, if no call uses it.
     fn borrow(&self) -> Borrowed<F> {
-        let thread = self.lane.lock().thread.take();
+        let thread = self.lane.take();
         Borrowed {
             lane: thread.map(|thread| (self.lane.clone(), thread)),
-        }
-    }
-
-    /// Queues a call behind those under way.
-    fn enqueue(&self, job: Job<F>) {
-        let mut state = self.lane.lock();
-        match state.thread.take() {
-            None => state.waiting.push_back(job),
-            // The call under way has ended in between.
-            Some(thread) => {
-                drop(state);
-                self.lane.clone().start(thread, job);
-            }
         }
     }
 }

@@ -12,8 +12,10 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Instant;
 
+use mowgli_corerma::switches::Model as CoreRma;
 use serde::Serialize;
 
+use self::source::Plan;
 use crate::budget::{Limits, Run};
 use crate::shard::{self, Shard};
 use crate::theories::Bounds;
@@ -108,7 +110,7 @@ struct Row {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
-    let plans = source::plans(args)?;
+    let plans = plans(args)?;
     let workers = args.threads.or_else(|| std::thread::available_parallelism().ok());
     let workers = workers.map_or(1, NonZeroUsize::get);
     let run = Run::start(Limits::default());
@@ -159,6 +161,21 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
         ))?;
     }
     Ok(if complete { Exit::AsStated } else { Exit::Unknown })
+}
+
+/// Returns what the arguments ask for.
+///
+/// # Errors
+///
+/// Fails when the model has no generator or when it lacks an argument.
+fn plans(args: &Args) -> Result<Vec<Plan>, Error> {
+    if let Ok(model) = args.model.parse::<CoreRma>() {
+        return corerma::plans(args, model);
+    }
+    Ok(vec![Plan {
+        folder: String::new(),
+        source: Box::new(minimal::Minimal::new(args)?),
+    }])
 }
 
 fn line(row: &Row, totals: &writer::Totals) -> String {

@@ -2,15 +2,9 @@
 //!
 //! A source divides its work into units, each of which yields its tests in a fixed order. The writer runs units on several
 //! threads, skips those that are already on disk and those of other shards. A model family adds a file beside this one that
-//! implements [`Source`], and a line in [`plans`].
+//! implements [`Source`], and a line in [`plans`](super::plans).
 
 use std::sync::atomic::AtomicBool;
-
-use mowgli_corerma::switches::Model as CoreRma;
-
-use super::minimal::Minimal;
-use super::{Args, corerma};
-use crate::Error;
 
 /// A test that a source made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,19 +36,4 @@ pub(crate) struct Plan {
     pub(crate) folder: String,
     /// The source.
     pub(crate) source: Box<dyn Source>,
-}
-
-/// Returns what the arguments ask for.
-///
-/// # Errors
-///
-/// Fails when the model has no generator or when it lacks an argument.
-pub(crate) fn plans(args: &Args) -> Result<Vec<Plan>, Error> {
-    if let Ok(model) = args.model.parse::<CoreRma>() {
-        return corerma::plans(args, model);
-    }
-    Ok(vec![Plan {
-        folder: String::new(),
-        source: Box::new(Minimal::new(args)?),
-    }])
 }

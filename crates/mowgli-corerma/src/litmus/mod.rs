@@ -12,11 +12,12 @@ mod resolve;
 use serde::{Deserialize, Serialize};
 
 pub use condition::{Condition, Expected, Formula, Query};
-pub use parse::{DIALECT, WORDS, is_dialect, parse};
+pub use parse::{DIALECT, WORDS, is_dialect};
 pub use print::{program as program_text, statement};
 
 use crate::program::Program;
-use mowgli::litmus::{Diagnostic, Operand, ParseError};
+use mowgli::litmus::syntax;
+use mowgli::litmus::{Diagnostic, Operand, ParseError, Severity};
 
 /// A litmus test of coreRMA.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,4 +74,29 @@ pub struct Parsed {
     pub litmus: Litmus,
     /// Warnings, in the order of the text.
     pub warnings: Vec<Diagnostic>,
+}
+
+/// Parses and checks a test.
+///
+/// # Errors
+///
+/// Returns every mistake found, each with its place and remedy. The bounds of [`mowgli::litmus::limits`] hold.
+pub fn parse(source: &str) -> Result<Parsed, ParseError> {
+    let refused = |mut diagnostics: Vec<Diagnostic>| {
+        diagnostics.sort_by_key(|d| (d.span.start, d.span.end));
+        ParseError { diagnostics }
+    };
+    let file = syntax::parse_dialect(source, DIALECT, parse::file).map_err(refused)?;
+    let (litmus, mut diagnostics) = resolve::resolve(&file);
+    let is_error = |d: &Diagnostic| d.severity() == Severity::Error;
+    match litmus {
+        Some(litmus) if !diagnostics.iter().any(is_error) => {
+            diagnostics.sort_by_key(|d| (d.span.start, d.span.end));
+            Ok(Parsed {
+                litmus,
+                warnings: diagnostics,
+            })
+        }
+        _ => Err(refused(diagnostics)),
+    }
 }

@@ -1,10 +1,8 @@
 //! Reads the statements of the dialect; the parser of [`mowgli::litmus`] reads all around them.
 
 use mowgli::litmus::syntax::{self, Column, Expr, Init, Name, Number, Observed, Parser, Row, Step, Token};
-use mowgli::litmus::{Diagnostic, Kind, ParseError, Severity, Span};
+use mowgli::litmus::{Diagnostic, Kind, Span};
 
-use super::Parsed;
-use super::resolve::resolve;
 use crate::value::{UNDEFINED, Value};
 
 /// The first word of a test.
@@ -19,31 +17,6 @@ const STATEMENTS: [&str; 5] = ["get", "put", "rga", "cas", "flush"];
 /// Returns whether a text is a test of coreRMA, by its first word.
 pub fn is_dialect(source: &str) -> bool {
     syntax::dialect(source) == Some(DIALECT)
-}
-
-/// Parses and checks a test.
-///
-/// # Errors
-///
-/// Returns every mistake found, each with its place and remedy. The bounds of [`mowgli::litmus::limits`] hold.
-pub fn parse(source: &str) -> Result<Parsed, ParseError> {
-    let refused = |mut diagnostics: Vec<Diagnostic>| {
-        diagnostics.sort_by_key(|d| (d.span.start, d.span.end));
-        ParseError { diagnostics }
-    };
-    let file = syntax::parse_dialect(source, DIALECT, file).map_err(refused)?;
-    let (litmus, mut diagnostics) = resolve(&file);
-    let is_error = |d: &Diagnostic| d.severity() == Severity::Error;
-    match litmus {
-        Some(litmus) if !diagnostics.iter().any(is_error) => {
-            diagnostics.sort_by_key(|d| (d.span.start, d.span.end));
-            Ok(Parsed {
-                litmus,
-                warnings: diagnostics,
-            })
-        }
-        _ => Err(refused(diagnostics)),
-    }
 }
 
 /// A whole text.
@@ -90,7 +63,8 @@ pub(super) struct Place {
     pub(super) span: Span,
 }
 
-fn file(p: &mut Parser, name: String) -> Step<File> {
+/// Reads a whole text after its first line, which has the name.
+pub(super) fn file(p: &mut Parser, name: String) -> Step<File> {
     let description = p.description();
     let init = p.init()?;
     let columns = p.columns()?;

@@ -16,16 +16,48 @@ mod parse;
 mod print;
 mod resolve;
 
+use mowgli::litmus::{Severity, syntax};
 use serde::{Deserialize, Serialize};
 
 pub use condition::{Condition, Expected, Formula, Operand, Query, Setting, UnknownSetting};
 pub use method::{Library, Method, Param, Signature};
 pub use mowgli::litmus::{Diagnostic, ParseError, Quantifier, Relation, Verdict};
 pub use mowgli::program::{BinaryOp, Node, Reg, ThreadId, UnaryOp, WorkId};
-pub use parse::{Parsed, parse};
 pub(crate) use print::node_set;
 
 use crate::value::Value;
+
+/// A text that was accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parsed {
+    /// The client.
+    pub client: Client,
+    /// Warnings, in the order of the text.
+    pub warnings: Vec<Diagnostic>,
+}
+
+/// Reads a client.
+///
+/// # Errors
+///
+/// Returns every mistake found, each with its place and remedy. The bounds of [`mowgli::litmus::limits`]
+/// hold.
+pub fn parse(source: &str) -> Result<Parsed, ParseError> {
+    let refused = |mut diagnostics: Vec<Diagnostic>| {
+        diagnostics.sort_by_key(|d| (d.span.start, d.span.end));
+        ParseError { diagnostics }
+    };
+    let file = syntax::parse_with(source, parse::file).map_err(refused)?;
+    let (client, mut diagnostics) = resolve::resolve(&file);
+    if diagnostics.iter().any(|d| d.severity() == Severity::Error) {
+        return Err(refused(diagnostics));
+    }
+    diagnostics.sort_by_key(|d| (d.span.start, d.span.end));
+    Ok(Parsed {
+        client,
+        warnings: diagnostics,
+    })
+}
 
 /// Index of an object in [`Client::objects`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -6,12 +6,11 @@
 
 use std::collections::BTreeSet;
 
-use mowgli::litmus::Relation;
 use serde::{Deserialize, Serialize};
 
 pub use mowgli::outcome::{Budget, Completeness, Limit};
 
-use crate::client::{Client, Formula, Operand, Reg, ThreadId};
+use crate::client::Client;
 use crate::value::Value;
 
 /// A final state, in which every thread has finished.
@@ -26,33 +25,6 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Returns the value of an operand of `client`'s conditions; `()` if the client has no such operand.
-    pub fn value(&self, client: &Client, operand: Operand) -> Value {
-        let found = match operand {
-            Operand::Reg(thread, reg) => self
-                .registers
-                .get(usize::from(thread.0))
-                .and_then(|registers| registers.get(usize::from(reg.0))),
-            Operand::Word(object) => client
-                .observed_words
-                .iter()
-                .position(|&word| word == object)
-                .and_then(|at| self.words.get(at)),
-        };
-        found.cloned().unwrap_or(Value::Unit)
-    }
-
-    /// Returns the formula that this outcome satisfies, and no other.
-    pub fn formula(&self, client: &Client) -> Formula {
-        let mut operands = Vec::new();
-        for (t, registers) in self.registers.iter().enumerate() {
-            operands.extend((0..registers.len()).map(|r| Operand::Reg(ThreadId(t as u8), Reg(r as u16))));
-        }
-        operands.extend(client.observed_words.iter().map(|&word| Operand::Word(word)));
-        let atom = |operand| Formula::Atom(operand, Relation::Eq, self.value(client, operand));
-        Formula::And(operands.into_iter().map(atom).collect())
-    }
-
     /// Prints the outcome as `0:a=true 1:b=bot [z]=0`: every register, then the observed words.
     pub fn display(&self, client: &Client) -> String {
         let mut parts = Vec::new();

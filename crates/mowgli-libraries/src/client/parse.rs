@@ -1,45 +1,10 @@
-//! Turns client texts into a syntax tree, by the parser of litmus tests, and then into a [`Client`] by
-//! `resolve`.
+//! Turns client texts into a syntax tree, by the parser of litmus tests.
 
 use mowgli::litmus::syntax::{self, Column, Init, Name, Number, Observed, Parser, Row, Step, Token};
-use mowgli::litmus::{Diagnostic, Kind, ParseError, Severity, Span};
+use mowgli::litmus::{Diagnostic, Kind, Span};
 
-use super::Client;
 use super::method::{Library, Method};
-use super::resolve;
 use crate::value::{BOTTOM, Value};
-
-/// A text that was accepted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Parsed {
-    /// The client.
-    pub client: Client,
-    /// Warnings, in the order of the text.
-    pub warnings: Vec<Diagnostic>,
-}
-
-/// Reads a client.
-///
-/// # Errors
-///
-/// Returns every mistake found, each with its place and remedy. The bounds of [`mowgli::litmus::limits`]
-/// hold.
-pub fn parse(source: &str) -> Result<Parsed, ParseError> {
-    let refused = |mut diagnostics: Vec<Diagnostic>| {
-        diagnostics.sort_by_key(|d| (d.span.start, d.span.end));
-        ParseError { diagnostics }
-    };
-    let file = syntax::parse_with(source, file).map_err(refused)?;
-    let (client, mut diagnostics) = resolve::resolve(&file);
-    if diagnostics.iter().any(|d| d.severity() == Severity::Error) {
-        return Err(refused(diagnostics));
-    }
-    diagnostics.sort_by_key(|d| (d.span.start, d.span.end));
-    Ok(Parsed {
-        client,
-        warnings: diagnostics,
-    })
-}
 
 /// A whole text.
 pub(super) struct File {
@@ -113,7 +78,8 @@ pub(super) enum OperandKind {
     Nodes(Vec<Number>),
 }
 
-fn file(p: &mut Parser, name: String) -> Step<File> {
+/// Reads a whole text after its first line, which has the name.
+pub(super) fn file(p: &mut Parser, name: String) -> Step<File> {
     let description = p.description();
     let init = p.init()?;
     let mut objects = Vec::new();

@@ -5,77 +5,24 @@ use std::time::Instant;
 use axum::Json;
 use axum::extract::State;
 use mowgli::cat;
-use mowgli::check::{self, Engine, Judgement};
-use mowgli::litmus::{Litmus, Operand, Verdict};
-use mowgli::outcome::{Budget, Completeness, Search};
+use mowgli::check::{self, Engine};
+use mowgli::litmus::{Litmus, Operand};
+use mowgli::outcome::{Budget, Search};
 use mowgli_libraries::client::{Client, Setting as ClientSetting};
 use mowgli_libraries::judge;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::corerma;
 use super::model::{Model, Named};
+use super::verdicts::{Answer, Condition, ROWS_MAX, limit};
 use crate::jobs::{Jobs, Refusal};
 use crate::text::{self, Source};
-
-/// Most outcomes that are sent.
-pub(super) const ROWS_MAX: usize = 2000;
 
 #[derive(Deserialize)]
 pub(crate) struct Request {
     text: String,
     #[serde(flatten)]
     model: Named,
-}
-
-#[derive(Default, Serialize)]
-pub(crate) struct Answer {
-    pub(super) setting: String,
-    /// Why the model has no meaning for the test; everything else is then empty.
-    pub(super) not_applicable: Option<String>,
-    pub(super) conditions: Vec<Condition>,
-    /// The operands that the outcomes show.
-    pub(super) columns: Vec<String>,
-    /// The outcomes: a value for each operand.
-    pub(super) rows: Vec<Vec<String>>,
-    /// The number of outcomes, of which at most `ROWS_MAX` are sent.
-    pub(super) total: usize,
-    pub(super) limit: Option<String>,
-    /// The kind of thing that was searched: `candidate executions` or `executions`.
-    pub(super) searched: &'static str,
-    pub(super) count: u64,
-    pub(super) time_ms: f64,
-}
-
-#[derive(Serialize)]
-pub(super) struct Condition {
-    pub(super) name: String,
-    pub(super) condition: String,
-    pub(super) verdict: Option<String>,
-    pub(super) stated: Option<String>,
-    /// Whether the statement is right; null if there is none or a limit left it open.
-    pub(super) as_stated: Option<bool>,
-}
-
-impl Condition {
-    /// Returns the entry of a condition that was judged, for which the test states the verdict `stated`.
-    pub(super) fn judged(
-        name: String,
-        condition: String,
-        judgement: &Judgement,
-        stated: Option<Verdict>,
-    ) -> Condition {
-        let verdict = match judgement.is_vacuous() {
-            true => Some("vacuous".to_owned()),
-            false => judgement.verdict().map(|v| v.to_string()),
-        };
-        Condition {
-            name,
-            condition,
-            verdict,
-            stated: stated.map(|v| v.to_string()),
-            as_stated: stated.and_then(|v| judgement.meets(v)),
-        }
-    }
 }
 
 pub(crate) async fn check(
@@ -138,13 +85,6 @@ fn litmus(litmus: &Litmus, model: &Named, budget: &Budget<'_>) -> Result<Answer,
     }
     answer.time_ms = start.elapsed().as_secs_f64() * 1e3;
     Ok(answer)
-}
-
-pub(super) fn limit(completeness: &Completeness) -> Option<String> {
-    match completeness {
-        Completeness::Complete => None,
-        Completeness::Incomplete(limit) => Some(limit.to_string()),
-    }
 }
 
 fn conditions(litmus: &Litmus, model: &Model, search: &Search) -> Vec<Condition> {

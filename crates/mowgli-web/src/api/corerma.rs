@@ -12,8 +12,8 @@ use mowgli_corerma::{check, value};
 
 use super::graph::Graph;
 use super::model::Named;
-use super::parse::{ConditionEntry, Name, SettingEntry, name};
-use super::{check as verdicts, explain as reasons, parse};
+use super::outline::{ConditionEntry, Name, SettingEntry, keywords, locations, name};
+use super::{outline, reasons, verdicts};
 use crate::jobs::Refusal;
 use crate::text;
 
@@ -24,11 +24,12 @@ pub(super) fn words() -> impl Iterator<Item = Name> {
 }
 
 /// Answers what the editor asks.
-pub(super) fn parsed(text: &str, parsed: &Parsed) -> parse::Answer {
+pub(super) fn parsed(text: &str, parsed: &Parsed) -> outline::Answer {
     let Parsed { litmus, warnings } = parsed;
     let program = &litmus.program;
-    let mut names = parse::words("corerma");
-    names.extend(parse::locations(&program.locations));
+    let mut names = keywords();
+    names.extend(words());
+    names.extend(locations(&program.locations));
     for process in &program.processes {
         let own = process.registers.iter();
         names.extend(own.map(|r| name(r, "register", format!("of node {}", process.node))));
@@ -38,7 +39,7 @@ pub(super) fn parsed(text: &str, parsed: &Parsed) -> parse::Answer {
         condition: query.condition.display(program),
         formula: query.condition.formula.display(program),
     };
-    parse::Answer {
+    outline::Answer {
         kind: "corerma",
         name: Some(litmus.name.clone()),
         diagnostics: text::diagnostics(text, warnings),
@@ -55,7 +56,7 @@ pub(super) fn parsed(text: &str, parsed: &Parsed) -> parse::Answer {
             .collect(),
         conditions: litmus.queries.iter().enumerate().map(condition).collect(),
         usable: true,
-        ..parse::Answer::default()
+        ..outline::Answer::default()
     }
 }
 

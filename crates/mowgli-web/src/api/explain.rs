@@ -13,76 +13,13 @@ use mowgli::outcome::{Budget, Limit, Outcome};
 use mowgli_libraries::client::{Client, Setting as ClientSetting};
 use mowgli_libraries::explain::{Reason as ClientReason, explain_drawn};
 use mowgli_libraries::judge;
-use serde::{Deserialize, Serialize};
 
 use super::corerma;
 use super::graph::{Graph, Instructions};
-use super::model::{Model, Named};
+use super::model::Model;
+use super::reasons::{Answer, CYCLES_MAX, CycleEntry, EdgeEntry, Request};
 use crate::jobs::{Jobs, Refusal};
 use crate::text::{self, Source};
-
-/// Most cycles that are drawn.
-pub(super) const CYCLES_MAX: usize = 12;
-
-#[derive(Deserialize)]
-pub(crate) struct Request {
-    text: String,
-    #[serde(flatten)]
-    pub(super) model: Named,
-    /// The outcome asked about. A client is asked about a condition instead.
-    #[serde(default)]
-    pub(super) formula: Option<String>,
-    /// The number of the condition, from 0, if there is no formula.
-    #[serde(default)]
-    pub(super) query: usize,
-}
-
-#[derive(Default, Serialize)]
-pub(crate) struct Answer {
-    pub(super) title: String,
-    pub(super) formula: String,
-    /// `allowed`, `forbidden`, or null if unknown.
-    pub(super) verdict: Option<&'static str>,
-    pub(super) limit: Option<String>,
-    /// An execution that the model accepts.
-    pub(super) witness: Option<Graph>,
-    /// The numbers of the machine's steps to the outcome.
-    pub(super) schedule: Option<Vec<usize>>,
-    pub(super) cycles: Vec<CycleEntry>,
-    /// The number of cycles, of which at most `CYCLES_MAX` are sent.
-    pub(super) cycles_total: usize,
-    /// Executions that would have the outcome.
-    pub(super) candidates: u64,
-    /// Single changes that would allow the outcome.
-    pub(super) relaxations: Vec<String>,
-    /// Changes that a limit left open.
-    pub(super) undecided: Vec<String>,
-    /// The answer about a client, as text; its picture is the witness or the only cycle.
-    pub(super) words: Option<String>,
-}
-
-#[derive(Serialize)]
-pub(super) struct CycleEntry {
-    pub(super) graph: Graph,
-    pub(super) candidates: u64,
-    /// The axiom of a model file that the cycle violates.
-    pub(super) axiom: Option<String>,
-    /// The rule of coreRMA that is broken, in words.
-    pub(super) broken: Option<String>,
-    pub(super) edges: Vec<EdgeEntry>,
-}
-
-#[derive(Serialize)]
-pub(super) struct EdgeEntry {
-    pub(super) from: usize,
-    pub(super) to: usize,
-    /// The order of the model that the edge belongs to.
-    pub(super) order: &'static str,
-    /// The relation, and the cell of the ordering table.
-    pub(super) relation: String,
-    pub(super) cell: Option<String>,
-    pub(super) reason: String,
-}
 
 pub(crate) async fn explain(
     State(jobs): State<Jobs>,

@@ -10,3 +10,6 @@ pub(crate) mod robust;
 mod corerma;
 mod graph;
 mod model;
+mod outline;
+mod reasons;
+mod verdicts;

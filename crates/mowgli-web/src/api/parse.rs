@@ -4,14 +4,14 @@ use axum::Json;
 use axum::extract::State;
 use mowgli::cat::{self, Embedded, ModelFile};
 use mowgli::check;
-use mowgli::litmus::{KEYWORDS, Litmus, Parsed};
+use mowgli::litmus::{Litmus, Parsed};
 use mowgli::model::Model;
-use mowgli::program::Location;
 use mowgli_libraries::client::{self, Client, Setting};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::corerma;
 use super::model::{FILES, OWN};
+use super::outline::{Answer, ConditionEntry, Name, SettingEntry, keywords, locations, name};
 use crate::jobs::{Jobs, Refusal};
 use crate::text::{self, Diagnostic, Places, Range, Source};
 
@@ -21,50 +21,6 @@ pub(crate) struct Request {
     /// Whether the text is a model file.
     #[serde(default)]
     is_model: bool,
-}
-
-#[derive(Default, Serialize)]
-pub(crate) struct Answer {
-    /// `litmus`, `corerma`, `client` or `model`: what the text was read as.
-    pub(super) kind: &'static str,
-    pub(super) name: Option<String>,
-    pub(super) diagnostics: Vec<Diagnostic>,
-    /// Names that can be completed.
-    pub(super) names: Vec<Name>,
-    /// Models or settings that apply, and others with the reason why they do not.
-    pub(super) settings: Vec<SettingEntry>,
-    /// The conditions, as formulas and with their quantifiers.
-    pub(super) conditions: Vec<ConditionEntry>,
-    /// Where the text has each instruction, by thread.
-    pub(super) instructions: Vec<Vec<Range>>,
-    /// Whether the text can be run.
-    pub(super) usable: bool,
-}
-
-#[derive(Serialize)]
-pub(super) struct Name {
-    name: String,
-    /// `keyword`, `location`, `register`, `object`, `method`, `model`, `set` or `relation`.
-    kind: &'static str,
-    detail: String,
-}
-
-#[derive(Serialize)]
-pub(super) struct SettingEntry {
-    pub(super) name: String,
-    pub(super) summary: String,
-    /// Why it has no meaning for this text.
-    pub(super) not_applicable: Option<String>,
-    /// Whether robustness and the machine are defined: of built-in models.
-    pub(super) has_machine: bool,
-    pub(super) has_robustness: bool,
-}
-
-#[derive(Serialize)]
-pub(super) struct ConditionEntry {
-    pub(super) name: String,
-    pub(super) condition: String,
-    pub(super) formula: String,
 }
 
 pub(crate) async fn parse(
@@ -78,14 +34,6 @@ pub(crate) async fn parse(
         })
     })
     .await
-}
-
-pub(super) fn name(name: &str, kind: &'static str, detail: impl Into<String>) -> Name {
-    Name {
-        name: name.to_owned(),
-        kind,
-        detail: detail.into(),
-    }
 }
 
 fn program(text: &str) -> Answer {
@@ -103,8 +51,8 @@ fn program(text: &str) -> Answer {
 }
 
 /// Returns the names that do not depend on the text.
-pub(super) fn words(kind: &str) -> Vec<Name> {
-    let mut names: Vec<Name> = KEYWORDS.iter().map(|word| name(word, "keyword", "")).collect();
+fn words(kind: &str) -> Vec<Name> {
+    let mut names = keywords();
     if kind == "corerma" {
         names.extend(corerma::words());
     } else if kind == "client" {
@@ -115,14 +63,6 @@ pub(super) fn words(kind: &str) -> Vec<Name> {
         names.extend(Model::ALL.iter().map(|m| name(m.name(), "model", m.summary())));
     }
     names
-}
-
-/// Returns the names of locations.
-pub(super) fn locations(locations: &[Location]) -> impl Iterator<Item = Name> {
-    let detail = |location: &Location| format!("on node {}", location.node);
-    locations
-        .iter()
-        .map(move |location| name(&location.name, "location", detail(location)))
 }
 
 fn litmus(text: &str, parsed: &Parsed) -> Answer {

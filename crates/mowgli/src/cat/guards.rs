@@ -3,8 +3,8 @@
 //! If the closure orders two events the other way, such a decision is ruled out before it is made.
 
 use super::graph::{NodeId, Op};
-use super::matrix::{Row, chosen, has};
-use super::search::Search;
+use super::matrix::{Row, Slots, chosen, has, insert};
+use super::{ModelFile, plan};
 
 /// A closure that must stay irreflexive, and for each chosen relation the pairs that it takes over.
 pub(super) struct Guard<const W: usize> {
@@ -12,9 +12,31 @@ pub(super) struct Guard<const W: usize> {
     pub(super) masks: [Vec<Row<W>>; 5],
 }
 
-impl<const W: usize> Search<'_, '_, W> {
+impl<const W: usize> Guard<W> {
+    /// Makes the guard of a planned closure for executions of `n` events. `slots` have the values of what is fixed.
+    pub(super) fn new(planned: &plan::Guard, model: &ModelFile, slots: &Slots<W>, n: usize) -> Guard<W> {
+        let none = || vec![[0; W]; n];
+        let mut masks = [none(), none(), none(), none(), none()];
+        let mut all = [0; W];
+        (0..n).for_each(|e| insert(&mut all, e));
+        let reader = Reader { model, slots };
+        reader.taken_over(planned.expr, vec![all; n], &mut masks);
+        Guard {
+            closure: planned.closure,
+            masks,
+        }
+    }
+}
+
+/// Reads off an expression which pairs it takes over.
+struct Reader<'m, const W: usize> {
+    model: &'m ModelFile,
+    slots: &'m Slots<W>,
+}
+
+impl<const W: usize> Reader<'_, W> {
     /// Finds the pairs of chosen relations that are pairs of an expression by themselves, and adds them to the masks.
-    pub(super) fn taken_over(&self, id: NodeId, allowed: Vec<Row<W>>, masks: &mut [Vec<Row<W>>; 5]) {
+    fn taken_over(&self, id: NodeId, allowed: Vec<Row<W>>, masks: &mut [Vec<Row<W>>; 5]) {
         let graph = &self.model.graph;
         let fixed = |id: NodeId| self.model.flags.fixed[id.index()];
         let rows = |id: NodeId| self.slots.rows(id.index());

@@ -2,11 +2,13 @@
 
 use super::matrix::{Row, has, insert};
 use super::predefined::Rel;
-use super::search::{Goal, Search, UNDECIDED};
-use crate::declarative::problem::INIT;
-use crate::event::Kind;
+use crate::declarative::problem::{INIT, Problem};
+use crate::event::{Event, Kind};
 use crate::litmus::Operand;
 use crate::program::{Loc, Reg, ThreadId, Value};
+
+/// Stands for a source that has not been decided.
+pub(super) const UNDECIDED: u16 = u16::MAX - 1;
 
 /// Two events of which one comes first in a relation.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +34,71 @@ pub(super) struct Partial<const W: usize> {
 }
 
 impl<const W: usize> Partial<W> {
+    /// Returns the execution in which nothing is decided. `events` begin with `base` initial writes; `asks` says whether an
+    /// operand matters.
+    pub(super) fn root(
+        p: &Problem<'_>,
+        events: &[Event],
+        base: usize,
+        asks: impl Fn(Operand) -> bool,
+    ) -> Partial<W> {
+        let n = events.len();
+        let none = || vec![[0; W]; n];
+        let mut root = Partial {
+            source: vec![UNDECIDED; p.len()],
+            value: vec![None; p.len()],
+            rf: none(),
+            mo: none(),
+            nfo: none(),
+            rao: none(),
+            open: Vec::new(),
+            last: vec![UNDECIDED; p.writes.len()],
+            needed: [0; W],
+        };
+        for condition in &p.conditions {
+            let first = p.first[condition.thread];
+            condition
+                .sym
+                .each_read(&mut |i| insert(&mut root.needed, first + i));
+        }
+        for (t, path) in p.paths.iter().enumerate() {
+            for (r, sym) in path.registers.iter().enumerate() {
+                let asked = Operand::Reg(ThreadId(t as u8), Reg(r as u16));
+                if asks(asked) {
+                    sym.each_read(&mut |i| insert(&mut root.needed, p.first[t] + i));
+                }
+            }
+        }
+        for (loc, writes) in p.writes.iter().enumerate() {
+            let asked = asks(Operand::Loc(Loc(loc as u16)));
+            if writes.is_empty() || !asked {
+                root.last[loc] = INIT;
+            }
+            for (i, &a) in writes.iter().enumerate() {
+                let a = base + usize::from(a);
+                insert(&mut root.mo[loc], a);
+                for &b in &writes[i + 1..] {
+                    let b = base + usize::from(b);
+                    root.open.push(Choice { rel: Rel::Mo, a, b });
+                }
+            }
+        }
+        for a in base..n {
+            for b in base..n {
+                let (x, y) = (&events[a], &events[b]);
+                if p.spec.flush_pair(x, y) {
+                    let (a, b) = (a.min(b), a.max(b));
+                    root.open.push(Choice { rel: Rel::Nfo, a, b });
+                }
+                let atomics = (x.kind, y.kind) == (Kind::NicAtomicRead, Kind::NicAtomicRead);
+                if p.spec.orders_atomics() && atomics && a < b && x.peer == y.peer {
+                    root.open.push(Choice { rel: Rel::Rao, a, b });
+                }
+            }
+        }
+        root
+    }
+
     pub(super) fn copy_from(&mut self, other: &Partial<W>) {
         self.source.clone_from(&other.source);
         self.value.clone_from(&other.value);
@@ -75,75 +142,5 @@ impl<const W: usize> Partial<W> {
             }
         }
         true
-    }
-}
-
-impl<const W: usize> Search<'_, '_, W> {
-    /// Returns the execution in which nothing is decided.
-    pub(super) fn root(&self) -> Partial<W> {
-        let p = self.problem;
-        let n = self.events.len();
-        let none = || vec![[0; W]; n];
-        let mut root = Partial {
-            source: vec![UNDECIDED; p.len()],
-            value: vec![None; p.len()],
-            rf: none(),
-            mo: none(),
-            nfo: none(),
-            rao: none(),
-            open: Vec::new(),
-            last: vec![UNDECIDED; p.writes.len()],
-            needed: [0; W],
-        };
-        for condition in &p.conditions {
-            let first = p.first[condition.thread];
-            condition
-                .sym
-                .each_read(&mut |i| insert(&mut root.needed, first + i));
-        }
-        for (t, path) in p.paths.iter().enumerate() {
-            for (r, sym) in path.registers.iter().enumerate() {
-                let asked = Operand::Reg(ThreadId(t as u8), Reg(r as u16));
-                if self.asks(asked) {
-                    sym.each_read(&mut |i| insert(&mut root.needed, p.first[t] + i));
-                }
-            }
-        }
-        for (loc, writes) in p.writes.iter().enumerate() {
-            let asked = self.asks(Operand::Loc(Loc(loc as u16)));
-            if writes.is_empty() || !asked {
-                root.last[loc] = INIT;
-            }
-            for (i, &a) in writes.iter().enumerate() {
-                let a = self.base + usize::from(a);
-                insert(&mut root.mo[loc], a);
-                for &b in &writes[i + 1..] {
-                    let b = self.base + usize::from(b);
-                    root.open.push(Choice { rel: Rel::Mo, a, b });
-                }
-            }
-        }
-        for a in self.base..n {
-            for b in self.base..n {
-                let (x, y) = (&self.events[a], &self.events[b]);
-                if p.spec.flush_pair(x, y) {
-                    let (a, b) = (a.min(b), a.max(b));
-                    root.open.push(Choice { rel: Rel::Nfo, a, b });
-                }
-                let atomics = (x.kind, y.kind) == (Kind::NicAtomicRead, Kind::NicAtomicRead);
-                if p.spec.orders_atomics() && atomics && a < b && x.peer == y.peer {
-                    root.open.push(Choice { rel: Rel::Rao, a, b });
-                }
-            }
-        }
-        root
-    }
-
-    fn asks(&self, operand: Operand) -> bool {
-        match &self.goal {
-            Goal::Outcomes(known) => known.operands.as_ref().is_none_or(|all| all.contains(&operand)),
-            Goal::Execution(_) => true,
-            Goal::Any | Goal::Weak(_) => false,
-        }
     }
 }

@@ -9,8 +9,9 @@
 //! [`crate::robust`].
 
 use super::ModelFile;
+use super::partial::UNDECIDED;
 use super::predefined::Rel;
-use super::search::{Goal, Search, Stop, UNDECIDED};
+use super::search::{Goal, Search, Stop};
 use super::{NotApplicable, solve};
 use crate::declarative::problem::Problem;
 use crate::declarative::unfold::End;

@@ -13,7 +13,7 @@ use rustc_hash::FxHashSet;
 use super::ModelFile;
 use super::guards::Guard;
 use super::matrix::{Given, Row, Slots, chosen, each, has, insert};
-use super::partial::{Choice, Partial};
+use super::partial::{Choice, Partial, UNDECIDED};
 use super::plan::Step;
 use super::predefined::Rel;
 use crate::declarative::graph;
@@ -22,9 +22,6 @@ use crate::event::{Event, Execution};
 use crate::litmus::Operand;
 use crate::outcome::{Budget, Limit, Outcome};
 use crate::program::Value;
-
-/// Stands for a source that has not been decided.
-pub(super) const UNDECIDED: u16 = u16::MAX - 1;
 
 /// The goal of a search.
 pub(super) enum Goal<'g> {
@@ -36,6 +33,17 @@ pub(super) enum Goal<'g> {
     Any,
     /// An execution that is not sequentially consistent; if so told, the order of atomics counts ([`super::robust`]).
     Weak(bool),
+}
+
+impl Goal<'_> {
+    /// Returns whether the goal tells executions apart by the value of `operand`.
+    fn asks(&self, operand: Operand) -> bool {
+        match self {
+            Goal::Outcomes(known) => known.operands.as_ref().is_none_or(|all| all.contains(&operand)),
+            Goal::Execution(_) => true,
+            Goal::Any | Goal::Weak(_) => false,
+        }
+    }
 }
 
 /// The outcomes found so far.
@@ -125,7 +133,9 @@ pub(super) struct Search<'s, 'a, const W: usize> {
 
 impl<const W: usize> Search<'_, '_, W> {
     fn start(&mut self) -> Result<(), Stop> {
-        let root = self.root();
+        let root = Partial::root(self.problem, &self.events, self.base, |operand| {
+            self.goal.asks(operand)
+        });
         self.pool.push(root);
         let model = self.model;
         let plan = &model.plan;
@@ -135,13 +145,8 @@ impl<const W: usize> Search<'_, '_, W> {
             return Err(Stop::Unmet(unmet.axiom));
         }
         for guard in &plan.guards {
-            let none = || vec![[0; W]; self.events.len()];
-            let mut masks = [none(), none(), none(), none(), none()];
-            let mut all = [0; W];
-            (0..self.events.len()).for_each(|e| insert(&mut all, e));
-            self.taken_over(guard.expr, vec![all; self.events.len()], &mut masks);
-            let closure = guard.closure;
-            self.guards.push(Guard { closure, masks });
+            let guard = Guard::new(guard, model, &self.slots, self.events.len());
+            self.guards.push(guard);
         }
         match self.goal {
             Goal::Weak(atomics) => self.walk(atomics),

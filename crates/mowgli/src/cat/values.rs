@@ -1,7 +1,8 @@
 //! The values of a partial execution of the search, and the outcome and execution that they make.
 
 use super::matrix::has;
-use super::search::{Search, UNDECIDED};
+use super::partial::UNDECIDED;
+use super::search::Search;
 use crate::declarative::graph;
 use crate::declarative::problem::INIT;
 use crate::event::Execution;

@@ -11,9 +11,10 @@
 use crate::event::{Event, Kind};
 use crate::outcome::{Budget, Limit};
 
+use super::graph::Solution;
 use super::order::PartialOrder;
 use super::problem::{Choice, Problem};
-use super::search::{self, Detail, Goal, Solution};
+use super::search::{self, Detail, Goal};
 
 /// The cycles that are looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

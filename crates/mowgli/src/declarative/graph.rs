@@ -9,7 +9,13 @@ use crate::program::{Location, Value};
 use crate::relation::Relation;
 
 use super::problem::{INIT, Problem};
-use super::search::Solution;
+
+/// Reads-from and points of a consistent execution; reads that did not matter have no source yet.
+#[derive(Clone, Debug)]
+pub(super) struct Solution {
+    pub(super) rf: Vec<Option<u16>>,
+    pub(super) line: Vec<u16>,
+}
 
 /// Builds the execution of a solution.
 pub(super) fn execution(problem: &Problem<'_>, solution: &Solution) -> Execution {

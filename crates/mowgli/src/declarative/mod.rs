@@ -24,8 +24,9 @@ use crate::outcome::{Budget, Completeness, Limit, Outcome, Search};
 use crate::program::Program;
 
 use cycles::Reach;
+use graph::Solution;
 use problem::{Condition, Problem, Wanted};
-use search::{Detail, Goal, Known, Solution};
+use search::{Detail, Goal, Known};
 use unfold::{End, Path};
 
 /// Finds every outcome that the model allows.

@@ -15,6 +15,7 @@ use crate::litmus::Operand;
 use crate::outcome::{Budget, Limit, Outcome};
 use crate::program::{Loc, Reg, ThreadId, Value};
 
+use super::graph::{self, Solution};
 use super::order::PartialOrder;
 use super::problem::{Choice, Condition, Edges, INIT, Problem};
 
@@ -84,13 +85,6 @@ pub(super) enum Detail {
     Relevant,
     /// Every read and all of modification order.
     Everything,
-}
-
-/// Reads-from and points of a consistent execution; reads that did not matter have no source yet.
-#[derive(Clone, Debug)]
-pub(super) struct Solution {
-    pub(super) rf: Vec<Option<u16>>,
-    pub(super) line: Vec<u16>,
 }
 
 /// Runs the search. Returns `Ok(Some)` when the goal (`Any` or `Memory`) was found.
@@ -345,7 +339,7 @@ impl<const W: usize> Search<'_, '_, W> {
         match (&mut self.goal, shown) {
             (Goal::Outcomes(known), Some(values)) => {
                 known.seen.insert(values);
-                let execution = super::graph::execution(self.problem, &solution);
+                let execution = graph::execution(self.problem, &solution);
                 known.outcomes.insert(execution.outcome);
             }
             _ => self.found = Some(solution),

@@ -5,7 +5,7 @@
 //! accesses that the rest of a thread may make. Programs with references out of range are refused here, so
 //! that nothing later can fail.
 
-use super::reduce::Access;
+use super::access::Access;
 use crate::machine::{Addr, NODES_MAX};
 use crate::program::{Expr, Instr, Loc, Program, PutSrc, Reg, Thread, Value, WorkId};
 

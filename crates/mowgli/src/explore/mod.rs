@@ -9,6 +9,7 @@
 //! Loops run up to their bounds, and a budget stops the search. Either makes the answer incomplete, never
 //! wrong.
 
+mod access;
 mod code;
 mod reduce;
 mod search;

@@ -3,7 +3,7 @@
 
 use super::condition::{Quantifier, Verdict};
 use super::diagnostic::Span;
-use super::statement::Property;
+use super::property::Property;
 use crate::program::{BinaryOp, UnaryOp, Value};
 
 /// A name and its place.

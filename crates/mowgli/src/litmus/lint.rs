@@ -7,7 +7,7 @@ use super::ast::{CasArgs, Expr, File, Name, Place, Rhs, Stmt, StmtKind};
 use super::condition::Operand;
 use super::diagnostic::{Diagnostic, Kind};
 use super::limits::INSTRUCTIONS_MAX;
-use super::resolve::Globals;
+use super::symbols::Globals;
 use crate::program::Value;
 
 /// Adds the warnings for a file that resolved without error.

@@ -16,10 +16,12 @@ mod lexer;
 mod lint;
 mod parser;
 mod print;
+mod property;
 mod resolve;
 mod resolve_code;
 mod statement;
 mod suggest;
+mod symbols;
 
 use serde::{Deserialize, Serialize};
 
@@ -30,7 +32,8 @@ pub use diagnostic::{Diagnostic, Kind, ParseError, Severity, Span};
 pub use parser::KEYWORDS;
 pub(crate) use print::instruction;
 pub use print::{fingerprint, fingerprint_of};
-pub use statement::{Property, Statement};
+pub use property::Property;
+pub use statement::Statement;
 
 use crate::program::Program;
 

@@ -4,15 +4,14 @@
 //! get writes, a location of that node; the location on the other side is written with its node, `x^2`. The results of gets and
 //! remote read-modify-writes go to memory, never to a register.
 
-use std::collections::BTreeMap;
-
 use super::ast::{self, Init, Name, Number, Observed};
 use super::condition::{Condition, Expected, Operand, Setting};
 use super::diagnostic::{Diagnostic, Kind};
-use super::limits::{LOCATIONS_MAX, NODES_MAX, REGISTERS_MAX};
+use super::limits::LOCATIONS_MAX;
 use super::resolve_code::ThreadScope;
 use super::statement::{self, Statement};
 use super::suggest::nearest;
+use super::symbols::{Globals, Registers, node, too_many_registers};
 use super::{Litmus, Query, lint};
 use crate::model::{Model, RmwAtomicity};
 use crate::program::{Loc, Location, Node, Program, Reg, Thread, ThreadId};
@@ -30,32 +29,6 @@ pub(super) fn resolve(file: &ast::File) -> Result<(Litmus, Vec<Diagnostic>), Vec
     }
     lint::lint(file, &litmus, &resolver.globals, &mut resolver.diagnostics);
     Ok((litmus, resolver.diagnostics))
-}
-
-/// The locations by name, with the places that later messages point at.
-#[derive(Default)]
-pub(super) struct Globals {
-    /// The place at which each location is declared, in order.
-    pub(super) declared: Vec<Name>,
-    /// Name to index.
-    pub(super) index: BTreeMap<String, Loc>,
-    /// The program's locations.
-    pub(super) locations: Vec<Location>,
-    /// Largest node mentioned.
-    pub(super) nodes: u8,
-}
-
-impl Globals {
-    /// Returns the location called `name`.
-    pub(super) fn find(&self, name: &str) -> Option<(Loc, &Location)> {
-        let &loc = self.index.get(name)?;
-        Some((loc, &self.locations[usize::from(loc.0)]))
-    }
-
-    /// Returns the declaration's place, for a message.
-    pub(super) fn declaration(&self, loc: Loc) -> &Name {
-        &self.declared[usize::from(loc.0)]
-    }
 }
 
 #[derive(Default)]
@@ -291,58 +264,6 @@ impl Resolver {
         self.diagnostics.push(diagnostic);
         None
     }
-}
-
-/// The registers of one thread, in order.
-#[derive(Default)]
-pub(super) struct Registers {
-    /// Names by index.
-    pub(super) names: Vec<String>,
-    /// Index by name.
-    pub(super) index: BTreeMap<String, Reg>,
-}
-
-impl Registers {
-    /// Adds a register unless it is there.
-    pub(super) fn add(&mut self, name: &Name) -> Result<Reg, TooMany> {
-        if let Some(&reg) = self.index.get(&name.text) {
-            return Ok(reg);
-        }
-        if self.names.len() == REGISTERS_MAX {
-            return Err(TooMany);
-        }
-        // Bounded by REGISTERS_MAX.
-        let reg = Reg(self.names.len() as u16);
-        self.index.insert(name.text.clone(), reg);
-        self.names.push(name.text.clone());
-        Ok(reg)
-    }
-}
-
-/// A thread has [`REGISTERS_MAX`] registers already.
-pub(super) struct TooMany;
-
-pub(super) fn too_many_registers(name: &Name) -> Diagnostic {
-    let message = format!("more registers in a thread than REGISTERS_MAX ({REGISTERS_MAX})");
-    Diagnostic::new(Kind::LimitExceeded, name.span.clone(), message)
-}
-
-/// Returns the node written as `number` (nodes are written from 1), remembered as mentioned. Node 1 if out of range.
-pub(super) fn node(number: &Number, globals: &mut Globals, diagnostics: &mut Vec<Diagnostic>) -> Node {
-    let index = usize::try_from(number.value)
-        .ok()
-        .filter(|n| (1..=NODES_MAX).contains(n));
-    let Some(n) = index else {
-        let message = format!(
-            "there is no node {}; nodes are numbered from 1 to NODES_MAX ({NODES_MAX})",
-            number.value
-        );
-        diagnostics.push(Diagnostic::new(Kind::OutOfRange, number.span.clone(), message));
-        return Node(0);
-    };
-    // Bounded by NODES_MAX.
-    globals.nodes = globals.nodes.max(n as u8);
-    Node(n as u8 - 1)
 }
 
 fn no_thread(number: &Number, threads: usize) -> Diagnostic {
