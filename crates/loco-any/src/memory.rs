@@ -41,6 +41,11 @@ impl Memory for AnyMemory {
     }
 
     #[inline]
+    fn load_word(&self, offset: usize) -> Result<u64> {
+        each!(self, memory => memory.load_word(offset))
+    }
+
+    #[inline]
     fn read(&self, offset: usize, out: &mut [u8]) -> Result<()> {
         each!(self, memory => memory.read(offset, out))
     }

@@ -3,11 +3,11 @@
 //! The contract is RDMA^WAIT (LOCO'26 3.3, app. F.2) with remote read-modify-write. A fabric may be stronger,
 //! never weaker.
 //!
-//! * Local memory behaves as x86-TSO. The CPU accesses registered memory through [`Memory`] and [`WordCell`],
+//! * Local memory behaves as x86-TSO. The CPU accesses registered memory through [`Memory`] and [`WordCell`](crate::WordCell),
 //!   and other memory that the threads of a node share through [`AtomicCell`](crate::AtomicCell). Calls take
 //!   no ordering, as TSO leaves none to choose. Loads and stores keep the order of the program, with one
 //!   exception: a later load of another word may overtake a store. To keep that order too, use a
-//!   [`store_fence`](WordCell::store_fence), a read-modify-write, or a [`cpu_fence`](Fabric::cpu_fence) in
+//!   [`store_fence`](crate::WordCell::store_fence), a read-modify-write, or a [`cpu_fence`](Fabric::cpu_fence) in
 //!   between. The code that runs is therefore the code that a model checker passes: there is no weaker order
 //!   that the model would not see. On x86-64 these calls are plain moves and locked instructions. Elsewhere
 //!   loads acquire and stores release, which keeps load before load, load before store and store before
@@ -30,8 +30,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Completion, Control, Doorbell, FabricError, Membership, NodeId, Platform, Result, Time, Wait,
-    WorkRequestId,
+    Completion, Control, Doorbell, FabricError, Membership, Memory, NodeId, Platform, RemoteMemory, Result,
+    Time, Wait, WorkRequestId,
 };
 
 /// A node's access to the network and to everything that its threads share.
@@ -257,144 +257,6 @@ pub struct RegionKey {
     pub len: u64,
     /// The remote key, where the fabric has one.
     pub rkey: u32,
-}
-
-/// Registered memory of this node: a cheap handle on a range of bytes.
-pub trait Memory: Clone + Send + Sync + 'static {
-    /// A handle on one word.
-    type Cell<W: Word>: WordCell<W>;
-
-    /// Returns the length in bytes.
-    fn len(&self) -> usize;
-
-    /// Returns true if the length is zero.
-    fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Returns a handle on a part.
-    ///
-    /// # Errors
-    /// Returns [`FabricError::OutOfRange`].
-    fn slice(&self, offset: usize, len: usize) -> Result<Self>;
-
-    /// Returns a handle on the word at `offset`. The range is checked here once, so that accesses need no
-    /// check.
-    ///
-    /// # Errors
-    /// Returns [`FabricError::OutOfRange`] or [`FabricError::Misaligned`].
-    fn cell<W: Word>(&self, offset: usize) -> Result<Self::Cell<W>>;
-
-    /// Copies out `out.len()` bytes. Aligned 8-byte words within do not tear. Nothing else is promised: words
-    /// have no order.
-    ///
-    /// # Errors
-    /// Returns [`FabricError::OutOfRange`].
-    fn read(&self, offset: usize, out: &mut [u8]) -> Result<()>;
-
-    /// Copies in `data`. Aligned 8-byte words within do not tear. The stores are not ordered among
-    /// themselves, but precede (TSO) later word stores of this thread.
-    ///
-    /// # Errors
-    /// Returns [`FabricError::OutOfRange`].
-    fn write(&self, offset: usize, data: &[u8]) -> Result<()>;
-
-    /// Hints that the bytes from `offset` will be read soon. It promises nothing: neither order nor a check.
-    #[inline]
-    fn prefetch(&self, _offset: usize) {}
-
-    /// Hints that the bytes from `offset` will be written soon. It promises nothing.
-    #[inline]
-    fn prefetch_write(&self, _offset: usize) {}
-
-    /// Hints that the line of `offset` be dropped from the caches, for tests and measurements with cold caches. It
-    /// promises nothing.
-    #[inline]
-    fn evict(&self, _offset: usize) {}
-}
-
-/// An aligned word of registered memory.
-pub trait WordCell<W: Word>: Clone + Send + Sync + 'static {
-    /// Loads the word, before every later access of this thread.
-    fn load(&self) -> W;
-    /// Stores the word, after every earlier access of this thread and before its later stores. A later load
-    /// may overtake it.
-    fn store(&self, value: W);
-    /// Stores the word and executes a full fence: before every later access of this thread.
-    fn store_fence(&self, value: W);
-    /// Executes a CPU compare-and-swap, which is a full fence whether it succeeds or not. Returns the old
-    /// value.
-    ///
-    /// # Errors
-    /// Returns the value found, if it was not `current`.
-    fn compare_exchange(&self, current: W, new: W) -> Result<W, W>;
-    /// Executes a CPU fetch-and-add with wrap-around, which is a full fence. Returns the old value.
-    fn fetch_add(&self, add: W) -> W {
-        let mut old = self.load(); // a guess, which the exchange checks
-        let sum = |old: W| W::from_u64(old.to_u64().wrapping_add(add.to_u64()));
-        while let Err(found) = self.compare_exchange(old, sum(old)) {
-            old = found;
-        }
-        old
-    }
-}
-
-/// A word that registered memory can hold without tearing.
-pub trait Word: Copy + Eq + Send + Sync + std::fmt::Debug + Default + sealed::Sealed + 'static {
-    /// The size and alignment in bytes.
-    const BYTES: usize;
-    /// Extends the word with zeros.
-    fn to_u64(self) -> u64;
-    /// Truncates the value.
-    fn from_u64(value: u64) -> Self;
-}
-
-mod sealed {
-    /// Seals [`Word`](super::Word): the word types are fixed, with 1, 2, 4 and 8 bytes.
-    pub trait Sealed {}
-}
-
-macro_rules! word {
-    ($($t:ty),*) => {$(
-        impl sealed::Sealed for $t {}
-        impl Word for $t {
-            const BYTES: usize = size_of::<$t>();
-            #[inline]
-            fn to_u64(self) -> u64 {
-                u64::from(self)
-            }
-            #[inline]
-            #[allow(clippy::cast_possible_truncation)] // Truncation is the promise.
-            fn from_u64(value: u64) -> Self {
-                value as $t
-            }
-        }
-    )*};
-}
-word!(u8, u16, u32, u64);
-
-/// A peer's registered memory.
-pub trait RemoteMemory: Clone + Send + Sync + 'static {
-    /// Returns the node that has the memory.
-    fn node(&self) -> NodeId;
-    /// Returns the length in bytes.
-    fn len(&self) -> usize;
-    /// Returns true if the length is zero.
-    fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-    /// Returns a handle on a part.
-    ///
-    /// # Errors
-    /// Returns [`FabricError::OutOfRange`].
-    fn slice(&self, offset: usize, len: usize) -> Result<Self>;
-    /// Hints that the bytes from `offset` will be read soon. It promises nothing: neither order nor a check.
-    #[inline]
-    fn prefetch(&self, _offset: usize) {}
-
-    /// Hints that the bytes from `offset` will be written soon. It promises nothing.
-    #[inline]
-    fn prefetch_write(&self, _offset: usize) {}
 }
 
 /// The local side of an operation: `len` bytes of registered memory from `offset`.

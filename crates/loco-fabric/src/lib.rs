@@ -15,19 +15,20 @@ mod doorbell;
 mod error;
 mod ids;
 mod membership;
+mod memory;
 mod platform;
 mod settings;
 mod wait;
 
 pub use completion::{Completion, CompletionStatus};
 pub use contract::{
-    Atomicity, Caps, Fabric, Local, Memory, MemoryKind, Posted, QueuePair, RegionKey, RemoteMemory, Seen,
-    Target, Word, WordCell, WordOp, Work,
+    Atomicity, Caps, Fabric, Local, MemoryKind, Posted, QueuePair, RegionKey, Seen, Target, WordOp, Work,
 };
 pub use control::{Control, PeerState};
 pub use doorbell::{Armed, Doorbell};
 pub use error::{Cause, FabricError, Result};
 pub use ids::{NodeId, Time, WorkRequestId};
 pub use membership::Membership;
+pub use memory::{Memory, RemoteMemory, Word, WordCell};
 pub use platform::{AtomicCell, Lock, Platform, RwLock, Std, Task, ThreadKind};
 pub use wait::{Peers, Wait};

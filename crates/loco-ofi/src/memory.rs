@@ -65,6 +65,11 @@ impl Memory for OfiMemory {
     }
 
     #[inline]
+    fn load_word(&self, offset: usize) -> Result<u64> {
+        self.0.load_word(offset)
+    }
+
+    #[inline]
     fn read(&self, offset: usize, out: &mut [u8]) -> Result<()> {
         self.0.read(offset, out)
     }

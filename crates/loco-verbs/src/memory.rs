@@ -8,7 +8,7 @@ use super::device::{ACCESS, Device, Registration};
 use super::ffi::ok;
 use super::ffi::types::*;
 use super::heap::Arena;
-use loco_fabric::{FabricError, Memory, NodeId, RemoteMemory, Result, Word};
+use loco_fabric::{FabricError, Memory, NodeId, RemoteMemory, Result, Word, WordCell};
 use loco_host::arenas::Block;
 use loco_host::span::{Span, SpanCell, check_aligned, check_range};
 
@@ -186,6 +186,14 @@ impl Memory for VerbsMemory {
             Place::Device(_) => Err(FabricError::Unsupported(
                 "words of device memory by the CPU: use `read` and `write`, or atomics".to_owned(),
             )),
+        }
+    }
+
+    #[inline]
+    fn load_word(&self, offset: usize) -> Result<u64> {
+        match &self.place {
+            Place::Host(span) => span.load_word(offset),
+            Place::Device(_) => self.cell::<u64>(offset).map(|cell| cell.load()),
         }
     }
 

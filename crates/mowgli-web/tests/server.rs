@@ -277,8 +277,14 @@ fn of_many_searches_at_once_some_are_refused_and_the_rest_wait() {
     });
     assert_eq!(refused.map(|(status, _)| status), Some(503));
     drop(fifty);
-    assert_eq!(
-        server.ask("check", &json!({ "text": SB, "setting": "tso" })).0,
-        200
-    );
+    // The server notices one after the other that nobody waits for these searches any more. Until then it may refuse.
+    let short = json!({ "text": SB, "setting": "tso" });
+    let answers = std::iter::repeat_with(|| server.ask("check", &short).0);
+    let answer = answers.take(10_000).find(|&status| {
+        if status == 503 {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        status != 503
+    });
+    assert_eq!(answer, Some(200));
 }

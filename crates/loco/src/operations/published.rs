@@ -11,8 +11,9 @@
 //! until the former one's posts are placed. Where the fabric places puts within the call, there is nothing to
 //! wait for.
 //!
-//! Owned variables (and with them the table and the barrier), the ring buffer's head and acknowledgements,
-//! and the locks' announcements are published in this way. The caller must order the calls on one place: by a
+//! Owned variables (and with them the table and the barrier), the ring buffer's acknowledgements, and the
+//! locks' announcements are published in this way. The ring buffer's records, which have no place of their own,
+//! go by a [`Poster`] alone. The caller must order the calls on one place: by a
 //! lock of its own, by `&mut`, or by a protocol between the threads.
 
 use std::sync::OnceLock;
@@ -27,6 +28,50 @@ use crate::operations::put_op::PutOp;
 use crate::operations::region::Region;
 use crate::operations::thread::Thread;
 
+/// The thread that posts to places that this node alone writes. Another thread waits for its posts first.
+pub(crate) struct Poster<F: Fabric> {
+    /// The completion window of the thread that posted last; 0 before the first post.
+    window: AtomicU64Of<F>,
+}
+
+impl<F: Fabric> Poster<F> {
+    /// Makes a poster before its first post.
+    pub(crate) fn new() -> Poster<F> {
+        Poster {
+            window: AtomicCell::new(0),
+        }
+    }
+
+    /// Makes `thread` the poster. The posts of another thread to `peers` are placed first.
+    ///
+    /// # Errors
+    /// Returns `Timeout`: the former thread stays the poster, and the caller must try again. Returns the
+    /// failure of an earlier post, which is reported once. A lost peer is not an error, since nothing is
+    /// placed there any more.
+    #[inline]
+    pub(crate) fn enter<P: AsRef<[NodeId]>>(
+        &self,
+        thread: &Thread<F>,
+        peers: impl FnOnce() -> P,
+    ) -> Result<()> {
+        // The caller orders its calls, so this is the value that the last call stored.
+        if self.window.load() == thread.window().name() {
+            return Ok(());
+        }
+        self.take_over(thread, peers().as_ref())
+    }
+
+    #[cold]
+    fn take_over(&self, thread: &Thread<F>, peers: &[NodeId]) -> Result<()> {
+        let former = self.window.load();
+        if former != 0 {
+            fence::of_former(thread, former, peers)?;
+        }
+        self.window.store(thread.window().name());
+        Ok(())
+    }
+}
+
 /// A place in a region that this node writes, with copies at the same place on `peers`.
 pub(crate) struct Published<F: Fabric> {
     region: Region<F>,
@@ -36,8 +81,7 @@ pub(crate) struct Published<F: Fabric> {
     peers: Vec<NodeId>,
     /// The put, prepared at the first post, when the peers are connected.
     put: OnceLock<PutOp<F>>,
-    /// The completion window of the thread that posted last; 0 before the first post.
-    poster: AtomicU64Of<F>,
+    poster: Poster<F>,
     /// The posts that may still read this node's copy.
     reading: AckKey<F>,
 }
@@ -52,35 +96,19 @@ impl<F: Fabric> Published<F> {
             len,
             peers,
             put: OnceLock::new(),
-            poster: AtomicCell::new(0),
+            poster: Poster::new(),
             reading: AckKey::done(),
         }
     }
 
-    /// Makes `thread` the poster. The posts of another thread are placed first. This is part of every post; a
-    /// call by itself puts the wait before other steps.
+    /// Makes `thread` the [poster](Poster). This is part of every post; a call by itself puts the wait before
+    /// other steps.
     ///
     /// # Errors
-    /// Returns `Timeout`: the former thread stays the poster, and the caller must try again. Returns the
-    /// failure of an earlier post, which is reported once. A lost peer is not an error, since nothing is
-    /// placed there any more.
+    /// Returns the errors of [`Poster::enter`].
     #[inline]
     pub(crate) fn enter(&self, thread: &Thread<F>) -> Result<()> {
-        // The caller orders its calls, so this is the value that the last call stored.
-        if self.poster.load() == thread.window().name() {
-            return Ok(());
-        }
-        self.take_over(thread)
-    }
-
-    #[cold]
-    fn take_over(&self, thread: &Thread<F>) -> Result<()> {
-        let former = self.poster.load();
-        if former != 0 {
-            fence::of_former(thread, former, &self.peers)?;
-        }
-        self.poster.store(thread.window().name());
-        Ok(())
+        self.poster.enter(thread, || &self.peers)
     }
 
     /// Sends `data`, which is copied within the call, to every peer. Lost peers are skipped.
@@ -141,14 +169,6 @@ impl<F: Fabric> Published<F> {
                 self.reading = AckKey::done();
                 Ok(())
             }
-        }
-    }
-
-    /// Sends nothing more to `node`.
-    pub(crate) fn exclude(&mut self, node: NodeId) {
-        self.peers.retain(|&peer| peer != node);
-        if let Some(put) = self.put.get_mut() {
-            put.exclude(node);
         }
     }
 

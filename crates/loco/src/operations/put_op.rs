@@ -65,12 +65,6 @@ impl<F: Fabric> PutOp<F> {
         PutOp::new(region.local()?.slice(offset, len)?, targets)
     }
 
-    /// Leaves `node` out from now on.
-    pub(crate) fn exclude(&mut self, node: NodeId) {
-        let targets = std::mem::take(&mut self.targets).into_iter();
-        self.targets = targets.filter(|target| target.node() != node).collect();
-    }
-
     /// Posts the put to every target. The memory may be read until the key is done, and may have changed by
     /// then. Targets may therefore receive different values (LOCO'26 Fig. 9c).
     ///

@@ -3,9 +3,22 @@
 /// The bytes of a word, of a record's header and of a position.
 pub(super) const WORD_BYTES: usize = 8;
 
+/// The header of a place without a record.
+pub(super) const NO_RECORD: u64 = 0;
+
 /// Returns the bytes that a message of `len` bytes takes: header, message, zeros up to a whole word.
 pub(super) const fn record_bytes(len: usize) -> usize {
     WORD_BYTES + len.next_multiple_of(WORD_BYTES)
+}
+
+/// Returns the header of the record of a message of `len` bytes: one more, so that no record has [`NO_RECORD`].
+pub(super) const fn header(len: usize) -> u64 {
+    len as u64 + 1
+}
+
+/// Returns the bytes of the message whose record has this header.
+pub(super) fn message_bytes(header: u64) -> usize {
+    usize::try_from(header.wrapping_sub(1)).unwrap_or(usize::MAX)
 }
 
 /// A place in the ring: the number of bytes before it since the beginning, and its offset in the ring.
@@ -19,7 +32,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Returns the first place of a ring of `capacity` bytes.
+    /// Returns the first place of a ring that takes `capacity` bytes of memory.
     pub(super) fn start(capacity: usize) -> Place {
         Place {
             position: 0,

@@ -2,19 +2,27 @@
 //! message, whole and in order.
 //!
 //! Every participant has one copy of the ring, which all readers of the node share. Positions count bytes
-//! since the beginning. A record is a word with the message's length, the message, and zeros up to a whole
-//! word. It may wrap round the end of the ring. The writer puts the record, and then its *head*, the position
-//! after the record. Puts of one queue pair are placed in order, so a reader that sees the head sees the
-//! record. A reader copies the record out, and then tells the writer its own position, its *acknowledgement*.
-//! The writer never overwrites what the slowest reader has not acknowledged.
+//! since the beginning. A record is a *header*, which is a word that tells the message's length, the message,
+//! and zeros up to a whole word. It may wrap round the end of the ring. The writer puts everything but the
+//! header, with a zero where the next header will be, and then the header. Puts of one queue pair are placed in
+//! order, so a reader that sees the header sees the record, and no header after it that is left from an
+//! earlier time. A reader copies the record out, and then tells the writer its own position, its
+//! *acknowledgement*. The writer never overwrites what the slowest reader has not acknowledged. The ring has one
+//! word more than its capacity, for the zero after the last record.
 //!
-//! This is the implementation that LOCO'26 Fig. 14 proves correct, with four liberties. A record is one put,
-//! or two around the end, instead of one for each word. A batch of messages is put like one long record, with
-//! its last head only: the heads in between are heads that no reader happened to see. The head goes inline
-//! where the fabric can do that. Its value is then fixed when it is posted. This is the only purpose of
-//! Wait(d_x) in Fig. 14: a put of the head must never send the next message's. Where the head does not go
-//! inline, the writer waits as in the figure. Finally, a reader in the middle of many messages does not
-//! acknowledge each. (Submitting may then fail although there is room, which the specification allows.)
+//! This is the implementation that LOCO'26 Fig. 14 proves correct, with five liberties. In the figure a counter
+//! beside the ring, the *head*, tells how far records have been put. Here the header does, which lies in the
+//! cache line of the message, so that one line travels instead of two. At each position there is one header, and
+//! it changes from zero when the head of the figure passes the position. A record is one put, or two around
+//! the end, instead of one for each word. A batch of messages is put like one long record, whose first header comes
+//! last: the heads in between are heads that no reader happened to see. The header goes inline where the fabric
+//! can do that. Finally, a reader in the middle of many messages does not acknowledge each. (Submitting may then
+//! fail although there is room, which the specification allows.)
+//!
+//! Wait(d_x) of Fig. 14 keeps a put of the head from sending the head of the next message. Here a put of a record
+//! must not send the next header in place of the zero after the record. It can do so only if it is read from this
+//! node's ring and the next header is stored there: for a reader of this node, or to be put from there. Only then
+//! the writer waits until earlier records have been read.
 //!
 //! Fig. 14 is not sound where the writer's thread reads its own ring. The thread finds the head in its own
 //! store buffer, so that for everybody else its submit does not happen before its receive, as Def. 5.2 (`so`
@@ -151,7 +159,6 @@ struct Shared<F: Fabric> {
     /// The node of each reader, in ascending order.
     readers: Vec<NodeId>,
     data: Region<F>,
-    head: Region<F>,
     acks: Region<F>,
 }
 
@@ -225,14 +232,12 @@ impl<F: Fabric> RingBuffer<F> {
         };
         let channel = Channel::builder(parent, name)
             .kind(format!("ring_buffer of {writer}, readers {who}"))
-            .published("data", capacity)
-            .published("head", WORD_BYTES)
+            .published("data", capacity + WORD_BYTES)
             .published("acks", (readers.len() * ACK_STRIDE).max(WORD_BYTES))
             .join()?;
         Ok(RingBuffer {
             shared: Arc::new(Shared {
                 data: channel.published("data")?.clone(),
-                head: channel.published("head")?.clone(),
                 acks: channel.published("acks")?.clone(),
                 channel,
                 config: config.clone(),
@@ -319,6 +324,11 @@ impl<F: Fabric> RingBuffer<F> {
 impl<F: Fabric> Shared<F> {
     fn message_bytes_max(&self) -> usize {
         self.config.capacity_bytes - WORD_BYTES
+    }
+
+    /// Returns the bytes of memory that the ring takes.
+    fn ring_bytes(&self) -> usize {
+        self.config.capacity_bytes + WORD_BYTES
     }
 
     fn name(&self) -> &str {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use loco_fabric::{Fabric, Memory, Peers, WordCell};
 
-use super::layout::{Place, WORD_BYTES, record_bytes};
+use super::layout::{NO_RECORD, Place, WORD_BYTES, message_bytes, record_bytes};
 use super::writer::LEFT;
 use super::{ACK_STRIDE, Shared};
 use crate::fabric::AnyFabric;
@@ -20,9 +20,8 @@ pub struct RingReader<F: Fabric = AnyFabric> {
     shared: Arc<Shared<F>>,
     /// The place of the next record.
     next: Place,
-    /// The head at the last look.
-    head: u64,
-    head_cell: <F::Memory as Memory>::Cell<u64>,
+    /// Its header, if it was there at the last look.
+    header: u64,
     data: F::Memory,
     acknowledgement: Acknowledgement<F>,
     /// The position that the writer was told.
@@ -51,9 +50,8 @@ impl<F: Fabric> RingReader<F> {
             Acknowledgement::There(cell, told)
         };
         Ok(RingReader {
-            next: Place::start(shared.config.capacity_bytes),
-            head: 0,
-            head_cell: shared.head.local()?.cell(0)?,
+            next: Place::start(shared.ring_bytes()),
+            header: NO_RECORD,
             data: shared.data.local()?.clone(),
             acknowledgement,
             acknowledged: 0,
@@ -129,19 +127,17 @@ impl<F: Fabric> RingReader<F> {
     /// Returns true if there is a message.
     #[inline]
     pub(crate) fn has_next(&mut self) -> bool {
-        if self.next.position < self.head {
-            return true;
+        if self.header == NO_RECORD {
+            // The place is a word of the ring, so loading it does not fail. The rest of the record is there when its
+            // header is, because puts are placed in order.
+            self.header = self.data.load_word(self.next.offset).unwrap_or(NO_RECORD);
         }
-        // The records before the head are there, because puts are placed in order.
-        self.head = self.head_cell.load();
-        self.next.position < self.head
+        self.header != NO_RECORD
     }
 
     /// Copies the next message out, and moves past it.
     fn copy_out(&mut self, message: &mut Vec<u8>) -> Result<()> {
-        let mut header = [0; WORD_BYTES];
-        self.data.read(self.next.offset, &mut header)?;
-        let len = usize::try_from(u64::from_ne_bytes(header)).unwrap_or(usize::MAX);
+        let len = message_bytes(self.header);
         if len > self.shared.message_bytes_max() {
             return Err(Error::Config(format!(
                 "ring buffer `{}`: no record at {}; has this reader been excluded?",
@@ -158,6 +154,7 @@ impl<F: Fabric> RingReader<F> {
             self.data.read(0, rest)?;
         }
         self.next = self.next.plus(record_bytes(len));
+        self.header = NO_RECORD;
         Ok(())
     }
 

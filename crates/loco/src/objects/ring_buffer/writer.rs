@@ -5,11 +5,11 @@ use std::sync::Arc;
 use loco_fabric::{Fabric, Local, Memory, NodeId, Peers, Target, WordCell};
 use smallvec::SmallVec;
 
-use super::layout::{Place, WORD_BYTES, record_bytes};
+use super::layout::{NO_RECORD, Place, WORD_BYTES, header, record_bytes};
 use super::{ACK_STRIDE, Shared};
 use crate::fabric::AnyFabric;
 use crate::operations::operation::{Flags, Operation};
-use crate::operations::published::Published;
+use crate::operations::published::Poster;
 use crate::{AckKey, Error, Result, Thread};
 
 /// A position beyond every reader's. It says that the reader has left.
@@ -34,11 +34,10 @@ pub struct RingWriter<F: Fabric = AnyFabric> {
     /// Set if this node has readers, who read this node's memory.
     local_readers: bool,
     data: F::Memory,
-    /// This node's head, from which puts that are not inline are read.
-    head_cell: Cell<F>,
-    /// The head as the readers' nodes see it. The thread that posts here also posts the records.
-    published_head: Published<F>,
-    /// The records under construction.
+    poster: Poster<F>,
+    /// The puts of records that read this node's ring, as far as their end must be known.
+    reading: AckKey<F>,
+    /// The records under construction, and the zero after them.
     records: Vec<u8>,
     inline_bytes_max: usize,
 }
@@ -75,16 +74,15 @@ impl<F: Fabric> RingWriter<F> {
             Ok(Destination { node, data })
         });
         let targets: Vec<Destination<F>> = targets.collect::<Result<_>>()?;
-        let others = targets.iter().map(|target| target.node).collect();
         Ok(RingWriter {
-            head: Place::start(shared.config.capacity_bytes),
+            head: Place::start(shared.ring_bytes()),
             acknowledged: 0,
             targets,
             readers,
             local_readers: nodes.contains(&here),
             data: shared.data.local()?.clone(),
-            head_cell: shared.head.local()?.cell(0)?,
-            published_head: Published::new(&shared.head, 0, WORD_BYTES, others),
+            poster: Poster::new(),
+            reading: AckKey::done(),
             records: Vec::new(),
             inline_bytes_max: 0,
             shared,
@@ -125,7 +123,7 @@ impl<F: Fabric> RingWriter<F> {
         self.submit_batch(thread, &[message])
     }
 
-    /// Submits the first of `messages`, in order, with one put of them all and one of the head. Returns how
+    /// Submits the first of `messages`, in order, with one put of them all and one of the first header. Returns how
     /// many. It submits those that there is room for, up to a quarter of the ring at a time, so that the
     /// readers are not idle while the next ones are gathered; one that is longer than
     /// [`gather_bytes_max`](super::RingConfig::gather_bytes_max) goes alone. 0 means that there is no room for the
@@ -145,26 +143,29 @@ impl<F: Fabric> RingWriter<F> {
         if !self.has_room(first) {
             return Ok(0);
         }
-        self.published_head.enter(thread)?;
+        let targets = &self.targets;
+        self.poster.enter(thread, || -> SmallVec<[NodeId; 16]> {
+            targets.iter().map(|target| target.node).collect()
+        })?;
         if self.shared.config.inline {
             self.inline_bytes_max = thread.fabric().caps().inline_bytes_max;
         }
-        if WORD_BYTES > self.inline_bytes_max {
-            // This is Wait_sv(d_x). An earlier put that has not read the head yet must not read the next
-            // head, which it could carry past this record.
-            self.published_head.wait_until_read(thread)?;
+        if self.stores_headers() {
+            // This is Wait_sv(d_x). An earlier put that has not read the zero after its record yet must not read
+            // the header that is stored there next.
+            self.wait_until_posted_are_read(thread)?;
         }
         let long = Some(next).filter(|message| self.is_long(message));
         let (count, bytes) = match long {
             Some(_) => (1, first),
-            None => (self.gather(messages, first), self.records.len()),
+            None => (self.gather(messages, first), self.records.len() - WORD_BYTES),
         };
         self.put_records(thread, long, bytes)?;
-        self.head = self.head.plus(bytes);
         // If half of the readers' nodes had heard of the message, it would be neither submitted nor not.
         // Posting waits at most for room in the queue, which comes unless the peer is lost.
-        thread.to_the_end(|| self.publish(thread))?;
-        Ok(count)
+        let published = thread.to_the_end(|| self.publish(thread, header(next.len())));
+        self.head = self.head.plus(bytes);
+        published.map(|()| count)
     }
 
     /// Submits all of `messages`, in order, waiting for room, for the thread's deadline at most each time.
@@ -212,7 +213,6 @@ impl<F: Fabric> RingWriter<F> {
     pub fn exclude(&mut self, node: NodeId) {
         self.targets.retain(|target| target.node != node);
         self.readers.retain(|reader| reader.node != node);
-        self.published_head.exclude(node);
         self.local_readers &= node != self.shared.channel.node();
     }
 
@@ -322,53 +322,61 @@ impl<F: Fabric> RingWriter<F> {
             quarter.min(self.room(quarter)).max(first)
         };
         self.records.clear();
-        for (count, message) in messages.iter().enumerate() {
+        let mut count = 0;
+        for message in messages {
             let message = message.as_ref();
             let end = self.records.len() + record_bytes(message.len());
             if end > batch_max || self.is_long(message) {
-                return count;
+                break;
             }
             self.records
-                .extend_from_slice(&(message.len() as u64).to_ne_bytes());
+                .extend_from_slice(&header(message.len()).to_ne_bytes());
             self.records.extend_from_slice(message);
             self.records.resize(end, 0);
+            count += 1;
         }
-        messages.len()
+        self.records.extend_from_slice(&NO_RECORD.to_ne_bytes());
+        count
     }
 
-    /// Puts the record of a long message, or the records that were gathered, at the head. The readers do not look there yet.
-    fn put_records(&self, thread: &Thread<F>, long: Option<&[u8]>, bytes: usize) -> Result<()> {
+    /// Puts the record of a long message, or the records that were gathered, at the head, all but the first header, and a
+    /// zero after them. The readers do not look there yet.
+    fn put_records(&mut self, thread: &Thread<F>, long: Option<&[u8]>, bytes: usize) -> Result<()> {
+        let begin = self.head.plus(WORD_BYTES);
         let Some(message) = long else {
-            return self.put_pieces(thread, &self.head.cut(&self.records), bytes);
+            let records = std::mem::take(&mut self.records);
+            let posted = self.put_pieces(thread, &begin.cut(&records[WORD_BYTES..]), bytes);
+            self.records = records;
+            return posted;
         };
-        let header = (message.len() as u64).to_ne_bytes();
         let (words, odd) = message.split_at(message.len() / WORD_BYTES * WORD_BYTES);
         let mut last = [0; WORD_BYTES];
         last[..odd.len()].copy_from_slice(odd);
         let last = &last[..odd.len().next_multiple_of(WORD_BYTES)];
         // A record has whole words, and so has the ring: only the message goes past its end.
-        let begin = self.head.plus(WORD_BYTES);
         let [front, rest] = begin.cut(words);
         let pieces = [
-            (self.head.offset, &header[..]),
             front,
             rest,
             (begin.plus(words.len()).offset, last),
+            (self.head.plus(bytes).offset, &NO_RECORD.to_ne_bytes()[..]),
         ];
         self.put_pieces(thread, &pieces, bytes)
     }
 
-    /// Puts records of `bytes` at the head, given as pieces with their offsets.
+    /// Puts `bytes` after the first header at the head, given as pieces with their offsets.
     #[inline]
-    fn put_pieces(&self, thread: &Thread<F>, pieces: &[(usize, &[u8])], bytes: usize) -> Result<()> {
+    fn put_pieces(&mut self, thread: &Thread<F>, pieces: &[(usize, &[u8])], bytes: usize) -> Result<()> {
         let inline = bytes <= self.inline_bytes_max;
         if self.local_readers || !inline {
             for &(offset, piece) in pieces {
                 self.data.write(offset, piece)?;
             }
         }
-        let first = self.head.before_end(bytes);
-        let parts = [(self.head.offset, first), (0, bytes - first)];
+        let begin = self.head.plus(WORD_BYTES);
+        let first = begin.before_end(bytes);
+        let parts = [(begin.offset, first), (0, bytes - first)];
+        let tracked = self.stores_headers();
         let flags = Flags {
             fenced: false,
             more: true,
@@ -385,39 +393,74 @@ impl<F: Fabric> RingWriter<F> {
                 continue;
             }
             for (offset, len) in parts.into_iter().filter(|&(_, len)| len > 0) {
-                // This memory is written again only when every reader has acknowledged the record.
+                // This memory is written again only when every reader has acknowledged the record, but for the word after
+                // it, where the next header may be stored.
                 let src = Local {
                     memory: &self.data,
                     offset,
                     len,
                 };
-                thread.post_untracked(&Operation::Put(src, at(offset)), flags)?;
+                let put = Operation::Put(src, at(offset));
+                match tracked {
+                    true => thread.post_into(&put, flags, &mut self.reading)?,
+                    false => thread.post_untracked(&put, flags)?,
+                }
             }
         }
         Ok(())
     }
 
-    /// Tells all readers' nodes where the head is now.
-    fn publish(&mut self, thread: &Thread<F>) -> Result<()> {
-        let position = self.head.position;
-        let inline = WORD_BYTES <= self.inline_bytes_max;
+    /// Returns true if headers are stored in this node's ring.
+    #[inline]
+    fn stores_headers(&self) -> bool {
+        self.local_readers || WORD_BYTES > self.inline_bytes_max
+    }
+
+    /// Waits until no put of a record reads this node's ring any more. A put that failed reads no more.
+    fn wait_until_posted_are_read(&mut self, thread: &Thread<F>) -> Result<()> {
+        match self.reading.wait(thread) {
+            Err(error) if error.is_timeout() => Err(error),
+            _ => {
+                self.reading = AckKey::done();
+                Ok(())
+            }
+        }
+    }
+
+    /// Writes the header of the record at the head, on this node and on all readers' nodes.
+    fn publish(&self, thread: &Thread<F>, header: u64) -> Result<()> {
+        let offset = self.head.offset;
         if self.local_readers {
             // The store comes after the record (TSO), and before the thread's next steps: see the module
             // head.
-            self.head_cell.store_fence(position);
-        } else if !inline {
-            self.head_cell.store(position);
+            self.data.cell(offset)?.store_fence(header);
+        } else if self.stores_headers() {
+            self.data.cell(offset)?.store(header);
         }
-        let posted = if inline {
-            self.published_head
-                .post_inline_untracked(thread, &position.to_ne_bytes())
-        } else {
-            self.published_head.post_copy(thread, &mut AckKey::done())
-        };
-        match posted {
-            // The message is submitted to the others. The next call says that this node is gone.
-            Err(error) if error.lost_peer().is_none() => Err(error),
-            _ => Ok(()),
+        let bytes = header.to_ne_bytes();
+        let mut failed = Ok(());
+        for target in &self.targets {
+            let there = Target {
+                remote: &target.data,
+                offset,
+            };
+            let put = if WORD_BYTES <= self.inline_bytes_max {
+                Operation::PutInline(&bytes, there)
+            } else {
+                // This word is written again only when every reader has acknowledged the record.
+                let src = Local {
+                    memory: &self.data,
+                    offset,
+                    len: WORD_BYTES,
+                };
+                Operation::Put(src, there)
+            };
+            match thread.post_untracked(&put, Flags::default()) {
+                // The message is submitted to the others. The next call says that this node is gone.
+                Err(error) if error.lost_peer().is_none() => failed = Err(error),
+                _ => {}
+            }
         }
+        failed
     }
 }
