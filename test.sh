@@ -20,7 +20,8 @@ done
 
 . ci/install-rust
 
-step() { printf '\n== %s\n' "$*"; }
+# Says what comes, and how many seconds after the start.
+step() { printf '\n== %s (%d s)\n' "$*" "$SECONDS"; }
 
 if [ "$vm" = 1 ]; then
     step packages
@@ -89,3 +90,4 @@ if [ "$vm" = 1 ]; then
     step "jobs between virtual machines: a sample"
     LOCO_MACHINES_SUITE=short ci/machines-suite
 fi
+step done
