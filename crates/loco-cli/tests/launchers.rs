@@ -208,14 +208,11 @@ fn a_node_of_another_job_is_refused_and_logged() {
 fn an_unreachable_peer_is_named() {
     let secret = ("LOCO_SECRET", SECRET.to_owned());
     let dir = tempfile::tempdir().unwrap();
-    let free = || {
-        std::net::TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap()
-    };
-    // There is no process for node 2.
-    let text = format!("0 {}\n1 {}\n2 {}\n", free(), free(), free());
+    // All are taken before the first is free again, so that no two are the same. There is no process for node 2.
+    let listeners = [(); 3].map(|()| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+    let [a, b, c] = listeners.each_ref().map(|at| at.local_addr().unwrap());
+    drop(listeners);
+    let text = format!("0 {a}\n1 {b}\n2 {c}\n");
     let path = dir.path().join("hosts.txt");
     std::fs::write(&path, text).unwrap();
     let hosts = ("LOCO_HOSTS", path.to_str().unwrap().to_owned());

@@ -269,12 +269,12 @@ fn a_launcher_s_variables_start_the_nodes_of_a_run() {
 #[test]
 fn a_hosts_file_names_the_nodes_of_a_run() {
     let folder = tempfile::tempdir().unwrap();
-    let free = || {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.local_addr().unwrap()
-    };
+    // Both are taken before the first is free again, so that they differ.
+    let listeners = [(); 2].map(|()| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+    let [a, b] = listeners.each_ref().map(|at| at.local_addr().unwrap());
+    drop(listeners);
     let hosts = folder.path().join("hosts.txt");
-    std::fs::write(&hosts, format!("0 {}\n1 {}\n", free(), free())).unwrap();
+    std::fs::write(&hosts, format!("0 {a}\n1 {b}\n")).unwrap();
     let nodes = ["0", "1"].map(|node| {
         alone(LOCO)
             .args(TABLES)

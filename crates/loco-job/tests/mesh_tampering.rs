@@ -147,14 +147,17 @@ impl Write for Log {
     }
 }
 
-fn free_address() -> Address {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    Address::from(listener.local_addr().unwrap())
+fn free_addresses() -> [Address; 2] {
+    // Both are taken before the first is free again, so that they differ.
+    let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    listeners
+        .each_ref()
+        .map(|at| Address::from(at.local_addr().unwrap()))
 }
 
 /// Connects nodes 0 and 1 through a man in the middle. Returns him and both nodes.
 fn connected_through(silence: Duration) -> (Middle, [Mesh; 2]) {
-    let addresses = [free_address(), free_address()];
+    let addresses = free_addresses();
     let middle = Middle::before(addresses[0].clone());
     let timeouts = Timeouts {
         heartbeat_interval: Duration::from_millis(10),

@@ -44,7 +44,13 @@ fn free_address(ip: &str) -> Address {
 }
 
 fn hosts(ids: &[u16]) -> Hosts {
-    Hosts::from_pairs(ids.iter().map(|&id| (NodeId(id), free_address("127.0.0.1")))).unwrap()
+    // All are taken before the first is free again, so that no two are the same.
+    let listeners: Vec<_> = ids
+        .iter()
+        .map(|_| TcpListener::bind("127.0.0.1:0").unwrap())
+        .collect();
+    let addresses = listeners.iter().map(|at| Address::from(at.local_addr().unwrap()));
+    Hosts::from_pairs(ids.iter().map(|&id| NodeId(id)).zip(addresses)).unwrap()
 }
 
 fn connect_all(jobs: &[Job]) -> Vec<Mesh> {

@@ -59,7 +59,9 @@ impl Sshd {
     }
 
     fn listen(program: &str, dir: &Path) -> Option<(Child, u16)> {
-        let port = free_port(HOSTS[0]);
+        let free = TcpListener::bind((HOSTS[0], 0)).unwrap();
+        let port = free.local_addr().unwrap().port();
+        drop(free);
         let path = dir.display();
         let mut config = format!(
             "HostKey {path}/host\nAuthorizedKeysFile {path}/key.pub\nStrictModes no\nUsePAM no\nPidFile none\n\
@@ -100,10 +102,15 @@ impl Sshd {
 
     /// Writes a hosts file with a node on each of these hosts, and returns its path.
     pub fn hosts(&self, hosts: &[&str]) -> String {
-        let text: String = hosts
+        // All are taken before the first is free again, so that no two are the same.
+        let listeners: Vec<_> = hosts
+            .iter()
+            .map(|host| TcpListener::bind((*host, 0)).unwrap())
+            .collect();
+        let text: String = listeners
             .iter()
             .enumerate()
-            .map(|(node, host)| format!("{node} {host}:{}\n", free_port(host)))
+            .map(|(node, at)| format!("{node} {}\n", at.local_addr().unwrap()))
             .collect();
         let path = self.dir.path().join("hosts");
         std::fs::write(&path, text).unwrap();
@@ -123,8 +130,4 @@ fn listens(log: &mut BufReader<ChildStderr>) -> bool {
     let lines = log.lines().map_while(Result::ok);
     let listening = lines.filter(|line| line.contains("Server listening on "));
     listening.take(HOSTS.len()).count() == HOSTS.len()
-}
-
-fn free_port(host: &str) -> u16 {
-    TcpListener::bind((host, 0)).unwrap().local_addr().unwrap().port()
 }
