@@ -15,7 +15,7 @@ use streams::{attempts, batch, known, known_here, overwritten, stream, with_data
 
 /// Returns the rungs of the ring buffer.
 pub(crate) fn rungs() -> Vec<Rung> {
-    let mixed = || Shape::new(2, &[1]).capacity(40).lengths(&[3, 17, 8, 0]);
+    let mixed = || Shape::new(2, &[1]).capacity(40).lengths(&[11, 17, 8, 0]);
     vec![
         Rung::new("stream", stream(Shape::new(2, &[1]), 2, 1)),
         Rung::new("attempts", attempts(Shape::new(1, &[1]), 2)),
@@ -27,7 +27,7 @@ pub(crate) fn rungs() -> Vec<Rung> {
         Rung::new("straddle-memory", stream(mixed().without_inline(), 4, 1)),
         Rung::new(
             "long",
-            stream(mixed().lengths(&[3, 25, 8]).gather_bytes_max(3), 3, 1),
+            stream(mixed().lengths(&[11, 25, 8]).gather_bytes_max(3), 3, 1),
         ),
         Rung::new(
             "long-memory",
