@@ -92,7 +92,7 @@ enum {
     LOCO_SYSTEM = -7,
     /* A node refused to meet or to connect. */
     LOCO_REFUSED = -8,
-    /* What an object protects may be half done, as a node was lost in the middle. */
+    /* What an object protects or holds may be half done, as a node was lost, or is stuck, in the middle. */
     LOCO_POISONED = -9,
     /* This node is shut down. */
     LOCO_CLOSED = -10,
@@ -687,9 +687,9 @@ loco_status loco_store_free(loco_store *store);
 
 /* Looks a key up: copies its value to `value`, where there is room for `capacity` bytes, and its length to `*len`.
  * LOCO_NOT_FOUND if there is none.
- * Errors: LOCO_PEER_LOST if the value's node is lost; LOCO_BUFFER_TOO_SMALL: `*len` is what it takes; LOCO_TIMEOUT, also for a
- * value that stays half written.
- * After a timeout nothing has changed; look again. */
+ * Errors: LOCO_PEER_LOST if the value's node is lost; LOCO_BUFFER_TOO_SMALL: `*len` is what it takes; LOCO_TIMEOUT;
+ * LOCO_POISONED if a value stays half written, since its writer is lost or stuck.
+ * After a timeout, and after LOCO_POISONED, nothing has changed; look again. */
 loco_status loco_store_get(loco_store *store, loco_thread *thread, const void *key, size_t key_len, void *value,
                            size_t capacity, size_t *len);
 

@@ -30,12 +30,13 @@ const NOBODY: u64 = 0;
 
 /// A lock, as C holds it.
 pub struct Lock {
-    lock: Kind,
+    lock: LockOfKind,
     /// The thread of this node that holds it, by its id.
     holder: AtomicU64,
 }
 
-enum Kind {
+/// A lock of either kind.
+enum LockOfKind {
     Ticket(TicketLock),
     Tas(TasLock),
 }
@@ -44,8 +45,8 @@ enum Kind {
 macro_rules! each {
     ($kind:expr, $lock:ident => $body:expr) => {
         match $kind {
-            Kind::Ticket($lock) => $body,
-            Kind::Tas($lock) => $body,
+            LockOfKind::Ticket($lock) => $body,
+            LockOfKind::Tas($lock) => $body,
         }
     };
 }
@@ -130,8 +131,8 @@ pub unsafe extern "C" fn loco_lock_new(
         };
         let (parent, home) = (node.parent(), NodeId(home));
         let lock = match kind {
-            TICKET => Kind::Ticket(TicketLock::with_config(&parent, name, home, config)?),
-            TAS => Kind::Tas(TasLock::with_config(&parent, name, home, config)?),
+            TICKET => LockOfKind::Ticket(TicketLock::with_config(&parent, name, home, config)?),
+            TAS => LockOfKind::Tas(TasLock::with_config(&parent, name, home, config)?),
             _ => {
                 return Err(Failure::usage(format!(
                     "no kind of lock {kind}: there are LOCO_LOCK_TICKET and LOCO_LOCK_TAS"

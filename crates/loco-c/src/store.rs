@@ -42,7 +42,6 @@ impl StoreOptions {
             key_bytes_max: or(self.key_bytes_max, defaults.key_bytes_max),
             locks: or_u32(self.locks, defaults.locks),
             tracker_bytes: or(self.tracker_bytes, defaults.tracker_bytes),
-            ..defaults
         })
     }
 }

@@ -63,7 +63,7 @@ pub extern "C" fn loco_variable_broadcast(variable: Option<&Variable>, thread: O
     run(|| {
         let (variable, access) = (variable.need("variable")?, thread.need("thread")?.enter()?);
         let thread = access.thread();
-        Ok(variable.0.bcast_all(thread)?.wait(thread)?)
+        Ok(variable.0.broadcast(thread)?.wait(thread)?)
     })
 }
 
@@ -83,7 +83,7 @@ pub unsafe extern "C" fn loco_variable_broadcast_to(
         // SAFETY: the caller's promise.
         let nodes = unsafe { node_ids(nodes, count, "nodes") }?;
         let thread = access.thread();
-        Ok(variable.0.bcast(thread, &nodes)?.wait(thread)?)
+        Ok(variable.0.broadcast_to(thread, &nodes)?.wait(thread)?)
     })
 }
 

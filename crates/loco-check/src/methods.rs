@@ -46,8 +46,8 @@ pub(crate) fn methods(object: Object) -> &'static [&'static str] {
         Object::SharedVar => &[
             "SharedVar::write",
             "SharedVar::read",
-            "SharedVar::bcast",
-            "SharedVar::bcast_all",
+            "SharedVar::broadcast_to",
+            "SharedVar::broadcast",
             "SharedVar::wait_until",
         ],
         Object::OwnedVar => &[

@@ -47,7 +47,7 @@ impl WordMailbox {
             false => last.forget(),
         }
         self.word.write(value);
-        *self.posted.lock().expect("no panic") = self.word.bcast_all(thread)?;
+        *self.posted.lock().expect("no panic") = self.word.broadcast(thread)?;
         Ok(())
     }
 }

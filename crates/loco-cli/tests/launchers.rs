@@ -3,11 +3,14 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "support/addresses.rs"]
+mod addresses;
 #[path = "support/skip.rs"]
 mod skip;
 
 use std::process::{Child, Command, Output, Stdio};
 
+use addresses::free_addresses;
 use skip::skipped;
 
 const LOCO: &str = env!("CARGO_BIN_EXE_loco");
@@ -189,10 +192,7 @@ fn a_wrong_secret_is_refused_and_logged() {
 #[test]
 fn a_node_of_another_job_is_refused_and_logged() {
     let secret = ("LOCO_SECRET", SECRET.to_owned());
-    let at = std::net::TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    let at = free_addresses(&["127.0.0.1"])[0];
     let meeting = ("LOCO_RENDEZVOUS", at.to_string());
     let [first, _] = refused(|rank| {
         vec![
@@ -208,11 +208,9 @@ fn a_node_of_another_job_is_refused_and_logged() {
 fn an_unreachable_peer_is_named() {
     let secret = ("LOCO_SECRET", SECRET.to_owned());
     let dir = tempfile::tempdir().unwrap();
-    // All are taken before the first is free again, so that no two are the same. There is no process for node 2.
-    let listeners = [(); 3].map(|()| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
-    let [a, b, c] = listeners.each_ref().map(|at| at.local_addr().unwrap());
-    drop(listeners);
-    let text = format!("0 {a}\n1 {b}\n2 {c}\n");
+    // There is no process for node 2.
+    let at = free_addresses(&["127.0.0.1"; 3]);
+    let text = format!("0 {}\n1 {}\n2 {}\n", at[0], at[1], at[2]);
     let path = dir.path().join("hosts.txt");
     std::fs::write(&path, text).unwrap();
     let hosts = ("LOCO_HOSTS", path.to_str().unwrap().to_owned());

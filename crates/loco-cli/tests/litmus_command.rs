@@ -3,12 +3,15 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "support/addresses.rs"]
+mod addresses;
 #[path = "support/skip.rs"]
 mod skip;
 
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
+use addresses::free_addresses;
 use skip::skipped;
 
 const LOCO: &str = env!("CARGO_BIN_EXE_loco");
@@ -269,12 +272,9 @@ fn a_launcher_s_variables_start_the_nodes_of_a_run() {
 #[test]
 fn a_hosts_file_names_the_nodes_of_a_run() {
     let folder = tempfile::tempdir().unwrap();
-    // Both are taken before the first is free again, so that they differ.
-    let listeners = [(); 2].map(|()| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
-    let [a, b] = listeners.each_ref().map(|at| at.local_addr().unwrap());
-    drop(listeners);
+    let at = free_addresses(&["127.0.0.1"; 2]);
     let hosts = folder.path().join("hosts.txt");
-    std::fs::write(&hosts, format!("0 {a}\n1 {b}\n")).unwrap();
+    std::fs::write(&hosts, format!("0 {}\n1 {}\n", at[0], at[1])).unwrap();
     let nodes = ["0", "1"].map(|node| {
         alone(LOCO)
             .args(TABLES)

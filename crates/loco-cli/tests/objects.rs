@@ -251,9 +251,9 @@ fn shared_var(manager: &Manager_) -> Result<()> {
     for round in 1..=times(manager, 300) {
         if number(manager) == 0 {
             data.write(round);
-            data.bcast_all(&thread)?.forget();
+            data.broadcast(&thread)?.forget();
             flag.write(round);
-            flag.bcast_all(&thread)?.wait(&thread)?;
+            flag.broadcast(&thread)?.wait(&thread)?;
         } else {
             flag.wait_until(&thread, |seen| seen >= round)?;
             assert!(data.read() >= round);

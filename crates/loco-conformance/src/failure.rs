@@ -1,5 +1,6 @@
 //! Tests deadlines, lost peers, and peers that never were.
 
+use std::sync::mpsc;
 use std::time::Duration;
 
 use loco_fabric::{
@@ -59,8 +60,15 @@ pub fn a_dead_peer_ends_the_wait<W: World>() {
             _ => Peers::All,
         };
         std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| a.wait(wait(a, peers, PATIENCE), || None::<()>));
-            std::thread::sleep(Duration::from_millis(5));
+            let (asks, asked) = mpsc::sync_channel(1);
+            let waiting = scope.spawn(move || {
+                a.wait(wait(a, peers, PATIENCE), || {
+                    // Only the first time counts.
+                    let _ = asks.try_send(());
+                    None::<()>
+                })
+            });
+            asked.recv().unwrap();
             W::kill(b);
             assert_eq!(waiting.join().unwrap(), Err(FabricError::PeerLost(b.node())));
         });
@@ -147,11 +155,15 @@ pub fn operations_towards_a_dead_peer_fail<W: World>() {
 
 /// Each outstanding operation is reported once, as done or lost.
 pub fn outstanding_operations_of_a_dead_peer_are_reported<W: World>() {
-    let [a, b] = &W::nodes(2)[..] else { unreachable!() };
+    let [a, b, c] = &W::nodes(3)[..] else {
+        unreachable!()
+    };
     let (_there, remote) = share(b, a, 64);
+    let (_alive, alive_remote) = share(c, a, 64);
     let here = allocate(a, 64);
     set_word(&here, 0, 1);
     let mut qp = a.queue_pair(b.node()).unwrap();
+    let mut to_living = a.queue_pair(c.node()).unwrap();
     let mut pending = Vec::new();
     for number in 0..8 {
         let work = Work::signaled(WorkRequestId(number));
@@ -170,13 +182,27 @@ pub fn outstanding_operations_of_a_dead_peer_are_reported<W: World>() {
         a.poll(&mut completions).unwrap();
         (completions.len() >= pending.len()).then_some(())
     });
-    std::thread::sleep(Duration::from_millis(2));
-    a.poll(&mut completions).unwrap();
+    // Nothing more is reported while operations towards another peer are begun and reported.
+    for number in 8..16 {
+        let work = Work::signaled(WorkRequestId(number));
+        if to_living
+            .put_inline(&[1; 8], target(&alive_remote, 0), work)
+            .unwrap()
+            == Posted::Pending
+        {
+            pending.push(work.id);
+        }
+        wait_for(a, || {
+            a.poll(&mut completions).unwrap();
+            (completions.len() >= pending.len()).then_some(())
+        });
+    }
     let mut ids: Vec<_> = completions.iter().map(|completion| completion.id).collect();
     ids.sort();
     assert_eq!(ids, pending);
     for completion in completions {
         if let CompletionStatus::Failed(error) = completion.status {
+            assert_eq!(completion.peer, b.node());
             assert_eq!(*error, FabricError::PeerLost(b.node()));
         }
     }

@@ -18,7 +18,7 @@ fn rounds<F: Fabric>(fabric: &F) -> u64 {
 }
 
 /// Posts as soon as there is room, and leaves the completion to any thread that polls. The operation is
-/// signalled, so that a fabric that frees its slots by completions can do so.
+/// signaled, so that a fabric that frees its slots by completions can do so.
 fn stream<F: Fabric>(
     fabric: &F,
     qp: &mut F::QueuePair,

@@ -93,7 +93,7 @@ pub trait Fabric: Clone + Send + Sync + 'static {
     fn queue_pair(&self, peer: NodeId) -> Result<Self::QueuePair>;
 
     /// Appends to `completions` those that have arrived at this node since the last call (of any thread), and
-    /// returns their number. Never blocks. Each signalled operation is reported once, to one caller. A lost
+    /// returns their number. Never blocks. Each signaled operation is reported once, to one caller. A lost
     /// peer's outstanding operations are reported with [`CompletionStatus::Failed`](crate::CompletionStatus::Failed).
     ///
     /// # Errors
@@ -294,7 +294,7 @@ pub struct Work {
     /// The id that comes back in the completion.
     pub id: WorkRequestId,
     /// Asks for a completion. Without it none is reported, and the end of the operation is known only from a
-    /// later signalled operation of the same queue pair.
+    /// later signaled operation of the same queue pair.
     pub signaled: bool,
     /// Starts the operation only when earlier gets and atomics of this queue pair have completed (remote
     /// fence, `IBV_SEND_FENCE`).
@@ -304,7 +304,7 @@ pub struct Work {
 }
 
 impl Work {
-    /// Returns the options of a signalled, unfenced operation.
+    /// Returns the options of a signaled, unfenced operation.
     #[inline]
     pub fn signaled(id: WorkRequestId) -> Work {
         Work {
@@ -345,7 +345,7 @@ impl Work {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Posted {
-    /// The operation has completed. No completion will be reported, signalled or not.
+    /// The operation has completed. No completion will be reported, signaled or not.
     Done,
     /// The operation is under way under its work request id.
     Pending,

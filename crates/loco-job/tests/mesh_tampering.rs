@@ -3,12 +3,16 @@
 
 #![allow(clippy::unwrap_used)] // Helpers of tests, too.
 
+#[path = "../../loco-cli/tests/support/addresses.rs"]
+mod addresses;
+
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use addresses::free_addresses;
 use loco_fabric::{Control, NodeId, PeerState, Platform, Std, Time};
 use loco_job::{Address, Hosts, Job, Mesh, Secret, Timeouts};
 
@@ -147,17 +151,12 @@ impl Write for Log {
     }
 }
 
-fn free_addresses() -> [Address; 2] {
-    // Both are taken before the first is free again, so that they differ.
-    let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-    listeners
-        .each_ref()
-        .map(|at| Address::from(at.local_addr().unwrap()))
-}
-
 /// Connects nodes 0 and 1 through a man in the middle. Returns him and both nodes.
 fn connected_through(silence: Duration) -> (Middle, [Mesh; 2]) {
-    let addresses = free_addresses();
+    let addresses: Vec<Address> = free_addresses(&["127.0.0.1"; 2])
+        .into_iter()
+        .map(Address::from)
+        .collect();
     let middle = Middle::before(addresses[0].clone());
     let timeouts = Timeouts {
         heartbeat_interval: Duration::from_millis(10),

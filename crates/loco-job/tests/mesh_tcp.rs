@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used)] // Helpers of tests, too.
 
+#[path = "../../loco-cli/tests/support/addresses.rs"]
+mod addresses;
 #[path = "../../loco-cli/tests/support/skip.rs"]
 mod skip;
 
@@ -13,6 +15,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use addresses::free_addresses;
 use loco_fabric::{Control, FabricError, NodeId, PeerState, Platform, Std, Time};
 use loco_job::{
     Address, Environment, Hosts, Job, JobBuilder, Mesh, PAYLOAD_BYTES_MAX, Rendezvous, Secret, Timeouts,
@@ -39,17 +42,12 @@ fn hasty(connect_ms: u64) -> Timeouts {
 }
 
 fn free_address(ip: &str) -> Address {
-    let listener = TcpListener::bind((ip, 0)).unwrap();
-    Address::from(listener.local_addr().unwrap())
+    Address::from(free_addresses(&[ip])[0])
 }
 
 fn hosts(ids: &[u16]) -> Hosts {
-    // All are taken before the first is free again, so that no two are the same.
-    let listeners: Vec<_> = ids
-        .iter()
-        .map(|_| TcpListener::bind("127.0.0.1:0").unwrap())
-        .collect();
-    let addresses = listeners.iter().map(|at| Address::from(at.local_addr().unwrap()));
+    let addresses = free_addresses(&vec!["127.0.0.1"; ids.len()]);
+    let addresses = addresses.into_iter().map(Address::from);
     Hosts::from_pairs(ids.iter().map(|&id| NodeId(id)).zip(addresses)).unwrap()
 }
 

@@ -29,8 +29,9 @@ const SHORT: Duration = Duration::from_micros(200);
 /// The naps if the provider has no descriptor: while this node's operations are under way, and otherwise.
 const NAPS: [Duration; 2] = [Duration::from_micros(50), Duration::from_micros(500)];
 
-/// The time for which the thread looks for more after it has found something.
-const LOOK: Duration = Duration::from_micros(50);
+/// The time for which the thread looks for more after it has found something. It is many times what a sleep and its end
+/// take, which follow each look.
+const LOOK: Duration = Duration::from_micros(100);
 /// The first and the longest nap of a thread that stands back. They bound the delay of a peer's operation once the
 /// waiting threads have what they waited for.
 const STAND_BACK: (Duration, Duration) = (Duration::from_micros(100), Duration::from_micros(400));
@@ -92,12 +93,13 @@ fn run(shared: &Shared) {
         #[allow(unsafe_code)]
         let fd = fd.map(|fd| unsafe { BorrowedFd::borrow_raw(fd) });
         if limit.is_zero() {
+            found = true;
             std::thread::yield_now();
             continue;
         }
         let ready = match found && may_look {
-            // After a look that found nothing, the provider must confirm again that waiting misses nothing.
-            true => look_for_more(shared, fd),
+            // After a look, the provider must confirm again that waiting misses nothing.
+            true => look_for_more(shared),
             false => sleep(waker, fd, limit),
         };
         found = ready.provider;
@@ -107,24 +109,19 @@ fn run(shared: &Shared) {
     }
 }
 
-/// Makes progress. Stops when idle for the time of a look, when woken, or when the waiting threads have made progress
-/// and have stopped.
-fn look_for_more(shared: &Shared, fd: Option<BorrowedFd<'_>>) -> Ready {
-    let (mut last, mut helped) = (Instant::now(), shared.helped());
-    while last.elapsed() < LOOK {
-        let ready = sleep(&shared.waker, fd, Duration::ZERO);
-        if ready.waker {
-            return ready;
-        }
+/// Makes progress for the time of a look, or until woken, or as long as waiting threads leave it to this thread. Peers'
+/// operations are carried out unseen, so the next sleep shows whether there is still something to do.
+fn look_for_more(shared: &Shared) -> Ready {
+    let (begin, helped) = (Instant::now(), shared.helped());
+    while begin.elapsed() < LOOK && !shared.waker.is_woken() {
         if shared.helped() - helped >= HELPED {
             return stand_back(shared);
         }
-        // The holder of the lock lets it go soon. The descriptor may still be readable then.
-        if ready.provider
+        // The holder of the lock makes progress, or lets it go soon.
+        if !shared.is_wanted()
             && let Some(mut engine) = shared.try_engine()
         {
             engine.progress(&shared.job);
-            (last, helped) = (Instant::now(), shared.helped());
         }
     }
     Ready::default()

@@ -2,7 +2,7 @@
 //!
 //! Relies on `engine` and `waker`. Used by `progress` and `node`.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use loco_fabric::Result;
@@ -18,6 +18,8 @@ pub(crate) struct Shared {
     pub(crate) waker: Waker,
     /// The number of times that waiting threads have made progress.
     helped: AtomicU64,
+    /// The number of threads that wait for the lock.
+    wanting: AtomicU32,
 }
 
 impl Shared {
@@ -27,12 +29,26 @@ impl Shared {
             job,
             waker: Waker::new()?,
             helped: AtomicU64::new(0),
+            wanting: AtomicU32::new(0),
         })
     }
 
     /// Locks the engine.
     pub(crate) fn engine(&self) -> MutexGuard<'_, Engine> {
-        self.engine.lock().unwrap_or_else(PoisonError::into_inner)
+        if let Some(engine) = self.try_engine() {
+            return engine;
+        }
+        // Relaxed, here and in `is_wanted`: the number is a hint.
+        self.wanting.fetch_add(1, Ordering::Relaxed);
+        let engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
+        self.wanting.fetch_sub(1, Ordering::Relaxed);
+        engine
+    }
+
+    /// Returns true if a thread waits for the lock. A thread that takes the lock again and again must leave it alone then,
+    /// because a mutex need not be fair.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.wanting.load(Ordering::Relaxed) > 0
     }
 
     /// Locks the engine unless another thread has it, which then makes progress.

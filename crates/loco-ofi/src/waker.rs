@@ -11,6 +11,8 @@ use rustix::event::{EventfdFlags, eventfd};
 /// Ends the thread's sleep.
 pub(crate) struct Waker {
     wake: OwnedFd,
+    /// Set when somebody has woken the thread, for a look without a system call.
+    woken: AtomicBool,
     stop: AtomicBool,
 }
 
@@ -20,12 +22,14 @@ impl Waker {
             .map_err(|e| FabricError::os("making an eventfd", &e.into()))?;
         Ok(Waker {
             wake,
+            woken: AtomicBool::new(false),
             stop: AtomicBool::new(false),
         })
     }
 
     /// Wakes the thread.
     pub(crate) fn wake(&self) {
+        self.woken.store(true, Ordering::Release);
         // The write fails only when the counter is full, and then the thread is awake.
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
@@ -46,8 +50,15 @@ impl Waker {
         self.wake.as_fd()
     }
 
+    /// Returns true if somebody has woken the thread. Makes no system call.
+    pub(crate) fn is_woken(&self) -> bool {
+        self.woken.load(Ordering::Acquire)
+    }
+
     /// Clears the record that the thread was woken.
     pub(crate) fn clear(&self) {
         let _ = rustix::io::read(&self.wake, &mut [0u8; 8][..]);
+        // Who wakes in between is found by the descriptor.
+        self.woken.store(false, Ordering::Release);
     }
 }

@@ -10,12 +10,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use crossbeam_utils::CachePadded;
 use loco_fabric::{
     Fabric, Local, Memory, MemoryKind, Peers, Posted, QueuePair, Target, Wait, WordCell, Work,
 };
 use loco_job::Mesh;
 use loco_shm::{Nic, ShmConfig, ShmFabric, ShmMemory, ShmRemote};
+
+/// A word on cache lines of its own. Processors fetch lines in pairs.
+#[repr(align(128))]
+struct Apart(AtomicU64);
 
 struct Pair {
     a: ShmFabric,
@@ -122,17 +125,19 @@ fn latency(c: &mut Criterion) {
     let mut group = c.benchmark_group("round trip");
     group.bench_function("plain store", |bench| {
         bench.iter_custom(|rounds| {
-            let words = Arc::new([const { CachePadded::new(AtomicU64::new(0)) }; 2]);
+            let words = Arc::new([const { Apart(AtomicU64::new(0)) }; 2]);
             let stop = Arc::new(AtomicBool::new(false));
             let (its, its_stop) = (Arc::clone(&words), Arc::clone(&stop));
             let echo = std::thread::spawn(move || {
                 while !its_stop.load(Ordering::Relaxed) {
-                    its[1].store(its[0].load(Ordering::Acquire), Ordering::Release);
+                    its[1]
+                        .0
+                        .store(its[0].0.load(Ordering::Acquire), Ordering::Release);
                     spin_loop();
                 }
             });
-            let took = ping_pong(rounds, &mut |n| words[0].store(n, Ordering::Release), &|| {
-                words[1].load(Ordering::Acquire)
+            let took = ping_pong(rounds, &mut |n| words[0].0.store(n, Ordering::Release), &|| {
+                words[1].0.load(Ordering::Acquire)
             });
             stop.store(true, Ordering::Relaxed);
             echo.join().unwrap();

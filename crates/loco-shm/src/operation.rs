@@ -6,7 +6,7 @@ use crate::memory::{ShmMemory, ShmRemote};
 
 /// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum OperationKind {
     Put,
     Get,
     FetchAdd { add: u64 },
@@ -14,14 +14,14 @@ pub(crate) enum Kind {
     Flush,
 }
 
-impl Kind {
+impl OperationKind {
     /// Returns the value that a read-modify-write writes when it has read `old`, or `None` if it writes none.
     #[cfg(feature = "deferred-nic")]
     pub(crate) fn computed(self, old: u64) -> Option<u64> {
         match self {
-            Kind::FetchAdd { add } => Some(old.wrapping_add(add)),
-            Kind::CompareSwap { expected, new } => (old == expected).then_some(new),
-            Kind::Put | Kind::Get | Kind::Flush => None,
+            OperationKind::FetchAdd { add } => Some(old.wrapping_add(add)),
+            OperationKind::CompareSwap { expected, new } => (old == expected).then_some(new),
+            OperationKind::Put | OperationKind::Get | OperationKind::Flush => None,
         }
     }
 
@@ -29,9 +29,9 @@ impl Kind {
     #[inline]
     pub(crate) fn apply(self, remote: &ShmRemote, offset: usize) -> Result<u64> {
         match self {
-            Kind::FetchAdd { add } => remote.span().fetch_add(offset, add),
-            Kind::CompareSwap { expected, new } => remote.span().compare_swap(offset, expected, new),
-            Kind::Put | Kind::Get | Kind::Flush => {
+            OperationKind::FetchAdd { add } => remote.span().fetch_add(offset, add),
+            OperationKind::CompareSwap { expected, new } => remote.span().compare_swap(offset, expected, new),
+            OperationKind::Put | OperationKind::Get | OperationKind::Flush => {
                 Err(FabricError::Unsupported("no read-modify-write".into()))
             }
         }
@@ -41,8 +41,8 @@ impl Kind {
 /// A posted operation.
 #[cfg_attr(not(feature = "deferred-nic"), allow(dead_code))] // Read by the deferred NIC alone.
 #[derive(Debug)]
-pub(crate) struct Request {
-    pub(crate) kind: Kind,
+pub(crate) struct PostedOperation {
+    pub(crate) kind: OperationKind,
     pub(crate) work: Work,
     pub(crate) remote: Option<(ShmRemote, usize)>,
     pub(crate) local: Option<(ShmMemory, usize)>,
@@ -52,9 +52,9 @@ pub(crate) struct Request {
     pub(crate) inline: bool,
 }
 
-impl Request {
-    pub(crate) fn new(kind: Kind, work: Work) -> Request {
-        Request {
+impl PostedOperation {
+    pub(crate) fn new(kind: OperationKind, work: Work) -> PostedOperation {
+        PostedOperation {
             kind,
             work,
             remote: None,
@@ -64,18 +64,18 @@ impl Request {
         }
     }
 
-    pub(crate) fn remote(mut self, target: Target<'_, ShmRemote>, len: usize) -> Request {
+    pub(crate) fn remote(mut self, target: Target<'_, ShmRemote>, len: usize) -> PostedOperation {
         self.remote = Some((target.remote.clone(), target.offset));
         self.buffer.resize(len, 0);
         self
     }
 
-    pub(crate) fn local(mut self, local: Local<'_, ShmMemory>) -> Request {
+    pub(crate) fn local(mut self, local: Local<'_, ShmMemory>) -> PostedOperation {
         self.local = Some((local.memory.clone(), local.offset));
         self
     }
 
-    pub(crate) fn inline(mut self, data: &[u8]) -> Request {
+    pub(crate) fn inline(mut self, data: &[u8]) -> PostedOperation {
         data.clone_into(&mut self.buffer);
         self.inline = true;
         self

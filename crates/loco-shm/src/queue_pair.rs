@@ -12,7 +12,7 @@ use crate::gate::Slot;
 use crate::memory::{ShmMemory, ShmRemote};
 use crate::nic::QueueId;
 use crate::node::Node;
-use crate::operation::{Kind, Request};
+use crate::operation::{OperationKind, PostedOperation};
 
 /// A queue pair of the shared-memory fabric.
 #[derive(Debug)]
@@ -98,7 +98,7 @@ impl ShmQueuePair {
     /// Hands the operation to the NIC. The request is built here, out of the way of the synchronous path.
     #[cold]
     #[inline(never)]
-    fn post(&self, queue: QueueId, request: impl FnOnce() -> Request) -> Result<Posted> {
+    fn post(&self, queue: QueueId, request: impl FnOnce() -> PostedOperation) -> Result<Posted> {
         self.slot.check()?;
         let nic = self.node.nic.as_ref();
         // A queue exists only where there is a NIC (see `new`).
@@ -114,7 +114,7 @@ impl ShmQueuePair {
         target: Target<'_, ShmRemote>,
         result: Local<'_, ShmMemory>,
         work: Work,
-        kind: Kind,
+        kind: OperationKind,
     ) -> Result<Posted> {
         target.remote.span().check_word(target.offset)?;
         result.memory.span().check_word(result.offset)?;
@@ -123,7 +123,9 @@ impl ShmQueuePair {
         }
         self.check(target.remote)?;
         if let Some(queue) = self.queue {
-            return self.post(queue, || Request::new(kind, work).remote(target, 8).local(result));
+            return self.post(queue, || {
+                PostedOperation::new(kind, work).remote(target, 8).local(result)
+            });
         }
         let section = self.slot.enter()?;
         // The operation is a full fence by itself, so it comes after all earlier operations. (LOCO'26 Fig. 10
@@ -168,7 +170,9 @@ impl QueuePair for ShmQueuePair {
         if let Some(queue) = self.queue {
             let len = src.len;
             return self.post(queue, || {
-                Request::new(Kind::Put, work).remote(dst, len).local(src)
+                PostedOperation::new(OperationKind::Put, work)
+                    .remote(dst, len)
+                    .local(src)
             });
         }
         // This thread's earlier stores come before the NIC's read of the source (LOCO'26 Fig. 10, B6).
@@ -195,7 +199,9 @@ impl QueuePair for ShmQueuePair {
         self.check(dst.remote)?;
         if let Some(queue) = self.queue {
             return self.post(queue, || {
-                Request::new(Kind::Put, work).remote(dst, data.len()).inline(data)
+                PostedOperation::new(OperationKind::Put, work)
+                    .remote(dst, data.len())
+                    .inline(data)
             });
         }
         let section = self.slot.enter()?;
@@ -213,7 +219,9 @@ impl QueuePair for ShmQueuePair {
         if let Some(queue) = self.queue {
             let len = dst.len;
             return self.post(queue, || {
-                Request::new(Kind::Get, work).remote(src, len).local(dst)
+                PostedOperation::new(OperationKind::Get, work)
+                    .remote(src, len)
+                    .local(dst)
             });
         }
         // This thread's stores and the queue pair's puts come before the NIC's remote read (Fig. 10, B8 and
@@ -235,7 +243,7 @@ impl QueuePair for ShmQueuePair {
         result: Local<'_, ShmMemory>,
         work: Work,
     ) -> Result<Posted> {
-        self.atomic(target, result, work, Kind::FetchAdd { add })
+        self.atomic(target, result, work, OperationKind::FetchAdd { add })
     }
 
     #[inline]
@@ -247,14 +255,14 @@ impl QueuePair for ShmQueuePair {
         result: Local<'_, ShmMemory>,
         work: Work,
     ) -> Result<Posted> {
-        self.atomic(target, result, work, Kind::CompareSwap { expected, new })
+        self.atomic(target, result, work, OperationKind::CompareSwap { expected, new })
     }
 
     #[inline]
     fn flush(&mut self, work: Work) -> Result<Posted> {
         self.check_alive()?;
         if let Some(queue) = self.queue {
-            return self.post(queue, || Request::new(Kind::Flush, work));
+            return self.post(queue, || PostedOperation::new(OperationKind::Flush, work));
         }
         self.slot.check()?;
         // Puts are stores of this thread, so they are placed when its store buffer is empty.

@@ -37,7 +37,7 @@ fn barrier(world: &mut World, rounds: u64) {
             let thread = must(site.manager.thread());
             for round in 1..=rounds {
                 site.flags[me].write(round);
-                must(site.flags[me].bcast_all(&thread)).forget();
+                must(site.flags[me].broadcast(&thread)).forget();
                 must(site.barrier.wait(&thread));
                 assert!(site.flags[1 - me].read() >= round);
             }

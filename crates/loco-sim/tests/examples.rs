@@ -71,7 +71,7 @@ fn variables<const N: usize>(names: [&'static str; N]) -> impl FnOnce(&Manager<F
 fn send(variable: &Sv, thread: &Thread<Fabric>, nodes: &[u16]) {
     variable.write(1);
     let nodes: Vec<NodeId> = nodes.iter().copied().map(NodeId).collect();
-    variable.bcast(thread, &nodes).unwrap().forget();
+    variable.broadcast_to(thread, &nodes).unwrap().forget();
 }
 
 /// Fig. 9a: a node that sees the flag sees the data that was put before it.
@@ -137,7 +137,7 @@ fn store_buffering(between: fn(&Thread<Fabric>, NodeId, loco::AckKey<Fabric>)) -
                 let other = NodeId(1 - node);
                 let [mine, theirs] = [0, 1].map(|i| &site.objects[usize::from(node) ^ i]);
                 mine.write(1);
-                let key = mine.bcast(&thread, &[other]).unwrap();
+                let key = mine.broadcast_to(&thread, &[other]).unwrap();
                 between(&thread, other, key);
                 note(theirs.read());
             });

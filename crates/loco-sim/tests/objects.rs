@@ -34,7 +34,7 @@ fn barrier_rounds(nodes: usize, rounds: u64, puts: bool) -> impl Fn(&mut World) 
                 for round in 1..=rounds {
                     if puts {
                         flags[me].write(round);
-                        flags[me].bcast_all(&thread).unwrap().forget();
+                        flags[me].broadcast(&thread).unwrap().forget();
                     }
                     barrier.wait(&thread).unwrap();
                     for flag in flags.iter().filter(|_| puts) {

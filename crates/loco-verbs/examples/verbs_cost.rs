@@ -22,7 +22,7 @@ const ITERATIONS: usize = 1000;
 const PUTS: u64 = 10_000;
 /// The most puts under way.
 const WINDOW: u64 = 64;
-/// One put in so many is signalled.
+/// One put in so many is signaled.
 const SIGNAL_EVERY: u64 = 16;
 
 /// This node, with access to the other's memory.

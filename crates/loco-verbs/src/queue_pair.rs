@@ -29,7 +29,7 @@ pub struct VerbsQueuePair {
     completed: u64,
     /// The number of operations that may be under way. It is one less than the window's slots, see `drop`.
     capacity: u64,
-    /// The number of work requests since the last signalled one.
+    /// The number of work requests since the last signaled one.
     unsignaled: u64,
     chain: Chain,
     flush: Flush,
@@ -96,7 +96,7 @@ impl Chain {
 }
 
 /// The parts in which work requests differ.
-struct Request {
+struct RequestParts {
     op: Op,
     opcode: u32,
     /// The piece of local memory; `None` for a read of length zero.
@@ -166,7 +166,7 @@ impl VerbsQueuePair {
     /// Adds a request to the chain, and rings the doorbell unless more requests follow. `data` is the source
     /// of an inline put and is valid during the call only.
     #[inline]
-    fn post(&mut self, request: Request, work: Work, data: Option<&[u8]>) -> Result<Posted> {
+    fn post(&mut self, request: RequestParts, work: Work, data: Option<&[u8]>) -> Result<Posted> {
         let work = if work.fenced && self.node.device.fences_stall {
             self.drain()?;
             Work {
@@ -307,7 +307,7 @@ impl VerbsQueuePair {
 
     fn post_flush(&mut self, work: Work) -> Result<Posted> {
         let (remote_addr, rkey) = self.flush.remote;
-        let request = Request {
+        let request = RequestParts {
             op: Op::Flush,
             opcode: IBV_WR_RDMA_READ,
             local: self.flush.local.map(|(addr, lkey)| Sge {
@@ -346,7 +346,7 @@ impl VerbsQueuePair {
                 region_len: 8,
             });
         }
-        let request = Request {
+        let request = RequestParts {
             op,
             opcode,
             local: Some(result.memory.sge_word(result.offset)?),
@@ -381,7 +381,7 @@ impl QueuePair for VerbsQueuePair {
         work: Work,
     ) -> Result<Posted> {
         self.check_remote(&dst)?;
-        let request = Request {
+        let request = RequestParts {
             op: Op::Put,
             opcode: IBV_WR_RDMA_WRITE,
             local: src.memory.sge(src.offset, src.len)?,
@@ -404,7 +404,7 @@ impl QueuePair for VerbsQueuePair {
                 data.len()
             )));
         }
-        let request = Request {
+        let request = RequestParts {
             op: Op::Put,
             opcode: IBV_WR_RDMA_WRITE,
             local: (!data.is_empty()).then_some(Sge {
@@ -436,7 +436,7 @@ impl QueuePair for VerbsQueuePair {
             dst.memory.sge(dst.offset, 0)?;
             return self.flush(work);
         }
-        let request = Request {
+        let request = RequestParts {
             op: Op::Get,
             opcode: IBV_WR_RDMA_READ,
             local: dst.memory.sge(dst.offset, dst.len)?,

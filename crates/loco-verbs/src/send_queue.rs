@@ -3,7 +3,7 @@
 //!
 //! A work request takes the next sequence number, and its slot in the window remembers what to report.
 //! Completions of a reliable connection come in order, so one for number `n` ends everything up to `n`:
-//! unsignalled operations cost no completion. The window has as many slots as the device's send queue. The
+//! unsignaled operations cost no completion. The window has as many slots as the device's send queue. The
 //! completion queue has room for every slot of every window (after an error each of them completes). Neither
 //! can therefore overflow. The owner signals now and then for itself, so that slots become free.
 //!

@@ -309,7 +309,7 @@ fn queues_cannot_overflow() {
             }
         }
     }
-    // After an error every request completes, even an unsignalled one.
+    // After an error every request completes, even an unsignaled one.
     b.mesh().fail();
     assert!(poll_until(a, posted).len() > 1000);
     assert_eq!(device.counts().overflows, 0);
@@ -361,7 +361,7 @@ fn what_is_under_way_when_a_queue_pair_is_dropped_still_happens() {
     drop(qp);
     assert_eq!(poll_until(a, 1)[0].id, WorkRequestId(1));
     wait_for(a, || {
-        assert_eq!(a.poll(&mut Vec::new()), Ok(0), "the rest was not signalled");
+        assert_eq!(a.poll(&mut Vec::new()), Ok(0), "the rest was not signaled");
         (a.queue_pairs() == 0).then_some(())
     });
     assert_eq!((word(&there, 0), word(&there, 8)), (3, 4));

@@ -64,7 +64,7 @@ pub enum Error {
          it, or start the job again"
     )]
     LostPeer {
-        /// What was waited for: in most cases the full name of the channel.
+        /// The description of the wait: in most cases the full name of the channel.
         object: String,
         /// The lost node.
         node: NodeId,
@@ -183,7 +183,7 @@ pub enum ErrorKind {
     System,
     /// Somebody refused to meet or connect.
     Refused,
-    /// The data that the object protects or holds may be half done, since a node was lost in the middle.
+    /// The data that the object protects or holds may be half done, since a node was lost, or is stuck, in the middle.
     Poisoned,
     /// The manager of this node is shut down.
     Closed,
@@ -218,8 +218,7 @@ impl Error {
             | Error::NotOwner { .. }
             | Error::TooLarge { .. }
             | Error::Config(_) => ErrorKind::Usage,
-            Error::Torn { .. } => ErrorKind::Timeout,
-            Error::HolderLost { .. } => ErrorKind::Poisoned,
+            Error::Torn { .. } | Error::HolderLost { .. } => ErrorKind::Poisoned,
             Error::TooManyThreads { .. } => ErrorKind::Exhausted,
             Error::Closed => ErrorKind::Closed,
         }
@@ -276,13 +275,10 @@ impl Error {
         }
     }
 
-    /// Returns true if a deadline passed. A value that stayed [`Torn`](Error::Torn) does not count: its writer may be gone,
-    /// and then it does not help to try again.
+    /// Returns true if a deadline passed, and the call may be made again. A value that stayed [`Torn`](Error::Torn) is
+    /// [`Poisoned`](ErrorKind::Poisoned) instead: its writer may be gone, and then it does not help to try again.
     pub fn is_timeout(&self) -> bool {
-        matches!(
-            self,
-            Error::Fabric(FabricError::Timeout { .. }) | Error::NotReady { .. }
-        )
+        self.kind() == ErrorKind::Timeout
     }
 }
 
@@ -323,6 +319,22 @@ mod tests {
         );
         assert_eq!((error.kind(), error.object()), (ErrorKind::Timeout, Some("bar")));
         assert!(error.is_timeout());
+    }
+
+    #[test]
+    fn what_may_stay_half_done_is_no_timeout() {
+        let torn = Error::Torn {
+            channel: "var".to_owned(),
+        };
+        assert_eq!((torn.kind(), torn.object()), (ErrorKind::Poisoned, Some("var")));
+        assert!(!torn.is_timeout() && !torn.is_peer_lost());
+
+        let late = Error::from(FabricError::Timeout {
+            what: "var".to_owned(),
+            after: Duration::from_secs(1),
+        });
+        assert_eq!(late.kind(), ErrorKind::Timeout);
+        assert!(late.is_timeout());
     }
 
     #[test]

@@ -101,9 +101,9 @@ fn shared_variable_and_table() {
         let end = Barrier::new(&manager, "end")?;
         manager.wait_for_ready()?;
         let thread = manager.thread()?;
-        never_allocates("SharedVar::bcast_all", || {
+        never_allocates("SharedVar::broadcast", || {
             variable.write(1);
-            variable.bcast_all(&thread)?.wait(&thread)
+            variable.broadcast(&thread)?.wait(&thread)
         })?;
         never_allocates("Sst::push_broadcast", || {
             table.store_mine(1)?;

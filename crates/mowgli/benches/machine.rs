@@ -56,7 +56,7 @@ fn busy() -> Machine {
                 peer: 1,
                 op,
                 tag: 0,
-                signalled: false,
+                signaled: false,
             };
             let _ = machine.issue(thread, Action::Post(post));
         }

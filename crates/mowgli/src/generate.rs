@@ -58,7 +58,8 @@ impl Shape {
     };
 }
 
-/// SplitMix64.
+/// A generator of random numbers, SplitMix64. A seed names a program, in reports and in the tests that they lead to, so it
+/// must name the same one for ever. The generators of `rand` may change with its versions.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 

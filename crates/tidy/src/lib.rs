@@ -1,4 +1,4 @@
-//! What the rules in `tests/` read: the files of the repository, its crates, and their modules.
+//! Reads the files of the repository, its crates and their modules for the rules in `tests/`.
 #![forbid(unsafe_code)]
 
 pub mod modules;

@@ -19,9 +19,9 @@ pub type Uses = BTreeMap<String, BTreeMap<String, Vec<String>>>;
 pub struct Modules {
     sources: Vec<Source>,
     paths: BTreeSet<ModulePath>,
-    /// What a module's `use` declarations bring into it, by name; the path is relative to the module.
+    /// The names that the `use` declarations of a module bring into it, with their paths relative to the module.
     imported: BTreeMap<(ModulePath, String), Vec<String>>,
-    /// What a module brings in by `*`.
+    /// The paths from which a module brings in everything (`*`).
     globs: BTreeMap<ModulePath, Vec<Vec<String>>>,
 }
 

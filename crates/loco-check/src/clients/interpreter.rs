@@ -426,8 +426,8 @@ impl<'a> Interpreter<'a> {
                     let nodes = self.nodes(call);
                     let others = variable.channel().peers();
                     let key = match nodes == others {
-                        true => variable.bcast_all(thread)?,
-                        false => variable.bcast(thread, &nodes)?,
+                        true => variable.broadcast(thread)?,
+                        false => variable.broadcast_to(thread, &nodes)?,
                     };
                     self.keep(call, key)
                 }

@@ -247,14 +247,11 @@ fn bind(
 fn store_config(client: &Client) -> KvConfig {
     let mut inserts = 0;
     client.for_each_call(&mut |_, call| inserts += u32::from(call.method == Method::InsertKv));
-    // In a build with the mistakes of the tests there is one more field.
-    #[allow(clippy::needless_update)]
     KvConfig {
         slots_per_node: inserts.max(1),
         value_bytes_max: WORD_BYTES,
         key_bytes_max: WORD_BYTES,
         locks: 1,
         tracker_bytes: 128,
-        ..KvConfig::default()
     }
 }

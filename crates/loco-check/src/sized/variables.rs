@@ -31,7 +31,7 @@ pub(super) fn use_barrier((flags, barrier): &BarrierParts, thread: &Thread<Fabri
         // Broadcasts to each peer separately, and then goes on to the barrier: the others wait for every
         // participant, even if one is lost.
         for peer in (0..at.size.nodes).filter(|&node| node != at.node) {
-            if let Some(key) = unless_lost(mine.bcast(thread, &[NodeId(peer)])) {
+            if let Some(key) = unless_lost(mine.broadcast_to(thread, &[NodeId(peer)])) {
                 key.forget();
             }
         }
@@ -80,7 +80,7 @@ pub(super) fn use_shared_var(
 ) -> Option<()> {
     let write = |value| {
         variable.write(value);
-        variable.bcast_all(thread)?.forget();
+        variable.broadcast(thread)?.forget();
         Ok(())
     };
     write_or_read(thread, at, |value| value, write, || variable.read().to_string())

@@ -102,7 +102,7 @@ fn pulled(home_adds: bool) -> impl Fn(&mut World) {
             // A fence places the write of an atomic.
             must(fence::thread(thread));
             objects.flag.write(1);
-            must(objects.flag.bcast(thread, &[NodeId(1)])).forget();
+            must(objects.flag.broadcast_to(thread, &[NodeId(1)])).forget();
             must(objects.variable.fetch_add(thread, 1));
         });
         run(world, &at[1], 0, "puller", |objects, thread| {

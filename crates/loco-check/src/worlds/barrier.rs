@@ -87,7 +87,7 @@ fn rounds(Size(count, threads, rounds): Size, form: Form, puts: bool) -> impl Fn
                     for round in 1..=rounds {
                         if puts {
                             mine.write(round);
-                            must(mine.bcast_all(thread)).forget();
+                            must(mine.broadcast(thread)).forget();
                         }
                         wait(objects, thread, form);
                         for flag in objects.flags.iter().filter(|_| puts) {
@@ -116,7 +116,7 @@ fn turns(rounds: u64, form: Form, puts: bool) -> impl Fn(&mut World) {
                 move |objects, thread, round| {
                     if puts {
                         objects.flags[node].write(round);
-                        must(objects.flags[node].bcast_all(thread)).forget();
+                        must(objects.flags[node].broadcast(thread)).forget();
                     }
                     wait(objects, thread, form);
                     for flag in objects.flags.iter().filter(|_| puts) {
@@ -192,7 +192,7 @@ fn transitive(world: &mut World) {
                 wait(objects, thread, Form::Fenced);
                 if me == 1 {
                     objects.flags[1].write(1);
-                    must(objects.flags[1].bcast(thread, &[NodeId(2)])).forget();
+                    must(objects.flags[1].broadcast_to(thread, &[NodeId(2)])).forget();
                 }
             },
         );
@@ -246,7 +246,7 @@ fn faulty(threads: usize, rounds: u64, form: Form) -> impl Fn(&mut World) {
                         for round in 1..=rounds {
                             mine.write(round);
                             if form == Form::Fenced {
-                                let Some(key) = unless_lost(mine.bcast_all(thread)) else {
+                                let Some(key) = unless_lost(mine.broadcast(thread)) else {
                                     return;
                                 };
                                 key.forget();
@@ -290,7 +290,7 @@ fn handed_over(form: Form) -> impl Fn(&mut World) {
         let arrive =
             move |objects: &Objects, thread: &Thread<Fabric>, own: usize, round: u64| -> Result<()> {
                 objects.flags[own].write(round);
-                must(objects.flags[own].bcast_all(thread)).forget();
+                must(objects.flags[own].broadcast(thread)).forget();
                 match form {
                     Form::Fenced => objects.barrier.wait(thread),
                     Form::Unfenced => objects.barrier.wait_unfenced(thread),
@@ -356,7 +356,7 @@ fn arrived_and_lost(world: &mut World) {
         let waited = objects.barrier.wait_unfenced(thread);
         if waited.as_ref().is_err_and(loco::Error::is_timeout) {
             objects.flags[1].write(1);
-            if let Some(key) = unless_lost(objects.flags[1].bcast_all(thread)) {
+            if let Some(key) = unless_lost(objects.flags[1].broadcast(thread)) {
                 key.forget();
             }
         } else {

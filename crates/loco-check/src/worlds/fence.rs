@@ -122,7 +122,7 @@ fn through_a_third(scope: Scope, data: Data) -> impl Fn(&mut World) {
             put(data, thread, &objects.data);
             fence(scope, thread);
             objects.flag.write(1);
-            must(objects.flag.bcast(thread, &[NodeId(1)])).forget();
+            must(objects.flag.broadcast_to(thread, &[NodeId(1)])).forget();
         });
         run(world, &at[1], 0, "reader", look);
     }
@@ -136,7 +136,7 @@ fn late(scope: Scope, data: Data) -> impl Fn(&mut World) {
             must(until_in_time(|| try_put(data, thread, &objects.data)));
             must(patient_fence(scope, thread));
             objects.flag.write(1);
-            must(objects.flag.bcast(thread, &[NodeId(1)])).forget();
+            must(objects.flag.broadcast_to(thread, &[NodeId(1)])).forget();
         });
         run(world, &at[1], 0, "reader", |objects, thread| {
             must(until_in_time(|| {
@@ -272,7 +272,7 @@ fn of_another_thread(data: Data, fencer: usize) -> impl Fn(&mut World) {
             must(objects.baton.wait_until(thread, |baton| baton == 1));
             fence(Scope::Node, thread);
             objects.flag.write(1);
-            must(objects.flag.bcast(thread, &[NodeId(1)])).forget();
+            must(objects.flag.broadcast_to(thread, &[NodeId(1)])).forget();
         });
         run(world, &at[1], 0, "reader", look);
     }
@@ -295,7 +295,7 @@ fn store_buffering(world: &mut World) {
                     _ => (&objects.baton, &objects.flag),
                 };
                 mine.write(1);
-                must(mine.bcast(thread, &[other])).forget();
+                must(mine.broadcast_to(thread, &[other])).forget();
                 did("fence::global");
                 must(fence::global(thread, &[other]));
                 note(format!("saw {}", theirs.read()));

@@ -24,15 +24,12 @@ where
     [u64; N]: loco::Encode,
 {
     move |manager| {
-        // In a build with the mistakes of the tests there is one more field.
-        #[allow(clippy::needless_update)]
         let config = KvConfig {
             slots_per_node: slots,
             value_bytes_max: 8 * N,
             key_bytes_max: 8,
             locks,
             tracker_bytes: 128,
-            ..KvConfig::default()
         };
         KvStore::new(manager, "kv", config)
     }

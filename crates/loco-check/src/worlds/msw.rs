@@ -62,7 +62,7 @@ fn sequence(size: usize, values: u8) -> impl Fn(&mut World) {
             }
             must(objects.region.write(2, &[1; 8]));
             objects.flag.write(1);
-            must(objects.flag.bcast_all(thread)).forget();
+            must(objects.flag.broadcast(thread)).forget();
             assert_eq!(
                 read(objects, 0, size, values),
                 Some(values),
@@ -149,7 +149,7 @@ fn gotten(size: usize) -> impl Fn(&mut World) {
         run(world, &at[0], 0, "writer", move |objects, thread| {
             must(objects.region.write(0, &value(size, 1)));
             objects.flag.write(1);
-            must(objects.flag.bcast_all(thread)).forget();
+            must(objects.flag.broadcast(thread)).forget();
             must(objects.region.write(0, &value(size, 2)));
         });
         run(world, &at[1], 0, "reader", move |objects, thread| {

@@ -170,7 +170,7 @@ fn with_data(world: &mut World) {
     let at = nodes(world, 2, 1, make);
     run(world, &at[0], 0, "owner", |objects, thread| {
         objects.other.write(7);
-        must(objects.other.bcast_all(thread)).forget();
+        must(objects.other.broadcast(thread)).forget();
         must(objects.owned.store(1));
         push(objects, thread, Push::Forget);
     });
@@ -188,11 +188,11 @@ fn fenced(world: &mut World) {
         push(objects, thread, Push::Forget);
         must(fence::thread(thread));
         objects.other.write(1);
-        must(objects.other.bcast(thread, &[NodeId(1)])).forget();
+        must(objects.other.broadcast_to(thread, &[NodeId(1)])).forget();
     });
     run(world, &at[1], 0, "messenger", |objects, thread| {
         must(objects.other.wait_until(thread, |flag| flag == 1));
-        must(objects.other.bcast(thread, &[NodeId(2)])).forget();
+        must(objects.other.broadcast_to(thread, &[NodeId(2)])).forget();
     });
     run(world, &at[2], 0, "reader", |objects, thread| {
         must(objects.other.wait_until(thread, |flag| flag == 1));
@@ -206,7 +206,7 @@ fn pulled(world: &mut World) {
     run(world, &at[0], 0, "owner", |objects, thread| {
         must(objects.owned.store(1));
         objects.other.write(1);
-        must(objects.other.bcast_all(thread)).forget();
+        must(objects.other.broadcast(thread)).forget();
         must(objects.owned.store(2));
     });
     run(world, &at[1], 0, "reader", |objects, thread| {

@@ -28,7 +28,7 @@ fn message(world: &mut World) {
         did("MemRef::put");
         put_words(thread, &objects.data, 1, 8, &[1, 2, 3]);
         objects.flag.write(1);
-        must(objects.flag.bcast_all(thread)).forget();
+        must(objects.flag.broadcast(thread)).forget();
     });
     run(world, &at[1], 0, "reader", |objects, thread| {
         must(objects.flag.wait_until(thread, |flag| flag == 1));
@@ -65,7 +65,7 @@ fn buffer_again(world: &mut World) {
         must(third.set_word(0, 4));
         drop(must(third.put(must(objects.data.target(NodeId(1), 24)))));
         objects.flag.write(1);
-        must(objects.flag.bcast_all(thread)).forget();
+        must(objects.flag.broadcast(thread)).forget();
     });
     run(world, &at[1], 0, "reader", |objects, thread| {
         must(objects.flag.wait_until(thread, |flag| flag == 1));
@@ -89,7 +89,7 @@ fn buffer_late(world: &mut World) {
             }
         }
         objects.flag.write(1);
-        must(objects.flag.bcast_all(thread)).forget();
+        must(objects.flag.broadcast(thread)).forget();
     });
     run(world, &at[1], 0, "reader", |objects, thread| {
         must(until_in_time(|| {
@@ -177,7 +177,7 @@ fn get_written(world: &mut World) {
         did("SharedRegion::write");
         must(objects.data.write(0, &[9; 16]));
         objects.flag.write(1);
-        must(objects.flag.bcast_all(thread)).forget();
+        must(objects.flag.broadcast(thread)).forget();
     });
     run(world, &at[1], 0, "reader", |objects, thread| {
         must(objects.flag.wait_until(thread, |flag| flag == 1));

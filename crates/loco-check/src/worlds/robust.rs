@@ -89,7 +89,7 @@ fn shared_var() -> Vec<Asked> {
         shared,
         |vars, thread, me| {
             vars[usize::from(me)].write(1);
-            must(vars[usize::from(me)].bcast_all(thread)).forget();
+            must(vars[usize::from(me)].broadcast(thread)).forget();
         },
         read,
     )
@@ -311,7 +311,7 @@ fn barrier() -> Asked {
             met,
             |met, thread, me| {
                 met.vars[usize::from(me)].write(1);
-                must(met.vars[usize::from(me)].bcast_all(thread)).forget();
+                must(met.vars[usize::from(me)].broadcast(thread)).forget();
                 must(met.barrier.wait(thread));
             },
             |met, _, me| met.vars[usize::from(1 - me)].read(),

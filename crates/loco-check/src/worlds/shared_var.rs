@@ -23,11 +23,11 @@ fn message(world: &mut World) {
     run(world, &at[0], 0, "writer", |[x, y], thread| {
         did("SharedVar::write");
         x.write(1);
-        did("SharedVar::bcast");
-        must(x.bcast(thread, &[NodeId(1)])).forget();
+        did("SharedVar::broadcast_to");
+        must(x.broadcast_to(thread, &[NodeId(1)])).forget();
         y.write(1);
-        did("SharedVar::bcast_all");
-        must(y.bcast_all(thread)).forget();
+        did("SharedVar::broadcast");
+        must(y.broadcast(thread)).forget();
         assert_eq!(x.read(), 1, "a node reads what it wrote");
     });
     run(world, &at[1], 0, "reader", |[x, y], thread| {
@@ -53,7 +53,7 @@ fn again(threads: usize) -> impl Fn(&mut World) {
             2,
             move |[x, _], thread, step| {
                 x.write(step);
-                must(must(x.bcast_all(thread)).wait(thread));
+                must(must(x.broadcast(thread)).wait(thread));
                 if threads > 1 {
                     must(fence::thread(thread));
                 }
@@ -74,9 +74,9 @@ fn chosen(world: &mut World) {
     let at = nodes(world, 3, 1, make);
     run(world, &at[0], 0, "writer", |[x, y], thread| {
         x.write(5);
-        must(x.bcast(thread, &[NodeId(1)])).forget();
+        must(x.broadcast_to(thread, &[NodeId(1)])).forget();
         y.write(6);
-        must(y.bcast(thread, &[NodeId(2)])).forget();
+        must(y.broadcast_to(thread, &[NodeId(2)])).forget();
     });
     run(world, &at[1], 0, "first", |[x, y], thread| {
         must(x.wait_until(thread, |x| x == 5));
@@ -94,7 +94,7 @@ fn kept(world: &mut World) {
     let at = nodes(world, 3, 1, make);
     run(world, &at[0], 0, "writer", |[x, _], thread| {
         x.write(1);
-        must(must(x.bcast_all(thread)).wait(thread));
+        must(must(x.broadcast(thread)).wait(thread));
         x.write(2);
     });
     for (reader, at) in at.iter().enumerate().skip(1) {
@@ -112,7 +112,7 @@ fn waited_for(world: &mut World) {
     run(world, &at[0], 0, "writer", |[x, _], thread| {
         for value in 1..=2 {
             x.write(value);
-            must(must(x.bcast_all(thread)).wait(thread));
+            must(must(x.broadcast(thread)).wait(thread));
         }
     });
     run(world, &at[1], 0, "reader", |[x, _], thread| {
@@ -137,7 +137,7 @@ fn two_writers(world: &mut World) {
                 let value = u64::from(me) + 1;
                 let write = || {
                     x.write(value);
-                    must(x.bcast_all(thread)).forget();
+                    must(x.broadcast(thread)).forget();
                 };
                 call(format!("write {value}"), write, |()| "");
                 call("read", || x.read(), u64::to_string);

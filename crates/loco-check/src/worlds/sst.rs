@@ -104,7 +104,7 @@ fn wait_for_each(count: u16, rounds: u64, threads: usize) -> impl Fn(&mut World)
                 move |objects, thread, round| {
                     let mine = &objects.data[usize::from(me)];
                     mine.write(round);
-                    must(mine.bcast_all(thread)).forget();
+                    must(mine.broadcast(thread)).forget();
                     must(objects.table.store_mine(round));
                     must(objects.table.push_broadcast(thread)).forget();
                     did("Sst::wait_for_each");

@@ -139,7 +139,7 @@ fn pulled(world: &mut World) {
     run(world, &at[0], 0, "owner", |objects, thread| {
         must(objects.wide.store(thread, [1; 3]));
         objects.other.write(1);
-        must(objects.other.bcast_all(thread)).forget();
+        must(objects.other.broadcast(thread)).forget();
         must(objects.wide.store(thread, [2; 3]));
     });
     run(world, &at[1], 0, "reader", |objects, thread| {
@@ -165,7 +165,7 @@ fn loaded(world: &mut World) {
     let at = nodes(world, 2, 1, make::<[u64; 3]>);
     run(world, &at[0], 0, "owner", |objects, thread| {
         objects.other.write(7);
-        must(objects.other.bcast_all(thread)).forget();
+        must(objects.other.broadcast(thread)).forget();
         must(objects.wide.store(thread, [1; 3]));
         must(objects.wide.push(thread)).forget();
     });
@@ -187,11 +187,11 @@ fn fenced(world: &mut World) {
         must(objects.wide.push(thread)).forget();
         must(fence::thread(thread));
         objects.other.write(1);
-        must(objects.other.bcast(thread, &[NodeId(1)])).forget();
+        must(objects.other.broadcast_to(thread, &[NodeId(1)])).forget();
     });
     run(world, &at[1], 0, "messenger", |objects, thread| {
         must(objects.other.wait_until(thread, |flag| flag == 1));
-        must(objects.other.bcast(thread, &[NodeId(2)])).forget();
+        must(objects.other.broadcast_to(thread, &[NodeId(2)])).forget();
     });
     run(world, &at[2], 0, "reader", |objects, thread| {
         must(objects.other.wait_until(thread, |flag| flag == 1));

@@ -67,11 +67,11 @@ impl<'a, F: Fabric> Lane<'a, F> {
                 || Ok(loco::fence::thread(&self.thread)?),
             )
         };
-        bench.line.wait(&self.thread)?;
+        bench.meet(&self.thread)?;
         run(bench.parameters.warmup())?;
-        bench.line.wait(&self.thread)?;
+        bench.meet(&self.thread)?;
         let rate = run(bench.parameters.iters)?;
-        bench.line.wait(&self.thread)?;
+        bench.meet(&self.thread)?;
         Ok(rate)
     }
 
@@ -88,7 +88,7 @@ impl<'a, F: Fabric> Lane<'a, F> {
             })?;
         }
         bench.progress.add(bench.parameters.iters);
-        bench.line.wait(&self.thread)?;
+        bench.meet(&self.thread)?;
         Ok(Sample {
             operations_per_second,
             latencies: found,
@@ -158,7 +158,7 @@ pub(super) fn put<F: Fabric>(bench: &Bench<'_, F>, index: usize) -> Result<Sampl
             }
         }
         bench.progress.add(bench.parameters.iters);
-        bench.line.wait(&lane.thread)?;
+        bench.meet(&lane.thread)?;
         Ok(Sample {
             operations_per_second,
             latencies: found,
@@ -236,7 +236,7 @@ pub(super) fn broadcast<F: Fabric>(bench: &Bench<'_, F>, batch: bool) -> Result<
     let thread = bench.manager.thread()?;
     let (warmup, iters, timed) = (bench.parameters.warmup(), bench.parameters.iters, timed(bench));
     let mut found = histogram()?;
-    bench.line.wait(&thread)?;
+    bench.meet(&thread)?;
     let mut operations_per_second = 0.0;
     if position(bench) == 0 {
         let writer = RefCell::new(ring.writer()?);
@@ -254,16 +254,16 @@ pub(super) fn broadcast<F: Fabric>(bench: &Bench<'_, F>, batch: bool) -> Result<
         let read = || Ok(writer.borrow_mut().wait_until_read(&thread)?);
         submit(warmup)?;
         read()?;
-        bench.line.wait(&thread)?;
+        bench.meet(&thread)?;
         operations_per_second = rate_of_batches(iters, bench.progress, submit, read)?;
-        bench.line.wait(&thread)?;
+        bench.meet(&thread)?;
         let mut writer = writer.borrow_mut();
         latencies(timed, 1, &mut found, |_| {
             writer.submit(&thread, &message)?;
             writer.wait_until_read(&thread)
         })?;
         bench.progress.add(iters);
-        bench.line.wait(&thread)?;
+        bench.meet(&thread)?;
     } else {
         let mut reader = ring.reader()?;
         let mut message = Vec::with_capacity(size);
@@ -271,7 +271,7 @@ pub(super) fn broadcast<F: Fabric>(bench: &Bench<'_, F>, batch: bool) -> Result<
             for _ in 0..count {
                 reader.receive_into(&thread, &mut message)?;
             }
-            bench.line.wait(&thread)?;
+            bench.meet(&thread)?;
         }
     }
     Ok(Sample {
@@ -296,7 +296,7 @@ pub(super) fn ping_pong<F: Fabric>(bench: &Bench<'_, F>) -> Result<Sample, CliEr
     let thread = bench.manager.thread()?;
     let mut found = histogram()?;
     let mut operations_per_second = 0.0;
-    bench.line.wait(&thread)?;
+    bench.meet(&thread)?;
     let own = position(bench);
     if own < 2 {
         let (mut writer, mut reader) = (rings[own].writer()?, rings[1 - own].reader()?);
@@ -330,7 +330,7 @@ pub(super) fn ping_pong<F: Fabric>(bench: &Bench<'_, F>) -> Result<Sample, CliEr
         }
         bench.progress.add(bench.parameters.iters);
     }
-    bench.line.wait(&thread)?;
+    bench.meet(&thread)?;
     Ok(Sample {
         operations_per_second,
         latencies: found,

@@ -90,10 +90,10 @@ pub(super) fn lock<F: Fabric>(
     let share = from_others as f64 / mine as f64;
     *object.hand_overs.lock().unwrap_or_else(PoisonError::into_inner) += share * sample.operations_per_second;
     object.total.fetch_add(&thread, mine)?;
-    bench.line.wait(&thread)?;
+    bench.meet(&thread)?;
     let found = thread.read_word(target()?)?;
     let expected = object.total.read(&thread)?;
-    bench.line.wait(&thread)?;
+    bench.meet(&thread)?;
     if found != expected {
         return Err(wrong(format!("{found} of {expected} increments under the lock")));
     }
@@ -119,7 +119,7 @@ pub(super) fn transfer<F: Fabric>(
     let thread = bench.manager.thread()?;
     let (share, shares) = bench.share(index);
     bank.fill(&thread, share, shares)?;
-    bench.line.wait(&thread)?;
+    bench.meet(&thread)?;
     let accounts = bank.config().accounts;
     let mut random = SmallRng::seed_from_u64(share as u64);
     let sample = timed(bench, &thread, || {
@@ -128,14 +128,14 @@ pub(super) fn transfer<F: Fabric>(
         let _ = bank.transfer(&thread, from, to, random.random_range(1..=100))?;
         Ok::<u64, CliError>(1)
     })?;
-    bench.line.wait(&thread)?;
+    bench.meet(&thread)?;
     if share == 0 {
         let (found, paid_in) = (bank.total(&thread)?, bank.config().deposit * accounts as i64);
         if found != paid_in {
             return Err(wrong(format!("the accounts hold {found}, not {paid_in}")));
         }
     }
-    bench.line.wait(&thread)?;
+    bench.meet(&thread)?;
     Ok(sample)
 }
 
@@ -178,9 +178,9 @@ pub(super) fn queue<F: Fabric>(
         Ok::<u64, CliError>(2)
     })?;
     jobs.left.fetch_add(&thread, pushed.wrapping_sub(popped))?;
-    bench.line.wait(&thread)?;
+    bench.meet(&thread)?;
     let left = jobs.left.read(&thread)?;
-    bench.line.wait(&thread)?;
+    bench.meet(&thread)?;
     if left != 0 {
         return Err(wrong("what was popped is not what was pushed".to_owned()));
     }
@@ -243,12 +243,12 @@ pub(super) fn kv<F: Fabric>(
             }
             Ok::<u64, CliError>(batch.len() as u64)
         };
-        bench.line.wait(&thread)?;
+        bench.meet(&thread)?;
         rate_for(workload.warm_up(), bench.progress, &mut some)?;
-        bench.line.wait(&thread)?;
+        bench.meet(&thread)?;
         operations_per_second = rate_for(workload.duration, bench.progress, &mut some)?;
     }
-    bench.line.wait(&thread)?;
+    bench.meet(&thread)?;
     latencies(TIMED, 1, &mut found, |i| {
         let (key, write) = picks[i as usize % picks.len()];
         if write {
@@ -259,7 +259,7 @@ pub(super) fn kv<F: Fabric>(
         }
         Ok::<(), CliError>(())
     })?;
-    bench.line.wait(&thread)?;
+    bench.meet(&thread)?;
     Ok(Sample {
         operations_per_second,
         latencies: found,
@@ -273,14 +273,14 @@ fn timed<F: Fabric>(
     mut operation: impl FnMut() -> Result<u64, CliError>,
 ) -> Result<Sample, CliError> {
     let workload = &bench.parameters.workload;
-    bench.line.wait(thread)?;
+    bench.meet(thread)?;
     rate_for(workload.warm_up(), bench.progress, &mut operation)?;
-    bench.line.wait(thread)?;
+    bench.meet(thread)?;
     let operations_per_second = rate_for(workload.duration, bench.progress, &mut operation)?;
-    bench.line.wait(thread)?;
+    bench.meet(thread)?;
     let mut found = histogram()?;
     latencies(TIMED, 1, &mut found, |_| operation().map(drop))?;
-    bench.line.wait(thread)?;
+    bench.meet(thread)?;
     Ok(Sample {
         operations_per_second,
         latencies: found,

@@ -1,10 +1,11 @@
 //! The environment of a measured case on its node.
 
 use loco::fabric::Fabric;
-use loco::{Barrier, Manager};
+use loco::{Barrier, Manager, Thread};
 
 use super::parameters::Parameters;
 use super::progress::Progress;
+use crate::error::CliError;
 
 /// The values that the cases need.
 pub(super) struct Bench<'a, F: Fabric> {
@@ -16,6 +17,17 @@ pub(super) struct Bench<'a, F: Fabric> {
 }
 
 impl<F: Fabric> Bench<'_, F> {
+    /// Waits for all threads of all nodes, as long as it takes: others may measure for longer than a wait's deadline.
+    /// A node whose own operations time out fails and leaves, so nobody waits for it here.
+    pub(super) fn meet(&self, thread: &Thread<F>) -> Result<(), CliError> {
+        loop {
+            match self.line.wait(thread) {
+                Err(error) if error.is_timeout() => {}
+                ended => return Ok(ended?),
+            }
+        }
+    }
+
     /// Returns the number of a thread of this node among all threads of the job, and the number of all
     /// threads.
     pub(super) fn share(&self, index: usize) -> (usize, usize) {

@@ -1,14 +1,16 @@
 //! A private `sshd` on addresses of the loopback interface, with keys of its own, that ends with the test.
 
+#[path = "addresses.rs"]
+mod addresses;
 #[path = "skip.rs"]
 mod skip;
 
 use std::io::{BufRead, BufReader, Read as _};
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::thread;
 
+use addresses::free_addresses;
 use skip::skipped;
 use tempfile::TempDir;
 
@@ -59,9 +61,7 @@ impl Sshd {
     }
 
     fn listen(program: &str, dir: &Path) -> Option<(Child, u16)> {
-        let free = TcpListener::bind((HOSTS[0], 0)).unwrap();
-        let port = free.local_addr().unwrap().port();
-        drop(free);
+        let port = free_addresses(&[HOSTS[0]])[0].port();
         let path = dir.display();
         let mut config = format!(
             "HostKey {path}/host\nAuthorizedKeysFile {path}/key.pub\nStrictModes no\nUsePAM no\nPidFile none\n\
@@ -102,16 +102,12 @@ impl Sshd {
 
     /// Writes a hosts file with a node on each of these hosts, and returns its path.
     pub fn hosts(&self, hosts: &[&str]) -> String {
-        // All are taken before the first is free again, so that no two are the same.
-        let listeners: Vec<_> = hosts
-            .iter()
-            .map(|host| TcpListener::bind((*host, 0)).unwrap())
-            .collect();
-        let text: String = listeners
+        let addresses = free_addresses(hosts);
+        let lines = addresses
             .iter()
             .enumerate()
-            .map(|(node, at)| format!("{node} {}\n", at.local_addr().unwrap()))
-            .collect();
+            .map(|(node, at)| format!("{node} {at}\n"));
+        let text: String = lines.collect();
         let path = self.dir.path().join("hosts");
         std::fs::write(&path, text).unwrap();
         path.to_str().unwrap().to_owned()

@@ -85,7 +85,7 @@ pub struct Inferred {
 }
 
 /// The outcomes that a test showed.
-struct Seen {
+struct ShownOutcomes {
     name: String,
     program: Program,
     runs: u64,
@@ -95,7 +95,7 @@ struct Seen {
     rules: Vec<Rule>,
 }
 
-impl Seen {
+impl ShownOutcomes {
     fn allowed(&self, model: &ModelFile) -> Option<BTreeSet<Outcome>> {
         let budget = Budget {
             deadline: Some(Instant::now() + PATIENCE),
@@ -134,7 +134,7 @@ pub fn infer(records: &[Record]) -> Result<Inferred> {
         let program = litmus.program;
         let states = record.states.iter().filter(|state| state.count > 0);
         let outcomes = states.map(|s| (Record::outcome(&program, s), s.count, s.state.clone()));
-        let mut test = Seen {
+        let mut test = ShownOutcomes {
             name: record.test.clone(),
             runs: record.runs,
             outcomes: outcomes.collect(),
@@ -238,10 +238,10 @@ pub fn infer(records: &[Record]) -> Result<Inferred> {
 
 /// Removes rules, one or two at a time, until the observations are allowed. Among the sets of rules that help, it
 /// prefers those without a promised rule, then the least tried (`weight`), then those without which most tests fit.
-fn reconcile(seen: &[Seen], rules: &mut Vec<Rule>, weight: &dyn Fn(Rule) -> u64) {
+fn reconcile(seen: &[ShownOutcomes], rules: &mut Vec<Rule>, weight: &dyn Fn(Rule) -> u64) {
     loop {
         let model = family::model(rules);
-        let conflicts: Vec<&Seen> = seen.iter().filter(|test| !test.fits(&model)).collect();
+        let conflicts: Vec<&ShownOutcomes> = seen.iter().filter(|test| !test.fits(&model)).collect();
         if conflicts.is_empty() {
             return;
         }
@@ -284,7 +284,7 @@ fn reconcile(seen: &[Seen], rules: &mut Vec<Rule>, weight: &dyn Fn(Rule) -> u64)
 /// Restores every removed rule that the observations still permit, promised rules first. A rule may have been removed
 /// together with another rule that is gone for a different reason (nobody promises it and it went later, or no test
 /// can detect it); it was then removed needlessly.
-fn strengthen(seen: &[Seen], rules: &mut Vec<Rule>, free: impl Iterator<Item = Rule>) {
+fn strengthen(seen: &[ShownOutcomes], rules: &mut Vec<Rule>, free: impl Iterator<Item = Rule>) {
     let mut gone: Vec<Rule> = free.filter(|rule| !rules.contains(rule)).collect();
     gone.sort_by_key(|rule| !rule.is_promised());
     for rule in gone {
@@ -302,7 +302,7 @@ fn strengthen(seen: &[Seen], rules: &mut Vec<Rule>, free: impl Iterator<Item = R
 
 /// Returns how many tests, and runs of these, show more outcomes without the rule than with it, with the other rules
 /// as inferred.
-fn tried(seen: &[Seen], rules: &[Rule], rule: Rule) -> (usize, u64) {
+fn tried(seen: &[ShownOutcomes], rules: &[Rule], rule: Rule) -> (usize, u64) {
     let mut with: Vec<Rule> = rules.iter().copied().filter(|&other| other != rule).collect();
     let without = family::model(&with);
     with.push(rule);

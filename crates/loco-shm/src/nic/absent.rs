@@ -8,7 +8,7 @@ use loco_fabric::{Completion, NodeId, Result};
 use crate::bell::Bell;
 use crate::config::Nic;
 use crate::gate::OwnGate;
-use crate::operation::Request;
+use crate::operation::PostedOperation;
 
 /// The deferred NIC that does not exist.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ impl DeferredNic {
         match *self {}
     }
 
-    pub(crate) fn post(&self, _queue: QueueId, _request: Request) -> Result<()> {
+    pub(crate) fn post(&self, _queue: QueueId, _request: PostedOperation) -> Result<()> {
         match *self {}
     }
 

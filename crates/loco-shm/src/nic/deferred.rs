@@ -26,7 +26,7 @@ use crate::bell::Bell;
 use crate::config::Nic;
 use crate::discipline::Discipline;
 use crate::gate::{OwnGate, Slot};
-use crate::operation::Request;
+use crate::operation::PostedOperation;
 
 /// The longest time between two checks for lost peers while operations are outstanding.
 const LOOK_AT_PEERS: Duration = Duration::from_millis(1);
@@ -198,7 +198,7 @@ impl DeferredNic {
         }
     }
 
-    pub(crate) fn post(&self, id: QueueId, request: Request) -> Result<()> {
+    pub(crate) fn post(&self, id: QueueId, request: PostedOperation) -> Result<()> {
         let shared = &*self.shared;
         let mut state = shared.lock();
         shared.calls.fetch_add(1, Ordering::Relaxed);

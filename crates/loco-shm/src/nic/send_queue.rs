@@ -16,7 +16,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use crate::discipline::{Discipline, Stage};
-use crate::operation::{Kind, Request};
+use crate::operation::{OperationKind, PostedOperation};
 
 /// The maximum number of operations that have left the send queue (completed and polled) but are not placed, as a
 /// multiple of its depth.
@@ -25,19 +25,21 @@ const UNPLACED_FACTOR: usize = 4;
 const WINDOW: usize = 24;
 
 /// Returns the stages of an operation of this kind, in order.
-fn stages(kind: Kind, inline: bool) -> &'static [Stage] {
+fn stages(kind: OperationKind, inline: bool) -> &'static [Stage] {
     match kind {
-        Kind::Put if inline => &[Stage::Send, Stage::RemoteWrite],
-        Kind::Put => &[Stage::LocalRead, Stage::Send, Stage::RemoteWrite],
-        Kind::Get | Kind::Flush => &[Stage::RemoteRead, Stage::LocalWrite],
-        Kind::FetchAdd { .. } | Kind::CompareSwap { .. } => &[Stage::Atomic, Stage::LocalWrite],
+        OperationKind::Put if inline => &[Stage::Send, Stage::RemoteWrite],
+        OperationKind::Put => &[Stage::LocalRead, Stage::Send, Stage::RemoteWrite],
+        OperationKind::Get | OperationKind::Flush => &[Stage::RemoteRead, Stage::LocalWrite],
+        OperationKind::FetchAdd { .. } | OperationKind::CompareSwap { .. } => {
+            &[Stage::Atomic, Stage::LocalWrite]
+        }
     }
 }
 
 /// An operation under way.
 #[derive(Debug)]
 struct Operation {
-    request: Request,
+    request: PostedOperation,
     stages: &'static [Stage],
     /// The number of stages done.
     done: usize,
@@ -71,9 +73,11 @@ impl Operation {
     /// done.
     fn may_complete(&self, discipline: &Discipline) -> bool {
         match self.request.kind {
-            Kind::Put if discipline.put_waits_for_placement => self.is_done(),
-            Kind::Put => self.open() & !Stage::RemoteWrite.bit() == 0 || !discipline.put_waits_for_read,
-            Kind::Flush => self.is_done(),
+            OperationKind::Put if discipline.put_waits_for_placement => self.is_done(),
+            OperationKind::Put => {
+                self.open() & !Stage::RemoteWrite.bit() == 0 || !discipline.put_waits_for_read
+            }
+            OperationKind::Flush => self.is_done(),
             _ => self.is_done() || (self.done > 0 && !discipline.get_waits_for_result),
         }
     }
@@ -186,7 +190,7 @@ impl SendQueue {
         self.operations.is_empty()
     }
 
-    pub(super) fn post(&mut self, request: Request, rest: Rest) -> Result<()> {
+    pub(super) fn post(&mut self, request: PostedOperation, rest: Rest) -> Result<()> {
         if self.lost {
             return Err(FabricError::PeerLost(self.peer));
         }
@@ -224,7 +228,7 @@ impl SendQueue {
                 return;
             }
             under_way += 1;
-            let is_flush = operation.request.kind == Kind::Flush;
+            let is_flush = operation.request.kind == OperationKind::Flush;
             let awaited = if is_flush {
                 u8::MAX
             } else {
@@ -238,7 +242,7 @@ impl SendQueue {
             earlier |= open;
             sent |= next == Stage::RemoteWrite;
             fenced_by |= match operation.request.kind {
-                Kind::Put => open & !Stage::RemoteWrite.bit(),
+                OperationKind::Put => open & !Stage::RemoteWrite.bit(),
                 _ => open,
             };
         }
@@ -315,7 +319,7 @@ impl SendQueue {
 
     /// Returns the earlier puts that were sent and are not placed, as addresses and data, if gets see them.
     fn unplaced_before(&self, index: usize) -> Vec<(usize, Vec<u8>)> {
-        let far = |request: &Request| {
+        let far = |request: &PostedOperation| {
             let (remote, offset) = request.remote.as_ref()?;
             Some(remote.span().start().addr().get() + offset)
         };
@@ -324,7 +328,7 @@ impl SendQueue {
 
     /// Returns the earlier results that were fetched and have not landed, as addresses and data, if puts see them.
     fn unlanded_before(&self, index: usize) -> Vec<(usize, Vec<u8>)> {
-        let near = |request: &Request| {
+        let near = |request: &PostedOperation| {
             let (memory, offset) = request.local.as_ref()?;
             Some(memory.span().start().addr().get() + offset)
         };
@@ -335,7 +339,7 @@ impl SendQueue {
         &self,
         index: usize,
         next: Stage,
-        place: impl Fn(&Request) -> Option<usize>,
+        place: impl Fn(&PostedOperation) -> Option<usize>,
     ) -> Vec<(usize, Vec<u8>)> {
         if !self.discipline.forwards {
             return Vec::new();
@@ -415,10 +419,10 @@ fn piece_end(phase: usize, from: usize, len: usize, dice: &mut Dice) -> usize {
 mod tests {
     use super::*;
 
-    fn queue(works: &[(Kind, Work)]) -> SendQueue {
+    fn queue(works: &[(OperationKind, Work)]) -> SendQueue {
         let mut queue = SendQueue::new(NodeId(1), 64, Discipline::contract());
         for &(kind, work) in works {
-            queue.post(Request::new(kind, work), at_once()).unwrap();
+            queue.post(PostedOperation::new(kind, work), at_once()).unwrap();
         }
         queue
     }
@@ -453,8 +457,8 @@ mod tests {
         }
     }
 
-    const PLAIN: (Kind, Work) = (
-        Kind::Get,
+    const PLAIN: (OperationKind, Work) = (
+        OperationKind::Get,
         Work {
             id: loco_fabric::WorkRequestId(1),
             signaled: true,
@@ -473,15 +477,15 @@ mod tests {
 
     #[test]
     fn a_put_may_overtake_a_get_unless_fenced() {
-        let put = (Kind::Put, PLAIN.1);
+        let put = (OperationKind::Put, PLAIN.1);
         assert_eq!(free(&mut queue(&[PLAIN, put])), [0, 1]);
-        let mut fenced = queue(&[PLAIN, (Kind::Put, PLAIN.1.fenced()), put]);
+        let mut fenced = queue(&[PLAIN, (OperationKind::Put, PLAIN.1.fenced()), put]);
         assert_eq!(free(&mut fenced), [0], "nothing passes a fence");
         step(&mut fenced, 0);
         assert_eq!(free(&mut fenced), [0]);
         step(&mut fenced, 0);
         assert_eq!(free(&mut fenced), [1]);
-        let mut sent = queue(&[put, (Kind::Put, PLAIN.1.fenced())]);
+        let mut sent = queue(&[put, (OperationKind::Put, PLAIN.1.fenced())]);
         step(&mut sent, 0);
         assert_eq!(free(&mut sent), [0], "a fence waits for the sending of a put");
         step(&mut sent, 0);
@@ -490,7 +494,7 @@ mod tests {
 
     #[test]
     fn a_put_completes_when_it_is_sent_off_and_before_it_is_placed() {
-        let mut queue = queue(&[(Kind::Put, PLAIN.1), (Kind::Flush, PLAIN.1)]);
+        let mut queue = queue(&[(OperationKind::Put, PLAIN.1), (OperationKind::Flush, PLAIN.1)]);
         let mut completions = Vec::new();
         step(&mut queue, 0);
         queue.complete(&mut completions);
@@ -503,7 +507,7 @@ mod tests {
 
     #[test]
     fn completions_come_in_order() {
-        let mut queue = queue(&[PLAIN, (Kind::Put, PLAIN.1)]);
+        let mut queue = queue(&[PLAIN, (OperationKind::Put, PLAIN.1)]);
         for _ in 0..3 {
             step(&mut queue, 1);
         }
@@ -514,7 +518,11 @@ mod tests {
 
     #[test]
     fn a_discipline_without_a_cell_frees_that_stage_alone() {
-        let mut loose = queue(&[(Kind::Put, PLAIN.1), PLAIN, (Kind::Flush, PLAIN.1)]);
+        let mut loose = queue(&[
+            (OperationKind::Put, PLAIN.1),
+            PLAIN,
+            (OperationKind::Flush, PLAIN.1),
+        ]);
         step(&mut loose, 0);
         assert_eq!(free(&mut loose), [0], "the get waits for the placement (G8)");
         loose.take_on(Discipline::contract().with(Stage::RemoteWrite, Stage::RemoteRead, false));
@@ -522,7 +530,7 @@ mod tests {
         step(&mut loose, 1);
         assert_eq!(free(&mut loose), [0], "the result waits for the placement (G9)");
         step(&mut loose, 0);
-        let mut sent = queue(&[(Kind::Put, PLAIN.1), PLAIN]);
+        let mut sent = queue(&[(OperationKind::Put, PLAIN.1), PLAIN]);
         sent.take_on(Discipline::contract().with(Stage::RemoteWrite, Stage::RemoteRead, false));
         step(&mut sent, 0);
         step(&mut sent, 0);

@@ -355,11 +355,12 @@ impl Needs<'_, '_, '_> {
                     Next::Delayed => self.add(Who::Buffer(qp.thread)),
                     Next::Unposted => self.add_askers(state, self.walker.seen.users(Shared::QueuePair(qp))),
                 }
-                for thread in 0..self.numbering.threads as u16 {
-                    if !state.machine.unit_is_held(qp.peer) {
-                        break;
-                    }
-                    // Another queue pair may hold the atomic unit.
+                // Another queue pair may hold the atomic unit.
+                let threads = match state.machine.unit_is_held(qp.peer) {
+                    true => self.numbering.threads as u16,
+                    false => 0,
+                };
+                for thread in 0..threads {
                     let other = QpId {
                         thread,
                         peer: qp.peer,

@@ -15,7 +15,7 @@ use crate::exploring::walk::{Builder, Walker};
 use crate::reports::schedule::Schedule;
 use crate::reports::{Completeness, Report, Stats};
 use crate::state::Common;
-use crate::state::sharing::Seen;
+use crate::state::sharing::SeenAccesses;
 use crate::{Config, SimError};
 
 /// Runs `executions` executions with random moves.
@@ -44,7 +44,7 @@ pub(crate) fn explore(
         ..samples(config, begun, choice, executions, seed)
     };
     let make = || {
-        let walker = Walker::new(&common, config, builder, Seen::default());
+        let walker = Walker::new(&common, config, builder, SeenAccesses::default());
         Explored::new(walker, false)
     };
     let sampled = explorer::sample(&samples, make).map_err(failed)?;
@@ -79,7 +79,7 @@ pub(crate) fn explore(
 pub(crate) fn replay(config: &Config, builder: Builder<'_>, schedule: &Schedule) -> Result<Report, SimError> {
     let begun = Instant::now();
     let common = Common::default();
-    let mut walker = Walker::new(&common, config, builder, Seen::default());
+    let mut walker = Walker::new(&common, config, builder, SeenAccesses::default());
     let mut at = walker.start()?;
     walker.settle(&mut at)?;
     let mut script = Script::new(config, schedule);

@@ -17,7 +17,7 @@ use crate::exploring::system::Explored;
 use crate::exploring::walk::{Builder, Walker};
 use crate::reports::{Completeness, Failure, Report, Stats};
 use crate::state::Common;
-use crate::state::sharing::Seen;
+use crate::state::sharing::SeenAccesses;
 use crate::state::waits::Waits;
 use crate::{Config, SimError};
 
@@ -54,7 +54,7 @@ fn passes(
     total: &mut Stats,
 ) -> Result<Report, SimError> {
     let common = Common::new(waits);
-    let mut seen = Seen::new(bounds.is_some());
+    let mut seen = SeenAccesses::new(bounds.is_some());
     loop {
         total.passes += 1;
         let words = common.words.len();
@@ -100,7 +100,11 @@ struct Pass<'a> {
 
 impl Pass<'_> {
     /// Searches. Adds the conflicts met to those known in `seen`, and notes there whether any of them is new.
-    fn run(&self, seen: &mut Seen, total: &mut Stats) -> Result<(Completeness, Option<Failure>), SimError> {
+    fn run(
+        &self,
+        seen: &mut SeenAccesses,
+        total: &mut Stats,
+    ) -> Result<(Completeness, Option<Failure>), SimError> {
         let config = self.config;
         let tell = |progress: &explorer::Progress| self.tell(progress);
         let options = Options {
@@ -138,7 +142,7 @@ impl Pass<'_> {
     }
 
     /// Learns from random executions, which meet most conflicts. A search that has to be repeated learns them one at a time.
-    fn sample(&self, executions: u64, seen: &mut Seen, total: &mut Stats) -> Result<(), SimError> {
+    fn sample(&self, executions: u64, seen: &mut SeenAccesses, total: &mut Stats) -> Result<(), SimError> {
         let config = self.config;
         let samples = samples(config, self.begun, Choice::Uniform, executions, self.number);
         let make = || {

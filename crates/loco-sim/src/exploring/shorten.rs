@@ -14,7 +14,7 @@ use crate::exploring::walk::{Builder, Position, Walker};
 use crate::reports::Failure;
 use crate::reports::schedule::Schedule;
 use crate::reports::trace::Tracer;
-use crate::state::sharing::Seen;
+use crate::state::sharing::SeenAccesses;
 use crate::state::{Common, Move};
 use crate::{Config, SimError};
 
@@ -46,7 +46,7 @@ fn search(
     time_max: Duration,
 ) -> Result<Failure, SimError> {
     let common = Common::default();
-    let mut walker = Walker::new(&common, config, builder, Seen::default());
+    let mut walker = Walker::new(&common, config, builder, SeenAccesses::default());
     let mut start = walker.start()?;
     walker.settle(&mut start)?;
     let mut trials = Trials {

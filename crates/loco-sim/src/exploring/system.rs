@@ -11,7 +11,7 @@ use crate::exploring::walk::{Position, Walker};
 use crate::exploring::{conditions, persistent};
 use crate::reports::{Failure, FailureKind};
 use crate::state::faults::Fault;
-use crate::state::sharing::Seen;
+use crate::state::sharing::SeenAccesses;
 use crate::state::{Move, Status};
 
 /// A world, as one worker of an exploration sees it.
@@ -28,7 +28,7 @@ pub(crate) struct Explored<'a> {
 
 /// The knowledge of a worker and the work that it has done.
 pub(crate) struct Learned {
-    pub(crate) seen: Seen,
+    pub(crate) seen: SeenAccesses,
     pub(crate) runs: u64,
 }
 

@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 use crate::exploring::trail::Trail;
 use crate::fabric::request::{Deadline, Note, Reply, Request};
 use crate::state::behaviour::Past;
-use crate::state::sharing::{Agent, Seen};
+use crate::state::sharing::{Agent, SeenAccesses};
 use crate::state::waits::Waits;
 use crate::state::{Common, Move, State, Status, agent_of};
 use crate::world::World;
@@ -62,7 +62,7 @@ pub(crate) struct Walker<'a> {
     pub(crate) config: &'a Config,
     builder: Builder<'a>,
     run: Option<Run>,
-    pub(crate) seen: Seen,
+    pub(crate) seen: SeenAccesses,
     pub(crate) runs: u64,
     scratch: Vec<Step>,
     /// Points where threads are parked after a failed evaluation, which have yet to be checked.
@@ -70,7 +70,12 @@ pub(crate) struct Walker<'a> {
 }
 
 impl<'a> Walker<'a> {
-    pub(crate) fn new(common: &'a Common, config: &'a Config, builder: Builder<'a>, seen: Seen) -> Self {
+    pub(crate) fn new(
+        common: &'a Common,
+        config: &'a Config,
+        builder: Builder<'a>,
+        seen: SeenAccesses,
+    ) -> Self {
         Walker {
             common,
             config,
@@ -230,7 +235,8 @@ impl<'a> Walker<'a> {
     pub(crate) fn commuting(&mut self, at: &mut Position, moves: &mut Vec<Move>) -> Option<Move> {
         let state = &mut at.state;
         moves.clear();
-        // What has moved last, a thread or the machine, often goes on so, and the rest need not be looked at before it stops.
+        // The thread or the machine that made the last move can often make the next one alone, too. It is asked first, so that
+        // nobody else need be asked until it stops.
         let last = at.schedule.last().copied();
         if let Some(Move::Thread(thread)) = last
             && self.goes_alone(state, thread) == Some(true)
@@ -394,13 +400,16 @@ impl<'a> Walker<'a> {
 fn may_wake(what: Move) -> bool {
     match what {
         Move::Thread(_) => false,
-        Move::Fault(_) => true,
-        Move::Machine(Step::Drain { .. }) => true,
-        // The others write no memory, and bring no completion to where it can be polled.
+        Move::Fault(_) | Move::Machine(Step::Drain { .. }) => true,
         Move::Machine(Step::Nic { rule, .. }) => match rule {
+            // These write no memory, and bring no completion to where it can be polled.
             Rule::LocalRead | Rule::RemoteRead | Rule::RemoteWrite | Rule::AtomicWrite | Rule::Fence => false,
-            Rule::AtomicRead | Rule::Respond | Rule::Complete => true,
-            Rule::PlaceLocal | Rule::PlaceRemote | Rule::Forward => true,
+            Rule::AtomicRead
+            | Rule::Respond
+            | Rule::Complete
+            | Rule::PlaceLocal
+            | Rule::PlaceRemote
+            | Rule::Forward => true,
         },
     }
 }

@@ -103,9 +103,9 @@ impl Task {
         let Some(coroutine) = self.coroutine.as_mut() else {
             return Request::End(Ok(()));
         };
-        CURRENT.set(self.current);
+        let running = Running::begin(&mut self.current);
         let result = coroutine.resume(reply);
-        self.current = CURRENT.take();
+        drop(running);
         match result {
             CoroutineResult::Yield(request) => request,
             CoroutineResult::Return(end) => {
@@ -115,6 +115,25 @@ impl Task {
                 Request::End(end)
             }
         }
+    }
+}
+
+/// The time in which a thread runs. When it ends, also by unwinding, nobody runs: [`CURRENT`] would otherwise lead to a stack
+/// that may be gone.
+struct Running<'a> {
+    current: &'a mut Option<Current>,
+}
+
+impl Running<'_> {
+    fn begin(current: &mut Option<Current>) -> Running<'_> {
+        CURRENT.set(*current);
+        Running { current }
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        *self.current = CURRENT.take();
     }
 }
 
@@ -133,12 +152,10 @@ impl Drop for Task {
         let Some(mut coroutine) = self.coroutine.take() else {
             return;
         };
-        let before = DISMANTLING.replace(true);
         CURRENT.set(None);
         if coroutine.started() && !coroutine.done() {
-            coroutine.force_unwind();
+            dismantle(|| coroutine.force_unwind());
         }
-        DISMANTLING.set(before);
         if coroutine.done() {
             STACKS.with_borrow_mut(|stacks| stacks.push(coroutine.into_stack()));
         }
@@ -230,10 +247,27 @@ pub(crate) fn forget_handed_over() {
 
 /// Runs `f` while requests get no answer. For dropping the remains of an execution.
 pub(crate) fn dismantle<T>(f: impl FnOnce() -> T) -> T {
-    let before = DISMANTLING.replace(true);
-    let result = f();
-    DISMANTLING.set(before);
-    result
+    let _dismantling = Dismantling::begin();
+    f()
+}
+
+/// The time in which requests get no answer. It ends also when what it is for unwinds.
+struct Dismantling {
+    before: bool,
+}
+
+impl Dismantling {
+    fn begin() -> Dismantling {
+        Dismantling {
+            before: DISMANTLING.replace(true),
+        }
+    }
+}
+
+impl Drop for Dismantling {
+    fn drop(&mut self) {
+        DISMANTLING.set(self.before);
+    }
 }
 
 /// Installs a panic hook that is silent for model threads. Their panics are findings, printed once with their
@@ -256,9 +290,7 @@ fn install_panic_hook() {
 /// Runs a check outside model threads. Returns the message of its panic as the error.
 pub(crate) fn catch(check: impl FnOnce()) -> Result<(), String> {
     install_panic_hook();
-    let before = DISMANTLING.replace(true);
-    let result = catch_unwind(AssertUnwindSafe(check));
-    DISMANTLING.set(before);
+    let result = dismantle(|| catch_unwind(AssertUnwindSafe(check)));
     result.map_err(|panic| {
         let text = panic
             .downcast_ref::<&str>()
@@ -270,4 +302,101 @@ pub(crate) fn catch(check: impl FnOnce()) -> Result<(), String> {
             None => text,
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::panic_any;
+    use std::sync::Mutex;
+
+    use super::*;
+
+    fn task(body: impl FnOnce() + Send + 'static) -> Task {
+        Task::new(0, 0, Box::new(body)).expect("there is memory for a stack")
+    }
+
+    /// Checks that no thread counts as running and that none is being unwound.
+    fn nobody_runs() {
+        assert_eq!(current(), None);
+        assert!(!DISMANTLING.get());
+        assert_eq!(ask(Request::Fence), Reply::Dismantled);
+    }
+
+    /// Checks that a thread made now runs as ever, on a stack that the one before may have left.
+    fn the_next_one_runs() {
+        let mut next = task(|| assert_eq!(ask(Request::Fence), Reply::Value(3)));
+        assert_eq!(next.resume(Reply::Unit), Request::Fence);
+        assert_eq!(next.resume(Reply::Value(3)), Request::End(Ok(())));
+        nobody_runs();
+    }
+
+    /// Asks when it is dropped, and keeps the answer.
+    struct Asks(Arc<Mutex<Vec<Reply>>>);
+
+    impl Drop for Asks {
+        fn drop(&mut self) {
+            let reply = ask(Request::Fence);
+            self.0.lock().expect("not poisoned").push(reply);
+        }
+    }
+
+    #[test]
+    fn a_panic_of_the_body_is_the_end_of_the_thread() {
+        for (text, has_text) in [("ouch", true), ("no text", false)] {
+            let mut panics = task(move || {
+                ask(Request::Fence);
+                match has_text {
+                    true => panic!("ouch"),
+                    false => panic_any(5),
+                }
+            });
+            assert_eq!(panics.resume(Reply::Unit), Request::Fence);
+            nobody_runs();
+            let end = panics.resume(Reply::Unit);
+            let Request::End(Err(message)) = end else {
+                panic!("{end:?}")
+            };
+            assert!(
+                message.contains(text) && message.contains("coroutine.rs"),
+                "{message}"
+            );
+            nobody_runs();
+            assert_eq!(panics.resume(Reply::Unit), Request::End(Ok(())), "it is over");
+            the_next_one_runs();
+        }
+    }
+
+    #[test]
+    fn a_suspended_thread_is_unwound_with_what_holds_it() {
+        let replies = Arc::new(Mutex::new(Vec::new()));
+        let asks = Asks(replies.clone());
+        let outside = catch_unwind(AssertUnwindSafe(|| {
+            let mut suspended = task(move || {
+                let _asks = asks;
+                ask(Request::Fence);
+                unreachable!("nobody answers");
+            });
+            assert_eq!(suspended.resume(Reply::Unit), Request::Fence);
+            // Without the hook, which would print it.
+            std::panic::resume_unwind(Box::new("outside"));
+        }));
+        let payload = outside.expect_err("it panicked");
+        assert_eq!(payload.downcast_ref(), Some(&"outside"));
+        assert_eq!(*replies.lock().expect("not poisoned"), [Reply::Dismantled]);
+        nobody_runs();
+        the_next_one_runs();
+    }
+
+    /// The one way in which a resumed thread unwinds into whoever resumes it: a payload that is no text, while threads are
+    /// being unwound.
+    #[test]
+    fn a_resume_that_unwinds_leaves_nobody_running() {
+        let mut unwinds = task(|| panic_any(5));
+        let outside = catch_unwind(AssertUnwindSafe(|| dismantle(|| unwinds.resume(Reply::Unit))));
+        let payload = outside.expect_err("it unwound");
+        assert_eq!(payload.downcast_ref(), Some(&5));
+        nobody_runs();
+        drop(unwinds);
+        the_next_one_runs();
+    }
 }

@@ -224,7 +224,7 @@ pub(crate) enum Request {
     /// Starts a new thread of this node, whose body has been handed to the run. The reply is its number.
     Spawn {
         node: u16,
-        kind: Kind,
+        kind: ModelThreadKind,
         name: Arc<str>,
     },
     Join {
@@ -246,16 +246,16 @@ pub(crate) enum Request {
 
 /// [`ThreadKind`] with the traits that keys need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Kind {
+pub(crate) enum ModelThreadKind {
     Worker,
     Service,
 }
 
-impl From<ThreadKind> for Kind {
-    fn from(kind: ThreadKind) -> Kind {
+impl From<ThreadKind> for ModelThreadKind {
+    fn from(kind: ThreadKind) -> ModelThreadKind {
         match kind {
-            ThreadKind::Worker => Kind::Worker,
-            ThreadKind::Service => Kind::Service,
+            ThreadKind::Worker => ModelThreadKind::Worker,
+            ThreadKind::Service => ModelThreadKind::Service,
         }
     }
 }

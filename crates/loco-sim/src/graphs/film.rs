@@ -15,7 +15,7 @@ use crate::exploring::walk::{Builder, Walker};
 use crate::fabric::request::{Note, Request, VirtualWord};
 use crate::reports::schedule::Schedule;
 use crate::reports::trace::{TraceStep, Tracer, name_of};
-use crate::state::sharing::Seen;
+use crate::state::sharing::SeenAccesses;
 use crate::state::{Common, Move, State, Status};
 use crate::{Config, SimError};
 
@@ -113,7 +113,7 @@ pub struct FilmNote {
 /// Returns the film of the execution that `schedule` leads to, up to its failure or its end.
 pub(crate) fn of(config: &Config, builder: Builder<'_>, schedule: &Schedule) -> Result<Film, SimError> {
     let common = Common::default();
-    let mut walker = Walker::new(&common, config, builder, Seen::default());
+    let mut walker = Walker::new(&common, config, builder, SeenAccesses::default());
     let mut at = walker.start()?;
     walker.settle(&mut at)?;
     let mut tracer = Tracer::default();

@@ -25,7 +25,7 @@ use crate::exploring::script::Script;
 use crate::exploring::walk::{Builder, Walker};
 use crate::reports::schedule::Schedule;
 use crate::reports::trace::name_of;
-use crate::state::sharing::Seen;
+use crate::state::sharing::SeenAccesses;
 use crate::state::{Common, State};
 use crate::{Config, SimError};
 use recorder::{Recorded, Recorder};
@@ -76,7 +76,7 @@ pub(crate) fn of(
     schedule: &Schedule,
 ) -> Result<ExecutionGraph, SimError> {
     let common = Common::default();
-    let mut walker = Walker::new(&common, config, builder, Seen::default());
+    let mut walker = Walker::new(&common, config, builder, SeenAccesses::default());
     let mut at = walker.start()?;
     walker.settle(&mut at)?;
     let mut recorder = Recorder::new(&at.state);

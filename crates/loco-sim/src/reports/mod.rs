@@ -9,7 +9,7 @@ use explorer::Bounds;
 use serde::Serialize;
 
 use crate::Faults;
-use crate::fabric::request::Kind;
+use crate::fabric::request::ModelThreadKind;
 use crate::reports::schedule::Schedule;
 use crate::reports::trace::TraceStep;
 use crate::state::{Common, Move, State, Status};
@@ -128,7 +128,8 @@ impl Failure {
         let waiting = (0..state.threads.len() as u16)
             .filter(|&t| {
                 let status = state.threads[usize::from(t)].status;
-                state.info(t).kind == Kind::Worker && matches!(status, Status::Parked | Status::Ready)
+                state.info(t).kind == ModelThreadKind::Worker
+                    && matches!(status, Status::Parked | Status::Ready)
             })
             .map(|t| {
                 let (info, thread) = (state.info(t), &state.threads[usize::from(t)]);

@@ -11,7 +11,7 @@ use serde::Serialize;
 use smallvec::SmallVec;
 
 use super::{Move, State, Status};
-use crate::fabric::request::{Kind, NodeSet};
+use crate::fabric::request::{ModelThreadKind, NodeSet};
 
 /// The faults that may happen in an execution, and how often. By default no deadline passes and no node is
 /// lost.
@@ -375,7 +375,7 @@ impl State {
             .zip(&self.threads)
             .filter(|(t, thread)| {
                 let info = self.info(*t);
-                info.kind == Kind::Worker && up(info.node) && thread.status != Status::Done
+                info.kind == ModelThreadKind::Worker && up(info.node) && thread.status != Status::Done
             })
             .map(|(t, _)| self.info(t).node)
             .collect();

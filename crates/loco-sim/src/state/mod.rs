@@ -20,12 +20,14 @@ use mowgli::machine::{Action, Addr, Machine, Post, QpId, Step};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use crate::fabric::request::{Deadline, Kind, LockMode, NodeSet, Note, Reply, Request, VirtualWord};
+use crate::fabric::request::{
+    Deadline, LockMode, ModelThreadKind, NodeSet, Note, Reply, Request, VirtualWord,
+};
 use crate::state::behaviour::{Behaviour, Past};
 use crate::state::copies::{share, share_any};
 use crate::state::faults::{Fault, Faults, Losses};
 use crate::state::names::Names;
-use crate::state::sharing::{Agent, Other, Part, Seen, Shared};
+use crate::state::sharing::{Agent, Other, Part, SeenAccesses, Shared};
 use crate::state::waits::{Waiting, Waits};
 
 /// The knowledge that all explorers of one exploration share.
@@ -121,7 +123,7 @@ impl Clone for State {
 #[derive(Clone)]
 pub(crate) struct Info {
     pub(crate) node: u16,
-    pub(crate) kind: Kind,
+    pub(crate) kind: ModelThreadKind,
     pub(crate) name: Arc<str>,
 }
 
@@ -190,7 +192,13 @@ impl State {
     }
 
     /// Adds a thread at the start of its body.
-    pub(crate) fn add_thread(&mut self, common: &Common, node: u16, kind: Kind, name: Arc<str>) -> u16 {
+    pub(crate) fn add_thread(
+        &mut self,
+        common: &Common,
+        node: u16,
+        kind: ModelThreadKind,
+        name: Arc<str>,
+    ) -> u16 {
         let thread = self.machine.add_thread();
         Arc::make_mut(&mut self.infos).push(Info { node, kind, name });
         self.threads.push(Thread {
@@ -266,7 +274,7 @@ impl State {
     pub(crate) fn grant(
         &mut self,
         common: &Common,
-        seen: &mut Seen,
+        seen: &mut SeenAccesses,
         thread: u16,
         request: &Request,
     ) -> Option<Reply> {
@@ -335,7 +343,7 @@ impl State {
                             peer,
                             op,
                             tag,
-                            signalled: signaled,
+                            signaled,
                         }),
                     )
                     .ok()?;
@@ -522,7 +530,7 @@ impl State {
         self.threads
             .iter()
             .zip(self.infos.iter())
-            .any(|(t, info)| info.kind == Kind::Worker && !ended(t))
+            .any(|(t, info)| info.kind == ModelThreadKind::Worker && !ended(t))
     }
 
     /// Returns the constant facts about a thread.

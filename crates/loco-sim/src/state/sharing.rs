@@ -187,7 +187,7 @@ impl Sharing {
 
 /// The accesses that one explorer has seen in an exploration.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct SeenAccesses {
     /// Accesses to words.
     pub(crate) words: Sharing,
     /// Uses of locks: an attempt counts as a write, locking and unlocking as a read.
@@ -215,7 +215,7 @@ pub(crate) enum Shared {
 }
 
 impl Shared {
-    /// Returns the index of its sort in [`Seen::uses`], and itself as a word there.
+    /// Returns the index of its sort in [`SeenAccesses::uses`], and itself as a word there.
     fn place(self) -> (usize, Addr) {
         match self {
             Shared::Completions(node) => (0, Addr(node.into())),
@@ -225,15 +225,15 @@ impl Shared {
     }
 }
 
-/// The history as a word of [`Seen::history`].
+/// The history as a word of [`SeenAccesses::history`].
 const HISTORY: Addr = Addr(0);
 
-impl Seen {
+impl SeenAccesses {
     /// Begins with no knowledge. With `for_ever` accesses count as if they could always come again.
-    pub(crate) fn new(for_ever: bool) -> Seen {
-        Seen {
+    pub(crate) fn new(for_ever: bool) -> SeenAccesses {
+        SeenAccesses {
             for_ever,
-            ..Seen::default()
+            ..SeenAccesses::default()
         }
     }
 
@@ -298,7 +298,7 @@ impl Seen {
 
     /// Adds what another explorer has seen. A conflict between the two is new to both: each has explored as
     /// if its own accesses were the only ones.
-    pub(crate) fn merge(&mut self, other: &Seen) {
+    pub(crate) fn merge(&mut self, other: &SeenAccesses) {
         self.fresh |= other.fresh;
         for (word, agent, write, until) in other.words.all() {
             self.fresh |= self.words.record(word, agent, write, until);
@@ -324,7 +324,7 @@ mod tests {
     #[test]
     fn a_conflict_that_only_the_merge_shows_is_news() {
         let word = Addr(3);
-        let (mut one, mut two) = (Seen::default(), Seen::default());
+        let (mut one, mut two) = (SeenAccesses::default(), SeenAccesses::default());
         one.touch(word, Agent::cpu(0), true, 0);
         two.touch(word, Agent::cpu(1), false, 0);
         assert!(!one.fresh && !two.fresh);
@@ -338,7 +338,7 @@ mod tests {
 
     #[test]
     fn a_lock_of_two_threads_that_only_the_merge_shows_is_news() {
-        let (mut one, mut two) = (Seen::default(), Seen::default());
+        let (mut one, mut two) = (SeenAccesses::default(), SeenAccesses::default());
         one.touch_lock(0, 0, false, 0);
         two.touch_lock(0, 1, false, 0);
         assert!(!one.fresh && !two.fresh);

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::Config;
 use crate::fabric::coroutine::{Body, ask};
-use crate::fabric::request::{Kind, Note, Reply, Request};
+use crate::fabric::request::{ModelThreadKind, Note, Reply, Request};
 use crate::fabric::{ModelFabric, Options};
 use crate::world::history::End;
 
@@ -30,7 +30,7 @@ type Check = Box<dyn Fn(&End<'_>)>;
 
 pub(crate) struct SetUp {
     pub(crate) node: u16,
-    pub(crate) kind: Kind,
+    pub(crate) kind: ModelThreadKind,
     pub(crate) name: Arc<str>,
     pub(crate) body: Body,
 }
@@ -87,7 +87,7 @@ impl World {
         let slot = state.clone();
         self.set_up.push(SetUp {
             node: id,
-            kind: Kind::Worker,
+            kind: ModelThreadKind::Worker,
             name: format!("set-up of node {id}").into(),
             body: Box::new(move || {
                 let nodes = *count.lock().unwrap_or_else(PoisonError::into_inner);
@@ -109,7 +109,7 @@ impl World {
         let state = node.clone();
         self.threads.push(SetUp {
             node: node.id,
-            kind: Kind::Worker,
+            kind: ModelThreadKind::Worker,
             name: name.into(),
             body: Box::new(move || {
                 if let Some(state) = state.get() {

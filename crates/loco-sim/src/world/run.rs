@@ -8,9 +8,9 @@ use std::sync::Arc;
 use mowgli::machine::Machine;
 
 use crate::fabric::coroutine::{self, Body, Task};
-use crate::fabric::request::{Kind, Reply, Request};
+use crate::fabric::request::{ModelThreadKind, Reply, Request};
 use crate::state::behaviour::Past;
-use crate::state::sharing::Seen;
+use crate::state::sharing::SeenAccesses;
 use crate::state::{Common, State, Status};
 use crate::world::history::End;
 use crate::world::{SetUp, World};
@@ -63,7 +63,7 @@ impl Run {
         }
         run.settle(common, &mut state)?;
         let unfinished: Vec<_> = (0..state.threads.len() as u16)
-            .filter(|&t| state.info(t).kind == Kind::Worker)
+            .filter(|&t| state.info(t).kind == ModelThreadKind::Worker)
             .filter(|&t| state.threads[usize::from(t)].status != Status::Done)
             .map(|t| match &state.threads[usize::from(t)].wait {
                 Some(wait) => format!("{} (waits for {})", state.info(t).name, wait.what(common)),
@@ -98,7 +98,7 @@ impl Run {
         common: &Common,
         state: &mut State,
         node: u16,
-        kind: Kind,
+        kind: ModelThreadKind,
         name: Arc<str>,
         body: Body,
     ) -> Result<(), SimError> {
@@ -124,7 +124,7 @@ impl Run {
     /// Grants requests in a fixed order until nothing moves. After each request, the machine runs until it is
     /// idle.
     fn settle(&mut self, common: &Common, state: &mut State) -> Result<(), SimError> {
-        let mut seen = Seen::default();
+        let mut seen = SeenAccesses::default();
         let mut steps = Vec::new();
         loop {
             let mut moved = false;

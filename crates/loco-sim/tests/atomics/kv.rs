@@ -53,9 +53,12 @@ fn store<V: Number>(manager: &Manager<Fabric>, defect: Option<Defect>) -> Store<
         key_bytes_max: 8,
         locks: 1,
         tracker_bytes: 128,
-        defect,
     };
-    Store(KvStore::new(manager, "kv", config).unwrap())
+    let store = KvStore::new(manager, "kv", config).unwrap();
+    Store(match defect {
+        Some(defect) => store.with_defect(defect),
+        None => store,
+    })
 }
 
 /// A call of the store.

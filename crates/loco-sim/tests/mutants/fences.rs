@@ -22,15 +22,15 @@ fn world(fence: Fence) -> impl Fn(&mut World) + Sync {
                 match node {
                     0 => {
                         data.write(1);
-                        let key = data.bcast(&thread, &[NodeId(2)]).unwrap();
+                        let key = data.broadcast_to(&thread, &[NodeId(2)]).unwrap();
                         fence(&thread, key);
                         first.write(1);
-                        first.bcast(&thread, &[NodeId(1)]).unwrap().forget();
+                        first.broadcast_to(&thread, &[NodeId(1)]).unwrap().forget();
                     }
                     1 => {
                         first.wait_until(&thread, |flag| flag == 1).unwrap();
                         second.write(1);
-                        second.bcast(&thread, &[NodeId(2)]).unwrap().forget();
+                        second.broadcast_to(&thread, &[NodeId(2)]).unwrap().forget();
                     }
                     _ => {
                         second.wait_until(&thread, |flag| flag == 1).unwrap();

@@ -45,7 +45,7 @@ impl Table {
     }
 
     /// Puts this node's copy of `row` at the others. The key says when the NIC has read the row.
-    fn bcast(
+    fn broadcast_to(
         &self,
         thread: &Thread<Fabric>,
         row: usize,
@@ -95,7 +95,7 @@ fn broadcast(mistake: Mistake) -> impl Fn(&mut World) + Sync {
     world(3, move |node, table, thread| {
         if node == 0 {
             store(&table.rows, 0, 1);
-            let key = table.bcast(thread, 0, 0..3, mistake);
+            let key = table.broadcast_to(thread, 0, 0..3, mistake);
             match mistake {
                 Mistake::NoWait => key.forget(),
                 _ => key.wait(thread).unwrap(),
@@ -115,7 +115,7 @@ fn rows(mistake: Mistake) -> impl Fn(&mut World) + Sync {
     world(2, move |node, table, thread| {
         let (mine, theirs) = (usize::from(node), usize::from(1 - node));
         store(&table.rows, mine, 1);
-        table.bcast(thread, mine, 0..2, mistake).forget();
+        table.broadcast_to(thread, mine, 0..2, mistake).forget();
         wait_until(thread, || load(&table.rows, theirs) != 0);
         assert_eq!(
             load(&table.rows, mine),
@@ -133,7 +133,7 @@ fn fields(mistake: Mistake) -> impl Fn(&mut World) + Sync {
         if node == 0 {
             for (row, value) in [(0, 10), (1, 20)] {
                 store(&table.rows, row, value);
-                table.bcast(thread, row, 0..2, mistake).forget();
+                table.broadcast_to(thread, row, 0..2, mistake).forget();
             }
         } else {
             wait_until(thread, || load(&table.rows, 1) != 0);

@@ -19,7 +19,7 @@ fn rounds(nodes: u16, rounds: u64) -> impl Fn(&mut World) + Sync {
                 let mine = &parts.flags[usize::from(node)];
                 for round in 1..=rounds {
                     mine.write(round);
-                    mine.bcast_all(thread)?.forget();
+                    mine.broadcast(thread)?.forget();
                     let wait = || patiently(|| parts.barrier.wait(thread));
                     call("wait", wait, |outcome| if outcome.is_ok() { "" } else { "lost" })?;
                     for flag in &parts.flags {

@@ -125,9 +125,16 @@ pub(super) unsafe extern "C" fn create_event_channel() -> *mut EventChannel {
 }
 
 pub(super) unsafe extern "C" fn destroy_event_channel(channel: *mut EventChannel) {
-    // SAFETY: the caller passes what `create_event_channel` made, once, with no identifier left.
+    let _state = state();
+    // SAFETY: the caller passes what `create_event_channel` made, once, with no identifier of its own left. What is left are
+    // identifiers of requests that nobody has taken: only their events lead to them, and linked peers are live.
     unsafe {
-        let channel = Box::from_raw(channel.cast::<SoftChannel>());
+        let mut channel = Box::from_raw(channel.cast::<SoftChannel>());
+        for event in channel.events.drain(..) {
+            if event.event.event == RDMA_CM_EVENT_CONNECT_REQUEST {
+                discard(event.event.id.cast());
+            }
+        }
         libc::close(channel.channel.fd);
     }
 }
@@ -185,13 +192,24 @@ pub(super) unsafe extern "C" fn destroy_id(id: *mut CmId) -> c_int {
     state.listeners.retain(|&(_, _, listener)| listener != id.addr());
     // SAFETY: the caller passes a live identifier, once; its peer is live, or it would have unlinked itself.
     unsafe {
-        hang_up(id);
         let channel = (*id).id.channel.cast::<SoftChannel>();
         (*channel).events.retain(|event| event.event.id != id.cast());
+        discard(id);
+    }
+    0
+}
+
+/// Hangs up and frees an identifier, under the lock.
+///
+/// # Safety
+/// `id` is live, and nothing but its peer leads to it.
+unsafe fn discard(id: *mut SoftId) {
+    // SAFETY: by the caller's promise; `hang_up` makes the peer forget it.
+    unsafe {
+        hang_up(id);
         count(id, false);
         drop(Box::from_raw(id));
     }
-    0
 }
 
 /// Counts the identifiers that are bound to a device.
@@ -405,4 +423,51 @@ pub(super) unsafe extern "C" fn disconnect(id: *mut CmId) -> c_int {
         hang_up(id.cast());
     }
     0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes the next event of a channel. Returns its kind and its identifier.
+    unsafe fn next(channel: *mut EventChannel) -> Option<(c_uint, *mut CmId)> {
+        let mut event = ptr::null_mut();
+        // SAFETY: the caller passes a live channel; the event is given back once.
+        unsafe {
+            if get_cm_event(channel, &raw mut event) != 0 {
+                return None;
+            }
+            let taken = ((*event).event, (*event).id);
+            ack_cm_event(event);
+            Some(taken)
+        }
+    }
+
+    /// A node may end while another one asks it for a connection.
+    #[test]
+    fn requests_that_nobody_took_end_with_their_channel() {
+        let mut parameters: ConnParam = zeroed();
+        parameters.private_data = [7u8].as_ptr().cast();
+        parameters.private_data_len = 1;
+        // SAFETY: everything is made here, and destroyed once, identifiers before their channels.
+        unsafe {
+            let (there, here) = (create_event_channel(), create_event_channel());
+            let (mut listener, mut active) = (ptr::null_mut(), ptr::null_mut());
+            assert_eq!(create_id(there, &raw mut listener, ptr::null_mut(), 0), 0);
+            assert_eq!(create_id(here, &raw mut active, ptr::null_mut(), 0), 0);
+            assert_eq!(listen(listener, 1), 0);
+            let to = &mut (*active.cast::<SoftId>()).to;
+            *to = (Ipv4Addr::UNSPECIFIED, u16::from_be(src_port(listener)));
+            assert_eq!(connect(active, &raw mut parameters), 0);
+            assert_eq!(next(here), None);
+
+            destroy_id(listener);
+            destroy_event_channel(there);
+            assert_eq!(next(here), Some((RDMA_CM_EVENT_UNREACHABLE, active)));
+            // It is linked to nobody any more.
+            assert!((*active.cast::<SoftId>()).peer.is_null());
+            destroy_id(active);
+            destroy_event_channel(here);
+        }
+    }
 }

@@ -184,7 +184,7 @@ impl NullLoop {
         }
     }
 
-    /// Posts `n` signalled writes (at most 256) one by one and polls their completions.
+    /// Posts `n` signaled writes (at most 256) one by one and polls their completions.
     pub fn post_and_poll(&mut self, n: u64) {
         let mut wr: SendWr = zeroed();
         wr.send_flags = IBV_SEND_SIGNALED;

@@ -28,7 +28,7 @@ use crate::{Channel, Error, Parent, Result, Sst, Thread, fence};
 ///
 ///     let me = usize::from(manager.node().0);
 ///     flags[me].write(1);
-///     flags[me].bcast_all(&thread)?.forget();
+///     flags[me].broadcast(&thread)?.forget();
 ///     barrier.wait(&thread)?;
 ///     Ok(flags[1 - me].read())
 /// });

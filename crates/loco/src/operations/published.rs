@@ -163,13 +163,7 @@ impl<F: Fabric> Published<F> {
     /// # Errors
     /// Returns `Timeout`: the posts may still read the copy. Call again.
     pub(crate) fn wait_until_read(&mut self, thread: &Thread<F>) -> Result<()> {
-        match self.reading.wait(thread) {
-            Err(error) if error.is_timeout() => Err(error),
-            _ => {
-                self.reading = AckKey::done();
-                Ok(())
-            }
-        }
+        self.reading.wait_until_read(thread)
     }
 
     #[inline]

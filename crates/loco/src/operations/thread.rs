@@ -453,6 +453,21 @@ impl<F: Fabric> AckKey<F> {
         self.wait_until(thread, Some(thread.deadline()))
     }
 
+    /// Waits until no operation of the set reads its source any more, and empties the set. An operation that
+    /// failed reads no more.
+    ///
+    /// # Errors
+    /// Returns `Timeout`: the operations may still read. Call again.
+    pub(crate) fn wait_until_read(&mut self, thread: &Thread<F>) -> Result<()> {
+        match self.wait(thread) {
+            Err(error) if error.is_timeout() => Err(error),
+            _ => {
+                *self = AckKey::done();
+                Ok(())
+            }
+        }
+    }
+
     /// Waits until every operation has ended, or until `deadline`.
     ///
     /// # Errors

@@ -36,7 +36,7 @@ impl Flags {
     fn raise(&self, thread: &Thread<AnyFabric>, value: u64) -> Result<()> {
         let mine = &self.0[usize::from(thread.node_id().0)];
         mine.write(value);
-        mine.bcast_all(thread)?.wait(thread)
+        mine.broadcast(thread)?.wait(thread)
     }
 
     fn wait(&self, thread: &Thread<AnyFabric>, node: usize, value: u64) -> Result<()> {

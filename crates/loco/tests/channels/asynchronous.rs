@@ -413,7 +413,7 @@ fn who_stops_waiting_at_a_barrier_goes_on_with_the_same_round() {
                 // After the call that was given up, as it is of the same thread.
                 pollster::block_on(kit.thread.fence(Scope::Nothing))?;
                 told.write(1);
-                told.bcast_all(&thread)?.wait(&thread)?;
+                told.broadcast(&thread)?.wait(&thread)?;
             } else {
                 told.wait_until(&thread, |told| told == 1)?;
             }

@@ -1,10 +1,9 @@
 //! The key-value store: linearizable per key whatever the nodes do at the same time; clear results; and what becomes of
 //! it when a node is lost.
 
-use std::sync::atomic::AtomicUsize;
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-use crate::common::{ALL, Cluster, PATIENCE, on_device, survivors_meet, until_lost};
+use crate::common::{ALL, Cluster, PATIENCE, is_lost, on_device, spin_until, survivors_meet, until_lost};
 use loco::fabric::{AnyFabric, NodeId};
 use loco::{Barrier, Bytes, Config, Error, Inserted, KvConfig, KvStore, Manager, Result, Thread};
 use loco_history::spec::{KeyValue, KeyValueCall, KeyValueRet};
@@ -307,6 +306,10 @@ fn a_writer_is_lost_at_any_point() {
             ..Config::default()
         };
         let arrived = AtomicUsize::new(0);
+        // Each round dies after other calls, at a point in the next ones that the machine chooses.
+        let (begun, calls) = (AtomicUsize::new(0), 1 + 5 * round);
+        // The others may still be at the barrier when it has passed, and would hear of the loss there.
+        let passed = AtomicUsize::new(0);
         cluster.run_config(3, &config, |manager| {
             let config = KvConfig { locks: 1, ..small() };
             let store = Store::new(&manager, "kv", config)?;
@@ -316,15 +319,14 @@ fn a_writer_is_lost_at_any_point() {
             bar.wait(&thread)?;
             let me = manager.node().0;
             if me == 2 {
-                // Its arrival has reached the others.
-                loco::fence::thread(&thread)?;
-                let delay = Duration::from_micros(500 + 300 * round as u64);
+                spin_until("the others have passed the barrier", || passed.load(SeqCst) == 2);
                 std::thread::scope(|scope| {
                     scope.spawn(|| {
-                        std::thread::sleep(delay);
+                        spin_until("calls have begun", || begun.load(SeqCst) >= calls);
                         manager.fabric().mesh().fail();
                     });
                     for i in 0.. {
+                        begun.fetch_add(1, SeqCst);
                         let outcome = store
                             .insert(&thread, &7, &value(i))
                             .map(drop)
@@ -337,16 +339,20 @@ fn a_writer_is_lost_at_any_point() {
                 });
                 return Ok(());
             }
-            let begin = Instant::now();
-            while begin.elapsed() < Duration::from_millis(60) {
+            passed.fetch_add(1, SeqCst);
+            // Read before, during and after the loss.
+            loop {
+                let lost = is_lost(&manager, NodeId(2));
                 match store.get(&thread, &7) {
                     Ok(found) => assert!(found.is_none_or(|found| found == value(found[0]))),
                     Err(error) => assert_eq!(error.lost_peer(), Some(NodeId(2)), "{cluster:?}"),
                 }
+                if lost {
+                    break;
+                }
             }
             // Clean up after it, and use the key. What it told last may be heard after the first attempts.
             if me == 0 {
-                until_lost(&manager, NodeId(2));
                 loop {
                     let outcome = store
                         .delete(&thread, &7)

@@ -53,7 +53,7 @@ fn fig5_store_buffering_with_global_fence() {
                     .map(|r| {
                         rounds.wait(&thread)?;
                         mine.write(r);
-                        mine.bcast(&thread, &other)?.forget();
+                        mine.broadcast_to(&thread, &other)?.forget();
                         fence::global(&thread, &other)?;
                         let read = theirs.read();
                         rounds.wait(&thread)?;
@@ -80,7 +80,7 @@ fn fig6_barrier() {
                 (1..=ROUNDS)
                     .map(|r| {
                         mine.write(r);
-                        mine.bcast_all(&thread)?.forget();
+                        mine.broadcast(&thread)?.forget();
                         z.wait(&thread)?;
                         let read = theirs.read();
                         z.wait(&thread)?;
@@ -107,9 +107,9 @@ fn fig9a_message_passing() {
                         let mut seen = r;
                         if manager.node().0 == 0 {
                             z.write(r);
-                            z.bcast(&thread, &[NodeId(1)])?.forget();
+                            z.broadcast_to(&thread, &[NodeId(1)])?.forget();
                             x.write(r);
-                            x.bcast(&thread, &[NodeId(1), NodeId(2)])?.forget();
+                            x.broadcast_to(&thread, &[NodeId(1), NodeId(2)])?.forget();
                         } else if manager.node().0 == 1 {
                             x.wait_until(&thread, |flag| flag == r)?;
                             seen = z.read();
@@ -146,7 +146,7 @@ fn fig12_barriers_are_transitive() {
                     .map(|r| {
                         if me.0 == 0 {
                             x.write(r);
-                            x.bcast(&thread, &[NodeId(2)])?.forget();
+                            x.broadcast_to(&thread, &[NodeId(2)])?.forget();
                         }
                         for barrier in [&b1, &b2].into_iter().flatten() {
                             barrier.wait(&thread)?;

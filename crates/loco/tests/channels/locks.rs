@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::common::{ALL, Cluster, until_lost, wait_until};
-use loco::fabric::{AnyFabric, NodeId};
+use loco::fabric::{AnyFabric, Memory as _, NodeId, WordCell as _};
 use loco::fence::Scope;
 use loco::{
     Barrier, Error, LockConfig, LockGuard, Manager, OnLoss, Parent as _, Result, SharedRegion, TasLock,
@@ -358,10 +358,19 @@ fn a_lost_holder_of_a_tas_lock() {
     }
 }
 
+/// Returns true if the holder of the second ticket waits for a lock whose home is this node. It has written then into its slot,
+/// which is the third word: the first counts tickets, and each ticket has a slot. Whoever is lost before that counts as a holder.
+fn second_waits(lock: &Ticket) -> Result<bool> {
+    Ok(lock.channel().region("words")?.local()?.cell::<u64>(16)?.load() != 0)
+}
+
 /// A node that only waited when it was lost is passed over.
 #[test]
 fn a_lost_waiter_of_a_ticket_lock() {
     for cluster in ALL {
+        // Node 1 is in line behind node 0.
+        let in_line = AtomicBool::new(false);
+        let until_in_line = || wait_until("node 1 is told to be in line", || in_line.load(Ordering::SeqCst));
         cluster.run(3, |manager| {
             let lock = Ticket::make(&manager, LockConfig::default())?;
             let bar = Barrier::new(&manager, "bar")?;
@@ -375,17 +384,18 @@ fn a_lost_waiter_of_a_ticket_lock() {
             bar.wait(&thread)?;
             match me.0 {
                 0 => {
+                    wait_until("node 1 waits", || second_waits(&lock) == Ok(true));
+                    in_line.store(true, Ordering::SeqCst);
                     until_lost(&manager, NodeId(1));
                     guard.expect("node 0 holds it").release()?;
                     lock.lock(&thread, Scope::Nothing)?.release()?;
                 }
                 1 => {
-                    // In line before node 2, then gone.
+                    // Gone once it is in line. Here the lost one is a thread that goes on, so its call must end.
                     thread.set_deadline(Some(thread.now().after(Duration::from_secs(2))));
                     std::thread::scope(|scope| {
                         scope.spawn(|| {
-                            // Long enough to be in line on a busy machine: here the lost one is a thread that goes on.
-                            std::thread::sleep(Duration::from_millis(400));
+                            until_in_line();
                             manager.fabric().mesh().fail();
                         });
                         let outcome = lock.lock(&thread, Scope::Thread).map(drop);
@@ -393,7 +403,7 @@ fn a_lost_waiter_of_a_ticket_lock() {
                     });
                 }
                 _ => {
-                    std::thread::sleep(Duration::from_millis(15));
+                    until_in_line();
                     lock.lock(&thread, Scope::Nothing)?.release()?;
                 }
             }

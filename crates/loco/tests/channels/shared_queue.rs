@@ -2,10 +2,10 @@
 //! node that is lost does not stop the others.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
-use crate::common::{ALL, Cluster, survivors_meet, until_lost};
+use crate::common::{ALL, Cluster, spin_until, survivors_meet, until_lost};
 use loco::fabric::{AnyFabric, NodeId};
 use loco::{Barrier, Config, Error, Manager, Popped, Pushed, Result, SharedQueue};
 use loco_history::spec::{Queue, QueueCall, QueueRet};
@@ -202,6 +202,10 @@ fn a_capacity_of_zero_is_refused() {
 fn a_node_is_lost_at_any_point() {
     for (round, cluster) in ALL.into_iter().cycle().take(9).enumerate() {
         let arrived = AtomicUsize::new(0);
+        // Each round dies after other calls, at a point in the next one that the machine chooses.
+        let (begun, calls) = (AtomicUsize::new(0), 1 + 7 * round);
+        // The others may still be at the barrier when it has passed, and would hear of the loss there.
+        let passed = AtomicUsize::new(0);
         cluster.run(3, |manager| {
             let queue = SharedQueue::<u64, _>::new(&manager, "q", HOME, 2)?;
             let bar = Barrier::new(&manager, "bar")?;
@@ -210,14 +214,14 @@ fn a_node_is_lost_at_any_point() {
             bar.wait(&thread)?;
             let me = manager.node().0;
             if me == 2 {
-                // Its arrival has reached the others.
-                loco::fence::thread(&thread)?;
+                spin_until("the others have passed the barrier", || passed.load(SeqCst) == 2);
                 std::thread::scope(|scope| {
                     scope.spawn(|| {
-                        std::thread::sleep(Duration::from_micros(200 + 150 * round as u64));
+                        spin_until("calls have begun", || begun.load(SeqCst) >= calls);
                         manager.fabric().mesh().fail();
                     });
                     for i in 0.. {
+                        begun.fetch_add(1, SeqCst);
                         let outcome = queue
                             .try_push(&thread, 1_000_000 + i)
                             .map(drop)
@@ -229,6 +233,7 @@ fn a_node_is_lost_at_any_point() {
                 });
                 return Ok(());
             }
+            passed.fetch_add(1, SeqCst);
             until_lost(&manager, NodeId(2));
             if me == 0 {
                 for i in 0..50 {

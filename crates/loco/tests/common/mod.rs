@@ -109,12 +109,26 @@ pub fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
+/// Waits like [`wait_until`] without sleeping, to act while what `is_so` goes on.
+#[allow(dead_code)]
+pub fn spin_until(what: &str, is_so: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < PATIENCE, "still waiting: {what}");
+        std::thread::yield_now();
+    }
+}
+
+/// Returns true if this node has heard that `peer` is lost.
+#[allow(dead_code)]
+pub fn is_lost(manager: &Manager<AnyFabric>, peer: NodeId) -> bool {
+    manager.fabric().control().peer_state(peer) != PeerState::Alive
+}
+
 /// Waits until this node has heard that `peer` is lost.
 #[allow(dead_code)]
 pub fn until_lost(manager: &Manager<AnyFabric>, peer: NodeId) {
-    wait_until(&format!("{peer} is lost"), || {
-        manager.fabric().control().peer_state(peer) != PeerState::Alive
-    });
+    wait_until(&format!("{peer} is lost"), || is_lost(manager, peer));
 }
 
 /// Waits for both survivors of three nodes, by the test's own means: a barrier would report the lost node. `meetings`

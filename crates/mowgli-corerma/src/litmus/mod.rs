@@ -17,7 +17,7 @@ pub use print::{program as program_text, statement};
 
 use crate::program::Program;
 use mowgli::litmus::syntax;
-use mowgli::litmus::{Diagnostic, Operand, ParseError, Severity};
+use mowgli::litmus::{Diagnostic, Operand, ParseError};
 
 /// A litmus test of coreRMA.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,21 +82,11 @@ pub struct Parsed {
 ///
 /// Returns every mistake found, each with its place and remedy. The bounds of [`mowgli::litmus::limits`] hold.
 pub fn parse(source: &str) -> Result<Parsed, ParseError> {
-    let refused = |mut diagnostics: Vec<Diagnostic>| {
-        diagnostics.sort_by_key(|d| (d.span.start, d.span.end));
-        ParseError { diagnostics }
+    let file = syntax::parse_dialect(source, DIALECT, parse::file).map_err(ParseError::of)?;
+    let (litmus, diagnostics) = resolve::resolve(&file);
+    let Some(litmus) = litmus else {
+        return Err(ParseError::of(diagnostics));
     };
-    let file = syntax::parse_dialect(source, DIALECT, parse::file).map_err(refused)?;
-    let (litmus, mut diagnostics) = resolve::resolve(&file);
-    let is_error = |d: &Diagnostic| d.severity() == Severity::Error;
-    match litmus {
-        Some(litmus) if !diagnostics.iter().any(is_error) => {
-            diagnostics.sort_by_key(|d| (d.span.start, d.span.end));
-            Ok(Parsed {
-                litmus,
-                warnings: diagnostics,
-            })
-        }
-        _ => Err(refused(diagnostics)),
-    }
+    let warnings = ParseError::warnings(diagnostics)?;
+    Ok(Parsed { litmus, warnings })
 }

@@ -82,7 +82,7 @@ impl Formula {
     }
 }
 
-/// What conditions read of outcomes.
+/// The part of outcomes that conditions read.
 impl Outcome {
     /// Returns the value of an operand of `client`'s conditions; `()` if the client has no such operand.
     pub fn value(&self, client: &Client, operand: Operand) -> Value {

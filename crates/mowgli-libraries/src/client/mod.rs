@@ -16,7 +16,7 @@ mod parse;
 mod print;
 mod resolve;
 
-use mowgli::litmus::{Severity, syntax};
+use mowgli::litmus::syntax;
 use serde::{Deserialize, Serialize};
 
 pub use condition::{Condition, Expected, Formula, Operand, Query, Setting, UnknownSetting};
@@ -43,20 +43,10 @@ pub struct Parsed {
 /// Returns every mistake found, each with its place and remedy. The bounds of [`mowgli::litmus::limits`]
 /// hold.
 pub fn parse(source: &str) -> Result<Parsed, ParseError> {
-    let refused = |mut diagnostics: Vec<Diagnostic>| {
-        diagnostics.sort_by_key(|d| (d.span.start, d.span.end));
-        ParseError { diagnostics }
-    };
-    let file = syntax::parse_with(source, parse::file).map_err(refused)?;
-    let (client, mut diagnostics) = resolve::resolve(&file);
-    if diagnostics.iter().any(|d| d.severity() == Severity::Error) {
-        return Err(refused(diagnostics));
-    }
-    diagnostics.sort_by_key(|d| (d.span.start, d.span.end));
-    Ok(Parsed {
-        client,
-        warnings: diagnostics,
-    })
+    let file = syntax::parse_with(source, parse::file).map_err(ParseError::of)?;
+    let (client, diagnostics) = resolve::resolve(&file);
+    let warnings = ParseError::warnings(diagnostics)?;
+    Ok(Parsed { client, warnings })
 }
 
 /// Index of an object in [`Client::objects`].

@@ -140,8 +140,9 @@ pub(super) struct Plan {
     pub(super) guards: Vec<Guard>,
 }
 
+/// The time at which the value of a node of the graph is needed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum NeededWhen {
     Unused,
     Late,
     Moving,
@@ -150,7 +151,7 @@ enum Stage {
 struct Compiler<'g> {
     graph: &'g Graph,
     flags: Flags,
-    stage: Vec<Stage>,
+    stage: Vec<NeededWhen>,
     plan: Plan,
     /// Steps of the group being compiled.
     inner: Vec<Step>,
@@ -162,7 +163,7 @@ pub(super) fn compile(graph: &Graph, axioms: &[Axiom], requirements: &[Axiom]) -
     let mut compiler = Compiler {
         graph,
         flags: graph.flags(),
-        stage: vec![Stage::Unused; n],
+        stage: vec![NeededWhen::Unused; n],
         plan: Plan {
             is_set: (0..n)
                 .map(|i| graph.type_of(NodeId(i as u32)) == Type::Set)
@@ -174,13 +175,13 @@ pub(super) fn compile(graph: &Graph, axioms: &[Axiom], requirements: &[Axiom]) -
     let can_prune = |flags: &Flags, a: &Axiom| flags.monotone[a.expr.index()] && !a.negated;
     for axiom in axioms.iter().chain(requirements) {
         let stage = match can_prune(&compiler.flags, axiom) {
-            true => Stage::Moving,
-            false => Stage::Late,
+            true => NeededWhen::Moving,
+            false => NeededWhen::Late,
         };
         compiler.need(axiom.expr, stage);
     }
     for i in 0..n {
-        if compiler.stage[i] != Stage::Unused {
+        if compiler.stage[i] != NeededWhen::Unused {
             compiler.node(i);
         }
     }
@@ -201,11 +202,11 @@ pub(super) fn compile(graph: &Graph, axioms: &[Axiom], requirements: &[Axiom]) -
 
 impl Compiler<'_> {
     /// Marks what a node is made of.
-    fn need(&mut self, root: NodeId, stage: Stage) {
+    fn need(&mut self, root: NodeId, stage: NeededWhen) {
         let mut open = vec![root];
         while let Some(id) = open.pop() {
             let i = id.index();
-            if self.stage[i] == stage || self.stage[i] == Stage::Moving {
+            if self.stage[i] == stage || self.stage[i] == NeededWhen::Moving {
                 continue;
             }
             self.stage[i] = stage;
@@ -264,7 +265,7 @@ impl Compiler<'_> {
             &mut self.inner
         } else if self.flags.fixed[node] {
             &mut self.plan.fixed
-        } else if self.stage[node] == Stage::Moving {
+        } else if self.stage[node] == NeededWhen::Moving {
             &mut self.plan.moving
         } else {
             &mut self.plan.late

@@ -1,4 +1,4 @@
-//! What a move may access: words of memory, atomic units and write-back buffers, as bit sets.
+//! The resources that a move may access (words of memory, atomic units and write-back buffers) as bit sets.
 //!
 //! Relies on [`crate::machine`]. Used by [`super::code`] for what the rest of a thread may access and by [`super::reduce`] to
 //! tell which moves may interact.

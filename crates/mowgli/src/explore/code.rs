@@ -81,7 +81,7 @@ pub(super) enum Act {
     Post {
         peer: u16,
         tag: u64,
-        signalled: bool,
+        signaled: bool,
         op: PostOp,
     },
 }
@@ -318,7 +318,7 @@ impl Compiler<'_> {
                 self.push(Op::Act(Act::Post {
                     peer,
                     tag: 0,
-                    signalled: false,
+                    signaled: false,
                     op: PostOp::Fence,
                 }))?;
             }
@@ -374,11 +374,11 @@ impl Compiler<'_> {
         let peer = peer(self.program.locations[remote.0 as usize].node.0)?;
         // Names and notifications that nobody asks for would only multiply states.
         let tag = work.filter(|w| self.waited.contains(w)).map_or(0, tag);
-        let signalled = self.polled.contains(&peer);
+        let signaled = self.polled.contains(&peer);
         self.push(Op::Act(Act::Post {
             peer,
             tag,
-            signalled,
+            signaled,
             op,
         }))
         .map(|_| ())

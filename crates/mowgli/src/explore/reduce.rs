@@ -30,7 +30,7 @@ use crate::model::RmwAtomicity;
 /// An agent, when no single move is persistent.
 #[derive(Debug)]
 struct Agent {
-    kind: Kind,
+    kind: AgentKind,
     thread: u16,
     /// The accesses of its enabled moves, and of those moves that only another agent blocks.
     next: Access,
@@ -43,7 +43,7 @@ struct Agent {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum AgentKind {
     Cpu { blocked: bool },
     StoreBuffer,
     QueuePair,
@@ -119,7 +119,7 @@ impl Reducer {
             self.moves.push(Move::Act(thread));
         }
         self.agents.push(Agent {
-            kind: Kind::Cpu { blocked: !enabled },
+            kind: AgentKind::Cpu { blocked: !enabled },
             thread,
             next: if enabled { act.access(thread) } else { Access::NONE },
             ever: codes[thread as usize].future[state.threads[thread as usize].at as usize],
@@ -142,7 +142,7 @@ impl Reducer {
         let start = self.moves.len();
         self.moves.push(Move::Hardware(Step::Drain { thread }));
         self.agents.push(Agent {
-            kind: Kind::StoreBuffer,
+            kind: AgentKind::StoreBuffer,
             thread,
             next: Access::write(head),
             ever: ever.and(ever_remote),
@@ -182,7 +182,7 @@ impl Reducer {
         }
         let ever = others_access(id, qp, Rule::Forward, usize::MAX);
         self.agents.push(Agent {
-            kind: Kind::QueuePair,
+            kind: AgentKind::QueuePair,
             thread,
             next,
             ever,
@@ -228,12 +228,14 @@ impl Agent {
         let same_thread = self.thread == other.thread;
         match (self.kind, other.kind) {
             // Progress of its own buffers enables the CPU again.
-            (Kind::Cpu { blocked: true }, _) => same_thread,
+            (AgentKind::Cpu { blocked: true }, _) => same_thread,
             // The CPU reads its own buffered stores wherever they are.
-            (Kind::Cpu { .. }, Kind::StoreBuffer) if same_thread => self.next.conflicts(other.ever_remote),
+            (AgentKind::Cpu { .. }, AgentKind::StoreBuffer) if same_thread => {
+                self.next.conflicts(other.ever_remote)
+            }
             // Everything that the CPU does, except loads, comes behind the store buffer's head. Its loads see
             // the head anyway.
-            (Kind::StoreBuffer, Kind::Cpu { .. }) if same_thread => false,
+            (AgentKind::StoreBuffer, AgentKind::Cpu { .. }) if same_thread => false,
             _ => self.next.conflicts(other.ever),
         }
     }

@@ -112,7 +112,7 @@ impl State {
             Act::Post {
                 peer,
                 tag,
-                signalled,
+                signaled,
                 ref op,
             } => {
                 let op = match *op {
@@ -144,7 +144,7 @@ impl State {
                     peer,
                     op,
                     tag,
-                    signalled,
+                    signaled,
                 })
             }
         }

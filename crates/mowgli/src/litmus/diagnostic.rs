@@ -189,6 +189,24 @@ pub struct ParseError {
 }
 
 impl ParseError {
+    /// Returns the error of a text with these diagnostics, and puts them in the order of the text.
+    pub fn of(mut diagnostics: Vec<Diagnostic>) -> ParseError {
+        diagnostics.sort_by_key(|d| (d.span.start, d.span.end));
+        ParseError { diagnostics }
+    }
+
+    /// Returns the warnings of a text that is accepted, in the order of the text.
+    ///
+    /// # Errors
+    /// Returns all diagnostics as an error if one of them is an error.
+    pub fn warnings(diagnostics: Vec<Diagnostic>) -> Result<Vec<Diagnostic>, ParseError> {
+        let found = ParseError::of(diagnostics);
+        match found.diagnostics.iter().any(|d| d.severity() == Severity::Error) {
+            true => Err(found),
+            false => Ok(found.diagnostics),
+        }
+    }
+
     fn first_error(&self) -> String {
         let mut errors = self
             .diagnostics

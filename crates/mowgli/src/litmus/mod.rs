@@ -122,13 +122,8 @@ pub struct Parsed {
 ///
 /// Every mistake found, with its place and the remedy. A text beyond a bound of [`limits`] is refused with the bound's name.
 pub fn parse(source: &str) -> Result<Parsed, ParseError> {
-    let refused = |mut diagnostics: Vec<Diagnostic>| {
-        diagnostics.sort_by_key(|d| (d.span.start, d.span.end));
-        ParseError { diagnostics }
-    };
-    let file = parser::parse(source).map_err(refused)?;
-    let (litmus, mut warnings) = resolve::resolve(&file).map_err(refused)?;
-    warnings.sort_by_key(|d| (d.span.start, d.span.end));
+    let file = parser::parse(source).map_err(ParseError::of)?;
+    let (litmus, diagnostics) = resolve::resolve(&file).map_err(ParseError::of)?;
     let instructions = (0..file.columns.len())
         .map(|thread| {
             let cells = file
@@ -142,7 +137,7 @@ pub fn parse(source: &str) -> Result<Parsed, ParseError> {
         .collect();
     Ok(Parsed {
         litmus,
-        warnings,
+        warnings: ParseError::warnings(diagnostics)?,
         instructions,
     })
 }

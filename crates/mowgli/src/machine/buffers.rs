@@ -119,11 +119,11 @@ pub(crate) enum Stage {
 pub(crate) struct Entry {
     pub(crate) stage: Stage,
     pub(crate) tag: u64,
-    pub(crate) signalled: bool,
+    pub(crate) signaled: bool,
 }
 
 impl Entry {
-    pub(crate) fn new(op: RemoteOp, tag: u64, signalled: bool) -> Entry {
+    pub(crate) fn new(op: RemoteOp, tag: u64, signaled: bool) -> Entry {
         let stage = match op {
             RemoteOp::Put { dst, src } => Stage::Put {
                 dst,
@@ -154,7 +154,7 @@ impl Entry {
         Entry {
             stage,
             tag,
-            signalled: signalled && !matches!(op, RemoteOp::Fence),
+            signaled: signaled && !matches!(op, RemoteOp::Fence),
         }
     }
 

@@ -15,7 +15,7 @@ impl Machine {
 
     /// Discards every operation of the queue pair that has not completed: none of its later steps happens. Results that
     /// have come back and notifications stay. So does the effect of an RMW that has executed, whose result may have come back: its
-    /// write is placed at once. Appends the tags of the signalled operations that will never complete.
+    /// write is placed at once. Appends the tags of the signaled operations that will never complete.
     pub fn cut(&mut self, id: QpId, tags: &mut Vec<u64>) {
         // An RMW executes when nothing is ahead of its write in `wb_R`.
         let executed = self
@@ -32,7 +32,7 @@ impl Machine {
         if let Some(qp) = state.queue_pair_mut(id.peer) {
             let holds = qp.wb_r.iter().any(|w| w.atomic)
                 || qp.pipe.iter().any(|e| matches!(e.stage, Stage::Executing { .. }));
-            tags.extend(qp.pipe.iter().filter(|e| e.signalled).map(|e| e.tag));
+            tags.extend(qp.pipe.iter().filter(|e| e.signaled).map(|e| e.tag));
             qp.pipe.clear();
             qp.wb_r.clear();
             qp.bounds = Default::default();
@@ -42,7 +42,7 @@ impl Machine {
         }
         state.store_buffer.retain(|delayed| match delayed {
             Delayed::Remote { peer, entry } if *peer == id.peer => {
-                tags.extend(entry.signalled.then_some(entry.tag));
+                tags.extend(entry.signaled.then_some(entry.tag));
                 false
             }
             _ => true,

@@ -131,7 +131,7 @@ fn encode_entry(out: &mut Vec<u8>, entry: &Entry) {
         }
         Stage::Fence => 9,
     };
-    out[kind] = code | u8::from(entry.signalled) << 4 | u8::from(entry.tag != 0) << 5;
+    out[kind] = code | u8::from(entry.signaled) << 4 | u8::from(entry.tag != 0) << 5;
     if entry.tag != 0 {
         number(out, entry.tag);
     }

@@ -1,9 +1,9 @@
 //! Computes the footprints of steps from the state before them.
 //!
-//! Explorers decide by footprints which steps commute ([`Footprint::depends_on`]).
+//! Explorers decide by footprints which steps may be exchanged with what others do.
 
 use super::buffers::{Delayed, Source, Stage};
-use super::{Footprint, Machine, QpId, Rule, Step};
+use super::{Footprint, Machine, Rule, Step};
 use crate::model::RmwAtomicity;
 
 impl Machine {
@@ -12,21 +12,12 @@ impl Machine {
         let mut touch = Footprint::default();
         match step {
             Step::Drain { thread } => {
-                touch.store_buffer = Some(thread);
-                match self
-                    .threads
-                    .get(thread as usize)
-                    .and_then(|t| t.store_buffer.first())
-                {
-                    Some(Delayed::Store { loc, .. }) => touch.writes = Some(*loc),
-                    Some(Delayed::Remote { peer, .. }) => {
-                        touch.queue_pair = Some(QpId { thread, peer: *peer })
-                    }
-                    None => {}
+                let thread = self.threads.get(thread as usize);
+                if let Some(Delayed::Store { loc, .. }) = thread.and_then(|t| t.store_buffer.first()) {
+                    touch.writes = Some(*loc);
                 }
             }
             Step::Nic { qp: id, rule, index } => {
-                touch.queue_pair = Some(id);
                 let Some(qp) = self.queue_pair(id) else {
                     return touch;
                 };

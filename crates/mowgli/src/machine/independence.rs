@@ -57,7 +57,7 @@ impl Machine {
             Rule::Forward => false,
         };
         let notifies = match rule {
-            Rule::Complete => qp.pipe.first().is_some_and(|e| e.signalled),
+            Rule::Complete => qp.pipe.first().is_some_and(|e| e.signaled),
             Rule::PlaceLocal => qp
                 .wb_l
                 .iter()

@@ -205,9 +205,9 @@ impl Machine {
                 peer,
                 op,
                 tag,
-                signalled,
+                signaled,
             }) => {
-                let entry = Entry::new(op, tag, signalled);
+                let entry = Entry::new(op, tag, signaled);
                 match self.config.cpu {
                     Cpu::Tso => state.store_buffer.push(Delayed::Remote { peer, entry }),
                     Cpu::Sc => state.queue_pair_or_new(peer).pipe.push(entry),
@@ -452,7 +452,7 @@ impl Machine {
                         let head = *qp.pipe.first()?;
                         (head.stage == Stage::Ack).then_some(())?;
                         qp.pipe.pop();
-                        if head.signalled {
+                        if head.signaled {
                             qp.wb_l.push(LocalBack::Notification { tag: head.tag });
                         }
                     }
@@ -467,7 +467,7 @@ impl Machine {
                             value,
                             tag: head.tag,
                         });
-                        if head.signalled {
+                        if head.signaled {
                             qp.wb_l.push(LocalBack::Notification { tag: head.tag });
                         }
                     }

@@ -77,9 +77,9 @@ pub struct Post {
     /// The caller's name for the operation (work identifier), for [`Action::Wait`] and
     /// [`Issued::Completion`].
     pub tag: u64,
-    /// True if completion leaves a notification for [`Action::Poll`]. Unsignalled operations can still be
+    /// True if completion leaves a notification for [`Action::Poll`]. Unsignaled operations can still be
     /// waited for by tag. Ignored for fences, which have no completion.
-    pub signalled: bool,
+    pub signaled: bool,
 }
 
 /// An action of a thread.

@@ -1,7 +1,6 @@
 //! The steps that the machine takes by itself, and the footprint of each step.
 //!
-//! Relies on [`super::ops`]. Used by explorers: a schedule is a sequence of [`Step`]s, and [`Footprint`]s say which two steps or
-//! actions may be exchanged.
+//! Relies on [`super::ops`]. Used by explorers: a schedule is a sequence of [`Step`]s, and [`Footprint`]s say which words they access.
 
 use std::fmt;
 
@@ -85,45 +84,13 @@ impl fmt::Display for Step {
     }
 }
 
-/// The words, buffers and units that a step or an action reads and writes.
-///
-/// Two steps or actions that are not [dependent](Footprint::depends_on) commute: from any state that enables both, either order is
-/// possible and gives the same state. Steps that enable or disable one another are dependent.
+/// The words and the atomic unit that a step reads, writes, takes or releases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Footprint {
     /// Memory word read.
     pub reads: Option<Addr>,
     /// Memory word written.
     pub writes: Option<Addr>,
-    /// Thread whose store buffer is read or changed.
-    pub store_buffer: Option<u16>,
-    /// Queue pair that is read or changed.
-    pub queue_pair: Option<QpId>,
-    /// All queue pairs of this thread are read.
-    pub queue_pairs_of: Option<u16>,
     /// Node whose atomic unit is taken or released.
     pub unit: Option<u16>,
-    /// For CPU actions, the thread that acts. Its actions are in program order.
-    pub cpu: Option<u16>,
-}
-
-impl Footprint {
-    /// Returns whether the order of the two may matter. Symmetric; may say yes too often, never no too often.
-    pub fn depends_on(&self, other: &Footprint) -> bool {
-        fn both<T: PartialEq>(a: Option<T>, b: Option<T>) -> bool {
-            a.is_some() && a == b
-        }
-        let spans = |a: &Footprint, b: &Footprint| {
-            both(a.queue_pairs_of, b.queue_pair.map(|q| q.thread)) || both(a.queue_pairs_of, b.queue_pairs_of)
-        };
-        both(self.writes, other.writes)
-            || both(self.writes, other.reads)
-            || both(self.reads, other.writes)
-            || both(self.store_buffer, other.store_buffer)
-            || both(self.queue_pair, other.queue_pair)
-            || both(self.unit, other.unit)
-            || both(self.cpu, other.cpu)
-            || spans(self, other)
-            || spans(other, self)
-    }
 }

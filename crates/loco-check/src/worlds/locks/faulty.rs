@@ -197,7 +197,7 @@ pub(super) fn lost_while_held<L: Lock>(shape: Shape, first: NodeId) -> impl Fn(&
                 let asked = until_in_time(|| objects.lock.lock(thread, Scope::Thread));
                 if thread.node_id() == first {
                     objects.flag.write(1);
-                    if unless_lost(objects.flag.bcast_all(thread)).is_none() {
+                    if unless_lost(objects.flag.broadcast(thread)).is_none() {
                         return;
                     }
                 }

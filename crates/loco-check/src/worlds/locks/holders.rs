@@ -130,7 +130,7 @@ pub(super) fn tries<L: Lock>(world: &mut World) {
         must(guard.release());
         must(loco::fence::thread(thread));
         objects.flag.write(1);
-        must(objects.flag.bcast_all(thread)).forget();
+        must(objects.flag.broadcast(thread)).forget();
     });
     run(world, &at[1], 0, "tries", |objects, thread| {
         if let Some(guard) = must(objects.lock.try_lock(thread, Scope::Thread)) {

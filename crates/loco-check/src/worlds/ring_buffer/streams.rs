@@ -204,7 +204,7 @@ pub(super) fn known(fenced: bool) -> impl Fn(&mut World) {
                 must(loco::fence::thread(thread));
             }
             objects.flag.write(1);
-            must(objects.flag.bcast(thread, &[NodeId(1)])).forget();
+            must(objects.flag.broadcast_to(thread, &[NodeId(1)])).forget();
         });
         run(world, &at[1], 0, "messenger", move |objects, thread| {
             must(objects.flag.wait_until(thread, |flag| flag == 1));
@@ -215,7 +215,7 @@ pub(super) fn known(fenced: bool) -> impl Fn(&mut World) {
                 "a submit that is known of"
             );
             if fenced {
-                must(objects.flag.bcast(thread, &[NodeId(2)])).forget();
+                must(objects.flag.broadcast_to(thread, &[NodeId(2)])).forget();
             }
         });
         if fenced {

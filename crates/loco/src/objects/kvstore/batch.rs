@@ -12,11 +12,12 @@ use smallvec::SmallVec;
 use crate::fence::Scope;
 use crate::{LockGuard, Result, Thread, TicketLock};
 
+use super::mistakes::Defect;
 use super::read::WINDOW;
 use super::slot::Location;
 use super::value::Encode;
 use super::write::Begun;
-use super::{Defect, Inserted, KvStore, Shared};
+use super::{Inserted, KvStore, Shared};
 
 /// Lock of an entry, and its place in the call.
 type Order = SmallVec<[(u32, u32); WINDOW]>;
@@ -152,7 +153,7 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
                 }
             };
             // The fence between the writes and the release, as for a single update.
-            if !self.config.makes(Defect::ReleaseWithoutFence) {
+            if !self.makes(Defect::ReleaseWithoutFence) {
                 guard.set_scope(match guard.scope() {
                     Scope::Nothing => Scope::Pair(at.node),
                     Scope::Pair(node) if node == at.node => Scope::Pair(node),

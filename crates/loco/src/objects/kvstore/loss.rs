@@ -1,6 +1,7 @@
 //! Tests losses at points that a test from outside cannot hit: halfway through a value, and between telling
 //! two nodes.
 
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use loco_fabric::NodeId;
@@ -103,6 +104,7 @@ fn a_value_left_torn_is_an_error_and_no_hang() {
 /// whose index still has the key there, cleans up without touching the slot.
 #[test]
 fn cleaning_up_after_a_lost_delete_leaves_the_slots_new_key_alone() {
+    let heard = AtomicBool::new(false);
     run(1, |manager, store, thread| {
         let shared = &store.shared;
         match manager.node() {
@@ -115,12 +117,13 @@ fn cleaning_up_after_a_lost_delete_leaves_the_slots_new_key_alone() {
                 *shared.tracker.enter(thread, "test")? = Some(super::tracker::Tracker::new(writer));
                 shared.tell(thread, Change::Delete, &7, at)?;
                 fence::thread(thread)?;
-                std::thread::sleep(Duration::from_millis(50));
+                wait_for(|| heard.load(SeqCst));
                 std::mem::forget(guard);
                 manager.fabric().mesh().fail();
             }
             NodeId(0) => {
                 wait_for(|| store.stats().keys == 0);
+                heard.store(true, SeqCst);
                 assert_eq!(store.insert(thread, &8, &[8; 4])?, Inserted::Done);
                 // Wait until node 1 has cleaned up.
                 wait_for(|| store.get(thread, &7) == Ok(Some([9; 4])));
@@ -153,7 +156,7 @@ fn a_lock_lost_at_the_release_takes_nothing_from_what_was_done() {
                 // victim is lost.
                 let index = store.shared.index.read();
                 told.write(1);
-                told.bcast(thread, &[NodeId(0)])?.wait(thread)?;
+                told.broadcast_to(thread, &[NodeId(0)])?.wait(thread)?;
                 told.wait_until(thread, |told| told == 2)?;
                 manager.fabric().mesh().fail();
                 drop(index);
@@ -166,7 +169,7 @@ fn a_lock_lost_at_the_release_takes_nothing_from_what_was_done() {
             _ => {
                 wait_for(|| store.shared.find(&key).is_some());
                 told.write(2);
-                told.bcast(thread, &[VICTIM])?.wait(thread)?;
+                told.broadcast_to(thread, &[VICTIM])?.wait(thread)?;
             }
         }
         Ok(())

@@ -30,6 +30,7 @@ mod batch;
 mod index;
 #[cfg(test)]
 mod loss;
+mod mistakes;
 mod read;
 mod slot;
 mod tracker;
@@ -50,6 +51,8 @@ use crate::{
     Channel, Error, LockConfig, OnLoss, Parent, Participants, Region, Result, RingBuffer, TicketLock,
 };
 
+#[cfg(feature = "mistakes")]
+pub use mistakes::Defect;
 pub use read::PendingGet;
 pub use value::{Bytes, Encode};
 pub use write::Inserted;
@@ -82,9 +85,6 @@ pub struct KvConfig {
     /// until the slowest node has read. [`insert_many`](KvStore::insert_many) makes up to 128 reports before it waits
     /// for acknowledgements, so give the tracker room for as many.
     pub tracker_bytes: usize,
-    /// A mistake to make, for tests of checkers.
-    #[cfg(feature = "mistakes")]
-    pub defect: Option<Defect>,
 }
 
 impl Default for KvConfig {
@@ -96,8 +96,6 @@ impl Default for KvConfig {
             key_bytes_max: 64,
             locks: 64,
             tracker_bytes: 1 << 16,
-            #[cfg(feature = "mistakes")]
-            defect: None,
         }
     }
 }
@@ -109,35 +107,6 @@ loco_fabric::setters!(KvConfig {
     locks: u32,
     tracker_bytes: usize,
 });
-
-impl KvConfig {
-    /// Returns true if the store is to make this mistake. Only a build for tests of checkers ever does.
-    #[cfg(feature = "mistakes")]
-    fn makes(&self, mistake: Defect) -> bool {
-        self.defect == Some(mistake)
-    }
-
-    #[cfg(not(feature = "mistakes"))]
-    const fn makes(&self, _: Defect) -> bool {
-        false
-    }
-}
-
-/// A mistake that the papers warn of, to show that checkers find it. A store makes one only in builds with
-/// the feature `mistakes`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Defect {
-    /// No fence between the write of an update and the release of the lock.
-    ReleaseWithoutFence,
-    /// The valid bit is set before the acknowledgements.
-    ValidBeforeAcknowledged,
-    /// A reader takes any use of a slot for the one that its index has.
-    #[cfg(feature = "mistakes")]
-    IgnoresCounter,
-    /// A reader takes words of different writes for a value.
-    #[cfg(feature = "mistakes")]
-    IgnoresChecksum,
-}
 
 /// A node's statistics of its store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -200,6 +169,8 @@ pub struct KvStore<K: Encode + Eq + Hash, V: Encode, F: Fabric = AnyFabric> {
 struct Shared<F: Fabric, K: Encode + Eq + Hash> {
     channel: Channel<F>,
     config: KvConfig,
+    #[cfg(feature = "mistakes")]
+    defect: std::sync::OnceLock<Defect>,
     participants: Participants,
     data: Region<F>,
     acks: Region<F>,
@@ -274,6 +245,8 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
             },
             participants,
             config,
+            #[cfg(feature = "mistakes")]
+            defect: std::sync::OnceLock::new(),
         });
         let watched = shared.clone();
         let fabric = parent.manager().fabric();

@@ -348,9 +348,9 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
     fn look(&self, slot: &[u8], at: Location) -> Result<Looked<V>> {
         let value_bytes_max = self.shared.config.value_bytes_max;
         #[cfg(feature = "mistakes")]
-        let found = match self.shared.config.defect {
+        let found = match self.shared.defect.get() {
             None => open(slot, at.counter, value_bytes_max),
-            Some(defect) => open_with(defect, slot, at.counter, value_bytes_max),
+            Some(&defect) => open_with(defect, slot, at.counter, value_bytes_max),
         };
         #[cfg(not(feature = "mistakes"))]
         let found = open(slot, at.counter, value_bytes_max);

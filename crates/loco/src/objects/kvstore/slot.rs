@@ -11,7 +11,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use crate::objects::variables::sealed::padded;
 
 #[cfg(feature = "mistakes")]
-use super::Defect;
+use super::mistakes::Defect;
 
 pub(super) const WORD_BYTES: usize = 8;
 /// The offset of the part that an update writes: all but counter and valid bit.

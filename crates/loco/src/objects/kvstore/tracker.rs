@@ -122,27 +122,36 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
     /// it does, one of the two writers gave up before all nodes had heard. If `writer` is that one (it was
     /// lost and its lock has passed on since), its message is late and the other's counts.
     fn apply_told(&self, thread: &Thread<F>, writer: NodeId, change: Change, key: K, at: Location) {
+        if change == Change::Delete {
+            return self.apply(change, key, at);
+        }
         let lost = |node| is_gone(thread.fabric(), node);
-        if change == Change::Insert
-            && let Some(there) = self.find(&key).filter(|there| there.node != at.node)
-        {
+        let mut waited = false;
+        loop {
+            // What is found and what is done about it are one step: this node may insert the key in between.
+            let mut index = self.index.write();
+            let there = match index.get(&key) {
+                Some(there) if there.node != at.node => there.node,
+                _ => return index.insert(key, at),
+            };
+            if lost(writer) {
+                return;
+            }
+            // If neither is lost, the earlier one ran into its deadline.
+            if waited || lost(there) {
+                return index.insert(key, at);
+            }
+            drop(index);
             // The other node may have heard of the loss before this node has.
             let wait = Wait {
                 what: self.channel.name(),
                 peers: Peers::None,
                 deadline: None,
             };
-            let known = || (lost(writer) || lost(there.node)).then_some(());
-            // If neither is lost, the earlier one ran into its deadline.
+            let known = || (lost(writer) || lost(there)).then_some(());
             let _ = thread.fabric().wait_within(wait, LOSS_PATIENCE, known);
-            let mut index = self.index.write();
-            let there = index.get(&key).is_some_and(|there| there.node != at.node);
-            if !(there && lost(writer)) {
-                index.insert(key, at);
-            }
-            return;
+            waited = true;
         }
-        self.apply(change, key, at);
     }
 
     /// Returns the place where this node tells `writer` how many of its messages it has applied.

@@ -9,10 +9,11 @@ use crate::operations::operation::{Flags, Operation};
 use crate::operations::peers::is_gone;
 use crate::{Error, LockGuard, Result, Thread, TicketLock};
 
+use super::mistakes::Defect;
 use super::slot::{BODY, Location, body, meta};
 use super::tracker::Change;
 use super::value::Encode;
-use super::{Defect, KvStore, Shared};
+use super::{KvStore, Shared};
 
 /// The outcome of an insert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +65,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
         };
         // Fences between the write and the release, so that the next holder, and whoever learns of the update, finds
         // the value placed.
-        if !shared.config.makes(Defect::ReleaseWithoutFence) {
+        if !shared.makes(Defect::ReleaseWithoutFence) {
             guard.set_scope(Scope::Pair(at.node));
         }
         // Ignores the deadline: an abandoned put could overwrite a later one.
@@ -158,7 +159,7 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
         };
         let invalid = self.set_meta(thread, at, false);
         let written = invalid.and_then(|()| self.write_body(thread, at, value));
-        if self.config.makes(Defect::ValidBeforeAcknowledged) {
+        if self.makes(Defect::ValidBeforeAcknowledged) {
             self.set_meta(thread, at, true)?;
         }
         let told = written.and_then(|()| self.tell(thread, Change::Insert, key, at));

@@ -153,7 +153,7 @@ impl<F: Fabric> RingWriter<F> {
         if self.stores_headers() {
             // This is Wait_sv(d_x). An earlier put that has not read the zero after its record yet must not read
             // the header that is stored there next.
-            self.wait_until_posted_are_read(thread)?;
+            self.reading.wait_until_read(thread)?;
         }
         let long = Some(next).filter(|message| self.is_long(message));
         let (count, bytes) = match long {
@@ -414,17 +414,6 @@ impl<F: Fabric> RingWriter<F> {
     #[inline]
     fn stores_headers(&self) -> bool {
         self.local_readers || WORD_BYTES > self.inline_bytes_max
-    }
-
-    /// Waits until no put of a record reads this node's ring any more. A put that failed reads no more.
-    fn wait_until_posted_are_read(&mut self, thread: &Thread<F>) -> Result<()> {
-        match self.reading.wait(thread) {
-            Err(error) if error.is_timeout() => Err(error),
-            _ => {
-                self.reading = AckKey::done();
-                Ok(())
-            }
-        }
     }
 
     /// Writes the header of the record at the head, on this node and on all readers' nodes.

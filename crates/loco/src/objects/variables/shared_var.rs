@@ -10,7 +10,7 @@ use crate::{AckKey, Channel, Parent, Region, Result, Thread};
 const WORD_BYTES: usize = 8;
 
 /// A word with a copy on every participant. [`write`](SharedVar::write) and [`read`](SharedVar::read) access
-/// this node's copy (Write_sv, Read_sv). [`bcast`](SharedVar::bcast) overwrites the copies of chosen nodes
+/// this node's copy (Write_sv, Read_sv). [`broadcast_to`](SharedVar::broadcast_to) overwrites the copies of chosen nodes
 /// (Bcast_sv). Wait_sv is [`AckKey::wait`]. The global fence GF_sv is
 /// [`fence::global`](crate::fence::global).
 ///
@@ -30,7 +30,7 @@ const WORD_BYTES: usize = 8;
 ///     let (me, other) = (manager.node(), manager.nodes()[1 - usize::from(manager.node().0)]);
 ///     let (mine, theirs) = if me.0 == 0 { (&x, &y) } else { (&y, &x) };
 ///     mine.write(1);
-///     mine.bcast(&thread, &[other])?.forget();
+///     mine.broadcast_to(&thread, &[other])?.forget();
 ///     fence::global(&thread, &[other])?;
 ///     let read = theirs.read();
 ///     end.wait(&thread)?; // nobody leaves while others still put to it
@@ -96,7 +96,7 @@ impl<F: Fabric, T: AtomicValue> SharedVar<T, F> {
     ///
     /// # After a timeout
     /// The copy may have been sent to some of the nodes. Broadcast again.
-    pub fn bcast(&self, thread: &Thread<F>, nodes: &[NodeId]) -> Result<AckKey<F>> {
+    pub fn broadcast_to(&self, thread: &Thread<F>, nodes: &[NodeId]) -> Result<AckKey<F>> {
         let memory = self.region.local()?;
         let mut key = AckKey::done();
         for &node in nodes {
@@ -112,15 +112,15 @@ impl<F: Fabric, T: AtomicValue> SharedVar<T, F> {
         Ok(key)
     }
 
-    /// Does a [`bcast`](SharedVar::bcast) to every other participant.
+    /// Overwrites the copies of every other participant with this node's copy, like [`broadcast_to`](SharedVar::broadcast_to).
     ///
     /// # Errors
-    /// Returns the errors of [`bcast`](SharedVar::bcast).
+    /// Returns the errors of [`broadcast_to`](SharedVar::broadcast_to).
     ///
     /// # After a timeout
-    /// See [`bcast`](SharedVar::bcast).
-    pub fn bcast_all(&self, thread: &Thread<F>) -> Result<AckKey<F>> {
-        self.bcast(thread, self.channel.peers())
+    /// See [`broadcast_to`](SharedVar::broadcast_to).
+    pub fn broadcast(&self, thread: &Thread<F>) -> Result<AckKey<F>> {
+        self.broadcast_to(thread, self.channel.peers())
     }
 
     /// Waits until this node's copy satisfies `condition`. Returns the value that did.
