@@ -5,7 +5,7 @@ use std::time::Duration;
 use loco::fabric::ofi::{self, OfiConfig, OfiFabric};
 use loco::fabric::verbs::{Check, VerbsConfig, Verdict, check_host};
 use loco::fabric::{
-    Completion, CompletionStatus, Fabric, FabricChoice, FabricError, Mesh, Peers, Platform as _,
+    Completion, CompletionStatus, Fabric, FabricChoice, FabricError, Mesh, Peers, Platform as _, Posted,
     QueuePair as _, Wait, Work, WorkRequestId,
 };
 use loco_app::print;
@@ -93,7 +93,7 @@ fn check_ofi(config: OfiConfig) -> Vec<Check> {
     let results = [
         ("library", library),
         ("provider", provider),
-        ("read of own memory", read),
+        ("read between two nodes", read),
     ];
     let check = |(name, result): (&str, Result<String, FabricError>)| {
         let (verdict, found) = match result {
@@ -112,16 +112,30 @@ fn check_ofi(config: OfiConfig) -> Vec<Check> {
     results.into_iter().map(check).collect()
 }
 
-/// Brings the fabric up on one node, and reads the node's own memory through the provider.
+/// Brings two nodes up in this process, and lets one read the other's memory: a node's operations on its own memory need no
+/// provider.
 fn read_through(config: OfiConfig) -> Result<String, FabricError> {
-    let mesh = Mesh::in_process(1)?.pop();
-    let mesh = mesh.ok_or_else(|| FabricError::Config("a job without nodes".to_owned()))?;
-    let fabric = OfiFabric::new(mesh, config)?;
-    let mut qp = fabric.queue_pair(fabric.node())?;
-    let _pending = qp.flush(Work::signaled(WorkRequestId(0)))?;
+    let mut meshes = Mesh::in_process(2)?.into_iter();
+    let mut open = || {
+        let (mesh, config) = (meshes.next(), config.clone());
+        let mesh = mesh.ok_or_else(|| FabricError::Config("a job of too few nodes".to_owned()));
+        move || OfiFabric::new(mesh?, config)
+    };
+    let (first, second) = (open(), open());
+    let (fabric, peer) = std::thread::scope(|scope| {
+        let second = scope.spawn(second);
+        let panicked = |_| Err(FabricError::Config("the second node panicked".to_owned()));
+        (first(), second.join().unwrap_or_else(panicked))
+    });
+    let (fabric, peer) = (fabric?, peer?);
+    let mut qp = fabric.queue_pair(peer.node())?;
+    let done = format!("done, through {}", fabric.provider().name);
+    if qp.flush(Work::signaled(WorkRequestId(0)))? == Posted::Done {
+        return Ok(done);
+    }
     let mut completions: Vec<Completion> = Vec::new();
     let wait = Wait {
-        what: "a read of this node's own memory through the provider",
+        what: "a read of another node's memory through the provider",
         peers: Peers::None,
         deadline: Some(fabric.platform().now().after(Duration::from_secs(10))),
     };
@@ -130,7 +144,7 @@ fn read_through(config: OfiConfig) -> Result<String, FabricError> {
         Ok(_) => completions.pop().map(Ok),
     })?;
     match polled?.status {
-        CompletionStatus::Success => Ok(format!("done, through {}", fabric.provider().name)),
+        CompletionStatus::Success => Ok(done),
         CompletionStatus::Failed(error) => Err(*error),
     }
 }

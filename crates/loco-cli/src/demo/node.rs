@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use loco::fabric::{Fabric, Platform, Std, Time};
-use loco::{Barrier, Manager, RingBuffer, RingConfig, Sst, Thread};
+use loco::{Barrier, Config, Manager, RingBuffer, RingConfig, Sst, Thread};
 use loco_app::print;
 use serde::Serialize;
 
@@ -21,6 +21,8 @@ const MESSAGES: u32 = 200_000;
 const MESSAGE_BYTES: usize = 64;
 /// The number of messages under way.
 const WINDOW: usize = 1024;
+/// What each node adds to the time that a call may wait.
+const DEADLINE_A_NODE: Duration = Duration::from_secs(1);
 /// The lines that the first node says.
 const LINES: [&str; 3] = [
     "Hello from the writer: this went through a ring buffer.",
@@ -78,7 +80,9 @@ pub fn node(args: &Args) -> Result<u8, CliError> {
 }
 
 fn show<F: Fabric>(fabric: F, args: &Args, start: Time) -> Result<(), CliError> {
-    let manager = Manager::new(fabric)?;
+    // Every pair of nodes meets, and they may share few cores.
+    let deadline = Config::default().deadline + fabric.nodes().len() as u32 * DEADLINE_A_NODE;
+    let manager = Manager::with_config(fabric, Config::default().deadline(deadline))?;
     let first = manager.nodes()[0];
     let barrier = Barrier::new(&manager, "barrier")?;
     let ring = RingBuffer::with_config(

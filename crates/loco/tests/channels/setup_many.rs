@@ -1,5 +1,5 @@
 //! Tests of set-up with many nodes and many channels: it completes within the ordinary deadlines. No time is asserted here;
-//! `benches/set_up.rs` measures.
+//! `benches/set_up.rs` measures. `tests/many_nodes.rs` of the program `loco` has 64 nodes over TCP.
 
 use crate::common::{ALL, Cluster};
 use loco::{Barrier, Inserted, KvConfig, KvStore, OwnedVar, SharedRegion, Sst};
