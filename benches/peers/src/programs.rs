@@ -272,7 +272,7 @@ pub fn output(mut command: Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&printed.stdout).into_owned())
 }
 
-/// The first number of what was printed.
+/// Reads the first number of what was printed.
 ///
 /// # Errors
 /// If there is none.

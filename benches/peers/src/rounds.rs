@@ -135,7 +135,7 @@ fn sorted(figures: impl Iterator<Item = f64>) -> Vec<f64> {
     figures
 }
 
-/// A quantile of sorted figures, between neighbours in proportion.
+/// Returns a quantile of sorted figures, between neighbours in proportion.
 fn quantile(figures: &[f64], at: f64) -> f64 {
     let place = at * (figures.len() - 1) as f64;
     let below = place.floor();

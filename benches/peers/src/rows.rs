@@ -12,7 +12,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// The unit's name in tables.
+    /// Returns the unit's name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Unit::Nanoseconds => "ns",
@@ -36,7 +36,7 @@ impl Unit {
         }
     }
 
-    /// A figure as tables show it.
+    /// Converts a figure to the one that tables show.
     pub fn shown(self, figure: f64) -> f64 {
         match self {
             Unit::Nanoseconds => figure,
@@ -158,12 +158,12 @@ pub struct Row {
 }
 
 impl Row {
-    /// The library's side.
+    /// Returns the library's side.
     pub fn loco(&self) -> Side {
         Side::Loco(self.bench.clone())
     }
 
-    /// Another build of the library as a peer.
+    /// Returns another build of the library as a peer.
     pub fn before(&self) -> Peer {
         peer("loco before", Side::Before(self.bench.clone()), None)
     }
@@ -199,7 +199,7 @@ fn mpi<const N: usize>(layers: &'static str, arguments: [&'static str; N]) -> Si
     }
 }
 
-/// A program under `mpirun` that takes nothing but how much it has to do.
+/// Returns a program under `mpirun` that takes nothing but how much it has to do.
 fn mpi_program(program: &'static str, timed: bool) -> Side {
     Side::Mpi {
         program,
@@ -215,7 +215,7 @@ fn own<const N: usize>(arguments: [&'static str; N]) -> Side {
     }
 }
 
-/// A latency of `ucx_perftest`: the median, in microseconds.
+/// Returns a latency of `ucx_perftest`: the median, in microseconds.
 fn ucx_latency(transports: &'static str, test: &'static str, size: &'static str) -> Side {
     Side::Ucx {
         test,
@@ -226,7 +226,7 @@ fn ucx_latency(transports: &'static str, test: &'static str, size: &'static str)
     }
 }
 
-/// Messages a second of `ucx_perftest`: the last column.
+/// Returns a rate of `ucx_perftest`: the last column, in messages a second.
 fn ucx_rate(test: &'static str, size: &'static str) -> Side {
     Side::Ucx {
         test,
@@ -260,7 +260,7 @@ fn row<const N: usize, const P: usize>(
     }
 }
 
-/// A rate of puts or gets, of one node while the other does the same. The peers work in one direction only.
+/// Makes a row for the rate of puts or gets of one node while the other does the same. The peers work in one direction only.
 fn each<const N: usize, const P: usize>(
     name: &'static str,
     arguments: [&'static str; N],
@@ -275,7 +275,7 @@ fn each<const N: usize, const P: usize>(
 const RATE: &str = "operations_per_second";
 const MEDIAN: &str = "latency_ns_p50";
 
-/// A put of more than a few words.
+/// Makes a row for a put of more than a few words.
 fn long_put(name: &'static str, size: &'static str) -> Row {
     let peers = [
         peer("MPI_Put and flush", mpi(SHARED, ["put", size]), 0.95),
@@ -284,7 +284,7 @@ fn long_put(name: &'static str, size: &'static str) -> Row {
     each(name, ["put", "--size", size], peers)
 }
 
-/// A ring with messages of more than a few words.
+/// Makes a row for a ring with messages of more than a few words.
 fn long_ring(name: &'static str, size: &'static str, window: &'static str) -> Row {
     let arguments = ["broadcast", "--size", size, "--window", window];
     let peers = [peer("ring by memcpy", memory(["ring", size]), 0.8)];
@@ -309,7 +309,7 @@ fn lmdb(name: &'static str, window: &'static str, goal: f64) -> Peer {
     peer(name, Side::Lmdb { window }, goal)
 }
 
-/// Every row.
+/// Returns every row.
 pub fn all() -> Vec<Row> {
     use Unit::{Nanoseconds, Rate};
     let in_one_process = || peer("papaya in one process", own(["map", "papaya"]), 0.6);

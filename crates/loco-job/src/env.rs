@@ -117,7 +117,7 @@ impl Job {
     }
 }
 
-/// See [`Job::from_env`].
+/// Reads the job from the variables of the nearest launcher, as [`Job::from_env`] says.
 fn job(env: &Environment) -> Result<Job> {
     if let Some(node) = env.number(var::NODE)? {
         return ours(env, NodeId(node));
@@ -297,7 +297,7 @@ fn slurm_hosts(env: &Environment) -> Result<Option<u32>> {
     Ok(None)
 }
 
-/// First host of a Slurm node list: `n[01-04,7]-ib,m2` gives `n01-ib`.
+/// Returns the first host of a Slurm node list: `n[01-04,7]-ib,m2` gives `n01-ib`.
 fn first_host(list: &str) -> Option<String> {
     let Some((prefix, rest)) = list.split_once('[').filter(|(prefix, _)| !prefix.contains(',')) else {
         let host = list.split(',').next()?;

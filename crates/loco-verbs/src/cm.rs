@@ -123,6 +123,8 @@ pub(super) struct Event {
 }
 
 impl Event {
+    /// Copies the event, and acknowledges it.
+    ///
     /// # Safety
     /// `raw` is an event that has not been acknowledged.
     unsafe fn take(api: &Api, raw: *mut CmEvent) -> Event {

@@ -30,6 +30,8 @@ pub(super) fn addresses_of(interface: &str) -> Vec<IpAddr> {
     addresses
 }
 
+/// Reads an IPv4 or IPv6 address. Returns nothing for null, for other families and for link-local addresses.
+///
 /// # Safety
 /// `address` is null or points to an address of the family that it names.
 unsafe fn address(address: *const libc::sockaddr) -> Option<IpAddr> {

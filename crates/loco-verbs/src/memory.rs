@@ -68,6 +68,8 @@ impl VerbsMemory {
         unsafe { VerbsMemory::of_host(start, len, Registered::Block(block)) }
     }
 
+    /// Makes a handle for memory that the user has registered.
+    ///
     /// # Safety
     /// The bytes stay mapped as long as the result or a clone or slice of it; only it and `word` access them.
     pub(super) unsafe fn of_user(registration: Registration, start: NonNull<u8>, len: usize) -> VerbsMemory {
@@ -75,6 +77,8 @@ impl VerbsMemory {
         unsafe { VerbsMemory::of_host(start, len, Registered::User(registration)) }
     }
 
+    /// Makes a handle for host memory, which `keep` keeps registered.
+    ///
     /// # Safety
     /// As for [`Span::new`].
     unsafe fn of_host(start: NonNull<u8>, len: usize, keep: Registered) -> VerbsMemory {

@@ -47,14 +47,14 @@ fn arrow(out: &mut Drawing, at: &[Option<usize>], from: usize, to: usize, label:
     }
 }
 
-/// The call and the stamp, without the thread, which the column tells.
+/// Names the call and the stamp of a subevent. Its column tells the thread.
 fn label(g: &Graph<'_>, subevent: usize) -> String {
     let text = g.display(subevent);
     text.split_once(": ")
         .map_or(text.clone(), |(_, call)| call.to_owned())
 }
 
-/// The look of a term of `so`.
+/// Returns the look of a term of `so`.
 fn style(why: &str) -> Style {
     match why {
         "rf" => Style::ReadsFrom,

@@ -89,7 +89,7 @@ pub(crate) struct Ending<'a, 'p> {
 }
 
 impl<'p> Ending<'_, 'p> {
-    /// The registers of each thread at its end.
+    /// Returns the registers of each thread at its end.
     pub(crate) fn registers(&self) -> Vec<Vec<Value>> {
         let registers = self.groups.iter().map(|runs| runs[0].run.registers.clone());
         registers.collect()
@@ -145,7 +145,7 @@ impl Names {
         *self.locs.entry(loc).or_insert(next)
     }
 
-    /// The bit of a value. Where there are too many values, bits are shared, and nothing is needed.
+    /// Returns the bit of a value. Where there are too many values, bits are shared, and nothing is needed.
     fn value(&mut self, value: &Value) -> u64 {
         let next = self.values.len();
         1 << (*self.values.entry(value.clone()).or_insert(next) % VALUES_MAX)

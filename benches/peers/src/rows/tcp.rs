@@ -9,7 +9,7 @@ const COST: (f64, f64) = (1.1, 0.9);
 /// OpenMPI by TCP alone.
 const LAYERS: &str = "--mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo --mca osc pt2pt";
 
-/// `ofi.c` with the operations that loco posts, and with those that may tear words.
+/// Returns `ofi.c` as the peers of a row: with the operations that loco posts, and with those that may tear words.
 fn libfabric<const N: usize>(goal: f64, modes: [&'static str; N]) -> Vec<Peer> {
     let names = ["libfabric, the same", "libfabric, words may tear"];
     let goals = [Some(goal), None];
@@ -41,12 +41,12 @@ fn over_tcp<const N: usize, const P: usize>(
     made
 }
 
-/// A test of `ucx_perftest` over TCP.
+/// Returns a test of `ucx_perftest` over TCP as the peers of a row.
 fn ucx(name: &'static str, test: &'static str, size: &'static str) -> Vec<Peer> {
     vec![peer(name, ucx_latency("tcp,self", test, size), None)]
 }
 
-/// One-sided operations of OpenMPI.
+/// Returns the one-sided operations of OpenMPI as the peers of a row.
 fn openmpi(name: &'static str, mode: &'static str) -> Vec<Peer> {
     vec![peer(name, mpi(LAYERS, [mode, "8"]), None)]
 }
@@ -56,7 +56,7 @@ fn ping_pong(name: &'static str, size: &'static str) -> Row {
     over_tcp(name, Nanoseconds, ["ping-pong", "--size", size], [peers])
 }
 
-/// The store with a tenth of the usual keys: each is inserted by messages between the nodes.
+/// Makes a row for the store with a tenth of the usual keys, as each is inserted by messages between the nodes.
 fn store(name: &'static str, window: &'static str, mix: &'static str) -> Row {
     let redis = Side::Redis { window, mix };
     let peers = vec![peer("Redis over TCP", redis, 1.0)];
@@ -64,7 +64,7 @@ fn store(name: &'static str, window: &'static str, mix: &'static str) -> Row {
     over_tcp(name, Rate, arguments, [peers])
 }
 
-/// Every row.
+/// Returns every row.
 pub(super) fn all() -> Vec<Row> {
     vec![
         over_tcp(

@@ -220,7 +220,7 @@ impl State {
         let _ = self.revocation.set(look);
     }
 
-    /// True once peers have declared this node lost.
+    /// Returns true once peers have declared this node lost.
     pub(super) fn is_out(&self) -> bool {
         if self.out.load(Ordering::Acquire) {
             return true;

@@ -44,7 +44,7 @@ impl Numbering {
         self.threads * (2 + self.nodes * PARTS)
     }
 
-    /// Every agent, by number.
+    /// Fills `out` with every agent, by number.
     fn all(self, out: &mut Vec<Who>) {
         if out.len() == self.count() {
             return;

@@ -95,7 +95,7 @@ impl fmt::Display for Strength {
     }
 }
 
-/// The records of an execution, as they are compared.
+/// Returns the records of an execution in the form in which they are compared.
 fn record(histories: &[ThreadHistory]) -> String {
     histories.iter().map(ThreadHistory::to_string).collect()
 }

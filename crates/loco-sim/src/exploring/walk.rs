@@ -187,7 +187,7 @@ impl<'a> Walker<'a> {
         Ok(taken)
     }
 
-    /// Under a strong memory, lets everything that has been issued take effect. One thread has issued all of it, in order, so the order
+    /// Lets everything that has been issued take effect, if the memory is strong. One thread has issued all of it, in order, so the order
     /// of the steps does not matter.
     fn take_effect(&mut self, state: &mut State) {
         while self.config.memory == Memory::Strong {

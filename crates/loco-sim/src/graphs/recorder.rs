@@ -317,7 +317,7 @@ impl Recorder {
         }
     }
 
-    /// A poll takes every notification that is at the head of a queue pair of the node, as [`State`] does.
+    /// Takes every notification that is at the head of a queue pair of the node, as a poll does in [`State`].
     fn poll(&mut self, state: &State, poller: u16) {
         let node = state.info(poller).node;
         for thread in (0..state.threads.len() as u16).filter(|&t| state.info(t).node == node) {

@@ -109,7 +109,7 @@ impl RandomClients {
         }
     }
 
-    /// A client with as many calls as the bounds allow. `random(n)` is below `n`.
+    /// Draws a client with as many calls as the bounds allow. `random(n)` must return a number below `n`.
     pub fn draw(&self, random: &mut dyn FnMut(usize) -> usize) -> Client {
         loop {
             let table = &self.tables[random(self.tables.len())];

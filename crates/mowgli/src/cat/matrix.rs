@@ -39,7 +39,7 @@ pub(super) struct Given<'g, const W: usize> {
     pub(super) chosen: [&'g [Row<W>]; 5],
 }
 
-/// Position of a chosen relation in [`Given::chosen`].
+/// Returns the position of a chosen relation in [`Given::chosen`].
 pub(super) fn chosen(rel: Rel) -> Option<usize> {
     Some(match rel {
         Rel::Rf => 0,

@@ -379,7 +379,7 @@ impl<const W: usize> Search<'_, '_, W> {
             .all(|&w| node.order(Rel::Mo, base + usize::from(w), base + write))
     }
 
-    /// Called when everything that matters is decided: looks whether the rest can be decided too.
+    /// Looks whether the rest can be decided too, once everything that matters is decided.
     fn conclude(&mut self, depth: usize) -> Result<(), Stop> {
         let mut shown = None;
         match &self.goal {

@@ -301,7 +301,7 @@ impl<const W: usize> Search<'_, '_, W> {
         self.conclude(depth)
     }
 
-    /// Called when everything that matters is decided: looks whether the rest can be decided too.
+    /// Looks whether the rest can be decided too, once everything that matters is decided.
     fn conclude(&mut self, depth: usize) -> Result<(), Limit> {
         let mut shown = None;
         let mut outcome = None;

@@ -266,7 +266,7 @@ impl Writer {
         }
     }
 
-    /// A store or a load, with a memory fence between the two.
+    /// Adds a store or a load, with a memory fence between a store and a later load.
     fn local(&mut self, draft: &mut Draft) {
         let node = draft.thread.node;
         if self.random.once_in(2) {
@@ -295,7 +295,7 @@ impl Writer {
         draft.thread.code.push(Instr::Load { reg, loc });
     }
 
-    /// After a get: a remote fence, or polls, or both, or by mistake nothing.
+    /// Adds what follows a get: a remote fence, or polls, or both, or by mistake nothing.
     fn after_get(&mut self, draft: &mut Draft, peer: Node, work: Option<WorkId>) {
         let choice = self.random.below(12);
         if choice < 8 {
@@ -324,7 +324,7 @@ impl Writer {
         draft.arrive(|&(to, _, _)| to == peer);
     }
 
-    /// The source of a put: a value, a private location, or by mistake a shared one.
+    /// Draws the source of a put: a value, a private location, or by mistake a shared one.
     fn source(&mut self, draft: &mut Draft, private: bool) -> PutSrc {
         match self.random.below(3) {
             0 => PutSrc::Value(Expr::Const(self.fresh())),

@@ -68,7 +68,7 @@ pub const FIG5: [[Need; 11]; 6] = [
 ];
 
 impl Cell {
-    /// Every cell, row by row.
+    /// Returns every cell, row by row.
     pub fn all() -> impl Iterator<Item = Cell> {
         (0..6).flat_map(|row| (0..11).map(move |column| Cell { row, column }))
     }

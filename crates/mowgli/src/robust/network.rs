@@ -65,8 +65,8 @@ struct Access {
     writes: bool,
 }
 
-/// A read-modify-write that is atomic against its like accesses the atomic unit of the node too, as if it wrote a location there:
-/// `rao` orders all of them, whatever their locations (`docs/rmw.md`).
+/// Returns what an event accesses. A read-modify-write that is atomic against its like accesses the atomic unit of the node too, as if
+/// it wrote a location there: `rao` orders all of them, whatever their locations (`docs/rmw.md`).
 fn access(program: &Program, spec: &Spec, event: &Event) -> Access {
     let atomic = event.rmw && matches!(event.kind, Kind::NicAtomicRead | Kind::NicRemoteWrite);
     let unit = (atomic && spec.orders_atomics())

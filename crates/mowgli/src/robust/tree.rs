@@ -25,7 +25,7 @@ pub fn violations(network: &Network<'_>, trace: &Trace) -> Vec<Reason> {
     reasons
 }
 
-/// (1): local locations of remote operations are private.
+/// Checks (1): local locations of remote operations are private.
 fn public_copies(network: &Network<'_>, trace: &Trace) -> Vec<Reason> {
     let local = |kind| matches!(kind, Kind::NicLocalRead | Kind::NicLocalWrite);
     (0..trace.events.len())
@@ -37,8 +37,8 @@ fn public_copies(network: &Network<'_>, trace: &Trace) -> Vec<Reason> {
         .collect()
 }
 
-/// (2): each get is fenced or polled before the next remote operation of its queue pair. A remote read-modify-write counts as a next
-/// operation (ours); it need not be fenced itself, because it is not delayed past later operations (`docs/rmw.md`).
+/// Checks (2): each get is fenced or polled before the next remote operation of its queue pair. A remote read-modify-write counts as a
+/// next operation (ours); it need not be fenced itself, because it is not delayed past later operations (`docs/rmw.md`).
 fn gets_overtaken(network: &Network<'_>, trace: &Trace) -> Vec<Reason> {
     let events = &trace.events;
     let clauses = network.clauses();
@@ -62,8 +62,8 @@ fn gets_overtaken(network: &Network<'_>, trace: &Trace) -> Vec<Reason> {
         .collect()
 }
 
-/// Def. 14 (2): a memory fence or compare-and-swap stands between a CPU write and a later CPU read, if both are public. Nothing under
-/// a model that keeps the two in order.
+/// Checks Def. 14 (2): a memory fence or compare-and-swap stands between a CPU write and a later CPU read, if both are public. A model
+/// that keeps the two in order asks for nothing.
 fn reads_early(network: &Network<'_>, trace: &Trace) -> Vec<Reason> {
     let cell = Cell {
         earlier: Kind::LocalWrite,
@@ -101,7 +101,7 @@ pub fn shape(network: &Network<'_>) -> Vec<Reason> {
     reasons
 }
 
-/// (3b): no two threads have queue pairs towards each other's node. A thread with a queue pair towards its own node is one of them.
+/// Checks (3b): no two threads have queue pairs towards each other's node. A thread with a queue pair towards its own node is one of them.
 fn both_ways(network: &Network<'_>) -> Option<Reason> {
     let threads = &network.program().threads;
     let towards = |from: usize, to: usize| network.peers(from) >> threads[to].node.0 & 1 == 1;
@@ -111,7 +111,7 @@ fn both_ways(network: &Network<'_>) -> Option<Reason> {
         .map(|threads| Reason::BothWays { threads })
 }
 
-/// (3c): no two threads of a node have queue pairs towards one remote node.
+/// Checks (3c): no two threads of a node have queue pairs towards one remote node.
 fn two_queue_pairs(network: &Network<'_>) -> Option<Reason> {
     let threads = &network.program().threads;
     (0..threads.len())
@@ -126,8 +126,8 @@ fn two_queue_pairs(network: &Network<'_>) -> Option<Reason> {
         })
 }
 
-/// (3a): no circle of three or more nodes. Adds the links between different nodes one by one; the first whose ends are connected
-/// already closes a circle.
+/// Checks (3a): no circle of three or more nodes. Adds the links between different nodes one by one; the first whose ends are
+/// connected already closes a circle.
 fn circle(network: &Network<'_>) -> Option<Reason> {
     let nodes = usize::from(network.program().nodes);
     let mut neighbours = vec![0u32; nodes];

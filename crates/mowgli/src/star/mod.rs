@@ -40,7 +40,7 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// The first thread is the server, and the model `rdma-tso`.
+    /// Makes the first thread the server, under the model `rdma-tso`.
     fn default() -> Options {
         Options {
             server: Server::Thread(0),
@@ -266,7 +266,8 @@ fn is_remote(instr: &Instr) -> bool {
     )
 }
 
-/// Under `hca` a remote compare-and-swap is atomic against its like only (docs/rmw.md).
+/// Refuses a location that a client swaps and that a store, or a swap of the server, writes too. Under `hca` a remote compare-and-swap
+/// is atomic against its like only (`docs/rmw.md`).
 fn check_atomicity(program: &Program, server: Server) -> Result<(), Refused> {
     let is_client = |t: usize| server != Server::Thread(t);
     for (index, location) in program.locations.iter().enumerate() {
