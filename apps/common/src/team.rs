@@ -27,6 +27,15 @@ pub struct Tally {
     pub per_second: f64,
 }
 
+/// Makes a channel that fails with `Mismatch`, on all nodes, if nodes were started with different `options`. It is
+/// ready when the options have been compared.
+///
+/// # Errors
+/// Returns the errors of channels.
+pub fn agreement<F: Fabric>(manager: &Manager<F>, options: String) -> Result<Channel<F>> {
+    Channel::builder(manager, "options").kind(options).join()
+}
+
 /// The threads of all nodes.
 pub struct Team<F: Fabric> {
     manager: Manager<F>,
@@ -52,9 +61,7 @@ impl<F: Fabric> Team<F> {
     /// # Errors
     /// Returns the errors of the objects.
     pub fn new(manager: &Manager<F>, threads: u16, plan: impl Display) -> Result<Team<F>> {
-        let agreement = Channel::builder(manager, "options")
-            .kind(format!("--threads {threads} {plan}"))
-            .join()?;
+        let agreement = agreement(manager, format!("--threads {threads} {plan}"))?;
         let everybody = Participants::all(manager);
         let threads = usize::from(threads);
         let here = |&node| node == manager.node();
@@ -113,7 +120,7 @@ impl<F: Fabric> Team<F> {
     fn is_stopped(&self, thread: &Thread<F>, stop: &Stop) -> Result<bool> {
         if stop.is_asked() && self.stopped.mine()?.load() == 0 {
             self.stopped.store_mine(1)?;
-            self.stopped.push_broadcast(thread)?.wait(thread)?;
+            self.stopped.push(thread)?.wait(thread)?;
         }
         Ok(self.stopped.rows()?.any(|row| row.load() != 0))
     }
@@ -130,10 +137,10 @@ impl<F: Fabric> Team<F> {
         });
         for (table, count) in self.counts.iter().zip(mine.counts) {
             table.store_mine(count)?;
-            table.push_broadcast(thread)?.wait(thread)?;
+            table.push(thread)?.wait(thread)?;
         }
         self.rates.store_mine(mine.per_second)?;
-        self.rates.push_broadcast(thread)?.wait(thread)?;
+        self.rates.push(thread)?.wait(thread)?;
         // The barrier completes what was pushed before it.
         self.end.wait(thread)?;
         if self.position != 0 {

@@ -72,7 +72,7 @@ pub(crate) fn methods(object: Object) -> &'static [&'static str] {
             "Sst::mine",
             "Sst::rows",
             "Sst::store_mine",
-            "Sst::push_broadcast",
+            "Sst::push",
             "Sst::push_untracked",
             "Sst::wait_for_each",
         ],

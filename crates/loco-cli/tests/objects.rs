@@ -334,7 +334,7 @@ fn sst(manager: &Manager_) -> Result<()> {
     let last = times(manager, 300);
     for round in 1..=last {
         table.store_mine(round)?;
-        table.push_broadcast(&thread)?.wait(&thread)?;
+        table.push(&thread)?.wait(&thread)?;
         table.wait_for_each(&thread, |row| row >= round)?;
     }
     assert!(table.rows()?.all(|row| row.load() >= last));

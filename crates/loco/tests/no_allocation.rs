@@ -105,9 +105,9 @@ fn shared_variable_and_table() {
             variable.write(1);
             variable.broadcast(&thread)?.wait(&thread)
         })?;
-        never_allocates("Sst::push_broadcast", || {
+        never_allocates("Sst::push", || {
             table.store_mine(1)?;
-            table.push_broadcast(&thread)?.wait(&thread)
+            table.push(&thread)?.wait(&thread)
         })?;
         never_allocates("Sst::wait_for_each", || {
             table.wait_for_each(&thread, |row| row == 1)

@@ -478,7 +478,7 @@ impl<'a> Interpreter<'a> {
                     _ => return Err(Stop::NeverReturns),
                 },
                 _ if self.is_awaited(call) => {
-                    let key = table.push_broadcast(thread)?;
+                    let key = table.push(thread)?;
                     self.keep(call, key)
                 }
                 _ => {

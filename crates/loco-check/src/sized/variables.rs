@@ -134,7 +134,7 @@ pub(super) fn use_sst(table: &Sst<u64, Fabric>, thread: &Thread<Fabric>, at: Pla
     for value in 1..=at.size.ops {
         let write = || {
             table.store_mine(value)?;
-            table.push_broadcast(thread)?.forget();
+            table.push(thread)?.forget();
             Ok(())
         };
         made(thread, format!("write{} {value}", at.node), write, nothing)?;

@@ -217,7 +217,7 @@ fn sst() -> Vec<Asked> {
         table,
         |table, thread, _| {
             must(table.store_mine(1));
-            must(table.push_broadcast(thread)).forget();
+            must(table.push(thread)).forget();
         },
         read,
     )

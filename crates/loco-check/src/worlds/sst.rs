@@ -47,8 +47,8 @@ fn rows(count: u16, rounds: u64, threads: usize, tracked: bool) -> impl Fn(&mut 
                         did("Sst::store_mine");
                         must(table.store_mine(value));
                         if tracked {
-                            did("Sst::push_broadcast");
-                            must(table.push_broadcast(thread)).forget();
+                            did("Sst::push");
+                            must(table.push(thread)).forget();
                         } else {
                             did("Sst::push_untracked");
                             must(table.push_untracked(thread));
@@ -106,7 +106,7 @@ fn wait_for_each(count: u16, rounds: u64, threads: usize) -> impl Fn(&mut World)
                     mine.write(round);
                     must(mine.broadcast(thread)).forget();
                     must(objects.table.store_mine(round));
-                    must(objects.table.push_broadcast(thread)).forget();
+                    must(objects.table.push(thread)).forget();
                     did("Sst::wait_for_each");
                     must(objects.table.wait_for_each(thread, |row| row >= round));
                     did("Sst::rows");

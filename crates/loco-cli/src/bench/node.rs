@@ -163,7 +163,7 @@ fn one<F: Fabric>(
     let thread = manager.thread()?;
     // -1 says "nothing measured here", since 0 says "nothing heard yet".
     rates.store_mine(if rate > 0.0 { rate } else { -1.0 })?;
-    rates.push_broadcast(&thread)?.wait(&thread)?;
+    rates.push(&thread)?.wait(&thread)?;
     rates.wait_for_each(&thread, |rate| rate != 0.0)?;
     let of_all: f64 = rates.rows()?.map(|row| row.load().max(0.0)).sum();
     if manager.nodes().first() == Some(&manager.node()) {

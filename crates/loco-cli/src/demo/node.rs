@@ -170,7 +170,7 @@ impl<F: Fabric> Node<'_, F> {
     fn table(&self, heard: &Sst<u64, F>, count: u64) -> Result<(), CliError> {
         // The count is stored plus one, so that 0 says "not written yet".
         heard.store_mine(count + 1)?;
-        heard.push_broadcast(&self.thread)?.wait(&self.thread)?;
+        heard.push(&self.thread)?.wait(&self.thread)?;
         heard.wait_for_each(&self.thread, |row| row > 0)?;
         let rows = heard.participants().nodes().iter().zip(heard.rows()?);
         let rows = rows.map(|(node, row)| format!("{node} heard {}", row.load() - 1));

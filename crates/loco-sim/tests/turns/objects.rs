@@ -71,7 +71,7 @@ impl Register for Sst<u64, Fabric> {
     }
 
     fn push(&self, thread: &Thread<Fabric>) -> Result<AckKey<Fabric>> {
-        self.push_broadcast(thread)
+        self.push(thread)
     }
 
     fn load(&self, _: &Thread<Fabric>) -> u64 {

@@ -244,7 +244,7 @@ impl<T: Value, F: Fabric> Collective<T, F> {
         if self.open.is_some_and(|open| !open.posted) {
             self.post(thread, to)?;
             self.rows.store_mine(call.row(self.round))?;
-            self.rows.push_broadcast(thread)?.forget();
+            self.rows.push(thread)?.forget();
             self.open = Some(Open { call, posted: true });
         }
         Ok(())

@@ -49,7 +49,7 @@ fn channels_are_made_in_any_order() {
             tables.sort_by_key(|(name, _)| *name);
             for (i, (_, table)) in (1..).zip(&tables) {
                 table.store_mine(i * (1 + u64::from(manager.node().0)))?;
-                table.push_broadcast(&thread)?.wait(&thread)?;
+                table.push(&thread)?.wait(&thread)?;
                 table.wait_for_each(&thread, |row| row != 0)?;
                 sum += table.rows()?.map(OwnedVar::load).sum::<u64>();
             }
@@ -387,7 +387,7 @@ fn a_name_can_be_used_again() {
                 let sst = Sst::<u64, _>::new(&manager, "again")?;
                 manager.wait_for_ready()?;
                 sst.store_mine(round)?;
-                sst.push_broadcast(&thread)?.wait(&thread)?;
+                sst.push(&thread)?.wait(&thread)?;
                 sst.wait_for_each(&thread, |row| row != 0)?;
                 values.push(sst.rows()?.map(OwnedVar::load).sum::<u64>());
             }

@@ -19,7 +19,7 @@ fn demo(cluster: Cluster, nodes: usize) {
         }
         let heard = news.wait_until(&thread, |value| value != 0)?;
         table.store_mine(heard + u64::from(manager.node().0))?;
-        table.push_broadcast(&thread)?.wait(&thread)?;
+        table.push(&thread)?.wait(&thread)?;
         table.wait_for_each(&thread, |row| row != 0)?;
         bar.wait(&thread)?;
         Ok(table.rows()?.map(OwnedVar::load).sum::<u64>())

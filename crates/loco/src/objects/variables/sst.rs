@@ -35,7 +35,7 @@ const ROW_STRIDE: usize = 128;
 ///     let thread = manager.thread()?;
 ///
 ///     load.store_mine(10 + u64::from(manager.node().0))?;
-///     load.push_broadcast(&thread)?.wait(&thread)?;
+///     load.push(&thread)?.wait(&thread)?;
 ///
 ///     load.wait_for_each(&thread, |row| row != 0)?;
 ///     Ok(load.rows()?.map(|row| row.load()).sum::<u64>())
@@ -140,7 +140,7 @@ impl<F: Fabric, T: AtomicValue> Sst<T, F> {
     /// # After a timeout
     /// See [`OwnedVar::push`].
     #[inline]
-    pub fn push_broadcast(&self, thread: &Thread<F>) -> Result<AckKey<F>> {
+    pub fn push(&self, thread: &Thread<F>) -> Result<AckKey<F>> {
         self.mine()?.push(thread)
     }
 
