@@ -135,6 +135,23 @@ impl UnaryOp {
 }
 
 impl BinaryOp {
+    /// Returns the symbol of the operator in litmus tests and clients.
+    pub const fn symbol(self) -> &'static str {
+        match self {
+            BinaryOp::Add => "+",
+            BinaryOp::Sub => "-",
+            BinaryOp::Mul => "*",
+            BinaryOp::Eq => "==",
+            BinaryOp::Ne => "!=",
+            BinaryOp::Lt => "<",
+            BinaryOp::Le => "<=",
+            BinaryOp::Gt => ">",
+            BinaryOp::Ge => ">=",
+            BinaryOp::And => "&&",
+            BinaryOp::Or => "||",
+        }
+    }
+
     /// Applies the operator.
     pub fn apply(self, a: Value, b: Value) -> Value {
         match self {

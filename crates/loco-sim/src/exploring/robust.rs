@@ -35,7 +35,7 @@ pub struct Robustness {
     pub strong: Report,
     /// The last exploration under the model.
     pub model: Report,
-    /// Of a weak world, the delays of its execution: deviations from the schedule in which each thread, store buffer and queue pair
+    /// The delays of the execution of a weak world: deviations from the schedule in which each thread, store buffer and queue pair
     /// in turn goes on as long as it can. Every execution with fewer was explored, and none has a weak history. `None` if time did
     /// not allow to prove that.
     pub fewest_delays: Option<u32>,

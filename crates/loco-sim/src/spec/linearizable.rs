@@ -227,21 +227,8 @@ fn unreadable(operation: &Operation, text: &str) -> ! {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::operation;
     use super::*;
-
-    fn operation(number: u16, call: &str, result: &str, invoked: u64, responded: u64) -> Operation {
-        let (name, argument) = call.split_once(' ').unwrap_or((call, ""));
-        Operation {
-            thread: format!("t{number}"),
-            number,
-            node: number,
-            name: name.to_owned(),
-            argument: argument.to_owned(),
-            result: Some(result.to_owned()),
-            invoked,
-            responded: Some(responded),
-        }
-    }
 
     /// Returns the calls one after another, by two threads in turn.
     fn in_turn(calls: &[(&str, &str)]) -> Vec<Operation> {

@@ -122,3 +122,29 @@ pub fn operations(histories: &[ThreadHistory]) -> Vec<Operation> {
     }
     operations
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Operation;
+
+    /// Makes a call of thread `number`, which runs on the node of that number: `call` is its name and argument.
+    pub(super) fn operation(
+        number: u16,
+        call: &str,
+        result: &str,
+        invoked: u64,
+        responded: u64,
+    ) -> Operation {
+        let (name, argument) = call.split_once(' ').unwrap_or((call, ""));
+        Operation {
+            thread: format!("t{number}"),
+            number,
+            node: number,
+            name: name.to_owned(),
+            argument: argument.to_owned(),
+            result: Some(result.to_owned()),
+            invoked,
+            responded: Some(responded),
+        }
+    }
+}

@@ -167,21 +167,8 @@ fn values_were_written(operations: &[Operation], initial: &str) -> Result<(), Vi
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::operation;
     use super::*;
-
-    fn operation(number: u16, call: &str, result: &str, invoked: u64, responded: u64) -> Operation {
-        let (name, argument) = call.split_once(' ').unwrap_or((call, ""));
-        Operation {
-            thread: format!("t{number}"),
-            number,
-            node: number,
-            name: name.to_owned(),
-            argument: argument.to_owned(),
-            result: Some(result.to_owned()),
-            invoked,
-            responded: Some(responded),
-        }
-    }
 
     #[test]
     fn barrier_histories() {

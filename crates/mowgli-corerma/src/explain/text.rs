@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::ops::Range;
 
+use mowgli::explain::{heading, opening};
 use mowgli::program::Loc;
 
 use super::{Case, Reason, ValueOf, Violation, Witness};
@@ -35,50 +36,14 @@ impl Witness {
 impl Reason {
     /// Returns the reason as text, with the cases in `shown`.
     pub fn render(&self, program: &Program, shown: Range<usize>) -> String {
-        let mut text = String::new();
         let count = self.cases.len();
-        if count == 0 {
-            let _ = match &self.limit {
-                None => writeln!(
-                    text,
-                    "No execution has these values: no choice of sources for the reads gives them."
-                ),
-                Some(limit) => writeln!(text, "No broken rule was found: {limit}."),
-            };
-        } else {
-            let _ = match (&self.limit, self.candidates) {
-                (None, 1) => writeln!(
-                    text,
-                    "The one candidate execution with this outcome breaks the rules."
-                ),
-                (None, n) => writeln!(
-                    text,
-                    "Each of the {n} candidate executions with this outcome breaks the rules."
-                ),
-                (Some(limit), n) => writeln!(
-                    text,
-                    "Each of the first {n} candidate executions with this outcome breaks the rules ({limit})."
-                ),
-            };
-        }
+        let limit = self.limit.as_ref();
+        let mut text = opening(count, self.candidates, limit, "breaks the rules", "broken rule");
         for (index, case) in self.cases.iter().enumerate() {
-            if !shown.contains(&index) {
-                continue;
+            if shown.contains(&index) {
+                text.push_str(&heading("Reason", index, count, case.candidates));
+                case.write(&mut text, program);
             }
-            if count > 1 {
-                let of = if case.candidates == 1 {
-                    "candidate"
-                } else {
-                    "candidates"
-                };
-                let _ = writeln!(
-                    text,
-                    "\nReason {} of {count}, of {} {of}:",
-                    index + 1,
-                    case.candidates
-                );
-            }
-            case.write(&mut text, program);
         }
         if shown.len() < count {
             text.push_str("\n--all shows every reason, --cycle N one of them.\n");

@@ -3,9 +3,7 @@
 use std::fmt::Write as _;
 
 use super::condition::{Formula, Operand};
-use super::{
-    Arg, BinaryOp, Call, Client, Expr, Node, NodeSet, ObjectKind, Relation, Stmt, Thread, ThreadId, UnaryOp,
-};
+use super::{Arg, Call, Client, Expr, Node, NodeSet, ObjectKind, Relation, Stmt, Thread, ThreadId, UnaryOp};
 use crate::value::Value;
 
 impl Client {
@@ -287,22 +285,6 @@ fn expr(thread: &Thread, e: &Expr) -> String {
         }
         Expr::Unary(UnaryOp::Neg, a) => format!("-{}", group(a)),
         Expr::Unary(UnaryOp::Not, a) => format!("!{}", group(a)),
-        Expr::Binary(op, a, b) => format!("{} {} {}", group(a), symbol(*op), group(b)),
-    }
-}
-
-const fn symbol(op: BinaryOp) -> &'static str {
-    match op {
-        BinaryOp::Add => "+",
-        BinaryOp::Sub => "-",
-        BinaryOp::Mul => "*",
-        BinaryOp::Eq => "==",
-        BinaryOp::Ne => "!=",
-        BinaryOp::Lt => "<",
-        BinaryOp::Le => "<=",
-        BinaryOp::Gt => ">",
-        BinaryOp::Ge => ">=",
-        BinaryOp::And => "&&",
-        BinaryOp::Or => "||",
+        Expr::Binary(op, a, b) => format!("{} {} {}", group(a), op.symbol(), group(b)),
     }
 }

@@ -17,7 +17,7 @@ use super::predefined::Rel;
 use super::{Axiom, ModelFile};
 use crate::declarative::reference;
 use crate::event::Execution;
-use crate::explain::{CANDIDATES_MAX, Drawing, Mark};
+use crate::explain::{CANDIDATES_MAX, Drawing, Mark, heading, opening};
 use crate::litmus::Formula;
 use crate::model::RmwAtomicity;
 use crate::outcome::{Budget, Limit};
@@ -238,47 +238,18 @@ impl Case {
 impl Reason {
     /// Returns the reason as text, with the cases in `shown`.
     pub fn render(&self, program: &Program, shown: Range<usize>) -> String {
-        let mut text = String::new();
         let count = self.cases.len();
-        if count == 0 {
-            let _ = match &self.limit {
-                None => writeln!(
-                    text,
-                    "No execution has these values: no choice of sources for the reads gives them."
-                ),
-                Some(limit) => writeln!(text, "No violated axiom was found: {limit}."),
-            };
-            return text;
-        }
-        let _ = match (&self.limit, self.candidates) {
-            (None, 1) => writeln!(
-                text,
-                "The one candidate execution with this outcome violates an axiom."
-            ),
-            (None, n) => writeln!(
-                text,
-                "Each of the {n} candidate executions with this outcome violates an axiom."
-            ),
-            (Some(limit), n) => writeln!(
-                text,
-                "Each of the first {n} candidate executions with this outcome violates an axiom ({limit})."
-            ),
-        };
+        let limit = self.limit.as_ref();
+        let mut text = opening(
+            count,
+            self.candidates,
+            limit,
+            "violates an axiom",
+            "violated axiom",
+        );
         for (index, case) in self.cases.iter().enumerate() {
             if shown.contains(&index) {
-                let of = if case.candidates == 1 {
-                    "candidate"
-                } else {
-                    "candidates"
-                };
-                if count > 1 {
-                    let _ = writeln!(
-                        text,
-                        "\nReason {} of {count}, of {} {of}:",
-                        index + 1,
-                        case.candidates
-                    );
-                }
+                text.push_str(&heading("Reason", index, count, case.candidates));
                 case.write(&mut text, program);
             }
         }

@@ -38,7 +38,7 @@ pub use robust::{strong, weak_execution};
 
 use crate::declarative::problem::Problem;
 use crate::declarative::unfold::{End, Path};
-use crate::declarative::{Choices, reference, unfold_all};
+use crate::declarative::{Choices, loop_beyond_bound, reference, unfold_all};
 use crate::event::Execution;
 use crate::litmus::{Operand, Severity};
 use crate::model::{Model, RmwAtomicity};
@@ -308,8 +308,7 @@ fn every_outcome(
     exceeded_loop(program, model, &spec, &threads, budget, states)
 }
 
-/// Looks for a loop that can need more iterations than its bound. Stuck paths of other threads count too, because with more iterations
-/// this thread might free them.
+/// Looks for an exceeded loop, as [`loop_beyond_bound`] does, by this module's search.
 fn exceeded_loop(
     program: &Program,
     model: &ModelFile,
@@ -318,22 +317,10 @@ fn exceeded_loop(
     budget: &Budget<'_>,
     states: &mut u64,
 ) -> Result<Completeness, Stop> {
-    for (thread, paths) in threads.iter().enumerate() {
-        for path in paths {
-            let End::LoopBound(bound) = path.end else {
-                continue;
-            };
-            let mut threads = threads.to_vec();
-            threads[thread] = vec![path.clone()];
-            for choice in Choices::new(&threads, |_| true) {
-                let problem = Problem::new(program, spec, &choice);
-                if solve(model, &problem, Goal::Any, budget, states)?.is_some() {
-                    return Ok(Completeness::Incomplete(Limit::LoopBound { thread, bound }));
-                }
-            }
-        }
-    }
-    Ok(Completeness::Complete)
+    loop_beyond_bound(program, spec, threads, |problem| {
+        let found = solve(model, problem, Goal::Any, budget, states)?;
+        Ok(found.is_some())
+    })
 }
 
 /// Runs the search on rows of the least width that has room for all events.

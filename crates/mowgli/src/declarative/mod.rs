@@ -171,8 +171,7 @@ fn search_all(
     exceeded_loop(program, spec, &threads, budget, states)
 }
 
-/// Looks for a loop that can need more iterations than its bound. The stuck paths of other threads count too, because
-/// with more iterations this thread might free them.
+/// Looks for an exceeded loop, as [`loop_beyond_bound`] does, by this module's search.
 fn exceeded_loop(
     program: &Program,
     spec: &Spec,
@@ -180,6 +179,20 @@ fn exceeded_loop(
     budget: &Budget<'_>,
     states: &mut u64,
 ) -> Result<Completeness, Limit> {
+    loop_beyond_bound(program, spec, threads, |problem| {
+        let found = solve(problem, Goal::Any, Detail::Relevant, budget, states)?;
+        Ok(found.is_some())
+    })
+}
+
+/// Looks for a loop that can need more iterations than its bound. The stuck paths of other threads count too, because
+/// with more iterations this thread might free them. `has_execution` says whether a choice of paths has one.
+pub(crate) fn loop_beyond_bound<E>(
+    program: &Program,
+    spec: &Spec,
+    threads: &[Vec<Path>],
+    mut has_execution: impl FnMut(&Problem<'_>) -> Result<bool, E>,
+) -> Result<Completeness, E> {
     for (thread, paths) in threads.iter().enumerate() {
         for path in paths {
             let End::LoopBound(bound) = path.end else {
@@ -188,9 +201,7 @@ fn exceeded_loop(
             let mut threads = threads.to_vec();
             threads[thread] = vec![path.clone()];
             for choice in Choices::new(&threads, |_| true) {
-                let problem = Problem::new(program, spec, &choice);
-                let found = solve(&problem, Goal::Any, Detail::Relevant, budget, states)?;
-                if found.is_some() {
+                if has_execution(&Problem::new(program, spec, &choice))? {
                     return Ok(Completeness::Incomplete(Limit::LoopBound { thread, bound }));
                 }
             }

@@ -23,6 +23,7 @@ use serde::Serialize;
 pub use cycle::{CellRef, Cycle, Edge, Side};
 pub use drawing::{Arrow, Drawing, Mark, NodeBox, Place, Style};
 pub use relax::{Change, Relaxation};
+pub use text::{heading, opening};
 
 use crate::declarative::{self, reference};
 use crate::event::Execution;

@@ -10,6 +10,7 @@ use crate::event::{Event, Execution, Kind};
 use crate::model::Model;
 use crate::models::tables::{Cell, Order};
 use crate::models::{Part, Spec};
+use crate::outcome::Limit;
 use crate::program::Program;
 use crate::relation::Relation;
 
@@ -41,37 +42,52 @@ pub(super) fn execution(program: &Program, execution: &Execution) -> String {
     text
 }
 
-/// Returns the reason why an outcome is forbidden, with the cycles of the cases in `shown`.
-pub(super) fn reason(program: &Program, spec: &Spec, reason: &Reason, shown: Range<usize>) -> String {
-    let mut text = String::new();
-    let count = reason.cases.len();
-    if count == 0 {
-        let _ = match &reason.limit {
-            None => writeln!(
-                text,
-                "No execution has these values: no choice of sources for the reads gives them."
-            ),
-            Some(limit) => writeln!(text, "No cycle was found: {limit}."),
-        };
-        return text;
-    }
-    let candidates = match (&reason.limit, reason.candidates) {
-        (None, 1) => "The one candidate execution with this outcome has a cycle".to_owned(),
-        (None, n) => format!("Each of the {n} candidate executions with this outcome has a cycle"),
-        (Some(limit), n) => {
-            format!("Each of the first {n} candidate executions with this outcome has a cycle ({limit})")
+/// Returns the first line of a reason: that each candidate `fails`, as in "has a cycle", or that there is no case. A search that
+/// stopped may have missed what was `sought`.
+pub fn opening(cases: usize, candidates: u64, limit: Option<&Limit>, fails: &str, sought: &str) -> String {
+    let mut line = match (cases, limit, candidates) {
+        (0, None, _) => {
+            "No execution has these values: no choice of sources for the reads gives them.".to_owned()
+        }
+        (0, Some(limit), _) => format!("No {sought} was found: {limit}."),
+        (_, None, 1) => format!("The one candidate execution with this outcome {fails}."),
+        (_, None, n) => format!("Each of the {n} candidate executions with this outcome {fails}."),
+        (_, Some(limit), n) => {
+            format!("Each of the first {n} candidate executions with this outcome {fails} ({limit}).")
         }
     };
-    let _ = writeln!(text, "{candidates} under {}.", spec.source);
+    line.push('\n');
+    line
+}
+
+/// Returns the heading of case `index`, after an empty line. There is none if it is the only one of all `cases`.
+pub fn heading(what: &str, index: usize, cases: usize, candidates: u64) -> String {
+    match cases {
+        1 => String::new(),
+        _ => {
+            let plural = if candidates == 1 { "" } else { "s" };
+            format!(
+                "\n{what} {} of {cases}, of {candidates} candidate{plural}:\n",
+                index + 1
+            )
+        }
+    }
+}
+
+/// Returns the reason why an outcome is forbidden, with the cycles of the cases in `shown`.
+pub(super) fn reason(program: &Program, spec: &Spec, reason: &Reason, shown: Range<usize>) -> String {
+    let count = reason.cases.len();
+    let fails = format!("has a cycle under {}", spec.source);
+    let mut text = opening(count, reason.candidates, reason.limit.as_ref(), &fails, "cycle");
+    if count == 0 {
+        return text;
+    }
     for (index, case) in reason.cases.iter().enumerate() {
         if !shown.contains(&index) {
             continue;
         }
-        let _ = match (count, case.candidates) {
-            (1, _) => writeln!(text),
-            (_, 1) => writeln!(text, "\nCycle {} of {count}, of 1 candidate:\n", index + 1),
-            (_, n) => writeln!(text, "\nCycle {} of {count}, of {n} candidates:\n", index + 1),
-        };
+        text.push_str(&heading("Cycle", index, count, case.candidates));
+        text.push('\n');
         let names = Names::new(program, &case.execution);
         write_cycle(&mut text, &names, spec, &case.cycle);
     }

@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-use crate::program::{BinaryOp, Expr, Location, Reg, UnaryOp};
+use crate::program::{Expr, Location, Reg, UnaryOp};
 
 /// A column of the text: a thread.
 #[derive(Clone, Debug)]
@@ -64,23 +64,7 @@ pub fn expr(registers: &[String], of: &Expr) -> String {
         // Parentheses keep `-(1)` apart from the constant `-1`.
         Expr::Unary(UnaryOp::Neg, e) => format!("-({})", expr(registers, e)),
         Expr::Unary(UnaryOp::Not, e) => format!("!({})", expr(registers, e)),
-        Expr::Binary(op, a, b) => format!("{} {} {}", operand(a), symbol(*op), operand(b)),
-    }
-}
-
-const fn symbol(op: BinaryOp) -> &'static str {
-    match op {
-        BinaryOp::Add => "+",
-        BinaryOp::Sub => "-",
-        BinaryOp::Mul => "*",
-        BinaryOp::Eq => "==",
-        BinaryOp::Ne => "!=",
-        BinaryOp::Lt => "<",
-        BinaryOp::Le => "<=",
-        BinaryOp::Gt => ">",
-        BinaryOp::Ge => ">=",
-        BinaryOp::And => "&&",
-        BinaryOp::Or => "||",
+        Expr::Binary(op, a, b) => format!("{} {} {}", operand(a), op.symbol(), operand(b)),
     }
 }
 
