@@ -7,6 +7,8 @@ use mowgli::cat;
 use mowgli::litmus::{Diagnostic, Severity, Span};
 use serde::Serialize;
 
+use crate::output::complain;
+
 /// The diagnostics of one text, as JSON reports have them.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Report {
@@ -42,7 +44,10 @@ pub(crate) fn print_model(diagnostics: &[cat::Diagnostic]) {
             related: &d.related,
             help: d.help.as_deref(),
         };
-        eprintln!("{}\n", draw(&renderer, &d.source.name, &d.source.text, &view));
+        complain(format_args!(
+            "{}\n",
+            draw(&renderer, &d.source.name, &d.source.text, &view)
+        ));
     }
 }
 
@@ -59,7 +64,7 @@ fn renderer() -> Renderer {
 pub(crate) fn print(path: &str, source: &str, diagnostics: &[Diagnostic]) -> Report {
     let renderer = renderer();
     for diagnostic in diagnostics {
-        eprintln!("{}\n", render(&renderer, path, source, diagnostic));
+        complain(format_args!("{}\n", render(&renderer, path, source, diagnostic)));
     }
     let entry = |d: &Diagnostic| {
         let (line, column) = d.position(source);
@@ -87,7 +92,9 @@ pub(crate) fn print_not_utf8(path: &str, valid: &str) -> Report {
     let column = valid.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
     let message = "the text is not UTF-8".to_owned();
     let help = "save the file as UTF-8".to_owned();
-    eprintln!("error[not-utf-8]: {message}\n --> {path}:{line}:{column}\n  = help: {help}\n");
+    complain(format_args!(
+        "error[not-utf-8]: {message}\n --> {path}:{line}:{column}\n  = help: {help}\n"
+    ));
     let entry = Entry {
         severity: "error",
         code: "not-utf-8",

@@ -122,7 +122,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
     let found = match found {
         Ok(found) => found,
         Err(_) if run.stopped().is_some() => {
-            eprintln!("mowgli: interrupted");
+            output::complain("mowgli: interrupted");
             return Ok(Exit::Unknown);
         }
         Err(limit) => return Err(Error::Usage(limit.to_string())),

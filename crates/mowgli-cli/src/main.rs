@@ -195,7 +195,7 @@ fn main() -> ExitCode {
     match result {
         Ok(exit) => exit.into(),
         Err(error) => {
-            eprintln!("mowgli: {error}");
+            output::complain(format_args!("mowgli: {error}"));
             Exit::Refused.into()
         }
     }
@@ -207,7 +207,7 @@ fn arguments() -> Cli {
     Cli::try_parse().unwrap_or_else(|answer| {
         let code = match answer.print() {
             Err(error) if !answer.use_stderr() && error.kind() != io::ErrorKind::BrokenPipe => {
-                eprintln!("mowgli: {error}");
+                output::complain(format_args!("mowgli: {error}"));
                 2
             }
             _ => answer.exit_code(),

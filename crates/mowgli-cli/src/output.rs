@@ -1,6 +1,6 @@
-//! Writes to standard output. It is no error if the reader goes away, and lines fit the terminal.
+//! Writes to standard output and standard error. It is no error if the reader goes away, and lines fit the terminal.
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 use std::io::{self, ErrorKind, Write};
 
 /// Writes a text to standard output. When the reader has gone away (`mowgli check | head`), the text is dropped and the command
@@ -12,6 +12,11 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         other => other,
     }
+}
+
+/// Writes a line to standard error. A message that cannot be written is dropped: the command ends as it would otherwise.
+pub(crate) fn complain(text: impl Display) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
 /// Writes a text to standard output. Lines that are wider than the terminal are broken between words; what is carried over stands

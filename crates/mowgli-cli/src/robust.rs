@@ -308,7 +308,7 @@ fn pair(test: &Test, question: &Question, answer: &Answer, run: &Run) -> Option<
 /// Writes a drawing to a file or, for `-`, to standard output.
 fn draw(path: &Path, title: &str, drawing: Option<Drawing>) -> Result<(), Error> {
     let Some(drawing) = drawing else {
-        eprintln!("mowgli: there is neither a weak execution nor a pair to draw");
+        output::complain("mowgli: there is neither a weak execution nor a pair to draw");
         return Ok(());
     };
     let svg = drawing.svg(title);

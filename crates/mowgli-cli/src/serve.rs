@@ -88,6 +88,6 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Error> {
 /// Opens an address in the user's browser. The address has been printed, so that there is another way if this fails.
 fn open(url: &str) {
     if let Err(error) = film::open(url) {
-        eprintln!("mowgli: {error}; open the address yourself");
+        output::complain(format_args!("mowgli: {error}; open the address yourself"));
     }
 }

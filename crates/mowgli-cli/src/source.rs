@@ -170,7 +170,7 @@ impl Loaded {
         let text = fs::read_to_string(list).map_err(|source| read_error(list, source))?;
         let folder = list.parent().unwrap_or(Path::new(""));
         let mut is_empty = true;
-        for line in text.lines() {
+        for line in text.trim_start_matches('\u{feff}').lines() {
             let line = line.split('#').next().unwrap_or_default().trim();
             if line.is_empty() {
                 continue;

@@ -154,6 +154,21 @@ fn a_list_without_tests_is_an_error_as_an_empty_folder_is() {
 }
 
 #[test]
+fn a_list_may_begin_with_a_byte_order_mark_and_end_its_lines_with_returns() {
+    let folder = tempfile::tempdir().unwrap();
+    write(
+        folder.path(),
+        "one",
+        "RDMA one\n{ x@1=0; }\nP0@1 ;\nx := 1 ;\nexists (x=1)\n",
+    );
+    let list = folder.path().join("all.list");
+    fs::write(&list, "\u{feff}one.litmus\r\n").unwrap();
+    let output = mowgli(&["check", &format!("@{}", list.display())]);
+    exits(&output, 0);
+    assert!(stderr(&output).is_empty(), "{}", stderr(&output));
+}
+
+#[test]
 fn poll_and_wait_in_one_test_get_a_warning() {
     let folder = tempfile::tempdir().unwrap();
     let text = "RDMA both\n{ x@1=0; z@2=0; }\nP0@1 ;\nz^2 :=[d] x ;\npoll(2) ;\nwait(d) ;\nexists (z=0)\n";

@@ -100,6 +100,21 @@ fn tables_and_lists_fit() {
     assert_eq!(one.lines().filter(|l| l.starts_with("Test ")).count(), 1, "{one}");
 }
 
+/// A command whose messages cannot be written ends as it would otherwise.
+#[test]
+fn a_full_standard_error_changes_nothing() {
+    for arguments in [
+        &["check", "no-such-test"][..],
+        &["merge", "/dev/null"],
+        &["--no-such-option"],
+    ] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mowgli"));
+        let status = command.args(arguments).stderr(full).status().unwrap();
+        assert_eq!(status.code(), Some(2), "{arguments:?}");
+    }
+}
+
 /// Output that cannot be written is an error with its reason, also that of clap; a reader that has gone away is none.
 #[test]
 fn a_full_disk_is_an_error_and_a_closed_pipe_is_not() {

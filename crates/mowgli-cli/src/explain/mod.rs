@@ -271,7 +271,7 @@ fn drawing(answer: &Answer, litmus: &Litmus, cycle: usize) -> Option<Drawing> {
 fn draw(args: &Args, title: &str, drawing: Option<Drawing>) -> Result<(), Error> {
     let Some(drawing) = drawing else {
         if args.svg.is_some() || args.dot.is_some() {
-            eprintln!("mowgli: there is no execution to draw");
+            output::complain("mowgli: there is no execution to draw");
         }
         return Ok(());
     };
