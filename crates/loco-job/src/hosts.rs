@@ -155,7 +155,7 @@ impl Hosts {
     pub fn parse(name: &str, text: &str) -> Result<Hosts> {
         let mut hosts = Hosts(BTreeMap::new());
         let mut lines = BTreeMap::new();
-        for (number, line) in (1..).zip(text.lines()) {
+        for (number, line) in (1..).zip(text.trim_start_matches('\u{feff}').lines()) {
             let at = |why: String| FabricError::Config(format!("{name}:{number}: {why}"));
             let line = line.split('#').next().unwrap_or_default();
             let mut fields = line.split_whitespace();
@@ -298,6 +298,12 @@ mod tests {
             let found = error(text);
             assert!(found.starts_with(expected), "{text:?}: {found}");
         }
+    }
+
+    #[test]
+    fn a_file_may_begin_with_a_byte_order_mark() {
+        let hosts = Hosts::parse("h", "\u{feff}0 alpha\r\n1 beta\r\n").unwrap();
+        assert_eq!(hosts.iter().count(), 2);
     }
 
     #[test]

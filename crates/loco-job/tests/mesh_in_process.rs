@@ -8,8 +8,17 @@ use std::time::Duration;
 use loco_fabric::{Control, FabricError, NodeId, PeerState, Platform, Std, Time};
 use loco_job::{Mesh, PAYLOAD_BYTES_MAX};
 
-fn soon() -> Time {
-    Std.now().after(Duration::from_secs(5))
+/// Returns a time at which a wait that has not ended hangs.
+fn late() -> Time {
+    Std.now().after(Duration::from_secs(120))
+}
+
+/// The rounds of a race between a wait and its end: in the first ones the end comes before the wait, in the last ones
+/// hardly ever.
+const ROUNDS: std::ops::Range<u32> = 0..200;
+
+fn yield_for(times: u32) {
+    (0..times).for_each(|_| thread::yield_now());
 }
 
 fn pair() -> (Mesh, Mesh) {
@@ -29,7 +38,7 @@ fn messages_arrive_in_order_and_say_from_whom() {
         a.send(NodeId(1), &[i]).unwrap();
     }
     for i in 0..100u8 {
-        assert_eq!(b.receive(Some(soon())).unwrap(), Some((NodeId(0), vec![i])));
+        assert_eq!(b.receive(Some(late())).unwrap(), Some((NodeId(0), vec![i])));
     }
     assert_eq!(b.receive(Some(Std.now())).unwrap(), None);
 }
@@ -39,7 +48,7 @@ fn a_node_can_send_to_itself() {
     let (a, _b) = pair();
     a.send(NodeId(0), b"me").unwrap();
     assert_eq!(
-        a.receive(Some(soon())).unwrap(),
+        a.receive(Some(late())).unwrap(),
         Some((NodeId(0), b"me".to_vec()))
     );
 }
@@ -57,7 +66,7 @@ fn an_overlong_message_is_refused() {
     let long = vec![0; PAYLOAD_BYTES_MAX + 1];
     assert!(matches!(a.send(NodeId(1), &long), Err(FabricError::Config(_))));
     assert!(matches!(
-        a.allgather("x", &long, soon()),
+        a.allgather("x", &long, late()),
         Err(FabricError::Config(_))
     ));
 }
@@ -70,7 +79,7 @@ fn allgather_gives_everybody_everything() {
             scope.spawn(move || {
                 for round in 0..20u8 {
                     let own = [end.node().0 as u8, round];
-                    let all = end.allgather("addresses", &own, soon()).unwrap();
+                    let all = end.allgather("addresses", &own, late()).unwrap();
                     let expected: Vec<_> = (0..4).map(|n| (NodeId(n), vec![n as u8, round])).collect();
                     assert_eq!(all, expected);
                 }
@@ -84,11 +93,11 @@ fn allgather_does_not_disturb_messages() {
     let (a, b) = pair();
     a.send(NodeId(1), b"message").unwrap();
     thread::scope(|scope| {
-        scope.spawn(|| a.allgather("x", b"a", soon()).unwrap());
-        scope.spawn(|| b.allgather("x", b"b", soon()).unwrap());
+        scope.spawn(|| a.allgather("x", b"a", late()).unwrap());
+        scope.spawn(|| b.allgather("x", b"b", late()).unwrap());
     });
     assert_eq!(
-        b.receive(Some(soon())).unwrap(),
+        b.receive(Some(late())).unwrap(),
         Some((NodeId(0), b"message".to_vec()))
     );
 }
@@ -104,13 +113,15 @@ fn allgather_names_who_is_missing_at_its_deadline() {
 
 #[test]
 fn allgather_ends_when_a_peer_is_lost_on_the_way() {
-    let (a, b) = pair();
-    thread::scope(|scope| {
-        let waiting = scope.spawn(|| a.allgather("x", b"", soon()));
-        thread::sleep(Duration::from_millis(20));
-        b.fail();
-        assert_eq!(waiting.join().unwrap(), Err(FabricError::PeerLost(NodeId(1))));
-    });
+    for round in ROUNDS {
+        let (a, b) = pair();
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| a.allgather("x", b"", late()));
+            yield_for(round);
+            b.fail();
+            assert_eq!(waiting.join().unwrap(), Err(FabricError::PeerLost(NodeId(1))));
+        });
+    }
 }
 
 #[test]
@@ -130,7 +141,7 @@ fn close_is_a_goodbye_and_fail_is_a_loss() {
     );
     // What was sent before the end still arrives.
     assert_eq!(
-        ends[0].receive(Some(soon())).unwrap(),
+        ends[0].receive(Some(late())).unwrap(),
         Some((NodeId(2), b"last words".to_vec()))
     );
     // The one that was cut off sees the others gone.
@@ -158,11 +169,13 @@ fn dropping_the_last_handle_is_a_goodbye_unless_panicking() {
 
 #[test]
 fn close_wakes_the_receiver() {
-    let (a, _b) = pair();
-    thread::scope(|scope| {
-        let receiver = scope.spawn(|| a.receive(None));
-        thread::sleep(Duration::from_millis(20));
-        a.close();
-        assert_eq!(receiver.join().unwrap(), Ok(None));
-    });
+    for round in ROUNDS {
+        let (a, _b) = pair();
+        thread::scope(|scope| {
+            let receiver = scope.spawn(|| a.receive(None));
+            yield_for(round);
+            a.close();
+            assert_eq!(receiver.join().unwrap(), Ok(None));
+        });
+    }
 }

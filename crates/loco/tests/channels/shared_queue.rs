@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::common::{ALL, Cluster, spin_until, survivors_meet, until_lost};
 use loco::fabric::{AnyFabric, NodeId};
-use loco::{Barrier, Config, Error, Manager, Popped, Pushed, Result, SharedQueue};
+use loco::{Barrier, Error, Manager, Popped, Pushed, Result, SharedQueue};
 use loco_history::spec::{Queue, QueueCall, QueueRet};
 use loco_history::{History, Limits, MonotonicClock, Recorder, ThreadId, check};
 
@@ -166,18 +166,19 @@ fn no_value_is_lost_or_popped_twice() {
 #[test]
 fn waiting_ends() {
     for cluster in ALL {
-        let config = Config {
-            deadline: Duration::from_millis(100),
-            ..Config::default()
-        };
-        cluster.run_config(1, &config, |manager| {
+        cluster.run(1, |manager| {
             let queue = SharedQueue::<u64, _>::new(&manager, "q", HOME, 1)?;
             manager.wait_for_ready()?;
             let thread = manager.thread()?;
+            let soon = || Some(thread.now().after(Duration::from_millis(20)));
+            thread.set_deadline(soon());
             assert!(queue.pop(&thread).expect_err("it is empty").is_timeout());
+            thread.set_deadline(None);
             assert_eq!(queue.push(&thread, 1)?, Pushed::Done);
             assert_eq!(queue.try_push(&thread, 2)?, Pushed::Full);
+            thread.set_deadline(soon());
             assert!(queue.push(&thread, 2).expect_err("it is full").is_timeout());
+            thread.set_deadline(None);
             queue.close(&thread)?;
             queue.close(&thread)?;
             assert_eq!(queue.try_push(&thread, 2)?, Pushed::Closed, "though it is full");
