@@ -1,6 +1,7 @@
 //! A node of a job: `loco_node`.
 
 use std::ffi::{c_char, c_int};
+use std::io::Write as _;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -95,7 +96,10 @@ fn log_as_asked() {
                 // If another log is there already, it gets the messages.
                 let _ = log.with_writer(std::io::stderr).try_init();
             }
-            Err(error) => eprintln!("{LOG}=`{wanted}` is ignored: {error}"),
+            Err(error) => {
+                // A message that cannot be written is dropped.
+                let _ = writeln!(std::io::stderr(), "{LOG}=`{wanted}` is ignored: {error}");
+            }
         }
     });
 }

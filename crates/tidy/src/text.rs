@@ -1,4 +1,5 @@
-//! Source text: what of it is code, and of that what is not for tests. Places stay what they are.
+//! Separates code from comments and strings, and from items that only tests have. What is left out becomes spaces, so that
+//! positions and lines stay the same.
 
 /// Returns true for what names are made of.
 pub fn is_word(c: char) -> bool {
