@@ -53,6 +53,21 @@ pub fn arguments<T: Parser>() -> T {
     })
 }
 
+/// Does the work of the command `name`: begins to log, prepares its `stop`, runs it, and returns its exit code as
+/// [`exit`] does.
+pub fn run<E: Display>(
+    name: &str,
+    stop: io::Result<Stop>,
+    work: impl FnOnce(&Stop) -> Result<u8, E>,
+    code: impl FnOnce(&E) -> u8,
+) -> ExitCode {
+    init_logging();
+    match stop {
+        Ok(stop) => exit(name, &stop, work(&stop), code),
+        Err(error) => exit(name, &Stop::default(), Err(error), |_| 1),
+    }
+}
+
 /// Returns the exit code of the command `name`. It is that of the command's outcome, whose error is printed
 /// first, or 130 if the command was stopped. If the reader of the output has gone, no message is printed.
 pub fn exit<E: Display>(
@@ -94,6 +109,17 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }
 
+/// Reads a number of seconds in which something is to happen, for arguments.
+///
+/// # Errors
+/// Returns a sentence about the text that was given.
+pub fn some_seconds(text: &str) -> Result<Duration, String> {
+    match seconds(text)? {
+        Duration::ZERO => Err("give a time longer than nothing".to_owned()),
+        time => Ok(time),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,5 +130,8 @@ mod tests {
         for bad in ["", "x", "-1", "NaN", "1e400"] {
             assert!(seconds(bad).is_err(), "{bad}");
         }
+        assert_eq!(seconds("0"), Ok(Duration::ZERO));
+        assert!(some_seconds("0").is_err() && some_seconds("1e-10").is_err());
+        assert_eq!(some_seconds("0.5"), seconds("0.5"));
     }
 }

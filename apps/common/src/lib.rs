@@ -9,7 +9,7 @@ mod output;
 mod stop;
 mod team;
 
-pub use command::{arguments, exit, fabric, init_logging, seconds};
-pub use output::{OUTPUT_CLOSED, OutputError, complain, print};
+pub use command::{arguments, exit, fabric, init_logging, run, seconds, some_seconds};
+pub use output::{OUTPUT_CLOSED, OutputError, complain, counted, print};
 pub use stop::Stop;
-pub use team::{Share, Tally, Team};
+pub use team::{Share, Tally, Team, agreement};

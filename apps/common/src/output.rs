@@ -33,6 +33,11 @@ pub fn print(text: impl Display) -> Result<(), OutputError> {
     Ok(out.flush()?)
 }
 
+/// Writes a number of things: `1 node`, `2 nodes`. The plural of `thing` must end in `s`.
+pub fn counted(n: u64, thing: &str) -> String {
+    format!("{n} {thing}{}", if n == 1 { "" } else { "s" })
+}
+
 /// Prints `text` and a newline to standard error. A text that cannot be printed is lost, because there is no
 /// other place for it.
 pub fn complain(text: impl Display) {

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
-use loco_app::{Stop, print, seconds};
+use loco_app::{Stop, counted, print, some_seconds};
 use loco_kv::pick::{Distribution, Mix};
 use loco_kv::workload::{self, Outcome, Plan};
 use loco_kv::{KvError, Result, shell};
@@ -18,7 +18,7 @@ use loco_kv::{KvError, Result, shell};
 /// the node that inserted them. Every node finds every key without asking another, and reads its value by one
 /// remote read.
 #[derive(Parser)]
-#[command(version, propagate_version = true)]
+#[command(name = "kv", version, propagate_version = true)]
 struct Args {
     #[command(subcommand)]
     command: Command,
@@ -60,10 +60,10 @@ struct Load {
     #[arg(short, long, value_enum, default_value = "mixed")]
     mix: Mix,
     /// Seconds to run.
-    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = some_seconds)]
     duration: Duration,
     /// End after N operations of each thread, if that comes first.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     ops: Option<u64>,
     /// Locks that writers of different keys share.
     #[arg(long, value_name = "N", default_value = "64", value_parser = clap::value_parser!(u32).range(1..=1 << 16))]
@@ -78,13 +78,12 @@ struct Load {
 
 fn main() -> ExitCode {
     let args: Args = loco_app::arguments();
-    loco_app::init_logging();
-    let stop = match Stop::on_signals() {
-        Ok(stop) => stop,
-        Err(error) => return loco_app::exit("kv", &Stop::default(), Err(error), |_| 1),
-    };
-    let outcome = node(&args.command, &stop);
-    loco_app::exit("kv", &stop, outcome, KvError::exit_code)
+    loco_app::run(
+        "kv",
+        Stop::on_signals(),
+        |stop| node(&args.command, stop),
+        KvError::exit_code,
+    )
 }
 
 fn node(command: &Command, stop: &Stop) -> Result<u8> {
@@ -129,16 +128,16 @@ impl Load {
 /// Returns the outcome for people.
 fn summary(outcome: &Outcome) -> String {
     format!(
-        "{} lookups and {} updates on {} nodes with {} threads each: {:.0} a second\n\
-         a single lookup: p50 {} ns, p99 {} ns; {} keys, {}, window {}",
-        outcome.reads,
-        outcome.writes,
-        outcome.nodes,
-        outcome.threads,
+        "{} and {} on {} with {} each: {:.0} a second\n\
+         a single lookup: p50 {} ns, p99 {} ns; {}, {}, window {}",
+        counted(outcome.reads, "lookup"),
+        counted(outcome.writes, "update"),
+        counted(outcome.nodes as u64, "node"),
+        counted(outcome.threads.into(), "thread"),
         outcome.operations_per_second,
         outcome.latency_ns_p50,
         outcome.latency_ns_p99,
-        outcome.keys,
+        counted(outcome.keys.into(), "key"),
         outcome.distribution,
         outcome.window
     )

@@ -82,7 +82,7 @@ fn the_summary_for_people_says_what_was_done() {
     assert!(output.status.success(), "{output:?}");
     let text = text(&output.stdout);
     assert!(
-        text.contains("on 2 nodes with 1 threads each") && text.contains("; 100 keys, uniform, window 3"),
+        text.contains("on 2 nodes with 1 thread each") && text.contains("; 100 keys, uniform, window 3"),
         "{text}"
     );
 }
@@ -222,6 +222,23 @@ fn a_full_disk_is_an_error_with_its_reason() {
         assert_eq!(output.status.code(), Some(code), "{output:?}");
         let said = text(&output.stderr);
         assert!(said.contains("kv: writing the output: No space left"), "{said}");
+    }
+}
+
+#[test]
+fn the_command_gives_its_own_name_as_that_of_the_version() {
+    let output = alone(env!("CARGO_BIN_EXE_kv")).arg("--version").output().unwrap();
+    assert!(output.stdout.starts_with(b"kv "), "{output:?}");
+}
+
+#[test]
+fn a_load_without_time_or_operations_is_refused() {
+    for option in ["--duration", "--ops"] {
+        let output = alone(env!("CARGO_BIN_EXE_kv"))
+            .args(["load", option, "0"])
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(2), "{option}: {output:?}");
     }
 }
 

@@ -12,9 +12,12 @@ use clap::{Parser, Subcommand};
 use loco_app::{OutputError, Stop};
 use loco_power::{Delays, Params, PowerError, RealPlan, Result, Run, output, run_real, simulate, stability};
 
+/// The longest period, and the longest delay of a message: a second, in microseconds.
+const MICROS_MAX: u64 = 1_000_000;
+
 /// A DC/DC converter control loop over network memory.
 #[derive(Parser)]
-#[command(version, propagate_version = true)]
+#[command(name = "power", version, propagate_version = true)]
 struct Args {
     #[command(subcommand)]
     command: Command,
@@ -27,10 +30,10 @@ enum Command {
         #[command(flatten)]
         common: Common,
         /// Delay of a message each way, microseconds.
-        #[arg(long, default_value_t = 2)]
+        #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(..=MICROS_MAX))]
         delay: u64,
         /// Additional delay of a message, at most this many microseconds.
-        #[arg(long, default_value_t = 0)]
+        #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=MICROS_MAX))]
         jitter: u64,
         /// Seed of the jitter.
         #[arg(long, default_value_t = 0)]
@@ -52,13 +55,13 @@ enum Command {
 #[derive(clap::Args)]
 struct Common {
     /// Periods of the controller's loop, microseconds.
-    #[arg(long, value_delimiter = ',', default_values_t = [10, 20, 40, 60, 80, 100])]
+    #[arg(long, value_delimiter = ',', default_values_t = [10, 20, 40, 60, 80, 100], value_parser = clap::value_parser!(u64).range(1..=MICROS_MAX))]
     periods: Vec<u64>,
     /// Number of converters.
-    #[arg(long, default_value_t = loco_power::params::CONVERTERS)]
-    converters: usize,
+    #[arg(long, default_value_t = loco_power::params::CONVERTERS as u32, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    converters: u32,
     /// Time for which each period is run, milliseconds of the model.
-    #[arg(long, default_value_t = 20)]
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     duration: u64,
     /// Write output voltage over time as CSV.
     #[arg(long)]
@@ -70,18 +73,13 @@ struct Common {
 
 fn main() -> ExitCode {
     let args: Args = loco_app::arguments();
-    loco_app::init_logging();
     // A simulation has nothing to finish, so a signal ends it as it ends any program.
     let stop = match args.command {
         Command::Simulate { .. } => Ok(Stop::default()),
         Command::Run { .. } => Stop::on_signals(),
     };
-    let stop = match stop {
-        Ok(stop) => stop,
-        Err(error) => return loco_app::exit("power", &Stop::default(), Err(error), |_| 1),
-    };
-    let outcome = run(args.command, &stop).map(|()| 0);
-    loco_app::exit("power", &stop, outcome, PowerError::exit_code)
+    let work = |stop: &Stop| run(args.command, stop).map(|()| 0);
+    loco_app::run("power", stop, work, PowerError::exit_code)
 }
 
 fn run(command: Command, stop: &Stop) -> Result<()> {
@@ -143,8 +141,8 @@ impl Common {
         let standard = Params::default();
         let each = standard.reference_volts / standard.converters as f64;
         Params {
-            converters: self.converters,
-            reference_volts: each * self.converters as f64,
+            converters: self.converters as usize,
+            reference_volts: each * f64::from(self.converters),
             ..standard
         }
     }

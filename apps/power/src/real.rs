@@ -32,6 +32,20 @@ pub struct RealPlan {
     pub slow_down: u32,
 }
 
+impl RealPlan {
+    /// Returns the options that must be equal on all nodes.
+    fn options(&self) -> String {
+        let periods: Vec<_> = self.periods.iter().map(|p| p.as_micros().to_string()).collect();
+        format!(
+            "--converters {} --periods {} --duration {} --slow-down {}",
+            self.params.converters,
+            periods.join(","),
+            self.duration.as_millis(),
+            self.slow_down
+        )
+    }
+}
+
 /// A run as the controller saw it.
 #[derive(Clone, Debug)]
 pub struct RealRun {
@@ -71,6 +85,7 @@ pub fn run_real<F: Fabric>(fabric: F, plan: &RealPlan, stop: &Stop) -> Result<Ve
         let why = "one node is the controller alone: start two at least (loco run -n 2)";
         return Err(PowerError::Link(why.to_owned()));
     }
+    let _agreement = loco_app::agreement(&manager, plan.options())?;
     let side = Variables::new(&manager, *controller, converters, plan.params.converters)?;
     // The number of the next run, counted from 1.
     let next = OwnedVar::<u64, F>::new(&manager, "next", *controller)?;

@@ -85,6 +85,21 @@ fn an_interrupted_run_ends_in_time() {
 }
 
 #[test]
+fn nodes_with_different_options_are_told_so() {
+    let script = "exec $0 run --converters 2 --periods 20 --duration 1 --slow-down $((LOCO_NODE + 100))";
+    let output = launched::launched(env!("CARGO_BIN_EXE_power"), 2, "sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_power")])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        said.contains("--slow-down 100") && said.contains("--slow-down 101"),
+        "{said}"
+    );
+}
+
+#[test]
 fn mistakes_are_told() {
     let power = |args: &[&str]| alone(env!("CARGO_BIN_EXE_power")).args(args).output().unwrap();
     let help = power(&["run", "--help"]);
@@ -102,6 +117,37 @@ fn mistakes_are_told() {
         String::from_utf8_lossy(&single.stderr).contains("two at least"),
         "{single:?}"
     );
+}
+
+#[test]
+fn the_command_gives_its_own_name_as_that_of_the_version() {
+    let output = alone(env!("CARGO_BIN_EXE_power"))
+        .arg("--version")
+        .output()
+        .unwrap();
+    assert!(output.stdout.starts_with(b"power "), "{output:?}");
+}
+
+#[test]
+fn numbers_beyond_all_reason_are_refused() {
+    for (option, value) in [
+        ("--periods", "0"),
+        ("--converters", "99999999999"),
+        ("--duration", "0"),
+        ("--duration", "18446744073709551615"),
+        ("--delay", "18446744073709551615"),
+        ("--jitter", "18446744073709551615"),
+    ] {
+        let output = alone(env!("CARGO_BIN_EXE_power"))
+            .args(["simulate", option, value])
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(2), "{option}: {output:?}");
+        assert!(
+            String::from_utf8_lossy(&output.stderr).contains(option),
+            "{output:?}"
+        );
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use loco_app::{Stop, print, seconds};
+use loco_app::{Stop, counted, print, some_seconds};
 use loco_transfer::{BankConfig, Outcome, Plan, Result, TransferError, run};
 
 /// Transfers between accounts on several nodes, each under the locks of both accounts.
@@ -14,7 +14,7 @@ use loco_transfer::{BankConfig, Outcome, Plan, Result, TransferError, run};
 /// Start it on every node: `loco run -n 3 -- transfer`. The lowest node checks that no money was made or
 /// lost, and prints the result. Ctrl-C ends the run early, with the check.
 #[derive(Parser)]
-#[command(version)]
+#[command(name = "transfer", version)]
 struct Args {
     /// Threads of each node.
     #[arg(short, long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=256))]
@@ -23,10 +23,10 @@ struct Args {
     #[arg(short, long, value_name = "N", default_value = "1000000")]
     accounts: usize,
     /// Locks that the accounts share, striped over the nodes.
-    #[arg(short, long, value_name = "N", default_value = "341")]
-    locks: usize,
+    #[arg(short, long, value_name = "N", default_value = "341", value_parser = clap::value_parser!(u32).range(1..=1 << 16))]
+    locks: u32,
     /// Seconds to run.
-    #[arg(short, long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
+    #[arg(short, long, value_name = "SECONDS", default_value = "5", value_parser = some_seconds)]
     duration: Duration,
     /// Let all threads pay into one account under one lock, instead of transferring between random accounts.
     #[arg(long)]
@@ -41,20 +41,19 @@ struct Args {
 
 fn main() -> ExitCode {
     let args: Args = loco_app::arguments();
-    loco_app::init_logging();
-    let stop = match Stop::on_signals() {
-        Ok(stop) => stop,
-        Err(error) => return loco_app::exit("transfer", &Stop::default(), Err(error), |_| 1),
-    };
-    let outcome = node(&args, &stop);
-    loco_app::exit("transfer", &stop, outcome, TransferError::exit_code)
+    loco_app::run(
+        "transfer",
+        Stop::on_signals(),
+        |stop| node(&args, stop),
+        TransferError::exit_code,
+    )
 }
 
 fn node(args: &Args, stop: &Stop) -> Result<u8> {
     let plan = Plan {
         bank: BankConfig {
             accounts: args.accounts,
-            locks: args.locks,
+            locks: args.locks as usize,
             deposit: if args.single_lock {
                 0
             } else {
@@ -78,15 +77,15 @@ fn node(args: &Args, stop: &Stop) -> Result<u8> {
 /// Returns the outcome for people.
 fn summary(outcome: &Outcome) -> String {
     format!(
-        "{} transfers on {} nodes with {} threads each: {:.0} a second; {} refused for lack of money\n\
-         {} accounts under {} locks hold {} together, as they should",
-        outcome.transfers,
-        outcome.nodes,
-        outcome.threads,
+        "{} on {} with {} each: {:.0} a second; {} refused for lack of money\n\
+         {} accounts under {} hold {} together, as they should",
+        counted(outcome.transfers, "transfer"),
+        counted(outcome.nodes as u64, "node"),
+        counted(outcome.threads.into(), "thread"),
         outcome.transfers_per_second,
         outcome.short,
         outcome.accounts,
-        outcome.locks,
+        counted(outcome.locks as u64, "lock"),
         outcome.total
     )
 }

@@ -17,6 +17,34 @@ fn outcome(output: &Output) -> serde_json::Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
+#[test]
+fn the_command_gives_its_own_name_as_that_of_the_version() {
+    let output = alone(env!("CARGO_BIN_EXE_transfer"))
+        .arg("--version")
+        .output()
+        .unwrap();
+    assert!(output.stdout.starts_with(b"transfer "), "{output:?}");
+}
+
+#[test]
+fn a_run_without_time_and_locks_without_end_are_refused() {
+    for (option, value) in [
+        ("--duration", "0"),
+        ("--locks", "0"),
+        ("--locks", "2305843009213693951"),
+    ] {
+        let output = alone(env!("CARGO_BIN_EXE_transfer"))
+            .args([option, value])
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(2), "{option}: {output:?}");
+        assert!(
+            String::from_utf8_lossy(&output.stderr).contains(option),
+            "{output:?}"
+        );
+    }
+}
+
 /// With few accounts and fewer locks, transfers meet: in both orders, and on one lock for both accounts.
 #[test]
 fn no_money_is_made_or_lost() {

@@ -74,7 +74,8 @@ impl FromStr for FabricChoice {
                 "shm" => Ok(FabricChoice::Shm),
                 "verbs" => Ok(FabricChoice::Verbs),
                 "ofi" => Ok(FabricChoice::Ofi(None)),
-                "auto" => Ok(FabricChoice::Auto),
+                // An empty variable or argument is none.
+                "" | "auto" => Ok(FabricChoice::Auto),
                 _ => Err(unknown(name)),
             },
             Some(("ofi", provider)) => Ok(FabricChoice::Ofi(Some(provider.parse()?))),
@@ -109,8 +110,8 @@ impl FabricChoice {
     /// Returns [`FabricError::Config`] when it names no fabric.
     pub fn from_env() -> Result<FabricChoice> {
         match std::env::var(var::FABRIC) {
-            Ok(name) if !name.is_empty() => name.parse(),
-            _ => Ok(FabricChoice::default()),
+            Ok(name) => name.parse(),
+            Err(_) => Ok(FabricChoice::default()),
         }
     }
 }
@@ -124,8 +125,8 @@ mod tests {
         for name in ["shm", "verbs", "ofi", "ofi:tcp", "ofi:verbs;ofi_rxm", "auto"] {
             assert_eq!(name.parse::<FabricChoice>().unwrap().to_string(), name);
         }
+        assert_eq!("".parse::<FabricChoice>().unwrap(), FabricChoice::Auto);
         for name in [
-            "",
             "tcp",
             "ofi:",
             "shm:tcp",

@@ -26,7 +26,7 @@ use error::CliError;
 
 /// Composable objects over network memory: launcher, demonstration, benchmarks.
 #[derive(Parser)]
-#[command(version, propagate_version = true)]
+#[command(name = "loco", version, propagate_version = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -57,8 +57,11 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    loco_app::init_logging();
     let cli: Cli = loco_app::arguments();
+    // Helpers of the launcher have nothing to log, and what is wrong with `LOCO_LOG` has been said by then.
+    if !matches!(cli.command, Command::Exec(_) | Command::Guard) {
+        loco_app::init_logging();
+    }
     let outcome = match cli.command {
         Command::Run(args) => run::run(&args),
         Command::Demo(args) => demo::run(&args),

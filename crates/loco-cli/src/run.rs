@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use loco::fabric::{Address, FabricChoice, Hosts, NodeId, Platform, Rendezvous, Secret, Std, var};
+use loco_app::seconds;
 
 use crate::error::CliError;
 use crate::launcher::{Node, Plan, Remote, is_name, launch};
@@ -264,9 +265,4 @@ fn command(text: &str) -> Result<String, String> {
 fn name(text: &str) -> Result<String, String> {
     let wrong = || format!("`{text}` cannot be the name of a variable");
     is_name(text).then(|| text.to_owned()).ok_or_else(wrong)
-}
-
-fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
-    Duration::try_from_secs_f64(seconds).map_err(|e| e.to_string())
 }

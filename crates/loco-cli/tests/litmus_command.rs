@@ -122,6 +122,8 @@ fn mistakes_are_reported_once_and_name_the_remedy() {
             &["litmus", "infer", "/dev/null/x"],
             "/dev/null/x: Not a directory",
         ),
+        (&["litmus", "table", "/dev/null"], "no result in /dev/null"),
+        (&["litmus", "infer", "/dev/null"], "no result in /dev/null"),
     ] {
         let output = loco(arguments);
         let error = text(&output.stderr);

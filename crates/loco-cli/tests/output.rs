@@ -9,8 +9,9 @@ use std::process::{Command, Stdio};
 const LOCO: &str = env!("CARGO_BIN_EXE_loco");
 
 /// Every subcommand that prints a result, as quick as it can be.
-const COMMANDS: [&[&str]; 13] = [
+const COMMANDS: [&[&str]; 15] = [
     &["--help"],
+    &["--version"],
     &["help", "check"],
     &["fabrics"],
     &["fabrics", "--json"],
@@ -19,6 +20,7 @@ const COMMANDS: [&[&str]; 13] = [
     &["check", "sst", "--nodes", "2"],
     &["check", "sst", "--nodes", "2", "--json"],
     &["bench", "put", "--iters", "100", "--json"],
+    &["stress", "atomic", "--ops", "20"],
     &["demo", "--quick"],
     &["litmus", "run", "MP1", "--runs", "20"],
     &["litmus", "run", "MP1", "--runs", "20", "--json"],
@@ -51,7 +53,7 @@ fn a_full_disk_is_an_error_with_its_reason() {
         let (code, said) = ends(arguments, full.into());
         assert_eq!(code, Some(1), "{arguments:?}: {said}");
         assert!(
-            said.contains("writing the output: No space left on device"),
+            said.starts_with("loco: writing the output: No space left on device"),
             "{arguments:?}: {said}"
         );
         assert!(!said.contains("panicked"), "{arguments:?}: {said}");
@@ -67,6 +69,12 @@ fn a_reader_that_has_gone_ends_the_command_quietly() {
         assert_eq!(code, Some(128 + 13), "{arguments:?}: {said}");
         assert!(!said.contains("panicked"), "{arguments:?}: {said}");
     }
+}
+
+#[test]
+fn the_version_is_that_of_the_command() {
+    let output = Command::new(LOCO).arg("--version").output().unwrap();
+    assert!(output.stdout.starts_with(b"loco "), "{output:?}");
 }
 
 /// A command whose messages cannot be written ends as it would otherwise.

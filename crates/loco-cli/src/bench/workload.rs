@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
+use loco_app::some_seconds;
 use loco_kv::pick::{Distribution, Mix};
 use serde::Serialize;
 
@@ -21,7 +22,7 @@ const WARM_UP: u32 = 10;
 #[derive(Clone, Debug, clap::Args, Serialize)]
 pub struct Workload {
     /// Seconds for which `lock`, `transfer`, `queue` and `kv` are measured.
-    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = some_seconds)]
     #[serde(serialize_with = "as_seconds", rename = "duration_seconds")]
     pub(super) duration: Duration,
     /// For `kv`: the probabilities of the keys (Zipf's exponent is 0.99).
@@ -39,14 +40,6 @@ pub struct Workload {
     /// For `transfer`: accounts.
     #[arg(long, value_name = "N", default_value = "1000000", value_parser = clap::value_parser!(u32).range(2..))]
     pub(super) accounts: u32,
-}
-
-fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
-    match Duration::try_from_secs_f64(seconds) {
-        Ok(duration) if !duration.is_zero() => Ok(duration),
-        _ => Err("give a time longer than nothing".to_owned()),
-    }
 }
 
 fn as_seconds<S: serde::Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use loco_app::print;
+use loco_app::{counted, print};
 use loco_sim::{
     Bounds, Completeness, Config, Faults, Report, Schedule, Stats, Strategy, execution_graph, explore, film,
     replay,
@@ -42,7 +42,7 @@ const SIZED: [&str; 11] = [
     "soak",
 ];
 
-/// Explore what the RDMA memory model allows a built-in object to do.
+/// Explore what the RDMA memory model allows a built-in object to do
 ///
 /// The shipped object runs on the operational model of RDMA, in small worlds of
 /// nodes that use it. Every explored execution is checked against what the object
@@ -463,12 +463,11 @@ fn print_text(glob: bool, object: Object, size: Size, report: &Report) -> Result
         seconds,
         ..
     } = report.stats;
-    let plural = |n: u64| if n == 1 { "" } else { "s" };
     let name = object.name();
     print(format_args!(
-        "{name}: {nodes} nodes, {threads} thread{} each, {ops} operation{} each",
-        plural(threads as u64),
-        plural(ops)
+        "{name}: {nodes} nodes, {} each, {} each",
+        counted(threads as u64, "thread"),
+        counted(ops, "operation")
     ))?;
     match &report.failure {
         Some(failure) => {

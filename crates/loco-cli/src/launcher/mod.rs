@@ -12,7 +12,7 @@
 //!
 //! Not covered: a process that left its node's group *and* outlives a `kill -9` of the launcher.
 //!
-//! A node on another host is the same with `ssh` as its process here; [`ssh`] says how the far side is ended.
+//! For a node on another host the process here is an `ssh`; the module [`ssh`] says how the far side is ended.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

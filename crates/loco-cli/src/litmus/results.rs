@@ -8,7 +8,7 @@ use loco_litmus::{Record, infer, results};
 
 use crate::error::CliError;
 
-/// Sum results up: for each fabric and family of tests, what was run and what was seen.
+/// Sum results up: for each fabric and family of tests, what was run and what was seen
 ///
 /// Rows are families of tests: the folder of the catalogue, the pivot of
 /// generated tests, or the folder of files. `share` is how much of what the
@@ -31,7 +31,7 @@ pub struct TableArgs {
     html: Option<PathBuf>,
 }
 
-/// Say which orderings a fabric has, from the results of litmus tests.
+/// Say which orderings a fabric has, from the results of litmus tests
 ///
 /// For each rule of a family of models: whether a state was seen that the
 /// rule forbids, and else how many runs could have shown otherwise. With
@@ -75,11 +75,18 @@ pub fn infer(args: &InferArgs) -> Result<u8, CliError> {
     Ok(u8::from(broken || !inferred.unexplained.is_empty()))
 }
 
-/// Reads the results of all files.
+/// Reads the results of all files. Without any there is nothing to sum up or to infer from, which is an error.
 fn read(files: &[PathBuf]) -> Result<Vec<Record>, CliError> {
     let mut records = Vec::new();
     for file in files {
         records.extend(results::read(file)?);
+    }
+    if records.is_empty() {
+        let names: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
+        return Err(CliError::Usage(format!(
+            "no result in {}: `loco litmus run --out FILE` writes results",
+            names.join(", ")
+        )));
     }
     Ok(records)
 }

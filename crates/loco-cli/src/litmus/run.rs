@@ -15,7 +15,7 @@ use crate::error::CliError;
 use crate::launcher::{Plan as JobPlan, launch};
 use crate::run::local_nodes;
 
-/// Run litmus tests on the fabric, many times, and say what the model says of each state that was seen.
+/// Run litmus tests on the fabric, many times, and say what the model says of each state that was seen
 ///
 /// Outside a job it starts --nodes processes on this machine. Started as a job
 /// (`loco run`, mpirun, srun) it is one of its nodes. Every node gets the same

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use loco::fabric::{FabricChoice, NodeId, var};
-use loco_app::{complain, print};
+use loco_app::{complain, counted, print};
 use serde::Serialize;
 
 use crate::error::CliError;
@@ -27,7 +27,7 @@ use journals::Journals;
 use judge::Findings;
 use load::{Load, Object};
 
-/// Let processes use an object at the same time, and check what they saw.
+/// Let processes use an object at the same time, and check what they saw
 ///
 /// Every thread of every node makes random calls as fast as it can. It records
 /// each in a journal that survives it, by the host's monotonic clock. The
@@ -169,8 +169,11 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         print(Record::new("stress", args.fabric.to_string(), parameters, results).line()?)?;
     } else {
         print(format_args!(
-            "{}: {} nodes, {} threads each, {run_s:.1} s; {}checked in {check_s:.1} s",
-            args.object, args.nodes, args.load.threads, results.findings
+            "{}: {} nodes, {} each, {run_s:.1} s; {}checked in {check_s:.1} s",
+            args.object,
+            args.nodes,
+            counted(args.load.threads.into(), "thread"),
+            results.findings
         ))?;
     }
     Ok(code)
