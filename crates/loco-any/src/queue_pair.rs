@@ -67,7 +67,9 @@ impl QueuePair for AnyQueuePair {
         operation!(self, src, dst, |qp, src, dst| qp.put(src, dst, work))
     }
 
-    #[inline]
+    // This must be inlined, as the put over shared memory must be (see `ShmQueuePair::put_inline`): a call in between
+    // would hide the length of the data, and take as long as the put.
+    #[inline(always)]
     fn put_inline(&mut self, data: &[u8], dst: Target<'_, AnyRemote>, work: Work) -> Result<Posted> {
         let offset = dst.offset;
         match (self, dst.remote) {
