@@ -77,6 +77,21 @@ fn the_version_is_that_of_the_command() {
     assert!(output.stdout.starts_with(b"loco "), "{output:?}");
 }
 
+#[test]
+fn records_name_the_fabric_that_was_used() {
+    let output = Command::new(LOCO)
+        .args(["stress", "atomic", "--ops", "20", "--json", "--fabric", "auto"])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let record: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let fabric = record["fabric"].as_str();
+    assert!(
+        fabric.is_some_and(|name| !["", "auto"].contains(&name)),
+        "{record}"
+    );
+}
+
 /// A command whose messages cannot be written ends as it would otherwise.
 #[test]
 fn a_full_standard_error_changes_nothing() {

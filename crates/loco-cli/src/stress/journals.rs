@@ -1,4 +1,4 @@
-//! The files in which the nodes of `loco stress` record their calls.
+//! The files in which the nodes of `loco stress` record their calls, and the fabric that they chose.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -10,6 +10,9 @@ use loco_history::{History, read_journal};
 use serde::de::DeserializeOwned;
 
 use crate::error::CliError;
+
+/// The file with the name of the fabric.
+const FABRIC: &str = "fabric";
 
 /// A directory for the journals, removed at the end.
 pub(super) struct Journals(PathBuf);
@@ -43,6 +46,12 @@ impl Journals {
 pub(super) struct Recorded(BTreeMap<OsString, Vec<u8>>);
 
 impl Recorded {
+    /// Returns the name of the fabric that the nodes used.
+    pub(super) fn fabric(&self) -> String {
+        let name = self.0.get(OsStr::new(FABRIC)).map_or(&[][..], Vec::as_slice);
+        String::from_utf8_lossy(name).into_owned()
+    }
+
     /// Returns the calls of one thread.
     pub(super) fn of<C: DeserializeOwned, R: DeserializeOwned>(
         &self,
@@ -66,6 +75,11 @@ impl Drop for Journals {
         // An error here would help nobody.
         let _ = std::fs::remove_dir_all(&self.0);
     }
+}
+
+/// Records the name of the fabric in use.
+pub(super) fn write_fabric(directory: &Path, name: &str) -> Result<(), CliError> {
+    std::fs::write(directory.join(FABRIC), name).map_err(CliError::os("writing the name of the fabric"))
 }
 
 /// Returns the path of a thread's journal. `part` distinguishes two histories of one thread.

@@ -166,7 +166,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
             nodes: args.nodes,
             load: &args.load,
         };
-        print(Record::new("stress", args.fabric.to_string(), parameters, results).line()?)?;
+        print(Record::new("stress", recorded.fabric(), parameters, results).line()?)?;
     } else {
         print(format_args!(
             "{}: {} nodes, {} each, {run_s:.1} s; {}checked in {check_s:.1} s",

@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use loco::fabric::Fabric as _;
 use loco::{Config, Manager};
 
-use super::calls;
 use super::load::{Load, Object};
 use super::worker::Site;
+use super::{calls, journals};
 use crate::error::CliError;
 use crate::meet;
 
@@ -32,6 +33,9 @@ pub struct Args {
 pub fn node(args: &Args) -> Result<u8, CliError> {
     let config = Config::default().deadline(CALL_PATIENCE);
     let manager = Manager::with_config(meet::fabric()?, config)?;
+    if manager.nodes().first() == Some(&manager.node()) {
+        journals::write_fabric(&args.directory, &manager.fabric().caps().name)?;
+    }
     let site = Site::new(manager, args.load.clone(), args.directory.clone())?;
     match args.object {
         Object::Atomic => calls::atomic(&site),
