@@ -53,8 +53,8 @@ pub fn arguments<T: Parser>() -> T {
     })
 }
 
-/// Does the work of the command `name`: begins to log, prepares its `stop`, runs it, and returns its exit code as
-/// [`exit`] does.
+/// Runs the command `name`: begins to log, does the `work`, and returns the exit code as [`exit`] does. A `stop` that
+/// could not be had is an error, and nothing is done.
 pub fn run<E: Display>(
     name: &str,
     stop: io::Result<Stop>,
