@@ -6,7 +6,7 @@
 use super::ast::Test;
 use super::graph::{Graph, NodeId, Op, Type};
 use super::predefined::Rel;
-use super::resolve::Axiom;
+use super::resolver::Axiom;
 use crate::event::Execution;
 use crate::relation::Relation;
 

@@ -18,6 +18,7 @@ mod plan;
 mod predefined;
 mod resolve;
 mod resolve_expr;
+mod resolver;
 mod robust;
 mod search;
 mod values;
@@ -33,7 +34,7 @@ pub use ast::Test;
 pub use diagnostic::{Diagnostic, Kind, Source};
 pub use embedded::{Embedded, FILES, Included, Includes, find};
 pub use predefined::{RELATIONS, Rel, SETS, Set};
-pub use resolve::Axiom;
+pub use resolver::Axiom;
 pub use robust::{strong, weak_execution};
 
 use crate::declarative::problem::Problem;

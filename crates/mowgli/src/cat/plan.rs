@@ -6,7 +6,7 @@
 use super::ast::Test;
 use super::graph::{Flags, Graph, NodeId, Op, Type};
 use super::predefined::{Rel, Set};
-use super::resolve::Axiom;
+use super::resolver::Axiom;
 
 /// One operation on slots. A slot holds the value of a node or of a part of one.
 #[derive(Clone, Debug)]

@@ -3,58 +3,18 @@
 //! Names are resolved in the order of the text, an included file where it is included. So a file can define what a file that it
 //! includes later refers to. A function is put in place of each call, and its types are checked there.
 
-use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::ast::{Binding, Check, Expr, Item, Test};
+use super::ast::{Binding, Check, Item, Test};
 use super::diagnostic::{Diagnostic, Kind, Source, position};
 use super::embedded::Includes;
-use super::graph::{Graph, NodeId, Op, Type};
+use super::graph::{NodeId, Op, Type};
 use super::limits::{FILES_MAX, NESTING_MAX};
 use super::parser;
-use super::predefined::{RELATIONS, SETS};
+use super::resolver::{Axiom, Def, Function, Place, Resolved, Resolver};
 use crate::litmus::syntax::nearest;
 use crate::litmus::{Severity, Span};
-
-/// An axiom, or a requirement on programs.
-#[derive(Clone, Debug)]
-pub struct Axiom {
-    /// The property stated.
-    pub test: Test,
-    /// Whether the property must fail.
-    pub negated: bool,
-    /// The expression of which it is stated.
-    pub(super) expr: NodeId,
-    /// The name after `as`, or the text of the axiom.
-    pub name: String,
-    /// The file that states it.
-    pub file: String,
-    /// Its line in that file, from 1.
-    pub line: usize,
-}
-
-impl fmt::Display for Axiom {
-    /// Writes the property, its name and its place: `acyclic "sc" (sc.cat, line 6)`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let not = if self.negated { "~" } else { "" };
-        let (test, name) = (self.test.keyword(), &self.name);
-        write!(f, "{not}{test} \"{name}\" ({}, line {})", self.file, self.line)
-    }
-}
-
-/// The meaning of a file.
-#[derive(Debug, Default)]
-pub(super) struct Resolved {
-    pub(super) title: Option<String>,
-    pub(super) graph: Graph,
-    pub(super) axioms: Vec<Axiom>,
-    /// Names of the sets and relations that the file and its includes define.
-    pub(super) terms: Vec<String>,
-    pub(super) requirements: Vec<Axiom>,
-    pub(super) shows: Vec<(String, NodeId)>,
-    pub(super) diagnostics: Vec<Diagnostic>,
-}
 
 /// Resolves a file and all that it includes; with `without`, axioms of that name are left out and definitions of that name are
 /// empty.
@@ -84,89 +44,7 @@ pub(super) fn resolve(
     resolver.out
 }
 
-/// A name and its meaning.
-pub(super) struct Entry {
-    pub(super) name: String,
-    pub(super) def: Def,
-    pub(super) source: Arc<Source>,
-    pub(super) span: Span,
-    pub(super) used: bool,
-}
-
-#[derive(Clone)]
-pub(super) enum Def {
-    Value(NodeId),
-    Function(Rc<Function>),
-    /// A definition with an error, which has been reported.
-    Broken,
-}
-
-pub(super) struct Function {
-    pub(super) params: Vec<(String, Span)>,
-    pub(super) body: Expr,
-    /// Definitions that the body sees.
-    pub(super) scope: usize,
-    pub(super) source: Arc<Source>,
-}
-
-/// Names bound in the body of a function or of a recursive definition, innermost last.
-pub(super) type Locals<'l> = &'l [(String, NodeId)];
-
-pub(super) struct Resolver<'i> {
-    pub(super) includes: &'i dyn Includes,
-    pub(super) prelude: Arc<Source>,
-    /// The rule that is left out.
-    pub(super) without: Option<&'i str>,
-    pub(super) out: Resolved,
-    /// Later definitions hide earlier ones.
-    pub(super) scope: Vec<Entry>,
-    /// The files being read, outermost first.
-    pub(super) files: Vec<Arc<Source>>,
-    pub(super) files_read: usize,
-    pub(super) operators: usize,
-    pub(super) calls: usize,
-    /// Nesting of expressions, through calls.
-    pub(super) depth: usize,
-}
-
-/// The place at which an expression is resolved.
-#[derive(Clone, Copy)]
-pub(super) struct Place<'l> {
-    pub(super) source: &'l Arc<Source>,
-    /// Definitions that count.
-    pub(super) scope: usize,
-    pub(super) locals: Locals<'l>,
-}
-
 impl Resolver<'_> {
-    fn predefine(&mut self, prelude: &Arc<Source>) {
-        let sets = SETS.map(|(name, set)| (name, Op::Set(set)));
-        let relations = RELATIONS.map(|(name, rel)| (name, Op::Rel(rel)));
-        for (name, op) in sets.into_iter().chain(relations) {
-            let id = self.out.graph.add(op);
-            self.define(name, prelude, &(0..0), Def::Value(id));
-        }
-    }
-
-    fn define(&mut self, name: &str, source: &Arc<Source>, span: &Span, def: Def) {
-        self.scope.push(Entry {
-            name: name.to_owned(),
-            def,
-            source: source.clone(),
-            span: span.clone(),
-            used: false,
-        });
-    }
-
-    pub(super) fn report(&mut self, diagnostic: Diagnostic) {
-        self.out.diagnostics.push(diagnostic);
-    }
-
-    /// Returns whether the text read is the prelude or included by it.
-    pub(super) fn in_prelude(&self) -> bool {
-        self.files.first().is_none_or(|f| Arc::ptr_eq(f, &self.prelude))
-    }
-
     fn file(&mut self, source: &Arc<Source>) {
         self.files_read += 1;
         match parser::parse(source) {

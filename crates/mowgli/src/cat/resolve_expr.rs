@@ -6,7 +6,7 @@ use super::ast::{Binary, Expr, ExprKind, Unary};
 use super::diagnostic::{Diagnostic, Kind, Source, position};
 use super::graph::{NodeId, Op, Type};
 use super::limits::{DEPTH_MAX, NESTING_MAX, OPERATORS_MAX};
-use super::resolve::{Def, Place, Resolver};
+use super::resolver::{Def, Place, Resolver};
 use crate::litmus::Span;
 use crate::litmus::syntax::nearest;
 
