@@ -370,6 +370,70 @@ pub fn unsignaled_operations_report_nothing<W: World>() {
     assert_eq!(word(&here, 0), 5, "a later completion covers it");
 }
 
+/// Short operations that are posted one after the other do what each says, with and without the hint that more follow. A
+/// fabric may send several together.
+pub fn short_operations_in_a_row<W: World>() {
+    const ROUNDS: u64 = 100;
+    const WORDS: usize = 3;
+    let [a, b] = &W::nodes(2)[..] else { unreachable!() };
+    let (there, remote) = share(b, a, 64);
+    let here = allocate(a, 128);
+    let mut poster = Poster::new(a, b.node());
+    let value = |round: u64, i: usize| round << 8 | i as u64;
+    for round in 1..=ROUNDS {
+        let work = match round % 2 {
+            0 => Work::unsignaled(),
+            _ => Work::unsignaled().more(),
+        };
+        for i in 0..WORDS {
+            let word = value(round, i).to_ne_bytes();
+            let _ = poster.qp.put_inline(&word, target(&remote, 8 * i), work).unwrap();
+        }
+        let odd = [u8::try_from(round).unwrap(); 3];
+        let _ = poster.qp.put_inline(&odd, target(&remote, 24), work).unwrap();
+        poster.complete(|qp, work| qp.get(local(&here, 0, 32), target(&remote, 0), work));
+        let mut put = [0, 1, 2].map(|i| value(round, i));
+        assert_eq!(words(&here, 0), put, "a get after the puts");
+        assert_eq!(words(&there, 0), put);
+        let mut bytes = [0; 8];
+        there.read(24, &mut bytes).unwrap();
+        assert_eq!((&bytes[..3], &bytes[3..]), (&odd[..], &[0; 5][..]));
+
+        if a.caps().atomicity != Atomicity::None {
+            let before = (round - 1) * WORDS as u64;
+            for i in 0..WORDS {
+                let result = local(&here, 32 + 8 * i, 8);
+                let _ = poster.qp.fetch_add(target(&remote, 32), 1, result, work).unwrap();
+            }
+            for i in 0..WORDS {
+                let old = before + i as u64;
+                let (at, result) = (target(&remote, 40), local(&here, 56 + 8 * i, 8));
+                let _ = poster.qp.compare_swap(at, old, old + 1, result, work).unwrap();
+            }
+            poster.complete(|qp, work| qp.get(local(&here, 80, 16), target(&remote, 32), work));
+            let counted = [0, 1, 2].map(|i| before + i);
+            assert_eq!(words(&here, 32), counted, "old values of the sum");
+            assert_eq!(words(&here, 56), counted, "values found");
+            assert_eq!([word(&here, 80), word(&here, 88)], [before + WORDS as u64; 2]);
+        }
+
+        for i in 0..WORDS {
+            let to = local(&here, 96 + 8 * i, 8);
+            let _ = poster.qp.get(to, target(&remote, 16 - 8 * i), work).unwrap();
+        }
+        poster.complete(|qp, work| qp.get(local(&here, 120, 3), target(&remote, 24), work));
+        put.reverse();
+        assert_eq!(words(&here, 96), put);
+        here.read(120, &mut bytes).unwrap();
+        assert_eq!(&bytes[..3], &odd[..]);
+    }
+}
+
+/// Returns three words from `offset` on.
+fn words<M: Memory>(memory: &M, offset: usize) -> [u64; 3] {
+    [0, 8, 16].map(|at| word(memory, offset + at))
+}
+
 /// Every id comes back exactly once, in posting order for each queue pair, with the right peer.
 pub fn each_operation_is_reported_once<W: World>() {
     const OPERATIONS: u64 = 400;

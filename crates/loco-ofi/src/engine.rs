@@ -18,8 +18,8 @@ use loco_host::word;
 
 use crate::heap::Heap;
 use crate::order::{Class, Mapping, Words};
-use crate::piece::{NOBODY, Pieces};
-use crate::port::{Event, Port, Posting, Registration, Verb};
+use crate::piece::{NOBODY, Part, Pieces, cut};
+use crate::port::{Event, PARTS_MAX, Port, Posting, Range, Registration, Verb};
 use crate::queue::{Op, Queue};
 use crate::weak::Weak;
 
@@ -49,6 +49,10 @@ pub(crate) struct Engine {
     piece_bytes: usize,
     queues: Vec<Option<Queue>>,
     free: Vec<u32>,
+    /// The most operations that a piece carries.
+    parts_max: usize,
+    /// The queue pairs with operations that wait for others to share a piece with.
+    gathering: Vec<u32>,
     /// The queue pairs that wait for room at the provider.
     waiting: VecDeque<u32>,
     reports: Vec<Completion>,
@@ -69,6 +73,10 @@ impl Engine {
         piece_bytes: usize,
     ) -> Engine {
         let under_way_max = port.offer.tx().size.clamp(16, 512);
+        let parts_max = match &weak {
+            None if mapping.gathers() => port.offer.tx().rma_iov_limit.clamp(1, PARTS_MAX),
+            _ => 1,
+        };
         Engine {
             registrations: Vec::new(),
             port,
@@ -81,6 +89,8 @@ impl Engine {
             piece_bytes,
             queues: Vec::new(),
             free: Vec::new(),
+            parts_max,
+            gathering: Vec::new(),
             waiting: VecDeque::new(),
             reports: Vec::new(),
             events: Vec::new(),
@@ -136,8 +146,16 @@ impl Engine {
         if queue.len() >= depth {
             return Err(FabricError::QueueFull(queue.peer));
         }
+        // A short operation waits for others to share a piece with: for one that follows at once, or while a piece is under
+        // way, the end of which leads to progress.
+        let is_short = op.len <= self.piece_bytes / self.parts_max;
+        let may_wait = is_short && (op.more || queue.is_under_way());
         queue.push(op);
-        self.issue(index);
+        match queue.unissued() {
+            waiting if waiting >= self.parts_max || !may_wait => self.issue(index),
+            1 => self.gathering.push(index),
+            _ => {}
+        }
         Ok(())
     }
 
@@ -240,54 +258,44 @@ impl Engine {
         let Some(op) = queue.op(sequence) else {
             return Ok(true);
         };
-        let place = op.place + op.issued as u64;
-        let rmw = op.class() == Class::Rmw;
+        let (place, left) = (op.place + op.issued as u64, op.len - op.issued);
+        let (verb, name, class) = (op.verb, op.name, op.class());
         let (len, word_bytes) = match self.mapping.words {
-            _ if rmw => (8, 8),
-            Words::Atomic => cut(place, op.len - op.issued, self.piece_bytes),
-            Words::Rma => ((op.len - op.issued).min(self.piece_bytes), 1),
+            _ if class == Class::Rmw => (8, 8),
+            Words::Atomic => cut(place, left, self.piece_bytes),
+            Words::Rma => (left.min(self.piece_bytes), 1),
         };
         let piece = self.pieces.get(piece_index);
-        piece.queue = index;
-        piece.sequence = sequence;
-        piece.offset = op.issued;
-        piece.len = len;
-        piece.phase = if rmw { 0 } else { (place % 8) as usize };
-        let data = piece.data();
-        match op.verb {
-            Verb::Write => match &op.local {
-                Some((memory, offset)) => {
-                    let source = memory.address(offset + op.issued, len)?;
-                    // SAFETY: the source was checked just now; the buffer has room for a piece, and is ours.
-                    unsafe { word::copy(data, source, len) };
-                }
-                // SAFETY: as above.
-                None => unsafe { word::write(data, &op.data[op.issued..op.issued + len]) },
-            },
-            Verb::FetchAdd | Verb::CompareSwap => {
-                let (operand, comparison) = op.operands;
-                // SAFETY: the buffer has room for three words, and is ours.
-                unsafe {
-                    word::write(data, &operand.to_ne_bytes());
-                    word::write(data.add(8), &comparison.to_ne_bytes());
-                }
+        piece.begin(index, class, place);
+        piece.add(sequence, op, len)?;
+        let mut joins = len == left && word_bytes == 8;
+        while joins && piece.parts.len() < self.parts_max {
+            let next = sequence + piece.parts.len() as u64;
+            let room = self.piece_bytes - piece.len();
+            let Some(op) = queue.op(next) else { break };
+            joins = op.joins(verb, room) && !self.mapping.holds(class, class);
+            if joins {
+                piece.add(next, op, op.len)?;
             }
-            Verb::Read => {}
         }
         let own = self.registrations.get(self.own).and_then(Option::as_ref);
         let to = &self.peers[peer_index];
+        let remote = |part: &Part| Range {
+            start: to.base + part.place,
+            len: part.len,
+        };
         let posting = Posting {
-            verb: op.verb,
+            verb,
             words: self.mapping.words,
             to: to.addr,
-            remote: to.base + place,
+            remote: piece.parts.iter().map(remote).collect(),
             key: to.key,
-            local: data,
+            local: piece.data(),
             desc: own.map_or(std::ptr::null_mut(), Registration::desc),
-            len,
+            len: piece.len(),
             word_bytes,
             context: self.pieces.context(piece_index),
-            delivered: match op.class() {
+            delivered: match class {
                 Class::Write => self.mapping.writes_need_delivery(),
                 Class::Read | Class::Rmw => false,
             },
@@ -300,17 +308,24 @@ impl Engine {
         };
         match posted {
             Ok(true) => {
-                queue.issued(len);
+                for part in &self.pieces.get(piece_index).parts {
+                    queue.issued(part.len);
+                }
                 Ok(true)
             }
             Ok(false) => Ok(false),
-            Err(error) => Err(failure(op.name, peer, &error)),
+            Err(error) => Err(failure(name, peer, &error)),
         }
     }
 
     /// Makes progress: takes ended pieces from the provider, and issues the operations that they allow.
     pub(crate) fn progress(&mut self, job: &Membership) {
         self.look_for_departures(job);
+        let mut gathering = std::mem::take(&mut self.gathering);
+        for index in gathering.drain(..) {
+            self.issue(index);
+        }
+        self.gathering = gathering;
         let mut events = std::mem::take(&mut self.events);
         loop {
             let read = match &mut self.weak {
@@ -366,34 +381,40 @@ impl Engine {
             return;
         };
         let piece = self.pieces.get(piece_index);
-        let (index, sequence) = (piece.queue, piece.sequence);
-        piece.queue = NOBODY;
+        let index = std::mem::replace(&mut piece.queue, NOBODY);
         let queue = match self.queues.get_mut(index as usize) {
             Some(Some(queue)) => queue,
             _ => return self.pieces.give(piece_index), // It was given up.
         };
-        queue.ended(sequence);
-        let oldest = queue.oldest() == sequence;
-        let (peer, failure_before) = (queue.peer, queue.failure.clone());
-        let Some(op) = queue.op(sequence) else {
-            return self.pieces.give(piece_index);
-        };
-        match event.status {
-            Ok(()) if op.class() == Class::Write => self.pieces.give(piece_index),
-            Ok(()) if oldest => {
-                land(&mut self.pieces, piece_index, op);
-                self.pieces.give(piece_index);
+        let peer = queue.peer;
+        let mut broken = None;
+        for part in &piece.parts {
+            queue.ended(part.sequence);
+            let failure_before = queue.failure.clone();
+            let Some(op) = queue.op(part.sequence) else {
+                continue;
+            };
+            match &event.status {
+                Ok(()) if op.class() == Class::Write => {}
+                Ok(()) => {
+                    op.arrived.push(piece_index);
+                    piece.landing += 1;
+                }
+                Err(error) => {
+                    let error = match job.check_alive(peer) {
+                        Err(gone) => gone,
+                        Ok(()) => failure_before.unwrap_or_else(|| failure(op.name, peer, error)),
+                    };
+                    op.failed.get_or_insert_with(|| error.clone());
+                    broken.get_or_insert(error);
+                }
             }
-            Ok(()) => op.arrived.push(piece_index),
-            Err(error) => {
-                let error = match job.check_alive(peer) {
-                    Err(gone) => gone,
-                    Ok(()) => failure_before.unwrap_or_else(|| failure(op.name, peer, &error)),
-                };
-                op.failed.get_or_insert_with(|| error.clone());
-                queue.break_off(&error);
-                self.pieces.give(piece_index);
-            }
+        }
+        if piece.landing == 0 {
+            self.pieces.give(piece_index);
+        }
+        if let Some(error) = broken {
+            queue.break_off(&error);
         }
         self.issue(index);
         self.collect(index);
@@ -409,8 +430,8 @@ impl Engine {
             let sequence = queue.oldest();
             if let Some(op) = queue.op(sequence) {
                 for &piece in &arrived {
-                    land(&mut self.pieces, piece, op);
-                    self.pieces.give(piece);
+                    self.pieces.get(piece).land(sequence, op);
+                    self.pieces.landed(piece);
                 }
             }
             match queue.take_ended() {
@@ -437,7 +458,7 @@ impl Engine {
             let (reports, pieces) = queue.give_up(&error);
             self.reports.extend(reports);
             for piece in pieces {
-                self.pieces.give(piece);
+                self.pieces.landed(piece);
             }
             let number = u32::try_from(index).unwrap_or(u32::MAX);
             self.pieces.abandon(number);
@@ -465,36 +486,6 @@ impl Engine {
     }
 }
 
-/// Copies a result to its destination.
-fn land(pieces: &mut Pieces, index: u32, op: &Op) {
-    let piece = pieces.get(index);
-    let Some((memory, offset)) = &op.local else { return };
-    let from = match op.class() {
-        // SAFETY: the buffer has room for three words.
-        Class::Rmw => unsafe { piece.data().add(16) },
-        Class::Read | Class::Write => piece.data(),
-    };
-    match memory.address(offset + piece.offset, piece.len) {
-        // SAFETY: both ranges are mapped: one was checked just now, the other is the piece's.
-        Ok(to) => unsafe { word::copy(to, from, piece.len) },
-        // The range was checked when the operation was posted.
-        Err(error) => tracing::error!("{} of a result: {error}", op.name),
-    }
-}
-
-/// Returns the length of the next piece from `place`, and the size of its words: as many whole words as there are, or
-/// one aligned part of a word.
-fn cut(place: u64, len: usize, piece_bytes: usize) -> (usize, usize) {
-    if place.is_multiple_of(8) && len >= 8 {
-        return ((len & !7).min(piece_bytes & !7), 8);
-    }
-    let fits = [4, 2]
-        .into_iter()
-        .find(|&size| size <= len && place.is_multiple_of(size as u64));
-    let size = fits.unwrap_or(1);
-    (size, size)
-}
-
 /// Returns the error of an operation that the provider refused or that failed.
 fn failure(operation: &'static str, peer: NodeId, error: &std::io::Error) -> FabricError {
     FabricError::Operation {
@@ -504,49 +495,5 @@ fn failure(operation: &'static str, peer: NodeId, error: &std::io::Error) -> Fab
         cause: "the peer ended, freed that memory or took this node's access away, or the network between the hosts \
                 failed; `FI_LOG_LEVEL=warn` lets libfabric say more"
             .to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::cut;
-
-    /// Returns the pieces of `len` bytes from `place`.
-    fn pieces(mut place: u64, mut len: usize) -> Vec<(usize, usize)> {
-        let mut all = Vec::new();
-        while len > 0 {
-            let (bytes, word) = cut(place, len, 64);
-            assert!(bytes > 0 && bytes <= len && place.is_multiple_of(word as u64));
-            all.push((bytes, word));
-            place += bytes as u64;
-            len -= bytes;
-        }
-        all
-    }
-
-    #[test]
-    fn words_are_never_cut() {
-        assert_eq!(pieces(8, 8), [(8, 8)]);
-        assert_eq!(pieces(0, 136), [(64, 8), (64, 8), (8, 8)]);
-        assert_eq!(pieces(4, 12), [(4, 4), (8, 8)]);
-        assert_eq!(pieces(1, 10), [(1, 1), (2, 2), (4, 4), (2, 2), (1, 1)]);
-        assert_eq!(pieces(20, 4), [(4, 4)]);
-        assert_eq!(pieces(26, 2), [(2, 2)]);
-        for place in 0..16 {
-            for len in 0..40_usize {
-                let bytes: usize = pieces(place, len).iter().map(|(bytes, _)| bytes).sum();
-                assert_eq!(bytes, len);
-                // Every aligned word of the range is in one piece of words.
-                let whole = (place.next_multiple_of(8)..place + len as u64)
-                    .step_by(8)
-                    .filter(|word| word + 8 <= place + len as u64);
-                let words: usize = pieces(place, len)
-                    .iter()
-                    .filter(|(_, word)| *word == 8)
-                    .map(|(bytes, _)| bytes / 8)
-                    .sum();
-                assert_eq!(words, whole.count());
-            }
-        }
     }
 }

@@ -202,6 +202,12 @@ impl Mapping {
         self.by_calls
     }
 
+    /// Returns true if a piece may carry several operations: its provider carries out the parts of an atomic whole, and in
+    /// their order.
+    pub(crate) fn gathers(&self) -> bool {
+        self.by_calls && self.words == Words::Atomic
+    }
+
     /// Returns true if completions must say that the data are placed (`FI_DELIVERY_COMPLETE`), because something waits
     /// for them.
     pub(crate) fn needs_delivery(&self) -> bool {

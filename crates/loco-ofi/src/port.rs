@@ -12,6 +12,7 @@ use std::os::fd::RawFd;
 use std::ptr::{self, NonNull};
 
 use loco_fabric::{FabricError, Result};
+use smallvec::SmallVec;
 
 use crate::ffi::Api;
 use crate::ffi::types::*;
@@ -20,6 +21,11 @@ use crate::provider::Offer;
 
 /// The longest name of an endpoint.
 const NAME_BYTES_MAX: usize = 256;
+/// The most ranges of a peer's memory in one piece.
+pub(crate) const PARTS_MAX: usize = 4;
+/// The offsets of the values to compare with and of the results in the data of read-modify-writes. The operands come first.
+pub(crate) const COMPARISONS_AT: usize = 8 * PARTS_MAX;
+pub(crate) const RESULTS_AT: usize = 2 * COMPARISONS_AT;
 /// The number of completions taken at once.
 pub(crate) const BATCH: usize = 64;
 
@@ -60,18 +66,27 @@ pub(crate) enum Verb {
     CompareSwap,
 }
 
-/// A piece to be posted.
+/// A range of a peer's memory, at the address as the peer registered it.
 #[derive(Clone, Copy)]
+pub(crate) struct Range {
+    pub(crate) start: u64,
+    pub(crate) len: usize,
+}
+
+/// A piece to be posted.
+#[derive(Clone)]
 pub(crate) struct Posting {
     pub(crate) verb: Verb,
     pub(crate) words: Words,
     pub(crate) to: Addr,
-    /// The address as the peer registered it.
-    pub(crate) remote: u64,
+    /// The ranges that the piece accesses, in their order: one, unless words travel as elements of atomics.
+    pub(crate) remote: SmallVec<[Range; PARTS_MAX]>,
     pub(crate) key: u64,
-    /// The data, the place for the result, or for read-modify-writes three words: operand, comparison, result.
+    /// The data or the place for the results of all ranges, or for read-modify-writes the operands, the values to compare with
+    /// ([`COMPARISONS_AT`]) and the results ([`RESULTS_AT`]).
     pub(crate) local: *mut u8,
     pub(crate) desc: *mut c_void,
+    /// The number of bytes of all ranges.
     pub(crate) len: usize,
     /// The size of the words, where they travel as elements of atomics.
     pub(crate) word_bytes: usize,
@@ -343,19 +358,20 @@ impl Port {
             iov_base: posting.local.cast(),
             iov_len: posting.len,
         };
-        let remote = RmaIov {
-            addr: posting.remote,
-            len: posting.len,
+        let remote = |range: &Range| RmaIov {
+            addr: range.start,
+            len: range.len,
             key: posting.key,
         };
+        let remote: SmallVec<[RmaIov; PARTS_MAX]> = posting.remote.iter().map(remote).collect();
         let mut desc = posting.desc;
         let message = MsgRma {
             msg_iov: &raw const local,
             desc: &raw mut desc,
             iov_count: 1,
             addr: posting.to,
-            rma_iov: &raw const remote,
-            rma_iov_count: 1,
+            rma_iov: remote.as_ptr(),
+            rma_iov_count: remote.len(),
             context: posting.context,
             ..zeroed()
         };
@@ -380,14 +396,15 @@ impl Port {
             addr: posting.local.wrapping_add(at).cast(),
             count,
         };
-        let remote = RmaIoc {
-            addr: posting.remote,
-            count,
+        let remote = |range: &Range| RmaIoc {
+            addr: range.start,
+            count: range.len / word_bytes,
             key: posting.key,
         };
-        let (operand, comparison) = (words(0), words(8));
+        let remote: SmallVec<[RmaIoc; PARTS_MAX]> = posting.remote.iter().map(remote).collect();
+        let (operand, comparison) = (words(0), words(COMPARISONS_AT));
         let mut result = match posting.verb {
-            Verb::FetchAdd | Verb::CompareSwap => words(16),
+            Verb::FetchAdd | Verb::CompareSwap => words(RESULTS_AT),
             Verb::Write | Verb::Read => words(0),
         };
         let mut descs = [posting.desc; 3];
@@ -397,8 +414,8 @@ impl Port {
             desc: operand_desc,
             iov_count: 1,
             addr: posting.to,
-            rma_iov: &raw const remote,
-            rma_iov_count: 1,
+            rma_iov: remote.as_ptr(),
+            rma_iov_count: remote.len(),
             datatype: datatype(word_bytes),
             op: FI_ATOMIC_WRITE,
             context: posting.context,

@@ -19,6 +19,8 @@ pub(crate) struct Op {
     pub(crate) id: WorkRequestId,
     pub(crate) signaled: bool,
     pub(crate) fenced: bool,
+    /// Another operation follows at once.
+    pub(crate) more: bool,
     pub(crate) verb: Verb,
     /// The place in the peer's mapping.
     pub(crate) place: u64,
@@ -49,6 +51,14 @@ impl Op {
 
     pub(crate) fn is_issued(&self) -> bool {
         self.issued == self.len
+    }
+
+    /// Returns true if the operation may follow others in one piece that has room for `room` bytes and does what `verb`
+    /// says: it is short, consists of whole words, and need not wait for results.
+    pub(crate) fn joins(&self, verb: Verb, room: usize) -> bool {
+        let whole = self.place.is_multiple_of(8) && self.len.is_multiple_of(8);
+        let fits = (1..=room).contains(&self.len);
+        self.verb == verb && !self.fenced && self.issued == 0 && whole && fits
     }
 
     fn has_ended(&self) -> bool {
@@ -93,6 +103,16 @@ impl Queue {
 
     pub(crate) fn len(&self) -> usize {
         self.ops.len()
+    }
+
+    /// Returns the number of operations that are not issued completely.
+    pub(crate) fn unissued(&self) -> usize {
+        usize::try_from(self.first + self.ops.len() as u64 - self.next).unwrap_or(usize::MAX)
+    }
+
+    /// Returns true if pieces are under way.
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.under_way != [0; 3]
     }
 
     pub(crate) fn push(&mut self, op: Op) {
@@ -155,7 +175,7 @@ impl Queue {
         self.under_way[class as usize] -= 1;
     }
 
-    /// Returns the number of the oldest operation, whose results may land.
+    /// Returns the number of the oldest operation, whose results may land. Those of later ones arrive and wait.
     pub(crate) fn oldest(&self) -> u64 {
         self.first
     }

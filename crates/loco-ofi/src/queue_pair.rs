@@ -120,6 +120,7 @@ fn op(name: &'static str, verb: Verb, place: u64, len: usize, work: Work) -> Op 
         id: work.id,
         signaled: work.signaled,
         fenced: work.fenced,
+        more: work.more,
         verb,
         place,
         len,

@@ -132,7 +132,7 @@ impl Weak {
         let mut handed_on = Posting {
             context: room.address(),
             delivered: class == Class::Write,
-            ..*posting
+            ..posting.clone()
         };
         let mut data = None;
         if class == Class::Write {
