@@ -36,6 +36,7 @@ mod state;
 mod system;
 #[cfg(test)]
 mod tests;
+mod watch;
 mod wire;
 
 pub use parcel::PAYLOAD_BYTES_MAX;
@@ -97,10 +98,10 @@ impl Mesh {
     /// Makes the end of a node from `sessions`, its connections: one for each other node of `job`.
     fn over(job: &Job, mut sessions: BTreeMap<NodeId, Session>) -> Result<Mesh> {
         let state = Arc::new(State::new(job.node(), job.nodes().into()));
-        let (wire, openers) = Wire::new(Arc::clone(&state), job.timeouts(), |node| sessions.remove(&node))?;
+        let (wire, inbox) = Wire::new(Arc::clone(&state), job.timeouts(), |node| sessions.remove(&node))?;
         let wire = Arc::new(wire);
         let served = Arc::clone(&wire);
-        let thread = spawn("loco-mesh", move || served.run(openers))?;
+        let thread = spawn("loco-mesh", move || served.run(inbox))?;
         let link = Link::Tcp(wire, Mutex::new(Some(thread)));
         Ok(Mesh(Arc::new(End { state, link })))
     }

@@ -16,13 +16,14 @@
 
 use std::io::{self, Read};
 use std::net::Shutdown;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use loco_fabric::{FabricError, NodeId, PeerState, Platform, Result, Std, Time};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::event::epoll::EventFlags;
+use rustix::event::{EventfdFlags, eventfd};
 
 use super::connection::Connection;
 use super::frame::{Decoded, Frame, decode};
@@ -31,6 +32,7 @@ use super::parcel::PAYLOAD_BYTES_MAX;
 use super::session::Session;
 use super::state::State;
 use super::system::time_left;
+use super::watch::Watch;
 use crate::timeouts::Timeouts;
 
 /// Bytes that may wait to be written to one peer before senders wait.
@@ -61,6 +63,13 @@ pub(super) struct Wire {
     paused: AtomicBool,
 }
 
+/// What the I/O thread starts with.
+pub(super) struct Inbox {
+    /// By index of the peer; none at the own index.
+    openers: Vec<Option<Opener>>,
+    watch: Watch,
+}
+
 /// The state that the I/O thread keeps for a connection.
 struct Incoming {
     /// None at the own index.
@@ -73,12 +82,12 @@ struct Incoming {
 }
 
 impl Wire {
-    /// Takes over connections; [`run`](Wire::run) must be started, with the openers that come back.
+    /// Takes over connections; [`run`](Wire::run) must be started, with the inbox that comes back.
     pub(super) fn new(
         state: Arc<State>,
         timeouts: &Timeouts,
         mut session_of: impl FnMut(NodeId) -> Option<Session>,
-    ) -> Result<(Wire, Vec<Option<Opener>>)> {
+    ) -> Result<(Wire, Inbox)> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|e| FabricError::os("creating an eventfd".to_owned(), &e.into()))?;
         let mut openers = Vec::new();
@@ -99,6 +108,8 @@ impl Wire {
             .map_err(|e| FabricError::os(format!("preparing the connection with {node}"), &e))
         };
         let connections = state.nodes().iter().map(connection).collect::<Result<_>>()?;
+        let watch = Watch::new(state.nodes().len(), &wake)
+            .map_err(|e| FabricError::os("preparing to wait for connections".to_owned(), &e))?;
         let wire = Wire {
             connections,
             heartbeat_interval: timeouts.heartbeat_interval,
@@ -107,7 +118,7 @@ impl Wire {
             paused: AtomicBool::new(false),
             state,
         };
-        Ok((wire, openers))
+        Ok((wire, Inbox { openers, watch }))
     }
 
     /// Sends a frame, waiting for room until `deadline` (a default patience without one).
@@ -175,7 +186,8 @@ impl Wire {
     }
 
     /// Runs the I/O thread: serves until this node leaves and its peers have heard of it.
-    pub(super) fn run(self: &Arc<Self>, openers: Vec<Option<Opener>>) {
+    pub(super) fn run(self: &Arc<Self>, inbox: Inbox) {
+        let Inbox { openers, mut watch } = inbox;
         let _guard = LoseAllOnPanic(&self.state);
         let start = Std.now();
         let incoming = |opener: Option<Opener>| Incoming {
@@ -190,6 +202,10 @@ impl Wire {
         let mut last_pass = start;
         let mut last_round = start;
         let mut leave_by = None;
+        for (index, incoming) in incoming.iter().enumerate() {
+            self.listen(&mut watch, index, incoming, leave_by);
+        }
+        let mut turns = Vec::new();
         loop {
             match self.phase.load(Ordering::Acquire) {
                 RUNNING => {}
@@ -201,7 +217,7 @@ impl Wire {
                 }
                 _ => break,
             }
-            let (ready, woken) = self.poll(&incoming, leave_by);
+            let woken = self.sleep(&mut watch, leave_by);
             let now = Std.now();
             forgive_own_absence(&mut incoming, now.since(last_pass), self.heartbeat_interval);
             last_pass = now;
@@ -210,31 +226,29 @@ impl Wire {
             // take time in proportion to the cube of its nodes.
             let is_round =
                 woken || leave_by.is_some() || now.since(last_round) >= self.heartbeat_interval / 2;
+            turns.clear();
             if is_round {
                 last_round = now;
+                turns.extend(0..incoming.len());
+            } else {
+                turns.extend_from_slice(watch.ready_connections());
             }
-            for (index, connection) in self.connections.iter().enumerate() {
-                let Some(connection) = connection else { continue };
-                if !is_round && ready[index].is_empty() {
+            for &index in &turns {
+                let Some(connection) = &self.connections[index] else {
                     continue;
-                }
-                if incoming[index].open && leave_by.is_none() && self.state.is_shunned(index) {
+                };
+                let (incoming, ready) = (&mut incoming[index], watch.ready(index));
+                if incoming.open && leave_by.is_none() && self.state.is_shunned(index) {
                     // Others have said so.
-                    incoming[index].open = false;
-                    incoming[index].ended = true;
+                    incoming.open = false;
+                    incoming.ended = true;
                     connection.finish();
                 } else if leave_by.is_some() {
-                    self.see_off(connection, &mut incoming[index], ready[index], &mut scratch);
-                } else if incoming[index].open {
-                    self.serve(
-                        index,
-                        connection,
-                        &mut incoming[index],
-                        ready[index],
-                        &mut scratch,
-                        now,
-                    );
+                    self.see_off(connection, incoming, ready, &mut scratch);
+                } else if incoming.open {
+                    self.serve(index, connection, incoming, ready, &mut scratch, now);
                 }
+                self.listen(&mut watch, index, incoming, leave_by);
             }
         }
         for connection in self.connections.iter().flatten() {
@@ -242,60 +256,40 @@ impl Wire {
         }
     }
 
-    /// Waits for something to do, at most a heartbeat interval. Returns what is ready, by index, and whether another
-    /// thread woke this one.
-    fn poll(&self, incoming: &[Incoming], leave_by: Option<Time>) -> (Vec<PollFlags>, bool) {
-        let mut any_paused = false;
-        let mut fds = vec![PollFd::from_borrowed_fd(self.wake.as_fd(), PollFlags::IN)];
-        let mut polled = Vec::new();
-        for (index, connection) in self.connections.iter().enumerate() {
-            let Some(connection) = connection else { continue };
-            if incoming[index].ended || !(incoming[index].open || leave_by.is_some()) {
-                continue;
-            }
-            let mut wanted = PollFlags::RDHUP;
-            if leave_by.is_some() || self.state.has_room(index) {
-                wanted |= PollFlags::IN;
-            } else {
-                any_paused = true;
-            }
-            if connection.has_queued() {
-                wanted |= PollFlags::OUT;
-            }
-            fds.push(PollFd::from_borrowed_fd(connection.stream.as_fd(), wanted));
-            polled.push(index);
+    /// Says what to wait for on a connection, after its turn.
+    fn listen(&self, watch: &mut Watch, index: usize, incoming: &Incoming, leave_by: Option<Time>) {
+        let Some(connection) = &self.connections[index] else {
+            return;
+        };
+        let is_leaving = leave_by.is_some();
+        let mut wanted = EventFlags::empty();
+        if !incoming.ended && (incoming.open || is_leaving) {
+            wanted |= EventFlags::RDHUP;
+            wanted.set(EventFlags::IN, is_leaving || self.state.has_room(index));
+            wanted.set(EventFlags::OUT, connection.has_queued());
         }
+        watch.listen(index, &connection.stream, wanted);
+    }
+
+    /// Waits for something to do, at most a heartbeat interval. Returns true if another thread woke this one.
+    fn sleep(&self, watch: &mut Watch, leave_by: Option<Time>) -> bool {
         // Relaxed: see `parcels_taken`.
-        self.paused.store(any_paused, Ordering::Relaxed);
-        let wait = match leave_by {
+        self.paused.store(watch.is_paused(), Ordering::Relaxed);
+        let time = match leave_by {
             Some(by) => by.since(Std.now()).min(self.heartbeat_interval),
             None => self.heartbeat_interval,
         };
-        let wait = Timespec::try_from(wait).unwrap_or(Timespec {
-            tv_sec: 1,
-            tv_nsec: 0,
+        let woken = watch.wait(time).unwrap_or_else(|error| {
+            // Out of memory: the connections stay as they are; try again after a pause.
+            tracing::warn!(%error, "waiting for connections failed");
+            std::thread::sleep(self.heartbeat_interval);
+            false
         });
-        let mut ready = vec![PollFlags::empty(); self.connections.len()];
-        match poll(&mut fds, Some(&wait)) {
-            Ok(_) => {
-                for (fd, index) in fds[1..].iter().zip(polled) {
-                    ready[index] = fd.revents();
-                }
-            }
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => {
-                // Out of memory: the connections stay as they are; try again after a pause.
-                tracing::warn!(%error, "poll failed");
-                std::thread::sleep(self.heartbeat_interval);
-            }
-        }
-        let woken = !fds[0].revents().is_empty();
-        drop(fds);
         if woken {
             let mut count = [0; 8];
             let _ = rustix::io::read(&self.wake, &mut count);
         }
-        (ready, woken)
+        woken
     }
 
     /// Gives one connection its turn.
@@ -304,17 +298,17 @@ impl Wire {
         index: usize,
         connection: &Connection,
         incoming: &mut Incoming,
-        ready: PollFlags,
+        ready: EventFlags,
         scratch: &mut [u8],
         now: Time,
     ) {
-        let closing = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+        let closing = EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR;
         // The socket's buffer bounds what a closing peer has sent: it is taken in whether there is room or
         // not.
         let is_closing = ready.intersects(closing);
         let has_room = self.state.has_room(index) || is_closing;
         let mut end = None;
-        if has_room && ready.intersects(PollFlags::IN | closing) {
+        if has_room && ready.intersects(EventFlags::IN | closing) {
             end = self.read(index, connection, incoming, is_closing, scratch);
         } else if has_room && !incoming.buffer.is_empty() {
             end = self.deliver(index, incoming, false);
@@ -449,7 +443,7 @@ impl Wire {
         &self,
         connection: &Connection,
         incoming: &mut Incoming,
-        ready: PollFlags,
+        ready: EventFlags,
         scratch: &mut [u8],
     ) {
         if incoming.ended {
