@@ -18,8 +18,8 @@ use crate::{KvError, Result};
 const PICKS: usize = 1 << 18;
 /// The number of batches between two looks at the clock.
 const BATCHES_AT_ONCE: usize = 16;
-/// The number of lookups of each thread that are timed one by one.
-const TIMED: usize = 10_000;
+/// The most lookups of each thread that are timed one by one.
+const TIMED: u64 = 10_000;
 
 /// The workload to run.
 #[derive(Clone, Debug)]
@@ -230,7 +230,8 @@ fn serve<F: Fabric>(
         counts: done,
         per_second: all / begin.elapsed().as_secs_f64(),
     };
-    for &pick in &picks[..TIMED.min(picks.len())] {
+    let timed = usize::try_from(TIMED.min(most)).unwrap_or(usize::MAX);
+    for &pick in picks.iter().take(timed) {
         let begin = Instant::now();
         let found = store.get(thread, &key(pick))?;
         let took = begin.elapsed();
