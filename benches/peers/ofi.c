@@ -6,13 +6,15 @@
  *   ofi put-rate|get-rate|add-rate ITERATIONS [HOW...]
  *                                          operations a second of both processes, each with 64 under way at the other
  *
- * HOW is `rma`: puts and gets are writes and reads of libfabric, which may tear words, and not atomic ones as loco's are; or
- * `fd`: the completion queue has a descriptor to sleep on, as loco's has.
+ * HOW is `rma`: puts and gets are writes and reads of libfabric, which may tear words, and not atomic ones as loco's are;
+ * `fd`: the completion queue has a descriptor to sleep on, as loco's has; or `thread`: the process has a second thread, which
+ * sleeps all the time. The kernel and the C library do less for a process with one.
  *
  * Two processes, provider `tcp` at 127.0.0.1. The endpoint, the modes of registration and the flags are those that loco asks
  * for (crates/loco-ofi): FI_EP_RDM, FI_THREAD_DOMAIN, a completion for every operation, none that waits for delivery. Results are
  * checked.
- * Built with: cc -O2 ofi.c -lfabric */
+ * Built with: cc -O2 ofi.c -lfabric -lpthread */
+#include <pthread.h>
 #include <rdma/fabric.h>
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_cm.h>
@@ -70,7 +72,7 @@ static struct fid_cq *cq;
 static struct fid_ep *ep;
 static struct fid_mr *mr;
 static fi_addr_t peer;
-static int rma, descriptor;
+static int rma, descriptor, threads;
 
 static void fail(const char *what, const char *why) {
     fprintf(stderr, "ofi: %s: %s\n", what, why);
@@ -265,7 +267,14 @@ static double rates(enum verb verb, size_t offset, long warmup, long count) {
     return mine->rate + other->rate;
 }
 
+static void *sleeper(void *nothing) {
+    for (;;) pause();
+    return nothing;
+}
+
 static void run(int begins, const char *what, long iterations) {
+    pthread_t thread;
+    if (threads && pthread_create(&thread, NULL, sleeper, NULL)) fail("pthread_create", "no thread");
     cards[begins].phase = 0;
     mine = &cards[begins], other = &cards[!begins];
     open_endpoint();
@@ -301,9 +310,10 @@ int main(int argc, char **argv) {
     for (int i = 3; i < argc; i++) {
         if (!strcmp(argv[i], "rma")) rma = 1;
         else if (!strcmp(argv[i], "fd")) descriptor = 1;
+        else if (!strcmp(argv[i], "thread")) threads = 1;
         else found = 0;
     }
-    if (!found || iterations < 1000) fail("usage", "ofi put|get|add[-rate] ITERATIONS [rma] [fd], at least 1000 iterations");
+    if (!found || iterations < 1000) fail("usage", "ofi put|get|add[-rate] ITERATIONS [rma] [fd] [thread], at least 1000 iterations");
     cards = mmap(NULL, 2 * sizeof *cards, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (cards == MAP_FAILED) fail("mmap", "no memory");
     signal(SIGCHLD, ended);

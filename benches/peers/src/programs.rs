@@ -52,7 +52,7 @@ impl Programs {
         };
         compile("cc", "memory", &[]);
         compile("cc", "lmdb", &["-llmdb"]);
-        compile("cc", "ofi", &["-lfabric"]);
+        compile("cc", "ofi", &["-lfabric", "-lpthread"]);
         compile("cc", "kv_redis", &["-lhiredis", "-lm"]);
         for name in ["mpi", "barrier", "lock"] {
             compile("mpicc", name, &[]);

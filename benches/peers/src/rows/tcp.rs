@@ -9,11 +9,16 @@ const COST: (f64, f64) = (1.1, 0.9);
 /// OpenMPI by TCP alone.
 const LAYERS: &str = "--mca pml ob1 --mca btl self,tcp --mca btl_tcp_if_include lo --mca osc pt2pt";
 
-/// Returns `ofi.c` as the peers of a row: with the operations that loco posts, and with those that may tear words.
+/// Returns `ofi.c` as the peers of a row: with the operations that loco posts; the same in a process that has, as loco's, a descriptor to sleep on and more
+/// than one thread; and with operations that may tear words.
 fn libfabric<const N: usize>(goal: f64, modes: [&'static str; N]) -> Vec<Peer> {
-    let names = ["libfabric, the same", "libfabric, words may tear"];
-    let goals = [Some(goal), None];
-    let hows = [&[][..], &["rma"]];
+    let names = [
+        "libfabric, the same",
+        "libfabric, the same with a descriptor and a thread",
+        "libfabric, words may tear",
+    ];
+    let goals = [Some(goal), None, None];
+    let hows = [&[][..], &["fd", "thread"], &["rma"]];
     let sides = modes.into_iter().zip(hows);
     let peers = sides.zip(names).zip(goals);
     peers
@@ -72,7 +77,7 @@ pub(super) fn all() -> Vec<Row> {
             Nanoseconds,
             ["put"],
             [
-                libfabric(COST.0, ["put", "put"]),
+                libfabric(COST.0, ["put"; 3]),
                 ucx("ucp_put_lat over tcp", "ucp_put_lat", "8"),
             ],
         ),
@@ -81,7 +86,7 @@ pub(super) fn all() -> Vec<Row> {
             Nanoseconds,
             ["get"],
             [
-                libfabric(COST.0, ["get", "get"]),
+                libfabric(COST.0, ["get"; 3]),
                 ucx("ucp_get over tcp", "ucp_get", "8"),
                 openmpi("MPI_Get and flush over tcp", "get-time"),
             ],
@@ -91,7 +96,7 @@ pub(super) fn all() -> Vec<Row> {
             Nanoseconds,
             ["atomic"],
             [
-                libfabric(COST.0, ["add"]),
+                libfabric(COST.0, ["add"; 2]),
                 ucx("ucp_fadd over tcp", "ucp_fadd", "8"),
                 openmpi("MPI_Fetch_and_op over tcp", "add-time"),
             ],
@@ -100,19 +105,19 @@ pub(super) fn all() -> Vec<Row> {
             "put 8 B over tcp, rate",
             Rate,
             ["put"],
-            [libfabric(COST.1, ["put-rate", "put-rate"])],
+            [libfabric(COST.1, ["put-rate"; 3])],
         ),
         over_tcp(
             "get 8 B over tcp, rate",
             Rate,
             ["get"],
-            [libfabric(COST.1, ["get-rate", "get-rate"])],
+            [libfabric(COST.1, ["get-rate"; 3])],
         ),
         over_tcp(
             "fetch-add over tcp, rate",
             Rate,
             ["atomic"],
-            [libfabric(COST.1, ["add-rate"])],
+            [libfabric(COST.1, ["add-rate"; 2])],
         ),
         ping_pong("ring over tcp 64 B", "64"),
         ping_pong("ring over tcp 4 KiB", "4096"),
