@@ -23,6 +23,10 @@ use crate::port::{Event, PARTS_MAX, Port, Posting, Range, Registration, Verb};
 use crate::queue::{Op, Queue};
 use crate::weak::Weak;
 
+/// The number of pieces of a queue pair under way from which on operations wait for others to share a piece with. The first
+/// ones do not wait, because the thread may look at nothing for a while after it has posted them.
+const AHEAD: u32 = 2;
+
 /// The means to reach a peer's memory.
 pub(crate) struct Peer {
     /// The number of its endpoint in the address vector.
@@ -146,10 +150,10 @@ impl Engine {
         if queue.len() >= depth {
             return Err(FabricError::QueueFull(queue.peer));
         }
-        // A short operation waits for others to share a piece with: for one that follows at once, or while a piece is under
-        // way, the end of which leads to progress.
+        // A short operation waits for others to share a piece with: for one that follows at once, or while pieces are under
+        // way, the ends of which lead to progress.
         let is_short = op.len <= self.piece_bytes / self.parts_max;
-        let may_wait = is_short && (op.more || queue.is_under_way());
+        let may_wait = is_short && (op.more || queue.under_way() >= AHEAD);
         queue.push(op);
         match queue.unissued() {
             waiting if waiting >= self.parts_max || !may_wait => self.issue(index),

@@ -110,9 +110,9 @@ impl Queue {
         usize::try_from(self.first + self.ops.len() as u64 - self.next).unwrap_or(usize::MAX)
     }
 
-    /// Returns true if pieces are under way.
-    pub(crate) fn is_under_way(&self) -> bool {
-        self.under_way != [0; 3]
+    /// Returns the number of pieces that are under way.
+    pub(crate) fn under_way(&self) -> u32 {
+        self.under_way.iter().sum()
     }
 
     pub(crate) fn push(&mut self, op: Op) {
