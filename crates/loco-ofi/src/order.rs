@@ -32,7 +32,8 @@
 //! **Known.** `ofi_rxm` carries out an atomic, whole, when it handles the header, and handles headers in their order.
 //! It promises message order and sizes of 0, since its reads and writes go another way and may overtake its atomics.
 //! The mapping therefore does not ask for sizes between atomics. Between atomics, write-after-write order also gives
-//! write-after-read order here. The provider's attributes do not say so ([`Trust::Known`]). [`Trust::Attributes`]
+//! write-after-read order here. The provider's attributes do not say so ([`Trust::Known`]). The parts of an atomic on several
+//! ranges are carried out in their order, too, so a piece may carry several operations. [`Trust::Attributes`]
 //! relies on the attributes alone.
 //!
 //! **Atomicity.** A node has one endpoint, through which its own operations towards itself go, too, so the provider

@@ -207,9 +207,11 @@ impl Wire {
         }
         let mut turns = Vec::new();
         loop {
+            let mut begins_to_leave = false;
             match self.phase.load(Ordering::Acquire) {
                 RUNNING => {}
                 LEAVING => {
+                    begins_to_leave = leave_by.is_none();
                     let by = *leave_by.get_or_insert_with(|| Std.now().after(LINGER));
                     if incoming.iter().all(|i| i.ended) || by.since(Std.now()).is_zero() {
                         break;
@@ -217,15 +219,15 @@ impl Wire {
                 }
                 _ => break,
             }
-            let woken = self.sleep(&mut watch, leave_by);
+            // The first pass of a leaving node sees off every peer.
+            let woken = begins_to_leave || self.sleep(&mut watch, leave_by);
             let now = Std.now();
             forgive_own_absence(&mut incoming, now.since(last_pass), self.heartbeat_interval);
             last_pass = now;
             // While frames come, a pass serves the connections that they come on. Every connection has its turn often
             // enough for heartbeats, and when another thread asks. With a turn of all for every frame, a job's start would
             // take time in proportion to the cube of its nodes.
-            let is_round =
-                woken || leave_by.is_some() || now.since(last_round) >= self.heartbeat_interval / 2;
+            let is_round = woken || now.since(last_round) >= self.heartbeat_interval / 2;
             turns.clear();
             if is_round {
                 last_round = now;
