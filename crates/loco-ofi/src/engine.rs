@@ -363,15 +363,19 @@ impl Engine {
         }
     }
 
-    /// Returns true if there may be something to do although the provider reports nothing.
+    /// Returns true if operations wait for room at the provider, or for a connection.
     pub(crate) fn is_waiting(&self) -> bool {
-        !self.waiting.is_empty() || self.weak.as_ref().is_some_and(Weak::holds_back)
+        !self.waiting.is_empty()
+    }
+
+    /// Returns true if there is something to do although the provider reports nothing.
+    pub(crate) fn holds_back(&self) -> bool {
+        self.weak.as_ref().is_some_and(Weak::holds_back)
     }
 
     /// Returns true if operations have been posted that have not ended.
     pub(crate) fn is_busy(&self) -> bool {
-        self.queues.iter().flatten().any(|queue| queue.len() > 0)
-            || self.weak.as_ref().is_some_and(Weak::holds_back)
+        self.queues.iter().flatten().any(|queue| queue.len() > 0) || self.holds_back()
     }
 
     /// Returns the number of pieces that the provider has.

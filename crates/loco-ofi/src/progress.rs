@@ -24,8 +24,11 @@ use crate::waker::Waker;
 
 /// The longest sleep where the provider has a descriptor. It bounds the harm if a provider forgets to make it readable.
 const SLEEP: Duration = Duration::from_millis(50);
-/// The sleep while operations wait for room, or for a connection.
+/// The sleep while there is something to do that the provider does not know of.
 const SHORT: Duration = Duration::from_micros(200);
+/// The first and the longest sleep while operations wait for room, or for a connection. Their change makes the descriptor readable.
+/// Many nodes that meet on few cores would take these from one another if they tried again and again.
+const RETRY: (Duration, Duration) = (SHORT, Duration::from_millis(10));
 /// The naps if the provider has no descriptor: while this node's operations are under way, and otherwise.
 const NAPS: [Duration; 2] = [Duration::from_micros(50), Duration::from_micros(500)];
 
@@ -75,17 +78,23 @@ fn run(shared: &Shared) {
     let waker = &shared.waker;
     let may_look = !shared.job.is_crowded();
     let mut found = false;
+    let mut retry = RETRY.0;
     while !waker.stopped() {
         let (fd, limit) = {
             let mut engine = shared.engine();
             engine.progress(&shared.job);
             let fd = engine.port.may_wait();
             let limit = match fd {
-                _ if engine.is_waiting() => SHORT,
+                _ if engine.holds_back() => SHORT,
+                Some(_) if engine.is_waiting() => retry,
                 Some(_) => SLEEP,
                 // The provider has more to do already.
                 None if engine.port.can_wait() => Duration::ZERO,
-                None => NAPS[usize::from(engine.under_way() == 0)],
+                None => NAPS[usize::from(engine.under_way() == 0 && !engine.is_waiting())],
+            };
+            retry = match engine.is_waiting() {
+                true => (2 * retry).min(RETRY.1),
+                false => RETRY.0,
             };
             (fd, limit)
         };

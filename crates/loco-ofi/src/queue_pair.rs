@@ -7,6 +7,7 @@ use loco_fabric::{
 };
 use smallvec::SmallVec;
 
+use crate::engine::Engine;
 use crate::memory::{OfiMemory, OfiRemote};
 use crate::node::Node;
 use crate::port::Verb;
@@ -71,10 +72,12 @@ impl OfiQueuePair {
             engine.carry_out(&op)?;
             return Ok(Posted::Done);
         }
+        let needs_retries = |engine: &Engine| engine.is_waiting() || engine.holds_back();
+        let before = needs_retries(&engine);
         engine.post(self.index, op, self.node.config.queue_depth)?;
-        let waits = engine.is_waiting();
+        let wake = !before && needs_retries(&engine);
         drop(engine);
-        if waits {
+        if wake {
             shared.waker.wake();
         }
         Ok(Posted::Pending)
