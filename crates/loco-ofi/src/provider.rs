@@ -16,7 +16,7 @@ use crate::order::{Attributes, Mapping};
 const INTERFACE: u32 = 1 << 16 | 17;
 
 /// The longest piece of an operation, in bytes. A provider may set a shorter limit for its atomics.
-pub(crate) const PIECE_BYTES_MAX: usize = 4096;
+pub(crate) const PIECE_BYTES_MAX: usize = 8192;
 
 /// Providers by which remote memory is accessed without the peer's CPU. `auto` prefers them to shared memory.
 const RDMA: [&str; 5] = ["verbs", "cxi", "efa", "psm3", "opx"];
