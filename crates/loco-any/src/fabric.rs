@@ -1,5 +1,6 @@
 //! The fabric of one node.
 
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -161,6 +162,10 @@ impl Fabric for AnyFabric {
 
     fn doorbell(&self) -> Option<Arc<dyn Doorbell>> {
         each!(self, fabric => fabric.doorbell())
+    }
+
+    fn prefer_large_pages<T>(memory: &[MaybeUninit<T>]) {
+        loco_host::pages::prefer_large(memory);
     }
 
     #[inline]

@@ -142,4 +142,25 @@ impl QueuePair for AnyQueuePair {
             _ => Err(mixed()),
         }
     }
+
+    #[inline]
+    fn read_at_once(&mut self, src: Target<'_, AnyRemote>, out: &mut [u8]) -> Result<()> {
+        let offset = src.offset;
+        match (self, src.remote) {
+            #[cfg(feature = "shm")]
+            (AnyQueuePair::Shm(qp), AnyRemote::Shm(remote)) => {
+                qp.read_at_once(Target { remote, offset }, out)
+            }
+            #[cfg(feature = "verbs")]
+            (AnyQueuePair::Verbs(qp), AnyRemote::Verbs(remote)) => {
+                qp.read_at_once(Target { remote, offset }, out)
+            }
+            #[cfg(feature = "ofi")]
+            (AnyQueuePair::Ofi(qp), AnyRemote::Ofi(remote)) => {
+                qp.read_at_once(Target { remote, offset }, out)
+            }
+            #[allow(unreachable_patterns)] // With one fabric there is no other.
+            _ => Err(mixed()),
+        }
+    }
 }

@@ -56,7 +56,8 @@ macro_rules! suite {
     ($world:ty) => {
         $crate::suite! { $world:
             operations {
-                put_and_get_move_bytes, words_of_every_size, ranges_are_checked, words_must_be_aligned,
+                put_and_get_move_bytes, reads_at_once_bring_bytes, words_of_every_size,
+                ranges_are_checked, words_must_be_aligned,
                 foreign_memory_is_refused, memory_is_zeroed_and_returns, exhausted_memory_is_an_error,
                 atomics_return_the_old_value, concurrent_adds_sum_up, compare_swap_is_won_once,
                 atomics_with_cpu_accesses, loop_back, inline_data_may_be_reused_at_once,
@@ -68,7 +69,8 @@ macro_rules! suite {
                 words_within_aligned_copies_do_not_tear, puts_are_placed_in_order,
                 a_put_of_many_words_precedes_the_next_put, a_flush_places_puts, a_get_comes_after_puts,
                 a_fenced_put_comes_after_a_get, store_buffering_with_puts_and_gets,
-                store_buffering_with_flush, an_atomic_comes_after_puts,
+                store_buffering_with_puts_and_reads_at_once, store_buffering_with_flush,
+                an_atomic_comes_after_puts,
             }
             failure {
                 a_wait_times_out, a_wait_that_is_ready_ignores_its_deadline, a_dead_peer_ends_the_wait,

@@ -55,6 +55,32 @@ pub fn put_and_get_move_bytes<W: World>() {
     }
 }
 
+/// Reads at once bring what is there, where the fabric has them, and are refused elsewhere.
+pub fn reads_at_once_bring_bytes<W: World>() {
+    let [a, b] = &W::nodes(2)[..] else { unreachable!() };
+    let (there, remote) = share(b, a, 512);
+    let mut qp = a.queue_pair(b.node()).unwrap();
+    let bytes = pattern(300, 1);
+    there.write(7, &bytes).unwrap();
+    for (from, len) in [(7, 300), (8, 8), (8, 32), (13, 3), (100, 0)] {
+        let mut seen = vec![0; len];
+        let read = qp.read_at_once(target(&remote, from), &mut seen);
+        if a.caps().synchronous {
+            read.unwrap();
+            assert_eq!(seen, &bytes[from - 7..from - 7 + len]);
+        } else {
+            assert!(matches!(read, Err(FabricError::Unsupported(_))), "{read:?}");
+        }
+    }
+    if a.caps().synchronous {
+        let outside = qp.read_at_once(target(&remote, 505), &mut [0; 8]);
+        assert!(
+            matches!(outside, Err(FabricError::OutOfRange { .. })),
+            "{outside:?}"
+        );
+    }
+}
+
 /// CPU accesses by words of 1, 2, 4 and 8 bytes and by bulk copies agree.
 pub fn words_of_every_size<W: World>() {
     let [a] = &W::nodes(1)[..] else { unreachable!() };

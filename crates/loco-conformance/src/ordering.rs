@@ -365,6 +365,31 @@ fn store_buffering(
 
 /// Two nodes put to a third, and each gets the data of the other (B8, G8).
 pub fn store_buffering_with_puts_and_gets<W: World>() {
+    puts_and_reads::<W>(|_, qp, work, remote, other, here| {
+        qp.get(local(here, 0, 8), target(remote, other), work)
+    });
+}
+
+/// Two nodes put to a third, and each reads the data of the other at once after a CPU fence.
+pub fn store_buffering_with_puts_and_reads_at_once<W: World>() {
+    puts_and_reads::<W>(|fabric, qp, work, remote, other, here| {
+        if !fabric.caps().synchronous {
+            return qp.get(local(here, 0, 8), target(remote, other), work);
+        }
+        fabric.cpu_fence();
+        let mut value = [0; 8];
+        qp.read_at_once(target(remote, other), &mut value)?;
+        here.write(0, &value)?;
+        Ok(Posted::Done)
+    });
+}
+
+fn puts_and_reads<W: World>(
+    read: impl Fn(&W::Fabric, &mut QueuePairOf<W>, Work, &RemoteOf<W>, usize, &MemoryOf<W>) -> Result<Posted>
+    + Send
+    + Sync
+    + Copy,
+) {
     let [a, b, c] = &W::nodes(3)[..] else {
         unreachable!()
     };
@@ -372,7 +397,7 @@ pub fn store_buffering_with_puts_and_gets<W: World>() {
     let side = |node: &W::Fabric, own: usize, other: usize| {
         let remote = node.import(c.node(), &c.export(&memory)).unwrap();
         let (here, source) = (allocate(node, 64), allocate(node, CLUTTER));
-        let mut poster = Poster::new(node, c.node());
+        let (mut poster, fabric) = (Poster::new(node, c.node()), node.clone());
         move |round: u64| {
             let value = round.to_ne_bytes();
             clutter(&mut poster, &source, &remote, 256);
@@ -383,7 +408,7 @@ pub fn store_buffering_with_puts_and_gets<W: World>() {
                     ..work
                 };
                 let _placed = qp.put_inline(&value, target(&remote, own), put)?;
-                qp.get(local(&here, 0, 8), target(&remote, other), work)
+                read(&fabric, qp, work, &remote, other, &here)
             });
             word(&here, 0)
         }

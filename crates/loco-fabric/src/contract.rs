@@ -24,6 +24,7 @@
 //!   read-modify-write is placed by a later read-like operation of its queue pair, as a put's data is. Until
 //!   then only other read-modify-writes are sure to see it.
 
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -200,6 +201,9 @@ pub trait Fabric: Clone + Send + Sync + 'static {
             ended => ended,
         }
     }
+
+    /// Hints that `memory`, newly allocated, will be accessed in no order, so that large pages suit it. It promises nothing.
+    fn prefer_large_pages<T>(_memory: &[MaybeUninit<T>]) {}
 
     /// Executes a CPU full fence (`mfence`): earlier stores of this thread are visible on this node before
     /// later accesses.
@@ -455,5 +459,19 @@ pub trait QueuePair: Send + 'static {
     #[inline]
     fn word_at_once(&mut self, _target: Target<'_, Self::Remote>, _op: WordOp) -> Result<Option<u64>> {
         Ok(None)
+    }
+
+    /// Copies a peer's memory into private memory at once, where gets complete within the posting call
+    /// ([`Caps::synchronous`]). Aligned words do not tear, and words have no order. The read precedes this thread's later
+    /// accesses, as a load does. It may also overtake the thread's earlier stores and puts, unlike a [`get`](QueuePair::get): a
+    /// [`cpu_fence`](Fabric::cpu_fence) in between keeps the order, one fence for many reads.
+    ///
+    /// # Errors
+    /// Returns the errors listed at the trait, and [`FabricError::Unsupported`] on other fabrics.
+    #[inline]
+    fn read_at_once(&mut self, _src: Target<'_, Self::Remote>, _out: &mut [u8]) -> Result<()> {
+        Err(FabricError::Unsupported(
+            "reads at once: gets of this fabric have to be posted".into(),
+        ))
     }
 }

@@ -1,6 +1,7 @@
 //! The pages of an arena: the largest that were asked for and that the host grants.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
@@ -72,12 +73,30 @@ impl Pages {
         if self != Pages::SmallAdvised {
             return;
         }
-        // SAFETY: advice changes no contents; a range that is not mapped is an error.
-        let advised = unsafe { rustix::mm::madvise(start.as_ptr().cast(), len, Advice::LinuxHugepage) };
-        if let Err(error) = advised {
-            tracing::debug!("no advice on huge pages: {error}"); // On a kernel without them nothing is lost.
-        }
+        advise_huge(start.as_ptr(), len);
     }
+}
+
+/// Asks the system for huge pages where it gives them on advice, for the `len` bytes from `start`, which begin with a page.
+fn advise_huge(start: *mut u8, len: usize) {
+    // SAFETY: advice changes no contents; a range that is not mapped is an error.
+    let advised = unsafe { rustix::mm::madvise(start.cast(), len, Advice::LinuxHugepage) };
+    if let Err(error) = advised {
+        tracing::debug!("no advice on huge pages: {error}"); // On a kernel without them nothing is lost.
+    }
+}
+
+/// Asks the system for huge pages for newly allocated private memory of a few such pages or more.
+/// [`Fabric::prefer_large_pages`](loco_fabric::Fabric::prefer_large_pages) of hosts' fabrics.
+pub fn prefer_large<T>(memory: &[MaybeUninit<T>]) {
+    let (start, len) = (memory.as_ptr().cast::<u8>().cast_mut(), size_of_val(memory));
+    if len < 4 * MIB {
+        return;
+    }
+    // The pages that belong to the memory as a whole.
+    let page = Pages::SmallAdvised.bytes();
+    let head = start.addr().wrapping_neg() % page;
+    advise_huge(start.wrapping_add(head), (len - head) / page * page);
 }
 
 /// Maps arena `index` of `node`, with at least `len` bytes, by `map(rounded length, pages)`. Uses the largest

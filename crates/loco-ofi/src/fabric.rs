@@ -1,6 +1,7 @@
 //! The fabric: set-up, memory of this node and of its peers, queue pairs.
 
 use std::fmt;
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -289,6 +290,10 @@ impl Fabric for OfiFabric {
         ready: impl FnMut() -> Option<T>,
     ) -> Result<T> {
         self.0.shared.job.wait_within(wait, within, self.nudging(ready))
+    }
+
+    fn prefer_large_pages<T>(memory: &[MaybeUninit<T>]) {
+        loco_host::pages::prefer_large(memory);
     }
 
     #[inline]

@@ -1,5 +1,6 @@
 //! The fabric: set-up, memory of this node and of its peers, queue pairs.
 
+use std::mem::MaybeUninit;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -236,6 +237,10 @@ impl Fabric for ShmFabric {
     fn doorbell(&self) -> Option<Arc<dyn Doorbell>> {
         let bell = self.0.bell.clone()?;
         Some(bell)
+    }
+
+    fn prefer_large_pages<T>(memory: &[MaybeUninit<T>]) {
+        loco_host::pages::prefer_large(memory);
     }
 
     #[inline]

@@ -146,6 +146,11 @@ fn not_a_word(len: usize) -> FabricError {
     ))
 }
 
+#[cold]
+fn not_at_once() -> FabricError {
+    FabricError::Unsupported("reads at once: the deferred NIC reads later".into())
+}
+
 impl Drop for ShmQueuePair {
     fn drop(&mut self) {
         if let (Some(nic), Some(queue)) = (&self.node.nic, self.queue) {
@@ -292,5 +297,15 @@ impl QueuePair for ShmQueuePair {
             self.bell.ring_if_awaited();
         }
         Ok(Some(old))
+    }
+
+    #[inline(always)] // as `put_inline`
+    fn read_at_once(&mut self, src: Target<'_, ShmRemote>, out: &mut [u8]) -> Result<()> {
+        if self.queue.is_some() {
+            return Err(not_at_once());
+        }
+        self.check(src.remote)?;
+        self.slot.check()?;
+        src.remote.span().read(src.offset, out)
     }
 }

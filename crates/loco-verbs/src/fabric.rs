@@ -1,6 +1,7 @@
 //! The fabric: set-up, memory of this node and of its peers, queue pairs.
 
 use std::fmt;
+use std::mem::MaybeUninit;
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, OnceLock, TryLockError};
@@ -364,6 +365,10 @@ impl Fabric for VerbsFabric {
     fn doorbell(&self) -> Option<Arc<dyn Doorbell>> {
         let bell = self.0.bell.clone()?;
         Some(bell)
+    }
+
+    fn prefer_large_pages<T>(memory: &[MaybeUninit<T>]) {
+        loco_host::pages::prefer_large(memory);
     }
 
     #[inline]

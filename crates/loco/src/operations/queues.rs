@@ -136,6 +136,18 @@ impl<F: Fabric> Queues<F> {
         Ok(done)
     }
 
+    /// Reads bytes where a get is done when it is posted.
+    #[inline(always)] // a few instructions, once it is known what is read
+    pub(crate) fn read_at_once(
+        &mut self,
+        fabric: &F,
+        src: Target<'_, F::Remote>,
+        out: &mut [u8],
+    ) -> Result<(), FabricError> {
+        let pair = pair_of(&mut self.pairs, fabric, src.remote.node())?;
+        pair.queue.read_at_once(src, out)
+    }
+
     /// Puts bytes where a put is done when it is posted.
     #[inline(always)] // a few instructions, once it is known what is done
     pub(crate) fn put_at_once(

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use loco_fabric::{Fabric, NodeId};
+use loco_fabric::{Fabric, NodeId, RemoteMemory};
 
 use crate::fabric::AnyFabric;
 use crate::operations::peers::position_of;
@@ -91,19 +91,27 @@ impl<F: Fabric> Region<F> {
     /// region, and [`UnknownPeer`](crate::fabric::FabricError::UnknownPeer).
     #[inline]
     pub fn remote(&self, peer: NodeId) -> Result<&F::Remote> {
-        let position = position_of(self.inner.fabric.nodes(), peer)?;
-        match self.inner.remotes[position].get() {
-            Some(remote) => Ok(remote),
-            None => Err(self.not_connected(peer)),
+        // The ids are usually 0, 1, 2, ...
+        match self
+            .inner
+            .remotes
+            .get(usize::from(peer.0))
+            .and_then(OnceLock::get)
+        {
+            Some(remote) if remote.node() == peer => Ok(remote),
+            _ => self.find_remote(peer),
         }
     }
 
     #[cold]
-    fn not_connected(&self, peer: NodeId) -> Error {
-        Error::NotConnected {
-            region: self.inner.name.clone(),
-            peer,
-        }
+    fn find_remote(&self, peer: NodeId) -> Result<&F::Remote> {
+        let position = position_of(self.inner.fabric.nodes(), peer)?;
+        self.inner.remotes[position]
+            .get()
+            .ok_or_else(|| Error::NotConnected {
+                region: self.inner.name.clone(),
+                peer,
+            })
     }
 
     /// Sets a peer's memory. The first one stays.

@@ -337,6 +337,28 @@ impl<F: Fabric> Thread<F> {
         }
     }
 
+    /// Returns true if peers' memory, and this node's as seen by the fabric, is read by
+    /// [`read_at_once`](Thread::read_at_once). Shared queues belong to fabrics that are not synchronous.
+    #[inline]
+    pub(crate) fn reads_at_once(&self) -> bool {
+        matches!(self.lane, Lane::Private(_))
+    }
+
+    /// Reads a node's memory into private memory without posting, where the thread
+    /// [can](Thread::reads_at_once). The read may overtake this thread's earlier stores and puts, unless a `cpu_fence` is in
+    /// between.
+    ///
+    /// # Errors
+    /// Returns the errors of [`put_inline`](Thread::put_inline).
+    #[inline(always)] // see `Queues::at_once`
+    pub(crate) fn read_at_once(&self, src: Target<'_, F::Remote>, out: &mut [u8]) -> Result<()> {
+        let fabric = self.fabric();
+        match self.with_queues(|queues| queues.read_at_once(fabric, src, out)) {
+            Ok(()) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Posts an operation. Returns its sequence number, or 0 if it has ended.
     #[inline]
     pub(crate) fn post_seq(&self, operation: &Operation<'_, F>) -> Result<u64> {

@@ -13,7 +13,7 @@ use crate::fence::Scope;
 use crate::{LockGuard, Result, Thread, TicketLock};
 
 use super::mistakes::Defect;
-use super::read::WINDOW;
+use super::read::{Places, WINDOW};
 use super::slot::Location;
 use super::value::Encode;
 use super::write::Begun;
@@ -34,19 +34,12 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
     /// Each entry was updated as a whole or not at all, and it is unknown which were. Updating all of them again is
     /// harmless if nobody else writes them.
     pub fn update_many(&self, thread: &Thread<F>, entries: &[(K, V)]) -> Result<usize> {
-        let shared = &*self.shared;
         let mut found = 0;
-        for entries in entries.chunks(WINDOW) {
-            for (_, value) in entries {
-                shared.check_value(value.bytes())?;
-            }
-            let order = shared.order(entries);
-            for group in order.chunk_by(|a, b| a.0 == b.0) {
-                let group_entries = group.iter().map(|&(_, i)| &entries[i as usize]);
-                found += shared.update_group(thread, group[0].0, group_entries)?;
-            }
-        }
-        Ok(found)
+        let updated = entries
+            .chunks(WINDOW)
+            .try_for_each(|entries| self.shared.update_window(thread, entries, &mut found));
+        self.shared.count_writes(found as u64);
+        updated.map(|()| found)
     }
 
     /// Inserts many keys, with their values on this node, and returns the result of each in order: what
@@ -80,7 +73,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
         let shared = &*self.shared;
         let first = outcomes.len();
         outcomes.resize(first + entries.len(), Inserted::Done);
-        let order = shared.order(entries);
+        let order = shared.order(thread, entries, &mut Places::new());
         let mut guards: SmallVec<[LockGuard<'_, TicketLock<F>, F>; WINDOW]> = SmallVec::new();
         for group in order.chunk_by(|a, b| a.0 == b.0) {
             guards.push(shared.locks[group[0].0 as usize].lock(thread, Scope::Nothing)?);
@@ -114,15 +107,18 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
 }
 
 impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
-    /// Groups the entries by lock, each group in the given order, and prefetches their slots and locks.
-    fn order<V>(&self, entries: &[(K, V)]) -> Order {
+    /// Groups the entries by lock, each group in the given order, and prefetches their slots and locks. Adds what the
+    /// index says of each key to `places`.
+    fn order<V>(&self, thread: &Thread<F>, entries: &[(K, V)], places: &mut Places) -> Order {
         let index = self.index.read();
         black_box(entries.iter().filter(|(key, _)| index.touch(key)).count());
         let mut order: Order = SmallVec::new();
         for (i, (key, _)) in entries.iter().enumerate() {
-            if let Some(at) = index.get(key) {
-                self.prefetch_write(at);
+            let at = index.get(key);
+            if let Some(at) = at {
+                self.prefetch_write(thread, at);
             }
+            places.push(at);
             let lock = self.lock_number(key);
             self.locks[lock].prefetch();
             order.push((lock as u32, i as u32));
@@ -132,19 +128,41 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
         order
     }
 
-    /// Updates the keys of one lock. Returns how many were present.
+    /// Updates at most [`WINDOW`] keys, and adds the number of those that were present to `found`.
+    fn update_window<V: Encode>(
+        &self,
+        thread: &Thread<F>,
+        entries: &[(K, V)],
+        found: &mut usize,
+    ) -> Result<()> {
+        for (_, value) in entries {
+            self.check_value(value.bytes())?;
+        }
+        let mut places = Places::new();
+        let order = self.order(thread, entries, &mut places);
+        for group in order.chunk_by(|a, b| a.0 == b.0) {
+            let group_entries = group
+                .iter()
+                .map(|&(_, i)| (&entries[i as usize], places[i as usize]));
+            *found += self.update_group(thread, group[0].0, group_entries)?;
+        }
+        Ok(())
+    }
+
+    /// Updates the keys of one lock, which were at the given locations before the lock was taken. Returns how many were
+    /// present.
     fn update_group<'a, V: Encode>(
         &self,
         thread: &Thread<F>,
         lock: u32,
-        entries: impl Iterator<Item = &'a (K, V)>,
+        entries: impl Iterator<Item = (&'a (K, V), Option<Location>)>,
     ) -> Result<usize> {
         let mut guard = self.locks[lock as usize].lock(thread, Scope::Nothing)?;
         let mut found = 0;
         let mut written = Ok(());
         let mut nodes: SmallVec<[NodeId; 8]> = SmallVec::new();
-        for (key, value) in entries {
-            let at = match self.find_valid(thread, key) {
+        for ((key, value), before) in entries {
+            let at = match self.find_valid_from(thread, key, before) {
                 Ok(Some(at)) => at,
                 Ok(None) => continue,
                 Err(error) => {
@@ -173,7 +191,6 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
             released => written.and(released)?,
         }
         thread.still_in()?;
-        self.count_writes(found as u64);
         Ok(found)
     }
 }

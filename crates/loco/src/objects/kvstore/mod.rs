@@ -235,7 +235,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
             locks,
             rings,
             tracker: Exclusive::new(None),
-            index: RwLock::new(Index::new()),
+            index: RwLock::new(Index::new(F::prefer_large_pages)),
             slots: Lock::new(Slots::new(config.slots_per_node)),
             stop: AtomicCell::new(0),
             counts: Counts {
@@ -265,7 +265,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
     /// was over before the call and whose delete had not begun. It may also have keys whose insert or delete
     /// is under way.
     pub fn keys(&self) -> Vec<K> {
-        self.shared.index.read().keys().cloned().collect()
+        self.shared.index.read().keys().collect()
     }
 
     /// Returns this node's statistics.

@@ -30,6 +30,10 @@ const VALUE_BYTES_FIRST: usize = 104;
 type Copied = SmallVec<[u8; SLOT_BYTES_STACK]>;
 /// The longest slot that is examined on the stack.
 const SLOT_BYTES_STACK: usize = 128;
+/// The bytes of a slot whose value is a word.
+const SLOT_BYTES_WORD: usize = slot_bytes(8);
+/// The locations of the keys of a window.
+pub(super) type Places = SmallVec<[Option<Location>; WINDOW]>;
 
 /// A lookup under way. Dropping it abandons the lookup: a read that was posted goes on into a buffer that is kept
 /// aside until the read has ended.
@@ -71,6 +75,9 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
     /// (The error is [`Torn`](crate::Error::Torn) or [`Timeout`](crate::ErrorKind::Timeout) here.) Nothing has
     /// changed. Get again.
     pub fn get(&self, thread: &Thread<F>, key: &K) -> Result<Option<V>> {
+        if let Some(value) = self.get_at_once(thread, key)? {
+            return Ok(value);
+        }
         let mut deadline = None;
         let mut slot = Copied::new();
         for tries in 0_u64.. {
@@ -111,6 +118,44 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
             }
         }
         Err(self.torn())
+    }
+
+    /// Looks a key up without posting, where the thread can, and returns the result. Returns `None` if the thread cannot, or
+    /// if the value was not whole at the first look.
+    #[inline]
+    fn get_at_once(&self, thread: &Thread<F>, key: &K) -> Result<Option<Option<V>>> {
+        if !thread.reads_at_once() {
+            return Ok(None);
+        }
+        thread.fabric().cpu_fence();
+        let value = match self.shared.find(key) {
+            None => None,
+            Some(at) => match self.read_at_once(thread, at)? {
+                Looked::Known(value) => value,
+                Looked::Torn | Looked::Longer(_) => {
+                    self.count_torn();
+                    return Ok(None);
+                }
+            },
+        };
+        thread.still_in()?;
+        Ok(Some(value))
+    }
+
+    /// Reads a value of any node, where the thread can do so without posting. The processor cannot guess which node comes
+    /// next, so this node's values are read in the same way as others'.
+    #[inline]
+    fn read_at_once(&self, thread: &Thread<F>, at: Location) -> Result<Looked<V>> {
+        let read = |bytes| {
+            self.look_at(bytes, at, |out| {
+                thread.read_at_once(self.shared.place(at, 0)?, out)
+            })
+        };
+        match read(self.first_bytes())? {
+            // If a longer value overwrites it in between, it counts as torn.
+            Looked::Longer(len) => read(slot_bytes(len)),
+            looked => Ok(looked),
+        }
     }
 
     /// Reads a value from another node. `slot` receives the copy that was examined.
@@ -184,7 +229,22 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
     /// # After a timeout
     /// Nothing was posted. Start again.
     pub fn get_start<'a>(&'a self, thread: &'a Thread<F>, key: &K) -> Result<PendingGet<'a, K, V, F>> {
-        let read = match self.shared.find(key) {
+        let read = if thread.reads_at_once() {
+            self.get_at_once(thread, key)?.map_or(Read::Again, Read::Done)
+        } else {
+            self.start(thread, key)?
+        };
+        Ok(PendingGet {
+            store: self,
+            thread,
+            key: key.clone(),
+            read,
+        })
+    }
+
+    /// Reads a value of this node, or posts the read of another node's.
+    fn start<'a>(&'a self, thread: &'a Thread<F>, key: &K) -> Result<Read<'a, F, V>> {
+        Ok(match self.shared.find(key) {
             None => {
                 thread.still_in()?;
                 Read::Done(None)
@@ -202,12 +262,6 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
                 let buffer = thread.mem_ref(self.first_bytes())?;
                 Read::UnderWay(at, buffer.get(self.shared.place(at, 0)?)?)
             }
-        };
-        Ok(PendingGet {
-            store: self,
-            thread,
-            key: key.clone(),
-            read,
         })
     }
 
@@ -244,21 +298,46 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
     }
 
     fn get_window(&self, thread: &Thread<F>, keys: &[K], values: &mut Vec<Option<V>>) -> Result<()> {
+        let mut places = Places::new();
+        self.shared.find_many(thread, keys, &mut places);
+        if thread.reads_at_once() {
+            return self.read_window_at_once(thread, keys, &places, values);
+        }
+        self.read_window(thread, keys, &places, values)
+    }
+
+    /// Reads the values at `places`, as [`read_at_once`](Self::read_at_once) does.
+    fn read_window_at_once(
+        &self,
+        thread: &Thread<F>,
+        keys: &[K],
+        places: &Places,
+        values: &mut Vec<Option<V>>,
+    ) -> Result<()> {
+        // One fence for all reads.
+        thread.fabric().cpu_fence();
+        for (key, at) in keys.iter().zip(places) {
+            values.push(match at {
+                None => None,
+                Some(at) => match self.read_at_once(thread, *at)? {
+                    Looked::Known(value) => value,
+                    Looked::Torn | Looked::Longer(_) => self.get(thread, key)?,
+                },
+            });
+        }
+        thread.still_in()
+    }
+
+    /// Reads the values at `places`: those of other nodes by gets that overlap.
+    fn read_window(
+        &self,
+        thread: &Thread<F>,
+        keys: &[K],
+        places: &Places,
+        values: &mut Vec<Option<V>>,
+    ) -> Result<()> {
         let shared = &*self.shared;
         let (here, bytes) = (shared.channel.node(), self.first_bytes());
-        let mut places: SmallVec<[Option<Location>; WINDOW]> = SmallVec::new();
-        {
-            let index = shared.index.read();
-            // No iteration of this loop depends on an earlier one, so the CPU fetches many entries at once.
-            black_box(keys.iter().filter(|key| index.touch(key)).count());
-            places.extend(keys.iter().map(|key| {
-                let at = index.get(key);
-                if let Some(at) = at {
-                    shared.prefetch(at);
-                }
-                at
-            }));
-        }
         let there = |at: &Option<Location>| at.filter(|at| at.node != here);
         let pending = if places.iter().any(|at| there(at).is_some()) {
             let buffer = thread.mem_ref(bytes * keys.len())?;
@@ -276,7 +355,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
             None
         };
         let first = values.len();
-        for (key, at) in keys.iter().zip(&places) {
+        for (key, at) in keys.iter().zip(places) {
             values.push(match at {
                 Some(at) if at.node == here => match self.read_here(*at, bytes)? {
                     Looked::Known(value) => value,
@@ -332,7 +411,12 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
         at: Location,
         copy: impl FnOnce(&mut [u8]) -> Result<()>,
     ) -> Result<Looked<V>> {
-        if bytes <= SLOT_BYTES_STACK {
+        if bytes == SLOT_BYTES_WORD {
+            // The compiler knows this length.
+            let mut slot = [0; SLOT_BYTES_WORD];
+            copy(&mut slot)?;
+            self.look(&slot, at)
+        } else if bytes <= SLOT_BYTES_STACK {
             let mut slot = [0; SLOT_BYTES_STACK];
             copy(&mut slot[..bytes])?;
             self.look(&slot[..bytes], at)
@@ -430,29 +514,45 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
         })
     }
 
-    /// Hints that a slot will be read soon.
-    #[inline]
-    pub(super) fn prefetch(&self, at: Location) {
-        let offset = self.offset(at.slot);
-        if at.node == self.channel.node() {
-            if let Ok(memory) = self.data.local() {
-                memory.prefetch(offset);
+    /// Finds many keys. Hints that their slots will be read soon.
+    fn find_many(&self, thread: &Thread<F>, keys: &[K], places: &mut Places) {
+        let index = self.index.read();
+        if keys.len() > 1 {
+            // No iteration of this loop depends on an earlier one, so the CPU fetches many buckets at once.
+            black_box(keys.iter().filter(|key| index.touch(key)).count());
+        }
+        for key in keys {
+            let at = index.get(key);
+            if let Some(at) = at {
+                self.hint(thread, at, F::Memory::prefetch, F::Remote::prefetch);
             }
-        } else if let Ok(memory) = self.data.remote(at.node) {
-            memory.prefetch(offset);
+            places.push(at);
         }
     }
 
     /// Hints that a slot will be written soon.
     #[inline]
-    pub(super) fn prefetch_write(&self, at: Location) {
+    pub(super) fn prefetch_write(&self, thread: &Thread<F>, at: Location) {
+        self.hint(thread, at, F::Memory::prefetch_write, F::Remote::prefetch_write);
+    }
+
+    /// Gives a hint about a slot, by `local` to this node's memory and by `remote` to other nodes'.
+    #[inline(always)] // The hints are one instruction each.
+    fn hint(
+        &self,
+        thread: &Thread<F>,
+        at: Location,
+        local: impl FnOnce(&F::Memory, usize),
+        remote: impl FnOnce(&F::Remote, usize),
+    ) {
         let offset = self.offset(at.slot);
-        if at.node == self.channel.node() {
+        // Without a branch that the processor cannot guess, where one hint does for all nodes.
+        if !thread.reads_at_once() && at.node == self.channel.node() {
             if let Ok(memory) = self.data.local() {
-                memory.prefetch_write(offset);
+                local(memory, offset);
             }
         } else if let Ok(memory) = self.data.remote(at.node) {
-            memory.prefetch_write(offset);
+            remote(memory, offset);
         }
     }
 }

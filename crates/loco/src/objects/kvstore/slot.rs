@@ -19,6 +19,10 @@ pub(super) const BODY: usize = WORD_BYTES;
 const LEN: usize = 2 * WORD_BYTES;
 const VALUE: usize = 3 * WORD_BYTES;
 
+/// The bits of a counter. A slot whose counter has run out is not used again: after 2^47 uses.
+pub(super) const COUNTER_BITS: u32 = 48;
+const COUNTER_MAX: u64 = (1 << COUNTER_BITS) - 1;
+
 /// Returns the bytes of a slot for values of up to `value_bytes_max`.
 pub(super) const fn slot_bytes(value_bytes_max: usize) -> usize {
     VALUE + padded(value_bytes_max)
@@ -116,7 +120,7 @@ fn word(bytes: &[u8], offset: usize) -> u64 {
 /// This node's slots: the free ones, and the use of each.
 pub(super) struct Slots {
     free: Vec<u32>,
-    /// The number of uses so far. It is odd while the slot is in use.
+    /// Twice the number of uses so far, less one while the slot is in use.
     uses: Vec<u64>,
 }
 
@@ -141,7 +145,9 @@ impl Slots {
             && *uses == counter
         {
             *uses += 1;
-            self.free.push(slot);
+            if *uses < COUNTER_MAX {
+                self.free.push(slot);
+            }
         }
     }
 
@@ -217,5 +223,17 @@ mod tests {
         let (again, later) = slots.take().expect("it was freed");
         assert_eq!(again, slot);
         assert!(later > counter);
+    }
+
+    #[test]
+    fn a_slot_whose_counter_has_run_out_is_not_used_again() {
+        let mut slots = Slots::new(1);
+        slots.uses[0] = COUNTER_MAX - 3;
+        let (slot, counter) = slots.take().expect("one is free");
+        slots.free(slot, counter);
+        let (slot, counter) = slots.take().expect("it has one more use");
+        assert!(counter >> COUNTER_BITS == 0);
+        slots.free(slot, counter);
+        assert_eq!(slots.take(), None);
     }
 }

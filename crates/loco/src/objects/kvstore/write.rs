@@ -10,7 +10,7 @@ use crate::operations::peers::is_gone;
 use crate::{Error, LockGuard, Result, Thread, TicketLock};
 
 use super::mistakes::Defect;
-use super::slot::{BODY, Location, body, meta};
+use super::slot::{BODY, Location, WORD_BYTES, body, meta};
 use super::tracker::Change;
 use super::value::Encode;
 use super::{KvStore, Shared};
@@ -226,11 +226,29 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
         }
     }
 
+    /// Finds a valid key, which the index had at `before` some time ago. Nobody else changes the key now. If the slot is
+    /// still in the same use and valid, the key is still there: a delete makes it invalid first.
+    pub(super) fn find_valid_from(
+        &self,
+        thread: &Thread<F>,
+        key: &K,
+        before: Option<Location>,
+    ) -> Result<Option<Location>> {
+        match before {
+            Some(at) if matches!(self.is_valid(thread, at), Ok(true)) => Ok(before),
+            _ => self.find_valid(thread, key),
+        }
+    }
+
     /// Returns true if the slot is in this use and valid.
     fn is_valid(&self, thread: &Thread<F>, at: Location) -> Result<bool> {
-        let word = if at.node == self.channel.node() {
-            let cell = self.data.local()?.cell::<u64>(self.offset(at.slot))?;
-            cell.load()
+        let word = if thread.reads_at_once() {
+            // The same for all nodes. It needs no fence, because loads keep their order: it follows those that took the lock.
+            let mut word = [0; WORD_BYTES];
+            thread.read_at_once(self.place(at, 0)?, &mut word)?;
+            u64::from_ne_bytes(word)
+        } else if at.node == self.channel.node() {
+            self.data.local()?.load_word(self.offset(at.slot))?
         } else {
             thread.read_word(self.place(at, 0)?)?
         };
@@ -254,15 +272,18 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
         })
     }
 
-    /// Writes checksum, length and value. They are placed after a fence towards `at.node`, or at once on this node.
+    /// Writes checksum, length and value. They are placed after a fence towards `at.node`.
     pub(super) fn write_body(&self, thread: &Thread<F>, at: Location, value: &[u8]) -> Result<()> {
         let bytes = body(value, at.counter);
-        if at.node == self.channel.node() {
+        let inline = bytes.len() <= thread.fabric().caps().inline_bytes_max;
+        // Where a put to this node is as good as a store, it takes the same way as a put to another node, since the
+        // processor cannot guess which comes next.
+        if at.node == self.channel.node() && !(inline && thread.reads_at_once()) {
             self.data.local()?.write(self.offset(at.slot) + BODY, &bytes)?;
             thread.fabric().cpu_fence();
             return Ok(());
         }
-        if bytes.len() <= thread.fabric().caps().inline_bytes_max {
+        if inline {
             // Only the fence waits for this put.
             let put = Operation::PutInline(&bytes, self.place(at, BODY)?);
             return thread.post_untracked(&put, Flags::default());
