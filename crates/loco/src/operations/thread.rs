@@ -352,8 +352,11 @@ impl<F: Fabric> Thread<F> {
     /// Returns the errors of [`put_inline`](Thread::put_inline).
     #[inline(always)] // see `Queues::at_once`
     pub(crate) fn read_at_once(&self, src: Target<'_, F::Remote>, out: &mut [u8]) -> Result<()> {
-        let fabric = self.fabric();
-        match self.with_queues(|queues| queues.read_at_once(fabric, src, out)) {
+        let read = match &self.lane {
+            Lane::Private(queues) => queues.borrow_mut().read_at_once(self.fabric(), src, out),
+            Lane::Shared(queues) => queues.lock().read_at_once(self.fabric(), src, out),
+        };
+        match read {
             Ok(()) => Ok(()),
             Err(error) => Err(error.into()),
         }

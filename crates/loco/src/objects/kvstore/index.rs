@@ -20,8 +20,8 @@ use super::value::Encode;
 const WAYS: usize = 3;
 /// The number of buckets at first. The number is always a power of two.
 const BUCKETS_MIN: usize = 8;
-/// An odd number without a pattern: 2^64 divided by the golden ratio.
-const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+/// An odd number without a pattern. It is not the golden ratio, by which callers may have made their keys.
+const SPREAD: u64 = 0xf135_7aea_2e62_a9c5;
 
 /// A map from keys to locations.
 pub(super) struct Index<K> {
@@ -31,8 +31,6 @@ pub(super) struct Index<K> {
     len: usize,
     /// Hints that a table will be accessed in no order: [`Fabric::prefer_large_pages`](loco_fabric::Fabric::prefer_large_pages).
     prefer_large_pages: PreferLargePages,
-    /// 64 less the number of bits of a bucket's number.
-    shift: u32,
 }
 
 type PreferLargePages = fn(&[MaybeUninit<Bucket>]);
@@ -121,7 +119,6 @@ impl<K: Encode + Eq> Index<K> {
             keys: Vec::new(),
             len: 0,
             prefer_large_pages,
-            shift: 0,
         };
         index.clear(BUCKETS_MIN);
         index
@@ -136,7 +133,6 @@ impl<K: Encode + Eq> Index<K> {
             self.keys = std::iter::repeat_with(|| None).take(buckets * WAYS).collect();
         }
         self.len = 0;
-        self.shift = u64::BITS - buckets.trailing_zeros();
     }
 
     pub(super) fn len(&self) -> usize {
@@ -267,10 +263,10 @@ impl<K: Encode + Eq> Index<K> {
     /// Returns the bucket of a key's word, unless that was full.
     #[inline]
     fn first(&self, word: u64) -> usize {
-        // The first bits of a product depend on all bits of the word. The others are shifted out.
-        #[allow(clippy::cast_possible_truncation)] // It is below the number of buckets.
-        let bucket = (word.wrapping_mul(SPREAD) >> self.shift) as usize;
-        bucket
+        // The bits from 40 on, which depend on most bits of the word, and which spread keys in a row evenly.
+        #[allow(clippy::cast_possible_truncation)] // The bits that are cut off do not matter.
+        let spread = word.wrapping_mul(SPREAD).rotate_left(24) as usize;
+        spread & (self.buckets.len() - 1)
     }
 
     #[inline]
@@ -356,14 +352,14 @@ mod tests {
         assert_eq!(keys, expected);
     }
 
-    /// Returns a word whose first bucket is the last one or the last but one of a new index, different for each number.
-    /// Buckets overflow then, and run over the end.
+    /// Returns a word whose first bucket is the last one or the last but one of an index of any size, different for each
+    /// number. Buckets overflow then, and run over the end.
     fn meeting(number: u8) -> u64 {
         // Odd numbers have inverses modulo powers of two; each step doubles the bits that are right.
         let step = |inverse: u64, _| inverse.wrapping_mul(2_u64.wrapping_sub(SPREAD.wrapping_mul(inverse)));
         let inverse = (0..6).fold(SPREAD, step);
-        let product = [0xdf_u64, 0xff][usize::from(number % 2)] << 56 | u64::from(number);
-        product.wrapping_mul(inverse)
+        let spread = u64::from(number) << 32 | 0xffff_fffe | u64::from(number % 2);
+        spread.rotate_right(24).wrapping_mul(inverse)
     }
 
     #[test]

@@ -144,18 +144,24 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
 
     /// Reads a value of any node, where the thread can do so without posting. The processor cannot guess which node comes
     /// next, so this node's values are read in the same way as others'.
-    #[inline]
+    #[inline(always)] // Several lookups fit into the processor at a time if each takes few instructions.
     fn read_at_once(&self, thread: &Thread<F>, at: Location) -> Result<Looked<V>> {
-        let read = |bytes| {
-            self.look_at(bytes, at, |out| {
-                thread.read_at_once(self.shared.place(at, 0)?, out)
-            })
-        };
-        match read(self.first_bytes())? {
-            // If a longer value overwrites it in between, it counts as torn.
-            Looked::Longer(len) => read(slot_bytes(len)),
-            looked => Ok(looked),
+        match self.read_bytes_at_once(thread, at, self.first_bytes()) {
+            Ok(Looked::Longer(len)) => self.read_longer_at_once(thread, at, len),
+            looked => looked,
         }
+    }
+
+    /// Reads a value that was seen to have `len` bytes. If a longer value overwrites it in between, it counts as torn.
+    #[cold]
+    fn read_longer_at_once(&self, thread: &Thread<F>, at: Location, len: usize) -> Result<Looked<V>> {
+        self.read_bytes_at_once(thread, at, slot_bytes(len))
+    }
+
+    #[inline(always)]
+    fn read_bytes_at_once(&self, thread: &Thread<F>, at: Location, bytes: usize) -> Result<Looked<V>> {
+        let target = self.shared.place(at, 0)?;
+        self.look_at(bytes, at, |out| thread.read_at_once(target, out))
     }
 
     /// Reads a value from another node. `slot` receives the copy that was examined.
@@ -404,7 +410,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
     }
 
     /// Examines the first `bytes` of a slot, which `copy` copies.
-    #[inline]
+    #[inline(always)]
     fn look_at(
         &self,
         bytes: usize,
@@ -428,7 +434,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
     }
 
     /// Examines a copy of a slot, or of its beginning.
-    #[inline]
+    #[inline(always)]
     fn look(&self, slot: &[u8], at: Location) -> Result<Looked<V>> {
         let value_bytes_max = self.shared.config.value_bytes_max;
         #[cfg(feature = "mistakes")]
