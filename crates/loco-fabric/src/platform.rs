@@ -99,7 +99,7 @@ pub trait Lock<T>: Send + Sync + 'static {
     fn try_lock(&self) -> Option<Self::Guard<'_>>;
 }
 
-/// A reader-writer lock.
+/// A reader-writer lock. Taking it is a full fence, as read-modify-writes are.
 pub trait RwLock<T>: Send + Sync + 'static {
     /// The shared access.
     type ReadGuard<'a>: Deref<Target = T>
@@ -181,6 +181,14 @@ fn fenced<T>(rmw: impl FnOnce() -> T) -> T {
     outcome
 }
 
+/// Executes the fence of a read-modify-write that has just been executed, where it is not a fence by itself.
+#[inline]
+fn fence_after_rmw() {
+    if cfg!(not(target_arch = "x86_64")) {
+        fence(Ordering::SeqCst);
+    }
+}
+
 macro_rules! std_atomic {
     ($atomic:ty, $word:ty) => {
         impl AtomicCell<$word> for $atomic {
@@ -254,10 +262,14 @@ impl<T: Send + Sync + 'static> RwLock<T> for std::sync::RwLock<T> {
     }
     #[inline]
     fn read(&self) -> RwLockReadGuard<'_, T> {
-        self.read().unwrap_or_else(PoisonError::into_inner)
+        let guard = self.read().unwrap_or_else(PoisonError::into_inner);
+        fence_after_rmw();
+        guard
     }
     #[inline]
     fn write(&self) -> RwLockWriteGuard<'_, T> {
-        self.write().unwrap_or_else(PoisonError::into_inner)
+        let guard = self.write().unwrap_or_else(PoisonError::into_inner);
+        fence_after_rmw();
+        guard
     }
 }

@@ -262,15 +262,40 @@ unsafe fn copy_bulk(dst: *mut u8, src: *mut u8, len: usize) {
 ///
 /// # Safety
 /// `out.len()` bytes from `src` are mapped.
-#[inline]
+#[inline(always)] // A few words of a number that the compiler knows are a few instructions.
 pub unsafe fn read(src: *mut u8, out: &mut [u8]) {
+    if out.len() > FEW || !(src.addr() | out.len()).is_multiple_of(8) {
+        // SAFETY: the caller's promise.
+        unsafe { read_bulk(src, out) };
+    } else {
+        let target = out.as_mut_ptr().cast::<u64>();
+        for word in 0..out.len() / 8 {
+            // Relaxed: the fence follows.
+            // SAFETY: `src` is aligned as just checked, and both sides have so many words.
+            unsafe {
+                let value = load(src.cast::<u64>().add(word).cast(), Ordering::Relaxed);
+                target.add(word).write_unaligned(value);
+            }
+        }
+    }
+    fence(Ordering::Acquire);
+}
+
+/// The most bytes that [`read`] copies as words without a call.
+const FEW: usize = 64;
+
+/// Copies shared memory of any length and alignment to private memory. A fence has to follow.
+///
+/// # Safety
+/// See [`read`].
+#[inline(never)]
+unsafe fn read_bulk(src: *mut u8, out: &mut [u8]) {
     match wide::blocks(src.addr(), out.len()) {
         // SAFETY: the caller's promise.
         (_, 0) => unsafe { read_words(src, out) },
         // SAFETY: the same; where blocks begin, `src` is a multiple of 16.
         (head, blocks) => unsafe { read_blocks(src, out, head, blocks) },
     }
-    fence(Ordering::Acquire);
 }
 
 /// Reads `head` bytes, then blocks, then the rest.

@@ -13,7 +13,7 @@ use crate::fence::Scope;
 use crate::{LockGuard, Result, Thread, TicketLock};
 
 use super::mistakes::Defect;
-use super::read::{Places, WINDOW};
+use super::places::{Places, WINDOW};
 use super::slot::Location;
 use super::value::Encode;
 use super::write::Begun;
@@ -38,7 +38,9 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
         let updated = entries
             .chunks(WINDOW)
             .try_for_each(|entries| self.shared.update_window(thread, entries, &mut found));
-        self.shared.count_writes(found as u64);
+        if found > 0 {
+            self.shared.count_writes(found as u64);
+        }
         updated.map(|()| found)
     }
 
@@ -73,7 +75,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
         let shared = &*self.shared;
         let first = outcomes.len();
         outcomes.resize(first + entries.len(), Inserted::Done);
-        let order = shared.order(thread, entries, &mut Places::new());
+        let order = shared.order(thread, entries, &mut Places::default());
         let mut guards: SmallVec<[LockGuard<'_, TicketLock<F>, F>; WINDOW]> = SmallVec::new();
         for group in order.chunk_by(|a, b| a.0 == b.0) {
             guards.push(shared.locks[group[0].0 as usize].lock(thread, Scope::Nothing)?);
@@ -138,12 +140,12 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
         for (_, value) in entries {
             self.check_value(value.bytes())?;
         }
-        let mut places = Places::new();
+        let mut places = Places::default();
         let order = self.order(thread, entries, &mut places);
         for group in order.chunk_by(|a, b| a.0 == b.0) {
             let group_entries = group
                 .iter()
-                .map(|&(_, i)| (&entries[i as usize], places[i as usize]));
+                .map(|&(_, i)| (&entries[i as usize], places.get(i as usize)));
             *found += self.update_group(thread, group[0].0, group_entries)?;
         }
         Ok(())

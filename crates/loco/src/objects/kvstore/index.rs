@@ -139,7 +139,7 @@ impl<K: Encode + Eq> Index<K> {
         self.len
     }
 
-    #[inline]
+    #[inline(always)] // See `places::Places`.
     pub(super) fn get(&self, key: &K) -> Option<Location> {
         let found = self.find(key, word(key))?;
         Some(self.buckets[found.bucket].location(found.way))
@@ -186,7 +186,7 @@ impl<K: Encode + Eq> Index<K> {
         by_word.chain(self.keys.iter().flatten().cloned())
     }
 
-    #[inline]
+    #[inline(always)]
     fn find(&self, key: &K, word: u64) -> Option<Place> {
         let mut bucket = self.first(word);
         loop {

@@ -31,6 +31,7 @@ mod index;
 #[cfg(test)]
 mod loss;
 mod mistakes;
+mod places;
 mod read;
 mod slot;
 mod tracker;
@@ -162,6 +163,8 @@ pub struct KvStats {
 pub struct KvStore<K: Encode + Eq + Hash, V: Encode, F: Fabric = AnyFabric> {
     shared: Arc<Shared<F, K>>,
     monitor: Option<TaskOf<F>>,
+    /// The bytes of a slot that a lookup reads before it knows the value's length.
+    first_bytes: usize,
     value: PhantomData<fn() -> V>,
 }
 
@@ -169,6 +172,8 @@ pub struct KvStore<K: Encode + Eq + Hash, V: Encode, F: Fabric = AnyFabric> {
 struct Shared<F: Fabric, K: Encode + Eq + Hash> {
     channel: Channel<F>,
     config: KvConfig,
+    /// The bytes of a slot.
+    slot_bytes: usize,
     #[cfg(feature = "mistakes")]
     defect: std::sync::OnceLock<Defect>,
     participants: Participants,
@@ -202,7 +207,8 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
         config.check(name)?;
         let participants = parent.participants();
         let nodes = participants.nodes();
-        let bytes = slot_bytes(config.value_bytes_max);
+        let value_bytes_max = config.value_bytes_max;
+        let bytes = slot_bytes(value_bytes_max);
         let channel = Channel::builder(parent, name)
             .kind(format!(
                 "kv_store of {} slots, {} locks, keys up to {} bytes",
@@ -244,6 +250,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
                 stale: AtomicCell::new(0),
             },
             participants,
+            slot_bytes: bytes,
             config,
             #[cfg(feature = "mistakes")]
             defect: std::sync::OnceLock::new(),
@@ -257,6 +264,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
         Ok(KvStore {
             shared,
             monitor: Some(monitor),
+            first_bytes: read::first_bytes::<V>(value_bytes_max),
             value: PhantomData,
         })
     }
@@ -322,10 +330,12 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
         (xxh3_64(key.bytes()) % self.locks.len() as u64) as usize
     }
 
+    #[inline]
     fn offset(&self, slot: u32) -> usize {
-        slot as usize * slot_bytes(self.config.value_bytes_max)
+        slot as usize * self.slot_bytes
     }
 
+    #[inline(always)] // See `Places`.
     fn find(&self, key: &K) -> Option<Location> {
         self.index.read().get(key)
     }

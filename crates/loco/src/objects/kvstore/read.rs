@@ -12,6 +12,7 @@ use crate::fence::Scope;
 use crate::operations::operation::{Flags, Operation};
 use crate::{AckKey, Error, Pending, Result, Thread};
 
+use super::places::{Places, WINDOW};
 #[cfg(feature = "mistakes")]
 use super::slot::open_with;
 use super::slot::{Found, Location, open, slot_bytes};
@@ -21,8 +22,6 @@ use super::{KvStore, Shared};
 /// The number of torn reads in a row before each further one waits a little.
 const TORN_AT_ONCE: u64 = 100;
 const TORN_PAUSE: Duration = Duration::from_micros(20);
-/// The number of operations that one call on many keys has under way at a time.
-pub(super) const WINDOW: usize = 128;
 /// The number of bytes of the value that a lookup reads first when it does not know the value's length. Longer values
 /// take a second read.
 const VALUE_BYTES_FIRST: usize = 104;
@@ -32,8 +31,6 @@ type Copied = SmallVec<[u8; SLOT_BYTES_STACK]>;
 const SLOT_BYTES_STACK: usize = 128;
 /// The bytes of a slot whose value is a word.
 const SLOT_BYTES_WORD: usize = slot_bytes(8);
-/// The locations of the keys of a window.
-pub(super) type Places = SmallVec<[Option<Location>; WINDOW]>;
 
 /// A lookup under way. Dropping it abandons the lookup: a read that was posted goes on into a buffer that is kept
 /// aside until the read has ended.
@@ -122,12 +119,12 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
 
     /// Looks a key up without posting, where the thread can, and returns the result. Returns `None` if the thread cannot, or
     /// if the value was not whole at the first look.
-    #[inline]
+    #[inline(always)]
     fn get_at_once(&self, thread: &Thread<F>, key: &K) -> Result<Option<Option<V>>> {
         if !thread.reads_at_once() {
             return Ok(None);
         }
-        thread.fabric().cpu_fence();
+        // Taking the index's lock is the fence that keeps the read behind this thread's stores and puts.
         let value = match self.shared.find(key) {
             None => None,
             Some(at) => match self.read_at_once(thread, at)? {
@@ -144,30 +141,39 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
 
     /// Reads a value of any node, where the thread can do so without posting. The processor cannot guess which node comes
     /// next, so this node's values are read in the same way as others'.
-    #[inline(always)] // Several lookups fit into the processor at a time if each takes few instructions.
+    #[inline(always)] // The fewer instructions a lookup takes, the more lookups are in the processor at a time.
     fn read_at_once(&self, thread: &Thread<F>, at: Location) -> Result<Looked<V>> {
-        match self.read_bytes_at_once(thread, at, self.first_bytes()) {
-            Ok(Looked::Longer(len)) => self.read_longer_at_once(thread, at, len),
-            looked => looked,
+        if self.first_bytes != SLOT_BYTES_WORD {
+            return self.read_any_at_once(thread, at, self.first_bytes);
         }
+        // The compiler knows this length.
+        let mut slot = [0; SLOT_BYTES_WORD];
+        thread.read_at_once(self.shared.place(at, 0)?, &mut slot)?;
+        let looked = self.look(&slot, at)?;
+        if let Looked::Longer(len) = looked {
+            return self.read_any_at_once(thread, at, slot_bytes(len));
+        }
+        Ok(looked)
     }
 
-    /// Reads a value that was seen to have `len` bytes. If a longer value overwrites it in between, it counts as torn.
-    #[cold]
-    fn read_longer_at_once(&self, thread: &Thread<F>, at: Location, len: usize) -> Result<Looked<V>> {
-        self.read_bytes_at_once(thread, at, slot_bytes(len))
-    }
-
-    #[inline(always)]
-    fn read_bytes_at_once(&self, thread: &Thread<F>, at: Location, bytes: usize) -> Result<Looked<V>> {
-        let target = self.shared.place(at, 0)?;
-        self.look_at(bytes, at, |out| thread.read_at_once(target, out))
+    /// Reads the first `bytes` of a slot of any node, and more if the value is longer.
+    #[inline(never)]
+    fn read_any_at_once(&self, thread: &Thread<F>, at: Location, bytes: usize) -> Result<Looked<V>> {
+        let read = |bytes| {
+            let target = self.shared.place(at, 0)?;
+            self.look_at(bytes, at, |out| thread.read_at_once(target, out))
+        };
+        match read(bytes)? {
+            // If a longer value overwrites it in between, it counts as torn.
+            Looked::Longer(len) => read(slot_bytes(len)),
+            looked => Ok(looked),
+        }
     }
 
     /// Reads a value from another node. `slot` receives the copy that was examined.
     #[inline]
     fn read_there(&self, thread: &Thread<F>, at: Location, slot: &mut Copied) -> Result<Looked<V>> {
-        let mut bytes = self.first_bytes();
+        let mut bytes = self.first_bytes;
         loop {
             let buffer = thread.mem_ref(bytes)?.get(self.shared.place(at, 0)?)?.wait()?;
             slot.resize(bytes, 0);
@@ -217,6 +223,15 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
         shared.release(thread, guard, outcome)
     }
 
+    #[cold]
+    fn of_another_type(&self, len: usize) -> Error {
+        Error::Config(format!(
+            "`{}`: a value of {len} bytes is not of this store's type: are values the same type on all nodes?",
+            self.shared.channel.name(),
+        ))
+    }
+
+    #[cold]
     fn torn(&self) -> Error {
         Error::Torn {
             channel: self.shared.channel.name().to_owned(),
@@ -256,7 +271,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
                 Read::Done(None)
             }
             Some(at) if at.node == self.shared.channel.node() => {
-                match self.read_here(at, self.first_bytes())? {
+                match self.read_here(at, self.first_bytes)? {
                     Looked::Known(value) => {
                         thread.still_in()?;
                         Read::Done(value)
@@ -265,7 +280,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
                 }
             }
             Some(at) => {
-                let buffer = thread.mem_ref(self.first_bytes())?;
+                let buffer = thread.mem_ref(self.first_bytes)?;
                 Read::UnderWay(at, buffer.get(self.shared.place(at, 0)?)?)
             }
         })
@@ -295,37 +310,29 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
     /// Nothing has changed but `values`. Get again.
     pub fn get_many_into(&self, thread: &Thread<F>, keys: &[K], values: &mut Vec<Option<V>>) -> Result<()> {
         values.clear();
-        // The window is as large as one block of the pool permits.
-        let window = (thread.network().block_bytes() / self.first_bytes()).clamp(1, WINDOW);
-        for keys in keys.chunks(window) {
-            self.get_window(thread, keys, values)?;
-        }
-        Ok(())
-    }
-
-    fn get_window(&self, thread: &Thread<F>, keys: &[K], values: &mut Vec<Option<V>>) -> Result<()> {
-        let mut places = Places::new();
-        self.shared.find_many(thread, keys, &mut places);
         if thread.reads_at_once() {
-            return self.read_window_at_once(thread, keys, &places, values);
+            if let [key] = keys {
+                values.push(self.get(thread, key)?);
+                return Ok(());
+            }
+            return keys
+                .chunks(WINDOW)
+                .try_for_each(|keys| self.get_window_at_once(thread, keys, values));
         }
-        self.read_window(thread, keys, &places, values)
+        // The window is as large as one block of the pool permits.
+        let window = (thread.network().block_bytes() / self.first_bytes).clamp(1, WINDOW);
+        keys.chunks(window)
+            .try_for_each(|keys| self.get_window(thread, keys, values))
     }
 
-    /// Reads the values at `places`, as [`read_at_once`](Self::read_at_once) does.
-    fn read_window_at_once(
-        &self,
-        thread: &Thread<F>,
-        keys: &[K],
-        places: &Places,
-        values: &mut Vec<Option<V>>,
-    ) -> Result<()> {
-        // One fence for all reads.
-        thread.fabric().cpu_fence();
-        for (key, at) in keys.iter().zip(places) {
+    /// Looks up a window of keys without posting.
+    fn get_window_at_once(&self, thread: &Thread<F>, keys: &[K], values: &mut Vec<Option<V>>) -> Result<()> {
+        let mut places = Places::default();
+        self.shared.find_many(thread, keys, &mut places);
+        for (key, at) in keys.iter().zip(places.iter()) {
             values.push(match at {
                 None => None,
-                Some(at) => match self.read_at_once(thread, *at)? {
+                Some(at) => match self.read_at_once(thread, at)? {
                     Looked::Known(value) => value,
                     Looked::Torn | Looked::Longer(_) => self.get(thread, key)?,
                 },
@@ -334,16 +341,13 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
         thread.still_in()
     }
 
-    /// Reads the values at `places`: those of other nodes by gets that overlap.
-    fn read_window(
-        &self,
-        thread: &Thread<F>,
-        keys: &[K],
-        places: &Places,
-        values: &mut Vec<Option<V>>,
-    ) -> Result<()> {
+    /// Looks up a window of keys. The values of other nodes are read by gets that overlap.
+    fn get_window(&self, thread: &Thread<F>, keys: &[K], values: &mut Vec<Option<V>>) -> Result<()> {
         let shared = &*self.shared;
-        let (here, bytes) = (shared.channel.node(), self.first_bytes());
+        let (here, bytes) = (shared.channel.node(), self.first_bytes);
+        let mut found = Places::default();
+        shared.find_many(thread, keys, &mut found);
+        let places: SmallVec<[Option<Location>; WINDOW]> = found.iter().collect();
         let there = |at: &Option<Location>| at.filter(|at| at.node != here);
         let pending = if places.iter().any(|at| there(at).is_some()) {
             let buffer = thread.mem_ref(bytes * keys.len())?;
@@ -361,7 +365,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
             None
         };
         let first = values.len();
-        for (key, at) in keys.iter().zip(places) {
+        for (key, at) in keys.iter().zip(&places) {
             values.push(match at {
                 Some(at) if at.node == here => match self.read_here(*at, bytes)? {
                     Looked::Known(value) => value,
@@ -386,15 +390,9 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
         Ok(())
     }
 
-    /// Returns the bytes of a slot that a lookup reads before it knows the value's length.
-    fn first_bytes(&self) -> usize {
-        let max = self.shared.config.value_bytes_max;
-        slot_bytes(V::BYTES.unwrap_or(VALUE_BYTES_FIRST).min(max))
-    }
-
     /// Reads a value of this node by its CPU, without knowing its length at first.
     fn read_here_whole(&self, at: Location) -> Result<Looked<V>> {
-        match self.read_here(at, self.first_bytes())? {
+        match self.read_here(at, self.first_bytes)? {
             // If a longer value overwrites it in between, it counts as torn.
             Looked::Longer(len) => self.read_here(at, slot_bytes(len)),
             looked => Ok(looked),
@@ -410,19 +408,14 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
     }
 
     /// Examines the first `bytes` of a slot, which `copy` copies.
-    #[inline(always)]
+    #[inline]
     fn look_at(
         &self,
         bytes: usize,
         at: Location,
         copy: impl FnOnce(&mut [u8]) -> Result<()>,
     ) -> Result<Looked<V>> {
-        if bytes == SLOT_BYTES_WORD {
-            // The compiler knows this length.
-            let mut slot = [0; SLOT_BYTES_WORD];
-            copy(&mut slot)?;
-            self.look(&slot, at)
-        } else if bytes <= SLOT_BYTES_STACK {
+        if bytes <= SLOT_BYTES_STACK {
             let mut slot = [0; SLOT_BYTES_STACK];
             copy(&mut slot[..bytes])?;
             self.look(&slot[..bytes], at)
@@ -447,11 +440,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
         match found {
             Found::Value(bytes) => match V::from_bytes(bytes) {
                 Some(value) => Ok(Looked::Known(Some(value))),
-                None => Err(Error::Config(format!(
-                    "`{}`: a value of {} bytes is not of this store's type: are values the same type on all nodes?",
-                    self.shared.channel.name(),
-                    bytes.len()
-                ))),
+                None => Err(self.of_another_type(bytes.len())),
             },
             Found::Longer(len) => Ok(Looked::Longer(len)),
             Found::Invalid | Found::Reused => {
@@ -461,6 +450,11 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
             Found::Torn => Ok(Looked::Torn),
         }
     }
+}
+
+/// Returns the bytes of a slot that a lookup reads before it knows the value's length.
+pub(super) fn first_bytes<V: Encode>(value_bytes_max: usize) -> usize {
+    slot_bytes(V::BYTES.unwrap_or(VALUE_BYTES_FIRST).min(value_bytes_max))
 }
 
 /// Returns the value that was read from a slot of another node. A missing value is proof only while this node is not
@@ -523,10 +517,8 @@ impl<F: Fabric, K: Encode + Eq + Hash> Shared<F, K> {
     /// Finds many keys. Hints that their slots will be read soon.
     fn find_many(&self, thread: &Thread<F>, keys: &[K], places: &mut Places) {
         let index = self.index.read();
-        if keys.len() > 1 {
-            // No iteration of this loop depends on an earlier one, so the CPU fetches many buckets at once.
-            black_box(keys.iter().filter(|key| index.touch(key)).count());
-        }
+        // No iteration of this loop depends on an earlier one, so the CPU fetches many buckets at once.
+        black_box(keys.iter().filter(|key| index.touch(key)).count());
         for key in keys {
             let at = index.get(key);
             if let Some(at) = at {

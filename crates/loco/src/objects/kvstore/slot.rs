@@ -73,7 +73,7 @@ pub(super) fn body(value: &[u8], counter: u64) -> Body {
 
 /// Reads a copy of a slot, or of its beginning, for the use `counter`. The copy was made word by word in any
 /// order.
-#[inline]
+#[inline(always)] // Of a copy whose length the compiler knows.
 pub(super) fn open(slot: &[u8], counter: u64, value_bytes_max: usize) -> Found<'_> {
     let first = word(slot, 0);
     if first >> 1 != counter {
