@@ -326,6 +326,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
     }
 
     /// Looks up a window of keys without posting.
+    #[inline(never)] // A single lookup is not to pay for its stack.
     fn get_window_at_once(&self, thread: &Thread<F>, keys: &[K], values: &mut Vec<Option<V>>) -> Result<()> {
         let mut places = Places::default();
         self.shared.find_many(thread, keys, &mut places);
@@ -342,6 +343,7 @@ impl<F: Fabric, K: Encode + Eq + Hash, V: Encode> KvStore<K, V, F> {
     }
 
     /// Looks up a window of keys. The values of other nodes are read by gets that overlap.
+    #[inline(never)] // As above.
     fn get_window(&self, thread: &Thread<F>, keys: &[K], values: &mut Vec<Option<V>>) -> Result<()> {
         let shared = &*self.shared;
         let (here, bytes) = (shared.channel.node(), self.first_bytes);
